@@ -1,0 +1,175 @@
+/* intact: exact int8 GEMM for x86-64, the same bytes on every CPU.
+ *
+ * C ABI of the library. Every object is an opaque handle, every descriptor begins with its own size
+ * (fill it with the matching *_INIT macro), every call that can fail returns a status, and
+ * intact_last_error() then names the argument and its value.
+ *
+ * The contract, for activations A (M×K), weights B (K×N) and output C (M×N):
+ *
+ *   acc[m,n] = Σ_k (a[m,k] − a_zero_point) · b[k,n]            in exact integer arithmetic
+ *   y        = acc + bias_s32[n]                               int32; this is an s32 output
+ *   f        = float(y) · scales[n]  (+ bias_f32[n])           separate float32 roundings, no FMA
+ *   f        = activation(f)                                   an f32 output
+ *   c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne = to nearest even
+ *
+ * The result does not depend on the ISA, the number of threads or on how M is split. Only a plan created
+ * with INTACT_SATURATING may differ: see intact_mode.
+ *
+ * Thread safety: plans are immutable; any number of threads may run the same plan at once. The error
+ * message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE is set.
+ *
+ * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per
+ * plan and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
+ * INTACT_PERF_MAP=1 (symbols for perf).
+ */
+#ifndef INTACT_INTACT_H_
+#define INTACT_INTACT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#error "intact targets the System V x86-64 ABI (Linux)"
+#endif
+#define INTACT_API __attribute__((visibility("default")))
+
+#define INTACT_VERSION_MAJOR 0
+#define INTACT_VERSION_MINOR 1
+#define INTACT_VERSION_PATCH 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum intact_status {
+  INTACT_OK = 0,
+  INTACT_INVALID_ARGUMENT = 1, /**< an argument is wrong; the message names it and its value */
+  INTACT_UNSUPPORTED = 2,      /**< valid, but not offered here (no permitted ISA, type combination) */
+  INTACT_OVERFLOW = 3,         /**< some admissible activation could leave int32 */
+  INTACT_CODEGEN_FAILED = 4,   /**< a kernel could not be generated: a bug of the library */
+  INTACT_OUT_OF_MEMORY = 5
+} intact_status;
+
+typedef enum intact_type { INTACT_U8 = 1, INTACT_S8 = 2, INTACT_S32 = 3, INTACT_F32 = 4 } intact_type;
+
+typedef enum intact_mode {
+  /** The contract above, bit for bit, on every ISA. The default. */
+  INTACT_EXACT = 0,
+  /** What FBGEMM and oneDNN compute: without VNNI, the products of two adjacent depths (k, k+1), k even, are
+   * added in int16 with saturation (VPMADDUBSW); s8 activations are shifted by +128 first. Equal to
+   * INTACT_EXACT on VNNI and AMX. Exists to be studied and compared with; nothing chooses it silently. */
+  INTACT_SATURATING = 1
+} intact_mode;
+
+/** An ISA as a cap names the machine it comes from: a plan capped at AVX512 behaves as on a machine with
+ * AVX-512 and no VNNI. A cap only removes. */
+typedef enum intact_isa {
+  INTACT_ISA_ANY = 0,
+  INTACT_ISA_AVX2 = 1,
+  INTACT_ISA_AVX_VNNI = 2,
+  INTACT_ISA_AVX512 = 3, /**< F, BW, DQ, VL */
+  INTACT_ISA_AVX512_VNNI = 4,
+  INTACT_ISA_AMX_INT8 = 5
+} intact_isa;
+
+typedef enum intact_activation {
+  INTACT_ACTIVATION_NONE = 0,
+  INTACT_ACTIVATION_RELU = 1, /**< max(f, 0) */
+  INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
+} intact_activation;
+
+/** A GEMM whose weights are fixed. Pointers are read during intact_gemm_create() only. */
+typedef struct intact_gemm_desc {
+  size_t struct_size;    /**< sizeof(intact_gemm_desc) */
+  int64_t n;             /**< columns of B and C, ≥ 1 */
+  int64_t k;             /**< depth, ≥ 1 */
+  intact_type a_type;    /**< INTACT_U8 or INTACT_S8 */
+  intact_type b_type;    /**< INTACT_S8 */
+  intact_type c_type;    /**< INTACT_S32, INTACT_F32, INTACT_U8 or INTACT_S8 */
+  intact_mode mode;      /**< INTACT_EXACT unless asked for by name */
+  intact_isa max_isa;    /**< cap for this plan; INTACT_ISA_ANY = all that the machine offers */
+  int32_t a_zero_point;  /**< within a_type's range */
+  int32_t c_zero_point;  /**< within c_type's range; 0 for s32 and f32 outputs */
+  int64_t b_stride_k;    /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
+  int64_t b_stride_n;    /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
+  const int32_t* bias_s32; /**< n values in the accumulator's scale, or NULL */
+  const float* bias_f32;   /**< n finite values in the output's scale, or NULL; not with s32 output */
+  const float* scales;     /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
+  int64_t scale_count;     /**< 1 (per tensor) or n (per channel) */
+  intact_activation activation; /**< must be NONE for s32 output */
+  float clamp_min, clamp_max;   /**< for INTACT_ACTIVATION_CLAMP: not NaN, min ≤ max */
+} intact_gemm_desc;
+
+#define INTACT_GEMM_DESC_INIT                                                                            \
+  {                                                                                                      \
+    sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
+        0, 0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f                                    \
+  }
+
+/** The buffers of one run. A is m×k and C is m×n, row-major; they must not overlap. No alignment is needed.
+ * Nothing beyond the m·k and m·n elements is read or written. */
+typedef struct intact_gemm_args {
+  size_t struct_size; /**< sizeof(intact_gemm_args) */
+  int64_t m;          /**< rows, ≥ 1 */
+  const void* a;
+  int64_t a_stride; /**< elements between rows of A, ≥ k; 0 = k */
+  void* c;
+  int64_t c_stride; /**< elements between rows of C, ≥ n; 0 = n */
+  int32_t threads;  /**< ≥ 0; 0 = OpenMP's default. Not read by intact_gemm_run_part(). */
+} intact_gemm_args;
+
+#define INTACT_GEMM_ARGS_INIT \
+  { sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, 0 }
+
+typedef struct intact_gemm intact_gemm;
+
+/** What a plan chose. Strings live as long as the plan. */
+typedef struct intact_gemm_info {
+  size_t struct_size; /**< sizeof(intact_gemm_info) */
+  intact_isa isa;
+  intact_mode mode;
+  const char* kernel;     /**< name of the main microkernel, as in logs, dumps and perf */
+  int64_t packed_bytes;   /**< memory the packed weights occupy */
+  int64_t accumulator_min; /**< smallest y that any admissible activation can make, bias_s32 included */
+  int64_t accumulator_max; /**< largest; both are within int32 */
+} intact_gemm_info;
+
+#define INTACT_GEMM_INFO_INIT \
+  { sizeof(intact_gemm_info), INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, 0, 0 }
+
+INTACT_API const char* intact_version(void);
+
+/** Message of this thread's last failed call; "" if none. Valid until the thread's next call. */
+INTACT_API const char* intact_last_error(void);
+
+INTACT_API const char* intact_status_name(intact_status status);
+
+/** "avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8"; "any" for INTACT_ISA_ANY; NULL if unknown. */
+INTACT_API const char* intact_isa_name(intact_isa isa);
+
+/** 1 if this machine, its kernel and INTACT_MAX_ISA permit `isa`, else 0. */
+INTACT_API int intact_isa_available(intact_isa isa);
+
+/** Packs `b` and chooses a kernel. On success `*gemm` owns all it needs; destroy with intact_gemm_destroy().
+ * `b` holds desc->b_type elements at b[k·b_stride_k + n·b_stride_n].
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
+INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, intact_gemm** gemm);
+
+/** C = the contract. Thread-safe. With valid arguments it fails only if memory for A's panels runs out, before
+ * anything is written. */
+INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
+
+/** The share `part` of `parts` of the same run, for callers that own their threads: call it once for each
+ * part in [0, parts), from any threads. The bytes are those of intact_gemm_run(). */
+INTACT_API intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_args* args,
+                                              int32_t part, int32_t parts);
+
+INTACT_API intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info);
+
+/** NULL is allowed. No run of the plan may be under way. */
+INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* INTACT_INTACT_H_ */

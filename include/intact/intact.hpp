@@ -1,0 +1,139 @@
+// C++ wrapper over intact.h: RAII and views, header-only, no exceptions. The contract is told in intact.h.
+#ifndef INTACT_INTACT_HPP_
+#define INTACT_INTACT_HPP_
+
+#include <intact/intact.h>
+
+#include <cassert>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace intact {
+
+/// Why a call failed. `message` names the argument and its value.
+struct Error {
+  intact_status status = INTACT_OK;
+  std::string message;
+};
+
+/// A T, or the reason why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  explicit operator bool() const noexcept { return value_.has_value(); }
+  T& operator*() {
+    assert(value_.has_value());
+    return *value_;
+  }
+  const T& operator*() const {
+    assert(value_.has_value());
+    return *value_;
+  }
+  T* operator->() { return &**this; }
+  const T* operator->() const { return &**this; }
+  const Error& error() const noexcept { return error_; }
+
+ private:
+  std::optional<T> value_;
+  Error error_;
+};
+
+/// A row-major matrix somebody else owns; `stride` in elements between rows.
+template <class T>
+struct MatrixView {
+  T* data = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t stride = 0;
+
+  MatrixView() = default;
+  MatrixView(T* d, int64_t r, int64_t c) : data(d), rows(r), columns(c), stride(c) {}
+  MatrixView(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
+};
+
+template <class T>
+inline constexpr intact_type kTypeOf = std::is_same_v<std::remove_const_t<T>, uint8_t>   ? INTACT_U8
+                                       : std::is_same_v<std::remove_const_t<T>, int8_t>  ? INTACT_S8
+                                       : std::is_same_v<std::remove_const_t<T>, int32_t> ? INTACT_S32
+                                                                                         : INTACT_F32;
+
+using GemmDesc = intact_gemm_desc;
+inline GemmDesc MakeGemmDesc() { return INTACT_GEMM_DESC_INIT; }
+
+/// A GEMM with fixed weights: C = Requantize(A·B + bias).
+///
+/// Immutable; Run() may be called from many threads at once. Dimensions and strides are in elements.
+class Gemm {
+ public:
+  /// Copies and packs `b`, which is addressed by desc.b_stride_k and desc.b_stride_n; nothing is kept of the
+  /// caller's memory. Errors: see intact_gemm_create().
+  static Result<Gemm> Create(const GemmDesc& desc, const void* b) {
+    intact_gemm* handle = nullptr;
+    const intact_status status = intact_gemm_create(&desc, b, &handle);
+    if (status != INTACT_OK) return Error{status, intact_last_error()};
+    return Gemm(handle, desc);
+  }
+
+  /// `a` is m×k of desc.a_type and `c` is m×n of desc.c_type; they must not overlap. Any m ≥ 1.
+  /// threads = 0: OpenMP's default. Fails only on a shape or type that is not the plan's, or out of memory.
+  template <class A, class C>
+  [[nodiscard]] intact_status Run(MatrixView<const A> a, MatrixView<C> c, int threads = 0) const noexcept {
+    intact_gemm_args args;
+    const intact_status status = Arguments(a, c, threads, &args);
+    return status != INTACT_OK ? status : intact_gemm_run(handle_.get(), &args);
+  }
+
+  /// The share `part` of `parts` of the same run, for callers with a thread pool of their own.
+  template <class A, class C>
+  [[nodiscard]] intact_status RunPart(MatrixView<const A> a, MatrixView<C> c, int part,
+                                      int parts) const noexcept {
+    intact_gemm_args args;
+    const intact_status status = Arguments(a, c, 0, &args);
+    return status != INTACT_OK ? status : intact_gemm_run_part(handle_.get(), &args, part, parts);
+  }
+
+  intact_gemm_info Info() const noexcept {
+    intact_gemm_info info = INTACT_GEMM_INFO_INIT;
+    (void)intact_gemm_query(handle_.get(), &info);
+    return info;
+  }
+
+  const intact_gemm* handle() const noexcept { return handle_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(intact_gemm* handle) const noexcept { intact_gemm_destroy(handle); }
+  };
+  Gemm(intact_gemm* handle, const GemmDesc& desc)
+      : handle_(handle), n_(desc.n), k_(desc.k), a_type_(desc.a_type), c_type_(desc.c_type) {}
+
+  template <class A, class C>
+  intact_status Arguments(MatrixView<const A> a, MatrixView<C> c, int threads,
+                          intact_gemm_args* args) const noexcept {
+    if (kTypeOf<A> != a_type_ || kTypeOf<C> != c_type_ || a.columns != k_ || c.columns != n_ ||
+        a.rows != c.rows) {
+      return INTACT_INVALID_ARGUMENT;
+    }
+    *args = INTACT_GEMM_ARGS_INIT;
+    args->m = a.rows;
+    args->a = a.data;
+    args->a_stride = a.stride;
+    args->c = c.data;
+    args->c_stride = c.stride;
+    args->threads = threads;
+    return INTACT_OK;
+  }
+
+  std::unique_ptr<intact_gemm, Destroy> handle_;
+  int64_t n_, k_;
+  intact_type a_type_, c_type_;
+};
+
+}  // namespace intact
+#endif  // INTACT_INTACT_HPP_

@@ -1,0 +1,45 @@
+// Scalar GEMM one can read at a glance: the oracle of every differential test.
+#ifndef INTACT_REFERENCE_GEMM_H_
+#define INTACT_REFERENCE_GEMM_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/models.h"
+#include "reference/requantize.h"
+
+namespace intact::reference {
+
+/// A GEMM with its tensors, dense and row-major: A is m×k, B is k×n, per-channel vectors have n elements.
+struct Gemm {
+  int64_t m = 0, n = 0, k = 0;
+  intact_type a_type = INTACT_U8;  // u8 or s8
+  intact_type b_type = INTACT_S8;
+  intact_type c_type = INTACT_S32;
+  int32_t a_zero_point = 0;
+  int32_t c_zero_point = 0;
+  std::vector<uint8_t> a;         // m·k bytes; s8 in two's complement
+  std::vector<int8_t> b;          // k·n
+  std::vector<int32_t> bias_s32;  // n or empty
+  std::vector<float> bias_f32;    // n or empty
+  std::vector<float> scales;      // n, 1, or empty (s32 output)
+  intact_activation activation = INTACT_ACTIVATION_NONE;
+  float clamp_min = 0.0f, clamp_max = 0.0f;
+};
+
+/// a[m,k] as the u8 operand that a u8×s8 instruction gets: s8 is shifted by +128.
+uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept;
+
+/// y[m,n] = Σ_k (a − za)·b + bias_s32, m·n values, as `model` accumulates it. kExact is the contract.
+std::vector<int32_t> Accumulators(const Gemm& gemm, Model model);
+
+/// The requantization of column n.
+Requantization RequantizationOf(const Gemm& gemm, int64_t n);
+
+/// Output bytes, dense m×n of c_type, from accumulators.
+std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators);
+
+}  // namespace intact::reference
+#endif  // INTACT_REFERENCE_GEMM_H_

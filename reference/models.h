@@ -1,0 +1,40 @@
+// Scalar models of what int8 instruction sequences compute, bit for bit, so that any machine can predict what
+// any other will output. Each is checked against the real instruction in tests/models_test.cc.
+//
+// A model works on a u8 activation vector and an s8 weight vector of one output. s8 activations are fed to
+// u8×s8 instructions shifted by +128 (compensation is the caller's): see ShiftedActivation in gemm.h.
+#ifndef INTACT_REFERENCE_MODELS_H_
+#define INTACT_REFERENCE_MODELS_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace intact::reference {
+
+enum class Model : uint8_t {
+  kExact,     // Σ a·b in integers, modulo 2³²: VPDPBUSD, TDPBUSD, int16-wide VPMADDWD
+  kTriple,    // VPMADDUBSW, VPMADDWD by ones, VPADDD: each adjacent pair's sum is clamped to int16
+  kDpbusds,   // VPDPBUSDS: exact quads, but each accumulation saturates to int32
+};
+
+std::string_view ToString(Model model);
+
+/// One int16 lane of VPMADDUBSW: a0·w0 + a1·w1, clamped to [−32768, 32767].
+int16_t Maddubs(uint8_t a0, uint8_t a1, int8_t w0, int8_t w1) noexcept;
+
+/// The same pair in integers, unclamped.
+int32_t PairSum(uint8_t a0, uint8_t a1, int8_t w0, int8_t w1) noexcept;
+
+/// One lane of VPDPBUSD: acc + Σ a[i]·w[i] over four products, modulo 2³².
+int32_t Dpbusd(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept;
+
+/// One lane of VPDPBUSDS: the same, but the final sum is clamped to int32.
+int32_t Dpbusds(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept;
+
+/// What `model` accumulates over a whole depth, starting from `initial`; pairs and quads are adjacent and the
+/// depth is padded with zeros. a.size() == w.size().
+int32_t Accumulate(Model model, int32_t initial, std::span<const uint8_t> a, std::span<const int8_t> w) noexcept;
+
+}  // namespace intact::reference
+#endif  // INTACT_REFERENCE_MODELS_H_

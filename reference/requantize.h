@@ -1,0 +1,31 @@
+// The requantization of the contract (include/intact/intact.h), in scalar code: the definition that every
+// kernel must equal byte for byte. Separate roundings: compile without floating-point contraction.
+#ifndef INTACT_REFERENCE_REQUANTIZE_H_
+#define INTACT_REFERENCE_REQUANTIZE_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+
+namespace intact::reference {
+
+/// How the requantization turns one int32 into an output element.
+struct Requantization {
+  intact_type c_type = INTACT_S32;
+  float scale = 1.0f;
+  bool has_bias_f32 = false;
+  float bias_f32 = 0.0f;
+  intact_activation activation = INTACT_ACTIVATION_NONE;
+  float clamp_min = 0.0f;
+  float clamp_max = 0.0f;
+  int32_t zero_point = 0;
+};
+
+/// float(y)·scale (+ bias), then the activation: the f32 output.
+float Dequantize(int32_t y, const Requantization& q) noexcept;
+
+/// The u8 or s8 output as an integer: clamp(rne(f) + zero_point) to the type's range.
+int32_t Requantize(int32_t y, const Requantization& q) noexcept;
+
+}  // namespace intact::reference
+#endif  // INTACT_REFERENCE_REQUANTIZE_H_

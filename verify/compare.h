@@ -1,0 +1,87 @@
+// Compares a target's output with the exact reference and says why each output differs.
+//
+// Classes, tried in this order; the first that reproduces the target's byte wins:
+//   int16 saturation      the triple model (pairs clamped to int16) gives exactly this output, and a pair of
+//                         this output does clamp
+//   int32 overflow        the saturating int32 accumulation (VPDPBUSDS) gives exactly this output
+//   requantization        the accumulator is right, and another rounding (half up, half away from zero,
+//                         truncation, FMA, double precision) gives exactly this output
+//   implementation error  nothing explains it
+#ifndef INTACT_VERIFY_COMPARE_H_
+#define INTACT_VERIFY_COMPARE_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/gemm.h"
+#include "verify/target.h"
+
+namespace intact::verify {
+
+enum class Cause : uint8_t { kInt16Saturation, kInt32Overflow, kRequantization, kImplementationError };
+inline constexpr int kCauseCount = 4;
+std::string_view ToString(Cause cause);
+
+/// A pair of adjacent depths whose sum VPMADDUBSW clamps. Activations as the instruction sees them (s8 + 128).
+struct SaturatedPair {
+  int64_t m = 0, n = 0, k = 0;  // depths k and k+1, k even
+  uint8_t a0 = 0, a1 = 0;
+  int8_t w0 = 0, w1 = 0;
+  int32_t true_sum = 0;
+  int32_t clamped_sum = 0;
+};
+
+/// One output that differs from the exact reference.
+struct Difference {
+  int64_t m = 0, n = 0;
+  double expected = 0;  // the output's value
+  double actual = 0;
+  int32_t accumulator = 0;  // the exact one
+  Cause cause = Cause::kImplementationError;
+  std::string detail;                // e.g. "half up", "accumulator 17 instead of 12"
+  std::vector<SaturatedPair> pairs;  // kInt16Saturation: what clamps, at most kMaxPairsListed of them
+  int64_t pair_count = 0;            // how many clamp in all
+};
+inline constexpr int64_t kMaxPairsListed = 8;
+inline constexpr int64_t kMaxDifferencesListed = 64;
+
+struct Comparison {
+  int64_t outputs = 0;
+  int64_t differing = 0;
+  double max_abs_difference = 0;
+  int64_t first_differing = -1;                    // flat index, −1 if none
+  std::array<int64_t, kCauseCount> by_cause = {};  // counts of all differing outputs
+  std::vector<Difference> listed;                  // the first kMaxDifferencesListed
+  int64_t saturated_accumulators = 0;              // outputs of which some pair would clamp in int16
+  int64_t saturated_pairs = 0;                     // how many pair sums in all
+  uint64_t digest = 0;                             // FNV-1a of the target's bytes
+  int64_t Explained() const;                       // differing with a cause other than implementation error
+  int64_t Unexplained() const;
+  bool Parity() const { return differing == 0; }
+};
+
+/// Plain comparison of output bytes, `type` elements: counts, largest difference, first index.
+struct ByteComparison {
+  int64_t outputs = 0, differing = 0, first_differing = -1;
+  double max_abs_difference = 0;
+};
+ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expected,
+                            const std::vector<uint8_t>& actual);
+
+/// Compares `actual` with the exact reference of `gemm`. `actual_accumulators` (the target's own s32 output of the
+/// same problem, if it has one) sharpens the verdict between requantization and implementation error.
+Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
+                   const std::optional<std::vector<int32_t>>& actual_accumulators);
+
+/// Runs `target` (with s32 output too, where it differs from the reference) and compares.
+Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options);
+
+/// All pairs of output (m, n) that clamp; for s8 activations after the shift by 128.
+std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_COMPARE_H_

@@ -1,0 +1,76 @@
+// The verifier's unit of work: a GEMM problem as a value whose text form round-trips.
+//
+//   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
+//
+// Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
+#ifndef INTACT_VERIFY_PROBLEM_H_
+#define INTACT_VERIFY_PROBLEM_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+#include <string_view>
+
+#include "reference/gemm.h"
+
+namespace intact::verify {
+
+/// How tensors are made. All are deterministic in the seed, on every platform.
+enum class Fill : uint8_t {
+  kUniform,   // full range, uniform
+  kExtremes,  // the types' extremes only
+  kOneHot,    // one non-zero activation a row, uniform weights
+  kBait,      // pairs that saturate in every second row: heavy same-sign weight pairs under large activations
+  kGauss,     // bell-shaped weights, per-channel symmetric, largest at ±127; half-normal activations
+  kLaplace,   // heavier tails, the same way
+  kStudent,   // Student-t with 4 degrees of freedom, the same way
+  kRelu,      // bell-shaped weights; activations half at the zero point, half one-sided
+  kRamp,      // row m holds a constant that rises with m
+  kTies,      // accumulators and scales (powers of two) chosen so that many outputs are rounding ties
+};
+
+/// The optional parts of a problem's epilogue.
+enum class BiasKind : uint8_t { kNone, kS32, kF32 };
+enum class ScaleKind : uint8_t { kNone, kTensor, kChannel };
+
+struct Problem {
+  intact_type a_type = INTACT_U8;  // u8s8s32: a, b, c
+  intact_type b_type = INTACT_S8;
+  intact_type c_type = INTACT_S32;
+  int64_t m = 1, n = 1, k = 1;
+  int32_t za = 0;         // a_zero_point
+  int32_t zc = 0;         // c_zero_point
+  int32_t amax = 255;     // largest activation the fill makes, as distance from the type's minimum
+  int32_t wmax = 127;     // weights lie in [−wmax, wmax]; 128 allows −128
+  BiasKind bias = BiasKind::kNone;
+  ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
+  intact_activation activation = INTACT_ACTIVATION_NONE;
+  Fill fill = Fill::kUniform;
+  uint64_t seed = 1;
+  int64_t a_pad = 0;  // elements by which A's row stride exceeds k
+  int64_t c_pad = 0;  // the same for C and n
+  int32_t threads = 1;
+  intact_mode mode = INTACT_EXACT;
+  intact_isa isa = INTACT_ISA_ANY;
+
+  bool operator==(const Problem&) const = default;
+
+  /// The line; fields at their defaults are left out.
+  std::string ToString() const;
+  /// Errors name the word at fault and what was expected.
+  static Result<Problem> Parse(std::string_view line);
+};
+
+/// The tensors of `problem`.
+reference::Gemm Materialize(const Problem& problem);
+
+std::string_view ToString(Fill fill);
+std::string_view ToString(intact_mode mode);
+std::string_view ToString(intact_type type);
+Result<intact_isa> ParseIsa(std::string_view name);    // "avx2", …; the error lists what is known
+Result<intact_mode> ParseMode(std::string_view name);  // "exact", "saturating"
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_PROBLEM_H_

@@ -1,0 +1,35 @@
+// A target is anything that can run a GEMM: our kernels, a peer, a user's plug-in, a mutant with a planted
+// fault. Only verify/targets/ knows what is behind one.
+#ifndef INTACT_VERIFY_TARGET_H_
+#define INTACT_VERIFY_TARGET_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+#include <vector>
+
+#include "reference/gemm.h"
+
+namespace intact::verify {
+
+/// How a target is to run a GEMM, apart from its tensors.
+struct RunOptions {
+  intact_mode mode = INTACT_EXACT;
+  intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
+  int64_t a_pad = 0;
+  int64_t c_pad = 0;
+  int32_t threads = 1;
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual std::string Name() const = 0;
+  /// Output bytes, dense m×n of gemm.c_type. UNSUPPORTED where the machine or the target cannot run it.
+  virtual Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const = 0;
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_TARGET_H_

@@ -1,0 +1,18 @@
+// Our own library as a target, through the public C ABI.
+#ifndef INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
+#define INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
+
+#include "verify/target.h"
+
+namespace intact::verify {
+
+/// Runs with every buffer that emitted code touches ending at an unmapped page (the output at both ends a
+/// canary), so that a stray access is a fault and a stray write is found.
+class IntactTarget : public Target {
+ public:
+  std::string Name() const override { return "intact"; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
