@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# From a fresh Debian or Ubuntu machine to a built, tested and verified intact. `usage` below tells how.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly root
+readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libcpuinfo-dev libbenchmark-dev
+  libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
+
+usage() {
+  cat <<'END'
+usage: tools/bootstrap.sh COMMAND [ARGUMENT...]
+
+Each command installs the Debian packages that are missing, then configures and builds what it needs.
+
+  build    build build/release;                        arguments go to `cmake --build`
+  test     build and run all tests;                    arguments go to `ctest`
+  verify   run `intact verify`, which writes report/;  arguments go to it
+  bench    run `intact_bench`;                         arguments go to it
+  lint     check format and clang-tidy (wants clang-format and clang-tidy)
+
+INTACT_PRESETS="release asan" says which presets `test` covers: any of release, debug, asan.
+Commands run in the repository's root, so relative paths in arguments start there.
+END
+}
+
+say() { echo "bootstrap: $*"; }
+fail() {
+  echo "bootstrap: $*" >&2
+  exit 1
+}
+
+# Those of the arguments that dpkg does not know as installed.
+missing_packages() {
+  local package
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
+  done
+}
+
+install_packages() {
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    fail "this is no Debian or Ubuntu; install the counterparts of: ${packages[*]}; then run cmake --preset release"
+  fi
+  local missing
+  mapfile -t missing < <(missing_packages "${packages[@]}")
+  ((${#missing[@]})) || return 0
+
+  local as_root=()
+  if ((EUID != 0)); then
+    as_root=(sudo)
+    # Without a terminal sudo must not ask for a password: nobody would answer.
+    [[ -t 0 ]] || as_root+=(-n)
+    "${as_root[@]}" true 2>/dev/null || fail "missing packages; run: sudo apt-get install ${missing[*]}"
+  fi
+  as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -y)
+  say "installing ${missing[*]}"
+  if ! { "${as_root[@]}" update && "${as_root[@]}" install --no-install-recommends "${missing[@]}"; }; then
+    fail "apt-get could not install them; run: sudo apt-get install ${missing[*]}"
+  fi
+}
+
+# build PRESET [ARGUMENT...]
+build() {
+  local preset=$1
+  shift
+  say "configuring build/$preset"
+  cmake --preset "$preset" >/dev/null
+  say "building build/$preset (minutes the first time)"
+  cmake --build --preset "$preset" "$@"
+}
+
+# The number in attribute $1 of the test suite in the JUnit file $2.
+junit_count() { grep -m 1 -o "\b$1=\"[0-9]*" "$2" | tr -dc 0-9; }
+
+run_tests() {
+  local preset presets failed_presets=() total=0 failed=0 skipped=0
+  read -ra presets <<<"${INTACT_PRESETS:-release asan}"
+  for preset in "${presets[@]}"; do
+    [[ $preset =~ ^(release|debug|asan)$ ]] || {
+      echo "bootstrap: INTACT_PRESETS: '$preset' is no preset; expected some of: release debug asan" >&2
+      exit 2
+    }
+  done
+  install_packages
+  for preset in "${presets[@]}"; do
+    build "$preset"
+    say "testing build/$preset"
+    local results=$root/build/$preset/tests.xml
+    rm -f "$results"
+    ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" --output-junit "$results" "$@" ||
+      failed_presets+=("$preset")
+    [[ -f $results ]] || fail "ctest wrote no results for build/$preset"
+    total=$((total + $(junit_count tests "$results")))
+    failed=$((failed + $(junit_count failures "$results")))
+    skipped=$((skipped + $(junit_count skipped "$results")))
+  done
+  say "${presets[*]}: $total tests, $((total - failed - skipped)) passed, $failed failed, $skipped skipped"
+  ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
+}
+
+lint() {
+  local tool sources
+  for tool in git clang-format run-clang-tidy; do
+    command -v "$tool" >/dev/null || fail "lint needs $tool; run: sudo apt-get install git clang-format clang-tidy"
+  done
+  mapfile -t sources < <(git ls-files '*.h' '*.hpp' '*.c' '*.cc')
+  say "clang-format over ${#sources[@]} files"
+  clang-format --dry-run -Werror "${sources[@]}"
+  build release
+  say "clang-tidy over build/release/compile_commands.json"
+  run-clang-tidy -quiet -p build/release "$@"
+}
+
+(($#)) || {
+  usage >&2
+  exit 2
+}
+command=$1
+shift
+cd "$root"
+case $command in
+  build)
+    install_packages
+    build release "$@"
+    ;;
+  test)
+    run_tests "$@"
+    ;;
+  verify)
+    install_packages
+    build release
+    say "verifying this machine's kernels; the report goes to report/"
+    build/release/tools/intact verify "$@"
+    ;;
+  bench)
+    install_packages
+    build release
+    build/release/bench/intact_bench "$@"
+    ;;
+  lint)
+    install_packages
+    lint "$@"
+    ;;
+  -h | --help | help)
+    usage
+    ;;
+  *)
+    echo "bootstrap: unknown command '$command'" >&2
+    usage >&2
+    exit 2
+    ;;
+esac
