@@ -5,6 +5,7 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "reference/models.h"
@@ -32,11 +33,36 @@ struct Gemm {
 /// a[m,k] as the u8 operand that a u8×s8 instruction gets: s8 is shifted by +128.
 uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept;
 
-/// y[m,n] = Σ_k (a − za)·b + bias_s32, m·n values, as `model` accumulates it. kExact is the contract.
+/// The operands as a u8×s8 instruction gets them, with each output's depth contiguous.
+///
+///   a  m×k, row m at m·k         ShiftedActivation(m, k)
+///   w  n×k, column n at n·k      b transposed
+///   compensation[n]              bias_s32[n] − (za, shifted likewise)·Σ_k b, modulo 2³²: y = Σ_k a·w + this
+struct Operands {
+  explicit Operands(const Gemm& gemm);
+  std::span<const uint8_t> Row(int64_t row) const noexcept;
+  std::span<const int8_t> Column(int64_t column) const noexcept;
+
+  int64_t m, n, k;
+  std::vector<uint8_t> a;
+  std::vector<int8_t> w;
+  std::vector<int32_t> compensation;
+};
+
+/// y[m,n] = Σ_k (a − za)·b + bias_s32, m·n values modulo 2³², as `model` accumulates Σ_k a·w of Operands from
+/// zero; the compensation is added last. kExact is the contract.
 std::vector<int32_t> Accumulators(const Gemm& gemm, Model model);
+/// The same from operands already prepared.
+std::vector<int32_t> Accumulators(const Operands& operands, Model model);
 
 /// The requantization of column n.
 Requantization RequantizationOf(const Gemm& gemm, int64_t n);
+
+/// Bytes of one element of `type`.
+int64_t ElementSize(intact_type type) noexcept;
+
+/// Writes one output element, ElementSize(q.c_type) bytes.
+void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept;
 
 /// Output bytes, dense m×n of c_type, from accumulators.
 std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators);

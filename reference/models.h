@@ -13,9 +13,9 @@
 namespace intact::reference {
 
 enum class Model : uint8_t {
-  kExact,     // Σ a·b in integers, modulo 2³²: VPDPBUSD, TDPBUSD, int16-wide VPMADDWD
-  kTriple,    // VPMADDUBSW, VPMADDWD by ones, VPADDD: each adjacent pair's sum is clamped to int16
-  kDpbusds,   // VPDPBUSDS: exact quads, but each accumulation saturates to int32
+  kExact,    // Σ a·b in integers, modulo 2³²: VPDPBUSD, TDPBUSD, int16-wide VPMADDWD
+  kTriple,   // VPMADDUBSW, VPMADDWD by ones, VPADDD: each adjacent pair's sum is clamped to int16
+  kDpbusds,  // VPDPBUSDS: exact quads, but each accumulation saturates to int32
 };
 
 std::string_view ToString(Model model);
@@ -32,9 +32,13 @@ int32_t Dpbusd(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept;
 /// One lane of VPDPBUSDS: the same, but the final sum is clamped to int32.
 int32_t Dpbusds(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept;
 
+/// How many adjacent pairs of a depth VPMADDUBSW clamps. a.size() == w.size(); an odd last one never does.
+int64_t CountClampedPairs(std::span<const uint8_t> a, std::span<const int8_t> w) noexcept;
+
 /// What `model` accumulates over a whole depth, starting from `initial`; pairs and quads are adjacent and the
 /// depth is padded with zeros. a.size() == w.size().
-int32_t Accumulate(Model model, int32_t initial, std::span<const uint8_t> a, std::span<const int8_t> w) noexcept;
+int32_t Accumulate(Model model, int32_t initial, std::span<const uint8_t> a,
+                   std::span<const int8_t> w) noexcept;
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_MODELS_H_

@@ -1,5 +1,7 @@
 // The requantization of the contract (include/intact/intact.h), in scalar code: the definition that every
-// kernel must equal byte for byte. Separate roundings: compile without floating-point contraction.
+// kernel must equal byte for byte. Separate roundings: compile without floating-point contraction. Every
+// operation here, the rounding to an integer included, assumes the default floating-point environment (to
+// nearest even, denormals kept), as programs start with it.
 #ifndef INTACT_REFERENCE_REQUANTIZE_H_
 #define INTACT_REFERENCE_REQUANTIZE_H_
 
@@ -26,6 +28,9 @@ float Dequantize(int32_t y, const Requantization& q) noexcept;
 
 /// The u8 or s8 output as an integer: clamp(rne(f) + zero_point) to the type's range.
 int32_t Requantize(int32_t y, const Requantization& q) noexcept;
+
+/// clamp(rne(f) + zero_point) to the range of `c_type`, u8 or s8; infinities clamp.
+int32_t RoundToType(float f, intact_type c_type, int32_t zero_point) noexcept;
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_REQUANTIZE_H_
