@@ -1,0 +1,160 @@
+#include "verify/layer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "verify/npy.h"
+
+namespace intact::verify {
+namespace {
+
+using nlohmann::json;
+using reference::Model;
+using testing::HasSubstr;
+
+const std::string kLayers = std::string(INTACT_SOURCE_DIR) + "/tests/data/torch-layers/";
+
+std::vector<uint8_t> ModelOutputs(const reference::Gemm& gemm, Model model) {
+  return reference::Outputs(gemm, reference::Accumulators(gemm, model));
+}
+
+class GoldenLayer : public testing::TestWithParam<const char*> {};
+
+// PyTorch's engines on a VNNI machine and held to AVX2: each byte is predicted.
+TEST_P(GoldenLayer, ModelsEqualPyTorch) {
+  const Result<Layer> layer = ReadLayer(kLayers + GetParam());
+  ASSERT_TRUE(layer) << layer.error().message;
+  EXPECT_EQ(layer->name, GetParam());
+  const auto exact = ReadExpected(*layer, "output_onednn.npy");
+  const auto saturating = ReadExpected(*layer, "output_avx2.npy");
+  ASSERT_TRUE(exact) << exact.error().message;
+  ASSERT_TRUE(saturating) << saturating.error().message;
+  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kExact), *exact);
+  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *saturating);
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenLayer,
+                         testing::Values("u8_9", "u8_11", "u7_9", "u7_11", "u8_ramp_64x10", "u7_ramp_64x10"));
+
+/// A copy of u8_11 that a test may spoil.
+class BadLayer : public testing::Test {
+ protected:
+  BadLayer() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::copy(kLayers + "u8_11", folder_);
+    std::ifstream(folder_ + "/layer.json") >> json_;
+  }
+  ~BadLayer() override { std::filesystem::remove_all(folder_); }
+
+  void WriteText(const std::string& text) { std::ofstream(folder_ + "/layer.json") << text; }
+
+  /// The error for layer.json with `value` at the JSON pointer `where`.
+  std::string ErrorWith(const char* where, const json& value) {
+    json changed = json_;
+    changed[json::json_pointer(where)] = value;
+    WriteText(changed.dump());
+    return ErrorOf();
+  }
+
+  std::string ErrorOf() {
+    const Result<Layer> layer = ReadLayer(folder_);
+    if (layer) return "no error";
+    EXPECT_EQ(layer.error().message.find('\n'), std::string::npos);
+    EXPECT_THAT(layer.error().message, HasSubstr(folder_));
+    return layer.error().message;
+  }
+
+  const std::string folder_ =
+      testing::TempDir() + "layer_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  json json_;
+};
+
+TEST_F(BadLayer, TheCopyIsGood) { EXPECT_EQ(ErrorOf(), "no error"); }
+
+TEST_F(BadLayer, MalformedJson) {
+  for (const char* text :
+       {"", "{", "[1, 2]", "{\"operator\": \"linear\", \"input\": {\"scale\": NaN}}", "\xff\xfe"}) {
+    WriteText(text);
+    EXPECT_THAT(ErrorOf(), HasSubstr("layer.json: ")) << text;
+    EXPECT_THAT(ErrorOf(), HasSubstr("JSON")) << text;
+  }
+}
+
+TEST_F(BadLayer, MissingKeys) {
+  for (const char* key : {"operator", "relu", "input", "output", "weight"}) {
+    json without = json_;
+    without.erase(key);
+    WriteText(without.dump());
+    EXPECT_THAT(ErrorOf(), HasSubstr(key));
+    EXPECT_THAT(ErrorOf(), HasSubstr("is missing"));
+  }
+}
+
+TEST_F(BadLayer, WrongValues) {
+  EXPECT_THAT(ErrorWith("/operator", "conv2d"), HasSubstr("convolutions are not supported yet"));
+  EXPECT_THAT(ErrorWith("/operator", "softmax"), HasSubstr("operator: is \"softmax\"; expected \"linear\""));
+  EXPECT_THAT(ErrorWith("/operator", 3), HasSubstr("operator: is 3; expected a string"));
+  EXPECT_THAT(ErrorWith("/relu", "yes"), HasSubstr("relu: is \"yes\"; expected true or false"));
+  EXPECT_THAT(ErrorWith("/input", 1), HasSubstr("input.zero_point: is missing"));
+  EXPECT_THAT(ErrorWith("/input/scale", -0.5),
+              HasSubstr("input.scale: is -0.5; expected a finite scale above 0"));
+  EXPECT_THAT(ErrorWith("/input/scale", 0), HasSubstr("input.scale"));
+  EXPECT_THAT(ErrorWith("/output/scale", "x"), HasSubstr("output.scale: is \"x\"; expected a number"));
+  EXPECT_THAT(ErrorWith("/output/scale", 1e-300), HasSubstr("in float32; expected a finite scale"));
+  EXPECT_THAT(ErrorWith("/input/zero_point", 256), HasSubstr("input.zero_point: is 256; expected 0 to 255"));
+  EXPECT_THAT(ErrorWith("/output/zero_point", -1), HasSubstr("output.zero_point: is -1; expected 0 to 255"));
+  EXPECT_THAT(ErrorWith("/output/zero_point", 1.5), HasSubstr("expected an integer"));
+  EXPECT_THAT(ErrorWith("/output/zero_point", UINT64_MAX), HasSubstr("expected 0 to 255"));
+  EXPECT_THAT(ErrorWith("/weight/scales", json::array({1.0, 2.0})),
+              HasSubstr("has 2 entries; expected 1 or 10"));
+  EXPECT_THAT(ErrorWith("/weight/scales", json::array()), HasSubstr("has 0 entries; expected 1 or 10"));
+  EXPECT_THAT(ErrorWith("/weight/scales/3", nullptr),
+              HasSubstr("weight.scales[3]: is null; expected a number"));
+  EXPECT_THAT(ErrorWith("/weight/zero_points/2", 5), HasSubstr("weight.zero_points[2]: is 5; expected 0"));
+}
+
+TEST_F(BadLayer, WrongTensors) {
+  const auto replace = [&](const char* to, const char* from) {
+    std::filesystem::copy_file(kLayers + from, folder_ + "/" + to,
+                               std::filesystem::copy_options::overwrite_existing);
+    return ErrorOf();
+  };
+  EXPECT_THAT(replace("bias.npy", "u8_9/bias.npy"), HasSubstr("bias.npy: is f4 (160,); expected f4 (10,)"));
+  EXPECT_THAT(replace("activations.npy", "u8_9/activations.npy"),
+              HasSubstr("activations.npy: is u1 (4, 512); expected u1 or i1 (M, 160)"));
+  EXPECT_THAT(replace("weights.npy", "u8_9/activations.npy"),
+              HasSubstr("weights.npy: is u1 (4, 512); expected i1"));
+  std::filesystem::remove(folder_ + "/weights.npy");
+  EXPECT_THAT(ErrorOf(), HasSubstr("weights.npy: no such file"));
+}
+
+TEST_F(BadLayer, WrongExpectation) {
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer);
+  EXPECT_TRUE(ReadExpected(*layer, kLayers + "u8_11/output_avx2.npy")) << "an absolute path";
+  EXPECT_THAT(ReadExpected(*layer, "nothing.npy").error().message,
+              HasSubstr(folder_ + "/nothing.npy: no such file"));
+  EXPECT_THAT(ReadExpected(*layer, "bias.npy").error().message,
+              HasSubstr("is f4 (10,); expected u1 (4, 10)"));
+}
+
+TEST(Layer, FolderMustExist) {
+  EXPECT_THAT(ReadLayer("/nonexistent").error().message, HasSubstr("/nonexistent: is not a folder"));
+}
+
+TEST(MakeRampLayer, FillsTheOutputRangeWithoutLeavingIt) {
+  const Layer layer = MakeRampLayer(255);
+  const std::vector<int32_t> y = reference::Accumulators(layer.gemm, Model::kExact);
+  const auto [low, high] = std::ranges::minmax(y);
+  const float widest = static_cast<float>(std::max(-low, high)) * layer.gemm.scales[0];
+  EXPECT_GT(widest, 100.0f);
+  EXPECT_LT(widest, 128.5f);
+}
+
+}  // namespace
+}  // namespace intact::verify

@@ -1,0 +1,53 @@
+// A quantized layer out of a framework, as a folder:
+//
+//   layer.json       operator, scales, zero points, relu (see below)
+//   activations.npy  u1 (or i1), [M, K]
+//   weights.npy      i1, [N, K]
+//   bias.npy         f4, [N]; absent when the layer has none
+//   output_*.npy     what some engine computed; anything of the activations' type, [M, N]
+//
+// layer.json:
+//   { "operator": "linear", "relu": false,
+//     "input":  {"scale": 0.032, "zero_point": 146},
+//     "output": {"scale": 0.017, "zero_point": 139},
+//     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each; zero points are 0
+//     "reduce_range": false,                                       optional: calibrated for 7 bits
+//     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
+//
+// The requantization is the frameworks': the output type is the activations' type, scale[n] = si·sw[n]/so
+// rounded to float32 once, bias_f32[n] = bias[n]/so, and ReLU where the layer has one. PyTorch's own outputs
+// confirm it byte for byte (tests/layer_test.cc).
+#ifndef INTACT_VERIFY_LAYER_H_
+#define INTACT_VERIFY_LAYER_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+#include <vector>
+
+#include "reference/gemm.h"
+
+namespace intact::verify {
+
+struct Layer {
+  std::string name;    // the folder's own name
+  std::string folder;  // as given; empty for a layer made by code
+  std::string op;      // "linear"
+  bool reduce_range = false;
+  bool is_ramp = false;
+  reference::Gemm gemm;
+};
+
+/// Errors are one line that names the file and the field, what was wrong and what was expected.
+Result<Layer> ReadLayer(const std::string& folder);
+
+/// The output that `file` (absolute, or relative to the layer's folder) says the layer should have: dense
+/// m×n.
+Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file);
+
+/// A 64×10 layer with full-range symmetric weights, probed with each activation from 0 to `amax` as a
+/// constant row: the ramp for those who have no layer at hand. Made by code, the same on every machine.
+Layer MakeRampLayer(int amax);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_LAYER_H_
