@@ -80,30 +80,30 @@ typedef enum intact_activation {
 
 /** A GEMM whose weights are fixed. Pointers are read during intact_gemm_create() only. */
 typedef struct intact_gemm_desc {
-  size_t struct_size;    /**< sizeof(intact_gemm_desc) */
-  int64_t n;             /**< columns of B and C, ≥ 1 */
-  int64_t k;             /**< depth, ≥ 1 */
-  intact_type a_type;    /**< INTACT_U8 or INTACT_S8 */
-  intact_type b_type;    /**< INTACT_S8 */
-  intact_type c_type;    /**< INTACT_S32, INTACT_F32, INTACT_U8 or INTACT_S8 */
-  intact_mode mode;      /**< INTACT_EXACT unless asked for by name */
-  intact_isa max_isa;    /**< cap for this plan; INTACT_ISA_ANY = all that the machine offers */
-  int32_t a_zero_point;  /**< within a_type's range */
-  int32_t c_zero_point;  /**< within c_type's range; 0 for s32 and f32 outputs */
-  int64_t b_stride_k;    /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
-  int64_t b_stride_n;    /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
-  const int32_t* bias_s32; /**< n values in the accumulator's scale, or NULL */
-  const float* bias_f32;   /**< n finite values in the output's scale, or NULL; not with s32 output */
-  const float* scales;     /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
-  int64_t scale_count;     /**< 1 (per tensor) or n (per channel) */
+  size_t struct_size;           /**< sizeof(intact_gemm_desc) */
+  int64_t n;                    /**< columns of B and C, ≥ 1 */
+  int64_t k;                    /**< depth, ≥ 1 */
+  intact_type a_type;           /**< INTACT_U8 or INTACT_S8 */
+  intact_type b_type;           /**< INTACT_S8 */
+  intact_type c_type;           /**< INTACT_S32, INTACT_F32, INTACT_U8 or INTACT_S8 */
+  intact_mode mode;             /**< INTACT_EXACT unless asked for by name */
+  intact_isa max_isa;           /**< cap for this plan; INTACT_ISA_ANY = all that the machine offers */
+  int32_t a_zero_point;         /**< within a_type's range */
+  int32_t c_zero_point;         /**< within c_type's range; 0 for s32 and f32 outputs */
+  int64_t b_stride_k;           /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
+  int64_t b_stride_n;           /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
+  const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
+  const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output */
+  const float* scales;          /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
+  int64_t scale_count;          /**< 1 (per tensor) or n (per channel) */
   intact_activation activation; /**< must be NONE for s32 output */
   float clamp_min, clamp_max;   /**< for INTACT_ACTIVATION_CLAMP: not NaN, min ≤ max */
 } intact_gemm_desc;
 
-#define INTACT_GEMM_DESC_INIT                                                                            \
-  {                                                                                                      \
-    sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
-        0, 0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f                                    \
+#define INTACT_GEMM_DESC_INIT                                                                                \
+  {                                                                                                          \
+    sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, 0, \
+        0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f                                           \
   }
 
 /** The buffers of one run. A is m×k and C is m×n, row-major; they must not overlap. No alignment is needed.
@@ -128,8 +128,8 @@ typedef struct intact_gemm_info {
   size_t struct_size; /**< sizeof(intact_gemm_info) */
   intact_isa isa;
   intact_mode mode;
-  const char* kernel;     /**< name of the main microkernel, as in logs, dumps and perf */
-  int64_t packed_bytes;   /**< memory the packed weights occupy */
+  const char* kernel;      /**< name of the main microkernel, as in logs, dumps and perf */
+  int64_t packed_bytes;    /**< memory the packed weights occupy */
   int64_t accumulator_min; /**< smallest y that any admissible activation can make, bias_s32 included */
   int64_t accumulator_max; /**< largest; both are within int32 */
 } intact_gemm_info;
@@ -155,8 +155,8 @@ INTACT_API int intact_isa_available(intact_isa isa);
  * Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, intact_gemm** gemm);
 
-/** C = the contract. Thread-safe. With valid arguments it fails only if memory for A's panels runs out, before
- * anything is written. */
+/** C = the contract. Thread-safe. With valid arguments it fails only if memory for A's panels runs out,
+ * before anything is written. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
 /** The share `part` of `parts` of the same run, for callers that own their threads: call it once for each

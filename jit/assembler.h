@@ -1,0 +1,56 @@
+// One asmjit session per generated function: the error handler, the frame, logging and what becomes of the
+// code.
+//
+// The frame is emitted around a body whose register needs are known only afterwards, so Finish() assembles it
+// in the order prologue, body, epilogue by running the body once: callee-saved registers are pushed by
+// Begin() as the body's RegisterFile says, which is why a generator allocates its general registers before it
+// calls Begin().
+#ifndef INTACT_JIT_ASSEMBLER_H_
+#define INTACT_JIT_ASSEMBLER_H_
+
+#include <asmjit/x86.h>
+
+#include <intact/intact.hpp>
+#include <string>
+#include <vector>
+
+#include "jit/register_file.h"
+
+namespace intact::jit {
+
+class Assembler {
+ public:
+  /// `name` heads the listing and names the symbol; it is the kernel's grammatical name.
+  explicit Assembler(std::string name);
+  Assembler(const Assembler&) = delete;
+  Assembler& operator=(const Assembler&) = delete;
+
+  asmjit::x86::Assembler& code() { return code_; }
+
+  /// Pushes the callee-saved registers that `registers` has handed out so far.
+  void Begin(const RegisterFile& registers);
+  /// vzeroupper, pops, ret.
+  void End();
+  /// The executable function, which lives as long as the process. CODEGEN_FAILED names the kernel and the
+  /// first error of asmjit or of `registers`.
+  Result<const void*> Finish(const RegisterFile& registers);
+
+ private:
+  class Recorder : public asmjit::ErrorHandler {
+   public:
+    void handleError(asmjit::Error error, const char* message, asmjit::BaseEmitter* origin) override;
+    std::string first;
+  };
+
+  void Publish(const void* function, size_t size) const;
+
+  std::string name_;
+  Recorder errors_;
+  asmjit::StringLogger logger_;
+  asmjit::CodeHolder holder_;
+  asmjit::x86::Assembler code_;
+  std::vector<Gp> pushed_;
+};
+
+}  // namespace intact::jit
+#endif  // INTACT_JIT_ASSEMBLER_H_

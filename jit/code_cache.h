@@ -1,0 +1,18 @@
+// Generated functions by kernel name. The name says all that the code depends on, so it is the key.
+//
+// Thread-safe. Two threads that miss at once wait for one generation; a failed one leaves no entry.
+#ifndef INTACT_JIT_CODE_CACHE_H_
+#define INTACT_JIT_CODE_CACHE_H_
+
+#include <functional>
+#include <intact/intact.hpp>
+#include <string>
+
+namespace intact::jit {
+
+/// The function called `name`, made by `generate` if it is not there yet.
+Result<const void*> GetOrGenerate(const std::string& name,
+                                  const std::function<Result<const void*>()>& generate);
+
+}  // namespace intact::jit
+#endif  // INTACT_JIT_CODE_CACHE_H_

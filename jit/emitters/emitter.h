@@ -1,0 +1,44 @@
+// The verbs that differ between vector ISAs, for generators that are written once. Instructions that asmjit
+// encodes alike for ymm and zmm (VPADDD, VMULPS, …) are used directly through code().
+#ifndef INTACT_JIT_EMITTERS_EMITTER_H_
+#define INTACT_JIT_EMITTERS_EMITTER_H_
+
+#include <memory>
+
+#include "jit/isa.h"
+#include "jit/register_file.h"
+
+namespace intact::jit {
+
+class Emitter {
+ public:
+  Emitter(asmjit::x86::Assembler& code, RegisterFile& registers) : code_(code), registers_(registers) {}
+  virtual ~Emitter() = default;
+  Emitter(const Emitter&) = delete;
+  Emitter& operator=(const Emitter&) = delete;
+
+  asmjit::x86::Assembler& code() { return code_; }
+  RegisterFile& registers() { return registers_; }
+  int vector_bytes() const { return registers_.vector_bytes(); }
+  int lanes() const { return vector_bytes() / 4; }
+
+  virtual void Load(const Vec& to, const Mem& from) = 0;
+  virtual void Store(const Mem& to, const Vec& from) = 0;
+  virtual void Copy(const Vec& to, const Vec& from) = 0;
+  virtual void Zero(const Vec& to) = 0;
+  /// Stores the low byte of each int32 lane, lanes() bytes in all. Lanes must lie within the range of the
+  /// 8-bit type that `is_signed` names; `from` is destroyed.
+  virtual void StoreBytes(const Mem& to, const Vec& from, bool is_signed) = 0;
+
+ private:
+  asmjit::x86::Assembler& code_;
+  RegisterFile& registers_;
+};
+
+/// Vector registers an ISA's emitter works with.
+RegisterFile MakeRegisterFile(Isa isa);
+
+std::unique_ptr<Emitter> MakeEmitter(Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers);
+
+}  // namespace intact::jit
+#endif  // INTACT_JIT_EMITTERS_EMITTER_H_

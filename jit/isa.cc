@@ -1,0 +1,145 @@
+#include "jit/isa.h"
+
+#include <asmjit/core.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+namespace intact::jit {
+namespace {
+
+using Features = asmjit::CpuFeatures::X86;
+
+constexpr std::array<std::string_view, kAllIsas.size()> kNames = {"avx2", "avx_vnni", "avx512", "avx512_vnni",
+                                                                  "amx_int8"};
+
+// The first word of what is missing for an ISA, "" if nothing is. asmjit's features already account for the
+// register state that the operating system enables in XCR0.
+std::string MissingInHardware(Isa isa) {
+  const auto& features = asmjit::CpuInfo::host().features().x86();
+  const auto missing =
+      [&](std::initializer_list<std::pair<Features::Id, const char*>> needed) -> std::string {
+    for (const auto& [id, name] : needed) {
+      if (!features.has(id)) return std::string("the CPU or operating system lacks ") + name;
+    }
+    return {};
+  };
+  switch (isa) {
+    case Isa::kAvx2:
+      return missing({{Features::kAVX2, "AVX2"}});
+    case Isa::kAvxVnni:
+      return missing({{Features::kAVX2, "AVX2"}, {Features::kAVX_VNNI, "AVX-VNNI"}});
+    case Isa::kAvx512:
+    case Isa::kAvx512Vnni: {
+      std::string why = missing({{Features::kAVX2, "AVX2"},
+                                 {Features::kAVX512_F, "AVX512F"},
+                                 {Features::kAVX512_BW, "AVX512BW"},
+                                 {Features::kAVX512_DQ, "AVX512DQ"},
+                                 {Features::kAVX512_VL, "AVX512VL"}});
+      if (why.empty() && isa == Isa::kAvx512Vnni) why = missing({{Features::kAVX512_VNNI, "AVX512_VNNI"}});
+      return why;
+    }
+    case Isa::kAmxInt8: {
+      std::string why = MissingInHardware(Isa::kAvx512Vnni);
+      if (why.empty()) why = missing({{Features::kAMX_TILE, "AMX-TILE"}, {Features::kAMX_INT8, "AMX-INT8"}});
+      if (!why.empty()) return why;
+      // Linux grants tile data on request, to the whole process and its later threads.
+      constexpr long kArchReqXcompPerm = 0x1023;  // ARCH_REQ_XCOMP_PERM
+      constexpr long kXfeatureXtiledata = 18;
+      static const bool kGranted = syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
+      return kGranted ? "" : "the kernel refuses AMX tile data (arch_prctl ARCH_REQ_XCOMP_PERM)";
+    }
+  }
+  return "unknown ISA";
+}
+
+const Result<IsaSet>& EnvironmentCap() {
+  static const Result<IsaSet> kCap = []() -> Result<IsaSet> {
+    const char* value = std::getenv("INTACT_MAX_ISA");
+    if (value == nullptr || *value == '\0') return CappedAt(Isa::kAmxInt8);
+    const Result<Isa> isa = ParseIsa(value);
+    if (!isa) return Error{isa.error().status, "INTACT_MAX_ISA: " + isa.error().message};
+    return CappedAt(*isa);
+  }();
+  return kCap;
+}
+
+std::atomic<unsigned> emulated_isas{0};
+
+}  // namespace
+
+std::string IsaSet::ToString() const {
+  std::string text;
+  for (const Isa isa : kAllIsas) {
+    if (!Has(isa)) continue;
+    if (!text.empty()) text += ", ";
+    text += jit::ToString(isa);
+  }
+  return text;
+}
+
+std::string_view ToString(Isa isa) { return kNames[static_cast<size_t>(isa) - 1]; }
+
+Result<Isa> ParseIsa(std::string_view name) {
+  for (const Isa isa : kAllIsas) {
+    if (ToString(isa) == name) return isa;
+  }
+  std::string known;
+  for (const std::string_view isa : kNames) known += (known.empty() ? "" : ", ") + std::string(isa);
+  return Error{INTACT_INVALID_ARGUMENT, "unknown ISA '" + std::string(name) + "'; expected one of " + known};
+}
+
+IsaSet CappedAt(Isa cap) {
+  switch (cap) {
+    case Isa::kAvx2:
+      return {Isa::kAvx2};
+    case Isa::kAvxVnni:
+      return {Isa::kAvx2, Isa::kAvxVnni};
+    case Isa::kAvx512:
+      return {Isa::kAvx2, Isa::kAvx512};
+    case Isa::kAvx512Vnni:
+      return {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni};
+    case Isa::kAmxInt8:
+      break;
+  }
+  return {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmxInt8};
+}
+
+IsaSet HardwareIsas() {
+  static const IsaSet kHardware = [] {
+    IsaSet set;
+    for (const Isa isa : kAllIsas) {
+      if (MissingInHardware(isa).empty()) set.Add(isa);
+    }
+    return set;
+  }();
+  IsaSet set = kHardware;
+  for (const Isa isa : kAllIsas) {
+    if (emulated_isas.load(std::memory_order_relaxed) & (1u << static_cast<unsigned>(isa))) set.Add(isa);
+  }
+  return set;
+}
+
+Result<IsaSet> PermittedIsas() {
+  const Result<IsaSet>& cap = EnvironmentCap();
+  if (!cap) return cap;
+  return HardwareIsas() & *cap;
+}
+
+std::string WhyNotPermitted(Isa isa) {
+  if (!HardwareIsas().Has(isa)) return MissingInHardware(isa);
+  const Result<IsaSet>& cap = EnvironmentCap();
+  if (!cap) return cap.error().message;
+  if (!cap->Has(isa)) return std::string("removed by INTACT_MAX_ISA=") + std::getenv("INTACT_MAX_ISA");
+  return {};
+}
+
+void AddEmulatedIsaForTesting(Isa isa) {
+  emulated_isas.fetch_or(1u << static_cast<unsigned>(isa), std::memory_order_relaxed);
+}
+
+}  // namespace intact::jit

@@ -1,0 +1,50 @@
+// Named registers under a checked budget. Generators ask for registers by name and never number them, so that
+// a block that does not fit is an error with a list of who holds what, not silent corruption.
+#ifndef INTACT_JIT_REGISTER_FILE_H_
+#define INTACT_JIT_REGISTER_FILE_H_
+
+#include <asmjit/x86.h>
+
+#include <array>
+#include <string>
+
+namespace intact::jit {
+
+using Vec = asmjit::x86::Vec;
+using Gp = asmjit::x86::Gp;
+using Mem = asmjit::x86::Mem;
+
+/// Vector registers of one width and the general registers of the System V ABI, without rsp. The first
+/// argument register, rdi, is handed out by Argument().
+class RegisterFile {
+ public:
+  /// `vector_bytes` is 32 (ymm) or 64 (zmm); `vector_count` 16 or 32.
+  RegisterFile(int vector_bytes, int vector_count)
+      : vector_bytes_(vector_bytes), vector_count_(vector_count) {}
+
+  Vec NewVector(std::string name);
+  Gp NewGeneral(std::string name);
+  void Free(const Vec& vector) { vector_names_[vector.id()].clear(); }
+  void Free(const Gp& general) { general_names_[general.id()].clear(); }
+  Gp Argument() const { return asmjit::x86::rdi; }
+
+  int vector_bytes() const { return vector_bytes_; }
+  int FreeVectors() const;
+  /// Callee-saved general registers that were ever handed out, in the order in which they must be pushed.
+  bool Touched(const Gp& general) const { return general_touched_[general.id()]; }
+  /// "" or what went wrong and who holds the registers.
+  const std::string& error() const { return error_; }
+
+ private:
+  std::string Holders() const;
+
+  int vector_bytes_;
+  int vector_count_;
+  std::array<std::string, 32> vector_names_;
+  std::array<std::string, 16> general_names_;
+  std::array<bool, 16> general_touched_ = {};
+  std::string error_;
+};
+
+}  // namespace intact::jit
+#endif  // INTACT_JIT_REGISTER_FILE_H_

@@ -1,0 +1,188 @@
+// Everything that a user can get wrong in a GEMM descriptor is found here.
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "kernels/gemm.h"
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kMaxDimension = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxWeights = int64_t{1} << 40;
+
+Error Invalid(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
+
+std::string Got(const char* field, double value) {
+  std::string text = std::to_string(value);
+  if (value == std::floor(value) && std::fabs(value) < 1e15)
+    text = std::to_string(static_cast<int64_t>(value));
+  return std::string(field) + " is " + text;
+}
+
+bool IsOneOf(intact_type type, std::initializer_list<intact_type> types) {
+  for (const intact_type t : types) {
+    if (t == type) return true;
+  }
+  return false;
+}
+
+struct Limits {
+  int32_t min, max;
+};
+
+Limits TypeLimits(intact_type type) { return type == INTACT_S8 ? Limits{-128, 127} : Limits{0, 255}; }
+
+Error CheckTypes(const intact_gemm_desc& desc) {
+  if (!IsOneOf(desc.a_type, {INTACT_U8, INTACT_S8})) {
+    return Invalid(Got("a_type", desc.a_type) + "; expected INTACT_U8 or INTACT_S8");
+  }
+  if (desc.b_type == INTACT_U8)
+    return {INTACT_UNSUPPORTED, "b_type is INTACT_U8; only INTACT_S8 weights are offered"};
+  if (desc.b_type != INTACT_S8) return Invalid(Got("b_type", desc.b_type) + "; expected INTACT_S8");
+  if (!IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32})) {
+    return Invalid(Got("c_type", desc.c_type) + "; expected INTACT_U8, INTACT_S8, INTACT_S32 or INTACT_F32");
+  }
+  if (desc.mode != INTACT_EXACT && desc.mode != INTACT_SATURATING) {
+    return Invalid(Got("mode", desc.mode) + "; expected INTACT_EXACT or INTACT_SATURATING");
+  }
+  if (desc.max_isa < INTACT_ISA_ANY || desc.max_isa > INTACT_ISA_AMX_INT8) {
+    return Invalid(Got("max_isa", desc.max_isa) + "; expected an intact_isa");
+  }
+  return {};
+}
+
+Error CheckShape(const intact_gemm_desc& desc) {
+  if (desc.n < 1 || desc.n > kMaxDimension)
+    return Invalid(Got("n", static_cast<double>(desc.n)) + "; expected 1 to 2147483647");
+  if (desc.k < 1 || desc.k > kMaxDimension)
+    return Invalid(Got("k", static_cast<double>(desc.k)) + "; expected 1 to 2147483647");
+  if (desc.n * desc.k > kMaxWeights)
+    return Invalid("n·k is " + std::to_string(desc.n * desc.k) + "; expected at most 2^40");
+  if (desc.b_stride_k < 0 || desc.b_stride_n < 0 || desc.b_stride_k > kMaxWeights ||
+      desc.b_stride_n > kMaxWeights) {
+    return Invalid("b_stride_k is " + std::to_string(desc.b_stride_k) + " and b_stride_n is " +
+                   std::to_string(desc.b_stride_n) + "; expected 0 to 2^40");
+  }
+  return {};
+}
+
+Error CheckZeroPoints(const intact_gemm_desc& desc) {
+  const Limits a = TypeLimits(desc.a_type);
+  if (desc.a_zero_point < a.min || desc.a_zero_point > a.max) {
+    return Invalid(Got("a_zero_point", desc.a_zero_point) + "; expected " + std::to_string(a.min) + " to " +
+                   std::to_string(a.max));
+  }
+  const bool is_8bit = IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8});
+  const Limits c = is_8bit ? TypeLimits(desc.c_type) : Limits{0, 0};
+  if (desc.c_zero_point < c.min || desc.c_zero_point > c.max) {
+    return Invalid(Got("c_zero_point", desc.c_zero_point) + "; expected " + std::to_string(c.min) + " to " +
+                   std::to_string(c.max) + " for this c_type");
+  }
+  return {};
+}
+
+Error CheckScales(const intact_gemm_desc& desc) {
+  if (desc.c_type == INTACT_S32) {
+    if (desc.scales != nullptr || desc.scale_count != 0)
+      return Invalid(
+          "scales are given for s32 output, which never passes through float; expected NULL and scale_count "
+          "0");
+    if (desc.bias_f32 != nullptr)
+      return Invalid("bias_f32 is given for s32 output, which never passes through float; expected NULL");
+    if (desc.activation != INTACT_ACTIVATION_NONE)
+      return Invalid("activation is given for s32 output; expected INTACT_ACTIVATION_NONE");
+    return {};
+  }
+  if (desc.scales == nullptr) return Invalid("scales is NULL; expected 1 or n values for this c_type");
+  if (desc.scale_count != 1 && desc.scale_count != desc.n) {
+    return Invalid("scale_count is " + std::to_string(desc.scale_count) +
+                   "; expected 1 or n = " + std::to_string(desc.n));
+  }
+  for (int64_t i = 0; i < desc.scale_count; ++i) {
+    if (!(desc.scales[i] > 0.0f) || !std::isfinite(desc.scales[i])) {
+      return Invalid("scales[" + std::to_string(i) + "] is " + std::to_string(desc.scales[i]) +
+                     "; expected a finite value above 0");
+    }
+  }
+  for (int64_t i = 0; desc.bias_f32 != nullptr && i < desc.n; ++i) {
+    if (!std::isfinite(desc.bias_f32[i])) {
+      return Invalid("bias_f32[" + std::to_string(i) + "] is " + std::to_string(desc.bias_f32[i]) +
+                     "; expected a finite value");
+    }
+  }
+  return {};
+}
+
+Error CheckActivation(const intact_gemm_desc& desc) {
+  if (desc.activation < INTACT_ACTIVATION_NONE || desc.activation > INTACT_ACTIVATION_CLAMP) {
+    return Invalid(Got("activation", desc.activation) + "; expected an intact_activation");
+  }
+  // Not "min > max": a NaN must fail too.
+  if (desc.activation == INTACT_ACTIVATION_CLAMP && !(desc.clamp_min <= desc.clamp_max)) {
+    return Invalid("clamp_min is " + std::to_string(desc.clamp_min) + " and clamp_max is " +
+                   std::to_string(desc.clamp_max) + "; expected clamp_min ≤ clamp_max");
+  }
+  return {};
+}
+
+Result<jit::IsaSet> Permitted(intact_isa max_isa) {
+  Result<jit::IsaSet> permitted = jit::PermittedIsas();
+  if (!permitted || max_isa == INTACT_ISA_ANY) return permitted;
+  return *permitted & jit::CappedAt(static_cast<jit::Isa>(max_isa));
+}
+
+// The activation's bounds, within what the output type can hold.
+void SetBounds(const intact_gemm_desc& desc, GemmProblem* problem) {
+  problem->lo = -std::numeric_limits<float>::infinity();
+  problem->hi = std::numeric_limits<float>::infinity();
+  if (desc.activation == INTACT_ACTIVATION_RELU) problem->lo = 0.0f;
+  if (desc.activation == INTACT_ACTIVATION_CLAMP) {
+    problem->lo = desc.clamp_min;
+    problem->hi = desc.clamp_max;
+  }
+  if (!IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8})) return;
+  const Limits limits = TypeLimits(desc.c_type);
+  const auto type_lo = static_cast<float>(limits.min - desc.c_zero_point);
+  const auto type_hi = static_cast<float>(limits.max - desc.c_zero_point);
+  const auto clamp = [&](float bound) {
+    return bound < type_lo ? type_lo : bound > type_hi ? type_hi : bound;
+  };
+  problem->lo = clamp(problem->lo);
+  problem->hi = clamp(problem->hi);
+}
+
+}  // namespace
+
+Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b) {
+  if (desc.struct_size != sizeof(intact_gemm_desc)) {
+    return Invalid("desc->struct_size is " + std::to_string(desc.struct_size) + "; expected " +
+                   std::to_string(sizeof(intact_gemm_desc)) + " (use INTACT_GEMM_DESC_INIT)");
+  }
+  if (b == nullptr) return Invalid("b is NULL");
+  for (const auto check : {CheckTypes, CheckShape, CheckActivation, CheckScales, CheckZeroPoints}) {
+    Error error = check(desc);
+    if (error.status != INTACT_OK) return error;
+  }
+  Result<jit::IsaSet> isas = Permitted(desc.max_isa);
+  if (!isas) return isas.error();
+  GemmProblem problem;
+  problem.n = desc.n;
+  problem.k = desc.k;
+  problem.a_type = desc.a_type;
+  problem.mode = desc.mode;
+  problem.isas = *isas;
+  problem.a_zero_point = desc.a_zero_point;
+  problem.b = {static_cast<const int8_t*>(b), desc.k, desc.n, desc.b_stride_k == 0 ? desc.n : desc.b_stride_k,
+               desc.b_stride_n == 0 ? 1 : desc.b_stride_n};
+  problem.epilogue = {desc.c_type, desc.bias_f32 != nullptr};
+  SetBounds(desc, &problem);
+  problem.c_zero_point = desc.c_zero_point;
+  problem.bias_s32 = desc.bias_s32;
+  problem.bias_f32 = desc.bias_f32;
+  problem.scales = desc.scales;
+  problem.scale_count = desc.scale_count;
+  return problem;
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,35 @@
+#include "kernels/dispatch.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace intact::kernels {
+namespace {
+
+bool HasKernels(jit::Isa isa) {
+  return std::any_of(kKernels.begin(), kKernels.end(),
+                     [&](const KernelBlock& block) { return block.isa == isa; });
+}
+
+}  // namespace
+
+Result<jit::Isa> ChooseIsa(jit::IsaSet permitted) {
+  // Fastest first. AVX-VNNI comes before AVX-512 without VNNI: half the width, but a third of the
+  // instructions.
+  for (const jit::Isa isa :
+       {jit::Isa::kAmxInt8, jit::Isa::kAvx512Vnni, jit::Isa::kAvxVnni, jit::Isa::kAvx512, jit::Isa::kAvx2}) {
+    if (permitted.Has(isa) && HasKernels(isa)) return isa;
+  }
+  return Error{INTACT_UNSUPPORTED, "no permitted ISA has kernels: at least AVX2 is needed (permitted: " +
+                                       permitted.ToString() + ")"};
+}
+
+const KernelBlock& ChooseKernel(jit::Isa isa, intact_mode mode) {
+  const jit::DotKind before_vnni = mode == INTACT_SATURATING ? jit::DotKind::kTriple : jit::DotKind::kWide;
+  for (const KernelBlock& block : kKernels) {
+    if (block.isa == isa && (block.dot == jit::DotKind::kVnni || block.dot == before_vnni)) return block;
+  }
+  std::abort();  // ChooseIsa() returns ISAs of the list only, and each has both modes
+}
+
+}  // namespace intact::kernels

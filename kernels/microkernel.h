@@ -1,0 +1,65 @@
+// The microkernel: C[mr × nr] = Requantize(A panel · B panel), the innermost function of everything.
+//
+// One generator over a dot form (jit/emitters/dot.h) and an emitter; the loops exist here, once.
+//
+//   A panel, packed   [quads][mr][4]            B panels, canonical   [nr/16][quads][16][4]
+//
+//     quad 0  r0: k0 k1 k2 k3                     quad 0  n0: k0 k1 k2 k3 | n1: k0 k1 k2 k3 | … n15
+//             r1: k0 k1 k2 k3                     quad 1  n0: k4 …
+//     quad 1  r0: k4 …                            …
+//
+// Each quad broadcasts four bytes of every row and multiplies them with all columns' vectors; accumulators
+// stay in registers over the whole depth, so the epilogue is fused. They start from `initial`, which carries
+// bias_s32 − (zero point + shift)·Σ_k b per column, so zero points cost nothing.
+//
+// Contract: `a` and `b` are readable for whole quads, `initial`, scales and bias for nr elements, and exactly
+// mr × nr elements of C are written. No alignment is needed. Registers follow the System V ABI.
+#ifndef INTACT_KERNELS_MICROKERNEL_H_
+#define INTACT_KERNELS_MICROKERNEL_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+
+#include "jit/emitters/dot.h"
+#include "jit/isa.h"
+#include "kernels/epilogue.h"
+
+namespace intact::kernels {
+
+/// Columns in a canonical panel: one zmm or two ymm of k-quads, one row of an AMX B tile.
+inline constexpr int kPanelColumns = 16;
+/// Depths in a quad (kr, "c4").
+inline constexpr int kQuad = 4;
+inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
+
+struct MicrokernelArgs {
+  const uint8_t* a = nullptr;
+  const int8_t* b = nullptr;
+  int64_t b_panel_stride_bytes = 0;
+  int64_t quads = 0;
+  void* c = nullptr;
+  int64_t c_stride_bytes = 0;
+  const int32_t* initial = nullptr;
+  EpilogueArgs epilogue;
+};
+
+using MicrokernelFunction = void (*)(const MicrokernelArgs*);
+
+struct MicrokernelSpec {
+  jit::Isa isa = jit::Isa::kAvx2;
+  jit::DotKind dot = jit::DotKind::kWide;
+  int mr = 1;       // rows
+  int vectors = 1;  // columns, in vectors of the ISA
+  EpilogueSpec epilogue;
+
+  int nr() const { return vectors * (jit::MakeRegisterFile(isa).vector_bytes() / 4); }
+  /// "u8s8s32_gemm_8x48c4_vnni_avx512vnni"; it is the key of the code cache.
+  std::string Name() const;
+};
+
+/// The function for `spec`, generated on first use. CODEGEN_FAILED names the kernel.
+Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_MICROKERNEL_H_

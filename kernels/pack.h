@@ -1,0 +1,53 @@
+// Packing: the one canonical layout of weights, and panels of activations.
+//
+//   B   [n/16][k/4][16][4]   panels of 16 columns; a quad's row is 64 bytes: one zmm, two ymm, or one row of
+//   an AMX
+//                            B tile, with no further shuffle. Columns are padded with zeros to 16, depth
+//                            to 64.
+//   A   [k/4][rows][4]       a panel of up to mr rows as u8; depth is padded with zeros to 4
+//
+// Activations are u8 throughout: s8 are shifted by +128, which flips the top bit. The shift and the zero
+// point are undone by the accumulators' initial values, from the columns' sums.
+#ifndef INTACT_KERNELS_PACK_H_
+#define INTACT_KERNELS_PACK_H_
+
+#include <cstdint>
+
+#include "kernels/aligned_buffer.h"
+
+namespace intact::kernels {
+
+/// Weights as the caller holds them: element [k, n] at data[k·stride_k + n·stride_n].
+struct WeightView {
+  const int8_t* data = nullptr;
+  int64_t k = 0, n = 0;
+  int64_t stride_k = 0, stride_n = 0;
+  int8_t At(int64_t row, int64_t column) const { return data[row * stride_k + column * stride_n]; }
+};
+
+/// Canonical B panels.
+struct PackedWeights {
+  int64_t k = 0, n = 0;
+  AlignedBuffer<int8_t> data;
+
+  int64_t panels() const { return (n + 15) / 16; }
+  int64_t quads() const { return (k + 3) / 4; }  // those a kernel must run; the rest is padding
+  int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * 16; }
+  const int8_t* Panel(int64_t panel) const { return data.data() + panel * panel_stride_bytes(); }
+  int8_t At(int64_t row, int64_t column) const {
+    return Panel(column / 16)[row / 4 * 64 + column % 16 * 4 + row % 4];
+  }
+};
+
+/// False if memory ran out.
+[[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
+
+/// Packs `rows` rows of `k` activations, `stride` bytes apart, into a panel of PanelBytes(rows, k) bytes.
+/// `flip` is 0x80 to shift s8 by +128, else 0.
+void PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
+                     uint8_t* panel) noexcept;
+
+inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PACK_H_
