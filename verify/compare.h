@@ -6,7 +6,11 @@
 //   int32 overflow        the saturating int32 accumulation (VPDPBUSDS) gives exactly this output
 //   requantization        the accumulator is right, and another rounding (half up, half away from zero,
 //                         truncation, FMA, double precision) gives exactly this output
-//   implementation error  nothing explains it
+//   implementation error  nothing explains it; the detail says what it looks like
+//
+// Where the target's accumulator is known, an explanation must also give that accumulator. A clamped sum may
+// coincide with the exact one, by another pair clamping the other way or by rounding: such outputs do not
+// differ and need no explanation, but off_triple tells whether a saturating target clamped as predicted.
 #ifndef INTACT_VERIFY_COMPARE_H_
 #define INTACT_VERIFY_COMPARE_H_
 
@@ -26,7 +30,8 @@ enum class Cause : uint8_t { kInt16Saturation, kInt32Overflow, kRequantization, 
 inline constexpr int kCauseCount = 4;
 std::string_view ToString(Cause cause);
 
-/// A pair of adjacent depths whose sum VPMADDUBSW clamps. Activations as the instruction sees them (s8 + 128).
+/// A pair of adjacent depths whose sum VPMADDUBSW clamps. Activations as the instruction sees them (s8 +
+/// 128).
 struct SaturatedPair {
   int64_t m = 0, n = 0, k = 0;  // depths k and k+1, k even
   uint8_t a0 = 0, a1 = 0;
@@ -58,6 +63,7 @@ struct Comparison {
   std::vector<Difference> listed;                  // the first kMaxDifferencesListed
   int64_t saturated_accumulators = 0;              // outputs of which some pair would clamp in int16
   int64_t saturated_pairs = 0;                     // how many pair sums in all
+  int64_t off_triple = 0;                          // outputs that differ from the triple model's
   uint64_t digest = 0;                             // FNV-1a of the target's bytes
   int64_t Explained() const;                       // differing with a cause other than implementation error
   int64_t Unexplained() const;
@@ -72,8 +78,8 @@ struct ByteComparison {
 ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expected,
                             const std::vector<uint8_t>& actual);
 
-/// Compares `actual` with the exact reference of `gemm`. `actual_accumulators` (the target's own s32 output of the
-/// same problem, if it has one) sharpens the verdict between requantization and implementation error.
+/// Compares `actual` with the exact reference of `gemm`. `actual_accumulators` (the target's own s32 output
+/// of the same problem, if it has one) sharpens the verdict between requantization and implementation error.
 Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators);
 

@@ -10,17 +10,20 @@
 
 #include <cstdint>
 #include <intact/intact.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "reference/gemm.h"
+#include "verify/target.h"
 
 namespace intact::verify {
 
 /// How tensors are made. All are deterministic in the seed, on every platform.
 enum class Fill : uint8_t {
   kUniform,   // full range, uniform
-  kExtremes,  // the types' extremes only
+  kExtremes,  // the types' extremes only; first row and first column hold the largest: the largest sum
   kOneHot,    // one non-zero activation a row, uniform weights
   kBait,      // pairs that saturate in every second row: heavy same-sign weight pairs under large activations
   kGauss,     // bell-shaped weights, per-channel symmetric, largest at ±127; half-normal activations
@@ -40,10 +43,10 @@ struct Problem {
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   int64_t m = 1, n = 1, k = 1;
-  int32_t za = 0;         // a_zero_point
-  int32_t zc = 0;         // c_zero_point
-  int32_t amax = 255;     // largest activation the fill makes, as distance from the type's minimum
-  int32_t wmax = 127;     // weights lie in [−wmax, wmax]; 128 allows −128
+  int32_t za = 0;      // a_zero_point
+  int32_t zc = 0;      // c_zero_point
+  int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
+  int32_t wmax = 127;  // weights lie in [−wmax, wmax]; 128 allows −128
   BiasKind bias = BiasKind::kNone;
   ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
   intact_activation activation = INTACT_ACTIVATION_NONE;
@@ -59,12 +62,20 @@ struct Problem {
 
   /// The line; fields at their defaults are left out.
   std::string ToString() const;
+  /// Nothing, or which field is out of range: what Parse() checks.
+  std::optional<Error> Check() const;
   /// Errors name the word at fault and what was expected.
   static Result<Problem> Parse(std::string_view line);
 };
 
-/// The tensors of `problem`.
+/// The tensors of `problem`, which must be one that Parse() would accept.
 reference::Gemm Materialize(const Problem& problem);
+
+/// How `problem` asks to be run.
+RunOptions RunOptionsOf(const Problem& problem);
+
+/// All fills, in the order of the enumeration.
+std::span<const Fill> AllFills();
 
 std::string_view ToString(Fill fill);
 std::string_view ToString(intact_mode mode);

@@ -1,0 +1,252 @@
+#include "verify/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "verify/diagnose.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Model;
+
+double ElementValue(intact_type type, const uint8_t* element) {
+  switch (type) {
+    case INTACT_U8:
+      return *element;
+    case INTACT_S8:
+      return static_cast<int8_t>(*element);
+    case INTACT_S32: {
+      int32_t value = 0;
+      std::memcpy(&value, element, sizeof value);
+      return value;
+    }
+    case INTACT_F32: {
+      float value = 0;
+      std::memcpy(&value, element, sizeof value);
+      return value;
+    }
+  }
+  return 0;
+}
+
+// Infinity if one of them is NaN, so that it shows.
+double AbsDifference(double x, double y) {
+  const double difference = std::fabs(x - y);
+  return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+}
+
+uint64_t Fnv1a(const std::vector<uint8_t>& bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
+  return hash;
+}
+
+// All that is known of a problem and of a target's answer.
+class Comparer {
+ public:
+  Comparer(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
+           const std::optional<std::vector<int32_t>>& actual_accumulators)
+      : gemm_(gemm),
+        operands_(gemm),
+        actual_(actual),
+        actual_accumulators_(actual_accumulators),
+        exact_(reference::Accumulators(operands_, Model::kExact)),
+        triple_(reference::Accumulators(operands_, Model::kTriple)),
+        expected_(reference::Outputs(gemm, exact_)),
+        size_(static_cast<size_t>(reference::ElementSize(gemm.c_type))) {}
+
+  Comparison Run() {
+    const ByteComparison bytes = CompareBytes(gemm_.c_type, expected_, actual_);
+    Comparison result;
+    result.outputs = bytes.outputs;
+    result.differing = bytes.differing;
+    result.max_abs_difference = bytes.max_abs_difference;
+    result.first_differing = bytes.first_differing;
+    result.digest = Fnv1a(actual_);
+    CountSaturation(&result);
+    result.off_triple = CompareBytes(gemm_.c_type, reference::Outputs(gemm_, triple_), actual_).differing;
+    for (int64_t i = result.first_differing; i >= 0 && i < result.outputs; ++i) {
+      if (!SameElement(i)) Explain(i, &result);
+    }
+    return result;
+  }
+
+ private:
+  bool SameElement(int64_t i) const {
+    const size_t at = static_cast<size_t>(i) * size_;
+    return std::memcmp(&expected_[at], &actual_[at], size_) == 0;
+  }
+
+  void CountSaturation(Comparison* result) const {
+    for (int64_t m = 0; m < gemm_.m; ++m) {
+      for (int64_t n = 0; n < gemm_.n; ++n) {
+        const int64_t pairs = reference::CountClampedPairs(operands_.Row(m), operands_.Column(n));
+        result->saturated_pairs += pairs;
+        result->saturated_accumulators += pairs > 0 ? 1 : 0;
+      }
+    }
+  }
+
+  void Explain(int64_t i, Comparison* result) const {
+    const Observation seen = Observe(i);
+    Difference difference;
+    difference.m = seen.m;
+    difference.n = seen.n;
+    difference.expected = ElementValue(gemm_.c_type, &expected_[static_cast<size_t>(i) * size_]);
+    difference.actual = ElementValue(gemm_.c_type, seen.element);
+    difference.accumulator = seen.exact;
+    Classify(seen, triple_[static_cast<size_t>(i)], &difference);
+    ++result->by_cause[static_cast<size_t>(difference.cause)];
+    if (std::ssize(result->listed) < kMaxDifferencesListed) result->listed.push_back(std::move(difference));
+  }
+
+  Observation Observe(int64_t i) const {
+    const auto at = static_cast<size_t>(i);
+    Observation seen{gemm_, operands_, i / gemm_.n, i % gemm_.n, exact_[at], &actual_[at * size_], {}};
+    if (gemm_.c_type == INTACT_S32) {
+      int32_t accumulator = 0;
+      std::memcpy(&accumulator, seen.element, sizeof accumulator);
+      seen.actual_accumulator = accumulator;
+    } else if (actual_accumulators_) {
+      seen.actual_accumulator = (*actual_accumulators_)[at];
+    }
+    return seen;
+  }
+
+  void Classify(const Observation& seen, int32_t triple, Difference* difference) const {
+    if (ClassifyInt16(seen, triple, difference)) return;
+    const int32_t saturated = seen.WithCompensation(
+        reference::Accumulate(Model::kDpbusds, 0, operands_.Row(seen.m), operands_.Column(seen.n)));
+    if (saturated != seen.exact && seen.GivenBy(saturated)) {
+      difference->cause = Cause::kInt32Overflow;
+      difference->detail = "the sum of products left int32 and was clamped";
+      return;
+    }
+    if (std::optional<std::string> rounding = OtherRounding(seen)) {
+      difference->cause = Cause::kRequantization;
+      difference->detail = std::move(*rounding);
+      return;
+    }
+    difference->cause = Cause::kImplementationError;
+    difference->detail = Diagnose(seen);
+  }
+
+  bool ClassifyInt16(const Observation& seen, int32_t triple, Difference* difference) const {
+    if (!seen.GivenBy(triple)) return false;
+    difference->pairs = SaturatedPairs(gemm_, seen.m, seen.n);
+    difference->pair_count = std::ssize(difference->pairs);
+    if (difference->pairs.empty()) return false;
+    difference->cause = Cause::kInt16Saturation;
+    difference->detail = fmt::format("accumulator {} instead of {}", triple, seen.exact);
+    if (difference->pair_count > kMaxPairsListed) difference->pairs.resize(kMaxPairsListed);
+    return true;
+  }
+
+  const reference::Gemm& gemm_;
+  const reference::Operands operands_;
+  const std::vector<uint8_t>& actual_;
+  const std::optional<std::vector<int32_t>>& actual_accumulators_;
+  const std::vector<int32_t> exact_;
+  const std::vector<int32_t> triple_;
+  const std::vector<uint8_t> expected_;
+  const size_t size_;
+};
+
+// The same problem with its accumulators as output.
+reference::Gemm AccumulatorProblem(reference::Gemm gemm) {
+  gemm.c_type = INTACT_S32;
+  gemm.c_zero_point = 0;
+  gemm.scales.clear();
+  gemm.bias_f32.clear();
+  gemm.activation = INTACT_ACTIVATION_NONE;
+  return gemm;
+}
+
+std::optional<std::vector<int32_t>> RunForAccumulators(const Target& target, const reference::Gemm& gemm,
+                                                       const RunOptions& options) {
+  const Result<std::vector<uint8_t>> bytes = target.Run(AccumulatorProblem(gemm), options);
+  if (!bytes || bytes->size() != static_cast<size_t>(gemm.m * gemm.n) * sizeof(int32_t)) return std::nullopt;
+  std::vector<int32_t> accumulators(bytes->size() / sizeof(int32_t));
+  std::memcpy(accumulators.data(), bytes->data(), bytes->size());
+  return accumulators;
+}
+
+}  // namespace
+
+std::string_view ToString(Cause cause) {
+  switch (cause) {
+    case Cause::kInt16Saturation:
+      return "int16 saturation";
+    case Cause::kInt32Overflow:
+      return "int32 overflow";
+    case Cause::kRequantization:
+      return "requantization";
+    case Cause::kImplementationError:
+      return "implementation error";
+  }
+  return "unknown";
+}
+
+int64_t Comparison::Unexplained() const { return by_cause[static_cast<size_t>(Cause::kImplementationError)]; }
+
+int64_t Comparison::Explained() const { return differing - Unexplained(); }
+
+ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expected,
+                            const std::vector<uint8_t>& actual) {
+  const auto size = static_cast<size_t>(reference::ElementSize(type));
+  ByteComparison result;
+  result.outputs = static_cast<int64_t>(expected.size() / size);
+  for (int64_t i = 0; i < result.outputs; ++i) {
+    const size_t at = static_cast<size_t>(i) * size;
+    if (std::memcmp(&expected[at], &actual[at], size) == 0) continue;
+    if (result.differing++ == 0) result.first_differing = i;
+    const double difference =
+        AbsDifference(ElementValue(type, &expected[at]), ElementValue(type, &actual[at]));
+    result.max_abs_difference = std::max(result.max_abs_difference, difference);
+  }
+  return result;
+}
+
+Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
+                   const std::optional<std::vector<int32_t>>& actual_accumulators) {
+  return Comparer(gemm, actual, actual_accumulators).Run();
+}
+
+Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options) {
+  const Result<std::vector<uint8_t>> actual = target.Run(gemm, options);
+  if (!actual) return actual.error();
+  const int64_t size = gemm.m * gemm.n * reference::ElementSize(gemm.c_type);
+  if (std::ssize(*actual) != size) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
+                                                      target.Name(), actual->size(), size)};
+  }
+  Comparison comparison = Compare(gemm, *actual, std::nullopt);
+  if (comparison.Parity() || gemm.c_type == INTACT_S32) return comparison;
+  return Compare(gemm, *actual, RunForAccumulators(target, gemm, options));
+}
+
+std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n) {
+  std::vector<SaturatedPair> pairs;
+  for (int64_t k = 0; k + 1 < gemm.k; k += 2) {
+    SaturatedPair pair;
+    pair.m = m;
+    pair.n = n;
+    pair.k = k;
+    pair.a0 = reference::ShiftedActivation(gemm, m, k);
+    pair.a1 = reference::ShiftedActivation(gemm, m, k + 1);
+    pair.w0 = gemm.b[static_cast<size_t>(k * gemm.n + n)];
+    pair.w1 = gemm.b[static_cast<size_t>((k + 1) * gemm.n + n)];
+    pair.true_sum = reference::PairSum(pair.a0, pair.a1, pair.w0, pair.w1);
+    pair.clamped_sum = reference::Maddubs(pair.a0, pair.a1, pair.w0, pair.w1);
+    if (pair.true_sum != pair.clamped_sum) pairs.push_back(pair);
+  }
+  return pairs;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,215 @@
+#include "verify/diagnose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace intact::verify {
+namespace {
+
+using reference::Requantization;
+
+bool SameElement(const Observation& seen, int32_t y, const Requantization& q) {
+  uint8_t element[4] = {};
+  reference::StoreOutput(y, q, element);
+  return std::memcmp(element, seen.element, static_cast<size_t>(reference::ElementSize(q.c_type))) == 0;
+}
+
+// ----- other roundings ------------------------------------------------------------------------------------
+
+double Activate(double f, const Requantization& q) {
+  switch (q.activation) {
+    case INTACT_ACTIVATION_RELU:
+      return f > 0.0 ? f : 0.0;
+    case INTACT_ACTIVATION_CLAMP:
+      return std::clamp<double>(f, q.clamp_min, q.clamp_max);
+    case INTACT_ACTIVATION_NONE:
+      break;
+  }
+  return f;
+}
+
+// The value before rounding to the output's type, computed in three ways.
+double Separate(int32_t y, const Requantization& q) { return reference::Dequantize(y, q); }
+double Fused(int32_t y, const Requantization& q) {
+  return Activate(std::fma(static_cast<float>(y), q.scale, q.bias_f32), q);
+}
+double Double(int32_t y, const Requantization& q) {
+  return Activate(static_cast<double>(y) * q.scale + q.bias_f32, q);
+}
+
+double ToEven(double f) { return std::nearbyint(f); }
+double HalfUp(double f) { return std::floor(f + 0.5); }
+double HalfAway(double f) { return std::round(f); }
+double Truncate(double f) { return std::trunc(f); }
+
+bool IsInt8(double rounded, const Observation& seen, const Requantization& q) {
+  const double low = q.c_type == INTACT_U8 ? 0.0 : -128.0;
+  const double value = std::clamp(rounded + q.zero_point, low, low + 255.0);
+  return static_cast<uint8_t>(static_cast<int32_t>(value)) == *seen.element;
+}
+
+std::optional<std::string> OtherInt8Rounding(const Observation& seen, const Requantization& q) {
+  struct Way {
+    const char* name;
+    double (*value)(int32_t, const Requantization&);
+    double (*round)(double);
+  };
+  static constexpr Way kWays[] = {
+      {"half up", Separate, HalfUp},        {"half away from zero", Separate, HalfAway},
+      {"truncation", Separate, Truncate},   {"fused multiply-add", Fused, ToEven},
+      {"double precision", Double, ToEven},
+  };
+  for (const Way& way : kWays) {
+    if (IsInt8(way.round(way.value(seen.exact, q)), seen, q)) return way.name;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> OtherF32Rounding(const Observation& seen, const Requantization& q) {
+  float actual = 0;
+  std::memcpy(&actual, seen.element, sizeof actual);
+  if (actual == static_cast<float>(Fused(seen.exact, q))) return "fused multiply-add";
+  if (actual == static_cast<float>(Double(seen.exact, q))) return "double precision";
+  return std::nullopt;
+}
+
+std::optional<std::string> FloatRoundTrip(const Observation& seen) {
+  // Converting through int64 keeps 2³¹ defined.
+  const auto rounded = static_cast<int64_t>(static_cast<float>(seen.exact));
+  if (rounded == seen.actual_accumulator) return "float round trip";
+  return std::nullopt;
+}
+
+// ----- what a wrong accumulator looks like ----------------------------------------------------------------
+
+struct Suspicion {
+  std::string text;
+  int32_t accumulator;
+};
+
+int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
+
+int64_t Products(const Observation& seen, int64_t from, int64_t offset) {
+  const auto a = seen.operands.Row(seen.m);
+  const auto w = seen.operands.Column(seen.n);
+  int64_t sum = 0;
+  for (auto k = static_cast<size_t>(from); k < a.size(); ++k) sum += (a[k] - offset) * w[k];
+  return sum;
+}
+
+int64_t WeightSum(const Observation& seen) {
+  int64_t sum = 0;
+  for (const int8_t w : seen.operands.Column(seen.n)) sum += w;
+  return sum;
+}
+
+// Pairs (k, k+2) and (k+1, k+3) of each quad clamped instead of adjacent ones.
+int32_t SwappedPairs(const Observation& seen) {
+  std::vector<uint8_t> a(seen.operands.Row(seen.m).begin(), seen.operands.Row(seen.m).end());
+  std::vector<int8_t> w(seen.operands.Column(seen.n).begin(), seen.operands.Column(seen.n).end());
+  a.resize((a.size() + 3) / 4 * 4);
+  w.resize(a.size());
+  for (size_t k = 0; k < a.size(); k += 4) {
+    std::swap(a[k + 1], a[k + 2]);
+    std::swap(w[k + 1], w[k + 2]);
+  }
+  return seen.WithCompensation(reference::Accumulate(reference::Model::kTriple, 0, a, w));
+}
+
+void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const int64_t weights = WeightSum(seen);
+  const int64_t za = seen.gemm.a_zero_point;
+  if (za != 0) {
+    suspicions->push_back({"activation zero point not subtracted", Wrap(seen.exact + za * weights)});
+  }
+  if (seen.gemm.a_type == INTACT_S8) {
+    suspicions->push_back(
+        {"shift of s8 activations by 128 not compensated", Wrap(seen.exact + 128 * weights)});
+    suspicions->push_back(
+        {"neither zero point nor shift compensated", Wrap(seen.exact + (za + 128) * weights)});
+  }
+}
+
+void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const int64_t k = seen.gemm.k;
+  const int64_t zero_point = seen.gemm.a_zero_point + (seen.gemm.a_type == INTACT_S8 ? 128 : 0);
+  for (const int64_t block : {2, 4, 8, 16, 32, 64}) {
+    const int64_t from = k / block * block;
+    if (from == k) continue;
+    const std::string text = fmt::format("depth tail k={}…{} missing", from, k - 1);
+    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, 0))});
+    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point))});
+  }
+}
+
+std::vector<Suspicion> Suspicions(const Observation& seen) {
+  std::vector<Suspicion> suspicions;
+  SuspectZeroPoint(seen, &suspicions);
+  SuspectTail(seen, &suspicions);
+  if (!seen.gemm.bias_s32.empty()) {
+    const int64_t bias = seen.gemm.bias_s32[static_cast<size_t>(seen.n)];
+    suspicions.push_back({"s32 bias missing", Wrap(seen.exact - bias)});
+  }
+  suspicions.push_back(
+      {"pairs (k, k+2) and (k+1, k+3) clamped instead of adjacent ones", SwappedPairs(seen)});
+  std::erase_if(suspicions, [&](const Suspicion& s) { return s.accumulator == seen.exact; });
+  return suspicions;
+}
+
+// Another column's scale, nearest first.
+std::optional<std::string> OtherScale(const Observation& seen) {
+  if (seen.gemm.scales.size() < 2) return std::nullopt;
+  Requantization q = reference::RequantizationOf(seen.gemm, seen.n);
+  for (const int64_t column : {seen.n - 1, seen.n + 1, int64_t{0}, seen.gemm.n - 1}) {
+    if (column < 0 || column >= seen.gemm.n || column == seen.n) continue;
+    q.scale = seen.gemm.scales[static_cast<size_t>(column)];
+    if (SameElement(seen, seen.exact, q)) {
+      return fmt::format("the scale of column {} gives this output of column {}", column, seen.n);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string DiagnoseRequantization(const Observation& seen) {
+  const std::optional<std::string> scale = OtherScale(seen);
+  return "accumulator right, requantization wrong" + (scale ? ": " + *scale : std::string());
+}
+
+}  // namespace
+
+bool Observation::GivenBy(int32_t y) const {
+  if (actual_accumulator && *actual_accumulator != y) return false;
+  return SameElement(*this, y, reference::RequantizationOf(gemm, n));
+}
+
+int32_t Observation::WithCompensation(int32_t sum) const {
+  return Wrap(int64_t{sum} + operands.compensation[static_cast<size_t>(n)]);
+}
+
+std::optional<std::string> OtherRounding(const Observation& seen) {
+  if (seen.gemm.c_type == INTACT_S32) return FloatRoundTrip(seen);
+  if (seen.actual_accumulator && *seen.actual_accumulator != seen.exact) return std::nullopt;
+  const Requantization q = reference::RequantizationOf(seen.gemm, seen.n);
+  return seen.gemm.c_type == INTACT_F32 ? OtherF32Rounding(seen, q) : OtherInt8Rounding(seen, q);
+}
+
+std::string Diagnose(const Observation& seen) {
+  if (seen.actual_accumulator == seen.exact) return DiagnoseRequantization(seen);
+  std::string text = "accumulator not known";
+  if (seen.actual_accumulator) {
+    text = fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact);
+  }
+  for (const Suspicion& suspicion : Suspicions(seen)) {
+    if (seen.GivenBy(suspicion.accumulator)) return fmt::format("{}: {}", text, suspicion.text);
+  }
+  if (seen.actual_accumulator) return text;
+  const std::optional<std::string> scale = OtherScale(seen);
+  return scale ? fmt::format("{}: {}", text, *scale) : text;
+}
+
+}  // namespace intact::verify

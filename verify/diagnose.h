@@ -1,0 +1,36 @@
+// Explanations of one wrong output: other roundings of a right accumulator, and what a wrong one looks like.
+#ifndef INTACT_VERIFY_DIAGNOSE_H_
+#define INTACT_VERIFY_DIAGNOSE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "reference/gemm.h"
+
+namespace intact::verify {
+
+/// One output of a target, and what the reference says of it.
+struct Observation {
+  const reference::Gemm& gemm;
+  const reference::Operands& operands;
+  int64_t m, n;
+  int32_t exact;           // accumulator by the contract
+  const uint8_t* element;  // the target's output
+  std::optional<int32_t> actual_accumulator;
+
+  /// Whether accumulator `y`, rightly requantized, is what the target gave.
+  bool GivenBy(int32_t y) const;
+  /// The accumulator y that a sum of products makes.
+  int32_t WithCompensation(int32_t sum) const;
+};
+
+/// The name of a rounding other than the contract's that makes this output from the exact accumulator, if the
+/// target's accumulator is not known to be wrong and there is one.
+std::optional<std::string> OtherRounding(const Observation& seen);
+
+/// What an output that nothing explains looks like, for whoever has to find the bug.
+std::string Diagnose(const Observation& seen);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_DIAGNOSE_H_
