@@ -51,7 +51,7 @@ uint64_t Fnv1a(const std::vector<uint8_t>& bytes) {
 class Comparer {
  public:
   Comparer(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
-           const std::optional<std::vector<int32_t>>& actual_accumulators)
+           const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed)
       : gemm_(gemm),
         operands_(gemm),
         actual_(actual),
@@ -59,7 +59,8 @@ class Comparer {
         exact_(reference::Accumulators(operands_, Model::kExact)),
         triple_(reference::Accumulators(operands_, Model::kTriple)),
         expected_(reference::Outputs(gemm, exact_)),
-        size_(static_cast<size_t>(reference::ElementSize(gemm.c_type))) {}
+        size_(static_cast<size_t>(reference::ElementSize(gemm.c_type))),
+        max_listed_(max_listed) {}
 
   Comparison Run() {
     const ByteComparison bytes = CompareBytes(gemm_.c_type, expected_, actual_);
@@ -103,7 +104,7 @@ class Comparer {
     difference.accumulator = seen.exact;
     Classify(seen, triple_[static_cast<size_t>(i)], &difference);
     ++result->by_cause[static_cast<size_t>(difference.cause)];
-    if (std::ssize(result->listed) < kMaxDifferencesListed) result->listed.push_back(std::move(difference));
+    if (std::ssize(result->listed) < max_listed_) result->listed.push_back(std::move(difference));
   }
 
   Observation Observe(int64_t i) const {
@@ -156,6 +157,7 @@ class Comparer {
   const std::vector<int32_t> triple_;
   const std::vector<uint8_t> expected_;
   const size_t size_;
+  const int64_t max_listed_;
 };
 
 // The same problem with its accumulators as output.
@@ -214,11 +216,12 @@ ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expect
 }
 
 Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
-                   const std::optional<std::vector<int32_t>>& actual_accumulators) {
-  return Comparer(gemm, actual, actual_accumulators).Run();
+                   const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
+  return Comparer(gemm, actual, actual_accumulators, max_listed).Run();
 }
 
-Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options) {
+Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+                          int64_t max_listed) {
   const Result<std::vector<uint8_t>> actual = target.Run(gemm, options);
   if (!actual) return actual.error();
   const int64_t size = gemm.m * gemm.n * reference::ElementSize(gemm.c_type);
@@ -226,9 +229,9 @@ Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, con
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
                                                       target.Name(), actual->size(), size)};
   }
-  Comparison comparison = Compare(gemm, *actual, std::nullopt);
+  Comparison comparison = Compare(gemm, *actual, std::nullopt, max_listed);
   if (comparison.Parity() || gemm.c_type == INTACT_S32) return comparison;
-  return Compare(gemm, *actual, RunForAccumulators(target, gemm, options));
+  return Compare(gemm, *actual, RunForAccumulators(target, gemm, options), max_listed);
 }
 
 std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n) {

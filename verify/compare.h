@@ -60,7 +60,7 @@ struct Comparison {
   double max_abs_difference = 0;
   int64_t first_differing = -1;                    // flat index, −1 if none
   std::array<int64_t, kCauseCount> by_cause = {};  // counts of all differing outputs
-  std::vector<Difference> listed;                  // the first kMaxDifferencesListed
+  std::vector<Difference> listed;                  // the first max_listed
   int64_t saturated_accumulators = 0;              // outputs of which some pair would clamp in int16
   int64_t saturated_pairs = 0;                     // how many pair sums in all
   int64_t off_triple = 0;                          // outputs that differ from the triple model's
@@ -81,10 +81,12 @@ ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expect
 /// Compares `actual` with the exact reference of `gemm`. `actual_accumulators` (the target's own s32 output
 /// of the same problem, if it has one) sharpens the verdict between requantization and implementation error.
 Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
-                   const std::optional<std::vector<int32_t>>& actual_accumulators);
+                   const std::optional<std::vector<int32_t>>& actual_accumulators,
+                   int64_t max_listed = kMaxDifferencesListed);
 
 /// Runs `target` (with s32 output too, where it differs from the reference) and compares.
-Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options);
+Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+                          int64_t max_listed = kMaxDifferencesListed);
 
 /// All pairs of output (m, n) that clamp; for s8 activations after the shift by 128.
 std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n);
