@@ -17,7 +17,7 @@ using nlohmann::json;
 using reference::Model;
 using testing::HasSubstr;
 
-const std::string kLayers = std::string(INTACT_SOURCE_DIR) + "/tests/data/torch-layers/";
+const std::string kLayers = INTACT_TEST_DATA "/torch-layers/";
 
 std::vector<uint8_t> ModelOutputs(const reference::Gemm& gemm, Model model) {
   return reference::Outputs(gemm, reference::Accumulators(gemm, model));

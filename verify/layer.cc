@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "verify/npy.h"
+#include "verify/random.h"
 
 namespace intact::verify {
 namespace {
@@ -232,13 +233,6 @@ void SetScales(double input_scale, const std::vector<double>& weight_scales, dou
   }
 }
 
-uint64_t NextRandom(uint64_t* state) {  // splitmix64, Steele et al. 2014
-  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 }  // namespace
 
 Result<Layer> ReadLayer(const std::string& folder) {
@@ -306,16 +300,16 @@ Layer MakeRampLayer(int amax) {
   gemm.a_zero_point = (amax + 1) / 2;
   gemm.c_zero_point = 128;
   for (int64_t m = 0; m < gemm.m; ++m) gemm.a.insert(gemm.a.end(), 64, static_cast<uint8_t>(m));
-  uint64_t random = 1;
+  Random random(/*seed=*/1, /*stream=*/0, /*index=*/0);
   std::vector<int32_t> column_sums(static_cast<size_t>(gemm.n));
   for (int64_t i = 0; i < gemm.k * gemm.n; ++i) {
-    gemm.b.push_back(static_cast<int8_t>(static_cast<int64_t>(NextRandom(&random) % 255) - 127));
+    gemm.b.push_back(static_cast<int8_t>(random.Integer(-127, 127)));
     column_sums[static_cast<size_t>(i % gemm.n)] += gemm.b.back();
   }
   // The steepest column of the exact layer just fills the output's range.
   int32_t steepest = 1;
   for (const int32_t sum : column_sums) steepest = std::max(steepest, std::abs(sum));
-  gemm.scales = {127.0f / static_cast<float>(steepest * (gemm.a_zero_point))};
+  gemm.scales = {127.0f / static_cast<float>(steepest * gemm.a_zero_point)};
   return layer;
 }
 
