@@ -234,6 +234,11 @@ Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, con
   return Compare(gemm, *actual, RunForAccumulators(target, gemm, options), max_listed);
 }
 
+Model ExpectedModel(intact_mode mode, intact_isa isa) {
+  const bool clamps = isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512 || isa == INTACT_ISA_ANY;
+  return mode == INTACT_SATURATING && clamps ? Model::kTriple : Model::kExact;
+}
+
 std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n) {
   std::vector<SaturatedPair> pairs;
   for (int64_t k = 0; k + 1 < gemm.k; k += 2) {

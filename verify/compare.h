@@ -88,6 +88,10 @@ Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actu
 Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
                           int64_t max_listed = kMaxDifferencesListed);
 
+/// The model that a target must equal on `isa` in `mode`: kTriple for a saturating one without VNNI and AMX,
+/// and where no ISA is named.
+reference::Model ExpectedModel(intact_mode mode, intact_isa isa);
+
 /// All pairs of output (m, n) that clamp; for s8 activations after the shift by 128.
 std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n);
 

@@ -1,0 +1,165 @@
+#include "verify/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+namespace intact::verify {
+namespace {
+
+using reference::Model;
+
+// One output, one pair that clamps: 255·(127 + 127) = 64770.
+reference::Gemm OnePair(intact_type c_type) {
+  reference::Gemm gemm;
+  gemm.m = gemm.n = 1;
+  gemm.k = 2;
+  gemm.c_type = c_type;
+  gemm.a = {255, 255};
+  gemm.b = {127, 127};
+  if (c_type != INTACT_S32) gemm.scales = {0x1p-9f};  // 126.5 → 126, and 32767 → 63.998 → 64
+  return gemm;
+}
+
+std::vector<uint8_t> Bytes(int32_t value) {
+  std::vector<uint8_t> bytes(sizeof value);
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+Cause OnlyCause(const Comparison& comparison) {
+  EXPECT_EQ(comparison.differing, 1);
+  EXPECT_EQ(comparison.listed.size(), 1u);
+  return comparison.listed.at(0).cause;
+}
+
+TEST(Compare, FindsParity) {
+  const Comparison comparison = Compare(OnePair(INTACT_S32), Bytes(64770), std::nullopt);
+  EXPECT_TRUE(comparison.Parity());
+  EXPECT_EQ(comparison.first_differing, -1);
+  EXPECT_EQ(comparison.saturated_accumulators, 1);
+  EXPECT_EQ(comparison.saturated_pairs, 1);
+  EXPECT_EQ(comparison.off_triple, 1);
+}
+
+TEST(Compare, AttributesSaturationToItsPair) {
+  const Comparison comparison = Compare(OnePair(INTACT_S32), Bytes(32767), std::nullopt);
+  EXPECT_EQ(OnlyCause(comparison), Cause::kInt16Saturation);
+  EXPECT_EQ(comparison.max_abs_difference, 64770 - 32767);
+  EXPECT_EQ(comparison.off_triple, 0);
+  EXPECT_EQ(comparison.Explained(), 1);
+  const Difference& difference = comparison.listed[0];
+  EXPECT_EQ(difference.pair_count, 1);
+  ASSERT_EQ(difference.pairs.size(), 1u);
+  EXPECT_EQ(difference.pairs[0].k, 0);
+  EXPECT_EQ(difference.pairs[0].true_sum, 64770);
+  EXPECT_EQ(difference.pairs[0].clamped_sum, 32767);
+}
+
+TEST(Compare, ASumBetweenTheModelsIsUnexplained) {
+  EXPECT_EQ(OnlyCause(Compare(OnePair(INTACT_S32), Bytes(32768), std::nullopt)), Cause::kImplementationError);
+}
+
+TEST(Compare, AKnownAccumulatorOverrulesACoincidence) {
+  const reference::Gemm gemm = OnePair(INTACT_U8);
+  EXPECT_EQ(OnlyCause(Compare(gemm, {64}, std::nullopt)), Cause::kInt16Saturation);
+  EXPECT_EQ(OnlyCause(Compare(gemm, {64}, {{32767}})), Cause::kInt16Saturation);
+  EXPECT_EQ(OnlyCause(Compare(gemm, {64}, {{32700}})), Cause::kImplementationError);
+  const Comparison exact = Compare(gemm, {64}, {{64770}});
+  EXPECT_EQ(OnlyCause(exact), Cause::kImplementationError);
+  EXPECT_THAT(exact.listed[0].detail, ::testing::HasSubstr("accumulator right, requantization wrong"));
+}
+
+TEST(Compare, NamesTheOtherRounding) {
+  reference::Gemm gemm = OnePair(INTACT_U8);
+  gemm.b = {1, 1};  // 510
+  gemm.scales = {0.25f};
+  EXPECT_TRUE(Compare(gemm, {128}, std::nullopt).Parity());  // 127.5 to even
+  const Comparison truncated = Compare(gemm, {127}, {{510}});
+  EXPECT_EQ(OnlyCause(truncated), Cause::kRequantization);
+  EXPECT_EQ(truncated.listed[0].detail, "truncation");
+  EXPECT_EQ(OnlyCause(Compare(gemm, {127}, {{509}})), Cause::kImplementationError);
+  gemm.b = {1, 0};
+  gemm.scales = {0.5f};  // 127.5 again, to 128
+  gemm.a = {253, 0};     // 126.5 to even: 126
+  EXPECT_TRUE(Compare(gemm, {126}, std::nullopt).Parity());
+  EXPECT_EQ(Compare(gemm, {127}, {{253}}).listed.at(0).detail, "half up");
+}
+
+TEST(Compare, NamesFusedMultiplyAddInFloatOutputs) {
+  reference::Gemm gemm = OnePair(INTACT_F32);
+  gemm.scales = {1.0f + 0x1p-23f};
+  gemm.bias_f32 = {-(64770.0f * gemm.scales[0])};
+  const float fused = std::fma(64770.0f, gemm.scales[0], gemm.bias_f32[0]);
+  int32_t bits = 0;
+  std::memcpy(&bits, &fused, sizeof bits);
+  const Comparison comparison = Compare(gemm, Bytes(bits), {{64770}});
+  EXPECT_EQ(OnlyCause(comparison), Cause::kRequantization);
+  EXPECT_EQ(comparison.listed[0].detail, "fused multiply-add");
+}
+
+TEST(Compare, NamesAFloatRoundTripOfS32Outputs) {
+  reference::Gemm gemm = OnePair(INTACT_S32);
+  gemm.bias_s32 = {(1 << 24) + 1};
+  const int32_t exact = 64770 + (1 << 24) + 1;
+  const Comparison comparison = Compare(gemm, Bytes(exact + 1), std::nullopt);
+  EXPECT_EQ(OnlyCause(comparison), Cause::kRequantization);
+  EXPECT_EQ(comparison.listed[0].detail, "float round trip");
+}
+
+TEST(Compare, ListsAFewAndCountsAll) {
+  reference::Gemm gemm;
+  gemm.m = 20;
+  gemm.n = 10;
+  gemm.k = 1;
+  gemm.a.assign(20, 1);
+  gemm.b.assign(10, 1);
+  const Comparison comparison = Compare(gemm, std::vector<uint8_t>(800, 0x7f), std::nullopt);
+  EXPECT_EQ(comparison.differing, 200);
+  EXPECT_EQ(comparison.Unexplained(), 200);
+  EXPECT_EQ(std::ssize(comparison.listed), kMaxDifferencesListed);
+}
+
+TEST(CompareBytes, KnowsTheTypes) {
+  EXPECT_EQ(CompareBytes(INTACT_U8, {0, 255}, {0, 0}).max_abs_difference, 255);
+  EXPECT_EQ(CompareBytes(INTACT_S8, {0, 255}, {0, 0}).max_abs_difference, 1);
+  EXPECT_EQ(CompareBytes(INTACT_S8, {0, 255}, {0, 0}).first_differing, 1);
+  EXPECT_EQ(CompareBytes(INTACT_S32, Bytes(-5), Bytes(7)).max_abs_difference, 12);
+  // −0.0 is not +0.0 in bytes, though nothing lies between them; NaN is infinitely far.
+  EXPECT_EQ(CompareBytes(INTACT_F32, Bytes(0), Bytes(std::numeric_limits<int32_t>::min())).differing, 1);
+  EXPECT_TRUE(std::isinf(CompareBytes(INTACT_F32, Bytes(0), Bytes(0x7fc00000)).max_abs_difference));
+}
+
+TEST(SaturatedPairs, SeesSignedActivationsAfterTheShift) {
+  reference::Gemm gemm = OnePair(INTACT_S32);
+  gemm.a_type = INTACT_S8;
+  gemm.a = {127, 0x80};  // 127 and −128: 255 and 0 after the shift
+  EXPECT_TRUE(SaturatedPairs(gemm, 0, 0).empty());
+  gemm.a = {127, 64};  // 255 and 192
+  const std::vector<SaturatedPair> pairs = SaturatedPairs(gemm, 0, 0);
+  ASSERT_EQ(pairs.size(), 1u);
+  EXPECT_EQ(pairs[0].a1, 192);
+  EXPECT_EQ(pairs[0].true_sum, 127 * (255 + 192));
+}
+
+// A target whose output is of the wrong size.
+class ShortTarget : public Target {
+ public:
+  std::string Name() const override { return "short"; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm&, const RunOptions&) const override {
+    return std::vector<uint8_t>(3);
+  }
+};
+
+TEST(Verify, RefusesAnOutputOfAnotherSize) {
+  const Result<Comparison> comparison = Verify(ShortTarget(), OnePair(INTACT_S32), {});
+  ASSERT_FALSE(comparison);
+  EXPECT_EQ(comparison.error().message, "target short gave 3 bytes of output; expected 4");
+}
+
+}  // namespace
+}  // namespace intact::verify

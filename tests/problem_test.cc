@@ -1,0 +1,240 @@
+#include "verify/problem.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "verify/compare.h"
+#include "verify/random.h"
+
+namespace intact::verify {
+namespace {
+
+using ::testing::HasSubstr;
+
+Problem Parsed(std::string_view line) {
+  const Result<Problem> problem = Problem::Parse(line);
+  EXPECT_TRUE(problem) << problem.error().message;
+  return problem ? *problem : Problem();
+}
+
+TEST(ProblemText, RoundTrips) {
+  for (const char* line : {
+           "gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2",
+           "gemm u8s8s32 m=1 n=1 k=1",
+           "gemm s8s8u8 m=2 n=3 k=4 za=-128 zc=255 amax=127 wmax=128 bias=f32 scale=channel act=clamp "
+           "fill=ties "
+           "seed=9223372036854775807 apad=3 cpad=5 threads=2 isa=avx512_vnni",
+           "gemm u8s8f32 m=16 n=16 k=16 bias=s32 act=relu fill=one_hot threads=0",
+       }) {
+    EXPECT_EQ(Parsed(line).ToString(), line);
+    EXPECT_EQ(Parsed(Parsed(line).ToString()), Parsed(line));
+  }
+}
+
+TEST(ProblemText, DefaultsMayBeSpelledOut) {
+  EXPECT_EQ(
+      Parsed(" gemm  u8s8u8 m=1 n=2 k=3 scale=tensor seed=1\tisa=any mode=exact fill=uniform\n").ToString(),
+      "gemm u8s8u8 m=1 n=2 k=3");
+}
+
+TEST(ProblemText, EveryFillHasAName) {
+  for (const Fill fill : AllFills()) {
+    Problem problem;
+    problem.fill = fill;
+    EXPECT_EQ(Parsed(problem.ToString()), problem);
+  }
+}
+
+TEST(ProblemText, ErrorsNameWhatIsWrong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "'gemm'"},
+      {"conv u8s8s32 m=1 n=1 k=1", "'conv'"},
+      {"gemm", "types are missing"},
+      {"gemm u8s8 m=1 n=1 k=1", "'u8s8'"},
+      {"gemm u8s8s32s8 m=1 n=1 k=1", "'s8' too much"},
+      {"gemm f32s8s32 m=1 n=1 k=1", "activations are f32"},
+      {"gemm u8u8s32 m=1 n=1 k=1", "weights are u8"},
+      {"gemm u8s8s32 m=1 n=1", "k is missing"},
+      {"gemm u8s8s32 m=0 n=1 k=1", "m: 0 is out of range"},
+      {"gemm u8s8s32 m=-4 n=1 k=1", "m: -4 is out of range"},
+      {"gemm u8s8s32 m=1 n=1 k=99999999999", "k: 99999999999 is out of range"},
+      {"gemm u8s8s32 m=1 n=1 k=99999999999999999999", "not an integer that fits"},
+      {"gemm u8s8s32 m=1 n=1 k=", "k: '' is not an integer"},
+      {"gemm u8s8s32 m=1 n=1 k=7x", "k: '7x' is not an integer"},
+      {"gemm u8s8s32 m=16777216 n=16777216 k=1", "C has 281474976710656 elements"},
+      {"gemm u8s8s32 m=16384 n=16384 k=16384", "m·n·k"},
+      {"gemm u8s8s32 m=1 n=1 k=1 k=2", "k is given twice"},
+      {"gemm u8s8s32 m=1 n=1 k=1 colour=red", "'colour' is unknown"},
+      {"gemm u8s8s32 m=1 n=1 k=1 fast", "'fast' is not key=value"},
+      {"gemm u8s8s32 m=1 n=1 k=1 fill=water", "'water' is unknown; expected one of uniform"},
+      {"gemm u8s8s32 m=1 n=1 k=1 isa=sse2", "'sse2' is unknown; expected one of any, avx2"},
+      {"gemm u8s8s32 m=1 n=1 k=1 mode=fast", "expected one of exact, saturating"},
+      {"gemm u8s8s32 m=1 n=1 k=1 za=256", "za: 256"},
+      {"gemm s8s8s32 m=1 n=1 k=1 za=128", "za: 128"},
+      {"gemm u8s8s32 m=1 n=1 k=1 zc=1", "zc: 1 is out of range; expected 0 to 0"},
+      {"gemm u8s8s32 m=1 n=1 k=1 scale=tensor", "scale: an s32 output has none"},
+      {"gemm u8s8s32 m=1 n=1 k=1 bias=f32", "bias: an s32 output"},
+      {"gemm u8s8s32 m=1 n=1 k=1 act=relu", "act: an s32 output"},
+      {"gemm u8s8u8 m=1 n=1 k=1 scale=none", "scale: output u8 needs"},
+      {"gemm u8s8u8 m=1 n=1 k=1 wmax=129", "wmax: 129"},
+      {"gemm u8s8u8 m=1 n=1 k=1 amax=-1", "amax: -1"},
+      {"gemm u8s8u8 m=1 n=1 k=1 apad=-1", "apad: -1"},
+      {"gemm u8s8u8 m=1 n=1 k=1 threads=5000000000", "threads: 5000000000"},
+      {"gemm u8s8u8 m=1 n=1 k=1 seed=-1", "seed: -1"},
+  };
+  for (const auto& [line, message] : cases) {
+    const Result<Problem> problem = Problem::Parse(line);
+    ASSERT_FALSE(problem) << line;
+    EXPECT_EQ(problem.error().status, INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(problem.error().message, HasSubstr(message)) << line;
+    EXPECT_EQ(problem.error().message.find('\n'), std::string::npos);
+  }
+}
+
+std::vector<int64_t> Weights(std::string_view line) {
+  const reference::Gemm gemm = Materialize(Parsed(line));
+  return {gemm.b.begin(), gemm.b.end()};
+}
+
+// The same bytes on every platform: these were made once, and may only change with the definition of a fill.
+TEST(Materialize, IsTheSameEverywhere) {
+  EXPECT_EQ(Weights("gemm u8s8s32 m=1 n=1 k=6"), (std::vector<int64_t>{-18, 102, -85, 63, -102, 31}));
+  EXPECT_EQ(Weights("gemm u8s8s32 m=1 n=1 k=6 fill=gauss"),
+            (std::vector<int64_t>{-20, -89, -103, -78, -127, 104}));
+  EXPECT_EQ(Weights("gemm u8s8s32 m=1 n=1 k=6 fill=laplace"),
+            (std::vector<int64_t>{46, 98, 127, 49, 78, 27}));
+  EXPECT_EQ(Weights("gemm u8s8s32 m=1 n=1 k=6 fill=student seed=3"),
+            (std::vector<int64_t>{17, -24, 29, 15, 127, -75}));
+}
+
+TEST(Materialize, ASmallerProblemIsTheCornerOfALargerOne) {
+  for (const Fill fill : {Fill::kUniform, Fill::kExtremes, Fill::kBait}) {
+    Problem large = Parsed("gemm u8s8s32 m=7 n=9 k=20");
+    large.fill = fill;
+    Problem small = large;
+    small.m = 3;
+    small.n = 4;
+    small.k = 10;
+    const reference::Gemm x = Materialize(large);
+    const reference::Gemm y = Materialize(small);
+    for (size_t m = 0; m < 3; ++m) {
+      for (size_t k = 0; k < 10; ++k) EXPECT_EQ(x.a[m * 20 + k], y.a[m * 10 + k]) << ToString(fill);
+    }
+    for (size_t k = 0; k < 10; ++k) {
+      for (size_t n = 0; n < 4; ++n) EXPECT_EQ(x.b[k * 9 + n], y.b[k * 4 + n]) << ToString(fill);
+    }
+  }
+}
+
+TEST(Materialize, SeedsDiffer) {
+  EXPECT_NE(Weights("gemm u8s8s32 m=1 n=4 k=64 seed=1"), Weights("gemm u8s8s32 m=1 n=4 k=64 seed=2"));
+}
+
+class Fills : public ::testing::TestWithParam<Fill> {};
+
+TEST_P(Fills, StayWithinTheirRanges) {
+  for (const char* line : {"gemm u8s8s32 m=9 n=17 k=65 amax=127 wmax=63 za=3",
+                           "gemm s8s8s32 m=9 n=17 k=65 amax=100 wmax=127 za=-100"}) {
+    Problem problem = Parsed(line);
+    problem.fill = GetParam();
+    const reference::Gemm gemm = Materialize(problem);
+    const reference::Operands operands(gemm);
+    EXPECT_LE(int{*std::max_element(operands.a.begin(), operands.a.end())}, problem.amax);
+    for (const int8_t w : gemm.b) EXPECT_LE(std::abs(int{w}), problem.wmax);
+  }
+}
+
+TEST_P(Fills, SpreadEightBitOutputs) {
+  for (const char* line : {"gemm u8s8u8 m=32 n=48 k=144 za=5 zc=128 scale=channel bias=s32",
+                           "gemm s8s8s8 m=32 n=48 k=144 za=-7 zc=-3 bias=f32"}) {
+    Problem problem = Parsed(line);
+    problem.fill = GetParam();
+    const reference::Gemm gemm = Materialize(problem);
+    const auto y = reference::Accumulators(gemm, reference::Model::kExact);
+    std::set<uint8_t> distinct;
+    int64_t clamped = 0;
+    for (const uint8_t c : reference::Outputs(gemm, y)) {
+      distinct.insert(c);
+      const int value = gemm.c_type == INTACT_S8 ? static_cast<int8_t>(c) + 128 : c;
+      clamped += value == 0 || value == 255 ? 1 : 0;
+    }
+    EXPECT_GT(distinct.size(), 48u) << problem.ToString();
+    EXPECT_LT(clamped, 32 * 48 / 3) << problem.ToString();
+  }
+}
+
+TEST_P(Fills, KeepBiasedAccumulatorsInInt32) {
+  Problem problem = Parsed("gemm u8s8u8 m=2 n=3 k=66000 bias=s32");
+  problem.fill = GetParam();
+  const reference::Gemm gemm = Materialize(problem);
+  for (int64_t n = 0; n < gemm.n; ++n) {
+    int64_t farthest = std::abs(int64_t{gemm.bias_s32[static_cast<size_t>(n)]});
+    for (int64_t k = 0; k < gemm.k; ++k) {
+      farthest += 255 * std::abs(int64_t{gemm.b[static_cast<size_t>(k * gemm.n + n)]});
+    }
+    EXPECT_LE(farthest, std::numeric_limits<int32_t>::max());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Fills, ::testing::ValuesIn(AllFills().begin(), AllFills().end()),
+                         [](const auto& fill) { return std::string(ToString(fill.param)); });
+
+TEST(Fill, HeavyTailsReachTheLargestWeightInEachColumn) {
+  for (const char* fill : {"gauss", "laplace", "student", "relu", "ramp"}) {
+    const std::vector<int64_t> b = Weights("gemm u8s8s32 m=1 n=1 k=500 fill=" + std::string(fill));
+    int64_t largest = 0;
+    for (const int64_t w : b) largest = std::max(largest, std::abs(w));
+    EXPECT_EQ(largest, 127) << fill;
+  }
+}
+
+TEST(Fill, DrawsAreCentredAndOfTheRightVariance) {
+  constexpr int kDraws = 200000;
+  const std::pair<double (Random::*)(), double> cases[] = {
+      {&Random::Gauss, 1.0}, {&Random::Laplace, 2.0}, {&Random::Student4, 2.0}};
+  for (const auto& [draw, variance] : cases) {
+    Random random(5, 0, 0);
+    double sum = 0.0;
+    double squares = 0.0;
+    for (int i = 0; i < kDraws; ++i) {
+      const double x = (random.*draw)();
+      sum += x;
+      squares += x * x;
+    }
+    EXPECT_NEAR(sum / kDraws, 0.0, 0.02);
+    EXPECT_NEAR(squares / kDraws, variance, 0.15);
+  }
+}
+
+TEST(Fill, BaitSaturatesInEverySecondRow) {
+  const reference::Gemm gemm = Materialize(Parsed("gemm u8s8s32 m=6 n=8 k=32 fill=bait"));
+  for (int64_t m = 0; m < gemm.m; ++m) {
+    for (int64_t n = 0; n < gemm.n; ++n) EXPECT_EQ(SaturatedPairs(gemm, m, n).empty(), m % 2 == 1);
+  }
+}
+
+TEST(Fill, TiesAreTies) {
+  const reference::Gemm gemm = Materialize(Parsed("gemm u8s8u8 m=16 n=16 k=40 za=9 zc=128 fill=ties"));
+  int64_t ties = 0;
+  for (const int32_t y : reference::Accumulators(gemm, reference::Model::kExact)) ties += y % 2 != 0 ? 1 : 0;
+  ASSERT_EQ(gemm.scales, std::vector<float>{0.5f});
+  EXPECT_GT(ties, 16 * 16 / 4);
+}
+
+TEST(Fill, OneHotRowsHaveOneActivation) {
+  const reference::Gemm gemm = Materialize(Parsed("gemm u8s8s32 m=8 n=1 k=33 za=7 fill=one_hot"));
+  for (int64_t m = 0; m < gemm.m; ++m) {
+    const auto row = gemm.a.begin() + m * gemm.k;
+    EXPECT_GE(std::count(row, row + gemm.k, 7), gemm.k - 1);
+  }
+}
+
+}  // namespace
+}  // namespace intact::verify

@@ -1,0 +1,119 @@
+#include "verify/targets/mutants.h"
+
+#include <cassert>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace intact::verify {
+namespace {
+
+using reference::Model;
+
+// A faulty computation of a GEMM's output bytes; an unfaulty one would accumulate by `model`.
+using Computation = std::vector<uint8_t> (*)(reference::Gemm gemm, Model model);
+
+std::vector<uint8_t> Compute(const reference::Gemm& gemm, Model model) {
+  return reference::Outputs(gemm, reference::Accumulators(gemm, model));
+}
+
+std::vector<uint8_t> SwapPairOrder(reference::Gemm gemm, Model model) {
+  for (int64_t k = 0; k + 3 < gemm.k; k += 4) {
+    for (int64_t m = 0; m < gemm.m; ++m) {
+      const auto at = static_cast<size_t>(m * gemm.k + k);
+      std::swap(gemm.a[at + 1], gemm.a[at + 2]);
+    }
+    for (int64_t n = 0; n < gemm.n; ++n) {
+      std::swap(gemm.b[static_cast<size_t>((k + 1) * gemm.n + n)],
+                gemm.b[static_cast<size_t>((k + 2) * gemm.n + n)]);
+    }
+  }
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> DropDepthTail(reference::Gemm gemm, Model model) {
+  const int64_t kept = gemm.k / 4 * 4;
+  std::fill(gemm.b.begin() + kept * gemm.n, gemm.b.end(), int8_t{0});
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> ForgetZeroPoint(reference::Gemm gemm, Model model) {
+  gemm.a_zero_point = 0;
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> ReuseLastScale(reference::Gemm gemm, Model model) {
+  if (gemm.scales.size() > 1) gemm.scales.back() = gemm.scales[gemm.scales.size() - 2];
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> RoundHalfUp(reference::Gemm gemm, Model model) {
+  const std::vector<int32_t> accumulators = reference::Accumulators(gemm, model);
+  if (gemm.c_type == INTACT_S32 || gemm.c_type == INTACT_F32) return reference::Outputs(gemm, accumulators);
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i < accumulators.size(); ++i) {
+    const auto q = reference::RequantizationOf(gemm, static_cast<int64_t>(i) % gemm.n);
+    const float rounded = std::floor(reference::Dequantize(accumulators[i], q) + 0.5f);
+    bytes.push_back(static_cast<uint8_t>(reference::RoundToType(rounded, q.c_type, q.zero_point)));
+  }
+  return bytes;
+}
+
+std::vector<uint8_t> SaturateInt32(reference::Gemm gemm, Model /*model*/) {
+  return Compute(gemm, Model::kDpbusds);
+}
+
+class MutantTarget : public Target {
+ public:
+  MutantTarget(std::string name, Computation compute) : name_(std::move(name)), compute_(compute) {}
+  std::string Name() const override { return name_; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
+    return compute_(gemm, ExpectedModel(options.mode, options.isa));
+  }
+
+ private:
+  std::string name_;
+  Computation compute_;
+};
+
+Mutant MakeMutant(const char* name, Computation compute, std::string fault, std::string_view line,
+                  Cause cause, std::string detail) {
+  const Result<Problem> problem = Problem::Parse(line);
+  assert(problem);
+  return {std::make_unique<MutantTarget>(name, compute), std::move(fault), *problem, cause,
+          std::move(detail)};
+}
+
+}  // namespace
+
+Result<std::vector<uint8_t>> ReferenceTarget::Run(const reference::Gemm& gemm,
+                                                  const RunOptions& options) const {
+  return Compute(gemm, ExpectedModel(options.mode, options.isa));
+}
+
+std::vector<Mutant> Mutants() {
+  std::vector<Mutant> mutants;
+  mutants.push_back(MakeMutant("swapped_pair_order", SwapPairOrder,
+                               "pairs (k, k+2) and (k+1, k+3) saturate instead of adjacent ones",
+                               "gemm u8s8s32 m=4 n=16 k=64 fill=bait mode=saturating isa=avx2",
+                               Cause::kImplementationError, "pairs (k, k+2) and (k+1, k+3)"));
+  mutants.push_back(MakeMutant("dropped_depth_tail", DropDepthTail, "the last K mod 4 depths are left out",
+                               "gemm u8s8s32 m=5 n=17 k=67 za=3", Cause::kImplementationError,
+                               "depth tail k=64…66 missing"));
+  mutants.push_back(MakeMutant("forgotten_zero_point", ForgetZeroPoint,
+                               "the activation zero point is not subtracted",
+                               "gemm u8s8u8 m=5 n=17 k=64 za=77 zc=128", Cause::kImplementationError,
+                               "activation zero point not subtracted"));
+  mutants.push_back(MakeMutant("reused_scale", ReuseLastScale, "the last column is scaled as the one before",
+                               "gemm u8s8s8 m=16 n=17 k=64 za=128 scale=channel", Cause::kImplementationError,
+                               "the scale of column 15 gives this output of column 16"));
+  mutants.push_back(MakeMutant("half_up", RoundHalfUp, "ties are rounded up instead of to even",
+                               "gemm u8s8u8 m=16 n=16 k=64 za=9 zc=128 fill=ties", Cause::kRequantization,
+                               "half up"));
+  mutants.push_back(
+      MakeMutant("saturating_int32_adds", SaturateInt32, "VPDPBUSDS: intermediate sums are clamped to int32",
+                 "gemm u8s8s32 m=1 n=1 k=70000 za=128 fill=extremes", Cause::kInt32Overflow, "left int32"));
+  return mutants;
+}
+
+}  // namespace intact::verify

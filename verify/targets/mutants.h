@@ -1,0 +1,35 @@
+// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/mutants_test.cc shows that
+// each of these is caught, and classified for what it is.
+#ifndef INTACT_VERIFY_TARGETS_MUTANTS_H_
+#define INTACT_VERIFY_TARGETS_MUTANTS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "verify/compare.h"
+#include "verify/problem.h"
+#include "verify/target.h"
+
+namespace intact::verify {
+
+/// The scalar reference as a target: what a faultless implementation outputs, on any machine.
+class ReferenceTarget : public Target {
+ public:
+  std::string Name() const override { return "reference"; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
+};
+
+struct Mutant {
+  std::unique_ptr<Target> target;  // its name is the fault's
+  std::string fault;               // in words
+  Problem problem;                 // on which it must show
+  Cause cause;                     // as which it must be classified
+  std::string detail;              // what the verifier must say of it
+};
+
+/// All mutants.
+std::vector<Mutant> Mutants();
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_TARGETS_MUTANTS_H_
