@@ -455,8 +455,9 @@ void Multiply(const TileProduct& product, size_t rows, size_t columns, size_t de
   }
 }
 
-/// Multiplies random matrices in tiles dst, a and b, and compares.
-void CheckTileProduct(const TileProduct& product, std::array<uint32_t, 3> tiles, uint32_t seed) {
+/// Multiplies random matrices in these tiles, and compares.
+void CheckTileProduct(const TileProduct& product, uint32_t tile_c, uint32_t tile_a, uint32_t tile_b,
+                      uint32_t seed) {
   std::mt19937 generator(seed);
   const size_t rows = 1 + Draw(generator) % 16, columns = 1 + Draw(generator) % 16,
                quads = 1 + Draw(generator) % 16;
@@ -467,7 +468,6 @@ void CheckTileProduct(const TileProduct& product, std::array<uint32_t, 3> tiles,
   std::vector<uint32_t> expected = c;
   Multiply(product, rows, columns, 4 * quads, a, b, &expected);
 
-  const auto [tile_c, tile_a, tile_b] = tiles;
   const Config config =
       Config().Tile(tile_c, rows, 4 * columns).Tile(tile_a, rows, 4 * quads).Tile(tile_b, quads, 4 * columns);
   const Strided memory_c = {reinterpret_cast<uint8_t*>(c.data()), static_cast<int64_t>(4 * columns)};
@@ -493,7 +493,7 @@ TEST(EmulatedAmx, MultipliesInAllSignsAndTiles) {
         for (uint32_t b = 0; b < 8; ++b) {
           if (c == a || c == b || a == b) continue;
           ++seed;
-          CheckTileProduct(kTileProducts[seed % 4], {c, a, b}, seed);
+          CheckTileProduct(kTileProducts[seed % 4], c, a, b, seed);
         }
       }
     }
@@ -505,7 +505,7 @@ TEST(EmulatedAmx, GivesEachThreadItsTiles) {
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
-      for (uint32_t i = 0; i < 100; ++i) CheckTileProduct(kTileProducts[i % 4], {t, 7, 6}, 1000 * t + i);
+      for (uint32_t i = 0; i < 100; ++i) CheckTileProduct(kTileProducts[i % 4], t, 7, 6, 1000 * t + i);
     });
   }
   for (std::thread& thread : threads) thread.join();
