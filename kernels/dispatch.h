@@ -22,7 +22,7 @@ struct KernelBlock {
 };
 
 inline constexpr std::array kKernels = {
-    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 5, 2},
+    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 4, 2},
     KernelBlock{jit::Isa::kAvxVnni, jit::DotKind::kVnni, 6, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},

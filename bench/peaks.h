@@ -1,0 +1,32 @@
+// Instruction peaks: what a dot form reaches with operands in registers, no memory, independent accumulators.
+// Every share of peak in the benchmarks refers to one of these, measured in the same run.
+#ifndef INTACT_BENCH_PEAKS_H_
+#define INTACT_BENCH_PEAKS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "jit/emitters/dot.h"
+#include "jit/isa.h"
+
+namespace intact::bench {
+
+/// A registers-only loop of one instruction sequence.
+struct Peak {
+  std::string name;  // "vpdpbusd/zmm", "triple/ymm", …
+  jit::Isa isa;
+  jit::DotKind dot;
+};
+
+/// Those that this machine can run.
+std::vector<Peak> AvailablePeaks();
+
+/// The sequence that `isa`'s kernels are measured by: vpdpbusd for the VNNIs, triple before them.
+Peak PeakOf(jit::Isa isa);
+
+/// GOPS (2·multiply-adds per nanosecond): the fastest of several short runs, a few milliseconds in all.
+double MeasureGops(const Peak& peak);
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_PEAKS_H_
