@@ -233,6 +233,43 @@ void SetScales(double input_scale, const std::vector<double>& weight_scales, dou
   }
 }
 
+struct RampSpec {
+  const char* name;
+  intact_type a_type;
+  int low, high;  // activations
+  int wmax;       // weights in [−wmax, wmax]
+  bool reduce_range;
+};
+
+Layer MakeRampLayer(const RampSpec& spec) {
+  Layer layer;
+  layer.name = spec.name;
+  layer.op = "linear";
+  layer.reduce_range = spec.reduce_range;
+  layer.is_ramp = true;
+  reference::Gemm& gemm = layer.gemm;
+  gemm.m = spec.high - spec.low + 1;
+  gemm.n = 10;
+  gemm.k = 64;
+  gemm.a_type = gemm.c_type = spec.a_type;
+  gemm.a_zero_point = (spec.low + spec.high + 1) / 2;
+  gemm.c_zero_point = spec.a_type == INTACT_S8 ? 0 : 128;
+  for (int a = spec.low; a <= spec.high; ++a) {
+    gemm.a.insert(gemm.a.end(), static_cast<size_t>(gemm.k), static_cast<uint8_t>(a));
+  }
+  Random random(/*seed=*/1, /*stream=*/0, /*index=*/0);
+  std::vector<int32_t> column_sums(static_cast<size_t>(gemm.n));
+  for (int64_t i = 0; i < gemm.k * gemm.n; ++i) {
+    gemm.b.push_back(static_cast<int8_t>(random.Integer(-spec.wmax, spec.wmax)));
+    column_sums[static_cast<size_t>(i % gemm.n)] += gemm.b.back();
+  }
+  // The steepest column of the exact layer just fills the output's range.
+  int32_t steepest = 1;
+  for (const int32_t sum : column_sums) steepest = std::max(steepest, std::abs(sum));
+  gemm.scales = {127.0f / static_cast<float>(steepest * (spec.high - gemm.a_zero_point + 1))};
+  return layer;
+}
+
 }  // namespace
 
 Result<Layer> ReadLayer(const std::string& folder) {
@@ -286,31 +323,11 @@ Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string&
   return expected->bytes;
 }
 
-Layer MakeRampLayer(int amax) {
-  Layer layer;
-  layer.name = fmt::format("builtin_ramp_64x10_amax{}", amax);
-  layer.op = "linear";
-  layer.reduce_range = amax <= 127;
-  layer.is_ramp = true;
-  reference::Gemm& gemm = layer.gemm;
-  gemm.m = amax + 1;
-  gemm.n = 10;
-  gemm.k = 64;
-  gemm.c_type = INTACT_U8;
-  gemm.a_zero_point = (amax + 1) / 2;
-  gemm.c_zero_point = 128;
-  for (int64_t m = 0; m < gemm.m; ++m) gemm.a.insert(gemm.a.end(), 64, static_cast<uint8_t>(m));
-  Random random(/*seed=*/1, /*stream=*/0, /*index=*/0);
-  std::vector<int32_t> column_sums(static_cast<size_t>(gemm.n));
-  for (int64_t i = 0; i < gemm.k * gemm.n; ++i) {
-    gemm.b.push_back(static_cast<int8_t>(random.Integer(-127, 127)));
-    column_sums[static_cast<size_t>(i % gemm.n)] += gemm.b.back();
-  }
-  // The steepest column of the exact layer just fills the output's range.
-  int32_t steepest = 1;
-  for (const int32_t sum : column_sums) steepest = std::max(steepest, std::abs(sum));
-  gemm.scales = {127.0f / static_cast<float>(steepest * gemm.a_zero_point)};
-  return layer;
+std::vector<Layer> BuiltinLayers() {
+  return {MakeRampLayer({"builtin_u8", INTACT_U8, 0, 255, 127, false}),
+          MakeRampLayer({"builtin_u7", INTACT_U8, 0, 127, 127, true}),
+          MakeRampLayer({"builtin_u8_7bit_weights", INTACT_U8, 0, 255, 64, false}),
+          MakeRampLayer({"builtin_s7", INTACT_S8, -64, 63, 127, true})};
 }
 
 }  // namespace intact::verify

@@ -45,9 +45,10 @@ Result<Layer> ReadLayer(const std::string& folder);
 /// m×n.
 Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file);
 
-/// A 64×10 layer with full-range symmetric weights, probed with each activation from 0 to `amax` as a
-/// constant row: the ramp for those who have no layer at hand. Made by code, the same on every machine.
-Layer MakeRampLayer(int amax);
+/// Layers made by code, the same on every machine, for those who have none at hand: 64×10 with uniform
+/// weights, each probed with every activation of its range as a constant row. In order: full range;
+/// activations reduced to 7 bits; weights reduced to 7 bits; s8 activations reduced to 7 bits.
+std::vector<Layer> BuiltinLayers();
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_LAYER_H_

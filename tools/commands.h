@@ -1,0 +1,50 @@
+// The subcommands of `intact`. Each AddXxx() declares its arguments on a CLI11 app and leaves what is to be
+// done in `command` when the user asks for it; it returns the exit status:
+//
+//   0  parity, or nothing to compare      1  a difference      2  bad usage or input, told in one line on
+//   stderr
+#ifndef INTACT_TOOLS_COMMANDS_H_
+#define INTACT_TOOLS_COMMANDS_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <intact/intact.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace intact::tools {
+
+using Command = std::function<int()>;
+
+inline constexpr int kParity = 0;
+inline constexpr int kDifference = 1;
+inline constexpr int kBadInput = 2;
+
+void AddInfo(CLI::App* app, Command* command);
+void AddVerifyLayer(CLI::App* verify, Command* command);
+void AddVerifyPairs(CLI::App* verify, Command* command);
+void AddVerifyRamp(CLI::App* verify, Command* command);
+void AddVerifyReplay(CLI::App* verify, Command* command);
+
+/// --isa and --mode.
+struct RunChoice {
+  std::string isa_name = "any";
+  std::string mode_name = "exact";
+  intact_isa isa = INTACT_ISA_ANY;
+  intact_mode mode = INTACT_EXACT;
+
+  void AddOptions(CLI::App* app);
+  /// Fills isa and mode from the names; says what is wrong with them, also if this machine lacks the ISA.
+  int Resolve();
+};
+
+/// Prints one line on stderr; returns kBadInput.
+int Fail(const std::string& message);
+inline int Fail(const Error& error) { return Fail(error.message); }
+
+/// Writes `json` to `path` unless that is empty; then returns `status`, or kBadInput if it could not be
+/// written.
+int WriteJson(const std::string& path, const nlohmann::ordered_json& json, int status);
+
+}  // namespace intact::tools
+#endif  // INTACT_TOOLS_COMMANDS_H_

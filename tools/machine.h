@@ -1,0 +1,16 @@
+// What machine this is, for `intact info` and for the report.
+#ifndef INTACT_TOOLS_MACHINE_H_
+#define INTACT_TOOLS_MACHINE_H_
+
+#include "verify/report.h"
+
+namespace intact::tools {
+
+/// CPU name, cores and caches, as libcpuinfo sees them.
+verify::Machine DescribeMachine();
+
+/// The ladder, weakest first: what is available, or why it is not.
+std::vector<verify::IsaStatus> DescribeIsas();
+
+}  // namespace intact::tools
+#endif  // INTACT_TOOLS_MACHINE_H_

@@ -1,0 +1,42 @@
+// The `intact` command line: what this CPU does with int8, and the proof of what kernels compute.
+#include <cstdlib>
+#include <exception>
+
+#include "jit/isa.h"
+#include "tools/commands.h"
+
+namespace intact::tools {
+namespace {
+
+int Main(int argc, char** argv) {
+  CLI::App app("int8 kernels that are exact on every CPU, and the verifier that proves it", "intact");
+  app.set_version_flag("--version", intact_version());
+  app.require_subcommand(1);
+  Command command;
+  AddInfo(&app, &command);
+  CLI::App* verify = app.add_subcommand("verify", "verify kernels and layers");
+  verify->require_subcommand(1);
+  AddVerifyPairs(verify, &command);
+  AddVerifyRamp(verify, &command);
+  AddVerifyLayer(verify, &command);
+  AddVerifyReplay(verify, &command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return Fail(std::string(error.what()) + " (see --help)");
+  }
+  if (const Result<jit::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());
+  return command();
+}
+
+}  // namespace
+}  // namespace intact::tools
+
+int main(int argc, char** argv) {
+  try {
+    return intact::tools::Main(argc, argv);
+  } catch (const std::exception& exception) {  // out of memory, or a bug
+    return intact::tools::Fail(exception.what());
+  }
+}

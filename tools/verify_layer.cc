@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tools/commands.h"
+#include "verify/layer.h"
+#include "verify/layer_check.h"
+#include "verify/report_json.h"
+#include "verify/report_terminal.h"
+
+namespace intact::tools {
+namespace {
+
+struct LayerOptions {
+  std::vector<std::string> folders;
+  RunChoice choice;
+  std::string expect;
+  std::string json;
+};
+
+Result<verify::LayerCheck> CheckFolder(const std::string& folder, const LayerOptions& options) {
+  const Result<verify::Layer> layer = verify::ReadLayer(folder);
+  if (!layer) return layer.error();
+  std::optional<verify::Expectation> expectation;
+  if (!options.expect.empty()) {
+    const Result<std::vector<uint8_t>> output = verify::ReadExpected(*layer, options.expect);
+    if (!output) return output.error();
+    expectation = verify::Expectation{options.expect, *output};
+  }
+  Result<verify::LayerCheck> check =
+      verify::CheckLayer(*layer, options.choice.mode, options.choice.isa, expectation);
+  if (!check) return Error{check.error().status, folder + ": " + check.error().message};
+  return check;
+}
+
+int RunLayers(LayerOptions options) {
+  if (const int status = options.choice.Resolve(); status != kParity) return status;
+  int status = kParity;
+  verify::Json report = verify::Json::array();
+  for (const std::string& folder : options.folders) {
+    const Result<verify::LayerCheck> check = CheckFolder(folder, options);
+    if (!check) return Fail(check.error());
+    fmt::print("{}\n", verify::ToText(*check));
+    report.push_back(verify::ToJson(*check));
+    if (!check->Passed()) status = kDifference;
+  }
+  return WriteJson(options.json, report, status);
+}
+
+}  // namespace
+
+void AddVerifyLayer(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<LayerOptions>();
+  CLI::App* layer =
+      verify->add_subcommand("layer", "run layers that a framework wrote and explain each difference");
+  layer->add_option("DIR", options->folders, "folders with layer.json and .npy tensors")->required();
+  options->choice.AddOptions(layer);
+  layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute");
+  layer->add_option("--json", options->json, "write an array with an object per layer");
+  layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
+}
+
+}  // namespace intact::tools

@@ -1,0 +1,26 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <thread>
+
+#include "tools/commands.h"
+#include "verify/pairs.h"
+#include "verify/report_json.h"
+#include "verify/report_terminal.h"
+
+namespace intact::tools {
+
+void AddVerifyPairs(CLI::App* verify, Command* command) {
+  auto json = std::make_shared<std::string>();
+  CLI::App* pairs = verify->add_subcommand("pairs", "all 2^32 inputs of one vpmaddubsw lane");
+  pairs->add_option("--json", *json, "write the map");
+  pairs->callback([json, command] {
+    *command = [json] {
+      const verify::PairMap map = verify::MapAllPairs(static_cast<int>(std::thread::hardware_concurrency()));
+      fmt::print("{}", verify::ToText(map));
+      return WriteJson(*json, verify::ToJson(map), map.Agrees() ? kParity : kDifference);
+    };
+  });
+}
+
+}  // namespace intact::tools

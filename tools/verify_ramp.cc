@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "tools/commands.h"
+#include "verify/ramp.h"
+#include "verify/report_json.h"
+#include "verify/report_terminal.h"
+
+namespace intact::tools {
+namespace {
+
+struct RampOptions {
+  std::string folder;
+  RunChoice choice;
+  std::string json;
+};
+
+Result<verify::Layer> RampLayer(const std::string& folder) {
+  if (folder.empty()) return verify::BuiltinLayers().front();
+  Result<verify::Layer> layer = verify::ReadLayer(folder);
+  return layer ? verify::AsRamp(std::move(*layer)) : layer;
+}
+
+int RunRamp(RampOptions options) {
+  if (const int status = options.choice.Resolve(); status != kParity) return status;
+  const Result<verify::Layer> layer = RampLayer(options.folder);
+  if (!layer) return Fail(layer.error());
+  const Result<verify::Ramp> ramp = verify::RunRamp(*layer, options.choice.mode, options.choice.isa);
+  if (!ramp) return Fail(ramp.error());
+  fmt::print("{}", verify::ToText(*ramp));
+  return WriteJson(options.json, verify::ToJson(*ramp), ramp->Unexplained() == 0 ? kParity : kDifference);
+}
+
+}  // namespace
+
+void AddVerifyRamp(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<RampOptions>();
+  CLI::App* ramp =
+      verify->add_subcommand("ramp", "probe a linear layer with constants: outputs must be monotonic");
+  ramp->add_option("DIR", options->folder,
+                   "folder with layer.json and .npy tensors (default: a layer made by code)");
+  options->choice.AddOptions(ramp);
+  ramp->add_option("--json", options->json, "write the kinks");
+  ramp->callback([options, command] { *command = [options] { return RunRamp(*options); }; });
+}
+
+}  // namespace intact::tools

@@ -1,0 +1,71 @@
+// The report of a machine's standard run: report.json for programs and report.html for people.
+//
+// report.json, schema version 1:
+//
+//   schema           "intact-report"; schema_version 1; version of intact
+//   machine          cpu, cores, threads, l1d_bytes, l2_bytes, l3_bytes
+//   isas[]           isa, available, reason (why not), saturates (in int16, in saturating mode and in other
+//                    libraries), reduce_range (what to set it to there)
+//   pair_map         all inputs of one vpmaddubsw lane: inputs, clamped_high, clamped_low, counted_by,
+//                    model and instruction (high, low, total of either), agrees,
+//                    clamped_by_activation_max {"1" … "255"}, clamped_by_weight_magnitude_max {"1" … "128"},
+//                    clamped_by_widths[] (activation_bits, weight_bits, clamped)
+//   saturation_map   isa, measured, agrees, cells[]: amax, wmax, problem (repro line), outputs, predicted,
+//   measured
+//                    (outputs that differ from exact), mispredicted, share, max_abs_error, witness (pair)
+//   ramp[]           layer, isa, mode, steps, columns, outputs, non_monotonic, columns_with_kinks, explained,
+//                    unexplained, kinks[]: row, n, activations[2], outputs[2], explained, saturated_pairs,
+//                    pairs[]
+//   sweep            problems, failures; per_isa[]: isa, mode, problems, outputs, differing, explained,
+//   unexplained,
+//                    failed; skipped[]: isa, reason; digests {repro line: FNV-1a of the output}
+//   reduce_range[]   layer and the audit of verify/audit.h: verdict, max_activation, …; a remedy each
+//   failures[]       what failed: repro line (`intact verify replay '<line>'`) and why
+//   parity           whether all of the above is as it should be: the exit status
+//
+// A pair is m, n, k (depths k and k+1), a0, a1, w0, w1, true_sum, clamped_sum.
+#ifndef INTACT_VERIFY_REPORT_H_
+#define INTACT_VERIFY_REPORT_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "verify/audit.h"
+#include "verify/pairs.h"
+#include "verify/ramp.h"
+#include "verify/saturation_map.h"
+
+namespace intact::verify {
+
+struct Machine {
+  std::string cpu = "unknown";
+  int64_t cores = 0;
+  int64_t threads = 0;
+  int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;  // 0 = unknown or none
+};
+
+struct IsaStatus {
+  intact_isa isa = INTACT_ISA_ANY;
+  bool available = false;
+  std::string reason;  // why not
+};
+
+struct LayerAudit {
+  std::string layer;
+  Audit audit;
+};
+
+struct Report {
+  Machine machine;
+  std::vector<IsaStatus> isas;
+  PairMap pairs;
+  SaturationMap map;
+  std::vector<Ramp> ramps;
+  std::vector<LayerAudit> audits;
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_REPORT_H_

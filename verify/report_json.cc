@@ -1,0 +1,230 @@
+#include "verify/report_json.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace intact::verify {
+namespace {
+
+template <class T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+/// JSON has no infinity.
+Json Finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+template <class Range>
+Json ArrayOf(const Range& values) {
+  Json array = Json::array();
+  for (const auto& value : values) array.push_back(ToJson(value));
+  return array;
+}
+
+Json ToJson(const Witness& witness) {
+  return {{"n", witness.n},   {"k", witness.k},   {"a0", witness.a0},  {"a1", witness.a1},
+          {"w0", witness.w0}, {"w1", witness.w1}, {"sum", witness.sum}};
+}
+
+/// What to set reduce_range to, for each ISA and for this CPU.
+Json Advice() {
+  Json advice = {{"exact_mode", "irrelevant"}};
+  for (const intact_isa isa : kIsaLadder) advice[intact_isa_name(isa)] = SaturatesInt16(isa);
+  const intact_isa best = BestIsa();
+  advice["this_cpu"] = best == INTACT_ISA_ANY ? Json() : Json(SaturatesInt16(best));
+  return advice;
+}
+
+Json CountJson(const ClampCount& count) {
+  return {{"high", count.high}, {"low", count.low}, {"total", count.Total()}};
+}
+
+/// Counts over both widths in bits: activations in [0, 2^a − 1], weight magnitudes up to 2^(w−1).
+Json WidthTable(const ClampTable& table) {
+  Json rows = Json::array();
+  for (int a = 1; a <= 8; ++a) {
+    for (int w = 1; w <= 8; ++w) {
+      rows.push_back({{"activation_bits", a},
+                      {"weight_bits", w},
+                      {"clamped", table.Within((1 << a) - 1, 1 << (w - 1)).Total()}});
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+Json ToJson(const SaturatedPair& pair) {
+  return {{"m", pair.m},
+          {"n", pair.n},
+          {"k", pair.k},
+          {"a0", pair.a0},
+          {"a1", pair.a1},
+          {"w0", pair.w0},
+          {"w1", pair.w1},
+          {"true_sum", pair.true_sum},
+          {"clamped_sum", pair.clamped_sum}};
+}
+
+Json ToJson(const Difference& difference) {
+  return {{"m", difference.m},
+          {"n", difference.n},
+          {"expected", Finite(difference.expected)},
+          {"actual", Finite(difference.actual)},
+          {"accumulator", difference.accumulator},
+          {"cause", ToString(difference.cause)},
+          {"detail", difference.detail},
+          {"saturated_pairs", difference.pair_count},
+          {"pairs", ArrayOf(difference.pairs)}};
+}
+
+Json ToJson(const BoundAudit& audit) {
+  Json json = {{"premise", audit.premise},
+               {"premise_holds", audit.premise_holds},
+               {"activation_bound", {audit.bound.low, audit.bound.high}},
+               {"pairs_at_risk", audit.pairs_at_risk},
+               {"verdict", ToString(audit.verdict)}};
+  json["witness"] = audit.witness ? ToJson(*audit.witness) : Json();
+  return json;
+}
+
+Json ToJson(const Kink& kink) {
+  return {{"row", kink.m},
+          {"n", kink.n},
+          {"activations", {kink.activation_before, kink.activation}},
+          {"outputs", {kink.output_before, kink.output}},
+          {"explained", kink.explained},
+          {"saturated_pairs", kink.pair_count},
+          {"pairs", ArrayOf(kink.pairs)}};
+}
+
+Json ToJson(const Audit& audit) {
+  Json json = {{"verdict", ToString(audit.verdict())},
+               {"max_activation", audit.max_activation},
+               {"min_activation", audit.min_activation},
+               {"max_weight", audit.max_weight},
+               {"weight_pairs", audit.weight_pairs},
+               {"clamped_pairs", audit.clamped_pairs},
+               {"largest_safe_activation", audit.largest_safe_activation},
+               {"declared", ToJson(audit.declared)}};
+  for (const BoundAudit& remedy : audit.remedies) json[remedy.name] = ToJson(remedy);
+  json["set_reduce_range"] = Advice();
+  json["sqnr_7bit_activations_db"] = OrNull(audit.sqnr_7bit_activations_db);
+  json["sqnr_7bit_weights_db"] = OrNull(audit.sqnr_7bit_weights_db);
+  return json;
+}
+
+Json ToJson(const LayerCheck& check) {
+  const Comparison& exact = check.against_exact;
+  Json json = {{"layer", check.layer},
+               {"operator", check.op},
+               {"isa", intact_isa_name(check.isa)},
+               {"mode", ToString(check.mode)},
+               {"outputs", exact.outputs}};
+  json["expect"] = check.against_expected ? Json(check.expect_file) : Json();
+  json["differing"] = check.against_expected ? check.against_expected->differing : exact.differing;
+  json["max_abs_difference"] =
+      Finite(check.against_expected ? check.against_expected->max_abs_difference : exact.max_abs_difference);
+  json["differing_from_exact"] = exact.differing;
+  json["model"] = reference::ToString(check.model);
+  json["differing_from_model"] = check.against_model.differing;
+  json["saturated_accumulators"] = exact.saturated_accumulators;
+  json["saturated_pairs"] = exact.saturated_pairs;
+  json["explained"] = exact.Explained();
+  json["unexplained"] = exact.Unexplained();
+  for (int cause = 0; cause < kCauseCount; ++cause) {
+    json["causes"][std::string(ToString(static_cast<Cause>(cause)))] =
+        exact.by_cause[static_cast<size_t>(cause)];
+  }
+  json["digest"] = fmt::format("{:016x}", exact.digest);
+  json["reduce_range"] = ToJson(check.audit);
+  json["differences"] = ArrayOf(exact.listed);
+  return json;
+}
+
+Json ToJson(const PairMap& map) {
+  const ClampTable& counts = map.instruction_available ? map.by_instruction : map.by_model;
+  const auto whole = [](const ClampTable& table) {
+    return table.Within(ClampTable::kActivations - 1, ClampTable::kMagnitudes - 1);
+  };
+  Json json = {{"inputs", map.inputs},
+               {"clamped_high", whole(counts).high},
+               {"clamped_low", whole(counts).low},
+               {"counted_by", map.instruction_available ? "vpmaddubsw" : "model"},
+               {"model", CountJson(whole(map.by_model))},
+               {"instruction", map.instruction_available ? CountJson(whole(map.by_instruction)) : Json()},
+               {"instruction_mismatches", map.instruction_mismatches},
+               {"agrees", map.Agrees()},
+               {"seconds", map.seconds}};
+  for (int amax = 1; amax < ClampTable::kActivations; ++amax) {
+    json["clamped_by_activation_max"][std::to_string(amax)] =
+        counts.Within(amax, ClampTable::kMagnitudes - 1).Total();
+  }
+  for (int wmax = 1; wmax < ClampTable::kMagnitudes; ++wmax) {
+    json["clamped_by_weight_magnitude_max"][std::to_string(wmax)] =
+        counts.Within(ClampTable::kActivations - 1, wmax).Total();
+  }
+  json["clamped_by_widths"] = WidthTable(counts);
+  return json;
+}
+
+Json ToJson(const SaturationMap& map) {
+  Json cells = Json::array();
+  for (const SaturationCell& cell : map.cells) {
+    cells.push_back({{"amax", cell.problem.amax},
+                     {"wmax", cell.problem.wmax},
+                     {"problem", cell.problem.ToString()},
+                     {"outputs", cell.outputs},
+                     {"predicted", cell.predicted},
+                     {"measured", OrNull(cell.measured)},
+                     {"mispredicted", cell.mispredicted},
+                     {"share", cell.Share()},
+                     {"max_abs_error", Finite(cell.max_abs_error)},
+                     {"witness", cell.witness ? ToJson(*cell.witness) : Json()}});
+  }
+  return {{"isa", intact_isa_name(map.isa)},
+          {"measured", map.measured},
+          {"agrees", map.Agrees()},
+          {"cells", cells}};
+}
+
+Json ToJson(const Ramp& ramp) {
+  return {{"layer", ramp.layer},
+          {"isa", intact_isa_name(ramp.isa)},
+          {"mode", ToString(ramp.mode)},
+          {"steps", ramp.steps},
+          {"columns", ramp.columns},
+          {"outputs", ramp.steps * ramp.columns},
+          {"non_monotonic", ramp.NonMonotonic()},
+          {"columns_with_kinks", ramp.ColumnsWithKinks()},
+          {"explained", ramp.NonMonotonic() - ramp.Unexplained()},
+          {"unexplained", ramp.Unexplained()},
+          {"kinks", ArrayOf(ramp.kinks)}};
+}
+
+std::optional<Error> WriteFile(const std::string& path, const std::string& text) {
+  const auto failed = [&](const std::string& why) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: cannot be written: {}", path, why)};
+  };
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) return failed(error.message());
+  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  std::ofstream stream(temporary, std::ios::binary);
+  stream << text;
+  stream.close();
+  if (!stream) error = std::error_code(errno, std::generic_category());
+  if (!error) std::filesystem::rename(temporary, path, error);
+  if (!error) return std::nullopt;
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  return failed(error.message());
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,35 @@
+// The verifier's findings as JSON. What the fields of report.json mean is told in verify/report.h.
+#ifndef INTACT_VERIFY_REPORT_JSON_H_
+#define INTACT_VERIFY_REPORT_JSON_H_
+
+#include <intact/intact.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "verify/audit.h"
+#include "verify/layer_check.h"
+#include "verify/pairs.h"
+#include "verify/ramp.h"
+#include "verify/saturation_map.h"
+
+namespace intact::verify {
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const SaturatedPair& pair);
+Json ToJson(const Difference& difference);
+Json ToJson(const BoundAudit& audit);
+Json ToJson(const Audit& audit);
+Json ToJson(const LayerCheck& check);
+Json ToJson(const PairMap& map);
+Json ToJson(const SaturationMap& map);
+Json ToJson(const Kink& kink);
+Json ToJson(const Ramp& ramp);
+
+/// Writes a temporary file beside `path` and renames it: a reader never sees half of it. Makes missing
+/// folders.
+std::optional<Error> WriteFile(const std::string& path, const std::string& text);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_REPORT_JSON_H_

@@ -1,0 +1,241 @@
+#include "verify/report_terminal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "verify/problem.h"
+
+namespace intact::verify {
+namespace {
+
+constexpr int64_t kListedInTerminal = 8;
+constexpr size_t kPairsInTerminal = 2;
+
+/// Lines of "  label    text", aligned.
+class Lines {
+ public:
+  template <class... Args>
+  void Add(std::string_view label, fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), "  {:<30} ", label);
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += '\n';
+  }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string Percent(int64_t part, int64_t whole) {
+  return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string DifferenceCount(int64_t differing, int64_t outputs, double max_abs_difference) {
+  if (differing == 0) return fmt::format("equal, all {} outputs", outputs);
+  return fmt::format("{} of {} outputs differ ({}), by up to {}", differing, outputs,
+                     Percent(differing, outputs), max_abs_difference);
+}
+
+std::string Causes(const Comparison& comparison) {
+  std::string text;
+  for (int cause = 0; cause < kCauseCount; ++cause) {
+    const int64_t count = comparison.by_cause[static_cast<size_t>(cause)];
+    if (count == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, ToString(static_cast<Cause>(cause)));
+  }
+  return text;
+}
+
+std::string PairList(const std::vector<SaturatedPair>& pairs, int64_t pair_count, std::string_view indent) {
+  std::string text;
+  for (size_t i = 0; i < std::min(pairs.size(), kPairsInTerminal); ++i) {
+    text += fmt::format("{}{}\n", indent, Describe(pairs[i]));
+  }
+  const int64_t rest = pair_count - static_cast<int64_t>(std::min(pairs.size(), kPairsInTerminal));
+  if (rest > 0) text += fmt::format("{}and {} more {}\n", indent, rest, rest == 1 ? "pair" : "pairs");
+  return text;
+}
+
+std::string Decibels(const std::optional<double>& value) {
+  return value ? fmt::format("{:.1f} dB", *value) : "nothing";
+}
+
+void AddBound(const BoundAudit& audit, Lines* lines) {
+  lines->Add("  " + audit.name, "{:<13}  {}; {} weight pairs at risk", ToString(audit.verdict), audit.premise,
+             audit.pairs_at_risk);
+  if (!audit.witness) return;
+  const Witness& w = *audit.witness;
+  lines->Add("", "{:<13}  e.g. n {} k {}: {}*{} + {}*{} = {}", "", w.n, w.k, w.a0, w.w0, w.a1, w.w1, w.sum);
+}
+
+std::string Bytes(int64_t bytes) {
+  if (bytes == 0) return "none";
+  return bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} KiB", bytes >> 10);
+}
+
+/// One cell of the map: nothing, or a block the darker the more outputs differ.
+std::string_view Shade(double share) {
+  if (share == 0) return "· ";
+  if (share < 0.05) return "░░";
+  if (share < 0.25) return "▒▒";
+  if (share < 0.75) return "▓▓";
+  return "██";
+}
+
+}  // namespace
+
+std::string Describe(const SaturatedPair& pair) {
+  return fmt::format("m {} n {} k {}: {}*{} + {}*{} = {}, clamped to {}", pair.m, pair.n, pair.k, pair.a0,
+                     pair.w0, pair.a1, pair.w1, pair.true_sum, pair.clamped_sum);
+}
+
+std::string ToText(const Comparison& comparison, int64_t max_listed) {
+  Lines lines;
+  lines.Add("against the exact reference", "{}",
+            DifferenceCount(comparison.differing, comparison.outputs, comparison.max_abs_difference));
+  lines.Add("int16 intermediates", "{} of {} accumulators would clamp ({} pair sums)",
+            comparison.saturated_accumulators, comparison.outputs, comparison.saturated_pairs);
+  if (comparison.differing == 0) return std::move(lines).text();
+  lines.Add("why", "{}", Causes(comparison));
+  std::string text = std::move(lines).text();
+  const int64_t listed = std::min(max_listed, static_cast<int64_t>(comparison.listed.size()));
+  for (int64_t i = 0; i < listed; ++i) {
+    const Difference& difference = comparison.listed[static_cast<size_t>(i)];
+    text +=
+        fmt::format("    [m {} n {}] {} instead of {}: {}; {}\n", difference.m, difference.n,
+                    difference.actual, difference.expected, ToString(difference.cause), difference.detail);
+    text += PairList(difference.pairs, difference.pair_count, "      ");
+  }
+  const int64_t rest = comparison.differing - listed;
+  if (rest > 0) text += fmt::format("    and {} more\n", rest);
+  return text;
+}
+
+std::string ToText(const Machine& machine) {
+  Lines lines;
+  lines.Add("CPU", "{}", machine.cpu);
+  lines.Add("cores, threads", "{}, {}", machine.cores, machine.threads);
+  lines.Add("caches", "L1d {}, L2 {}, L3 {}", Bytes(machine.l1d_bytes), Bytes(machine.l2_bytes),
+            Bytes(machine.l3_bytes));
+  return std::move(lines).text();
+}
+
+std::string ToText(const std::vector<IsaStatus>& isas) {
+  std::string text =
+      fmt::format("\n  {:<12} {:<5} {:<38} {}\n", "ISA", "here", "int8 dot product", "reduce_range");
+  for (const IsaStatus& status : isas) {
+    const bool saturates = SaturatesInt16(status.isa);
+    text += fmt::format(
+        "  {:<12} {:<5} {:<38} {:<6}{}\n", intact_isa_name(status.isa), status.available ? "yes" : "no",
+        saturates ? "vpmaddubsw: saturates in int16" : "int32 accumulation: does not saturate",
+        saturates ? "True" : "False", status.available ? "" : "  (" + status.reason + ")");
+  }
+  return text +
+         "\n  Libraries that saturate need reduce_range as above; intact's exact mode needs none on any "
+         "ISA.\n";
+}
+
+std::string ToText(const Audit& audit) {
+  Lines lines;
+  lines.Add("reduce_range", "{} ({}; activations seen {} to {}, {} of {} weight pairs at risk)",
+            ToString(audit.verdict()), audit.declared.premise, audit.min_activation, audit.max_activation,
+            audit.declared.pairs_at_risk, audit.weight_pairs);
+  for (const BoundAudit& remedy : audit.remedies) AddBound(remedy, &lines);
+  lines.Add("  no u8 input can saturate up to", "{}", audit.largest_safe_activation);
+  lines.Add("  7 bits would cost", "activations: {}, weights: {} (noise below the output)",
+            Decibels(audit.sqnr_7bit_activations_db), Decibels(audit.sqnr_7bit_weights_db));
+  const intact_isa best = BestIsa();
+  lines.Add("  set reduce_range to", "{} on this CPU ({}); True on avx2 and avx512, False on VNNI and AMX;",
+            SaturatesInt16(best) ? "True" : "False", intact_isa_name(best));
+  lines.Add("", "in exact mode it does not matter");
+  return std::move(lines).text();
+}
+
+std::string ToText(const LayerCheck& check) {
+  std::string text = fmt::format("layer {}: {}, {}, {} mode\n", check.layer, check.op,
+                                 intact_isa_name(check.isa), ToString(check.mode));
+  Lines lines;
+  if (check.against_expected) {
+    const ByteComparison& expected = *check.against_expected;
+    lines.Add("against " + check.expect_file, "{}",
+              DifferenceCount(expected.differing, expected.outputs, expected.max_abs_difference));
+  }
+  lines.Add(fmt::format("against the {} model", reference::ToString(check.model)), "{}",
+            DifferenceCount(check.against_model.differing, check.against_model.outputs,
+                            check.against_model.max_abs_difference));
+  return text + std::move(lines).text() + ToText(check.against_exact, kListedInTerminal) +
+         ToText(check.audit);
+}
+
+std::string ToText(const PairMap& map) {
+  const ClampTable& counts = map.instruction_available ? map.by_instruction : map.by_model;
+  const ClampCount all = counts.Within(255, 128);
+  std::string text = fmt::format("pair map: vpmaddubsw over all {} inputs (a0 a1 w0 w1), {:.1f} s\n",
+                                 map.inputs, map.seconds);
+  Lines lines;
+  lines.Add("counted by", "{}",
+            map.instruction_available ? "the instruction itself, and by the scalar model"
+                                      : "the scalar model alone: this CPU has no AVX2");
+  lines.Add("clamped at +32767", "{:>10}", all.high);
+  lines.Add("clamped at -32768", "{:>10}  together {}", all.low, Percent(all.Total(), map.inputs));
+  for (const int amax : {127, 128, 129, 160, 192, 224, 255}) {
+    lines.Add(fmt::format("activations up to {}", amax), "{:>10}  clamp", counts.Within(amax, 128).Total());
+  }
+  for (const int wmax : {64, 65, 96, 128}) {
+    lines.Add(fmt::format("weights within +-{}", wmax), "{:>10}  clamp", counts.Within(255, wmax).Total());
+  }
+  if (map.instruction_available) {
+    lines.Add("instruction against model", "{}",
+              map.Agrees()
+                  ? "equal on every input"
+                  : fmt::format("DIFFERENT: {} lanes are not the clamped sum", map.instruction_mismatches));
+  }
+  return text + std::move(lines).text();
+}
+
+std::string ToText(const SaturationMap& map) {
+  std::string text = fmt::format(
+      "saturation map: share of outputs that clamped int16 sums change ({}, {})\n"
+      "  wmax\n",
+      intact_isa_name(map.isa), map.measured ? "measured" : "predicted only: this CPU cannot run it");
+  for (size_t w = map.wmax.size(); w-- > 0;) {
+    text += fmt::format("  {:>4} |", map.wmax[w]);
+    for (size_t a = 0; a < map.amax.size(); ++a) text += Shade(map.At(w, a).Share());
+    text += '\n';
+  }
+  text += "       +" + std::string(2 * map.amax.size(), '-') + "\n        ";
+  for (size_t a = 0; a < map.amax.size(); a += 2) text += fmt::format("{:<4}", map.amax[a]);
+  text +=
+      fmt::format("{} amax\n  · none  ░ below 5 %  ▒ below 25 %  ▓ below 75 %  █ more\n", map.amax.back());
+  if (map.measured) {
+    text += fmt::format("  measured against predicted: {}\n",
+                        map.Agrees() ? "equal, every output of every cell" : "DIFFERENT");
+  }
+  return text;
+}
+
+std::string ToText(const Ramp& ramp) {
+  std::string text = fmt::format("ramp {}: {} constant inputs, {} columns, {}, {} mode\n", ramp.layer,
+                                 ramp.steps, ramp.columns, intact_isa_name(ramp.isa), ToString(ramp.mode));
+  if (ramp.kinks.empty()) return text + "  every column is monotonic\n";
+  Lines lines;
+  lines.Add("non-monotonic outputs", "{} of {}, in {} of {} columns", ramp.NonMonotonic(),
+            ramp.steps * ramp.columns, ramp.ColumnsWithKinks(), ramp.columns);
+  lines.Add("explained by clamped pairs", "{}", ramp.NonMonotonic() - ramp.Unexplained());
+  lines.Add("unexplained", "{}", ramp.Unexplained());
+  text += std::move(lines).text();
+  const auto listed = static_cast<size_t>(std::min(kListedInTerminal, ramp.NonMonotonic()));
+  for (size_t i = 0; i < listed; ++i) {
+    const Kink& kink = ramp.kinks[i];
+    text += fmt::format("    column {}: activation {} -> {} takes the output {} -> {}\n", kink.n,
+                        kink.activation_before, kink.activation, kink.output_before, kink.output);
+    text += PairList(kink.pairs, kink.pair_count, "      ");
+  }
+  if (ramp.kinks.size() > listed) text += fmt::format("    and {} more\n", ramp.kinks.size() - listed);
+  return text;
+}
+
+}  // namespace intact::verify

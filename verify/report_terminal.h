@@ -1,0 +1,32 @@
+// The verifier's findings as text that is meant to be read in a terminal: aligned, in plain words, each
+// ending in a newline.
+#ifndef INTACT_VERIFY_REPORT_TERMINAL_H_
+#define INTACT_VERIFY_REPORT_TERMINAL_H_
+
+#include <string>
+#include <vector>
+
+#include "verify/audit.h"
+#include "verify/layer_check.h"
+#include "verify/pairs.h"
+#include "verify/ramp.h"
+#include "verify/report.h"
+#include "verify/saturation_map.h"
+
+namespace intact::verify {
+
+/// "a 200·120 + 180·100 = 42000, clamped to 32767" and where.
+std::string Describe(const SaturatedPair& pair);
+
+/// One line on the differences found and up to `max_listed` of them with their pairs.
+std::string ToText(const Comparison& comparison, int64_t max_listed);
+std::string ToText(const Machine& machine);
+std::string ToText(const std::vector<IsaStatus>& isas);
+std::string ToText(const Audit& audit);
+std::string ToText(const LayerCheck& check);
+std::string ToText(const PairMap& map);
+std::string ToText(const SaturationMap& map);
+std::string ToText(const Ramp& ramp);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_REPORT_TERMINAL_H_

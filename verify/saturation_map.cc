@@ -1,0 +1,73 @@
+#include "verify/saturation_map.h"
+
+#include <algorithm>
+
+#include "verify/targets/intact_target.h"
+
+namespace intact::verify {
+namespace {
+
+Problem CellProblem(intact_isa isa, int32_t amax, int32_t wmax) {
+  Problem problem;
+  problem.m = 16;
+  problem.n = 32;
+  problem.k = 128;
+  problem.amax = amax;
+  problem.wmax = wmax;
+  problem.fill = Fill::kUniform;
+  problem.mode = INTACT_SATURATING;
+  problem.isa = isa;
+  return problem;
+}
+
+/// Compares `output` with the exact reference and keeps the worst error and the first witness.
+Comparison Examine(const reference::Gemm& gemm, const std::vector<uint8_t>& output, SaturationCell* cell) {
+  Comparison comparison = Compare(gemm, output, std::nullopt, /*max_listed=*/1);
+  cell->max_abs_error = comparison.max_abs_difference;
+  if (!comparison.listed.empty() && !comparison.listed[0].pairs.empty()) {
+    cell->witness = comparison.listed[0].pairs[0];
+  }
+  return comparison;
+}
+
+Result<SaturationCell> MakeCell(const Problem& problem, bool can_run) {
+  const reference::Gemm gemm = Materialize(problem);
+  SaturationCell cell;
+  cell.problem = problem;
+  const Comparison predicted = Examine(
+      gemm, reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kTriple)), &cell);
+  cell.outputs = predicted.outputs;
+  cell.predicted = predicted.differing;
+  if (!can_run) return cell;
+  const Result<std::vector<uint8_t>> output = IntactTarget().Run(gemm, RunOptionsOf(problem));
+  if (!output) return output.error();
+  const Comparison measured = Examine(gemm, *output, &cell);
+  cell.measured = measured.differing;
+  cell.mispredicted = measured.off_triple;
+  return cell;
+}
+
+}  // namespace
+
+bool SaturationMap::Agrees() const {
+  return std::ranges::all_of(cells, [](const SaturationCell& cell) { return cell.mispredicted == 0; });
+}
+
+Result<SaturationMap> MapSaturation() {
+  SaturationMap map;
+  map.measured = intact_isa_available(map.isa) != 0;
+  for (int32_t i = 1; i <= 16; ++i) {
+    map.amax.push_back(16 * i - 1);
+    map.wmax.push_back(8 * i);
+  }
+  for (const int32_t wmax : map.wmax) {
+    for (const int32_t amax : map.amax) {
+      Result<SaturationCell> cell = MakeCell(CellProblem(map.isa, amax, wmax), map.measured);
+      if (!cell) return cell.error();
+      map.cells.push_back(std::move(*cell));
+    }
+  }
+  return map;
+}
+
+}  // namespace intact::verify
