@@ -1,0 +1,158 @@
+#include "verify/sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "verify/minimise.h"
+#include "verify/targets/intact_target.h"
+#include "verify/targets/mutants.h"
+
+namespace intact::verify {
+namespace {
+
+constexpr intact_isa kAvx2[] = {INTACT_ISA_AVX2};
+constexpr intact_mode kBothModes[] = {INTACT_EXACT, INTACT_SATURATING};
+
+void NoProgress(int64_t /*done*/, int64_t /*total*/) {}
+
+TEST(SweepProblems, AreValidAndDistinct) {
+  std::set<std::string> lines;
+  const std::vector<Problem> problems = SweepProblems(kAvx2, kBothModes, Effort::kStandard);
+  for (const Problem& problem : problems) {
+    const std::optional<Error> error = problem.Check();
+    EXPECT_FALSE(error) << problem.ToString() << ": " << error->message;
+    lines.insert(problem.ToString());
+  }
+  EXPECT_GT(lines.size(), problems.size() * 9 / 10);
+}
+
+TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
+  std::set<std::string> met;
+  for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kStandard)) {
+    met.insert("fill " + std::string(ToString(p.fill)));
+    met.insert("a " + std::string(ToString(p.a_type)) + " c " + std::string(ToString(p.c_type)));
+    met.insert("bias " + std::to_string(static_cast<int>(p.bias)));
+    met.insert("scale " + std::to_string(static_cast<int>(p.scale)));
+    met.insert("activation " + std::to_string(p.activation));
+    met.insert("threads " + std::to_string(p.threads));
+  }
+  EXPECT_EQ(met.size(), AllFills().size() + 8 + 3 + 3 + 3 + 4);
+}
+
+TEST(RunSweep, TheReferencePassesInBothModes) {
+  const SweepResult result =
+      RunSweep(SweepProblems(kAvx2, kBothModes, Effort::kQuick), ReferenceTarget(), NoProgress);
+  EXPECT_TRUE(result.Passed());
+  ASSERT_EQ(result.cells.size(), 2u);
+  EXPECT_EQ(result.cells[0].differing, 0);
+  EXPECT_GT(result.cells[1].differing, 0);
+  EXPECT_EQ(result.cells[1].by_cause[static_cast<size_t>(Cause::kInt16Saturation)],
+            result.cells[1].differing);
+  EXPECT_EQ(std::ssize(result.digests), result.cells[0].problems + result.cells[1].problems);
+}
+
+TEST(RunSweep, TheLibraryPassesOnEveryIsaOfThisMachine) {
+  constexpr intact_isa kAll[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
+                                 INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
+  const SweepResult result =
+      RunSweep(SweepProblems(kAll, kBothModes, Effort::kQuick), IntactTarget(), NoProgress);
+  for (const SweepFailure& failure : result.failures) {
+    ADD_FAILURE() << failure.problem << ": " << failure.reason << "; smallest: " << failure.minimised;
+  }
+  for (const SweepCell& cell : result.cells) {
+    EXPECT_EQ(cell.problems > 0, intact_isa_available(cell.isa) == 1) << intact_isa_name(cell.isa);
+    EXPECT_EQ(cell.Unexplained(), 0) << intact_isa_name(cell.isa);
+  }
+}
+
+TEST(RunSweep, FindsEveryMutantAndMinimisesIt) {
+  for (const Mutant& mutant : Mutants()) {
+    SCOPED_TRACE(mutant.target->Name());
+    const std::vector<Problem> problems = SweepProblems(kAvx2, kBothModes, Effort::kStandard);
+    std::vector<Problem> some;
+    for (size_t i = 0; i < problems.size(); ++i) {
+      if (i % 12 == 0 || problems[i].k > 60000) some.push_back(problems[i]);
+    }
+    const SweepResult result = RunSweep(some, *mutant.target, NoProgress);
+    ASSERT_FALSE(result.Passed());
+    const Result<Problem> minimised = Problem::Parse(result.failures[0].minimised);
+    ASSERT_TRUE(minimised) << minimised.error().message;
+    const Result<Judgement> judgement = Judge(*mutant.target, *minimised);
+    ASSERT_TRUE(judgement);
+    EXPECT_FALSE(judgement->Passed()) << minimised->ToString();
+    const Result<Problem> original = Problem::Parse(result.failures[0].problem);
+    EXPECT_LE(minimised->m * minimised->n * minimised->k, original->m * original->n * original->k);
+  }
+}
+
+// A target that no machine has.
+class NoTarget : public Target {
+ public:
+  explicit NoTarget(intact_status status) : status_(status) {}
+  std::string Name() const override { return "none"; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm&, const RunOptions&) const override {
+    return Error{status_, "there is no such thing"};
+  }
+
+ private:
+  intact_status status_;
+};
+
+TEST(RunSweep, CountsSkipsAndReportsErrors) {
+  const std::vector<Problem> problems(3);
+  const SweepResult skipped = RunSweep(problems, NoTarget(INTACT_UNSUPPORTED), NoProgress);
+  EXPECT_TRUE(skipped.Passed());
+  ASSERT_EQ(skipped.skips.size(), 3u);
+  EXPECT_EQ(skipped.skips[0].reason, "there is no such thing");
+  EXPECT_EQ(skipped.cells[0].problems, 0);
+  const SweepResult failed = RunSweep(problems, NoTarget(INTACT_CODEGEN_FAILED), NoProgress);
+  EXPECT_EQ(failed.failures.size(), 3u);
+  EXPECT_EQ(failed.cells[0].failed, 3);
+}
+
+TEST(RunSweep, ReportsProgress) {
+  int64_t calls = 0;
+  const std::vector<Problem> problems(3);
+  (void)RunSweep(problems, ReferenceTarget(), [&](int64_t done, int64_t total) {
+    EXPECT_EQ(done, ++calls);
+    EXPECT_EQ(total, 3);
+  });
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(Judge, ASaturatingTargetMustSaturate) {
+  // Exact where it should clamp: no output differs from the exact reference, and yet it is wrong.
+  const auto problem = Problem::Parse("gemm u8s8s32 m=4 n=8 k=16 fill=bait mode=saturating isa=avx2");
+  class ExactTarget : public ReferenceTarget {
+    Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions&) const override {
+      return ReferenceTarget::Run(gemm, {});
+    }
+  };
+  const Result<Judgement> judgement = Judge(ExactTarget(), *problem);
+  ASSERT_TRUE(judgement);
+  EXPECT_TRUE(judgement->comparison.Parity());
+  EXPECT_THAT(judgement->failure, ::testing::HasSubstr("not what pairs clamped to int16 make"));
+  Problem any = *problem;
+  any.isa = INTACT_ISA_ANY;
+  EXPECT_TRUE(Judge(ExactTarget(), any)->Passed());
+}
+
+TEST(Minimise, FindsTheSmallestThatFails) {
+  Problem start = *Problem::Parse(
+      "gemm s8s8u8 m=65 n=97 k=130 za=5 zc=3 bias=f32 scale=channel act=relu fill=bait seed=9 apad=1 cpad=2 "
+      "threads=3 mode=saturating isa=avx2");
+  const Problem smallest =
+      Minimise(start, [](const Problem& p) { return p.n >= 17 && p.k % 4 == 2 && p.za != 0; });
+  EXPECT_EQ(smallest.ToString(), "gemm u8s8s32 m=1 n=17 k=2 za=5 mode=saturating isa=avx2");
+}
+
+TEST(Minimise, KeepsWhatItCannotShrink) {
+  const Problem start = *Problem::Parse("gemm u8s8s32 m=7 n=3 k=5 za=1");
+  EXPECT_EQ(Minimise(start, [](const Problem&) { return false; }), start);
+}
+
+}  // namespace
+}  // namespace intact::verify
