@@ -24,6 +24,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/emulator/xstate.h"
+
 namespace intact::emulator {
 namespace {
 
@@ -305,6 +307,52 @@ TEST(EmulatedVpdpbusd, ReadsRegistersInTheirInitialStateAsZero) {
     });
     EXPECT_TRUE(after == RegisterFile());
   });
+}
+
+/// A signal frame's XSAVE area, all garbage but for the kernel's words and XSTATE_BV.
+class FakeFrame {
+ public:
+  explicit FakeFrame(uint64_t xstate_bv) {
+    _fpx_sw_bytes software = {};
+    software.magic1 = FP_XSTATE_MAGIC1;
+    software.xstate_bv = 0b111;
+    software.xstate_size = kBytes;
+    const uint32_t magic2 = FP_XSTATE_MAGIC2;
+    std::memcpy(&area_[464], &software, sizeof(software));
+    std::memcpy(&area_[kBytes], &magic2, sizeof(magic2));
+    std::memcpy(&area_[512], &xstate_bv, sizeof(xstate_bv));
+    context_.uc_mcontext.fpregs = reinterpret_cast<fpregset_t>(area_.data());
+  }
+  ucontext_t* context() { return &context_; }
+  std::vector<uint8_t>& area() { return area_; }
+
+ private:
+  static constexpr size_t kBytes = 2048;  // beyond YMM_Hi128
+  std::vector<uint8_t> area_ = RandomBytes(kBytes + 4, 11);
+  ucontext_t context_ = {};
+};
+
+// Linux writes zeros for such components today, but XSTATE_BV is what the architecture promises.
+TEST(VectorState, LeavesTheInitialStateWithZerosAround) {
+  FakeFrame frame(0);
+  std::optional<VectorState> state = VectorState::Of(frame.context());
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->Read(3), Ymm{});
+  Ymm value = {};
+  std::ranges::copy(RandomBytes(value.size(), 12), value.begin());
+  state->Write(3, value);
+  EXPECT_EQ(state->Read(3), value);
+  EXPECT_EQ(state->Read(2), Ymm{});
+  EXPECT_EQ(frame.area()[512], 0b110);
+}
+
+TEST(VectorState, NeedsTheKernelsMagic) {
+  EXPECT_TRUE(VectorState::Of(FakeFrame(0b111).context()));
+  for (const size_t magic : {464, 2048}) {
+    FakeFrame frame(0b111);
+    frame.area()[magic] ^= 1;
+    EXPECT_FALSE(VectorState::Of(frame.context())) << magic;
+  }
 }
 
 // ---------------------------------------------------------------------------------------------------------------
