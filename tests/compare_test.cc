@@ -11,8 +11,6 @@
 namespace intact::verify {
 namespace {
 
-using reference::Model;
-
 // One output, one pair that clamps: 255·(127 + 127) = 64770.
 reference::Gemm OnePair(intact_type c_type) {
   reference::Gemm gemm;

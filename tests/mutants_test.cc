@@ -1,7 +1,6 @@
 // The verifier catches every planted fault, says what it is, and finds nothing where there is none.
 #include "verify/targets/mutants.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,8 +8,6 @@
 
 namespace intact::verify {
 namespace {
-
-using ::testing::HasSubstr;
 
 Comparison VerifyOn(const Target& target, const Problem& problem) {
   const Result<Comparison> comparison = Verify(target, Materialize(problem), RunOptionsOf(problem));

@@ -73,8 +73,9 @@ std::vector<int64_t> QuantizedColumn(const Problem& p, Draw draw) {
     w = draw();
     largest = std::max(largest, std::fabs(w));
   }
-  std::vector<int64_t> column;
-  for (const double w : real) column.push_back(static_cast<int64_t>(std::nearbyint(w / largest * p.wmax)));
+  std::vector<int64_t> column(real.size());
+  std::transform(real.begin(), real.end(), column.begin(),
+                 [&](double w) { return static_cast<int64_t>(std::nearbyint(w / largest * p.wmax)); });
   return column;
 }
 

@@ -107,7 +107,7 @@ Field Choice(std::string_view key, E Problem::*member, const Name<E> (&names)[kC
 }
 
 const std::vector<Field>& Fields() {
-  static const std::vector<Field> fields = {
+  static const std::vector<Field> kFields = {
       Number("m", &Problem::m),
       Number("n", &Problem::n),
       Number("k", &Problem::k),
@@ -126,7 +126,7 @@ const std::vector<Field>& Fields() {
       Choice("mode", &Problem::mode, kModes),
       Choice("isa", &Problem::isa, kIsas),
   };
-  return fields;
+  return kFields;
 }
 
 // The problem whose fields a line may leave out; the scale is there wherever the output needs one.
@@ -269,8 +269,8 @@ Result<Problem> Problem::Parse(std::string_view line) {
 }
 
 std::optional<Error> Problem::Check() const {
-  if (std::optional<Error> error = CheckTypes(*this)) return error;
-  const std::optional<Error> error =
+  if (std::optional<Error> types = CheckTypes(*this)) return types;
+  std::optional<Error> error =
       CheckRanges({{"m", m, 1, kMaxDimension},
                    {"n", n, 1, kMaxDimension},
                    {"k", k, 1, kMaxDimension},
@@ -312,12 +312,12 @@ RunOptions RunOptionsOf(const Problem& problem) {
 }
 
 std::span<const Fill> AllFills() {
-  static const std::vector<Fill> fills = [] {
+  static const std::vector<Fill> kAll = [] {
     std::vector<Fill> all;
     for (const Name<Fill>& name : kFills) all.push_back(name.value);
     return all;
   }();
-  return fills;
+  return kAll;
 }
 
 std::string_view ToString(Fill fill) { return NameOf(kFills, fill); }

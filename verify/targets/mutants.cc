@@ -11,13 +11,14 @@ namespace {
 using reference::Model;
 
 // A faulty computation of a GEMM's output bytes; an unfaulty one would accumulate by `model`.
-using Computation = std::vector<uint8_t> (*)(reference::Gemm gemm, Model model);
+using Computation = std::vector<uint8_t> (*)(const reference::Gemm& gemm, Model model);
 
 std::vector<uint8_t> Compute(const reference::Gemm& gemm, Model model) {
   return reference::Outputs(gemm, reference::Accumulators(gemm, model));
 }
 
-std::vector<uint8_t> SwapPairOrder(reference::Gemm gemm, Model model) {
+std::vector<uint8_t> SwapPairOrder(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
   for (int64_t k = 0; k + 3 < gemm.k; k += 4) {
     for (int64_t m = 0; m < gemm.m; ++m) {
       const auto at = static_cast<size_t>(m * gemm.k + k);
@@ -31,23 +32,26 @@ std::vector<uint8_t> SwapPairOrder(reference::Gemm gemm, Model model) {
   return Compute(gemm, model);
 }
 
-std::vector<uint8_t> DropDepthTail(reference::Gemm gemm, Model model) {
+std::vector<uint8_t> DropDepthTail(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
   const int64_t kept = gemm.k / 4 * 4;
   std::fill(gemm.b.begin() + kept * gemm.n, gemm.b.end(), int8_t{0});
   return Compute(gemm, model);
 }
 
-std::vector<uint8_t> ForgetZeroPoint(reference::Gemm gemm, Model model) {
+std::vector<uint8_t> ForgetZeroPoint(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
   gemm.a_zero_point = 0;
   return Compute(gemm, model);
 }
 
-std::vector<uint8_t> ReuseLastScale(reference::Gemm gemm, Model model) {
+std::vector<uint8_t> ReuseLastScale(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
   if (gemm.scales.size() > 1) gemm.scales.back() = gemm.scales[gemm.scales.size() - 2];
   return Compute(gemm, model);
 }
 
-std::vector<uint8_t> RoundHalfUp(reference::Gemm gemm, Model model) {
+std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
   const std::vector<int32_t> accumulators = reference::Accumulators(gemm, model);
   if (gemm.c_type == INTACT_S32 || gemm.c_type == INTACT_F32) return reference::Outputs(gemm, accumulators);
   std::vector<uint8_t> bytes;
@@ -59,7 +63,7 @@ std::vector<uint8_t> RoundHalfUp(reference::Gemm gemm, Model model) {
   return bytes;
 }
 
-std::vector<uint8_t> SaturateInt32(reference::Gemm gemm, Model /*model*/) {
+std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/) {
   return Compute(gemm, Model::kDpbusds);
 }
 
