@@ -54,12 +54,6 @@ std::string_view ToString(Model model) {
   return "unknown";
 }
 
-int32_t PairSum(uint8_t a0, uint8_t a1, int8_t w0, int8_t w1) noexcept { return a0 * w0 + a1 * w1; }
-
-int16_t Maddubs(uint8_t a0, uint8_t a1, int8_t w0, int8_t w1) noexcept {
-  return static_cast<int16_t>(std::clamp(PairSum(a0, a1, w0, w1), -32768, 32767));
-}
-
 int32_t Dpbusd(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept {
   return WrappingAdd(acc, QuadSum(a, w));
 }

@@ -6,6 +6,7 @@
 #ifndef INTACT_REFERENCE_MODELS_H_
 #define INTACT_REFERENCE_MODELS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -20,11 +21,14 @@ enum class Model : uint8_t {
 
 std::string_view ToString(Model model);
 
-/// One int16 lane of VPMADDUBSW: a0·w0 + a1·w1, clamped to [−32768, 32767].
-int16_t Maddubs(uint8_t a0, uint8_t a1, int8_t w0, int8_t w1) noexcept;
+/// A pair of products in integers, unclamped.
+constexpr int32_t PairSum(uint8_t a0, uint8_t a1, int8_t w0, int8_t w1) noexcept { return a0 * w0 + a1 * w1; }
 
-/// The same pair in integers, unclamped.
-int32_t PairSum(uint8_t a0, uint8_t a1, int8_t w0, int8_t w1) noexcept;
+/// One int16 lane of VPMADDUBSW: the pair's sum, clamped to [−32768, 32767]. Inline, as is the sum: the pair
+/// map asks for all 2³² inputs.
+constexpr int16_t Maddubs(uint8_t a0, uint8_t a1, int8_t w0, int8_t w1) noexcept {
+  return static_cast<int16_t>(std::clamp(PairSum(a0, a1, w0, w1), -32768, 32767));
+}
 
 /// One lane of VPDPBUSD: acc + Σ a[i]·w[i] over four products, modulo 2³².
 int32_t Dpbusd(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept;

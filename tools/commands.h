@@ -10,7 +10,10 @@
 #include <functional>
 #include <intact/intact.hpp>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+
+#include "verify/sweep.h"
 
 namespace intact::tools {
 
@@ -25,6 +28,13 @@ void AddVerifyLayer(CLI::App* verify, Command* command);
 void AddVerifyPairs(CLI::App* verify, Command* command);
 void AddVerifyRamp(CLI::App* verify, Command* command);
 void AddVerifyReplay(CLI::App* verify, Command* command);
+void AddVerifyStandard(CLI::App* verify, Command* command);  // no subcommand
+void AddVerifySweep(CLI::App* verify, Command* command);
+
+/// Sweeps our kernels on `isa`, or on all that this machine offers, with progress on stderr.
+verify::SweepResult SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
+                                     verify::Effort effort);
+verify::Effort EffortOf(bool quick);
 
 /// --isa and --mode.
 struct RunChoice {

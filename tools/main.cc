@@ -14,9 +14,11 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   Command command;
   AddInfo(&app, &command);
-  CLI::App* verify = app.add_subcommand("verify", "verify kernels and layers");
-  verify->require_subcommand(1);
+  CLI::App* verify = app.add_subcommand("verify", "the standard run of this machine, or one part of it");
+  verify->require_subcommand(0, 1);
+  AddVerifyStandard(verify, &command);
   AddVerifyPairs(verify, &command);
+  AddVerifySweep(verify, &command);
   AddVerifyRamp(verify, &command);
   AddVerifyLayer(verify, &command);
   AddVerifyReplay(verify, &command);

@@ -35,7 +35,8 @@ int Fail(const std::string& message) {
 
 int WriteJson(const std::string& path, const nlohmann::ordered_json& json, int status) {
   if (path.empty()) return status;
-  const std::optional<Error> error = verify::WriteFile(path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  const std::optional<Error> error = verify::WriteFile(
+      path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   return error ? Fail(*error) : status;
 }
 

@@ -30,7 +30,7 @@ int RunRamp(RampOptions options) {
   const Result<verify::Ramp> ramp = verify::RunRamp(*layer, options.choice.mode, options.choice.isa);
   if (!ramp) return Fail(ramp.error());
   fmt::print("{}", verify::ToText(*ramp));
-  return WriteJson(options.json, verify::ToJson(*ramp), ramp->Unexplained() == 0 ? kParity : kDifference);
+  return WriteJson(options.json, verify::ToJson(*ramp), ramp->Passed() ? kParity : kDifference);
 }
 
 }  // namespace

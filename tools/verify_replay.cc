@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "tools/commands.h"
-#include "verify/layer_check.h"
 #include "verify/problem.h"
 #include "verify/report_terminal.h"
+#include "verify/sweep.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::tools {
@@ -14,16 +14,16 @@ namespace {
 int Replay(const std::string& line) {
   const Result<verify::Problem> problem = verify::Problem::Parse(line);
   if (!problem) return Fail("replay: " + problem.error().message);
-  const Result<verify::Comparison> comparison =
-      verify::Verify(verify::IntactTarget(), verify::Materialize(*problem), verify::RunOptionsOf(*problem));
-  if (!comparison) return Fail("replay: " + comparison.error().message);
-  fmt::print("{}\n{}", problem->ToString(), verify::ToText(*comparison, verify::kMaxDifferencesListed));
-  const intact_isa isa = problem->isa == INTACT_ISA_ANY ? verify::BestIsa() : problem->isa;
-  if (verify::ModelOf(problem->mode, isa) == reference::Model::kExact) {
-    return comparison->Parity() ? kParity : kDifference;
+  const Result<verify::Judgement> judgement = verify::Judge(verify::IntactTarget(), *problem);
+  if (!judgement) return Fail("replay: " + judgement.error().message);
+  fmt::print("{}\n{}", problem->ToString(),
+             verify::ToText(judgement->comparison, verify::kMaxDifferencesListed));
+  if (judgement->Passed()) {
+    fmt::print("as {} mode promises\n", verify::ToString(problem->mode));
+    return kParity;
   }
-  fmt::print("  {:<30} {} outputs differ\n", "against the triple model", comparison->off_triple);
-  return comparison->off_triple == 0 ? kParity : kDifference;
+  fmt::print("FAILED: {}\n", judgement->failure);
+  return kDifference;
 }
 
 }  // namespace

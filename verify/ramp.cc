@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "verify/audit.h"
+#include "verify/layer_check.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::verify {
@@ -52,6 +53,10 @@ int64_t Ramp::ColumnsWithKinks() const {
 
 int64_t Ramp::Unexplained() const {
   return std::ranges::count_if(kinks, [](const Kink& kink) { return !kink.explained; });
+}
+
+bool Ramp::Passed() const {
+  return ModelOf(mode, isa) == reference::Model::kTriple ? Unexplained() == 0 : kinks.empty();
 }
 
 Result<Layer> AsRamp(Layer layer) {

@@ -39,6 +39,8 @@ struct Ramp {
   int64_t NonMonotonic() const { return static_cast<int64_t>(kinks.size()); }
   int64_t ColumnsWithKinks() const;
   int64_t Unexplained() const;
+  /// No kinks, or where the mode saturates on this ISA none without an explanation.
+  bool Passed() const;
 };
 
 /// `layer` with its activations replaced by every value of their type as a constant row, unless it is a ramp.

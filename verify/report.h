@@ -16,11 +16,14 @@
 //   ramp[]           layer, isa, mode, steps, columns, outputs, non_monotonic, columns_with_kinks, explained,
 //                    unexplained, kinks[]: row, n, activations[2], outputs[2], explained, saturated_pairs,
 //                    pairs[]
-//   sweep            problems, failures; per_isa[]: isa, mode, problems, outputs, differing, explained,
-//   unexplained,
-//                    failed; skipped[]: isa, reason; digests {repro line: FNV-1a of the output}
+//   sweep            cells[], one per ISA and mode: isa, mode, problems, skipped, failed, outputs, differing
+//   (from
+//                    exact), explained, unexplained; skipped[]: problem, reason;
+//                    digests {repro line: FNV-1a of the output's bytes}: the same on every machine
 //   reduce_range[]   layer and the audit of verify/audit.h: verdict, max_activation, …; a remedy each
-//   failures[]       what failed: repro line (`intact verify replay '<line>'`) and why
+//   failures[]       what the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
+//   reason,
+//                    minimised (a smaller line that fails too, or "")
 //   parity           whether all of the above is as it should be: the exit status
 //
 // A pair is m, n, k (depths k and k+1), a0, a1, w0, w1, true_sum, clamped_sum.
@@ -30,6 +33,8 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <intact/intact.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +42,7 @@
 #include "verify/pairs.h"
 #include "verify/ramp.h"
 #include "verify/saturation_map.h"
+#include "verify/sweep.h"
 
 namespace intact::verify {
 
@@ -64,8 +70,19 @@ struct Report {
   PairMap pairs;
   SaturationMap map;
   std::vector<Ramp> ramps;
+  SweepResult sweep;
   std::vector<LayerAudit> audits;
+
+  /// Everything computed what its mode promises.
+  bool Parity() const;
 };
+
+/// The ramps and audits of the built-in layers, on all that this machine offers.
+Result<std::vector<Ramp>> RunBuiltinRamps();
+std::vector<LayerAudit> AuditBuiltinLayers();
+
+/// Writes DIR/report.json and DIR/report.html, each whole or not at all.
+std::optional<Error> WriteReport(const Report& report, const std::string& folder);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_H_

@@ -207,6 +207,68 @@ Json ToJson(const Ramp& ramp) {
           {"kinks", ArrayOf(ramp.kinks)}};
 }
 
+Json ToJson(const Machine& machine) {
+  return {{"cpu", machine.cpu},           {"cores", machine.cores},
+          {"threads", machine.threads},   {"l1d_bytes", machine.l1d_bytes},
+          {"l2_bytes", machine.l2_bytes}, {"l3_bytes", machine.l3_bytes}};
+}
+
+Json ToJson(const IsaStatus& status) {
+  return {{"isa", intact_isa_name(status.isa)},
+          {"available", status.available},
+          {"reason", status.reason},
+          {"saturates", SaturatesInt16(status.isa)},
+          {"reduce_range", SaturatesInt16(status.isa)}};
+}
+
+Json ToJson(const LayerAudit& audit) {
+  Json json = {{"layer", audit.layer}};
+  json.update(ToJson(audit.audit));
+  return json;
+}
+
+Json ToJson(const SweepCell& cell) {
+  return {{"isa", intact_isa_name(cell.isa)},
+          {"mode", ToString(cell.mode)},
+          {"problems", cell.problems},
+          {"skipped", cell.skipped},
+          {"failed", cell.failed},
+          {"outputs", cell.outputs},
+          {"differing", cell.differing},
+          {"explained", cell.differing - cell.Unexplained()},
+          {"unexplained", cell.Unexplained()}};
+}
+
+Json ToJson(const SweepFailure& failure) {
+  return {{"problem", failure.problem}, {"reason", failure.reason}, {"minimised", failure.minimised}};
+}
+
+Json ToJson(const SweepSkip& skip) { return {{"problem", skip.problem}, {"reason", skip.reason}}; }
+
+Json ToJson(const SweepResult& sweep) {
+  Json json = {
+      {"cells", ArrayOf(sweep.cells)}, {"skipped", ArrayOf(sweep.skips)}, {"digests", Json::object()}};
+  for (const SweepDigest& digest : sweep.digests) {
+    json["digests"][digest.problem] = fmt::format("{:016x}", digest.digest);
+  }
+  return json;
+}
+
+Json ToJson(const Report& report) {
+  return {{"schema", "intact-report"},
+          {"schema_version", 1},
+          {"version", intact_version()},
+          {"parity", report.Parity()},
+          {"machine", ToJson(report.machine)},
+          {"isas", ArrayOf(report.isas)},
+          {"pair_map", ToJson(report.pairs)},
+          {"saturation_map", ToJson(report.map)},
+          {"ramp", ArrayOf(report.ramps)},
+          {"reduce_range", ArrayOf(report.audits)},
+          {"failures", ArrayOf(report.sweep.failures)},
+          {"sweep", ToJson(report.sweep)}};
+}
+
 std::optional<Error> WriteFile(const std::string& path, const std::string& text) {
   const auto failed = [&](const std::string& why) {
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: cannot be written: {}", path, why)};

@@ -11,7 +11,9 @@
 #include "verify/layer_check.h"
 #include "verify/pairs.h"
 #include "verify/ramp.h"
+#include "verify/report.h"
 #include "verify/saturation_map.h"
+#include "verify/sweep.h"
 
 namespace intact::verify {
 
@@ -26,6 +28,15 @@ Json ToJson(const PairMap& map);
 Json ToJson(const SaturationMap& map);
 Json ToJson(const Kink& kink);
 Json ToJson(const Ramp& ramp);
+
+Json ToJson(const Machine& machine);
+Json ToJson(const IsaStatus& status);
+Json ToJson(const LayerAudit& audit);
+Json ToJson(const SweepCell& cell);
+Json ToJson(const SweepFailure& failure);
+Json ToJson(const SweepSkip& skip);
+Json ToJson(const SweepResult& sweep);
+Json ToJson(const Report& report);
 
 /// Writes a temporary file beside `path` and renames it: a reader never sees half of it. Makes missing
 /// folders.

@@ -64,8 +64,8 @@ std::string Decibels(const std::optional<double>& value) {
 }
 
 void AddBound(const BoundAudit& audit, Lines* lines) {
-  lines->Add("  " + audit.name, "{:<13}  {}; {} weight pairs at risk", ToString(audit.verdict), audit.premise,
-             audit.pairs_at_risk);
+  lines->Add(fmt::format("  {}", audit.name), "{:<13}  {}; {} weight pairs at risk", ToString(audit.verdict),
+             audit.premise, audit.pairs_at_risk);
   if (!audit.witness) return;
   const Witness& w = *audit.witness;
   lines->Add("", "{:<13}  e.g. n {} k {}: {}*{} + {}*{} = {}", "", w.n, w.k, w.a0, w.w0, w.a1, w.w1, w.sum);
@@ -131,7 +131,8 @@ std::string ToText(const std::vector<IsaStatus>& isas) {
     text += fmt::format(
         "  {:<12} {:<5} {:<38} {:<6}{}\n", intact_isa_name(status.isa), status.available ? "yes" : "no",
         saturates ? "vpmaddubsw: saturates in int16" : "int32 accumulation: does not saturate",
-        saturates ? "True" : "False", status.available ? "" : "  (" + status.reason + ")");
+        saturates ? "True" : "False",
+        status.available ? std::string() : fmt::format("  ({})", status.reason));
   }
   return text +
          "\n  Libraries that saturate need reduce_range as above; intact's exact mode needs none on any "
@@ -236,6 +237,46 @@ std::string ToText(const Ramp& ramp) {
   }
   if (ramp.kinks.size() > listed) text += fmt::format("    and {} more\n", ramp.kinks.size() - listed);
   return text;
+}
+
+std::string ToText(const SweepResult& sweep) {
+  std::string text = fmt::format(
+      "sweep: shapes around the blocks, all fills\n  {:<12} {:<11} {:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n",
+      "ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained");
+  for (const SweepCell& cell : sweep.cells) {
+    text += fmt::format("  {:<12} {:<11} {:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n", intact_isa_name(cell.isa),
+                        ToString(cell.mode), cell.problems, cell.skipped, cell.failed, cell.outputs,
+                        cell.differing, cell.Unexplained());
+  }
+  const auto listed = std::min(sweep.failures.size(), static_cast<size_t>(kListedInTerminal));
+  for (size_t i = 0; i < listed; ++i) {
+    const SweepFailure& failure = sweep.failures[i];
+    const std::string& line = failure.minimised.empty() ? failure.problem : failure.minimised;
+    text += fmt::format("  FAILED: {}\n    intact verify replay '{}'\n", failure.reason, line);
+  }
+  if (sweep.failures.size() > listed) text += fmt::format("  and {} more\n", sweep.failures.size() - listed);
+  return text;
+}
+
+std::string ToText(const Report& report) {
+  std::string text = fmt::format("{}{}\n{}\n{}\n", ToText(report.machine), ToText(report.isas),
+                                 ToText(report.pairs), ToText(report.map));
+  text += fmt::format(
+      "ramp: outputs that step the wrong way under a rising constant\n  {:<12} {:<11} {:<24} {:>13} {:>12}\n",
+      "ISA", "mode", "layer", "non-monotonic", "unexplained");
+  for (const Ramp& ramp : report.ramps) {
+    text += fmt::format("  {:<12} {:<11} {:<24} {:>13} {:>12}\n", intact_isa_name(ramp.isa),
+                        ToString(ramp.mode), ramp.layer, ramp.NonMonotonic(), ramp.Unexplained());
+  }
+  text += fmt::format("\n{}\nreduce_range of the built-in layers\n", ToText(report.sweep));
+  for (const LayerAudit& layer : report.audits) {
+    text += fmt::format("  {:<24} {:<14} {}; activations {} to {}\n", layer.layer,
+                        ToString(layer.audit.verdict()), layer.audit.declared.premise,
+                        layer.audit.min_activation, layer.audit.max_activation);
+  }
+  return text + fmt::format("\n{}\n", report.Parity()
+                                          ? "PARITY: every kernel computes what its mode promises"
+                                          : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above");
 }
 
 }  // namespace intact::verify

@@ -12,6 +12,7 @@
 #include "verify/ramp.h"
 #include "verify/report.h"
 #include "verify/saturation_map.h"
+#include "verify/sweep.h"
 
 namespace intact::verify {
 
@@ -27,6 +28,8 @@ std::string ToText(const LayerCheck& check);
 std::string ToText(const PairMap& map);
 std::string ToText(const SaturationMap& map);
 std::string ToText(const Ramp& ramp);
+std::string ToText(const SweepResult& sweep);
+std::string ToText(const Report& report);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_TERMINAL_H_

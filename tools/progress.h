@@ -1,0 +1,17 @@
+// Progress of long work, on stderr: one line that is redrawn in a terminal, a line per tenth elsewhere.
+#ifndef INTACT_TOOLS_PROGRESS_H_
+#define INTACT_TOOLS_PROGRESS_H_
+
+#include <string>
+
+#include "verify/sweep.h"
+
+namespace intact::tools {
+
+/// Says that a step of the run begins.
+void ReportStep(const std::string& step);
+
+verify::Progress ReportProgress(const std::string& step);
+
+}  // namespace intact::tools
+#endif  // INTACT_TOOLS_PROGRESS_H_

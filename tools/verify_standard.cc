@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+
+#include "tools/commands.h"
+#include "tools/machine.h"
+#include "tools/progress.h"
+#include "verify/report.h"
+#include "verify/report_terminal.h"
+
+namespace intact::tools {
+namespace {
+
+constexpr std::array kBothModes = {INTACT_EXACT, INTACT_SATURATING};
+
+struct StandardOptions {
+  std::string folder = "report";
+  bool quick = false;
+};
+
+Result<verify::Report> RunAll(const StandardOptions& options) {
+  verify::Report report;
+  report.machine = DescribeMachine();
+  report.isas = DescribeIsas();
+  ReportStep("pair map: all 2^32 inputs of vpmaddubsw");
+  report.pairs = verify::MapAllPairs(static_cast<int>(std::thread::hardware_concurrency()));
+  ReportStep("saturation map");
+  Result<verify::SaturationMap> map = verify::MapSaturation();
+  if (!map) return map.error();
+  report.map = std::move(*map);
+  ReportStep("ramps and reduce_range of the built-in layers");
+  Result<std::vector<verify::Ramp>> ramps = verify::RunBuiltinRamps();
+  if (!ramps) return ramps.error();
+  report.ramps = std::move(*ramps);
+  report.audits = verify::AuditBuiltinLayers();
+  report.sweep = SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick));
+  return report;
+}
+
+int Standard(const StandardOptions& options) {
+  const Result<verify::Report> report = RunAll(options);
+  if (!report) return Fail(report.error());
+  fmt::print("{}", verify::ToText(*report));
+  if (const std::optional<Error> error = verify::WriteReport(*report, options.folder)) return Fail(*error);
+  fmt::print("wrote {0}/report.json and {0}/report.html\n", options.folder);
+  return report->Parity() ? kParity : kDifference;
+}
+
+}  // namespace
+
+void AddVerifyStandard(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<StandardOptions>();
+  verify->add_option("--report", options->folder, "where report.json and report.html go")
+      ->capture_default_str();
+  verify->add_flag("--quick", options->quick, "a sixth of the sweep's problems");
+  verify->callback([verify, options, command] {
+    if (verify->get_subcommands().empty()) *command = [options] { return Standard(*options); };
+  });
+}
+
+}  // namespace intact::tools

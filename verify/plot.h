@@ -1,0 +1,17 @@
+// Pictures for the report, drawn by gnuplot (an optional tool) as SVG.
+#ifndef INTACT_VERIFY_PLOT_H_
+#define INTACT_VERIFY_PLOT_H_
+
+#include <intact/intact.hpp>
+#include <string>
+#include <string_view>
+
+namespace intact::verify {
+
+/// Runs gnuplot on `commands`, with the terminal already set, and returns an <svg> element to put into HTML.
+/// `name` prefixes the ids within it and must differ between the pictures of a page. Error: gnuplot is
+/// missing or failed.
+Result<std::string> PlotSvg(std::string_view name, std::string_view commands);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_PLOT_H_

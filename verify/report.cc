@@ -1,0 +1,47 @@
+#include "verify/report.h"
+
+#include <algorithm>
+#include <array>
+
+#include "verify/layer.h"
+#include "verify/report_html.h"
+#include "verify/report_json.h"
+
+namespace intact::verify {
+
+bool Report::Parity() const {
+  return pairs.Agrees() && map.Agrees() && sweep.Passed() &&
+         std::ranges::all_of(ramps, [](const Ramp& ramp) { return ramp.Passed(); });
+}
+
+Result<std::vector<Ramp>> RunBuiltinRamps() {
+  std::vector<Ramp> ramps;
+  const std::vector<Layer> layers = BuiltinLayers();
+  for (const intact_mode mode : {INTACT_SATURATING, INTACT_EXACT}) {
+    for (const intact_isa isa : kIsaLadder) {
+      for (const Layer& layer : layers) {
+        Result<Ramp> ramp = RunRamp(layer, mode, isa);
+        if (!ramp && ramp.error().status == INTACT_UNSUPPORTED) continue;  // not on this machine
+        if (!ramp) return ramp.error();
+        ramps.push_back(std::move(*ramp));
+      }
+    }
+  }
+  return ramps;
+}
+
+std::vector<LayerAudit> AuditBuiltinLayers() {
+  std::vector<LayerAudit> audits;
+  for (const Layer& layer : BuiltinLayers()) {
+    audits.push_back({layer.name, AuditReduceRange(layer.gemm, layer.reduce_range)});
+  }
+  return audits;
+}
+
+std::optional<Error> WriteReport(const Report& report, const std::string& folder) {
+  const std::string json = ToJson(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (std::optional<Error> error = WriteFile(folder + "/report.json", json)) return error;
+  return WriteFile(folder + "/report.html", ToHtml(report));
+}
+
+}  // namespace intact::verify
