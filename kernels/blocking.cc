@@ -54,6 +54,8 @@ int64_t RowsPerBlock(int64_t k, int mr) {
   return std::max<int64_t>(rows / mr, 1) * mr;
 }
 
+int64_t TileCount(int64_t m, int64_t n, int mr, int nr) { return CeilDivide(m, mr) * CeilDivide(n, nr); }
+
 Range Partition(int64_t m, int64_t n, int mr, int nr, int part, int parts) {
   const int64_t tile_rows = CeilDivide(m, mr);
   const int64_t tile_columns = CeilDivide(n, nr);

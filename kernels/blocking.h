@@ -24,6 +24,9 @@ struct Range {
   bool Empty() const { return row_begin >= row_end || column_begin >= column_end; }
 };
 
+/// Tiles of mr×nr that cover m×n.
+int64_t TileCount(int64_t m, int64_t n, int mr, int nr);
+
 /// Share `part` of `parts` of an m×n output, cut between tiles of mr×nr. The shares are disjoint, cover all
 /// of C and are as even as whole tiles allow; some may be empty.
 Range Partition(int64_t m, int64_t n, int mr, int nr, int part, int parts);

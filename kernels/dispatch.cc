@@ -6,6 +6,8 @@
 namespace intact::kernels {
 namespace {
 
+bool HasVnni(jit::Isa isa) { return isa != jit::Isa::kAvx2 && isa != jit::Isa::kAvx512; }
+
 bool HasKernels(jit::Isa isa) {
   return std::any_of(kKernels.begin(), kKernels.end(),
                      [&](const KernelBlock& block) { return block.isa == isa; });
@@ -31,5 +33,9 @@ const KernelBlock& ChooseKernel(jit::Isa isa, intact_mode mode) {
   }
   std::abort();  // ChooseIsa() returns ISAs of the list only, and each has both modes
 }
+
+bool PairsSaturate(jit::Isa isa, intact_mode mode) { return mode == INTACT_SATURATING && !HasVnni(isa); }
+
+bool UsesSchedule(jit::Isa isa, intact_mode mode) { return mode == INTACT_EXACT && !HasVnni(isa); }
 
 }  // namespace intact::kernels

@@ -36,5 +36,11 @@ Result<jit::Isa> ChooseIsa(jit::IsaSet permitted);
 /// The block for `mode` on `isa`.
 const KernelBlock& ChooseKernel(jit::Isa isa, intact_mode mode);
 
+/// Whether int16 pair sums saturate in `mode` on `isa`.
+bool PairsSaturate(jit::Isa isa, intact_mode mode);
+
+/// Whether `mode` on `isa` is computed from scheduled weights where M is large enough: exact without VNNI.
+bool UsesSchedule(jit::Isa isa, intact_mode mode);
+
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_DISPATCH_H_

@@ -4,8 +4,11 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
+
+#include "kernels/dispatch.h"
+#include "kernels/grouped_engine.h"
+#include "kernels/panel_engine.h"
 
 namespace intact::kernels {
 namespace {
@@ -72,37 +75,36 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const intact_gemm_desc& desc,
   const Result<jit::Isa> isa = ChooseIsa(problem->isas);
   if (!isa) return isa.error();
   std::unique_ptr<GemmPlan> plan(new GemmPlan);
-  plan->n_ = problem->n;
-  plan->k_ = problem->k;
+  plan->isa_ = *isa;
   plan->mode_ = problem->mode;
-  plan->element_bytes_ = ElementBytes(problem->epilogue.c_type);
-  plan->a_flip_ = problem->a_flip();
-  plan->block_ = ChooseKernel(*isa, problem->mode);
-  plan->nr_ = MicrokernelSpec{*isa, plan->block_.dot, 1, plan->block_.vectors, {}}.nr();
-  plan->lanes_ = plan->nr_ / plan->block_.vectors;
-  if (!PackWeights(problem->b, &plan->weights_)) return OutOfMemory("packed weights");
-  for (const auto step : {&GemmPlan::PackColumns, &GemmPlan::BoundAccumulators}) {
+  plan->data_.n = problem->n;
+  plan->data_.k = problem->k;
+  plan->data_.a_flip = problem->a_flip();
+  plan->data_.epilogue = problem->epilogue;
+  if (!PackWeights(problem->b, &plan->data_.weights)) return OutOfMemory("packed weights");
+  for (const auto step : {&GemmPlan::SetColumns, &GemmPlan::BoundAccumulators}) {
     Error error = (plan.get()->*step)(*problem);
     if (error.status != INTACT_OK) return error;
   }
-  Error error = plan->GenerateKernels(problem->epilogue);
+  Error error = plan->MakeEngines();
   if (error.status != INTACT_OK) return error;
   return plan;
 }
 
-Error GemmPlan::PackColumns(const GemmProblem& problem) {
-  const auto padded = static_cast<size_t>(weights_.panels() * kPanelColumns);
-  if (!initial_.Resize(padded)) return OutOfMemory("column sums");
-  std::fill_n(initial_.data(), padded, 0);
+Error GemmPlan::SetColumns(const GemmProblem& problem) {
+  const auto padded = static_cast<size_t>(data_.weights.panels() * kPanelColumns);
+  if (!data_.initial.Resize(padded)) return OutOfMemory("column sums");
+  std::fill_n(data_.initial.data(), padded, 0);
   if (problem.epilogue.c_type == INTACT_S32) return {};
-  if (!scales_.Resize(padded) || (problem.epilogue.has_bias && !bias_.Resize(padded)))
-    return OutOfMemory("scales");
-  for (int64_t n = 0; n < static_cast<int64_t>(padded); ++n) {
-    const int64_t column = std::min(n, n_ - 1);  // padding columns are computed and dropped
-    scales_[static_cast<size_t>(n)] = problem.scales[problem.scale_count == 1 ? 0 : column];
-    if (problem.epilogue.has_bias) bias_[static_cast<size_t>(n)] = problem.bias_f32[column];
+  if (!data_.scales.Resize(padded)) return OutOfMemory("scales");
+  if (problem.epilogue.has_bias && !data_.bias.Resize(padded)) return OutOfMemory("bias");
+  for (size_t n = 0; n < padded; ++n) {
+    const size_t column =
+        std::min(n, static_cast<size_t>(data_.n) - 1);  // padding columns are computed and dropped
+    data_.scales[n] = problem.scales[problem.scale_count == 1 ? 0 : column];
+    if (problem.epilogue.has_bias) data_.bias[n] = problem.bias_f32[column];
   }
-  epilogue_ = {nullptr, nullptr, problem.lo, problem.hi, problem.c_zero_point};
+  data_.bounds = {nullptr, nullptr, problem.lo, problem.hi, problem.c_zero_point};
   return {};
 }
 
@@ -111,8 +113,8 @@ Error GemmPlan::BoundAccumulators(const GemmProblem& problem) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   accumulator_min_ = kMax;
   accumulator_max_ = kMin;
-  for (int64_t n = 0; n < n_; ++n) {
-    const ColumnBound bound = BoundColumn(weights_, n, block_.dot == jit::DotKind::kTriple);
+  for (int64_t n = 0; n < data_.n; ++n) {
+    const ColumnBound bound = BoundColumn(data_.weights, n, PairsSaturate(isa_, mode_));
     const int64_t bias = problem.bias_s32 == nullptr ? 0 : problem.bias_s32[n];
     const int64_t initial = bias - problem.shifted_zero_point() * bound.sum;
     const int64_t lowest = initial + bound.lowest;
@@ -120,33 +122,35 @@ Error GemmPlan::BoundAccumulators(const GemmProblem& problem) {
     if (lowest < kMin || highest > kMax) {
       return {INTACT_OVERFLOW, "column " + std::to_string(n) + " of b can accumulate " +
                                    std::to_string(lowest < kMin ? lowest : highest) +
-                                   ", which leaves int32; k is " + std::to_string(k_)};
+                                   ", which leaves int32; k is " + std::to_string(data_.k)};
     }
     accumulator_min_ = std::min(accumulator_min_, lowest);
     accumulator_max_ = std::max(accumulator_max_, highest);
     // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
-    initial_[static_cast<size_t>(n)] = static_cast<int32_t>(static_cast<uint32_t>(initial));
+    data_.initial[static_cast<size_t>(n)] = static_cast<int32_t>(static_cast<uint32_t>(initial));
   }
   return {};
 }
 
-Error GemmPlan::GenerateKernels(const EpilogueSpec& epilogue) {
-  functions_.assign(static_cast<size_t>(block_.mr * block_.vectors), nullptr);
-  const int64_t edge = (n_ % nr_ + lanes_ - 1) / lanes_;  // vectors of the last, narrower tiles
-  for (const int64_t vectors : {n_ >= nr_ ? int64_t{block_.vectors} : int64_t{0}, edge}) {
-    for (int rows = 1; vectors > 0 && rows <= block_.mr; ++rows) {
-      const MicrokernelSpec spec{block_.isa, block_.dot, rows, static_cast<int>(vectors), epilogue};
-      const Result<MicrokernelFunction> function = GetMicrokernel(spec);
-      if (!function) return function.error();
-      functions_[static_cast<size_t>((vectors - 1) * block_.mr + rows - 1)] = *function;
-      if (rows == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
-    }
+Error GemmPlan::MakeEngines() {
+  Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, ChooseKernel(isa_, mode_));
+  if (!panel) return panel.error();
+  engines_.push_back(std::move(*panel));
+  if (UsesSchedule(isa_, mode_)) {
+    Result<std::unique_ptr<Engine>> grouped = GroupedEngine::Create(data_, isa_);
+    if (!grouped) return grouped.error();
+    engines_.push_back(std::move(*grouped));
   }
+  constexpr int64_t kLargeM = 1024;
+  kernel_name_ = EngineFor(kLargeM).KernelName();
   return {};
 }
 
 int64_t GemmPlan::packed_bytes() const {
-  return static_cast<int64_t>(weights_.data.bytes() + initial_.bytes() + scales_.bytes() + bias_.bytes());
+  size_t bytes =
+      data_.weights.data.bytes() + data_.initial.bytes() + data_.scales.bytes() + data_.bias.bytes();
+  for (const auto& engine : engines_) bytes += static_cast<size_t>(engine->packed_bytes());
+  return static_cast<int64_t>(bytes);
 }
 
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const noexcept {
@@ -162,35 +166,47 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const noexcept {
     return invalid("m", args.m, "1 to 2147483647");
   if (args.a == nullptr) return {INTACT_INVALID_ARGUMENT, "a is NULL"};
   if (args.c == nullptr) return {INTACT_INVALID_ARGUMENT, "c is NULL"};
-  if (args.a_stride != 0 && args.a_stride < k_) return invalid("a_stride", args.a_stride, "0 or at least k");
-  if (args.c_stride != 0 && args.c_stride < n_) return invalid("c_stride", args.c_stride, "0 or at least n");
+  if (args.a_stride != 0 && args.a_stride < data_.k)
+    return invalid("a_stride", args.a_stride, "0 or at least k");
+  if (args.c_stride != 0 && args.c_stride < data_.n)
+    return invalid("c_stride", args.c_stride, "0 or at least n");
   if (args.threads < 0) return invalid("threads", args.threads, "0 or more");
   return {};
 }
 
-int64_t GemmPlan::ScratchBytes(int64_t rows) const {
-  const int64_t panels = ActivationPanelBytes(std::min(rows, RowsPerBlock(k_, block_.mr)), k_);
-  const int64_t tile = int64_t{4} * block_.mr * nr_;
-  return (panels + 63) / 64 * 64 + (tile + 63) / 64 * 64;
+RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
+  return {static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? data_.k : args.a_stride,
+          static_cast<uint8_t*>(args.c),
+          (args.c_stride == 0 ? data_.n : args.c_stride) * data_.element_bytes()};
+}
+
+const Engine& GemmPlan::EngineFor(int64_t m) const {
+  const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
+  return **std::min_element(engines_.begin(), engines_.end(), cheaper);
 }
 
 Error GemmPlan::Run(const intact_gemm_args& args) const noexcept {
   Error error = CheckArguments(args);
   if (error.status != INTACT_OK) return error;
-  const int64_t tiles = ((args.m + block_.mr - 1) / block_.mr) * ((n_ + nr_ - 1) / nr_);
+  const Engine& engine = EngineFor(args.m);
+  const RunBuffers buffers = BuffersOf(args);
+  const int64_t tiles = TileCount(args.m, data_.n, engine.mr(), engine.nr());
   const int64_t wanted = args.threads == 0 ? omp_get_max_threads() : args.threads;
   const int parts = static_cast<int>(std::min(wanted, tiles));
-  const int64_t bytes = ScratchBytes(args.m);
+  const int64_t bytes = RoundUp(engine.ScratchBytes(args.m), 64);
   uint8_t* scratch = ThreadScratch(bytes * parts);
   if (scratch == nullptr) return OutOfMemory("panels of a");
+  const auto run_part = [&](int part) {
+    const ScopedFloatEnvironment float_environment;
+    const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
+    if (!range.Empty()) engine.RunRange(buffers, range, scratch + part * bytes);
+  };
   if (parts == 1) {
-    RunRange(args, {0, args.m, 0, n_}, scratch);
+    run_part(0);
     return {};
   }
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
-  for (int part = 0; part < parts; ++part) {
-    RunRange(args, Partition(args.m, n_, block_.mr, nr_, part, parts), scratch + part * bytes);
-  }
+  for (int part = 0; part < parts; ++part) run_part(part);
   return {};
 }
 
@@ -201,58 +217,13 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int part, int parts) const
     return {INTACT_INVALID_ARGUMENT,
             "part is " + std::to_string(part) + " of " + std::to_string(parts) + "; expected 0 to parts − 1"};
   }
-  uint8_t* scratch = ThreadScratch(ScratchBytes(args.m));
+  const Engine& engine = EngineFor(args.m);
+  uint8_t* scratch = ThreadScratch(engine.ScratchBytes(args.m));
   if (scratch == nullptr) return OutOfMemory("panels of a");
-  RunRange(args, Partition(args.m, n_, block_.mr, nr_, part, parts), scratch);
-  return {};
-}
-
-void GemmPlan::RunRange(const intact_gemm_args& args, const Range& range, uint8_t* scratch) const noexcept {
-  if (range.Empty()) return;
+  const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
   const ScopedFloatEnvironment float_environment;
-  const int64_t block_rows = RowsPerBlock(k_, block_.mr);
-  const int64_t a_stride = args.a_stride == 0 ? k_ : args.a_stride;
-  uint8_t* const panels = scratch + (int64_t{4} * block_.mr * nr_ + 63) / 64 * 64;
-  for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
-    const int64_t block_end = std::min(range.row_end, block + block_rows);
-    const auto panel_at = [&](int64_t row) { return panels + ActivationPanelBytes(row - block, k_); };
-    const auto rows_at = [&](int64_t row) { return std::min<int64_t>(block_.mr, block_end - row); };
-    for (int64_t row = block; row < block_end; row += block_.mr) {
-      PackActivations(static_cast<const uint8_t*>(args.a) + row * a_stride, a_stride, rows_at(row), k_,
-                      a_flip_, panel_at(row));
-    }
-    for (int64_t column = range.column_begin; column < range.column_end; column += nr_) {
-      const int64_t columns = std::min<int64_t>(nr_, range.column_end - column);
-      for (int64_t row = block; row < block_end; row += block_.mr) {
-        RunTile(args, row, rows_at(row), column, columns, panel_at(row), scratch);
-      }
-    }
-  }
-}
-
-void GemmPlan::RunTile(const intact_gemm_args& args, int64_t row, int64_t rows, int64_t column,
-                       int64_t columns, const uint8_t* panel, uint8_t* scratch_tile) const noexcept {
-  const int64_t vectors = (columns + lanes_ - 1) / lanes_;
-  const bool is_edge = columns % lanes_ != 0;
-  const int64_t c_stride_bytes = (args.c_stride == 0 ? n_ : args.c_stride) * element_bytes_;
-  uint8_t* const c = static_cast<uint8_t*>(args.c) + row * c_stride_bytes + column * element_bytes_;
-  MicrokernelArgs call;
-  call.a = panel;
-  call.b = weights_.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
-  call.b_panel_stride_bytes = weights_.panel_stride_bytes();
-  call.quads = weights_.quads();
-  call.c = is_edge ? scratch_tile : c;
-  call.c_stride_bytes = is_edge ? int64_t{nr_} * element_bytes_ : c_stride_bytes;
-  call.initial = initial_.data() + column;
-  call.epilogue = epilogue_;
-  call.epilogue.scales = scales_.data() + column;
-  call.epilogue.bias = bias_.data() + column;
-  Kernel(rows, vectors)(&call);
-  if (!is_edge) return;
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(c + i * c_stride_bytes, scratch_tile + i * call.c_stride_bytes,
-                static_cast<size_t>(columns * element_bytes_));
-  }
+  if (!range.Empty()) engine.RunRange(BuffersOf(args), range, scratch);
+  return {};
 }
 
 }  // namespace intact::kernels

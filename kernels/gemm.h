@@ -1,8 +1,7 @@
-// The GEMM plan behind intact.h: packed weights, chosen kernels, and the loops around the microkernel.
+// The GEMM plan behind intact.h: packed weights, and the engines that compute from them.
 //
-//   Create: check the descriptor → choose ISA and block → pack B → bound the accumulators → generate kernels
-//   Run:    threads ─► rectangles of C ─► blocks of rows (A packed, in L2) ─► columns of nr (B panel, in L1)
-//           ─► tiles of mr×nr: one microkernel call each; an edge within a vector goes through a scratch tile
+//   Create: check the descriptor → choose ISA → pack B → bound the accumulators → make engines
+//   Run:    choose the engine for M → threads ─► rectangles of C, one Engine::RunRange() each
 #ifndef INTACT_KERNELS_GEMM_H_
 #define INTACT_KERNELS_GEMM_H_
 
@@ -14,9 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/blocking.h"
-#include "kernels/dispatch.h"
-#include "kernels/microkernel.h"
+#include "jit/isa.h"
+#include "kernels/engine.h"
 #include "kernels/pack.h"
 
 namespace intact::kernels {
@@ -52,42 +50,31 @@ class GemmPlan {
   Error Run(const intact_gemm_args& args) const noexcept;
   Error RunPart(const intact_gemm_args& args, int part, int parts) const noexcept;
 
-  jit::Isa isa() const { return block_.isa; }
+  jit::Isa isa() const { return isa_; }
   intact_mode mode() const { return mode_; }
+  /// The kernel that runs large M.
   const std::string& kernel_name() const { return kernel_name_; }
+  /// The kernel that runs `m` rows.
+  std::string KernelNameFor(int64_t m) const { return EngineFor(m).KernelName(); }
   int64_t packed_bytes() const;
   int64_t accumulator_min() const { return accumulator_min_; }
   int64_t accumulator_max() const { return accumulator_max_; }
 
  private:
   GemmPlan() = default;
-
-  Error PackColumns(const GemmProblem& problem);
+  Error SetColumns(const GemmProblem& problem);
   Error BoundAccumulators(const GemmProblem& problem);
-  Error GenerateKernels(const EpilogueSpec& epilogue);
+  Error MakeEngines();
   Error CheckArguments(const intact_gemm_args& args) const noexcept;
-  int64_t ScratchBytes(int64_t rows) const;
-  void RunRange(const intact_gemm_args& args, const Range& range, uint8_t* scratch) const noexcept;
-  void RunTile(const intact_gemm_args& args, int64_t row, int64_t rows, int64_t column, int64_t columns,
-               const uint8_t* panel, uint8_t* scratch_tile) const noexcept;
-  MicrokernelFunction Kernel(int64_t rows, int64_t vectors) const {
-    return functions_[static_cast<size_t>((vectors - 1) * block_.mr + rows - 1)];
-  }
+  RunBuffers BuffersOf(const intact_gemm_args& args) const;
+  const Engine& EngineFor(int64_t m) const;
 
-  int64_t n_ = 0, k_ = 0;
+  jit::Isa isa_ = jit::Isa::kAvx2;
   intact_mode mode_ = INTACT_EXACT;
-  int element_bytes_ = 4;
-  uint8_t a_flip_ = 0;
-  KernelBlock block_{};
-  int lanes_ = 0, nr_ = 0;
+  GemmData data_;
+  std::vector<std::unique_ptr<Engine>> engines_;  // at least one
   std::string kernel_name_;
-  PackedWeights weights_;
-  // Per column, padded to whole panels.
-  AlignedBuffer<int32_t> initial_;
-  AlignedBuffer<float> scales_, bias_;
-  EpilogueArgs epilogue_;
   int64_t accumulator_min_ = 0, accumulator_max_ = 0;
-  std::vector<MicrokernelFunction> functions_;  // [vectors − 1][rows − 1]; only those that n can need are set
 };
 
 }  // namespace intact::kernels

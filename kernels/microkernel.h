@@ -24,14 +24,9 @@
 #include "jit/emitters/dot.h"
 #include "jit/isa.h"
 #include "kernels/epilogue.h"
+#include "kernels/pack.h"
 
 namespace intact::kernels {
-
-/// Columns in a canonical panel: one zmm or two ymm of k-quads, one row of an AMX B tile.
-inline constexpr int kPanelColumns = 16;
-/// Depths in a quad (kr, "c4").
-inline constexpr int kQuad = 4;
-inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
 
 struct MicrokernelArgs {
   const uint8_t* a = nullptr;

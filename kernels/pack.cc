@@ -58,15 +58,15 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   const bool columns_outer = b.stride_k < b.stride_n;
   for (int64_t panel = 0; panel < packed->panels(); ++panel) {
     int8_t* to = packed->data.data() + panel * packed->panel_stride_bytes();
-    const int64_t first = panel * 16;
-    const int64_t columns = std::min<int64_t>(16, b.n - first);
+    const int64_t first = panel * kPanelColumns;
+    const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
     if (columns_outer) {
       for (int64_t n = 0; n < columns; ++n) {
-        for (int64_t k = 0; k < b.k; ++k) to[k / 4 * 64 + n * 4 + k % 4] = b.At(k, first + n);
+        for (int64_t k = 0; k < b.k; ++k) to[OffsetInPanel(k, n)] = b.At(k, first + n);
       }
     } else {
       for (int64_t k = 0; k < b.k; ++k) {
-        for (int64_t n = 0; n < columns; ++n) to[k / 4 * 64 + n * 4 + k % 4] = b.At(k, first + n);
+        for (int64_t n = 0; n < columns; ++n) to[OffsetInPanel(k, n)] = b.At(k, first + n);
       }
     }
   }
@@ -74,19 +74,19 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
 }
 
 void PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
-                     uint8_t* panel) noexcept {
+                     int64_t panel_rows, uint8_t* panel) noexcept {
   const uint32_t flip_quad = flip * 0x01010101u;
-  const int64_t quad_stride = rows * 4;
+  const int64_t quad_stride = panel_rows * kQuad;
   const int64_t whole = k / 16 * 16;
   int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
     PackFourRows(a + row * stride, stride, whole, _mm_set1_epi32(static_cast<int>(flip_quad)), quad_stride,
-                 panel + row * 4);
+                 panel + row * kQuad);
     for (int64_t i = row; i < row + 4; ++i) {
-      PackOneRow(a + i * stride, whole, k, flip_quad, quad_stride, panel + i * 4);
+      PackOneRow(a + i * stride, whole, k, flip_quad, quad_stride, panel + i * kQuad);
     }
   }
-  for (; row < rows; ++row) PackOneRow(a + row * stride, 0, k, flip_quad, quad_stride, panel + row * 4);
+  for (; row < rows; ++row) PackOneRow(a + row * stride, 0, k, flip_quad, quad_stride, panel + row * kQuad);
 }
 
 }  // namespace intact::kernels

@@ -17,6 +17,12 @@
 
 namespace intact::kernels {
 
+/// Columns in a canonical panel: one zmm or two ymm of k-quads, one row of an AMX B tile.
+inline constexpr int kPanelColumns = 16;
+/// Depths in a quad (kr, "c4").
+inline constexpr int kQuad = 4;
+inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
+
 /// Weights as the caller holds them: element [k, n] at data[k·stride_k + n·stride_n].
 struct WeightView {
   const int8_t* data = nullptr;
@@ -25,27 +31,32 @@ struct WeightView {
   int8_t At(int64_t row, int64_t column) const { return data[row * stride_k + column * stride_n]; }
 };
 
+/// Where depth k of column n of a panel lies in it.
+constexpr int64_t OffsetInPanel(int64_t k, int64_t n) {
+  return k / kQuad * kPanelQuadBytes + n * kQuad + k % kQuad;
+}
+
 /// Canonical B panels.
 struct PackedWeights {
   int64_t k = 0, n = 0;
   AlignedBuffer<int8_t> data;
 
-  int64_t panels() const { return (n + 15) / 16; }
-  int64_t quads() const { return (k + 3) / 4; }  // those a kernel must run; the rest is padding
-  int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * 16; }
+  int64_t panels() const { return (n + kPanelColumns - 1) / kPanelColumns; }
+  int64_t quads() const { return (k + kQuad - 1) / kQuad; }  // those a kernel must run; the rest is padding
+  int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * kPanelColumns; }
   const int8_t* Panel(int64_t panel) const { return data.data() + panel * panel_stride_bytes(); }
   int8_t At(int64_t row, int64_t column) const {
-    return Panel(column / 16)[row / 4 * 64 + column % 16 * 4 + row % 4];
+    return Panel(column / kPanelColumns)[OffsetInPanel(row, column % kPanelColumns)];
   }
 };
 
 /// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
-/// Packs `rows` rows of `k` activations, `stride` bytes apart, into a panel of PanelBytes(rows, k) bytes.
-/// `flip` is 0x80 to shift s8 by +128, else 0.
+/// Packs `rows` rows of `k` activations, `stride` bytes apart, into a panel for `panel_rows` ≥ rows; the rows
+/// beyond are left as they are. `flip` is 0x80 to shift s8 by +128, else 0.
 void PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
-                     uint8_t* panel) noexcept;
+                     int64_t panel_rows, uint8_t* panel) noexcept;
 
 inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
 

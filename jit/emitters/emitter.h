@@ -4,6 +4,8 @@
 #define INTACT_JIT_EMITTERS_EMITTER_H_
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "jit/isa.h"
 #include "jit/register_file.h"
@@ -29,6 +31,20 @@ class Emitter {
   /// Stores the low byte of each int32 lane, lanes() bytes in all. Lanes must lie within the range of the
   /// 8-bit type that `is_signed` names; `from` is destroyed.
   virtual void StoreBytes(const Mem& to, const Vec& from, bool is_signed) = 0;
+  /// Transposes a square of lanes() vectors of int32. The vectors are renamed: `rows` comes back in order, in
+  /// other registers. Needs one free register.
+  void Transpose(std::vector<Vec>* rows);
+
+ protected:
+  /// Transposes the 128-bit lanes of `vectors` as a square, lanes()/4 of them.
+  virtual void TransposeQuarters(std::vector<Vec>* vectors) = 0;
+  /// (x, y) = (low(x, y), high(x, y)), through the free register `spare`, which changes place with x.
+  template <class Low, class High>
+  static void Butterfly(Vec* x, Vec* y, Vec* spare, Low low, High high) {
+    low(*spare, *x, *y);
+    high(*y, *x, *y);
+    std::swap(*x, *spare);
+  }
 
  private:
   asmjit::x86::Assembler& code_;

@@ -1,0 +1,75 @@
+// An engine computes rectangles of C from one plan's weights with one family of kernels. A plan has one for
+// each range of M that wants another way: GemmPlan chooses, engines do not know of each other.
+#ifndef INTACT_KERNELS_ENGINE_H_
+#define INTACT_KERNELS_ENGINE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/aligned_buffer.h"
+#include "kernels/blocking.h"
+#include "kernels/epilogue.h"
+#include "kernels/pack.h"
+
+namespace intact::kernels {
+
+/// What a plan knows, whatever computes it. Immutable once the plan is made.
+struct GemmData {
+  int64_t n = 0, k = 0;
+  uint8_t a_flip = 0;  // 0x80 shifts s8 activations by +128
+  int amax = 255;      // activations as kernels see them, after the shift, lie in [0, amax]
+  PackedWeights weights;
+  EpilogueSpec epilogue;
+  // Per column, padded to whole panels.
+  AlignedBuffer<int32_t> initial;
+  AlignedBuffer<float> scales, bias;
+  EpilogueArgs bounds;  // lo, hi and zero point; the pointers are set per tile
+
+  int element_bytes() const { return ElementBytes(epilogue.c_type); }
+  EpilogueArgs EpilogueAt(int64_t column) const {
+    EpilogueArgs args = bounds;
+    args.scales = scales.data() + column;
+    args.bias = bias.data() + column;
+    return args;
+  }
+};
+
+/// One run's buffers, with defaults filled in.
+struct RunBuffers {
+  const uint8_t* a = nullptr;
+  int64_t a_stride = 0;
+  uint8_t* c = nullptr;
+  int64_t c_stride_bytes = 0;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Granularity of rows and columns at which C is cut among threads.
+  virtual int mr() const = 0;
+  virtual int nr() const = 0;
+  /// Name of the main kernel.
+  virtual std::string KernelName() const = 0;
+  /// Memory of this engine's own copy of the weights.
+  virtual int64_t packed_bytes() const { return 0; }
+  /// Predicted time for `m` rows, in times that the triple takes for a row: engines of one plan are compared
+  /// by it.
+  virtual double Cost(int64_t m) const = 0;
+  /// Scratch that RunRange() needs for a range of `rows` rows.
+  virtual int64_t ScratchBytes(int64_t rows) const = 0;
+  /// Computes `range` of C. `scratch` is aligned to 64 bytes.
+  virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
+};
+
+inline constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// Copies a tile whose last vector is partial from scratch to C.
+void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,
+              int64_t to_stride_bytes) noexcept;
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINE_H_

@@ -1,0 +1,64 @@
+// Exact GEMM before VNNI, from scheduled weights (schedule.h): rows of A fill the vectors' lanes, weights are
+// broadcast.
+//
+//   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► register
+//   blocks of rows ─► windows of depth (A in L1) ─► panels: one grouped kernel call each, into int32
+//   accumulators of the chunk ─► tile epilogue
+#ifndef INTACT_KERNELS_GROUPED_ENGINE_H_
+#define INTACT_KERNELS_GROUPED_ENGINE_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/engine.h"
+#include "kernels/grouped_kernel.h"
+#include "kernels/schedule.h"
+#include "kernels/tile_epilogue.h"
+
+namespace intact::kernels {
+
+class GroupedEngine final : public Engine {
+ public:
+  /// Schedules the weights, with the strip width that the cost model finds cheaper. `data` outlives the
+  /// engine.
+  static Result<std::unique_ptr<Engine>> Create(const GemmData& data, jit::Isa isa);
+
+  int mr() const override { return rows_; }
+  int nr() const override { return kPanelColumns; }
+  std::string KernelName() const override { return kernel_name_; }
+  double Cost(int64_t m) const override;
+  int64_t packed_bytes() const override { return schedule_.bytes(); }
+  int64_t ScratchBytes(int64_t rows) const override;
+  void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
+
+  const ScheduleStatistics& statistics() const { return schedule_.statistics(); }
+
+ private:
+  GroupedEngine(const GemmData& data, jit::Isa isa);
+  Error Schedule();
+  Error GenerateKernels();
+  int64_t RowsPerBlock() const;
+  int64_t PanelsPerChunk() const;
+  int64_t AccumulatorBytes() const { return PanelsPerChunk() * kPanelColumns * rows_ * 4; }
+  int64_t TileBytes() const { return int64_t{4} * lanes_ * lanes_; }
+  void Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_begin, int64_t panel_end,
+                  int32_t* accumulators) const noexcept;
+  void Store(const RunBuffers& buffers, const Range& range, const int32_t* accumulators,
+             uint8_t* scratch_tile) const noexcept;
+
+  const GemmData& data_;
+  jit::Isa isa_;
+  int lanes_;
+  int block_vectors_ = 0, rows_ = 0;
+  double row_cost_ = 0;  // of a full block, see Cost()
+  ScheduledWeights schedule_;
+  std::string kernel_name_;
+  std::vector<GroupedKernelFunction> kernels_;  // [vectors − 1]
+  TileEpilogueFunction epilogue_ = nullptr;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_GROUPED_ENGINE_H_

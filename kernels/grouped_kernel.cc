@@ -1,0 +1,172 @@
+#include "kernels/grouped_kernel.h"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+#include "jit/emitters/dot.h"
+#include "jit/emitters/emitter.h"
+#include "kernels/schedule.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Mem;
+using jit::Vec;
+
+// For blocks that leave no register for it.
+alignas(64) constexpr std::array<int16_t, 32> kOnes = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                       1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+class GroupedKernel {
+ public:
+  explicit GroupedKernel(const GroupedKernelSpec& spec)
+      : spec_(spec),
+        session_(spec.Name()),
+        registers_(jit::MakeRegisterFile(spec.isa)),
+        emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)) {}
+
+  Result<const void*> Generate() {
+    TakeRegisters();
+    session_.Begin(registers_);
+    code().mov(a_, Argument(offsetof(GroupedKernelArgs, a)));
+    code().mov(items_, Argument(offsetof(GroupedKernelArgs, strips)));
+    code().mov(strips_, Argument(offsetof(GroupedKernelArgs, strip_count)));
+    code().mov(result_, Argument(offsetof(GroupedKernelArgs, accumulators)));
+    if (!has_ones_register_) code().mov(ones_pointer_, reinterpret_cast<uint64_t>(kOnes.data()));
+    const asmjit::Label strip = code().newLabel();
+    code().bind(strip);
+    Strip();
+    code().dec(strips_);
+    code().jnz(strip);
+    session_.End();
+    return session_.Finish(registers_);
+  }
+
+ private:
+  x86::Assembler& code() { return session_.code(); }
+  Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
+  int ItemBytes() const { return 4 + 4 * spec_.strip_columns; }
+  size_t Index(int vector, int column) const { return static_cast<size_t>(column * spec_.vectors + vector); }
+
+  void TakeRegisters() {
+    a_ = registers_.NewGeneral("a");
+    items_ = registers_.NewGeneral("items");
+    strips_ = registers_.NewGeneral("strips");
+    result_ = registers_.NewGeneral("result");
+    header_ = registers_.NewGeneral("header");
+    count_ = registers_.NewGeneral("count");
+    quad_ = registers_.NewGeneral("quad");
+    for (int i = 0; i < spec_.vectors * spec_.strip_columns; ++i) {
+      accumulators_.push_back(registers_.NewVector("accumulator"));
+      sums_.push_back(registers_.NewVector("sum"));
+    }
+    for (int j = 0; j < spec_.strip_columns; ++j) weights_.push_back(registers_.NewVector("weights"));
+    activations_ = registers_.NewVector("activations");
+    product_ = registers_.NewVector("product");
+    has_ones_register_ = registers_.FreeVectors() > 0;
+    if (has_ones_register_) {
+      ones_ = jit::NewOnes(*emitter_);
+    } else {
+      ones_pointer_ = registers_.NewGeneral("ones");
+    }
+  }
+
+  Mem Result_(int vector, int column) const {
+    const int offset = (column * spec_.block_vectors + vector) * registers_.vector_bytes();
+    return x86::ptr(result_, offset);
+  }
+
+  void Strip() {
+    code().mov(header_, items_);
+    code().add(items_, kStripHeaderBytes);
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      for (int vector = 0; vector < spec_.vectors; ++vector) {
+        emitter_->Load(accumulators_[Index(vector, column)], Result_(vector, column));
+      }
+    }
+    for (int size = kMaxGroup; size >= 1; --size) Groups(size);
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      for (int vector = 0; vector < spec_.vectors; ++vector) {
+        emitter_->Store(Result_(vector, column), accumulators_[Index(vector, column)]);
+      }
+    }
+    code().add(result_, spec_.strip_columns * spec_.block_vectors * registers_.vector_bytes());
+  }
+
+  // All groups of `size` items.
+  void Groups(int size) {
+    const asmjit::Label loop = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().movzx(count_.r32(), x86::word_ptr(header_, (kMaxGroup - size) * 2));
+    code().test(count_.r32(), count_.r32());
+    code().jz(done);
+    code().bind(loop);
+    for (int item = 0; item < size; ++item) Item(item);
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      if (has_ones_register_) {
+        code().vpmaddwd(sums_[i], sums_[i], ones_);
+      } else {
+        code().vpmaddwd(sums_[i], sums_[i], x86::ptr(ones_pointer_));
+      }
+      code().vpaddd(accumulators_[i], accumulators_[i], sums_[i]);
+    }
+    code().add(items_, size * ItemBytes());
+    code().dec(count_.r32());
+    code().jnz(loop);
+    code().bind(done);
+  }
+
+  void Item(int item) {
+    const int offset = item * ItemBytes();
+    code().mov(quad_.r32(), x86::ptr(items_, offset));
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      code().vpbroadcastd(weights_[static_cast<size_t>(column)], x86::ptr(items_, offset + 4 + column * 4));
+    }
+    for (int vector = 0; vector < spec_.vectors; ++vector) {
+      emitter_->Load(activations_, x86::ptr(a_, quad_, 0, vector * registers_.vector_bytes()));
+      for (int column = 0; column < spec_.strip_columns; ++column) {
+        const Vec& sum = sums_[Index(vector, column)];
+        const Vec& weights = weights_[static_cast<size_t>(column)];
+        if (item == 0) {
+          code().vpmaddubsw(sum, activations_, weights);
+        } else {
+          code().vpmaddubsw(product_, activations_, weights);
+          code().vpaddw(sum, sum, product_);
+        }
+      }
+    }
+  }
+
+  GroupedKernelSpec spec_;
+  jit::Assembler session_;
+  jit::RegisterFile registers_;
+  std::unique_ptr<jit::Emitter> emitter_;
+
+  Gp a_, items_, strips_, result_, header_, count_, quad_, ones_pointer_;
+  std::vector<Vec> accumulators_, sums_, weights_;
+  Vec activations_, product_, ones_;
+  bool has_ones_register_ = false;
+};
+
+}  // namespace
+
+std::string GroupedKernelSpec::Name() const {
+  const int lanes = jit::MakeRegisterFile(isa).vector_bytes() / 4;
+  return "u8s8_grouped_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
+         "x" + std::to_string(strip_columns) + "c4_" + std::string(jit::ToString(isa));
+}
+
+Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec) {
+  const Result<const void*> function =
+      jit::GetOrGenerate(spec.Name(), [&] { return GroupedKernel(spec).Generate(); });
+  if (!function) return function.error();
+  return reinterpret_cast<GroupedKernelFunction>(const_cast<void*>(*function));
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,44 @@
+// The grouped kernel: accumulates scheduled weights (schedule.h) over one window of A, exactly, with
+// VPMADDUBSW.
+//
+// Rows of A fill the vectors' lanes, weights are broadcast:
+//
+//   for each strip of columns             accumulators (int32): rows × strip_columns
+//     for each group                      sums (int16): rows × strip_columns
+//       for each item                     sums += vpmaddubsw(A[quad], weights)    (the first item: sums =)
+//       accumulators += vpmaddwd(sums, 1)
+//
+// It adds to int32 accumulators in memory, column by column: [columns][rows], rows = vectors·lanes. They hold
+// the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
+#ifndef INTACT_KERNELS_GROUPED_KERNEL_H_
+#define INTACT_KERNELS_GROUPED_KERNEL_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+
+#include "jit/isa.h"
+
+namespace intact::kernels {
+
+struct GroupedKernelArgs {
+  const uint8_t* a = nullptr;       // the window of the A panel
+  const uint8_t* strips = nullptr;  // ScheduledWeights::Strips()
+  int64_t strip_count = 0;
+  int32_t* accumulators = nullptr;  // [strip_count·strip_columns][block_rows]
+};
+
+using GroupedKernelFunction = void (*)(const GroupedKernelArgs*);
+
+struct GroupedKernelSpec {
+  jit::Isa isa = jit::Isa::kAvx2;
+  int vectors = 1;        // rows to compute, in vectors
+  int block_vectors = 1;  // rows of the A panel and of the accumulators' columns, in vectors
+  int strip_columns = 2;
+  std::string Name() const;  // "u8s8_grouped_24x2c4_avx2"
+};
+
+Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_GROUPED_KERNEL_H_
