@@ -11,7 +11,6 @@ namespace {
 int Main(int argc, char** argv) {
   CLI::App app("int8 kernels that are exact on every CPU, and the verifier that proves it", "intact");
   app.set_version_flag("--version", intact_version());
-  app.require_subcommand(1);
   Command command;
   AddInfo(&app, &command);
   CLI::App* verify = app.add_subcommand("verify", "the standard run of this machine, or one part of it");
@@ -28,6 +27,7 @@ int Main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return Fail(std::string(error.what()) + " (see --help)");
   }
+  if (!command) return Fail("a subcommand is required: info or verify (see --help)");
   if (const Result<jit::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());
   return command();
 }

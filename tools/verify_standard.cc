@@ -1,7 +1,12 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "tools/commands.h"
@@ -39,7 +44,18 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   return report;
 }
 
+/// Found before the work, not after it.
+std::optional<Error> MakeFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && access(folder.c_str(), W_OK) == 0) return std::nullopt;
+  return Error{INTACT_INVALID_ARGUMENT,
+               fmt::format("--report {}: cannot be written: {}", folder,
+                           error ? error.message() : std::generic_category().message(errno))};
+}
+
 int Standard(const StandardOptions& options) {
+  if (const std::optional<Error> error = MakeFolder(options.folder)) return Fail(*error);
   const Result<verify::Report> report = RunAll(options);
   if (!report) return Fail(report.error());
   fmt::print("{}", verify::ToText(*report));

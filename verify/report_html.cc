@@ -162,7 +162,8 @@ std::string RampFigure(const Ramp& ramp) {
   for (const Kink& kink : ramp.kinks) ++kinks[static_cast<size_t>(kink.n)];
   const int64_t column = std::ranges::max_element(kinks) - kinks.begin();
   std::string plot =
-      "set xlabel 'constant activation'\nset ylabel 'output'\nset grid\nset key left top\n$data << EOD\n";
+      "set autoscale xfix\nset xlabel 'constant activation'\nset ylabel 'output'\nset grid\nset key left "
+      "top\n$data << EOD\n";
   for (int64_t m = 0; m < ramp.steps; ++m) {
     const auto at = static_cast<size_t>(m * ramp.columns + column);
     plot +=

@@ -1,0 +1,205 @@
+// The real binary, as a user or a CI job runs it: exit status, and one line on stderr for what is wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/require_isas.h"
+
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const std::string kLayers = INTACT_TEST_DATA "/torch-layers/";
+
+struct Outcome {
+  int status = -1;
+  std::string out, err;
+};
+
+class Cli : public testing::Test {
+ protected:
+  Cli() { std::filesystem::create_directories(folder_); }
+  ~Cli() override { std::filesystem::remove_all(folder_); }
+
+  static std::string Contents(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+  Outcome Run(const std::string& arguments, const std::string& environment = "") const {
+    const std::string command = environment + " '" INTACT_BINARY "' " + arguments + " >'" + folder_ +
+                                "/out' 2>'" + folder_ + "/err' </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Contents(folder_ + "/out"),
+            Contents(folder_ + "/err")};
+  }
+
+  /// Status 2, one line on stderr that has `words` in it, and no file where --json would have gone.
+  void ExpectBadInput(const std::string& arguments, const std::string& words,
+                      const std::string& environment = "") {
+    SCOPED_TRACE(arguments);
+    const Outcome outcome = Run(arguments, environment);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(words));
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ + "/x.json"));
+  }
+
+  json LayerJson(const std::string& arguments, int status) {
+    const std::string path = folder_ + "/layer.json";
+    const Outcome outcome = Run("verify layer " + arguments + " --json '" + path + "'");
+    EXPECT_EQ(outcome.status, status) << outcome.err;
+    return json::parse(Contents(path));
+  }
+
+  const std::string folder_ =
+      testing::TempDir() + "intact_cli_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(Cli, BadUsage) {
+  ExpectBadInput("", "subcommand");
+  ExpectBadInput("frobnicate", "frobnicate");
+  ExpectBadInput("verify frobnicate", "frobnicate");
+  ExpectBadInput("verify layer", "DIR");
+  ExpectBadInput("verify ramp --isa sse9", "--isa");
+  ExpectBadInput("verify ramp --mode sloppy", "--mode");
+  ExpectBadInput("verify layer --isa", "--isa");
+  ExpectBadInput("info", "INTACT_MAX_ISA", "INTACT_MAX_ISA=sse9");
+  EXPECT_EQ(Run("--help").status, 0);
+  EXPECT_EQ(Run("verify layer --help").status, 0);
+}
+
+TEST_F(Cli, BadLayers) {
+  const std::string json_option = " --json '" + folder_ + "/x.json'";
+  ExpectBadInput("verify layer /nonexistent" + json_option, "/nonexistent: is not a folder");
+  ExpectBadInput("verify layer '" + folder_ + "'" + json_option, "layer.json: no such file");
+  ExpectBadInput("verify layer " + kLayers + "u8_11 --expect nothing.npy" + json_option,
+                 "nothing.npy: no such file");
+  ExpectBadInput("verify layer " + kLayers + "u8_11 --expect bias.npy" + json_option,
+                 "bias.npy: is f4 (10,)");
+  const std::string copy = folder_ + "/conv";
+  std::filesystem::copy(kLayers + "u8_11", copy);
+  std::ofstream(copy + "/layer.json") << R"({"operator": "conv2d"})";
+  ExpectBadInput("verify layer " + kLayers + "u8_11 " + copy + json_option,
+                 "convolutions are not supported yet");
+  ExpectBadInput("verify ramp " + copy, "convolutions are not supported yet");
+}
+
+TEST_F(Cli, UnwritableReport) {
+  std::ofstream(folder_ + "/file") << "x";
+  ExpectBadInput("verify layer " + kLayers + "u8_11 --json '" + folder_ + "/file/x.json'",
+                 "cannot be written");
+}
+
+TEST_F(Cli, MissingIsa) {
+  ExpectBadInput("verify ramp --isa avx512", "--isa avx512: not available here", "INTACT_MAX_ISA=avx2");
+}
+
+TEST_F(Cli, Info) {
+  const Outcome outcome = Run("info");
+  EXPECT_EQ(outcome.status, 0);
+  for (const char* word :
+       {"avx2", "avx_vnni", "avx512_vnni", "amx_int8", "saturates in int16", "reduce_range", "L1d"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(word));
+  }
+}
+
+TEST_F(Cli, ExactLayersEqualPyTorchOnEveryIsa) {
+  for (const intact_isa isa :
+       {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI}) {
+    if (intact_isa_available(isa) == 0) continue;  // counted by the differential test
+    const json layers = LayerJson(kLayers + "u* --expect output_onednn.npy --isa " + intact_isa_name(isa), 0);
+    ASSERT_EQ(layers.size(), 6u);
+    for (const json& layer : layers) {
+      EXPECT_EQ(layer["differing"], 0);
+      EXPECT_EQ(layer["unexplained"], 0);
+      EXPECT_EQ(layer["isa"], intact_isa_name(isa));
+      EXPECT_EQ(layer["mode"], "exact");
+    }
+  }
+}
+
+TEST_F(Cli, SaturatingLayersEqualPyTorchOnAvx2) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string choice = " --mode saturating --isa avx2 ";
+  const json ramp = LayerJson(kLayers + "u8_ramp_64x10 --expect output_avx2.npy" + choice, 0)[0];
+  EXPECT_EQ(ramp["differing"], 0);
+  EXPECT_EQ(ramp["saturated_accumulators"], 3459);
+  EXPECT_EQ(ramp["explained"], 2974);
+  EXPECT_EQ(ramp["unexplained"], 0);
+  ASSERT_EQ(ramp["differences"].size(), 2974u);
+  for (const json& difference : ramp["differences"]) {
+    EXPECT_EQ(difference["cause"], "int16 saturation");
+    EXPECT_FALSE(difference["pairs"].empty());
+  }
+  EXPECT_EQ(ramp["reduce_range"]["verdict"], "violated");
+  EXPECT_EQ(ramp["reduce_range"]["max_activation"], 255);
+  // Against the wrong expectation the same run is a difference.
+  const json wrong = LayerJson(kLayers + "u8_ramp_64x10 --expect output_onednn.npy" + choice, 1)[0];
+  EXPECT_EQ(wrong["differing"], 2974);
+  EXPECT_EQ(wrong["max_abs_difference"], 162);
+}
+
+TEST_F(Cli, Ramp) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const Outcome saturating = Run("verify ramp " + kLayers + "u8_ramp_64x10 --mode saturating --isa avx2");
+  EXPECT_EQ(saturating.status, 0);
+  EXPECT_THAT(saturating.out, HasSubstr("non-monotonic outputs"));
+  EXPECT_THAT(Run("verify ramp " + kLayers + "u8_ramp_64x10 --isa avx2").out,
+              HasSubstr("every column is monotonic"));
+  EXPECT_THAT(Run("verify ramp --isa avx2").out, HasSubstr("every column is monotonic"));
+}
+
+TEST_F(Cli, Replay) {
+  EXPECT_EQ(Run("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7'").status, 0);
+  ExpectBadInput("verify replay 'gemm u8s8s32 m=0 n=16 k=64'", "m: 0 is out of range");
+  ExpectBadInput("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=sand'", "sand");
+  ExpectBadInput("verify replay ''", "replay");
+}
+
+TEST_F(Cli, QuickSweepOfOneIsa) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string path = folder_ + "/sweep.json";
+  const Outcome outcome = Run("verify sweep --quick --isa avx2 --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.out;
+  const json sweep = json::parse(Contents(path));
+  ASSERT_EQ(sweep["cells"].size(), 1u);
+  EXPECT_GT(sweep["cells"][0]["problems"], 100);
+  EXPECT_EQ(sweep["cells"][0]["problems"], sweep["digests"].size());
+  EXPECT_THAT(outcome.err, HasSubstr("sweep:"));
+}
+
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)  // minutes otherwise, for the pair map
+TEST_F(Cli, StandardRunWritesItsReport) {
+  const Outcome outcome = Run("verify --quick --report '" + folder_ + "/report'");
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("saturation map"));
+  const json report = json::parse(Contents(folder_ + "/report/report.json"));
+  EXPECT_EQ(report["parity"], true);
+  const json& pairs = report["pair_map"];
+  EXPECT_EQ(pairs["inputs"], 4294967296);
+  EXPECT_EQ(pairs["clamped_high"], 74715870);
+  EXPECT_EQ(pairs["clamped_low"], 78847501);
+  EXPECT_EQ(pairs["clamped_by_activation_max"]["127"], 0);
+  EXPECT_EQ(pairs["clamped_by_activation_max"]["128"], 0);
+  EXPECT_EQ(pairs["clamped_by_activation_max"]["129"], 5);
+  EXPECT_TRUE(report["failures"].empty());
+  const std::string page = Contents(folder_ + "/report/report.html");
+  EXPECT_THAT(page, HasSubstr("</html>"));
+  EXPECT_THAT(page, testing::Not(HasSubstr("src=\"http")));
+  ExpectBadInput("verify --quick --report '" + folder_ + "/out/x'", "cannot be written");
+}
+#endif
+
+}  // namespace
