@@ -10,6 +10,7 @@
 
 #include "jit/isa.h"
 #include "kernels/gemm.h"
+#include "kernels/pack_file.h"
 
 struct intact_gemm {
   std::unique_ptr<intact::kernels::GemmPlan> plan;
@@ -64,10 +65,28 @@ class Stopwatch {
 
 void PrintRun(const GemmPlan& plan, const intact_gemm_args& args, const Stopwatch& watch) {
   std::fprintf(stderr, "intact: run m=%lld %s mode=%s threads=%d %.1f us\n", static_cast<long long>(args.m),
-               plan.kernel_name().c_str(), ModeName(plan.mode()), args.threads, watch.Microseconds());
+               plan.KernelNameFor(args.m).c_str(), ModeName(plan.data().mode), args.threads,
+               watch.Microseconds());
 }
 
 Error NullArgument(const char* name) { return {INTACT_INVALID_ARGUMENT, std::string(name) + " is NULL"}; }
+
+// An output struct that the caller must have initialised.
+template <class Struct>
+Error CheckStruct(const char* name, const Struct* out) {
+  if (out == nullptr) return NullArgument(name);
+  if (out->struct_size == sizeof(Struct)) return {};
+  return {INTACT_INVALID_ARGUMENT, std::string(name) + "->struct_size is " +
+                                       std::to_string(out->struct_size) + "; expected " +
+                                       std::to_string(sizeof(Struct))};
+}
+
+// Hands `plan` to the caller.
+Error Adopt(intact::Result<std::unique_ptr<GemmPlan>> plan, intact_gemm** gemm) {
+  if (!plan) return plan.error();
+  *gemm = new intact_gemm{std::move(*plan)};
+  return {};
+}
 
 }  // namespace
 
@@ -113,10 +132,8 @@ intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, in
     *gemm = nullptr;
     if (desc == nullptr) return NullArgument("desc");
     const Stopwatch watch;
-    auto plan = GemmPlan::Create(*desc, b);
-    if (!plan) return plan.error();
-    *gemm = new intact_gemm{std::move(*plan)};
-    if (IsVerbose()) {
+    Error error = Adopt(GemmPlan::Create(*desc, b), gemm);
+    if (error.status == INTACT_OK && IsVerbose()) {
       std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n", static_cast<long long>(desc->n),
                    static_cast<long long>(desc->k), (*gemm)->plan->kernel_name().c_str(),
                    ModeName(desc->mode), watch.Microseconds());
@@ -148,20 +165,112 @@ intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_ar
 intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info) {
   return Guard("intact_gemm_query", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    if (info == nullptr) return NullArgument("info");
-    if (info->struct_size != sizeof(intact_gemm_info)) {
-      return {INTACT_INVALID_ARGUMENT, "info->struct_size is " + std::to_string(info->struct_size) +
-                                           "; expected " + std::to_string(sizeof(intact_gemm_info))};
-    }
+    Error error = CheckStruct("info", info);
+    if (error.status != INTACT_OK) return error;
     const GemmPlan& plan = *gemm->plan;
-    *info = {sizeof(intact_gemm_info),
-             static_cast<intact_isa>(plan.isa()),
-             plan.mode(),
-             plan.kernel_name().c_str(),
-             plan.packed_bytes(),
-             plan.accumulator_min(),
-             plan.accumulator_max()};
+    const intact::kernels::Certificate& certificate = plan.data().certificate;
+    *info = {sizeof(intact_gemm_info),   static_cast<intact_isa>(plan.isa()),
+             plan.data().mode,           plan.kernel_name().c_str(),
+             plan.packed_bytes(),        certificate.accumulator_min,
+             certificate.accumulator_max};
     return {};
+  });
+}
+
+intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate) {
+  return Guard("intact_gemm_certificate", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    Error error = CheckStruct("certificate", certificate);
+    if (error.status != INTACT_OK) return error;
+    const intact::kernels::GemmData& data = gemm->plan->data();
+    const intact::kernels::Certificate& from = data.certificate;
+    const intact::kernels::ScheduleStatistics schedule = gemm->plan->schedule_statistics();
+    *certificate = {sizeof(intact_certificate),
+                    from.range.low - data.shift(),
+                    from.range.high - data.shift(),
+                    from.pairs,
+                    from.failing_pairs,
+                    from.worst_column,
+                    from.worst_column_failing_pairs,
+                    from.accumulator_min,
+                    from.accumulator_max,
+                    static_cast<int64_t>(from.panels.size()),
+                    schedule.quads,
+                    schedule.items,
+                    schedule.groups};
+    return {};
+  });
+}
+
+intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
+                                             intact_panel_certificate* panels) {
+  return Guard("intact_gemm_panel_certificates", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    if (panels == nullptr) return NullArgument("panels");
+    const auto& from = gemm->plan->data().certificate.panels;
+    const auto size = static_cast<int64_t>(from.size());
+    if (first < 0 || count < 0 || first > size || count > size - first) {
+      return {INTACT_INVALID_ARGUMENT, "first is " + std::to_string(first) + " and count is " +
+                                           std::to_string(count) + "; there are " + std::to_string(size) +
+                                           " panels"};
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const auto& panel = from[static_cast<size_t>(first + i)];
+      panels[i] = {panel.failing_pairs, panel.safe_depth_quads};
+    }
+    return {};
+  });
+}
+
+intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
+                                        intact_failing_pair* pairs, int64_t* written) {
+  return Guard("intact_gemm_failing_pairs", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    if (pairs == nullptr) return NullArgument("pairs");
+    if (written == nullptr) return NullArgument("written");
+    *written = 0;
+    if (first < 0 || count < 0) {
+      return {INTACT_INVALID_ARGUMENT, "first is " + std::to_string(first) + " and count is " +
+                                           std::to_string(count) + "; expected 0 or more"};
+    }
+    const intact::kernels::GemmData& data = gemm->plan->data();
+    for (const auto& pair : ListFailingPairs(data.weights, data.range, first, count)) {
+      pairs[(*written)++] = {pair.k, pair.n, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
+    }
+    return {};
+  });
+}
+
+intact_status intact_gemm_save(const intact_gemm* gemm, const char* path) {
+  return Guard("intact_gemm_save", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    if (path == nullptr) return NullArgument("path");
+    return intact::kernels::WriteFile(path, intact::kernels::WritePackImage(gemm->plan->data()));
+  });
+}
+
+intact_status intact_gemm_load(const char* path, intact_isa max_isa, intact_gemm** gemm) {
+  return Guard("intact_gemm_load", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    *gemm = nullptr;
+    if (path == nullptr) return NullArgument("path");
+    const auto file = intact::kernels::MapFile(path);
+    if (!file) return file.error();
+    Error error = Adopt(GemmPlan::Load(file->data.get(), file->size, max_isa, file->data), gemm);
+    if (error.status != INTACT_OK) error.message = "'" + std::string(path) + "': " + error.message;
+    return error;
+  });
+}
+
+intact_status intact_gemm_load_memory(const void* data, size_t size, intact_isa max_isa, intact_gemm** gemm) {
+  return Guard("intact_gemm_load_memory", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    *gemm = nullptr;
+    if (data == nullptr) return NullArgument("data");
+    if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
+      return {INTACT_INVALID_ARGUMENT, "data is not aligned to 64 bytes"};
+    }
+    return Adopt(GemmPlan::Load(data, size, max_isa, nullptr), gemm);
   });
 }
 

@@ -46,9 +46,6 @@ Error CheckTypes(const intact_gemm_desc& desc) {
   if (desc.mode != INTACT_EXACT && desc.mode != INTACT_SATURATING) {
     return Invalid(Got("mode", desc.mode) + "; expected INTACT_EXACT or INTACT_SATURATING");
   }
-  if (desc.max_isa < INTACT_ISA_ANY || desc.max_isa > INTACT_ISA_AMX_INT8) {
-    return Invalid(Got("max_isa", desc.max_isa) + "; expected an intact_isa");
-  }
   return {};
 }
 
@@ -67,17 +64,35 @@ Error CheckShape(const intact_gemm_desc& desc) {
   return {};
 }
 
+std::string Text(Limits limits) { return std::to_string(limits.min) + " to " + std::to_string(limits.max); }
+
+// The declared range of activations; all of the type if none is.
+Limits DeclaredLimits(const intact_gemm_desc& desc) {
+  return desc.a_min == 0 && desc.a_max == 0 ? TypeLimits(desc.a_type) : Limits{desc.a_min, desc.a_max};
+}
+
+Error CheckRange(const intact_gemm_desc& desc) {
+  const Limits type = TypeLimits(desc.a_type);
+  const Limits declared = DeclaredLimits(desc);
+  if (declared.min > declared.max || declared.min < type.min || declared.max > type.max) {
+    return Invalid("a_min is " + std::to_string(desc.a_min) + " and a_max is " + std::to_string(desc.a_max) +
+                   "; expected a range within " + Text(type));
+  }
+  if (desc.range_check != INTACT_RANGE_CHECKED && desc.range_check != INTACT_RANGE_UNCHECKED) {
+    return Invalid(Got("range_check", desc.range_check) + "; expected an intact_range_check");
+  }
+  return {};
+}
+
 Error CheckZeroPoints(const intact_gemm_desc& desc) {
-  const Limits a = TypeLimits(desc.a_type);
+  const Limits a = DeclaredLimits(desc);
   if (desc.a_zero_point < a.min || desc.a_zero_point > a.max) {
-    return Invalid(Got("a_zero_point", desc.a_zero_point) + "; expected " + std::to_string(a.min) + " to " +
-                   std::to_string(a.max));
+    return Invalid(Got("a_zero_point", desc.a_zero_point) + "; expected " + Text(a));
   }
   const bool is_8bit = IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8});
   const Limits c = is_8bit ? TypeLimits(desc.c_type) : Limits{0, 0};
   if (desc.c_zero_point < c.min || desc.c_zero_point > c.max) {
-    return Invalid(Got("c_zero_point", desc.c_zero_point) + "; expected " + std::to_string(c.min) + " to " +
-                   std::to_string(c.max) + " for this c_type");
+    return Invalid(Got("c_zero_point", desc.c_zero_point) + "; expected " + Text(c) + " for this c_type");
   }
   return {};
 }
@@ -126,12 +141,6 @@ Error CheckActivation(const intact_gemm_desc& desc) {
   return {};
 }
 
-Result<jit::IsaSet> Permitted(intact_isa max_isa) {
-  Result<jit::IsaSet> permitted = jit::PermittedIsas();
-  if (!permitted || max_isa == INTACT_ISA_ANY) return permitted;
-  return *permitted & jit::CappedAt(static_cast<jit::Isa>(max_isa));
-}
-
 // The activation's bounds, within what the output type can hold.
 void SetBounds(const intact_gemm_desc& desc, GemmProblem* problem) {
   problem->lo = -std::numeric_limits<float>::infinity();
@@ -154,17 +163,27 @@ void SetBounds(const intact_gemm_desc& desc, GemmProblem* problem) {
 
 }  // namespace
 
+Result<jit::IsaSet> PermittedIsas(intact_isa max_isa) {
+  if (max_isa < INTACT_ISA_ANY || max_isa > INTACT_ISA_AMX_INT8) {
+    return Invalid(Got("max_isa", max_isa) + "; expected an intact_isa");
+  }
+  Result<jit::IsaSet> permitted = jit::PermittedIsas();
+  if (!permitted || max_isa == INTACT_ISA_ANY) return permitted;
+  return *permitted & jit::CappedAt(static_cast<jit::Isa>(max_isa));
+}
+
 Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b) {
   if (desc.struct_size != sizeof(intact_gemm_desc)) {
     return Invalid("desc->struct_size is " + std::to_string(desc.struct_size) + "; expected " +
                    std::to_string(sizeof(intact_gemm_desc)) + " (use INTACT_GEMM_DESC_INIT)");
   }
   if (b == nullptr) return Invalid("b is NULL");
-  for (const auto check : {CheckTypes, CheckShape, CheckActivation, CheckScales, CheckZeroPoints}) {
+  for (const auto check :
+       {CheckTypes, CheckShape, CheckActivation, CheckScales, CheckRange, CheckZeroPoints}) {
     Error error = check(desc);
     if (error.status != INTACT_OK) return error;
   }
-  Result<jit::IsaSet> isas = Permitted(desc.max_isa);
+  Result<jit::IsaSet> isas = PermittedIsas(desc.max_isa);
   if (!isas) return isas.error();
   GemmProblem problem;
   problem.n = desc.n;
@@ -173,6 +192,10 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
   problem.mode = desc.mode;
   problem.isas = *isas;
   problem.a_zero_point = desc.a_zero_point;
+  const Limits range = DeclaredLimits(desc);
+  const int shift = desc.a_type == INTACT_S8 ? 128 : 0;
+  problem.range = {range.min + shift, range.max + shift};
+  problem.is_range_checked = desc.range_check == INTACT_RANGE_CHECKED;
   problem.b = {static_cast<const int8_t*>(b), desc.k, desc.n, desc.b_stride_k == 0 ? desc.n : desc.b_stride_k,
                desc.b_stride_n == 0 ? 1 : desc.b_stride_n};
   problem.epilogue = {desc.c_type, desc.bias_f32 != nullptr};

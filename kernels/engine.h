@@ -8,6 +8,7 @@
 
 #include "kernels/aligned_buffer.h"
 #include "kernels/blocking.h"
+#include "kernels/certificate.h"
 #include "kernels/epilogue.h"
 #include "kernels/pack.h"
 
@@ -16,15 +17,23 @@ namespace intact::kernels {
 /// What a plan knows, whatever computes it. Immutable once the plan is made.
 struct GemmData {
   int64_t n = 0, k = 0;
-  uint8_t a_flip = 0;  // 0x80 shifts s8 activations by +128
-  int amax = 255;      // activations as kernels see them, after the shift, lie in [0, amax]
+  intact_type a_type = INTACT_U8;
+  intact_mode mode = INTACT_EXACT;
+  int32_t a_zero_point = 0;
+  ActivationRange range;  // declared, as kernels see activations
+  bool is_range_checked = true;
   PackedWeights weights;
+  Certificate certificate;
   EpilogueSpec epilogue;
   // Per column, padded to whole panels.
-  AlignedBuffer<int32_t> initial;
+  AlignedBuffer<int32_t> initial;   // bias_s32 − (zero point as kernels see it)·Σ_k b
+  AlignedBuffer<int32_t> bias_s32;  // empty if there is none
   AlignedBuffer<float> scales, bias;
   EpilogueArgs bounds;  // lo, hi and zero point; the pointers are set per tile
 
+  /// s8 activations are shifted by +128: 0x80 flips their top bit.
+  uint8_t a_flip() const { return a_type == INTACT_S8 ? 0x80 : 0; }
+  int shift() const { return a_type == INTACT_S8 ? 128 : 0; }
   int element_bytes() const { return ElementBytes(epilogue.c_type); }
   EpilogueArgs EpilogueAt(int64_t column) const {
     EpilogueArgs args = bounds;

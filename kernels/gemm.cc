@@ -8,6 +8,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/grouped_engine.h"
+#include "kernels/pack_file.h"
 #include "kernels/panel_engine.h"
 
 namespace intact::kernels {
@@ -42,81 +43,83 @@ uint8_t* ThreadScratch(int64_t bytes) {
 
 Error OutOfMemory(const char* what) { return {INTACT_OUT_OF_MEMORY, std::string("no memory for ") + what}; }
 
-// What one column can accumulate before zero points and bias: Σ of the most negative and most positive terms.
-struct ColumnBound {
-  int64_t sum = 0;  // of the weights
-  int64_t lowest = 0, highest = 0;
-};
-
-ColumnBound BoundColumn(const PackedWeights& weights, int64_t column, bool pairs_saturate) {
-  constexpr int64_t kActivationMax = 255;
-  ColumnBound bound;
-  for (int64_t k = 0; k < weights.k; k += 2) {
-    const int64_t w0 = weights.At(k, column);
-    const int64_t w1 = k + 1 < weights.k ? weights.At(k + 1, column) : 0;
-    bound.sum += w0 + w1;
-    int64_t lowest = kActivationMax * (std::min<int64_t>(w0, 0) + std::min<int64_t>(w1, 0));
-    int64_t highest = kActivationMax * (std::max<int64_t>(w0, 0) + std::max<int64_t>(w1, 0));
-    if (pairs_saturate) {
-      lowest = std::max<int64_t>(lowest, std::numeric_limits<int16_t>::min());
-      highest = std::min<int64_t>(highest, std::numeric_limits<int16_t>::max());
-    }
-    bound.lowest += lowest;
-    bound.highest += highest;
-  }
-  return bound;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const intact_gemm_desc& desc, const void* b) {
   const Result<GemmProblem> problem = CheckDescriptor(desc, b);
   if (!problem) return problem.error();
-  const Result<jit::Isa> isa = ChooseIsa(problem->isas);
-  if (!isa) return isa.error();
   std::unique_ptr<GemmPlan> plan(new GemmPlan);
-  plan->isa_ = *isa;
-  plan->mode_ = problem->mode;
-  plan->data_.n = problem->n;
-  plan->data_.k = problem->k;
-  plan->data_.a_flip = problem->a_flip();
-  plan->data_.epilogue = problem->epilogue;
-  if (!PackWeights(problem->b, &plan->data_.weights)) return OutOfMemory("packed weights");
-  for (const auto step : {&GemmPlan::SetColumns, &GemmPlan::BoundAccumulators}) {
-    Error error = (plan.get()->*step)(*problem);
-    if (error.status != INTACT_OK) return error;
-  }
-  Error error = plan->MakeEngines();
+  GemmData& data = plan->data_;
+  data.n = problem->n;
+  data.k = problem->k;
+  data.a_type = problem->a_type;
+  data.mode = problem->mode;
+  data.a_zero_point = problem->a_zero_point;
+  data.range = problem->range;
+  data.is_range_checked = problem->is_range_checked;
+  data.epilogue = problem->epilogue;
+  if (!PackWeights(problem->b, &data.weights)) return OutOfMemory("packed weights");
+  Error error = plan->SetColumns(*problem);
+  if (error.status != INTACT_OK) return error;
+  data.certificate = Certify(data.weights, data.range);
+  error = plan->Finish(problem->isas);
   if (error.status != INTACT_OK) return error;
   return plan;
 }
 
+Result<std::unique_ptr<GemmPlan>> GemmPlan::Load(const void* image, size_t size, intact_isa max_isa,
+                                                 std::shared_ptr<const void> mapping) {
+  const Result<jit::IsaSet> isas = PermittedIsas(max_isa);
+  if (!isas) return isas.error();
+  std::unique_ptr<GemmPlan> plan(new GemmPlan);
+  plan->mapping_ = std::move(mapping);
+  Error error = ReadPackImage(image, size, &plan->data_);
+  if (error.status == INTACT_OK) error = plan->Finish(*isas);
+  if (error.status != INTACT_OK) return error;
+  return plan;
+}
+
+Error GemmPlan::Finish(jit::IsaSet permitted) {
+  const Result<jit::Isa> isa = ChooseIsa(permitted);
+  if (!isa) return isa.error();
+  isa_ = *isa;
+  Error error = BoundAccumulators();
+  return error.status != INTACT_OK ? error : MakeEngines();
+}
+
 Error GemmPlan::SetColumns(const GemmProblem& problem) {
   const auto padded = static_cast<size_t>(data_.weights.panels() * kPanelColumns);
-  if (!data_.initial.Resize(padded)) return OutOfMemory("column sums");
-  std::fill_n(data_.initial.data(), padded, 0);
-  if (problem.epilogue.c_type == INTACT_S32) return {};
-  if (!data_.scales.Resize(padded)) return OutOfMemory("scales");
-  if (problem.epilogue.has_bias && !data_.bias.Resize(padded)) return OutOfMemory("bias");
-  for (size_t n = 0; n < padded; ++n) {
-    const size_t column =
-        std::min(n, static_cast<size_t>(data_.n) - 1);  // padding columns are computed and dropped
-    data_.scales[n] = problem.scales[problem.scale_count == 1 ? 0 : column];
-    if (problem.epilogue.has_bias) data_.bias[n] = problem.bias_f32[column];
+  // Padding columns are computed and dropped; they repeat the last one.
+  const auto column = [&](size_t n) { return std::min(n, static_cast<size_t>(data_.n) - 1); };
+  if (problem.bias_s32 != nullptr) {
+    if (!data_.bias_s32.Resize(padded)) return OutOfMemory("bias_s32");
+    for (size_t n = 0; n < padded; ++n) data_.bias_s32[n] = problem.bias_s32[column(n)];
   }
   data_.bounds = {nullptr, nullptr, problem.lo, problem.hi, problem.c_zero_point};
+  if (problem.epilogue.c_type == INTACT_S32) return {};
+  if (!data_.scales.Resize(padded)) return OutOfMemory("scales");
+  for (size_t n = 0; n < padded; ++n)
+    data_.scales[n] = problem.scales[problem.scale_count == 1 ? 0 : column(n)];
+  if (!problem.epilogue.has_bias) return {};
+  if (!data_.bias.Resize(padded)) return OutOfMemory("bias_f32");
+  for (size_t n = 0; n < padded; ++n) data_.bias[n] = problem.bias_f32[column(n)];
   return {};
 }
 
-Error GemmPlan::BoundAccumulators(const GemmProblem& problem) {
+Error GemmPlan::BoundAccumulators() {
   constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-  accumulator_min_ = kMax;
-  accumulator_max_ = kMin;
-  for (int64_t n = 0; n < data_.n; ++n) {
-    const ColumnBound bound = BoundColumn(data_.weights, n, PairsSaturate(isa_, mode_));
-    const int64_t bias = problem.bias_s32 == nullptr ? 0 : problem.bias_s32[n];
-    const int64_t initial = bias - problem.shifted_zero_point() * bound.sum;
+  // A checked range is a hint: any activation must come out right.
+  const ActivationRange admissible = data_.is_range_checked ? ActivationRange{} : data_.range;
+  const auto padded = static_cast<size_t>(data_.weights.panels() * kPanelColumns);
+  if (!data_.initial.Resize(padded)) return OutOfMemory("column sums");
+  data_.certificate.accumulator_min = kMax;
+  data_.certificate.accumulator_max = kMin;
+  for (size_t i = 0; i < padded; ++i) {
+    const auto n = static_cast<int64_t>(i);
+    const ColumnBound bound = BoundColumn(data_.weights, n, admissible, PairsSaturate(isa_, data_.mode));
+    const int64_t bias = data_.bias_s32.size() == 0 ? 0 : data_.bias_s32[i];
+    const int64_t initial = bias - (data_.a_zero_point + data_.shift()) * bound.sum;
     const int64_t lowest = initial + bound.lowest;
     const int64_t highest = initial + bound.highest;
     if (lowest < kMin || highest > kMax) {
@@ -124,21 +127,32 @@ Error GemmPlan::BoundAccumulators(const GemmProblem& problem) {
                                    std::to_string(lowest < kMin ? lowest : highest) +
                                    ", which leaves int32; k is " + std::to_string(data_.k)};
     }
-    accumulator_min_ = std::min(accumulator_min_, lowest);
-    accumulator_max_ = std::max(accumulator_max_, highest);
     // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
-    data_.initial[static_cast<size_t>(n)] = static_cast<int32_t>(static_cast<uint32_t>(initial));
+    data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(initial));
+    if (n >= data_.n) continue;
+    const ColumnBound declared = BoundColumn(data_.weights, n, data_.range, false);
+    data_.certificate.accumulator_min =
+        std::min(data_.certificate.accumulator_min, initial + declared.lowest);
+    data_.certificate.accumulator_max =
+        std::max(data_.certificate.accumulator_max, initial + declared.highest);
   }
   return {};
 }
 
 Error GemmPlan::MakeEngines() {
-  Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, ChooseKernel(isa_, mode_));
+  Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, ChooseKernel(isa_, data_.mode));
   if (!panel) return panel.error();
   engines_.push_back(std::move(*panel));
-  if (UsesSchedule(isa_, mode_)) {
-    Result<std::unique_ptr<Engine>> grouped = GroupedEngine::Create(data_, isa_);
+  if (UsesSchedule(isa_, data_.mode)) {
+    std::unique_ptr<GroupedEngine> fallback;
+    if (data_.range.high < 255 && data_.is_range_checked) {
+      Result<std::unique_ptr<GroupedEngine>> full = GroupedEngine::Create(data_, isa_, 255, nullptr);
+      if (!full) return full.error();
+      fallback = std::move(*full);
+    }
+    auto grouped = GroupedEngine::Create(data_, isa_, data_.range.high, std::move(fallback));
     if (!grouped) return grouped.error();
+    grouped_ = grouped->get();
     engines_.push_back(std::move(*grouped));
   }
   constexpr int64_t kLargeM = 1024;
@@ -146,11 +160,18 @@ Error GemmPlan::MakeEngines() {
   return {};
 }
 
+ScheduleStatistics GemmPlan::schedule_statistics() const {
+  return grouped_ == nullptr ? ScheduleStatistics{} : grouped_->statistics();
+}
+
 int64_t GemmPlan::packed_bytes() const {
-  size_t bytes =
-      data_.weights.data.bytes() + data_.initial.bytes() + data_.scales.bytes() + data_.bias.bytes();
-  for (const auto& engine : engines_) bytes += static_cast<size_t>(engine->packed_bytes());
-  return static_cast<int64_t>(bytes);
+  int64_t bytes = data_.weights.bytes();
+  for (const size_t part :
+       {data_.initial.bytes(), data_.bias_s32.bytes(), data_.scales.bytes(), data_.bias.bytes()}) {
+    bytes += static_cast<int64_t>(part);
+  }
+  for (const auto& engine : engines_) bytes += engine->packed_bytes();
+  return bytes;
 }
 
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const noexcept {

@@ -15,6 +15,7 @@
 
 #include "jit/isa.h"
 #include "kernels/engine.h"
+#include "kernels/grouped_engine.h"
 #include "kernels/pack.h"
 
 namespace intact::kernels {
@@ -26,6 +27,8 @@ struct GemmProblem {
   intact_mode mode = INTACT_EXACT;
   jit::IsaSet isas;  // permitted
   int32_t a_zero_point = 0;
+  ActivationRange range;  // as kernels see activations
+  bool is_range_checked = true;
   WeightView b;
   EpilogueSpec epilogue;
   float lo = 0.0f, hi = 0.0f;  // see epilogue.h
@@ -34,11 +37,10 @@ struct GemmProblem {
   const float* bias_f32 = nullptr;
   const float* scales = nullptr;
   int64_t scale_count = 0;
-
-  uint8_t a_flip() const { return a_type == INTACT_S8 ? 0x80 : 0; }
-  /// The zero point of activations as kernels see them, in [0, 255].
-  int32_t shifted_zero_point() const { return a_zero_point + (a_type == INTACT_S8 ? 128 : 0); }
 };
+
+/// The permitted ISAs under a plan's own cap.
+Result<jit::IsaSet> PermittedIsas(intact_isa max_isa);
 
 /// Checks everything a user can get wrong.
 Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b);
@@ -46,35 +48,40 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
 class GemmPlan {
  public:
   static Result<std::unique_ptr<GemmPlan>> Create(const intact_gemm_desc& desc, const void* b);
+  /// From a pack file's image (pack_file.h), which `mapping` keeps alive.
+  static Result<std::unique_ptr<GemmPlan>> Load(const void* image, size_t size, intact_isa max_isa,
+                                                std::shared_ptr<const void> mapping);
 
   Error Run(const intact_gemm_args& args) const noexcept;
   Error RunPart(const intact_gemm_args& args, int part, int parts) const noexcept;
 
+  const GemmData& data() const { return data_; }
   jit::Isa isa() const { return isa_; }
-  intact_mode mode() const { return mode_; }
   /// The kernel that runs large M.
   const std::string& kernel_name() const { return kernel_name_; }
   /// The kernel that runs `m` rows.
   std::string KernelNameFor(int64_t m) const { return EngineFor(m).KernelName(); }
   int64_t packed_bytes() const;
-  int64_t accumulator_min() const { return accumulator_min_; }
-  int64_t accumulator_max() const { return accumulator_max_; }
+  /// What the grouped engine runs; zeros if there is none.
+  ScheduleStatistics schedule_statistics() const;
 
  private:
   GemmPlan() = default;
   Error SetColumns(const GemmProblem& problem);
-  Error BoundAccumulators(const GemmProblem& problem);
+  /// From data_ on, however it came about: bounds, engines.
+  Error Finish(jit::IsaSet permitted);
+  Error BoundAccumulators();
   Error MakeEngines();
   Error CheckArguments(const intact_gemm_args& args) const noexcept;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   const Engine& EngineFor(int64_t m) const;
 
   jit::Isa isa_ = jit::Isa::kAvx2;
-  intact_mode mode_ = INTACT_EXACT;
   GemmData data_;
+  std::shared_ptr<const void> mapping_;           // of a pack file, whose weights data_ borrows
   std::vector<std::unique_ptr<Engine>> engines_;  // at least one
+  const GroupedEngine* grouped_ = nullptr;        // among engines_
   std::string kernel_name_;
-  int64_t accumulator_min_ = 0, accumulator_max_ = 0;
 };
 
 }  // namespace intact::kernels

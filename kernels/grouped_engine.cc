@@ -36,16 +36,22 @@ double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics
 
 }  // namespace
 
-GroupedEngine::GroupedEngine(const GemmData& data, jit::Isa isa)
-    : data_(data), isa_(isa), lanes_(jit::MakeRegisterFile(isa).vector_bytes() / 4) {}
+GroupedEngine::GroupedEngine(const GemmData& data, jit::Isa isa, int amax,
+                             std::unique_ptr<GroupedEngine> fallback)
+    : data_(data),
+      isa_(isa),
+      amax_(amax),
+      fallback_(std::move(fallback)),
+      lanes_(jit::MakeRegisterFile(isa).vector_bytes() / 4) {}
 
-Result<std::unique_ptr<Engine>> GroupedEngine::Create(const GemmData& data, jit::Isa isa) {
-  std::unique_ptr<GroupedEngine> engine(new GroupedEngine(data, isa));
+Result<std::unique_ptr<GroupedEngine>> GroupedEngine::Create(const GemmData& data, jit::Isa isa, int amax,
+                                                             std::unique_ptr<GroupedEngine> fallback) {
+  std::unique_ptr<GroupedEngine> engine(new GroupedEngine(data, isa, amax, std::move(fallback)));
   for (const auto step : {&GroupedEngine::Schedule, &GroupedEngine::GenerateKernels}) {
     Error error = (engine.get()->*step)();
     if (error.status != INTACT_OK) return error;
   }
-  return std::unique_ptr<Engine>(std::move(engine));
+  return engine;
 }
 
 Error GroupedEngine::Schedule() {
@@ -56,7 +62,7 @@ Error GroupedEngine::Schedule() {
     // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads = std::max<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16);
     ScheduledWeights schedule;
-    if (!schedule.Build(data_.weights, {form.columns, rows, window_quads, data_.amax})) {
+    if (!schedule.Build(data_.weights, {form.columns, rows, window_quads, amax_})) {
       return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
     }
     const double cost = PredictedCost(form, schedule.statistics());
@@ -105,30 +111,45 @@ int64_t GroupedEngine::PanelsPerChunk() const {
 
 int64_t GroupedEngine::ScratchBytes(int64_t rows) const {
   const int64_t block = std::min(RoundUp(rows, rows_), RowsPerBlock());
-  return AccumulatorBytes() + TileBytes() + RoundUp(ActivationPanelBytes(block, data_.k), 64);
+  const int64_t bytes = AccumulatorBytes() + TileBytes() + RoundUp(ActivationPanelBytes(block, data_.k), 64);
+  return fallback_ == nullptr ? bytes : std::max(bytes, fallback_->ScratchBytes(rows));
 }
 
 void GroupedEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
-  auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
-  uint8_t* const tile = scratch + AccumulatorBytes();
-  uint8_t* const panels = tile + TileBytes();
-  const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
+  uint8_t* const panels = scratch + AccumulatorBytes() + TileBytes();
   for (int64_t block = range.row_begin; block < range.row_end; block += RowsPerBlock()) {
     const int64_t block_end = std::min(range.row_end, block + RowsPerBlock());
-    const auto panel_at = [&](int64_t row) { return panels + ActivationPanelBytes(row - block, data_.k); };
+    uint8_t largest = 0;
     for (int64_t row = block; row < block_end; row += rows_) {
-      PackActivations(buffers.a + row * buffers.a_stride, buffers.a_stride,
-                      std::min<int64_t>(rows_, block_end - row), data_.k, data_.a_flip, rows_, panel_at(row));
+      const int64_t rows = std::min<int64_t>(rows_, block_end - row);
+      const uint8_t in_rows =
+          PackActivations(buffers.a + row * buffers.a_stride, buffers.a_stride, rows, data_.k, data_.a_flip(),
+                          rows_, panels + ActivationPanelBytes(row - block, data_.k));
+      largest = std::max(largest, in_rows);
     }
-    for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsPerChunk()) {
-      const int64_t chunk_end = std::min(panel_end, panel + PanelsPerChunk());
-      for (int64_t row = block; row < block_end; row += rows_) {
-        const int64_t rows = std::min<int64_t>(rows_, block_end - row);
-        Accumulate(panel_at(row), (rows + lanes_ - 1) / lanes_, panel, chunk_end, accumulators);
-        Store(buffers,
-              {row, row + rows, panel * kPanelColumns, std::min(range.column_end, chunk_end * kPanelColumns)},
-              accumulators, tile);
-      }
+    const Range block_range{block, block_end, range.column_begin, range.column_end};
+    if (largest > amax_ && fallback_ != nullptr) {
+      fallback_->RunRange(buffers, block_range, scratch);
+    } else {
+      RunBlock(buffers, block_range, panels, scratch);
+    }
+  }
+}
+
+void GroupedEngine::RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
+                             uint8_t* scratch) const noexcept {
+  auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
+  uint8_t* const tile = scratch + AccumulatorBytes();
+  const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
+  for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsPerChunk()) {
+    const int64_t chunk_end = std::min(panel_end, panel + PanelsPerChunk());
+    for (int64_t row = range.row_begin; row < range.row_end; row += rows_) {
+      const int64_t rows = std::min<int64_t>(rows_, range.row_end - row);
+      Accumulate(panels + ActivationPanelBytes(row - range.row_begin, data_.k), (rows + lanes_ - 1) / lanes_,
+                 panel, chunk_end, accumulators);
+      Store(buffers,
+            {row, row + rows, panel * kPanelColumns, std::min(range.column_end, chunk_end * kPanelColumns)},
+            accumulators, tile);
     }
   }
 }

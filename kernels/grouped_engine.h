@@ -22,24 +22,30 @@ namespace intact::kernels {
 
 class GroupedEngine final : public Engine {
  public:
-  /// Schedules the weights, with the strip width that the cost model finds cheaper. `data` outlives the
-  /// engine.
-  static Result<std::unique_ptr<Engine>> Create(const GemmData& data, jit::Isa isa);
+  /// Schedules the weights for activations in [0, amax], with the strip width that the cost model finds
+  /// cheaper. Rows that hold a larger activation are left to `fallback`; without one the caller guarantees
+  /// that there are none. `data` outlives the engine.
+  static Result<std::unique_ptr<GroupedEngine>> Create(const GemmData& data, jit::Isa isa, int amax,
+                                                       std::unique_ptr<GroupedEngine> fallback);
 
   int mr() const override { return rows_; }
   int nr() const override { return kPanelColumns; }
   std::string KernelName() const override { return kernel_name_; }
   double Cost(int64_t m) const override;
-  int64_t packed_bytes() const override { return schedule_.bytes(); }
+  int64_t packed_bytes() const override {
+    return schedule_.bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
+  }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
   const ScheduleStatistics& statistics() const { return schedule_.statistics(); }
 
  private:
-  GroupedEngine(const GemmData& data, jit::Isa isa);
+  GroupedEngine(const GemmData& data, jit::Isa isa, int amax, std::unique_ptr<GroupedEngine> fallback);
   Error Schedule();
   Error GenerateKernels();
+  void RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
+                uint8_t* scratch) const noexcept;
   int64_t RowsPerBlock() const;
   int64_t PanelsPerChunk() const;
   int64_t AccumulatorBytes() const { return PanelsPerChunk() * kPanelColumns * rows_ * 4; }
@@ -51,6 +57,8 @@ class GroupedEngine final : public Engine {
 
   const GemmData& data_;
   jit::Isa isa_;
+  int amax_;
+  std::unique_ptr<GroupedEngine> fallback_;
   int lanes_;
   int block_vectors_ = 0, rows_ = 0;
   double row_cost_ = 0;  // of a full block, see Cost()

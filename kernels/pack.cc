@@ -3,29 +3,37 @@
 #include <emmintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace intact::kernels {
 namespace {
 
-uint32_t LoadQuad(const uint8_t* from, int64_t bytes) {
-  uint32_t quad = 0;
-  std::memcpy(&quad, from, static_cast<size_t>(std::min<int64_t>(bytes, 4)));
-  return quad;
+uint8_t LargestByte(__m128i bytes) {
+  alignas(16) std::array<uint8_t, 16> array;
+  _mm_store_si128(reinterpret_cast<__m128i*>(array.data()), bytes);
+  return *std::max_element(array.begin(), array.end());
 }
 
 // Four rows, sixteen depths at a time: a 4×4 transpose of quads.
-void PackFourRows(const uint8_t* a, int64_t stride, int64_t depth, __m128i flip, int64_t quad_stride,
-                  uint8_t* panel) {
+uint8_t PackFourRows(const uint8_t* a, int64_t stride, int64_t depth, uint8_t flip, int64_t quad_stride,
+                     uint8_t* panel) {
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  __m128i largest = _mm_setzero_si128();
   for (int64_t k = 0; k < depth; k += 16, panel += 4 * quad_stride) {
-    const auto row = [&](int64_t i) {
+    const auto load = [&](int64_t i) {
       const auto* from = reinterpret_cast<const __m128i*>(a + i * stride + k);
-      return _mm_xor_si128(_mm_loadu_si128(from), flip);
+      return _mm_xor_si128(_mm_loadu_si128(from), flip_bytes);
     };
-    const __m128i low01 = _mm_unpacklo_epi32(row(0), row(1));
-    const __m128i low23 = _mm_unpacklo_epi32(row(2), row(3));
-    const __m128i high01 = _mm_unpackhi_epi32(row(0), row(1));
-    const __m128i high23 = _mm_unpackhi_epi32(row(2), row(3));
+    const __m128i row0 = load(0);
+    const __m128i row1 = load(1);
+    const __m128i row2 = load(2);
+    const __m128i row3 = load(3);
+    largest = _mm_max_epu8(largest, _mm_max_epu8(_mm_max_epu8(row0, row1), _mm_max_epu8(row2, row3)));
+    const __m128i low01 = _mm_unpacklo_epi32(row0, row1);
+    const __m128i low23 = _mm_unpacklo_epi32(row2, row3);
+    const __m128i high01 = _mm_unpackhi_epi32(row0, row1);
+    const __m128i high23 = _mm_unpackhi_epi32(row2, row3);
     const auto store = [&](int64_t quad, __m128i value) {
       _mm_storeu_si128(reinterpret_cast<__m128i*>(panel + quad * quad_stride), value);
     };
@@ -34,16 +42,23 @@ void PackFourRows(const uint8_t* a, int64_t stride, int64_t depth, __m128i flip,
     store(2, _mm_unpacklo_epi64(high01, high23));
     store(3, _mm_unpackhi_epi64(high01, high23));
   }
+  return LargestByte(largest);
 }
 
-// The padding of a partial quad is multiplied by zero weights, so its value does not matter; it is flip or
-// zero.
-void PackOneRow(const uint8_t* a, int64_t begin, int64_t k, uint32_t flip, int64_t quad_stride,
-                uint8_t* panel) {
-  for (int64_t depth = begin; depth < k; depth += 4) {
-    const uint32_t quad = LoadQuad(a + depth, k - depth) ^ flip;
-    std::memcpy(panel + depth / 4 * quad_stride, &quad, sizeof(quad));
+// Padding of a partial quad is multiplied by zero weights; it is zero, so that it is never the largest
+// activation.
+uint8_t PackOneRow(const uint8_t* a, int64_t begin, int64_t k, uint8_t flip, int64_t quad_stride,
+                   uint8_t* panel) {
+  uint8_t largest = 0;
+  for (int64_t depth = begin; depth < k; depth += kQuad) {
+    std::array<uint8_t, kQuad> quad = {};
+    for (int64_t i = 0; i < std::min<int64_t>(kQuad, k - depth); ++i) {
+      quad[static_cast<size_t>(i)] = a[depth + i] ^ flip;
+      largest = std::max(largest, quad[static_cast<size_t>(i)]);
+    }
+    std::memcpy(panel + depth / kQuad * quad_stride, quad.data(), quad.size());
   }
+  return largest;
 }
 
 }  // namespace
@@ -51,13 +66,13 @@ void PackOneRow(const uint8_t* a, int64_t begin, int64_t k, uint32_t flip, int64
 bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   packed->k = b.k;
   packed->n = b.n;
-  if (!packed->data.Resize(static_cast<size_t>(packed->panels() * packed->panel_stride_bytes())))
-    return false;
-  std::memset(packed->data.data(), 0, packed->data.bytes());
+  if (!packed->owned.Resize(static_cast<size_t>(packed->bytes()))) return false;
+  packed->data = packed->owned.data();
+  std::memset(packed->owned.data(), 0, packed->owned.bytes());
   // Column by column or row by row, whichever reads the caller's memory in order.
   const bool columns_outer = b.stride_k < b.stride_n;
   for (int64_t panel = 0; panel < packed->panels(); ++panel) {
-    int8_t* to = packed->data.data() + panel * packed->panel_stride_bytes();
+    int8_t* to = packed->owned.data() + panel * packed->panel_stride_bytes();
     const int64_t first = panel * kPanelColumns;
     const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
     if (columns_outer) {
@@ -73,20 +88,23 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   return true;
 }
 
-void PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
-                     int64_t panel_rows, uint8_t* panel) noexcept {
-  const uint32_t flip_quad = flip * 0x01010101u;
+uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
+                        int64_t panel_rows, uint8_t* panel) noexcept {
   const int64_t quad_stride = panel_rows * kQuad;
   const int64_t whole = k / 16 * 16;
+  uint8_t largest = 0;
   int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
-    PackFourRows(a + row * stride, stride, whole, _mm_set1_epi32(static_cast<int>(flip_quad)), quad_stride,
-                 panel + row * kQuad);
-    for (int64_t i = row; i < row + 4; ++i) {
-      PackOneRow(a + i * stride, whole, k, flip_quad, quad_stride, panel + i * kQuad);
+    largest = std::max(largest,
+                       PackFourRows(a + row * stride, stride, whole, flip, quad_stride, panel + row * kQuad));
+    for (int64_t i = row; i < row + 4 && whole < k; ++i) {
+      largest = std::max(largest, PackOneRow(a + i * stride, whole, k, flip, quad_stride, panel + i * kQuad));
     }
   }
-  for (; row < rows; ++row) PackOneRow(a + row * stride, 0, k, flip_quad, quad_stride, panel + row * kQuad);
+  for (; row < rows; ++row) {
+    largest = std::max(largest, PackOneRow(a + row * stride, 0, k, flip, quad_stride, panel + row * kQuad));
+  }
+  return largest;
 }
 
 }  // namespace intact::kernels

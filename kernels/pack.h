@@ -36,15 +36,17 @@ constexpr int64_t OffsetInPanel(int64_t k, int64_t n) {
   return k / kQuad * kPanelQuadBytes + n * kQuad + k % kQuad;
 }
 
-/// Canonical B panels.
+/// Canonical B panels, in memory of their own or in a mapped pack file.
 struct PackedWeights {
   int64_t k = 0, n = 0;
-  AlignedBuffer<int8_t> data;
+  const int8_t* data = nullptr;
+  AlignedBuffer<int8_t> owned;  // what `data` points to, unless it is borrowed
 
   int64_t panels() const { return (n + kPanelColumns - 1) / kPanelColumns; }
   int64_t quads() const { return (k + kQuad - 1) / kQuad; }  // those a kernel must run; the rest is padding
   int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * kPanelColumns; }
-  const int8_t* Panel(int64_t panel) const { return data.data() + panel * panel_stride_bytes(); }
+  int64_t bytes() const { return panels() * panel_stride_bytes(); }
+  const int8_t* Panel(int64_t panel) const { return data + panel * panel_stride_bytes(); }
   int8_t At(int64_t row, int64_t column) const {
     return Panel(column / kPanelColumns)[OffsetInPanel(row, column % kPanelColumns)];
   }
@@ -54,9 +56,10 @@ struct PackedWeights {
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
 /// Packs `rows` rows of `k` activations, `stride` bytes apart, into a panel for `panel_rows` ≥ rows; the rows
-/// beyond are left as they are. `flip` is 0x80 to shift s8 by +128, else 0.
-void PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
-                     int64_t panel_rows, uint8_t* panel) noexcept;
+/// beyond are left as they are. `flip` is 0x80 to shift s8 by +128, else 0. Returns the largest activation
+/// packed, after the shift.
+uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
+                        int64_t panel_rows, uint8_t* panel) noexcept;
 
 inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
 

@@ -59,7 +59,7 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
     const auto rows_at = [&](int64_t row) { return std::min<int64_t>(block_.mr, block_end - row); };
     for (int64_t row = block; row < block_end; row += block_.mr) {
       PackActivations(buffers.a + row * buffers.a_stride, buffers.a_stride, rows_at(row), data_.k,
-                      data_.a_flip, rows_at(row), panel_at(row));
+                      data_.a_flip(), rows_at(row), panel_at(row));
     }
     for (int64_t column = range.column_begin; column < range.column_end; column += nr_) {
       const int64_t columns = std::min<int64_t>(nr_, range.column_end - column);

@@ -72,6 +72,15 @@ typedef enum intact_isa {
   INTACT_ISA_AMX_INT8 = 5
 } intact_isa;
 
+/** What a run does about activations above a declared a_max. */
+typedef enum intact_range_check {
+  /** Looks at every activation while packing A; rows beyond the declared range run without relying on it. The
+   * result is exact whatever the activations. The default. */
+  INTACT_RANGE_CHECKED = 0,
+  /** The caller guarantees the range. Activations beyond it void the proof: results may then be wrong. */
+  INTACT_RANGE_UNCHECKED = 1
+} intact_range_check;
+
 typedef enum intact_activation {
   INTACT_ACTIVATION_NONE = 0,
   INTACT_ACTIVATION_RELU = 1, /**< max(f, 0) */
@@ -88,7 +97,7 @@ typedef struct intact_gemm_desc {
   intact_type c_type;           /**< INTACT_S32, INTACT_F32, INTACT_U8 or INTACT_S8 */
   intact_mode mode;             /**< INTACT_EXACT unless asked for by name */
   intact_isa max_isa;           /**< cap for this plan; INTACT_ISA_ANY = all that the machine offers */
-  int32_t a_zero_point;         /**< within a_type's range */
+  int32_t a_zero_point;         /**< within the declared range of activations */
   int32_t c_zero_point;         /**< within c_type's range; 0 for s32 and f32 outputs */
   int64_t b_stride_k;           /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
   int64_t b_stride_n;           /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
@@ -98,12 +107,15 @@ typedef struct intact_gemm_desc {
   int64_t scale_count;          /**< 1 (per tensor) or n (per channel) */
   intact_activation activation; /**< must be NONE for s32 output */
   float clamp_min, clamp_max;   /**< for INTACT_ACTIVATION_CLAMP: not NaN, min ≤ max */
+  int32_t a_min, a_max; /**< declared range of activations; both 0 = all of a_type. A smaller a_max (for s8
+                             too) makes exact kernels without VNNI faster, and the certificate sharper. */
+  intact_range_check range_check; /**< of a declared range */
 } intact_gemm_desc;
 
 #define INTACT_GEMM_DESC_INIT                                                                                \
   {                                                                                                          \
     sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, 0, \
-        0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f                                           \
+        0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED               \
   }
 
 /** The buffers of one run. A is m×k and C is m×n, row-major; they must not overlap. No alignment is needed.
@@ -137,6 +149,44 @@ typedef struct intact_gemm_info {
 #define INTACT_GEMM_INFO_INIT \
   { sizeof(intact_gemm_info), INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, 0, 0 }
 
+/** Which weights can make VPMADDUBSW saturate, decided for all activations in the plan's range at once, on
+ * any machine (kernels without VNNI that add two products in int16 are wrong for them; this library's exact
+ * mode never is). A pair is two adjacent depths (k, k+1), k even, of one column. With a in [lo, hi], as the
+ * instruction sees activations (s8 shifted by +128), it fails if Σ max(lo·w, hi·w) > 32767 or Σ min(lo·w,
+ * hi·w) < −32768. */
+typedef struct intact_certificate {
+  size_t struct_size;    /**< sizeof(intact_certificate) */
+  int32_t a_min, a_max;  /**< the range it holds for, in a_type */
+  int64_t pairs;         /**< ⌈k/2⌉·n */
+  int64_t failing_pairs; /**< 0: no input in the range can saturate; proven */
+  int64_t worst_column;  /**< the column with most failing pairs */
+  int64_t worst_column_failing_pairs;
+  int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
+  int64_t accumulator_max; /**< largest; both are within int32 */
+  int64_t panels;          /**< ⌈n/16⌉ */
+  /** What exact kernels without VNNI run, × columns; 0 where the plan has no schedule. A quad is four depths
+   * of a column; heavy quads are split into two items; a group of items is added up in int16. */
+  int64_t schedule_quads, schedule_items, schedule_groups;
+} intact_certificate;
+
+#define INTACT_CERTIFICATE_INIT \
+  { sizeof(intact_certificate), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** The certificate of 16 adjacent columns. */
+typedef struct intact_panel_certificate {
+  int64_t failing_pairs;
+  int64_t safe_depth_quads; /**< how many adjacent k-quads may be added up in int16 anywhere in the depth; 0:
+                               not one */
+} intact_panel_certificate;
+
+/** A pair that can saturate, with a witness: a problem of K = 2 that makes it. */
+typedef struct intact_failing_pair {
+  int64_t k, n;   /**< depths k and k+1 of column n */
+  int32_t w0, w1; /**< their weights */
+  int32_t a0, a1; /**< activations as the instruction sees them, 0 to 255 */
+  int32_t sum;    /**< a0·w0 + a1·w1, outside int16 */
+} intact_failing_pair;
+
 INTACT_API const char* intact_version(void);
 
 /** Message of this thread's last failed call; "" if none. Valid until the thread's next call. */
@@ -165,6 +215,32 @@ INTACT_API intact_status intact_gemm_run_part(const intact_gemm* gemm, const int
                                               int32_t part, int32_t parts);
 
 INTACT_API intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info);
+
+INTACT_API intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate);
+
+/** Copies the certificates of panels [first, first + count) to `panels`. */
+INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
+                                                        intact_panel_certificate* panels);
+
+/** Lists failing pairs by column, then depth: number `first` and on, at most `count`; `*written` tells how
+ * many. */
+INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
+                                                   intact_failing_pair* pairs, int64_t* written);
+
+/** Writes the plan to `path`: weights in the canonical layout, epilogue, certificate, checksum. The file
+ * loads on any ISA; its format is told in kernels/pack_file.h. It appears whole or not at all. Errors:
+ * INVALID_ARGUMENT (the file cannot be written; the message says why), OUT_OF_MEMORY. */
+INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
+
+/** Makes a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
+ * not copied: it must not change while the plan lives. `max_isa` caps as in a descriptor. A file that is
+ * truncated, corrupted or foreign is refused with INVALID_ARGUMENT and a message that says what is wrong. */
+INTACT_API intact_status intact_gemm_load(const char* path, intact_isa max_isa, intact_gemm** gemm);
+
+/** The same from memory that stays valid and unchanged while the plan lives; `data` is aligned to 64 bytes.
+ */
+INTACT_API intact_status intact_gemm_load_memory(const void* data, size_t size, intact_isa max_isa,
+                                                 intact_gemm** gemm);
 
 /** NULL is allowed. No run of the plan may be under way. */
 INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
