@@ -138,7 +138,7 @@ intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, in
                    static_cast<long long>(desc->k), (*gemm)->plan->kernel_name().c_str(),
                    ModeName(desc->mode), watch.Microseconds());
     }
-    return {};
+    return error;
   });
 }
 
@@ -257,7 +257,7 @@ intact_status intact_gemm_load(const char* path, intact_isa max_isa, intact_gemm
     const auto file = intact::kernels::MapFile(path);
     if (!file) return file.error();
     Error error = Adopt(GemmPlan::Load(file->data.get(), file->size, max_isa, file->data), gemm);
-    if (error.status != INTACT_OK) error.message = "'" + std::string(path) + "': " + error.message;
+    if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
     return error;
   });
 }

@@ -40,7 +40,10 @@ inline constexpr int kStripHeaderBytes = kMaxGroup * 2;
 struct LaneCapacity {
   int positive = 0, negative = 0;
 };
-constexpr LaneCapacity CapacityFor(int amax) { return {32767 / amax, 32768 / amax}; }
+constexpr LaneCapacity CapacityFor(int amax) {
+  const int largest = amax > 0 ? amax : 1;  // a range of zeros alone may be declared
+  return {32767 / largest, 32768 / largest};
+}
 
 /// What a schedule is made for.
 struct ScheduleShape {
