@@ -43,11 +43,16 @@ FailingPair Witness(const PackedWeights& weights, int64_t k, int64_t n, Activati
   return pair;
 }
 
-// Longest run, from every quad of the lane on, that stays within int16; the smallest of them. Two pointers: a
-// run that ends at `end` is no shorter than the one before less its first quad.
+// Longest run, from every quad of the lane on, that stays within int16; the smallest of them. With low > 0 a
+// quad may push one way only and make room for its neighbour: it then counts from zero, so that any part of a
+// run fits if the run does. Two pointers: a run that ends at `end` is no shorter than the one before less its
+// first quad.
 int64_t SafeDepthOfLane(const PackedWeights& weights, int64_t column, int64_t lane, ActivationRange range) {
   const int64_t quads = weights.quads();
-  const auto at = [&](int64_t quad) { return PairAt(weights, quad * kQuad + lane * 2, column, range); };
+  const auto at = [&](int64_t quad) {
+    const Interval pair = PairAt(weights, quad * kQuad + lane * 2, column, range);
+    return Interval{std::min<int64_t>(pair.low, 0), std::max<int64_t>(pair.high, 0)};
+  };
   int64_t shortest = quads;
   int64_t end = 0;
   Interval run;

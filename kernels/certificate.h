@@ -37,8 +37,8 @@ struct FailingPair {
 /// Which pairs of 16 adjacent columns can saturate.
 struct PanelCertificate {
   int64_t failing_pairs = 0;
-  /// How many adjacent quads may be added up in int16, at any place of the depth, without leaving it: 0 if a
-  /// single one may not.
+  /// How many adjacent quads may be added up in int16, at any place of the depth and in any order, without
+  /// leaving it: 0 if a single one may not.
   int64_t safe_depth_quads = 0;
 };
 
