@@ -6,10 +6,9 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/expect_model.h"
 #include "tests/require_isas.h"
-#include "verify/compare.h"
 #include "verify/problem.h"
-#include "verify/targets/intact_target.h"
 
 namespace intact::verify {
 namespace {
@@ -26,22 +25,9 @@ class Differential : public ::testing::TestWithParam<std::tuple<intact_isa, inta
 
   // The asked ISA, mode and fill on a problem given by its line.
   static Problem OnThis(std::string_view line) {
-    Result<Problem> problem = Problem::Parse(line);
-    EXPECT_TRUE(problem) << problem.error().message;
-    std::tie(problem->isa, problem->mode, problem->fill) = GetParam();
-    return *problem;
-  }
-
-  // The bytes of the contract, or of the model that saturates.
-  static void ExpectItsModel(const Problem& problem) {
-    SCOPED_TRACE("intact verify replay '" + problem.ToString() + "'");
-    const reference::Gemm gemm = Materialize(problem);
-    const Result<std::vector<uint8_t>> actual = IntactTarget().Run(gemm, RunOptionsOf(problem));
-    ASSERT_TRUE(actual) << actual.error().message;
-    const auto model = ExpectedModel(problem.mode, problem.isa);
-    const ByteComparison bytes =
-        CompareBytes(gemm.c_type, reference::Outputs(gemm, reference::Accumulators(gemm, model)), *actual);
-    ASSERT_EQ(bytes.differing, 0) << "of " << bytes.outputs << ", first at " << bytes.first_differing;
+    Problem problem = tests::Parsed(line);
+    std::tie(problem.isa, problem.mode, problem.fill) = GetParam();
+    return problem;
   }
 };
 
@@ -53,7 +39,7 @@ TEST_P(Differential, ShapesAroundTheBlocks) {
         problem.m = m;
         problem.n = n;
         problem.k = k;
-        ExpectItsModel(problem);
+        tests::ExpectItsModel(problem);
         if (HasFatalFailure()) return;
       }
     }
@@ -72,7 +58,7 @@ TEST_P(Differential, TypesAndEpilogues) {
            "gemm u8s8f32 m=9 n=50 k=67 za=9 bias=f32 scale=channel act=relu",
            "gemm u8s8f32 m=9 n=50 k=67 bias=s32",
        }) {
-    ExpectItsModel(OnThis(line));
+    tests::ExpectItsModel(OnThis(line));
   }
 }
 
@@ -83,7 +69,7 @@ TEST_P(Differential, StridesAndThreads) {
            "gemm s8s8f32 m=130 n=33 k=64 cpad=7 threads=0",
            "gemm u8s8s8 m=7 n=200 k=256 apad=5 threads=4",
        }) {
-    ExpectItsModel(OnThis(line));
+    tests::ExpectItsModel(OnThis(line));
   }
 }
 

@@ -1,0 +1,39 @@
+// What every test of the library's bytes comes down to: the scalar model of the problem's mode and ISA.
+#ifndef INTACT_TESTS_EXPECT_MODEL_H_
+#define INTACT_TESTS_EXPECT_MODEL_H_
+
+#include <gtest/gtest.h>
+
+#include <string_view>
+#include <vector>
+
+#include "reference/gemm.h"
+#include "verify/compare.h"
+#include "verify/problem.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::tests {
+
+/// The problem of a line that must parse.
+inline verify::Problem Parsed(std::string_view line) {
+  const Result<verify::Problem> problem = verify::Problem::Parse(line);
+  EXPECT_TRUE(problem) << line << ": " << problem.error().message;
+  return problem ? *problem : verify::Problem();
+}
+
+/// Asserts that the library's output is what ExpectedModel() computes: the contract, or the model that
+/// saturates.
+inline void ExpectItsModel(const verify::Problem& problem) {
+  SCOPED_TRACE("intact verify replay '" + problem.ToString() + "'");
+  const reference::Gemm gemm = verify::Materialize(problem);
+  const Result<std::vector<uint8_t>> actual = verify::IntactTarget().Run(gemm, verify::RunOptionsOf(problem));
+  ASSERT_TRUE(actual) << actual.error().message;
+  const auto model = verify::ExpectedModel(problem.mode, problem.isa);
+  const verify::ByteComparison bytes = verify::CompareBytes(
+      gemm.c_type, reference::Outputs(gemm, reference::Accumulators(gemm, model)), *actual);
+  ASSERT_EQ(bytes.differing, 0) << "of " << bytes.outputs << ", first at " << bytes.first_differing;
+}
+
+}  // namespace intact::tests
+
+#endif  // INTACT_TESTS_EXPECT_MODEL_H_
