@@ -32,6 +32,7 @@ TEST(ProblemText, RoundTrips) {
            "fill=ties "
            "seed=9223372036854775807 apad=3 cpad=5 threads=2 isa=avx512_vnni",
            "gemm u8s8f32 m=16 n=16 k=16 bias=s32 act=relu fill=one_hot threads=0",
+           "gemm s8s8s32 m=1 n=1 k=1 za=-28 adecl=100 rangecheck=unchecked fill=bound",
        }) {
     EXPECT_EQ(Parsed(line).ToString(), line);
     EXPECT_EQ(Parsed(Parsed(line).ToString()), Parsed(line));
@@ -85,6 +86,11 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8u8 m=1 n=1 k=1 scale=none", "scale: output u8 needs"},
       {"gemm u8s8u8 m=1 n=1 k=1 wmax=129", "wmax: 129"},
       {"gemm u8s8u8 m=1 n=1 k=1 amax=-1", "amax: -1"},
+      {"gemm u8s8u8 m=1 n=1 k=1 adecl=0", "adecl: 0"},
+      {"gemm u8s8u8 m=1 n=1 k=1 adecl=256", "adecl: 256"},
+      {"gemm s8s8u8 m=1 n=1 k=1 za=-27 adecl=100", "za: -27 is beyond the declared range, which ends at -28"},
+      {"gemm u8s8u8 m=1 n=1 k=1 rangecheck=maybe", "'maybe' is unknown"},
+      {"gemm u8s8u8 m=1 n=1 k=1 adecl=9 rangecheck=unchecked fill=stray", "fill: stray"},
       {"gemm u8s8u8 m=1 n=1 k=1 apad=-1", "apad: -1"},
       {"gemm u8s8u8 m=1 n=1 k=1 threads=5000000000", "threads: 5000000000"},
       {"gemm u8s8u8 m=1 n=1 k=1 seed=-1", "seed: -1"},
@@ -141,12 +147,14 @@ class Fills : public ::testing::TestWithParam<Fill> {};
 
 TEST_P(Fills, StayWithinTheirRanges) {
   for (const char* line : {"gemm u8s8s32 m=9 n=17 k=65 amax=127 wmax=63 za=3",
-                           "gemm s8s8s32 m=9 n=17 k=65 amax=100 wmax=127 za=-100"}) {
+                           "gemm s8s8s32 m=9 n=17 k=65 amax=100 wmax=127 za=-100",
+                           "gemm s8s8s32 m=9 n=17 k=65 adecl=90 za=-100"}) {
     Problem problem = Parsed(line);
     problem.fill = GetParam();
     const reference::Gemm gemm = Materialize(problem);
     const reference::Operands operands(gemm);
-    EXPECT_LE(int{*std::max_element(operands.a.begin(), operands.a.end())}, problem.amax);
+    const int largest = *std::max_element(operands.a.begin(), operands.a.end());
+    EXPECT_LE(largest, problem.fill == Fill::kStray ? 255 : problem.LargestActivation());
     for (const int8_t w : gemm.b) EXPECT_LE(std::abs(int{w}), problem.wmax);
   }
 }
@@ -217,6 +225,51 @@ TEST(Fill, BaitSaturatesInEverySecondRow) {
   const reference::Gemm gemm = Materialize(Parsed("gemm u8s8s32 m=6 n=8 k=32 fill=bait"));
   for (int64_t m = 0; m < gemm.m; ++m) {
     for (int64_t n = 0; n < gemm.n; ++n) EXPECT_EQ(SaturatedPairs(gemm, m, n).empty(), m % 2 == 1);
+  }
+}
+
+// Pair sums of the row that is aimed at each column, and how many of them are `sum`.
+int64_t CountPairSums(const reference::Gemm& gemm, int32_t sum) {
+  int64_t count = 0;
+  for (int64_t m = 0; m < std::min(gemm.m, 2 * gemm.n); ++m) {
+    for (int64_t k = 0; k + 1 < gemm.k; k += 2) {
+      const auto at = static_cast<size_t>(k * gemm.n + m / 2);
+      const int32_t pair = reference::PairSum(reference::ShiftedActivation(gemm, m, k),
+                                              reference::ShiftedActivation(gemm, m, k + 1), gemm.b[at],
+                                              gemm.b[at + static_cast<size_t>(gemm.n)]);
+      count += pair == sum ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+TEST(Fill, BoundReachesTheCapacityOfInt16AndOneBeyond) {
+  struct Case {
+    const char* line;
+    int32_t high, low;  // the largest sums that fit
+    int32_t largest;    // activation
+  };
+  for (const Case& c : {
+           Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 fill=bound", 255 * 128, -255 * 128, 255},
+           Case{"gemm s8s8s32 m=8 n=4 k=400 wmax=128 fill=bound", 255 * 128, -255 * 128, 255},
+           Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 adecl=200 fill=bound", 200 * 163, -200 * 163, 200},
+           Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 adecl=128 fill=bound", 128 * 127, -128 * 256, 128},
+       }) {
+    const reference::Gemm gemm = Materialize(Parsed(c.line));
+    EXPECT_GT(CountPairSums(gemm, c.high), 0) << c.line;
+    EXPECT_GT(CountPairSums(gemm, c.low), 0) << c.line;
+    EXPECT_GT(CountPairSums(gemm, c.high + c.largest), 0) << c.line;
+    if (c.low != -32768) {
+      EXPECT_GT(CountPairSums(gemm, c.low - c.largest), 0) << c.line;
+    }
+  }
+}
+
+TEST(Fill, StrayLeavesTheDeclaredRangeInEvery155thRow) {
+  const reference::Gemm gemm = Materialize(Parsed("gemm u8s8s32 m=311 n=1 k=33 adecl=100 fill=stray"));
+  for (int64_t m = 0; m < gemm.m; ++m) {
+    const auto row = gemm.a.begin() + m * gemm.k;
+    EXPECT_EQ(*std::max_element(row, row + gemm.k) > 100, m % 155 == 0) << m;
   }
 }
 

@@ -38,8 +38,9 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
     met.insert("scale " + std::to_string(static_cast<int>(p.scale)));
     met.insert("activation " + std::to_string(p.activation));
     met.insert("threads " + std::to_string(p.threads));
+    met.insert("declared " + std::to_string(p.declared) + " " + std::to_string(p.range_check));
   }
-  EXPECT_EQ(met.size(), AllFills().size() + 8 + 3 + 3 + 3 + 4);
+  EXPECT_EQ(met.size(), AllFills().size() + 8 + 3 + 3 + 3 + 4 + 2 * 7);
 }
 
 TEST(RunSweep, TheReferencePassesInBothModes) {

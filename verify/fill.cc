@@ -16,10 +16,12 @@ enum Stream : uint64_t { kActivationStream = 1, kWeightStream, kBiasStream, kSca
 // The zero point as a distance from the type's minimum, like the activations.
 int64_t ZeroDistance(const Problem& p) { return p.a_type == INTACT_S8 ? int64_t{p.za} + 128 : p.za; }
 
+constexpr int64_t kStrayRows = 155;
+
 int64_t LargestWeight(const Problem& p) { return std::min(p.wmax, 127); }
 
 uint8_t ToDistance(const Problem& p, double d) {
-  return static_cast<uint8_t>(std::clamp(std::nearbyint(d), 0.0, static_cast<double>(p.amax)));
+  return static_cast<uint8_t>(std::clamp(std::nearbyint(d), 0.0, static_cast<double>(p.LargestActivation())));
 }
 
 // kTies: steps of an activation from the zero point, so that sums of a few hundred stay in an 8-bit range.
@@ -33,22 +35,24 @@ uint8_t TieActivation(const Problem& p, Random& random) {
 
 // One-sided and bell-shaped, as after a ReLU, three standard deviations wide.
 uint8_t HalfNormal(const Problem& p, int64_t start, Random& random) {
-  const double width = static_cast<double>(std::max<int64_t>(p.amax - start, 0)) / 3.0;
+  const double width = static_cast<double>(std::max<int64_t>(p.LargestActivation() - start, 0)) / 3.0;
   return ToDistance(p, static_cast<double>(start) + std::fabs(random.Gauss()) * width);
 }
 
+// `hot`: kOneHot's one depth.
 uint8_t OneActivation(const Problem& p, int64_t m, int64_t k, int64_t hot, Random& random) {
+  const int64_t largest = p.LargestActivation();
   switch (p.fill) {
     case Fill::kUniform:
       break;
     case Fill::kExtremes:  // the first row holds the largest only: with the first column, the largest sum
-      return ToDistance(p, m == 0 || random.Integer(0, 1) == 1 ? p.amax : 0);
+      return static_cast<uint8_t>(m == 0 || random.Integer(0, 1) == 1 ? largest : 0);
     case Fill::kOneHot:
       if (k != hot) return ToDistance(p, static_cast<double>(ZeroDistance(p)));
       break;
     case Fill::kBait:
-      return static_cast<uint8_t>(m % 2 == 0 ? random.Integer(p.amax - p.amax / 8, p.amax)
-                                             : random.Integer(0, p.amax / 8));
+      return static_cast<uint8_t>(m % 2 == 0 ? random.Integer(largest - largest / 8, largest)
+                                             : random.Integer(0, largest / 8));
     case Fill::kGauss:
     case Fill::kLaplace:
     case Fill::kStudent:
@@ -57,11 +61,14 @@ uint8_t OneActivation(const Problem& p, int64_t m, int64_t k, int64_t hot, Rando
       return random.Integer(0, 1) == 0 ? ToDistance(p, static_cast<double>(ZeroDistance(p)))
                                        : HalfNormal(p, ZeroDistance(p), random);
     case Fill::kRamp:
-      return static_cast<uint8_t>(m * p.amax / std::max<int64_t>(p.m - 1, 1));
+      return static_cast<uint8_t>(m * largest / std::max<int64_t>(p.m - 1, 1));
     case Fill::kTies:
       return TieActivation(p, random);
+    case Fill::kBound:
+    case Fill::kStray:
+      break;
   }
-  return static_cast<uint8_t>(random.Integer(0, p.amax));
+  return static_cast<uint8_t>(random.Integer(0, largest));
 }
 
 // A column of real weights, quantized symmetrically so that the largest in size becomes ±wmax.
@@ -94,6 +101,22 @@ std::vector<int64_t> BaitColumn(const Problem& p, Random& random) {
   return column;
 }
 
+// kBound: pairs of one sign whose sums are a part of what a lane can hold, one in eight of them one more.
+std::vector<int64_t> CapacityColumn(const Problem& p, Random& random) {
+  std::vector<int64_t> column(static_cast<size_t>(p.k));
+  for (size_t k = 0; k < column.size(); k += 2) {
+    const bool negative = random.Integer(0, 1) == 0;
+    const int64_t capacity = (negative ? 32768 : 32767) / std::max<int64_t>(p.LargestActivation(), 1);
+    const int64_t excess = random.Integer(0, 7) == 0 ? 1 : 0;
+    const int64_t limit = negative ? p.wmax : LargestWeight(p);
+    const int64_t sum = std::min((capacity >> random.Integer(0, 3)) + excess, 2 * limit);
+    const int64_t first = random.Integer(std::max<int64_t>(sum - limit, 0), std::min(sum, limit));
+    column[k] = negative ? -first : first;
+    if (k + 1 < column.size()) column[k + 1] = negative ? first - sum : sum - first;
+  }
+  return column;
+}
+
 template <class Draw>
 std::vector<int64_t> DrawnColumn(const Problem& p, Draw draw) {
   std::vector<int64_t> column(static_cast<size_t>(p.k));
@@ -106,6 +129,7 @@ std::vector<int64_t> Column(const Problem& p, int64_t n) {
   switch (p.fill) {
     case Fill::kUniform:
     case Fill::kOneHot:
+    case Fill::kStray:
       return DrawnColumn(p, [&] { return random.Integer(-p.wmax, LargestWeight(p)); });
     case Fill::kExtremes:  // the first column holds the largest only: see OneActivation
       return DrawnColumn(p, [&] { return n == 0 || random.Integer(0, 1) == 1 ? LargestWeight(p) : -p.wmax; });
@@ -121,8 +145,19 @@ std::vector<int64_t> Column(const Problem& p, int64_t n) {
       return QuantizedColumn(p, [&] { return random.Student4(); });
     case Fill::kTies:
       return DrawnColumn(p, [&] { return random.Integer(-1, 1); });
+    case Fill::kBound:
+      if (n % 4 != 3) return CapacityColumn(p, random);
+      return DrawnColumn(p, [&] { return random.Integer(-p.wmax, LargestWeight(p)); });
   }
   return {};
+}
+
+// A row that drives the sums of its column as far as `activation` can: up in even rows, down in odd ones.
+void AimRow(const Problem& p, int64_t m, int32_t activation, uint8_t* row) {
+  const bool negative = m % 2 != 0;
+  for (const int64_t w : Column(p, m / 2 % p.n)) {
+    *row++ = static_cast<uint8_t>((negative ? w < 0 : w > 0) ? activation : 0);
+  }
 }
 
 // How far y may be from zero, typically, per column: |mean| plus two standard deviations, as if activations
@@ -204,6 +239,9 @@ std::vector<uint8_t> FillActivations(const Problem& problem) {
     Random random(problem.seed, kActivationStream, static_cast<uint64_t>(m));
     const int64_t hot = problem.fill == Fill::kOneHot ? random.Integer(0, problem.k - 1) : -1;
     for (int64_t k = 0; k < problem.k; ++k) a.push_back(OneActivation(problem, m, k, hot, random));
+    uint8_t* const row = &a[static_cast<size_t>(m * problem.k)];
+    if (problem.fill == Fill::kBound) AimRow(problem, m, problem.LargestActivation(), row);
+    if (problem.fill == Fill::kStray && m % kStrayRows == 0) AimRow(problem, m, 255, row);
   }
   return a;
 }

@@ -30,7 +30,7 @@ constexpr Name<Fill> kFills[] = {
     {"uniform", Fill::kUniform}, {"extremes", Fill::kExtremes}, {"one_hot", Fill::kOneHot},
     {"bait", Fill::kBait},       {"gauss", Fill::kGauss},       {"laplace", Fill::kLaplace},
     {"student", Fill::kStudent}, {"relu", Fill::kRelu},         {"ramp", Fill::kRamp},
-    {"ties", Fill::kTies},
+    {"ties", Fill::kTies},       {"bound", Fill::kBound},       {"stray", Fill::kStray},
 };
 constexpr Name<intact_type> kTypes[] = {
     {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"s32", INTACT_S32}, {"f32", INTACT_F32}};
@@ -41,6 +41,8 @@ constexpr Name<intact_isa> kIsas[] = {{"any", INTACT_ISA_ANY},
                                       {"avx512", INTACT_ISA_AVX512},
                                       {"avx512_vnni", INTACT_ISA_AVX512_VNNI},
                                       {"amx_int8", INTACT_ISA_AMX_INT8}};
+constexpr Name<intact_range_check> kRangeChecks[] = {{"checked", INTACT_RANGE_CHECKED},
+                                                     {"unchecked", INTACT_RANGE_UNCHECKED}};
 constexpr Name<BiasKind> kBiases[] = {
     {"none", BiasKind::kNone}, {"s32", BiasKind::kS32}, {"f32", BiasKind::kF32}};
 constexpr Name<ScaleKind> kScales[] = {
@@ -115,6 +117,8 @@ const std::vector<Field>& Fields() {
       Number("zc", &Problem::zc),
       Number("amax", &Problem::amax),
       Number("wmax", &Problem::wmax),
+      Number("adecl", &Problem::declared),
+      Choice("rangecheck", &Problem::range_check, kRangeChecks),
       Choice("bias", &Problem::bias, kBiases),
       Choice("scale", &Problem::scale, kScales),
       Choice("act", &Problem::activation, kActivations),
@@ -209,6 +213,17 @@ std::optional<Error> CheckTypes(const Problem& p) {
   return std::nullopt;
 }
 
+std::optional<Error> CheckDeclaredRange(const Problem& p) {
+  const int64_t highest = LowestOf(p.a_type) + p.declared;
+  if (p.za > highest) {
+    return Invalid(fmt::format("za: {} is beyond the declared range, which ends at {}", p.za, highest));
+  }
+  if (p.fill == Fill::kStray && p.range_check == INTACT_RANGE_UNCHECKED) {
+    return Invalid("fill: stray activations have no defined result with rangecheck=unchecked");
+  }
+  return std::nullopt;
+}
+
 std::optional<Error> CheckEpilogue(const Problem& p) {
   const bool s32 = p.c_type == INTACT_S32;
   if (s32 && p.scale != ScaleKind::kNone) return Invalid("scale: an s32 output has none");
@@ -278,11 +293,13 @@ std::optional<Error> Problem::Check() const {
                    {"zc", zc, LowestOf(c_type), HighestOf(c_type)},
                    {"amax", amax, 0, 255},
                    {"wmax", wmax, 1, 128},
+                   {"adecl", declared, 1, 255},
                    {"apad", a_pad, 0, 1 << 16},
                    {"cpad", c_pad, 0, 1 << 16},
                    {"threads", threads, 0, 1024},
                    {"seed", static_cast<int64_t>(seed), 0, std::numeric_limits<int64_t>::max()}});
   if (error) return error;
+  if (std::optional<Error> range = CheckDeclaredRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
   return CheckSize(*this);
 }
@@ -308,7 +325,8 @@ reference::Gemm Materialize(const Problem& problem) {
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {
-  return {problem.mode, problem.isa, problem.a_pad, problem.c_pad, problem.threads};
+  return {problem.mode,    problem.isa,      problem.a_pad,      problem.c_pad,
+          problem.threads, problem.declared, problem.range_check};
 }
 
 std::span<const Fill> AllFills() {

@@ -32,6 +32,8 @@ enum class Fill : uint8_t {
   kRelu,      // bell-shaped weights; activations half at the zero point, half one-sided
   kRamp,      // row m holds a constant that rises with m
   kTies,      // accumulators and scales (powers of two) chosen so that many outputs are rounding ties
+  kBound,  // weights that fill int16 sums to their bound or one beyond; activations that reach it: see fill.h
+  kStray,  // uniform, but every 155th row, from the first on, leaves the declared range: see fill.h
 };
 
 /// The optional parts of a problem's epilogue.
@@ -47,6 +49,10 @@ struct Problem {
   int32_t zc = 0;      // c_zero_point
   int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
   int32_t wmax = 127;  // weights lie in [−wmax, wmax]; 128 allows −128
+  // Declared range of activations, [0, adecl] as distance from the type's minimum: fills other than kStray
+  // keep within it. 255 = none.
+  int32_t declared = 255;
+  intact_range_check range_check = INTACT_RANGE_CHECKED;
   BiasKind bias = BiasKind::kNone;
   ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
   intact_activation activation = INTACT_ACTIVATION_NONE;
@@ -60,6 +66,8 @@ struct Problem {
 
   bool operator==(const Problem&) const = default;
 
+  /// The largest activation that fills other than kStray make, as distance from the type's minimum.
+  int32_t LargestActivation() const { return amax < declared ? amax : declared; }
   /// The line; fields at their defaults are left out.
   std::string ToString() const;
   /// Nothing, or which field is out of range: what Parse() checks.

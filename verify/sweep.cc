@@ -17,6 +17,16 @@ constexpr int64_t kColumns[] = {1,  2,  15, 16, 17, 23, 24, 25, 31, 32,
                                 33, 47, 48, 49, 63, 64, 65, 95, 97, 128};
 constexpr int64_t kDepths[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 130, 259, 576};
 
+// Around the row blocks of exact kernels before VNNI (24, 32 and 64 rows in lanes of 8 and 16) and around
+// their windows of depth, which stay in a first-level cache of 32 KiB (384, 768, 1024) or 48 KiB (576, 1152,
+// 1536).
+constexpr int64_t kBlockRows[] = {1,  7,  8,  9,  15, 16, 17, 23, 24, 25, 31,
+                                  32, 33, 48, 63, 64, 65, 71, 72, 73, 81};
+constexpr int64_t kBlockColumns[] = {1, 17, 31, 40, 64, 15, 33, 16, 50, 2};
+constexpr int64_t kWindowDepths[] = {383, 768, 1025, 577, 384, 1152, 770, 1537, 388, 1024, 1149, 2305, 3073};
+constexpr int32_t kDeclared[] = {255, 127, 200, 128, 127, 64, 255, 1, 254};
+constexpr intact_range_check kRangeChecks[] = {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED};
+
 // Cycles through values, so that each is met without their full product. Lists of coprime lengths meet in
 // every pair after a while.
 template <class T>
@@ -47,6 +57,8 @@ class ProblemList {
     AddZeroPoints();
     AddStridesAndThreads();
     AddLarge();
+    AddWindows();
+    AddDeclaredRanges();
     return std::move(problems_);
   }
 
@@ -162,6 +174,50 @@ class ProblemList {
     Add(wrapping);
   }
 
+  // Sums that reach their bounds, in deep problems.
+  void AddWindows() {
+    Cycle<int64_t> columns(kBlockColumns), depths(kWindowDepths);
+    Cycle<int32_t> declared(kDeclared);
+    for (const Fill fill : {Fill::kBound, Fill::kUniform, Fill::kStudent, Fill::kGauss, Fill::kBait}) {
+      for (const int64_t m : kBlockRows) {
+        Problem problem = Shape(m, columns.Next(), depths.Next());
+        SetTypes(shape_types_.Next(), INTACT_S32, &problem);
+        problem.fill = fill;
+        problem.wmax = fill == Fill::kBound ? 128 : 127;
+        Declare(declared.Next(), checks_.Next(), &problem);
+        Add(problem);
+      }
+    }
+    // More panels than a chunk of them, and more rows than a block of them, with strays in some.
+    for (Problem problem : {Shape(34, 530, 130), Shape(100, 17, 16500), Shape(1200, 20, 1030)}) {
+      for (const Fill fill : {Fill::kStray, Fill::kBound}) {
+        problem.fill = fill;
+        problem.threads = 2;
+        Declare(127, INTACT_RANGE_CHECKED, &problem);
+        Add(problem);
+      }
+    }
+  }
+
+  void AddDeclaredRanges() {
+    for (const Fill fill : AllFills()) {
+      for (const int32_t declared : kDeclared) {
+        Problem problem = Shape(rows_.Next(), columns_.Next(), depths_.Next());
+        SetTypes(shape_types_.Next(), c_types_.Next(), &problem);
+        problem.fill = fill;
+        const bool must_be_checked = fill == Fill::kStray;
+        Declare(declared, must_be_checked ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
+        Add(problem);
+      }
+    }
+  }
+
+  static void Declare(int32_t declared, intact_range_check check, Problem* problem) {
+    problem->declared = declared;
+    problem->range_check = check;
+    problem->za = std::min(problem->za, (problem->a_type == INTACT_S8 ? -128 : 0) + declared);
+  }
+
   static constexpr intact_type kActivationTypes[] = {INTACT_U8, INTACT_S8, INTACT_U8};
   static constexpr intact_type kOutputTypes[] = {INTACT_S32, INTACT_U8, INTACT_F32, INTACT_S8};
 
@@ -174,6 +230,7 @@ class ProblemList {
   Cycle<int64_t> rows_{kRows}, columns_{kColumns}, depths_{kDepths};
   Cycle<intact_type> shape_types_{kActivationTypes}, c_types_{kOutputTypes};
   Cycle<Fill> fills_{AllFills()};
+  Cycle<intact_range_check> checks_{kRangeChecks};
 };
 
 std::string Describe(const Difference& d) {

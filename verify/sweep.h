@@ -31,7 +31,7 @@ Result<Judgement> Judge(const Target& target, const Problem& problem);
 
 enum class Effort : uint8_t {
   kQuick,     // a sixth of the standard
-  kStandard,  // some two thousand problems per ISA and mode
+  kStandard,  // some three thousand problems per ISA and mode
   kThorough,  // four times that, by other seeds
 };
 

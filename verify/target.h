@@ -21,6 +21,8 @@ struct RunOptions {
   int64_t a_pad = 0;
   int64_t c_pad = 0;
   int32_t threads = 1;
+  int32_t declared = 255;  // activations lie in [0, declared] from the type's minimum on
+  intact_range_check range_check = INTACT_RANGE_CHECKED;
 };
 
 class Target {
