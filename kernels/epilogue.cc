@@ -11,7 +11,7 @@ std::string EpilogueSpec::Name() const {
                      : c_type == INTACT_F32 ? "f32"
                      : c_type == INTACT_U8  ? "u8"
                                             : "s8";
-  return std::string(type) + (has_bias ? "_bias" : "");
+  return std::string(type) + (has_bias ? "_bias" : "") + (streams ? "_streamed" : "");
 }
 
 int ElementBytes(intact_type type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
@@ -42,7 +42,9 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
     const jit::Vec& accumulator = accumulators[static_cast<size_t>(j)];
     Requantize(accumulator, j);
     const jit::Mem to = x86::ptr(c, j * vector_stride);
-    if (ElementBytes(spec_.c_type) == 4) {
+    if (spec_.streams) {
+      emitter_.code().vmovntdq(to, accumulator);
+    } else if (ElementBytes(spec_.c_type) == 4) {
       emitter_.Store(to, accumulator);
     } else {
       emitter_.StoreBytes(to, accumulator, spec_.c_type == INTACT_S8);

@@ -24,8 +24,11 @@ namespace intact::kernels {
 /// What the emitted code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
-  bool has_bias = false;     // float32 bias
-  std::string Name() const;  // "s32", "u8_bias"
+  bool has_bias = false;  // float32 bias
+  // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
+  // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
+  bool streams = false;
+  std::string Name() const;  // "s32", "u8_bias", "s32_streamed"
 };
 
 /// What the emitted code reads, for the columns of one tile. The arrays cover the tile's whole vectors.

@@ -41,6 +41,14 @@ uint8_t* ThreadScratch(int64_t bytes) {
   return buffer.data();
 }
 
+// One thread's share of a run.
+void RunRange(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) {
+  if (range.Empty()) return;
+  const ScopedFloatEnvironment float_environment;
+  engine.RunRange(buffers, range, scratch);
+  if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
+}
+
 Error OutOfMemory(const char* what) { return {INTACT_OUT_OF_MEMORY, std::string("no memory for ") + what}; }
 
 }  // namespace
@@ -196,9 +204,16 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const noexcept {
 }
 
 RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
-  return {static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? data_.k : args.a_stride,
-          static_cast<uint8_t*>(args.c),
-          (args.c_stride == 0 ? data_.n : args.c_stride) * data_.element_bytes()};
+  constexpr int64_t kLine = 64;
+  RunBuffers buffers;
+  buffers.a = static_cast<const uint8_t*>(args.a);
+  buffers.a_stride = args.a_stride == 0 ? data_.k : args.a_stride;
+  buffers.c = static_cast<uint8_t*>(args.c);
+  buffers.c_stride_bytes = (args.c_stride == 0 ? data_.n : args.c_stride) * data_.element_bytes();
+  buffers.may_stream = args.m * buffers.c_stride_bytes > Caches().l2_bytes &&
+                       buffers.c_stride_bytes % kLine == 0 &&
+                       reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  return buffers;
 }
 
 const Engine& GemmPlan::EngineFor(int64_t m) const {
@@ -218,9 +233,8 @@ Error GemmPlan::Run(const intact_gemm_args& args) const noexcept {
   uint8_t* scratch = ThreadScratch(bytes * parts);
   if (scratch == nullptr) return OutOfMemory("panels of a");
   const auto run_part = [&](int part) {
-    const ScopedFloatEnvironment float_environment;
     const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
-    if (!range.Empty()) engine.RunRange(buffers, range, scratch + part * bytes);
+    RunRange(engine, buffers, range, scratch + part * bytes);
   };
   if (parts == 1) {
     run_part(0);
@@ -242,8 +256,7 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int part, int parts) const
   uint8_t* scratch = ThreadScratch(engine.ScratchBytes(args.m));
   if (scratch == nullptr) return OutOfMemory("panels of a");
   const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
-  const ScopedFloatEnvironment float_environment;
-  if (!range.Empty()) engine.RunRange(BuffersOf(args), range, scratch);
+  RunRange(engine, BuffersOf(args), range, scratch);
   return {};
 }
 

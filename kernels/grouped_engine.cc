@@ -86,6 +86,12 @@ Error GroupedEngine::GenerateKernels() {
   const Result<TileEpilogueFunction> epilogue = GetTileEpilogue(isa_, data_.epilogue);
   if (!epilogue) return epilogue.error();
   epilogue_ = *epilogue;
+  if (lanes_ != 16 || data_.element_bytes() != 4) return {};
+  EpilogueSpec streaming = data_.epilogue;
+  streaming.streams = true;
+  const Result<TileEpilogueFunction> streaming_epilogue = GetTileEpilogue(isa_, streaming);
+  if (!streaming_epilogue) return streaming_epilogue.error();
+  streaming_epilogue_ = *streaming_epilogue;
   return {};
 }
 
@@ -157,16 +163,16 @@ void GroupedEngine::RunBlock(const RunBuffers& buffers, const Range& range, cons
 void GroupedEngine::Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_begin, int64_t panel_end,
                                int32_t* accumulators) const noexcept {
   const int64_t panel_size = int64_t{kPanelColumns} * rows_;
-  for (int64_t column = 0; column < (panel_end - panel_begin) * kPanelColumns; ++column) {
-    const int32_t initial = data_.initial[static_cast<size_t>(panel_begin * kPanelColumns + column)];
-    std::fill_n(accumulators + column * rows_, vectors * lanes_, initial);
-  }
   const ScheduleShape& shape = schedule_.shape();
   for (int64_t window = 0; window < schedule_.windows(); ++window) {
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      const GroupedKernelArgs args{a + window * shape.window_quads * kQuad * rows_,
-                                   schedule_.Strips(window, panel), kPanelColumns / shape.strip_columns,
-                                   accumulators + (panel - panel_begin) * panel_size};
+      GroupedKernelArgs args;
+      args.a = a + window * shape.window_quads * kQuad * rows_;
+      args.strips = schedule_.Strips(window, panel);
+      const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
+      args.strip_count = (columns + shape.strip_columns - 1) / shape.strip_columns;
+      args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
+      args.accumulators = accumulators + (panel - panel_begin) * panel_size;
       kernels_[static_cast<size_t>(vectors - 1)](&args);
     }
   }
@@ -186,7 +192,8 @@ void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const i
       args.c = columns == lanes_ ? c : scratch_tile;
       args.c_stride_bytes = columns == lanes_ ? buffers.c_stride_bytes : lanes_ * element;
       args.epilogue = data_.EpilogueAt(column);
-      epilogue_(&args);
+      const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr && columns == lanes_;
+      (streams ? streaming_epilogue_ : epilogue_)(&args);
       if (columns == lanes_) continue;
       CopyTile(scratch_tile, args.c_stride_bytes, args.rows, columns * element, c, buffers.c_stride_bytes);
     }

@@ -66,6 +66,7 @@ class GroupedEngine final : public Engine {
   std::string kernel_name_;
   std::vector<GroupedKernelFunction> kernels_;  // [vectors − 1]
   TileEpilogueFunction epilogue_ = nullptr;
+  TileEpilogueFunction streaming_epilogue_ = nullptr;  // where a row of a tile is a whole cache line of C
 };
 
 }  // namespace intact::kernels

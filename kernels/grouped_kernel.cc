@@ -38,6 +38,7 @@ class GroupedKernel {
     code().mov(items_, Argument(offsetof(GroupedKernelArgs, strips)));
     code().mov(strips_, Argument(offsetof(GroupedKernelArgs, strip_count)));
     code().mov(result_, Argument(offsetof(GroupedKernelArgs, accumulators)));
+    code().mov(initial_, Argument(offsetof(GroupedKernelArgs, initial)));
     if (!has_ones_register_) code().mov(ones_pointer_, reinterpret_cast<uint64_t>(kOnes.data()));
     const asmjit::Label strip = code().newLabel();
     code().bind(strip);
@@ -59,7 +60,8 @@ class GroupedKernel {
     items_ = registers_.NewGeneral("items");
     strips_ = registers_.NewGeneral("strips");
     result_ = registers_.NewGeneral("result");
-    header_ = registers_.NewGeneral("header");
+    initial_ = registers_.NewGeneral("initial");
+    counts_ = registers_.NewGeneral("counts");
     count_ = registers_.NewGeneral("count");
     quad_ = registers_.NewGeneral("quad");
     for (int i = 0; i < spec_.vectors * spec_.strip_columns; ++i) {
@@ -77,33 +79,51 @@ class GroupedKernel {
     }
   }
 
-  Mem Result_(int vector, int column) const {
+  Mem ResultAt(int vector, int column) const {
     const int offset = (column * spec_.block_vectors + vector) * registers_.vector_bytes();
     return x86::ptr(result_, offset);
   }
 
   void Strip() {
-    code().mov(header_, items_);
+    code().mov(counts_, items_);
     code().add(items_, kStripHeaderBytes);
-    for (int column = 0; column < spec_.strip_columns; ++column) {
-      for (int vector = 0; vector < spec_.vectors; ++vector) {
-        emitter_->Load(accumulators_[Index(vector, column)], Result_(vector, column));
-      }
-    }
+    InitialiseAccumulators();
     for (int size = kMaxGroup; size >= 1; --size) Groups(size);
     for (int column = 0; column < spec_.strip_columns; ++column) {
       for (int vector = 0; vector < spec_.vectors; ++vector) {
-        emitter_->Store(Result_(vector, column), accumulators_[Index(vector, column)]);
+        emitter_->Store(ResultAt(vector, column), accumulators_[Index(vector, column)]);
       }
     }
     code().add(result_, spec_.strip_columns * spec_.block_vectors * registers_.vector_bytes());
+  }
+
+  void InitialiseAccumulators() {
+    const asmjit::Label resume = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().test(initial_, initial_);
+    code().jz(resume);
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      code().vpbroadcastd(accumulators_[Index(0, column)], x86::ptr(initial_, column * 4));
+      for (int vector = 1; vector < spec_.vectors; ++vector) {
+        emitter_->Copy(accumulators_[Index(vector, column)], accumulators_[Index(0, column)]);
+      }
+    }
+    code().add(initial_, spec_.strip_columns * 4);
+    code().jmp(done);
+    code().bind(resume);
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      for (int vector = 0; vector < spec_.vectors; ++vector) {
+        emitter_->Load(accumulators_[Index(vector, column)], ResultAt(vector, column));
+      }
+    }
+    code().bind(done);
   }
 
   // All groups of `size` items.
   void Groups(int size) {
     const asmjit::Label loop = code().newLabel();
     const asmjit::Label done = code().newLabel();
-    code().movzx(count_.r32(), x86::word_ptr(header_, (kMaxGroup - size) * 2));
+    code().movzx(count_.r32(), x86::word_ptr(counts_, (kMaxGroup - size) * 2));
     code().test(count_.r32(), count_.r32());
     code().jz(done);
     code().bind(loop);
@@ -148,7 +168,7 @@ class GroupedKernel {
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
 
-  Gp a_, items_, strips_, result_, header_, count_, quad_, ones_pointer_;
+  Gp a_, items_, strips_, result_, initial_, counts_, count_, quad_, ones_pointer_;
   std::vector<Vec> accumulators_, sums_, weights_;
   Vec activations_, product_, ones_;
   bool has_ones_register_ = false;

@@ -8,8 +8,9 @@
 //       for each item                     sums += vpmaddubsw(A[quad], weights)    (the first item: sums =)
 //       accumulators += vpmaddwd(sums, 1)
 //
-// It adds to int32 accumulators in memory, column by column: [columns][rows], rows = vectors·lanes. They hold
-// the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
+// The first window's accumulators start from `initial`, which carries zero points and bias per column; later
+// windows add to what is there. They lie in memory, column by column: [columns][rows], rows = vectors·lanes.
+// They hold the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
 #ifndef INTACT_KERNELS_GROUPED_KERNEL_H_
 #define INTACT_KERNELS_GROUPED_KERNEL_H_
 
@@ -25,7 +26,8 @@ struct GroupedKernelArgs {
   const uint8_t* a = nullptr;       // the window of the A panel
   const uint8_t* strips = nullptr;  // ScheduledWeights::Strips()
   int64_t strip_count = 0;
-  int32_t* accumulators = nullptr;  // [strip_count·strip_columns][block_rows]
+  const int32_t* initial = nullptr;  // one per column; null: continue from `accumulators`
+  int32_t* accumulators = nullptr;   // [strip_count·strip_columns][block_rows]
 };
 
 using GroupedKernelFunction = void (*)(const GroupedKernelArgs*);

@@ -26,15 +26,23 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
 }
 
 Error PanelEngine::GenerateKernels() {
-  functions_.assign(static_cast<size_t>(block_.mr * block_.vectors), nullptr);
+  functions_.assign(static_cast<size_t>(2 * block_.vectors * block_.mr), nullptr);
   const int64_t edge = (data_.n % nr_ + lanes_ - 1) / lanes_;  // vectors of the last, narrower tiles
+  MicrokernelSpec spec{block_.isa, block_.dot, block_.mr, block_.vectors, data_.epilogue};
   for (const int64_t vectors : {data_.n >= nr_ ? int64_t{block_.vectors} : int64_t{0}, edge}) {
-    for (int rows = 1; vectors > 0 && rows <= block_.mr; ++rows) {
-      const MicrokernelSpec spec{block_.isa, block_.dot, rows, static_cast<int>(vectors), data_.epilogue};
-      const Result<MicrokernelFunction> function = GetMicrokernel(spec);
-      if (!function) return function.error();
-      Kernel(rows, vectors) = *function;
-      if (rows == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
+    if (vectors == 0) continue;
+    spec.vectors = static_cast<int>(vectors);
+    if (kernel_name_.empty()) kernel_name_ = spec.Name();
+    for (int rows = 1; rows <= block_.mr; ++rows) {
+      for (const bool streams : {false, true}) {
+        if (streams && !CanStream()) continue;
+        MicrokernelSpec variant = spec;
+        variant.mr = rows;
+        variant.epilogue.streams = streams;
+        const Result<MicrokernelFunction> function = GetMicrokernel(variant);
+        if (!function) return function.error();
+        functions_[Index(rows, vectors, streams)] = *function;
+      }
     }
   }
   return {};
@@ -84,7 +92,7 @@ void PanelEngine::RunTile(const RunBuffers& buffers, int64_t row, int64_t rows, 
   call.c_stride_bytes = is_edge ? int64_t{nr_} * data_.element_bytes() : buffers.c_stride_bytes;
   call.initial = data_.initial.data() + column;
   call.epilogue = data_.EpilogueAt(column);
-  Kernel(rows, vectors)(&call);
+  functions_[Index(rows, vectors, buffers.may_stream && CanStream() && !is_edge)](&call);
   if (!is_edge) return;
   CopyTile(scratch_tile, call.c_stride_bytes, rows, columns * data_.element_bytes(), c,
            buffers.c_stride_bytes);

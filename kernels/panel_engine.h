@@ -35,18 +35,18 @@ class PanelEngine final : public Engine {
   int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
   void RunTile(const RunBuffers& buffers, int64_t row, int64_t rows, int64_t column, int64_t columns,
                const uint8_t* panel, uint8_t* scratch_tile) const noexcept;
-  MicrokernelFunction& Kernel(int64_t rows, int64_t vectors) {
-    return functions_[static_cast<size_t>((vectors - 1) * block_.mr + rows - 1)];
-  }
-  MicrokernelFunction Kernel(int64_t rows, int64_t vectors) const {
-    return functions_[static_cast<size_t>((vectors - 1) * block_.mr + rows - 1)];
+  /// Whether whole vectors are whole cache lines of a 4-byte output.
+  bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
+  size_t Index(int64_t rows, int64_t vectors, bool streams) const {
+    return static_cast<size_t>(((streams ? block_.vectors : 0) + vectors - 1) * block_.mr + rows - 1);
   }
 
   const GemmData& data_;
   KernelBlock block_;
   int lanes_, nr_;
   std::string kernel_name_;
-  std::vector<MicrokernelFunction> functions_;  // [vectors − 1][rows − 1]; only those that n can need are set
+  std::vector<MicrokernelFunction>
+      functions_;  // [streams][vectors − 1][rows − 1]; only those that n can need are set
 };
 
 }  // namespace intact::kernels
