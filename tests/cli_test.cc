@@ -27,9 +27,11 @@ struct Outcome {
 };
 
 class Cli : public testing::Test {
+ public:
+  ~Cli() override { std::filesystem::remove_all(folder_); }
+
  protected:
   Cli() { std::filesystem::create_directories(folder_); }
-  ~Cli() override { std::filesystem::remove_all(folder_); }
 
   static std::string Contents(const std::string& path) {
     std::ostringstream text;

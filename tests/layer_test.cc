@@ -43,13 +43,15 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenLayer,
 
 /// A copy of u8_11 that a test may spoil.
 class BadLayer : public testing::Test {
+ public:
+  ~BadLayer() override { std::filesystem::remove_all(folder_); }
+
  protected:
   BadLayer() {
     std::filesystem::remove_all(folder_);
     std::filesystem::copy(kLayers + "u8_11", folder_);
     std::ifstream(folder_ + "/layer.json") >> json_;
   }
-  ~BadLayer() override { std::filesystem::remove_all(folder_); }
 
   void WriteText(const std::string& text) { std::ofstream(folder_ + "/layer.json") << text; }
 
@@ -78,7 +80,7 @@ TEST_F(BadLayer, TheCopyIsGood) { EXPECT_EQ(ErrorOf(), "no error"); }
 
 TEST_F(BadLayer, MalformedJson) {
   for (const char* text :
-       {"", "{", "[1, 2]", "{\"operator\": \"linear\", \"input\": {\"scale\": NaN}}", "\xff\xfe"}) {
+       {"", "{", "[1, 2]", R"({"operator": "linear", "input": {"scale": NaN}})", "\xff\xfe"}) {
     WriteText(text);
     EXPECT_THAT(ErrorOf(), HasSubstr("layer.json: ")) << text;
     EXPECT_THAT(ErrorOf(), HasSubstr("JSON")) << text;

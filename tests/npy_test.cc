@@ -27,9 +27,10 @@ std::string Dict(const std::string& descr, const std::string& shape, const std::
 }
 
 class NpyTest : public testing::Test {
- protected:
+ public:
   ~NpyTest() override { std::filesystem::remove(path_); }
 
+ protected:
   Result<NpyArray> Read(const std::string& file) {
     std::ofstream(path_, std::ios::binary) << file;
     return ReadNpy(path_);

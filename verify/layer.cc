@@ -289,9 +289,9 @@ Result<Layer> ReadLayer(const std::string& folder) {
   if (fields.error()) return *fields.error();
   if (layer.op == "conv2d") {
     return Error{INTACT_UNSUPPORTED,
-                 fmt::format("{}: operator: is \"conv2d\": convolutions are not supported yet", path)};
+                 fmt::format(R"({}: operator: is "conv2d": convolutions are not supported yet)", path)};
   }
-  if (layer.op != "linear") fields.Fail("operator", fmt::format("is \"{}\"; expected \"linear\"", layer.op));
+  if (layer.op != "linear") fields.Fail("operator", fmt::format(R"(is "{}"; expected "linear")", layer.op));
   if (fields.error()) return *fields.error();
 
   reference::Gemm& gemm = layer.gemm;

@@ -35,6 +35,7 @@ struct ActivationPairs {
 
 std::vector<ActivationPairs> AllActivationPairs() {
   std::vector<ActivationPairs> all;
+  all.reserve(ClampTable::kActivations);
   for (int largest = 0; largest < ClampTable::kActivations; ++largest) all.emplace_back(largest);
   return all;
 }

@@ -48,7 +48,7 @@ class ClampTable {
 
  private:
   static size_t Index(int activation, int magnitude) {
-    return static_cast<size_t>(activation * kMagnitudes + magnitude);
+    return static_cast<size_t>(activation) * kMagnitudes + static_cast<size_t>(magnitude);
   }
   std::vector<ClampCount> counts_;
 };

@@ -31,6 +31,7 @@ std::vector<int> Slopes(const reference::Gemm& gemm) {
   std::vector<int32_t> sums(static_cast<size_t>(gemm.n));
   for (size_t i = 0; i < gemm.b.size(); ++i) sums[i % sums.size()] += gemm.b[i];
   std::vector<int> slopes;
+  slopes.reserve(sums.size());
   for (const int32_t sum : sums) slopes.push_back(Sign(sum));
   return slopes;
 }

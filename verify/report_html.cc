@@ -180,6 +180,7 @@ std::string RampFigure(const Ramp& ramp) {
 
 std::string RampSection(const std::vector<Ramp>& ramps) {
   std::vector<Row> rows;
+  rows.reserve(ramps.size());
   for (const Ramp& ramp : ramps) {
     rows.push_back({intact_isa_name(ramp.isa), Str(ToString(ramp.mode)), ramp.layer,
                     Str(ramp.steps * ramp.columns), Str(ramp.NonMonotonic()), Str(ramp.Unexplained())});

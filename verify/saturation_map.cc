@@ -64,7 +64,7 @@ Result<SaturationMap> MapSaturation() {
     for (const int32_t amax : map.amax) {
       Result<SaturationCell> cell = MakeCell(CellProblem(map.isa, amax, wmax), map.measured);
       if (!cell) return cell.error();
-      map.cells.push_back(std::move(*cell));
+      map.cells.push_back(*cell);
     }
   }
   return map;
