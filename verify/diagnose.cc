@@ -207,7 +207,11 @@ std::string Diagnose(const Observation& seen) {
   for (const Suspicion& suspicion : Suspicions(seen)) {
     if (seen.GivenBy(suspicion.accumulator)) return fmt::format("{}: {}", text, suspicion.text);
   }
-  if (seen.actual_accumulator) return text;
+  if (seen.actual_accumulator) {
+    const int64_t off = int64_t{*seen.actual_accumulator} - seen.exact;
+    return off % 65536 == 0 ? fmt::format("{}: off by {}·65536, int16 sums wrapped", text, off / 65536)
+                            : text;
+  }
   const std::optional<std::string> scale = OtherScale(seen);
   return scale ? fmt::format("{}: {}", text, *scale) : text;
 }

@@ -167,6 +167,15 @@ class ProblemList {
         Add(problem);
       }
     }
+    // C beyond a second-level cache, with rows of whole cache lines: kernels may store past the caches.
+    for (const intact_type c : {INTACT_S32, INTACT_F32, INTACT_U8}) {
+      for (Problem problem : {Shape(600, 512, 20), Shape(2100, 496, 5), Shape(9000, 80, 9)}) {
+        SetTypes(INTACT_U8, c, &problem);
+        problem.c_pad = problem.n == 496 ? 16 : 0;
+        problem.threads = static_cast<int32_t>(1 + problems_.size() % 2);
+        Add(problem);
+      }
+    }
     // The sum of products leaves int32, the accumulator does not: 255·127·70000 > 2³¹ > 127·127·70000.
     Problem wrapping = Shape(2, 2, 70000);
     wrapping.za = 128;

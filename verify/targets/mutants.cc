@@ -1,9 +1,12 @@
 #include "verify/targets/mutants.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <string_view>
 #include <utility>
+
+#include "verify/targets/intact_target.h"
 
 namespace intact::verify {
 namespace {
@@ -80,11 +83,27 @@ class MutantTarget : public Target {
   Computation compute_;
 };
 
-Mutant MakeMutant(const char* name, Computation compute, std::string fault, std::string_view line,
-                  Cause cause, std::string detail) {
+class Overeager : public IntactTarget {
+ public:
+  std::string Name() const override { return "one_pair_too_many"; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
+    RunOptions narrow = options;
+    const int32_t zero = gemm.a_zero_point + (gemm.a_type == INTACT_S8 ? 128 : 0);
+    narrow.declared = std::max({options.declared - 1, zero, 1});  // a range must hold the zero point
+    narrow.range_check = INTACT_RANGE_UNCHECKED;
+    return IntactTarget::Run(gemm, narrow);
+  }
+};
+
+Problem ProblemOf(std::string_view line) {
   const Result<Problem> problem = Problem::Parse(line);
   assert(problem);
-  return {std::make_unique<MutantTarget>(name, compute), std::move(fault), *problem, cause,
+  return *problem;
+}
+
+Mutant MakeMutant(const char* name, Computation compute, std::string fault, std::string_view line,
+                  Cause cause, std::string detail) {
+  return {std::make_unique<MutantTarget>(name, compute), std::move(fault), ProblemOf(line), cause,
           std::move(detail)};
 }
 
@@ -94,6 +113,8 @@ Result<std::vector<uint8_t>> ReferenceTarget::Run(const reference::Gemm& gemm,
                                                   const RunOptions& options) const {
   return Compute(gemm, ExpectedModel(options.mode, options.isa));
 }
+
+std::unique_ptr<Target> OvereagerTarget() { return std::make_unique<Overeager>(); }
 
 std::vector<Mutant> Mutants() {
   std::vector<Mutant> mutants;
@@ -117,6 +138,9 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(
       MakeMutant("saturating_int32_adds", SaturateInt32, "VPDPBUSDS: intermediate sums are clamped to int32",
                  "gemm u8s8s32 m=1 n=1 k=70000 za=128 fill=extremes", Cause::kInt32Overflow, "left int32"));
+  mutants.push_back({OvereagerTarget(), "int16 groups take one pair too many",
+                     ProblemOf("gemm u8s8s32 m=48 n=16 k=64 wmax=128 fill=bound isa=avx2"),
+                     Cause::kImplementationError, "int16 sums wrapped"});
   return mutants;
 }
 

@@ -1,0 +1,332 @@
+// Schedules, decoded from the stream that the kernel reads: their items add up to the weights, and no group
+// can leave int16, whatever the activations. Together that is exactness.
+#include "kernels/schedule.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "reference/models.h"
+#include "tests/expect_model.h"
+#include "tests/require_isas.h"
+#include "verify/fill.h"
+#include "verify/sweep.h"
+#include "verify/targets/mutants.h"
+
+namespace intact::kernels {
+namespace {
+
+using verify::Fill;
+using verify::Problem;
+
+// The same cases on every run, unless RC_PARAMS asks for others.
+[[maybe_unused]] const int kSeeded = setenv("RC_PARAMS", "seed=20240229 max_success=400", /*overwrite=*/0);
+
+struct DecodedItem {
+  int64_t quad = 0;  // of the whole depth
+  std::vector<int8_t> weights;
+};
+
+struct DecodedStrip {
+  int64_t column = 0;  // the first
+  std::vector<std::vector<DecodedItem>> groups;
+};
+
+// Reads strips one after another; a stream that makes no sense fails the test.
+class Decoder {
+ public:
+  explicit Decoder(const ScheduledWeights& schedule, const PackedWeights& weights)
+      : schedule_(schedule), weights_(weights) {}
+
+  std::vector<DecodedStrip> Decode() {
+    std::vector<DecodedStrip> strips;
+    int64_t bytes = 0;
+    for (int64_t window = 0; window < schedule_.windows(); ++window) {
+      for (int64_t panel = 0; panel < weights_.panels(); ++panel) {
+        const uint8_t* const begin = schedule_.Strips(window, panel);
+        at_ = begin;
+        for (int64_t column = 0; column < kPanelColumns; column += schedule_.shape().strip_columns) {
+          strips.push_back({panel * kPanelColumns + column, Groups(window)});
+        }
+        bytes += at_ - begin;
+      }
+    }
+    EXPECT_EQ(bytes, schedule_.bytes());
+    return strips;
+  }
+
+ private:
+  template <class T>
+  T Read() {
+    T value;
+    std::memcpy(&value, at_, sizeof(value));
+    at_ += sizeof(value);
+    return value;
+  }
+
+  std::vector<std::vector<DecodedItem>> Groups(int64_t window) {
+    const auto counts = Read<std::array<uint16_t, kMaxGroup>>();
+    std::vector<std::vector<DecodedItem>> groups;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      for (int count = 0; count < counts[i]; ++count) {
+        std::vector<DecodedItem>& group = groups.emplace_back(kMaxGroup - i);
+        for (DecodedItem& item : group) item = Item(window);
+      }
+    }
+    return groups;
+  }
+
+  DecodedItem Item(int64_t window) {
+    const ScheduleShape& shape = schedule_.shape();
+    DecodedItem item;
+    const auto offset = int64_t{Read<uint32_t>()};
+    EXPECT_EQ(offset % (shape.rows * kQuad), 0);
+    EXPECT_LT(offset / (shape.rows * kQuad), shape.window_quads);
+    item.quad = window * shape.window_quads + offset / (shape.rows * kQuad);
+    for (int i = 0; i < shape.strip_columns * kQuad; ++i) item.weights.push_back(Read<int8_t>());
+    return item;
+  }
+
+  const ScheduledWeights& schedule_;
+  const PackedWeights& weights_;
+  const uint8_t* at_ = nullptr;
+};
+
+// Padded depths × padded columns.
+std::vector<int> SumOfItems(const std::vector<DecodedStrip>& strips, const PackedWeights& weights) {
+  const int64_t columns = weights.panels() * kPanelColumns;
+  std::vector<int> sums(static_cast<size_t>(weights.quads() * kQuad * columns));
+  for (const DecodedStrip& strip : strips) {
+    for (const auto& group : strip.groups) {
+      for (const DecodedItem& item : group) {
+        for (size_t i = 0; i < item.weights.size(); ++i) {
+          const auto n = strip.column + static_cast<int64_t>(i) / kQuad;
+          const auto k = item.quad * kQuad + static_cast<int64_t>(i) % kQuad;
+          sums[static_cast<size_t>(k * columns + n)] += item.weights[i];
+        }
+      }
+    }
+  }
+  return sums;
+}
+
+bool AddsUpTo(const PackedWeights& weights, const std::vector<int>& sums) {
+  const int64_t columns = weights.panels() * kPanelColumns;
+  for (int64_t k = 0; k < weights.quads() * kQuad; ++k) {
+    for (int64_t n = 0; n < columns; ++n) {
+      if (sums[static_cast<size_t>(k * columns + n)] != weights.At(k, n)) return false;
+    }
+  }
+  return true;
+}
+
+// Sums of one sign in a lane (a pair of adjacent depths of a column) over a group.
+int LaneSum(const std::vector<DecodedItem>& group, size_t lane, int sign) {
+  int sum = 0;
+  for (const DecodedItem& item : group) {
+    for (const size_t i : {2 * lane, 2 * lane + 1}) sum += std::max(sign * item.weights[i], 0);
+  }
+  return sum;
+}
+
+// Lanes of all groups whose weights could leave int16 for activations in [0, amax].
+int64_t OverloadedLanes(const std::vector<DecodedStrip>& strips, int amax) {
+  int64_t overloaded = 0;
+  for (const DecodedStrip& strip : strips) {
+    for (const auto& group : strip.groups) {
+      for (size_t lane = 0; lane < group[0].weights.size() / 2; ++lane) {
+        overloaded += amax * LaneSum(group, lane, 1) > 32767 ? 1 : 0;
+        overloaded += amax * LaneSum(group, lane, -1) > 32768 ? 1 : 0;
+      }
+    }
+  }
+  return overloaded;
+}
+
+// What the kernel computes for one row of activations and one column: VPMADDUBSW saturates, VPADDW wraps.
+int32_t RunInInt16(const std::vector<DecodedStrip>& strips, int64_t column, const std::vector<uint8_t>& a) {
+  int32_t accumulator = 0;
+  for (const DecodedStrip& strip : strips) {
+    if (strip.groups.empty()) continue;
+    const auto in_strip = static_cast<size_t>(column - strip.column) * kQuad;
+    if (column < strip.column || in_strip >= strip.groups[0][0].weights.size()) continue;
+    for (const auto& group : strip.groups) {
+      for (const size_t pair : {0, 2}) {
+        int16_t lane = 0;
+        for (const DecodedItem& item : group) {
+          const auto k = static_cast<size_t>(item.quad * kQuad) + pair;
+          const size_t w = in_strip + pair;
+          lane = static_cast<int16_t>(
+              lane + reference::Maddubs(a[k], a[k + 1], item.weights[w], item.weights[w + 1]));
+        }
+        accumulator += lane;
+      }
+    }
+  }
+  return accumulator;
+}
+
+PackedWeights Pack(const Problem& problem) {
+  const std::vector<int8_t> b = verify::FillWeights(problem);
+  PackedWeights packed;
+  EXPECT_TRUE(PackWeights({b.data(), problem.k, problem.n, problem.n, 1}, &packed));
+  return packed;
+}
+
+ScheduledWeights Schedule(const PackedWeights& weights, const ScheduleShape& shape) {
+  ScheduledWeights schedule;
+  EXPECT_TRUE(schedule.Build(weights, shape));
+  return schedule;
+}
+
+// Activations that drive column n's sums as far as they go, up or down, against exact arithmetic.
+bool IsExactAtItsBounds(const std::vector<DecodedStrip>& strips, const PackedWeights& weights, int64_t n,
+                        int amax) {
+  for (const int sign : {1, -1}) {
+    std::vector<uint8_t> a;
+    int32_t exact = 0;
+    for (int64_t k = 0; k < weights.quads() * kQuad; ++k) {
+      const int w = weights.At(k, n);
+      a.push_back(static_cast<uint8_t>(sign * w > 0 ? amax : 0));
+      exact += a.back() * w;
+    }
+    if (RunInInt16(strips, n, a) != exact) return false;
+  }
+  return true;
+}
+
+struct Case {
+  Problem problem;
+  ScheduleShape shape;
+};
+
+Case AnyCase() {
+  Case c;
+  const auto fills = verify::AllFills();
+  c.problem.fill = fills[*rc::gen::inRange<size_t>(0, fills.size())];
+  c.problem.seed = *rc::gen::inRange<uint64_t>(1, 1000);
+  c.problem.n = *rc::gen::inRange<int64_t>(1, 40);
+  c.problem.k = *rc::gen::inRange<int64_t>(1, 300);
+  c.problem.wmax = *rc::gen::element(128, 127, 64, 7, 1);
+  c.shape.strip_columns = *rc::gen::element(1, 2, 4);
+  c.shape.rows = *rc::gen::element(8, 24, 64);
+  c.shape.window_quads = *rc::gen::inRange<int64_t>(1, 90);
+  c.shape.amax = *rc::gen::oneOf(rc::gen::element(255, 127, 128), rc::gen::inRange(1, 256));
+  c.problem.declared = c.shape.amax;
+  return c;
+}
+
+RC_GTEST_PROP(Schedule, ItemsAddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
+  const Case c = AnyCase();
+  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.shape.strip_columns
+           << " window_quads=" << c.shape.window_quads;
+  const PackedWeights weights = Pack(c.problem);
+  const ScheduledWeights schedule = Schedule(weights, c.shape);
+  const std::vector<DecodedStrip> strips = Decoder(schedule, weights).Decode();
+  RC_ASSERT(AddsUpTo(weights, SumOfItems(strips, weights)));
+  RC_ASSERT(OverloadedLanes(strips, c.shape.amax) == 0);
+
+  int64_t groups = 0;
+  int64_t items = 0;
+  for (const DecodedStrip& strip : strips) {
+    groups += std::ssize(strip.groups);
+    for (const auto& group : strip.groups) items += std::ssize(group);
+  }
+  RC_ASSERT(schedule.statistics().groups == groups * c.shape.strip_columns);
+  RC_ASSERT(schedule.statistics().items == items * c.shape.strip_columns);
+  RC_ASSERT(schedule.statistics().quads == weights.quads() * weights.panels() * kPanelColumns);
+}
+
+RC_GTEST_PROP(Schedule, IsExactInInt16AtTheBoundOfEachColumn, ()) {
+  const Case c = AnyCase();
+  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.shape.strip_columns
+           << " window_quads=" << c.shape.window_quads;
+  const PackedWeights weights = Pack(c.problem);
+  const std::vector<DecodedStrip> strips = Decoder(Schedule(weights, c.shape), weights).Decode();
+  for (int64_t n = 0; n < weights.n; ++n) {
+    RC_ASSERT(IsExactAtItsBounds(strips, weights, n, c.shape.amax));
+  }
+}
+
+TEST(Schedule, GroupsAreFilledToTheirCapacity) {
+  // Otherwise the tests above could not see one pair too many.
+  for (const int amax : {255, 127}) {
+    Problem problem = tests::Parsed("gemm u8s8s32 m=1 n=16 k=512 wmax=128 fill=bound");
+    problem.declared = amax;
+    const PackedWeights weights = Pack(problem);
+    const auto strips = Decoder(Schedule(weights, {1, 24, 256, amax}), weights).Decode();
+    int64_t full = 0;
+    for (const DecodedStrip& strip : strips) {
+      for (const auto& group : strip.groups) {
+        full += LaneSum(group, 0, 1) == CapacityFor(amax).positive ? 1 : 0;
+        full += LaneSum(group, 0, -1) == CapacityFor(amax).negative ? 1 : 0;
+      }
+    }
+    EXPECT_GT(full, 16) << amax;
+  }
+}
+
+TEST(Schedule, CapacityIsTheLargestThatFits) {
+  for (int amax = 1; amax <= 255; ++amax) {
+    const LaneCapacity capacity = CapacityFor(amax);
+    EXPECT_LE(amax * capacity.positive, 32767);
+    EXPECT_GT(amax * (capacity.positive + 1), 32767);
+    EXPECT_LE(amax * capacity.negative, 32768);
+    EXPECT_GT(amax * (capacity.negative + 1), 32768);
+  }
+}
+
+TEST(Schedule, LightWeightsFillGroupsOfEightAndZerosCostNothing) {
+  const std::vector<int8_t> ones(64 * 16, 1);
+  PackedWeights weights;
+  ASSERT_TRUE(PackWeights({ones.data(), 64, 16, 16, 1}, &weights));
+  EXPECT_EQ(Schedule(weights, {2, 24, 64, 255}).statistics().groups, 16 / kMaxGroup * 16);
+  const std::vector<int8_t> zeros(64 * 16, 0);
+  ASSERT_TRUE(PackWeights({zeros.data(), 64, 16, 16, 1}, &weights));
+  EXPECT_EQ(Schedule(weights, {2, 24, 64, 255}).statistics().items, 0);
+}
+
+// ----- one pair too many -----------------------------------------------------------------------------------
+// A schedule for activations up to 254 admits weights of 129 to a lane that holds 128 at full range.
+
+TEST(OnePairTooMany, IsFoundInTheSchedule) {
+  static_assert(CapacityFor(254).positive == CapacityFor(255).positive + 1);
+  static_assert(CapacityFor(254).negative == CapacityFor(255).negative + 1);
+  const PackedWeights weights = Pack(tests::Parsed("gemm u8s8s32 m=1 n=16 k=512 wmax=128 fill=bound"));
+  for (const int strip_columns : {1, 2, 4}) {
+    const auto strips = Decoder(Schedule(weights, {strip_columns, 24, 256, 254}), weights).Decode();
+    EXPECT_TRUE(AddsUpTo(weights, SumOfItems(strips, weights)));
+    EXPECT_EQ(OverloadedLanes(strips, 254), 0);
+    EXPECT_GT(OverloadedLanes(strips, 255), 0);
+    int64_t inexact = 0;
+    for (int64_t n = 0; n < weights.n; ++n) inexact += IsExactAtItsBounds(strips, weights, n, 255) ? 0 : 1;
+    EXPECT_GT(inexact, 0);
+  }
+}
+
+TEST(OnePairTooMany, IsFoundInTheKernelsOutput) {
+  const auto overeager = verify::OvereagerTarget();
+  for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512}) {
+    if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
+    for (const char* line : {"gemm u8s8s32 m=64 n=32 k=512 wmax=128 fill=bound",
+                             "gemm s8s8s32 m=64 n=32 k=512 za=-9 wmax=128 adecl=127 fill=bound"}) {
+      Problem problem = tests::Parsed(line);
+      problem.isa = isa;
+      tests::ExpectItsModel(problem);
+      const Result<verify::Judgement> judgement = verify::Judge(*overeager, problem);
+      ASSERT_TRUE(judgement) << judgement.error().message;
+      EXPECT_FALSE(judgement->Passed()) << problem.ToString();
+      EXPECT_GT(judgement->comparison.Unexplained(), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace intact::kernels
