@@ -29,19 +29,22 @@ Loop GenerateLoop(const Peak& peak) {
     const auto emitter = jit::MakeEmitter(peak.isa, session.code(), registers);
     const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter);
     session.Begin(registers);
-    const jit::Operand a = form->NewA();
+    const jit::Vec a = registers.NewVector("a");
     const jit::Operand b = form->NewB("b");
     form->Prepare();
     std::vector<jit::Vec> sums;
     while (registers.FreeVectors() > 0) sums.push_back(registers.NewVector("accumulator"));
     accumulators = static_cast<int>(sums.size());
-    for (const jit::Operand& operand : {a, b, sums}) {
+    emitter->Zero(a);
+    for (const jit::Operand& operand : {b, sums}) {
       for (const jit::Vec& vector : operand) emitter->Zero(vector);
     }
     const asmjit::Label loop = session.code().newLabel();
     session.code().bind(loop);
     for (int i = 0; i < kUnroll; ++i) {
-      for (const jit::Vec& sum : sums) form->Dot(sum, a, b);
+      for (const jit::Vec& sum : sums) {
+        for (int step = 0; step < form->steps(); ++step) form->Dot(step, sum, a, b);
+      }
     }
     session.code().dec(registers.Argument());
     session.code().jnz(loop);

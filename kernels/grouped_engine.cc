@@ -23,8 +23,8 @@ struct IsaForms {
 };
 
 constexpr std::array kForms = {
-    IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.65, 0.48}, StripForm{1, 4, 0.84, 0.20}}},
-    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.69, 0.50}, StripForm{1, 4, 0.82, 0.20}}},
+    IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}}},
+    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}}},
 };
 
 double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics) {

@@ -60,7 +60,7 @@ class Microkernel {
       for (int j = 0; j < spec_.vectors; ++j) row.push_back(registers_.NewVector("accumulator"));
     }
     for (int j = 0; j < spec_.vectors; ++j) b_operands_.push_back(dot_->NewB("b"));
-    a_operand_ = dot_->NewA();
+    a_operand_ = registers_.NewVector("a");
     dot_->Prepare();
   }
 
@@ -97,16 +97,19 @@ class Microkernel {
   void Quad(int quad) {
     for (int j = 0; j < spec_.vectors; ++j)
       dot_->LoadB(b_operands_[static_cast<size_t>(j)], BAddress(j, quad));
-    for (int i = 0; i < spec_.mr; ++i) {
-      dot_->BroadcastA(a_operand_, x86::ptr(a_, (quad * spec_.mr + i) * kQuad));
-      for (int j = 0; j < spec_.vectors; ++j) {
-        dot_->Dot(accumulator(i, j), a_operand_, b_operands_[static_cast<size_t>(j)]);
+    for (int step = 0; step < dot_->steps(); ++step) {
+      for (int i = 0; i < spec_.mr; ++i) {
+        const int offset = (quad * spec_.mr + i) * jit::ActivationQuadBytes(spec_.dot) + step * 4;
+        code().vpbroadcastd(a_operand_, x86::ptr(a_, offset));
+        for (int j = 0; j < spec_.vectors; ++j) {
+          dot_->Dot(step, accumulator(i, j), a_operand_, b_operands_[static_cast<size_t>(j)]);
+        }
       }
     }
   }
 
   void Advance(int quads) {
-    code().add(a_, quads * spec_.mr * kQuad);
+    code().add(a_, quads * spec_.mr * jit::ActivationQuadBytes(spec_.dot));
     code().add(b_, quads * kPanelQuadBytes);
   }
 
@@ -137,7 +140,7 @@ class Microkernel {
 
   void ReleaseOperands() {
     for (const Operand& operand : b_operands_) Release(operand);
-    Release(a_operand_);
+    registers_.Free(a_operand_);
     dot_->Release();
     for (const Gp& general : {a_, b_, counter_, panel_stride_, panel_stride3_}) registers_.Free(general);
   }
@@ -164,7 +167,7 @@ class Microkernel {
   Gp a_, b_, counter_, c_, c_stride_, panel_stride_, panel_stride3_;
   std::vector<std::vector<Vec>> accumulators_;
   std::vector<Operand> b_operands_;
-  Operand a_operand_;
+  Vec a_operand_;
 };
 
 }  // namespace

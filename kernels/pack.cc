@@ -107,4 +107,14 @@ uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t 
   return largest;
 }
 
+void WidenActivations(const uint8_t* panel, int64_t quads, uint8_t* wide) noexcept {
+  constexpr uint32_t kEven = 0x00ff00ffu;
+  for (int64_t i = 0; i < quads; ++i) {
+    uint32_t quad = 0;
+    std::memcpy(&quad, panel + i * kQuad, sizeof(quad));
+    const std::array<uint32_t, 2> halves = {quad & kEven, (quad >> 8) & kEven};
+    std::memcpy(wide + i * 8, halves.data(), sizeof(halves));
+  }
+}
+
 }  // namespace intact::kernels

@@ -61,6 +61,9 @@ struct PackedWeights {
 uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept;
 
+/// Spreads a packed panel of `quads` quads·rows to int16, for the wide dot form: a0 a1 a2 a3 → a0 a2 | a1 a3.
+void WidenActivations(const uint8_t* panel, int64_t quads, uint8_t* wide) noexcept;
+
 inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
 
 }  // namespace intact::kernels

@@ -33,6 +33,12 @@ class PanelEngine final : public Engine {
   PanelEngine(const GemmData& data, const KernelBlock& block);
   Error GenerateKernels();
   int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
+  /// Packed A of `rows` rows, as the dot form reads it.
+  int64_t PanelBytes(int64_t rows) const;
+  /// Scratch for a panel before it is widened.
+  int64_t NarrowBytes() const;
+  void Pack(const RunBuffers& buffers, int64_t row, int64_t rows, uint8_t* narrow,
+            uint8_t* panel) const noexcept;
   void RunTile(const RunBuffers& buffers, int64_t row, int64_t rows, int64_t column, int64_t columns,
                const uint8_t* panel, uint8_t* scratch_tile) const noexcept;
   /// Whether whole vectors are whole cache lines of a 4-byte output.

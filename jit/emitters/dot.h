@@ -6,7 +6,11 @@
 //   triple   vpmaddubsw, vpmaddwd(1), vpaddd              only where no pair sum leaves int16
 //   wide     2 × (vpmaddwd, vpaddd) on int16 operands     always
 //
-// A broadcast A quad and a loaded B vector may need more than one register each (wide: even and odd depths).
+// A quad takes one step or more: each broadcasts one dword of A and multiplies it with the B vectors. The
+// wide form has two, for the even and the odd depths, from an A that is packed as int16:
+//
+//   A quad   vnni, triple: a0 a1 a2 a3 (u8)          wide: a0 a2 | a1 a3 (u16)
+//   B quad   b0 b1 b2 b3 (s8) for all forms; the wide one splits a loaded vector with shifts
 #ifndef INTACT_JIT_EMITTERS_DOT_H_
 #define INTACT_JIT_EMITTERS_DOT_H_
 
@@ -21,8 +25,10 @@ namespace intact::jit {
 
 enum class DotKind : uint8_t { kVnni, kTriple, kWide };
 std::string_view ToString(DotKind kind);
+/// Bytes of a row's quad in packed A: 4 per step.
+constexpr int ActivationQuadBytes(DotKind kind) { return kind == DotKind::kWide ? 8 : 4; }
 
-/// Registers that together hold one operand.
+/// Registers that together hold one B vector.
 using Operand = std::vector<Vec>;
 
 class DotForm {
@@ -32,13 +38,13 @@ class DotForm {
   DotForm(const DotForm&) = delete;
   DotForm& operator=(const DotForm&) = delete;
 
-  virtual Operand NewA() = 0;
+  /// Steps of a quad.
+  virtual int steps() const { return 1; }
   virtual Operand NewB(const std::string& name) = 0;
   /// Emits constants; after the registers of operands and accumulators are taken.
   virtual void Prepare() {}
-  virtual void BroadcastA(const Operand& a, const Mem& from) = 0;
   virtual void LoadB(const Operand& b, const Mem& from) = 0;
-  virtual void Dot(const Vec& accumulator, const Operand& a, const Operand& b) = 0;
+  virtual void Dot(int step, const Vec& accumulator, const Vec& a, const Operand& b) = 0;
   /// Frees the form's own registers, so that the epilogue may have them.
   virtual void Release() {}
 
