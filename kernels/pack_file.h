@@ -12,8 +12,8 @@
 //                 panels      PanelCertificate[⌈n/16⌉]
 //
 // The checksum covers every byte after itself, header included: for each 8-byte word w, h = rotl(h ^ w,
-// 29)·p. A step is a bijection of h and of w, so any change confined to one word is found for certain, any
-// other with probability 1 − 2⁻⁶⁴.
+// 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. A step is a bijection of h and of w, so
+// any change confined to one word is found for certain, any other with probability 1 − 2⁻⁶⁴.
 #ifndef INTACT_KERNELS_PACK_FILE_H_
 #define INTACT_KERNELS_PACK_FILE_H_
 

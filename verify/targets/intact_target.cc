@@ -65,6 +65,27 @@ const T* DataOrNull(const std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
+Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options) {
+  if (options.isa != INTACT_ISA_ANY && intact_isa_available(options.isa) == 0) {
+    return Error{INTACT_UNSUPPORTED,
+                 fmt::format("{} is not available on this machine", intact_isa_name(options.isa))};
+  }
+  Result<GuardedMatrix> b = GuardedMatrix::Allocate(gemm.k, gemm.n, gemm.n);
+  if (!b) return b.error();
+  b->Load(reinterpret_cast<const uint8_t*>(gemm.b.data()));
+  Result<Gemm> plan = Gemm::Create(DescOf(gemm, options), b->data());
+  if (!plan) return plan;
+  const intact_gemm_info info = plan->Info();
+  if (options.isa != INTACT_ISA_ANY && info.isa != options.isa) {
+    return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}",
+                                                 intact_isa_name(options.isa), intact_isa_name(info.isa))};
+  }
+  if (info.mode != options.mode) return Failed("the plan has another mode than asked for");
+  return plan;
+}
+
+}  // namespace
+
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   GemmDesc desc = MakeGemmDesc();
   desc.n = gemm.n;
@@ -90,27 +111,6 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   desc.range_check = options.range_check;
   return desc;
 }
-
-Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options) {
-  if (options.isa != INTACT_ISA_ANY && intact_isa_available(options.isa) == 0) {
-    return Error{INTACT_UNSUPPORTED,
-                 fmt::format("{} is not available on this machine", intact_isa_name(options.isa))};
-  }
-  Result<GuardedMatrix> b = GuardedMatrix::Allocate(gemm.k, gemm.n, gemm.n);
-  if (!b) return b.error();
-  b->Load(reinterpret_cast<const uint8_t*>(gemm.b.data()));
-  Result<Gemm> plan = Gemm::Create(DescOf(gemm, options), b->data());
-  if (!plan) return plan;
-  const intact_gemm_info info = plan->Info();
-  if (options.isa != INTACT_ISA_ANY && info.isa != options.isa) {
-    return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}",
-                                                 intact_isa_name(options.isa), intact_isa_name(info.isa))};
-  }
-  if (info.mode != options.mode) return Failed("the plan has another mode than asked for");
-  return plan;
-}
-
-}  // namespace
 
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
   const Result<Gemm> plan = CreatePlan(gemm, options);

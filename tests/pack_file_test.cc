@@ -1,0 +1,425 @@
+// Pack files: what is saved on one ISA computes the same bytes on any other, and what is not a sound pack
+// file is refused.
+#include "kernels/pack_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tests/expect_model.h"
+#include "tests/plan.h"
+#include "tests/require_isas.h"
+#include "verify/guarded_buffer.h"
+#include "verify/random.h"
+
+namespace intact::tests {
+namespace {
+
+using testing::HasSubstr;
+using verify::Problem;
+using Bytes = std::vector<uint8_t>;
+
+constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
+                                INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
+
+// Every output type, kind of bias and scale, types of activations, modes and declared ranges.
+constexpr const char* kProblems[] = {
+    "gemm u8s8s32 m=70 n=37 k=131 za=3 bias=s32",
+    "gemm s8s8s32 m=5 n=1 k=1 za=-128",
+    "gemm s8s8u8 m=33 n=50 k=67 za=7 zc=9 bias=f32 scale=channel act=relu fill=laplace",
+    "gemm u8s8s8 m=33 n=16 k=64 za=255 zc=-128 bias=s32 act=clamp wmax=128",
+    "gemm u8s8f32 m=9 n=100 k=300 bias=f32 scale=channel fill=student",
+    "gemm u8s8s32 m=70 n=20 k=1100 adecl=127 fill=bound",
+    "gemm u8s8s32 m=200 n=20 k=70 adecl=127 fill=stray",
+    "gemm s8s8u8 m=70 n=20 k=400 za=-99 adecl=30 rangecheck=unchecked",
+    "gemm u8s8s32 m=30 n=20 k=70 fill=bait mode=saturating",
+};
+
+class PackFile : public testing::Test {
+ protected:
+  PackFile() { std::filesystem::create_directories(folder_); }
+  ~PackFile() override { std::filesystem::remove_all(folder_); }
+
+  static Bytes Read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  static void Write(const std::string& path, const Bytes& bytes) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  }
+
+  // A plan of `problem`, which must be possible.
+  static Plan Create(const Problem& problem) {
+    Result<Plan> plan = CreatePlan(problem, verify::Materialize(problem));
+    EXPECT_TRUE(plan) << plan.error().message;
+    return plan ? std::move(*plan) : nullptr;
+  }
+  static Plan Create(const char* line) { return Create(Parsed(line)); }
+
+  Bytes Image(const char* line) {
+    const Plan plan = Create(line);
+    EXPECT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_OK) << intact_last_error();
+    return Read(path_);
+  }
+
+  void ExpectRefused(const std::string& path, const char* words) {
+    const Result<Plan> plan = LoadPlan(path, INTACT_ISA_ANY);
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().status, INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(plan.error().message, HasSubstr(words));
+    EXPECT_THAT(plan.error().message, HasSubstr(path));
+  }
+
+  size_t FilesInFolder() const {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
+  }
+
+  const std::string folder_ =
+      testing::TempDir() + "intact_pack_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string path_ = folder_ + "/pack";
+};
+
+Bytes Output(const Plan& plan, const reference::Gemm& gemm) {
+  const Result<Bytes> output = RunPlan(plan, gemm);
+  EXPECT_TRUE(output) << output.error().message;
+  return output ? *output : Bytes();
+}
+
+TEST_F(PackFile, ComputesTheSameBytesOnEveryIsa) {
+  int pairs = 0;
+  for (const char* line : kProblems) {
+    Bytes first_image;
+    for (const intact_isa saver : kIsas) {
+      if (intact_isa_available(saver) == 0) continue;
+      Problem problem = Parsed(line);
+      problem.isa = saver;
+      const reference::Gemm gemm = verify::Materialize(problem);
+      ASSERT_EQ(intact_gemm_save(Create(problem).get(), path_.c_str()), INTACT_OK) << intact_last_error();
+      const Bytes image = Read(path_);
+      if (first_image.empty()) first_image = image;
+      EXPECT_EQ(image, first_image) << "the file depends on the ISA";
+      for (const intact_isa loader : kIsas) {
+        if (intact_isa_available(loader) == 0) continue;
+        SCOPED_TRACE(problem.ToString() + " loaded on " + intact_isa_name(loader));
+        const Result<Plan> loaded = LoadPlan(path_, loader);
+        ASSERT_TRUE(loaded) << loaded.error().message;
+        problem.isa = loader;
+        const Plan created = Create(problem);
+        EXPECT_EQ(Output(*loaded, gemm), Output(created, gemm));
+        const auto model = verify::ExpectedModel(problem.mode, loader);
+        EXPECT_EQ(Output(*loaded, gemm), reference::Outputs(gemm, reference::Accumulators(gemm, model)));
+        problem.isa = saver;
+        ++pairs;
+      }
+    }
+  }
+  std::cout << pairs << " pairs of ISAs and problems\n";
+  EXPECT_GT(pairs, 0);
+}
+
+TEST_F(PackFile, KeepsTheCertificateAndSavesAsItWasLoaded) {
+  for (const char* line : kProblems) {
+    const Plan created = Create(line);
+    ASSERT_EQ(intact_gemm_save(created.get(), path_.c_str()), INTACT_OK);
+    const Result<Plan> loaded = LoadPlan(path_, INTACT_ISA_ANY);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    intact_certificate expected = INTACT_CERTIFICATE_INIT;
+    intact_certificate actual = INTACT_CERTIFICATE_INIT;
+    ASSERT_EQ(intact_gemm_certificate(created.get(), &expected), INTACT_OK);
+    ASSERT_EQ(intact_gemm_certificate(loaded->get(), &actual), INTACT_OK);
+    EXPECT_EQ(std::memcmp(&actual, &expected, sizeof(actual)), 0) << line;
+    std::vector<intact_panel_certificate> panels(static_cast<size_t>(2 * expected.panels));
+    ASSERT_EQ(intact_gemm_panel_certificates(created.get(), 0, expected.panels, panels.data()), INTACT_OK);
+    ASSERT_EQ(intact_gemm_panel_certificates(loaded->get(), 0, expected.panels, &panels[panels.size() / 2]),
+              INTACT_OK);
+    for (size_t i = 0; i < panels.size() / 2; ++i) {
+      EXPECT_EQ(panels[i].failing_pairs, panels[panels.size() / 2 + i].failing_pairs);
+      EXPECT_EQ(panels[i].safe_depth_quads, panels[panels.size() / 2 + i].safe_depth_quads);
+    }
+    const std::string again = path_ + ".again";
+    ASSERT_EQ(intact_gemm_save(loaded->get(), again.c_str()), INTACT_OK);
+    EXPECT_EQ(Read(again), Read(path_)) << line;
+  }
+}
+
+TEST_F(PackFile, OutlivesItsName) {
+  const Problem problem = Parsed(kProblems[0]);
+  const reference::Gemm gemm = verify::Materialize(problem);
+  const Bytes expected = Output(Create(problem), gemm);
+  (void)Image(kProblems[0]);
+  const Result<Plan> loaded = LoadPlan(path_, INTACT_ISA_ANY);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  std::filesystem::remove(path_);
+  EXPECT_EQ(Output(*loaded, gemm), expected);
+}
+
+TEST_F(PackFile, CrossesProcessesUnderMaxIsa) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string line = kProblems[0];
+  const reference::Gemm gemm = verify::Materialize(Parsed(line));
+  const Bytes expected = reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact));
+  const auto child = [&](const std::string& action) {
+    const std::string command =
+        "INTACT_MAX_ISA=avx2 '" INTACT_CHILD "' " + action + " '" + path_ + "' '" + line + "'";
+    return std::system(command.c_str());
+  };
+  ASSERT_EQ(child("save"), 0);
+  const Result<Plan> loaded = LoadPlan(path_, INTACT_ISA_ANY);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ(Output(*loaded, gemm), expected);
+
+  (void)Image(line.c_str());
+  ASSERT_EQ(child("run"), 0);
+  EXPECT_EQ(Read(path_ + ".out"), expected);
+}
+
+// ----- refusals --------------------------------------------------------------------------------------------
+
+TEST_F(PackFile, RefusesWhatIsNotThere) {
+  ExpectRefused(folder_ + "/missing", "No such file");
+  ExpectRefused(folder_, "not a file");
+  Write(path_, {});
+  ExpectRefused(path_, "empty");
+}
+
+TEST_F(PackFile, RefusesForeignFiles) {
+  Write(path_, Bytes(5000, 'x'));
+  ExpectRefused(path_, "not a pack file");
+  Bytes image = Image(kProblems[0]);
+  image[8] = 2;
+  Write(path_, image);
+  ExpectRefused(path_, "format version 2; expected 1");
+}
+
+TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
+  const Bytes image = Image("gemm u8s8u8 m=1 n=3 k=5 bias=f32");
+  for (size_t size = 1; size < image.size(); ++size) {
+    Write(path_, Bytes(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(size)));
+    ExpectRefused(path_, "truncated");
+    if (HasFailure()) return;
+  }
+  Bytes longer = image;
+  longer.resize(image.size() + 64);
+  Write(path_, longer);
+  ExpectRefused(path_, "too long");
+}
+
+TEST_F(PackFile, RefusesEveryFlippedBit) {
+  const Bytes image = Image("gemm u8s8u8 m=1 n=3 k=5 bias=f32");
+  Result<verify::GuardedBuffer> buffer = verify::GuardedBuffer::Allocate(image.size());
+  ASSERT_TRUE(buffer);
+  const auto data = buffer->data();
+  std::copy(image.begin(), image.end(), data.begin());
+  for (size_t bit = 0; bit < 8 * image.size(); ++bit) {
+    data[bit / 8] = static_cast<uint8_t>(data[bit / 8] ^ (1u << bit % 8));
+    intact_gemm* gemm = nullptr;
+    ASSERT_EQ(intact_gemm_load_memory(data.data(), data.size(), INTACT_ISA_ANY, &gemm),
+              INTACT_INVALID_ARGUMENT)
+        << "bit " << bit;
+    ASSERT_EQ(gemm, nullptr);
+    data[bit / 8] = image[bit / 8];
+  }
+}
+
+TEST_F(PackFile, RefusesMisalignedMemory) {
+  alignas(64) uint8_t bytes[256] = {};
+  intact_gemm* gemm = nullptr;
+  EXPECT_EQ(intact_gemm_load_memory(bytes + 8, 200, INTACT_ISA_ANY, &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("aligned to 64"));
+  EXPECT_EQ(intact_gemm_load_memory(bytes, 0, INTACT_ISA_ANY, &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("truncated"));
+  EXPECT_EQ(intact_gemm_load_memory(bytes, 200, static_cast<intact_isa>(7), &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("max_isa is 7"));
+}
+
+TEST_F(PackFile, LeavesNothingBehindWhereItCannotWrite) {
+  const Plan plan = Create(kProblems[0]);
+  const std::string nowhere = folder_ + "/missing/pack";
+  EXPECT_EQ(intact_gemm_save(plan.get(), nowhere.c_str()), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr(nowhere));
+  EXPECT_EQ(FilesInFolder(), 0u);
+
+  std::filesystem::create_directories(path_ + "/full");  // a directory cannot be replaced by a file
+  EXPECT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("cannot be written"));
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+TEST_F(PackFile, KeepsTheOldFileIfTheDiskIsFull) {
+  const Bytes before = Image(kProblems[1]);
+  const Plan plan = Create(kProblems[0]);
+  rlimit saved{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &saved), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);  // the write fails instead
+  rlimit small = saved;
+  small.rlim_cur = 1000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const intact_status status = intact_gemm_save(plan.get(), path_.c_str());
+  const std::string message = intact_last_error();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &saved), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(status, INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(message, HasSubstr("cannot be written"));
+  EXPECT_EQ(Read(path_), before);
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+// ----- fuzz ------------------------------------------------------------------------------------------------
+
+// The header's fields that a run depends on, and its checksum, as kernels/pack_file.h tells them.
+constexpr size_t kChecksumAt = 24, kCoveredFrom = 32, kColumnsAt = 32, kDepthAt = 40, kOutputTypeAt = 56;
+constexpr size_t kHeaderEnd = 136;
+
+template <class T>
+T Field(std::span<const uint8_t> image, size_t at) {
+  T value;
+  std::memcpy(&value, &image[at], sizeof(value));
+  return value;
+}
+
+void Seal(std::span<uint8_t> image) {
+  uint64_t hash = 0x9e3779b97f4a7c15u;
+  for (size_t i = kCoveredFrom; i + 8 <= image.size(); i += 8) {
+    hash = std::rotl(hash ^ Field<uint64_t>(image, i), 29) * 0xff51afd7ed558ccdu;
+  }
+  std::memcpy(&image[kChecksumAt], &hash, sizeof(hash));
+}
+
+// Changes a few bytes, mostly of the header, to random or to telling values.
+void Mutate(std::span<uint8_t> image, verify::Random& random) {
+  constexpr uint8_t kTelling[] = {0, 1, 2, 3, 4, 15, 16, 17, 63, 64, 65, 127, 128, 254, 255};
+  for (int64_t changes = random.Integer(1, 4); changes > 0; --changes) {
+    const bool in_header = random.Integer(0, 3) != 0;
+    const int64_t end = in_header ? int64_t{kHeaderEnd} : std::ssize(image);
+    const auto at = static_cast<size_t>(random.Integer(int64_t{kCoveredFrom}, end - 1));
+    image[at] = random.Integer(0, 1) == 0 ? kTelling[random.Integer(0, std::ssize(kTelling) - 1)]
+                                          : static_cast<uint8_t>(random.Next());
+  }
+}
+
+// Runs a plan of a mutated image on buffers that end at unmapped pages.
+void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
+  constexpr int64_t kRows = 26;
+  const auto n = Field<int64_t>(image, kColumnsAt);
+  const auto k = Field<int64_t>(image, kDepthAt);
+  const int64_t element =
+      reference::ElementSize(static_cast<intact_type>(Field<uint32_t>(image, kOutputTypeAt)));
+  const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * k));
+  const auto c = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * element));
+  ASSERT_TRUE(a && c);
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = kRows;
+  args.a = a->data().data();
+  args.c = c->data().data();
+  args.threads = 1;
+  ASSERT_EQ(intact_gemm_run(plan, &args), INTACT_OK) << intact_last_error();
+  EXPECT_TRUE(c->FrontIntact());
+  std::vector<intact_failing_pair> pairs(8);
+  int64_t written = 0;
+  EXPECT_EQ(intact_gemm_failing_pairs(plan, 0, 8, pairs.data(), &written), INTACT_OK);
+}
+
+TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
+  constexpr int kMutantsEach = 1500;
+  int accepted = 0;
+  int refused = 0;
+  for (const char* line :
+       {"gemm u8s8u8 m=1 n=3 k=5 bias=f32", "gemm s8s8s32 m=1 n=20 k=70 bias=s32 adecl=127 za=-9",
+        "gemm u8s8f32 m=1 n=16 k=64 bias=f32 scale=channel mode=saturating"}) {
+    const Bytes image = Image(line);
+    Result<verify::GuardedBuffer> buffer = verify::GuardedBuffer::Allocate(image.size());
+    ASSERT_TRUE(buffer);
+    const auto data = buffer->data();
+    verify::Random random(7, 0, image.size());
+    for (int i = 0; i < kMutantsEach; ++i) {
+      std::copy(image.begin(), image.end(), data.begin());
+      Mutate(data, random);
+      Seal(data);
+      intact_gemm* gemm = nullptr;
+      const intact_isa isa = kIsas[i % std::ssize(kIsas)];
+      const intact_status status = intact_gemm_load_memory(data.data(), data.size(), isa, &gemm);
+      const Plan plan(gemm);
+      if (status == INTACT_OK) {
+        ++accepted;
+        RunMutant(gemm, data);
+      } else {
+        ++refused;
+        ASSERT_EQ(gemm, nullptr);
+        ASSERT_STRNE(intact_last_error(), "");
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+  std::cout << accepted << " mutants accepted and run, " << refused << " refused\n";
+  EXPECT_GT(accepted, 500);
+  EXPECT_GT(refused, 500);
+}
+
+TEST_F(PackFile, RefusesFieldsOutOfRange) {
+  struct Case {
+    size_t at;
+    uint32_t value;
+    const char* words;
+  };
+  for (const Case& c : {
+           Case{kColumnsAt, 0, "n or k"},
+           Case{kColumnsAt + 4, 1, "n or k"},
+           Case{kDepthAt, 0, "n or k"},
+           Case{48, 3, "a type"},
+           Case{52, 1, "a type"},
+           Case{kOutputTypeAt, 9, "a type"},
+           Case{60, 2, "mode"},
+           Case{64, 2, "flag"},
+           Case{68, 2, "flag"},
+           Case{72, 2, "flag"},
+           Case{76, 256, "zero point"},
+           Case{80, 256, "zero point"},
+           Case{84, 1000, "range"},
+           Case{88, 256, "range"},
+           Case{92, 0x7fc00000, "bounds"},
+           Case{kColumnsAt, 17, "size"},
+           Case{kDepthAt, 65, "size"},
+       }) {
+    Bytes image = Image("gemm u8s8u8 m=1 n=3 k=5 bias=f32");
+    std::memcpy(&image[c.at], &c.value, sizeof(c.value));
+    Seal(image);
+    Write(path_, image);
+    ExpectRefused(path_, c.words);
+  }
+}
+
+TEST_F(PackFile, RefusesFloatsThatAPlanWouldRefuse) {
+  const Bytes image = Image("gemm u8s8u8 m=1 n=3 k=5 bias=f32");
+  constexpr size_t kScalesAt = 192 + 1024;
+  constexpr size_t kBiasAt = kScalesAt + 64;
+  for (const uint32_t bits : {0x7fc00000u, 0x7f800000u, 0u, 0xbf800000u}) {  // NaN, ∞, 0, −1
+    Bytes mutant = image;
+    std::memcpy(&mutant[kScalesAt], &bits, sizeof(bits));
+    Seal(mutant);
+    Write(path_, mutant);
+    ExpectRefused(path_, "scales[0]");
+  }
+  Bytes mutant = image;
+  const uint32_t nan = 0x7fc00000u;
+  std::memcpy(&mutant[kBiasAt + 4], &nan, sizeof(nan));
+  Seal(mutant);
+  Write(path_, mutant);
+  ExpectRefused(path_, "bias_f32[1]");
+}
+
+}  // namespace
+}  // namespace intact::tests
