@@ -23,8 +23,8 @@ struct Grid {
 Grid ChooseGrid(int64_t tile_rows, int64_t tile_columns, int parts) {
   Grid best{1, 1};
   int64_t best_tiles = tile_rows * tile_columns;
-  for (int rows = parts; rows >= 1; --rows) {
-    const int columns = parts / rows;
+  for (int rows = static_cast<int>(std::min<int64_t>(parts, tile_rows)); rows >= 1; --rows) {
+    const int columns = static_cast<int>(std::min<int64_t>(parts / rows, tile_columns));
     const int64_t tiles = CeilDivide(tile_rows, rows) * CeilDivide(tile_columns, columns);
     if (tiles < best_tiles) {
       best = {rows, columns};

@@ -13,11 +13,8 @@ constexpr int64_t kMaxWeights = int64_t{1} << 40;
 
 Error Invalid(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
 
-std::string Got(const char* field, double value) {
-  std::string text = std::to_string(value);
-  if (value == std::floor(value) && std::fabs(value) < 1e15)
-    text = std::to_string(static_cast<int64_t>(value));
-  return std::string(field) + " is " + text;
+std::string Got(const char* field, int64_t value) {
+  return std::string(field) + " is " + std::to_string(value);
 }
 
 bool IsOneOf(intact_type type, std::initializer_list<intact_type> types) {
@@ -50,10 +47,8 @@ Error CheckTypes(const intact_gemm_desc& desc) {
 }
 
 Error CheckShape(const intact_gemm_desc& desc) {
-  if (desc.n < 1 || desc.n > kMaxDimension)
-    return Invalid(Got("n", static_cast<double>(desc.n)) + "; expected 1 to 2147483647");
-  if (desc.k < 1 || desc.k > kMaxDimension)
-    return Invalid(Got("k", static_cast<double>(desc.k)) + "; expected 1 to 2147483647");
+  if (desc.n < 1 || desc.n > kMaxDimension) return Invalid(Got("n", desc.n) + "; expected 1 to 2147483647");
+  if (desc.k < 1 || desc.k > kMaxDimension) return Invalid(Got("k", desc.k) + "; expected 1 to 2147483647");
   if (desc.n * desc.k > kMaxWeights)
     return Invalid("n·k is " + std::to_string(desc.n * desc.k) + "; expected at most 2^40");
   if (desc.b_stride_k < 0 || desc.b_stride_n < 0 || desc.b_stride_k > kMaxWeights ||
