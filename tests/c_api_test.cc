@@ -1,0 +1,674 @@
+// The C ABI: every refusal says what was wrong with which argument; what is accepted gives the same bytes
+// however it is run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <immintrin.h>
+#include <intact/intact.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/expect_model.h"
+#include "tests/plan.h"
+#include "tests/require_isas.h"
+
+namespace intact::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+using verify::Problem;
+using Bytes = std::vector<uint8_t>;
+
+constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
+                                INTACT_ISA_AVX512_VNNI};
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// An enumeration's field as a C caller may fill it, with any integer.
+template <class E>
+void SetRaw(E* field, int value) {
+  std::memcpy(field, &value, sizeof(*field));
+}
+
+// ----- refusals of a descriptor ----------------------------------------------------------------------------
+
+// A sound descriptor of u8 output and its arrays, to be spoilt.
+struct Draft {
+  std::vector<int8_t> b = std::vector<int8_t>(12, 1);
+  std::vector<float> scales = {0.5f, 0.25f, 2.0f};
+  std::vector<float> bias = {1.0f, 2.0f, 3.0f};
+  GemmDesc desc = MakeGemmDesc();
+
+  Draft() {
+    desc.n = 3;
+    desc.k = 4;
+    desc.c_type = INTACT_U8;
+    desc.scales = scales.data();
+    desc.scale_count = 3;
+  }
+  void MakeS32() {
+    desc.c_type = INTACT_S32;
+    desc.scales = nullptr;
+    desc.scale_count = 0;
+  }
+};
+
+struct Refusal {
+  const char* words;
+  std::function<void(Draft*)> spoil;
+  intact_status status = INTACT_INVALID_ARGUMENT;
+};
+
+std::vector<Refusal> Refusals() {
+  return {
+      {"desc->struct_size is 8", [](Draft* d) { d->desc.struct_size = 8; }},
+      {"desc->struct_size is 0", [](Draft* d) { d->desc.struct_size = 0; }},
+      {"n is 0", [](Draft* d) { d->desc.n = 0; }},
+      {"n is -7", [](Draft* d) { d->desc.n = -7; }},
+      {"n is 2147483648", [](Draft* d) { d->desc.n = int64_t{1} << 31; }},
+      {"k is 0", [](Draft* d) { d->desc.k = 0; }},
+      {"k is -1", [](Draft* d) { d->desc.k = -1; }},
+      {"k is 9223372036854775807", [](Draft* d) { d->desc.k = std::numeric_limits<int64_t>::max(); }},
+      {"n·k is 4611686014132420609", [](Draft* d) { d->desc.n = d->desc.k = 2147483647; }},
+      {"b_stride_k is -1", [](Draft* d) { d->desc.b_stride_k = -1; }},
+      {"b_stride_n is -3", [](Draft* d) { d->desc.b_stride_n = -3; }},
+      {"a_type is 3", [](Draft* d) { d->desc.a_type = INTACT_S32; }},
+      {"a_type is 0", [](Draft* d) { SetRaw(&d->desc.a_type, 0); }},
+      {"b_type is INTACT_U8", [](Draft* d) { d->desc.b_type = INTACT_U8; }, INTACT_UNSUPPORTED},
+      {"b_type is 4", [](Draft* d) { d->desc.b_type = INTACT_F32; }},
+      {"c_type is 7", [](Draft* d) { SetRaw(&d->desc.c_type, 7); }},
+      {"mode is 2", [](Draft* d) { SetRaw(&d->desc.mode, 2); }},
+      {"max_isa is 6", [](Draft* d) { SetRaw(&d->desc.max_isa, 6); }},
+      {"max_isa is 4294967295", [](Draft* d) { SetRaw(&d->desc.max_isa, -1); }},
+      {"activation is 3", [](Draft* d) { SetRaw(&d->desc.activation, 3); }},
+      {"range_check is 2", [](Draft* d) { SetRaw(&d->desc.range_check, 2); }},
+      {"a_zero_point is 256", [](Draft* d) { d->desc.a_zero_point = 256; }},
+      {"a_zero_point is -1", [](Draft* d) { d->desc.a_zero_point = -1; }},
+      {"a_zero_point is 128",
+       [](Draft* d) {
+         d->desc.a_type = INTACT_S8;
+         d->desc.a_zero_point = 128;
+       }},
+      {"a_zero_point is 101",
+       [](Draft* d) {
+         d->desc.a_max = 100;
+         d->desc.a_zero_point = 101;
+       }},
+      {"c_zero_point is 256", [](Draft* d) { d->desc.c_zero_point = 256; }},
+      {"c_zero_point is -129",
+       [](Draft* d) {
+         d->desc.c_type = INTACT_S8;
+         d->desc.c_zero_point = -129;
+       }},
+      {"c_zero_point is 1",
+       [](Draft* d) {
+         d->MakeS32();
+         d->desc.c_zero_point = 1;
+       }},
+      {"a_min is 5 and a_max is 4",
+       [](Draft* d) {
+         d->desc.a_min = 5;
+         d->desc.a_max = 4;
+       }},
+      {"a_min is 0 and a_max is 256", [](Draft* d) { d->desc.a_max = 256; }},
+      {"a_min is -1 and a_max is 9",
+       [](Draft* d) {
+         d->desc.a_min = -1;
+         d->desc.a_max = 9;
+       }},
+      {"a_min is -129",
+       [](Draft* d) {
+         d->desc.a_type = INTACT_S8;
+         d->desc.a_min = -129;
+       }},
+      {"scales is NULL", [](Draft* d) { d->desc.scales = nullptr; }},
+      {"scale_count is 2", [](Draft* d) { d->desc.scale_count = 2; }},
+      {"scale_count is 0", [](Draft* d) { d->desc.scale_count = 0; }},
+      {"scales[1] is nan", [](Draft* d) { d->scales[1] = kNan; }},
+      {"scales[2] is inf", [](Draft* d) { d->scales[2] = kInfinity; }},
+      {"scales[0] is 0", [](Draft* d) { d->scales[0] = 0.0f; }},
+      {"scales[0] is -0.5", [](Draft* d) { d->scales[0] = -0.5f; }},
+      {"scales", [](Draft* d) { d->desc.c_type = INTACT_S32; }},
+      {"bias_f32[2] is nan",
+       [](Draft* d) {
+         d->bias[2] = kNan;
+         d->desc.bias_f32 = d->bias.data();
+       }},
+      {"bias_f32[0] is -inf",
+       [](Draft* d) {
+         d->bias[0] = -kInfinity;
+         d->desc.bias_f32 = d->bias.data();
+       }},
+      {"bias_f32",
+       [](Draft* d) {
+         d->MakeS32();
+         d->desc.bias_f32 = d->bias.data();
+       }},
+      {"activation",
+       [](Draft* d) {
+         d->MakeS32();
+         d->desc.activation = INTACT_ACTIVATION_RELU;
+       }},
+      {"clamp_min is 2.000000 and clamp_max is 1.000000",
+       [](Draft* d) {
+         d->desc.activation = INTACT_ACTIVATION_CLAMP;
+         d->desc.clamp_min = 2.0f;
+         d->desc.clamp_max = 1.0f;
+       }},
+      {"clamp_min is nan",
+       [](Draft* d) {
+         d->desc.activation = INTACT_ACTIVATION_CLAMP;
+         d->desc.clamp_min = kNan;
+       }},
+      {"clamp_max is nan",
+       [](Draft* d) {
+         d->desc.activation = INTACT_ACTIVATION_CLAMP;
+         d->desc.clamp_max = kNan;
+       }},
+  };
+}
+
+intact_gemm* Sentinel() {
+  static int object;
+  return reinterpret_cast<intact_gemm*>(&object);
+}
+
+TEST(Create, TheDraftIsSound) {
+  const Draft draft;
+  intact_gemm* gemm = nullptr;
+  EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), &gemm), INTACT_OK);
+  EXPECT_STREQ(intact_last_error(), "");
+  ASSERT_NE(gemm, nullptr);
+  intact_gemm_destroy(gemm);
+}
+
+TEST(Create, RefusesEachFieldByNameAndValue) {
+  for (const Refusal& refusal : Refusals()) {
+    SCOPED_TRACE(refusal.words);
+    Draft draft;
+    refusal.spoil(&draft);
+    intact_gemm* gemm = Sentinel();
+    EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), &gemm), refusal.status);
+    EXPECT_EQ(gemm, nullptr);
+    EXPECT_THAT(intact_last_error(), StartsWith("intact_gemm_create: "));
+    EXPECT_THAT(intact_last_error(), HasSubstr(refusal.words));
+  }
+}
+
+TEST(Create, RefusesNullPointers) {
+  const Draft draft;
+  intact_gemm* gemm = Sentinel();
+  EXPECT_EQ(intact_gemm_create(nullptr, draft.b.data(), &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("desc is NULL"));
+  EXPECT_EQ(gemm, nullptr);
+  EXPECT_EQ(intact_gemm_create(&draft.desc, nullptr, &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("b is NULL"));
+  EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("gemm is NULL"));
+}
+
+// ----- int32 overflow --------------------------------------------------------------------------------------
+
+intact_status CreateColumn(int64_t k, int8_t weight, const std::function<void(GemmDesc*)>& change) {
+  const std::vector<int8_t> b(static_cast<size_t>(k), weight);
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 1;
+  desc.k = k;
+  change(&desc);
+  intact_gemm* gemm = nullptr;
+  const intact_status status = intact_gemm_create(&desc, b.data(), &gemm);
+  EXPECT_EQ(gemm != nullptr, status == INTACT_OK);
+  intact_gemm_destroy(gemm);
+  return status;
+}
+
+TEST(Overflow, IsRefusedFromTheFirstDepthThatAllowsIt) {
+  const auto as_is = [](GemmDesc*) {};
+  EXPECT_EQ(CreateColumn(66311, 127, as_is), INTACT_OK);  // 255·127·66311 = 2³¹ − 1 − 1912
+  EXPECT_EQ(CreateColumn(66312, 127, as_is), INTACT_OVERFLOW);
+  EXPECT_THAT(intact_last_error(), HasSubstr("column 0 of b can accumulate 2147514120"));
+  EXPECT_EQ(CreateColumn(65793, -128, as_is), INTACT_OK);  // −255·128·65793 = −2³¹ + 128
+  EXPECT_EQ(CreateColumn(65794, -128, as_is), INTACT_OVERFLOW);
+  EXPECT_THAT(intact_last_error(), HasSubstr("-2147516160"));
+}
+
+TEST(Overflow, CountsBiasAndZeroPoint) {
+  constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
+  int32_t bias = kMax - 255;
+  const auto with_bias = [&](GemmDesc* desc) { desc->bias_s32 = &bias; };
+  EXPECT_EQ(CreateColumn(1, 1, with_bias), INTACT_OK);
+  bias += 1;
+  EXPECT_EQ(CreateColumn(1, 1, with_bias), INTACT_OVERFLOW);
+  bias = std::numeric_limits<int32_t>::min();
+  EXPECT_EQ(CreateColumn(1, 1, with_bias), INTACT_OK);
+  EXPECT_EQ(CreateColumn(1, -1, with_bias), INTACT_OVERFLOW);
+  // Distances from the zero point 128 are at most 128: twice as deep.
+  EXPECT_EQ(CreateColumn(130000, 127, [](GemmDesc* desc) { desc->a_zero_point = 128; }), INTACT_OK);
+}
+
+TEST(Overflow, BelievesADeclaredRangeOnlyUnchecked) {
+  const auto declared = [](intact_range_check check) {
+    return [check](GemmDesc* desc) {
+      desc->a_max = 100;
+      desc->range_check = check;
+    };
+  };
+  EXPECT_EQ(CreateColumn(100000, 127, declared(INTACT_RANGE_CHECKED)), INTACT_OVERFLOW);
+  EXPECT_EQ(CreateColumn(100000, 127, declared(INTACT_RANGE_UNCHECKED)), INTACT_OK);
+}
+
+// ----- refusals of a run -----------------------------------------------------------------------------------
+
+class Run : public testing::Test {
+ protected:
+  Run() {
+    const Draft draft;
+    intact_gemm* gemm = nullptr;
+    EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), &gemm), INTACT_OK);
+    plan_.reset(gemm);
+    args_.m = 2;
+    args_.a = a_.data();
+    args_.c = c_.data();
+    c_.fill(0xa5);
+  }
+
+  void ExpectRefused(intact_status status, const char* words) {
+    EXPECT_EQ(status, INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(intact_last_error(), HasSubstr(words));
+    EXPECT_TRUE(std::all_of(c_.begin(), c_.end(), [](uint8_t byte) { return byte == 0xa5; }));
+  }
+
+  Plan plan_;
+  std::array<uint8_t, 8> a_ = {};
+  std::array<uint8_t, 6> c_ = {};
+  intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
+};
+
+TEST_F(Run, RefusesArgumentsByNameAndValue) {
+  const std::pair<const char*, std::function<void(intact_gemm_args*)>> cases[] = {
+      {"args->struct_size is 1", [](intact_gemm_args* args) { args->struct_size = 1; }},
+      {"m is 0", [](intact_gemm_args* args) { args->m = 0; }},
+      {"m is -1", [](intact_gemm_args* args) { args->m = -1; }},
+      {"m is 4294967296", [](intact_gemm_args* args) { args->m = int64_t{1} << 32; }},
+      {"a is NULL", [](intact_gemm_args* args) { args->a = nullptr; }},
+      {"c is NULL", [](intact_gemm_args* args) { args->c = nullptr; }},
+      {"a_stride is 3", [](intact_gemm_args* args) { args->a_stride = 3; }},
+      {"a_stride is -4", [](intact_gemm_args* args) { args->a_stride = -4; }},
+      {"c_stride is 2", [](intact_gemm_args* args) { args->c_stride = 2; }},
+      {"threads is -1", [](intact_gemm_args* args) { args->threads = -1; }},
+  };
+  for (const auto& [words, spoil] : cases) {
+    SCOPED_TRACE(words);
+    intact_gemm_args args = args_;
+    spoil(&args);
+    ExpectRefused(intact_gemm_run(plan_.get(), &args), words);
+    ExpectRefused(intact_gemm_run_part(plan_.get(), &args, 0, 1), words);
+  }
+  ExpectRefused(intact_gemm_run(nullptr, &args_), "gemm is NULL");
+  ExpectRefused(intact_gemm_run(plan_.get(), nullptr), "args is NULL");
+  ExpectRefused(intact_gemm_run_part(plan_.get(), &args_, -1, 2), "part is -1 of 2");
+  ExpectRefused(intact_gemm_run_part(plan_.get(), &args_, 2, 2), "part is 2 of 2");
+  ExpectRefused(intact_gemm_run_part(plan_.get(), &args_, 0, 0), "part is 0 of 0");
+  EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK);
+  EXPECT_STREQ(intact_last_error(), "");
+}
+
+TEST_F(Run, TakesAnyNumberOfThreadsAndParts) {
+  args_.threads = std::numeric_limits<int32_t>::max();
+  EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK);
+  EXPECT_EQ(intact_gemm_run_part(plan_.get(), &args_, 0, std::numeric_limits<int32_t>::max()), INTACT_OK);
+}
+
+TEST_F(Run, QueriesRefuseBadArguments) {
+  intact_gemm_info info = INTACT_GEMM_INFO_INIT;
+  info.struct_size = 3;
+  ExpectRefused(intact_gemm_query(plan_.get(), &info), "info->struct_size is 3");
+  ExpectRefused(intact_gemm_query(plan_.get(), nullptr), "info is NULL");
+  intact_certificate certificate = INTACT_CERTIFICATE_INIT;
+  ExpectRefused(intact_gemm_certificate(nullptr, &certificate), "gemm is NULL");
+  certificate.struct_size = 4;
+  ExpectRefused(intact_gemm_certificate(plan_.get(), &certificate), "certificate->struct_size is 4");
+  intact_panel_certificate panel;
+  ExpectRefused(intact_gemm_panel_certificates(plan_.get(), 0, 2, &panel), "count is 2");
+  ExpectRefused(intact_gemm_panel_certificates(plan_.get(), -1, 1, &panel), "first is -1");
+  ExpectRefused(intact_gemm_panel_certificates(plan_.get(), 1, std::numeric_limits<int64_t>::max(), &panel),
+                "there are 1 panels");
+  intact_failing_pair pair;
+  int64_t written = 7;
+  ExpectRefused(intact_gemm_failing_pairs(plan_.get(), 0, -1, &pair, &written), "count is -1");
+  ExpectRefused(intact_gemm_failing_pairs(plan_.get(), 0, 1, nullptr, &written), "pairs is NULL");
+  ExpectRefused(intact_gemm_failing_pairs(plan_.get(), 0, 1, &pair, nullptr), "written is NULL");
+  ExpectRefused(intact_gemm_save(plan_.get(), nullptr), "path is NULL");
+}
+
+TEST(Names, AreThere) {
+  EXPECT_STREQ(intact_version(), "0.1.0");
+  EXPECT_STREQ(intact_isa_name(INTACT_ISA_AVX512_VNNI), "avx512_vnni");
+  EXPECT_STREQ(intact_isa_name(INTACT_ISA_ANY), "any");
+  EXPECT_EQ(intact_isa_name(static_cast<intact_isa>(7)), nullptr);
+  EXPECT_EQ(intact_isa_available(static_cast<intact_isa>(7)), 0);
+  EXPECT_EQ(intact_isa_available(INTACT_ISA_ANY), 0);
+  EXPECT_STREQ(intact_status_name(INTACT_OVERFLOW), "overflow");
+  intact_gemm_destroy(nullptr);
+}
+
+TEST(LastError, IsPerThread) {
+  EXPECT_EQ(intact_gemm_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
+  std::string other = "?";
+  std::thread([&] { other = intact_last_error(); }).join();
+  EXPECT_EQ(other, "");
+  EXPECT_THAT(intact_last_error(), HasSubstr("gemm is NULL"));
+}
+
+TEST(Wrapper, RefusesOtherTypesAndShapes) {
+  const Draft draft;
+  const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
+  ASSERT_TRUE(gemm);
+  std::array<uint8_t, 8> a = {};
+  std::array<uint8_t, 6> c = {};
+  const MatrixView<const uint8_t> a_view(a.data(), 2, 4);
+  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 2, 3)), INTACT_OK);
+  EXPECT_EQ(gemm->RunPart(a_view, MatrixView<uint8_t>(c.data(), 2, 3), 0, 1), INTACT_OK);
+  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 1, 3)), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 2, 2)), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, MatrixView<int8_t>(reinterpret_cast<int8_t*>(c.data()), 2, 3)),
+            INTACT_INVALID_ARGUMENT);
+  Draft bad;
+  bad.desc.k = 0;
+  const Result<Gemm> refused = Gemm::Create(bad.desc, bad.b.data());
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("k is 0"));
+}
+
+// ----- INTACT_MAX_ISA --------------------------------------------------------------------------------------
+
+struct ChildOutcome {
+  int status = -1;
+  std::string out;
+};
+
+ChildOutcome PlanInAChild(const std::string& environment) {
+  FILE* pipe = popen((environment + " '" INTACT_CHILD "' isa").c_str(), "r");
+  ChildOutcome outcome;
+  char line[1024] = "";
+  if (fgets(line, sizeof(line), pipe) != nullptr) outcome.out = line;
+  const int status = pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (!outcome.out.empty() && outcome.out.back() == '\n') outcome.out.pop_back();
+  return outcome;
+}
+
+TEST(MaxIsa, CapsTheProcessAsAPlansFieldCapsThePlan) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  if (const char* cap = std::getenv("INTACT_MAX_ISA")) GTEST_SKIP() << "INTACT_MAX_ISA is " << cap;
+  for (const intact_isa cap : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
+                               INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8}) {
+    Draft draft;
+    draft.desc.max_isa = cap;
+    const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
+    ASSERT_TRUE(gemm) << gemm.error().message;
+    const ChildOutcome child = PlanInAChild(std::string("INTACT_MAX_ISA=") + intact_isa_name(cap));
+    EXPECT_EQ(child.status, 0);
+    EXPECT_EQ(child.out, intact_isa_name(gemm->Info().isa));
+    // A cap names a machine, which may have nothing better than AVX2 of what this one has.
+    const bool has_kernels = cap != INTACT_ISA_AMX_INT8;
+    EXPECT_EQ(gemm->Info().isa == cap, has_kernels && intact_isa_available(cap) != 0);
+  }
+}
+
+TEST(MaxIsa, MustNameAnIsa) {
+  const ChildOutcome child = PlanInAChild("INTACT_MAX_ISA=sse9");
+  EXPECT_EQ(child.status, 1);
+  EXPECT_THAT(child.out, HasSubstr("INTACT_MAX_ISA: unknown ISA 'sse9'; expected one of avx2"));
+  EXPECT_EQ(PlanInAChild("INTACT_MAX_ISA=").status, 0);
+}
+
+// ----- the same bytes --------------------------------------------------------------------------------------
+
+class SameBytes : public testing::TestWithParam<intact_isa> {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
+  }
+
+  // The line's problem on the asked ISA: its tensors, its plan, and the bytes it must give.
+  void Use(const char* line) {
+    Problem problem = Parsed(line);
+    problem.isa = GetParam();
+    gemm_ = verify::Materialize(problem);
+    Result<Plan> plan = CreatePlan(problem, gemm_);
+    ASSERT_TRUE(plan) << plan.error().message;
+    plan_ = std::move(*plan);
+    expected_ = reference::Outputs(gemm_, reference::Accumulators(gemm_, reference::Model::kExact));
+  }
+
+  int64_t RowBytes() const { return gemm_.n * reference::ElementSize(gemm_.c_type); }
+
+  // Rows [begin, begin + m) of A into the same rows of c.
+  intact_gemm_args Rows(int64_t begin, int64_t m, Bytes* c) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = m;
+    args.a = gemm_.a.data() + begin * gemm_.k;
+    args.c = c->data() + begin * RowBytes();
+    args.threads = 1;
+    return args;
+  }
+
+  reference::Gemm gemm_;
+  Plan plan_;
+  Bytes expected_;
+};
+
+constexpr const char* kLines[] = {
+    "gemm u8s8s32 m=157 n=85 k=137 za=3 fill=laplace",
+    "gemm s8s8u8 m=157 n=85 k=137 za=-3 zc=9 scale=channel bias=f32",
+    "gemm u8s8f32 m=70 n=33 k=900 fill=student scale=channel",
+    "gemm u8s8s32 m=330 n=40 k=64 adecl=127 fill=stray",
+};
+
+TEST_P(SameBytes, ForAnyNumberOfThreads) {
+  for (const char* line : kLines) {
+    ASSERT_NO_FATAL_FAILURE(Use(line));
+    for (int32_t threads = 0; threads <= 8; ++threads) {
+      const Result<Bytes> output = RunPlan(plan_, gemm_, threads);
+      ASSERT_TRUE(output) << output.error().message;
+      EXPECT_EQ(*output, expected_) << line << " threads=" << threads;
+    }
+  }
+}
+
+TEST_P(SameBytes, ForAnyNumberOfParts) {
+  for (const char* line : kLines) {
+    ASSERT_NO_FATAL_FAILURE(Use(line));
+    for (const int32_t parts : {1, 2, 3, 4, 5, 7, 8, 16, 61}) {
+      Bytes c(expected_.size(), 0xa5);
+      const intact_gemm_args args = Rows(0, gemm_.m, &c);
+      for (int32_t part = parts - 1; part >= 0; --part) {
+        ASSERT_EQ(intact_gemm_run_part(plan_.get(), &args, part, parts), INTACT_OK) << intact_last_error();
+      }
+      EXPECT_EQ(c, expected_) << line << " parts=" << parts;
+    }
+  }
+}
+
+TEST_P(SameBytes, HoweverMIsSplit) {
+  for (const char* line : kLines) {
+    ASSERT_NO_FATAL_FAILURE(Use(line));
+    for (const int64_t rows : {1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 33, 64, 100}) {
+      Bytes c(expected_.size(), 0xa5);
+      for (int64_t begin = 0; begin < gemm_.m; begin += rows) {
+        const intact_gemm_args args = Rows(begin, std::min(rows, gemm_.m - begin), &c);
+        ASSERT_EQ(intact_gemm_run(plan_.get(), &args), INTACT_OK) << intact_last_error();
+      }
+      EXPECT_EQ(c, expected_) << line << " rows=" << rows;
+    }
+  }
+}
+
+TEST_P(SameBytes, FromManyThreadsAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(Use(kLines[0]));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int64_t thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int64_t run = 0; run < 10; ++run) {
+        // Rows of its own, so many that each engine of the plan has its turn.
+        const int64_t begin = (thread * 13 + run) % 50;
+        const int64_t m = 1 + (thread + run * 11) % 100;
+        Bytes c(expected_.size());
+        const intact_gemm_args args = Rows(begin, m, &c);
+        const bool is_run = intact_gemm_run(plan_.get(), &args) == INTACT_OK;
+        const int64_t at = begin * RowBytes();
+        const bool is_right =
+            std::equal(c.begin() + at, c.begin() + at + m * RowBytes(), expected_.begin() + at);
+        wrong += is_run && is_right ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(SameBytes, FromPlansMadeByManyThreadsAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(Use(kLines[1]));
+  Problem problem = Parsed(kLines[1]);
+  problem.isa = GetParam();
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&] {
+      const Result<Plan> plan = CreatePlan(problem, gemm_);
+      const Result<Bytes> output = plan ? RunPlan(*plan, gemm_) : Result<Bytes>(plan.error());
+      wrong += output && *output == expected_ ? 0 : 1;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+// C larger than L2 in rows of whole cache lines: kernels may store past the caches. 500 columns leave each
+// row a partial vector and padding that must stay as it is.
+TEST_P(SameBytes, InLargeAlignedOutputs) {
+  ASSERT_NO_FATAL_FAILURE(Use("gemm u8s8s32 m=1500 n=500 k=7"));
+  constexpr int64_t kStride = 512;
+  const auto size = static_cast<size_t>(gemm_.m * kStride);
+  const std::unique_ptr<int32_t, decltype(&std::free)> c(
+      static_cast<int32_t*>(std::aligned_alloc(64, size * sizeof(int32_t))), &std::free);
+  for (const int32_t threads : {1, 3}) {
+    std::fill_n(c.get(), size, 0x5a5a5a5a);
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = gemm_.m;
+    args.a = gemm_.a.data();
+    args.c = c.get();
+    args.c_stride = kStride;
+    args.threads = threads;
+    ASSERT_EQ(intact_gemm_run(plan_.get(), &args), INTACT_OK);
+    int64_t wrong = 0;
+    for (int64_t row = 0; row < gemm_.m; ++row) {
+      const int32_t* const at = c.get() + row * kStride;
+      wrong += std::memcmp(at, &expected_[static_cast<size_t>(row * RowBytes())],
+                           static_cast<size_t>(RowBytes())) == 0
+                   ? 0
+                   : 1;
+      wrong += std::count(at + gemm_.n, at + kStride, 0x5a5a5a5a) == kStride - gemm_.n ? 0 : 1;
+    }
+    EXPECT_EQ(wrong, 0) << "threads=" << threads;
+  }
+}
+
+// Rounding up, with denormals flushed to zero on the way in and out.
+class ScopedOddFloats {
+ public:
+  ScopedOddFloats() { _mm_setcsr(kOdd); }
+  ~ScopedOddFloats() {
+    EXPECT_EQ(_mm_getcsr() & ~kFlags, kOdd & ~kFlags) << "the library left the caller another environment";
+    _mm_setcsr(saved_);
+  }
+  ScopedOddFloats(const ScopedOddFloats&) = delete;
+  ScopedOddFloats& operator=(const ScopedOddFloats&) = delete;
+
+ private:
+  static constexpr unsigned kFlags = 0x3f;
+  static constexpr unsigned kOdd = 0x1f80 | _MM_ROUND_UP | _MM_FLUSH_ZERO_ON | _MM_DENORMALS_ZERO_ON;
+  const unsigned saved_ = _mm_getcsr();
+};
+
+TEST_P(SameBytes, WhateverTheCallersFloatEnvironment) {
+  for (const char* line :
+       {"gemm u8s8u8 m=70 n=33 k=64 za=9 zc=128 fill=ties bias=f32",
+        "gemm s8s8s8 m=5 n=33 k=64 scale=channel", "gemm u8s8f32 m=70 n=33 k=64 bias=f32"}) {
+    ASSERT_NO_FATAL_FAILURE(Use(line));
+    Bytes whole, threaded, parts(expected_.size());
+    {
+      const ScopedOddFloats odd;
+      whole = *RunPlan(plan_, gemm_);
+      threaded = *RunPlan(plan_, gemm_, 3);
+      const intact_gemm_args args = Rows(0, gemm_.m, &parts);
+      for (int32_t part = 0; part < 2; ++part) (void)intact_gemm_run_part(plan_.get(), &args, part, 2);
+    }
+    EXPECT_EQ(whole, expected_) << line;
+    EXPECT_EQ(threaded, expected_) << line;
+    EXPECT_EQ(parts, expected_) << line;
+  }
+}
+
+TEST_P(SameBytes, WithDenormalOutputs) {
+  Draft draft;
+  const float scale = 1e-41f;
+  draft.desc.c_type = INTACT_F32;
+  draft.desc.scales = &scale;
+  draft.desc.scale_count = 1;
+  draft.desc.max_isa = GetParam();
+  const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const std::array<uint8_t, 4> a = {1, 2, 3, 1};
+  std::array<float, 3> c = {};
+  {
+    const ScopedOddFloats odd;
+    (void)gemm->Run(MatrixView<const uint8_t>(a.data(), 1, 4), MatrixView<float>(c.data(), 1, 3));
+  }
+  for (const float value : c) EXPECT_EQ(value, 7.0f * scale);
+}
+
+// A range of a single value, for s8: what kernels see is 0 alone.
+TEST_P(SameBytes, WithADeclaredRangeOfOneValue) {
+  for (const intact_range_check check : {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED}) {
+    const std::vector<int8_t> b(64 * 16, 127);
+    GemmDesc desc = MakeGemmDesc();
+    desc.n = 16;
+    desc.k = 64;
+    desc.a_type = INTACT_S8;
+    desc.a_zero_point = desc.a_min = desc.a_max = -128;
+    desc.range_check = check;
+    desc.max_isa = GetParam();
+    const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+    ASSERT_TRUE(gemm) << gemm.error().message;
+    const int8_t value = check == INTACT_RANGE_CHECKED ? 127 : -128;
+    const std::vector<int8_t> a(static_cast<size_t>(70 * desc.k), value);
+    std::vector<int32_t> c(70 * 16);
+    ASSERT_EQ(gemm->Run(MatrixView<const int8_t>(a.data(), 70, 64), MatrixView<int32_t>(c.data(), 70, 16)),
+              INTACT_OK);
+    const int32_t expected = (value + 128) * 127 * 64;
+    EXPECT_TRUE(std::all_of(c.begin(), c.end(), [&](int32_t y) { return y == expected; }));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SameBytes, testing::ValuesIn(kIsas),
+                         [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
+
+}  // namespace
+}  // namespace intact::tests
