@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tools/commands.h"
+#include "verify/cost.h"
 #include "verify/layer.h"
 #include "verify/layer_check.h"
 #include "verify/report_json.h"
@@ -21,9 +23,17 @@ struct LayerOptions {
   std::string json;
 };
 
-Result<verify::LayerCheck> CheckFolder(const std::string& folder, const LayerOptions& options) {
+struct LayerFindings {
+  verify::LayerCheck check;
+  verify::Cost cost;
+};
+
+Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options) {
   const Result<verify::Layer> layer = verify::ReadLayer(folder);
   if (!layer) return layer.error();
+  const auto failed = [&folder](const Error& error) {
+    return Error{error.status, folder + ": " + error.message};
+  };
   std::optional<verify::Expectation> expectation;
   if (!options.expect.empty()) {
     const Result<std::vector<uint8_t>> output = verify::ReadExpected(*layer, options.expect);
@@ -32,8 +42,10 @@ Result<verify::LayerCheck> CheckFolder(const std::string& folder, const LayerOpt
   }
   Result<verify::LayerCheck> check =
       verify::CheckLayer(*layer, options.choice.mode, options.choice.isa, expectation);
-  if (!check) return Error{check.error().status, folder + ": " + check.error().message};
-  return check;
+  if (!check) return failed(check.error());
+  Result<verify::Cost> cost = verify::MeasureCost(*layer);
+  if (!cost) return failed(cost.error());
+  return LayerFindings{std::move(*check), std::move(*cost)};
 }
 
 int RunLayers(LayerOptions options) {
@@ -41,11 +53,12 @@ int RunLayers(LayerOptions options) {
   int status = kParity;
   verify::Json report = verify::Json::array();
   for (const std::string& folder : options.folders) {
-    const Result<verify::LayerCheck> check = CheckFolder(folder, options);
-    if (!check) return Fail(check.error());
-    fmt::print("{}\n", verify::ToText(*check));
-    report.push_back(verify::ToJson(*check));
-    if (!check->Passed()) status = kDifference;
+    const Result<LayerFindings> findings = CheckFolder(folder, options);
+    if (!findings) return Fail(findings.error());
+    fmt::print("{}{}\n", verify::ToText(findings->check), verify::ToText({&findings->cost, 1}));
+    report.push_back(verify::ToJson(findings->check));
+    report.back()["cost"] = verify::ToJson(findings->cost);
+    if (!findings->check.Passed() || !findings->cost.AllRight()) status = kDifference;
   }
   return WriteJson(options.json, report, status);
 }

@@ -40,6 +40,10 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   if (!ramps) return ramps.error();
   report.ramps = std::move(*ramps);
   report.audits = verify::AuditBuiltinLayers();
+  ReportStep("cost of exactness");
+  Result<std::vector<verify::Cost>> costs = verify::MeasureBuiltinCosts();
+  if (!costs) return costs.error();
+  report.costs = std::move(*costs);
   report.sweep = SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick));
   return report;
 }

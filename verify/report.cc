@@ -11,7 +11,8 @@ namespace intact::verify {
 
 bool Report::Parity() const {
   return pairs.Agrees() && map.Agrees() && sweep.Passed() &&
-         std::ranges::all_of(ramps, [](const Ramp& ramp) { return ramp.Passed(); });
+         std::ranges::all_of(ramps, [](const Ramp& ramp) { return ramp.Passed(); }) &&
+         std::ranges::all_of(costs, [](const Cost& cost) { return cost.AllRight(); });
 }
 
 Result<std::vector<Ramp>> RunBuiltinRamps() {

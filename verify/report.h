@@ -21,10 +21,25 @@
 //                    exact), explained, unexplained; skipped[]: problem, reason;
 //                    digests {repro line: FNV-1a of the output's bytes}: the same on every machine
 //   reduce_range[]   layer and the audit of verify/audit.h: verdict, max_activation, …; a remedy each
+//   cost[]           what exactness costs or gains here, a built-in layer each (verify/cost.h): layer, m, n,
+//   k,
+//                    threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why not),
+//                    certificate (full range: a_min, a_max, pairs, failing_pairs, failing_share,
+//                    worst_channel, worst_channel_failing_pairs, accumulator_min, accumulator_max),
+//                    timings[]: isa, mode, seven_bits (declared), kernel, right (equal to its model; else not
+//                    timed), microseconds, speed_up (times as fast as the saturating kernel of that ISA; null
+//                    where there is none), items_per_quad, groups_per_quad (of its schedule; null where it
+//                    runs none)
 //   failures[]       what the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
 //   reason,
 //                    minimised (a smaller line that fails too, or "")
 //   parity           whether all of the above is as it should be: the exit status
+//
+// `verify layer --json` writes an array of objects, a layer each: layer, operator, isa, mode, outputs, expect
+// (a file or null), differing and max_abs_difference (from it, else from exact), differing_from_exact, model,
+// differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes, digest,
+// reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
+// saturated_pairs, pairs[].
 //
 // A pair is m, n, k (depths k and k+1), a0, a1, w0, w1, true_sum, clamped_sum.
 #ifndef INTACT_VERIFY_REPORT_H_
@@ -39,6 +54,7 @@
 #include <vector>
 
 #include "verify/audit.h"
+#include "verify/cost.h"
 #include "verify/pairs.h"
 #include "verify/ramp.h"
 #include "verify/saturation_map.h"
@@ -72,6 +88,7 @@ struct Report {
   std::vector<Ramp> ramps;
   SweepResult sweep;
   std::vector<LayerAudit> audits;
+  std::vector<Cost> costs;
 
   /// Everything computed what its mode promises.
   bool Parity() const;

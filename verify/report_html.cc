@@ -229,6 +229,26 @@ std::string AuditSection(const std::vector<LayerAudit>& audits) {
                rows, 6);
 }
 
+std::string CostSection(const std::vector<Cost>& costs) {
+  std::vector<Row> rows;
+  for (const Cost& cost : costs) {
+    for (const Timing& exact : cost.timings) {
+      if (exact.mode != INTACT_EXACT || exact.seven_bits) continue;
+      const Timing* declared = cost.Find(exact.isa, INTACT_EXACT, true);
+      rows.push_back({cost.layer, fmt::format("{}×{}×{}", cost.m, cost.n, cost.k), intact_isa_name(exact.isa),
+                      Describe(cost, cost.Find(exact.isa, INTACT_SATURATING, false)), Describe(cost, &exact),
+                      Describe(cost, declared),
+                      fmt::format("{} of {}", exact.certificate.failing_pairs, exact.certificate.pairs)});
+    }
+  }
+  return "<h2>What exactness costs</h2>\n<p>One thread, medians; 1.20x is 1.2 times as fast as the "
+         "saturating "
+         "kernel of the same ISA. 7 bits: activations declared to lie in [0, 127], as reduce_range promises, "
+         "where they do.</p>\n" +
+         Table({"layer", "M×N×K", "ISA", "saturating", "exact", "exact, 7 bits", "pairs that can saturate"},
+               rows, 3);
+}
+
 }  // namespace
 
 std::string ToHtml(const Report& report) {
@@ -242,7 +262,8 @@ std::string ToHtml(const Report& report) {
              Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",
                     "Difference: something does not compute what its mode promises; see below.")) +
          IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) + PairSection(report.pairs) +
-         AuditSection(report.audits) + SweepSection(report.sweep) + "</body>\n</html>\n";
+         AuditSection(report.audits) + CostSection(report.costs) + SweepSection(report.sweep) +
+         "</body>\n</html>\n";
 }
 
 }  // namespace intact::verify

@@ -44,6 +44,19 @@ Json CountJson(const ClampCount& count) {
   return {{"high", count.high}, {"low", count.low}, {"total", count.Total()}};
 }
 
+Json ToJson(const intact_certificate& certificate) {
+  return {{"a_min", certificate.a_min},
+          {"a_max", certificate.a_max},
+          {"pairs", certificate.pairs},
+          {"failing_pairs", certificate.failing_pairs},
+          {"failing_share",
+           static_cast<double>(certificate.failing_pairs) / static_cast<double>(certificate.pairs)},
+          {"worst_channel", certificate.worst_column},
+          {"worst_channel_failing_pairs", certificate.worst_column_failing_pairs},
+          {"accumulator_min", certificate.accumulator_min},
+          {"accumulator_max", certificate.accumulator_max}};
+}
+
 /// Counts over both widths in bits: activations in [0, 2^a − 1], weight magnitudes up to 2^(w−1).
 Json WidthTable(const ClampTable& table) {
   Json rows = Json::array();
@@ -145,6 +158,30 @@ Json ToJson(const LayerCheck& check) {
   json["reduce_range"] = ToJson(check.audit);
   json["differences"] = ArrayOf(exact.listed);
   return json;
+}
+
+Json ToJson(const Cost& cost) {
+  Json timings = Json::array();
+  for (const Timing& timing : cost.timings) {
+    timings.push_back({{"isa", intact_isa_name(timing.isa)},
+                       {"mode", ToString(timing.mode)},
+                       {"seven_bits", timing.seven_bits},
+                       {"kernel", timing.kernel},
+                       {"right", timing.microseconds.has_value()},
+                       {"microseconds", OrNull(timing.microseconds)},
+                       {"speed_up", OrNull(cost.SpeedUp(timing))},
+                       {"items_per_quad", OrNull(timing.ItemsPerQuad())},
+                       {"groups_per_quad", OrNull(timing.GroupsPerQuad())}});
+  }
+  const intact_certificate* certificate = cost.FullRangeCertificate();
+  return {{"layer", cost.layer},
+          {"m", cost.m},
+          {"n", cost.n},
+          {"k", cost.k},
+          {"threads", 1},
+          {"why_not_seven_bits", cost.why_not_seven_bits},
+          {"certificate", certificate == nullptr ? Json() : ToJson(*certificate)},
+          {"timings", timings}};
 }
 
 Json ToJson(const PairMap& map) {
@@ -255,17 +292,12 @@ Json ToJson(const SweepResult& sweep) {
 }
 
 Json ToJson(const Report& report) {
-  return {{"schema", "intact-report"},
-          {"schema_version", 1},
-          {"version", intact_version()},
-          {"parity", report.Parity()},
-          {"machine", ToJson(report.machine)},
-          {"isas", ArrayOf(report.isas)},
-          {"pair_map", ToJson(report.pairs)},
-          {"saturation_map", ToJson(report.map)},
-          {"ramp", ArrayOf(report.ramps)},
-          {"reduce_range", ArrayOf(report.audits)},
-          {"failures", ArrayOf(report.sweep.failures)},
+  return {{"schema", "intact-report"},         {"schema_version", 1},
+          {"version", intact_version()},       {"parity", report.Parity()},
+          {"machine", ToJson(report.machine)}, {"isas", ArrayOf(report.isas)},
+          {"pair_map", ToJson(report.pairs)},  {"saturation_map", ToJson(report.map)},
+          {"ramp", ArrayOf(report.ramps)},     {"reduce_range", ArrayOf(report.audits)},
+          {"cost", ArrayOf(report.costs)},     {"failures", ArrayOf(report.sweep.failures)},
           {"sweep", ToJson(report.sweep)}};
 }
 

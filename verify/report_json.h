@@ -8,6 +8,7 @@
 #include <string>
 
 #include "verify/audit.h"
+#include "verify/cost.h"
 #include "verify/layer_check.h"
 #include "verify/pairs.h"
 #include "verify/ramp.h"
@@ -24,6 +25,7 @@ Json ToJson(const Difference& difference);
 Json ToJson(const BoundAudit& audit);
 Json ToJson(const Audit& audit);
 Json ToJson(const LayerCheck& check);
+Json ToJson(const Cost& cost);
 Json ToJson(const PairMap& map);
 Json ToJson(const SaturationMap& map);
 Json ToJson(const Kink& kink);

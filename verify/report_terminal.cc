@@ -76,6 +76,35 @@ std::string Bytes(int64_t bytes) {
   return bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} KiB", bytes >> 10);
 }
 
+std::string Optional(const std::optional<double>& value) {
+  return value ? fmt::format("{:.2f}", *value) : "-";
+}
+
+std::string CertificateLine(const intact_certificate& certificate) {
+  if (certificate.failing_pairs == 0) return "no weight pair can saturate";
+  return fmt::format("{} of {} weight pairs can saturate ({}), {} of them in channel {}",
+                     certificate.failing_pairs, certificate.pairs,
+                     Percent(certificate.failing_pairs, certificate.pairs),
+                     certificate.worst_column_failing_pairs, certificate.worst_column);
+}
+
+/// A layer's line, and one per ISA.
+std::string CostRows(const Cost& cost) {
+  const intact_certificate* certificate = cost.FullRangeCertificate();
+  std::string text = fmt::format("  {} (M {}, N {}, K {}){}{}\n", cost.layer, cost.m, cost.n, cost.k,
+                                 certificate == nullptr ? "" : ": ",
+                                 certificate == nullptr ? "" : CertificateLine(*certificate));
+  for (const Timing& exact : cost.timings) {
+    if (exact.mode != INTACT_EXACT || exact.seven_bits) continue;
+    text += fmt::format("    {:<12} {:>12} {:>18} {:>18} {:>11} {:>12}\n", intact_isa_name(exact.isa),
+                        Describe(cost, cost.Find(exact.isa, INTACT_SATURATING, false)),
+                        Describe(cost, &exact), Describe(cost, cost.Find(exact.isa, INTACT_EXACT, true)),
+                        Optional(exact.ItemsPerQuad()), Optional(exact.GroupsPerQuad()));
+  }
+  if (cost.why_not_seven_bits.empty()) return text;
+  return text + fmt::format("    7 bits do not apply: {}\n", cost.why_not_seven_bits);
+}
+
 /// One cell of the map: nothing, or a block the darker the more outputs differ.
 std::string_view Shade(double share) {
   if (share == 0) return "· ";
@@ -90,6 +119,15 @@ std::string_view Shade(double share) {
 std::string Describe(const SaturatedPair& pair) {
   return fmt::format("m {} n {} k {}: {}*{} + {}*{} = {}, clamped to {}", pair.m, pair.n, pair.k, pair.a0,
                      pair.w0, pair.a1, pair.w1, pair.true_sum, pair.clamped_sum);
+}
+
+std::string Describe(const Cost& cost, const Timing* timing) {
+  if (timing == nullptr) return "-";
+  if (!timing->microseconds) return "WRONG: not timed";
+  const std::optional<double> speed_up = cost.SpeedUp(*timing);
+  const bool has_ratio = speed_up && timing->mode == INTACT_EXACT;
+  return fmt::format("{:.1f} us{}", *timing->microseconds,
+                     has_ratio ? fmt::format(" {:6.2f}x", *speed_up) : "");
 }
 
 std::string ToText(const Comparison& comparison, int64_t max_listed) {
@@ -169,6 +207,15 @@ std::string ToText(const LayerCheck& check) {
                             check.against_model.max_abs_difference));
   return text + std::move(lines).text() + ToText(check.against_exact, kListedInTerminal) +
          ToText(check.audit);
+}
+
+std::string ToText(std::span<const Cost> costs) {
+  std::string text = fmt::format(
+      "cost of exactness: one thread, medians; 1.20x is 1.2 times as fast as the saturating kernel\n"
+      "    {:<12} {:>12} {:>18} {:>18} {:>11} {:>12}\n",
+      "ISA", "saturating", "exact", "exact, 7 bits", "items/quad", "groups/quad");
+  for (const Cost& cost : costs) text += CostRows(cost);
+  return text;
 }
 
 std::string ToText(const PairMap& map) {
@@ -274,6 +321,8 @@ std::string ToText(const Report& report) {
                         ToString(layer.audit.verdict()), layer.audit.declared.premise,
                         layer.audit.min_activation, layer.audit.max_activation);
   }
+  text += '\n';
+  text += ToText(report.costs);
   return text + fmt::format("\n{}\n", report.Parity()
                                           ? "PARITY: every kernel computes what its mode promises"
                                           : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above");

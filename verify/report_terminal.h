@@ -3,10 +3,12 @@
 #ifndef INTACT_VERIFY_REPORT_TERMINAL_H_
 #define INTACT_VERIFY_REPORT_TERMINAL_H_
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "verify/audit.h"
+#include "verify/cost.h"
 #include "verify/layer_check.h"
 #include "verify/pairs.h"
 #include "verify/ramp.h"
@@ -19,12 +21,16 @@ namespace intact::verify {
 /// "a 200·120 + 180·100 = 42000, clamped to 32767" and where.
 std::string Describe(const SaturatedPair& pair);
 
+/// "12.3 us", with "  1.08x" where it is exact and there is a saturating kernel; "-" for nullptr.
+std::string Describe(const Cost& cost, const Timing* timing);
+
 /// One line on the differences found and up to `max_listed` of them with their pairs.
 std::string ToText(const Comparison& comparison, int64_t max_listed);
 std::string ToText(const Machine& machine);
 std::string ToText(const std::vector<IsaStatus>& isas);
 std::string ToText(const Audit& audit);
 std::string ToText(const LayerCheck& check);
+std::string ToText(std::span<const Cost> costs);
 std::string ToText(const PairMap& map);
 std::string ToText(const SaturationMap& map);
 std::string ToText(const Ramp& ramp);

@@ -65,6 +65,8 @@ const T* DataOrNull(const std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
+}  // namespace
+
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options) {
   if (options.isa != INTACT_ISA_ANY && intact_isa_available(options.isa) == 0) {
     return Error{INTACT_UNSUPPORTED,
@@ -83,8 +85,6 @@ Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options) 
   if (info.mode != options.mode) return Failed("the plan has another mode than asked for");
   return plan;
 }
-
-}  // namespace
 
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   GemmDesc desc = MakeGemmDesc();

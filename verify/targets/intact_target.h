@@ -9,6 +9,9 @@ namespace intact::verify {
 /// The descriptor of `gemm`, whose vectors it points to, for `options`.
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 
+/// The plan that runs `gemm`; UNSUPPORTED unless it is for exactly options.isa.
+Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
+
 /// Runs with every buffer that emitted code touches ending at an unmapped page (the output at both ends a
 /// canary), so that a stray access is a fault and a stray write is found.
 class IntactTarget : public Target {

@@ -1,0 +1,219 @@
+#include "verify/cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "verify/audit.h"
+#include "verify/compare.h"
+#include "verify/problem.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::verify {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Microseconds = std::chrono::duration<double, std::micro>;
+
+constexpr int32_t kSevenBits = 127;
+constexpr Microseconds kBudget(20e3);
+constexpr int kMinTurns = 5;
+constexpr int kMaxTurns = 201;
+
+std::string WhyNotSevenBits(const reference::Gemm& gemm) {
+  if (gemm.a_type == INTACT_S8) return "s8 activations, shifted by 128, leave [0, 127]";
+  const int32_t largest = *std::ranges::max_element(gemm.a);
+  if (largest > kSevenBits) return fmt::format("activations reach {}", largest);
+  if (gemm.a_zero_point > kSevenBits) return fmt::format("the zero point is {}", gemm.a_zero_point);
+  return {};
+}
+
+std::vector<RunOptions> VariantsOn(intact_isa isa, bool seven_bits) {
+  RunOptions exact;
+  exact.isa = isa;
+  if (!SaturatesInt16(isa)) return {exact};
+  RunOptions saturating = exact;
+  saturating.mode = INTACT_SATURATING;
+  std::vector<RunOptions> variants = {saturating, exact};
+  if (seven_bits) variants.push_back(exact);
+  if (seven_bits) variants.back().declared = kSevenBits;
+  return variants;
+}
+
+std::optional<double> PerQuad(const intact_certificate& certificate, int64_t count) {
+  if (certificate.schedule_quads == 0) return std::nullopt;
+  return static_cast<double>(count) / static_cast<double>(certificate.schedule_quads);
+}
+
+bool IsRight(const Contender& contender) {
+  std::vector<uint8_t> output(contender.expected.size());
+  return contender.run(output.data()) == INTACT_OK && std::ranges::equal(output, contender.expected);
+}
+
+double TakeTurn(const Contender& contender, std::vector<uint8_t>* output) {
+  (void)contender.run(output->data());
+  const auto start = Clock::now();
+  (void)contender.run(output->data());
+  return Microseconds(Clock::now() - start).count();
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// The plans of a layer, as contenders.
+class Entries {
+ public:
+  explicit Entries(const reference::Gemm& gemm)
+      : gemm_(gemm),
+        exact_(OutputsOf(reference::Model::kExact)),
+        triple_(OutputsOf(reference::Model::kTriple)) {}
+
+  /// An ISA that this machine lacks, or for which the library has no kernel, is left out.
+  std::optional<Error> Add(const RunOptions& options) {
+    Result<Gemm> plan = CreatePlan(gemm_, options);
+    if (!plan && plan.error().status == INTACT_UNSUPPORTED) return std::nullopt;
+    if (!plan) return plan.error();
+    Timing timing;
+    timing.isa = options.isa;
+    timing.mode = options.mode;
+    timing.seven_bits = options.declared == kSevenBits;
+    timing.kernel = plan->Info().kernel;
+    timing.certificate.struct_size = sizeof(timing.certificate);
+    (void)intact_gemm_certificate(plan->handle(), &timing.certificate);
+    timings_.push_back(std::move(timing));
+    plans_.push_back(std::move(*plan));
+    return std::nullopt;
+  }
+
+  std::vector<Timing> TimeAll() && {
+    std::vector<Contender> contenders;
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      const bool saturates = ExpectedModel(timings_[i].mode, timings_[i].isa) == reference::Model::kTriple;
+      contenders.push_back(
+          {[this, i](uint8_t* c) { return Run(plans_[i], c); }, saturates ? triple_ : exact_});
+    }
+    const std::vector<std::optional<double>> medians = Race(contenders);
+    for (size_t i = 0; i < medians.size(); ++i) timings_[i].microseconds = medians[i];
+    return std::move(timings_);
+  }
+
+ private:
+  std::vector<uint8_t> OutputsOf(reference::Model model) const {
+    return reference::Outputs(gemm_, reference::Accumulators(gemm_, model));
+  }
+
+  intact_status Run(const Gemm& plan, uint8_t* c) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = gemm_.m;
+    args.a = gemm_.a.data();
+    args.c = c;
+    args.threads = 1;
+    return intact_gemm_run(plan.handle(), &args);
+  }
+
+  const reference::Gemm& gemm_;
+  std::vector<uint8_t> exact_, triple_;
+  std::vector<Gemm> plans_;
+  std::vector<Timing> timings_;
+};
+
+Layer LaplaceLayer(std::string name, int32_t amax) {
+  Problem problem;
+  problem.c_type = INTACT_U8;
+  problem.scale = ScaleKind::kChannel;
+  problem.m = 128;
+  problem.n = problem.k = 768;
+  problem.fill = Fill::kLaplace;
+  problem.amax = amax;
+  Layer layer;
+  layer.name = std::move(name);
+  layer.op = "linear";
+  layer.gemm = Materialize(problem);
+  return layer;
+}
+
+}  // namespace
+
+std::optional<double> Timing::ItemsPerQuad() const {
+  return PerQuad(certificate, certificate.schedule_items);
+}
+
+std::optional<double> Timing::GroupsPerQuad() const {
+  return PerQuad(certificate, certificate.schedule_groups);
+}
+
+bool Cost::AllRight() const {
+  return std::ranges::all_of(timings, [](const Timing& timing) { return timing.microseconds.has_value(); });
+}
+
+const intact_certificate* Cost::FullRangeCertificate() const {
+  const auto found = std::ranges::find(timings, false, &Timing::seven_bits);
+  return found == timings.end() ? nullptr : &found->certificate;
+}
+
+const Timing* Cost::Find(intact_isa isa, intact_mode mode, bool seven_bits) const {
+  const auto found = std::ranges::find_if(timings, [&](const Timing& timing) {
+    return timing.isa == isa && timing.mode == mode && timing.seven_bits == seven_bits;
+  });
+  return found == timings.end() ? nullptr : &*found;
+}
+
+std::optional<double> Cost::SpeedUp(const Timing& timing) const {
+  const Timing* saturating = Find(timing.isa, INTACT_SATURATING, false);
+  if (saturating == nullptr || !saturating->microseconds || !timing.microseconds) return std::nullopt;
+  return *saturating->microseconds / *timing.microseconds;
+}
+
+std::vector<std::optional<double>> Race(std::span<const Contender> contenders) {
+  std::vector<std::vector<double>> turns(contenders.size());
+  std::vector<size_t> right;
+  std::vector<uint8_t> output;
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    if (IsRight(contenders[i])) right.push_back(i);
+    output.resize(std::max(output.size(), contenders[i].expected.size()));
+  }
+  const auto start = Clock::now();
+  for (int turn = 0; turn < kMaxTurns && (turn < kMinTurns || Clock::now() - start < kBudget); ++turn) {
+    for (const size_t i : right) turns[i].push_back(TakeTurn(contenders[i], &output));
+  }
+  std::vector<std::optional<double>> medians(contenders.size());
+  for (const size_t i : right) medians[i] = Median(std::move(turns[i]));
+  return medians;
+}
+
+Result<Cost> MeasureCost(const Layer& layer) {
+  Cost cost;
+  cost.layer = layer.name;
+  cost.m = layer.gemm.m;
+  cost.n = layer.gemm.n;
+  cost.k = layer.gemm.k;
+  cost.why_not_seven_bits = WhyNotSevenBits(layer.gemm);
+  Entries entries(layer.gemm);
+  for (const intact_isa isa : kIsaLadder) {
+    for (const RunOptions& options : VariantsOn(isa, cost.why_not_seven_bits.empty())) {
+      if (const std::optional<Error> error = entries.Add(options)) return *error;
+    }
+  }
+  cost.timings = std::move(entries).TimeAll();
+  return cost;
+}
+
+Result<std::vector<Cost>> MeasureBuiltinCosts() {
+  std::vector<Layer> layers = BuiltinLayers();
+  layers.push_back(LaplaceLayer("builtin_768x768", 255));
+  layers.push_back(LaplaceLayer("builtin_768x768_u7", kSevenBits));
+  std::vector<Cost> costs;
+  for (const Layer& layer : layers) {
+    Result<Cost> cost = MeasureCost(layer);
+    if (!cost) return cost.error();
+    costs.push_back(std::move(*cost));
+  }
+  return costs;
+}
+
+}  // namespace intact::verify

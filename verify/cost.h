@@ -1,0 +1,73 @@
+// What exactness costs or gains on this CPU: a layer's GEMM, its own epilogue and number of rows included, in
+// exact mode against the saturating kernels that it replaces, on one thread.
+//
+//   ISA without VNNI    saturating; exact; exact with activations declared to be 7 bits wide, which is what
+//                       reduce_range promises, where the layer's activations and zero point keep the promise
+//   VNNI and AMX        exact alone: the saturating mode is the same kernel
+//
+// Every output is compared with its model's, byte for byte, before it is timed. Contenders take turns, so
+// that a change of the clock rate meets all of them alike; a turn is a run that brings the weights into the
+// caches and one that is timed; the median of the turns counts.
+#ifndef INTACT_VERIFY_COST_H_
+#define INTACT_VERIFY_COST_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <functional>
+#include <intact/intact.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verify/layer.h"
+
+namespace intact::verify {
+
+struct Timing {
+  intact_isa isa = INTACT_ISA_ANY;
+  intact_mode mode = INTACT_EXACT;
+  bool seven_bits = false;              // activations declared to lie in [0, 127]; checked at run time
+  std::string kernel;                   // its name
+  intact_certificate certificate = {};  // for the declared range; 0 items where no schedule is run
+  /// Of the schedule that the plan runs; nothing if it runs none.
+  std::optional<double> ItemsPerQuad() const;
+  std::optional<double> GroupsPerQuad() const;
+  std::optional<double> microseconds;  // nothing: the output was wrong, and is not timed
+};
+
+struct Cost {
+  std::string layer;
+  int64_t m = 0, n = 0, k = 0;
+  std::string why_not_seven_bits;  // "" if the layer keeps to 7 bits
+  std::vector<Timing> timings;     // ISAs of this machine, weakest first; in the order above
+
+  bool AllRight() const;
+  /// Of the weights, for all activations of the type; nullptr if this machine runs nothing.
+  const intact_certificate* FullRangeCertificate() const;
+  /// nullptr if that was not run.
+  const Timing* Find(intact_isa isa, intact_mode mode, bool seven_bits) const;
+  /// How many times as fast as the saturating kernel of the same ISA.
+  std::optional<double> SpeedUp(const Timing& timing) const;
+};
+
+/// A way to compute an output, and the bytes that it must give.
+struct Contender {
+  std::function<intact_status(uint8_t* output)> run;
+  std::span<const uint8_t> expected;
+};
+
+/// The median time of each contender in microseconds, of some 20 ms of turns in all; nothing for those whose
+/// output is wrong.
+std::vector<std::optional<double>> Race(std::span<const Contender> contenders);
+
+/// Errors are those of creating a plan.
+Result<Cost> MeasureCost(const Layer& layer);
+
+/// The costs of the built-in layers, and of two of a size that networks have: 128×768×768, Laplace weights,
+/// 8-bit and 7-bit activations.
+Result<std::vector<Cost>> MeasureBuiltinCosts();
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_COST_H_
