@@ -2,6 +2,7 @@
 // it is timed; operations are counted unpadded; the share of peak refers to a peak measured just before.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
 #include <intact/intact.hpp>
 #include <string>
@@ -40,13 +41,14 @@ struct Case {
   jit::Isa isa;
   intact_mode mode;
   Weights weights;
+  int amax;  // declared; 0 = full range
   Shape shape;
 
   std::string Name() const {
     return "gemm/isa:" + std::string(jit::ToString(isa)) +
            "/mode:" + (mode == INTACT_EXACT ? "exact" : "saturating") + "/weights:" + weights.name +
-           "/m:" + std::to_string(shape.m) + "/n:" + std::to_string(shape.n) +
-           "/k:" + std::to_string(shape.k);
+           (amax == 0 ? "" : "/amax:" + std::to_string(amax)) + "/m:" + std::to_string(shape.m) +
+           "/n:" + std::to_string(shape.n) + "/k:" + std::to_string(shape.k);
   }
 
   verify::Problem Problem() const {
@@ -55,6 +57,7 @@ struct Case {
     problem.n = shape.n;
     problem.k = shape.k;
     problem.fill = weights.fill;
+    if (amax != 0) problem.amax = amax;
     return problem;
   }
 };
@@ -94,6 +97,7 @@ void RunCase(benchmark::State& state, const Case& c) {
   desc.n = gemm.n;
   desc.k = gemm.k;
   desc.mode = c.mode;
+  desc.a_max = c.amax;
   desc.max_isa = static_cast<intact_isa>(c.isa);
   const Result<Gemm> plan = Gemm::Create(desc, gemm.b.data());
   if (!plan) return state.SkipWithError(plan.error().message.c_str());
@@ -106,7 +110,7 @@ void RunCase(benchmark::State& state, const Case& c) {
     return state.SkipWithError("the result is wrong: not timed");
   }
   const double peak = MeasureGops(PeakOf(c.isa));
-  for (auto _ : state) benchmark::DoNotOptimize(plan->Run(a, out, 1));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(plan->Run(a, out, 1));
   const double operations = 2e-9 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) *
                             static_cast<double>(gemm.k) * static_cast<double>(state.iterations());
   state.counters["GOPS"] = benchmark::Counter(operations, benchmark::Counter::kIsRate);
@@ -121,10 +125,14 @@ void RegisterGemm() {
     if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
     for (const intact_mode mode : kModes) {
       if (mode == INTACT_SATURATING && IsVnni(isa)) continue;  // there it is the exact kernel
+      // A declared range changes exact kernels without VNNI only.
+      const bool has_range = mode == INTACT_EXACT && !IsVnni(isa);
       for (const Weights& weights : kWeights) {
-        for (const Shape& shape : kShapes) {
-          const Case c{isa, mode, weights, shape};
-          benchmark::RegisterBenchmark(c.Name().c_str(), RunCase, c)->Unit(benchmark::kMicrosecond);
+        for (const int amax : has_range ? std::vector<int>{0, 127} : std::vector<int>{0}) {
+          for (const Shape& shape : kShapes) {
+            const Case c{isa, mode, weights, amax, shape};
+            benchmark::RegisterBenchmark(c.Name().c_str(), RunCase, c)->Unit(benchmark::kMicrosecond);
+          }
         }
       }
     }

@@ -9,7 +9,7 @@ void RegisterPeaks() {
   for (const Peak& peak : AvailablePeaks()) {
     benchmark::RegisterBenchmark(("peak/" + peak.name).c_str(), [peak](benchmark::State& state) {
       double gops = 0;
-      for (auto _ : state) gops = MeasureGops(peak);
+      for ([[maybe_unused]] auto _ : state) gops = MeasureGops(peak);
       state.counters["GOPS"] = gops;
     })->Unit(benchmark::kMillisecond);
   }

@@ -21,7 +21,6 @@ struct Loop {
 
 // As many independent accumulators as the form leaves registers for, so that latency is hidden.
 Loop GenerateLoop(const Peak& peak) {
-  namespace x86 = asmjit::x86;
   int accumulators = 0;
   const auto generate = [&]() -> Result<const void*> {
     jit::Assembler session("peak_" + peak.name);

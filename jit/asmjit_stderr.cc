@@ -4,8 +4,9 @@
 #include <cstdio>
 
 extern "C" {
-extern FILE* __real_stderr;     // NOLINT(bugprone-reserved-identifier): the names that --wrap prescribes
-FILE* __wrap_stderr = nullptr;  // NOLINT(bugprone-reserved-identifier)
+extern FILE*
+    __real_stderr;  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming): --wrap's names
+FILE* __wrap_stderr = nullptr;  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
 
 __attribute__((constructor(101))) static void InitialiseStderr() { __wrap_stderr = __real_stderr; }
 }

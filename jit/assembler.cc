@@ -65,7 +65,7 @@ void Assembler::Begin(const RegisterFile& registers) {
 
 void Assembler::End() {
   code_.vzeroupper();
-  for (auto saved = pushed_.rbegin(); saved != pushed_.rend(); ++saved) code_.pop(*saved);
+  std::for_each(pushed_.rbegin(), pushed_.rend(), [&](const Gp& saved) { code_.pop(saved); });
   code_.ret();
 }
 

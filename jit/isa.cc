@@ -48,8 +48,8 @@ std::string MissingInHardware(Isa isa) {
       if (why.empty()) why = missing({{Features::kAMX_TILE, "AMX-TILE"}, {Features::kAMX_INT8, "AMX-INT8"}});
       if (!why.empty()) return why;
       // Linux grants tile data on request, to the whole process and its later threads.
-      constexpr long kArchReqXcompPerm = 0x1023;  // ARCH_REQ_XCOMP_PERM
-      constexpr long kXfeatureXtiledata = 18;
+      constexpr int64_t kArchReqXcompPerm = 0x1023;  // ARCH_REQ_XCOMP_PERM
+      constexpr int64_t kXfeatureXtiledata = 18;
       static const bool kGranted = syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
       return kGranted ? "" : "the kernel refuses AMX tile data (arch_prctl ARCH_REQ_XCOMP_PERM)";
     }

@@ -132,13 +132,13 @@ intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, in
     *gemm = nullptr;
     if (desc == nullptr) return NullArgument("desc");
     const Stopwatch watch;
-    Error error = Adopt(GemmPlan::Create(*desc, b), gemm);
-    if (error.status == INTACT_OK && IsVerbose()) {
+    auto plan = GemmPlan::Create(*desc, b);
+    if (plan && IsVerbose()) {
       std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n", static_cast<long long>(desc->n),
-                   static_cast<long long>(desc->k), (*gemm)->plan->kernel_name().c_str(),
-                   ModeName(desc->mode), watch.Microseconds());
+                   static_cast<long long>(desc->k), (*plan)->kernel_name().c_str(), ModeName(desc->mode),
+                   watch.Microseconds());
     }
-    return error;
+    return Adopt(std::move(plan), gemm);
   });
 }
 

@@ -28,17 +28,18 @@ class ScopedFloatEnvironment {
   ScopedFloatEnvironment& operator=(const ScopedFloatEnvironment&) = delete;
 
  private:
-  static constexpr unsigned kDefault =
-      0x1f80;  // all exceptions masked, round to nearest even, no flush to zero
+  // All exceptions masked, round to nearest even, no flush to zero.
+  static constexpr unsigned kDefault = 0x1f80;
   unsigned saved_;
 };
 
 // Scratch memory of the calling thread, kept between runs.
 uint8_t* ThreadScratch(int64_t bytes) {
   thread_local AlignedBuffer<uint8_t> buffer;
-  if (buffer.size() < static_cast<size_t>(bytes) && !buffer.Resize(static_cast<size_t>(bytes)))
-    return nullptr;
-  return buffer.data();
+  const auto size = static_cast<size_t>(bytes);
+  // The analyzer does not see that the unique_ptr in `buffer` is null after its reset.
+  // NOLINTNEXTLINE(clang-analyzer-unix.Malloc)
+  return buffer.size() >= size || buffer.Resize(size) ? buffer.data() : nullptr;
 }
 
 // One thread's share of a run.

@@ -99,8 +99,9 @@ double GroupedEngine::Cost(int64_t m) const {
   // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer:
   // measured 1.4 × for one vector, 1.1 × for two.
   const auto block_cost = [&](int64_t rows) {
-    const auto vectors = static_cast<double>((rows + lanes_ - 1) / lanes_);
-    return vectors * lanes_ * row_cost_ * (1 + 0.4 / (vectors * vectors));
+    const int64_t padded_rows = RoundUp(rows, lanes_);
+    const double vectors = static_cast<double>(padded_rows) / lanes_;
+    return static_cast<double>(padded_rows) * row_cost_ * (1 + 0.4 / (vectors * vectors));
   };
   const int64_t rest = m % rows_;
   return static_cast<double>(m - rest) * row_cost_ + (rest == 0 ? 0 : block_cost(rest));

@@ -53,7 +53,7 @@ class GroupedKernel {
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
   int ItemBytes() const { return 4 + 4 * spec_.strip_columns; }
-  size_t Index(int vector, int column) const { return static_cast<size_t>(column * spec_.vectors + vector); }
+  size_t Index(int vector, int column) const { return static_cast<size_t>(column) * spec_.vectors + vector; }
 
   void TakeRegisters() {
     a_ = registers_.NewGeneral("a");

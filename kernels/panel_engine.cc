@@ -26,7 +26,7 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
 }
 
 Error PanelEngine::GenerateKernels() {
-  functions_.assign(static_cast<size_t>(2 * block_.vectors * block_.mr), nullptr);
+  functions_.assign(size_t{2} * block_.vectors * block_.mr, nullptr);
   const int64_t edge = (data_.n % nr_ + lanes_ - 1) / lanes_;  // vectors of the last, narrower tiles
   MicrokernelSpec spec{block_.isa, block_.dot, block_.mr, block_.vectors, data_.epilogue};
   for (const int64_t vectors : {data_.n >= nr_ ? int64_t{block_.vectors} : int64_t{0}, edge}) {

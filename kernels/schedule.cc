@@ -82,7 +82,7 @@ class StripScheduler {
   void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
     items_.clear();
     const int8_t* panel = weights.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
-    const auto item_weights = static_cast<size_t>(shape_.strip_columns * kQuad);
+    const auto item_weights = size_t{kQuad} * shape_.strip_columns;
     for (int64_t quad = begin; quad < end; ++quad) {
       Item item;
       item.quad = static_cast<uint32_t>(quad - begin);
@@ -158,7 +158,7 @@ class StripScheduler {
       for (const Item* item : groups_[i].items) {
         const auto offset = static_cast<uint32_t>(item->quad * static_cast<uint32_t>(shape_.rows) * kQuad);
         Append(&offset, sizeof(offset), stream);
-        Append(item->weights.data(), static_cast<size_t>(shape_.strip_columns * kQuad), stream);
+        Append(item->weights.data(), size_t{kQuad} * shape_.strip_columns, stream);
       }
     }
   }

@@ -3,8 +3,6 @@
 namespace intact::jit {
 namespace {
 
-namespace x86 = asmjit::x86;
-
 bool IsWide(Isa isa) { return isa != Isa::kAvx2 && isa != Isa::kAvxVnni; }
 
 class YmmEmitter final : public Emitter {
