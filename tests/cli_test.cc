@@ -163,6 +163,49 @@ TEST_F(Cli, Ramp) {
   EXPECT_THAT(Run("verify ramp --isa avx2").out, HasSubstr("every column is monotonic"));
 }
 
+TEST_F(Cli, Certify) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string weights = kLayers + "u8_ramp_64x10/weights.npy";
+  const std::string path = folder_ + "/certificate.json";
+  const Outcome outcome = Run("verify certify " + weights + " --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("93 of 320 pairs (29.06 %) can saturate"));
+  const json certificate = json::parse(Contents(path));
+  EXPECT_EQ(certificate["columns"], 10);
+  EXPECT_EQ(certificate["depth"], 64);
+  EXPECT_EQ(certificate["proven"], false);
+  EXPECT_EQ(certificate["pairs"], 320);
+  EXPECT_EQ(certificate["failing_pairs"], 93);
+  EXPECT_EQ(certificate["panels"].size(), 1u);
+  EXPECT_EQ(certificate["panels"][0]["failing_pairs"], 93);
+  EXPECT_EQ(certificate["safe_depth_quads"], 0);
+  ASSERT_EQ(certificate["witnesses"].size(), 8u);
+  for (const json& w : certificate["witnesses"]) {
+    const int sum = w["a0"].get<int>() * w["w0"].get<int>() + w["a1"].get<int>() * w["w1"].get<int>();
+    EXPECT_EQ(w["sum"], sum);
+    EXPECT_TRUE(sum > 32767 || sum < -32768);
+  }
+  EXPECT_EQ(certificate["schedules"][0]["isa"], "avx2");
+  EXPECT_GT(certificate["schedules"][0]["groups"], 0);
+  EXPECT_THAT(Run("verify certify " + weights + " --amax 127").out,
+              HasSubstr("proven: none of 320 pairs can saturate"));
+}
+
+TEST_F(Cli, CertifyRefusesBadInput) {
+  const std::string layer = kLayers + "u8_ramp_64x10/";
+  const std::string write = " --json '" + folder_ + "/x.json'";
+  ExpectBadInput("verify certify", "WEIGHTS");
+  ExpectBadInput("verify certify /nowhere.npy" + write, "/nowhere.npy");
+  ExpectBadInput("verify certify " + layer + "layer.json" + write, "layer.json");
+  ExpectBadInput("verify certify " + layer + "activations.npy" + write, "elements are not int8");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 256" + write,
+                 "--amax 256: expected 1 to 255");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax 0");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax many" + write, "--amax");
+  ExpectBadInput("verify certify " + layer + "weights.npy --json '" + folder_ + "/out/x.json'",
+                 "cannot be written");
+}
+
 TEST_F(Cli, Replay) {
   EXPECT_EQ(Run("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7'").status, 0);
   ExpectBadInput("verify replay 'gemm u8s8s32 m=0 n=16 k=64'", "m: 0 is out of range");
