@@ -128,6 +128,8 @@ TEST_F(Cli, ExactLayersEqualPyTorchOnEveryIsa) {
       EXPECT_EQ(layer["unexplained"], 0);
       EXPECT_EQ(layer["isa"], intact_isa_name(isa));
       EXPECT_EQ(layer["mode"], "exact");
+      EXPECT_EQ(layer["cost"]["layer"], layer["layer"]);
+      for (const json& timing : layer["cost"]["timings"]) EXPECT_EQ(timing["right"], true);
     }
   }
 }
@@ -213,6 +215,25 @@ TEST_F(Cli, Replay) {
   ExpectBadInput("verify replay ''", "replay");
 }
 
+TEST_F(Cli, CompareReports) {
+  const auto write = [this](const std::string& name, const std::string& digest) {
+    const json report = {{"schema", "intact-report"},
+                         {"schema_version", 1},
+                         {"sweep", {{"digests", {{"gemm u8s8s32 m=1 n=1 k=4 isa=avx2", digest}}}}}};
+    std::ofstream(folder_ + "/" + name) << report;
+    return " '" + folder_ + "/" + name + "'";
+  };
+  const std::string a = write("a.json", "1");
+  const Outcome same = Run("verify compare" + a + write("b.json", "1"));
+  EXPECT_EQ(same.status, 0);
+  EXPECT_THAT(same.out, HasSubstr("SAME BYTES"));
+  const Outcome different = Run("verify compare" + a + write("c.json", "2"));
+  EXPECT_EQ(different.status, 1);
+  EXPECT_THAT(different.out, HasSubstr("intact verify replay 'gemm u8s8s32 m=1 n=1 k=4 isa=avx2'"));
+  ExpectBadInput("verify compare" + a, "B is required");
+  ExpectBadInput("verify compare" + a + " /nonexistent", "/nonexistent: no such file");
+}
+
 TEST_F(Cli, QuickSweepOfOneIsa) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   const std::string path = folder_ + "/sweep.json";
@@ -240,6 +261,7 @@ TEST_F(Cli, StandardRunWritesItsReport) {
   EXPECT_EQ(pairs["clamped_by_activation_max"]["128"], 0);
   EXPECT_EQ(pairs["clamped_by_activation_max"]["129"], 5);
   EXPECT_TRUE(report["failures"].empty());
+  EXPECT_EQ(report["cost"].size(), 6u);
   const std::string page = Contents(folder_ + "/report/report.html");
   EXPECT_THAT(page, HasSubstr("</html>"));
   EXPECT_THAT(page, testing::Not(HasSubstr("src=\"http")));

@@ -25,6 +25,7 @@ inline constexpr int kBadInput = 2;
 
 void AddInfo(CLI::App* app, Command* command);
 void AddVerifyCertify(CLI::App* verify, Command* command);
+void AddVerifyCompare(CLI::App* verify, Command* command);
 void AddVerifyLayer(CLI::App* verify, Command* command);
 void AddVerifyPairs(CLI::App* verify, Command* command);
 void AddVerifyRamp(CLI::App* verify, Command* command);

@@ -21,6 +21,7 @@ int Main(int argc, char** argv) {
   AddVerifyRamp(verify, &command);
   AddVerifyLayer(verify, &command);
   AddVerifyReplay(verify, &command);
+  AddVerifyCompare(verify, &command);
   AddVerifyCertify(verify, &command);
   try {
     app.parse(argc, argv);

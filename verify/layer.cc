@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "verify/json_file.h"
 #include "verify/npy.h"
 #include "verify/random.h"
 
@@ -136,23 +137,6 @@ class Fields {
   const json& root_;
   std::optional<Error> error_;
 };
-
-Result<json> ReadJson(const std::string& path) {
-  const Result<std::vector<uint8_t>> bytes = ReadFile(path);
-  if (!bytes) return bytes.error();
-  try {
-    json root = json::parse(bytes->begin(), bytes->end());
-    if (!root.is_object()) return Invalid(fmt::format("{}: is not a JSON object", path));
-    return root;
-  } catch (const json::exception& exception) {
-    std::string_view reason = exception.what();
-    reason.remove_prefix(std::min(reason.find("] ") + 2, reason.size()));
-    std::string line(reason);
-    std::ranges::replace_if(
-        line, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-    return Invalid(fmt::format("{}: malformed JSON: {}", path, line));
-  }
-}
 
 Error WrongTensor(const std::string& path, const NpyArray& tensor, std::string_view expected) {
   const char* type = tensor.type == INTACT_U8    ? "u1"

@@ -105,6 +105,15 @@ std::string CostRows(const Cost& cost) {
   return text + fmt::format("    7 bits do not apply: {}\n", cost.why_not_seven_bits);
 }
 
+/// One run for each digest, with the line that repeats it.
+std::string RunList(std::string_view report, const std::vector<DigestedRun>& runs) {
+  std::string text;
+  for (const DigestedRun& run : runs) {
+    text += fmt::format("  {} {}  intact verify replay '{}'\n", report, run.digest, run.problem);
+  }
+  return text;
+}
+
 /// One cell of the map: nothing, or a block the darker the more outputs differ.
 std::string_view Shade(double share) {
   if (share == 0) return "· ";
@@ -326,6 +335,22 @@ std::string ToText(const Report& report) {
   return text + fmt::format("\n{}\n", report.Parity()
                                           ? "PARITY: every kernel computes what its mode promises"
                                           : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above");
+}
+
+std::string ToText(const ReportComparison& comparison) {
+  std::string text;
+  const auto listed = std::min(comparison.differences.size(), static_cast<size_t>(kListedInTerminal));
+  for (size_t i = 0; i < listed; ++i) {
+    const ProblemDifference& difference = comparison.differences[i];
+    text += fmt::format("DIFFERENT:\n{}{}", RunList("A", difference.a), RunList("B", difference.b));
+  }
+  if (comparison.differences.size() > listed) {
+    text += fmt::format("and {} more\n", comparison.differences.size() - listed);
+  }
+  return text +
+         fmt::format("{} problems in both reports, {} of them differ; {} only in A, {} only in B\n{}\n",
+                     comparison.problems, comparison.differences.size(), comparison.only_a, comparison.only_b,
+                     comparison.Same() ? "SAME BYTES" : "DIFFERENCE");
 }
 
 }  // namespace intact::verify

@@ -13,6 +13,7 @@
 #include "verify/pairs.h"
 #include "verify/ramp.h"
 #include "verify/report.h"
+#include "verify/report_compare.h"
 #include "verify/saturation_map.h"
 #include "verify/sweep.h"
 
@@ -36,6 +37,7 @@ std::string ToText(const SaturationMap& map);
 std::string ToText(const Ramp& ramp);
 std::string ToText(const SweepResult& sweep);
 std::string ToText(const Report& report);
+std::string ToText(const ReportComparison& comparison);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_TERMINAL_H_

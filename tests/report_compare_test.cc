@@ -1,0 +1,123 @@
+// Two machines' reports: the same bytes, or which problem differs.
+#include "verify/report_compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "verify/report_terminal.h"
+
+namespace intact::verify {
+namespace {
+
+constexpr char kProblem[] = "gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7";
+
+std::string On(const std::string& isa, const std::string& mode = "exact") {
+  return std::string(kProblem) + " mode=" + mode + " isa=" + isa;
+}
+
+ReportComparison Compared(std::vector<DigestedRun> a, std::vector<DigestedRun> b) {
+  const Result<ReportComparison> comparison =
+      CompareReports({"a.json", "A", std::move(a)}, {"b.json", "B", std::move(b)});
+  EXPECT_TRUE(comparison) << comparison.error().message;
+  return comparison ? *comparison : ReportComparison{};
+}
+
+TEST(CompareReports, ExactOutputsDoNotDependOnTheIsa) {
+  const ReportComparison same = Compared({{On("avx2"), "1"}, {On("avx512"), "1"}}, {{On("amx_int8"), "1"}});
+  EXPECT_EQ(same.problems, 1);
+  EXPECT_TRUE(same.Same());
+  const ReportComparison different = Compared({{On("avx2"), "1"}}, {{On("amx_int8"), "2"}});
+  ASSERT_EQ(different.differences.size(), 1u);
+  EXPECT_EQ(different.differences[0].a[0].problem, On("avx2"));
+  EXPECT_EQ(different.differences[0].b[0].digest, "2");
+  EXPECT_THAT(ToText(different), testing::HasSubstr("B 2  intact verify replay '" + On("amx_int8") + "'"));
+}
+
+TEST(CompareReports, SaturatingOutputsAreOfTheirOwn) {
+  const ReportComparison comparison = Compared(
+      {{On("avx2"), "1"}, {On("avx2", "saturating"), "2"}},
+      {{On("avx512_vnni", "saturating"), "1"}, {On("avx512", "saturating"), "2"}, {On("avx512"), "1"}});
+  EXPECT_EQ(comparison.problems, 2);
+  EXPECT_TRUE(comparison.Same());
+  EXPECT_FALSE(Compared({{On("avx2", "saturating"), "2"}}, {{On("avx512", "saturating"), "1"}}).Same());
+}
+
+TEST(CompareReports, OneReportMayDifferFromItself) {
+  const ReportComparison comparison = Compared({{On("avx2"), "1"}}, {{On("avx2"), "1"}, {On("avx512"), "2"}});
+  ASSERT_EQ(comparison.differences.size(), 1u);
+  EXPECT_EQ(comparison.differences[0].b.size(), 2u);
+}
+
+TEST(CompareReports, CountsWhatOnlyOneHas) {
+  const std::string small = "gemm u8s8s32 m=1 n=1 k=1";
+  const std::string large = "gemm u8s8s32 m=1 n=1 k=9";
+  const ReportComparison comparison =
+      Compared({{On("avx2"), "1"}, {small, "3"}, {large, "4"}}, {{On("avx2"), "1"}});
+  EXPECT_EQ(comparison.problems, 1);
+  EXPECT_EQ(comparison.only_a, 2);
+  EXPECT_EQ(comparison.only_b, 0);
+  EXPECT_TRUE(comparison.Same());
+  EXPECT_THAT(ToText(comparison),
+              testing::HasSubstr("1 problems in both reports, 0 of them differ; 2 only in A"));
+}
+
+TEST(CompareReports, RefusesWhatCannotBeCompared) {
+  const ReportDigests a{"a.json", "A", {{On("avx2"), "1"}}};
+  const Result<ReportComparison> disjoint =
+      CompareReports(a, {"b.json", "B", {{"gemm u8s8s32 m=1 n=1 k=1", "1"}}});
+  ASSERT_FALSE(disjoint);
+  EXPECT_EQ(disjoint.error().message, "b.json: has no problem in common with a.json");
+  const Result<ReportComparison> foreign = CompareReports(a, {"b.json", "B", {{"gemm m=1 q=3", "1"}}});
+  ASSERT_FALSE(foreign);
+  EXPECT_THAT(foreign.error().message, testing::StartsWith("b.json: sweep.digests: 'gemm m=1 q=3': "));
+}
+
+class ReadDigestsTest : public testing::Test {
+ protected:
+  ~ReadDigestsTest() override { std::filesystem::remove(path_); }
+
+  Result<ReportDigests> Read(const std::string& text) const {
+    std::ofstream(path_) << text;
+    return ReadDigests(path_);
+  }
+
+  void ExpectRefusal(const std::string& text, const std::string& words) const {
+    const Result<ReportDigests> digests = Read(text);
+    ASSERT_FALSE(digests) << text;
+    EXPECT_THAT(digests.error().message, testing::StartsWith(path_ + ": "));
+    EXPECT_THAT(digests.error().message, testing::HasSubstr(words));
+  }
+
+  const std::string path_ =
+      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
+};
+
+TEST_F(ReadDigestsTest, ReadsAReport) {
+  const Result<ReportDigests> digests = Read(
+      R"({"schema": "intact-report", "schema_version": 1, "machine": {"cpu": "X"},
+          "sweep": {"digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}}})");
+  ASSERT_TRUE(digests) << digests.error().message;
+  EXPECT_EQ(digests->cpu, "X");
+  ASSERT_EQ(digests->runs.size(), 1u);
+  EXPECT_EQ(digests->runs[0].problem, "gemm u8s8s32 m=1 n=1 k=1");
+  EXPECT_EQ(digests->runs[0].digest, "00ff");
+}
+
+TEST_F(ReadDigestsTest, RefusesOtherFiles) {
+  EXPECT_THAT(ReadDigests(path_).error().message, testing::HasSubstr("no such file"));
+  ExpectRefusal("", "malformed JSON");
+  ExpectRefusal("[]", "is not a JSON object");
+  ExpectRefusal(R"({"schema": "layer", "schema_version": 1})", "is not a report of intact");
+  ExpectRefusal(R"({"schema": "intact-report", "schema_version": 2})", "schema_version 1");
+  const std::string head = R"({"schema": "intact-report", "schema_version": 1, "sweep": )";
+  ExpectRefusal(head + "[1]}", "sweep.digests: expected an object");
+  ExpectRefusal(head + R"({"digests": ["x"]}})", "sweep.digests: expected an object");
+  ExpectRefusal(head + R"({"digests": {"gemm": 3}}})", "'gemm': expected a string");
+}
+
+}  // namespace
+}  // namespace intact::verify

@@ -1,0 +1,38 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "tools/commands.h"
+#include "verify/report_compare.h"
+#include "verify/report_terminal.h"
+
+namespace intact::tools {
+namespace {
+
+struct CompareOptions {
+  std::string a, b;
+};
+
+int CompareFiles(const CompareOptions& options) {
+  const Result<verify::ReportDigests> a = verify::ReadDigests(options.a);
+  if (!a) return Fail(a.error());
+  const Result<verify::ReportDigests> b = verify::ReadDigests(options.b);
+  if (!b) return Fail(b.error());
+  const Result<verify::ReportComparison> comparison = verify::CompareReports(*a, *b);
+  if (!comparison) return Fail(comparison.error());
+  fmt::print("A: {}, {}\nB: {}, {}\n{}", a->path, a->cpu, b->path, b->cpu, verify::ToText(*comparison));
+  return comparison->Same() ? kParity : kDifference;
+}
+
+}  // namespace
+
+void AddVerifyCompare(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* compare = verify->add_subcommand(
+      "compare", "the reports of two machines: the same bytes, or which problem differs");
+  compare->add_option("A", options->a, "report.json of one machine")->required();
+  compare->add_option("B", options->b, "report.json of the other")->required();
+  compare->callback([options, command] { *command = [options] { return CompareFiles(*options); }; });
+}
+
+}  // namespace intact::tools
