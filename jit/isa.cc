@@ -84,6 +84,12 @@ std::string IsaSet::ToString() const {
 
 std::string_view ToString(Isa isa) { return kNames[static_cast<size_t>(isa) - 1]; }
 
+std::string CompactName(Isa isa) {
+  std::string name(ToString(isa));
+  name.erase(std::remove(name.begin(), name.end(), '_'), name.end());
+  return name;
+}
+
 Result<Isa> ParseIsa(std::string_view name) {
   for (const Isa isa : kAllIsas) {
     if (ToString(isa) == name) return isa;

@@ -62,6 +62,9 @@ class IsaSet {
 
 std::string_view ToString(Isa isa);
 
+/// As kernel names spell it: "avx512vnni".
+std::string CompactName(Isa isa);
+
 /// "avx2", …; the error lists what is known.
 Result<Isa> ParseIsa(std::string_view name);
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "jit/isa.h"
+#include "kernels/dispatch.h"
 #include "kernels/gemm.h"
 #include "kernels/pack_file.h"
 
@@ -63,10 +64,17 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-void PrintRun(const GemmPlan& plan, const intact_gemm_args& args, const Stopwatch& watch) {
-  std::fprintf(stderr, "intact: run m=%lld %s mode=%s threads=%d %.1f us\n", static_cast<long long>(args.m),
-               plan.KernelNameFor(args.m).c_str(), ModeName(plan.data().mode), args.threads,
-               watch.Microseconds());
+void PrintPlan(const GemmPlan& plan, const Stopwatch& watch) {
+  std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n",
+               static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
+               plan.kernel_name().c_str(), ModeName(plan.data().mode), watch.Microseconds());
+}
+
+// `part`: "threads=2" or "part=0/4".
+void PrintRun(const GemmPlan& plan, int64_t m, const std::string& part, const Stopwatch& watch) {
+  std::fprintf(stderr, "intact: run m=%lld n=%lld k=%lld %s mode=%s %s %.1f us\n", static_cast<long long>(m),
+               static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
+               plan.KernelNameFor(m).c_str(), ModeName(plan.data().mode), part.c_str(), watch.Microseconds());
 }
 
 Error NullArgument(const char* name) { return {INTACT_INVALID_ARGUMENT, std::string(name) + " is NULL"}; }
@@ -81,9 +89,10 @@ Error CheckStruct(const char* name, const Struct* out) {
                                        std::to_string(sizeof(Struct))};
 }
 
-// Hands `plan` to the caller.
-Error Adopt(intact::Result<std::unique_ptr<GemmPlan>> plan, intact_gemm** gemm) {
+// Hands `plan`, which took as long as `watch` says, to the caller.
+Error Adopt(intact::Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& watch, intact_gemm** gemm) {
   if (!plan) return plan.error();
+  if (IsVerbose()) PrintPlan(**plan, watch);
   *gemm = new intact_gemm{std::move(*plan)};
   return {};
 }
@@ -122,8 +131,16 @@ const char* intact_isa_name(intact_isa isa) {
 
 int intact_isa_available(intact_isa isa) {
   if (isa < INTACT_ISA_AVX2 || isa > INTACT_ISA_AMX_INT8) return 0;
-  const intact::Result<intact::jit::IsaSet> permitted = intact::jit::PermittedIsas();
-  return permitted && permitted->Has(static_cast<intact::jit::Isa>(isa)) ? 1 : 0;
+  const auto which = static_cast<intact::jit::Isa>(isa);
+  int is_available = 0;
+  // The message of an earlier call stays: this one cannot fail.
+  try {
+    const intact::Result<intact::jit::IsaSet> permitted = intact::jit::PermittedIsas();
+    is_available = permitted && permitted->Has(which) && intact::kernels::HasKernels(which) ? 1 : 0;
+  } catch (const std::exception&) {
+    is_available = 0;
+  }
+  return is_available;
 }
 
 intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, intact_gemm** gemm) {
@@ -132,13 +149,7 @@ intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, in
     *gemm = nullptr;
     if (desc == nullptr) return NullArgument("desc");
     const Stopwatch watch;
-    auto plan = GemmPlan::Create(*desc, b);
-    if (plan && IsVerbose()) {
-      std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n", static_cast<long long>(desc->n),
-                   static_cast<long long>(desc->k), (*plan)->kernel_name().c_str(), ModeName(desc->mode),
-                   watch.Microseconds());
-    }
-    return Adopt(std::move(plan), gemm);
+    return Adopt(GemmPlan::Create(*desc, b), watch, gemm);
   });
 }
 
@@ -148,7 +159,9 @@ intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* a
     if (args == nullptr) return NullArgument("args");
     const Stopwatch watch;
     Error error = gemm->plan->Run(*args);
-    if (IsVerbose() && error.status == INTACT_OK) PrintRun(*gemm->plan, *args, watch);
+    if (IsVerbose() && error.status == INTACT_OK) {
+      PrintRun(*gemm->plan, args->m, "threads=" + std::to_string(args->threads), watch);
+    }
     return error;
   });
 }
@@ -158,7 +171,12 @@ intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_ar
   return Guard("intact_gemm_run_part", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     if (args == nullptr) return NullArgument("args");
-    return gemm->plan->RunPart(*args, part, parts);
+    const Stopwatch watch;
+    Error error = gemm->plan->RunPart(*args, part, parts);
+    if (IsVerbose() && error.status == INTACT_OK) {
+      PrintRun(*gemm->plan, args->m, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
+    }
+    return error;
   });
 }
 
@@ -168,11 +186,18 @@ intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info)
     Error error = CheckStruct("info", info);
     if (error.status != INTACT_OK) return error;
     const GemmPlan& plan = *gemm->plan;
-    const intact::kernels::Certificate& certificate = plan.data().certificate;
-    *info = {sizeof(intact_gemm_info),   static_cast<intact_isa>(plan.isa()),
-             plan.data().mode,           plan.kernel_name().c_str(),
-             plan.packed_bytes(),        certificate.accumulator_min,
-             certificate.accumulator_max};
+    const intact::kernels::GemmData& data = plan.data();
+    *info = {sizeof(intact_gemm_info),
+             data.n,
+             data.k,
+             data.a_type,
+             data.epilogue.c_type,
+             static_cast<intact_isa>(plan.isa()),
+             data.mode,
+             plan.kernel_name().c_str(),
+             plan.packed_bytes(),
+             data.certificate.accumulator_min,
+             data.certificate.accumulator_max};
     return {};
   });
 }
@@ -254,9 +279,10 @@ intact_status intact_gemm_load(const char* path, intact_isa max_isa, intact_gemm
     if (gemm == nullptr) return NullArgument("gemm");
     *gemm = nullptr;
     if (path == nullptr) return NullArgument("path");
+    const Stopwatch watch;
     const auto file = intact::kernels::MapFile(path);
     if (!file) return file.error();
-    Error error = Adopt(GemmPlan::Load(file->data.get(), file->size, max_isa, file->data), gemm);
+    Error error = Adopt(GemmPlan::Load(file->data.get(), file->size, max_isa, file->data), watch, gemm);
     if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
     return error;
   });
@@ -270,7 +296,8 @@ intact_status intact_gemm_load_memory(const void* data, size_t size, intact_isa 
     if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
       return {INTACT_INVALID_ARGUMENT, "data is not aligned to 64 bytes"};
     }
-    return Adopt(GemmPlan::Load(data, size, max_isa, nullptr), gemm);
+    const Stopwatch watch;
+    return Adopt(GemmPlan::Load(data, size, max_isa, nullptr), watch, gemm);
   });
 }
 

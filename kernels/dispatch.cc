@@ -8,12 +8,12 @@ namespace {
 
 bool HasVnni(jit::Isa isa) { return isa != jit::Isa::kAvx2 && isa != jit::Isa::kAvx512; }
 
+}  // namespace
+
 bool HasKernels(jit::Isa isa) {
   return std::any_of(kKernels.begin(), kKernels.end(),
                      [&](const KernelBlock& block) { return block.isa == isa; });
 }
-
-}  // namespace
 
 Result<jit::Isa> ChooseIsa(jit::IsaSet permitted) {
   // Fastest first. AVX-VNNI comes before AVX-512 without VNNI: half the width, but a third of the

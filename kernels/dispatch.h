@@ -30,6 +30,9 @@ inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
 };
 
+/// Whether plans can run on `isa` where the machine permits it.
+bool HasKernels(jit::Isa isa);
+
 /// The best of `permitted` that has kernels. UNSUPPORTED if there is none.
 Result<jit::Isa> ChooseIsa(jit::IsaSet permitted);
 

@@ -37,8 +37,8 @@ struct GemmData {
   int element_bytes() const { return ElementBytes(epilogue.c_type); }
   EpilogueArgs EpilogueAt(int64_t column) const {
     EpilogueArgs args = bounds;
-    args.scales = scales.data() + column;
-    args.bias = bias.data() + column;
+    if (scales.size() != 0) args.scales = scales.data() + column;
+    if (bias.size() != 0) args.bias = bias.data() + column;
     return args;
   }
 };

@@ -5,9 +5,9 @@
 //   f32   f = min(max(float(y)·scale [+ bias], lo), hi)
 //   8-bit rne(f) + zero_point, stored as bytes
 //
-// For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. These
-// are integers, so clamping before rounding equals clamping after it, and the conversion can never leave
-// int32.
+// For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
+// type's bounds are integers and rounding is monotonic, so clamping to them before rounding equals clamping
+// after it; and the conversion can never leave int32.
 #ifndef INTACT_KERNELS_EPILOGUE_H_
 #define INTACT_KERNELS_EPILOGUE_H_
 

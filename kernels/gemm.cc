@@ -21,9 +21,7 @@ class ScopedFloatEnvironment {
   ScopedFloatEnvironment() : saved_(_mm_getcsr()) {
     if (saved_ != kDefault) _mm_setcsr(kDefault);
   }
-  ~ScopedFloatEnvironment() {
-    if (saved_ != kDefault) _mm_setcsr(saved_);
-  }
+  ~ScopedFloatEnvironment() { _mm_setcsr(saved_); }  // the exception flags too
   ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
   ScopedFloatEnvironment& operator=(const ScopedFloatEnvironment&) = delete;
 
@@ -126,24 +124,29 @@ Error GemmPlan::BoundAccumulators() {
   data_.certificate.accumulator_max = kMin;
   for (size_t i = 0; i < padded; ++i) {
     const auto n = static_cast<int64_t>(i);
-    const ColumnBound bound = BoundColumn(data_.weights, n, admissible, PairsSaturate(isa_, data_.mode));
     const int64_t bias = data_.bias_s32.size() == 0 ? 0 : data_.bias_s32[i];
-    const int64_t initial = bias - (data_.a_zero_point + data_.shift()) * bound.sum;
-    const int64_t lowest = initial + bound.lowest;
-    const int64_t highest = initial + bound.highest;
-    if (lowest < kMin || highest > kMax) {
-      return {INTACT_OVERFLOW, "column " + std::to_string(n) + " of b can accumulate " +
-                                   std::to_string(lowest < kMin ? lowest : highest) +
-                                   ", which leaves int32; k is " + std::to_string(data_.k)};
+    const int64_t zero_point = data_.a_zero_point + data_.shift();
+    // The exact sums decide in both modes, so that every ISA refuses the same problems. Clamped ones lie
+    // within them, but for declared ranges far from zero.
+    for (const bool pairs_saturate : {false, true}) {
+      const ColumnBound bound = BoundColumn(data_.weights, n, admissible, pairs_saturate);
+      const int64_t initial = bias - zero_point * bound.sum;
+      const int64_t lowest = initial + bound.lowest;
+      const int64_t highest = initial + bound.highest;
+      if (lowest < kMin || highest > kMax) {
+        return {INTACT_OVERFLOW, "column " + std::to_string(n) + " of b can accumulate " +
+                                     std::to_string(lowest < kMin ? lowest : highest) +
+                                     ", which leaves int32; k is " + std::to_string(data_.k)};
+      }
     }
+    const ColumnBound declared = BoundColumn(data_.weights, n, data_.range, false);
+    const int64_t initial = bias - zero_point * declared.sum;
     // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
     data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(initial));
     if (n >= data_.n) continue;
-    const ColumnBound declared = BoundColumn(data_.weights, n, data_.range, false);
-    data_.certificate.accumulator_min =
-        std::min(data_.certificate.accumulator_min, initial + declared.lowest);
-    data_.certificate.accumulator_max =
-        std::max(data_.certificate.accumulator_max, initial + declared.highest);
+    Certificate& certificate = data_.certificate;
+    certificate.accumulator_min = std::min(certificate.accumulator_min, initial + declared.lowest);
+    certificate.accumulator_max = std::max(certificate.accumulator_max, initial + declared.highest);
   }
   return {};
 }
@@ -183,7 +186,8 @@ int64_t GemmPlan::packed_bytes() const {
   return bytes;
 }
 
-Error GemmPlan::CheckArguments(const intact_gemm_args& args) const noexcept {
+Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
+  constexpr int64_t kMaxStride = int64_t{1} << 40;
   const auto invalid = [](const char* name, int64_t value, const char* expected) {
     return Error{INTACT_INVALID_ARGUMENT,
                  std::string(name) + " is " + std::to_string(value) + "; expected " + expected};
@@ -192,15 +196,17 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const noexcept {
     return invalid("args->struct_size", static_cast<int64_t>(args.struct_size),
                    "that of INTACT_GEMM_ARGS_INIT");
   }
-  if (args.m < 1 || args.m > std::numeric_limits<int32_t>::max())
+  if (args.m < 1 || args.m > std::numeric_limits<int32_t>::max()) {
     return invalid("m", args.m, "1 to 2147483647");
+  }
   if (args.a == nullptr) return {INTACT_INVALID_ARGUMENT, "a is NULL"};
   if (args.c == nullptr) return {INTACT_INVALID_ARGUMENT, "c is NULL"};
-  if (args.a_stride != 0 && args.a_stride < data_.k)
-    return invalid("a_stride", args.a_stride, "0 or at least k");
-  if (args.c_stride != 0 && args.c_stride < data_.n)
-    return invalid("c_stride", args.c_stride, "0 or at least n");
-  if (args.threads < 0) return invalid("threads", args.threads, "0 or more");
+  if (args.a_stride != 0 && (args.a_stride < data_.k || args.a_stride > kMaxStride)) {
+    return invalid("a_stride", args.a_stride, "0 or at least k, at most 2^40");
+  }
+  if (args.c_stride != 0 && (args.c_stride < data_.n || args.c_stride > kMaxStride)) {
+    return invalid("c_stride", args.c_stride, "0 or at least n, at most 2^40");
+  }
   return {};
 }
 
@@ -211,7 +217,7 @@ RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
   buffers.a_stride = args.a_stride == 0 ? data_.k : args.a_stride;
   buffers.c = static_cast<uint8_t*>(args.c);
   buffers.c_stride_bytes = (args.c_stride == 0 ? data_.n : args.c_stride) * data_.element_bytes();
-  buffers.may_stream = args.m * buffers.c_stride_bytes > Caches().l2_bytes &&
+  buffers.may_stream = data_.n * data_.element_bytes() > Caches().l2_bytes / args.m &&
                        buffers.c_stride_bytes % kLine == 0 &&
                        reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
   return buffers;
@@ -222,31 +228,36 @@ const Engine& GemmPlan::EngineFor(int64_t m) const {
   return **std::min_element(engines_.begin(), engines_.end(), cheaper);
 }
 
-Error GemmPlan::Run(const intact_gemm_args& args) const noexcept {
+Error GemmPlan::Run(const intact_gemm_args& args) const {
   Error error = CheckArguments(args);
   if (error.status != INTACT_OK) return error;
+  if (args.threads < 0) {
+    return {INTACT_INVALID_ARGUMENT, "threads is " + std::to_string(args.threads) + "; expected 0 or more"};
+  }
   const Engine& engine = EngineFor(args.m);
   const RunBuffers buffers = BuffersOf(args);
   const int64_t tiles = TileCount(args.m, data_.n, engine.mr(), engine.nr());
   const int64_t wanted = args.threads == 0 ? omp_get_max_threads() : args.threads;
   const int parts = static_cast<int>(std::min(wanted, tiles));
+  // More threads than processors gain nothing, and where the system refuses one OpenMP ends the process.
+  const int threads = std::min(parts, omp_get_num_procs());
   const int64_t bytes = RoundUp(engine.ScratchBytes(args.m), 64);
-  uint8_t* scratch = ThreadScratch(bytes * parts);
+  uint8_t* scratch = ThreadScratch(bytes * threads);
   if (scratch == nullptr) return OutOfMemory("panels of a");
-  const auto run_part = [&](int part) {
+  const auto run_part = [&](int part, int thread) {
     const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
-    RunRange(engine, buffers, range, scratch + part * bytes);
+    RunRange(engine, buffers, range, scratch + thread * bytes);
   };
-  if (parts == 1) {
-    run_part(0);
+  if (threads == 1) {
+    for (int part = 0; part < parts; ++part) run_part(part, 0);
     return {};
   }
-#pragma omp parallel for num_threads(parts) schedule(static, 1)
-  for (int part = 0; part < parts; ++part) run_part(part);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int part = 0; part < parts; ++part) run_part(part, omp_get_thread_num());
   return {};
 }
 
-Error GemmPlan::RunPart(const intact_gemm_args& args, int part, int parts) const noexcept {
+Error GemmPlan::RunPart(const intact_gemm_args& args, int part, int parts) const {
   Error error = CheckArguments(args);
   if (error.status != INTACT_OK) return error;
   if (parts < 1 || part < 0 || part >= parts) {

@@ -52,8 +52,8 @@ class GemmPlan {
   static Result<std::unique_ptr<GemmPlan>> Load(const void* image, size_t size, intact_isa max_isa,
                                                 std::shared_ptr<const void> mapping);
 
-  Error Run(const intact_gemm_args& args) const noexcept;
-  Error RunPart(const intact_gemm_args& args, int part, int parts) const noexcept;
+  Error Run(const intact_gemm_args& args) const;
+  Error RunPart(const intact_gemm_args& args, int part, int parts) const;
 
   const GemmData& data() const { return data_; }
   jit::Isa isa() const { return isa_; }
@@ -72,7 +72,7 @@ class GemmPlan {
   Error Finish(jit::IsaSet permitted);
   Error BoundAccumulators();
   Error MakeEngines();
-  Error CheckArguments(const intact_gemm_args& args) const noexcept;
+  Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   const Engine& EngineFor(int64_t m) const;
 

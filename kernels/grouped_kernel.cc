@@ -179,7 +179,7 @@ class GroupedKernel {
 std::string GroupedKernelSpec::Name() const {
   const int lanes = jit::MakeRegisterFile(isa).vector_bytes() / 4;
   return "u8s8_grouped_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
-         "x" + std::to_string(strip_columns) + "c4_" + std::string(jit::ToString(isa));
+         "x" + std::to_string(strip_columns) + "c4_" + jit::CompactName(isa);
 }
 
 Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec) {

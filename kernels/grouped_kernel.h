@@ -37,7 +37,7 @@ struct GroupedKernelSpec {
   int vectors = 1;        // rows to compute, in vectors
   int block_vectors = 1;  // rows of the A panel and of the accumulators' columns, in vectors
   int strip_columns = 2;
-  std::string Name() const;  // "u8s8_grouped_24x2c4_avx2"
+  std::string Name() const;  // "u8s8_grouped_16of24x2c4_avx2"
 };
 
 Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec);

@@ -1,6 +1,5 @@
 #include "kernels/microkernel.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -173,10 +172,8 @@ class Microkernel {
 }  // namespace
 
 std::string MicrokernelSpec::Name() const {
-  std::string isa_name(jit::ToString(isa));
-  isa_name.erase(std::remove(isa_name.begin(), isa_name.end(), '_'), isa_name.end());
   return "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4_" +
-         std::string(jit::ToString(dot)) + "_" + isa_name;
+         std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -95,17 +96,34 @@ Error CheckFields(const PackHeader& header) {
       (header.c_type == INTACT_S32 && header.has_bias_f32 != 0)) {
     return Refused("a flag is out of range");
   }
-  const int shift = header.a_type == INTACT_S8 ? 128 : 0;
+  const int64_t shift = header.a_type == INTACT_S8 ? 128 : 0;
   if (!IsWithin(header.range_low, 0, header.range_high) || header.range_high > 255 ||
       !IsWithin(header.a_zero_point + shift, header.range_low, header.range_high)) {
     return Refused("the activations' range or zero point is out of range");
   }
   const int c_low = header.c_type == INTACT_S8 ? -128 : 0;
   const int c_high = header.c_type == INTACT_S8 ? 127 : header.c_type == INTACT_U8 ? 255 : 0;
-  if (!IsWithin(header.c_zero_point, c_low, c_high) || !(header.lo <= header.hi)) {
-    return Refused("the output's zero point or bounds are out of range");
-  }
+  if (!IsWithin(header.c_zero_point, c_low, c_high))
+    return Refused("the output's zero point is out of range");
+  // The epilogue relies on 8-bit outputs' bounds lying within the type.
+  const bool is_8bit = header.c_type == INTACT_U8 || header.c_type == INTACT_S8;
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float lowest = is_8bit ? static_cast<float>(c_low - header.c_zero_point) : -infinity;
+  const float highest = is_8bit ? static_cast<float>(c_high - header.c_zero_point) : infinity;
+  const bool is_ordered = lowest <= header.lo && header.lo <= header.hi && header.hi <= highest;
+  if (!is_ordered && header.c_type != INTACT_S32) return Refused("the output's bounds are out of range");
   return {};
+}
+
+// Columns and depths beyond n and k must be zero: sums over whole quads and panels rely on it.
+bool IsPaddingZero(const PackedWeights& weights) {
+  for (int64_t n = 0; n < weights.panels() * kPanelColumns; ++n) {
+    const int64_t begin = n < weights.n ? weights.k : 0;
+    for (int64_t k = begin; k < RoundUp(weights.k, 64); ++k) {
+      if (weights.At(k, n) != 0) return false;
+    }
+  }
+  return true;
 }
 
 template <class T>
@@ -123,6 +141,15 @@ Error CheckFloats(const AlignedBuffer<float>& values, bool must_be_positive, con
     }
   }
   return {};
+}
+
+// Whether the file tells what the weights' certificate says.
+bool HoldsCertificate(const PackHeader& header, const uint8_t* panels, const Certificate& certificate) {
+  return header.pairs == certificate.pairs && header.failing_pairs == certificate.failing_pairs &&
+         header.worst_column == certificate.worst_column &&
+         header.worst_column_failing_pairs == certificate.worst_column_failing_pairs &&
+         std::memcmp(panels, certificate.panels.data(),
+                     certificate.panels.size() * sizeof(PanelCertificate)) == 0;
 }
 
 void CopyTo(std::vector<uint8_t>* image, int64_t offset, const void* from, size_t bytes) {
@@ -221,33 +248,37 @@ Error ReadPackImage(const void* image, size_t size, GemmData* data) {
   if (error.status == INTACT_OK) error = CheckFloats(data->bias, false, "bias_f32");
   if (error.status != INTACT_OK) return error;
 
-  Certificate& certificate = data->certificate;
-  certificate.range = data->range;
-  certificate.pairs = header.pairs;
-  certificate.failing_pairs = header.failing_pairs;
-  certificate.worst_column = header.worst_column;
-  certificate.worst_column_failing_pairs = header.worst_column_failing_pairs;
-  certificate.panels.resize(static_cast<size_t>(data->weights.panels()));
-  std::memcpy(certificate.panels.data(), bytes + layout.panels,
-              certificate.panels.size() * sizeof(PanelCertificate));
+  if (!IsPaddingZero(data->weights)) return Refused("corrupted: the padding of the weights is not zero");
+  data->certificate = Certify(data->weights, data->range);
+  if (!HoldsCertificate(header, bytes + layout.panels, data->certificate)) {
+    return Refused("corrupted: the certificate is not that of the weights");
+  }
   return {};
 }
 
 Error WriteFile(const std::string& path, const std::vector<uint8_t>& image) {
-  const std::string temporary = path + ".tmp" + std::to_string(getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) return Refused("path '" + path + "' cannot be written: " + ErrnoText());
-  const bool is_written = std::fwrite(image.data(), 1, image.size(), file) == image.size();
-  const bool is_closed = std::fclose(file) == 0;
-  if (is_written && is_closed && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
-  Error error = Refused("path '" + path + "' cannot be written: " + ErrnoText());
+  std::string temporary = path + ".XXXXXX";
+  const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) return Refused("path '" + path + "' cannot be written: " + ErrnoText());
+  size_t written = 0;
+  while (written < image.size()) {
+    const ssize_t bytes = write(descriptor, image.data() + written, image.size() - written);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) break;
+    written += static_cast<size_t>(bytes);
+  }
+  // mkostemp() gives the file to its owner alone; packs are to be read by others.
+  const bool is_whole = written == image.size() && fchmod(descriptor, 0644) == 0 && fsync(descriptor) == 0;
+  const std::string why = ErrnoText();
+  if (close(descriptor) == 0 && is_whole && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
+  Error error = Refused("path '" + path + "' cannot be written: " + (is_whole ? ErrnoText() : why));
   std::remove(temporary.c_str());
   return error;
 }
 
 Result<MappedFile> MapFile(const std::string& path) {
   const auto failed = [&] { return Refused("path '" + path + "' cannot be read: " + ErrnoText()); };
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return failed();
   struct stat status {};
   void* data = MAP_FAILED;

@@ -57,7 +57,7 @@ Result<const void*> Generate(const std::string& name, jit::Isa isa, const Epilog
 }  // namespace
 
 Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, const EpilogueSpec& epilogue) {
-  const std::string name = epilogue.Name() + "_tile_epilogue_" + std::string(jit::ToString(isa));
+  const std::string name = epilogue.Name() + "_tile_epilogue_" + jit::CompactName(isa);
   const Result<const void*> function =
       jit::GetOrGenerate(name, [&] { return Generate(name, isa, epilogue); });
   if (!function) return function.error();

@@ -138,16 +138,19 @@ typedef struct intact_gemm intact_gemm;
 /** What a plan chose. Strings live as long as the plan. */
 typedef struct intact_gemm_info {
   size_t struct_size; /**< sizeof(intact_gemm_info) */
+  int64_t n, k;
+  intact_type a_type, c_type;
   intact_isa isa;
   intact_mode mode;
-  const char* kernel;      /**< name of the main microkernel, as in logs, dumps and perf */
-  int64_t packed_bytes;    /**< memory the packed weights occupy */
-  int64_t accumulator_min; /**< smallest y that any admissible activation can make, bias_s32 included */
+  const char* kernel;   /**< name of the kernel for large m, as in logs, dumps and perf */
+  int64_t packed_bytes; /**< memory the packed weights occupy */
+  int64_t
+      accumulator_min; /**< smallest y that activations in the declared range can make, bias_s32 included */
   int64_t accumulator_max; /**< largest; both are within int32 */
 } intact_gemm_info;
 
 #define INTACT_GEMM_INFO_INIT \
-  { sizeof(intact_gemm_info), INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, 0, 0 }
+  { sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S32, INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, 0, 0 }
 
 /** Which weights can make VPMADDUBSW saturate, decided for all activations in the plan's range at once, on
  * any machine (kernels without VNNI that add two products in int16 are wrong for them; this library's exact
@@ -189,7 +192,7 @@ typedef struct intact_failing_pair {
 
 INTACT_API const char* intact_version(void);
 
-/** Message of this thread's last failed call; "" if none. Valid until the thread's next call. */
+/** Why this thread's last call failed; "" if it did not. Valid until the thread's next call. */
 INTACT_API const char* intact_last_error(void);
 
 INTACT_API const char* intact_status_name(intact_status status);

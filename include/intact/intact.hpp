@@ -57,11 +57,17 @@ struct MatrixView {
   MatrixView(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
 };
 
+/// The element type of a view; other types do not compile.
 template <class T>
-inline constexpr intact_type kTypeOf = std::is_same_v<std::remove_const_t<T>, uint8_t>   ? INTACT_U8
-                                       : std::is_same_v<std::remove_const_t<T>, int8_t>  ? INTACT_S8
-                                       : std::is_same_v<std::remove_const_t<T>, int32_t> ? INTACT_S32
-                                                                                         : INTACT_F32;
+inline constexpr intact_type kTypeOf = kTypeOf<std::remove_const_t<T>>;
+template <>
+inline constexpr intact_type kTypeOf<uint8_t> = INTACT_U8;
+template <>
+inline constexpr intact_type kTypeOf<int8_t> = INTACT_S8;
+template <>
+inline constexpr intact_type kTypeOf<int32_t> = INTACT_S32;
+template <>
+inline constexpr intact_type kTypeOf<float> = INTACT_F32;
 
 using GemmDesc = intact_gemm_desc;
 inline GemmDesc MakeGemmDesc() { return INTACT_GEMM_DESC_INIT; }
@@ -75,13 +81,26 @@ class Gemm {
   /// caller's memory. Errors: see intact_gemm_create().
   static Result<Gemm> Create(const GemmDesc& desc, const void* b) {
     intact_gemm* handle = nullptr;
-    const intact_status status = intact_gemm_create(&desc, b, &handle);
-    if (status != INTACT_OK) return Error{status, intact_last_error()};
-    return Gemm(handle, desc);
+    return Made(intact_gemm_create(&desc, b, &handle), &handle);
   }
 
-  /// `a` is m×k of desc.a_type and `c` is m×n of desc.c_type; they must not overlap. Any m ≥ 1.
-  /// threads = 0: OpenMP's default. Fails only on a shape or type that is not the plan's, or out of memory.
+  /// From a file that Save() wrote, on this or another machine; it must not change while the Gemm lives.
+  /// Errors: see intact_gemm_load().
+  static Result<Gemm> Load(const std::string& path, intact_isa max_isa = INTACT_ISA_ANY) {
+    intact_gemm* handle = nullptr;
+    return Made(intact_gemm_load(path.c_str(), max_isa, &handle), &handle);
+  }
+
+  /// Writes the packed weights; the file appears whole or not at all. An Error with INTACT_OK if it did.
+  [[nodiscard]] Error Save(const std::string& path) const {
+    const intact_status status = intact_gemm_save(handle_.get(), path.c_str());
+    return {status, intact_last_error()};
+  }
+
+  /// `a` is m×k of the plan's a_type and `c` is m×n of its c_type; they must not overlap. Any m ≥ 1.
+  /// threads = 0: OpenMP's default. Fails only on a view whose shape or element type is not the plan's
+  /// (INVALID_ARGUMENT; where the wrapper finds it, intact_last_error() tells nothing) or when memory for A's
+  /// panels runs out.
   template <class A, class C>
   [[nodiscard]] intact_status Run(MatrixView<const A> a, MatrixView<C> c, int threads = 0) const noexcept {
     intact_gemm_args args;
@@ -104,20 +123,30 @@ class Gemm {
     return info;
   }
 
+  intact_certificate Certificate() const noexcept {
+    intact_certificate certificate = INTACT_CERTIFICATE_INIT;
+    (void)intact_gemm_certificate(handle_.get(), &certificate);
+    return certificate;
+  }
+
   const intact_gemm* handle() const noexcept { return handle_.get(); }
 
  private:
   struct Destroy {
     void operator()(intact_gemm* handle) const noexcept { intact_gemm_destroy(handle); }
   };
-  Gemm(intact_gemm* handle, const GemmDesc& desc)
-      : handle_(handle), n_(desc.n), k_(desc.k), a_type_(desc.a_type), c_type_(desc.c_type) {}
+  explicit Gemm(intact_gemm* handle) : handle_(handle), info_(Info()) {}
+
+  static Result<Gemm> Made(intact_status status, intact_gemm** handle) {
+    if (status != INTACT_OK) return Error{status, intact_last_error()};
+    return Gemm(*handle);
+  }
 
   template <class A, class C>
   intact_status Arguments(MatrixView<const A> a, MatrixView<C> c, int threads,
                           intact_gemm_args* args) const noexcept {
-    if (kTypeOf<A> != a_type_ || kTypeOf<C> != c_type_ || a.columns != k_ || c.columns != n_ ||
-        a.rows != c.rows) {
+    if (kTypeOf<A> != info_.a_type || kTypeOf<C> != info_.c_type || a.columns != info_.k ||
+        c.columns != info_.n || a.rows != c.rows) {
       return INTACT_INVALID_ARGUMENT;
     }
     *args = INTACT_GEMM_ARGS_INIT;
@@ -131,8 +160,7 @@ class Gemm {
   }
 
   std::unique_ptr<intact_gemm, Destroy> handle_;
-  int64_t n_, k_;
-  intact_type a_type_, c_type_;
+  intact_gemm_info info_;
 };
 
 }  // namespace intact
