@@ -77,9 +77,10 @@ TEST(CompareReports, RefusesWhatCannotBeCompared) {
 }
 
 class ReadDigestsTest : public testing::Test {
- protected:
+ public:
   ~ReadDigestsTest() override { std::filesystem::remove(path_); }
 
+ protected:
   Result<ReportDigests> Read(const std::string& text) const {
     std::ofstream(path_) << text;
     return ReadDigests(path_);
