@@ -29,9 +29,9 @@ struct Timing {
   intact_isa isa = INTACT_ISA_ANY;
   intact_mode mode = INTACT_EXACT;
   bool seven_bits = false;              // activations declared to lie in [0, 127]; checked at run time
-  std::string kernel;                   // its name
+  std::string kernel;                   // the plan's main one; a run of few rows may take another
   intact_certificate certificate = {};  // for the declared range; 0 items where no schedule is run
-  /// Of the schedule that the plan runs; nothing if it runs none.
+  /// Of the plan's schedule, which runs of few rows may do without; nothing if it has none.
   std::optional<double> ItemsPerQuad() const;
   std::optional<double> GroupsPerQuad() const;
   std::optional<double> microseconds;  // nothing: the output was wrong, and is not timed
