@@ -11,28 +11,25 @@
 //                    clamped_by_activation_max {"1" … "255"}, clamped_by_weight_magnitude_max {"1" … "128"},
 //                    clamped_by_widths[] (activation_bits, weight_bits, clamped)
 //   saturation_map   isa, measured, agrees, cells[]: amax, wmax, problem (repro line), outputs, predicted,
-//   measured
-//                    (outputs that differ from exact), mispredicted, share, max_abs_error, witness (pair)
+//                    measured (outputs that differ from exact), mispredicted, share, max_abs_error, witness
+//                    (pair)
 //   ramp[]           layer, isa, mode, steps, columns, outputs, non_monotonic, columns_with_kinks, explained,
 //                    unexplained, kinks[]: row, n, activations[2], outputs[2], explained, saturated_pairs,
 //                    pairs[]
-//   sweep            cells[], one per ISA and mode: isa, mode, problems, skipped, failed, outputs, differing
-//   (from
-//                    exact), explained, unexplained; skipped[]: problem, reason;
+//   sweep            cells[], one per ISA and mode: isa, mode, problems, skipped, failed, outputs,
+//                    differing (from exact), explained, unexplained; skipped[]: problem, reason;
 //                    digests {repro line: FNV-1a of the output's bytes}: the same on every machine
 //   reduce_range[]   layer and the audit of verify/audit.h: verdict, max_activation, …; a remedy each
-//   cost[]           what exactness costs or gains here, a built-in layer each (verify/cost.h): layer, m, n,
-//   k,
-//                    threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why not),
-//                    certificate (full range: a_min, a_max, pairs, failing_pairs, failing_share,
+//   cost[]           what exactness costs or gains here, a built-in layer each (verify/cost.h): layer, m,
+//                    n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why
+//                    not), certificate (full range: a_min, a_max, pairs, failing_pairs, failing_share,
 //                    worst_channel, worst_channel_failing_pairs, accumulator_min, accumulator_max),
 //                    timings[]: isa, mode, seven_bits (declared), kernel, right (equal to its model; else not
 //                    timed), microseconds, speed_up (times as fast as the saturating kernel of that ISA; null
 //                    where there is none), items_per_quad, groups_per_quad (of the plan's schedule for many
 //                    rows, as is kernel; null where it has none)
 //   failures[]       what the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
-//   reason,
-//                    minimised (a smaller line that fails too, or "")
+//                    reason, minimised (a smaller line that fails too, or "")
 //   parity           whether all of the above is as it should be: the exit status
 //
 // `verify layer --json` writes an array of objects, a layer each: layer, operator, isa, mode, outputs, expect
