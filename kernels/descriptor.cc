@@ -1,7 +1,10 @@
 // Everything that a user can get wrong in a GEMM descriptor is found here.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include "kernels/gemm.h"
 
@@ -17,11 +20,17 @@ std::string Got(const char* field, int64_t value) {
   return std::string(field) + " is " + std::to_string(value);
 }
 
-bool IsOneOf(intact_type type, std::initializer_list<intact_type> types) {
-  for (const intact_type t : types) {
-    if (t == type) return true;
-  }
-  return false;
+// An enumeration's field as the caller left it: in C it may hold any integer, which C++ must not load as an
+// enumeration.
+template <class E>
+int64_t Raw(const E& field) {
+  std::underlying_type_t<E> value{};
+  std::memcpy(&value, &field, sizeof(value));
+  return value;
+}
+
+bool IsOneOf(int64_t value, std::initializer_list<int64_t> values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
 }
 
 struct Limits {
@@ -31,17 +40,21 @@ struct Limits {
 Limits TypeLimits(intact_type type) { return type == INTACT_S8 ? Limits{-128, 127} : Limits{0, 255}; }
 
 Error CheckTypes(const intact_gemm_desc& desc) {
-  if (!IsOneOf(desc.a_type, {INTACT_U8, INTACT_S8})) {
-    return Invalid(Got("a_type", desc.a_type) + "; expected INTACT_U8 or INTACT_S8");
+  const int64_t a_type = Raw(desc.a_type);
+  const int64_t b_type = Raw(desc.b_type);
+  const int64_t c_type = Raw(desc.c_type);
+  const int64_t mode = Raw(desc.mode);
+  if (!IsOneOf(a_type, {INTACT_U8, INTACT_S8})) {
+    return Invalid(Got("a_type", a_type) + "; expected INTACT_U8 or INTACT_S8");
   }
-  if (desc.b_type == INTACT_U8)
+  if (b_type == INTACT_U8)
     return {INTACT_UNSUPPORTED, "b_type is INTACT_U8; only INTACT_S8 weights are offered"};
-  if (desc.b_type != INTACT_S8) return Invalid(Got("b_type", desc.b_type) + "; expected INTACT_S8");
-  if (!IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32})) {
-    return Invalid(Got("c_type", desc.c_type) + "; expected INTACT_U8, INTACT_S8, INTACT_S32 or INTACT_F32");
+  if (b_type != INTACT_S8) return Invalid(Got("b_type", b_type) + "; expected INTACT_S8");
+  if (!IsOneOf(c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32})) {
+    return Invalid(Got("c_type", c_type) + "; expected INTACT_U8, INTACT_S8, INTACT_S32 or INTACT_F32");
   }
-  if (desc.mode != INTACT_EXACT && desc.mode != INTACT_SATURATING) {
-    return Invalid(Got("mode", desc.mode) + "; expected INTACT_EXACT or INTACT_SATURATING");
+  if (!IsOneOf(mode, {INTACT_EXACT, INTACT_SATURATING})) {
+    return Invalid(Got("mode", mode) + "; expected INTACT_EXACT or INTACT_SATURATING");
   }
   return {};
 }
@@ -73,8 +86,9 @@ Error CheckRange(const intact_gemm_desc& desc) {
     return Invalid("a_min is " + std::to_string(desc.a_min) + " and a_max is " + std::to_string(desc.a_max) +
                    "; expected a range within " + Text(type));
   }
-  if (desc.range_check != INTACT_RANGE_CHECKED && desc.range_check != INTACT_RANGE_UNCHECKED) {
-    return Invalid(Got("range_check", desc.range_check) + "; expected an intact_range_check");
+  const int64_t range_check = Raw(desc.range_check);
+  if (!IsOneOf(range_check, {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED})) {
+    return Invalid(Got("range_check", range_check) + "; expected an intact_range_check");
   }
   return {};
 }
@@ -125,8 +139,9 @@ Error CheckScales(const intact_gemm_desc& desc) {
 }
 
 Error CheckActivation(const intact_gemm_desc& desc) {
-  if (desc.activation < INTACT_ACTIVATION_NONE || desc.activation > INTACT_ACTIVATION_CLAMP) {
-    return Invalid(Got("activation", desc.activation) + "; expected an intact_activation");
+  const int64_t activation = Raw(desc.activation);
+  if (!IsOneOf(activation, {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP})) {
+    return Invalid(Got("activation", activation) + "; expected an intact_activation");
   }
   // Not "min > max": a NaN must fail too.
   if (desc.activation == INTACT_ACTIVATION_CLAMP && !(desc.clamp_min <= desc.clamp_max)) {
@@ -158,7 +173,7 @@ void SetBounds(const intact_gemm_desc& desc, GemmProblem* problem) {
 
 }  // namespace
 
-Result<jit::IsaSet> PermittedIsas(intact_isa max_isa) {
+Result<jit::IsaSet> PermittedIsas(int64_t max_isa) {
   if (max_isa < INTACT_ISA_ANY || max_isa > INTACT_ISA_AMX_INT8) {
     return Invalid(Got("max_isa", max_isa) + "; expected an intact_isa");
   }
@@ -178,7 +193,7 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
     Error error = check(desc);
     if (error.status != INTACT_OK) return error;
   }
-  Result<jit::IsaSet> isas = PermittedIsas(desc.max_isa);
+  Result<jit::IsaSet> isas = PermittedIsas(Raw(desc.max_isa));
   if (!isas) return isas.error();
   GemmProblem problem;
   problem.n = desc.n;

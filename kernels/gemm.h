@@ -39,8 +39,8 @@ struct GemmProblem {
   int64_t scale_count = 0;
 };
 
-/// The permitted ISAs under a plan's own cap.
-Result<jit::IsaSet> PermittedIsas(intact_isa max_isa);
+/// The permitted ISAs under a plan's own cap: an intact_isa, if the caller gave one.
+Result<jit::IsaSet> PermittedIsas(int64_t max_isa);
 
 /// Checks everything a user can get wrong.
 Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b);
