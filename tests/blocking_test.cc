@@ -35,6 +35,7 @@ Cut AnyCut() {
 
 std::vector<Range> Shares(const Cut& cut) {
   std::vector<Range> shares;
+  shares.reserve(static_cast<size_t>(cut.parts));
   for (int part = 0; part < cut.parts; ++part) {
     shares.push_back(Partition(cut.m, cut.n, cut.mr, cut.nr, part, cut.parts));
   }

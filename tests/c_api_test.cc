@@ -309,7 +309,8 @@ TEST_F(Run, RefusesArgumentsByNameAndValue) {
       {"a_stride is 3", [](intact_gemm_args* args) { args->a_stride = 3; }},
       {"a_stride is -4", [](intact_gemm_args* args) { args->a_stride = -4; }},
       {"c_stride is 2", [](intact_gemm_args* args) { args->c_stride = 2; }},
-      {"threads is -1", [](intact_gemm_args* args) { args->threads = -1; }},
+      {"a_stride is 9223372036854775807", [](intact_gemm_args* args) { args->a_stride = INT64_MAX; }},
+      {"c_stride is 9223372036854775807", [](intact_gemm_args* args) { args->c_stride = INT64_MAX; }},
   };
   for (const auto& [words, spoil] : cases) {
     SCOPED_TRACE(words);
@@ -318,6 +319,9 @@ TEST_F(Run, RefusesArgumentsByNameAndValue) {
     ExpectRefused(intact_gemm_run(plan_.get(), &args), words);
     ExpectRefused(intact_gemm_run_part(plan_.get(), &args, 0, 1), words);
   }
+  intact_gemm_args negative_threads = args_;
+  negative_threads.threads = -1;
+  ExpectRefused(intact_gemm_run(plan_.get(), &negative_threads), "threads is -1");
   ExpectRefused(intact_gemm_run(nullptr, &args_), "gemm is NULL");
   ExpectRefused(intact_gemm_run(plan_.get(), nullptr), "args is NULL");
   ExpectRefused(intact_gemm_run_part(plan_.get(), &args_, -1, 2), "part is -1 of 2");
@@ -473,6 +477,7 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
   Bytes expected_;
 };
 
+constexpr int kThreads = 8;
 constexpr const char* kLines[] = {
     "gemm u8s8s32 m=157 n=85 k=137 za=3 fill=laplace",
     "gemm s8s8u8 m=157 n=85 k=137 za=-3 zc=9 scale=channel bias=f32",
@@ -523,7 +528,8 @@ TEST_P(SameBytes, FromManyThreadsAtOnce) {
   ASSERT_NO_FATAL_FAILURE(Use(kLines[0]));
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
-  for (int64_t thread = 0; thread < 8; ++thread) {
+  threads.reserve(kThreads);
+  for (int64_t thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
       for (int64_t run = 0; run < 10; ++run) {
         // Rows of its own, so many that each engine of the plan has its turn.
@@ -549,7 +555,8 @@ TEST_P(SameBytes, FromPlansMadeByManyThreadsAtOnce) {
   problem.isa = GetParam();
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
-  for (int thread = 0; thread < 8; ++thread) {
+  threads.reserve(kThreads);
+  for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&] {
       const Result<Plan> plan = CreatePlan(problem, gemm_);
       const Result<Bytes> output = plan ? RunPlan(*plan, gemm_) : Result<Bytes>(plan.error());

@@ -288,7 +288,7 @@ TEST(GoldenLayers, ThreeToTwentyNinePercentOfThePairsCouldSaturate) {
     const Certificate certificate = Certify(weights, kU8);
     const double share =
         static_cast<double>(certificate.failing_pairs) / static_cast<double>(certificate.pairs);
-    const long percent = std::lround(100 * share);
+    const int64_t percent = std::llround(100 * share);
     EXPECT_TRUE(percent >= 3 && percent <= 29) << layer << ": " << 100 * share << " %";
     EXPECT_TRUE(Certify(weights, kU7).IsProven());
   }

@@ -50,8 +50,8 @@ constexpr const char* kProblems[] = {
 
 class PackFile : public testing::Test {
  protected:
-  PackFile() { std::filesystem::create_directories(folder_); }
-  ~PackFile() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   static Bytes Read(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -334,7 +334,7 @@ void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
 }
 
 TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
-  constexpr int kMutantsEach = 1500;
+  constexpr int kMutantsEach = 3000;
   int accepted = 0;
   int refused = 0;
   for (const char* line :
@@ -390,7 +390,14 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Case{80, 256, "zero point"},
            Case{84, 1000, "range"},
            Case{88, 256, "range"},
+           Case{76, 0x7fffffff, "zero point"},
            Case{92, 0x7fc00000, "bounds"},
+           Case{92, 0xc3800000, "bounds"},    // −256: below what u8 can hold
+           Case{96, 0x43800000, "bounds"},    // 256: above
+           Case{112, 1000, "certificate"},    // failing pairs
+           Case{120, 5, "certificate"},       // worst column
+           Case{192 + 12, 7, "padding"},      // column 3 of 3
+           Case{192 + 64 + 1, 7, "padding"},  // depth 5 of 5
            Case{kColumnsAt, 17, "size"},
            Case{kDepthAt, 65, "size"},
        }) {

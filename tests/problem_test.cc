@@ -28,9 +28,9 @@ TEST(ProblemText, RoundTrips) {
   for (const char* line : {
            "gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2",
            "gemm u8s8s32 m=1 n=1 k=1",
-           "gemm s8s8u8 m=2 n=3 k=4 za=-128 zc=255 amax=127 wmax=128 bias=f32 scale=channel act=clamp "
-           "fill=ties "
-           "seed=9223372036854775807 apad=3 cpad=5 threads=2 isa=avx512_vnni",
+           "gemm s8s8u8 m=2 n=3 k=4 za=-128 zc=255 amax=127 wmax=128 bias=f32 scale=channel act=clamp",
+           "gemm u8s8s32 m=2 n=3 k=4 fill=ties seed=9223372036854775807 apad=3 cpad=5 threads=2 "
+           "isa=avx512_vnni",
            "gemm u8s8f32 m=16 n=16 k=16 bias=s32 act=relu fill=one_hot threads=0",
            "gemm s8s8s32 m=1 n=1 k=1 za=-28 adecl=100 rangecheck=unchecked fill=bound",
        }) {

@@ -23,7 +23,6 @@
 namespace intact::kernels {
 namespace {
 
-using verify::Fill;
 using verify::Problem;
 
 // The same cases on every run, unless RC_PARAMS asks for others.
