@@ -76,6 +76,23 @@ class BadLayer : public testing::Test {
   json json_;
 };
 
+TEST_F(BadLayer, DeepJson) {
+  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  WriteText(R"({"operator":)" + nested(100000) + "}");
+  EXPECT_THAT(ErrorOf(), HasSubstr("layer.json: is nested deeper than 32 levels"));
+  WriteText(R"({"operator":)" + std::string(100000, '['));
+  EXPECT_THAT(ErrorOf(), HasSubstr("malformed JSON"));
+  WriteText(R"({"operator":)" + nested(31) + "}");
+  EXPECT_THAT(ErrorOf(), HasSubstr("operator: is an array of 1; expected a string"));
+  EXPECT_THAT(ErrorWith("/operator", {{"name", "linear"}}), HasSubstr("operator: is an object of 1;"));
+}
+
+TEST_F(BadLayer, ControlCharactersAreNotEchoed) {
+  EXPECT_THAT(ErrorWith("/operator", "a\n\x1b[31m"), HasSubstr(R"(operator: is "a\n\u001b[31m";)"));
+  WriteText("{\"operator\": \"\x1b[31m\"}");
+  EXPECT_EQ(ErrorOf().find('\x1b'), std::string::npos);
+}
+
 TEST_F(BadLayer, TheCopyIsGood) { EXPECT_EQ(ErrorOf(), "no error"); }
 
 TEST_F(BadLayer, MalformedJson) {

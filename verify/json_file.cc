@@ -8,8 +8,15 @@
 #include <vector>
 
 #include "verify/npy.h"
+#include "verify/printable.h"
 
 namespace intact::verify {
+namespace {
+
+// Deeper values are not kept: what works on values calls itself for each level, and no file needs many.
+constexpr int kMaxDepth = 32;
+
+}  // namespace
 
 Result<nlohmann::json> ReadJson(const std::string& path) {
   const auto invalid = [&path](std::string_view what) {
@@ -17,17 +24,20 @@ Result<nlohmann::json> ReadJson(const std::string& path) {
   };
   const Result<std::vector<uint8_t>> bytes = ReadFile(path);
   if (!bytes) return bytes.error();
+  bool too_deep = false;
+  const auto keep = [&too_deep](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+    too_deep = too_deep || depth > kMaxDepth;
+    return depth <= kMaxDepth;
+  };
   try {
-    nlohmann::json root = nlohmann::json::parse(bytes->begin(), bytes->end());
+    nlohmann::json root = nlohmann::json::parse(bytes->begin(), bytes->end(), keep);
+    if (too_deep) return invalid(fmt::format("is nested deeper than {} levels", kMaxDepth));
     if (!root.is_object()) return invalid("is not a JSON object");
     return root;
   } catch (const nlohmann::json::exception& exception) {
     std::string_view reason = exception.what();
     reason.remove_prefix(std::min(reason.find("] ") + 2, reason.size()));
-    std::string line(reason);
-    std::ranges::replace_if(
-        line, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-    return invalid("malformed JSON: " + line);
+    return invalid("malformed JSON: " + Printable(reason));
   }
 }
 

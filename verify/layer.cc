@@ -22,6 +22,14 @@ using nlohmann::json;
 
 Error Invalid(std::string message) { return {INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
+/// What `value` is, for a message: short, and without control characters.
+std::string Excerpt(const json& value) {
+  if (value.is_array()) return fmt::format("an array of {}", value.size());
+  if (value.is_object()) return fmt::format("an object of {}", value.size());
+  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() <= 40 ? text : text.substr(0, 37) + "...";
+}
+
 /// Reads typed fields of layer.json by dotted names. The first error sticks, later reads then return
 /// defaults, so that the caller checks once at the end.
 class Fields {
@@ -51,7 +59,7 @@ class Fields {
     const int64_t low = type == INTACT_S8 ? -128 : 0;
     const double zero_point = value->get<double>();  // any JSON integer, also one beyond int64
     if (zero_point < static_cast<double>(low) || zero_point > static_cast<double>(low + 255)) {
-      Fail(name, fmt::format("is {}; expected {} to {}", value->dump(), low, low + 255));
+      Fail(name, fmt::format("is {}; expected {} to {}", Excerpt(*value), low, low + 255));
       return 0;
     }
     return static_cast<int32_t>(zero_point);
@@ -66,7 +74,7 @@ class Fields {
     std::vector<double> scales;
     for (const json& element : PerChannel(name, channels)) {
       const std::string label = fmt::format("{}[{}]", name, scales.size());
-      if (!element.is_number()) Fail(label, fmt::format("is {}; expected a number", element.dump()));
+      if (!element.is_number()) Fail(label, fmt::format("is {}; expected a number", Excerpt(element)));
       scales.push_back(element.is_number() ? CheckedScale(label, element) : 1.0);
     }
     return scales;
@@ -77,7 +85,7 @@ class Fields {
     for (const json& element : PerChannel(name, channels)) {
       if (element != 0) {
         Fail(fmt::format("{}[{}]", name, index),
-             fmt::format("is {}; expected 0 (symmetric weights)", element.dump()));
+             fmt::format("is {}; expected 0 (symmetric weights)", Excerpt(element)));
       }
       ++index;
     }
@@ -122,15 +130,10 @@ class Fields {
   double CheckedScale(std::string_view name, const json& value) {
     const double scale = value.get<double>();
     if (!std::isfinite(scale) || scale <= 0) {
-      Fail(name, fmt::format("is {}; expected a finite scale above 0", value.dump()));
+      Fail(name, fmt::format("is {}; expected a finite scale above 0", Excerpt(value)));
       return 1.0;
     }
     return scale;
-  }
-
-  static std::string Excerpt(const json& value) {
-    const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-    return text.size() <= 40 ? text : text.substr(0, 37) + "...";
   }
 
   std::string path_;
@@ -275,7 +278,8 @@ Result<Layer> ReadLayer(const std::string& folder) {
     return Error{INTACT_UNSUPPORTED,
                  fmt::format(R"({}: operator: is "conv2d": convolutions are not supported yet)", path)};
   }
-  if (layer.op != "linear") fields.Fail("operator", fmt::format(R"(is "{}"; expected "linear")", layer.op));
+  if (layer.op != "linear")
+    fields.Fail("operator", fmt::format(R"(is {}; expected "linear")", Excerpt(layer.op)));
   if (fields.error()) return *fields.error();
 
   reference::Gemm& gemm = layer.gemm;

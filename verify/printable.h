@@ -1,0 +1,14 @@
+// Text that users bring, made fit for a message: one line, and nothing that a terminal obeys.
+#ifndef INTACT_VERIFY_PRINTABLE_H_
+#define INTACT_VERIFY_PRINTABLE_H_
+
+#include <string>
+#include <string_view>
+
+namespace intact::verify {
+
+/// `text` with its control characters written as \x1b.
+std::string Printable(std::string_view text);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_PRINTABLE_H_
