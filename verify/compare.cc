@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "verify/audit.h"
 #include "verify/diagnose.h"
 
 namespace intact::verify {
@@ -235,7 +236,7 @@ Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, con
 }
 
 Model ExpectedModel(intact_mode mode, intact_isa isa) {
-  const bool clamps = isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512 || isa == INTACT_ISA_ANY;
+  const bool clamps = SaturatesInt16(isa) || isa == INTACT_ISA_ANY;
   return mode == INTACT_SATURATING && clamps ? Model::kTriple : Model::kExact;
 }
 

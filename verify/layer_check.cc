@@ -11,11 +11,6 @@ bool LayerCheck::Passed() const {
   return against_model.differing == 0 && against_exact.Unexplained() == 0;
 }
 
-reference::Model ModelOf(intact_mode mode, intact_isa isa) {
-  const bool saturates = mode == INTACT_SATURATING && SaturatesInt16(isa);
-  return saturates ? reference::Model::kTriple : reference::Model::kExact;
-}
-
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
                               const std::optional<Expectation>& expectation) {
   const reference::Gemm& gemm = layer.gemm;
@@ -35,7 +30,7 @@ Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa i
   if (!comparison) return comparison.error();
   check.against_exact = std::move(*comparison);
 
-  check.model = ModelOf(mode, check.isa);
+  check.model = ExpectedModel(mode, check.isa);
   const std::vector<uint8_t> predicted = reference::Outputs(gemm, reference::Accumulators(gemm, check.model));
   check.against_model = CompareBytes(gemm.c_type, predicted, *output);
   if (expectation) {

@@ -38,9 +38,6 @@ struct LayerCheck {
   bool Passed() const;
 };
 
-/// What `mode` computes on `isa`.
-reference::Model ModelOf(intact_mode mode, intact_isa isa);
-
 /// `isa`: exactly this one; ANY = the library's choice. Fails if the machine cannot run it.
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
                               const std::optional<Expectation>& expectation);

@@ -57,7 +57,7 @@ int64_t Ramp::Unexplained() const {
 }
 
 bool Ramp::Passed() const {
-  return ModelOf(mode, isa) == reference::Model::kTriple ? Unexplained() == 0 : kinks.empty();
+  return ExpectedModel(mode, isa) == reference::Model::kTriple ? Unexplained() == 0 : kinks.empty();
 }
 
 Result<Layer> AsRamp(Layer layer) {
