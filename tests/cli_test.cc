@@ -75,7 +75,11 @@ TEST_F(Cli, BadUsage) {
   ExpectBadInput("verify frobnicate", "frobnicate");
   ExpectBadInput("verify layer", "DIR");
   ExpectBadInput("verify ramp --isa sse9", "--isa");
-  ExpectBadInput("verify ramp --mode sloppy", "--mode");
+  ExpectBadInput("verify ramp --isa AVX2", "intact: --isa: 'AVX2' is unknown");
+  ExpectBadInput("verify ramp --mode sloppy", "intact: --mode: 'sloppy' is unknown");
+  ExpectBadInput("verify --quick layer " + kLayers + "u8_11", "--quick: before 'layer' it has no meaning");
+  ExpectBadInput("verify --report x sweep", "--report: before 'sweep' it has no meaning");
+  ExpectBadInput("verify layer 'no\x1b[31m\nsuch'", "no\\x1b[31m\\x0asuch: is not a folder");
   ExpectBadInput("verify layer --isa", "--isa");
   ExpectBadInput("info", "INTACT_MAX_ISA", "INTACT_MAX_ISA=sse9");
   EXPECT_EQ(Run("--help").status, 0);
@@ -100,11 +104,21 @@ TEST_F(Cli, BadLayers) {
 
 TEST_F(Cli, UnwritableReport) {
   std::ofstream(folder_ + "/file") << "x";
-  ExpectBadInput("verify layer " + kLayers + "u8_11 --json '" + folder_ + "/file/x.json'",
-                 "cannot be written");
+  for (const std::string& part : {"layer " + kLayers + "u8_11", std::string("pairs"), std::string("sweep")}) {
+    for (const char* path : {"/file/x.json", ""}) {  // the latter is a folder
+      const std::string arguments = "verify " + part + " --json '" + folder_ + path + "'";
+      ExpectBadInput(arguments, "cannot be written");
+      EXPECT_EQ(Run(arguments).out, "") << "found before the work, not after it";
+    }
+  }
 }
 
 TEST_F(Cli, MissingIsa) {
+  ExpectBadInput("verify sweep --quick --isa avx512", "--isa avx512: not available here",
+                 "INTACT_MAX_ISA=avx2");
+  if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) {
+    ExpectBadInput("verify sweep --quick --isa amx_int8", "--isa amx_int8: not available here: ");
+  }
   ExpectBadInput("verify ramp --isa avx512", "--isa avx512: not available here", "INTACT_MAX_ISA=avx2");
 }
 

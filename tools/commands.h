@@ -10,6 +10,7 @@
 #include <functional>
 #include <intact/intact.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -53,6 +54,12 @@ struct RunChoice {
 /// Prints one line on stderr; returns kBadInput.
 int Fail(const std::string& message);
 inline int Fail(const Error& error) { return Fail(error.message); }
+
+/// --json, whose folder is made (or found not to be writable) before the work, not after it.
+void AddJsonOption(CLI::App* app, std::string* path, const std::string& help);
+
+/// Makes `folder`; nothing, or why no file can be written there.
+std::optional<std::string> MakeFolder(const std::string& folder);
 
 /// Writes `json` to `path` unless that is empty; then returns `status`, or kBadInput if it could not be
 /// written.

@@ -20,13 +20,18 @@ verify::Machine DescribeMachine() {
   return machine;
 }
 
+std::string WhyNotAvailable(intact_isa isa) {
+  const std::string missing = jit::WhyNotPermitted(static_cast<jit::Isa>(isa));
+  return missing.empty() ? "this version has no kernels for it" : missing;
+}
+
 std::vector<verify::IsaStatus> DescribeIsas() {
   std::vector<verify::IsaStatus> ladder;
   for (const intact_isa isa : verify::kIsaLadder) {
     verify::IsaStatus status;
     status.isa = isa;
     status.available = intact_isa_available(isa) != 0;
-    if (!status.available) status.reason = jit::WhyNotPermitted(static_cast<jit::Isa>(isa));
+    if (!status.available) status.reason = WhyNotAvailable(isa);
     ladder.push_back(status);
   }
   return ladder;

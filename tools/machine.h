@@ -2,6 +2,10 @@
 #ifndef INTACT_TOOLS_MACHINE_H_
 #define INTACT_TOOLS_MACHINE_H_
 
+#include <intact/intact.h>
+
+#include <string>
+
 #include "verify/report.h"
 
 namespace intact::tools {
@@ -11,6 +15,9 @@ verify::Machine DescribeMachine();
 
 /// The ladder, weakest first: what is available, or why it is not.
 std::vector<verify::IsaStatus> DescribeIsas();
+
+/// Why plans cannot run on `isa` here, where intact_isa_available() says so.
+std::string WhyNotAvailable(intact_isa isa);
 
 }  // namespace intact::tools
 #endif  // INTACT_TOOLS_MACHINE_H_

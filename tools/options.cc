@@ -1,12 +1,17 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
-#include "jit/isa.h"
 #include "tools/commands.h"
+#include "tools/machine.h"
+#include "verify/output_file.h"
+#include "verify/printable.h"
 #include "verify/problem.h"
-#include "verify/report_json.h"
 
 namespace intact::tools {
 
@@ -18,19 +23,36 @@ void RunChoice::AddOptions(CLI::App* app) {
 
 int RunChoice::Resolve() {
   const Result<intact_isa> parsed_isa = verify::ParseIsa(isa_name);
-  if (!parsed_isa) return Fail("--isa: " + parsed_isa.error().message);
+  if (!parsed_isa) return Fail("--" + parsed_isa.error().message);
   const Result<intact_mode> parsed_mode = verify::ParseMode(mode_name);
-  if (!parsed_mode) return Fail("--mode: " + parsed_mode.error().message);
+  if (!parsed_mode) return Fail("--" + parsed_mode.error().message);
   isa = *parsed_isa;
   mode = *parsed_mode;
   if (isa == INTACT_ISA_ANY || intact_isa_available(isa) != 0) return kParity;
-  return Fail(fmt::format("--isa {}: not available here: {}", isa_name,
-                          jit::WhyNotPermitted(static_cast<jit::Isa>(isa))));
+  return Fail(fmt::format("--isa {}: not available here: {}", isa_name, WhyNotAvailable(isa)));
 }
 
 int Fail(const std::string& message) {
-  fmt::print(stderr, "intact: {}\n", message);
+  fmt::print(stderr, "intact: {}\n", verify::Printable(message));
   return kBadInput;
+}
+
+std::optional<std::string> MakeFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return error.message();
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return std::nullopt;
+  return std::generic_category().message(errno);
+}
+
+void AddJsonOption(CLI::App* app, std::string* path, const std::string& help) {
+  app->add_option("--json", *path, help)->check([](const std::string& file) -> std::string {
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    const bool is_file = !file.empty() && !std::filesystem::is_directory(file);
+    const std::optional<std::string> why =
+        is_file ? MakeFolder(folder.empty() ? "." : folder.string()) : "is not the name of a file";
+    return why ? fmt::format("{}: cannot be written: {}", file, *why) : std::string();
+  });
 }
 
 int WriteJson(const std::string& path, const nlohmann::ordered_json& json, int status) {

@@ -183,7 +183,7 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
       ->required();
   certify->add_option("--amax", options->amax, "activations as the instruction sees them lie in [0, amax]")
       ->capture_default_str();
-  certify->add_option("--json", options->json, "write the certificate");
+  AddJsonOption(certify, &options->json, "write the certificate");
   certify->callback([options, command] { *command = [options] { return RunCertify(*options); }; });
 }
 

@@ -72,7 +72,7 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
   layer->add_option("DIR", options->folders, "folders with layer.json and .npy tensors")->required();
   options->choice.AddOptions(layer);
   layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute");
-  layer->add_option("--json", options->json, "write an array with an object per layer");
+  AddJsonOption(layer, &options->json, "write an array with an object per layer");
   layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
 }
 

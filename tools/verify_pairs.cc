@@ -13,7 +13,7 @@ namespace intact::tools {
 void AddVerifyPairs(CLI::App* verify, Command* command) {
   auto json = std::make_shared<std::string>();
   CLI::App* pairs = verify->add_subcommand("pairs", "all 2^32 inputs of one vpmaddubsw lane");
-  pairs->add_option("--json", *json, "write the map");
+  AddJsonOption(pairs, json.get(), "write the map");
   pairs->callback([json, command] {
     *command = [json] {
       const verify::PairMap map = verify::MapAllPairs(static_cast<int>(std::thread::hardware_concurrency()));

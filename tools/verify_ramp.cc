@@ -42,7 +42,7 @@ void AddVerifyRamp(CLI::App* verify, Command* command) {
   ramp->add_option("DIR", options->folder,
                    "folder with layer.json and .npy tensors (default: a layer made by code)");
   options->choice.AddOptions(ramp);
-  ramp->add_option("--json", options->json, "write the kinks");
+  AddJsonOption(ramp, &options->json, "write the kinks");
   ramp->callback([options, command] { *command = [options] { return RunRamp(*options); }; });
 }
 

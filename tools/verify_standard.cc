@@ -1,12 +1,8 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <thread>
 
 #include "tools/commands.h"
@@ -48,18 +44,10 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   return report;
 }
 
-/// Found before the work, not after it.
-std::optional<Error> MakeFolder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error && access(folder.c_str(), W_OK) == 0) return std::nullopt;
-  return Error{INTACT_INVALID_ARGUMENT,
-               fmt::format("--report {}: cannot be written: {}", folder,
-                           error ? error.message() : std::generic_category().message(errno))};
-}
-
 int Standard(const StandardOptions& options) {
-  if (const std::optional<Error> error = MakeFolder(options.folder)) return Fail(*error);
+  if (const std::optional<std::string> why = MakeFolder(options.folder)) {  // before the work, not after it
+    return Fail(fmt::format("--report {}: cannot be written: {}", options.folder, *why));
+  }
   const Result<verify::Report> report = RunAll(options);
   if (!report) return Fail(report.error());
   fmt::print("{}", verify::ToText(*report));
@@ -76,7 +64,16 @@ void AddVerifyStandard(CLI::App* verify, Command* command) {
       ->capture_default_str();
   verify->add_flag("--quick", options->quick, "a sixth of the sweep's problems");
   verify->callback([verify, options, command] {
-    if (verify->get_subcommands().empty()) *command = [options] { return Standard(*options); };
+    if (verify->get_subcommands().empty()) {
+      *command = [options] { return Standard(*options); };
+      return;
+    }
+    for (const char* own : {"--report", "--quick"}) {
+      if (verify->count(own) == 0) continue;
+      throw CLI::ValidationError(own,
+                                 "before '" + verify->get_subcommands().front()->get_name() +
+                                     "' it has no meaning: it belongs to the standard run, `intact verify`");
+    }
   });
 }
 

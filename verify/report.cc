@@ -4,6 +4,7 @@
 #include <array>
 
 #include "verify/layer.h"
+#include "verify/output_file.h"
 #include "verify/report_html.h"
 #include "verify/report_json.h"
 
@@ -40,9 +41,13 @@ std::vector<LayerAudit> AuditBuiltinLayers() {
 }
 
 std::optional<Error> WriteReport(const Report& report, const std::string& folder) {
-  const std::string json = ToJson(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (std::optional<Error> error = WriteFile(folder + "/report.json", json)) return error;
-  return WriteFile(folder + "/report.html", ToHtml(report));
+  const std::string text = ToJson(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  Result<OutputFile> json = OutputFile::Write(folder + "/report.json", text);
+  if (!json) return json.error();
+  Result<OutputFile> html = OutputFile::Write(folder + "/report.html", ToHtml(report));
+  if (!html) return html.error();
+  if (std::optional<Error> error = json->Publish()) return error;
+  return html->Publish();
 }
 
 }  // namespace intact::verify

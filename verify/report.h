@@ -95,7 +95,8 @@ struct Report {
 Result<std::vector<Ramp>> RunBuiltinRamps();
 std::vector<LayerAudit> AuditBuiltinLayers();
 
-/// Writes DIR/report.json and DIR/report.html, each whole or not at all.
+/// Writes DIR/report.json and DIR/report.html, each whole or not at all; neither appears before both are
+/// written.
 std::optional<Error> WriteReport(const Report& report, const std::string& folder);
 
 }  // namespace intact::verify

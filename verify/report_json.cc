@@ -1,12 +1,8 @@
 #include "verify/report_json.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 
 namespace intact::verify {
 namespace {
@@ -299,26 +295,6 @@ Json ToJson(const Report& report) {
           {"ramp", ArrayOf(report.ramps)},     {"reduce_range", ArrayOf(report.audits)},
           {"cost", ArrayOf(report.costs)},     {"failures", ArrayOf(report.sweep.failures)},
           {"sweep", ToJson(report.sweep)}};
-}
-
-std::optional<Error> WriteFile(const std::string& path, const std::string& text) {
-  const auto failed = [&](const std::string& why) {
-    return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: cannot be written: {}", path, why)};
-  };
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) return failed(error.message());
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  std::ofstream stream(temporary, std::ios::binary);
-  stream << text;
-  stream.close();
-  if (!stream) error = std::error_code(errno, std::generic_category());
-  if (!error) std::filesystem::rename(temporary, path, error);
-  if (!error) return std::nullopt;
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
-  return failed(error.message());
 }
 
 }  // namespace intact::verify

@@ -40,9 +40,5 @@ Json ToJson(const SweepSkip& skip);
 Json ToJson(const SweepResult& sweep);
 Json ToJson(const Report& report);
 
-/// Writes a temporary file beside `path` and renames it: a reader never sees half of it. Makes missing
-/// folders.
-std::optional<Error> WriteFile(const std::string& path, const std::string& text);
-
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_JSON_H_
