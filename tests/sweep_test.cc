@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "verify/minimise.h"
 #include "verify/targets/intact_target.h"
@@ -38,9 +40,48 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
     met.insert("scale " + std::to_string(static_cast<int>(p.scale)));
     met.insert("activation " + std::to_string(p.activation));
     met.insert("threads " + std::to_string(p.threads));
-    met.insert("declared " + std::to_string(p.declared) + " " + std::to_string(p.range_check));
+    if (p.declared_min == 0)
+      met.insert("declared " + std::to_string(p.declared) + " " + std::to_string(p.range_check));
   }
   EXPECT_EQ(met.size(), AllFills().size() + 8 + 3 + 3 + 3 + 4 + 2 * 7);
+}
+
+TEST(SweepProblems, HaveLargeOutputsOfFewRowsAndOfMany) {
+  bool few = false;
+  bool many = false;
+  const std::vector<Problem> problems = SweepProblems(kAvx2, kBothModes, Effort::kQuick);
+  for (const Problem& p : problems) {
+    const int64_t row_bytes = (p.n + p.c_pad) * reference::ElementSize(p.c_type);
+    const bool streams = row_bytes % 64 == 0 && p.n % 16 == 0 && p.m * row_bytes > 5 << 19;
+    few = few || (streams && p.m >= 3 && p.m <= 8);
+    many = many || (streams && p.m > 64);
+  }
+  EXPECT_TRUE(few);
+  EXPECT_TRUE(many);
+}
+
+TEST(SweepProblems, DeclareRangesThatBeginAboveTheTypesMinimum) {
+  std::set<std::pair<intact_type, intact_range_check>> met;
+  for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kStandard)) {
+    if (p.declared_min > 0) met.insert({p.a_type, p.range_check});
+  }
+  EXPECT_EQ(met.size(), 4u);
+}
+
+TEST(DeclaredMinimum, KeepsFillsAndZeroPointsAboveIt) {
+  for (const Fill fill : AllFills()) {
+    Problem problem = *Problem::Parse("gemm u8s8s32 m=20 n=5 k=40 za=120 adeclmin=100 adecl=200");
+    problem.fill = fill;
+    EXPECT_EQ(problem, *Problem::Parse(problem.ToString()));
+    const std::vector<uint8_t> a = Materialize(problem).a;
+    const auto [low, high] = std::ranges::minmax(a);
+    EXPECT_EQ(low < 100, fill == Fill::kStray) << ToString(fill);
+    EXPECT_EQ(high > 200, fill == Fill::kStray) << ToString(fill);
+  }
+  EXPECT_THAT(Problem::Parse("gemm s8s8s32 m=1 n=1 k=1 za=-29 adeclmin=100").error().message,
+              ::testing::HasSubstr("za: -29 is beyond the declared range, which begins at -28"));
+  EXPECT_THAT(Problem::Parse("gemm u8s8s32 m=1 n=1 k=1 za=9 adeclmin=9 adecl=8").error().message,
+              ::testing::HasSubstr("adeclmin: 9 is out of range; expected 0 to 8"));
 }
 
 TEST(RunSweep, TheReferencePassesInBothModes) {
@@ -106,7 +147,9 @@ class NoTarget : public Target {
 TEST(RunSweep, CountsSkipsAndReportsErrors) {
   const std::vector<Problem> problems(3);
   const SweepResult skipped = RunSweep(problems, NoTarget(INTACT_UNSUPPORTED), NoProgress);
-  EXPECT_TRUE(skipped.Passed());
+  EXPECT_FALSE(skipped.Passed());  // nothing was compared
+  EXPECT_FALSE(RunSweep({}, ReferenceTarget(), NoProgress).Passed());
+  EXPECT_TRUE(RunSweep(problems, ReferenceTarget(), NoProgress).Passed());
   ASSERT_EQ(skipped.skips.size(), 3u);
   EXPECT_EQ(skipped.skips[0].reason, "there is no such thing");
   EXPECT_EQ(skipped.cells[0].problems, 0);

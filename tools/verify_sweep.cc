@@ -37,6 +37,7 @@ int Sweep(SweepOptions options) {
   if (const int status = options.choice.Resolve(); status != kParity) return status;
   const std::vector<intact_mode> modes = {options.choice.mode};
   const verify::SweepResult sweep = SweepThisMachine(options.choice.isa, modes, EffortOf(options.quick));
+  if (sweep.cells.empty()) return Fail("verify sweep: nothing to run: this CPU has no ISA that kernels use");
   fmt::print("{}", verify::ToText(sweep));
   verify::Json json = verify::ToJson(sweep);
   for (const verify::SweepFailure& failure : sweep.failures)
@@ -52,7 +53,7 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
       verify->add_subcommand("sweep", "shapes around the blocks and all fills, against the reference");
   options->choice.AddOptions(sweep);
   sweep->add_flag("--quick", options->quick, "a sixth of the problems");
-  sweep->add_option("--json", options->json, "write counts, failures and digests");
+  AddJsonOption(sweep, &options->json, "write counts, failures and digests");
   sweep->callback([options, command] { *command = [options] { return Sweep(*options); }; });
 }
 

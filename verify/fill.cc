@@ -152,11 +152,12 @@ std::vector<int64_t> Column(const Problem& p, int64_t n) {
   return {};
 }
 
-// A row that drives the sums of its column as far as `activation` can: up in even rows, down in odd ones.
-void AimRow(const Problem& p, int64_t m, int32_t activation, uint8_t* row) {
+// A row that drives the sums of its column as far as activations in [low, high] can: up in even rows, down in
+// odd ones.
+void AimRow(const Problem& p, int64_t m, int32_t low, int32_t high, uint8_t* row) {
   const bool negative = m % 2 != 0;
   for (const int64_t w : Column(p, m / 2 % p.n)) {
-    *row++ = static_cast<uint8_t>((negative ? w < 0 : w > 0) ? activation : 0);
+    *row++ = static_cast<uint8_t>((negative ? w < 0 : w > 0) ? high : low);
   }
 }
 
@@ -238,10 +239,15 @@ std::vector<uint8_t> FillActivations(const Problem& problem) {
   for (int64_t m = 0; m < problem.m; ++m) {
     Random random(problem.seed, kActivationStream, static_cast<uint64_t>(m));
     const int64_t hot = problem.fill == Fill::kOneHot ? random.Integer(0, problem.k - 1) : -1;
-    for (int64_t k = 0; k < problem.k; ++k) a.push_back(OneActivation(problem, m, k, hot, random));
+    for (int64_t k = 0; k < problem.k; ++k) {
+      const auto smallest = static_cast<uint8_t>(problem.declared_min);
+      a.push_back(std::max(smallest, OneActivation(problem, m, k, hot, random)));
+    }
     uint8_t* const row = &a[static_cast<size_t>(m * problem.k)];
-    if (problem.fill == Fill::kBound) AimRow(problem, m, problem.LargestActivation(), row);
-    if (problem.fill == Fill::kStray && m % kStrayRows == 0) AimRow(problem, m, 255, row);
+    if (problem.fill == Fill::kBound) {
+      AimRow(problem, m, problem.declared_min, problem.LargestActivation(), row);
+    }
+    if (problem.fill == Fill::kStray && m % kStrayRows == 0) AimRow(problem, m, 0, 255, row);
   }
   return a;
 }

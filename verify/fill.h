@@ -1,12 +1,13 @@
 // How the tensors of a problem are made. Activations are made as distances d from the type's minimum, in
-// [0, LargestActivation()], which is what a u8×s8 instruction gets to see; weights lie in [−wmax, wmax].
+// [declared_min, LargestActivation()], which is what a u8×s8 instruction gets to see; weights lie in [−wmax,
+// wmax].
 //
 // The fill `bound` drives int16 sums to where they must not overflow. With activations up to L, a lane holds
 // positive weights of 32767/L in all, and negative ones of 32768/L: 128 for L = 255. Its weights come in
 // pairs of 1/1, 1/2, 1/4 or 1/8 of that, so that groups of pairs are filled exactly, or in one of eight of 1
 // more, so that one pair too many in a group is beyond; every fourth column is uniform. Row m aims at column
 // m/2 mod n: its activations are L where that column's weights are positive (odd rows: negative), else 0.
-// The fill `stray` has such rows with 255 for L, whatever range is declared.
+// The fill `stray` has such rows with 255 and 0, whatever range is declared.
 #ifndef INTACT_VERIFY_FILL_H_
 #define INTACT_VERIFY_FILL_H_
 

@@ -117,6 +117,7 @@ const std::vector<Field>& Fields() {
       Number("zc", &Problem::zc),
       Number("amax", &Problem::amax),
       Number("wmax", &Problem::wmax),
+      Number("adeclmin", &Problem::declared_min),
       Number("adecl", &Problem::declared),
       Choice("rangecheck", &Problem::range_check, kRangeChecks),
       Choice("bias", &Problem::bias, kBiases),
@@ -218,6 +219,10 @@ std::optional<Error> CheckDeclaredRange(const Problem& p) {
   if (p.za > highest) {
     return Invalid(fmt::format("za: {} is beyond the declared range, which ends at {}", p.za, highest));
   }
+  const int64_t lowest = LowestOf(p.a_type) + p.declared_min;
+  if (p.za < lowest) {
+    return Invalid(fmt::format("za: {} is beyond the declared range, which begins at {}", p.za, lowest));
+  }
   if (p.fill == Fill::kStray && p.range_check == INTACT_RANGE_UNCHECKED) {
     return Invalid("fill: stray activations have no defined result with rangecheck=unchecked");
   }
@@ -294,6 +299,7 @@ std::optional<Error> Problem::Check() const {
                    {"amax", amax, 0, 255},
                    {"wmax", wmax, 1, 128},
                    {"adecl", declared, 1, 255},
+                   {"adeclmin", declared_min, 0, declared},
                    {"apad", a_pad, 0, 1 << 16},
                    {"cpad", c_pad, 0, 1 << 16},
                    {"threads", threads, 0, 1024},
@@ -325,8 +331,8 @@ reference::Gemm Materialize(const Problem& problem) {
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {
-  return {problem.mode,    problem.isa,      problem.a_pad,      problem.c_pad,
-          problem.threads, problem.declared, problem.range_check};
+  return {problem.mode,    problem.isa,          problem.a_pad,    problem.c_pad,
+          problem.threads, problem.declared_min, problem.declared, problem.range_check};
 }
 
 std::span<const Fill> AllFills() {

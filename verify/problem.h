@@ -8,6 +8,7 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <optional>
@@ -49,8 +50,9 @@ struct Problem {
   int32_t zc = 0;      // c_zero_point
   int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
   int32_t wmax = 127;  // weights lie in [−wmax, wmax]; 128 allows −128
-  // Declared range of activations, [0, adecl] as distance from the type's minimum: fills other than kStray
-  // keep within it. 255 = none.
+  // Declared range of activations, [adeclmin, adecl] as distances from the type's minimum: fills other than
+  // kStray keep within it. 0 and 255: none.
+  int32_t declared_min = 0;
   int32_t declared = 255;
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   BiasKind bias = BiasKind::kNone;
@@ -67,7 +69,7 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 
   /// The largest activation that fills other than kStray make, as distance from the type's minimum.
-  int32_t LargestActivation() const { return amax < declared ? amax : declared; }
+  int32_t LargestActivation() const { return std::clamp(amax, declared_min, declared); }
   /// The line; fields at their defaults are left out.
   std::string ToString() const;
   /// Nothing, or which field is out of range: what Parse() checks.

@@ -59,6 +59,8 @@ class ProblemList {
     AddLarge();
     AddWindows();
     AddDeclaredRanges();
+    AddLowerBounds();
+    AddWideAndFlat();
     return std::move(problems_);
   }
 
@@ -221,10 +223,41 @@ class ProblemList {
     }
   }
 
+  // Declared ranges that do not begin where the type does.
+  void AddLowerBounds() {
+    for (const Fill fill : AllFills()) {
+      for (const auto& [low, high] : {std::pair{64, 255}, {1, 127}, {100, 200}, {127, 128}, {250, 251}}) {
+        Problem problem = Shape(rows_.Next(), columns_.Next(), depths_.Next());
+        SetTypes(shape_types_.Next(), c_types_.Next(), &problem);
+        problem.fill = fill;
+        problem.declared_min = low;
+        Declare(high, fill == Fill::kStray ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
+        Add(problem);
+      }
+    }
+  }
+
+  // C beyond a second-level cache as in AddLarge(), but of few rows: the kernels that have no 16 rows to fill
+  // their lanes with. Every second n leaves a tile of one vector at the edge.
+  void AddWideAndFlat() {
+    constexpr int64_t kElements = 3 << 18;  // 3 MiB of 4 bytes
+    for (int64_t m = 1; m <= 8; ++m) {
+      for (const intact_type c : {INTACT_S32, INTACT_F32}) {
+        const int64_t edge = c == INTACT_S32 ? 16 : 0;
+        Problem problem = Shape(m, kElements / m / 96 * 96 + 96 + edge, 5 + m % 5);
+        SetTypes(shape_types_.Next(), c, &problem);
+        problem.bias = m % 2 == 0 ? BiasKind::kS32 : BiasKind::kNone;
+        problem.threads = static_cast<int32_t>(1 + m % 2);
+        Add(problem);
+      }
+    }
+  }
+
   static void Declare(int32_t declared, intact_range_check check, Problem* problem) {
     problem->declared = declared;
     problem->range_check = check;
-    problem->za = std::min(problem->za, (problem->a_type == INTACT_S8 ? -128 : 0) + declared);
+    const int32_t lowest = problem->a_type == INTACT_S8 ? -128 : 0;
+    problem->za = std::clamp(problem->za, lowest + problem->declared_min, lowest + declared);
   }
 
   static constexpr intact_type kActivationTypes[] = {INTACT_U8, INTACT_S8, INTACT_U8};
@@ -322,6 +355,11 @@ class Sweeper {
 };
 
 }  // namespace
+
+bool SweepResult::Passed() const {
+  return failures.empty() && !cells.empty() &&
+         std::ranges::all_of(cells, [](const SweepCell& cell) { return cell.problems > 0; });
+}
 
 Result<Judgement> Judge(const Target& target, const Problem& problem) {
   Result<Comparison> comparison = Verify(target, Materialize(problem), RunOptionsOf(problem));

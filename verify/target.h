@@ -21,7 +21,9 @@ struct RunOptions {
   int64_t a_pad = 0;
   int64_t c_pad = 0;
   int32_t threads = 1;
-  int32_t declared = 255;  // activations lie in [0, declared] from the type's minimum on
+  // Activations lie in [declared_min, declared], as distances from the type's minimum.
+  int32_t declared_min = 0;
+  int32_t declared = 255;
   intact_range_check range_check = INTACT_RANGE_CHECKED;
 };
 

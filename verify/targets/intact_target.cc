@@ -104,9 +104,10 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   desc.activation = gemm.activation;
   desc.clamp_min = gemm.clamp_min;
   desc.clamp_max = gemm.clamp_max;
-  if (options.declared < 255) {
-    desc.a_min = gemm.a_type == INTACT_S8 ? -128 : 0;
-    desc.a_max = desc.a_min + options.declared;
+  if (options.declared_min > 0 || options.declared < 255) {
+    const int32_t lowest = gemm.a_type == INTACT_S8 ? -128 : 0;
+    desc.a_min = lowest + options.declared_min;
+    desc.a_max = lowest + options.declared;
   }
   desc.range_check = options.range_check;
   return desc;
