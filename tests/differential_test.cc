@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/expect_model.h"
@@ -15,6 +17,38 @@ namespace {
 
 constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
                                 INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
+
+void ExpectExactOnEveryIsa(const reference::Gemm& gemm) {
+  const std::vector<uint8_t> expected =
+      reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact));
+  RunOptions options;
+  for (const intact_isa isa : kIsas) {
+    if (intact_isa_available(isa) == 0) continue;  // told of by Differential
+    options.isa = isa;
+    const Result<std::vector<uint8_t>> actual = IntactTarget().Run(gemm, options);
+    ASSERT_TRUE(actual) << actual.error().message;
+    EXPECT_EQ(CompareBytes(gemm.c_type, expected, *actual).differing, 0) << intact_isa_name(isa);
+  }
+}
+
+TEST(RequireIsas, NamesAreKnownAndAvailable) {
+  const Result<std::vector<intact_isa>> required = tests::RequiredIsas();
+  ASSERT_TRUE(required) << required.error().message;
+  for (const intact_isa isa : *required) {
+    EXPECT_EQ(intact_isa_available(isa), 1) << intact_isa_name(isa) << " is required by INTACT_REQUIRE_ISAS";
+  }
+}
+
+TEST(RequireIsas, AreParsedStrictly) {
+  EXPECT_TRUE(tests::ParseIsas("")->empty());
+  const std::vector<intact_isa> two = {INTACT_ISA_AVX2, INTACT_ISA_AVX512_VNNI};
+  EXPECT_EQ(*tests::ParseIsas("avx2,avx512_vnni"), two);
+  EXPECT_EQ(*tests::ParseIsas(" avx2 , avx512_vnni\t"), two);
+  EXPECT_EQ(*tests::ParseIsas("avx2,,avx512_vnni,"), two);
+  for (const char* list : {"avx512vnni", "avx2 avx512", "AVX2", "avx2,vnni", "any"}) {
+    EXPECT_FALSE(tests::ParseIsas(list)) << list;
+  }
+}
 
 class Differential : public ::testing::TestWithParam<std::tuple<intact_isa, intact_mode, Fill>> {
  protected:
@@ -70,6 +104,34 @@ TEST_P(Differential, StridesAndThreads) {
            "gemm u8s8s8 m=7 n=200 k=256 apad=5 threads=4",
        }) {
     tests::ExpectItsModel(OnThis(line));
+  }
+}
+
+// What no fill makes: clamps without an end, or at a zero of either sign, and scales at float32's ends.
+TEST(Epilogue, ExtremeClampsAndScales) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr std::pair<float, float> kClamps[] = {
+      {-kInfinity, kInfinity}, {-kInfinity, 3.0f},      {-3.0f, kInfinity},  {-0.0f, 0.0f},
+      {0.0f, kInfinity},       {-0.0f, kInfinity},      {-kInfinity, -0.0f}, {-kInfinity, 0.0f},
+      {kInfinity, kInfinity},  {-kInfinity, -kInfinity}};
+  constexpr float kScales[] = {std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::min(),
+                               0.01f, 1e30f, std::numeric_limits<float>::max()};
+  for (const char* line : {"gemm u8s8f32 m=9 n=35 k=6 za=128", "gemm u8s8u8 m=9 n=35 k=6 za=128 zc=7",
+                           "gemm s8s8s8 m=9 n=35 k=6 bias=f32", "gemm s8s8f32 m=33 n=18 k=6 bias=f32"}) {
+    for (const auto& [low, high] : kClamps) {
+      for (const float scale : kScales) {
+        SCOPED_TRACE(testing::Message() << line << " clamp " << low << " to " << high << " scale " << scale);
+        reference::Gemm gemm = Materialize(tests::Parsed(line));
+        for (int64_t n = 0; n < gemm.n; n += 5) {  // accumulators of zero
+          for (int64_t k = 0; k < gemm.k; ++k) gemm.b[static_cast<size_t>(k * gemm.n + n)] = 0;
+        }
+        gemm.activation = INTACT_ACTIVATION_CLAMP;
+        gemm.clamp_min = low;
+        gemm.clamp_max = high;
+        gemm.scales = {scale};
+        ExpectExactOnEveryIsa(gemm);
+      }
+    }
   }
 }
 
