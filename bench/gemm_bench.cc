@@ -10,6 +10,7 @@
 
 #include "bench/benchmarks.h"
 #include "bench/peaks.h"
+#include "kernels/dispatch.h"
 #include "reference/gemm.h"
 #include "verify/problem.h"
 
@@ -89,8 +90,6 @@ bool IsRight(const reference::Gemm& gemm, reference::Model model, const std::vec
   return true;
 }
 
-bool IsVnni(jit::Isa isa) { return isa != jit::Isa::kAvx2 && isa != jit::Isa::kAvx512; }
-
 void RunCase(benchmark::State& state, const Case& c) {
   reference::Gemm gemm = verify::Materialize(c.Problem());
   GemmDesc desc = MakeGemmDesc();
@@ -104,7 +103,7 @@ void RunCase(benchmark::State& state, const Case& c) {
   std::vector<int32_t> output(static_cast<size_t>(gemm.m * gemm.n));
   const MatrixView<const uint8_t> a(gemm.a.data(), gemm.m, gemm.k);
   const MatrixView<int32_t> out(output.data(), gemm.m, gemm.n);
-  const bool saturates = c.mode == INTACT_SATURATING && !IsVnni(c.isa);
+  const bool saturates = kernels::PairsSaturate(c.isa, c.mode);
   if (plan->Run(a, out, 1) != INTACT_OK) return state.SkipWithError(intact_last_error());
   if (!IsRight(gemm, saturates ? reference::Model::kTriple : reference::Model::kExact, output)) {
     return state.SkipWithError("the result is wrong: not timed");
@@ -124,9 +123,10 @@ void RegisterGemm() {
   for (const jit::Isa isa : jit::kAllIsas) {
     if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
     for (const intact_mode mode : kModes) {
-      if (mode == INTACT_SATURATING && IsVnni(isa)) continue;  // there it is the exact kernel
+      if (mode == INTACT_SATURATING && !kernels::PairsSaturate(isa, mode))
+        continue;  // there it is the exact kernel
       // A declared range changes exact kernels without VNNI only.
-      const bool has_range = mode == INTACT_EXACT && !IsVnni(isa);
+      const bool has_range = kernels::UsesSchedule(isa, mode);
       for (const Weights& weights : kWeights) {
         for (const int amax : has_range ? std::vector<int>{0, 127} : std::vector<int>{0}) {
           for (const Shape& shape : kShapes) {

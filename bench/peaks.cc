@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "jit/assembler.h"
-#include "jit/code_cache.h"
+#include "kernels/dispatch.h"
 
 namespace intact::bench {
 namespace {
@@ -91,10 +91,7 @@ std::vector<Peak> AvailablePeaks() {
   return peaks;
 }
 
-Peak PeakOf(jit::Isa isa) {
-  const bool is_vnni = isa != jit::Isa::kAvx2 && isa != jit::Isa::kAvx512;
-  return MakePeak(isa, is_vnni ? jit::DotKind::kVnni : jit::DotKind::kTriple);
-}
+Peak PeakOf(jit::Isa isa) { return MakePeak(isa, kernels::ChooseKernel(isa, INTACT_SATURATING).dot); }
 
 double MeasureGops(const Peak& peak) {
   constexpr int64_t kIterations = 4000;

@@ -1,10 +1,9 @@
 // One asmjit session per generated function: the error handler, the frame, logging and what becomes of the
 // code.
 //
-// The frame is emitted around a body whose register needs are known only afterwards, so Finish() assembles it
-// in the order prologue, body, epilogue by running the body once: callee-saved registers are pushed by
-// Begin() as the body's RegisterFile says, which is why a generator allocates its general registers before it
-// calls Begin().
+// The frame is emitted as the generator goes: Begin() pushes the callee-saved registers that the RegisterFile
+// has handed out so far, so a generator takes its general registers before it calls Begin(); Finish() refuses
+// code that took another one later.
 #ifndef INTACT_JIT_ASSEMBLER_H_
 #define INTACT_JIT_ASSEMBLER_H_
 

@@ -49,8 +49,8 @@ struct RunBuffers {
   int64_t a_stride = 0;
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
-  bool may_stream =
-      false;  // C is larger than L2 and its rows are aligned to cache lines, see EpilogueSpec::streams
+  /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueSpec::streams.
+  bool may_stream = false;
 };
 
 class Engine {
