@@ -91,7 +91,7 @@ std::vector<Peak> AvailablePeaks() {
   return peaks;
 }
 
-Peak PeakOf(jit::Isa isa) { return MakePeak(isa, kernels::ChooseKernel(isa, INTACT_SATURATING).dot); }
+Peak PeakOf(jit::Isa isa) { return MakePeak(isa, kernels::DotOf(isa, INTACT_SATURATING)); }
 
 double MeasureGops(const Peak& peak) {
   constexpr int64_t kIterations = 4000;

@@ -49,9 +49,14 @@ const CacheSizes& Caches() {
   return kSizes;
 }
 
-int64_t RowsPerBlock(int64_t k, int mr) {
-  const int64_t rows = Caches().l2_bytes / 2 / std::max<int64_t>(k, 1);
+int64_t RowsPerBlock(int64_t row_bytes, int mr) {
+  const int64_t rows = Caches().l2_bytes / 4 / std::max<int64_t>(row_bytes, 1);
   return std::max<int64_t>(rows / mr, 1) * mr;
+}
+
+int64_t ColumnsPerChunk(int64_t column_bytes, int nr) {
+  const int64_t columns = Caches().l2_bytes / 8 / std::max<int64_t>(column_bytes, 1);
+  return std::max<int64_t>(columns / nr, 1) * nr;
 }
 
 int64_t TileCount(int64_t m, int64_t n, int mr, int nr) { return CeilDivide(m, mr) * CeilDivide(n, nr); }

@@ -14,8 +14,13 @@ struct CacheSizes {
 /// Per core, as the operating system tells them; 32 KiB and 512 KiB where it does not.
 const CacheSizes& Caches();
 
-/// Rows of A per block, a multiple of mr: their packed panels stay in half of L2 while B streams by.
-int64_t RowsPerBlock(int64_t k, int mr);
+/// Rows of A, of `row_bytes` each, that a block holds: they stay in a quarter of L2. A multiple of mr, at
+/// least mr.
+int64_t RowsPerBlock(int64_t row_bytes, int mr);
+
+/// Columns of B, of `column_bytes` each, that stay in an eighth of L2 while a block of rows passes them. A
+/// multiple of nr, at least nr.
+int64_t ColumnsPerChunk(int64_t column_bytes, int nr);
 
 /// A rectangle of C: rows [row_begin, row_end) × columns [column_begin, column_end).
 struct Range {

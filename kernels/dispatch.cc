@@ -1,7 +1,6 @@
 #include "kernels/dispatch.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace intact::kernels {
 namespace {
@@ -26,12 +25,9 @@ Result<jit::Isa> ChooseIsa(jit::IsaSet permitted) {
                                        permitted.ToString() + ")"};
 }
 
-const KernelBlock& ChooseKernel(jit::Isa isa, intact_mode mode) {
-  const jit::DotKind before_vnni = mode == INTACT_SATURATING ? jit::DotKind::kTriple : jit::DotKind::kWide;
-  for (const KernelBlock& block : kKernels) {
-    if (block.isa == isa && (block.dot == jit::DotKind::kVnni || block.dot == before_vnni)) return block;
-  }
-  std::abort();  // ChooseIsa() returns ISAs of the list only, and each has both modes
+jit::DotKind DotOf(jit::Isa isa, intact_mode mode) {
+  if (HasVnni(isa)) return jit::DotKind::kVnni;
+  return mode == INTACT_SATURATING ? jit::DotKind::kTriple : jit::DotKind::kWide;
 }
 
 bool PairsSaturate(jit::Isa isa, intact_mode mode) { return mode == INTACT_SATURATING && !HasVnni(isa); }

@@ -1,4 +1,5 @@
-// Which kernel runs a problem: the list of all register blocks, and the choice among them.
+// Which kernels can run a problem: the list of all register blocks, and what decides among ISAs and forms.
+// Which block of a form runs is decided by M and N (PanelEngine::Cost).
 //
 // kKernels is the one list that dispatch, tests and benchmarks expand: no kernel can exist untested.
 #ifndef INTACT_KERNELS_DISPATCH_H_
@@ -19,15 +20,17 @@ struct KernelBlock {
   jit::DotKind dot;
   int mr;
   int vectors;
+  bool operator==(const KernelBlock&) const = default;
 };
 
 inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 4, 2},
-    KernelBlock{jit::Isa::kAvxVnni, jit::DotKind::kVnni, 6, 2},
+    KernelBlock{jit::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
+    KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
 };
 
 /// Whether plans can run on `isa` where the machine permits it.
@@ -36,8 +39,8 @@ bool HasKernels(jit::Isa isa);
 /// The best of `permitted` that has kernels. UNSUPPORTED if there is none.
 Result<jit::Isa> ChooseIsa(jit::IsaSet permitted);
 
-/// The block for `mode` on `isa`.
-const KernelBlock& ChooseKernel(jit::Isa isa, intact_mode mode);
+/// The form of the dot product that `mode` on `isa` takes from the canonical panels.
+jit::DotKind DotOf(jit::Isa isa, intact_mode mode);
 
 /// Whether int16 pair sums saturate in `mode` on `isa`.
 bool PairsSaturate(jit::Isa isa, intact_mode mode);

@@ -29,14 +29,16 @@ struct GemmData {
   AlignedBuffer<int32_t> initial;   // bias_s32 − (zero point as kernels see it)·Σ_k b
   AlignedBuffer<int32_t> bias_s32;  // empty if there is none
   AlignedBuffer<float> scales, bias;
-  EpilogueArgs bounds;  // lo, hi and zero point; the pointers are set per tile
+  OutputBounds bounds;
+  EpilogueConstants constants;  // the bounds, for the plan's ISA
 
   /// s8 activations are shifted by +128: 0x80 flips their top bit.
   uint8_t a_flip() const { return a_type == INTACT_S8 ? 0x80 : 0; }
   int shift() const { return a_type == INTACT_S8 ? 128 : 0; }
   int element_bytes() const { return ElementBytes(epilogue.c_type); }
   EpilogueArgs EpilogueAt(int64_t column) const {
-    EpilogueArgs args = bounds;
+    EpilogueArgs args;
+    args.constants = &constants;
     if (scales.size() != 0) args.scales = scales.data() + column;
     if (bias.size() != 0) args.bias = bias.data() + column;
     return args;

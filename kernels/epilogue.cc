@@ -1,5 +1,6 @@
 #include "kernels/epilogue.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace intact::kernels {
@@ -16,40 +17,82 @@ std::string EpilogueSpec::Name() const {
 
 int ElementBytes(intact_type type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
 
+namespace {
+
+// Whatever the caller's rounding mode; of 8-bit outputs' bounds, which are small.
+int32_t RoundToNearestEven(float value) {
+  constexpr float kLimit = 512.0f;
+  const float clamped = std::clamp(value, -kLimit, kLimit);
+  const auto truncated = static_cast<int32_t>(clamped);
+  const float rest = clamped - static_cast<float>(truncated);
+  const bool away = rest > 0.5f || rest < -0.5f || ((rest == 0.5f || rest == -0.5f) && truncated % 2 != 0);
+  if (!away) return truncated;
+  return rest > 0 ? truncated + 1 : truncated - 1;
+}
+
+}  // namespace
+
+EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, jit::Isa isa) {
+  EpilogueConstants constants;
+  constants.lo.fill(bounds.lo);
+  constants.hi.fill(bounds.hi);
+  constants.zero_point.fill(static_cast<int16_t>(bounds.zero_point));
+  // Meaningful for 8-bit outputs, whose bounds lie within the type.
+  constants.lowest.fill(static_cast<uint8_t>(RoundToNearestEven(bounds.lo) + bounds.zero_point));
+  const std::vector<int32_t> order = jit::PackOrder(jit::MakeRegisterFile(isa).vector_bytes() / 4);
+  constants.pack_order.fill(0);
+  std::copy(order.begin(), order.end(), constants.pack_order.begin());
+  return constants;
+}
+
 void Epilogue::Prepare(const jit::Gp& args, int offset) {
   if (spec_.c_type == INTACT_S32) return;
-  x86::Assembler& code = emitter_.code();
-  jit::RegisterFile& registers = emitter_.registers();
-  const auto field = [&](size_t member) { return x86::ptr(args, offset + static_cast<int>(member)); };
-  scales_ = registers.NewGeneral("scales");
-  code.mov(scales_, field(offsetof(EpilogueArgs, scales)));
-  if (spec_.has_bias) {
-    bias_ = registers.NewGeneral("bias");
-    code.mov(bias_, field(offsetof(EpilogueArgs, bias)));
-  }
-  lo_ = registers.NewVector("lo");
-  code.vbroadcastss(lo_, field(offsetof(EpilogueArgs, lo)));
-  hi_ = registers.NewVector("hi");
-  code.vbroadcastss(hi_, field(offsetof(EpilogueArgs, hi)));
-  if (spec_.c_type == INTACT_F32) return;
-  zero_point_ = registers.NewVector("zero point");
-  code.vpbroadcastd(zero_point_, field(offsetof(EpilogueArgs, zero_point)));
+  const auto load = [&](const char* name, size_t member) {
+    const jit::Gp pointer = emitter_.registers().NewGeneral(name);
+    emitter_.code().mov(pointer, x86::ptr(args, offset + static_cast<int>(member)));
+    return pointer;
+  };
+  scales_ = load("scales", offsetof(EpilogueArgs, scales));
+  if (spec_.has_bias) bias_ = load("bias", offsetof(EpilogueArgs, bias));
+  constants_ = load("constants", offsetof(EpilogueArgs, constants));
 }
 
 void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c) {
+  for (size_t j = 0; j < accumulators.size(); ++j) Requantize(accumulators[j], static_cast<int>(j));
   const int vector_stride = emitter_.lanes() * ElementBytes(spec_.c_type);
-  for (int j = 0; j < static_cast<int>(accumulators.size()); ++j) {
-    const jit::Vec& accumulator = accumulators[static_cast<size_t>(j)];
-    Requantize(accumulator, j);
-    const jit::Mem to = x86::ptr(c, j * vector_stride);
-    if (spec_.streams) {
-      emitter_.code().vmovntdq(to, accumulator);
-    } else if (ElementBytes(spec_.c_type) == 4) {
-      emitter_.Store(to, accumulator);
-    } else {
-      emitter_.StoreBytes(to, accumulator, spec_.c_type == INTACT_S8);
+  const auto address = [&](size_t j) { return x86::ptr(c, static_cast<int>(j) * vector_stride); };
+  if (ElementBytes(spec_.c_type) == 4) {
+    for (size_t j = 0; j < accumulators.size(); ++j) {
+      if (spec_.streams) {
+        emitter_.code().vmovntdq(address(j), accumulators[j]);
+      } else {
+        emitter_.Store(address(j), accumulators[j]);
+      }
+    }
+    return;
+  }
+  size_t first = 0;
+  for (const size_t count : {4, 2, 1}) {
+    for (; accumulators.size() - first >= count; first += count) {
+      StoreBytes(accumulators, first, count, address(first));
     }
   }
+}
+
+void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count,
+                          const jit::Mem& to) {
+  const auto begin = accumulators.begin() + static_cast<std::ptrdiff_t>(first);
+  const std::vector<jit::Vec> vectors(begin, begin + static_cast<std::ptrdiff_t>(count));
+  const bool is_signed = spec_.c_type == INTACT_S8;
+  const jit::Mem lowest = Constant(offsetof(EpilogueConstants, lowest));
+  emitter_.PackBytes(vectors, Constant(offsetof(EpilogueConstants, zero_point)), is_signed,
+                     Constant(offsetof(EpilogueConstants, pack_order)));
+  if (is_signed) {
+    emitter_.code().vpmaxsb(vectors[0], vectors[0], lowest);
+  } else {
+    emitter_.code().vpmaxub(vectors[0], vectors[0], lowest);
+  }
+  emitter_.StoreLow(to, vectors[0], static_cast<int>(count) * emitter_.lanes());
 }
 
 void Epilogue::Requantize(const jit::Vec& accumulator, int vector) {
@@ -60,11 +103,12 @@ void Epilogue::Requantize(const jit::Vec& accumulator, int vector) {
   code.vmulps(accumulator, accumulator, x86::ptr(scales_, offset));
   if (spec_.has_bias) code.vaddps(accumulator, accumulator, x86::ptr(bias_, offset));
   // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0.
-  code.vmaxps(accumulator, accumulator, lo_);
-  code.vminps(accumulator, accumulator, hi_);
+  if (spec_.c_type == INTACT_F32) {
+    code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
+  }
+  code.vminps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, hi)));
   if (spec_.c_type == INTACT_F32) return;
   code.vcvtps2dq(accumulator, accumulator);
-  code.vpaddd(accumulator, accumulator, zero_point_);
 }
 
 }  // namespace intact::kernels

@@ -3,16 +3,18 @@
 //
 //   s32   y
 //   f32   f = min(max(float(y)·scale [+ bias], lo), hi)
-//   8-bit rne(f) + zero_point, stored as bytes
+//   8-bit max(saturate(rne(min(f, hi)) + zero_point), lowest)
 //
 // For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
-// type's bounds are integers and rounding is monotonic, so clamping to them before rounding equals clamping
-// after it; and the conversion can never leave int32.
+// type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it:
+// above it is done before, where the conversion could leave int32 (below, it gives the least int32), and
+// below after packing, a byte a value. lowest = rne(lo) + zero_point.
 #ifndef INTACT_KERNELS_EPILOGUE_H_
 #define INTACT_KERNELS_EPILOGUE_H_
 
 #include <intact/intact.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -31,12 +33,31 @@ struct EpilogueSpec {
   std::string Name() const;  // "s32", "u8_bias", "s32_streamed"
 };
 
+/// The activation's bounds and the output's zero point.
+struct OutputBounds {
+  float lo = 0.0f, hi = 0.0f;
+  int32_t zero_point = 0;
+};
+
+/// OutputBounds as vectors, so that code short of registers reads them from memory.
+struct alignas(64) EpilogueConstants {
+  std::array<float, 16> lo, hi;
+  std::array<int16_t, 32> zero_point;
+  std::array<int32_t, 16> pack_order;  // for the vectors of one ISA
+  std::array<uint8_t, 64> lowest;
+};
+EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, jit::Isa isa);
+
 /// What the emitted code reads, for the columns of one tile. The arrays cover the tile's whole vectors.
 struct EpilogueArgs {
   const float* scales = nullptr;
   const float* bias = nullptr;
-  float lo = 0.0f, hi = 0.0f;
-  int32_t zero_point = 0;
+  const EpilogueConstants* constants = nullptr;
+  /// Moves on by `columns`.
+  void Advance(int64_t columns) {
+    if (scales != nullptr) scales += columns;
+    if (bias != nullptr) bias += columns;
+  }
 };
 
 /// Bytes of an output element.
@@ -46,18 +67,20 @@ class Epilogue {
  public:
   Epilogue(const EpilogueSpec& spec, jit::Emitter& emitter) : spec_(spec), emitter_(emitter) {}
 
-  /// Takes registers and loads the bounds. `args` points to an EpilogueArgs at `offset`.
+  /// Takes registers. `args` points to an EpilogueArgs at `offset`.
   void Prepare(const jit::Gp& args, int offset);
   /// Requantizes accumulators of one row, adjacent vectors of columns, and stores them at `c`. Destroys them.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c);
 
  private:
   void Requantize(const jit::Vec& accumulator, int vector);
+  /// Packs and stores `count` vectors from `first` on.
+  void StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count, const jit::Mem& to);
+  jit::Mem Constant(size_t member) const { return asmjit::x86::ptr(constants_, static_cast<int>(member)); }
 
   EpilogueSpec spec_;
   jit::Emitter& emitter_;
-  jit::Gp scales_, bias_;
-  jit::Vec lo_, hi_, zero_point_;
+  jit::Gp scales_, bias_, constants_;
 };
 
 }  // namespace intact::kernels

@@ -4,6 +4,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "kernels/dispatch.h"
@@ -48,6 +49,8 @@ void RunRange(const Engine& engine, const RunBuffers& buffers, const Range& rang
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
 }
 
+constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
+
 Error OutOfMemory(const char* what) { return {INTACT_OUT_OF_MEMORY, std::string("no memory for ") + what}; }
 
 }  // namespace
@@ -90,6 +93,7 @@ Error GemmPlan::Finish(jit::IsaSet permitted) {
   const Result<jit::Isa> isa = ChooseIsa(permitted);
   if (!isa) return isa.error();
   isa_ = *isa;
+  data_.constants = MakeEpilogueConstants(data_.bounds, isa_);
   Error error = BoundAccumulators();
   return error.status != INTACT_OK ? error : MakeEngines();
 }
@@ -102,7 +106,7 @@ Error GemmPlan::SetColumns(const GemmProblem& problem) {
     if (!data_.bias_s32.Resize(padded)) return OutOfMemory("bias_s32");
     for (size_t n = 0; n < padded; ++n) data_.bias_s32[n] = problem.bias_s32[column(n)];
   }
-  data_.bounds = {nullptr, nullptr, problem.lo, problem.hi, problem.c_zero_point};
+  data_.bounds = {problem.lo, problem.hi, problem.c_zero_point};
   if (problem.epilogue.c_type == INTACT_S32) return {};
   if (!data_.scales.Resize(padded)) return OutOfMemory("scales");
   for (size_t n = 0; n < padded; ++n)
@@ -151,10 +155,31 @@ Error GemmPlan::BoundAccumulators() {
   return {};
 }
 
+// Of the blocks of this ISA and form, those that some M would choose.
+std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
+  std::vector<KernelBlock> candidates;
+  std::copy_if(
+      kKernels.begin(), kKernels.end(), std::back_inserter(candidates),
+      [&](const KernelBlock& block) { return block.isa == isa_ && block.dot == DotOf(isa_, data_.mode); });
+  std::vector<KernelBlock> used;
+  const auto best = [&](int64_t m) {
+    return *std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
+      return PanelEngine::BlockCost(a, m, data_.n, data_.k) < PanelEngine::BlockCost(b, m, data_.n, data_.k);
+    });
+  };
+  for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
+    const KernelBlock block = best(m);
+    if (std::find(used.begin(), used.end(), block) == used.end()) used.push_back(block);
+  }
+  return used;
+}
+
 Error GemmPlan::MakeEngines() {
-  Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, ChooseKernel(isa_, data_.mode));
-  if (!panel) return panel.error();
-  engines_.push_back(std::move(*panel));
+  for (const KernelBlock& block : BlocksInUse()) {
+    Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, block);
+    if (!panel) return panel.error();
+    engines_.push_back(std::move(*panel));
+  }
   if (UsesSchedule(isa_, data_.mode)) {
     std::unique_ptr<GroupedEngine> fallback;
     if (data_.range.high < 255 && data_.is_range_checked) {
@@ -167,7 +192,6 @@ Error GemmPlan::MakeEngines() {
     grouped_ = grouped->get();
     engines_.push_back(std::move(*grouped));
   }
-  constexpr int64_t kLargeM = 1024;
   kernel_name_ = EngineFor(kLargeM).KernelName();
   return {};
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "jit/isa.h"
+#include "kernels/dispatch.h"
 #include "kernels/engine.h"
 #include "kernels/grouped_engine.h"
 #include "kernels/pack.h"
@@ -72,6 +73,7 @@ class GemmPlan {
   Error Finish(jit::IsaSet permitted);
   Error BoundAccumulators();
   Error MakeEngines();
+  std::vector<KernelBlock> BlocksInUse() const;
   Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   const Engine& EngineFor(int64_t m) const;

@@ -1,5 +1,6 @@
 #include "kernels/microkernel.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -33,6 +34,7 @@ class Microkernel {
     session_.Begin(registers_);
     Prologue();
     DepthLoop();
+    AddChains();
     ReleaseOperands();
     StoreTile();
     session_.End();
@@ -42,39 +44,67 @@ class Microkernel {
  private:
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
-  Vec& accumulator(int row, int vector) {
-    return accumulators_[static_cast<size_t>(row)][static_cast<size_t>(vector)];
+  Vec& accumulator(int chain, int row, int vector) {
+    return accumulators_[static_cast<size_t>(chain * spec_.mr + row)][static_cast<size_t>(vector)];
+  }
+  int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // of a row's quad
+  int panels() const { return (spec_.nr() + kPanelColumns - 1) / kPanelColumns; }
+
+  // Sets of accumulators: as many dot products in flight as the latency asks for.
+  int Chains() const {
+    constexpr int kInFlight = 10;  // vpdpbusd: a latency of 5 cycles, two a cycle
+    if (spec_.dot != jit::DotKind::kVnni) return 1;
+    const int tile = spec_.mr * spec_.vectors;
+    const int wanted = std::min((kInFlight + tile - 1) / tile, kUnroll);
+    return std::clamp((registers_.FreeVectors() - spec_.vectors - 1) / tile, 1, wanted);
   }
 
   void TakeRegisters() {
-    a_ = registers_.NewGeneral("a");
+    for (int i = 0; i < spec_.mr; ++i) rows_.push_back(registers_.NewGeneral("row"));
+    offset_ = registers_.NewGeneral("offset");
     b_ = registers_.NewGeneral("b");
-    counter_ = registers_.NewGeneral("counter");
+    if (panels() > 1) panel_stride_ = registers_.NewGeneral("panel stride");
+    if (panels() > 3) panel_stride3_ = registers_.NewGeneral("3 panel strides");
+    if (spec_.prefetches) prefetch_ = registers_.NewGeneral("prefetch");
     c_ = registers_.NewGeneral("c");
-    c_stride_ = registers_.NewGeneral("c stride");
-    panel_stride_ = registers_.NewGeneral("panel stride");
-    panel_stride3_ = registers_.NewGeneral("3 panel strides");
-    accumulators_.resize(static_cast<size_t>(spec_.mr));
+    chains_ = Chains();
+    accumulators_.resize(static_cast<size_t>(chains_ * spec_.mr));
     for (std::vector<Vec>& row : accumulators_) {
       for (int j = 0; j < spec_.vectors; ++j) row.push_back(registers_.NewVector("accumulator"));
     }
-    for (int j = 0; j < spec_.vectors; ++j) b_operands_.push_back(dot_->NewB("b"));
     a_operand_ = registers_.NewVector("a");
+    // B vectors that find no register are read from memory, row by row.
+    for (int j = 0; j < spec_.vectors; ++j) {
+      if (dot_->reads_memory() && registers_.FreeVectors() == 0) break;
+      b_operands_.push_back(dot_->NewB("b"));
+    }
     dot_->Prepare();
   }
 
   void Prologue() {
-    code().mov(a_, Argument(offsetof(MicrokernelArgs, a)));
-    code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
-    code().mov(panel_stride_, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)));
-    code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // stride·(1 + 2)
     code().mov(c_, Argument(offsetof(MicrokernelArgs, initial)));
     for (int j = 0; j < spec_.vectors; ++j) {
-      emitter_->Load(accumulator(0, j), x86::ptr(c_, j * registers_.vector_bytes()));
-      for (int i = 1; i < spec_.mr; ++i) emitter_->Copy(accumulator(i, j), accumulator(0, j));
+      emitter_->Load(accumulator(0, 0, j), x86::ptr(c_, j * registers_.vector_bytes()));
+      for (int i = 1; i < spec_.mr; ++i) emitter_->Copy(accumulator(0, i, j), accumulator(0, 0, j));
     }
+    for (int chain = 1; chain < chains_; ++chain) {
+      for (int i = 0; i < spec_.mr; ++i) {
+        for (int j = 0; j < spec_.vectors; ++j) emitter_->Zero(accumulator(chain, i, j));
+      }
+    }
+    // Rows are addressed from their ends: the offset that counts up to zero is the loop's counter too.
+    code().imul(offset_, Argument(offsetof(MicrokernelArgs, quads)), a_bytes());
+    code().mov(c_, Argument(offsetof(MicrokernelArgs, rows)));
+    for (int i = 0; i < spec_.mr; ++i) {
+      code().mov(rows_[static_cast<size_t>(i)], x86::ptr(c_, i * 8));
+      code().add(rows_[static_cast<size_t>(i)], offset_);
+    }
+    code().neg(offset_);
+    code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
+    if (panels() > 1) code().mov(panel_stride_, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)));
+    if (panels() > 3) code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
+    if (spec_.prefetches) code().mov(prefetch_, Argument(offsetof(MicrokernelArgs, prefetch)));
     code().mov(c_, Argument(offsetof(MicrokernelArgs, c)));
-    code().mov(c_stride_, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
   }
 
   // Vector j of the quad at b_ + quad·64: columns beyond the first 16 are in the next panels.
@@ -94,22 +124,43 @@ class Microkernel {
   }
 
   void Quad(int quad) {
-    for (int j = 0; j < spec_.vectors; ++j)
-      dot_->LoadB(b_operands_[static_cast<size_t>(j)], BAddress(j, quad));
+    for (size_t j = 0; j < b_operands_.size(); ++j) {
+      dot_->LoadB(b_operands_[j], BAddress(static_cast<int>(j), quad));
+    }
+    Prefetch(quad);
     for (int step = 0; step < dot_->steps(); ++step) {
       for (int i = 0; i < spec_.mr; ++i) {
-        const int offset = (quad * spec_.mr + i) * jit::ActivationQuadBytes(spec_.dot) + step * 4;
-        code().vpbroadcastd(a_operand_, x86::ptr(a_, offset));
-        for (int j = 0; j < spec_.vectors; ++j) {
-          dot_->Dot(step, accumulator(i, j), a_operand_, b_operands_[static_cast<size_t>(j)]);
-        }
+        const Gp& row = rows_[static_cast<size_t>(i)];
+        code().vpbroadcastd(a_operand_, x86::ptr(row, offset_, 0, quad * a_bytes() + step * 4));
+        for (int j = 0; j < spec_.vectors; ++j) Dot(step, accumulator(quad % chains_, i, j), j, quad);
       }
     }
   }
 
+  void Dot(int step, const Vec& sum, int j, int quad) {
+    const auto vector = static_cast<size_t>(j);
+    if (vector < b_operands_.size()) {
+      dot_->Dot(step, sum, a_operand_, b_operands_[vector]);
+    } else {
+      dot_->DotMemory(sum, a_operand_, BAddress(j, quad));
+    }
+  }
+
+  void Prefetch(int quad) {
+    if (spec_.prefetches) code().prefetcht1(x86::ptr(prefetch_, quad * kPrefetchQuadBytes));
+    if (quad != 0) return;
+    constexpr int kPage = 4096;
+    for (int panel = 0; panel < panels(); ++panel) {
+      Mem next_page = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
+      next_page.addOffset(kPage);
+      code().prefetcht0(next_page);
+    }
+  }
+
   void Advance(int quads) {
-    code().add(a_, quads * spec_.mr * jit::ActivationQuadBytes(spec_.dot));
     code().add(b_, quads * kPanelQuadBytes);
+    if (spec_.prefetches) code().add(prefetch_, quads * kPrefetchQuadBytes);
+    code().add(offset_, quads * a_bytes());
   }
 
   void DepthLoop() {
@@ -117,41 +168,49 @@ class Microkernel {
     const asmjit::Label rest = code().newLabel();
     const asmjit::Label single = code().newLabel();
     const asmjit::Label done = code().newLabel();
-    code().mov(counter_, Argument(offsetof(MicrokernelArgs, quads)));
-    code().sub(counter_, kUnroll);
-    code().jl(rest);
+    code().cmp(offset_, -kUnroll * a_bytes());
+    code().jg(rest);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
     for (int quad = 0; quad < kUnroll; ++quad) Quad(quad);
     Advance(kUnroll);
-    code().sub(counter_, kUnroll);
-    code().jge(main);
+    code().cmp(offset_, -kUnroll * a_bytes());
+    code().jle(main);
     code().bind(rest);
-    code().add(counter_, kUnroll);
+    code().test(offset_, offset_);
     code().jz(done);
     code().bind(single);
     Quad(0);
     Advance(1);
-    code().dec(counter_);
     code().jnz(single);
     code().bind(done);
   }
 
-  void ReleaseOperands() {
-    for (const Operand& operand : b_operands_) Release(operand);
-    registers_.Free(a_operand_);
-    dot_->Release();
-    for (const Gp& general : {a_, b_, counter_, panel_stride_, panel_stride3_}) registers_.Free(general);
+  void AddChains() {
+    for (int chain = 1; chain < chains_; ++chain) {
+      for (int i = 0; i < spec_.mr; ++i) {
+        for (int j = 0; j < spec_.vectors; ++j) {
+          code().vpaddd(accumulator(0, i, j), accumulator(0, i, j), accumulator(chain, i, j));
+          registers_.Free(accumulator(chain, i, j));
+        }
+      }
+    }
   }
 
-  void Release(const Operand& operand) {
-    for (const Vec& vector : operand) registers_.Free(vector);
+  void ReleaseOperands() {
+    for (const Operand& operand : b_operands_) {
+      for (const Vec& vector : operand) registers_.Free(vector);
+    }
+    registers_.Free(a_operand_);
+    dot_->Release();
+    for (const Gp& row : rows_) registers_.Free(row);
+    for (const Gp& general : {offset_, b_}) registers_.Free(general);
   }
 
   void StoreTile() {
     epilogue_.Prepare(registers_.Argument(), offsetof(MicrokernelArgs, epilogue));
     for (int i = 0; i < spec_.mr; ++i) {
-      if (i > 0) code().add(c_, c_stride_);
+      if (i > 0) code().add(c_, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
       epilogue_.StoreRow(accumulators_[static_cast<size_t>(i)], c_);
     }
   }
@@ -163,8 +222,10 @@ class Microkernel {
   std::unique_ptr<jit::DotForm> dot_;
   Epilogue epilogue_;
 
-  Gp a_, b_, counter_, c_, c_stride_, panel_stride_, panel_stride3_;
-  std::vector<std::vector<Vec>> accumulators_;
+  std::vector<Gp> rows_;
+  Gp offset_, b_, panel_stride_, panel_stride3_, prefetch_, c_;
+  int chains_ = 1;
+  std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
   std::vector<Operand> b_operands_;
   Vec a_operand_;
 };
@@ -172,8 +233,10 @@ class Microkernel {
 }  // namespace
 
 std::string MicrokernelSpec::Name() const {
-  return "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4_" +
-         std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
+  std::string name =
+      "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
+  if (prefetches) name += "_prefetch";
+  return name + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {

@@ -1,19 +1,24 @@
-// The microkernel: C[mr × nr] = Requantize(A panel · B panel), the innermost function of everything.
+// The microkernel: C[mr × nr] = Requantize(A rows · B panels), the innermost function of everything.
 //
 // One generator over a dot form (jit/emitters/dot.h) and an emitter; the loops exist here, once.
 //
-//   A panel, packed   [quads][mr][4]            B panels, canonical   [nr/16][quads][16][4]
+//   A through row pointers            B panels, canonical   [nr/16][quads][16][4]
 //
-//     quad 0  r0: k0 k1 k2 k3                     quad 0  n0: k0 k1 k2 k3 | n1: k0 k1 k2 k3 | … n15
-//             r1: k0 k1 k2 k3                     quad 1  n0: k4 …
-//     quad 1  r0: k4 …                            …
+//     rows[0] ─► k0 k1 k2 k3 | k4 …     quad 0  n0: k0 k1 k2 k3 | n1: k0 k1 k2 k3 | … n15
+//     rows[1] ─► k0 k1 k2 k3 | k4 …     quad 1  n0: k4 …
+//     …                                 …
 //
 // Each quad broadcasts four bytes of every row and multiplies them with all columns' vectors; accumulators
 // stay in registers over the whole depth, so the epilogue is fused. They start from `initial`, which carries
-// bias_s32 − (zero point + shift)·Σ_k b per column, so zero points cost nothing.
+// bias_s32 − (zero point + shift)·Σ_k b per column, so zero points cost nothing. Small tiles have too few
+// accumulators to hide the latency of vpdpbusd: they spread the quads over several sets, added at the end.
 //
-// Contract: `a` and `b` are readable for whole quads, `initial`, scales and bias for nr elements, and exactly
-// mr × nr elements of C are written. No alignment is needed. Registers follow the System V ABI.
+// Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
+// each pass of the loop fetches a line of the page after. Kernels that prefetch also fetch another region, a
+// line a quad, for the tiles to come.
+//
+// Contract: rows and `b` are readable for whole quads, `initial`, scales and bias for nr elements, and
+// exactly mr × nr elements of C are written. No alignment is needed. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_MICROKERNEL_H_
 #define INTACT_KERNELS_MICROKERNEL_H_
 
@@ -29,10 +34,11 @@
 namespace intact::kernels {
 
 struct MicrokernelArgs {
-  const uint8_t* a = nullptr;
+  const uint8_t* const* rows = nullptr;  // mr pointers
   const int8_t* b = nullptr;
   int64_t b_panel_stride_bytes = 0;
   int64_t quads = 0;
+  const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
   const int32_t* initial = nullptr;
@@ -46,12 +52,16 @@ struct MicrokernelSpec {
   jit::DotKind dot = jit::DotKind::kWide;
   int mr = 1;       // rows
   int vectors = 1;  // columns, in vectors of the ISA
+  bool prefetches = false;
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::MakeRegisterFile(isa).vector_bytes() / 4); }
   /// "u8s8s32_gemm_8x48c4_vnni_avx512vnni"; it is the key of the code cache.
   std::string Name() const;
 };
+
+/// Bytes that a prefetching kernel fetches in a quad.
+inline constexpr int kPrefetchQuadBytes = 64;
 
 /// The function for `spec`, generated on first use. CODEGEN_FAILED names the kernel.
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec);

@@ -9,6 +9,8 @@
 namespace intact::kernels {
 namespace {
 
+constexpr int64_t kVector = 16;  // bytes of an SSE register
+
 uint8_t LargestByte(__m128i bytes) {
   alignas(16) std::array<uint8_t, 16> array;
   _mm_store_si128(reinterpret_cast<__m128i*>(array.data()), bytes);
@@ -107,13 +109,37 @@ uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t 
   return largest;
 }
 
-void WidenActivations(const uint8_t* panel, int64_t quads, uint8_t* wide) noexcept {
+void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  int64_t depth = 0;
+  for (; depth + kVector <= k; depth += kVector) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + depth), _mm_xor_si128(bytes, flip_bytes));
+  }
+  for (; depth < k; ++depth) staged[depth] = a[depth] ^ flip;
+  for (; depth % kQuad != 0; ++depth) staged[depth] = 0;
+}
+
+void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
   constexpr uint32_t kEven = 0x00ff00ffu;
-  for (int64_t i = 0; i < quads; ++i) {
-    uint32_t quad = 0;
-    std::memcpy(&quad, panel + i * kQuad, sizeof(quad));
-    const std::array<uint32_t, 2> halves = {quad & kEven, (quad >> 8) & kEven};
-    std::memcpy(wide + i * 8, halves.data(), sizeof(halves));
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  const __m128i even_mask = _mm_set1_epi32(kEven);
+  int64_t depth = 0;
+  for (; depth + kVector <= k; depth += kVector, staged += 2 * kVector) {
+    const __m128i bytes =
+        _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth)), flip_bytes);
+    const __m128i even = _mm_and_si128(bytes, even_mask);
+    const __m128i odd = _mm_and_si128(_mm_srli_epi32(bytes, 8), even_mask);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged), _mm_unpacklo_epi32(even, odd));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(even, odd));
+  }
+  for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
+    std::array<uint8_t, kQuad> quad = {};
+    StageRow(a + depth, std::min<int64_t>(kQuad, k - depth), flip, quad.data());
+    uint32_t dword = 0;
+    std::memcpy(&dword, quad.data(), sizeof(dword));
+    const std::array<uint32_t, 2> halves = {dword & kEven, (dword >> 8) & kEven};
+    std::memcpy(staged, halves.data(), sizeof(halves));
   }
 }
 

@@ -61,8 +61,11 @@ struct PackedWeights {
 uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept;
 
-/// Spreads a packed panel of `quads` quads·rows to int16, for the wide dot form: a0 a1 a2 a3 → a0 a2 | a1 a3.
-void WidenActivations(const uint8_t* panel, int64_t quads, uint8_t* wide) noexcept;
+/// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
+void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+
+/// The same spread to int16 for the wide dot form: a0 a1 a2 a3 → a0 a2 | a1 a3, twice the bytes.
+void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
 
 inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
 

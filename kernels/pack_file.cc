@@ -234,7 +234,7 @@ Error ReadPackImage(const void* image, size_t size, GemmData* data) {
   data->weights.k = header.k;
   data->weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
   data->epilogue = {static_cast<intact_type>(header.c_type), header.has_bias_f32 != 0};
-  data->bounds = {nullptr, nullptr, header.lo, header.hi, header.c_zero_point};
+  data->bounds = {header.lo, header.hi, header.c_zero_point};
   const int64_t columns = data->weights.panels() * kPanelColumns;
   const bool has_scales = header.c_type != INTACT_S32;
   if (has_scales) error = ReadColumns(bytes + layout.scales, columns, &data->scales);

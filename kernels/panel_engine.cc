@@ -1,9 +1,36 @@
 #include "kernels/panel_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace intact::kernels {
+namespace {
+
+constexpr int kMaxRows = 16;  // of a tile
+
+int Lanes(jit::Isa isa) { return jit::MakeRegisterFile(isa).vector_bytes() / 4; }
+
+// Walks through a region that is to be fetched, a call's share at a time.
+class PrefetchRegion {
+ public:
+  PrefetchRegion() = default;
+  PrefetchRegion(const void* begin, int64_t bytes)
+      : next_(static_cast<const uint8_t*>(begin)), remaining_bytes_(bytes) {}
+  bool IsDone() const { return remaining_bytes_ <= 0; }
+  const void* Take(int64_t bytes) {
+    const uint8_t* const share = next_;
+    next_ += bytes;
+    remaining_bytes_ -= bytes;
+    return share;
+  }
+
+ private:
+  const uint8_t* next_ = nullptr;
+  int64_t remaining_bytes_ = 0;
+};
+
+}  // namespace
 
 void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,
               int64_t to_stride_bytes) noexcept {
@@ -15,8 +42,9 @@ void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int6
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
     : data_(data),
       block_(block),
-      lanes_(jit::MakeRegisterFile(block.isa).vector_bytes() / 4),
-      nr_(lanes_ * block.vectors) {}
+      lanes_(Lanes(block.isa)),
+      nr_(lanes_ * block.vectors),
+      is_staged_(block.dot == jit::DotKind::kWide || data.a_flip() != 0 || data.k % kQuad != 0) {}
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block) {
   std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block));
@@ -26,92 +54,146 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
 }
 
 Error PanelEngine::GenerateKernels() {
-  functions_.assign(size_t{2} * block_.vectors * block_.mr, nullptr);
-  const int64_t edge = (data_.n % nr_ + lanes_ - 1) / lanes_;  // vectors of the last, narrower tiles
-  MicrokernelSpec spec{block_.isa, block_.dot, block_.mr, block_.vectors, data_.epilogue};
-  for (const int64_t vectors : {data_.n >= nr_ ? int64_t{block_.vectors} : int64_t{0}, edge}) {
-    if (vectors == 0) continue;
-    spec.vectors = static_cast<int>(vectors);
+  functions_.resize(static_cast<size_t>(block_.mr));
+  const auto edge_vectors = static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_);
+  for (const bool is_edge : {false, true}) {
+    MicrokernelSpec spec{block_.isa, block_.dot,    block_.mr, is_edge ? edge_vectors : block_.vectors,
+                         false,      data_.epilogue};
+    if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     if (kernel_name_.empty()) kernel_name_ = spec.Name();
-    for (int rows = 1; rows <= block_.mr; ++rows) {
+    for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
       for (const bool streams : {false, true}) {
-        if (streams && !CanStream()) continue;
-        MicrokernelSpec variant = spec;
-        variant.mr = rows;
-        variant.epilogue.streams = streams;
-        const Result<MicrokernelFunction> function = GetMicrokernel(variant);
-        if (!function) return function.error();
-        functions_[Index(rows, vectors, streams)] = *function;
+        for (const bool prefetches : {false, true}) {
+          if ((streams && !CanStream()) || (prefetches && is_edge)) continue;
+          spec.epilogue.streams = streams;
+          spec.prefetches = prefetches;
+          const Result<MicrokernelFunction> function = GetMicrokernel(spec);
+          if (!function) return function.error();
+          functions_[static_cast<size_t>(spec.mr - 1)].at[streams][is_edge][prefetches] = *function;
+        }
       }
     }
   }
   return {};
 }
 
-double PanelEngine::Cost(int64_t m) const {
-  constexpr double kWideCost = 1.4;  // measured, from M = 4 on
-  return static_cast<double>(m) * (block_.dot == jit::DotKind::kWide ? kWideCost : 1.0);
+// Per tile: a dot product for each vector and quad, or the latency of the accumulators where they are few,
+// and what a call costs beside. In dot products, and as a multiple of those that cannot be avoided.
+double PanelEngine::BlockCost(const KernelBlock& block, int64_t m, int64_t n, int64_t k) {
+  constexpr double kWideCost = 1.4;  // of the int16 form, in triples; measured from M = 4 on
+  constexpr double kTileCost = 70;
+  constexpr double kInFlight = 10;
+  const int64_t lanes = Lanes(block.isa);
+  const auto quads = static_cast<double>((k + kQuad - 1) / kQuad);
+  const int64_t vectors = (n + lanes - 1) / lanes;
+  const int64_t row_tiles = (m + block.mr - 1) / block.mr;
+  const double rows = static_cast<double>(m) / static_cast<double>(row_tiles);
+  const auto tile_row_cost = [&](int64_t tile_vectors) {
+    if (tile_vectors == 0) return 0.0;
+    return quads * std::max(rows * static_cast<double>(tile_vectors), kInFlight) + kTileCost;
+  };
+  const double cost = static_cast<double>(row_tiles) *
+                      (static_cast<double>(vectors / block.vectors) * tile_row_cost(block.vectors) +
+                       tile_row_cost(vectors % block.vectors));
+  return (block.dot == jit::DotKind::kWide ? kWideCost : 1.0) * cost / (quads * static_cast<double>(vectors));
 }
 
-int64_t PanelEngine::PanelBytes(int64_t rows) const {
-  return ActivationPanelBytes(rows, data_.k) / kQuad * jit::ActivationQuadBytes(block_.dot);
-}
-
-int64_t PanelEngine::NarrowBytes() const {
-  return block_.dot == jit::DotKind::kWide ? RoundUp(ActivationPanelBytes(block_.mr, data_.k), 64) : 0;
+int64_t PanelEngine::StagedStride() const {
+  // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
+  return RoundUp(data_.weights.quads() * jit::ActivationQuadBytes(block_.dot), 64) + 64;
 }
 
 int64_t PanelEngine::ScratchBytes(int64_t rows) const {
-  return TileBytes() + NarrowBytes() +
-         RoundUp(PanelBytes(std::min(rows, RowsPerBlock(data_.k, block_.mr))), 64);
+  return TileBytes() + (is_staged_ ? std::min(rows, BlockRows()) * StagedStride() : 0);
 }
 
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
-  const int64_t block_rows = RowsPerBlock(data_.k, block_.mr);
-  uint8_t* const narrow = scratch + TileBytes();
-  uint8_t* const panels = narrow + NarrowBytes();
+  uint8_t* const staged = scratch + TileBytes();
+  const int64_t block_rows = BlockRows();
+  const int64_t chunk = ColumnsPerChunk(data_.weights.panel_stride_bytes() / kPanelColumns, nr_);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
-    const auto panel_at = [&](int64_t row) { return panels + PanelBytes(row - block); };
-    const auto rows_at = [&](int64_t row) { return std::min<int64_t>(block_.mr, block_end - row); };
-    for (int64_t row = block; row < block_end; row += block_.mr) {
-      Pack(buffers, row, rows_at(row), narrow, panel_at(row));
+    Rows a{buffers.a + block * buffers.a_stride, buffers.a_stride};
+    if (is_staged_) {
+      Stage(a, block_end - block, staged);
+      a = {staged, StagedStride()};
     }
-    for (int64_t column = range.column_begin; column < range.column_end; column += nr_) {
-      const int64_t columns = std::min<int64_t>(nr_, range.column_end - column);
-      for (int64_t row = block; row < block_end; row += block_.mr) {
-        RunTile(buffers, row, rows_at(row), column, columns, panel_at(row), scratch);
-      }
+    for (int64_t column = range.column_begin; column < range.column_end; column += chunk) {
+      const int64_t chunk_end = std::min(range.column_end, column + chunk);
+      const int64_t next_end = std::min(range.column_end, chunk_end + chunk);
+      RunChunk(buffers, {block, block_end, column, chunk_end}, a, next_end, scratch);
     }
   }
 }
 
-void PanelEngine::Pack(const RunBuffers& buffers, int64_t row, int64_t rows, uint8_t* narrow,
-                       uint8_t* panel) const noexcept {
-  const bool is_wide = block_.dot == jit::DotKind::kWide;
-  PackActivations(buffers.a + row * buffers.a_stride, buffers.a_stride, rows, data_.k, data_.a_flip(), rows,
-                  is_wide ? narrow : panel);
-  if (is_wide) WidenActivations(narrow, data_.weights.quads() * rows, panel);
+void PanelEngine::Stage(const Rows& a, int64_t rows, uint8_t* staged) const noexcept {
+  const auto stage = block_.dot == jit::DotKind::kWide ? StageWide : StageRow;
+  for (int64_t i = 0; i < rows; ++i) {
+    stage(a.data + i * a.stride, data_.k, data_.a_flip(), staged + i * StagedStride());
+  }
 }
 
-void PanelEngine::RunTile(const RunBuffers& buffers, int64_t row, int64_t rows, int64_t column,
-                          int64_t columns, const uint8_t* panel, uint8_t* scratch_tile) const noexcept {
-  const int64_t vectors = (columns + lanes_ - 1) / lanes_;
-  const bool is_edge = columns % lanes_ != 0;
-  uint8_t* const c = buffers.c + row * buffers.c_stride_bytes + column * data_.element_bytes();
+void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const Rows& a, int64_t next_end,
+                           uint8_t* scratch_tile) const noexcept {
+  const int64_t element = data_.element_bytes();
+  const bool streams = buffers.may_stream && CanStream();
+  // Rows are spread evenly over the tiles: the first ones have one more.
+  const int64_t rows = range.row_end - range.row_begin;
+  const int64_t tiles = (rows + block_.mr - 1) / block_.mr;
+  const int64_t rows_per_tile = rows / tiles;
+  const int64_t longer_tiles = rows % tiles;
+  const int64_t edge_columns = (range.column_end - range.column_begin) % nr_;
+  const int64_t whole_end = range.column_end - edge_columns;
+
+  std::array<const uint8_t*, kMaxRows> row_pointers;
   MicrokernelArgs call;
-  call.a = panel;
-  call.b = data_.weights.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
-  call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
+  call.rows = row_pointers.data();
   call.quads = data_.weights.quads();
-  call.c = is_edge ? scratch_tile : c;
-  call.c_stride_bytes = is_edge ? int64_t{nr_} * data_.element_bytes() : buffers.c_stride_bytes;
-  call.initial = data_.initial.data() + column;
-  call.epilogue = data_.EpilogueAt(column);
-  functions_[Index(rows, vectors, buffers.may_stream && CanStream() && !is_edge)](&call);
-  if (!is_edge) return;
-  CopyTile(scratch_tile, call.c_stride_bytes, rows, columns * data_.element_bytes(), c,
-           buffers.c_stride_bytes);
+  call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
+  call.c_stride_bytes = buffers.c_stride_bytes;
+  const int64_t b_step = call.b_panel_stride_bytes * nr_ / kPanelColumns;
+
+  // A single row of tiles waits for its own weights: fetching others would only hold them up.
+  const bool has_next = next_end > range.column_end && tiles > 1;
+  PrefetchRegion region;
+  if (has_next) {
+    region = {Columns(range.column_end),
+              Columns(RoundUp(next_end, kPanelColumns)) - Columns(range.column_end)};
+  }
+  const uint8_t* a_row = a.data;
+  uint8_t* c_row = buffers.c + range.row_begin * buffers.c_stride_bytes + range.column_begin * element;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t tile_rows = rows_per_tile + (tile < longer_tiles ? 1 : 0);
+    for (int64_t i = 0; i < tile_rows; ++i, a_row += a.stride) row_pointers[static_cast<size_t>(i)] = a_row;
+    if (!has_next && tile + 1 < tiles && a.stride < 2 * data_.k) region = {a_row, a.stride * tile_rows};
+    const Functions& functions = functions_[static_cast<size_t>(tile_rows - 1)];
+    call.b = Columns(range.column_begin);
+    call.c = c_row;
+    call.initial = data_.initial.data() + range.column_begin;
+    call.epilogue = data_.EpilogueAt(range.column_begin);
+    for (int64_t column = range.column_begin; column < whole_end; column += nr_) {
+      const bool prefetches = !region.IsDone();
+      if (prefetches) call.prefetch = region.Take(call.quads * kPrefetchQuadBytes);
+      functions.at[streams][false][prefetches](&call);
+      call.b += b_step;
+      call.c = static_cast<uint8_t*>(call.c) + nr_ * element;
+      call.initial += nr_;
+      call.epilogue.Advance(nr_);
+    }
+    if (edge_columns != 0) RunEdge(call, functions, streams, tile_rows, edge_columns, scratch_tile);
+    c_row += tile_rows * buffers.c_stride_bytes;
+  }
+}
+
+void PanelEngine::RunEdge(MicrokernelArgs call, const Functions& functions, bool streams, int64_t rows,
+                          int64_t columns, uint8_t* scratch_tile) const noexcept {
+  if (columns % lanes_ == 0) return functions.at[streams][true][false](&call);
+  auto* const c = static_cast<uint8_t*>(call.c);
+  const int64_t c_stride_bytes = call.c_stride_bytes;
+  call.c = scratch_tile;
+  call.c_stride_bytes = int64_t{nr_} * data_.element_bytes();
+  functions.at[false][true][false](&call);
+  CopyTile(scratch_tile, call.c_stride_bytes, rows, columns * data_.element_bytes(), c, c_stride_bytes);
 }
 
 }  // namespace intact::kernels

@@ -1,10 +1,16 @@
 // GEMM from the canonical B panels: columns fill the vectors' lanes, rows of A are broadcast (microkernel.h).
 //
-//   RunRange ─► blocks of rows (A packed, in half of L2) ─► columns of nr (B panels, in L1) ─► tiles of
-//   mr×nr: one microkernel call each; an edge within a vector goes through a scratch tile
+//   RunRange ─► blocks of rows (A, in a quarter of L2)
+//            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
+//            ─► tiles of mr×nr, a row of tiles at a time, so that their rows of A stay in L1: a call each
+//
+// A is read where the caller keeps it, unless kernels cannot read it there: s8 must be shifted, a depth that
+// is no multiple of four padded, and the wide form reads int16. Such rows are staged, a block at a time. An
+// edge within a vector goes through a scratch tile.
 #ifndef INTACT_KERNELS_PANEL_ENGINE_H_
 #define INTACT_KERNELS_PANEL_ENGINE_H_
 
+#include <array>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
@@ -19,40 +25,53 @@ namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
-  /// `data` outlives the engine.
+  /// `data` outlives the engine. CODEGEN_FAILED names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block);
+
+  /// What Cost() of an engine with `block` is for `n` columns and depth `k`; blocks of one form are compared
+  /// by it before any kernel is generated.
+  static double BlockCost(const KernelBlock& block, int64_t m, int64_t n, int64_t k);
 
   int mr() const override { return block_.mr; }
   int nr() const override { return nr_; }
   std::string KernelName() const override { return kernel_name_; }
-  double Cost(int64_t m) const override;
+  double Cost(int64_t m) const override { return BlockCost(block_, m, data_.n, data_.k); }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
  private:
+  /// A as kernels read it: in the caller's memory or staged.
+  struct Rows {
+    const uint8_t* data;
+    int64_t stride;
+  };
+  /// The kernels for tiles of one height: [streams][is_edge][prefetches].
+  struct Functions {
+    MicrokernelFunction at[2][2][2] = {};
+  };
+
   PanelEngine(const GemmData& data, const KernelBlock& block);
   Error GenerateKernels();
   int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
-  /// Packed A of `rows` rows, as the dot form reads it.
-  int64_t PanelBytes(int64_t rows) const;
-  /// Scratch for a panel before it is widened.
-  int64_t NarrowBytes() const;
-  void Pack(const RunBuffers& buffers, int64_t row, int64_t rows, uint8_t* narrow,
-            uint8_t* panel) const noexcept;
-  void RunTile(const RunBuffers& buffers, int64_t row, int64_t rows, int64_t column, int64_t columns,
-               const uint8_t* panel, uint8_t* scratch_tile) const noexcept;
+  /// Bytes between staged rows.
+  int64_t StagedStride() const;
+  int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }
+  const int8_t* Columns(int64_t column) const { return data_.weights.Panel(column / kPanelColumns); }
+  void Stage(const Rows& a, int64_t rows, uint8_t* staged) const noexcept;
+  /// Computes `range`, whose rows begin at `a`, and fetches the columns up to `next_end` meanwhile.
+  void RunChunk(const RunBuffers& buffers, const Range& range, const Rows& a, int64_t next_end,
+                uint8_t* scratch_tile) const noexcept;
+  void RunEdge(MicrokernelArgs call, const Functions& functions, bool streams, int64_t rows, int64_t columns,
+               uint8_t* scratch_tile) const noexcept;
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
-  size_t Index(int64_t rows, int64_t vectors, bool streams) const {
-    return static_cast<size_t>(((streams ? block_.vectors : 0) + vectors - 1) * block_.mr + rows - 1);
-  }
 
   const GemmData& data_;
   KernelBlock block_;
   int lanes_, nr_;
+  bool is_staged_;
   std::string kernel_name_;
-  std::vector<MicrokernelFunction>
-      functions_;  // [streams][vectors − 1][rows − 1]; only those that n can need are set
+  std::vector<Functions> functions_;  // [rows − 1]; only those that n can need are set
 };
 
 }  // namespace intact::kernels

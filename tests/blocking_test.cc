@@ -106,6 +106,8 @@ TEST(Blocking, RowsPerBlockAreWholeTiles) {
     for (const int mr : {1, 6, 24, 64}) {
       EXPECT_GT(RowsPerBlock(k, mr), 0);
       EXPECT_EQ(RowsPerBlock(k, mr) % mr, 0);
+      EXPECT_GT(ColumnsPerChunk(k, mr), 0);
+      EXPECT_EQ(ColumnsPerChunk(k, mr) % mr, 0);
     }
   }
 }

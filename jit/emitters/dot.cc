@@ -15,11 +15,20 @@ class VnniForm final : public SingleStepForm {
  public:
   VnniForm(Emitter& emitter, bool vex) : SingleStepForm(emitter), vex_(vex) {}
   void Dot(int /*step*/, const Vec& accumulator, const Vec& a, const Operand& b) override {
-    if (vex_) code().vex();  // AVX-VNNI has the VEX encoding only; asmjit prefers EVEX
-    code().vpdpbusd(accumulator, a, b[0]);
+    Encode().vpdpbusd(accumulator, a, b[0]);
+  }
+  bool reads_memory() const override { return true; }
+  void DotMemory(const Vec& accumulator, const Vec& a, const Mem& b) override {
+    Encode().vpdpbusd(accumulator, a, b);
   }
 
  private:
+  // AVX-VNNI has the VEX encoding only; asmjit prefers EVEX.
+  asmjit::x86::Assembler& Encode() {
+    if (vex_) code().vex();
+    return code();
+  }
+
   bool vex_;
 };
 

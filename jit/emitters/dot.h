@@ -45,6 +45,9 @@ class DotForm {
   virtual void Prepare() {}
   virtual void LoadB(const Operand& b, const Mem& from) = 0;
   virtual void Dot(int step, const Vec& accumulator, const Vec& a, const Operand& b) = 0;
+  /// Whether DotMemory() can take the place of LoadB() and Dot(), where registers are short.
+  virtual bool reads_memory() const { return false; }
+  virtual void DotMemory(const Vec& /*accumulator*/, const Vec& /*a*/, const Mem& /*b*/) {}
   /// Frees the form's own registers, so that the epilogue may have them.
   virtual void Release() {}
 

@@ -12,17 +12,13 @@ class YmmEmitter final : public Emitter {
   void Store(const Mem& to, const Vec& from) override { code().vmovdqu(to, from); }
   void Copy(const Vec& to, const Vec& from) override { code().vmovdqa(to, from); }
   void Zero(const Vec& to) override { code().vpxor(to, to, to); }
-  void StoreBytes(const Mem& to, const Vec& from, bool is_signed) override {
-    const Vec high = registers().NewVector("high half");
-    code().vextracti128(high.xmm(), from, 1);
-    code().vpackssdw(from.xmm(), from.xmm(), high.xmm());
-    if (is_signed) {
-      code().vpacksswb(from.xmm(), from.xmm(), from.xmm());
+  void StoreLow(const Mem& to, const Vec& from, int bytes) override {
+    if (bytes == 32) return Store(to, from);
+    if (bytes == 16) {
+      code().vmovdqu(to, from.xmm());
     } else {
-      code().vpackuswb(from.xmm(), from.xmm(), from.xmm());
+      code().vmovq(to, from.xmm());
     }
-    code().vmovq(to, from.xmm());
-    registers().Free(high);
   }
 
  protected:
@@ -43,7 +39,14 @@ class ZmmEmitter final : public Emitter {
   void Store(const Mem& to, const Vec& from) override { code().vmovdqu32(to, from); }
   void Copy(const Vec& to, const Vec& from) override { code().vmovdqa32(to, from); }
   void Zero(const Vec& to) override { code().vpxord(to, to, to); }
-  void StoreBytes(const Mem& to, const Vec& from, bool /*is_signed*/) override { code().vpmovdb(to, from); }
+  void StoreLow(const Mem& to, const Vec& from, int bytes) override {
+    if (bytes == 64) return Store(to, from);
+    if (bytes == 32) {
+      code().vmovdqu32(to, from.ymm());
+    } else {
+      code().vmovdqu32(to, from.xmm());
+    }
+  }
 
  protected:
   // Twice the same step: even quarters of a pair into the first, odd ones into the second.
@@ -93,6 +96,37 @@ void Emitter::Transpose(std::vector<Vec>* rows) {
     TransposeQuarters(&quarters);
     for (size_t i = 0; i < quarters.size(); ++i) r[column + 4 * i] = quarters[i];
   }
+}
+
+// Packs work within 128-bit quarters: afterwards quarter q holds dwords of all vectors in turn, which are put
+// in order across the quarters.
+void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed,
+                        const Mem& order) {
+  const auto pack_words = [&](size_t low, size_t high) {
+    code_.vpackssdw(vectors[low], vectors[low], vectors[high]);
+    code_.vpaddsw(vectors[low], vectors[low], offset);
+  };
+  const size_t count = vectors.size();
+  const size_t upper = count == 4 ? 2 : 0;
+  pack_words(0, 1 % count);
+  if (upper != 0) pack_words(2, 3);
+  const Vec& packed = vectors[0];
+  if (is_signed) {
+    code_.vpacksswb(packed, packed, vectors[upper]);
+  } else {
+    code_.vpackuswb(packed, packed, vectors[upper]);
+  }
+  const Vec indices = registers_.NewVector("pack order");
+  Load(indices, order);
+  code_.vpermd(packed, indices, packed);
+  registers_.Free(indices);
+}
+
+std::vector<int32_t> PackOrder(int lanes) {
+  const int quarters = lanes / 4;
+  std::vector<int32_t> order;
+  for (int i = 0; i < lanes; ++i) order.push_back(i % quarters * 4 + i / quarters);
+  return order;
 }
 
 RegisterFile MakeRegisterFile(Isa isa) { return IsWide(isa) ? RegisterFile(64, 32) : RegisterFile(32, 16); }

@@ -28,9 +28,12 @@ class Emitter {
   virtual void Store(const Mem& to, const Vec& from) = 0;
   virtual void Copy(const Vec& to, const Vec& from) = 0;
   virtual void Zero(const Vec& to) = 0;
-  /// Stores the low byte of each int32 lane, lanes() bytes in all. Lanes must lie within the range of the
-  /// 8-bit type that `is_signed` names; `from` is destroyed.
-  virtual void StoreBytes(const Mem& to, const Vec& from, bool is_signed) = 0;
+  /// Packs one, two or four vectors of int32 into the low bytes of the first, in their order: saturates each
+  /// value to int16, adds `offset`, a vector of int16, and saturates to the 8-bit type that `is_signed`
+  /// names. `order` addresses PackOrder(). The others are destroyed. Needs one free register.
+  void PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed, const Mem& order);
+  /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
+  virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
   /// Transposes a square of lanes() vectors of int32. The vectors are renamed: `rows` comes back in order, in
   /// other registers. Needs one free register.
   void Transpose(std::vector<Vec>* rows);
@@ -50,6 +53,9 @@ class Emitter {
   asmjit::x86::Assembler& code_;
   RegisterFile& registers_;
 };
+
+/// What PackBytes() reads: `lanes` dwords.
+std::vector<int32_t> PackOrder(int lanes);
 
 /// Vector registers an ISA's emitter works with.
 RegisterFile MakeRegisterFile(Isa isa);
