@@ -2,6 +2,8 @@
 #ifndef INTACT_KERNELS_ALIGNED_BUFFER_H_
 #define INTACT_KERNELS_ALIGNED_BUFFER_H_
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -22,10 +24,14 @@ class AlignedBuffer {
     if (size == size_) return true;
     data_.reset();
     size_ = 0;
-    if (size > static_cast<size_t>(PTRDIFF_MAX) / sizeof(T)) return false;
-    const size_t bytes = (size * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-    data_.reset(static_cast<T*>(std::aligned_alloc(kAlignment, bytes)));
+    if (size > (static_cast<size_t>(PTRDIFF_MAX) - kHugePage) / sizeof(T)) return false;
+    // Large arrays ask for huge pages: a fault for each 4 KiB would take longer than packing them does.
+    const bool is_large = size * sizeof(T) >= 2 * kHugePage;
+    const size_t alignment = is_large ? kHugePage : kLine;
+    const size_t bytes = (size * sizeof(T) + alignment - 1) / alignment * alignment;
+    data_.reset(static_cast<T*>(std::aligned_alloc(alignment, bytes)));
     if (data_ == nullptr) return false;
+    if (is_large) madvise(data_.get(), bytes, MADV_HUGEPAGE);  // a wish: no harm if it is not granted
     size_ = size;
     return true;
   }
@@ -38,7 +44,8 @@ class AlignedBuffer {
   const T& operator[](size_t i) const { return data_.get()[i]; }
 
  private:
-  static constexpr size_t kAlignment = 64;
+  static constexpr size_t kLine = 64;
+  static constexpr size_t kHugePage = size_t{2} << 20;
   struct Free {
     void operator()(T* data) const { std::free(data); }
   };

@@ -63,6 +63,73 @@ uint8_t PackOneRow(const uint8_t* a, int64_t begin, int64_t k, uint8_t flip, int
   return largest;
 }
 
+// `columns` bytes of a row, padded with zeros to 16; all zeros for a row that does not exist.
+__m128i LoadColumns(const int8_t* row, int64_t columns, bool exists) {
+  if (exists && columns == kPanelColumns) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row));
+  alignas(16) std::array<int8_t, kPanelColumns> padded = {};
+  if (exists) std::memcpy(padded.data(), row, static_cast<size_t>(columns));
+  return _mm_load_si128(reinterpret_cast<const __m128i*>(padded.data()));
+}
+
+// A quad of a panel from `depths` rows of `columns`; the rest is zero.
+void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t columns, int8_t* to) {
+  const auto row = [&](int64_t i) { return LoadColumns(from + i * stride, columns, i < depths); };
+  const __m128i row0 = row(0);
+  const __m128i row1 = row(1);
+  const __m128i row2 = row(2);
+  const __m128i row3 = row(3);
+  const __m128i low01 = _mm_unpacklo_epi8(row0, row1);
+  const __m128i low23 = _mm_unpacklo_epi8(row2, row3);
+  const __m128i high01 = _mm_unpackhi_epi8(row0, row1);
+  const __m128i high23 = _mm_unpackhi_epi8(row2, row3);
+  auto* const out = reinterpret_cast<__m128i*>(to);
+  _mm_storeu_si128(out, _mm_unpacklo_epi16(low01, low23));
+  _mm_storeu_si128(out + 1, _mm_unpackhi_epi16(low01, low23));
+  _mm_storeu_si128(out + 2, _mm_unpacklo_epi16(high01, high23));
+  _mm_storeu_si128(out + 3, _mm_unpackhi_epi16(high01, high23));
+}
+
+// Columns of B are to a panel what rows of A are to theirs.
+void PackColumns(const WeightView& b, PackedWeights* packed) {
+  for (int64_t panel = 0; panel < packed->panels(); ++panel) {
+    int8_t* const to = packed->owned.data() + panel * packed->panel_stride_bytes();
+    const int64_t first = panel * kPanelColumns;
+    const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
+    const int64_t filled = columns == kPanelColumns ? packed->quads() * kPanelQuadBytes : 0;
+    std::memset(to + filled, 0, static_cast<size_t>(packed->panel_stride_bytes() - filled));
+    PackActivations(reinterpret_cast<const uint8_t*>(b.data) + first * b.stride_n, b.stride_n, columns, b.k,
+                    0, kPanelColumns, reinterpret_cast<uint8_t*>(to));
+  }
+}
+
+// Rows of B: four depths of a panel's columns become a quad. A row is read by the kilobyte, so that the pages
+// of four rows at a time are enough.
+void PackRows(const WeightView& b, PackedWeights* packed) {
+  constexpr int64_t kPanelsAtOnce = 64;
+  for (int64_t begin = 0; begin < packed->panels(); begin += kPanelsAtOnce) {
+    const int64_t end = std::min(packed->panels(), begin + kPanelsAtOnce);
+    for (int64_t quad = 0; quad < packed->panel_stride_bytes() / kPanelQuadBytes; ++quad) {
+      const int64_t depths = std::clamp<int64_t>(b.k - quad * kQuad, 0, kQuad);
+      for (int64_t panel = begin; panel < end; ++panel) {
+        const int64_t first = panel * kPanelColumns;
+        const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
+        const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
+        int8_t* const to =
+            packed->owned.data() + panel * packed->panel_stride_bytes() + quad * kPanelQuadBytes;
+        PackQuad(from, b.stride_k, depths, columns, to);
+      }
+    }
+  }
+}
+
+void PackElements(const WeightView& b, PackedWeights* packed) {
+  std::memset(packed->owned.data(), 0, packed->owned.bytes());
+  for (int64_t n = 0; n < b.n; ++n) {
+    int8_t* const panel = packed->owned.data() + n / kPanelColumns * packed->panel_stride_bytes();
+    for (int64_t k = 0; k < b.k; ++k) panel[OffsetInPanel(k, n % kPanelColumns)] = b.At(k, n);
+  }
+}
+
 }  // namespace
 
 bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
@@ -70,22 +137,12 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   packed->n = b.n;
   if (!packed->owned.Resize(static_cast<size_t>(packed->bytes()))) return false;
   packed->data = packed->owned.data();
-  std::memset(packed->owned.data(), 0, packed->owned.bytes());
-  // Column by column or row by row, whichever reads the caller's memory in order.
-  const bool columns_outer = b.stride_k < b.stride_n;
-  for (int64_t panel = 0; panel < packed->panels(); ++panel) {
-    int8_t* to = packed->owned.data() + panel * packed->panel_stride_bytes();
-    const int64_t first = panel * kPanelColumns;
-    const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
-    if (columns_outer) {
-      for (int64_t n = 0; n < columns; ++n) {
-        for (int64_t k = 0; k < b.k; ++k) to[OffsetInPanel(k, n)] = b.At(k, first + n);
-      }
-    } else {
-      for (int64_t k = 0; k < b.k; ++k) {
-        for (int64_t n = 0; n < columns; ++n) to[OffsetInPanel(k, n)] = b.At(k, first + n);
-      }
-    }
+  if (b.stride_k == 1) {
+    PackColumns(b, packed);
+  } else if (b.stride_n == 1) {
+    PackRows(b, packed);
+  } else {
+    PackElements(b, packed);
   }
   return true;
 }
