@@ -191,6 +191,7 @@ intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info)
              data.n,
              data.k,
              data.a_type,
+             data.b_type,
              data.epilogue.c_type,
              static_cast<intact_isa>(plan.isa()),
              data.mode,

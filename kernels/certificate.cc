@@ -15,11 +15,14 @@ struct Interval {
   Interval operator+(const Interval& other) const { return {low + other.low, high + other.high}; }
 };
 
+// The products that the weight w can make.
+Interval Products(int w, ActivationRange range) {
+  return {w * (w < 0 ? range.high : range.low), w * (w < 0 ? range.low : range.high)};
+}
+
 // The sums that the weights w0 and w1 can make.
 Interval PairInterval(int w0, int w1, ActivationRange range) {
-  const auto lowest = [&](int w) { return w * (w < 0 ? range.high : range.low); };
-  const auto highest = [&](int w) { return w * (w < 0 ? range.low : range.high); };
-  return {lowest(w0) + lowest(w1), highest(w0) + highest(w1)};
+  return Products(w0, range) + Products(w1, range);
 }
 
 // Depth is padded with zeros, so a pair may always be read whole.
@@ -41,6 +44,16 @@ FailingPair Witness(const PackedWeights& weights, int64_t k, int64_t n, Activati
   pair.a1 = activation(pair.w1);
   pair.sum = pair.a0 * pair.w0 + pair.a1 * pair.w1;
   return pair;
+}
+
+// What clamp(p) + z can be, given the intervals of p = Σ a·b, of z = −zb·Σ a and of p + z: the clamp adds no
+// more than p falls short of int16 and takes no more than p exceeds it.
+Interval Clamped(Interval products, Interval sum, Interval zeros) {
+  const int64_t added = std::max<int64_t>(kInt16Min - products.low, 0);
+  const int64_t taken = std::max<int64_t>(products.high - kInt16Max, 0);
+  const auto clamp = [](int64_t p) { return std::clamp<int64_t>(p, kInt16Min, kInt16Max); };
+  return {std::max(sum.low - taken, clamp(products.low) + zeros.low),
+          std::min(sum.high + added, clamp(products.high) + zeros.high)};
 }
 
 // Longest run, from every quad of the lane on, that stays within int16; the smallest of them. With low > 0 a
@@ -106,16 +119,19 @@ std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, Activati
   return pairs;
 }
 
-ColumnBound BoundColumn(const PackedWeights& weights, int64_t column, ActivationRange range,
-                        bool pairs_saturate) {
+ColumnBound BoundColumn(const PackedWeights& weights, int64_t column, int32_t zero_point,
+                        ActivationRange range, bool pairs_saturate) {
   ColumnBound bound;
   for (int64_t k = 0; k < weights.k; k += 2) {
-    Interval pair = PairAt(weights, k, column, range);
-    if (pairs_saturate) {
-      pair = {std::clamp<int64_t>(pair.low, kInt16Min, kInt16Max),
-              std::clamp<int64_t>(pair.high, kInt16Min, kInt16Max)};
+    Interval pair;   // Σ a·(b − zb)
+    Interval zeros;  // −zb·Σ a
+    for (int64_t depth = k; depth < std::min(k + 2, weights.k); ++depth) {
+      const int weight = weights.At(depth, column) - zero_point;
+      bound.sum += weight;
+      pair = pair + Products(weight, range);
+      zeros = zeros + Products(-zero_point, range);
     }
-    bound.sum += weights.At(k, column) + weights.At(k + 1, column);
+    if (pairs_saturate) pair = Clamped(PairAt(weights, k, column, range), pair, zeros);
     bound.lowest += pair.low;
     bound.highest += pair.high;
   }

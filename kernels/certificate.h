@@ -1,10 +1,11 @@
 // The certificate: which weights can make VPMADDUBSW saturate, decided once, at pack time, for all inputs.
 //
-// With activations in [low, high] (as the instruction sees them: s8 shifted by +128), the pair (w0, w1) of
-// adjacent depths has sums between Σ min(low·w, high·w) and Σ max(low·w, high·w). It *fails* if that leaves
-// [−32768, 32767]; then the activations that reach the extreme are its witness: a K = 2 problem that clamps.
-// If no pair of a matrix fails, no input can saturate: proven. Depth is padded with zero weights, which add
-// nothing, and a zero-point padding of activations lies within the range, so both are covered.
+// With activations in [low, high] and weights as the instruction sees them (s8 activations shifted by +128,
+// u8 weights by −128), the pair (w0, w1) of adjacent depths has sums between Σ min(low·w, high·w) and Σ
+// max(low·w, high·w). It *fails* if that leaves [−32768, 32767]; then the activations that reach the extreme
+// are its witness: a K = 2 problem that clamps. If no pair of a matrix fails, no input can saturate: proven.
+// Depth is padded with zero weights, which add nothing, and a zero-point padding of activations lies within
+// the range, so both are covered.
 //
 // The same sums over whole runs of quads tell how deep int16 accumulation is safe in the order of storage
 // (safe_depth_quads); the schedule (schedule.h) reorders, groups and splits, and is exact whatever the
@@ -62,15 +63,17 @@ Certificate Certify(const PackedWeights& weights, ActivationRange range);
 std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, ActivationRange range, int64_t first,
                                           int64_t count);
 
-/// What one column can accumulate before zero points and bias.
+/// What one column can accumulate before the zero point of activations and bias: Σ_k a·(b − zb), all as
+/// kernels see it.
 struct ColumnBound {
-  int64_t sum = 0;  // of the weights
+  int64_t sum = 0;  // Σ_k (b − zb)
   int64_t lowest = 0, highest = 0;
 };
 
-/// `pairs_saturate`: each pair sum is clamped to int16.
-ColumnBound BoundColumn(const PackedWeights& weights, int64_t column, ActivationRange range,
-                        bool pairs_saturate);
+/// `zero_point` is the column's zb. Exact for the contract. With `pairs_saturate`, that is with each pair sum
+/// Σ a·b clamped to int16, exact where zb is 0, else an interval that holds all that can be accumulated.
+ColumnBound BoundColumn(const PackedWeights& weights, int64_t column, int32_t zero_point,
+                        ActivationRange range, bool pairs_saturate);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_CERTIFICATE_H_

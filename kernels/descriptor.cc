@@ -47,9 +47,9 @@ Error CheckTypes(const intact_gemm_desc& desc) {
   if (!IsOneOf(a_type, {INTACT_U8, INTACT_S8})) {
     return Invalid(Got("a_type", a_type) + "; expected INTACT_U8 or INTACT_S8");
   }
-  if (b_type == INTACT_U8)
-    return {INTACT_UNSUPPORTED, "b_type is INTACT_U8; only INTACT_S8 weights are offered"};
-  if (b_type != INTACT_S8) return Invalid(Got("b_type", b_type) + "; expected INTACT_S8");
+  if (!IsOneOf(b_type, {INTACT_U8, INTACT_S8})) {
+    return Invalid(Got("b_type", b_type) + "; expected INTACT_U8 or INTACT_S8");
+  }
   if (!IsOneOf(c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32})) {
     return Invalid(Got("c_type", c_type) + "; expected INTACT_U8, INTACT_S8, INTACT_S32 or INTACT_F32");
   }
@@ -102,6 +102,26 @@ Error CheckZeroPoints(const intact_gemm_desc& desc) {
   const Limits c = is_8bit ? TypeLimits(desc.c_type) : Limits{0, 0};
   if (desc.c_zero_point < c.min || desc.c_zero_point > c.max) {
     return Invalid(Got("c_zero_point", desc.c_zero_point) + "; expected " + Text(c) + " for this c_type");
+  }
+  return {};
+}
+
+Error CheckWeightZeroPoints(const intact_gemm_desc& desc) {
+  if (desc.b_zero_points == nullptr && desc.b_zero_point_count == 0) return {};
+  if (desc.b_zero_points == nullptr) {
+    return Invalid("b_zero_points is NULL and " + Got("b_zero_point_count", desc.b_zero_point_count) +
+                   "; expected 1 or n values, or a count of 0");
+  }
+  if (desc.b_zero_point_count != 1 && desc.b_zero_point_count != desc.n) {
+    return Invalid(Got("b_zero_point_count", desc.b_zero_point_count) +
+                   "; expected 1 or n = " + std::to_string(desc.n));
+  }
+  const Limits b = TypeLimits(desc.b_type);
+  for (int64_t i = 0; i < desc.b_zero_point_count; ++i) {
+    if (desc.b_zero_points[i] < b.min || desc.b_zero_points[i] > b.max) {
+      return Invalid("b_zero_points[" + std::to_string(i) + "] is " + std::to_string(desc.b_zero_points[i]) +
+                     "; expected " + Text(b));
+    }
   }
   return {};
 }
@@ -188,8 +208,8 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
                    std::to_string(sizeof(intact_gemm_desc)) + " (use INTACT_GEMM_DESC_INIT)");
   }
   if (b == nullptr) return Invalid("b is NULL");
-  for (const auto check :
-       {CheckTypes, CheckShape, CheckActivation, CheckScales, CheckRange, CheckZeroPoints}) {
+  for (const auto check : {CheckTypes, CheckShape, CheckActivation, CheckScales, CheckRange, CheckZeroPoints,
+                           CheckWeightZeroPoints}) {
     Error error = check(desc);
     if (error.status != INTACT_OK) return error;
   }
@@ -199,6 +219,7 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
   problem.n = desc.n;
   problem.k = desc.k;
   problem.a_type = desc.a_type;
+  problem.b_type = desc.b_type;
   problem.mode = desc.mode;
   problem.isas = *isas;
   problem.a_zero_point = desc.a_zero_point;
@@ -206,8 +227,14 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
   const int shift = desc.a_type == INTACT_S8 ? 128 : 0;
   problem.range = {range.min + shift, range.max + shift};
   problem.is_range_checked = desc.range_check == INTACT_RANGE_CHECKED;
-  problem.b = {static_cast<const int8_t*>(b), desc.k, desc.n, desc.b_stride_k == 0 ? desc.n : desc.b_stride_k,
-               desc.b_stride_n == 0 ? 1 : desc.b_stride_n};
+  problem.b = {static_cast<const int8_t*>(b),
+               desc.k,
+               desc.n,
+               desc.b_stride_k == 0 ? desc.n : desc.b_stride_k,
+               desc.b_stride_n == 0 ? 1 : desc.b_stride_n,
+               WeightFlip(desc.b_type)};
+  problem.b_zero_points = desc.b_zero_points;
+  problem.b_zero_point_count = desc.b_zero_point_count;
   problem.epilogue = {desc.c_type, desc.bias_f32 != nullptr};
   SetBounds(desc, &problem);
   problem.c_zero_point = desc.c_zero_point;

@@ -14,37 +14,6 @@
 
 namespace intact::kernels {
 
-/// What a plan knows, whatever computes it. Immutable once the plan is made.
-struct GemmData {
-  int64_t n = 0, k = 0;
-  intact_type a_type = INTACT_U8;
-  intact_mode mode = INTACT_EXACT;
-  int32_t a_zero_point = 0;
-  ActivationRange range;  // declared, as kernels see activations
-  bool is_range_checked = true;
-  PackedWeights weights;
-  Certificate certificate;
-  EpilogueSpec epilogue;
-  // Per column, padded to whole panels.
-  AlignedBuffer<int32_t> initial;   // bias_s32 − (zero point as kernels see it)·Σ_k b
-  AlignedBuffer<int32_t> bias_s32;  // empty if there is none
-  AlignedBuffer<float> scales, bias;
-  OutputBounds bounds;
-  EpilogueConstants constants;  // the bounds, for the plan's ISA
-
-  /// s8 activations are shifted by +128: 0x80 flips their top bit.
-  uint8_t a_flip() const { return a_type == INTACT_S8 ? 0x80 : 0; }
-  int shift() const { return a_type == INTACT_S8 ? 128 : 0; }
-  int element_bytes() const { return ElementBytes(epilogue.c_type); }
-  EpilogueArgs EpilogueAt(int64_t column) const {
-    EpilogueArgs args;
-    args.constants = &constants;
-    if (scales.size() != 0) args.scales = scales.data() + column;
-    if (bias.size() != 0) args.bias = bias.data() + column;
-    return args;
-  }
-};
-
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
   const uint8_t* a = nullptr;
@@ -53,6 +22,47 @@ struct RunBuffers {
   int64_t c_stride_bytes = 0;
   /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueSpec::streams.
   bool may_stream = false;
+  /// Σ_k of row `row_sums_begin` of A, as kernels see it, and of those that follow; null where
+  /// EpilogueSpec::has_b_zero_points is false.
+  const int32_t* row_sums = nullptr;
+  int64_t row_sums_begin = 0;
+};
+
+/// What a plan knows, whatever computes it. Immutable once the plan is made.
+struct GemmData {
+  int64_t n = 0, k = 0;
+  intact_type a_type = INTACT_U8;
+  intact_type b_type = INTACT_S8;
+  intact_mode mode = INTACT_EXACT;
+  int32_t a_zero_point = 0;
+  ActivationRange range;  // declared, as kernels see activations
+  bool is_range_checked = true;
+  PackedWeights weights;
+  Certificate certificate;
+  EpilogueSpec epilogue;
+  // Per column, padded to whole panels.
+  AlignedBuffer<int32_t> initial;        // bias_s32 − za·Σ_k (b − zb), as kernels see them
+  AlignedBuffer<int32_t> bias_s32;       // empty if there is none
+  AlignedBuffer<int32_t> b_zero_points;  // zb as kernels see weights; empty if all are 0
+  AlignedBuffer<float> scales, bias;
+  OutputBounds bounds;
+  EpilogueConstants constants;  // the bounds, for the plan's ISA
+
+  /// s8 activations are shifted by +128: 0x80 flips their top bit.
+  uint8_t a_flip() const { return ActivationFlip(a_type); }
+  int shift() const { return a_flip(); }
+  int32_t b_zero_point(size_t column) const { return b_zero_points.size() == 0 ? 0 : b_zero_points[column]; }
+  int element_bytes() const { return ElementBytes(epilogue.c_type); }
+  /// For the tile of C that begins at (row, column).
+  EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
+    EpilogueArgs args;
+    args.constants = &constants;
+    if (scales.size() != 0) args.scales = scales.data() + column;
+    if (bias.size() != 0) args.bias = bias.data() + column;
+    if (b_zero_points.size() != 0) args.b_zero_points = b_zero_points.data() + column;
+    if (buffers.row_sums != nullptr) args.row_sums = buffers.row_sums + (row - buffers.row_sums_begin);
+    return args;
+  }
 };
 
 class Engine {

@@ -12,7 +12,8 @@ std::string EpilogueSpec::Name() const {
                      : c_type == INTACT_F32 ? "f32"
                      : c_type == INTACT_U8  ? "u8"
                                             : "s8";
-  return std::string(type) + (has_bias ? "_bias" : "") + (streams ? "_streamed" : "");
+  return std::string(type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
+         (streams ? "_streamed" : "");
 }
 
 int ElementBytes(intact_type type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
@@ -46,19 +47,27 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, jit::Isa isa
 }
 
 void Epilogue::Prepare(const jit::Gp& args, int offset) {
-  if (spec_.c_type == INTACT_S32) return;
   const auto load = [&](const char* name, size_t member) {
     const jit::Gp pointer = emitter_.registers().NewGeneral(name);
     emitter_.code().mov(pointer, x86::ptr(args, offset + static_cast<int>(member)));
     return pointer;
   };
+  if (spec_.has_b_zero_points) {
+    b_zero_points_ = load("weight zero points", offsetof(EpilogueArgs, b_zero_points));
+    row_sum_ = load("row sum", offsetof(EpilogueArgs, row_sums));
+  }
+  if (spec_.c_type == INTACT_S32) return;
   scales_ = load("scales", offsetof(EpilogueArgs, scales));
   if (spec_.has_bias) bias_ = load("bias", offsetof(EpilogueArgs, bias));
   constants_ = load("constants", offsetof(EpilogueArgs, constants));
 }
 
 void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c) {
-  for (size_t j = 0; j < accumulators.size(); ++j) Requantize(accumulators[j], static_cast<int>(j));
+  for (size_t j = 0; j < accumulators.size(); ++j) {
+    SubtractZeroPoints(accumulators[j], static_cast<int>(j));
+    Requantize(accumulators[j], static_cast<int>(j));
+  }
+  if (spec_.has_b_zero_points) emitter_.code().add(row_sum_, 4);
   const int vector_stride = emitter_.lanes() * ElementBytes(spec_.c_type);
   const auto address = [&](size_t j) { return x86::ptr(c, static_cast<int>(j) * vector_stride); };
   if (ElementBytes(spec_.c_type) == 4) {
@@ -93,6 +102,17 @@ void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t firs
     emitter_.code().vpmaxub(vectors[0], vectors[0], lowest);
   }
   emitter_.StoreLow(to, vectors[0], static_cast<int>(count) * emitter_.lanes());
+}
+
+// Modulo 2³², as all accumulation; the plan has proven that the result fits.
+void Epilogue::SubtractZeroPoints(const jit::Vec& accumulator, int vector) {
+  if (!spec_.has_b_zero_points) return;
+  x86::Assembler& code = emitter_.code();
+  const jit::Vec product = emitter_.registers().NewVector("row sum × zero points");
+  code.vpbroadcastd(product, x86::ptr(row_sum_));
+  code.vpmulld(product, product, x86::ptr(b_zero_points_, vector * emitter_.vector_bytes()));
+  code.vpsubd(accumulator, accumulator, product);
+  emitter_.registers().Free(product);
 }
 
 void Epilogue::Requantize(const jit::Vec& accumulator, int vector) {

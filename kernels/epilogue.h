@@ -1,6 +1,8 @@
-// Emits the requantization of the contract (include/intact/intact.h) for one row of int32 accumulators: the
-// only place where kernels turn accumulators into outputs, so the bytes are the same on every ISA.
+// Emits all that follows accumulation: weight zero points and the requantization of the contract
+// (include/intact/intact.h) for one row of int32 accumulators: the only place where kernels turn accumulators
+// into outputs, so the bytes are the same on every ISA.
 //
+//   y     accumulator [− zb[n]·Σ_k a[m,k], zero point and activations as kernels see them: pack.h]
 //   s32   y
 //   f32   f = min(max(float(y)·scale [+ bias], lo), hi)
 //   8-bit max(saturate(rne(min(f, hi)) + zero_point), lowest)
@@ -26,11 +28,12 @@ namespace intact::kernels {
 /// What the emitted code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
-  bool has_bias = false;  // float32 bias
+  bool has_bias = false;           // float32 bias
+  bool has_b_zero_points = false;  // and so rows' sums
   // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
   // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
   bool streams = false;
-  std::string Name() const;  // "s32", "u8_bias", "s32_streamed"
+  std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed"
 };
 
 /// The activation's bounds and the output's zero point.
@@ -53,10 +56,13 @@ struct EpilogueArgs {
   const float* scales = nullptr;
   const float* bias = nullptr;
   const EpilogueConstants* constants = nullptr;
+  const int32_t* b_zero_points = nullptr;
+  const int32_t* row_sums = nullptr;  // one per row of the tile
   /// Moves on by `columns`.
   void Advance(int64_t columns) {
     if (scales != nullptr) scales += columns;
     if (bias != nullptr) bias += columns;
+    if (b_zero_points != nullptr) b_zero_points += columns;
   }
 };
 
@@ -69,10 +75,12 @@ class Epilogue {
 
   /// Takes registers. `args` points to an EpilogueArgs at `offset`.
   void Prepare(const jit::Gp& args, int offset);
-  /// Requantizes accumulators of one row, adjacent vectors of columns, and stores them at `c`. Destroys them.
+  /// Requantizes accumulators of the tile's next row, adjacent vectors of columns, and stores them at `c`.
+  /// Destroys them.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c);
 
  private:
+  void SubtractZeroPoints(const jit::Vec& accumulator, int vector);
   void Requantize(const jit::Vec& accumulator, int vector);
   /// Packs and stores `count` vectors from `first` on.
   void StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count, const jit::Mem& to);
@@ -80,7 +88,7 @@ class Epilogue {
 
   EpilogueSpec spec_;
   jit::Emitter& emitter_;
-  jit::Gp scales_, bias_, constants_;
+  jit::Gp scales_, bias_, constants_, b_zero_points_, row_sum_;
 };
 
 }  // namespace intact::kernels

@@ -41,11 +41,43 @@ uint8_t* ThreadScratch(int64_t bytes) {
   return buffer.size() >= size || buffer.Resize(size) ? buffer.data() : nullptr;
 }
 
+// Rows whose sums are taken at a time, which bounds the memory for them: many whole blocks of any engine.
+constexpr int64_t kSummedRows = 4608;
+
+// Scratch for one thread's share of a run of `m` rows: rows' sums, then the engine's.
+int64_t RowSumBytes(const GemmData& data) {
+  return data.epilogue.has_b_zero_points ? kSummedRows * int64_t{sizeof(int32_t)} : 0;
+}
+int64_t ShareBytes(const GemmData& data, const Engine& engine, int64_t m) {
+  return RowSumBytes(data) + RoundUp(engine.ScratchBytes(m), 64);
+}
+
+// Runs `range` in pieces of kSummedRows rows, with their sums.
+void RunWithRowSums(const GemmData& data, const Engine& engine, RunBuffers buffers, const Range& range,
+                    uint8_t* scratch) {
+  auto* const sums = reinterpret_cast<int32_t*>(scratch);
+  buffers.row_sums = sums;
+  for (int64_t row = range.row_begin; row < range.row_end; row += kSummedRows) {
+    Range piece = range;
+    piece.row_begin = row;
+    piece.row_end = std::min(range.row_end, row + kSummedRows);
+    SumRows(buffers.a + row * buffers.a_stride, buffers.a_stride, piece.row_end - row, data.k, data.a_flip(),
+            sums);
+    buffers.row_sums_begin = row;
+    engine.RunRange(buffers, piece, scratch + RowSumBytes(data));
+  }
+}
+
 // One thread's share of a run.
-void RunRange(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) {
+void RunRange(const GemmData& data, const Engine& engine, const RunBuffers& buffers, const Range& range,
+              uint8_t* scratch) {
   if (range.Empty()) return;
   const ScopedFloatEnvironment float_environment;
-  engine.RunRange(buffers, range, scratch);
+  if (data.epilogue.has_b_zero_points) {
+    RunWithRowSums(data, engine, buffers, range, scratch);
+  } else {
+    engine.RunRange(buffers, range, scratch);
+  }
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
 }
 
@@ -63,6 +95,7 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const intact_gemm_desc& desc,
   data.n = problem->n;
   data.k = problem->k;
   data.a_type = problem->a_type;
+  data.b_type = problem->b_type;
   data.mode = problem->mode;
   data.a_zero_point = problem->a_zero_point;
   data.range = problem->range;
@@ -107,6 +140,8 @@ Error GemmPlan::SetColumns(const GemmProblem& problem) {
     for (size_t n = 0; n < padded; ++n) data_.bias_s32[n] = problem.bias_s32[column(n)];
   }
   data_.bounds = {problem.lo, problem.hi, problem.c_zero_point};
+  Error error = SetWeightZeroPoints(problem);
+  if (error.status != INTACT_OK) return error;
   if (problem.epilogue.c_type == INTACT_S32) return {};
   if (!data_.scales.Resize(padded)) return OutOfMemory("scales");
   for (size_t n = 0; n < padded; ++n)
@@ -114,6 +149,24 @@ Error GemmPlan::SetColumns(const GemmProblem& problem) {
   if (!problem.epilogue.has_bias) return {};
   if (!data_.bias.Resize(padded)) return OutOfMemory("bias_f32");
   for (size_t n = 0; n < padded; ++n) data_.bias[n] = problem.bias_f32[column(n)];
+  return {};
+}
+
+Error GemmPlan::SetWeightZeroPoints(const GemmProblem& problem) {
+  const int32_t shift = problem.b_type == INTACT_U8 ? 128 : 0;
+  const auto zero_point = [&](int64_t n) {
+    if (problem.b_zero_point_count == 0) return -shift;
+    return problem.b_zero_points[problem.b_zero_point_count == 1 ? 0 : n] - shift;
+  };
+  bool are_zero = true;
+  for (int64_t n = 0; n < data_.n && are_zero; ++n) are_zero = zero_point(n) == 0;
+  if (are_zero) return {};
+  const auto padded = static_cast<size_t>(data_.weights.panels() * kPanelColumns);
+  if (!data_.b_zero_points.Resize(padded)) return OutOfMemory("b_zero_points");
+  for (size_t i = 0; i < padded; ++i) {
+    data_.b_zero_points[i] = zero_point(std::min(static_cast<int64_t>(i), data_.n - 1));
+  }
+  data_.epilogue.has_b_zero_points = true;
   return {};
 }
 
@@ -126,14 +179,19 @@ Error GemmPlan::BoundAccumulators() {
   if (!data_.initial.Resize(padded)) return OutOfMemory("column sums");
   data_.certificate.accumulator_min = kMax;
   data_.certificate.accumulator_max = kMin;
-  for (size_t i = 0; i < padded; ++i) {
-    const auto n = static_cast<int64_t>(i);
+  std::fill_n(data_.initial.data(), padded, 0);  // padding columns are computed and dropped
+  for (int64_t n = 0; n < data_.n; ++n) {
+    const auto i = static_cast<size_t>(n);
     const int64_t bias = data_.bias_s32.size() == 0 ? 0 : data_.bias_s32[i];
     const int64_t zero_point = data_.a_zero_point + data_.shift();
-    // The exact sums decide in both modes, so that every ISA refuses the same problems. Clamped ones lie
-    // within them, but for declared ranges far from zero.
+    const auto bound_in = [&](ActivationRange range, bool pairs_saturate) {
+      return BoundColumn(data_.weights, n, data_.b_zero_point(i), range, pairs_saturate);
+    };
+    // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every
+    // ISA refuses the same problems.
     for (const bool pairs_saturate : {false, true}) {
-      const ColumnBound bound = BoundColumn(data_.weights, n, admissible, pairs_saturate);
+      if (pairs_saturate && data_.mode == INTACT_EXACT) continue;
+      const ColumnBound bound = bound_in(admissible, pairs_saturate);
       const int64_t initial = bias - zero_point * bound.sum;
       const int64_t lowest = initial + bound.lowest;
       const int64_t highest = initial + bound.highest;
@@ -143,11 +201,10 @@ Error GemmPlan::BoundAccumulators() {
                                      ", which leaves int32; k is " + std::to_string(data_.k)};
       }
     }
-    const ColumnBound declared = BoundColumn(data_.weights, n, data_.range, false);
+    const ColumnBound declared = bound_in(data_.range, false);
     const int64_t initial = bias - zero_point * declared.sum;
     // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
     data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(initial));
-    if (n >= data_.n) continue;
     Certificate& certificate = data_.certificate;
     certificate.accumulator_min = std::min(certificate.accumulator_min, initial + declared.lowest);
     certificate.accumulator_max = std::max(certificate.accumulator_max, initial + declared.highest);
@@ -202,8 +259,8 @@ ScheduleStatistics GemmPlan::schedule_statistics() const {
 
 int64_t GemmPlan::packed_bytes() const {
   int64_t bytes = data_.weights.bytes();
-  for (const size_t part :
-       {data_.initial.bytes(), data_.bias_s32.bytes(), data_.scales.bytes(), data_.bias.bytes()}) {
+  for (const size_t part : {data_.initial.bytes(), data_.bias_s32.bytes(), data_.b_zero_points.bytes(),
+                            data_.scales.bytes(), data_.bias.bytes()}) {
     bytes += static_cast<int64_t>(part);
   }
   for (const auto& engine : engines_) bytes += engine->packed_bytes();
@@ -265,12 +322,12 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   const int parts = static_cast<int>(std::min(wanted, tiles));
   // More threads than processors gain nothing, and where the system refuses one OpenMP ends the process.
   const int threads = std::min(parts, omp_get_num_procs());
-  const int64_t bytes = RoundUp(engine.ScratchBytes(args.m), 64);
+  const int64_t bytes = ShareBytes(data_, engine, args.m);
   uint8_t* scratch = ThreadScratch(bytes * threads);
   if (scratch == nullptr) return OutOfMemory("panels of a");
   const auto run_part = [&](int part, int thread) {
     const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
-    RunRange(engine, buffers, range, scratch + thread * bytes);
+    RunRange(data_, engine, buffers, range, scratch + thread * bytes);
   };
   if (threads == 1) {
     for (int part = 0; part < parts; ++part) run_part(part, 0);
@@ -289,10 +346,10 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int part, int parts) const
             "part is " + std::to_string(part) + " of " + std::to_string(parts) + "; expected 0 to parts − 1"};
   }
   const Engine& engine = EngineFor(args.m);
-  uint8_t* scratch = ThreadScratch(engine.ScratchBytes(args.m));
+  uint8_t* scratch = ThreadScratch(ShareBytes(data_, engine, args.m));
   if (scratch == nullptr) return OutOfMemory("panels of a");
   const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
-  RunRange(engine, BuffersOf(args), range, scratch);
+  RunRange(data_, engine, BuffersOf(args), range, scratch);
   return {};
 }
 

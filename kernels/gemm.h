@@ -25,12 +25,15 @@ namespace intact::kernels {
 struct GemmProblem {
   int64_t n = 0, k = 0;
   intact_type a_type = INTACT_U8;
+  intact_type b_type = INTACT_S8;
   intact_mode mode = INTACT_EXACT;
   jit::IsaSet isas;  // permitted
   int32_t a_zero_point = 0;
   ActivationRange range;  // as kernels see activations
   bool is_range_checked = true;
   WeightView b;
+  const int32_t* b_zero_points = nullptr;  // in b_type
+  int64_t b_zero_point_count = 0;
   EpilogueSpec epilogue;
   float lo = 0.0f, hi = 0.0f;  // see epilogue.h
   int32_t c_zero_point = 0;
@@ -69,6 +72,7 @@ class GemmPlan {
  private:
   GemmPlan() = default;
   Error SetColumns(const GemmProblem& problem);
+  Error SetWeightZeroPoints(const GemmProblem& problem);
   /// From data_ on, however it came about: bounds, engines.
   Error Finish(jit::IsaSet permitted);
   Error BoundAccumulators();

@@ -192,7 +192,7 @@ void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const i
       args.rows = std::min<int64_t>(lanes_, range.row_end - row);
       args.c = columns == lanes_ ? c : scratch_tile;
       args.c_stride_bytes = columns == lanes_ ? buffers.c_stride_bytes : lanes_ * element;
-      args.epilogue = data_.EpilogueAt(column);
+      args.epilogue = data_.EpilogueAt(buffers, row, column);
       const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr && columns == lanes_;
       (streams ? streaming_epilogue_ : epilogue_)(&args);
       if (columns == lanes_) continue;

@@ -8,8 +8,8 @@
 //       for each item                     sums += vpmaddubsw(A[quad], weights)    (the first item: sums =)
 //       accumulators += vpmaddwd(sums, 1)
 //
-// The first window's accumulators start from `initial`, which carries zero points and bias per column; later
-// windows add to what is there. They lie in memory, column by column: [columns][rows], rows = vectors·lanes.
+// The first window's accumulators start from `initial`, which carries constants per column; later windows
+// add to what is there. They lie in memory, column by column: [columns][rows], rows = vectors·lanes.
 // They hold the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
 #ifndef INTACT_KERNELS_GROUPED_KERNEL_H_
 #define INTACT_KERNELS_GROUPED_KERNEL_H_

@@ -205,6 +205,9 @@ class Microkernel {
     dot_->Release();
     for (const Gp& row : rows_) registers_.Free(row);
     for (const Gp& general : {offset_, b_}) registers_.Free(general);
+    if (panels() > 1) registers_.Free(panel_stride_);
+    if (panels() > 3) registers_.Free(panel_stride3_);
+    if (spec_.prefetches) registers_.Free(prefetch_);
   }
 
   void StoreTile() {

@@ -10,8 +10,9 @@
 //
 // Each quad broadcasts four bytes of every row and multiplies them with all columns' vectors; accumulators
 // stay in registers over the whole depth, so the epilogue is fused. They start from `initial`, which carries
-// bias_s32 − (zero point + shift)·Σ_k b per column, so zero points cost nothing. Small tiles have too few
-// accumulators to hide the latency of vpdpbusd: they spread the quads over several sets, added at the end.
+// bias and the constant term of zero points per column (pack.h), so those of activations cost nothing. Small
+// tiles have too few accumulators to hide the latency of vpdpbusd: they spread the quads over several sets,
+// added at the end.
 //
 // Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
 // each pass of the loop fetches a line of the page after. Kernels that prefetch also fetch another region, a

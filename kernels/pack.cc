@@ -63,17 +63,37 @@ uint8_t PackOneRow(const uint8_t* a, int64_t begin, int64_t k, uint8_t flip, int
   return largest;
 }
 
-// `columns` bytes of a row, padded with zeros to 16; all zeros for a row that does not exist.
-__m128i LoadColumns(const int8_t* row, int64_t columns, bool exists) {
-  if (exists && columns == kPanelColumns) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row));
+// A row's bytes, flipped, added up sixteen at a time.
+uint32_t SumRow(const uint8_t* a, int64_t k, uint8_t flip) {
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  __m128i sums = _mm_setzero_si128();
+  int64_t depth = 0;
+  for (; depth + 16 <= k; depth += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth));
+    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_xor_si128(bytes, flip_bytes), _mm_setzero_si128()));
+  }
+  const __m128i both = _mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums));
+  auto sum = static_cast<uint32_t>(_mm_cvtsi128_si32(both));
+  for (; depth < k; ++depth) sum += static_cast<uint8_t>(a[depth] ^ flip);
+  return sum;
+}
+
+// `columns` bytes of a row, flipped, and padded with zeros to 16.
+__m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t flip) {
+  if (columns == kPanelColumns) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row));
+    return _mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(flip)));
+  }
   alignas(16) std::array<int8_t, kPanelColumns> padded = {};
-  if (exists) std::memcpy(padded.data(), row, static_cast<size_t>(columns));
+  std::transform(row, row + columns, padded.begin(), [&](int8_t w) { return static_cast<int8_t>(w ^ flip); });
   return _mm_load_si128(reinterpret_cast<const __m128i*>(padded.data()));
 }
 
 // A quad of a panel from `depths` rows of `columns`; the rest is zero.
-void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t columns, int8_t* to) {
-  const auto row = [&](int64_t i) { return LoadColumns(from + i * stride, columns, i < depths); };
+void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t columns, uint8_t flip, int8_t* to) {
+  const auto row = [&](int64_t i) {
+    return i < depths ? LoadColumns(from + i * stride, columns, flip) : _mm_setzero_si128();
+  };
   const __m128i row0 = row(0);
   const __m128i row1 = row(1);
   const __m128i row2 = row(2);
@@ -98,7 +118,7 @@ void PackColumns(const WeightView& b, PackedWeights* packed) {
     const int64_t filled = columns == kPanelColumns ? packed->quads() * kPanelQuadBytes : 0;
     std::memset(to + filled, 0, static_cast<size_t>(packed->panel_stride_bytes() - filled));
     PackActivations(reinterpret_cast<const uint8_t*>(b.data) + first * b.stride_n, b.stride_n, columns, b.k,
-                    0, kPanelColumns, reinterpret_cast<uint8_t*>(to));
+                    b.flip, kPanelColumns, reinterpret_cast<uint8_t*>(to));
   }
 }
 
@@ -116,7 +136,7 @@ void PackRows(const WeightView& b, PackedWeights* packed) {
         const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
         int8_t* const to =
             packed->owned.data() + panel * packed->panel_stride_bytes() + quad * kPanelQuadBytes;
-        PackQuad(from, b.stride_k, depths, columns, to);
+        PackQuad(from, b.stride_k, depths, columns, b.flip, to);
       }
     }
   }
@@ -164,6 +184,11 @@ uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t 
     largest = std::max(largest, PackOneRow(a + row * stride, 0, k, flip, quad_stride, panel + row * kQuad));
   }
   return largest;
+}
+
+void SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
+             int32_t* sums) noexcept {
+  for (int64_t i = 0; i < rows; ++i) sums[i] = static_cast<int32_t>(SumRow(a + i * stride, k, flip));
 }
 
 void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {

@@ -6,10 +6,17 @@
 //                            to 64.
 //   A   [k/4][rows][4]       a panel of up to mr rows as u8; depth is padded with zeros to 4
 //
-// Activations are u8 throughout: s8 are shifted by +128, which flips the top bit. The shift and the zero
-// point are undone by the accumulators' initial values, from the columns' sums.
+// Activations are u8 throughout and weights s8: s8 activations are shifted by +128 and u8 weights by −128,
+// which flips their top bit. With a', b' and the zero points za', zb' shifted likewise,
+//
+//   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
+//
+// Kernels compute the first sum. The second term is a constant of the column: accumulators start from it. The
+// third needs the sum of each row of A; it is there only where zb' is not 0 (epilogue.h).
 #ifndef INTACT_KERNELS_PACK_H_
 #define INTACT_KERNELS_PACK_H_
+
+#include <intact/intact.h>
 
 #include <cstdint>
 
@@ -23,12 +30,21 @@ inline constexpr int kPanelColumns = 16;
 inline constexpr int kQuad = 4;
 inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
 
+/// Flips the top bit of activations of `type`, so that they become u8: see above.
+constexpr uint8_t ActivationFlip(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
+/// Flips the top bit of weights of `type`, so that they become s8.
+constexpr uint8_t WeightFlip(intact_type type) { return type == INTACT_U8 ? 0x80 : 0; }
+
 /// Weights as the caller holds them: element [k, n] at data[k·stride_k + n·stride_n].
 struct WeightView {
-  const int8_t* data = nullptr;
+  const int8_t* data = nullptr;  // u8 in the same bits
   int64_t k = 0, n = 0;
   int64_t stride_k = 0, stride_n = 0;
-  int8_t At(int64_t row, int64_t column) const { return data[row * stride_k + column * stride_n]; }
+  uint8_t flip = 0;  // WeightFlip()
+  /// As kernels see it.
+  int8_t At(int64_t row, int64_t column) const {
+    return static_cast<int8_t>(data[row * stride_k + column * stride_n] ^ flip);
+  }
 };
 
 /// Where depth k of column n of a panel lies in it.
@@ -56,10 +72,13 @@ struct PackedWeights {
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
 /// Packs `rows` rows of `k` activations, `stride` bytes apart, into a panel for `panel_rows` ≥ rows; the rows
-/// beyond are left as they are. `flip` is 0x80 to shift s8 by +128, else 0. Returns the largest activation
+/// beyond are left as they are. `flip` is ActivationFlip(). Returns the largest activation
 /// packed, after the shift.
 uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept;
+
+/// sums[i] = Σ_k of row i of A as kernels see it (`flip` as above), modulo 2³².
+void SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip, int32_t* sums) noexcept;
 
 /// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
 void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;

@@ -19,7 +19,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -34,7 +34,7 @@ struct PackHeader {
   int32_t a_zero_point, c_zero_point;
   int32_t range_low, range_high;  // as kernels see activations
   float lo, hi;                   // bounds of the activation function, see epilogue.h
-  uint32_t reserved;
+  uint32_t has_b_zero_points;
   int64_t pairs, failing_pairs, worst_column, worst_column_failing_pairs;
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
@@ -44,7 +44,7 @@ Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 
 // Where the sections lie; all of it follows from the header's n, k, c_type and flags.
 struct Layout {
-  int64_t weights, scales, bias_f32, bias_s32, panels, end;
+  int64_t weights, scales, bias_f32, bias_s32, b_zero_points, panels, end;
 };
 
 Layout LayoutOf(const PackHeader& header) {
@@ -55,7 +55,8 @@ Layout LayoutOf(const PackHeader& header) {
   layout.scales = layout.weights + panels * RoundUp(header.k, 64) * kPanelColumns;
   layout.bias_f32 = layout.scales + (header.c_type == INTACT_S32 ? 0 : column_bytes);
   layout.bias_s32 = layout.bias_f32 + (header.has_bias_f32 != 0 ? column_bytes : 0);
-  layout.panels = layout.bias_s32 + (header.has_bias_s32 != 0 ? column_bytes : 0);
+  layout.b_zero_points = layout.bias_s32 + (header.has_bias_s32 != 0 ? column_bytes : 0);
+  layout.panels = layout.b_zero_points + (header.has_b_zero_points != 0 ? column_bytes : 0);
   layout.end = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(PanelCertificate)), kAlignment);
   return layout;
 }
@@ -86,13 +87,13 @@ Error CheckFields(const PackHeader& header) {
       !IsWithin(header.k, 1, std::numeric_limits<int32_t>::max())) {
     return Refused("n or k is out of range");
   }
-  if (!IsOneOf(header.a_type, {INTACT_U8, INTACT_S8}) || header.b_type != INTACT_S8 ||
+  if (!IsOneOf(header.a_type, {INTACT_U8, INTACT_S8}) || !IsOneOf(header.b_type, {INTACT_U8, INTACT_S8}) ||
       !IsOneOf(header.c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32})) {
     return Refused("a type is unknown");
   }
   if (!IsOneOf(header.mode, {INTACT_EXACT, INTACT_SATURATING})) return Refused("the mode is unknown");
   if (!IsOneOf(header.has_bias_f32, {0, 1}) || !IsOneOf(header.has_bias_s32, {0, 1}) ||
-      !IsOneOf(header.is_range_checked, {0, 1}) ||
+      !IsOneOf(header.is_range_checked, {0, 1}) || !IsOneOf(header.has_b_zero_points, {0, 1}) ||
       (header.c_type == INTACT_S32 && header.has_bias_f32 != 0)) {
     return Refused("a flag is out of range");
   }
@@ -143,6 +144,16 @@ Error CheckFloats(const AlignedBuffer<float>& values, bool must_be_positive, con
   return {};
 }
 
+Error CheckZeroPoints(const AlignedBuffer<int32_t>& zero_points) {
+  for (size_t i = 0; i < zero_points.size(); ++i) {
+    if (!IsWithin(zero_points[i], -128, 127)) {
+      return Refused("b_zero_points[" + std::to_string(i) + "] is " + std::to_string(zero_points[i]) +
+                     " as kernels see it");
+    }
+  }
+  return {};
+}
+
 // Whether the file tells what the weights' certificate says.
 bool HoldsCertificate(const PackHeader& header, const uint8_t* panels, const Certificate& certificate) {
   return header.pairs == certificate.pairs && header.failing_pairs == certificate.failing_pairs &&
@@ -168,11 +179,12 @@ std::vector<uint8_t> WritePackImage(const GemmData& data) {
   header.n = data.n;
   header.k = data.k;
   header.a_type = data.a_type;
-  header.b_type = INTACT_S8;
+  header.b_type = data.b_type;
   header.c_type = data.epilogue.c_type;
   header.mode = data.mode;
   header.has_bias_f32 = data.epilogue.has_bias ? 1 : 0;
   header.has_bias_s32 = data.bias_s32.size() != 0 ? 1 : 0;
+  header.has_b_zero_points = data.epilogue.has_b_zero_points ? 1 : 0;
   header.is_range_checked = data.is_range_checked ? 1 : 0;
   header.a_zero_point = data.a_zero_point;
   header.c_zero_point = data.bounds.zero_point;
@@ -191,6 +203,7 @@ std::vector<uint8_t> WritePackImage(const GemmData& data) {
   CopyTo(&image, layout.scales, data.scales.data(), data.scales.bytes());
   CopyTo(&image, layout.bias_f32, data.bias.data(), data.bias.bytes());
   CopyTo(&image, layout.bias_s32, data.bias_s32.data(), data.bias_s32.bytes());
+  CopyTo(&image, layout.b_zero_points, data.b_zero_points.data(), data.b_zero_points.bytes());
   CopyTo(&image, layout.panels, data.certificate.panels.data(),
          data.certificate.panels.size() * sizeof(PanelCertificate));
   CopyTo(&image, 0, &header, sizeof(header));
@@ -226,6 +239,7 @@ Error ReadPackImage(const void* image, size_t size, GemmData* data) {
   data->n = header.n;
   data->k = header.k;
   data->a_type = static_cast<intact_type>(header.a_type);
+  data->b_type = static_cast<intact_type>(header.b_type);
   data->mode = static_cast<intact_mode>(header.mode);
   data->a_zero_point = header.a_zero_point;
   data->range = {header.range_low, header.range_high};
@@ -233,7 +247,8 @@ Error ReadPackImage(const void* image, size_t size, GemmData* data) {
   data->weights.n = header.n;
   data->weights.k = header.k;
   data->weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
-  data->epilogue = {static_cast<intact_type>(header.c_type), header.has_bias_f32 != 0};
+  data->epilogue = {static_cast<intact_type>(header.c_type), header.has_bias_f32 != 0,
+                    header.has_b_zero_points != 0};
   data->bounds = {header.lo, header.hi, header.c_zero_point};
   const int64_t columns = data->weights.panels() * kPanelColumns;
   const bool has_scales = header.c_type != INTACT_S32;
@@ -244,8 +259,12 @@ Error ReadPackImage(const void* image, size_t size, GemmData* data) {
   if (error.status == INTACT_OK && header.has_bias_s32 != 0) {
     error = ReadColumns(bytes + layout.bias_s32, columns, &data->bias_s32);
   }
+  if (error.status == INTACT_OK && data->epilogue.has_b_zero_points) {
+    error = ReadColumns(bytes + layout.b_zero_points, columns, &data->b_zero_points);
+  }
   if (error.status == INTACT_OK) error = CheckFloats(data->scales, true, "scales");
   if (error.status == INTACT_OK) error = CheckFloats(data->bias, false, "bias_f32");
+  if (error.status == INTACT_OK) error = CheckZeroPoints(data->b_zero_points);
   if (error.status != INTACT_OK) return error;
 
   if (!IsPaddingZero(data->weights)) return Refused("corrupted: the padding of the weights is not zero");

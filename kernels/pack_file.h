@@ -3,12 +3,13 @@
 // derived when it is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader
+//   0             PackHeader, version 2
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes (pack.h)
 //                 scales      f32[⌈n/16⌉·16]   unless c_type is s32
 //                 bias_f32    f32[⌈n/16⌉·16]   if has_bias_f32
 //                 bias_s32    s32[⌈n/16⌉·16]   if has_bias_s32
+//                 zero points s32[⌈n/16⌉·16]   if has_b_zero_points: of the weights
 //                 panels      PanelCertificate[⌈n/16⌉]
 //
 // The checksum covers every byte after itself, header included: for each 8-byte word w, h = rotl(h ^ w,

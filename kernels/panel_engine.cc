@@ -162,6 +162,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   }
   const uint8_t* a_row = a.data;
   uint8_t* c_row = buffers.c + range.row_begin * buffers.c_stride_bytes + range.column_begin * element;
+  int64_t row = range.row_begin;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int64_t tile_rows = rows_per_tile + (tile < longer_tiles ? 1 : 0);
     for (int64_t i = 0; i < tile_rows; ++i, a_row += a.stride) row_pointers[static_cast<size_t>(i)] = a_row;
@@ -170,7 +171,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     call.b = Columns(range.column_begin);
     call.c = c_row;
     call.initial = data_.initial.data() + range.column_begin;
-    call.epilogue = data_.EpilogueAt(range.column_begin);
+    call.epilogue = data_.EpilogueAt(buffers, row, range.column_begin);
     for (int64_t column = range.column_begin; column < whole_end; column += nr_) {
       const bool prefetches = !region.IsDone();
       if (prefetches) call.prefetch = region.Take(call.quads * kPrefetchQuadBytes);
@@ -182,6 +183,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     }
     if (edge_columns != 0) RunEdge(call, functions, streams, tile_rows, edge_columns, scratch_tile);
     c_row += tile_rows * buffers.c_stride_bytes;
+    row += tile_rows;
   }
 }
 

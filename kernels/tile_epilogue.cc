@@ -34,6 +34,8 @@ Result<const void*> Generate(const std::string& name, jit::Isa isa, const Epilog
     code.add(from, column_stride);
   }
   emitter->Transpose(&tile);
+  registers.Free(from);
+  registers.Free(column_stride);
 
   const jit::Gp rows = registers.NewGeneral("rows");
   const jit::Gp c = registers.NewGeneral("c");

@@ -5,6 +5,7 @@
 #include <intact/intact.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <intact/intact.hpp>
@@ -115,6 +116,56 @@ TEST(Certificate, CountsTheFailingPairsThatBruteForceFinds) {
   }
 }
 
+// Over every pair of activations: the bounds are what the contract and the saturating pairs can make.
+TEST(BoundColumn, HoldsWhatBruteForceFinds) {
+  for (const int w0 : {-128, -100, -1, 0, 60, 127}) {
+    for (const int w1 : {-128, 0, 70, 127}) {
+      const std::array<int8_t, 2> b = {static_cast<int8_t>(w0), static_cast<int8_t>(w1)};
+      PackedWeights weights;
+      ASSERT_TRUE(PackWeights({b.data(), 2, 1, 1, 1}, &weights));
+      for (const int zero_point : {-128, -7, 0, 9, 127}) {
+        for (const ActivationRange range : kRanges) {
+          SCOPED_TRACE(testing::Message() << w0 << " " << w1 << " less " << zero_point << ", activations in ["
+                                          << range.low << ", " << range.high << "]");
+          Extremes exact{1 << 20, -(1 << 20)};
+          Extremes clamped = exact;
+          for (int a0 = range.low; a0 <= range.high; ++a0) {
+            for (int a1 = range.low; a1 <= range.high; ++a1) {
+              const int64_t zeros = -int64_t{zero_point} * (a0 + a1);
+              const int64_t sum = a0 * w0 + a1 * w1 + zeros;
+              const int64_t saturated = std::clamp(a0 * w0 + a1 * w1, -32768, 32767) + zeros;
+              exact = {std::min(exact.low, sum), std::max(exact.high, sum)};
+              clamped = {std::min(clamped.low, saturated), std::max(clamped.high, saturated)};
+            }
+          }
+          const ColumnBound bound = BoundColumn(weights, 0, zero_point, range, false);
+          ASSERT_EQ(bound.sum, w0 + w1 - 2 * zero_point);
+          ASSERT_EQ(bound.lowest, exact.low);
+          ASSERT_EQ(bound.highest, exact.high);
+          const ColumnBound safe = BoundColumn(weights, 0, zero_point, range, true);
+          ASSERT_LE(safe.lowest, clamped.low);
+          ASSERT_GE(safe.highest, clamped.high);
+          if (zero_point != 0) continue;
+          ASSERT_EQ(safe.lowest, clamped.low);
+          ASSERT_EQ(safe.highest, clamped.high);
+        }
+      }
+    }
+  }
+}
+
+TEST(BoundColumn, AnOddDepthsPaddingHasNoZeroPoint) {
+  const int8_t b = 5;
+  PackedWeights weights;
+  ASSERT_TRUE(PackWeights({&b, 1, 1, 1, 1}, &weights));
+  for (const bool pairs_saturate : {false, true}) {
+    const ColumnBound bound = BoundColumn(weights, 0, -3, kU8, pairs_saturate);
+    EXPECT_EQ(bound.sum, 8);
+    EXPECT_EQ(bound.lowest, 0);
+    EXPECT_EQ(bound.highest, 8 * 255);
+  }
+}
+
 TEST(Certificate, WitnessesClamp) {
   int64_t witnesses = 0;
   for (const PackedWeights& weights : SmallMatrices()) {
@@ -189,6 +240,8 @@ TEST(Certificate, SevenBitActivationsProveAllWeightsButNotIfShifted) {
 struct Declared {
   intact_type type;
   int32_t a_min, a_max, zero_point;
+  intact_type b_type = INTACT_S8;
+  int32_t b_zero_point = 0;
 };
 
 // Each column's largest and smallest accumulator, reached by a row of activations each: the certificate's
@@ -207,6 +260,9 @@ void ExpectBoundsAreReached(const Declared& declared, int64_t k, int64_t n, bool
   desc.a_max = declared.a_max;
   desc.a_zero_point = declared.zero_point;
   desc.bias_s32 = has_bias ? bias.data() : nullptr;
+  desc.b_type = declared.b_type;
+  desc.b_zero_points = &declared.b_zero_point;
+  desc.b_zero_point_count = 1;
   const Result<Gemm> gemm = Gemm::Create(desc, b.data());
   ASSERT_TRUE(gemm) << gemm.error().message;
   intact_certificate certificate = INTACT_CERTIFICATE_INIT;
@@ -215,7 +271,9 @@ void ExpectBoundsAreReached(const Declared& declared, int64_t k, int64_t n, bool
   std::vector<uint8_t> a;
   for (int64_t row = 0; row < 2 * n; ++row) {
     for (int64_t depth = 0; depth < k; ++depth) {
-      const int w = b[static_cast<size_t>(depth * n + row / 2)];
+      const int8_t byte = b[static_cast<size_t>(depth * n + row / 2)];
+      const int value = declared.b_type == INTACT_U8 ? static_cast<uint8_t>(byte) : byte;
+      const int w = value - declared.b_zero_point;
       a.push_back(
           static_cast<uint8_t>((row % 2 == 0 ? w > 0 : w < 0) ? certificate.a_max : certificate.a_min));
     }
@@ -239,11 +297,37 @@ TEST(CertificateApi, AccumulatorBoundsAreReached) {
            Declared{INTACT_S8, 0, 0, -5},
            Declared{INTACT_S8, -64, 63, 0},
            Declared{INTACT_S8, 5, 100, 9},
+           Declared{INTACT_U8, 0, 0, 77, INTACT_U8, 0},
+           Declared{INTACT_S8, 5, 100, 9, INTACT_U8, 128},
+           Declared{INTACT_S8, 0, 0, -5, INTACT_U8, 200},
+           Declared{INTACT_U8, 10, 200, 33, INTACT_S8, -77},
        }) {
     SCOPED_TRACE(testing::Message() << declared.a_min << " to " << declared.a_max);
     ExpectBoundsAreReached(declared, 33, 19, true);
     ExpectBoundsAreReached(declared, 64, 5, false);
   }
+}
+
+// 255 and 254 as u8 are 127 and 126, whatever the zero point.
+TEST(CertificateApi, TellsU8WeightsAsTheInstructionSeesThem) {
+  const std::vector<uint8_t> b = {255, 254};
+  const int32_t zero_point = 255;
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 1;
+  desc.k = 2;
+  desc.b_type = INTACT_U8;
+  desc.b_zero_points = &zero_point;
+  desc.b_zero_point_count = 1;
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  EXPECT_EQ(gemm->Info().b_type, INTACT_U8);
+  EXPECT_EQ(gemm->Certificate().failing_pairs, 1);
+  intact_failing_pair pair;
+  int64_t written = 0;
+  ASSERT_EQ(intact_gemm_failing_pairs(gemm->handle(), 0, 1, &pair, &written), INTACT_OK);
+  EXPECT_EQ(pair.w0, 127);
+  EXPECT_EQ(pair.w1, 126);
+  EXPECT_EQ(pair.sum, 255 * (127 + 126));
 }
 
 TEST(CertificateApi, TellsWhatTheInstructionSees) {

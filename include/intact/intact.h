@@ -6,7 +6,7 @@
  *
  * The contract, for activations A (M×K), weights B (K×N) and output C (M×N):
  *
- *   acc[m,n] = Σ_k (a[m,k] − a_zero_point) · b[k,n]            in exact integer arithmetic
+ *   acc[m,n] = Σ_k (a[m,k] − a_zero_point)·(b[k,n] − b_zero_points[n])    in exact integer arithmetic
  *   y        = acc + bias_s32[n]                               int32; this is an s32 output
  *   f        = float(y) · scales[n]  (+ bias_f32[n])           separate float32 roundings, no FMA
  *   f        = activation(f)                                   an f32 output
@@ -56,8 +56,9 @@ typedef enum intact_mode {
   /** The contract above, bit for bit, on every ISA. The default. */
   INTACT_EXACT = 0,
   /** What FBGEMM and oneDNN compute: without VNNI, the products of two adjacent depths (k, k+1), k even, are
-   * added in int16 with saturation (VPMADDUBSW); s8 activations are shifted by +128 first. Equal to
-   * INTACT_EXACT on VNNI and AMX. Exists to be studied and compared with; nothing chooses it silently. */
+   * added in int16 with saturation (VPMADDUBSW); s8 activations are shifted by +128 first, and u8 weights by
+   * −128. Equal to INTACT_EXACT on VNNI and AMX. Exists to be studied and compared with; nothing chooses it
+   * silently. */
   INTACT_SATURATING = 1
 } intact_mode;
 
@@ -93,12 +94,15 @@ typedef struct intact_gemm_desc {
   int64_t n;                    /**< columns of B and C, ≥ 1 */
   int64_t k;                    /**< depth, ≥ 1 */
   intact_type a_type;           /**< INTACT_U8 or INTACT_S8 */
-  intact_type b_type;           /**< INTACT_S8 */
+  intact_type b_type;           /**< INTACT_S8 or INTACT_U8 */
   intact_type c_type;           /**< INTACT_S32, INTACT_F32, INTACT_U8 or INTACT_S8 */
   intact_mode mode;             /**< INTACT_EXACT unless asked for by name */
   intact_isa max_isa;           /**< cap for this plan; INTACT_ISA_ANY = all that the machine offers */
   int32_t a_zero_point;         /**< within the declared range of activations */
   int32_t c_zero_point;         /**< within c_type's range; 0 for s32 and f32 outputs */
+  const int32_t* b_zero_points; /**< b_zero_point_count values within b_type's range; NULL: all are 0 */
+  int64_t b_zero_point_count;   /**< 1 (per tensor) or n (per column); 0 with NULL. Zero points other than
+                                     0 (s8) and 128 (u8) cost a sum over each row of A. */
   int64_t b_stride_k;           /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
   int64_t b_stride_n;           /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
   const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
@@ -112,10 +116,10 @@ typedef struct intact_gemm_desc {
   intact_range_check range_check; /**< of a declared range */
 } intact_gemm_desc;
 
-#define INTACT_GEMM_DESC_INIT                                                                                \
-  {                                                                                                          \
-    sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, 0, \
-        0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED               \
+#define INTACT_GEMM_DESC_INIT                                                                              \
+  {                                                                                                        \
+    sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0,  \
+        NULL, 0, 0, 0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED \
   }
 
 /** The buffers of one run. A is m×k and C is m×n, row-major; they must not overlap. No alignment is needed.
@@ -139,7 +143,7 @@ typedef struct intact_gemm intact_gemm;
 typedef struct intact_gemm_info {
   size_t struct_size; /**< sizeof(intact_gemm_info) */
   int64_t n, k;
-  intact_type a_type, c_type;
+  intact_type a_type, b_type, c_type;
   intact_isa isa;
   intact_mode mode;
   const char* kernel;   /**< name of the kernel for large m, as in logs, dumps and perf */
@@ -149,14 +153,17 @@ typedef struct intact_gemm_info {
   int64_t accumulator_max; /**< largest; both are within int32 */
 } intact_gemm_info;
 
-#define INTACT_GEMM_INFO_INIT \
-  { sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S32, INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, 0, 0 }
+#define INTACT_GEMM_INFO_INIT                                                                                \
+  {                                                                                                          \
+    sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, \
+        0, 0                                                                                                 \
+  }
 
 /** Which weights can make VPMADDUBSW saturate, decided for all activations in the plan's range at once, on
  * any machine (kernels without VNNI that add two products in int16 are wrong for them; this library's exact
- * mode never is). A pair is two adjacent depths (k, k+1), k even, of one column. With a in [lo, hi], as the
- * instruction sees activations (s8 shifted by +128), it fails if Σ max(lo·w, hi·w) > 32767 or Σ min(lo·w,
- * hi·w) < −32768. */
+ * mode never is). A pair is two adjacent depths (k, k+1), k even, of one column. With a in [lo, hi] and w as
+ * the instruction sees activations (s8 shifted by +128) and weights (u8 shifted by −128), it fails if
+ * Σ max(lo·w, hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter to it. */
 typedef struct intact_certificate {
   size_t struct_size;    /**< sizeof(intact_certificate) */
   int32_t a_min, a_max;  /**< the range it holds for, in a_type */
@@ -185,7 +192,7 @@ typedef struct intact_panel_certificate {
 /** A pair that can saturate, with a witness: a problem of K = 2 that makes it. */
 typedef struct intact_failing_pair {
   int64_t k, n;   /**< depths k and k+1 of column n */
-  int32_t w0, w1; /**< their weights */
+  int32_t w0, w1; /**< their weights as the instruction sees them, −128 to 127 */
   int32_t a0, a1; /**< activations as the instruction sees them, 0 to 255 */
   int32_t sum;    /**< a0·w0 + a1·w1, outside int16 */
 } intact_failing_pair;
