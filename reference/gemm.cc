@@ -1,17 +1,18 @@
 #include "reference/gemm.h"
 
 #include <cstring>
+#include <numeric>
 
 namespace intact::reference {
 namespace {
 
-// u8×s8 instructions take s8 activations shifted by this, zero point included.
-int32_t Shift(intact_type a_type) noexcept { return a_type == INTACT_S8 ? 128 : 0; }
+// u8×s8 instructions take s8 activations and u8 weights shifted by these, zero points included.
+int32_t ActivationShift(const Gemm& gemm) noexcept { return gemm.a_type == INTACT_S8 ? 128 : 0; }
+int32_t WeightShift(const Gemm& gemm) noexcept { return gemm.b_type == INTACT_U8 ? -128 : 0; }
 
-uint32_t ColumnSum(std::span<const int8_t> column) noexcept {
-  uint32_t sum = 0;
-  for (const int8_t w : column) sum += static_cast<uint32_t>(int32_t{w});
-  return sum;
+template <class T>
+int64_t Sum(std::span<const T> values) noexcept {
+  return std::accumulate(values.begin(), values.end(), int64_t{0});
 }
 
 template <class T>
@@ -21,24 +22,56 @@ void Store(T value, uint8_t* destination) noexcept {
 
 }  // namespace
 
-uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept {
-  // Modulo 2⁸: −128 becomes 0 and 127 becomes 255.
-  return static_cast<uint8_t>(gemm.a[static_cast<size_t>(m * gemm.k + k)] + Shift(gemm.a_type));
+int32_t WeightZeroPoint(const Gemm& gemm, int64_t n) noexcept {
+  if (gemm.b_zero_points.empty()) return 0;
+  return gemm.b_zero_points[gemm.b_zero_points.size() == 1 ? 0 : static_cast<size_t>(n)];
 }
 
-Operands::Operands(const Gemm& gemm) : m(gemm.m), n(gemm.n), k(gemm.k), a(gemm.a.size()), w(gemm.b.size()) {
-  size_t next = 0;
+uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept {
+  // Modulo 2⁸: −128 becomes 0 and 127 becomes 255.
+  return static_cast<uint8_t>(gemm.a[static_cast<size_t>(m * gemm.k + k)] + ActivationShift(gemm));
+}
+
+int8_t ShiftedWeight(const Gemm& gemm, int64_t k, int64_t n) noexcept {
+  // Modulo 2⁸: 0 becomes −128 and 255 becomes 127.
+  return static_cast<int8_t>(gemm.b[static_cast<size_t>(k * gemm.n + n)] + WeightShift(gemm));
+}
+
+Operands::Operands(const Gemm& gemm)
+    : m(gemm.m),
+      n(gemm.n),
+      k(gemm.k),
+      a_zero_point(gemm.a_zero_point + ActivationShift(gemm)),
+      bias(gemm.bias_s32) {
+  a.reserve(gemm.a.size());
   for (int64_t row = 0; row < m; ++row) {
-    for (int64_t depth = 0; depth < k; ++depth) a[next++] = ShiftedActivation(gemm, row, depth);
+    for (int64_t depth = 0; depth < k; ++depth) a.push_back(ShiftedActivation(gemm, row, depth));
+    row_sums.push_back(Sum(Row(row)));
   }
-  next = 0;
-  const auto zero_point = static_cast<uint32_t>(gemm.a_zero_point + Shift(gemm.a_type));
+  w.reserve(gemm.b.size());
   for (int64_t column = 0; column < n; ++column) {
-    for (int64_t depth = 0; depth < k; ++depth) w[next++] = gemm.b[static_cast<size_t>(depth * n + column)];
-    const int32_t bias = gemm.bias_s32.empty() ? 0 : gemm.bias_s32[static_cast<size_t>(column)];
-    compensation.push_back(
-        static_cast<int32_t>(static_cast<uint32_t>(bias) - zero_point * ColumnSum(Column(column))));
+    for (int64_t depth = 0; depth < k; ++depth) w.push_back(ShiftedWeight(gemm, depth, column));
+    column_sums.push_back(Sum(Column(column)));
+    w_zero_points.push_back(WeightZeroPoint(gemm, column) + WeightShift(gemm));
   }
+  bias.resize(static_cast<size_t>(n));
+}
+
+int32_t Operands::Compensation(int64_t row, int64_t column) const noexcept {
+  const auto at = static_cast<size_t>(column);
+  const int64_t centered_sum = column_sums[at] - k * w_zero_points[at];
+  const int64_t y =
+      bias[at] - a_zero_point * centered_sum - w_zero_points[at] * row_sums[static_cast<size_t>(row)];
+  return static_cast<int32_t>(static_cast<uint32_t>(y));
+}
+
+std::vector<int32_t> Operands::CenteredColumn(int64_t column) const {
+  std::vector<int32_t> centered;
+  centered.reserve(static_cast<size_t>(k));
+  for (const int8_t weight : Column(column)) {
+    centered.push_back(weight - w_zero_points[static_cast<size_t>(column)]);
+  }
+  return centered;
 }
 
 std::span<const uint8_t> Operands::Row(int64_t row) const noexcept {
@@ -59,7 +92,7 @@ std::vector<int32_t> Accumulators(const Operands& operands, Model model) {
   for (int64_t m = 0; m < operands.m; ++m) {
     for (int64_t n = 0; n < operands.n; ++n) {
       const int32_t sum = Accumulate(model, 0, operands.Row(m), operands.Column(n));
-      const int32_t compensation = operands.compensation[static_cast<size_t>(n)];
+      const int32_t compensation = operands.Compensation(m, n);
       y.push_back(static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(compensation)));
     }
   }

@@ -21,36 +21,49 @@ struct Gemm {
   intact_type c_type = INTACT_S32;
   int32_t a_zero_point = 0;
   int32_t c_zero_point = 0;
-  std::vector<uint8_t> a;         // m·k bytes; s8 in two's complement
-  std::vector<int8_t> b;          // k·n
-  std::vector<int32_t> bias_s32;  // n or empty
-  std::vector<float> bias_f32;    // n or empty
-  std::vector<float> scales;      // n, 1, or empty (s32 output)
+  std::vector<int32_t> b_zero_points;  // n, 1, or empty (all 0)
+  std::vector<uint8_t> a;              // m·k bytes; s8 in two's complement
+  std::vector<int8_t> b;               // k·n bytes; u8 in the same bits
+  std::vector<int32_t> bias_s32;       // n or empty
+  std::vector<float> bias_f32;         // n or empty
+  std::vector<float> scales;           // n, 1, or empty (s32 output)
   intact_activation activation = INTACT_ACTIVATION_NONE;
   float clamp_min = 0.0f, clamp_max = 0.0f;
 };
 
+/// The zero point of column n.
+int32_t WeightZeroPoint(const Gemm& gemm, int64_t n) noexcept;
+
 /// a[m,k] as the u8 operand that a u8×s8 instruction gets: s8 is shifted by +128.
 uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept;
+/// b[k,n] as its s8 operand: u8 is shifted by −128.
+int8_t ShiftedWeight(const Gemm& gemm, int64_t k, int64_t n) noexcept;
 
 /// The operands as a u8×s8 instruction gets them, with each output's depth contiguous.
 ///
-///   a  m×k, row m at m·k         ShiftedActivation(m, k)
-///   w  n×k, column n at n·k      b transposed
-///   compensation[n]              bias_s32[n] − (za, shifted likewise)·Σ_k b, modulo 2³²: y = Σ_k a·w + this
+///   a  m×k, row m at m·k         ShiftedActivation(m, k), with their zero point shifted likewise
+///   w  n×k, column n at n·k      ShiftedWeight(k, n), with their zero points shifted likewise
 struct Operands {
   explicit Operands(const Gemm& gemm);
   std::span<const uint8_t> Row(int64_t row) const noexcept;
   std::span<const int8_t> Column(int64_t column) const noexcept;
+  /// bias_s32 − za·Σ_k (w − zw) − zw·Σ_k a, modulo 2³²: y = Σ_k a·w + this.
+  int32_t Compensation(int64_t row, int64_t column) const noexcept;
+  /// Column's w − zw, the integers that the contract multiplies activations with.
+  std::vector<int32_t> CenteredColumn(int64_t column) const;
 
   int64_t m, n, k;
   std::vector<uint8_t> a;
   std::vector<int8_t> w;
-  std::vector<int32_t> compensation;
+  int32_t a_zero_point;
+  std::vector<int32_t> w_zero_points;  // n
+  std::vector<int32_t> bias;           // n
+  std::vector<int64_t> row_sums;       // Σ_k a
+  std::vector<int64_t> column_sums;    // Σ_k w
 };
 
-/// y[m,n] = Σ_k (a − za)·b + bias_s32, m·n values modulo 2³², as `model` accumulates Σ_k a·w of Operands from
-/// zero; the compensation is added last. kExact is the contract.
+/// y[m,n] = Σ_k (a − za)·(b − zb) + bias_s32, m·n values modulo 2³², as `model` accumulates Σ_k a·w of
+/// Operands from zero; the compensation is added last. kExact is the contract.
 std::vector<int32_t> Accumulators(const Gemm& gemm, Model model);
 /// The same from operands already prepared.
 std::vector<int32_t> Accumulators(const Operands& operands, Model model);

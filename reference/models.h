@@ -2,7 +2,8 @@
 // any other will output. Each is checked against the real instruction in tests/models_test.cc.
 //
 // A model works on a u8 activation vector and an s8 weight vector of one output. s8 activations are fed to
-// u8×s8 instructions shifted by +128 (compensation is the caller's): see ShiftedActivation in gemm.h.
+// u8×s8 instructions shifted by +128, u8 weights by −128 (compensation is the caller's): see
+// ShiftedActivation and ShiftedWeight in gemm.h. So what clamps is the pair sum of the shifted operands.
 #ifndef INTACT_REFERENCE_MODELS_H_
 #define INTACT_REFERENCE_MODELS_H_
 

@@ -51,6 +51,7 @@ struct Draft {
   std::vector<int8_t> b = std::vector<int8_t>(12, 1);
   std::vector<float> scales = {0.5f, 0.25f, 2.0f};
   std::vector<float> bias = {1.0f, 2.0f, 3.0f};
+  std::vector<int32_t> zero_points;
   GemmDesc desc = MakeGemmDesc();
 
   Draft() {
@@ -59,6 +60,11 @@ struct Draft {
     desc.c_type = INTACT_U8;
     desc.scales = scales.data();
     desc.scale_count = 3;
+  }
+  void SetZeroPoints(std::vector<int32_t> values, int64_t count) {
+    zero_points = std::move(values);
+    desc.b_zero_points = zero_points.data();
+    desc.b_zero_point_count = count;
   }
   void MakeS32() {
     desc.c_type = INTACT_S32;
@@ -88,8 +94,36 @@ std::vector<Refusal> Refusals() {
       {"b_stride_n is -3", [](Draft* d) { d->desc.b_stride_n = -3; }},
       {"a_type is 3", [](Draft* d) { d->desc.a_type = INTACT_S32; }},
       {"a_type is 0", [](Draft* d) { SetRaw(&d->desc.a_type, 0); }},
-      {"b_type is INTACT_U8", [](Draft* d) { d->desc.b_type = INTACT_U8; }, INTACT_UNSUPPORTED},
-      {"b_type is 4", [](Draft* d) { d->desc.b_type = INTACT_F32; }},
+      {"b_type is 4; expected INTACT_U8 or INTACT_S8", [](Draft* d) { d->desc.b_type = INTACT_F32; }},
+      {"b_type is 0", [](Draft* d) { SetRaw(&d->desc.b_type, 0); }},
+      {"b_zero_points is NULL and b_zero_point_count is 1", [](Draft* d) { d->desc.b_zero_point_count = 1; }},
+      {"b_zero_point_count is 0; expected 1 or n = 3",
+       [](Draft* d) {
+         d->SetZeroPoints({0, 0, 0}, 0);
+       }},
+      {"b_zero_point_count is 2",
+       [](Draft* d) {
+         d->SetZeroPoints({0, 0, 0}, 2);
+       }},
+      {"b_zero_point_count is -1",
+       [](Draft* d) {
+         d->SetZeroPoints({0, 0, 0}, -1);
+       }},
+      {"b_zero_points[0] is 128; expected -128 to 127", [](Draft* d) { d->SetZeroPoints({128}, 1); }},
+      {"b_zero_points[2] is -129",
+       [](Draft* d) {
+         d->SetZeroPoints({127, -128, -129}, 3);
+       }},
+      {"b_zero_points[1] is 256; expected 0 to 255",
+       [](Draft* d) {
+         d->desc.b_type = INTACT_U8;
+         d->SetZeroPoints({255, 256, 0}, 3);
+       }},
+      {"b_zero_points[0] is -1",
+       [](Draft* d) {
+         d->desc.b_type = INTACT_U8;
+         d->SetZeroPoints({-1}, 1);
+       }},
       {"c_type is 7", [](Draft* d) { SetRaw(&d->desc.c_type, 7); }},
       {"mode is 2", [](Draft* d) { SetRaw(&d->desc.mode, 2); }},
       {"max_isa is 6", [](Draft* d) { SetRaw(&d->desc.max_isa, 6); }},
@@ -258,6 +292,45 @@ TEST(Overflow, CountsBiasAndZeroPoint) {
   EXPECT_EQ(CreateColumn(1, -1, with_bias), INTACT_OVERFLOW);
   // Distances from the zero point 128 are at most 128: twice as deep.
   EXPECT_EQ(CreateColumn(130000, 127, [](GemmDesc* desc) { desc->a_zero_point = 128; }), INTACT_OK);
+}
+
+TEST(Overflow, CountsWeightZeroPoints) {
+  int32_t zero_point = 127;
+  const auto with_zero_point = [&](GemmDesc* desc) {
+    desc->b_zero_points = &zero_point;
+    desc->b_zero_point_count = 1;
+  };
+  EXPECT_EQ(CreateColumn(1000000, 127, with_zero_point), INTACT_OK);  // 127 − 127: nothing accumulates
+  zero_point = -128;
+  EXPECT_EQ(CreateColumn(33025, 127, with_zero_point), INTACT_OK);  // 255·255·33025 = 2³¹ − 33023
+  EXPECT_EQ(CreateColumn(33026, 127, with_zero_point), INTACT_OVERFLOW);
+  EXPECT_THAT(intact_last_error(), HasSubstr("column 0 of b can accumulate 2147515650"));
+  zero_point = 0;
+  const auto u8 = [&](GemmDesc* desc) {
+    with_zero_point(desc);
+    desc->b_type = INTACT_U8;
+  };
+  EXPECT_EQ(CreateColumn(33025, -1, u8), INTACT_OK);  // 255 as u8
+  EXPECT_EQ(CreateColumn(33026, -1, u8), INTACT_OVERFLOW);
+  zero_point = 255;
+  EXPECT_EQ(CreateColumn(33025, 0, u8), INTACT_OK);
+  EXPECT_EQ(CreateColumn(33026, 0, u8), INTACT_OVERFLOW);
+  EXPECT_THAT(intact_last_error(), HasSubstr("can accumulate -2147515650"));
+}
+
+// Weights of 0 as u8 are −128 to the kernels: pairs clamp at −32768 instead of reaching −128·(a0 + a1), and
+// what is missing stays in the sum.
+TEST(Overflow, CountsWhatSaturatingPairsLeaveBehind) {
+  const auto with = [](intact_mode mode) {
+    return [mode](GemmDesc* desc) {
+      desc->b_type = INTACT_U8;
+      desc->mode = mode;
+    };
+  };
+  EXPECT_EQ(CreateColumn(200000, 0, with(INTACT_EXACT)), INTACT_OK);
+  EXPECT_EQ(CreateColumn(200000, 0, with(INTACT_SATURATING)), INTACT_OVERFLOW);
+  EXPECT_THAT(intact_last_error(), HasSubstr("can accumulate 3251200000"));  // 100000·(255·256 − 32768)
+  EXPECT_EQ(CreateColumn(100000, 0, with(INTACT_SATURATING)), INTACT_OK);
 }
 
 TEST(Overflow, BelievesADeclaredRangeOnlyUnchecked) {
@@ -483,6 +556,8 @@ constexpr const char* kLines[] = {
     "gemm s8s8u8 m=157 n=85 k=137 za=-3 zc=9 scale=channel bias=f32",
     "gemm u8s8f32 m=70 n=33 k=900 fill=student scale=channel",
     "gemm u8s8s32 m=330 n=40 k=64 adecl=127 fill=stray",
+    "gemm u8u8s32 m=157 n=85 k=137 za=3 zb=131 zbper=channel",
+    "gemm s8u8u8 m=70 n=33 k=900 za=-7 zb=17 zc=128 fill=laplace scale=channel bias=f32",
 };
 
 TEST_P(SameBytes, ForAnyNumberOfThreads) {

@@ -213,7 +213,7 @@ TEST_F(Cli, CertifyRefusesBadInput) {
   ExpectBadInput("verify certify", "WEIGHTS");
   ExpectBadInput("verify certify /nowhere.npy" + write, "/nowhere.npy");
   ExpectBadInput("verify certify " + layer + "layer.json" + write, "layer.json");
-  ExpectBadInput("verify certify " + layer + "activations.npy" + write, "elements are not int8");
+  ExpectBadInput("verify certify " + kLayers + "u8_11/bias.npy" + write, "elements are not int8");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 256" + write,
                  "--amax 256: expected 1 to 255");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax 0");

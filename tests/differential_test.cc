@@ -91,6 +91,13 @@ TEST_P(Differential, TypesAndEpilogues) {
            "gemm u8s8s8 m=9 n=50 k=67 za=9 zc=127 wmax=128 scale=channel",
            "gemm u8s8f32 m=9 n=50 k=67 za=9 bias=f32 scale=channel act=relu",
            "gemm u8s8f32 m=9 n=50 k=67 bias=s32",
+           "gemm u8u8s32 m=9 n=50 k=67 za=3 zb=128",
+           "gemm u8u8s32 m=61 n=50 k=67 zb=255 zbper=channel wmax=128",
+           "gemm s8u8s32 m=61 n=17 k=66 za=-5 bias=s32 wmax=128",
+           "gemm s8s8s32 m=9 n=50 k=67 za=127 zb=-128 zbper=channel",
+           "gemm u8u8u8 m=61 n=50 k=67 za=77 zb=131 zc=128 bias=f32 scale=channel act=relu",
+           "gemm s8u8s8 m=9 n=50 k=67 za=-128 zb=9 zbper=channel bias=f32 scale=channel act=clamp",
+           "gemm u8s8f32 m=61 n=50 k=67 za=9 zb=7 bias=f32 scale=channel",
        }) {
     tests::ExpectItsModel(OnThis(line));
   }
@@ -102,6 +109,8 @@ TEST_P(Differential, StridesAndThreads) {
            "gemm u8s8u8 m=61 n=50 k=67 apad=64 cpad=1 threads=3 scale=channel",
            "gemm s8s8f32 m=130 n=33 k=64 cpad=7 threads=0",
            "gemm u8s8s8 m=7 n=200 k=256 apad=5 threads=4",
+           "gemm s8u8s32 m=61 n=50 k=67 zb=7 zbper=channel apad=1 cpad=3 threads=3",
+           "gemm u8u8f32 m=130 n=33 k=64 zb=1 apad=9 threads=2",
        }) {
     tests::ExpectItsModel(OnThis(line));
   }

@@ -76,6 +76,9 @@ TEST_P(AvxVnni, TypesEpiloguesAndThreads) {
            "gemm s8s8u8 m=9 n=50 k=67 za=127 zc=3 bias=f32 scale=channel act=relu",
            "gemm u8s8s8 m=9 n=50 k=67 za=255 zc=127 wmax=128 scale=channel act=clamp",
            "gemm u8s8f32 m=31 n=50 k=67 apad=1 cpad=3 bias=f32 threads=3",
+           "gemm u8u8s32 m=9 n=50 k=67 za=3 zb=128",
+           "gemm s8u8u8 m=9 n=50 k=67 za=-3 zb=77 zbper=channel zc=128 bias=f32 scale=channel",
+           "gemm s8s8s8 m=9 n=50 k=67 za=-3 zb=-7 bias=s32",
        }) {
     ExpectItsModel(tests::Parsed(line));
   }

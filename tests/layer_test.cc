@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "verify/audit.h"
 #include "verify/npy.h"
 
 namespace intact::verify {
@@ -41,13 +42,13 @@ TEST_P(GoldenLayer, ModelsEqualPyTorch) {
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenLayer,
                          testing::Values("u8_9", "u8_11", "u7_9", "u7_11", "u8_ramp_64x10", "u7_ramp_64x10"));
 
-/// A copy of u8_11 that a test may spoil.
-class BadLayer : public testing::Test {
+/// A copy of u8_11 that a test may spoil or change.
+class LayerCopy : public testing::Test {
  public:
-  ~BadLayer() override { std::filesystem::remove_all(folder_); }
+  ~LayerCopy() override { std::filesystem::remove_all(folder_); }
 
  protected:
-  BadLayer() {
+  LayerCopy() {
     std::filesystem::remove_all(folder_);
     std::filesystem::copy(kLayers + "u8_11", folder_);
     std::ifstream(folder_ + "/layer.json") >> json_;
@@ -75,6 +76,39 @@ class BadLayer : public testing::Test {
       testing::TempDir() + "layer_" + testing::UnitTest::GetInstance()->current_test_info()->name();
   json json_;
 };
+
+using BadLayer = LayerCopy;
+using ChangedLayer = LayerCopy;
+
+// The same weights as u8, 128 higher, and their zero points with them: the same outputs on every engine.
+TEST_F(ChangedLayer, U8WeightsComputeTheSame) {
+  const std::string path = folder_ + "/weights.npy";
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const Result<Layer> original = ReadLayer(folder_);
+  ASSERT_TRUE(original) << original.error().message;
+  bytes.replace(bytes.find("|i1"), 3, "|u1");
+  for (size_t i = bytes.size() - original->gemm.b.size(); i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(bytes[i] ^ 0x80);
+  }
+  std::ofstream(path, std::ios::binary) << bytes;
+  for (const json& zero_points : {json::array({128}), json(std::vector<int>(10, 128))}) {
+    json_["weight"]["zero_points"] = zero_points;
+    WriteText(json_.dump());
+    const Result<Layer> layer = ReadLayer(folder_);
+    ASSERT_TRUE(layer) << layer.error().message;
+    EXPECT_EQ(layer->gemm.b_type, INTACT_U8);
+    EXPECT_EQ(layer->gemm.b_zero_points.size(), zero_points.size());
+    EXPECT_EQ(ModelOutputs(layer->gemm, Model::kExact), *ReadExpected(*layer, "output_onednn.npy"));
+    EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *ReadExpected(*layer, "output_avx2.npy"));
+    const Audit audit = AuditReduceRange(layer->gemm, false);
+    const Audit expected = AuditReduceRange(original->gemm, false);
+    EXPECT_EQ(audit.max_weight, expected.max_weight);
+    EXPECT_EQ(audit.largest_safe_activation, expected.largest_safe_activation);
+    EXPECT_EQ(audit.sqnr_7bit_weights_db, expected.sqnr_7bit_weights_db);
+    EXPECT_EQ(audit.sqnr_7bit_activations_db, expected.sqnr_7bit_activations_db);
+  }
+}
 
 TEST_F(BadLayer, DeepJson) {
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
@@ -134,7 +168,10 @@ TEST_F(BadLayer, WrongValues) {
   EXPECT_THAT(ErrorWith("/weight/scales", json::array()), HasSubstr("has 0 entries; expected 1 or 10"));
   EXPECT_THAT(ErrorWith("/weight/scales/3", nullptr),
               HasSubstr("weight.scales[3]: is null; expected a number"));
-  EXPECT_THAT(ErrorWith("/weight/zero_points/2", 5), HasSubstr("weight.zero_points[2]: is 5; expected 0"));
+  EXPECT_THAT(ErrorWith("/weight/zero_points/2", 128),
+              HasSubstr("weight.zero_points[2]: is 128; expected -128 to 127"));
+  EXPECT_THAT(ErrorWith("/weight/zero_points/2", 1.5),
+              HasSubstr("weight.zero_points[2]: is 1.5; expected an integer"));
 }
 
 TEST_F(BadLayer, WrongTensors) {
@@ -146,8 +183,8 @@ TEST_F(BadLayer, WrongTensors) {
   EXPECT_THAT(replace("bias.npy", "u8_9/bias.npy"), HasSubstr("bias.npy: is f4 (160,); expected f4 (10,)"));
   EXPECT_THAT(replace("activations.npy", "u8_9/activations.npy"),
               HasSubstr("activations.npy: is u1 (4, 512); expected u1 or i1 (M, 160)"));
-  EXPECT_THAT(replace("weights.npy", "u8_9/activations.npy"),
-              HasSubstr("weights.npy: is u1 (4, 512); expected i1"));
+  EXPECT_THAT(replace("weights.npy", "u8_9/bias.npy"),
+              HasSubstr("weights.npy: is f4 (160,); expected i1 or u1 (N, K)"));
   std::filesystem::remove(folder_ + "/weights.npy");
   EXPECT_THAT(ErrorOf(), HasSubstr("weights.npy: no such file"));
 }

@@ -61,8 +61,11 @@ INSTANTIATE_TEST_SUITE_P(All, MutantTest, ::testing::Range<size_t>(0, Mutants().
 
 TEST(HonestTarget, SaturatesAsTheModelSaysWithItsPairs) {
   const ReferenceTarget honest;
-  for (const char* line : {"gemm u8s8s32 m=6 n=16 k=64 fill=bait mode=saturating isa=avx2",
-                           "gemm s8s8u8 m=6 n=16 k=64 fill=bait zc=128 mode=saturating isa=avx512"}) {
+  for (const char* line :
+       {"gemm u8s8s32 m=6 n=16 k=64 fill=bait mode=saturating isa=avx2",
+        "gemm s8s8u8 m=6 n=16 k=64 fill=bait zc=128 mode=saturating isa=avx512",
+        "gemm u8u8s32 m=6 n=16 k=64 fill=bait zb=128 mode=saturating isa=avx2",
+        "gemm s8u8s32 m=6 n=16 k=64 fill=bait zb=7 zbper=channel mode=saturating isa=avx2"}) {
     const Comparison comparison = VerifyOn(honest, Parsed(line));
     EXPECT_GT(comparison.differing, 0) << line;
     EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], comparison.differing);

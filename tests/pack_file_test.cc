@@ -46,6 +46,10 @@ constexpr const char* kProblems[] = {
     "gemm u8s8s32 m=200 n=20 k=70 adecl=127 fill=stray",
     "gemm s8s8u8 m=70 n=20 k=400 za=-99 adecl=30 rangecheck=unchecked",
     "gemm u8s8s32 m=30 n=20 k=70 fill=bait mode=saturating",
+    "gemm u8u8s32 m=30 n=20 k=70 zb=128",
+    "gemm s8u8u8 m=30 n=37 k=70 za=-9 zb=3 zbper=channel zc=128 bias=f32",
+    "gemm s8s8f32 m=30 n=37 k=71 zb=-7 bias=s32",
+    "gemm u8u8s32 m=30 n=20 k=70 zb=77 fill=bait mode=saturating",
 };
 
 class PackFile : public testing::Test {
@@ -200,9 +204,9 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Write(path_, Bytes(5000, 'x'));
   ExpectRefused(path_, "not a pack file");
   Bytes image = Image(kProblems[0]);
-  image[8] = 2;
+  image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 2; expected 1");
+  ExpectRefused(path_, "format version 1; expected 2");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
@@ -339,7 +343,8 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
   int refused = 0;
   for (const char* line :
        {"gemm u8s8u8 m=1 n=3 k=5 bias=f32", "gemm s8s8s32 m=1 n=20 k=70 bias=s32 adecl=127 za=-9",
-        "gemm u8s8f32 m=1 n=16 k=64 bias=f32 scale=channel mode=saturating"}) {
+        "gemm u8s8f32 m=1 n=16 k=64 bias=f32 scale=channel mode=saturating",
+        "gemm s8u8u8 m=1 n=9 k=66 zb=200 zbper=channel bias=f32"}) {
     const Bytes image = Image(line);
     Result<verify::GuardedBuffer> buffer = verify::GuardedBuffer::Allocate(image.size());
     ASSERT_TRUE(buffer);
@@ -380,12 +385,15 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Case{kColumnsAt + 4, 1, "n or k"},
            Case{kDepthAt, 0, "n or k"},
            Case{48, 3, "a type"},
-           Case{52, 1, "a type"},
+           Case{52, 3, "a type"},
+           Case{52, 0, "a type"},
            Case{kOutputTypeAt, 9, "a type"},
            Case{60, 2, "mode"},
            Case{64, 2, "flag"},
            Case{68, 2, "flag"},
            Case{72, 2, "flag"},
+           Case{100, 2, "flag"},
+           Case{100, 1, "size"},
            Case{76, 256, "zero point"},
            Case{80, 256, "zero point"},
            Case{84, 1000, "range"},
@@ -426,6 +434,19 @@ TEST_F(PackFile, RefusesFloatsThatAPlanWouldRefuse) {
   Seal(mutant);
   Write(path_, mutant);
   ExpectRefused(path_, "bias_f32[1]");
+}
+
+TEST_F(PackFile, RefusesWeightZeroPointsOutOfRange) {
+  const Bytes image = Image("gemm u8u8s32 m=1 n=3 k=5 zb=7");
+  constexpr size_t kZeroPointsAt = 192 + 1024;
+  ASSERT_EQ(Field<int32_t>(image, kZeroPointsAt), 7 - 128);  // as kernels see it
+  for (const int32_t value : {128, -129, 1 << 20}) {
+    Bytes mutant = image;
+    std::memcpy(&mutant[kZeroPointsAt + 8], &value, sizeof(value));
+    Seal(mutant);
+    Write(path_, mutant);
+    ExpectRefused(path_, "b_zero_points[2]");
+  }
 }
 
 }  // namespace

@@ -33,6 +33,9 @@ TEST(ProblemText, RoundTrips) {
            "isa=avx512_vnni",
            "gemm u8s8f32 m=16 n=16 k=16 bias=s32 act=relu fill=one_hot threads=0",
            "gemm s8s8s32 m=1 n=1 k=1 za=-28 adecl=100 rangecheck=unchecked fill=bound",
+           "gemm u8u8s32 m=1 n=2 k=1 za=9 zb=255",
+           "gemm s8u8u8 m=1 n=2 k=1 zb=3 zbper=channel",
+           "gemm s8s8s32 m=1 n=2 k=1 zb=-128",
        }) {
     EXPECT_EQ(Parsed(line).ToString(), line);
     EXPECT_EQ(Parsed(Parsed(line).ToString()), Parsed(line));
@@ -61,7 +64,10 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8 m=1 n=1 k=1", "'u8s8'"},
       {"gemm u8s8s32s8 m=1 n=1 k=1", "'s8' too much"},
       {"gemm f32s8s32 m=1 n=1 k=1", "activations are f32"},
-      {"gemm u8u8s32 m=1 n=1 k=1", "weights are u8"},
+      {"gemm u8f32s32 m=1 n=1 k=1", "weights are f32; expected u8 or s8"},
+      {"gemm u8s8s32 m=1 n=1 k=1 zb=128", "zb: 128 is out of range; expected -128 to 127"},
+      {"gemm u8u8s32 m=1 n=1 k=1 zb=-1", "zb: -1 is out of range; expected 0 to 255"},
+      {"gemm u8u8s32 m=1 n=1 k=1 zbper=row", "'row' is unknown; expected one of tensor, channel"},
       {"gemm u8s8s32 m=1 n=1", "k is missing"},
       {"gemm u8s8s32 m=0 n=1 k=1", "m: 0 is out of range"},
       {"gemm u8s8s32 m=-4 n=1 k=1", "m: -4 is out of range"},
@@ -118,6 +124,31 @@ TEST(Materialize, IsTheSameEverywhere) {
             (std::vector<int64_t>{46, 98, 127, 49, 78, 27}));
   EXPECT_EQ(Weights("gemm u8s8s32 m=1 n=1 k=6 fill=student seed=3"),
             (std::vector<int64_t>{17, -24, 29, 15, 127, -75}));
+}
+
+TEST(Materialize, U8WeightsAreS8OnesPlus128) {
+  for (const Fill fill : AllFills()) {
+    Problem problem = Parsed("gemm u8s8s32 m=1 n=5 k=9 wmax=128");
+    problem.fill = fill;
+    const reference::Gemm s8 = Materialize(problem);
+    problem.b_type = INTACT_U8;
+    const reference::Gemm u8 = Materialize(problem);
+    for (size_t i = 0; i < s8.b.size(); ++i) EXPECT_EQ(static_cast<uint8_t>(u8.b[i]), s8.b[i] + 128);
+  }
+}
+
+TEST(Materialize, WeightZeroPoints) {
+  const auto zero_points = [](std::string_view line) { return Materialize(Parsed(line)).b_zero_points; };
+  EXPECT_EQ(zero_points("gemm u8u8s32 m=1 n=9 k=1"), std::vector<int32_t>());
+  EXPECT_EQ(zero_points("gemm u8u8s32 m=1 n=9 k=1 zb=200"), std::vector<int32_t>{200});
+  for (const auto& [types, low] : {std::pair{"u8u8s32", 0}, {"u8s8s32", -128}}) {
+    const auto values = zero_points(std::string("gemm ") + types + " m=1 n=99 k=1 zb=5 zbper=channel");
+    ASSERT_EQ(values.size(), 99u);
+    EXPECT_EQ(values[0], 5);
+    EXPECT_EQ(*std::min_element(values.begin(), values.end()), low);
+    EXPECT_EQ(*std::max_element(values.begin(), values.end()), low + 255);
+    EXPECT_GT(std::set<int32_t>(values.begin(), values.end()).size(), 30u);
+  }
 }
 
 TEST(Materialize, ASmallerProblemIsTheCornerOfALargerOne) {

@@ -60,6 +60,17 @@ TEST(SweepProblems, HaveLargeOutputsOfFewRowsAndOfMany) {
   EXPECT_TRUE(many);
 }
 
+TEST(SweepProblems, MeetEveryCombinationOfTypesAndZeroPointsInEveryFill) {
+  std::set<std::string> met;
+  for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kStandard)) {
+    const bool has_zero_point = p.zb != 0 || p.zb_kind == ZeroPointKind::kChannel;
+    met.insert(std::string(ToString(p.a_type)) + std::string(ToString(p.b_type)) + " " +
+               std::to_string(has_zero_point) + " " + std::to_string(static_cast<int>(p.zb_kind)) + " " +
+               std::string(ToString(p.fill)) + " " + std::string(ToString(p.mode)));
+  }
+  EXPECT_EQ(met.size(), 2 * 2 * 3 * AllFills().size() * 2);
+}
+
 TEST(SweepProblems, DeclareRangesThatBeginAboveTheTypesMinimum) {
   std::set<std::pair<intact_type, intact_range_check>> met;
   for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kStandard)) {
@@ -187,8 +198,8 @@ TEST(Judge, ASaturatingTargetMustSaturate) {
 
 TEST(Minimise, FindsTheSmallestThatFails) {
   Problem start = *Problem::Parse(
-      "gemm s8s8u8 m=65 n=97 k=130 za=5 zc=3 bias=f32 scale=channel act=relu fill=bait seed=9 apad=1 cpad=2 "
-      "threads=3 mode=saturating isa=avx2");
+      "gemm s8u8u8 m=65 n=97 k=130 za=5 zb=9 zbper=channel zc=3 bias=f32 scale=channel act=relu fill=bait "
+      "seed=9 apad=1 cpad=2 threads=3 mode=saturating isa=avx2");
   const Problem smallest =
       Minimise(start, [](const Problem& p) { return p.n >= 17 && p.k % 4 == 2 && p.za != 0; });
   EXPECT_EQ(smallest.ToString(), "gemm u8s8s32 m=1 n=17 k=2 za=5 mode=saturating isa=avx2");

@@ -22,7 +22,8 @@ struct CertifyOptions {
 
 struct Weights {
   int64_t n = 0, k = 0;
-  std::vector<int8_t> values;  // n×k
+  intact_type type = INTACT_S8;
+  std::vector<uint8_t> values;  // n×k; s8 in two's complement
 };
 
 // What exact kernels of an ISA without VNNI run.
@@ -53,13 +54,14 @@ Result<Weights> ReadWeights(const std::string& file) {
   const auto invalid = [&](const std::string& what) {
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", file, what)};
   };
-  if (npy->type != INTACT_S8) return invalid("elements are not int8");
+  if (npy->type != INTACT_S8 && npy->type != INTACT_U8) return invalid("elements are not int8 or uint8");
   if (npy->shape.size() < 2) {
     return invalid(fmt::format("shape is {}; expected (columns, depth…)", verify::ShapeString(npy->shape)));
   }
   Weights weights;
   weights.n = npy->shape[0];
-  weights.values = npy->Values<int8_t>();
+  weights.type = npy->type;
+  weights.values = npy->bytes;
   weights.k = std::ssize(weights.values) / weights.n;
   return weights;
 }
@@ -68,6 +70,7 @@ Result<Gemm> CreatePlan(const Weights& weights, int amax, intact_isa isa) {
   GemmDesc desc = MakeGemmDesc();
   desc.n = weights.n;
   desc.k = weights.k;
+  desc.b_type = weights.type;
   desc.b_stride_k = 1;
   desc.b_stride_n = weights.k;
   desc.a_max = amax;
@@ -176,10 +179,13 @@ int RunCertify(const CertifyOptions& options) {
 void AddVerifyCertify(CLI::App* verify, Command* command) {
   auto options = std::make_shared<CertifyOptions>();
   CLI::App* certify = verify->add_subcommand(
-      "certify", "which weights can make VPMADDUBSW saturate; information, not a verdict: exit status 0");
+      "certify",
+      "which weights can make VPMADDUBSW saturate, and what accumulators reach where zero points are 0; "
+      "information, not a verdict: exit status 0");
   certify
-      ->add_option("WEIGHTS", options->file,
-                   ".npy file of int8 (columns, depth…); further dimensions are flattened into the depth")
+      ->add_option(
+          "WEIGHTS", options->file,
+          ".npy file of int8 or uint8 (columns, depth…); further dimensions are flattened into the depth")
       ->required();
   certify->add_option("--amax", options->amax, "activations as the instruction sees them lie in [0, amax]")
       ->capture_default_str();

@@ -120,7 +120,8 @@ std::vector<int32_t> WithoutLowestBit(const Range& values) {
   return reduced;
 }
 
-/// SQNR in dB of the layer's float output with other operands in place of its own (a − za, m×k) and w (n×k).
+/// SQNR in dB of the layer's float output with other operands in place of its own (a − za, m×k) and (b − zb,
+/// n×k).
 std::optional<double> OutputSqnr(const reference::Gemm& gemm, std::span<const int32_t> a,
                                  std::span<const int32_t> w, std::span<const int32_t> other_a,
                                  std::span<const int32_t> other_w) {
@@ -149,10 +150,13 @@ std::optional<double> OutputSqnr(const reference::Gemm& gemm, std::span<const in
 
 void SetSqnr(const reference::Gemm& gemm, const reference::Operands& operands, bool is_seven_bits,
              Audit* audit) {
-  const int32_t zero_point = gemm.a_zero_point + (gemm.a_type == INTACT_S8 ? 128 : 0);
   std::vector<int32_t> a;
-  for (const uint8_t x : operands.a) a.push_back(x - zero_point);
-  const std::vector<int32_t> w(operands.w.begin(), operands.w.end());
+  for (const uint8_t x : operands.a) a.push_back(x - operands.a_zero_point);
+  std::vector<int32_t> w;
+  for (int64_t n = 0; n < gemm.n; ++n) {
+    const std::vector<int32_t> column = operands.CenteredColumn(n);
+    w.insert(w.end(), column.begin(), column.end());
+  }
   if (!is_seven_bits) audit->sqnr_7bit_activations_db = OutputSqnr(gemm, a, w, WithoutLowestBit(a), w);
   audit->sqnr_7bit_weights_db = OutputSqnr(gemm, a, w, a, WithoutLowestBit(w));
 }
@@ -191,7 +195,7 @@ Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range) {
   audit.clamped_pairs = CountClampedPairs(operands);
   audit.max_activation = max_activation - shift;
   audit.min_activation = min_activation - shift;
-  for (const int8_t w : gemm.b) audit.max_weight = std::max(audit.max_weight, std::abs(int32_t{w}));
+  for (const int8_t w : operands.w) audit.max_weight = std::max(audit.max_weight, std::abs(int32_t{w}));
   audit.largest_safe_activation = LargestSafeActivation(operands);
 
   const bool clamps = audit.clamped_pairs > 0;

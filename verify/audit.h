@@ -6,8 +6,8 @@
 //
 //   [ Σ min(low·w, high·w),  Σ max(low·w, high·w) ]
 //
-// and is *at risk* if that leaves [−32768, 32767]. Activations are as the instruction sees them: s8 is
-// shifted by +128. Verdicts, for a bound [low, high] on the activations:
+// and is *at risk* if that leaves [−32768, 32767]. Both are as the instruction sees them: s8
+// activations are shifted by +128, u8 weights by −128. Verdicts, for a bound [low, high] on the activations:
 //
 //   violated       some pair sum clamps on this layer's own activations
 //   proven         no pair is at risk within the bound, and the activations obey the bound: no input within
@@ -75,7 +75,7 @@ struct Audit {
   int64_t clamped_pairs = 0;              // pair sums that clamp on the layer's activations
   int32_t max_activation = 0;             // as in the tensor: the largest
   int32_t min_activation = 0;             //                   the smallest
-  int32_t max_weight = 0;                 // largest magnitude
+  int32_t max_weight = 0;                 // largest magnitude, as the instruction sees weights
   int32_t largest_safe_activation = 255;  // the largest amax for which no u8 input in [0, amax] saturates
   BoundAudit declared;                    // the layer's own bound
   std::array<BoundAudit, 3> remedies;     // in the order above

@@ -249,8 +249,8 @@ std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m
     pair.k = k;
     pair.a0 = reference::ShiftedActivation(gemm, m, k);
     pair.a1 = reference::ShiftedActivation(gemm, m, k + 1);
-    pair.w0 = gemm.b[static_cast<size_t>(k * gemm.n + n)];
-    pair.w1 = gemm.b[static_cast<size_t>((k + 1) * gemm.n + n)];
+    pair.w0 = reference::ShiftedWeight(gemm, k, n);
+    pair.w1 = reference::ShiftedWeight(gemm, k + 1, n);
     pair.true_sum = reference::PairSum(pair.a0, pair.a1, pair.w0, pair.w1);
     pair.clamped_sum = reference::Maddubs(pair.a0, pair.a1, pair.w0, pair.w1);
     if (pair.true_sum != pair.clamped_sum) pairs.push_back(pair);

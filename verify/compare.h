@@ -30,8 +30,8 @@ enum class Cause : uint8_t { kInt16Saturation, kInt32Overflow, kRequantization, 
 inline constexpr int kCauseCount = 4;
 std::string_view ToString(Cause cause);
 
-/// A pair of adjacent depths whose sum VPMADDUBSW clamps. Activations as the instruction sees them (s8 +
-/// 128).
+/// A pair of adjacent depths whose sum VPMADDUBSW clamps. Activations and weights as the instruction sees
+/// them (s8 activations + 128, u8 weights − 128).
 struct SaturatedPair {
   int64_t m = 0, n = 0, k = 0;  // depths k and k+1, k even
   uint8_t a0 = 0, a1 = 0;
@@ -92,7 +92,7 @@ Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, con
 /// and where no ISA is named.
 reference::Model ExpectedModel(intact_mode mode, intact_isa isa);
 
-/// All pairs of output (m, n) that clamp; for s8 activations after the shift by 128.
+/// All pairs of output (m, n) that clamp.
 std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n);
 
 }  // namespace intact::verify

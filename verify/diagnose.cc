@@ -94,18 +94,17 @@ struct Suspicion {
 
 int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
 
-int64_t Products(const Observation& seen, int64_t from, int64_t offset) {
+// Σ_k (a − a_offset)·(w − w_offset) over depths from `from` on.
+int64_t Products(const Observation& seen, int64_t from, int64_t a_offset, int64_t w_offset) {
   const auto a = seen.operands.Row(seen.m);
   const auto w = seen.operands.Column(seen.n);
   int64_t sum = 0;
-  for (auto k = static_cast<size_t>(from); k < a.size(); ++k) sum += (a[k] - offset) * w[k];
+  for (auto k = static_cast<size_t>(from); k < a.size(); ++k) sum += (a[k] - a_offset) * (w[k] - w_offset);
   return sum;
 }
 
-int64_t WeightSum(const Observation& seen) {
-  int64_t sum = 0;
-  for (const int8_t w : seen.operands.Column(seen.n)) sum += w;
-  return sum;
+int64_t ZeroPoint(const Observation& seen) {
+  return seen.operands.w_zero_points[static_cast<size_t>(seen.n)];
 }
 
 // Pairs (k, k+2) and (k+1, k+3) of each quad clamped instead of adjacent ones.
@@ -122,7 +121,8 @@ int32_t SwappedPairs(const Observation& seen) {
 }
 
 void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
-  const int64_t weights = WeightSum(seen);
+  const auto column = static_cast<size_t>(seen.n);
+  const int64_t weights = seen.operands.column_sums[column] - seen.operands.k * ZeroPoint(seen);
   const int64_t za = seen.gemm.a_zero_point;
   if (za != 0) {
     suspicions->push_back({"activation zero point not subtracted", Wrap(seen.exact + za * weights)});
@@ -135,21 +135,37 @@ void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicion
   }
 }
 
+void SuspectWeightZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const reference::Operands& operands = seen.operands;
+  const int64_t row_sum = operands.row_sums[static_cast<size_t>(seen.m)];
+  const int64_t activations = row_sum - operands.k * operands.a_zero_point;
+  const int64_t zb = reference::WeightZeroPoint(seen.gemm, seen.n);
+  suspicions->push_back({"weight zero point not subtracted", Wrap(seen.exact + zb * activations)});
+  if (seen.gemm.b_type == INTACT_U8) {
+    suspicions->push_back(
+        {"shift of u8 weights by 128 not compensated", Wrap(seen.exact - 128 * activations)});
+  }
+  suspicions->push_back(
+      {"sum of the row's activations left out", Wrap(seen.exact + ZeroPoint(seen) * row_sum)});
+}
+
 void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const int64_t k = seen.gemm.k;
-  const int64_t zero_point = seen.gemm.a_zero_point + (seen.gemm.a_type == INTACT_S8 ? 128 : 0);
   for (const int64_t block : {2, 4, 8, 16, 32, 64}) {
     const int64_t from = k / block * block;
     if (from == k) continue;
     const std::string text = fmt::format("depth tail k={}…{} missing", from, k - 1);
-    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, 0))});
-    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point))});
+    const int64_t zero_point = seen.operands.a_zero_point;
+    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, 0, 0))});
+    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point, 0))});
+    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point, ZeroPoint(seen)))});
   }
 }
 
 std::vector<Suspicion> Suspicions(const Observation& seen) {
   std::vector<Suspicion> suspicions;
   SuspectZeroPoint(seen, &suspicions);
+  SuspectWeightZeroPoint(seen, &suspicions);
   SuspectTail(seen, &suspicions);
   if (!seen.gemm.bias_s32.empty()) {
     const int64_t bias = seen.gemm.bias_s32[static_cast<size_t>(seen.n)];
@@ -188,7 +204,7 @@ bool Observation::GivenBy(int32_t y) const {
 }
 
 int32_t Observation::WithCompensation(int32_t sum) const {
-  return Wrap(int64_t{sum} + operands.compensation[static_cast<size_t>(n)]);
+  return Wrap(int64_t{sum} + operands.Compensation(m, n));
 }
 
 std::optional<std::string> OtherRounding(const Observation& seen) {

@@ -11,7 +11,14 @@ namespace intact::verify {
 namespace {
 
 // Streams of Random: which tensor an index belongs to.
-enum Stream : uint64_t { kActivationStream = 1, kWeightStream, kBiasStream, kScaleStream, kClampStream };
+enum Stream : uint64_t {
+  kActivationStream = 1,
+  kWeightStream,
+  kBiasStream,
+  kScaleStream,
+  kClampStream,
+  kZeroPointStream
+};
 
 // The zero point as a distance from the type's minimum, like the activations.
 int64_t ZeroDistance(const Problem& p) { return p.a_type == INTACT_S8 ? int64_t{p.za} + 128 : p.za; }
@@ -163,12 +170,12 @@ void AimRow(const Problem& p, int64_t m, int32_t low, int32_t high, uint8_t* row
 
 // How far y may be from zero, typically, per column: |mean| plus two standard deviations, as if activations
 // were independent of their weights.
-std::vector<double> TypicalMagnitudes(const reference::Operands& operands, const reference::Gemm& gemm,
-                                      int64_t zero_distance) {
+std::vector<double> TypicalMagnitudes(const reference::Operands& operands,
+                                      const std::vector<int32_t>& bias_s32) {
   double sum = 0.0;
   double squares = 0.0;
   for (const uint8_t a : operands.a) {
-    const auto d = static_cast<double>(a - zero_distance);
+    const auto d = static_cast<double>(a - operands.a_zero_point);
     sum += d;
     squares += d * d;
   }
@@ -176,14 +183,14 @@ std::vector<double> TypicalMagnitudes(const reference::Operands& operands, const
   const double mean = sum / count;
   const double variance = squares / count - mean * mean;
   std::vector<double> magnitudes;
-  for (int64_t n = 0; n < gemm.n; ++n) {
+  for (int64_t n = 0; n < operands.n; ++n) {
     double weights = 0.0;
     double weight_squares = 0.0;
-    for (const int8_t w : operands.Column(n)) {
+    for (const int32_t w : operands.CenteredColumn(n)) {
       weights += w;
       weight_squares += w * w;
     }
-    const double bias = gemm.bias_s32.empty() ? 0.0 : gemm.bias_s32[static_cast<size_t>(n)];
+    const double bias = bias_s32.empty() ? 0.0 : bias_s32[static_cast<size_t>(n)];
     const double magnitude = std::fabs(mean * weights + bias) + 2.0 * std::sqrt(variance * weight_squares);
     magnitudes.push_back(std::max(magnitude, 1.0));
   }
@@ -193,7 +200,7 @@ std::vector<double> TypicalMagnitudes(const reference::Operands& operands, const
 // How large an int32 bias column n can bear whatever the activations are.
 int64_t BiasHeadroom(const reference::Operands& operands, int64_t n, int64_t zero_distance) {
   int64_t weights = 0;
-  for (const int8_t w : operands.Column(n)) weights += std::abs(int64_t{w});
+  for (const int32_t w : operands.CenteredColumn(n)) weights += std::abs(w);
   const int64_t farthest = std::max(zero_distance, 255 - zero_distance);
   return std::max<int64_t>(std::numeric_limits<int32_t>::max() - weights * farthest, 0);
 }
@@ -218,7 +225,7 @@ void FillBiasF32(const Problem& p, reference::Gemm* gemm) {
 }
 
 void FillScales(const Problem& p, const reference::Operands& operands, reference::Gemm* gemm) {
-  const std::vector<double> magnitudes = TypicalMagnitudes(operands, *gemm, ZeroDistance(p));
+  const std::vector<double> magnitudes = TypicalMagnitudes(operands, gemm->bias_s32);
   const double largest = *std::max_element(magnitudes.begin(), magnitudes.end());
   const int64_t count = p.scale == ScaleKind::kChannel ? p.n : 1;
   for (int64_t n = 0; n < count; ++n) {
@@ -262,6 +269,20 @@ std::vector<int8_t> FillWeights(const Problem& problem) {
     }
   }
   return b;
+}
+
+std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
+  if (problem.zb_kind == ZeroPointKind::kTensor) {
+    return problem.zb == 0 ? std::vector<int32_t>() : std::vector<int32_t>{problem.zb};
+  }
+  const int32_t lowest = problem.b_type == INTACT_S8 ? -128 : 0;
+  std::vector<int32_t> zero_points = {problem.zb};
+  for (int64_t n = 1; n < problem.n; ++n) {
+    Random random(problem.seed, kZeroPointStream, static_cast<uint64_t>(n));
+    const int64_t distances[] = {0, 255, random.Integer(0, 255), random.Integer(0, 255)};
+    zero_points.push_back(lowest + static_cast<int32_t>(distances[random.Integer(0, 3)]));
+  }
+  return zero_points;
 }
 
 void FillEpilogue(const Problem& problem, reference::Gemm* gemm) {

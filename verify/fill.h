@@ -1,6 +1,6 @@
 // How the tensors of a problem are made. Activations are made as distances d from the type's minimum, in
-// [declared_min, LargestActivation()], which is what a u8×s8 instruction gets to see; weights lie in [−wmax,
-// wmax].
+// [declared_min, LargestActivation()], and weights w in [−wmax, wmax]: that is what a u8×s8 instruction gets
+// to see. u8 weights are w + 128.
 //
 // The fill `bound` drives int16 sums to where they must not overflow. With activations up to L, a lane holds
 // positive weights of 32767/L in all, and negative ones of 32768/L: 128 for L = 255. Its weights come in
@@ -21,8 +21,11 @@ namespace intact::verify {
 /// m×k distances from a_type's minimum.
 std::vector<uint8_t> FillActivations(const Problem& problem);
 
-/// k×n weights.
+/// k×n weights w.
 std::vector<int8_t> FillWeights(const Problem& problem);
+
+/// The zero points of weights, in the type of weights: none if all are 0, else one or n.
+std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
 
 /// Bias and scales of `gemm`, whose tensors are already made: chosen so that 8-bit outputs spread over the
 /// type's range, and so that no accumulator leaves int32 which would not do so without the bias.

@@ -55,14 +55,7 @@ class Fields {
 
   int32_t ZeroPoint(std::string_view name, intact_type type) {
     const json* value = Require(name, &json::is_number_integer, "an integer");
-    if (value == nullptr) return 0;
-    const int64_t low = type == INTACT_S8 ? -128 : 0;
-    const double zero_point = value->get<double>();  // any JSON integer, also one beyond int64
-    if (zero_point < static_cast<double>(low) || zero_point > static_cast<double>(low + 255)) {
-      Fail(name, fmt::format("is {}; expected {} to {}", Excerpt(*value), low, low + 255));
-      return 0;
-    }
-    return static_cast<int32_t>(zero_point);
+    return value ? CheckedZeroPoint(name, *value, type) : 0;
   }
 
   double Scale(std::string_view name) {
@@ -80,15 +73,17 @@ class Fields {
     return scales;
   }
 
-  void ExpectZeros(std::string_view name, int64_t channels) {
-    size_t index = 0;
+  /// None where all are 0.
+  std::vector<int32_t> ZeroPoints(std::string_view name, int64_t channels, intact_type type) {
+    std::vector<int32_t> zero_points;
     for (const json& element : PerChannel(name, channels)) {
-      if (element != 0) {
-        Fail(fmt::format("{}[{}]", name, index),
-             fmt::format("is {}; expected 0 (symmetric weights)", Excerpt(element)));
-      }
-      ++index;
+      const std::string label = fmt::format("{}[{}]", name, zero_points.size());
+      if (!element.is_number_integer())
+        Fail(label, fmt::format("is {}; expected an integer", Excerpt(element)));
+      zero_points.push_back(element.is_number_integer() ? CheckedZeroPoint(label, element, type) : 0);
     }
+    if (std::ranges::count(zero_points, 0) == std::ssize(zero_points)) zero_points.clear();
+    return zero_points;
   }
 
  private:
@@ -127,6 +122,16 @@ class Fields {
     return *values;
   }
 
+  int32_t CheckedZeroPoint(std::string_view name, const json& value, intact_type type) {
+    const int64_t low = type == INTACT_S8 ? -128 : 0;
+    const double zero_point = value.get<double>();  // any JSON integer, also one beyond int64
+    if (zero_point < static_cast<double>(low) || zero_point > static_cast<double>(low + 255)) {
+      Fail(name, fmt::format("is {}; expected {} to {}", Excerpt(value), low, low + 255));
+      return 0;
+    }
+    return static_cast<int32_t>(zero_point);
+  }
+
   double CheckedScale(std::string_view name, const json& value) {
     const double scale = value.get<double>();
     if (!std::isfinite(scale) || scale <= 0) {
@@ -150,11 +155,12 @@ Error WrongTensor(const std::string& path, const NpyArray& tensor, std::string_v
 }
 
 /// weights.npy is [N, K]; the GEMM's B is k×n.
-std::vector<int8_t> Transposed(const std::vector<int8_t>& weights, int64_t n, int64_t k) {
+std::vector<int8_t> Transposed(const std::vector<uint8_t>& weights, int64_t n, int64_t k) {
   std::vector<int8_t> b(weights.size());
   for (int64_t row = 0; row < n; ++row) {
     for (int64_t depth = 0; depth < k; ++depth) {
-      b[static_cast<size_t>(depth * n + row)] = weights[static_cast<size_t>(row * k + depth)];
+      b[static_cast<size_t>(depth * n + row)] =
+          static_cast<int8_t>(weights[static_cast<size_t>(row * k + depth)]);
     }
   }
   return b;
@@ -165,8 +171,8 @@ std::optional<Error> ReadTensors(const std::string& folder, reference::Gemm* gem
   const std::string weights_path = folder + "/weights.npy";
   const Result<NpyArray> weights = ReadNpy(weights_path);
   if (!weights) return weights.error();
-  if (weights->type != INTACT_S8 || weights->shape.size() != 2) {
-    return WrongTensor(weights_path, *weights, "i1 (N, K)");
+  if ((weights->type != INTACT_S8 && weights->type != INTACT_U8) || weights->shape.size() != 2) {
+    return WrongTensor(weights_path, *weights, "i1 or u1 (N, K)");
   }
   const std::string activations_path = folder + "/activations.npy";
   const Result<NpyArray> activations = ReadNpy(activations_path);
@@ -181,7 +187,8 @@ std::optional<Error> ReadTensors(const std::string& folder, reference::Gemm* gem
   gemm->m = activations->shape[0];
   gemm->a_type = gemm->c_type = activations->type;
   gemm->a = activations->bytes;
-  gemm->b = Transposed(weights->Values<int8_t>(), gemm->n, gemm->k);
+  gemm->b_type = weights->type;
+  gemm->b = Transposed(weights->bytes, gemm->n, gemm->k);
   return std::nullopt;
 }
 
@@ -289,7 +296,7 @@ Result<Layer> ReadLayer(const std::string& folder) {
   const double input_scale = fields.Scale("input.scale");
   const double output_scale = fields.Scale("output.scale");
   SetScales(input_scale, fields.Scales("weight.scales", gemm.n), output_scale, &fields, &gemm);
-  fields.ExpectZeros("weight.zero_points", gemm.n);
+  gemm.b_zero_points = fields.ZeroPoints("weight.zero_points", gemm.n, gemm.b_type);
   gemm.activation = fields.Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
   layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
   layer.is_ramp = fields.Has("ramp");

@@ -2,7 +2,7 @@
 //
 //   layer.json       operator, scales, zero points, relu (see below)
 //   activations.npy  u1 (or i1), [M, K]
-//   weights.npy      i1, [N, K]
+//   weights.npy      i1 (or u1), [N, K]
 //   bias.npy         f4, [N]; absent when the layer has none
 //   output_*.npy     what some engine computed; anything of the activations' type, [M, N]
 //
@@ -10,7 +10,7 @@
 //   { "operator": "linear", "relu": false,
 //     "input":  {"scale": 0.032, "zero_point": 146},
 //     "output": {"scale": 0.017, "zero_point": 139},
-//     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each; zero points are 0
+//     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
 //     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
 //

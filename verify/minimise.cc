@@ -43,10 +43,13 @@ std::vector<Problem> Simpler(const Problem& problem) {
   if (problem.scale == ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
   Try(problem, &Problem::zc, 0, &candidates);
   Try(problem, &Problem::za, 0, &candidates);
+  Try(problem, &Problem::zb_kind, ZeroPointKind::kTensor, &candidates);
+  Try(problem, &Problem::zb, 0, &candidates);
   Try(problem, &Problem::declared_min, 0, &candidates);
   Try(problem, &Problem::declared, 255, &candidates);
   Try(problem, &Problem::range_check, INTACT_RANGE_CHECKED, &candidates);
   Try(problem, &Problem::a_type, INTACT_U8, &candidates);
+  Try(problem, &Problem::b_type, INTACT_S8, &candidates);
   Try(problem, &Problem::fill, Fill::kUniform, &candidates);
   Try(problem, &Problem::seed, uint64_t{1}, &candidates);
   return candidates;

@@ -47,6 +47,8 @@ constexpr Name<BiasKind> kBiases[] = {
     {"none", BiasKind::kNone}, {"s32", BiasKind::kS32}, {"f32", BiasKind::kF32}};
 constexpr Name<ScaleKind> kScales[] = {
     {"none", ScaleKind::kNone}, {"tensor", ScaleKind::kTensor}, {"channel", ScaleKind::kChannel}};
+constexpr Name<ZeroPointKind> kZeroPointKinds[] = {{"tensor", ZeroPointKind::kTensor},
+                                                   {"channel", ZeroPointKind::kChannel}};
 constexpr Name<intact_activation> kActivations[] = {
     {"none", INTACT_ACTIVATION_NONE}, {"relu", INTACT_ACTIVATION_RELU}, {"clamp", INTACT_ACTIVATION_CLAMP}};
 
@@ -114,6 +116,8 @@ const std::vector<Field>& Fields() {
       Number("n", &Problem::n),
       Number("k", &Problem::k),
       Number("za", &Problem::za),
+      Number("zb", &Problem::zb),
+      Choice("zbper", &Problem::zb_kind, kZeroPointKinds),
       Number("zc", &Problem::zc),
       Number("amax", &Problem::amax),
       Number("wmax", &Problem::wmax),
@@ -208,8 +212,8 @@ std::optional<Error> CheckTypes(const Problem& p) {
   if (p.a_type != INTACT_U8 && p.a_type != INTACT_S8) {
     return Invalid(fmt::format("types: activations are {}; expected u8 or s8", ToString(p.a_type)));
   }
-  if (p.b_type != INTACT_S8) {
-    return Invalid(fmt::format("types: weights are {}; expected s8", ToString(p.b_type)));
+  if (p.b_type != INTACT_U8 && p.b_type != INTACT_S8) {
+    return Invalid(fmt::format("types: weights are {}; expected u8 or s8", ToString(p.b_type)));
   }
   return std::nullopt;
 }
@@ -295,6 +299,7 @@ std::optional<Error> Problem::Check() const {
                    {"n", n, 1, kMaxDimension},
                    {"k", k, 1, kMaxDimension},
                    {"za", za, LowestOf(a_type), HighestOf(a_type)},
+                   {"zb", zb, LowestOf(b_type), HighestOf(b_type)},
                    {"zc", zc, LowestOf(c_type), HighestOf(c_type)},
                    {"amax", amax, 0, 255},
                    {"wmax", wmax, 1, 128},
@@ -326,6 +331,10 @@ reference::Gemm Materialize(const Problem& problem) {
     for (uint8_t& a : gemm.a) a = static_cast<uint8_t>(a ^ 0x80);  // the distance d becomes d − 128
   }
   gemm.b = FillWeights(problem);
+  if (problem.b_type == INTACT_U8) {
+    for (int8_t& b : gemm.b) b = static_cast<int8_t>(b ^ 0x80);  // w becomes w + 128
+  }
+  gemm.b_zero_points = FillWeightZeroPoints(problem);
   FillEpilogue(problem, &gemm);
   return gemm;
 }

@@ -41,15 +41,23 @@ enum class Fill : uint8_t {
 enum class BiasKind : uint8_t { kNone, kS32, kF32 };
 enum class ScaleKind : uint8_t { kNone, kTensor, kChannel };
 
+/// Whose a zero point of weights is.
+enum class ZeroPointKind : uint8_t {
+  kTensor,
+  kChannel,  // column 0 has Problem::zb, the others have extremes and values of their own
+};
+
 struct Problem {
   intact_type a_type = INTACT_U8;  // u8s8s32: a, b, c
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   int64_t m = 1, n = 1, k = 1;
-  int32_t za = 0;      // a_zero_point
+  int32_t za = 0;  // a_zero_point
+  int32_t zb = 0;  // of the weights
+  ZeroPointKind zb_kind = ZeroPointKind::kTensor;
   int32_t zc = 0;      // c_zero_point
   int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
-  int32_t wmax = 127;  // weights lie in [−wmax, wmax]; 128 allows −128
+  int32_t wmax = 127;  // weights, u8 ones less 128, lie in [−wmax, wmax]; 128 allows −128
   // Declared range of activations, [adeclmin, adecl] as distances from the type's minimum: fills other than
   // kStray keep within it. 0 and 255: none.
   int32_t declared_min = 0;

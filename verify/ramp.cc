@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -24,15 +25,17 @@ std::vector<int32_t> Values(intact_type type, const std::vector<uint8_t>& bytes)
   return values;
 }
 
-int Sign(int32_t x) { return (x > 0) - (x < 0); }
+int Sign(int64_t x) { return (x > 0) - (x < 0); }
 
 /// The sign of each column's slope.
 std::vector<int> Slopes(const reference::Gemm& gemm) {
-  std::vector<int32_t> sums(static_cast<size_t>(gemm.n));
-  for (size_t i = 0; i < gemm.b.size(); ++i) sums[i % sums.size()] += gemm.b[i];
+  const reference::Operands operands(gemm);
   std::vector<int> slopes;
-  slopes.reserve(sums.size());
-  for (const int32_t sum : sums) slopes.push_back(Sign(sum));
+  slopes.reserve(static_cast<size_t>(gemm.n));
+  for (int64_t n = 0; n < gemm.n; ++n) {
+    const std::vector<int32_t> column = operands.CenteredColumn(n);
+    slopes.push_back(Sign(std::accumulate(column.begin(), column.end(), int64_t{0})));
+  }
   return slopes;
 }
 

@@ -46,6 +46,33 @@ constexpr int64_t kEpilogueRows[] = {1, 4, 9, 14, 5, 8, 3};
 constexpr int64_t kEpilogueColumns[] = {17, 48, 31, 65, 16, 7, 50, 24, 1, 33, 64};
 constexpr int64_t kEpilogueDepths[] = {64, 5, 67, 16, 130, 3, 33, 128, 9, 2, 66, 31, 7};
 
+// Types and zero points of weights: seven of 17 are plain s8, which most kernels are made for; 17 is coprime
+// to the lengths of all other lists.
+struct WeightKind {
+  intact_type type;
+  int32_t zb;
+  ZeroPointKind kind = ZeroPointKind::kTensor;
+};
+constexpr WeightKind kWeightKinds[] = {
+    {INTACT_S8, 0},
+    {INTACT_U8, 128},
+    {INTACT_S8, 0},
+    {INTACT_U8, 0},
+    {INTACT_S8, 0},
+    {INTACT_S8, 7},
+    {INTACT_U8, 131, ZeroPointKind::kChannel},
+    {INTACT_S8, 0},
+    {INTACT_S8, -128, ZeroPointKind::kChannel},
+    {INTACT_U8, 255},
+    {INTACT_S8, 0},
+    {INTACT_S8, -128},
+    {INTACT_U8, 3},
+    {INTACT_S8, 0},
+    {INTACT_U8, 0, ZeroPointKind::kChannel},
+    {INTACT_S8, 127},
+    {INTACT_S8, 0},
+};
+
 // Builds the problems that every ISA and mode gets.
 class ProblemList {
  public:
@@ -55,6 +82,7 @@ class ProblemList {
     AddShapes();
     AddEpilogues();
     AddZeroPoints();
+    AddTypes();
     AddStridesAndThreads();
     AddLarge();
     AddWindows();
@@ -82,6 +110,10 @@ class ProblemList {
     problem->a_type = a;
     problem->c_type = c;
     problem->za = (a == INTACT_U8 ? u8_za_ : s8_za_).Next();
+    const WeightKind weights = weight_kinds_.Next();
+    problem->b_type = weights.type;
+    problem->zb = weights.zb;
+    problem->zb_kind = weights.kind;
     if (c == INTACT_U8) problem->zc = u8_zc_.Next();
     if (c == INTACT_S8) problem->zc = s8_zc_.Next();
     problem->scale = c == INTACT_S32 ? ScaleKind::kNone : ScaleKind::kTensor;
@@ -141,6 +173,31 @@ class ProblemList {
           Add(problem);
         }
       }
+    }
+  }
+
+  // The four combinations of activations and weights, with every kind of zero point, of few rows and of many.
+  void AddTypes() {
+    for (const Fill fill : AllFills()) {
+      for (const intact_type a : {INTACT_U8, INTACT_S8}) {
+        for (size_t i = 0; i < std::size(kWeightKinds); ++i) {
+          Problem problem = Shape(i % 2 == 0 ? 5 : 37, epilogue_columns_.Next(), epilogue_depths_.Next());
+          SetTypes(a, c_types_.Next(), &problem);
+          problem.fill = fill;
+          problem.wmax = 128;
+          Add(problem);
+        }
+      }
+    }
+    // More rows than are summed up at a time.
+    for (const auto& [b, zb] : {std::pair{INTACT_U8, 0}, {INTACT_S8, 9}}) {
+      Problem problem = Shape(9300, 17, 9);
+      SetTypes(INTACT_S8, INTACT_S32, &problem);
+      problem.b_type = b;
+      problem.zb = zb;
+      problem.zb_kind = ZeroPointKind::kTensor;
+      problem.threads = 2;
+      Add(problem);
     }
   }
 
@@ -271,6 +328,7 @@ class ProblemList {
   Cycle<int64_t> epilogue_depths_{kEpilogueDepths};
   Cycle<int64_t> rows_{kRows}, columns_{kColumns}, depths_{kDepths};
   Cycle<intact_type> shape_types_{kActivationTypes}, c_types_{kOutputTypes};
+  Cycle<WeightKind> weight_kinds_{kWeightKinds};
   Cycle<Fill> fills_{AllFills()};
   Cycle<intact_range_check> checks_{kRangeChecks};
 };

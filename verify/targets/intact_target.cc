@@ -97,6 +97,8 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   desc.max_isa = options.isa;
   desc.a_zero_point = gemm.a_zero_point;
   desc.c_zero_point = gemm.c_zero_point;
+  desc.b_zero_points = DataOrNull(gemm.b_zero_points);
+  desc.b_zero_point_count = static_cast<int64_t>(gemm.b_zero_points.size());
   desc.bias_s32 = DataOrNull(gemm.bias_s32);
   desc.bias_f32 = DataOrNull(gemm.bias_f32);
   desc.scales = DataOrNull(gemm.scales);

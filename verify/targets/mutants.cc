@@ -48,6 +48,18 @@ std::vector<uint8_t> ForgetZeroPoint(const reference::Gemm& honest, Model model)
   return Compute(gemm, model);
 }
 
+std::vector<uint8_t> ForgetWeightZeroPoints(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.b_zero_points.clear();
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> DropRowSums(const reference::Gemm& gemm, Model model) {
+  reference::Operands operands(gemm);
+  std::fill(operands.row_sums.begin(), operands.row_sums.end(), 0);
+  return reference::Outputs(gemm, reference::Accumulators(operands, model));
+}
+
 std::vector<uint8_t> ReuseLastScale(const reference::Gemm& honest, Model model) {
   reference::Gemm gemm = honest;
   if (gemm.scales.size() > 1) gemm.scales.back() = gemm.scales[gemm.scales.size() - 2];
@@ -129,6 +141,14 @@ std::vector<Mutant> Mutants() {
                                "the activation zero point is not subtracted",
                                "gemm u8s8u8 m=5 n=17 k=64 za=77 zc=128", Cause::kImplementationError,
                                "activation zero point not subtracted"));
+  mutants.push_back(MakeMutant("forgotten_weight_zero_point", ForgetWeightZeroPoints,
+                               "the weights' zero points are not subtracted",
+                               "gemm u8u8u8 m=5 n=17 k=64 za=77 zb=131 zc=128", Cause::kImplementationError,
+                               "weight zero point not subtracted"));
+  mutants.push_back(MakeMutant("dropped_row_sums", DropRowSums,
+                               "the weights' zero points are not multiplied with the rows' sums",
+                               "gemm s8u8s32 m=5 n=17 k=67 za=-3 zb=9 zbper=channel",
+                               Cause::kImplementationError, "sum of the row's activations left out"));
   mutants.push_back(MakeMutant("reused_scale", ReuseLastScale, "the last column is scaled as the one before",
                                "gemm u8s8s8 m=16 n=17 k=64 za=128 scale=channel", Cause::kImplementationError,
                                "the scale of column 15 gives this output of column 16"));
