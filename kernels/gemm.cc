@@ -41,44 +41,17 @@ uint8_t* ThreadScratch(int64_t bytes) {
   return buffer.size() >= size || buffer.Resize(size) ? buffer.data() : nullptr;
 }
 
-// Rows whose sums are taken at a time, which bounds the memory for them: many whole blocks of any engine.
-constexpr int64_t kSummedRows = 4608;
+// Rows whose sums are taken at a time: whole blocks of most engines that stay in half of L2, where the engine
+// then finds them; and few enough to bound the memory for the sums.
+int64_t SummedRows(int64_t k) {
+  constexpr int kUnit = 192;
+  constexpr int64_t kMost = int64_t{24} * kUnit;
+  return std::min(RowsPerBlock(k, kUnit), kMost);
+}
 
-// Scratch for one thread's share of a run of `m` rows: rows' sums, then the engine's.
 int64_t RowSumBytes(const GemmData& data) {
-  return data.epilogue.has_b_zero_points ? kSummedRows * int64_t{sizeof(int32_t)} : 0;
-}
-int64_t ShareBytes(const GemmData& data, const Engine& engine, int64_t m) {
-  return RowSumBytes(data) + RoundUp(engine.ScratchBytes(m), 64);
-}
-
-// Runs `range` in pieces of kSummedRows rows, with their sums.
-void RunWithRowSums(const GemmData& data, const Engine& engine, RunBuffers buffers, const Range& range,
-                    uint8_t* scratch) {
-  auto* const sums = reinterpret_cast<int32_t*>(scratch);
-  buffers.row_sums = sums;
-  for (int64_t row = range.row_begin; row < range.row_end; row += kSummedRows) {
-    Range piece = range;
-    piece.row_begin = row;
-    piece.row_end = std::min(range.row_end, row + kSummedRows);
-    SumRows(buffers.a + row * buffers.a_stride, buffers.a_stride, piece.row_end - row, data.k, data.a_flip(),
-            sums);
-    buffers.row_sums_begin = row;
-    engine.RunRange(buffers, piece, scratch + RowSumBytes(data));
-  }
-}
-
-// One thread's share of a run.
-void RunRange(const GemmData& data, const Engine& engine, const RunBuffers& buffers, const Range& range,
-              uint8_t* scratch) {
-  if (range.Empty()) return;
-  const ScopedFloatEnvironment float_environment;
-  if (data.epilogue.has_b_zero_points) {
-    RunWithRowSums(data, engine, buffers, range, scratch);
-  } else {
-    engine.RunRange(buffers, range, scratch);
-  }
-  if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
+  if (!data.epilogue.has_b_zero_points) return 0;
+  return RoundUp(SummedRows(data.k) * static_cast<int64_t>(sizeof(int32_t)), 64);
 }
 
 constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
@@ -249,6 +222,11 @@ Error GemmPlan::MakeEngines() {
     grouped_ = grouped->get();
     engines_.push_back(std::move(*grouped));
   }
+  if (data_.epilogue.has_b_zero_points) {
+    const Result<RowSums> row_sums = RowSums::Create(isa_, data_.a_type);
+    if (!row_sums) return row_sums.error();
+    row_sums_ = *row_sums;
+  }
   kernel_name_ = EngineFor(kLargeM).KernelName();
   return {};
 }
@@ -304,6 +282,37 @@ RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
   return buffers;
 }
 
+int64_t GemmPlan::ShareBytes(const Engine& engine, int64_t m) const {
+  return RowSumBytes(data_) + RoundUp(engine.ScratchBytes(m), 64);
+}
+
+void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range,
+                        uint8_t* scratch) const {
+  if (range.Empty()) return;
+  const ScopedFloatEnvironment float_environment;
+  if (data_.epilogue.has_b_zero_points) {
+    RunWithRowSums(engine, buffers, range, scratch);
+  } else {
+    engine.RunRange(buffers, range, scratch);
+  }
+  if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
+}
+
+void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range,
+                              uint8_t* scratch) const {
+  auto* const sums = reinterpret_cast<int32_t*>(scratch);
+  buffers.row_sums = sums;
+  const int64_t rows = SummedRows(data_.k);
+  for (int64_t row = range.row_begin; row < range.row_end; row += rows) {
+    Range piece = range;
+    piece.row_begin = row;
+    piece.row_end = std::min(range.row_end, row + rows);
+    row_sums_.Sum(buffers.a + row * buffers.a_stride, buffers.a_stride, piece.row_end - row, data_.k, sums);
+    buffers.row_sums_begin = row;
+    engine.RunRange(buffers, piece, scratch + RowSumBytes(data_));
+  }
+}
+
 const Engine& GemmPlan::EngineFor(int64_t m) const {
   const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
   return **std::min_element(engines_.begin(), engines_.end(), cheaper);
@@ -322,12 +331,12 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   const int parts = static_cast<int>(std::min(wanted, tiles));
   // More threads than processors gain nothing, and where the system refuses one OpenMP ends the process.
   const int threads = std::min(parts, omp_get_num_procs());
-  const int64_t bytes = ShareBytes(data_, engine, args.m);
+  const int64_t bytes = ShareBytes(engine, args.m);
   uint8_t* scratch = ThreadScratch(bytes * threads);
   if (scratch == nullptr) return OutOfMemory("panels of a");
   const auto run_part = [&](int part, int thread) {
     const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
-    RunRange(data_, engine, buffers, range, scratch + thread * bytes);
+    RunShare(engine, buffers, range, scratch + thread * bytes);
   };
   if (threads == 1) {
     for (int part = 0; part < parts; ++part) run_part(part, 0);
@@ -346,10 +355,10 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int part, int parts) const
             "part is " + std::to_string(part) + " of " + std::to_string(parts) + "; expected 0 to parts − 1"};
   }
   const Engine& engine = EngineFor(args.m);
-  uint8_t* scratch = ThreadScratch(ShareBytes(data_, engine, args.m));
+  uint8_t* scratch = ThreadScratch(ShareBytes(engine, args.m));
   if (scratch == nullptr) return OutOfMemory("panels of a");
   const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
-  RunRange(data_, engine, BuffersOf(args), range, scratch);
+  RunShare(engine, BuffersOf(args), range, scratch);
   return {};
 }
 

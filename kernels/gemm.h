@@ -18,6 +18,7 @@
 #include "kernels/engine.h"
 #include "kernels/grouped_engine.h"
 #include "kernels/pack.h"
+#include "kernels/row_sums.h"
 
 namespace intact::kernels {
 
@@ -81,12 +82,18 @@ class GemmPlan {
   Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   const Engine& EngineFor(int64_t m) const;
+  /// Scratch for one thread's share of a run of `m` rows.
+  int64_t ShareBytes(const Engine& engine, int64_t m) const;
+  /// One thread's share of a run.
+  void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
+  void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
   jit::Isa isa_ = jit::Isa::kAvx2;
   GemmData data_;
   std::shared_ptr<const void> mapping_;           // of a pack file, whose weights data_ borrows
   std::vector<std::unique_ptr<Engine>> engines_;  // at least one
   const GroupedEngine* grouped_ = nullptr;        // among engines_
+  RowSums row_sums_;                              // where data_ has weight zero points
   std::string kernel_name_;
 };
 

@@ -63,21 +63,6 @@ uint8_t PackOneRow(const uint8_t* a, int64_t begin, int64_t k, uint8_t flip, int
   return largest;
 }
 
-// A row's bytes, flipped, added up sixteen at a time.
-uint32_t SumRow(const uint8_t* a, int64_t k, uint8_t flip) {
-  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
-  __m128i sums = _mm_setzero_si128();
-  int64_t depth = 0;
-  for (; depth + 16 <= k; depth += 16) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth));
-    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_xor_si128(bytes, flip_bytes), _mm_setzero_si128()));
-  }
-  const __m128i both = _mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums));
-  auto sum = static_cast<uint32_t>(_mm_cvtsi128_si32(both));
-  for (; depth < k; ++depth) sum += static_cast<uint8_t>(a[depth] ^ flip);
-  return sum;
-}
-
 // `columns` bytes of a row, flipped, and padded with zeros to 16.
 __m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t flip) {
   if (columns == kPanelColumns) {
@@ -184,11 +169,6 @@ uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t 
     largest = std::max(largest, PackOneRow(a + row * stride, 0, k, flip, quad_stride, panel + row * kQuad));
   }
   return largest;
-}
-
-void SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
-             int32_t* sums) noexcept {
-  for (int64_t i = 0; i < rows; ++i) sums[i] = static_cast<int32_t>(SumRow(a + i * stride, k, flip));
 }
 
 void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {

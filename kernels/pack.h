@@ -12,7 +12,7 @@
 //   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
 //
 // Kernels compute the first sum. The second term is a constant of the column: accumulators start from it. The
-// third needs the sum of each row of A; it is there only where zb' is not 0 (epilogue.h).
+// third needs the sum of each row of A (row_sums.h); it is there only where zb' is not 0 (epilogue.h).
 #ifndef INTACT_KERNELS_PACK_H_
 #define INTACT_KERNELS_PACK_H_
 
@@ -76,9 +76,6 @@ struct PackedWeights {
 /// packed, after the shift.
 uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept;
-
-/// sums[i] = Σ_k of row i of A as kernels see it (`flip` as above), modulo 2³².
-void SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip, int32_t* sums) noexcept;
 
 /// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
 void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;

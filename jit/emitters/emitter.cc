@@ -3,6 +3,18 @@
 namespace intact::jit {
 namespace {
 
+// The sums of the lanes of four ymm.
+void StoreYmmLaneSums(asmjit::x86::Assembler& code, const Mem& to, const std::array<Vec, 4>& vectors) {
+  const Vec first = vectors[0].ymm();
+  const Vec second = vectors[2].ymm();
+  code.vphaddd(first, first, vectors[1].ymm());
+  code.vphaddd(second, second, vectors[3].ymm());
+  code.vphaddd(first, first, second);
+  code.vextracti128(second.xmm(), first, 1);
+  code.vpaddd(first.xmm(), first.xmm(), second.xmm());
+  code.vmovdqu(to, first.xmm());
+}
+
 bool IsWide(Isa isa) { return isa != Isa::kAvx2 && isa != Isa::kAvxVnni; }
 
 class YmmEmitter final : public Emitter {
@@ -19,6 +31,9 @@ class YmmEmitter final : public Emitter {
     } else {
       code().vmovq(to, from.xmm());
     }
+  }
+  void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
+    StoreYmmLaneSums(code(), to, vectors);
   }
 
  protected:
@@ -46,6 +61,15 @@ class ZmmEmitter final : public Emitter {
     } else {
       code().vmovdqu32(to, from.xmm());
     }
+  }
+  void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
+    const Vec high = registers().NewVector("high half");
+    for (const Vec& vector : vectors) {
+      code().vextracti64x4(high.ymm(), vector, 1);
+      code().vpaddd(vector.ymm(), vector.ymm(), high.ymm());
+    }
+    registers().Free(high);
+    StoreYmmLaneSums(code(), to, vectors);
   }
 
  protected:

@@ -3,6 +3,7 @@
 #ifndef INTACT_JIT_EMITTERS_EMITTER_H_
 #define INTACT_JIT_EMITTERS_EMITTER_H_
 
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -34,6 +35,8 @@ class Emitter {
   void PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed, const Mem& order);
   /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
   virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
+  /// Stores, for each of four vectors, the sum of its int32 lanes; destroys the vectors.
+  virtual void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
   /// Transposes a square of lanes() vectors of int32. The vectors are renamed: `rows` comes back in order, in
   /// other registers. Needs one free register.
   void Transpose(std::vector<Vec>* rows);
