@@ -220,7 +220,7 @@ intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificat
                     from.worst_column_failing_pairs,
                     from.accumulator_min,
                     from.accumulator_max,
-                    static_cast<int64_t>(from.panels.size()),
+                    static_cast<int64_t>(from.panel_failing_pairs.size()),
                     schedule.quads,
                     schedule.items,
                     schedule.groups};
@@ -233,16 +233,17 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
   return Guard("intact_gemm_panel_certificates", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     if (panels == nullptr) return NullArgument("panels");
-    const auto& from = gemm->plan->data().certificate.panels;
-    const auto size = static_cast<int64_t>(from.size());
+    const intact::kernels::GemmData& data = gemm->plan->data();
+    const std::vector<int64_t>& failing_pairs = data.certificate.panel_failing_pairs;
+    const auto size = static_cast<int64_t>(failing_pairs.size());
     if (first < 0 || count < 0 || first > size || count > size - first) {
       return {INTACT_INVALID_ARGUMENT, "first is " + std::to_string(first) + " and count is " +
                                            std::to_string(count) + "; there are " + std::to_string(size) +
                                            " panels"};
     }
     for (int64_t i = 0; i < count; ++i) {
-      const auto& panel = from[static_cast<size_t>(first + i)];
-      panels[i] = {panel.failing_pairs, panel.safe_depth_quads};
+      panels[i] = {failing_pairs[static_cast<size_t>(first + i)],
+                   intact::kernels::SafeDepthQuads(data.weights, first + i, data.range)};
     }
     return {};
   });

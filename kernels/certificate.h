@@ -13,6 +13,7 @@
 #ifndef INTACT_KERNELS_CERTIFICATE_H_
 #define INTACT_KERNELS_CERTIFICATE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -35,14 +36,6 @@ struct FailingPair {
   int32_t sum = 0;         // what they add up to, beyond int16
 };
 
-/// Which pairs of 16 adjacent columns can saturate.
-struct PanelCertificate {
-  int64_t failing_pairs = 0;
-  /// How many adjacent quads may be added up in int16, at any place of the depth and in any order, without
-  /// leaving it: 0 if a single one may not.
-  int64_t safe_depth_quads = 0;
-};
-
 struct Certificate {
   ActivationRange range;
   int64_t pairs = 0;  // ⌈k/2⌉·n
@@ -52,28 +45,44 @@ struct Certificate {
   /// Smallest and largest exact accumulator (zero points and bias_s32 included) that any activations in the
   /// range can make.
   int64_t accumulator_min = 0, accumulator_max = 0;
-  std::vector<PanelCertificate> panels;
+  std::vector<int64_t> panel_failing_pairs;  // of 16 adjacent columns each
   bool IsProven() const { return failing_pairs == 0; }
 };
 
 /// The certificate of `weights`, accumulator bounds aside.
 Certificate Certify(const PackedWeights& weights, ActivationRange range);
 
+/// How many adjacent quads of a panel may be added up in int16, at any place of the depth and in any order,
+/// without leaving it: 0 if a single one may not.
+int64_t SafeDepthQuads(const PackedWeights& weights, int64_t panel, ActivationRange range);
+
 /// Failing pairs in order of column, then depth: those from number `first` on, at most `count`.
 std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, ActivationRange range, int64_t first,
                                           int64_t count);
 
-/// What one column can accumulate before the zero point of activations and bias: Σ_k a·(b − zb), all as
-/// kernels see it.
+/// What one column can accumulate before zero points of activations and bias: Σ_k a·(b − zb).
 struct ColumnBound {
-  int64_t sum = 0;  // Σ_k (b − zb)
+  int64_t sum = 0;  // of the weights less their zero point
   int64_t lowest = 0, highest = 0;
 };
 
-/// `zero_point` is the column's zb. Exact for the contract. With `pairs_saturate`, that is with each pair sum
-/// Σ a·b clamped to int16, exact where zb is 0, else an interval that holds all that can be accumulated.
-ColumnBound BoundColumn(const PackedWeights& weights, int64_t column, int32_t zero_point,
-                        ActivationRange range, bool pairs_saturate);
+/// The sums of a column's weights, less their zero point: of the positive ones and of the negative ones. All
+/// exact bounds follow from the two.
+struct ColumnParts {
+  int64_t positive = 0, negative = 0;
+  ColumnBound Bound(ActivationRange range) const {
+    return {positive + negative, range.low * positive + range.high * negative,
+            range.high * positive + range.low * negative};
+  }
+};
+
+/// Those of a panel's columns, whose zero points are `zero_points`; columns beyond n are zero.
+std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
+                                                const std::array<int32_t, kPanelColumns>& zero_points);
+
+/// The bound where each pair sum is clamped to int16 before zero points are applied.
+ColumnBound BoundSaturatingColumn(const PackedWeights& weights, int64_t column, int32_t zero_point,
+                                  ActivationRange range);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_CERTIFICATE_H_

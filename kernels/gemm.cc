@@ -4,6 +4,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 
@@ -144,44 +145,53 @@ Error GemmPlan::SetWeightZeroPoints(const GemmProblem& problem) {
 }
 
 Error GemmPlan::BoundAccumulators() {
-  constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
-  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   // A checked range is a hint: any activation must come out right.
   const ActivationRange admissible = data_.is_range_checked ? ActivationRange{} : data_.range;
   const auto padded = static_cast<size_t>(data_.weights.panels() * kPanelColumns);
   if (!data_.initial.Resize(padded)) return OutOfMemory("column sums");
-  data_.certificate.accumulator_min = kMax;
-  data_.certificate.accumulator_max = kMin;
+  data_.certificate.accumulator_min = std::numeric_limits<int64_t>::max();
+  data_.certificate.accumulator_max = std::numeric_limits<int64_t>::min();
   std::fill_n(data_.initial.data(), padded, 0);  // padding columns are computed and dropped
-  for (int64_t n = 0; n < data_.n; ++n) {
-    const auto i = static_cast<size_t>(n);
-    const int64_t bias = data_.bias_s32.size() == 0 ? 0 : data_.bias_s32[i];
-    const int64_t zero_point = data_.a_zero_point + data_.shift();
-    const auto bound_in = [&](ActivationRange range, bool pairs_saturate) {
-      return BoundColumn(data_.weights, n, data_.b_zero_point(i), range, pairs_saturate);
-    };
-    // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every
-    // ISA refuses the same problems.
-    for (const bool pairs_saturate : {false, true}) {
-      if (pairs_saturate && data_.mode == INTACT_EXACT) continue;
-      const ColumnBound bound = bound_in(admissible, pairs_saturate);
-      const int64_t initial = bias - zero_point * bound.sum;
-      const int64_t lowest = initial + bound.lowest;
-      const int64_t highest = initial + bound.highest;
-      if (lowest < kMin || highest > kMax) {
-        return {INTACT_OVERFLOW, "column " + std::to_string(n) + " of b can accumulate " +
-                                     std::to_string(lowest < kMin ? lowest : highest) +
-                                     ", which leaves int32; k is " + std::to_string(data_.k)};
-      }
+  for (int64_t panel = 0; panel < data_.weights.panels(); ++panel) {
+    const int64_t first = panel * kPanelColumns;
+    const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, data_.n - first));
+    std::array<int32_t, kPanelColumns> zero_points = {};
+    for (size_t i = 0; i < columns; ++i) zero_points[i] = data_.b_zero_point(static_cast<size_t>(first) + i);
+    const std::array<ColumnParts, kPanelColumns> parts = SumPanel(data_.weights, panel, zero_points);
+    for (size_t i = 0; i < columns; ++i) {
+      Error error = BoundColumn(first + static_cast<int64_t>(i), parts[i], admissible);
+      if (error.status != INTACT_OK) return error;
     }
-    const ColumnBound declared = bound_in(data_.range, false);
-    const int64_t initial = bias - zero_point * declared.sum;
-    // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
-    data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(initial));
-    Certificate& certificate = data_.certificate;
-    certificate.accumulator_min = std::min(certificate.accumulator_min, initial + declared.lowest);
-    certificate.accumulator_max = std::max(certificate.accumulator_max, initial + declared.highest);
   }
+  return {};
+}
+
+Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible) {
+  constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  const auto i = static_cast<size_t>(n);
+  const int64_t bias = data_.bias_s32.size() == 0 ? 0 : data_.bias_s32[i];
+  const int64_t initial = bias - (data_.a_zero_point + data_.shift()) * (parts.positive + parts.negative);
+  // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every ISA
+  // refuses the same problems.
+  std::vector<ColumnBound> bounds = {parts.Bound(admissible)};
+  if (data_.mode == INTACT_SATURATING) {
+    bounds.push_back(BoundSaturatingColumn(data_.weights, n, data_.b_zero_point(i), admissible));
+  }
+  for (const ColumnBound& bound : bounds) {
+    const int64_t lowest = initial + bound.lowest;
+    const int64_t highest = initial + bound.highest;
+    if (lowest >= kMin && highest <= kMax) continue;
+    return {INTACT_OVERFLOW, "column " + std::to_string(n) + " of b can accumulate " +
+                                 std::to_string(lowest < kMin ? lowest : highest) +
+                                 ", which leaves int32; k is " + std::to_string(data_.k)};
+  }
+  // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
+  data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(initial));
+  const ColumnBound declared = parts.Bound(data_.range);
+  Certificate& certificate = data_.certificate;
+  certificate.accumulator_min = std::min(certificate.accumulator_min, initial + declared.lowest);
+  certificate.accumulator_max = std::max(certificate.accumulator_max, initial + declared.highest);
   return {};
 }
 

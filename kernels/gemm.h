@@ -77,6 +77,7 @@ class GemmPlan {
   /// From data_ on, however it came about: bounds, engines.
   Error Finish(jit::IsaSet permitted);
   Error BoundAccumulators();
+  Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
   Error MakeEngines();
   std::vector<KernelBlock> BlocksInUse() const;
   Error CheckArguments(const intact_gemm_args& args) const;

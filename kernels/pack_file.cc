@@ -57,7 +57,7 @@ Layout LayoutOf(const PackHeader& header) {
   layout.bias_s32 = layout.bias_f32 + (header.has_bias_f32 != 0 ? column_bytes : 0);
   layout.b_zero_points = layout.bias_s32 + (header.has_bias_s32 != 0 ? column_bytes : 0);
   layout.panels = layout.b_zero_points + (header.has_b_zero_points != 0 ? column_bytes : 0);
-  layout.end = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(PanelCertificate)), kAlignment);
+  layout.end = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(int64_t)), kAlignment);
   return layout;
 }
 
@@ -159,8 +159,8 @@ bool HoldsCertificate(const PackHeader& header, const uint8_t* panels, const Cer
   return header.pairs == certificate.pairs && header.failing_pairs == certificate.failing_pairs &&
          header.worst_column == certificate.worst_column &&
          header.worst_column_failing_pairs == certificate.worst_column_failing_pairs &&
-         std::memcmp(panels, certificate.panels.data(),
-                     certificate.panels.size() * sizeof(PanelCertificate)) == 0;
+         std::memcmp(panels, certificate.panel_failing_pairs.data(),
+                     certificate.panel_failing_pairs.size() * sizeof(int64_t)) == 0;
 }
 
 void CopyTo(std::vector<uint8_t>* image, int64_t offset, const void* from, size_t bytes) {
@@ -204,8 +204,8 @@ std::vector<uint8_t> WritePackImage(const GemmData& data) {
   CopyTo(&image, layout.bias_f32, data.bias.data(), data.bias.bytes());
   CopyTo(&image, layout.bias_s32, data.bias_s32.data(), data.bias_s32.bytes());
   CopyTo(&image, layout.b_zero_points, data.b_zero_points.data(), data.b_zero_points.bytes());
-  CopyTo(&image, layout.panels, data.certificate.panels.data(),
-         data.certificate.panels.size() * sizeof(PanelCertificate));
+  CopyTo(&image, layout.panels, data.certificate.panel_failing_pairs.data(),
+         data.certificate.panel_failing_pairs.size() * sizeof(int64_t));
   CopyTo(&image, 0, &header, sizeof(header));
   header.checksum = Checksum(image.data(), image.size());
   CopyTo(&image, 0, &header, sizeof(header));
