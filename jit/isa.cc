@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 
 namespace intact::jit {
 namespace {
@@ -24,6 +26,40 @@ bool HasAvxVnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr unsigned kAvxVnniBit = 1u << 4;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnniBit) != 0;
+}
+
+uint64_t EnabledState() {  // XCR0
+  unsigned low = 0, high = 0;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return uint64_t{high} << 32 | low;
+}
+
+// CPUID leaf 7, subleaf 0, EDX bits 24 (AMX-TILE) and 25 (AMX-INT8); XCR0 bits 17 and 18. Read here rather
+// than asked of asmjit for the reason above. Needs AVX, and with it XGETBV.
+std::string MissingForAmx() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr unsigned kTileBit = 1u << 24, kInt8Bit = 1u << 25;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kTileBit) == 0) {
+    return "the CPU lacks AMX-TILE";
+  }
+  if ((edx & kInt8Bit) == 0) return "the CPU lacks AMX-INT8";
+  constexpr uint64_t kTileState = uint64_t{3} << 17;
+  if ((EnabledState() & kTileState) != kTileState) {
+    return "the operating system does not enable AMX tile state in XCR0";
+  }
+  return {};
+}
+
+// Linux grants tile data on request, to the whole process and its later threads. Asked once.
+std::string WhyTileDataIsRefused() {
+  static const std::string kWhy = []() -> std::string {
+    constexpr int64_t kArchReqXcompPerm = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr int64_t kXfeatureXtiledata = 18;
+    if (syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0) return {};
+    return "the kernel refuses AMX tile data (arch_prctl ARCH_REQ_XCOMP_PERM): " +
+           std::generic_category().message(errno);
+  }();
+  return kWhy;
 }
 
 // The first word of what is missing for an ISA, "" if nothing is. asmjit's features already account for the
@@ -56,13 +92,8 @@ std::string MissingInHardware(Isa isa) {
     }
     case Isa::kAmxInt8: {
       std::string why = MissingInHardware(Isa::kAvx512Vnni);
-      if (why.empty()) why = missing({{Features::kAMX_TILE, "AMX-TILE"}, {Features::kAMX_INT8, "AMX-INT8"}});
-      if (!why.empty()) return why;
-      // Linux grants tile data on request, to the whole process and its later threads.
-      constexpr int64_t kArchReqXcompPerm = 0x1023;  // ARCH_REQ_XCOMP_PERM
-      constexpr int64_t kXfeatureXtiledata = 18;
-      static const bool kGranted = syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
-      return kGranted ? "" : "the kernel refuses AMX tile data (arch_prctl ARCH_REQ_XCOMP_PERM)";
+      if (why.empty()) why = MissingForAmx();
+      return why.empty() ? WhyTileDataIsRefused() : why;
     }
   }
   return "unknown ISA";
