@@ -39,6 +39,16 @@ Gp RegisterFile::NewGeneral(std::string name) {
   return x86::rax;
 }
 
+Tile RegisterFile::NewTile(std::string name) {
+  for (uint32_t id = 0; id < tile_names_.size(); ++id) {
+    if (!tile_names_[id].empty()) continue;
+    tile_names_[id] = std::move(name);
+    return Tile(id);
+  }
+  if (error_.empty()) error_ = "no tile left for '" + name + "'; held:" + Holders();
+  return Tile(0);
+}
+
 int RegisterFile::FreeVectors() const {
   int free = 0;
   for (int id = 0; id < vector_count_; ++id) free += vector_names_[static_cast<size_t>(id)].empty() ? 1 : 0;
@@ -49,6 +59,7 @@ std::string RegisterFile::Holders() const {
   std::string text;
   for (const std::string& name : vector_names_) text += name.empty() ? "" : " " + name;
   for (const std::string& name : general_names_) text += name.empty() ? "" : " " + name;
+  for (const std::string& name : tile_names_) text += name.empty() ? "" : " " + name;
   return text;
 }
 

@@ -13,9 +13,10 @@ namespace intact::jit {
 using Vec = asmjit::x86::Vec;
 using Gp = asmjit::x86::Gp;
 using Mem = asmjit::x86::Mem;
+using Tile = asmjit::x86::Tmm;
 
-/// Vector registers of one width and the general registers of the System V ABI, without rsp. The first
-/// argument register, rdi, is handed out by Argument().
+/// Vector registers of one width, the general registers of the System V ABI, without rsp, and AMX's tiles.
+/// The first argument register, rdi, is handed out by Argument().
 class RegisterFile {
  public:
   /// `vector_bytes` is 32 (ymm) or 64 (zmm); `vector_count` 16 or 32.
@@ -24,6 +25,8 @@ class RegisterFile {
 
   Vec NewVector(std::string name);
   Gp NewGeneral(std::string name);
+  /// Tiles are handed out in order, tmm0 first: what TILECFG says about each depends on it.
+  Tile NewTile(std::string name);
   void Free(const Vec& vector) { vector_names_[vector.id()].clear(); }
   void Free(const Gp& general) { general_names_[general.id()].clear(); }
   Gp Argument() const { return asmjit::x86::rdi; }
@@ -42,6 +45,7 @@ class RegisterFile {
   int vector_count_;
   std::array<std::string, 32> vector_names_;
   std::array<std::string, 16> general_names_;
+  std::array<std::string, 8> tile_names_;
   std::array<bool, 16> general_touched_ = {};
   std::string error_;
 };
