@@ -7,56 +7,10 @@
 #include <span>
 #include <utility>
 
-#include "verify/guarded_buffer.h"
+#include "verify/guarded_matrix.h"
 
 namespace intact::verify {
 namespace {
-
-// A matrix in guarded memory: rows of `row_bytes`, `stride_bytes` apart; the last row ends at the guard page.
-class GuardedMatrix {
- public:
-  static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes) {
-    Result<GuardedBuffer> buffer =
-        GuardedBuffer::Allocate(static_cast<size_t>((rows - 1) * stride_bytes + row_bytes));
-    if (!buffer) return buffer.error();
-    return GuardedMatrix(std::move(*buffer), rows, row_bytes, stride_bytes);
-  }
-
-  uint8_t* data() const noexcept { return buffer_.data().data(); }
-
-  // Copies dense rows in; from then on a write faults.
-  void Load(const uint8_t* dense) noexcept {
-    for (int64_t row = 0; row < rows_; ++row) std::copy_n(dense + row * row_bytes_, row_bytes_, Row(row));
-    buffer_.MakeReadOnly();
-  }
-
-  std::vector<uint8_t> Dense() const {
-    std::vector<uint8_t> dense;
-    dense.reserve(static_cast<size_t>(rows_ * row_bytes_));
-    for (int64_t row = 0; row < rows_; ++row) dense.insert(dense.end(), Row(row), Row(row) + row_bytes_);
-    return dense;
-  }
-
-  // Where a byte that does not belong to the matrix was written, if anywhere.
-  std::optional<std::string> StrayWrite() const {
-    if (!buffer_.FrontIntact()) return "before its first row";
-    for (int64_t row = 0; row + 1 < rows_; ++row) {
-      const uint8_t* end = Row(row + 1);
-      const uint8_t* stray = std::find_if<const uint8_t*>(
-          Row(row) + row_bytes_, end, [](uint8_t byte) { return byte != GuardedBuffer::kCanary; });
-      if (stray != end) return fmt::format("row {}, {} bytes behind its start", row, stray - Row(row));
-    }
-    return std::nullopt;
-  }
-
- private:
-  GuardedMatrix(GuardedBuffer buffer, int64_t rows, int64_t row_bytes, int64_t stride_bytes)
-      : buffer_(std::move(buffer)), rows_(rows), row_bytes_(row_bytes), stride_bytes_(stride_bytes) {}
-  uint8_t* Row(int64_t row) const noexcept { return data() + row * stride_bytes_; }
-
-  GuardedBuffer buffer_;
-  int64_t rows_, row_bytes_, stride_bytes_;
-};
 
 Error Failed(std::string message) { return Error{INTACT_CODEGEN_FAILED, std::move(message)}; }
 

@@ -1,0 +1,39 @@
+#include "verify/guarded_matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace intact::verify {
+
+Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes) {
+  Result<GuardedBuffer> buffer =
+      GuardedBuffer::Allocate(static_cast<size_t>((rows - 1) * stride_bytes + row_bytes));
+  if (!buffer) return buffer.error();
+  return GuardedMatrix(std::move(*buffer), rows, row_bytes, stride_bytes);
+}
+
+void GuardedMatrix::Load(const uint8_t* dense) noexcept {
+  for (int64_t row = 0; row < rows_; ++row) std::copy_n(dense + row * row_bytes_, row_bytes_, Row(row));
+  buffer_.MakeReadOnly();
+}
+
+std::vector<uint8_t> GuardedMatrix::Dense() const {
+  std::vector<uint8_t> dense;
+  dense.reserve(static_cast<size_t>(rows_ * row_bytes_));
+  for (int64_t row = 0; row < rows_; ++row) dense.insert(dense.end(), Row(row), Row(row) + row_bytes_);
+  return dense;
+}
+
+std::optional<std::string> GuardedMatrix::StrayWrite() const {
+  if (!buffer_.FrontIntact()) return "before its first row";
+  for (int64_t row = 0; row + 1 < rows_; ++row) {
+    const uint8_t* end = Row(row + 1);
+    const uint8_t* stray = std::find_if<const uint8_t*>(
+        Row(row) + row_bytes_, end, [](uint8_t byte) { return byte != GuardedBuffer::kCanary; });
+    if (stray != end) return fmt::format("row {}, {} bytes behind its start", row, stray - Row(row));
+  }
+  return std::nullopt;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,39 @@
+// A matrix in guarded memory (guarded_buffer.h), whose last row ends at the guard page.
+#ifndef INTACT_VERIFY_GUARDED_MATRIX_H_
+#define INTACT_VERIFY_GUARDED_MATRIX_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "verify/guarded_buffer.h"
+
+namespace intact::verify {
+
+/// Rows of `row_bytes`, `stride_bytes` apart.
+class GuardedMatrix {
+ public:
+  /// OUT_OF_MEMORY if the system gives none.
+  static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes);
+
+  uint8_t* data() const noexcept { return buffer_.data().data(); }
+  /// Copies dense rows in; from then on a write faults.
+  void Load(const uint8_t* dense) noexcept;
+  std::vector<uint8_t> Dense() const;
+  /// Where a byte that does not belong to the matrix was written, if anywhere.
+  std::optional<std::string> StrayWrite() const;
+
+ private:
+  GuardedMatrix(GuardedBuffer buffer, int64_t rows, int64_t row_bytes, int64_t stride_bytes)
+      : buffer_(std::move(buffer)), rows_(rows), row_bytes_(row_bytes), stride_bytes_(stride_bytes) {}
+  uint8_t* Row(int64_t row) const noexcept { return data() + row * stride_bytes_; }
+
+  GuardedBuffer buffer_;
+  int64_t rows_, row_bytes_, stride_bytes_;
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_GUARDED_MATRIX_H_
