@@ -27,6 +27,7 @@ constexpr uint8_t kOpcodeDpbusd = 0x50;
 constexpr uint8_t kOpcodeTileDot = 0x5E;
 
 std::atomic<uint64_t> emulated_count = 0;
+std::atomic<int64_t> configured_threads = 0;
 std::mutex mutex;                  // guards what follows
 int emulators = 0;                 // alive
 std::string first_fault;           // not yet taken
@@ -155,7 +156,9 @@ void Handle(int signal, siginfo_t* info, void* opaque_context) {
   auto* context = static_cast<ucontext_t*>(opaque_context);
   greg_t& rip = context->uc_mcontext.gregs[REG_RIP];
   const auto instruction = DecodeVex0F38(reinterpret_cast<const uint8_t*>(rip));
+  const bool was_configured = tiles.IsConfigured();
   const auto outcome = instruction ? Execute(*instruction, context) : std::nullopt;
+  configured_threads += int64_t{tiles.IsConfigured()} - int64_t{was_configured};
   if (!outcome) {
     CallPrevious(signal, info, opaque_context);
     return;
@@ -191,6 +194,8 @@ ScopedEmulator::~ScopedEmulator() {
 }
 
 uint64_t ScopedEmulator::Count() { return emulated_count; }
+
+int64_t ScopedEmulator::ConfiguredThreads() { return configured_threads; }
 
 std::string ScopedEmulator::TakeFault() {
   const std::lock_guard lock(mutex);

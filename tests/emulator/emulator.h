@@ -31,6 +31,10 @@ class ScopedEmulator {
   /// Instructions emulated in this process so far, by all threads.
   static uint64_t Count();
 
+  /// Threads of this process whose tiles are configured now, those that ended so included. A kernel that
+  /// returns leaves none behind.
+  static int64_t ConfiguredThreads();
+
   /// The first fault since the last call, e.g. "TDPBUSD: #UD: no tiles are configured"; "" if there was none.
   static std::string TakeFault();
 };

@@ -23,6 +23,7 @@ class Tiles {
   std::string LoadConfig(const uint8_t* memory);
   std::string StoreConfig(uint8_t* memory) const;
   std::string Release();
+  bool IsConfigured() const { return config_[0] != 0; }
 
   std::string Zero(int tile);
   /// Row r lies at memory + r·stride_bytes (modulo 2⁶⁴).
