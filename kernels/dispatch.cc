@@ -9,9 +9,11 @@ bool HasVnni(jit::Isa isa) { return isa != jit::Isa::kAvx2 && isa != jit::Isa::k
 
 }  // namespace
 
+bool UsesTiles(jit::Isa isa) { return isa == jit::Isa::kAmxInt8; }
+
 bool HasKernels(jit::Isa isa) {
-  return std::any_of(kKernels.begin(), kKernels.end(),
-                     [&](const KernelBlock& block) { return block.isa == isa; });
+  return UsesTiles(isa) || std::any_of(kKernels.begin(), kKernels.end(),
+                                       [&](const KernelBlock& block) { return block.isa == isa; });
 }
 
 Result<jit::Isa> ChooseIsa(jit::IsaSet permitted) {
@@ -24,6 +26,8 @@ Result<jit::Isa> ChooseIsa(jit::IsaSet permitted) {
   return Error{INTACT_UNSUPPORTED, "no permitted ISA has kernels: at least AVX2 is needed (permitted: " +
                                        permitted.ToString() + ")"};
 }
+
+jit::Isa VectorIsa(jit::Isa isa) { return UsesTiles(isa) ? jit::Isa::kAvx512Vnni : isa; }
 
 jit::DotKind DotOf(jit::Isa isa, intact_mode mode) {
   if (HasVnni(isa)) return jit::DotKind::kVnni;

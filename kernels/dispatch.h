@@ -1,7 +1,8 @@
 // Which kernels can run a problem: the list of all register blocks, and what decides among ISAs and forms.
 // Which block of a form runs is decided by M and N (PanelEngine::Cost).
 //
-// kKernels is the one list that dispatch, tests and benchmarks expand: no kernel can exist untested.
+// kKernels is the one list that dispatch, tests and benchmarks expand: no kernel can exist untested. AMX is
+// not in it: its plans have an engine of tiles (amx_engine.h) besides AVX-512-VNNI's block.
 #ifndef INTACT_KERNELS_DISPATCH_H_
 #define INTACT_KERNELS_DISPATCH_H_
 
@@ -38,6 +39,12 @@ bool HasKernels(jit::Isa isa);
 
 /// The best of `permitted` that has kernels. UNSUPPORTED if there is none.
 Result<jit::Isa> ChooseIsa(jit::IsaSet permitted);
+
+/// Whether plans on `isa` run on tiles where M is large enough.
+bool UsesTiles(jit::Isa isa);
+
+/// The ISA of the vector kernels in kKernels that plans on `isa` run: itself, or AVX-512-VNNI's for AMX.
+jit::Isa VectorIsa(jit::Isa isa);
 
 /// The form of the dot product that `mode` on `isa` takes from the canonical panels.
 jit::DotKind DotOf(jit::Isa isa, intact_mode mode);

@@ -79,8 +79,8 @@ class Engine {
   virtual std::string KernelName() const = 0;
   /// Memory of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
-  /// Predicted time for `m` rows, in times that the triple takes for a row: engines of one plan are compared
-  /// by it.
+  /// Predicted time for `m` rows, in times that the ISA's own sequence (vpdpbusd, or the triple before it)
+  /// takes for a row: engines of one plan are compared by it.
   virtual double Cost(int64_t m) const = 0;
   /// Scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 
+#include "kernels/amx_engine.h"
 #include "kernels/dispatch.h"
 #include "kernels/grouped_engine.h"
 #include "kernels/pack_file.h"
@@ -198,9 +199,10 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
 // Of the blocks of this ISA and form, those that some M would choose.
 std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
   std::vector<KernelBlock> candidates;
-  std::copy_if(
-      kKernels.begin(), kKernels.end(), std::back_inserter(candidates),
-      [&](const KernelBlock& block) { return block.isa == isa_ && block.dot == DotOf(isa_, data_.mode); });
+  std::copy_if(kKernels.begin(), kKernels.end(), std::back_inserter(candidates),
+               [&](const KernelBlock& block) {
+                 return block.isa == VectorIsa(isa_) && block.dot == DotOf(isa_, data_.mode);
+               });
   std::vector<KernelBlock> used;
   const auto best = [&](int64_t m) {
     return *std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
@@ -231,6 +233,11 @@ Error GemmPlan::MakeEngines() {
     if (!grouped) return grouped.error();
     grouped_ = grouped->get();
     engines_.push_back(std::move(*grouped));
+  }
+  if (UsesTiles(isa_)) {
+    Result<std::unique_ptr<Engine>> tiles = AmxEngine::Create(data_);
+    if (!tiles) return tiles.error();
+    engines_.push_back(std::move(*tiles));
   }
   if (data_.epilogue.has_b_zero_points) {
     const Result<RowSums> row_sums = RowSums::Create(isa_, data_.a_type);
@@ -324,6 +331,7 @@ void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Ra
 }
 
 const Engine& GemmPlan::EngineFor(int64_t m) const {
+  if (run_all_as_ != 0) m = run_all_as_;
   const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
   return **std::min_element(engines_.begin(), engines_.end(), cheaper);
 }

@@ -66,6 +66,8 @@ class GemmPlan {
   const std::string& kernel_name() const { return kernel_name_; }
   /// The kernel that runs `m` rows.
   std::string KernelNameFor(int64_t m) const { return EngineFor(m).KernelName(); }
+  /// For tests and measurements: from now on every M runs on the engine that runs `m` rows.
+  void RunAllAs(int64_t m) { run_all_as_ = m; }
   int64_t packed_bytes() const;
   /// What the grouped engine runs; zeros if there is none.
   ScheduleStatistics schedule_statistics() const;
@@ -89,13 +91,14 @@ class GemmPlan {
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
-  jit::Isa isa_ = jit::Isa::kAvx2;
   GemmData data_;
   std::shared_ptr<const void> mapping_;           // of a pack file, whose weights data_ borrows
   std::vector<std::unique_ptr<Engine>> engines_;  // at least one
   const GroupedEngine* grouped_ = nullptr;        // among engines_
   RowSums row_sums_;                              // where data_ has weight zero points
   std::string kernel_name_;
+  int64_t run_all_as_ = 0;  // 0: each M as itself
+  jit::Isa isa_ = jit::Isa::kAvx2;
 };
 
 }  // namespace intact::kernels
