@@ -4,9 +4,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 
 #include "jit/assembler.h"
+#include "kernels/amx_kernel.h"
 #include "kernels/dispatch.h"
+#include "kernels/pack.h"
 
 namespace intact::bench {
 namespace {
@@ -19,45 +22,71 @@ struct Loop {
   double multiply_adds_per_iteration;
 };
 
-// As many independent accumulators as the form leaves registers for, so that latency is hidden.
-Loop GenerateLoop(const Peak& peak) {
-  int accumulators = 0;
-  const auto generate = [&]() -> Result<const void*> {
-    jit::Assembler session("peak_" + peak.name);
-    jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
-    const auto emitter = jit::MakeEmitter(peak.isa, session.code(), registers);
-    const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter);
-    session.Begin(registers);
-    const jit::Vec a = registers.NewVector("a");
-    const jit::Operand b = form->NewB("b");
-    form->Prepare();
-    std::vector<jit::Vec> sums;
-    while (registers.FreeVectors() > 0) sums.push_back(registers.NewVector("accumulator"));
-    accumulators = static_cast<int>(sums.size());
-    emitter->Zero(a);
-    for (const jit::Operand& operand : {b, sums}) {
-      for (const jit::Vec& vector : operand) emitter->Zero(vector);
-    }
-    const asmjit::Label loop = session.code().newLabel();
-    session.code().bind(loop);
-    for (int i = 0; i < kUnroll; ++i) {
-      for (const jit::Vec& sum : sums) {
-        for (int step = 0; step < form->steps(); ++step) form->Dot(step, sum, a, b);
-      }
-    }
-    session.code().dec(registers.Argument());
-    session.code().jnz(loop);
-    session.End();
-    return session.Finish(registers);
-  };
-  const Result<const void*> function = generate();
+using Session = jit::Assembler;
+
+// Emits a loop of kUnroll bodies, and ends the function.
+void EmitLoop(Session& session, const jit::RegisterFile& registers, const std::function<void()>& body) {
+  const asmjit::Label loop = session.code().newLabel();
+  session.code().bind(loop);
+  for (int i = 0; i < kUnroll; ++i) body();
+  session.code().dec(registers.Argument());
+  session.code().jnz(loop);
+  session.End();
+}
+
+Loop Finish(Session& session, const jit::RegisterFile& registers, double multiply_adds) {
+  const Result<const void*> function = session.Finish(registers);
   if (!function) {
     std::fprintf(stderr, "%s\n", function.error().message.c_str());
     std::exit(1);
   }
-  const int lanes = jit::MakeRegisterFile(peak.isa).vector_bytes();
-  return {reinterpret_cast<LoopFunction>(const_cast<void*>(*function)),
-          double{kUnroll} * accumulators * lanes};
+  return {reinterpret_cast<LoopFunction>(const_cast<void*>(*function)), kUnroll * multiply_adds};
+}
+
+// As many independent accumulators as the form leaves registers for, so that latency is hidden.
+Loop GenerateVectorLoop(const Peak& peak) {
+  Session session("peak_" + peak.name);
+  jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
+  const auto emitter = jit::MakeEmitter(peak.isa, session.code(), registers);
+  const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter);
+  session.Begin(registers);
+  const jit::Vec a = registers.NewVector("a");
+  const jit::Operand b = form->NewB("b");
+  form->Prepare();
+  std::vector<jit::Vec> sums;
+  while (registers.FreeVectors() > 0) sums.push_back(registers.NewVector("accumulator"));
+  emitter->Zero(a);
+  for (const jit::Operand& operand : {b, sums}) {
+    for (const jit::Vec& vector : operand) emitter->Zero(vector);
+  }
+  EmitLoop(session, registers, [&] {
+    for (const jit::Vec& sum : sums) {
+      for (int step = 0; step < form->steps(); ++step) form->Dot(step, sum, a, b);
+    }
+  });
+  return Finish(session, registers, static_cast<double>(sums.size()) * registers.vector_bytes());
+}
+
+// The 2×2 tiles of the AMX kernel: each product waits for the one before it into the same sums, 3 products
+// ago.
+Loop GenerateTileLoop(const Peak& peak) {
+  Session session("peak_" + peak.name);
+  jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
+  session.Begin(registers);
+  std::vector<jit::Tile> sums, operands;
+  for (int i = 0; i < kernels::kMaxBlockTiles; ++i) sums.push_back(registers.NewTile("sums"));
+  for (int i = 0; i < 4; ++i) operands.push_back(registers.NewTile("a or b"));
+  EmitLoop(session, registers, [&] {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      session.code().tdpbusd(sums[i], operands[i / 2], operands[2 + i % 2]);
+    }
+  });
+  constexpr double kTileMultiplyAdds = kernels::kTileRows * kernels::kPanelColumns * kernels::kTileDepth;
+  return Finish(session, registers, kernels::kMaxBlockTiles * kTileMultiplyAdds);
+}
+
+Loop GenerateLoop(const Peak& peak) {
+  return kernels::UsesTiles(peak.isa) ? GenerateTileLoop(peak) : GenerateVectorLoop(peak);
 }
 
 const Loop& GetLoop(const Peak& peak) {
@@ -71,6 +100,7 @@ const Loop& GetLoop(const Peak& peak) {
 bool IsZmm(jit::Isa isa) { return jit::MakeRegisterFile(isa).vector_bytes() == 64; }
 
 Peak MakePeak(jit::Isa isa, jit::DotKind dot) {
+  if (kernels::UsesTiles(isa)) return {"tdpbusd/tmm", isa, dot};
   const char* sequence = dot == jit::DotKind::kVnni     ? "vpdpbusd"
                          : dot == jit::DotKind::kTriple ? "triple"
                                                         : "wide";
@@ -82,7 +112,7 @@ Peak MakePeak(jit::Isa isa, jit::DotKind dot) {
 std::vector<Peak> AvailablePeaks() {
   std::vector<Peak> peaks;
   for (const Peak& peak :
-       {MakePeak(jit::Isa::kAvx512Vnni, jit::DotKind::kVnni),
+       {PeakOf(jit::Isa::kAmxInt8), MakePeak(jit::Isa::kAvx512Vnni, jit::DotKind::kVnni),
         MakePeak(jit::Isa::kAvxVnni, jit::DotKind::kVnni), MakePeak(jit::Isa::kAvx512, jit::DotKind::kTriple),
         MakePeak(jit::Isa::kAvx2, jit::DotKind::kTriple), MakePeak(jit::Isa::kAvx512, jit::DotKind::kWide),
         MakePeak(jit::Isa::kAvx2, jit::DotKind::kWide)}) {
@@ -97,6 +127,11 @@ double MeasureGops(const Peak& peak) {
   constexpr int64_t kIterations = 4000;
   constexpr int kRuns = 16;
   const Loop& loop = GetLoop(peak);
+  kernels::ScopedTiles tiles;
+  if (kernels::UsesTiles(peak.isa)) {
+    if (kernels::ScopedTiles::Prepare().status != INTACT_OK) return 0;
+    tiles.Configure(2 * kernels::kTileRows);
+  }
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {
     const auto start = std::chrono::steady_clock::now();

@@ -14,15 +14,16 @@ namespace intact::bench {
 
 /// A registers-only loop of one instruction sequence.
 struct Peak {
-  std::string name;  // "vpdpbusd/zmm", "triple/ymm", …
+  std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "triple/ymm", …
   jit::Isa isa;
-  jit::DotKind dot;
+  jit::DotKind dot;  // of vectors; it says nothing of tiles
 };
 
 /// Those that this machine can run.
 std::vector<Peak> AvailablePeaks();
 
-/// The sequence that `isa`'s kernels are measured by: vpdpbusd for the VNNIs, triple before them.
+/// The sequence that `isa`'s kernels are measured by: tdpbusd for AMX, vpdpbusd for the VNNIs, triple before
+/// them.
 Peak PeakOf(jit::Isa isa);
 
 /// GOPS (2·multiply-adds per nanosecond): the fastest of several short runs, a few milliseconds in all.
