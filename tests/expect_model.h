@@ -21,12 +21,13 @@ inline verify::Problem Parsed(std::string_view line) {
   return problem ? *problem : verify::Problem();
 }
 
-/// Asserts that the library's output is what ExpectedModel() computes: the contract, or the model that
-/// saturates.
-inline void ExpectItsModel(const verify::Problem& problem) {
-  SCOPED_TRACE("intact verify replay '" + problem.ToString() + "'");
+/// Asserts that the library's output, or that of another target, is what ExpectedModel() computes: the
+/// contract, or the model that saturates.
+inline void ExpectItsModel(const verify::Problem& problem,
+                           const verify::Target& target = verify::IntactTarget()) {
+  SCOPED_TRACE(target.Name() + ": intact verify replay '" + problem.ToString() + "'");
   const reference::Gemm gemm = verify::Materialize(problem);
-  const Result<std::vector<uint8_t>> actual = verify::IntactTarget().Run(gemm, verify::RunOptionsOf(problem));
+  const Result<std::vector<uint8_t>> actual = target.Run(gemm, verify::RunOptionsOf(problem));
   ASSERT_TRUE(actual) << actual.error().message;
   const auto model = verify::ExpectedModel(problem.mode, problem.isa);
   const verify::ByteComparison bytes = verify::CompareBytes(

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
@@ -31,6 +32,8 @@ namespace {
 using testing::HasSubstr;
 using verify::Problem;
 using Bytes = std::vector<uint8_t>;
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
 constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
                                 INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};

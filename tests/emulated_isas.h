@@ -1,0 +1,50 @@
+// Every ISA on machines that lack it: what the CPU does not execute, the emulator does. For the tests of a
+// whole binary:
+//
+//   const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
+#ifndef INTACT_TESTS_EMULATED_ISAS_H_
+#define INTACT_TESTS_EMULATED_ISAS_H_
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <optional>
+
+#include "jit/isa.h"
+#include "tests/emulator/emulator.h"
+
+namespace intact::tests {
+
+class EmulatedIsas : public ::testing::Environment {
+ public:
+  /// Whether `isa` is there only because of this.
+  static bool Has(intact_isa isa) { return Emulated().Has(static_cast<jit::Isa>(isa)); }
+
+  void SetUp() override {
+    const auto emulate = [](jit::Isa isa, jit::Isa native) {
+      if (jit::HardwareIsas().Has(isa) || !jit::HardwareIsas().Has(native)) return;
+      jit::AddEmulatedIsaForTesting(isa);
+      Emulated().Add(isa);
+    };
+    emulate(jit::Isa::kAvxVnni, jit::Isa::kAvx2);
+    emulate(jit::Isa::kAmxInt8, jit::Isa::kAvx512Vnni);
+    if (!Emulated().Empty()) std::cout << "emulated here: " << Emulated().ToString() << "\n";
+    emulator_.emplace();
+  }
+
+  void TearDown() override {
+    emulator_.reset();
+    EXPECT_EQ(emulator::ScopedEmulator::ConfiguredThreads(), 0) << "a kernel left its tiles configured";
+  }
+
+ private:
+  static jit::IsaSet& Emulated() {
+    static jit::IsaSet isas;
+    return isas;
+  }
+
+  std::optional<emulator::ScopedEmulator> emulator_;
+};
+
+}  // namespace intact::tests
+#endif  // INTACT_TESTS_EMULATED_ISAS_H_
