@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/emulated_isas.h"
 #include "tests/require_isas.h"
 #include "verify/guarded_buffer.h"
 #include "verify/random.h"
 
 namespace intact::kernels {
 namespace {
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
 
 class RowSumsTest : public testing::TestWithParam<intact_isa> {};
 
