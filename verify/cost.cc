@@ -10,6 +10,7 @@
 #include "verify/compare.h"
 #include "verify/problem.h"
 #include "verify/targets/intact_target.h"
+#include "verify/turns.h"
 
 namespace intact::verify {
 namespace {
@@ -19,8 +20,6 @@ using Microseconds = std::chrono::duration<double, std::micro>;
 
 constexpr int32_t kSevenBits = 127;
 constexpr Microseconds kBudget(20e3);
-constexpr int kMinTurns = 5;
-constexpr int kMaxTurns = 201;
 
 std::string WhyNotSevenBits(const reference::Gemm& gemm) {
   if (gemm.a_type == INTACT_S8) return "s8 activations, shifted by 128, leave [0, 127]";
@@ -52,17 +51,11 @@ bool IsRight(const Contender& contender) {
   return contender.run(output.data()) == INTACT_OK && std::ranges::equal(output, contender.expected);
 }
 
-double TakeTurn(const Contender& contender, std::vector<uint8_t>* output) {
+double TimedRun(const Contender& contender, std::vector<uint8_t>* output) {
   (void)contender.run(output->data());
   const auto start = Clock::now();
   (void)contender.run(output->data());
   return Microseconds(Clock::now() - start).count();
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 /// The plans of a layer, as contenders.
@@ -170,19 +163,18 @@ std::optional<double> Cost::SpeedUp(const Timing& timing) const {
 }
 
 std::vector<std::optional<double>> Race(std::span<const Contender> contenders) {
-  std::vector<std::vector<double>> turns(contenders.size());
   std::vector<size_t> right;
+  std::vector<Measurement> measurements;
   std::vector<uint8_t> output;
   for (size_t i = 0; i < contenders.size(); ++i) {
-    if (IsRight(contenders[i])) right.push_back(i);
     output.resize(std::max(output.size(), contenders[i].expected.size()));
+    if (!IsRight(contenders[i])) continue;
+    right.push_back(i);
+    measurements.emplace_back([&contenders, &output, i] { return TimedRun(contenders[i], &output); });
   }
-  const auto start = Clock::now();
-  for (int turn = 0; turn < kMaxTurns && (turn < kMinTurns || Clock::now() - start < kBudget); ++turn) {
-    for (const size_t i : right) turns[i].push_back(TakeTurn(contenders[i], &output));
-  }
+  std::vector<std::vector<double>> turns = TakeTurns(measurements, kBudget);
   std::vector<std::optional<double>> medians(contenders.size());
-  for (const size_t i : right) medians[i] = Median(std::move(turns[i]));
+  for (size_t i = 0; i < right.size(); ++i) medians[right[i]] = Median(std::move(turns[i]));
   return medians;
 }
 

@@ -1,0 +1,26 @@
+#include "verify/turns.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace intact::verify {
+
+std::vector<std::vector<double>> TakeTurns(std::span<const Measurement> contenders,
+                                           std::chrono::duration<double> budget) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<std::vector<double>> figures(contenders.size());
+  const auto start = Clock::now();
+  for (int turn = 0; turn < kMaxTurns && (turn < kMinTurns || Clock::now() - start < budget); ++turn) {
+    for (size_t i = 0; i < contenders.size(); ++i) figures[i].push_back(contenders[i]());
+  }
+  return figures;
+}
+
+double Quantile(std::vector<double> values, double share) {
+  const auto at =
+      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+}  // namespace intact::verify
