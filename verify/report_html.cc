@@ -8,83 +8,19 @@
 #include <utility>
 #include <vector>
 
-#include "verify/plot.h"
+#include "verify/html.h"
 #include "verify/report_terminal.h"
 
 namespace intact::verify {
 namespace {
-
-constexpr std::string_view kStyle = R"(
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1f24; background: #fff; margin: 0 auto; padding: 1rem;
-       max-width: 62rem; }
-h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
-table { border-collapse: collapse; display: block; overflow-x: auto; font-size: .92rem; }
-th, td { padding: .3rem .8rem .3rem 0; text-align: left; border-bottom: 1px solid #e2e5e9; white-space: nowrap; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-figure { margin: 1rem 0; } figure svg { width: 100%; height: auto; }
-figcaption, .note { color: #4a525c; font-size: .92rem; }
-.good { color: #116329; font-weight: 600; } .bad { color: #a40e26; font-weight: 600; }
-code { font-size: .88em; overflow-wrap: anywhere; }
-)";
-
-std::string Escape(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
-using Row = std::vector<std::string>;
-
-/// Columns from `first_number` on are set flush right.
-std::string Table(const Row& head, const std::vector<Row>& rows, size_t first_number) {
-  const auto cells = [&](const Row& row, std::string_view tag) {
-    std::string text = "<tr>";
-    for (size_t i = 0; i < row.size(); ++i) {
-      text +=
-          fmt::format("<{0}{1}>{2}</{0}>", tag, i >= first_number ? " class=\"number\"" : "", Escape(row[i]));
-    }
-    return text + "</tr>\n";
-  };
-  std::string table = "<table>\n" + cells(head, "th");
-  for (const Row& row : rows) table += cells(row, "td");
-  return table + "</table>\n";
-}
 
 template <class T>
 std::string Str(const T& value) {
   return fmt::format("{}", value);
 }
 
-std::string Figure(std::string_view name, const std::string& commands, std::string_view caption) {
-  const Result<std::string> svg = PlotSvg(name, commands);
-  return fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n",
-                     svg ? *svg : "<p class=\"note\">No picture: " + Escape(svg.error().message) + ".</p>",
-                     caption);
-}
-
-std::string Judged(bool good, std::string_view yes, std::string_view no) {
-  return fmt::format("<span class=\"{}\">{}</span>", good ? "good" : "bad", good ? yes : no);
-}
-
 std::string IsaSection(const Report& report) {
-  std::vector<Row> rows;
+  std::vector<html::Row> rows;
   for (const IsaStatus& status : report.isas) {
     const bool saturates = SaturatesInt16(status.isa);
     rows.push_back({intact_isa_name(status.isa), status.available ? "yes" : "no: " + status.reason,
@@ -92,7 +28,7 @@ std::string IsaSection(const Report& report) {
                     saturates ? "True" : "False"});
   }
   return "<h2>What this CPU does with int8</h2>\n" +
-         Table({"ISA", "here", "int8 dot product", "set reduce_range to"}, rows, 4) +
+         html::Table({"ISA", "here", "int8 dot product", "set reduce_range to"}, rows, 4) +
          "<p class=\"note\">For libraries that saturate. In intact's exact mode every ISA gives the same "
          "bytes and "
          "reduce_range is irrelevant.</p>\n";
@@ -117,9 +53,9 @@ std::string PairSection(const PairMap& map) {
              "{}.</p>\n",
              map.inputs, map.instruction_available ? "the instruction" : "the model (this CPU has no AVX2)",
              all.high, all.low, counts.Within(127, 128).Total(),
-             Judged(map.Agrees(), map.instruction_available ? "equal on every input" : "not run here",
-                    "different")) +
-         Figure("pairs", plot, "How many inputs clamp when activations reach no further than x.");
+             html::Judged(map.Agrees(), map.instruction_available ? "equal on every input" : "not run here",
+                          "different")) +
+         html::Figure("pairs", plot, "How many inputs clamp when activations reach no further than x.");
 }
 
 std::string MapSection(const SaturationMap& map) {
@@ -137,20 +73,20 @@ std::string MapSection(const SaturationMap& map) {
   plot += "EOD\nplot $data using 1:2:3 with image pixels\n";
   std::string text =
       "<h2>Saturation map</h2>\n" +
-      Figure("map", plot,
-             "Share of outputs that clamped int16 sums change, for uniform activations and weights, "
-             "depth 128.");
-  text +=
-      fmt::format("<p>{} {}</p>\n",
-                  map.measured ? "Measured on " + Str(intact_isa_name(map.isa)) + " against the triple model:"
-                               : "Predicted by the triple model:",
-                  map.measured ? Judged(map.Agrees(), "equal in every output", "different") : "not run here");
+      html::Figure("map", plot,
+                   "Share of outputs that clamped int16 sums change, for uniform activations and weights, "
+                   "depth 128.");
+  text += fmt::format(
+      "<p>{} {}</p>\n",
+      map.measured ? "Measured on " + Str(intact_isa_name(map.isa)) + " against the triple model:"
+                   : "Predicted by the triple model:",
+      map.measured ? html::Judged(map.Agrees(), "equal in every output", "different") : "not run here");
   const auto worst = std::ranges::max_element(map.cells, {}, &SaturationCell::max_abs_error);
   const auto first =
       std::ranges::find_if(map.cells, [](const SaturationCell& cell) { return cell.witness.has_value(); });
   if (first != map.cells.end()) {
     text += fmt::format("<p>First witness: <code>{}</code>, {}. Worst error of an accumulator: {}.</p>\n",
-                        Escape(first->problem.ToString()), Escape(Describe(*first->witness)),
+                        html::Escape(first->problem.ToString()), html::Escape(Describe(*first->witness)),
                         worst->max_abs_error);
   }
   return text;
@@ -172,14 +108,14 @@ std::string RampFigure(const Ramp& ramp) {
   plot +=
       "EOD\nplot $data using 1:3 with lines linewidth 2 linecolor '#116329' title 'exact', "
       "$data using 1:2 with lines linewidth 2 linecolor '#a40e26' title 'saturating'\n";
-  return Figure(
+  return html::Figure(
       "ramp", plot,
       fmt::format("Column {} of layer {} on {}: exact outputs are monotonic, saturating ones are not.",
-                  column, Escape(ramp.layer), intact_isa_name(ramp.isa)));
+                  column, html::Escape(ramp.layer), intact_isa_name(ramp.isa)));
 }
 
 std::string RampSection(const std::vector<Ramp>& ramps) {
-  std::vector<Row> rows;
+  std::vector<html::Row> rows;
   rows.reserve(ramps.size());
   for (const Ramp& ramp : ramps) {
     rows.push_back({intact_isa_name(ramp.isa), Str(ToString(ramp.mode)), ramp.layer,
@@ -189,11 +125,11 @@ std::string RampSection(const std::vector<Ramp>& ramps) {
   return "<h2>Ramp</h2>\n<p>A linear layer under a rising constant: each output must move one way "
          "only.</p>\n" +
          (with_kinks != ramps.end() ? RampFigure(*with_kinks) : std::string()) +
-         Table({"ISA", "mode", "layer", "outputs", "non-monotonic", "unexplained"}, rows, 3);
+         html::Table({"ISA", "mode", "layer", "outputs", "non-monotonic", "unexplained"}, rows, 3);
 }
 
 std::string SweepSection(const SweepResult& sweep) {
-  std::vector<Row> rows;
+  std::vector<html::Row> rows;
   for (const SweepCell& cell : sweep.cells) {
     rows.push_back({intact_isa_name(cell.isa), Str(ToString(cell.mode)), Str(cell.problems),
                     Str(cell.skipped), Str(cell.failed), Str(cell.outputs), Str(cell.differing),
@@ -202,21 +138,22 @@ std::string SweepSection(const SweepResult& sweep) {
   std::string text =
       "<h2>Sweep</h2>\n<p>All kernels, shapes around their blocks, all fills, against the scalar "
       "reference.</p>\n" +
-      Table({"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"}, rows, 2);
+      html::Table({"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"},
+                  rows, 2);
   if (sweep.failures.empty()) return text;
   text += "<h2>Failures</h2>\n<ul>\n";
   for (const SweepFailure& failure : sweep.failures) {
     const std::string& line = failure.minimised.empty() ? failure.problem : failure.minimised;
-    text += fmt::format("<li>{}<br><code>intact verify replay '{}'</code></li>\n", Escape(failure.reason),
-                        Escape(line));
+    text += fmt::format("<li>{}<br><code>intact verify replay '{}'</code></li>\n",
+                        html::Escape(failure.reason), html::Escape(line));
   }
   return text + "</ul>\n";
 }
 
 std::string AuditSection(const std::vector<LayerAudit>& audits) {
-  std::vector<Row> rows;
+  std::vector<html::Row> rows;
   for (const LayerAudit& layer : audits) {
-    Row row = {layer.layer, layer.audit.declared.premise, Str(ToString(layer.audit.verdict()))};
+    html::Row row = {layer.layer, layer.audit.declared.premise, Str(ToString(layer.audit.verdict()))};
     for (const BoundAudit& remedy : layer.audit.remedies) row.push_back(Str(ToString(remedy.verdict)));
     row.push_back(Str(layer.audit.max_activation));
     rows.push_back(row);
@@ -224,13 +161,13 @@ std::string AuditSection(const std::vector<LayerAudit>& audits) {
   return "<h2>reduce_range</h2>\n<p>Proven: no input within the bound can saturate. Holds on data: this "
          "layer's "
          "activations do not, others could. Violated: they do.</p>\n" +
-         Table({"layer", "declares", "verdict", "7-bit activations", "7-bit weights", "7-bit s8, shifted",
-                "largest activation"},
-               rows, 6);
+         html::Table({"layer", "declares", "verdict", "7-bit activations", "7-bit weights",
+                      "7-bit s8, shifted", "largest activation"},
+                     rows, 6);
 }
 
 std::string CostSection(const std::vector<Cost>& costs) {
-  std::vector<Row> rows;
+  std::vector<html::Row> rows;
   for (const Cost& cost : costs) {
     for (const Timing& exact : cost.timings) {
       if (exact.mode != INTACT_EXACT || exact.seven_bits) continue;
@@ -245,25 +182,24 @@ std::string CostSection(const std::vector<Cost>& costs) {
          "saturating "
          "kernel of the same ISA. 7 bits: activations declared to lie in [0, 127], as reduce_range promises, "
          "where they do.</p>\n" +
-         Table({"layer", "M×N×K", "ISA", "saturating", "exact", "exact, 7 bits", "pairs that can saturate"},
-               rows, 3);
+         html::Table(
+             {"layer", "M×N×K", "ISA", "saturating", "exact", "exact, 7 bits", "pairs that can saturate"},
+             rows, 3);
 }
 
 }  // namespace
 
 std::string ToHtml(const Report& report) {
   const Machine& machine = report.machine;
-  return fmt::format(
-             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-             "<title>intact report</title>\n<style>{}</style>\n</head>\n<body>\n<h1>intact report</h1>\n"
-             "<p>{}, {} cores · intact {}</p>\n<p>{}</p>\n",
-             kStyle, Escape(machine.cpu), machine.cores, intact_version(),
-             Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",
-                    "Difference: something does not compute what its mode promises; see below.")) +
-         IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) + PairSection(report.pairs) +
-         AuditSection(report.audits) + CostSection(report.costs) + SweepSection(report.sweep) +
-         "</body>\n</html>\n";
+  return html::Page(
+      "intact report",
+      fmt::format("<p>{}, {} cores · intact {}</p>\n<p>{}</p>\n", html::Escape(machine.cpu), machine.cores,
+                  intact_version(),
+                  html::Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",
+                               "Difference: something does not compute what its mode promises; see below.")) +
+          IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) +
+          PairSection(report.pairs) + AuditSection(report.audits) + CostSection(report.costs) +
+          SweepSection(report.sweep));
 }
 
 }  // namespace intact::verify
