@@ -51,11 +51,14 @@ struct RunChoice {
   int Resolve();
 };
 
-/// Prints one line on stderr; returns kBadInput.
+/// Prints one line on stderr, which the program's name begins; returns kBadInput.
 int Fail(const std::string& message);
 inline int Fail(const Error& error) { return Fail(error.message); }
 
-/// --json, whose folder is made (or found not to be writable) before the work, not after it.
+/// An option `name` for a file to be written, whose folder is made (or found not to be writable) before the
+/// work, not after it.
+void AddFileOption(CLI::App* app, const std::string& name, std::string* path, const std::string& help);
+/// The option --json of that kind.
 void AddJsonOption(CLI::App* app, std::string* path, const std::string& help);
 
 /// Makes `folder`; nothing, or why no file can be written there.

@@ -33,7 +33,7 @@ int RunChoice::Resolve() {
 }
 
 int Fail(const std::string& message) {
-  fmt::print(stderr, "intact: {}\n", verify::Printable(message));
+  fmt::print(stderr, "{}: {}\n", program_invocation_short_name, verify::Printable(message));
   return kBadInput;
 }
 
@@ -46,7 +46,11 @@ std::optional<std::string> MakeFolder(const std::string& folder) {
 }
 
 void AddJsonOption(CLI::App* app, std::string* path, const std::string& help) {
-  app->add_option("--json", *path, help)->check([](const std::string& file) -> std::string {
+  AddFileOption(app, "--json", path, help);
+}
+
+void AddFileOption(CLI::App* app, const std::string& name, std::string* path, const std::string& help) {
+  app->add_option(name, *path, help)->check([](const std::string& file) -> std::string {
     const std::filesystem::path folder = std::filesystem::path(file).parent_path();
     const bool is_file = !file.empty() && !std::filesystem::is_directory(file);
     const std::optional<std::string> why =

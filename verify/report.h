@@ -3,7 +3,7 @@
 // report.json, schema version 1:
 //
 //   schema           "intact-report"; schema_version 1; version of intact
-//   machine          cpu, cores, threads, l1d_bytes, l2_bytes, l3_bytes
+//   machine          cpu, family, model (as CPUID tells them), cores, threads, l1d_bytes, l2_bytes, l3_bytes
 //   isas[]           isa, available, reason (why not), saturates (in int16, in saturating mode and in other
 //                    libraries), reduce_range (what to set it to there)
 //   pair_map         all inputs of one vpmaddubsw lane: inputs, clamped_high, clamped_low, counted_by,
@@ -61,6 +61,7 @@ namespace intact::verify {
 
 struct Machine {
   std::string cpu = "unknown";
+  int family = 0, model = 0;  // as CPUID tells them, the extended fields included
   int64_t cores = 0;
   int64_t threads = 0;
   int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;  // 0 = unknown or none

@@ -241,8 +241,8 @@ Json ToJson(const Ramp& ramp) {
 }
 
 Json ToJson(const Machine& machine) {
-  return {{"cpu", machine.cpu},           {"cores", machine.cores},
-          {"threads", machine.threads},   {"l1d_bytes", machine.l1d_bytes},
+  return {{"cpu", machine.cpu},           {"family", machine.family},    {"model", machine.model},
+          {"cores", machine.cores},       {"threads", machine.threads},  {"l1d_bytes", machine.l1d_bytes},
           {"l2_bytes", machine.l2_bytes}, {"l3_bytes", machine.l3_bytes}};
 }
 

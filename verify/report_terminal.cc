@@ -71,11 +71,6 @@ void AddBound(const BoundAudit& audit, Lines* lines) {
   lines->Add("", "{:<13}  e.g. n {} k {}: {}*{} + {}*{} = {}", "", w.n, w.k, w.a0, w.w0, w.a1, w.w1, w.sum);
 }
 
-std::string Bytes(int64_t bytes) {
-  if (bytes == 0) return "none";
-  return bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} KiB", bytes >> 10);
-}
-
 std::string Optional(const std::optional<double>& value) {
   return value ? fmt::format("{:.2f}", *value) : "-";
 }
@@ -161,12 +156,17 @@ std::string ToText(const Comparison& comparison, int64_t max_listed) {
   return text;
 }
 
+std::string BytesText(int64_t bytes) {
+  if (bytes == 0) return "none";
+  return bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} KiB", bytes >> 10);
+}
+
 std::string ToText(const Machine& machine) {
   Lines lines;
-  lines.Add("CPU", "{}", machine.cpu);
+  lines.Add("CPU", "{}, family {}, model {}", machine.cpu, machine.family, machine.model);
   lines.Add("cores, threads", "{}, {}", machine.cores, machine.threads);
-  lines.Add("caches", "L1d {}, L2 {}, L3 {}", Bytes(machine.l1d_bytes), Bytes(machine.l2_bytes),
-            Bytes(machine.l3_bytes));
+  lines.Add("caches", "L1d {}, L2 {}, L3 {}", BytesText(machine.l1d_bytes), BytesText(machine.l2_bytes),
+            BytesText(machine.l3_bytes));
   return std::move(lines).text();
 }
 

@@ -3,6 +3,7 @@
 #ifndef INTACT_VERIFY_REPORT_TERMINAL_H_
 #define INTACT_VERIFY_REPORT_TERMINAL_H_
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ std::string Describe(const SaturatedPair& pair);
 
 /// "12.3 us", with "  1.08x" where it is exact and there is a saturating kernel; "-" for nullptr.
 std::string Describe(const Cost& cost, const Timing* timing);
+
+/// "48 KiB", "2 MiB"; "none" for 0.
+std::string BytesText(int64_t bytes);
 
 /// One line on the differences found and up to `max_listed` of them with their pairs.
 std::string ToText(const Comparison& comparison, int64_t max_listed);
