@@ -1,11 +1,28 @@
-// The suites of intact_bench; each registers its benchmarks by name.
+// The named benchmarks of intact_bench, run by Google Benchmark.
 #ifndef INTACT_BENCH_BENCHMARKS_H_
 #define INTACT_BENCH_BENCHMARKS_H_
 
+#include <benchmark/benchmark.h>
+
+#include <span>
+#include <string>
+
+#include "bench/suites.h"
+#include "jit/isa.h"
+
 namespace intact::bench {
 
-void RegisterPeaks();  // peak/vpdpbusd/zmm, …
-void RegisterGemm();   // gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, …
+void RegisterPeaks();                  // peak/vpdpbusd/zmm, …
+void RegisterBandwidth(jit::Isa isa);  // bandwidth/read/64MiB, …, with `isa`'s loads
+/// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, …: intact on `isas`, peers, which are
+/// confined to `peer_isa`, on that.
+void RegisterGemm(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa);
+void RegisterPlans(std::span<const jit::Isa> isas);  // plan/create/isa:avx2/n:16/k:64, …
+
+/// Ends a benchmark that cannot be measured.
+void Fail(benchmark::State& state, const std::string& why);
+/// Whether any did.
+bool AnyFailed();
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_BENCHMARKS_H_

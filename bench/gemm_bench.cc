@@ -1,139 +1,121 @@
-// GEMM throughput by ISA, mode, weights and shape. Each result is checked against the scalar reference before
-// it is timed; operations are counted unpadded; the share of peak refers to a peak measured just before.
+// GEMM throughput by ISA, mode or peer, weights and shape. Each result is checked against the scalar
+// reference before it is timed; operations are counted unpadded; shares refer to a peak measured just before.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-#include <array>
-#include <intact/intact.hpp>
-#include <string>
+#include <optional>
 #include <vector>
 
+#include "bench/bandwidth.h"
 #include "bench/benchmarks.h"
+#include "bench/contender.h"
 #include "bench/peaks.h"
+#include "bench/peers.h"
+#include "bench/workload.h"
 #include "kernels/dispatch.h"
-#include "reference/gemm.h"
-#include "verify/problem.h"
 
 namespace intact::bench {
 namespace {
 
-struct Shape {
-  int64_t m, n, k;
-};
+// Up to here reading the weights may be what limits.
+constexpr int64_t kThinM = 16;
 
-constexpr std::array kShapes = {
-    Shape{1, 4096, 4096},  Shape{8, 4096, 4096},  Shape{32, 4096, 4096},   Shape{64, 1024, 1024},
-    Shape{128, 768, 768},  Shape{128, 3072, 768}, Shape{128, 768, 3072},   Shape{196, 256, 2304},
-    Shape{784, 128, 1152}, Shape{3136, 64, 576},  Shape{1024, 1024, 1024}, Shape{2048, 2048, 2048},
-};
-
-struct Weights {
-  const char* name;
-  verify::Fill fill;
-};
-
-constexpr std::array kWeights = {
-    Weights{"t4", verify::Fill::kStudent}, Weights{"laplace", verify::Fill::kLaplace},
-    Weights{"gauss", verify::Fill::kGauss}, Weights{"uniform", verify::Fill::kUniform}};
-
-constexpr std::array kModes = {INTACT_EXACT, INTACT_SATURATING};
-
-struct Case {
-  jit::Isa isa;
-  intact_mode mode;
-  Weights weights;
-  int amax;  // declared; 0 = full range
-  Shape shape;
-
-  std::string Name() const {
-    return "gemm/isa:" + std::string(jit::ToString(isa)) +
-           "/mode:" + (mode == INTACT_EXACT ? "exact" : "saturating") + "/weights:" + weights.name +
-           (amax == 0 ? "" : "/amax:" + std::to_string(amax)) + "/m:" + std::to_string(shape.m) +
-           "/n:" + std::to_string(shape.n) + "/k:" + std::to_string(shape.k);
+// The last one is kept: a benchmark's function is called several times, and making a workload takes longer
+// than measuring.
+const Workload& WorkloadOf(const Case& c) {
+  static std::optional<Case> last;
+  static std::optional<Workload> workload;
+  const bool is_same =
+      last && last->shape == c.shape && last->weights.fill == c.weights.fill && last->amax == c.amax;
+  if (!is_same) {
+    workload.emplace(c);
+    last = c;
   }
-
-  verify::Problem Problem() const {
-    verify::Problem problem;
-    problem.m = shape.m;
-    problem.n = shape.n;
-    problem.k = shape.k;
-    problem.fill = weights.fill;
-    if (amax != 0) problem.amax = amax;
-    return problem;
-  }
-};
-
-// The first, middle and last row of `gemm`, which the scalar reference can afford at any size.
-reference::Gemm Sample(const reference::Gemm& gemm, std::vector<int64_t>* rows) {
-  reference::Gemm sample = gemm;
-  *rows = {0, gemm.m / 2, gemm.m - 1};
-  sample.m = static_cast<int64_t>(rows->size());
-  sample.a.clear();
-  for (const int64_t row : *rows) {
-    sample.a.insert(sample.a.end(), gemm.a.begin() + row * gemm.k, gemm.a.begin() + (row + 1) * gemm.k);
-  }
-  return sample;
-}
-
-bool IsRight(const reference::Gemm& gemm, reference::Model model, const std::vector<int32_t>& c) {
-  std::vector<int64_t> rows;
-  const reference::Gemm sample = Sample(gemm, &rows);
-  const std::vector<int32_t> expected = reference::Accumulators(sample, model);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto n = static_cast<size_t>(gemm.n);
-    if (!std::equal(expected.begin() + static_cast<std::ptrdiff_t>(i * n),
-                    expected.begin() + static_cast<std::ptrdiff_t>((i + 1) * n),
-                    c.begin() + rows[i] * gemm.n)) {
-      return false;
-    }
-  }
-  return true;
+  return *workload;
 }
 
 void RunCase(benchmark::State& state, const Case& c) {
-  reference::Gemm gemm = verify::Materialize(c.Problem());
-  GemmDesc desc = MakeGemmDesc();
-  desc.n = gemm.n;
-  desc.k = gemm.k;
-  desc.mode = c.mode;
-  desc.a_max = c.amax;
-  desc.max_isa = static_cast<intact_isa>(c.isa);
-  const Result<Gemm> plan = Gemm::Create(desc, gemm.b.data());
-  if (!plan) return state.SkipWithError(plan.error().message.c_str());
-  std::vector<int32_t> output(static_cast<size_t>(gemm.m * gemm.n));
-  const MatrixView<const uint8_t> a(gemm.a.data(), gemm.m, gemm.k);
-  const MatrixView<int32_t> out(output.data(), gemm.m, gemm.n);
-  const bool saturates = kernels::PairsSaturate(c.isa, c.mode);
-  if (plan->Run(a, out, 1) != INTACT_OK) return state.SkipWithError(intact_last_error());
-  if (!IsRight(gemm, saturates ? reference::Model::kTriple : reference::Model::kExact, output)) {
-    return state.SkipWithError("the result is wrong: not timed");
+  const Workload& workload = WorkloadOf(c);
+  const Result<std::unique_ptr<Contender>> contender = MakeContender(workload, c);
+  if (!contender) return Fail(state, contender.error().message);
+  const auto model = workload.Recognise(contender->get(), c.c_type, AdmissibleModels(c));
+  if (!model) return Fail(state, "the result is wrong: not timed");
+  const bool is_thin = c.shape.m <= kThinM;
+  double gigabytes_per_second = 0;
+  if (is_thin) {
+    const Result<ReadBandwidth> read = ReadBandwidth::Create(c.isa, c.shape.WeightBytes());
+    if (!read) return Fail(state, read.error().message);
+    gigabytes_per_second = read->Measure();
   }
   const double peak = MeasureGops(PeakOf(c.isa));
-  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(plan->Run(a, out, 1));
-  const double operations = 2e-9 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) *
-                            static_cast<double>(gemm.k) * static_cast<double>(state.iterations());
-  state.counters["GOPS"] = benchmark::Counter(operations, benchmark::Counter::kIsRate);
-  state.counters["of_peak"] = benchmark::Counter(operations / peak, benchmark::Counter::kIsRate);
-  state.SetLabel(plan->Info().kernel);
+  Bytes output = workload.NewC(c.c_type);
+  for ([[maybe_unused]] auto _ : state) {
+    benchmark::DoNotOptimize((*contender)->Run(workload.a(), output.data()));
+  }
+  const auto runs = static_cast<double>(state.iterations());
+  const auto rate = [](double value) { return benchmark::Counter(value, benchmark::Counter::kIsRate); };
+  const double operations = 1e-9 * c.shape.Operations() * runs;
+  state.counters["GOPS"] = rate(operations);
+  state.counters["of_peak"] = rate(operations / peak / c.threads);
+  if (is_thin) {
+    const double gigabytes = 1e-9 * static_cast<double>(c.shape.WeightBytes()) * runs;
+    state.counters["of_bandwidth"] = rate(gigabytes / gigabytes_per_second);
+  }
+  const bool saturates = !c.peer.empty() && *model == reference::Model::kTriple;
+  state.SetLabel((*contender)->Implementation() + (saturates ? " saturates" : ""));
+}
+
+void Register(const Case& c) {
+  auto* const registered =
+      benchmark::RegisterBenchmark(c.Name().c_str(), RunCase, c)->Unit(benchmark::kMicrosecond);
+  if (c.threads != 1) registered->UseRealTime();
+}
+
+void RegisterVariants(Case c) {
+  for (const Weights& weights : kWeights) {
+    c.weights = weights;
+    // A declared range changes exact kernels without VNNI only.
+    const bool has_range = kernels::UsesSchedule(c.isa, c.mode);
+    for (const int amax : has_range ? std::vector<int>{0, 127} : std::vector<int>{0}) {
+      c.amax = amax;
+      for (const intact_type c_type : {INTACT_S32, INTACT_U8}) {
+        c.c_type = c_type;
+        Register(c);
+      }
+    }
+  }
 }
 
 }  // namespace
 
-void RegisterGemm() {
-  for (const jit::Isa isa : jit::kAllIsas) {
-    if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
-    for (const intact_mode mode : kModes) {
-      if (mode == INTACT_SATURATING && !kernels::PairsSaturate(isa, mode))
+void RegisterGemm(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa) {
+  Case c;
+  for (const jit::Isa isa : isas) {
+    c.isa = isa;
+    for (const intact_mode mode : {INTACT_EXACT, INTACT_SATURATING}) {
+      if (mode == INTACT_SATURATING && !kernels::PairsSaturate(isa, mode)) {
         continue;  // there it is the exact kernel
-      // A declared range changes exact kernels without VNNI only.
-      const bool has_range = kernels::UsesSchedule(isa, mode);
-      for (const Weights& weights : kWeights) {
-        for (const int amax : has_range ? std::vector<int>{0, 127} : std::vector<int>{0}) {
-          for (const Shape& shape : kShapes) {
-            const Case c{isa, mode, weights, amax, shape};
-            benchmark::RegisterBenchmark(c.Name().c_str(), RunCase, c)->Unit(benchmark::kMicrosecond);
-          }
-        }
+      }
+      c.mode = mode;
+      for (const Shape& shape : suite.shapes) {
+        c.shape = shape;
+        RegisterVariants(c);
+      }
+    }
+    Case threads;
+    threads.isa = isa;
+    threads.shape = kThreadsShape;
+    threads.threads = 2;
+    Register(threads);
+  }
+  c = {};
+  c.isa = peer_isa;
+  for (const Peer* peer : Peers()) {
+    c.peer = peer->Name();
+    for (const Shape& shape : suite.shapes) {
+      c.shape = shape;
+      for (const intact_type c_type : {INTACT_S32, INTACT_U8}) {
+        c.c_type = c_type;
+        Register(c);
       }
     }
   }

@@ -1,13 +1,144 @@
+// intact_bench prints a table of intact beside its peers and the machine's peaks; with --benchmark_… options
+// it runs its named benchmarks, as a Google Benchmark program does.
+//
+// Exit status: 0; 1 something of intact was wrong and not timed; 2 bad usage, told in one line on stderr.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <string>
+#include <vector>
 
 #include "bench/benchmarks.h"
+#include "bench/measure.h"
+#include "bench/peers.h"
+#include "bench/report.h"
+#include "tools/commands.h"
+#include "tools/machine.h"
+#include "tools/progress.h"
+#include "verify/output_file.h"
+
+namespace intact::bench {
+namespace {
+
+using tools::Fail;
+
+constexpr int kWrong = 1;
+
+struct Options {
+  std::string suite;
+  std::string isa = "any";
+  std::string weights = kLaplace.name;
+  int milliseconds = 250;
+  std::string json, html;
+};
+
+std::vector<std::string> Names(const auto& named) {
+  std::vector<std::string> names;
+  for (const auto& item : named) names.emplace_back(item.name);
+  return names;
+}
+
+std::string Description() {
+  std::string text = "int8 GEMM beside its peers and the machine's peaks.\n\nSuites:\n";
+  for (const Suite& suite : Suites()) text += fmt::format("  {:<10} {}\n", suite.name, suite.what);
+  return text +
+         "\nWith --benchmark_... options (--benchmark_filter=REGEX, --benchmark_list_tests=true, ...) it "
+         "runs "
+         "its named benchmarks, those of --suite (default: figures) and --isa, by Google Benchmark.";
+}
+
+void AddOptions(CLI::App* app, Options* options) {
+  app->add_option("--suite", options->suite, "shapes to measure (default: short)")
+      ->check(CLI::IsMember(Names(Suites())));
+  app->add_option("--isa", options->isa, "only this ISA, for intact and peers (default: all that are here)");
+  app->add_option("--weights", options->weights, "distribution of the weights")
+      ->check(CLI::IsMember(Names(kWeights)))
+      ->capture_default_str();
+  app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
+      ->check(CLI::Range(1, 60000))
+      ->capture_default_str();
+  tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)");
+  tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline");
+}
+
+std::vector<jit::Isa> AvailableIsas() {
+  std::vector<jit::Isa> isas;
+  for (const jit::Isa isa : jit::kAllIsas) {
+    if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.push_back(isa);
+  }
+  return isas;
+}
+
+int RunTable(const Options& options, std::vector<jit::Isa> isas) {
+  Plan plan;
+  plan.suite = FindSuite(options.suite.empty() ? "short" : options.suite);
+  plan.weights = *std::ranges::find(kWeights, options.weights, &Weights::name);
+  plan.isas = std::move(isas);
+  plan.budget = std::chrono::milliseconds(options.milliseconds);
+  const Result<Results> results = MeasureAll(plan, tools::ReportProgress("measuring"));
+  if (!results) return Fail(results.error());
+  fmt::print("{}", ToText(*results));
+  if (!options.html.empty()) {
+    if (const std::optional<Error> error = verify::WriteFile(options.html, ToHtml(*results)))
+      return Fail(*error);
+  }
+  return tools::WriteJson(options.json, ToJson(*results), results->AllRight() ? 0 : kWrong);
+}
+
+int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vector<char*> arguments) {
+  const jit::Isa best = isas.back();
+  if (const std::optional<Error> error = ConfinePeers(best)) return Fail(*error);
+  RegisterPeaks();
+  RegisterBandwidth(best);
+  RegisterPlans(isas);
+  RegisterGemm(*FindSuite(options.suite.empty() ? "figures" : options.suite), isas, best);
+  auto count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, arguments.data());
+  if (count > 1) return Fail(fmt::format("{}: is not understood (see --help)", arguments[1]));
+  const bool has_run = benchmark::RunSpecifiedBenchmarks() != 0;
+  benchmark::Shutdown();
+  if (!has_run) return Fail("--benchmark_filter: matches no benchmark");
+  return AnyFailed() ? kWrong : 0;
+}
+
+int Main(int argc, char** argv) {
+  std::vector<char*> named = {argv[0]}, own = {argv[0]};
+  for (char* argument : std::vector<char*>(argv + 1, argv + argc)) {
+    (std::string_view(argument).starts_with("--benchmark_") ? named : own).push_back(argument);
+  }
+  Options options;
+  CLI::App app(Description(), "intact_bench");
+  AddOptions(&app, &options);
+  try {
+    app.parse(static_cast<int>(own.size()), own.data());
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return Fail(std::string(error.what()) + " (see --help)");
+  }
+  const Result<intact_isa> isa = tools::ResolveIsa(options.isa);
+  if (!isa) return Fail(isa.error());
+  if (const Result<jit::IsaSet> permitted = jit::PermittedIsas(); !permitted) return Fail(permitted.error());
+  std::vector<jit::Isa> isas = AvailableIsas();
+  if (*isa != INTACT_ISA_ANY) isas = {static_cast<jit::Isa>(*isa)};
+  if (isas.empty()) return Fail("this machine permits no ISA that intact has kernels for");
+  if (named.size() == 1) return RunTable(options, std::move(isas));
+  for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html"}) {
+    if (app.count(table_only) != 0) {
+      return Fail(fmt::format("{}: has no meaning beside --benchmark_... options", table_only));
+    }
+  }
+  return RunNamed(options, isas, std::move(named));
+}
+
+}  // namespace
+}  // namespace intact::bench
 
 int main(int argc, char** argv) {
-  intact::bench::RegisterPeaks();
-  intact::bench::RegisterGemm();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  try {
+    return intact::bench::Main(argc, argv);
+  } catch (const std::exception& exception) {  // out of memory, or a bug
+    return intact::tools::Fail(exception.what());
+  }
 }

@@ -39,6 +39,9 @@ verify::SweepResult SweepThisMachine(intact_isa isa, std::span<const intact_mode
                                      verify::Effort effort);
 verify::Effort EffortOf(bool quick);
 
+/// The ISA of that name, as --isa gives it. The error names the option; also if this machine lacks the ISA.
+Result<intact_isa> ResolveIsa(const std::string& name);
+
 /// --isa and --mode.
 struct RunChoice {
   std::string isa_name = "any";

@@ -21,15 +21,22 @@ void RunChoice::AddOptions(CLI::App* app) {
   app->add_option("--mode", mode_name, "exact or saturating")->capture_default_str();
 }
 
+Result<intact_isa> ResolveIsa(const std::string& name) {
+  Result<intact_isa> isa = verify::ParseIsa(name);
+  if (!isa) return Error{isa.error().status, "--" + isa.error().message};
+  if (*isa == INTACT_ISA_ANY || intact_isa_available(*isa) != 0) return isa;
+  return Error{INTACT_UNSUPPORTED,
+               fmt::format("--isa {}: not available here: {}", name, WhyNotAvailable(*isa))};
+}
+
 int RunChoice::Resolve() {
-  const Result<intact_isa> parsed_isa = verify::ParseIsa(isa_name);
-  if (!parsed_isa) return Fail("--" + parsed_isa.error().message);
+  const Result<intact_isa> resolved_isa = ResolveIsa(isa_name);
+  if (!resolved_isa) return Fail(resolved_isa.error());
   const Result<intact_mode> parsed_mode = verify::ParseMode(mode_name);
   if (!parsed_mode) return Fail("--" + parsed_mode.error().message);
-  isa = *parsed_isa;
+  isa = *resolved_isa;
   mode = *parsed_mode;
-  if (isa == INTACT_ISA_ANY || intact_isa_available(isa) != 0) return kParity;
-  return Fail(fmt::format("--isa {}: not available here: {}", isa_name, WhyNotAvailable(isa)));
+  return kParity;
 }
 
 int Fail(const std::string& message) {

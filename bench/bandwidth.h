@@ -1,0 +1,68 @@
+// Read bandwidth of one core: what a GEMM of few rows, which reads its weights once, cannot exceed.
+//
+// Emitted loops of plain loads, as wide as the ISA's, over a buffer in large pages: one stream or several at
+// once, with and without software prefetch. The fastest of them counts.
+//
+//   | stream 0: blocks of 256 bytes … | stream 1 … | … |      a step loads one block of each stream
+#ifndef INTACT_BENCH_BANDWIDTH_H_
+#define INTACT_BENCH_BANDWIDTH_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/isa.h"
+
+namespace intact::bench {
+
+/// What an emitted loop reads: `streams` pieces of stream_bytes each, block by block.
+struct ReadArgs {
+  const uint8_t* data;
+  int64_t stream_bytes;
+  int64_t blocks;  // of a stream
+};
+
+struct ReadLoop {
+  int streams = 1;
+  int prefetch_bytes = 0;  // how far ahead; 0 = not at all
+  void (*run)(const ReadArgs*) = nullptr;
+};
+
+class ReadBandwidth {
+ public:
+  /// A buffer of about `bytes`, and the fastest loop over it.
+  static Result<ReadBandwidth> Create(jit::Isa isa, int64_t bytes);
+
+  /// GB/s (10⁹ bytes) of passes over the buffer after an untimed one, which brings it as near as it fits.
+  double Measure() const;
+  /// "8 streams, prefetch 1024 bytes ahead".
+  std::string Describe() const;
+
+ private:
+  struct Unmap {
+    size_t bytes = 0;
+    void operator()(uint8_t* data) const noexcept;
+  };
+  using Buffer = std::unique_ptr<uint8_t[], Unmap>;
+  ReadBandwidth(Buffer buffer, ReadLoop loop) : buffer_(std::move(buffer)), loop_(loop) {}
+
+  Buffer buffer_;
+  ReadLoop loop_;
+};
+
+/// A size whose bandwidth tells of a level of the memory hierarchy.
+struct ReadSize {
+  int64_t bytes = 0;
+  std::string level;  // where it fits: "L1", "L2", "L3" or "memory"
+  /// "bandwidth/read/64MiB".
+  std::string Name() const;
+};
+
+/// Half of L1, half of L2, 16, 64 and 256 MiB, and what does not fit L3, if memory allows. Bytes are 0 for
+/// caches that there are not, or are not known.
+std::vector<ReadSize> ReadSizes(int64_t l1d_bytes, int64_t l2_bytes, int64_t l3_bytes);
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_BANDWIDTH_H_

@@ -1,0 +1,77 @@
+#include "bench/child.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+
+namespace intact::bench {
+namespace {
+
+Error Failed(const std::string& why) { return {INTACT_UNSUPPORTED, "a process of its own: " + why}; }
+
+bool WriteAll(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+std::string ReadAll(int file) {
+  std::string text;
+  std::array<char, 4096> buffer = {};
+  for (;;) {
+    const ssize_t count = read(file, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(count));
+  }
+}
+
+[[noreturn]] void BeChild(const std::function<nlohmann::json()>& work, int to_parent) {
+  bool is_done = false;
+  try {
+    using Handler = nlohmann::json::error_handler_t;
+    is_done = WriteAll(to_parent, work().dump(-1, ' ', false, Handler::replace));
+  } catch (const std::exception& exception) {
+    fmt::print(stderr, "{}\n", exception.what());
+  }
+  // Not exit(): what the parent has not flushed yet is the parent's.
+  _exit(is_done ? 0 : 1);
+}
+
+}  // namespace
+
+Result<nlohmann::json> RunInChild(const std::function<nlohmann::json()>& work) {
+  std::array<int, 2> ends = {};
+  if (pipe(ends.data()) != 0) return Failed(std::strerror(errno));
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    BeChild(work, ends[1]);
+  }
+  close(ends[1]);
+  const std::string text = child < 0 ? "" : ReadAll(ends[0]);
+  close(ends[0]);
+  if (child < 0) return Failed(std::strerror(errno));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) return Failed(fmt::format("ended by signal {}", WTERMSIG(status)));
+  if (WEXITSTATUS(status) != 0) return Failed(fmt::format("ended with status {}", WEXITSTATUS(status)));
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return Failed("its answer is no JSON");
+  return json;
+}
+
+}  // namespace intact::bench

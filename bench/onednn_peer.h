@@ -1,0 +1,15 @@
+// oneDNN's matmul as a peer: u8×s8→s32, and →u8 with per-channel output scales and ReLU.
+//
+// Without VNNI oneDNN adds pairs in int16 with saturation, as intact's saturating mode does: fast, and not
+// the exact result.
+#ifndef INTACT_BENCH_ONEDNN_PEER_H_
+#define INTACT_BENCH_ONEDNN_PEER_H_
+
+#include "bench/peers.h"
+
+namespace intact::bench {
+
+const Peer& OneDnn();
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_ONEDNN_PEER_H_

@@ -1,0 +1,46 @@
+// What an engine pays before the first product: creating a plan, of which packing the weights is most. Code
+// is cached by then, as it is from the second plan of a process on.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <array>
+
+#include "bench/benchmarks.h"
+#include "bench/contender.h"
+#include "bench/workload.h"
+
+namespace intact::bench {
+namespace {
+
+constexpr std::array kPlans = {Shape{1, 16, 64}, Shape{1, 1024, 1024}, Shape{1, 4096, 4096}};
+
+void RunCreate(benchmark::State& state, const Case& c) {
+  const Workload workload(c);
+  const GemmDesc desc = DescOf(workload, c);
+  const auto create = [&] { return Gemm::Create(desc, workload.gemm().b.data()); };
+  const Result<Gemm> first = create();
+  if (!first) return Fail(state, first.error().message);
+  for ([[maybe_unused]] auto _ : state) {
+    const Result<Gemm> plan = create();
+    benchmark::DoNotOptimize(&plan);
+  }
+  state.SetBytesProcessed(state.iterations() * c.shape.WeightBytes());
+  state.SetLabel(first->Info().kernel);
+}
+
+}  // namespace
+
+void RegisterPlans(std::span<const jit::Isa> isas) {
+  for (const jit::Isa isa : isas) {
+    for (const Shape& shape : kPlans) {
+      Case c;
+      c.isa = isa;
+      c.shape = shape;
+      const std::string name =
+          fmt::format("plan/create/isa:{}/n:{}/k:{}", jit::ToString(isa), shape.n, shape.k);
+      benchmark::RegisterBenchmark(name.c_str(), RunCreate, c)->Unit(benchmark::kMicrosecond);
+    }
+  }
+}
+
+}  // namespace intact::bench

@@ -1,0 +1,43 @@
+// The results for people and for programs: a table for the terminal, an HTML page with a roofline, and JSON.
+//
+// bench.json, schema version 1. Times are medians of turns (measure.h); GOPS are 2·M·N·K per nanosecond.
+//
+//   schema           "intact-bench"; schema_version 1; version of intact; suite; weights (their distribution)
+//   machine, isas[]  as in report.json (verify/report.h)
+//   peaks[]          registers-only instruction peaks: name, gops
+//   reads[]          read bandwidth of one core: bytes (of the buffer), level ("L1", "L2", "L3", "memory":
+//                    where it fits), gb_per_s
+//   peers[]          name, version
+//   rows[]           one shape on one ISA, all in the same run: isa, m, n, k, peak (its sequence), peak_gops,
+//                    read_gb_per_s (buffer as large as the weights), memory_bound (reading the weights takes
+//                    longer than the operations at the peak), intensity (operations per byte of A, B and s32
+//                    C), fused_cost (of intact's u8 output over s32, as a share of time; null if not timed),
+//                    timings[]: contender ("intact" or a peer's name), c_type ("s32"; "u8": per-channel
+//                    scales and ReLU), implementation (as its library names it; intact's is the kernel for
+//                    many rows), result ("exact"; "saturates": equal to the triple model, not to the exact
+//                    result; else why it is not timed), microseconds (null if not timed), spread
+//                    (interquartile range over median), gops, of_peak, of_bandwidth (weights' bytes per
+//                    second over read_gb_per_s), speed_up (a peer's: how many times as fast intact is)
+//   first_calls[]    per ISA, exact mode, s32 output: isa, error ("" or why there are no figures),
+//                    create_microseconds (a plan of N = 16, K = 64, its code cached), pack_gb_per_s (weights'
+//                    bytes over the time to create a plan of N = K = 1024), speed_up_of_two_threads
+//                    (1024×1024×1024; 0 on one CPU)
+#ifndef INTACT_BENCH_REPORT_H_
+#define INTACT_BENCH_REPORT_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/results.h"
+
+namespace intact::bench {
+
+/// What was measured, in a line.
+std::string Title(const Results& results);
+
+nlohmann::ordered_json ToJson(const Results& results);
+std::string ToText(const Results& results);
+std::string ToHtml(const Results& results);
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_REPORT_H_

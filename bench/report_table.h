@@ -1,0 +1,27 @@
+// The results as tables of text cells, which the terminal and the page share.
+#ifndef INTACT_BENCH_REPORT_TABLE_H_
+#define INTACT_BENCH_REPORT_TABLE_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/results.h"
+
+namespace intact::bench {
+
+struct Table {
+  std::string title;
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> notes;  // what marks mean, and why something is not timed
+};
+
+/// CPU, caches, ISAs, peaks: a label and its text each. No head.
+Table MachineTable(const Results& results);
+/// One ISA: its shapes, then geometric means.
+Table IsaTable(const Results& results, std::string_view isa);
+Table FirstCallTable(const Results& results);
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_REPORT_TABLE_H_

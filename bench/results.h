@@ -1,0 +1,117 @@
+// What the table is made of: measurements of one machine, ISA by ISA, and what follows from them. How they
+// are taken is told in measure.h.
+#ifndef INTACT_BENCH_RESULTS_H_
+#define INTACT_BENCH_RESULTS_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/case.h"
+#include "verify/report.h"
+
+namespace intact::bench {
+
+inline constexpr std::string_view kIntact = "intact";
+inline constexpr std::string_view kExact = "exact";
+inline constexpr std::string_view kSaturates = "saturates";
+
+/// One contender and type of output.
+struct Timing {
+  std::string contender;  // kIntact, or the peer's name
+  std::string c_type;     // "s32" or "u8"
+  std::string implementation;
+  std::string result;       // kExact; kSaturates: equal to the triple model instead; or why it is not timed
+  double microseconds = 0;  // median; 0 = not timed
+  double spread = 0;        // interquartile range over the median
+  bool IsTimed() const { return microseconds > 0; }
+};
+
+/// One shape on one ISA. All of it is measured in turns.
+struct Row {
+  std::string isa;
+  int64_t m = 1, n = 1, k = 1;
+  std::string peak;          // the ISA's instruction sequence
+  double peak_gops = 0;      // median
+  double read_gb_per_s = 0;  // from a buffer as large as the weights; median
+  std::vector<Timing> timings;
+
+  Shape shape() const { return {m, n, k}; }
+  /// nullptr if there is none, or if it was not timed.
+  const Timing* Find(std::string_view contender, std::string_view c_type) const;
+};
+
+/// The times before the first product, and what a second thread brings.
+struct FirstCall {
+  std::string isa;
+  std::string error;                   // "" or why there are no figures
+  double create_microseconds = 0;      // a plan for kTinyShape, its code cached
+  double pack_gb_per_s = 0;            // weights' bytes of kThreadsShape over the time that its plan takes
+  double speed_up_of_two_threads = 0;  // kThreadsShape; 0 = one CPU only
+};
+inline constexpr Shape kTinyShape = {1, 16, 64};
+
+struct PeakResult {
+  std::string name;
+  double gops = 0;
+};
+
+struct ReadResult {
+  int64_t bytes = 0;
+  std::string level;
+  double gb_per_s = 0;
+};
+
+struct PeerVersion {
+  std::string name, version;
+};
+
+struct Results {
+  std::string suite, weights;
+  verify::Machine machine;
+  std::vector<verify::IsaStatus> isas;
+  std::vector<PeakResult> peaks;
+  std::vector<ReadResult> reads;
+  std::vector<PeerVersion> peers;
+  std::vector<Row> rows;  // by ISA, weakest first
+  std::vector<FirstCall> first_calls;
+
+  /// Every timing of intact was taken.
+  bool AllRight() const;
+  /// The ISAs that there are rows of, weakest first.
+  std::vector<std::string> Isas() const;
+  /// Rows of one ISA.
+  std::vector<Row> RowsOf(std::string_view isa) const;
+};
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timing, contender, c_type, implementation, result, microseconds, spread)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Row, isa, m, n, k, peak, peak_gops, read_gb_per_s, timings)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FirstCall, isa, error, create_microseconds, pack_gb_per_s,
+                                   speed_up_of_two_threads)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakResult, name, gops)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReadResult, bytes, level, gb_per_s)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerVersion, name, version)
+
+double Gops(const Row& row, const Timing& timing);
+/// What a roofline allows: the time of the operations at the peak, or of reading the weights once, whichever
+/// is longer.
+double RoofMicroseconds(const Row& row);
+bool IsMemoryBound(const Row& row);
+/// The share of that roof that was reached.
+double OfRoof(const Row& row, const Timing& timing);
+/// How many times as fast as `peer` intact is; nothing unless both were timed.
+std::optional<double> SpeedUp(const Row& row, std::string_view peer, std::string_view c_type);
+/// How much longer a u8 output takes than an s32 one, as a share.
+std::optional<double> FusedCost(const Row& row);
+/// Operations per byte of A, B and s32 C, each moved once: the roofline's abscissa.
+double Intensity(const Row& row);
+
+/// Nothing for no values.
+std::optional<double> GeometricMean(std::span<const double> values);
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_RESULTS_H_
