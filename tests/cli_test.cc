@@ -1,72 +1,33 @@
-// The real binary, as a user or a CI job runs it: exit status, and one line on stderr for what is wrong.
+// The command line `intact`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
+#include "tests/binary_test.h"
 #include "tests/require_isas.h"
 
 namespace {
 
+using intact::tests::Outcome;
 using nlohmann::json;
 using testing::HasSubstr;
 
 const std::string kLayers = INTACT_TEST_DATA "/torch-layers/";
 
-struct Outcome {
-  int status = -1;
-  std::string out, err;
-};
-
-class Cli : public testing::Test {
- public:
-  ~Cli() override { std::filesystem::remove_all(folder_); }
-
+class Cli : public intact::tests::BinaryTest {
  protected:
-  Cli() { std::filesystem::create_directories(folder_); }
-
-  static std::string Contents(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-  }
-
-  Outcome Run(const std::string& arguments, const std::string& environment = "") const {
-    const std::string command = environment + " '" INTACT_BINARY "' " + arguments + " >'" + folder_ +
-                                "/out' 2>'" + folder_ + "/err' </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Contents(folder_ + "/out"),
-            Contents(folder_ + "/err")};
-  }
-
-  /// Status 2, one line on stderr that has `words` in it, and no file where --json would have gone.
-  void ExpectBadInput(const std::string& arguments, const std::string& words,
-                      const std::string& environment = "") {
-    SCOPED_TRACE(arguments);
-    const Outcome outcome = Run(arguments, environment);
-    EXPECT_EQ(outcome.status, 2);
-    EXPECT_THAT(outcome.err, HasSubstr(words));
-    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-    EXPECT_FALSE(std::filesystem::exists(folder_ + "/x.json"));
-  }
-
   json LayerJson(const std::string& arguments, int status) {
     const std::string path = folder_ + "/layer.json";
     const Outcome outcome = Run("verify layer " + arguments + " --json '" + path + "'");
     EXPECT_EQ(outcome.status, status) << outcome.err;
     return json::parse(Contents(path));
   }
-
-  const std::string folder_ =
-      testing::TempDir() + "intact_cli_" + testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
 TEST_F(Cli, BadUsage) {

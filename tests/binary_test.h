@@ -1,0 +1,64 @@
+// A real binary (INTACT_BINARY), as a user or a CI job runs it: exit status, and one line on stderr for what
+// is wrong.
+#ifndef INTACT_TESTS_BINARY_TEST_H_
+#define INTACT_TESTS_BINARY_TEST_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace intact::tests {
+
+struct Outcome {
+  int status = -1;
+  std::string out, err;
+};
+
+class BinaryTest : public testing::Test {
+ public:
+  ~BinaryTest() override { std::filesystem::remove_all(folder_); }
+
+ protected:
+  BinaryTest() { std::filesystem::create_directories(folder_); }
+
+  static std::string Contents(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+  Outcome Run(const std::string& arguments, const std::string& environment = "") const {
+    const std::string command = environment + " '" INTACT_BINARY "' " + arguments + " >'" + folder_ +
+                                "/out' 2>'" + folder_ + "/err' </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Contents(folder_ + "/out"),
+            Contents(folder_ + "/err")};
+  }
+
+  /// Status 2, one line on stderr that has `words` in it, and no file where --json would have gone.
+  void ExpectBadInput(const std::string& arguments, const std::string& words,
+                      const std::string& environment = "") {
+    SCOPED_TRACE(arguments);
+    const Outcome outcome = Run(arguments, environment);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, testing::HasSubstr(words));
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ + "/x.json"));
+  }
+
+  /// The test's own, removed after it.
+  const std::string folder_ = [] {
+    const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
+    return testing::TempDir() + "intact_" + test->test_suite_name() + "_" + test->name();
+  }();
+};
+
+}  // namespace intact::tests
+#endif  // INTACT_TESTS_BINARY_TEST_H_
