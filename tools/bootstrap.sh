@@ -6,6 +6,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
 readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libcpuinfo-dev libbenchmark-dev
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
+readonly peers=(libdnnl-dev ocl-icd-opencl-dev)
 
 usage() {
   cat <<'END'
@@ -16,7 +17,8 @@ Each command installs the Debian packages that are missing, then configures and 
   build    build build/release;                        arguments go to `cmake --build`
   test     build and run all tests;                    arguments go to `ctest`
   verify   run `intact verify`, which writes report/;  arguments go to it
-  bench    run `intact_bench`;                         arguments go to it
+  bench    run `intact_bench`: a table beside oneDNN (installed if that is possible) and this machine's peaks,
+           which also goes to report/;                 arguments go to it (--help, --benchmark_filter=REGEX, ...)
   lint     check format and clang-tidy (wants clang-format and clang-tidy)
 
 INTACT_PRESETS="release asan" says which presets `test` covers: any of release, debug, asan.
@@ -38,12 +40,10 @@ missing_packages() {
   done
 }
 
-install_packages() {
-  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    fail "this is no Debian or Ubuntu; install the counterparts of: ${packages[*]}; then run cmake --preset release"
-  fi
+# Installs those of the arguments that are missing; fails if it cannot.
+try_install() {
   local missing
-  mapfile -t missing < <(missing_packages "${packages[@]}")
+  mapfile -t missing < <(missing_packages "$@")
   ((${#missing[@]})) || return 0
 
   local as_root=()
@@ -51,13 +51,33 @@ install_packages() {
     as_root=(sudo)
     # Without a terminal sudo must not ask for a password: nobody would answer.
     [[ -t 0 ]] || as_root+=(-n)
-    "${as_root[@]}" true 2>/dev/null || fail "missing packages; run: sudo apt-get install ${missing[*]}"
+    "${as_root[@]}" true 2>/dev/null || return 1
   fi
   as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -y)
   say "installing ${missing[*]}"
-  if ! { "${as_root[@]}" update && "${as_root[@]}" install --no-install-recommends "${missing[@]}"; }; then
-    fail "apt-get could not install them; run: sudo apt-get install ${missing[*]}"
+  "${as_root[@]}" update && "${as_root[@]}" install --no-install-recommends "${missing[@]}"
+}
+
+install_packages() {
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    fail "this is no Debian or Ubuntu; install the counterparts of: ${packages[*]}; then run cmake --preset release"
   fi
+  try_install "${packages[@]}" ||
+    fail "missing packages; run: sudo apt-get install $(missing_packages "${packages[@]}" | paste -sd ' ')"
+}
+
+# What `bench` compares with, where it can be had.
+install_peers() {
+  try_install "${peers[@]}" || say "going on without ${peers[*]}: no peer to compare with"
+}
+
+# bench [ARGUMENT...]
+bench() {
+  local argument outputs=(--json report/bench.json --html report/bench.html)
+  for argument in "$@"; do
+    [[ $argument != --benchmark_* && $argument != -h && $argument != --help ]] || outputs=()
+  done
+  build/release/bench/intact_bench "${outputs[@]}" "$@"
 }
 
 # build PRESET [ARGUMENT...]
@@ -135,8 +155,9 @@ case $command in
     ;;
   bench)
     install_packages
+    install_peers
     build release
-    build/release/bench/intact_bench "$@"
+    bench "$@"
     ;;
   lint)
     install_packages
