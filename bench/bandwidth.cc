@@ -36,17 +36,16 @@ constexpr int kPasses = 3;
 
 Result<const void*> Generate(jit::Isa isa, const ReadLoop& loop, const std::string& name) {
   namespace x86 = asmjit::x86;
-  constexpr int kRotating = 8;
   jit::Assembler session(name);
   jit::RegisterFile registers = jit::MakeRegisterFile(isa);
   const auto emitter = jit::MakeEmitter(isa, session.code(), registers);
   const jit::Gp args = registers.Argument();
   const jit::Gp stride = registers.NewGeneral("stride");
   const jit::Gp blocks = registers.NewGeneral("blocks");
-  std::vector<jit::Gp> streams;
-  for (int i = 0; i < loop.streams; ++i) streams.push_back(registers.NewGeneral("stream"));
-  std::vector<jit::Vec> sinks;
-  for (int i = 0; i < kRotating; ++i) sinks.push_back(registers.NewVector("sink"));
+  std::vector<jit::Gp> streams(static_cast<size_t>(loop.streams));
+  for (jit::Gp& stream : streams) stream = registers.NewGeneral("stream");
+  std::array<jit::Vec, 8> sinks;
+  for (jit::Vec& sink : sinks) sink = registers.NewVector("sink");
   session.Begin(registers);
   x86::Assembler& code = session.code();
   code.mov(stride, x86::ptr(args, offsetof(ReadArgs, stream_bytes)));
@@ -55,13 +54,13 @@ Result<const void*> Generate(jit::Isa isa, const ReadLoop& loop, const std::stri
   for (size_t i = 1; i < streams.size(); ++i) code.lea(streams[i], x86::ptr(streams[i - 1], stride));
   const asmjit::Label step = code.newLabel();
   code.bind(step);
-  size_t sink = 0;
+  size_t loads = 0;
   for (const jit::Gp& stream : streams) {
     for (int offset = 0; offset < kBlockBytes; offset += registers.vector_bytes()) {
       if (loop.prefetch_bytes != 0 && offset % kLineBytes == 0) {
         code.prefetcht0(x86::ptr(stream, offset + loop.prefetch_bytes));
       }
-      emitter->Load(sinks[sink++ % sinks.size()], x86::ptr(stream, offset));
+      emitter->Load(sinks[loads++ % sinks.size()], x86::ptr(stream, offset));
     }
     code.add(stream, kBlockBytes);
   }
@@ -142,10 +141,9 @@ std::vector<ReadSize> ReadSizes(int64_t l1d_bytes, int64_t l2_bytes, int64_t l3_
   std::vector<int64_t> sizes = {l1d_bytes / 2, l2_bytes / 2, 16 * kMebi, 64 * kMebi, 256 * kMebi};
   const auto beyond_l3 = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * l3_bytes)));
   const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  if (beyond_l3 <= memory / 4) sizes.push_back(beyond_l3);
+  if (l3_bytes != 0 && beyond_l3 <= memory / 4) sizes.push_back(beyond_l3);
   std::ranges::sort(sizes);
-  const auto repeated = std::ranges::unique(sizes);
-  sizes.erase(repeated.begin(), repeated.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   std::vector<ReadSize> named;
   for (const int64_t bytes : sizes) {
     if (bytes == 0) continue;

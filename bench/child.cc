@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -38,16 +37,15 @@ std::string ReadAll(int file) {
   }
 }
 
-[[noreturn]] void BeChild(const std::function<nlohmann::json()>& work, int to_parent) {
-  bool is_done = false;
+/// {"result": …} or {"error": …}.
+std::string Answer(const std::function<nlohmann::json()>& work) {
+  nlohmann::json answer;
   try {
-    using Handler = nlohmann::json::error_handler_t;
-    is_done = WriteAll(to_parent, work().dump(-1, ' ', false, Handler::replace));
+    answer["result"] = work();
   } catch (const std::exception& exception) {
-    fmt::print(stderr, "{}\n", exception.what());
+    answer["error"] = exception.what();
   }
-  // Not exit(): what the parent has not flushed yet is the parent's.
-  _exit(is_done ? 0 : 1);
+  return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -58,7 +56,8 @@ Result<nlohmann::json> RunInChild(const std::function<nlohmann::json()>& work) {
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
-    BeChild(work, ends[1]);
+    // Not exit(): what the parent has not flushed yet is the parent's.
+    _exit(WriteAll(ends[1], Answer(work)) ? 0 : 1);
   }
   close(ends[1]);
   const std::string text = child < 0 ? "" : ReadAll(ends[0]);
@@ -69,9 +68,10 @@ Result<nlohmann::json> RunInChild(const std::function<nlohmann::json()>& work) {
   }
   if (WIFSIGNALED(status)) return Failed(fmt::format("ended by signal {}", WTERMSIG(status)));
   if (WEXITSTATUS(status) != 0) return Failed(fmt::format("ended with status {}", WEXITSTATUS(status)));
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return Failed("its answer is no JSON");
-  return json;
+  nlohmann::json answer = nlohmann::json::parse(text, nullptr, false);
+  if (!answer.is_object()) return Failed("its answer is no JSON");
+  if (answer.contains("error")) return Failed(answer["error"].get<std::string>());
+  return answer["result"];
 }
 
 }  // namespace intact::bench

@@ -6,14 +6,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/benchmarks.h"
-#include "bench/measure.h"
 #include "bench/peers.h"
 #include "bench/report.h"
+#include "bench/run.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
@@ -24,7 +28,7 @@ namespace {
 
 using tools::Fail;
 
-constexpr int kWrong = 1;
+constexpr int kFailure = 1;
 
 struct Options {
   std::string suite;
@@ -36,6 +40,7 @@ struct Options {
 
 std::vector<std::string> Names(const auto& named) {
   std::vector<std::string> names;
+  names.reserve(named.size());
   for (const auto& item : named) names.emplace_back(item.name);
   return names;
 }
@@ -59,8 +64,10 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();
-  tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)");
-  tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline");
+  tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
+      ->take_last();
+  tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
+      ->take_last();
 }
 
 std::vector<jit::Isa> AvailableIsas() {
@@ -72,35 +79,64 @@ std::vector<jit::Isa> AvailableIsas() {
 }
 
 int RunTable(const Options& options, std::vector<jit::Isa> isas) {
-  Plan plan;
-  plan.suite = FindSuite(options.suite.empty() ? "short" : options.suite);
-  plan.weights = *std::ranges::find(kWeights, options.weights, &Weights::name);
-  plan.isas = std::move(isas);
-  plan.budget = std::chrono::milliseconds(options.milliseconds);
-  const Result<Results> results = MeasureAll(plan, tools::ReportProgress("measuring"));
+  Request request;
+  request.suite = FindSuite(options.suite.empty() ? "short" : options.suite);
+  request.weights = *std::ranges::find(kWeights, options.weights, &Weights::name);
+  request.isas = std::move(isas);
+  request.budget = std::chrono::milliseconds(options.milliseconds);
+  const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
   if (!results) return Fail(results.error());
   fmt::print("{}", ToText(*results));
   if (!options.html.empty()) {
     if (const std::optional<Error> error = verify::WriteFile(options.html, ToHtml(*results)))
       return Fail(*error);
   }
-  return tools::WriteJson(options.json, ToJson(*results), results->AllRight() ? 0 : kWrong);
+  const int status = results->AllRight() ? 0 : kFailure;
+  if (tools::WriteJson(options.json, ToJson(*results), status) == tools::kBadInput) return tools::kBadInput;
+  for (const std::string& file : {options.json, options.html}) {
+    if (!file.empty()) fmt::print("wrote {}\n", file);
+  }
+  return status;
+}
+
+/// Nothing, or what is wrong with an argument that Google Benchmark would answer with its usage and success.
+std::optional<std::string> WhyNotFormat(std::string_view argument) {
+  for (const std::string_view flag : {"--benchmark_format=", "--benchmark_out_format="}) {
+    if (!argument.starts_with(flag)) continue;
+    const std::string_view value = argument.substr(flag.size());
+    if (value == "console" || value == "json" || value == "csv") return std::nullopt;
+    return fmt::format("{}'{}' is unknown; expected one of console, json, csv", flag, value);
+  }
+  return std::nullopt;
+}
+
+/// Whether Google Benchmark itself tells, in a line, what is wrong with the value.
+bool IsNumeric(std::string_view argument) {
+  return argument.starts_with("--benchmark_min_time=") ||
+         argument.starts_with("--benchmark_min_warmup_time=") ||
+         argument.starts_with("--benchmark_repetitions=");
 }
 
 int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vector<char*> arguments) {
+  for (const char* argument : arguments) {
+    if (const std::optional<std::string> why = WhyNotFormat(argument)) return Fail(*why);
+  }
   const jit::Isa best = isas.back();
-  if (const std::optional<Error> error = ConfinePeers(best)) return Fail(*error);
+  if (const std::optional<Error> error = Confine(Peers(), best)) return Fail(*error);
   RegisterPeaks();
   RegisterBandwidth(best);
   RegisterPlans(isas);
   RegisterGemm(*FindSuite(options.suite.empty() ? "figures" : options.suite), isas, best);
   auto count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());
-  if (count > 1) return Fail(fmt::format("{}: is not understood (see --help)", arguments[1]));
-  const bool has_run = benchmark::RunSpecifiedBenchmarks() != 0;
+  if (count > 1) {
+    return IsNumeric(arguments[1]) ? tools::kBadInput
+                                   : Fail(fmt::format("{}: is unknown (see --help)", arguments[1]));
+  }
+  const size_t matches = benchmark::RunSpecifiedBenchmarks();  // tells if the filter matches none
   benchmark::Shutdown();
-  if (!has_run) return Fail("--benchmark_filter: matches no benchmark");
-  return AnyFailed() ? kWrong : 0;
+  if (matches == 0) return tools::kBadInput;
+  return AnyFailed() ? kFailure : 0;
 }
 
 int Main(int argc, char** argv) {

@@ -1,23 +1,23 @@
-// How the table's measurements are taken.
+// How the table's measurements are taken: in this process and on one thread.
 //
 // A row is one shape on one ISA: intact and the peers, with s32 and with u8 output, the instruction peak and
-// the read bandwidth take turns in one process, on one thread, and medians count. A turn of a contender is a
-// run that brings its operands into the caches and runs that are timed. Nothing is timed that has not been
-// recognised as what the reference, or for a peer also the triple model, computes.
+// the read bandwidth take turns, and medians count. A turn of a contender is a run that brings its operands
+// into the caches, then runs that are timed. Nothing is timed that has not been recognised as what the
+// reference, or for a peer also the triple model, computes.
 #ifndef INTACT_BENCH_MEASURE_H_
 #define INTACT_BENCH_MEASURE_H_
 
 #include <chrono>
 #include <intact/intact.hpp>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "bench/contender.h"
 #include "bench/results.h"
-#include "bench/suites.h"
-#include "verify/sweep.h"
 
 namespace intact::bench {
+
+using Seconds = std::chrono::duration<double>;
 
 /// A case, and who runs it or why nobody does.
 struct Entrant {
@@ -25,20 +25,15 @@ struct Entrant {
   Result<std::unique_ptr<Contender>> contender;
 };
 
-/// Checks `entrants`, whose cases are of one shape and ISA, and measures those that are right.
-Result<Row> MeasureRow(const Workload& workload, std::vector<Entrant> entrants,
-                       std::chrono::duration<double> budget);
+/// Shape and ISA of `c`, nothing measured.
+Row EmptyRow(const Case& c);
 
-struct Plan {
-  const Suite* suite = nullptr;
-  Weights weights = kLaplace;
-  std::vector<jit::Isa> isas;
-  std::chrono::duration<double> budget{0.25};  // for the turns of a row
-};
+/// Checks `entrants`, whose cases are of one shape and ISA, and measures those that are right, for `budget`
+/// or a few turns. An error if there is no memory for the read bandwidth.
+Result<Row> MeasureRow(const Workload& workload, std::span<const Entrant> entrants, Seconds budget);
 
-/// The whole table, a process for each row. An error if this machine's peaks cannot be measured; what else
-/// goes wrong is told in the results.
-Result<Results> MeasureAll(const Plan& plan, const verify::Progress& progress);
+/// `tiny` is of kTinyShape, `large` of kThreadsShape.
+FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, jit::Isa isa, Seconds budget);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_MEASURE_H_

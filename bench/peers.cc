@@ -23,8 +23,8 @@ const Peer* FindPeer(std::string_view name) {
   return found == Peers().end() ? nullptr : *found;
 }
 
-std::optional<Error> ConfinePeers(jit::Isa isa) {
-  for (const Peer* peer : Peers()) {
+std::optional<Error> Confine(std::span<const Peer* const> peers, jit::Isa isa) {
+  for (const Peer* peer : peers) {
     if (std::optional<Error> error = peer->Confine(isa)) return error;
   }
   return std::nullopt;

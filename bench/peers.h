@@ -32,8 +32,8 @@ std::span<const Peer* const> Peers();
 /// nullptr if there is none of that name.
 const Peer* FindPeer(std::string_view name);
 
-/// Peer::Confine() for all of them.
-std::optional<Error> ConfinePeers(jit::Isa isa);
+/// Peer::Confine() for each.
+std::optional<Error> Confine(std::span<const Peer* const> peers, jit::Isa isa);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_PEERS_H_

@@ -69,10 +69,10 @@ class Roofline {
     plots_.push_back(fmt::format("{} using 1:2 with {}", name, how));
   }
 
-  /// The largest buffer of each level.
+  /// The smallest buffer of each level.
   void AddBandwidths(const std::vector<ReadResult>& reads) {
     for (size_t i = 0; i < reads.size(); ++i) {
-      if (i + 1 < reads.size() && reads[i + 1].level == reads[i].level) continue;
+      if (i > 0 && reads[i - 1].level == reads[i].level) continue;
       const double rate = reads[i].gb_per_s;
       const double x_end = std::min(x_high_, top_ / rate);
       Add(fmt::format("{} {}\n{} {}\n", x_low_, rate * x_low_, x_end, rate * x_end),

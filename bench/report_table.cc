@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "verify/report_terminal.h"
+#include "verify/turns.h"
 
 namespace intact::bench {
 namespace {
@@ -117,14 +118,30 @@ class Builder {
   bool saturates_ = false;
 };
 
-/// A labelled list, three items a line.
-void AddItems(std::string_view label, const std::vector<std::string>& items, Table* table) {
-  for (size_t i = 0; i < items.size(); i += 3) {
-    const auto end = items.begin() + static_cast<std::ptrdiff_t>(std::min(i + 3, items.size()));
-    table->rows.push_back(
-        {i == 0 ? std::string(label) : "",
-         fmt::format("{}", fmt::join(items.begin() + static_cast<std::ptrdiff_t>(i), end, ", "))});
+/// A labelled list, on as many lines as it takes.
+void AddItems(std::string label, const std::vector<std::string>& items, Table* table) {
+  constexpr size_t kLineBytes = 64;
+  std::string line;
+  for (const std::string& item : items) {
+    if (!line.empty() && line.size() + item.size() > kLineBytes) {
+      table->rows.push_back({std::exchange(label, ""), std::exchange(line, "") + ","});
+    }
+    line += (line.empty() ? "" : ", ") + item;
   }
+  if (!line.empty()) table->rows.push_back({label, line});
+}
+
+/// How much the turns of a timing differ.
+std::string SpreadText(const std::vector<Row>& rows) {
+  std::vector<double> spreads;
+  for (const Row& row : rows) {
+    for (const Timing& timing : row.timings) {
+      if (timing.IsTimed()) spreads.push_back(timing.spread);
+    }
+  }
+  if (spreads.empty()) return "nothing was timed";
+  return fmt::format("interquartile range {:.1f} % of the median time, at worst {:.1f} %",
+                     100 * verify::Median(spreads), 100 * std::ranges::max(spreads));
 }
 
 }  // namespace
@@ -157,6 +174,8 @@ Table MachineTable(const Results& results) {
   }
   AddItems("read bandwidth, GB/s", items, &table);
   for (const PeerVersion& peer : results.peers) add("peer " + peer.name, peer.version);
+  if (results.peers.empty()) add("peers", "none; libdnnl-dev was not there when intact was configured");
+  add("spread of turns", SpreadText(results.rows));
   return table;
 }
 

@@ -19,13 +19,14 @@ namespace intact::bench {
 inline constexpr std::string_view kIntact = "intact";
 inline constexpr std::string_view kExact = "exact";
 inline constexpr std::string_view kSaturates = "saturates";
+inline constexpr std::string_view kWrong = "wrong: not timed";
 
 /// One contender and type of output.
 struct Timing {
   std::string contender;  // kIntact, or the peer's name
   std::string c_type;     // "s32" or "u8"
   std::string implementation;
-  std::string result;       // kExact; kSaturates: equal to the triple model instead; or why it is not timed
+  std::string result;  // kExact; kSaturates: equal to the triple model instead; kWrong; or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
   double spread = 0;        // interquartile range over the median
   bool IsTimed() const { return microseconds > 0; }

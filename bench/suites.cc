@@ -72,7 +72,7 @@ constexpr std::array kShort = {
 };
 
 constexpr std::array kSuites = {
-    Suite{"short", "a few of each of the others; about a minute", kShort},
+    Suite{"short", "a few of each of the others, in less than a minute", kShort},
     Suite{"figures", "twelve shapes from thin to square", kFigures},
     Suite{"bert", "BERT base and large, 128 and 384 tokens", kBert},
     Suite{"llm", "M = 1, 8, 32, 128 on weights K×N 4096×4096, 4096×11008, 11008×4096", kLlm},

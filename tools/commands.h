@@ -60,7 +60,8 @@ inline int Fail(const Error& error) { return Fail(error.message); }
 
 /// An option `name` for a file to be written, whose folder is made (or found not to be writable) before the
 /// work, not after it.
-void AddFileOption(CLI::App* app, const std::string& name, std::string* path, const std::string& help);
+CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
+                           const std::string& help);
 /// The option --json of that kind.
 void AddJsonOption(CLI::App* app, std::string* path, const std::string& help);
 

@@ -56,8 +56,9 @@ void AddJsonOption(CLI::App* app, std::string* path, const std::string& help) {
   AddFileOption(app, "--json", path, help);
 }
 
-void AddFileOption(CLI::App* app, const std::string& name, std::string* path, const std::string& help) {
-  app->add_option(name, *path, help)->check([](const std::string& file) -> std::string {
+CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
+                           const std::string& help) {
+  return app->add_option(name, *path, help)->check([](const std::string& file) -> std::string {
     const std::filesystem::path folder = std::filesystem::path(file).parent_path();
     const bool is_file = !file.empty() && !std::filesystem::is_directory(file);
     const std::optional<std::string> why =

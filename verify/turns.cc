@@ -1,6 +1,7 @@
 #include "verify/turns.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 namespace intact::verify {
@@ -17,8 +18,7 @@ std::vector<std::vector<double>> TakeTurns(std::span<const Measurement> contende
 }
 
 double Quantile(std::vector<double> values, double share) {
-  const auto at =
-      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+  const auto at = values.begin() + std::lround(share * static_cast<double>(values.size() - 1));
   std::ranges::nth_element(values, at);
   return *at;
 }

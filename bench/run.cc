@@ -1,0 +1,117 @@
+#include "bench/run.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "bench/bandwidth.h"
+#include "bench/child.h"
+#include "bench/peaks.h"
+#include "bench/peers.h"
+#include "bench/workload.h"
+#include "tools/machine.h"
+
+namespace intact::bench {
+namespace {
+
+std::vector<Entrant> EntrantsOf(const Workload& workload, const Case& base,
+                                std::span<const Peer* const> peers) {
+  std::vector<std::string> names = {""};
+  for (const Peer* peer : peers) names.push_back(peer->Name());
+  std::vector<Entrant> entrants;
+  for (const std::string& name : names) {
+    for (const intact_type c_type : {INTACT_S32, INTACT_U8}) {
+      Case c = base;
+      c.peer = name;
+      c.c_type = c_type;
+      entrants.push_back({c, MakeContender(workload, c)});
+    }
+  }
+  return entrants;
+}
+
+/// With the peers, or without them if a process does not survive them.
+Row RunRow(const Workload& workload, const Case& base, Seconds budget) {
+  const auto measure = [&](std::span<const Peer* const> peers) {
+    return RunInChild([&, peers]() -> nlohmann::json {
+      if (const std::optional<Error> error = Confine(peers, base.isa))
+        throw std::runtime_error(error->message);
+      Result<Row> row = MeasureRow(workload, EntrantsOf(workload, base, peers), budget);
+      if (!row) throw std::runtime_error(row.error().message);
+      return *row;
+    });
+  };
+  const auto failed = [](std::string_view contender, const Error& error) {
+    return Timing{std::string(contender), "s32", "", error.message};
+  };
+  const Result<nlohmann::json> json = measure(Peers());
+  if (json) return json->get<Row>();
+  const Result<nlohmann::json> alone = measure({});
+  Row row = alone ? alone->get<Row>() : EmptyRow(base);
+  if (!alone) row.timings.push_back(failed(kIntact, alone.error()));
+  for (const Peer* peer : Peers()) row.timings.push_back(failed(peer->Name(), json.error()));
+  return row;
+}
+
+FirstCall RunFirstCall(const Workload& tiny, const Workload& large, jit::Isa isa, Seconds budget) {
+  const Result<nlohmann::json> json =
+      RunInChild([&]() -> nlohmann::json { return MeasureFirstCall(tiny, large, isa, budget); });
+  if (json) return json->get<FirstCall>();
+  FirstCall call;
+  call.isa = jit::ToString(isa);
+  call.error = json.error().message;
+  return call;
+}
+
+std::optional<Error> MeasureMachine(jit::Isa isa, Results* results) {
+  results->machine = tools::DescribeMachine();
+  results->isas = tools::DescribeIsas();
+  for (const Peak& peak : AvailablePeaks()) results->peaks.push_back({peak.name, MeasureGops(peak)});
+  const verify::Machine& machine = results->machine;
+  for (const ReadSize& size : ReadSizes(machine.l1d_bytes, machine.l2_bytes, machine.l3_bytes)) {
+    const Result<ReadBandwidth> read = ReadBandwidth::Create(isa, size.bytes);
+    if (!read) return read.error();
+    results->reads.push_back({size.bytes, size.level, read->Measure()});
+  }
+  for (const Peer* peer : Peers()) results->peers.push_back({peer->Name(), peer->Version()});
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Results> Run(const Request& request, const verify::Progress& progress) {
+  Results results;
+  results.suite = request.suite->name;
+  results.weights = request.weights.name;
+  if (const std::optional<Error> error = MeasureMachine(request.isas.back(), &results)) return *error;
+
+  const auto total = static_cast<int64_t>((request.suite->shapes.size() + 1) * request.isas.size());
+  int64_t done = 0;
+  progress(done, total);
+  Case base;
+  base.weights = request.weights;
+  for (const Shape& shape : request.suite->shapes) {
+    base.shape = shape;
+    const Workload workload(base);
+    for (const jit::Isa isa : request.isas) {
+      base.isa = isa;
+      results.rows.push_back(RunRow(workload, base, request.budget));
+      progress(++done, total);
+    }
+  }
+  std::ranges::stable_sort(results.rows, {}, [](const Row& row) { return *jit::ParseIsa(row.isa); });
+
+  base.shape = kTinyShape;
+  const Workload tiny(base);
+  base.shape = kThreadsShape;
+  const Workload large(base);
+  for (const jit::Isa isa : request.isas) {
+    results.first_calls.push_back(RunFirstCall(tiny, large, isa, request.budget));
+    progress(++done, total);
+  }
+  return results;
+}
+
+}  // namespace intact::bench

@@ -1,0 +1,130 @@
+// The command line of intact_bench.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/peers.h"
+#include "tests/binary_test.h"
+#include "tests/require_isas.h"
+
+namespace {
+
+using intact::tests::Outcome;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class BenchCli : public intact::tests::BinaryTest {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  }
+
+  /// What Google Benchmark reports of the benchmarks that match `filter`.
+  json Named(const std::string& arguments) {
+    const Outcome outcome = Run(arguments + " --benchmark_format=json --benchmark_min_time=0.001");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.out)["benchmarks"];
+  }
+};
+
+TEST_F(BenchCli, BadUsage) {
+  ExpectBadInput("frobnicate", "frobnicate");
+  ExpectBadInput("--frobnicate", "--frobnicate");
+  ExpectBadInput("--suite long",
+                 "intact_bench: --suite: long not in {short,figures,bert,llm,resnet50,square}");
+  ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
+  ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
+  ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
+  ExpectBadInput("--milliseconds 0", "--milliseconds: Value 0 not in range 1 to 60000");
+  ExpectBadInput("--milliseconds soon", "--milliseconds");
+  ExpectBadInput("--json", "--json");
+  ExpectBadInput("--json ''", "cannot be written");
+  std::ofstream(folder_ + "/file") << "x";
+  ExpectBadInput("--html '" + folder_ + "/file/x.html'", "cannot be written");
+  ExpectBadInput("", "INTACT_MAX_ISA: unknown ISA 'sse9'", "INTACT_MAX_ISA=sse9");
+  EXPECT_EQ(Run("--help").status, 0);
+}
+
+TEST_F(BenchCli, BadUsageOfGoogleBenchmark) {
+  ExpectBadInput("--benchmark_frobnicate", "--benchmark_frobnicate: is unknown");
+  ExpectBadInput("--benchmark_filter=nothing", "nothing");
+  ExpectBadInput("'--benchmark_filter=('", "regular expression");
+  ExpectBadInput("--benchmark_min_time=long", "long");
+  ExpectBadInput("--benchmark_repetitions=many", "many");
+  ExpectBadInput("--benchmark_format=prose", "--benchmark_format='prose' is unknown");
+  ExpectBadInput("--benchmark_filter=peak --json '" + folder_ + "/x.json'",
+                 "--json: has no meaning beside --benchmark_... options");
+}
+
+TEST_F(BenchCli, NamedBenchmarks) {
+  const std::string shape = "m:1/n:1000/k:2048";
+  const json benchmarks = Named(
+      "--isa avx2 --suite resnet50 '--benchmark_filter=isa:avx2/.*weights:laplace/(c:u8/)?" + shape + "$'");
+  std::vector<std::string> names;
+  for (const json& benchmark : benchmarks) {
+    names.push_back(benchmark["name"]);
+    const bool is_peer = names.back().find("peer:") != std::string::npos;
+    const bool is_exact = !is_peer && names.back().find("mode:exact") != std::string::npos;
+    const std::string label = benchmark["label"];
+    EXPECT_GT(benchmark["GOPS"], 0);
+    EXPECT_GT(benchmark["of_peak"], 0);
+    EXPECT_GT(benchmark["of_bandwidth"], 0);
+    EXPECT_EQ(label.find("saturates") != std::string::npos, is_peer) << label;
+    EXPECT_FALSE(is_exact && label.find("triple") != std::string::npos) << label;
+  }
+  std::vector<std::string> expected;
+  std::vector<std::string> contenders = {"mode:exact", "mode:saturating"};
+  for (const intact::bench::Peer* peer : intact::bench::Peers()) contenders.push_back("peer:" + peer->Name());
+  for (const std::string& contender : contenders) {
+    for (const char* type : {"", "c:u8/"}) {
+      expected.push_back(fmt::format("gemm/isa:avx2/{}/weights:laplace/{}{}", contender, type, shape));
+    }
+  }
+  EXPECT_EQ(names, expected);
+}
+
+TEST_F(BenchCli, NamedMachineAndPlanBenchmarks) {
+  const json benchmarks =
+      Named("'--benchmark_filter=^(bandwidth/read/16MiB|plan/create/isa:avx2/n:16/k:64)$'");
+  ASSERT_EQ(benchmarks.size(), 2u);
+  EXPECT_EQ(benchmarks[0]["name"], "bandwidth/read/16MiB");
+  EXPECT_GT(benchmarks[0]["GB_per_s"], 0);
+  EXPECT_EQ(benchmarks[1]["name"], "plan/create/isa:avx2/n:16/k:64");
+  EXPECT_GT(benchmarks[1]["bytes_per_second"], 0);
+}
+
+TEST_F(BenchCli, SuitesAndVariantsAreListed) {
+  const Outcome listed = Run("--benchmark_list_tests=true");
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  for (const char* name :
+       {"peak/triple/ymm\n", "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072\n",
+        "gemm/isa:avx2/mode:exact/weights:t4/amax:127/c:u8/m:2048/n:2048/k:2048\n",
+        "gemm/isa:avx2/mode:exact/weights:laplace/m:1024/n:1024/k:1024/threads:2/real_time\n"}) {
+    EXPECT_THAT(listed.out, HasSubstr(name));
+  }
+  EXPECT_THAT(Run("--suite llm --benchmark_list_tests=true").out, HasSubstr("/m:32/n:4096/k:11008\n"));
+}
+
+TEST_F(BenchCli, TableJsonAndPage) {
+  const std::string report = folder_ + "/new/bench";
+  const Outcome outcome = Run("--suite square --isa avx2 --milliseconds 1 --json '" + folder_ +
+                              "/first.json' --json '" + report + ".json' --html '" + report + ".html'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("suite square"));
+  EXPECT_THAT(outcome.out, HasSubstr("\navx2: peak is triple/ymm\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("wrote " + report + ".json\nwrote " + report + ".html\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("(100 %)"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/first.json")) << "the last one counts";
+  const json results = json::parse(Contents(report + ".json"));
+  EXPECT_EQ(results["schema"], "intact-bench");
+  EXPECT_EQ(results["rows"].size(), 6u);
+  EXPECT_THAT(Contents(report + ".html"), HasSubstr("<h2>avx2: peak is triple/ymm</h2>"));
+}
+
+}  // namespace

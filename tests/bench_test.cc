@@ -1,0 +1,437 @@
+// The parts of intact_bench: its cases, that nothing wrong is timed, and what it reports. Times themselves
+// are never asserted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/bandwidth.h"
+#include "bench/child.h"
+#include "bench/measure.h"
+#include "bench/peers.h"
+#include "bench/report.h"
+#include "bench/run.h"
+#include "bench/suites.h"
+#include "bench/workload.h"
+#include "tests/require_isas.h"
+
+namespace intact::bench {
+namespace {
+
+using reference::Model;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+bool Contains(const Suite& suite, const Shape& shape) {
+  return std::ranges::find(suite.shapes, shape) != suite.shapes.end();
+}
+
+TEST(Suites, ContainWhatTheySay) {
+  std::set<std::string_view> names;
+  for (const Suite& suite : Suites()) {
+    SCOPED_TRACE(suite.name);
+    EXPECT_TRUE(names.insert(suite.name).second) << "twice";
+    EXPECT_EQ(FindSuite(suite.name), &suite);
+    std::set<std::string> shapes;
+    for (const Shape& shape : suite.shapes) EXPECT_TRUE(shapes.insert(shape.ToString()).second) << "twice";
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "bert", "llm", "resnet50", "square"));
+  EXPECT_EQ(FindSuite("Short"), nullptr);
+
+  EXPECT_EQ(FindSuite("figures")->shapes.size(), 12u);
+  EXPECT_EQ(FindSuite("llm")->shapes.size(), 12u);
+  for (const int64_t m : {1, 8, 32, 128}) {
+    EXPECT_TRUE(Contains(*FindSuite("llm"), {m, 4096, 4096}));
+    EXPECT_TRUE(Contains(*FindSuite("llm"), {m, 11008, 4096}));
+    EXPECT_TRUE(Contains(*FindSuite("llm"), {m, 4096, 11008}));
+  }
+  for (const Shape& shape : FindSuite("square")->shapes) {
+    EXPECT_TRUE(shape.m == shape.n && shape.n == shape.k) << shape.ToString();
+  }
+  for (const Shape& shape : FindSuite("short")->shapes) {
+    EXPECT_TRUE(std::ranges::any_of(
+        Suites(), [&](const Suite& suite) { return suite.name != "short" && Contains(suite, shape); }))
+        << shape.ToString() << " is of no other suite";
+  }
+}
+
+// Multiplications of the whole network: each distinct convolution as often as ResNet-50 has it.
+TEST(Suites, ResNet50AddsUp) {
+  struct Count {
+    Shape shape;
+    int times;
+  };
+  const std::vector<Count> counts = {
+      {{12544, 64, 147}, 1}, {{3136, 64, 64}, 1},   {{3136, 64, 576}, 3},  {{3136, 256, 64}, 4},
+      {{3136, 64, 256}, 2},  {{3136, 128, 256}, 1}, {{784, 128, 1152}, 4}, {{784, 512, 128}, 4},
+      {{784, 512, 256}, 1},  {{784, 128, 512}, 3},  {{784, 256, 512}, 1},  {{196, 256, 2304}, 6},
+      {{196, 1024, 256}, 6}, {{196, 1024, 512}, 1}, {{196, 256, 1024}, 5}, {{196, 512, 1024}, 1},
+      {{49, 512, 4608}, 3},  {{49, 2048, 512}, 3},  {{49, 2048, 1024}, 1}, {{49, 512, 2048}, 2},
+      {{1, 1000, 2048}, 1},
+  };
+  const Suite& suite = *FindSuite("resnet50");
+  EXPECT_EQ(suite.shapes.size(), counts.size());
+  double multiplications = 0;
+  int convolutions = 0;
+  for (const Count& count : counts) {
+    EXPECT_TRUE(Contains(suite, count.shape)) << count.shape.ToString();
+    multiplications += count.times * count.shape.Operations() / 2;
+    convolutions += count.times;
+  }
+  EXPECT_EQ(convolutions, 53 + 1);
+  EXPECT_NEAR(multiplications, 4.09e9, 0.01e9);
+}
+
+TEST(Case, Names) {
+  Case c;
+  c.shape = {128, 768, 3072};
+  EXPECT_EQ(c.Name(), "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072");
+  c.amax = 127;
+  c.c_type = INTACT_U8;
+  c.isa = jit::Isa::kAvx512;
+  c.mode = INTACT_SATURATING;
+  EXPECT_EQ(c.Name(), "gemm/isa:avx512/mode:saturating/weights:laplace/amax:127/c:u8/m:128/n:768/k:3072");
+  c = {};
+  c.peer = "onednn";
+  c.threads = 2;
+  EXPECT_EQ(c.Name(), "gemm/isa:avx2/peer:onednn/weights:laplace/m:1/n:1/k:1/threads:2");
+}
+
+/// Computes by the reference, in whatever model, and spoils the result.
+class FakeContender final : public Contender {
+ public:
+  using Spoil = std::function<void(const uint8_t* a, uint8_t* c)>;
+
+  FakeContender(reference::Gemm gemm, intact_type c_type, Model model, Spoil spoil = {})
+      : gemm_(std::move(gemm)), model_(model), spoil_(std::move(spoil)) {
+    gemm_.c_type = c_type;
+  }
+
+  std::string Implementation() const override { return "fake"; }
+
+  bool Run(const uint8_t* a, uint8_t* c) override {
+    ++runs;
+    if (!writes) return true;
+    gemm_.a.assign(a, a + gemm_.m * gemm_.k);
+    std::ranges::copy(reference::Outputs(gemm_, reference::Accumulators(gemm_, model_)), c);
+    if (spoil_) spoil_(a, c);
+    return !fails;
+  }
+
+  int runs = 0;
+  bool fails = false;
+  bool writes = true;
+
+ private:
+  reference::Gemm gemm_;
+  Model model_;
+  Spoil spoil_;
+};
+
+Case SmallCase() {
+  Case c;
+  c.shape = {9, 40, 256};
+  return c;
+}
+
+constexpr std::array kBoth = {Model::kExact, Model::kTriple};
+
+class Recognition : public testing::TestWithParam<intact_type> {
+ protected:
+  std::optional<Model> Recognise(FakeContender fake, std::span<const Model> models = kBoth) const {
+    return workload_.Recognise(&fake, GetParam(), models);
+  }
+  FakeContender Fake(Model model, FakeContender::Spoil spoil = {}) const {
+    return {workload_.gemm(), GetParam(), model, std::move(spoil)};
+  }
+  int64_t Bytes() const {
+    return workload_.gemm().m * workload_.gemm().n * reference::ElementSize(GetParam());
+  }
+
+  const Workload workload_{SmallCase()};
+};
+
+TEST_P(Recognition, TellsTheModels) {
+  EXPECT_EQ(Recognise(Fake(Model::kExact)), Model::kExact);
+  EXPECT_EQ(Recognise(Fake(Model::kTriple)), Model::kTriple);
+  EXPECT_EQ(Recognise(Fake(Model::kTriple), {kBoth.data(), 1}), std::nullopt) << "exact is asked for";
+  EXPECT_EQ(Recognise(Fake(Model::kExact), {kBoth.data() + 1, 1}), std::nullopt) << "saturating is asked for";
+}
+
+TEST_P(Recognition, FindsPlantedFaults) {
+  const int64_t row_bytes = Bytes() / workload_.gemm().m;
+  for (int64_t row = 0; row < workload_.gemm().m; ++row) {
+    SCOPED_TRACE(row);
+    const auto spoil = [&](const uint8_t* /*a*/, uint8_t* c) { c[row * row_bytes + row_bytes / 2] ^= 1; };
+    EXPECT_EQ(Recognise(Fake(Model::kExact, spoil)), std::nullopt);
+  }
+  // Only where activations are not all the same.
+  const auto spoil_ordinary = [&](const uint8_t* a, uint8_t* c) {
+    if (a == workload_.a()) c[Bytes() - 1] ^= 1;
+  };
+  EXPECT_EQ(Recognise(Fake(Model::kExact, spoil_ordinary)), std::nullopt);
+}
+
+TEST_P(Recognition, FindsOutputsThatAreNotWritten) {
+  FakeContender fake = Fake(Model::kExact);
+  fake.writes = false;
+  EXPECT_EQ(workload_.Recognise(&fake, GetParam(), kBoth), std::nullopt);
+  // Nor is what an earlier contender left in freed memory taken for a result.
+  for (int i = 0; i < 2; ++i) {
+    auto c = workload_.NewC(GetParam());
+    EXPECT_EQ(std::count(c.data(), c.data() + c.size(), c[0]), Bytes());
+    std::iota(c.data(), c.data() + c.size(), uint8_t{0});
+  }
+}
+
+TEST_P(Recognition, FailureIsNoResult) {
+  FakeContender fake = Fake(Model::kExact);
+  fake.fails = true;
+  EXPECT_EQ(workload_.Recognise(&fake, GetParam(), kBoth), std::nullopt);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Recognition, testing::Values(INTACT_S32, INTACT_U8),
+                         [](const auto& test) { return std::string(verify::ToString(test.param)); });
+
+class MeasuredRow : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  }
+};
+
+TEST_F(MeasuredRow, WhatIsWrongIsNotTimed) {
+  const Case c = SmallCase();
+  const Workload workload(c);
+  Case peer = c;
+  peer.peer = "fake";
+  const auto fake = [&](Model model, const FakeContender::Spoil& spoil = {}) -> std::unique_ptr<Contender> {
+    return std::make_unique<FakeContender>(workload.gemm(), INTACT_S32, model, spoil);
+  };
+  const auto spoil = [](const uint8_t* /*a*/, uint8_t* output) { output[0] ^= 1; };
+  std::vector<Entrant> entrants;
+  entrants.push_back({c, fake(Model::kExact)});
+  entrants.push_back({c, fake(Model::kExact, spoil)});
+  entrants.push_back({c, fake(Model::kTriple)});
+  entrants.push_back({peer, fake(Model::kTriple)});
+  entrants.push_back({peer, fake(Model::kTriple, spoil)});
+  entrants.push_back({peer, Error{INTACT_UNSUPPORTED, "not today"}});
+  const Result<Row> row = MeasureRow(workload, entrants, Seconds(0));
+  ASSERT_TRUE(row) << row.error().message;
+
+  std::vector<std::pair<std::string, bool>> outcomes;
+  for (const Timing& timing : row->timings) outcomes.emplace_back(timing.result, timing.IsTimed());
+  using testing::Pair;
+  EXPECT_THAT(outcomes, ElementsAre(Pair("exact", true), Pair("wrong: not timed", false),
+                                    Pair("wrong: not timed", false), Pair("saturates", true),
+                                    Pair("wrong: not timed", false), Pair("not today", false)));
+  std::vector<bool> ran_on;  // beyond the two runs of the check
+  for (size_t i = 0; i + 1 < entrants.size(); ++i) {
+    ran_on.push_back(dynamic_cast<FakeContender&>(**entrants[i].contender).runs > 2);
+  }
+  EXPECT_THAT(ran_on, ElementsAre(true, false, false, true, false));
+  EXPECT_EQ(row->isa, "avx2");
+  EXPECT_EQ(row->shape(), c.shape);
+  EXPECT_GT(row->peak_gops, 0);
+  EXPECT_GT(row->read_gb_per_s, 0);
+}
+
+constexpr std::array kTinyShapes = {Shape{8, 64, 1024}, Shape{1, 32, 256}};
+constexpr Suite kTinySuite = {"tiny", "for tests", kTinyShapes};
+
+Results RunTinySuite() {
+  Request request;
+  request.suite = &kTinySuite;
+  request.budget = Seconds(0);
+  for (const jit::Isa isa : jit::kAllIsas) {
+    if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) request.isas.push_back(isa);
+  }
+  Result<Results> results = Run(request, [](int64_t, int64_t) {});
+  EXPECT_TRUE(results) << results.error().message;
+  return results ? *results : Results{};
+}
+
+TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
+  const Results results = RunTinySuite();
+  EXPECT_TRUE(results.AllRight()) << ToText(results);
+  EXPECT_EQ(results.peers.size(), Peers().size());
+  std::vector<std::string> isas;
+  for (const jit::Isa isa : jit::kAllIsas) {
+    if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.emplace_back(jit::ToString(isa));
+  }
+  EXPECT_EQ(results.Isas(), isas);
+  EXPECT_EQ(results.rows.size(), kTinyShapes.size() * isas.size());
+  EXPECT_EQ(results.first_calls.size(), isas.size());
+  for (const Row& row : results.rows) {
+    SCOPED_TRACE(row.isa + " " + row.shape().ToString());
+    ASSERT_EQ(row.timings.size(), 2 * (1 + Peers().size()));
+    const bool saturates = row.isa == "avx2" || row.isa == "avx512";
+    for (const Timing& timing : row.timings) {
+      EXPECT_TRUE(timing.IsTimed()) << timing.result;
+      EXPECT_EQ(timing.result, saturates && timing.contender != kIntact ? kSaturates : kExact);
+    }
+  }
+}
+
+/// Results of two shapes on one ISA: intact takes 10 and 20 us, the peer, which saturates, 20 and 80 us.
+Results MadeUpResults() {
+  Results results;
+  results.suite = "made up";
+  results.weights = "laplace";
+  results.machine.cpu = "A <CPU> & more";
+  results.isas = {{INTACT_ISA_AVX2, true, ""}, {INTACT_ISA_AMX_INT8, false, "no tiles"}};
+  results.peaks = {{"triple/ymm", 200}};
+  results.reads = {{int64_t{16} << 20, "L3", 20}};
+  results.peers = {{"onednn", "2.6.3"}};
+  Row compute = {"avx2", 100, 100, 50, "triple/ymm", 200, 20, {}};  // 1e6 operations
+  compute.timings = {{"intact", "s32", "ours", "exact", 10, 0.01},
+                     {"intact", "u8", "ours", "exact", 10.5, 0.01},
+                     {"onednn", "s32", "theirs", "saturates", 20, 0.02},
+                     {"onednn", "u8", "theirs", "wrong: not timed", 0, 0}};
+  Row thin = {"avx2", 1, 1000, 100, "triple/ymm", 200, 20, {}};  // 100 kB of weights: 5 us at 20 GB/s
+  thin.timings = {{"intact", "s32", "ours", "exact", 20, 0.01},
+                  {"intact", "u8", "ours", "exact", 20, 0.01},
+                  {"onednn", "s32", "theirs", "saturates", 80, 0.02},
+                  {"onednn", "u8", "theirs", "exact", 40, 0.02}};
+  results.rows = {compute, thin};
+  results.first_calls = {{"avx2", "", 12.5, 3.25, 1.95}};
+  return results;
+}
+
+TEST(BenchReport, Derives) {
+  const Results results = MadeUpResults();
+  const Row& compute = results.rows[0];
+  const Row& thin = results.rows[1];
+  EXPECT_DOUBLE_EQ(Gops(compute, *compute.Find("intact", "s32")), 100);
+  EXPECT_FALSE(IsMemoryBound(compute));
+  EXPECT_DOUBLE_EQ(OfRoof(compute, *compute.Find("intact", "s32")), 0.5);
+  EXPECT_DOUBLE_EQ(*SpeedUp(compute, "onednn", "s32"), 2);
+  EXPECT_EQ(SpeedUp(compute, "onednn", "u8"), std::nullopt);
+  EXPECT_NEAR(*FusedCost(compute), 0.05, 1e-9);
+  EXPECT_TRUE(IsMemoryBound(thin));
+  EXPECT_DOUBLE_EQ(OfRoof(thin, *thin.Find("intact", "s32")), 0.25);
+  EXPECT_TRUE(results.AllRight()) << "a peer's failure is not ours";
+  Results wrong = results;
+  wrong.rows[0].timings[0].microseconds = 0;
+  EXPECT_FALSE(wrong.AllRight());
+  const std::vector<double> values = {2, 8};
+  EXPECT_DOUBLE_EQ(*GeometricMean(values), 4);
+  EXPECT_EQ(GeometricMean({}), std::nullopt);
+}
+
+std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
+  std::vector<std::string> keys;
+  for (const auto& item : json.items()) keys.push_back(item.key());
+  return keys;
+}
+
+TEST(BenchReport, Json) {
+  const nlohmann::ordered_json json = ToJson(MadeUpResults());
+  EXPECT_THAT(Keys(json), ElementsAre("schema", "schema_version", "version", "suite", "weights", "machine",
+                                      "isas", "peaks", "reads", "peers", "rows", "first_calls"));
+  EXPECT_EQ(json["schema"], "intact-bench");
+  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["isas"][1]["reason"], "no tiles");
+  EXPECT_EQ(json["peaks"][0], nlohmann::ordered_json({{"gops", 200.0}, {"name", "triple/ymm"}}));
+  const auto& row = json["rows"][0];
+  EXPECT_THAT(Keys(row),
+              testing::UnorderedElementsAre("isa", "m", "n", "k", "peak", "peak_gops", "read_gb_per_s",
+                                            "memory_bound", "intensity", "fused_cost", "timings"));
+  const std::vector<std::string> of_all = {"contender", "c_type",       "implementation",
+                                           "result",    "microseconds", "spread"};
+  std::vector<std::string> of_timed = of_all;
+  of_timed.insert(of_timed.end(), {"gops", "of_peak", "of_bandwidth"});
+  EXPECT_THAT(Keys(row["timings"][0]), testing::UnorderedElementsAreArray(of_timed));
+  of_timed.emplace_back("speed_up");
+  EXPECT_THAT(Keys(row["timings"][2]), testing::UnorderedElementsAreArray(of_timed));
+  EXPECT_THAT(Keys(row["timings"][3]), testing::UnorderedElementsAreArray(of_all)) << "not timed";
+  EXPECT_TRUE(row["timings"][3]["microseconds"].is_null());
+  EXPECT_EQ(row["timings"][2]["result"], "saturates");
+  EXPECT_EQ(row["timings"][2]["speed_up"], 2.0);
+  EXPECT_EQ(json["rows"][1]["memory_bound"], true);
+  EXPECT_EQ(json["rows"][1]["timings"][0]["of_bandwidth"], 0.25);
+  EXPECT_EQ(json["first_calls"][0]["speed_up_of_two_threads"], 1.95);
+}
+
+TEST(BenchReport, Text) {
+  const std::string text = ToText(MadeUpResults());
+  EXPECT_THAT(text, HasSubstr("A <CPU> & more"));
+  EXPECT_THAT(text, HasSubstr("no tiles"));
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "100×100×50 +100\\.0 +50\\.0! +2\\.00x +50 % peak +95\\.2 +- +- +\\+5\\.0 %"));
+  EXPECT_THAT(
+      text, testing::ContainsRegex("1×1000×100 +10\\.0 +2\\.5! +4\\.00x +25 % read +10\\.0 +5\\.0 +2\\.00x"));
+  EXPECT_THAT(text, testing::ContainsRegex("geometric mean +2\\.83x! +35 % +2\\.00x +\\+2\\.5 %"));
+  EXPECT_THAT(text, HasSubstr("! saturates in int16"));
+  EXPECT_THAT(text, HasSubstr("100×100×50, onednn, u8: wrong: not timed"));
+  EXPECT_THAT(text, HasSubstr("3.250 GB/s"));
+}
+
+TEST(BenchReport, Html) {
+  const std::string page = ToHtml(MadeUpResults());
+  EXPECT_THAT(page, testing::StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(page, HasSubstr("A &lt;CPU&gt; &amp; more"));
+  EXPECT_THAT(page, Not(HasSubstr("A <CPU>")));
+  EXPECT_THAT(page, HasSubstr("onednn, u8: wrong: not timed"));
+  EXPECT_THAT(page, testing::AnyOf(HasSubstr("<svg"), HasSubstr("No picture: gnuplot")));
+}
+
+TEST(Child, ReturnsItsResult) {
+  const Result<nlohmann::json> json = RunInChild([] {
+    return nlohmann::json{{"text", std::string(100000, 'x')}};
+  });
+  ASSERT_TRUE(json) << json.error().message;
+  EXPECT_EQ((*json)["text"].get<std::string>().size(), 100000u);
+}
+
+TEST(Child, ItsEndIsAnError) {
+  const Result<nlohmann::json> crashed = RunInChild([]() -> nlohmann::json {
+    std::signal(SIGILL, SIG_DFL);
+    std::raise(SIGILL);
+    return {};
+  });
+  ASSERT_FALSE(crashed);
+  EXPECT_THAT(crashed.error().message, HasSubstr("signal 4"));
+  const Result<nlohmann::json> thrown =
+      RunInChild([]() -> nlohmann::json { throw std::runtime_error("of a test"); });
+  ASSERT_FALSE(thrown);
+  EXPECT_THAT(thrown.error().message, HasSubstr("of a test"));
+}
+
+TEST(ReadSizes, TellTheLevels) {
+  constexpr int64_t kKibi = 1 << 10;
+  constexpr int64_t kMebi = 1 << 20;
+  std::vector<std::pair<std::string, std::string>> sizes;
+  for (const ReadSize& size : ReadSizes(48 * kKibi, 2 * kMebi, 30 * kMebi)) {
+    sizes.emplace_back(size.Name(), size.level);
+  }
+  using testing::Pair;
+  EXPECT_THAT(sizes, ElementsAre(Pair("bandwidth/read/24KiB", "L1"), Pair("bandwidth/read/1MiB", "L2"),
+                                 Pair("bandwidth/read/16MiB", "L3"), Pair("bandwidth/read/64MiB", "memory"),
+                                 Pair("bandwidth/read/256MiB", "memory")));
+  EXPECT_EQ(ReadSizes(0, 0, 0).front().bytes, 16 * kMebi) << "caches are not known";
+}
+
+TEST(ReadBandwidth, EveryIsaAndSize) {
+  for (const jit::Isa isa : jit::kAllIsas) {
+    if (!jit::HardwareIsas().Has(isa)) continue;
+    for (const int64_t bytes : {1, 4096, 9408, 100000}) {
+      const Result<ReadBandwidth> read = ReadBandwidth::Create(isa, bytes);
+      ASSERT_TRUE(read) << read.error().message;
+      EXPECT_GT(read->Measure(), 0);
+      EXPECT_THAT(read->Describe(), HasSubstr("stream"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace intact::bench
