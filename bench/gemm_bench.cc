@@ -61,7 +61,7 @@ void RunCase(benchmark::State& state, const Case& c) {
     state.counters["of_bandwidth"] = rate(gigabytes / gigabytes_per_second);
   }
   const bool saturates = !c.peer.empty() && *model == reference::Model::kTriple;
-  state.SetLabel((*contender)->Implementation() + (saturates ? " saturates" : ""));
+  state.SetLabel((*contender)->Implementation() + (saturates ? "; saturates" : ""));
 }
 
 void Register(const Case& c) {
