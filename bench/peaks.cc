@@ -111,12 +111,13 @@ Peak MakePeak(jit::Isa isa, jit::DotKind dot) {
 
 std::vector<Peak> AvailablePeaks() {
   std::vector<Peak> peaks;
+  const Result<jit::IsaSet> permitted = jit::PermittedIsas();
   for (const Peak& peak :
        {PeakOf(jit::Isa::kAmxInt8), MakePeak(jit::Isa::kAvx512Vnni, jit::DotKind::kVnni),
         MakePeak(jit::Isa::kAvxVnni, jit::DotKind::kVnni), MakePeak(jit::Isa::kAvx512, jit::DotKind::kTriple),
         MakePeak(jit::Isa::kAvx2, jit::DotKind::kTriple), MakePeak(jit::Isa::kAvx512, jit::DotKind::kWide),
         MakePeak(jit::Isa::kAvx2, jit::DotKind::kWide)}) {
-    if (jit::HardwareIsas().Has(peak.isa)) peaks.push_back(peak);
+    if (permitted && permitted->Has(peak.isa)) peaks.push_back(peak);
   }
   return peaks;
 }

@@ -92,8 +92,7 @@ std::string MissingInHardware(Isa isa) {
     }
     case Isa::kAmxInt8: {
       std::string why = MissingInHardware(Isa::kAvx512Vnni);
-      if (why.empty()) why = MissingForAmx();
-      return why.empty() ? WhyTileDataIsRefused() : why;
+      return why.empty() ? MissingForAmx() : why;
     }
   }
   return "unknown ISA";
@@ -111,6 +110,15 @@ const Result<IsaSet>& EnvironmentCap() {
 }
 
 std::atomic<unsigned> emulated_isas{0};
+
+bool IsEmulated(Isa isa) {
+  return (emulated_isas.load(std::memory_order_relaxed) & (1u << static_cast<unsigned>(isa))) != 0;
+}
+
+// What the kernel has to say of tiles, if anybody is to use them.
+std::string WhyTilesAreRefused(Isa isa) {
+  return isa != Isa::kAmxInt8 || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
+}
 
 }  // namespace
 
@@ -167,7 +175,7 @@ IsaSet HardwareIsas() {
   }();
   IsaSet set = kHardware;
   for (const Isa isa : kAllIsas) {
-    if (emulated_isas.load(std::memory_order_relaxed) & (1u << static_cast<unsigned>(isa))) set.Add(isa);
+    if (IsEmulated(isa)) set.Add(isa);
   }
   return set;
 }
@@ -175,7 +183,12 @@ IsaSet HardwareIsas() {
 Result<IsaSet> PermittedIsas() {
   const Result<IsaSet>& cap = EnvironmentCap();
   if (!cap) return cap;
-  return HardwareIsas() & *cap;
+  const IsaSet capped = HardwareIsas() & *cap;
+  IsaSet permitted;
+  for (const Isa isa : kAllIsas) {
+    if (capped.Has(isa) && WhyTilesAreRefused(isa).empty()) permitted.Add(isa);
+  }
+  return permitted;
 }
 
 std::string WhyNotPermitted(Isa isa) {
@@ -183,7 +196,7 @@ std::string WhyNotPermitted(Isa isa) {
   const Result<IsaSet>& cap = EnvironmentCap();
   if (!cap) return cap.error().message;
   if (!cap->Has(isa)) return std::string("removed by INTACT_MAX_ISA=") + std::getenv("INTACT_MAX_ISA");
-  return {};
+  return WhyTilesAreRefused(isa);
 }
 
 void AddEmulatedIsaForTesting(Isa isa) {

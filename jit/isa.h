@@ -74,7 +74,9 @@ IsaSet CappedAt(Isa cap);
 /// What CPU and operating system offer, before any cap. Constant over the process.
 IsaSet HardwareIsas();
 
-/// HardwareIsas() under INTACT_MAX_ISA, which is read once. Error if the variable names no ISA.
+/// HardwareIsas() under INTACT_MAX_ISA, which is read once. Error if the variable names no ISA. For AMX,
+/// which needs it, the kernel's permission is asked here, once and for the whole process, unless the cap
+/// excludes it.
 Result<IsaSet> PermittedIsas();
 
 /// Why `isa` is not permitted, in words; "" if it is.

@@ -17,8 +17,8 @@
 namespace intact::kernels {
 namespace {
 
-// Requantization is defined in the default floating-point environment; callers may have set another. Each
-// thread has its own.
+// Requantization is defined in the default floating-point environment, and so is what a descriptor may hold;
+// callers may have set another. Each thread has its own.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment() : saved_(_mm_getcsr()) {
@@ -63,6 +63,7 @@ Error OutOfMemory(const char* what) { return {INTACT_OUT_OF_MEMORY, std::string(
 }  // namespace
 
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const intact_gemm_desc& desc, const void* b) {
+  const ScopedFloatEnvironment float_environment;
   const Result<GemmProblem> problem = CheckDescriptor(desc, b);
   if (!problem) return problem.error();
   std::unique_ptr<GemmPlan> plan(new GemmPlan);
@@ -87,6 +88,7 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const intact_gemm_desc& desc,
 
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Load(const void* image, size_t size, intact_isa max_isa,
                                                  std::shared_ptr<const void> mapping) {
+  const ScopedFloatEnvironment float_environment;
   const Result<jit::IsaSet> isas = PermittedIsas(max_isa);
   if (!isas) return isas.error();
   std::unique_ptr<GemmPlan> plan(new GemmPlan);

@@ -112,7 +112,7 @@ Error CheckFields(const PackHeader& header) {
   const float lowest = is_8bit ? static_cast<float>(c_low - header.c_zero_point) : -infinity;
   const float highest = is_8bit ? static_cast<float>(c_high - header.c_zero_point) : infinity;
   const bool is_ordered = lowest <= header.lo && header.lo <= header.hi && header.hi <= highest;
-  if (!is_ordered && header.c_type != INTACT_S32) return Refused("the output's bounds are out of range");
+  if (!is_ordered) return Refused("the output's bounds are out of range");
   return {};
 }
 
