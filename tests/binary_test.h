@@ -14,6 +14,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/temp_path.h"
+
 namespace intact::tests {
 
 struct Outcome {
@@ -54,10 +56,7 @@ class BinaryTest : public testing::Test {
   }
 
   /// The test's own, removed after it.
-  const std::string folder_ = [] {
-    const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
-    return testing::TempDir() + "intact_" + test->test_suite_name() + "_" + test->name();
-  }();
+  const std::string folder_ = TempPath();
 };
 
 }  // namespace intact::tests

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/temp_path.h"
 #include "verify/audit.h"
 #include "verify/npy.h"
 
@@ -72,8 +73,7 @@ class LayerCopy : public testing::Test {
     return layer.error().message;
   }
 
-  const std::string folder_ =
-      testing::TempDir() + "layer_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string folder_ = tests::TempPath();
   json json_;
 };
 

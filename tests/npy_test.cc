@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/temp_path.h"
+
 namespace intact::verify {
 namespace {
 
@@ -45,8 +47,7 @@ class NpyTest : public testing::Test {
     return array.error().message;
   }
 
-  const std::string path_ =
-      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".npy";
+  const std::string path_ = tests::TempPath() + ".npy";
 };
 
 TEST_F(NpyTest, ReadsEachTypeInBothVersions) {

@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 
+#include "tests/temp_path.h"
+
 namespace intact::verify {
 namespace {
 
@@ -29,8 +31,7 @@ class OutputFiles : public testing::Test {
     return {std::istreambuf_iterator<char>(stream), {}};
   }
 
-  const std::string folder_ =
-      testing::TempDir() + "intact_output_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string folder_ = tests::TempPath();
   const std::string path_ = folder_ + "/new/file";
 };
 

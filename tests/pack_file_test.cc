@@ -23,6 +23,7 @@
 #include "tests/expect_model.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
+#include "tests/temp_path.h"
 #include "verify/guarded_buffer.h"
 #include "verify/random.h"
 
@@ -95,8 +96,7 @@ class PackFile : public testing::Test {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
   }
 
-  const std::string folder_ =
-      testing::TempDir() + "intact_pack_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string folder_ = tests::TempPath();
   const std::string path_ = folder_ + "/pack";
 };
 

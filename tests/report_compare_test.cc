@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/temp_path.h"
 #include "verify/report_terminal.h"
 
 namespace intact::verify {
@@ -93,8 +94,7 @@ class ReadDigestsTest : public testing::Test {
     EXPECT_THAT(digests.error().message, testing::HasSubstr(words));
   }
 
-  const std::string path_ =
-      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
+  const std::string path_ = tests::TempPath() + ".json";
 };
 
 TEST_F(ReadDigestsTest, ReadsAReport) {
