@@ -45,7 +45,8 @@ class Microkernel {
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
   Vec& accumulator(int chain, int row, int vector) {
-    return accumulators_[static_cast<size_t>(chain * spec_.mr + row)][static_cast<size_t>(vector)];
+    return accumulators_[static_cast<size_t>(chain) * static_cast<size_t>(spec_.mr) +
+                         static_cast<size_t>(row)][static_cast<size_t>(vector)];
   }
   int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // of a row's quad
   int panels() const { return (spec_.nr() + kPanelColumns - 1) / kPanelColumns; }
@@ -68,7 +69,7 @@ class Microkernel {
     if (spec_.prefetches) prefetch_ = registers_.NewGeneral("prefetch");
     c_ = registers_.NewGeneral("c");
     chains_ = Chains();
-    accumulators_.resize(static_cast<size_t>(chains_ * spec_.mr));
+    accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
     for (std::vector<Vec>& row : accumulators_) {
       for (int j = 0; j < spec_.vectors; ++j) row.push_back(registers_.NewVector("accumulator"));
     }

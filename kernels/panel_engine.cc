@@ -84,17 +84,19 @@ double PanelEngine::BlockCost(const KernelBlock& block, int64_t m, int64_t n, in
   constexpr double kTileCost = 70;
   constexpr double kInFlight = 10;
   const int64_t lanes = Lanes(block.isa);
-  const auto quads = static_cast<double>((k + kQuad - 1) / kQuad);
+  const int64_t whole_quads = (k + kQuad - 1) / kQuad;
+  const auto quads = static_cast<double>(whole_quads);
   const int64_t vectors = (n + lanes - 1) / lanes;
+  const int64_t whole_tiles = vectors / block.vectors;
   const int64_t row_tiles = (m + block.mr - 1) / block.mr;
   const double rows = static_cast<double>(m) / static_cast<double>(row_tiles);
   const auto tile_row_cost = [&](int64_t tile_vectors) {
     if (tile_vectors == 0) return 0.0;
     return quads * std::max(rows * static_cast<double>(tile_vectors), kInFlight) + kTileCost;
   };
-  const double cost = static_cast<double>(row_tiles) *
-                      (static_cast<double>(vectors / block.vectors) * tile_row_cost(block.vectors) +
-                       tile_row_cost(vectors % block.vectors));
+  const double cost =
+      static_cast<double>(row_tiles) * (static_cast<double>(whole_tiles) * tile_row_cost(block.vectors) +
+                                        tile_row_cost(vectors % block.vectors));
   return (block.dot == jit::DotKind::kWide ? kWideCost : 1.0) * cost / (quads * static_cast<double>(vectors));
 }
 

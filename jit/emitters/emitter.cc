@@ -149,6 +149,7 @@ void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool
 std::vector<int32_t> PackOrder(int lanes) {
   const int quarters = lanes / 4;
   std::vector<int32_t> order;
+  order.reserve(static_cast<size_t>(lanes));
   for (int i = 0; i < lanes; ++i) order.push_back(i % quarters * 4 + i / quarters);
   return order;
 }
