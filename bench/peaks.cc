@@ -97,7 +97,7 @@ const Loop& GetLoop(const Peak& peak) {
   return loops.emplace_back(peak.name, GenerateLoop(peak)).second;
 }
 
-bool IsZmm(jit::Isa isa) { return jit::MakeRegisterFile(isa).vector_bytes() == 64; }
+bool IsZmm(jit::Isa isa) { return jit::VectorBytes(isa) == 64; }
 
 Peak MakePeak(jit::Isa isa, jit::DotKind dot) {
   if (kernels::UsesTiles(isa)) return {"tdpbusd/tmm", isa, dot};

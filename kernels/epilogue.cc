@@ -40,7 +40,7 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, jit::Isa isa
   constants.zero_point.fill(static_cast<int16_t>(bounds.zero_point));
   // Meaningful for 8-bit outputs, whose bounds lie within the type.
   constants.lowest.fill(static_cast<uint8_t>(RoundToNearestEven(bounds.lo) + bounds.zero_point));
-  const std::vector<int32_t> order = jit::PackOrder(jit::MakeRegisterFile(isa).vector_bytes() / 4);
+  const std::vector<int32_t> order = jit::PackOrder(jit::VectorBytes(isa) / 4);
   constants.pack_order.fill(0);
   std::copy(order.begin(), order.end(), constants.pack_order.begin());
   return constants;

@@ -42,7 +42,7 @@ GroupedEngine::GroupedEngine(const GemmData& data, jit::Isa isa, int amax,
       isa_(isa),
       amax_(amax),
       fallback_(std::move(fallback)),
-      lanes_(jit::MakeRegisterFile(isa).vector_bytes() / 4) {}
+      lanes_(jit::VectorBytes(isa) / 4) {}
 
 Result<std::unique_ptr<GroupedEngine>> GroupedEngine::Create(const GemmData& data, jit::Isa isa, int amax,
                                                              std::unique_ptr<GroupedEngine> fallback) {

@@ -177,7 +177,7 @@ class GroupedKernel {
 }  // namespace
 
 std::string GroupedKernelSpec::Name() const {
-  const int lanes = jit::MakeRegisterFile(isa).vector_bytes() / 4;
+  const int lanes = jit::VectorBytes(isa) / 4;
   return "u8s8_grouped_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
          "x" + std::to_string(strip_columns) + "c4_" + jit::CompactName(isa);
 }

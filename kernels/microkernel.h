@@ -56,7 +56,7 @@ struct MicrokernelSpec {
   bool prefetches = false;
   EpilogueSpec epilogue;
 
-  int nr() const { return vectors * (jit::MakeRegisterFile(isa).vector_bytes() / 4); }
+  int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }
   /// "u8s8s32_gemm_8x48c4_vnni_avx512vnni"; it is the key of the code cache.
   std::string Name() const;
 };

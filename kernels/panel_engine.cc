@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMaxRows = 16;  // of a tile
 
-int Lanes(jit::Isa isa) { return jit::MakeRegisterFile(isa).vector_bytes() / 4; }
+int Lanes(jit::Isa isa) { return jit::VectorBytes(isa) / 4; }
 
 // Walks through a region that is to be fetched, a call's share at a time.
 class PrefetchRegion {

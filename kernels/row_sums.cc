@@ -45,7 +45,7 @@ Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
   if (!function) return function.error();
   RowSums sums;
   sums.function_ = reinterpret_cast<Function>(const_cast<void*>(*function));
-  sums.vector_bytes_ = jit::MakeRegisterFile(isa).vector_bytes();
+  sums.vector_bytes_ = jit::VectorBytes(isa);
   sums.a_type_ = a_type;
   return sums;
 }

@@ -154,6 +154,8 @@ std::vector<int32_t> PackOrder(int lanes) {
   return order;
 }
 
+int VectorBytes(Isa isa) { return IsWide(isa) ? 64 : 32; }
+
 RegisterFile MakeRegisterFile(Isa isa) { return IsWide(isa) ? RegisterFile(64, 32) : RegisterFile(32, 16); }
 
 std::unique_ptr<Emitter> MakeEmitter(Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers) {

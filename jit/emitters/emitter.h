@@ -62,6 +62,8 @@ std::vector<int32_t> PackOrder(int lanes);
 
 /// Vector registers an ISA's emitter works with.
 RegisterFile MakeRegisterFile(Isa isa);
+/// Their width.
+int VectorBytes(Isa isa);
 
 std::unique_ptr<Emitter> MakeEmitter(Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers);
 
