@@ -1,4 +1,4 @@
-/* intact: exact int8 GEMM for x86-64, the same bytes on every CPU.
+/* intact: exact int8 GEMM and convolution for x86-64, the same bytes on every CPU.
  *
  * C ABI of the library. Every object is an opaque handle, every descriptor begins with its own size
  * (fill it with the matching *_INIT macro), every call that can fail returns a status, and
@@ -11,6 +11,8 @@
  *   f        = float(y) · scales[n]  (+ bias_f32[n])           separate float32 roundings, no FMA
  *   f        = activation(f)                                   an f32 output
  *   c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne = to nearest even
+ *
+ * A convolution is the same with a sum over taps and input channels, see intact_conv_desc.
  *
  * The result does not depend on the ISA, the number of threads or on how M is split. Only a plan created
  * with INTACT_SATURATING may differ: see intact_mode.
@@ -254,6 +256,101 @@ INTACT_API intact_status intact_gemm_load_memory(const void* data, size_t size, 
 
 /** NULL is allowed. No run of the plan may be under way. */
 INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
+
+/** Most spatial dimensions of a convolution. */
+#define INTACT_MAX_SPATIAL 3
+
+/** A convolution whose weights are fixed: channels-last, any stride, dilation, padding and groups.
+ *
+ *   input    [batch][D][H][W][input_channels]              NWC, NHWC or NDHWC, a_type
+ *   weights  [output_channels][KD][KH][KW][input_channels/groups]   OWI, OHWI or ODHWI, b_type
+ *   output   [batch][OD][OH][OW][output_channels]          c_type
+ *
+ *   O = (in + pad_begin + pad_end − dilation·(kernel − 1) − 1) / stride + 1   in each spatial dimension
+ *
+ * It is the GEMM of the contract above with a row per output pixel and a column per output channel: depth k =
+ * (tap, channel of the group), where tap (kd, kh, kw) of output (od, oh, ow) is input
+ * (od·stride − pad_begin + kd·dilation, …). A tap outside the input contributes zero: it is a_zero_point.
+ * Output channel n belongs to group n / (output_channels/groups), and reads the input channels of its group.
+ *
+ * In INTACT_SATURATING mode without VNNI, pairs are adjacent channels of a tap, (c, c+1) with c even within
+ * the group; an odd last channel is alone.
+ *
+ * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W); what is beyond spatial_dims is not
+ * read. Pointers are read during intact_conv_create() only. */
+typedef struct intact_conv_desc {
+  size_t struct_size;   /**< sizeof(intact_conv_desc) */
+  int32_t spatial_dims; /**< 1, 2 or 3 */
+  int64_t input_channels, output_channels;
+  int64_t groups;                        /**< ≥ 1, divides both numbers of channels; 0 = 1 */
+  int64_t input[INTACT_MAX_SPATIAL];     /**< extents of the input, ≥ 1 */
+  int64_t kernel[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
+  int64_t stride[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
+  int64_t dilation[INTACT_MAX_SPATIAL];  /**< distance of taps, ≥ 1; 0 = 1 */
+  int64_t pad_begin[INTACT_MAX_SPATIAL]; /**< ≥ 0 */
+  int64_t pad_end[INTACT_MAX_SPATIAL];   /**< ≥ 0 */
+  /** Types, mode, cap, zero points, bias, scales, activation, declared range: as for a GEMM whose columns are
+   * the output channels. n, k, b_stride_k and b_stride_n are the convolution's own: they must be 0. */
+  intact_gemm_desc gemm;
+} intact_conv_desc;
+
+#define INTACT_CONV_DESC_INIT \
+  { sizeof(intact_conv_desc), 2, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, INTACT_GEMM_DESC_INIT }
+
+/** The buffers of one run. They must not overlap. No alignment is needed. Nothing beyond the channels of the
+ * pixels is read or written. */
+typedef struct intact_conv_args {
+  size_t struct_size; /**< sizeof(intact_conv_args) */
+  int64_t batch;      /**< ≥ 1 */
+  const void* a;
+  int64_t a_stride; /**< elements between adjacent pixels of the input, ≥ input_channels; 0 = that */
+  void* c;
+  int64_t c_stride; /**< elements between adjacent pixels of the output, ≥ output_channels; 0 = that */
+  int32_t threads;  /**< ≥ 0; 0 = OpenMP's default. Not read by intact_conv_run_part(). */
+} intact_conv_args;
+
+#define INTACT_CONV_ARGS_INIT \
+  { sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, 0 }
+
+typedef struct intact_conv intact_conv;
+
+/** What a plan chose. Strings live as long as the plan. */
+typedef struct intact_conv_info {
+  size_t struct_size;                 /**< sizeof(intact_conv_info) */
+  int64_t output[INTACT_MAX_SPATIAL]; /**< extents of the output, as in the descriptor; 1 beyond its dims */
+  intact_isa isa;
+  intact_mode mode;
+  const char* kernel;      /**< name of the main kernel, as in logs, dumps and perf */
+  int64_t packed_bytes;    /**< memory the packed weights occupy */
+  int64_t accumulator_min; /**< smallest y that activations in the declared range can make */
+  int64_t accumulator_max; /**< largest; both are within int32 */
+} intact_conv_info;
+
+#define INTACT_CONV_INFO_INIT \
+  { sizeof(intact_conv_info), {0}, INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, 0, 0 }
+
+/** Packs `weights`, dense O…I as above, and chooses kernels. On success `*conv` owns all it needs; destroy
+ * with intact_conv_destroy(). Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY;
+ * `*conv` is then NULL. */
+INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const void* weights,
+                                            intact_conv** conv);
+
+/** Output = the contract. Thread-safe. With valid arguments it fails only if memory for padded input runs
+ * out, before anything is written. */
+INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
+
+/** The share `part` of `parts` of the same run: see intact_gemm_run_part(). */
+INTACT_API intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_args* args,
+                                              int32_t part, int32_t parts);
+
+INTACT_API intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info);
+
+/** Which weights can make VPMADDUBSW saturate: see intact_certificate; columns are output channels and pairs
+ * adjacent channels of a tap. */
+INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate);
+
+/** NULL is allowed. No run of the plan may be under way. */
+INTACT_API void intact_conv_destroy(intact_conv* conv);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -163,5 +163,54 @@ class Gemm {
   intact_gemm_info info_;
 };
 
+using ConvDesc = intact_conv_desc;
+inline ConvDesc MakeConvDesc() { return INTACT_CONV_DESC_INIT; }
+
+/// A convolution with fixed weights: see intact_conv_desc for shapes and layouts.
+///
+/// Immutable; Run() may be called from many threads at once.
+class Conv {
+ public:
+  /// Copies and packs `weights`; nothing is kept of the caller's memory. Errors: see intact_conv_create().
+  static Result<Conv> Create(const ConvDesc& desc, const void* weights) {
+    intact_conv* handle = nullptr;
+    const intact_status status = intact_conv_create(&desc, weights, &handle);
+    if (status != INTACT_OK) return Error{status, intact_last_error()};
+    return Conv(handle);
+  }
+
+  /// Errors: see intact_conv_run(). Types and extents are the plan's; make `args` with INTACT_CONV_ARGS_INIT.
+  [[nodiscard]] intact_status Run(const intact_conv_args& args) const noexcept {
+    return intact_conv_run(handle_.get(), &args);
+  }
+
+  /// The share `part` of `parts` of the same run, for callers with a thread pool of their own.
+  [[nodiscard]] intact_status RunPart(const intact_conv_args& args, int part, int parts) const noexcept {
+    return intact_conv_run_part(handle_.get(), &args, part, parts);
+  }
+
+  intact_conv_info Info() const noexcept {
+    intact_conv_info info = INTACT_CONV_INFO_INIT;
+    (void)intact_conv_query(handle_.get(), &info);
+    return info;
+  }
+
+  intact_certificate Certificate() const noexcept {
+    intact_certificate certificate = INTACT_CERTIFICATE_INIT;
+    (void)intact_conv_certificate(handle_.get(), &certificate);
+    return certificate;
+  }
+
+  const intact_conv* handle() const noexcept { return handle_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(intact_conv* handle) const noexcept { intact_conv_destroy(handle); }
+  };
+  explicit Conv(intact_conv* handle) : handle_(handle) {}
+
+  std::unique_ptr<intact_conv, Destroy> handle_;
+};
+
 }  // namespace intact
 #endif  // INTACT_INTACT_HPP_
