@@ -175,15 +175,23 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
   return largest;
 }
 
-void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
-  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
-  int64_t depth = 0;
-  for (; depth + kVector <= k; depth += kVector) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + depth), _mm_xor_si128(bytes, flip_bytes));
+void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept {
+  if (flip == 0) {
+    std::memcpy(to, a, static_cast<size_t>(count));
+    return;
   }
-  for (; depth < k; ++depth) staged[depth] = a[depth] ^ flip;
-  for (; depth % kQuad != 0; ++depth) staged[depth] = 0;
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  int64_t i = 0;
+  for (; i + kVector <= count; i += kVector) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_xor_si128(bytes, flip_bytes));
+  }
+  for (; i < count; ++i) to[i] = a[i] ^ flip;
+}
+
+void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
+  CopyActivations(a, k, flip, staged);
+  for (int64_t depth = k; depth % kQuad != 0; ++depth) staged[depth] = 0;
 }
 
 void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {

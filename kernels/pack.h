@@ -78,6 +78,9 @@ struct PackedWeights {
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept;
 
+/// Copies `count` activations, shifted like PackActivations().
+void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept;
+
 /// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
 void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
 
