@@ -18,6 +18,7 @@ namespace intact::kernels {
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
   RowMap a;
+  PlanarRows planar;  // instead of it, where Taps::planar says so
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
   /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueSpec::streams.

@@ -199,24 +199,15 @@ std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
 }
 
 Error GemmPlan::MakeEngines() {
-  for (const KernelBlock& block : BlocksInUse()) {
-    Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, block);
-    if (!panel) return panel.error();
-    engines_.push_back(std::move(*panel));
+  if (!data_.taps.planar) {
+    Error error = MakePanelEngines();
+    if (error.status != INTACT_OK) return error;
   }
-  if (UsesSchedule(isa_, data_.mode)) {
-    std::unique_ptr<GroupedEngine> fallback;
-    if (data_.range.high < 255 && data_.is_range_checked) {
-      Result<std::unique_ptr<GroupedEngine>> full = GroupedEngine::Create(data_, isa_, 255, nullptr);
-      if (!full) return full.error();
-      fallback = std::move(*full);
-    }
-    auto grouped = GroupedEngine::Create(data_, isa_, data_.range.high, std::move(fallback));
-    if (!grouped) return grouped.error();
-    grouped_ = grouped->get();
-    engines_.push_back(std::move(*grouped));
+  if (UsesSchedule(isa_, data_.mode) || data_.taps.planar) {
+    Error error = MakeGroupedEngine();
+    if (error.status != INTACT_OK) return error;
   }
-  if (UsesTiles(isa_)) {
+  if (UsesTiles(isa_) && !data_.taps.planar) {
     Result<std::unique_ptr<Engine>> tiles = AmxEngine::Create(data_);
     if (!tiles) return tiles.error();
     engines_.push_back(std::move(*tiles));
@@ -230,8 +221,33 @@ Error GemmPlan::MakeEngines() {
   return {};
 }
 
+Error GemmPlan::MakePanelEngines() {
+  for (const KernelBlock& block : BlocksInUse()) {
+    Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, block);
+    if (!panel) return panel.error();
+    engines_.push_back(std::move(*panel));
+  }
+  return {};
+}
+
+Error GemmPlan::MakeGroupedEngine() {
+  std::unique_ptr<GroupedEngine> fallback;
+  const jit::Isa isa = VectorIsa(isa_);
+  if (UsesSchedule(isa, data_.mode) && data_.range.high < 255 && data_.is_range_checked) {
+    Result<std::unique_ptr<GroupedEngine>> full = GroupedEngine::Create(data_, isa, 255, nullptr);
+    if (!full) return full.error();
+    fallback = std::move(*full);
+  }
+  auto grouped = GroupedEngine::Create(data_, isa, data_.range.high, std::move(fallback));
+  if (!grouped) return grouped.error();
+  grouped_ = grouped->get();
+  engines_.push_back(std::move(*grouped));
+  return {};
+}
+
 ScheduleStatistics GemmPlan::schedule_statistics() const {
-  return grouped_ == nullptr ? ScheduleStatistics{} : grouped_->statistics();
+  return UsesSchedule(isa_, data_.mode) && grouped_ != nullptr ? grouped_->statistics()
+                                                               : ScheduleStatistics{};
 }
 
 int64_t GemmPlan::packed_bytes() const {

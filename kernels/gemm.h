@@ -90,6 +90,8 @@ class GemmPlan {
   Error BoundAccumulators();
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
   Error MakeEngines();
+  Error MakePanelEngines();
+  Error MakeGroupedEngine();
   std::vector<KernelBlock> BlocksInUse() const;
   Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
