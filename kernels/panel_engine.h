@@ -53,6 +53,8 @@ class PanelEngine final : public Engine {
   PanelEngine(const GemmData& data, const KernelBlock& block);
   Error GenerateKernels();
   int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
+  /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
+  int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }
   /// Bytes between staged rows.
   int64_t StagedStride() const;
   int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }

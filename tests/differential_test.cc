@@ -125,6 +125,13 @@ TEST_P(Differential, TypesAndEpilogues) {
            "gemm u8u8u8 m=61 n=50 k=67 za=77 zb=131 zc=128 bias=f32 scale=channel act=relu",
            "gemm s8u8s8 m=9 n=50 k=67 za=-128 zb=9 zbper=channel bias=f32 scale=channel act=clamp",
            "gemm u8s8f32 m=61 n=50 k=67 za=9 zb=7 bias=f32 scale=channel",
+           "gemm u8s8u8 m=9 n=50 k=67 za=9 zc=128 act=relu res=u8 zres=7",
+           "gemm s8s8s8 m=61 n=50 k=67 za=-5 zc=3 bias=f32 scale=channel res=s8 zres=-128 inplace=yes cpad=3",
+           "gemm u8u8f32 m=61 n=33 k=67 zb=7 zbper=channel bias=f32 act=clamp res=f32 respad=5",
+           "gemm u8s8u8 m=9 n=50 k=67 zb=3 zc=9 bias=f32 act=clamp res=f32",
+           "gemm s8u8s8 m=33 n=64 k=64 zb=9 scale=channel res=u8 zres=255 inplace=yes threads=2",
+           "gemm s8s8f32 m=9 n=65 k=64 bias=s32 res=s8 zres=127",
+           "gemm u8s8f32 m=61 n=50 k=67 act=relu res=f32 inplace=yes cpad=1 threads=3",
        }) {
     ExpectItsModel(OnThis(line));
   }
