@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -173,6 +175,38 @@ TEST(Epilogue, ExtremeClampsAndScales) {
         gemm.clamp_max = high;
         gemm.scales = {scale};
         ExpectExactOnEveryIsa(gemm);
+      }
+    }
+  }
+}
+
+// What no fill makes: residuals beyond float32's range, NaNs, and infinities that cancel.
+TEST(Epilogue, ExtremeResiduals) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr float kValues[] = {
+      std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity, kLargest, -kLargest, 0.0f, -0.0f,
+      std::numeric_limits<float>::denorm_min()};
+  for (const char* line :
+       {"gemm u8s8f32 m=9 n=35 k=6 za=128 res=f32", "gemm u8s8u8 m=9 n=35 k=6 zc=7 res=f32",
+        "gemm s8s8s8 m=33 n=35 k=6 zc=-9 bias=f32 res=f32",
+        "gemm u8s8f32 m=33 n=18 k=6 za=128 bias=f32 res=s8 zres=1"}) {
+    for (const auto activation : {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP}) {
+      for (const float scale : {0.01f, kLargest}) {
+        for (const float residual_scale : {1.0f, std::numeric_limits<float>::denorm_min(), kLargest}) {
+          SCOPED_TRACE(testing::Message() << line << " activation " << activation << " scale " << scale
+                                          << " residual_scale " << residual_scale);
+          reference::Gemm gemm = Materialize(tests::Parsed(line));
+          for (size_t i = 0; gemm.residual_type == INTACT_F32 && i < gemm.residual.size() / 4; ++i) {
+            std::memcpy(&gemm.residual[4 * i], &kValues[i % std::size(kValues)], 4);
+          }
+          gemm.activation = activation;
+          gemm.clamp_min = -3.5f;
+          gemm.clamp_max = 9.5f;
+          gemm.scales = {scale};
+          gemm.residual_scale = residual_scale;
+          ExpectExactOnEveryIsa(gemm);
+        }
       }
     }
   }

@@ -314,7 +314,7 @@ class ProblemList {
 
   // Drawn, so that a share of them has all kinds too.
   void AddResiduals() {
-    constexpr int kProblems = 160;
+    constexpr int kProblems = 240;
     for (uint64_t i = 0; i < kProblems; ++i) {
       Random random(seed_, 0, i);
       const auto draw = [&](const auto& values) {
