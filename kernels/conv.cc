@@ -278,7 +278,8 @@ Error ConvPlan::CheckArguments(const intact_conv_args& args) const {
       return Unexpected(field, stride, "0 or at least " + std::to_string(channels) + ", at most 2^40");
     }
   }
-  return {};
+  return CheckResidual(units_.front()->data().epilogue, geometry_.output_channels,
+                       {args.residual, args.residual_stride, args.c, args.c_stride});
 }
 
 ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
@@ -321,11 +322,14 @@ void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const 
   const ConvInput input{static_cast<const uint8_t*>(args.a),
                         args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
   const int64_t element = units_.front()->data().element_bytes();
+  const int64_t residual_element = units_.front()->data().residual_bytes();
   RunBuffers buffers;
+  buffers.residual_stride_bytes =
+      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * residual_element;
   buffers.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
-  buffers.may_stream = units() == 1 && unit_outputs() * element > Caches().l2_bytes / shape.rows &&
-                       buffers.c_stride_bytes % kLine == 0 &&
-                       reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  buffers.may_stream =
+      args.residual != args.c && units() == 1 && unit_outputs() * element > Caches().l2_bytes / shape.rows &&
+      buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
   RowMap map;
   if (is_planar_) {
     buffers.planar = planar_.Stage(input, piece.row_begin, piece.row_end, scratch);
@@ -343,6 +347,10 @@ void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const 
     buffers.a = map;
     if (!has_band_per_unit_) buffers.a.origin += static_cast<uintptr_t>(unit * unit_inputs());
     buffers.c = static_cast<uint8_t*>(args.c) + unit * unit_outputs() * element;
+    if (args.residual != nullptr) {
+      buffers.residual =
+          static_cast<const uint8_t*>(args.residual) + unit * unit_outputs() * residual_element;
+    }
     Range range = piece;
     if (units() > 1) range.column_begin = 0, range.column_end = unit_outputs();
     plan.RunShare(plan.EngineFor(shape.piece_rows), buffers, range, scratch + shape.band_bytes);

@@ -130,13 +130,13 @@ int64_t GroupedEngine::PanelsPerChunk() const {
 int64_t GroupedEngine::ScratchBytes(int64_t rows) const {
   const int64_t block = std::min(RoundUp(rows, rows_), RowsPerBlock());
   const int64_t panels = data_.taps.planar ? 0 : RoundUp(ActivationPanelBytes(block, data_.k), 64);
-  const int64_t bytes = AccumulatorBytes() + TileBytes() + panels;
+  const int64_t bytes = AccumulatorBytes() + EdgeBytes() + panels;
   return fallback_ == nullptr ? bytes : std::max(bytes, fallback_->ScratchBytes(rows));
 }
 
 void GroupedEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
   if (data_.taps.planar) return RunPlanar(buffers, range, scratch);
-  uint8_t* const panels = scratch + AccumulatorBytes() + TileBytes();
+  uint8_t* const panels = scratch + AccumulatorBytes() + EdgeBytes();
   for (int64_t block = range.row_begin; block < range.row_end; block += RowsPerBlock()) {
     const int64_t block_end = std::min(range.row_end, block + RowsPerBlock());
     uint8_t largest = 0;
@@ -260,6 +260,9 @@ void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const i
       args.c = columns == lanes_ ? c : scratch_tile;
       args.c_stride_bytes = columns == lanes_ ? buffers.c_stride_bytes : lanes_ * element;
       args.epilogue = data_.EpilogueAt(buffers, row, column);
+      if (columns != lanes_) {
+        CopyResidual(data_, args.rows, columns, lanes_, scratch_tile + TileBytes(), &args.epilogue);
+      }
       const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr && columns == lanes_;
       (streams ? streaming_epilogue_ : epilogue_)(&args);
       if (columns == lanes_) continue;

@@ -59,6 +59,8 @@ class GroupedEngine final : public Engine {
   int64_t PanelsPerChunk() const;
   int64_t AccumulatorBytes() const { return PanelsPerChunk() * kPanelColumns * rows_ * 4; }
   int64_t TileBytes() const { return int64_t{4} * lanes_ * lanes_; }
+  /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
+  int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }
   void Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_begin, int64_t panel_end,
                   int32_t* accumulators) const noexcept;
   void Store(const RunBuffers& buffers, const Range& range, const int32_t* accumulators,
