@@ -13,7 +13,7 @@ std::string EpilogueSpec::Name() const {
                      : c_type == INTACT_U8  ? "u8"
                                             : "s8";
   return std::string(type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
-         (streams ? "_streamed" : "");
+         (streams ? "_streamed" : "") + (is_dealt ? "_dealt" : "");
 }
 
 int ElementBytes(intact_type type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
@@ -94,8 +94,12 @@ void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t firs
   const std::vector<jit::Vec> vectors(begin, begin + static_cast<std::ptrdiff_t>(count));
   const bool is_signed = spec_.c_type == INTACT_S8;
   const jit::Mem lowest = Constant(offsetof(EpilogueConstants, lowest));
-  emitter_.PackBytes(vectors, Constant(offsetof(EpilogueConstants, zero_point)), is_signed,
-                     Constant(offsetof(EpilogueConstants, pack_order)));
+  const jit::Mem zero_point = Constant(offsetof(EpilogueConstants, zero_point));
+  if (spec_.is_dealt) {
+    emitter_.PackDealtBytes(vectors, zero_point, is_signed);
+  } else {
+    emitter_.PackBytes(vectors, zero_point, is_signed, Constant(offsetof(EpilogueConstants, pack_order)));
+  }
   if (is_signed) {
     emitter_.code().vpmaxsb(vectors[0], vectors[0], lowest);
   } else {

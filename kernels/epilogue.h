@@ -33,6 +33,9 @@ struct EpilogueSpec {
   // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
   // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
   bool streams = false;
+  // Rows are four vectors whose quarters are dealt (Emitter::Undeal), and so are scales and bias. Only for
+  // 8-bit outputs, which packing puts in order.
+  bool is_dealt = false;
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed"
 };
 
