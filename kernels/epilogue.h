@@ -10,7 +10,8 @@
 // For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
 // type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it:
 // above it is done before, where the conversion could leave int32 (below, it gives the least int32), and
-// below after packing, a byte a value. lowest = rne(lo) + zero_point.
+// below after packing, a byte a value. lowest = rne(lo) + zero_point. Where f is known to lie within int32,
+// above it is done after packing too, and where zero point and bounds change nothing, packing is all.
 #ifndef INTACT_KERNELS_EPILOGUE_H_
 #define INTACT_KERNELS_EPILOGUE_H_
 
@@ -25,6 +26,13 @@
 
 namespace intact::kernels {
 
+/// What is known of an 8-bit output, and saves instructions.
+enum class KnownOutput : uint8_t {
+  kNothing,
+  kFitsInt32,  // f lies within int32
+  kSaturates,  // that, the zero point is 0, and the bounds are the type's
+};
+
 /// What the emitted code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
@@ -36,6 +44,7 @@ struct EpilogueSpec {
   // Rows are four vectors whose quarters are dealt (Emitter::Undeal), and so are scales and bias. Only for
   // 8-bit outputs, which packing puts in order.
   bool is_dealt = false;
+  KnownOutput known = KnownOutput::kNothing;
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed"
 };
 
@@ -50,8 +59,10 @@ struct alignas(64) EpilogueConstants {
   std::array<float, 16> lo, hi;
   std::array<int16_t, 32> zero_point;
   std::array<int32_t, 16> pack_order;  // for the vectors of one ISA
-  std::array<uint8_t, 64> lowest;
+  std::array<uint8_t, 64> lowest, highest;
 };
+/// What is known of an output of `type`, a scaled accumulator of at most `largest`.
+KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest);
 EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, jit::Isa isa);
 
 /// What the emitted code reads, for the columns of one tile. The arrays cover the tile's whole vectors.
@@ -85,6 +96,8 @@ class Epilogue {
  private:
   void SubtractZeroPoints(const jit::Vec& accumulator, int vector);
   void Requantize(const jit::Vec& accumulator, int vector);
+  /// Packs `vectors` into the first, and bounds them.
+  void PackBytes(const std::vector<jit::Vec>& vectors);
   /// Packs and stores `count` vectors from `first` on.
   void StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count, const jit::Mem& to);
   jit::Mem Constant(size_t member) const { return asmjit::x86::ptr(constants_, static_cast<int>(member)); }

@@ -40,6 +40,9 @@ std::ostream& operator<<(std::ostream& out, const Filter& f) {
 
 enum class Fill : uint8_t { kRandom, kExtremes };
 
+// What comes after the scaled sum, as far as kernels differ by it.
+enum class Output : uint8_t { kShifted, kPlain, kClamped, kHuge };
+
 struct Case {
   jit::Isa isa = jit::Isa::kAvx2;
   Filter filter;
@@ -49,13 +52,15 @@ struct Case {
   bool has_weight_zero_points = false;
   bool has_bias = false;
   int64_t c_padding = 0;  // elements between pixels of C
+  Output output = Output::kShifted;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << intact_isa_name(static_cast<intact_isa>(c.isa)) << " " << c.filter << ", " << c.channels
              << " channels, " << c.pixels << " pixels, c_type " << c.c_type
              << (c.fill == Fill::kExtremes ? ", extremes" : "") << (c.has_weight_zero_points ? ", zb" : "")
-             << (c.has_bias ? ", bias" : "") << ", c_padding " << c.c_padding;
+             << (c.has_bias ? ", bias" : "") << ", c_padding " << c.c_padding << ", output "
+             << static_cast<int>(c.output);
 }
 
 TapGrid GridOf(const Filter& filter, int64_t channels, int64_t pixels) {
@@ -133,22 +138,36 @@ class Problem {
     }
     if (case_.c_type != INTACT_S32) {
       ASSERT_TRUE(data_.scales.Resize(padded));
-      for (size_t i = 0; i < padded; ++i) data_.scales[i] = static_cast<float>(random_.Unit() * 1e-3);
+      for (size_t i = 0; i < padded; ++i) data_.scales[i] = static_cast<float>(random_.Unit() * Scale());
     }
     if (case_.has_bias) {
       ASSERT_TRUE(data_.bias.Resize(padded));
       for (size_t i = 0; i < padded; ++i) data_.bias[i] = static_cast<float>(random_.Gauss() * 20);
     }
-    const std::array<int32_t, 2> type =
-        case_.c_type == INTACT_S8 ? std::array{-128, 127} : std::array{0, 255};
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    data_.bounds = {-kInfinity, kInfinity, 0};
-    if (element_bytes() == 1) {
-      const int32_t zero_point = type[0] + 100;
-      data_.bounds = {static_cast<float>(type[0] - zero_point), static_cast<float>(type[1] - zero_point),
-                      zero_point};
-    }
+    SetOutput();
     data_.constants = MakeEpilogueConstants(data_.bounds, case_.isa);
+  }
+
+  // The largest: outputs are in range, or far beyond int32.
+  double Scale() const { return case_.output == Output::kHuge ? 1e6 : 1e-3; }
+
+  void SetOutput() {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    float lo = -kInfinity, hi = kInfinity;
+    if (case_.output == Output::kClamped) lo = -30.5f, hi = 60.5f;
+    output_.c_type = case_.c_type;
+    output_.has_bias_f32 = case_.has_bias;
+    output_.activation = case_.output == Output::kClamped ? INTACT_ACTIVATION_CLAMP : INTACT_ACTIVATION_NONE;
+    output_.clamp_min = lo;
+    output_.clamp_max = hi;
+    if (element_bytes() == 1) {
+      const int32_t least = case_.c_type == INTACT_S8 ? -128 : 0;
+      output_.zero_point = case_.output == Output::kPlain ? 0 : least + 100;
+      const auto type_lo = static_cast<float>(least - output_.zero_point);
+      lo = std::max(lo, type_lo);
+      hi = std::min(hi, type_lo + 255.0f);
+    }
+    data_.bounds = {lo, hi, output_.zero_point};
   }
 
   int32_t Accumulator(int64_t pixel, int64_t channel) const {
@@ -164,11 +183,8 @@ class Problem {
 
   void Append(int32_t y, int64_t channel, std::vector<uint8_t>* c) const {
     const auto n = static_cast<size_t>(channel);
-    reference::Requantization q;
-    q.c_type = case_.c_type;
-    q.zero_point = data_.bounds.zero_point;
+    reference::Requantization q = output_;
     if (case_.c_type != INTACT_S32) q.scale = data_.scales[n];
-    q.has_bias_f32 = case_.has_bias;
     if (case_.has_bias) q.bias_f32 = data_.bias[n];
     const size_t size = c->size();
     c->resize(size + static_cast<size_t>(element_bytes()));
@@ -187,6 +203,7 @@ class Problem {
   std::vector<uint8_t> band_;
   std::vector<int8_t> weights_;
   GemmData data_;
+  reference::Requantization output_;  // but for what differs by channel
 };
 
 void ExpectExact(const Case& one) {
@@ -260,13 +277,14 @@ TEST_P(Depthwise, IsExactWithEveryNumberOfChannels) {
 
 TEST_P(Depthwise, RequantizesToEveryType) {
   for (const intact_type type : {INTACT_U8, INTACT_S8, INTACT_F32, INTACT_S32}) {
-    for (const bool has_bias : {false, true}) {
-      if (has_bias && type == INTACT_S32) continue;
-      for (const bool has_weight_zero_points : {false, true}) {
-        for (const int64_t channels : {16, 24, 64, 70, 96}) {
-          for (const int64_t pixels : {3, 7, 28}) {
+    for (const Output output : {Output::kShifted, Output::kPlain, Output::kClamped, Output::kHuge}) {
+      for (const bool has_bias : {false, true}) {
+        if (type == INTACT_S32 && (has_bias || output != Output::kShifted)) continue;
+        for (const bool has_weight_zero_points : {false, true}) {
+          for (const int64_t channels : {16, 24, 64, 70, 96}) {
             for (const Fill fill : {Fill::kRandom, Fill::kExtremes}) {
-              ExpectExact({isa(), {1, 3, 3}, channels, pixels, type, fill, has_weight_zero_points, has_bias});
+              ExpectExact(
+                  {isa(), {1, 3, 3}, channels, 7, type, fill, has_weight_zero_points, has_bias, 0, output});
               if (HasFatalFailure()) return;
             }
           }
@@ -347,6 +365,19 @@ TEST(DepthwiseSchedules, TellTheirTaps) {
   spec.taps = GridOf({1, 3, 3}, 32, 40);
   spec.epilogue.c_type = INTACT_U8;
   EXPECT_EQ(spec.Name(), "u8s8u8_depthwise_1x3x3_z4032_y1344_x32_s32_2x32_wide_avx2");
+}
+
+TEST(DepthwiseEngines, SaveInstructionsWhereOutputsAreKnown) {
+  const auto kernel_name = [](Output output) {
+    const Problem problem(
+        {jit::Isa::kAvx2, {1, 3, 3}, 32, 9, INTACT_U8, Fill::kRandom, false, true, 0, output});
+    const auto engine = DepthwiseEngine::Create(problem.data(), problem.taps(), jit::Isa::kAvx2);
+    return engine ? (*engine)->KernelName().substr(0, 27) : engine.error().message;
+  };
+  EXPECT_EQ(kernel_name(Output::kHuge), "u8s8u8_bias_depthwise_1x3x3");
+  EXPECT_EQ(kernel_name(Output::kShifted), "u8s8u8_bias_int32_depthwise");
+  EXPECT_EQ(kernel_name(Output::kClamped), "u8s8u8_bias_int32_depthwise");
+  EXPECT_EQ(kernel_name(Output::kPlain), "u8s8u8_bias_plain_depthwise");
 }
 
 TEST(DepthwiseEngines, RefuseFiltersBeyondAddresses) {

@@ -134,10 +134,10 @@ void Emitter::Undeal(std::vector<Vec>* four) {
   }
 }
 
-void Emitter::PackDealtBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed) {
+void Emitter::PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed) {
   const auto pack_words = [&](size_t low, size_t high) {
     code_.vpackssdw(vectors[low], vectors[low], vectors[high]);
-    code_.vpaddsw(vectors[low], vectors[low], offset);
+    if (offset != nullptr) code_.vpaddsw(vectors[low], vectors[low], *offset);
   };
   const size_t count = vectors.size();
   const size_t upper = count == 4 ? 2 : 0;
@@ -155,7 +155,7 @@ void Emitter::PackDealtBytes(const std::vector<Vec>& vectors, const Mem& offset,
 // in order across the quarters.
 void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed,
                         const Mem& order) {
-  PackDealtBytes(vectors, offset, is_signed);
+  PackDealtBytes(vectors, &offset, is_signed);
   const Vec& packed = vectors[0];
   const Vec indices = registers_.NewVector("pack order");
   Load(indices, order);
