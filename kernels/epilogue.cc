@@ -17,7 +17,11 @@ std::string TypeName(intact_type type) {
 
 std::string EpilogueSpec::Name() const {
   return TypeName(c_type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
-         (has_residual() ? "_plus_" + TypeName(residual) : "") + (streams ? "_streamed" : "");
+         (has_residual() ? "_plus_" + TypeName(residual) : "") + (streams ? "_streamed" : "") +
+         (is_dealt ? "_dealt" : "") +
+         (known == KnownOutput::kNothing     ? ""
+          : known == KnownOutput::kFitsInt32 ? "_int32"
+                                             : "_plain");
 }
 
 int ElementBytes(intact_type type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
@@ -37,6 +41,14 @@ int32_t RoundToNearestEven(float value) {
 
 }  // namespace
 
+KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest) {
+  constexpr double kSafe = 2147000000.0;  // leaves room for roundings
+  if (ElementBytes(type) != 1 || largest > kSafe) return KnownOutput::kNothing;
+  const float least = type == INTACT_S8 ? -128.0f : 0.0f;
+  const bool changes = bounds.zero_point != 0 || bounds.lo != least || bounds.hi != least + 255.0f;
+  return changes ? KnownOutput::kFitsInt32 : KnownOutput::kSaturates;
+}
+
 EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
                                         jit::Isa isa) {
   EpilogueConstants constants;
@@ -45,6 +57,7 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const Residu
   constants.zero_point.fill(static_cast<int16_t>(bounds.zero_point));
   // Meaningful for 8-bit outputs, whose bounds lie within the type.
   constants.lowest.fill(static_cast<uint8_t>(RoundToNearestEven(bounds.lo) + bounds.zero_point));
+  constants.highest.fill(static_cast<uint8_t>(RoundToNearestEven(bounds.hi) + bounds.zero_point));
   const std::vector<int32_t> order = jit::PackOrder(jit::VectorBytes(isa) / 4);
   constants.pack_order.fill(0);
   std::copy(order.begin(), order.end(), constants.pack_order.begin());
@@ -108,19 +121,30 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
   }
 }
 
+void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {
+  x86::Assembler& code = emitter_.code();
+  const bool is_signed = spec_.c_type == INTACT_S8;
+  const jit::Mem zero_point = Constant(offsetof(EpilogueConstants, zero_point));
+  const jit::Mem lowest = Constant(offsetof(EpilogueConstants, lowest));
+  const jit::Mem highest = Constant(offsetof(EpilogueConstants, highest));
+  const jit::Vec& packed = vectors[0];
+  const bool is_bounded = spec_.known != KnownOutput::kSaturates;
+  if (spec_.is_dealt) {
+    emitter_.PackDealtBytes(vectors, is_bounded ? &zero_point : nullptr, is_signed);
+  } else {
+    emitter_.PackBytes(vectors, zero_point, is_signed, Constant(offsetof(EpilogueConstants, pack_order)));
+  }
+  if (!is_bounded) return;
+  is_signed ? code.vpmaxsb(packed, packed, lowest) : code.vpmaxub(packed, packed, lowest);
+  if (spec_.known == KnownOutput::kNothing) return;
+  is_signed ? code.vpminsb(packed, packed, highest) : code.vpminub(packed, packed, highest);
+}
+
 void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count,
                           const jit::Mem& to) {
   const auto begin = accumulators.begin() + static_cast<std::ptrdiff_t>(first);
   const std::vector<jit::Vec> vectors(begin, begin + static_cast<std::ptrdiff_t>(count));
-  const bool is_signed = spec_.c_type == INTACT_S8;
-  const jit::Mem lowest = Constant(offsetof(EpilogueConstants, lowest));
-  emitter_.PackBytes(vectors, Constant(offsetof(EpilogueConstants, zero_point)), is_signed,
-                     Constant(offsetof(EpilogueConstants, pack_order)));
-  if (is_signed) {
-    emitter_.code().vpmaxsb(vectors[0], vectors[0], lowest);
-  } else {
-    emitter_.code().vpmaxub(vectors[0], vectors[0], lowest);
-  }
+  PackBytes(vectors);
   emitter_.StoreLow(to, vectors[0], static_cast<int>(count) * emitter_.lanes());
 }
 
@@ -182,7 +206,9 @@ void Epilogue::Bound(const jit::Vec& accumulator) {
   if (spec_.c_type == INTACT_F32 || spec_.has_residual()) {
     code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
   }
-  code.vminps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, hi)));
+  if (spec_.known == KnownOutput::kNothing) {
+    code.vminps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, hi)));
+  }
   if (spec_.c_type == INTACT_F32) return;
   code.vcvtps2dq(accumulator, accumulator);
 }

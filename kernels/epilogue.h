@@ -10,8 +10,9 @@
 // For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
 // type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it:
 // above it is done before, where the conversion could leave int32 (below, it gives the least int32), and
-// below after packing, a byte a value. lowest = rne(lo) + zero_point. With a residual, which can make a NaN,
-// below is done before as well: max(NaN, lo) is lo.
+// below after packing, a byte a value. lowest = rne(lo) + zero_point. Where f is known to lie within int32,
+// above it is done after packing too, and where zero point and bounds change nothing, packing is all. With a
+// residual, which can make a NaN, below is done before as well: max(NaN, lo) is lo.
 #ifndef INTACT_KERNELS_EPILOGUE_H_
 #define INTACT_KERNELS_EPILOGUE_H_
 
@@ -26,6 +27,13 @@
 
 namespace intact::kernels {
 
+/// What is known of an 8-bit output, and saves instructions.
+enum class KnownOutput : uint8_t {
+  kNothing,
+  kFitsInt32,  // f lies within int32
+  kSaturates,  // that, the zero point is 0, and the bounds are the type's
+};
+
 /// What the emitted code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
@@ -35,6 +43,10 @@ struct EpilogueSpec {
   // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
   // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
   bool streams = false;
+  // Rows are four vectors whose quarters are dealt (Emitter::Undeal), and so are scales and bias. Only for
+  // 8-bit outputs, which packing puts in order.
+  bool is_dealt = false;
+  KnownOutput known = KnownOutput::kNothing;  // not with a residual
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8"
 };
@@ -56,10 +68,12 @@ struct alignas(64) EpilogueConstants {
   std::array<float, 16> lo, hi;
   std::array<int16_t, 32> zero_point;
   std::array<int32_t, 16> pack_order;  // for the vectors of one ISA
-  std::array<uint8_t, 64> lowest;
+  std::array<uint8_t, 64> lowest, highest;
   std::array<float, 16> residual_scale;
   std::array<int32_t, 16> residual_zero_point;
 };
+/// What is known of an output of `type`, a scaled accumulator of at most `largest`.
+KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest);
 EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
                                         jit::Isa isa);
 
@@ -105,6 +119,8 @@ class Epilogue {
   void LoadResidual(const jit::Vec& to, int vector);
   /// Activation, and rounding to an integer for 8-bit outputs.
   void Bound(const jit::Vec& accumulator);
+  /// Packs `vectors` into the first, and bounds them.
+  void PackBytes(const std::vector<jit::Vec>& vectors);
   /// Packs and stores `count` vectors from `first` on.
   void StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count, const jit::Mem& to);
   jit::Mem Constant(size_t member) const { return asmjit::x86::ptr(constants_, static_cast<int>(member)); }
