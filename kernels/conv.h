@@ -98,6 +98,12 @@ class ConvPlan {
   void RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
                 uint8_t* scratch) const;
   void RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece, uint8_t* scratch) const;
+  RunBuffers BuffersOf(const intact_conv_args& args, int64_t rows) const;
+  void RunPlanar(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
+                 uint8_t* scratch) const;
+  /// `buffers` are those of all units, but for A; `range` is of the unit's columns.
+  void RunUnit(int64_t unit, const Shape& shape, RunBuffers buffers, const Range& range,
+               uint8_t* scratch) const;
   void RunDepthwise(const intact_conv_args& args, const Range& piece, uint8_t* scratch) const;
   ConvInput InputOf(const intact_conv_args& args) const;
   RowMap RowsInPlace(const ConvInput& input) const;
