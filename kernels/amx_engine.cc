@@ -36,10 +36,18 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
 
 // Copies depths [begin, end) of `rows` rows to rows of whole tiles. What pads them does not matter: there B
 // is zero.
-void Stage(const uint8_t* a, int64_t stride, int64_t rows, int64_t begin, int64_t end, uint8_t* to) {
+void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t end, uint8_t* to) {
   const int64_t width = RoundUp(end - begin, kTileDepth);
   for (int64_t row = 0; row < rows; ++row) {
-    std::memcpy(to + row * width, a + row * stride + begin, static_cast<size_t>(end - begin));
+    const uint8_t* const from = a.Next();
+    for (int64_t depth = begin; depth < end;) {
+      const int64_t in_tap = depth % taps.depth;
+      const int64_t bytes = std::min(end - depth, taps.depth - in_tap);
+      std::memcpy(to + row * width + (depth - begin),
+                  from + taps.offsets[static_cast<size_t>(depth / taps.depth)] + in_tap,
+                  static_cast<size_t>(bytes));
+      depth += bytes;
+    }
   }
 }
 
@@ -50,7 +58,8 @@ AmxBlocking ChooseAmxBlocking(int64_t rows, int64_t panels, int64_t k, int64_t a
   AmxBlocking blocking;
   const int64_t four = kMaxBlockTiles * kTileRows;
   blocking.block_rows = panels == 1 && rows >= four ? four : std::min<int64_t>(rows, 2 * kTileRows);
-  blocking.stages_a = panels > kFewPanels && blocking.block_rows * a_stride > ABlockBytes(caches);
+  blocking.stages_a =
+      a_stride == 0 || (panels > kFewPanels && blocking.block_rows * a_stride > ABlockBytes(caches));
   const int64_t depth_blocks = blocking.stages_a ? CeilDivide(k, MaxDepth(blocking.block_rows, caches)) : 1;
   blocking.depth = RoundUp(CeilDivide(k, depth_blocks), kTileDepth);
   blocking.chunk_panels = MaxChunkPanels(k, caches);
@@ -77,8 +86,8 @@ class AmxEngine::Region {
         range_(range),
         panel_end_(CeilDivide(range.column_end, kPanelColumns)),
         blocking_(ChooseAmxBlocking(range.row_end - range.row_begin,
-                                    panel_end_ - range.column_begin / kPanelColumns, data_.k,
-                                    buffers.a_stride, Caches())),
+                                    panel_end_ - range.column_begin / kPanelColumns, data_.k, AStride(),
+                                    Caches())),
         streams_(buffers.may_stream && engine.can_stream_),
         sums_(reinterpret_cast<int32_t*>(scratch)),
         edge_(scratch + engine.MaxBlocks() * kBlockBytes),
@@ -102,6 +111,9 @@ class AmxEngine::Region {
     int64_t index;  // among those of its rows and chunk
   };
 
+  // As ChooseAmxBlocking() wants it.
+  int64_t AStride() const { return buffers_.a.IsEven() && data_.taps.count() == 1 ? buffers_.a.stride : 0; }
+
   int64_t RowsAt(int64_t row) const {
     const int64_t rows = range_.row_end - row;
     return rows >= blocking_.block_rows ? blocking_.block_rows : std::min<int64_t>(rows, 2 * kTileRows);
@@ -124,14 +136,13 @@ class AmxEngine::Region {
 
   // Depths [begin, end) of A: in place as far as tiles can be loaded there, the rest staged.
   void SetSegments(int64_t row, int64_t rows, int64_t begin, int64_t end) {
-    const uint8_t* const a = buffers_.a + row * buffers_.a_stride;
     const int64_t staged = blocking_.stages_a ? begin : end - (end - begin) % kTileDepth;
     segments_end_ = segments_.data();
     if (staged > begin) {
-      *segments_end_++ = {a + begin, buffers_.a_stride, (staged - begin) / kTileDepth};
+      *segments_end_++ = {buffers_.a.At(row) + begin, AStride(), (staged - begin) / kTileDepth};
     }
     if (staged < end) {
-      Stage(a, buffers_.a_stride, rows, staged, end, staged_);
+      Stage(RowCursor(buffers_.a, row), data_.taps, rows, staged, end, staged_);
       const int64_t stride = RoundUp(end - staged, kTileDepth);
       *segments_end_++ = {staged_, stride, stride / kTileDepth};
     }
@@ -203,11 +214,10 @@ class AmxEngine::Region {
     const bool has_depth = depth_end < data_.k;
     const int64_t row = has_depth ? block.row : block.row + block.rows;
     const int64_t first = block.index * kLines;  // of its rows
-    if (row >= range_.row_end || first >= block.rows) return;
-    args->prefetch = buffers_.a + std::min(row + first, range_.row_end - 1) * buffers_.a_stride +
-                     (has_depth ? depth_end : 0);
-    args->prefetch_stride_bytes = buffers_.a_stride;
-    args->prefetch_step_bytes = kTileDepth - kLines * buffers_.a_stride;
+    if (row >= range_.row_end || first >= block.rows || AStride() == 0) return;
+    args->prefetch = buffers_.a.At(std::min(row + first, range_.row_end - 1)) + (has_depth ? depth_end : 0);
+    args->prefetch_stride_bytes = AStride();
+    args->prefetch_step_bytes = kTileDepth - kLines * AStride();
   }
 
   const AmxEngine& engine_;

@@ -5,7 +5,8 @@
 //
 // A is staged, that is copied into rows that follow each other, only where tiles cannot be loaded from it in
 // place: the last depths of a row, if they are no whole tile (a load would read beyond the row), and all of
-// it where 32 rows at the caller's stride do not fit in L1 together, or would displace each other.
+// it where 32 rows at the caller's stride do not fit in L1 together, or would displace each other, and where
+// rows are a convolution's pixels.
 //
 // If A's block outgrows L1, the depth is cut into blocks, and the sums of all but the last wait in scratch.
 //
@@ -33,7 +34,8 @@ struct AmxBlocking {
   bool a_stays = false;      // A stays in L2 and B streams: the next chunk of B is prefetched, else of A
 };
 
-/// For `rows` rows of `k` depths, `a_stride` bytes apart, and `panels` panels.
+/// For `rows` rows of `k` depths and `panels` panels. `a_stride`: bytes between rows; 0 if no stride leads
+/// from each to the next, or if they have several taps, so that tiles cannot be loaded in place.
 AmxBlocking ChooseAmxBlocking(int64_t rows, int64_t panels, int64_t k, int64_t a_stride,
                               const CacheSizes& caches);
 

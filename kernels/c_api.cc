@@ -1,14 +1,13 @@
-// The C ABI: translates statuses and messages; nothing throws through it.
+// The C ABI but for convolutions: translates statuses and messages; nothing throws through it.
 #include <intact/intact.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
 #include <string>
 
 #include "jit/isa.h"
+#include "kernels/c_api_guard.h"
 #include "kernels/dispatch.h"
 #include "kernels/gemm.h"
 #include "kernels/pack_file.h"
@@ -20,49 +19,16 @@ struct intact_gemm {
 namespace {
 
 using intact::Error;
+using intact::kernels::CheckStruct;
 using intact::kernels::GemmPlan;
+using intact::kernels::Guard;
+using intact::kernels::IsVerbose;
+using intact::kernels::ModeName;
+using intact::kernels::NullArgument;
+using intact::kernels::Stopwatch;
 
 // A fixed buffer: reporting that memory ran out must not need memory.
 thread_local char last_error[512] = "";
-
-intact_status Report(intact_status status, const char* message) {
-  std::snprintf(last_error, sizeof(last_error), "%s", message);
-  return status;
-}
-
-// Runs `body`, which returns an Error, and turns what it returns or throws into a status.
-template <class Body>
-intact_status Guard(const char* function, Body body) noexcept {
-  try {
-    const Error error = body();
-    if (error.status == INTACT_OK) return Report(INTACT_OK, "");
-    return Report(error.status, (std::string(function) + ": " + error.message).c_str());
-  } catch (const std::bad_alloc&) {
-    return Report(INTACT_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::exception& exception) {
-    return Report(INTACT_CODEGEN_FAILED, exception.what());
-  }
-}
-
-bool IsVerbose() {
-  static const bool kVerbose = [] {
-    const char* value = std::getenv("INTACT_VERBOSE");
-    return value != nullptr && *value != '\0' && *value != '0';
-  }();
-  return kVerbose;
-}
-
-const char* ModeName(intact_mode mode) { return mode == INTACT_EXACT ? "exact" : "saturating"; }
-
-class Stopwatch {
- public:
-  double Microseconds() const {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 void PrintPlan(const GemmPlan& plan, const Stopwatch& watch) {
   std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n",
@@ -77,18 +43,6 @@ void PrintRun(const GemmPlan& plan, int64_t m, const std::string& part, const St
                plan.KernelNameFor(m).c_str(), ModeName(plan.data().mode), part.c_str(), watch.Microseconds());
 }
 
-Error NullArgument(const char* name) { return {INTACT_INVALID_ARGUMENT, std::string(name) + " is NULL"}; }
-
-// An output struct that the caller must have initialised.
-template <class Struct>
-Error CheckStruct(const char* name, const Struct* out) {
-  if (out == nullptr) return NullArgument(name);
-  if (out->struct_size == sizeof(Struct)) return {};
-  return {INTACT_INVALID_ARGUMENT, std::string(name) + "->struct_size is " +
-                                       std::to_string(out->struct_size) + "; expected " +
-                                       std::to_string(sizeof(Struct))};
-}
-
 // Hands `plan`, which took as long as `watch` says, to the caller.
 Error Adopt(intact::Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& watch, intact_gemm** gemm) {
   if (!plan) return plan.error();
@@ -98,6 +52,41 @@ Error Adopt(intact::Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& wat
 }
 
 }  // namespace
+
+namespace intact::kernels {
+
+intact_status ReportStatus(intact_status status, const char* message) noexcept {
+  std::snprintf(last_error, sizeof(last_error), "%s", message);
+  return status;
+}
+
+intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
+                            const ScheduleStatistics& schedule) {
+  const int shift = ActivationFlip(a_type);
+  return {sizeof(intact_certificate),
+          certificate.range.low - shift,
+          certificate.range.high - shift,
+          certificate.pairs,
+          certificate.failing_pairs,
+          certificate.worst_column,
+          certificate.worst_column_failing_pairs,
+          certificate.accumulator_min,
+          certificate.accumulator_max,
+          static_cast<int64_t>(certificate.panel_failing_pairs.size()),
+          schedule.quads,
+          schedule.items,
+          schedule.groups};
+}
+
+bool IsVerbose() {
+  static const bool kVerbose = [] {
+    const char* value = std::getenv("INTACT_VERBOSE");
+    return value != nullptr && *value != '\0' && *value != '0';
+  }();
+  return kVerbose;
+}
+
+}  // namespace intact::kernels
 
 extern "C" {
 
@@ -209,21 +198,7 @@ intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificat
     Error error = CheckStruct("certificate", certificate);
     if (error.status != INTACT_OK) return error;
     const intact::kernels::GemmData& data = gemm->plan->data();
-    const intact::kernels::Certificate& from = data.certificate;
-    const intact::kernels::ScheduleStatistics schedule = gemm->plan->schedule_statistics();
-    *certificate = {sizeof(intact_certificate),
-                    from.range.low - data.shift(),
-                    from.range.high - data.shift(),
-                    from.pairs,
-                    from.failing_pairs,
-                    from.worst_column,
-                    from.worst_column_failing_pairs,
-                    from.accumulator_min,
-                    from.accumulator_max,
-                    static_cast<int64_t>(from.panel_failing_pairs.size()),
-                    schedule.quads,
-                    schedule.items,
-                    schedule.groups};
+    *certificate = ToStruct(data.certificate, data.a_type, gemm->plan->schedule_statistics());
     return {};
   });
 }

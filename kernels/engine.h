@@ -11,13 +11,13 @@
 #include "kernels/certificate.h"
 #include "kernels/epilogue.h"
 #include "kernels/pack.h"
+#include "kernels/rows.h"
 
 namespace intact::kernels {
 
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
-  const uint8_t* a = nullptr;
-  int64_t a_stride = 0;
+  RowMap a;
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
   /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueSpec::streams.
@@ -31,6 +31,7 @@ struct RunBuffers {
 /// What a plan knows, whatever computes it. Immutable once the plan is made.
 struct GemmData {
   int64_t n = 0, k = 0;
+  Taps taps;  // k is their depths' sum
   intact_type a_type = INTACT_U8;
   intact_type b_type = INTACT_S8;
   intact_mode mode = INTACT_EXACT;

@@ -1,8 +1,5 @@
 #include "kernels/gemm.h"
 
-#include <omp.h>
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -13,35 +10,10 @@
 #include "kernels/grouped_engine.h"
 #include "kernels/pack_file.h"
 #include "kernels/panel_engine.h"
+#include "kernels/threads.h"
 
 namespace intact::kernels {
 namespace {
-
-// Requantization is defined in the default floating-point environment, and so is what a descriptor may hold;
-// callers may have set another. Each thread has its own.
-class ScopedFloatEnvironment {
- public:
-  ScopedFloatEnvironment() : saved_(_mm_getcsr()) {
-    if (saved_ != kDefault) _mm_setcsr(kDefault);
-  }
-  ~ScopedFloatEnvironment() { _mm_setcsr(saved_); }  // the exception flags too
-  ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
-  ScopedFloatEnvironment& operator=(const ScopedFloatEnvironment&) = delete;
-
- private:
-  // All exceptions masked, round to nearest even, no flush to zero.
-  static constexpr unsigned kDefault = 0x1f80;
-  unsigned saved_;
-};
-
-// Scratch memory of the calling thread, kept between runs.
-uint8_t* ThreadScratch(int64_t bytes) {
-  thread_local AlignedBuffer<uint8_t> buffer;
-  const auto size = static_cast<size_t>(bytes);
-  // The analyzer does not see that the unique_ptr in `buffer` is null after its reset.
-  // NOLINTNEXTLINE(clang-analyzer-unix.Malloc)
-  return buffer.size() >= size || buffer.Resize(size) ? buffer.data() : nullptr;
-}
 
 // Rows whose sums are taken at a time: whole blocks of most engines that stay in half of L2, where the engine
 // then finds them; and few enough to bound the memory for the sums.
@@ -66,22 +38,29 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const intact_gemm_desc& desc,
   const ScopedFloatEnvironment float_environment;
   const Result<GemmProblem> problem = CheckDescriptor(desc, b);
   if (!problem) return problem.error();
+  Taps taps;
+  taps.depth = problem->k;
+  return Create(*problem, std::move(taps));
+}
+
+Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const GemmProblem& problem, Taps taps) {
   std::unique_ptr<GemmPlan> plan(new GemmPlan);
   GemmData& data = plan->data_;
-  data.n = problem->n;
-  data.k = problem->k;
-  data.a_type = problem->a_type;
-  data.b_type = problem->b_type;
-  data.mode = problem->mode;
-  data.a_zero_point = problem->a_zero_point;
-  data.range = problem->range;
-  data.is_range_checked = problem->is_range_checked;
-  data.epilogue = problem->epilogue;
-  if (!PackWeights(problem->b, &data.weights)) return OutOfMemory("packed weights");
-  Error error = plan->SetColumns(*problem);
+  data.n = problem.n;
+  data.k = problem.k;
+  data.taps = std::move(taps);
+  data.a_type = problem.a_type;
+  data.b_type = problem.b_type;
+  data.mode = problem.mode;
+  data.a_zero_point = problem.a_zero_point;
+  data.range = problem.range;
+  data.is_range_checked = problem.is_range_checked;
+  data.epilogue = problem.epilogue;
+  if (!PackWeights(problem.b, &data.weights)) return OutOfMemory("packed weights");
+  Error error = plan->SetColumns(problem);
   if (error.status != INTACT_OK) return error;
   data.certificate = Certify(data.weights, data.range);
-  error = plan->Finish(problem->isas);
+  error = plan->Finish(problem.isas);
   if (error.status != INTACT_OK) return error;
   return plan;
 }
@@ -94,6 +73,7 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Load(const void* image, size_t size,
   std::unique_ptr<GemmPlan> plan(new GemmPlan);
   plan->mapping_ = std::move(mapping);
   Error error = ReadPackImage(image, size, &plan->data_);
+  plan->data_.taps.depth = plan->data_.k;
   if (error.status == INTACT_OK) error = plan->Finish(*isas);
   if (error.status != INTACT_OK) return error;
   return plan;
@@ -291,8 +271,7 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
 RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
   constexpr int64_t kLine = 64;
   RunBuffers buffers;
-  buffers.a = static_cast<const uint8_t*>(args.a);
-  buffers.a_stride = args.a_stride == 0 ? data_.k : args.a_stride;
+  buffers.a = RowMap(static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? data_.k : args.a_stride);
   buffers.c = static_cast<uint8_t*>(args.c);
   buffers.c_stride_bytes = (args.c_stride == 0 ? data_.n : args.c_stride) * data_.element_bytes();
   buffers.may_stream = data_.n * data_.element_bytes() > Caches().l2_bytes / args.m &&
@@ -326,7 +305,7 @@ void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Ra
     Range piece = range;
     piece.row_begin = row;
     piece.row_end = std::min(range.row_end, row + rows);
-    row_sums_.Sum(buffers.a + row * buffers.a_stride, buffers.a_stride, piece.row_end - row, data_.k, sums);
+    row_sums_.Sum(buffers.a, row, piece.row_end, data_.taps, sums);
     buffers.row_sums_begin = row;
     engine.RunRange(buffers, piece, scratch + RowSumBytes(data_));
   }
@@ -347,23 +326,14 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   const Engine& engine = EngineFor(args.m);
   const RunBuffers buffers = BuffersOf(args);
   const int64_t tiles = TileCount(args.m, data_.n, engine.mr(), engine.nr());
-  const int64_t wanted = args.threads == 0 ? omp_get_max_threads() : args.threads;
-  const int parts = static_cast<int>(std::min(wanted, tiles));
-  // More threads than processors gain nothing, and where the system refuses one OpenMP ends the process.
-  const int threads = std::min(parts, omp_get_num_procs());
+  const ThreadCount count = CountThreads(args.threads, tiles);
   const int64_t bytes = ShareBytes(engine, args.m);
-  uint8_t* scratch = ThreadScratch(bytes * threads);
+  uint8_t* scratch = ThreadScratch(bytes * count.threads);
   if (scratch == nullptr) return OutOfMemory("panels of a");
-  const auto run_part = [&](int part, int thread) {
-    const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
+  RunParts(count, [&](int part, int thread) {
+    const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, count.parts);
     RunShare(engine, buffers, range, scratch + thread * bytes);
-  };
-  if (threads == 1) {
-    for (int part = 0; part < parts; ++part) run_part(part, 0);
-    return {};
-  }
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int part = 0; part < parts; ++part) run_part(part, omp_get_thread_num());
+  });
   return {};
 }
 

@@ -53,12 +53,21 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
 class GemmPlan {
  public:
   static Result<std::unique_ptr<GemmPlan>> Create(const intact_gemm_desc& desc, const void* b);
+  /// From a checked problem, whose depth lies in A as `taps` say.
+  static Result<std::unique_ptr<GemmPlan>> Create(const GemmProblem& problem, Taps taps);
   /// From a pack file's image (pack_file.h), which `mapping` keeps alive.
   static Result<std::unique_ptr<GemmPlan>> Load(const void* image, size_t size, intact_isa max_isa,
                                                 std::shared_ptr<const void> mapping);
 
   Error Run(const intact_gemm_args& args) const;
   Error RunPart(const intact_gemm_args& args, int part, int parts) const;
+
+  /// The engine for runs of `m` rows.
+  const Engine& EngineFor(int64_t m) const;
+  /// Scratch for one thread's share of a run of `m` rows.
+  int64_t ShareBytes(const Engine& engine, int64_t m) const;
+  /// Computes `range`, one thread's share of a run or a piece of it.
+  void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
 
   const GemmData& data() const { return data_; }
   jit::Isa isa() const { return isa_; }
@@ -84,11 +93,6 @@ class GemmPlan {
   std::vector<KernelBlock> BlocksInUse() const;
   Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
-  const Engine& EngineFor(int64_t m) const;
-  /// Scratch for one thread's share of a run of `m` rows.
-  int64_t ShareBytes(const Engine& engine, int64_t m) const;
-  /// One thread's share of a run.
-  void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
   GemmData data_;

@@ -7,6 +7,8 @@
 namespace intact::kernels {
 namespace {
 
+constexpr int kMaxRows = 64;  // of a register block
+
 /// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
 /// the triple takes for a quad. Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on
 /// Zen 4.
@@ -127,12 +129,10 @@ void GroupedEngine::RunRange(const RunBuffers& buffers, const Range& range, uint
   for (int64_t block = range.row_begin; block < range.row_end; block += RowsPerBlock()) {
     const int64_t block_end = std::min(range.row_end, block + RowsPerBlock());
     uint8_t largest = 0;
+    RowCursor cursor(buffers.a, block);
     for (int64_t row = block; row < block_end; row += rows_) {
       const int64_t rows = std::min<int64_t>(rows_, block_end - row);
-      const uint8_t in_rows =
-          PackActivations(buffers.a + row * buffers.a_stride, buffers.a_stride, rows, data_.k, data_.a_flip(),
-                          rows_, panels + ActivationPanelBytes(row - block, data_.k));
-      largest = std::max(largest, in_rows);
+      largest = std::max(largest, Pack(&cursor, rows, panels + ActivationPanelBytes(row - block, data_.k)));
     }
     const Range block_range{block, block_end, range.column_begin, range.column_end};
     if (largest > amax_ && fallback_ != nullptr) {
@@ -141,6 +141,19 @@ void GroupedEngine::RunRange(const RunBuffers& buffers, const Range& range, uint
       RunBlock(buffers, block_range, panels, scratch);
     }
   }
+}
+
+// The next `rows` rows, tap by tap; returns the largest activation.
+uint8_t GroupedEngine::Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept {
+  std::array<const uint8_t*, kMaxRows> pointers;
+  std::generate_n(pointers.begin(), rows, [&] { return cursor->Next(); });
+  uint8_t largest = 0;
+  for (const int64_t tap : data_.taps.offsets) {
+    largest = std::max(largest, PackActivations({pointers.data(), static_cast<size_t>(rows)}, tap,
+                                                data_.taps.depth, data_.a_flip(), rows_, panel));
+    panel += ActivationPanelBytes(rows_, data_.taps.depth);
+  }
+  return largest;
 }
 
 void GroupedEngine::RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,

@@ -44,6 +44,7 @@ class GroupedEngine final : public Engine {
   GroupedEngine(const GemmData& data, jit::Isa isa, int amax, std::unique_ptr<GroupedEngine> fallback);
   Error Schedule();
   Error GenerateKernels();
+  uint8_t Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
   void RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
                 uint8_t* scratch) const noexcept;
   int64_t RowsPerBlock() const;

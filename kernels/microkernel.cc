@@ -33,7 +33,7 @@ class Microkernel {
     TakeRegisters();
     session_.Begin(registers_);
     Prologue();
-    DepthLoop();
+    TapLoop();
     AddChains();
     ReleaseOperands();
     StoreTile();
@@ -63,11 +63,12 @@ class Microkernel {
   void TakeRegisters() {
     for (int i = 0; i < spec_.mr; ++i) rows_.push_back(registers_.NewGeneral("row"));
     offset_ = registers_.NewGeneral("offset");
+    end_ = registers_.NewGeneral("tap's end");
+    taps_ = registers_.NewGeneral("taps");
     b_ = registers_.NewGeneral("b");
     if (panels() > 1) panel_stride_ = registers_.NewGeneral("panel stride");
     if (panels() > 3) panel_stride3_ = registers_.NewGeneral("3 panel strides");
     if (spec_.prefetches) prefetch_ = registers_.NewGeneral("prefetch");
-    c_ = registers_.NewGeneral("c");
     chains_ = Chains();
     accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
     for (std::vector<Vec>& row : accumulators_) {
@@ -83,9 +84,9 @@ class Microkernel {
   }
 
   void Prologue() {
-    code().mov(c_, Argument(offsetof(MicrokernelArgs, initial)));
+    code().mov(taps_, Argument(offsetof(MicrokernelArgs, initial)));
     for (int j = 0; j < spec_.vectors; ++j) {
-      emitter_->Load(accumulator(0, 0, j), x86::ptr(c_, j * registers_.vector_bytes()));
+      emitter_->Load(accumulator(0, 0, j), x86::ptr(taps_, j * registers_.vector_bytes()));
       for (int i = 1; i < spec_.mr; ++i) emitter_->Copy(accumulator(0, i, j), accumulator(0, 0, j));
     }
     for (int chain = 1; chain < chains_; ++chain) {
@@ -93,19 +94,13 @@ class Microkernel {
         for (int j = 0; j < spec_.vectors; ++j) emitter_->Zero(accumulator(chain, i, j));
       }
     }
-    // Rows are addressed from their ends: the offset that counts up to zero is the loop's counter too.
-    code().imul(offset_, Argument(offsetof(MicrokernelArgs, quads)), a_bytes());
-    code().mov(c_, Argument(offsetof(MicrokernelArgs, rows)));
-    for (int i = 0; i < spec_.mr; ++i) {
-      code().mov(rows_[static_cast<size_t>(i)], x86::ptr(c_, i * 8));
-      code().add(rows_[static_cast<size_t>(i)], offset_);
-    }
-    code().neg(offset_);
+    code().mov(taps_, Argument(offsetof(MicrokernelArgs, rows)));
+    for (int i = 0; i < spec_.mr; ++i) code().mov(rows_[static_cast<size_t>(i)], x86::ptr(taps_, i * 8));
     code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
     if (panels() > 1) code().mov(panel_stride_, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)));
     if (panels() > 3) code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
     if (spec_.prefetches) code().mov(prefetch_, Argument(offsetof(MicrokernelArgs, prefetch)));
-    code().mov(c_, Argument(offsetof(MicrokernelArgs, c)));
+    code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
   }
 
   // Vector j of the quad at b_ + quad·64: columns beyond the first 16 are in the next panels.
@@ -164,26 +159,42 @@ class Microkernel {
     code().add(offset_, quads * a_bytes());
   }
 
+  void TapLoop() {
+    const asmjit::Label tap = code().newLabel();
+    code().bind(tap);
+    code().mov(offset_, x86::ptr(taps_));
+    code().mov(end_, Argument(offsetof(MicrokernelArgs, tap_bytes)));
+    code().add(end_, offset_);
+    DepthLoop();
+    code().add(taps_, 8);
+    code().cmp(taps_, Argument(offsetof(MicrokernelArgs, taps_end)));
+    code().jne(tap);
+  }
+
+  // From offset_ to end_.
   void DepthLoop() {
     const asmjit::Label main = code().newLabel();
     const asmjit::Label rest = code().newLabel();
     const asmjit::Label single = code().newLabel();
     const asmjit::Label done = code().newLabel();
-    code().cmp(offset_, -kUnroll * a_bytes());
+    code().sub(end_, kUnroll * a_bytes());
+    code().cmp(offset_, end_);
     code().jg(rest);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
     for (int quad = 0; quad < kUnroll; ++quad) Quad(quad);
     Advance(kUnroll);
-    code().cmp(offset_, -kUnroll * a_bytes());
+    code().cmp(offset_, end_);
     code().jle(main);
     code().bind(rest);
-    code().test(offset_, offset_);
-    code().jz(done);
+    code().add(end_, kUnroll * a_bytes());
+    code().cmp(offset_, end_);
+    code().je(done);
     code().bind(single);
     Quad(0);
     Advance(1);
-    code().jnz(single);
+    code().cmp(offset_, end_);
+    code().jne(single);
     code().bind(done);
   }
 
@@ -205,17 +216,19 @@ class Microkernel {
     registers_.Free(a_operand_);
     dot_->Release();
     for (const Gp& row : rows_) registers_.Free(row);
-    for (const Gp& general : {offset_, b_}) registers_.Free(general);
+    for (const Gp& general : {offset_, end_, taps_, b_}) registers_.Free(general);
     if (panels() > 1) registers_.Free(panel_stride_);
     if (panels() > 3) registers_.Free(panel_stride3_);
     if (spec_.prefetches) registers_.Free(prefetch_);
   }
 
   void StoreTile() {
+    const Gp c = registers_.NewGeneral("c");
+    code().mov(c, Argument(offsetof(MicrokernelArgs, c)));
     epilogue_.Prepare(registers_.Argument(), offsetof(MicrokernelArgs, epilogue));
     for (int i = 0; i < spec_.mr; ++i) {
-      if (i > 0) code().add(c_, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
-      epilogue_.StoreRow(accumulators_[static_cast<size_t>(i)], c_);
+      if (i > 0) code().add(c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
+      epilogue_.StoreRow(accumulators_[static_cast<size_t>(i)], c);
     }
   }
 
@@ -227,7 +240,7 @@ class Microkernel {
   Epilogue epilogue_;
 
   std::vector<Gp> rows_;
-  Gp offset_, b_, panel_stride_, panel_stride3_, prefetch_, c_;
+  Gp offset_, end_, taps_, b_, panel_stride_, panel_stride3_, prefetch_;
   int chains_ = 1;
   std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
   std::vector<Operand> b_operands_;

@@ -2,17 +2,18 @@
 //
 // One generator over a dot form (jit/emitters/dot.h) and an emitter; the loops exist here, once.
 //
-//   A through row pointers            B panels, canonical   [nr/16][quads][16][4]
+//   A through row pointers and taps     B panels, canonical   [nr/16][quads][16][4]
 //
-//     rows[0] ─► k0 k1 k2 k3 | k4 …     quad 0  n0: k0 k1 k2 k3 | n1: k0 k1 k2 k3 | … n15
-//     rows[1] ─► k0 k1 k2 k3 | k4 …     quad 1  n0: k4 …
-//     …                                 …
+//     rows[0] + tap ─► k0 k1 k2 k3 | …    quad 0  n0: k0 k1 k2 k3 | n1: k0 k1 k2 k3 | … n15
+//     rows[1] + tap ─► k0 k1 k2 k3 | …    quad 1  n0: k4 …
+//     …                                   …
 //
-// Each quad broadcasts four bytes of every row and multiplies them with all columns' vectors; accumulators
-// stay in registers over the whole depth, so the epilogue is fused. They start from `initial`, which carries
-// bias and the constant term of zero points per column (pack.h), so those of activations cost nothing. Small
-// tiles have too few accumulators to hide the latency of vpdpbusd: they spread the quads over several sets,
-// added at the end.
+// Taps (rows.h) follow each other in the depth: a GEMM has one, a convolution's filter several. Each quad
+// broadcasts four bytes of every row and multiplies them with all columns' vectors; accumulators stay in
+// registers over the whole depth, so the epilogue is fused. They start from `initial`, which carries bias and
+// the constant term of zero points per column (pack.h), so those of activations cost nothing. Small tiles
+// have too few accumulators to hide the latency of vpdpbusd: they spread the quads over several sets, added
+// at the end.
 //
 // Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
 // each pass of the loop fetches a line of the page after. Kernels that prefetch also fetch another region, a
@@ -36,9 +37,11 @@ namespace intact::kernels {
 
 struct MicrokernelArgs {
   const uint8_t* const* rows = nullptr;  // mr pointers
+  const int64_t* taps = nullptr;         // offsets in bytes, at least one
+  const int64_t* taps_end = nullptr;
+  int64_t tap_bytes = 0;  // of a row in each tap, ≥ one quad
   const int8_t* b = nullptr;
   int64_t b_panel_stride_bytes = 0;
-  int64_t quads = 0;
   const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
   void* c = nullptr;
   int64_t c_stride_bytes = 0;

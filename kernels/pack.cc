@@ -18,13 +18,13 @@ uint8_t LargestByte(__m128i bytes) {
 }
 
 // Four rows, sixteen depths at a time: a 4×4 transpose of quads.
-uint8_t PackFourRows(const uint8_t* a, int64_t stride, int64_t depth, uint8_t flip, int64_t quad_stride,
-                     uint8_t* panel) {
+uint8_t PackFourRows(const uint8_t* const* rows, int64_t offset, int64_t depth, uint8_t flip,
+                     int64_t quad_stride, uint8_t* panel) {
   const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
   __m128i largest = _mm_setzero_si128();
   for (int64_t k = 0; k < depth; k += 16, panel += 4 * quad_stride) {
     const auto load = [&](int64_t i) {
-      const auto* from = reinterpret_cast<const __m128i*>(a + i * stride + k);
+      const auto* from = reinterpret_cast<const __m128i*>(rows[i] + offset + k);
       return _mm_xor_si128(_mm_loadu_si128(from), flip_bytes);
     };
     const __m128i row0 = load(0);
@@ -102,8 +102,12 @@ void PackColumns(const WeightView& b, PackedWeights* packed) {
     const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
     const int64_t filled = columns == kPanelColumns ? packed->quads() * kPanelQuadBytes : 0;
     std::memset(to + filled, 0, static_cast<size_t>(packed->panel_stride_bytes() - filled));
-    PackActivations(reinterpret_cast<const uint8_t*>(b.data) + first * b.stride_n, b.stride_n, columns, b.k,
-                    b.flip, kPanelColumns, reinterpret_cast<uint8_t*>(to));
+    std::array<const uint8_t*, kPanelColumns> column = {};
+    for (int64_t i = 0; i < columns; ++i) {
+      column[static_cast<size_t>(i)] = reinterpret_cast<const uint8_t*>(b.data) + (first + i) * b.stride_n;
+    }
+    PackActivations({column.data(), static_cast<size_t>(columns)}, 0, b.k, b.flip, kPanelColumns,
+                    reinterpret_cast<uint8_t*>(to));
   }
 }
 
@@ -152,34 +156,42 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   return true;
 }
 
-uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
+uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept {
   const int64_t quad_stride = panel_rows * kQuad;
   const int64_t whole = k / 16 * 16;
   uint8_t largest = 0;
-  int64_t row = 0;
-  for (; row + 4 <= rows; row += 4) {
-    largest = std::max(largest,
-                       PackFourRows(a + row * stride, stride, whole, flip, quad_stride, panel + row * kQuad));
-    for (int64_t i = row; i < row + 4 && whole < k; ++i) {
-      largest = std::max(largest, PackOneRow(a + i * stride, whole, k, flip, quad_stride, panel + i * kQuad));
-    }
+  const auto pack_one = [&](size_t row, int64_t begin) {
+    uint8_t* const to = panel + static_cast<int64_t>(row) * kQuad;
+    largest = std::max(largest, PackOneRow(rows[row] + offset, begin, k, flip, quad_stride, to));
+  };
+  size_t row = 0;
+  for (; row + 4 <= rows.size(); row += 4) {
+    uint8_t* const to = panel + static_cast<int64_t>(row) * kQuad;
+    largest = std::max(largest, PackFourRows(&rows[row], offset, whole, flip, quad_stride, to));
+    for (size_t i = row; i < row + 4 && whole < k; ++i) pack_one(i, whole);
   }
-  for (; row < rows; ++row) {
-    largest = std::max(largest, PackOneRow(a + row * stride, 0, k, flip, quad_stride, panel + row * kQuad));
-  }
+  for (; row < rows.size(); ++row) pack_one(row, 0);
   return largest;
 }
 
-void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
-  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
-  int64_t depth = 0;
-  for (; depth + kVector <= k; depth += kVector) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + depth), _mm_xor_si128(bytes, flip_bytes));
+void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept {
+  if (flip == 0) {
+    std::memcpy(to, a, static_cast<size_t>(count));
+    return;
   }
-  for (; depth < k; ++depth) staged[depth] = a[depth] ^ flip;
-  for (; depth % kQuad != 0; ++depth) staged[depth] = 0;
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  int64_t i = 0;
+  for (; i + kVector <= count; i += kVector) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_xor_si128(bytes, flip_bytes));
+  }
+  for (; i < count; ++i) to[i] = a[i] ^ flip;
+}
+
+void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
+  CopyActivations(a, k, flip, staged);
+  for (int64_t depth = k; depth % kQuad != 0; ++depth) staged[depth] = 0;
 }
 
 void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {

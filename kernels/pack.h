@@ -19,6 +19,7 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/aligned_buffer.h"
 
@@ -71,11 +72,14 @@ struct PackedWeights {
 /// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
-/// Packs `rows` rows of `k` activations, `stride` bytes apart, into a panel for `panel_rows` ≥ rows; the rows
-/// beyond are left as they are. `flip` is ActivationFlip(). Returns the largest activation
-/// packed, after the shift.
-uint8_t PackActivations(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, uint8_t flip,
+/// Packs `k` activations at `offset` of each of `rows` into a panel for `panel_rows` ≥ rows.size(); the rows
+/// beyond are left as they are. `flip` is ActivationFlip(). Returns the largest activation packed, after the
+/// shift.
+uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept;
+
+/// Copies `count` activations, shifted like PackActivations().
+void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept;
 
 /// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
 void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;

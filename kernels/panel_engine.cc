@@ -44,7 +44,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
       block_(block),
       lanes_(Lanes(block.isa)),
       nr_(lanes_ * block.vectors),
-      is_staged_(block.dot == jit::DotKind::kWide || data.a_flip() != 0 || data.k % kQuad != 0) {}
+      is_staged_(block.dot == jit::DotKind::kWide || data.a_flip() != 0 || data.taps.depth % kQuad != 0) {}
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block) {
   std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block));
@@ -100,9 +100,13 @@ double PanelEngine::BlockCost(const KernelBlock& block, int64_t m, int64_t n, in
   return (block.dot == jit::DotKind::kWide ? kWideCost : 1.0) * cost / (quads * static_cast<double>(vectors));
 }
 
+int64_t PanelEngine::StagedTapBytes() const {
+  return RoundUp(data_.taps.depth, kQuad) / kQuad * jit::ActivationQuadBytes(block_.dot);
+}
+
 int64_t PanelEngine::StagedStride() const {
   // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
-  return RoundUp(data_.weights.quads() * jit::ActivationQuadBytes(block_.dot), 64) + 64;
+  return RoundUp(data_.taps.count() * StagedTapBytes(), 64) + 64;
 }
 
 int64_t PanelEngine::ScratchBytes(int64_t rows) const {
@@ -115,10 +119,11 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
   const int64_t chunk = ColumnsPerChunk(data_.weights.panel_stride_bytes() / kPanelColumns, nr_);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
-    Rows a{buffers.a + block * buffers.a_stride, buffers.a_stride};
+    RowMap a = buffers.a;
     if (is_staged_) {
-      Stage(a, block_end - block, staged);
-      a = {staged, StagedStride()};
+      Stage(a, block, block_end, staged);
+      a = RowMap(staged, StagedStride());
+      a.origin -= static_cast<uintptr_t>(block * StagedStride());
     }
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk);
@@ -128,14 +133,28 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
   }
 }
 
-void PanelEngine::Stage(const Rows& a, int64_t rows, uint8_t* staged) const noexcept {
+void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
   const auto stage = block_.dot == jit::DotKind::kWide ? StageWide : StageRow;
-  for (int64_t i = 0; i < rows; ++i) {
-    stage(a.data + i * a.stride, data_.k, data_.a_flip(), staged + i * StagedStride());
+  RowCursor cursor(a, row_begin);
+  for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
+    const uint8_t* const from = cursor.Next();
+    uint8_t* to = staged;
+    for (const int64_t tap : data_.taps.offsets) {
+      stage(from + tap, data_.taps.depth, data_.a_flip(), to);
+      to += StagedTapBytes();
+    }
   }
 }
 
-void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const Rows& a, int64_t next_end,
+void PanelEngine::SetTaps(MicrokernelArgs* call) const {
+  static constexpr int64_t kOneTap = 0;
+  const std::vector<int64_t>& offsets = data_.taps.offsets;
+  call->taps = is_staged_ ? &kOneTap : offsets.data();
+  call->taps_end = call->taps + (is_staged_ ? 1 : offsets.size());
+  call->tap_bytes = is_staged_ ? data_.taps.count() * StagedTapBytes() : data_.taps.depth;
+}
+
+void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                            uint8_t* scratch_tile) const noexcept {
   const int64_t element = data_.element_bytes();
   const bool streams = buffers.may_stream && CanStream();
@@ -150,7 +169,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   std::array<const uint8_t*, kMaxRows> row_pointers;
   MicrokernelArgs call;
   call.rows = row_pointers.data();
-  call.quads = data_.weights.quads();
+  SetTaps(&call);
   call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
   call.c_stride_bytes = buffers.c_stride_bytes;
   const int64_t b_step = call.b_panel_stride_bytes * nr_ / kPanelColumns;
@@ -162,13 +181,15 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     region = {Columns(range.column_end),
               Columns(RoundUp(next_end, kPanelColumns)) - Columns(range.column_end)};
   }
-  const uint8_t* a_row = a.data;
+  RowCursor a_row(a, range.row_begin);
   uint8_t* c_row = buffers.c + range.row_begin * buffers.c_stride_bytes + range.column_begin * element;
   int64_t row = range.row_begin;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int64_t tile_rows = rows_per_tile + (tile < longer_tiles ? 1 : 0);
-    for (int64_t i = 0; i < tile_rows; ++i, a_row += a.stride) row_pointers[static_cast<size_t>(i)] = a_row;
-    if (!has_next && tile + 1 < tiles && a.stride < 2 * data_.k) region = {a_row, a.stride * tile_rows};
+    for (int64_t i = 0; i < tile_rows; ++i) row_pointers[static_cast<size_t>(i)] = a_row.Next();
+    if (!has_next && tile + 1 < tiles && a.IsEven() && a.stride < 2 * data_.k) {
+      region = {a_row.Peek(), a.stride * tile_rows};
+    }
     const Functions& functions = functions_[static_cast<size_t>(tile_rows - 1)];
     call.b = Columns(range.column_begin);
     call.c = c_row;
@@ -176,7 +197,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     call.epilogue = data_.EpilogueAt(buffers, row, range.column_begin);
     for (int64_t column = range.column_begin; column < whole_end; column += nr_) {
       const bool prefetches = !region.IsDone();
-      if (prefetches) call.prefetch = region.Take(call.quads * kPrefetchQuadBytes);
+      if (prefetches) call.prefetch = region.Take(data_.weights.quads() * kPrefetchQuadBytes);
       functions.at[streams][false][prefetches](&call);
       call.b += b_step;
       call.c = static_cast<uint8_t*>(call.c) + nr_ * element;

@@ -4,9 +4,9 @@
 //            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
 //            ─► tiles of mr×nr, a row of tiles at a time, so that their rows of A stay in L1: a call each
 //
-// A is read where the caller keeps it, unless kernels cannot read it there: s8 must be shifted, a depth that
-// is no multiple of four padded, and the wide form reads int16. Such rows are staged, a block at a time. An
-// edge within a vector goes through a scratch tile.
+// A is read where it is, unless kernels cannot read it there: s8 must be shifted, a depth that is no multiple
+// of four padded, and the wide form reads int16. Such rows are staged, a block at a time, their taps joined.
+// An edge within a vector goes through a scratch tile.
 #ifndef INTACT_KERNELS_PANEL_ENGINE_H_
 #define INTACT_KERNELS_PANEL_ENGINE_H_
 
@@ -40,11 +40,6 @@ class PanelEngine final : public Engine {
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
  private:
-  /// A as kernels read it: in the caller's memory or staged.
-  struct Rows {
-    const uint8_t* data;
-    int64_t stride;
-  };
   /// The kernels for tiles of one height: [streams][is_edge][prefetches].
   struct Functions {
     MicrokernelFunction at[2][2][2] = {};
@@ -53,14 +48,17 @@ class PanelEngine final : public Engine {
   PanelEngine(const GemmData& data, const KernelBlock& block);
   Error GenerateKernels();
   int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
-  /// Bytes between staged rows.
+  /// Of a tap in staged rows, and between those.
+  int64_t StagedTapBytes() const;
   int64_t StagedStride() const;
   int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }
   const int8_t* Columns(int64_t column) const { return data_.weights.Panel(column / kPanelColumns); }
-  void Stage(const Rows& a, int64_t rows, uint8_t* staged) const noexcept;
-  /// Computes `range`, whose rows begin at `a`, and fetches the columns up to `next_end` meanwhile.
-  void RunChunk(const RunBuffers& buffers, const Range& range, const Rows& a, int64_t next_end,
+  void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
+  /// Computes `range` from the rows that `a` holds under the same numbers, and fetches the columns up to
+  /// `next_end` meanwhile.
+  void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                 uint8_t* scratch_tile) const noexcept;
+  void SetTaps(MicrokernelArgs* call) const;
   void RunEdge(MicrokernelArgs call, const Functions& functions, bool streams, int64_t rows, int64_t columns,
                uint8_t* scratch_tile) const noexcept;
   /// Whether whole vectors are whole cache lines of a 4-byte output.

@@ -102,7 +102,24 @@ Result<const void*> RowSums::Generate(const std::string& name, jit::Isa isa, int
   return session.Finish(registers);
 }
 
-void RowSums::Sum(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept {
+void RowSums::Sum(const RowMap& a, int64_t row_begin, int64_t row_end, const Taps& taps,
+                  int32_t* sums) const noexcept {
+  if (a.IsEven() && taps.count() == 1) {
+    return SumRows(a.At(row_begin) + taps.offsets[0], a.stride, row_end - row_begin, taps.depth, sums);
+  }
+  RowCursor cursor(a, row_begin);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const uint8_t* const from = cursor.Next();
+    uint32_t total = 0;
+    for (const int64_t tap : taps.offsets) {
+      total += SumRest(from + tap, 0, taps.depth, ActivationFlip(a_type_));
+    }
+    *sums++ = static_cast<int32_t>(total);
+  }
+}
+
+void RowSums::SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
+                      int32_t* sums) const noexcept {
   const uint8_t flip = ActivationFlip(a_type_);
   const int64_t whole = k / vector_bytes_;
   const int64_t blocked = whole == 0 ? 0 : rows / kRows * kRows;

@@ -12,6 +12,7 @@
 #include <intact/intact.hpp>
 
 #include "jit/isa.h"
+#include "kernels/rows.h"
 
 namespace intact::kernels {
 
@@ -21,8 +22,9 @@ class RowSums {
   /// CODEGEN_FAILED names the kernel.
   static Result<RowSums> Create(jit::Isa isa, intact_type a_type);
 
-  /// sums[i] = Σ_k of row i of A as kernels see it (pack.h), modulo 2³². Rows are `stride` bytes apart.
-  void Sum(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
+  /// sums[i] = Σ over the taps of row row_begin + i of A as kernels see it (pack.h), modulo 2³².
+  void Sum(const RowMap& a, int64_t row_begin, int64_t row_end, const Taps& taps,
+           int32_t* sums) const noexcept;
 
  private:
   struct Args {
@@ -32,6 +34,8 @@ class RowSums {
     int32_t* sums = nullptr;
   };
   using Function = void (*)(const Args*);
+  /// sums[i] = Σ of `k` bytes of row i of `rows`, `stride` bytes apart.
+  void SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
   static Result<const void*> Generate(const std::string& name, jit::Isa isa, intact_type a_type);
 
   Function function_ = nullptr;

@@ -31,7 +31,9 @@ void ExpectSums(jit::Isa isa, intact_type type, int64_t rows, int64_t k, int64_t
   auto* const actual = reinterpret_cast<int32_t*>(sums->data().data());
   const Result<RowSums> kernel = RowSums::Create(isa, type);
   ASSERT_TRUE(kernel) << kernel.error().message;
-  kernel->Sum(a->data().data(), stride, rows, k, actual);
+  Taps taps;
+  taps.depth = k;
+  kernel->Sum(RowMap(a->data().data(), stride), 0, rows, taps, actual);
   EXPECT_TRUE(sums->FrontIntact());
   for (int64_t row = 0; row < rows; ++row) {
     int32_t expected = 0;

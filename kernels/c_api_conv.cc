@@ -1,0 +1,128 @@
+// The C ABI of convolutions.
+#include <intact/intact.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "kernels/c_api_guard.h"
+#include "kernels/conv.h"
+
+struct intact_conv {
+  std::unique_ptr<intact::kernels::ConvPlan> plan;
+};
+
+namespace {
+
+using intact::Error;
+using intact::kernels::CheckStruct;
+using intact::kernels::ConvGeometry;
+using intact::kernels::ConvPlan;
+using intact::kernels::Guard;
+using intact::kernels::IsVerbose;
+using intact::kernels::ModeName;
+using intact::kernels::NullArgument;
+using intact::kernels::Spatial;
+using intact::kernels::Stopwatch;
+
+// "1x56x56"
+std::string Text(const Spatial& spatial) {
+  std::string text = std::to_string(spatial.front());
+  for (size_t i = 1; i < spatial.size(); ++i) text.append("x").append(std::to_string(spatial[i]));
+  return text;
+}
+
+// `what`: "plan" or "run batch=1"; `how`: "" or " threads=2".
+void Print(const ConvPlan& plan, const std::string& what, const std::string& how, const Stopwatch& watch) {
+  const ConvGeometry& geometry = plan.geometry();
+  std::fprintf(
+      stderr,
+      "intact: %s in=%s c=%lld o=%lld kernel=%s stride=%s dilation=%s groups=%lld %s mode=%s%s %.1f us\n",
+      what.c_str(), Text(geometry.input).c_str(), static_cast<long long>(geometry.input_channels),
+      static_cast<long long>(geometry.output_channels), Text(geometry.kernel).c_str(),
+      Text(geometry.stride).c_str(), Text(geometry.dilation).c_str(), static_cast<long long>(geometry.groups),
+      plan.kernel_name().c_str(), ModeName(plan.mode()), how.c_str(), watch.Microseconds());
+}
+
+}  // namespace
+
+extern "C" {
+
+intact_status intact_conv_create(const intact_conv_desc* desc, const void* weights, intact_conv** conv) {
+  return Guard("intact_conv_create", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    *conv = nullptr;
+    if (desc == nullptr) return NullArgument("desc");
+    const Stopwatch watch;
+    auto plan = ConvPlan::Create(*desc, weights);
+    if (!plan) return plan.error();
+    if (IsVerbose()) Print(**plan, "plan", "", watch);
+    *conv = new intact_conv{std::move(*plan)};
+    return {};
+  });
+}
+
+intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args) {
+  return Guard("intact_conv_run", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    if (args == nullptr) return NullArgument("args");
+    const Stopwatch watch;
+    Error error = conv->plan->Run(*args);
+    if (IsVerbose() && error.status == INTACT_OK) {
+      Print(*conv->plan, "run batch=" + std::to_string(args->batch),
+            " threads=" + std::to_string(args->threads), watch);
+    }
+    return error;
+  });
+}
+
+intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_args* args, int32_t part,
+                                   int32_t parts) {
+  return Guard("intact_conv_run_part", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    if (args == nullptr) return NullArgument("args");
+    const Stopwatch watch;
+    Error error = conv->plan->RunPart(*args, part, parts);
+    if (IsVerbose() && error.status == INTACT_OK) {
+      Print(*conv->plan, "run batch=" + std::to_string(args->batch),
+            " part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
+    }
+    return error;
+  });
+}
+
+intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info) {
+  return Guard("intact_conv_query", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    Error error = CheckStruct("info", info);
+    if (error.status != INTACT_OK) return error;
+    const ConvPlan& plan = *conv->plan;
+    *info = {sizeof(intact_conv_info),
+             {1, 1, 1},
+             static_cast<intact_isa>(plan.isa()),
+             plan.mode(),
+             plan.kernel_name().c_str(),
+             plan.packed_bytes(),
+             plan.accumulator_min(),
+             plan.accumulator_max()};
+    const Spatial& output = plan.geometry().output;
+    std::copy(output.end() - plan.spatial_dims(), output.end(), info->output);
+    return {};
+  });
+}
+
+intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate) {
+  return Guard("intact_conv_certificate", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    Error error = CheckStruct("certificate", certificate);
+    if (error.status != INTACT_OK) return error;
+    const auto made = conv->plan->MakeCertificate();
+    if (!made) return made.error();
+    *certificate = ToStruct(*made, conv->plan->a_type(), conv->plan->schedule_statistics());
+    return {};
+  });
+}
+
+void intact_conv_destroy(intact_conv* conv) { delete conv; }
+
+}  // extern "C"

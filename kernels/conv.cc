@@ -1,0 +1,363 @@
+#include "kernels/conv.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels/dispatch.h"
+#include "kernels/threads.h"
+
+namespace intact::kernels {
+namespace {
+
+Error Invalid(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
+
+Error Unexpected(const char* field, int64_t value, const std::string& expected) {
+  return Invalid(std::string(field) + " is " + std::to_string(value) + "; expected " + expected);
+}
+
+Error CheckConvDescriptor(const intact_conv_desc& desc, const void* weights) {
+  if (desc.struct_size != sizeof(intact_conv_desc)) {
+    return Unexpected("desc->struct_size", static_cast<int64_t>(desc.struct_size),
+                      std::to_string(sizeof(intact_conv_desc)) + " (use INTACT_CONV_DESC_INIT)");
+  }
+  if (weights == nullptr) return Invalid("weights is NULL");
+  for (const auto& [field, value] : {std::pair("gemm.n", desc.gemm.n), std::pair("gemm.k", desc.gemm.k),
+                                     std::pair("gemm.b_stride_k", desc.gemm.b_stride_k),
+                                     std::pair("gemm.b_stride_n", desc.gemm.b_stride_n)}) {
+    if (value != 0) return Unexpected(field, value, "0: a convolution's weights have a layout of their own");
+  }
+  return {};
+}
+
+// As kernels see it.
+int32_t WeightZeroPoint(const GemmProblem& problem, int64_t column) {
+  const int32_t shift = problem.b_type == INTACT_U8 ? 128 : 0;
+  if (problem.b_zero_point_count == 0) return -shift;
+  return problem.b_zero_points[problem.b_zero_point_count == 1 ? 0 : column] - shift;
+}
+
+bool HasWeightZeroPoints(const GemmProblem& problem) {
+  for (int64_t column = 0; column < problem.n; ++column) {
+    if (WeightZeroPoint(problem, column) != 0) return true;
+  }
+  return false;
+}
+
+int64_t LargestDivisor(int64_t number, int64_t limit) {
+  for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor) {
+    if (number % divisor == 0) return divisor;
+  }
+  return 1;
+}
+
+}  // namespace
+
+struct ConvPlan::Shape {
+  int64_t rows = 0;        // output pixels of the run
+  int64_t piece_rows = 0;  // that a thread computes at a time, at most
+  int mr = 1;
+  int64_t columns = 0, nr = 1;  // what is cut among threads beside rows: columns of the unit, or units
+  int64_t band_bytes = 0, bytes = 0;
+  int64_t parts() const { return TileCount(rows, columns, mr, static_cast<int>(nr)); }
+};
+
+Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const intact_conv_desc& desc, const void* weights) {
+  const ScopedFloatEnvironment float_environment;
+  Error error = CheckConvDescriptor(desc, weights);
+  if (error.status != INTACT_OK) return error;
+  const Result<ConvGeometry> geometry = CheckGeometry(desc);
+  if (!geometry) return geometry.error();
+  intact_gemm_desc gemm = desc.gemm;
+  gemm.n = geometry->output_channels;
+  gemm.k = geometry->taps() * geometry->group_inputs();
+  gemm.b_stride_k = 1;
+  gemm.b_stride_n = gemm.k;
+  const Result<GemmProblem> problem = CheckDescriptor(gemm, weights);
+  if (!problem) return problem.error();
+  const Result<jit::Isa> isa = ChooseIsa(problem->isas);
+  if (!isa) return isa.error();
+  std::unique_ptr<ConvPlan> plan(new ConvPlan);
+  plan->geometry_ = *geometry;
+  plan->spatial_dims_ = desc.spatial_dims;
+  plan->a_type_ = problem->a_type;
+  plan->ChooseLayout(*problem, *isa);
+  error = plan->MakeUnits(*problem);
+  if (error.status != INTACT_OK) return error;
+  return plan;
+}
+
+void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
+  const bool saturates = PairsSaturate(isa, problem.mode);
+  const bool has_zero_points = HasWeightZeroPoints(problem);
+  const int64_t inputs = geometry_.group_inputs();
+  has_neutral_zeros_ = saturates;
+  reads_band_ = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
+  // Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own.
+  has_band_per_unit_ = reads_band_ && saturates && has_zero_points && inputs % kQuad != 0;
+  const bool may_join_groups =
+      !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
+  if (may_join_groups) {
+    const int64_t lanes = jit::VectorBytes(isa) / 4;
+    unit_groups_ = LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
+  }
+  BandChannels channels{0, geometry_.input_channels, 1, geometry_.input_channels};
+  if (has_band_per_unit_) channels = {0, inputs, 1, RoundUp(inputs, kQuad)};
+  const uint8_t flip = ActivationFlip(problem.a_type);
+  band_ = Band(geometry_, channels, static_cast<uint8_t>(problem.a_zero_point + flip), flip);
+  joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
+                 (!saturates || channels.pitch % 2 == 0);
+  SetTaps();
+}
+
+// Whether one stride leads from each plane of the input that is read in place to the next.
+bool ConvPlan::PlanesAreEven() const {
+  return geometry_.input[kDepth] == geometry_.output[kDepth] * geometry_.stride[kDepth] ||
+         (geometry_.input[kDepth] == 1 && geometry_.output[kDepth] == 1);
+}
+
+void ConvPlan::SetTaps() {
+  const Spatial& kernel = geometry_.kernel;
+  taps_.offsets.clear();
+  for (int64_t depth = 0; depth < kernel[kDepth]; ++depth) {
+    for (int64_t height = 0; height < kernel[kHeight]; ++height) {
+      for (int64_t width = 0; width < (joins_width_ ? 1 : kernel[kWidth]); ++width) {
+        taps_.offsets.push_back(band_.TapOffset(depth, height, width));
+      }
+    }
+  }
+  taps_.depth = unit_inputs() + (joins_width_ ? (kernel[kWidth] - 1) * band_.pixel_bytes() : 0);
+  if (reads_band_) taps_.depth = RoundUp(taps_.depth, kQuad);
+}
+
+int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel) const {
+  if (!joins_width_) return tap * taps_.depth + channel;
+  const int64_t width = geometry_.kernel[kWidth];
+  return tap / width * taps_.depth + tap % width * band_.pixel_bytes() + channel;
+}
+
+Error ConvPlan::MakeUnits(const GemmProblem& problem) {
+  for (int64_t unit = 0; unit < geometry_.groups / unit_groups_; ++unit) {
+    Result<std::unique_ptr<GemmPlan>> plan = MakeUnit(problem, unit);
+    if (!plan) return plan.error();
+    units_.push_back(std::move(*plan));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<GemmPlan>> ConvPlan::MakeUnit(const GemmProblem& conv, int64_t unit) const {
+  const int64_t first = unit * unit_outputs();
+  GemmProblem problem = conv;
+  problem.n = unit_outputs();
+  problem.k = taps_.count() * taps_.depth;
+  if (reads_band_) {
+    problem.a_zero_point += ActivationFlip(conv.a_type);
+    problem.a_type = INTACT_U8;
+  }
+  if (conv.b_zero_point_count > 1) {
+    problem.b_zero_points += first;
+    problem.b_zero_point_count = problem.n;
+  }
+  if (conv.scale_count > 1) {
+    problem.scales += first;
+    problem.scale_count = problem.n;
+  }
+  if (conv.bias_s32 != nullptr) problem.bias_s32 += first;
+  if (conv.bias_f32 != nullptr) problem.bias_f32 += first;
+  const std::vector<int8_t> weights = UnitWeights(conv, unit);
+  problem.b = {weights.data(), problem.k, problem.n, 1, problem.k, conv.b.flip};
+  return GemmPlan::Create(problem, taps_);
+}
+
+// [output channel][depth], as the caller's type has them.
+std::vector<int8_t> ConvPlan::UnitWeights(const GemmProblem& conv, int64_t unit) const {
+  const int64_t depth = taps_.count() * taps_.depth;
+  const int64_t inputs = geometry_.group_inputs();
+  std::vector<int8_t> weights(static_cast<size_t>(unit_outputs() * depth));
+  for (int64_t n = 0; n < unit_outputs(); ++n) {
+    const int64_t column = unit * unit_outputs() + n;
+    const int32_t neutral = has_neutral_zeros_ ? 0 : WeightZeroPoint(conv, column);
+    int8_t* const to = &weights[static_cast<size_t>(n * depth)];
+    std::fill_n(to, depth, static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ conv.b.flip));
+    const int64_t group = n / geometry_.group_outputs();
+    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
+      std::copy_n(conv.b.data + (column * geometry_.taps() + tap) * inputs, inputs,
+                  to + DepthOf(tap, group * inputs));
+    }
+  }
+  return weights;
+}
+
+int64_t ConvPlan::packed_bytes() const {
+  return std::accumulate(units_.begin(), units_.end(), int64_t{0},
+                         [](int64_t bytes, const auto& unit) { return bytes + unit->packed_bytes(); });
+}
+
+ScheduleStatistics ConvPlan::schedule_statistics() const {
+  ScheduleStatistics all;
+  for (const auto& unit : units_) {
+    const ScheduleStatistics statistics = unit->schedule_statistics();
+    all.quads += statistics.quads;
+    all.items += statistics.items;
+    all.groups += statistics.groups;
+  }
+  return all;
+}
+
+Result<Certificate> ConvPlan::MakeCertificate() const {
+  const int64_t inputs = geometry_.group_inputs();
+  const int64_t pitch = RoundUp(inputs, 2);
+  const int64_t depth = geometry_.taps() * pitch;
+  std::vector<int8_t> weights(static_cast<size_t>(geometry_.output_channels * depth));
+  for (int64_t column = 0; column < geometry_.output_channels; ++column) {
+    const PackedWeights& packed = units_[static_cast<size_t>(column / unit_outputs())]->data().weights;
+    const int64_t n = column % unit_outputs();
+    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
+      int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
+      const int64_t from = DepthOf(tap, n / geometry_.group_outputs() * inputs);
+      for (int64_t i = 0; i < inputs; ++i) to[i] = packed.At(from + i, n);
+    }
+  }
+  PackedWeights natural;
+  if (!PackWeights({weights.data(), depth, geometry_.output_channels, 1, depth, 0}, &natural)) {
+    return Error{INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
+  }
+  Certificate certificate = Certify(natural, units_.front()->data().range);
+  certificate.accumulator_min = accumulator_min();
+  certificate.accumulator_max = accumulator_max();
+  return certificate;
+}
+
+int64_t ConvPlan::accumulator_min() const {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const auto& unit : units_) least = std::min(least, unit->data().certificate.accumulator_min);
+  return least;
+}
+
+int64_t ConvPlan::accumulator_max() const {
+  int64_t most = std::numeric_limits<int64_t>::min();
+  for (const auto& unit : units_) most = std::max(most, unit->data().certificate.accumulator_max);
+  return most;
+}
+
+Error ConvPlan::CheckArguments(const intact_conv_args& args) const {
+  constexpr int64_t kMaxStride = int64_t{1} << 40;
+  if (args.struct_size != sizeof(intact_conv_args)) {
+    return Unexpected("args->struct_size", static_cast<int64_t>(args.struct_size),
+                      "that of INTACT_CONV_ARGS_INIT");
+  }
+  if (args.a == nullptr) return Invalid("a is NULL");
+  if (args.c == nullptr) return Invalid("c is NULL");
+  const int64_t most = std::numeric_limits<int32_t>::max() / RowCount(1);
+  if (args.batch < 1 || args.batch > most) {
+    return Unexpected("batch", args.batch, "1 to " + std::to_string(most));
+  }
+  for (const auto& [field, stride, channels] :
+       {std::tuple("a_stride", args.a_stride, geometry_.input_channels),
+        std::tuple("c_stride", args.c_stride, geometry_.output_channels)}) {
+    if (stride != 0 && (stride < channels || stride > kMaxStride)) {
+      return Unexpected(field, stride, "0 or at least " + std::to_string(channels) + ", at most 2^40");
+    }
+  }
+  return {};
+}
+
+ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
+  Shape shape;
+  shape.rows = RowCount(batch);
+  shape.piece_rows = reads_band_ ? std::min(shape.rows, band_.max_rows()) : shape.rows;
+  const Engine& engine = units_.front()->EngineFor(shape.piece_rows);
+  shape.mr = engine.mr();
+  shape.columns = units() == 1 ? unit_outputs() : units();
+  shape.nr = units() == 1 ? engine.nr() : 1;
+  shape.band_bytes = reads_band_ ? RoundUp(band_.bytes(), 64) : 0;
+  for (const auto& unit : units_) {
+    const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.piece_rows), shape.piece_rows);
+    shape.bytes = std::max(shape.bytes, shape.band_bytes + bytes);
+  }
+  return shape;
+}
+
+RowMap ConvPlan::RowsInPlace(const ConvInput& input) const {
+  const auto& [depth, height, width] = geometry_.stride;
+  RowMap map(input.a, width * input.stride);
+  if (depth == 1 && height == 1 && width == 1) return map;
+  map.line_rows = geometry_.output[kWidth];
+  map.line_stride = height * geometry_.input[kWidth] * input.stride;
+  map.plane_lines = geometry_.output[kHeight];
+  map.plane_stride = depth * geometry_.input[kHeight] * geometry_.input[kWidth] * input.stride;
+  return map;
+}
+
+void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece,
+                        uint8_t* scratch) const {
+  constexpr int64_t kLine = 64;
+  const ConvInput input{static_cast<const uint8_t*>(args.a),
+                        args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
+  const int64_t element = units_.front()->data().element_bytes();
+  RunBuffers buffers;
+  buffers.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
+  buffers.may_stream = units() == 1 && unit_outputs() * element > Caches().l2_bytes / shape.rows &&
+                       buffers.c_stride_bytes % kLine == 0 &&
+                       reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  RowMap map;
+  if (!reads_band_) {
+    map = RowsInPlace(input);
+  } else if (!has_band_per_unit_) {
+    map = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
+  }
+  const Range which = units() == 1 ? Range{0, 0, 0, 1} : piece;
+  for (int64_t unit = which.column_begin; unit < which.column_end; ++unit) {
+    const GemmPlan& plan = *units_[static_cast<size_t>(unit)];
+    if (has_band_per_unit_) {
+      map = band_.Stage(input, unit * unit_inputs(), piece.row_begin, piece.row_end, scratch);
+    }
+    buffers.a = map;
+    if (!has_band_per_unit_) buffers.a.origin += static_cast<uintptr_t>(unit * unit_inputs());
+    buffers.c = static_cast<uint8_t*>(args.c) + unit * unit_outputs() * element;
+    Range range = piece;
+    if (units() > 1) range.column_begin = 0, range.column_end = unit_outputs();
+    plan.RunShare(plan.EngineFor(shape.piece_rows), buffers, range, scratch + shape.band_bytes);
+  }
+}
+
+void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
+                        uint8_t* scratch) const {
+  const Range share = Partition(shape.rows, shape.columns, shape.mr, static_cast<int>(shape.nr), part, parts);
+  if (share.Empty()) return;
+  Range piece = share;
+  for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
+    piece.row_end = reads_band_ ? band_.EndFrom(piece.row_begin, share.row_end) : share.row_end;
+    RunPiece(args, shape, piece, scratch);
+  }
+}
+
+Error ConvPlan::Run(const intact_conv_args& args) const {
+  Error error = CheckArguments(args);
+  if (error.status != INTACT_OK) return error;
+  if (args.threads < 0) return Unexpected("threads", args.threads, "0 or more");
+  const Shape shape = ShapeOf(args.batch);
+  const ThreadCount count = CountThreads(args.threads, shape.parts());
+  uint8_t* const scratch = ThreadScratch(shape.bytes * count.threads);
+  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no memory for padded input"};
+  RunParts(count, [&](int part, int thread) {
+    RunShare(args, shape, part, count.parts, scratch + thread * shape.bytes);
+  });
+  return {};
+}
+
+Error ConvPlan::RunPart(const intact_conv_args& args, int part, int parts) const {
+  Error error = CheckArguments(args);
+  if (error.status != INTACT_OK) return error;
+  if (parts < 1 || part < 0 || part >= parts) {
+    return Invalid("part is " + std::to_string(part) + " of " + std::to_string(parts) +
+                   "; expected 0 to parts − 1");
+  }
+  const Shape shape = ShapeOf(args.batch);
+  uint8_t* const scratch = ThreadScratch(shape.bytes);
+  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no memory for padded input"};
+  RunShare(args, shape, part, parts, scratch);
+  return {};
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,100 @@
+// The convolution plan behind intact.h: implicit GEMM on the engines of GemmPlan.
+//
+//   Create: check geometry and descriptor → choose how input is read → weights by unit → a GemmPlan each
+//   Run:    output pixels × units to threads ─► bands of pixels (band.h) ─► units ─► Engine::RunRange()
+//
+// Rows of A are output pixels, and the depth is made of taps (rows.h): nothing is unrolled into a matrix.
+//
+// Input is read in place where a filter has one tap and there is no padding (1×1, any stride); else from a
+// band. Taps that lie side by side along the width are one tap of more channels, so that layers of few
+// channels fill their k-quads; quads at the end of a tap read into what follows it, against weights that
+// contribute nothing.
+//
+// A unit is what one GemmPlan computes: a group, or several of few channels side by side, whose weights are
+// then block-diagonal, so that their columns fill a vector.
+//
+//   weights of a unit of two groups      columns of group 0   columns of group 1
+//     channels of group 0                w                    neutral
+//     channels of group 1                neutral              w
+//
+// A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
+// saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
+#ifndef INTACT_KERNELS_CONV_H_
+#define INTACT_KERNELS_CONV_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/band.h"
+#include "kernels/conv_geometry.h"
+#include "kernels/gemm.h"
+
+namespace intact::kernels {
+
+class ConvPlan {
+ public:
+  static Result<std::unique_ptr<ConvPlan>> Create(const intact_conv_desc& desc, const void* weights);
+
+  Error Run(const intact_conv_args& args) const;
+  Error RunPart(const intact_conv_args& args, int part, int parts) const;
+
+  intact_type a_type() const { return a_type_; }
+  const ConvGeometry& geometry() const { return geometry_; }
+  /// The caller's dimensions: the last of the geometry's.
+  int spatial_dims() const { return spatial_dims_; }
+  jit::Isa isa() const { return units_.front()->isa(); }
+  intact_mode mode() const { return units_.front()->data().mode; }
+  const std::string& kernel_name() const { return units_.front()->kernel_name(); }
+  int64_t packed_bytes() const;
+  /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout.
+  Result<Certificate> MakeCertificate() const;
+  int64_t accumulator_min() const;
+  int64_t accumulator_max() const;
+  ScheduleStatistics schedule_statistics() const;
+
+ private:
+  ConvPlan() = default;
+  void ChooseLayout(const GemmProblem& problem, jit::Isa isa);
+  bool PlanesAreEven() const;
+  void SetTaps();
+  Error MakeUnits(const GemmProblem& problem);
+  Result<std::unique_ptr<GemmPlan>> MakeUnit(const GemmProblem& conv, int64_t unit) const;
+  std::vector<int8_t> UnitWeights(const GemmProblem& conv, int64_t unit) const;
+  /// Where channel `channel` of a unit at tap (of all taps) lies in the unit's depth.
+  int64_t DepthOf(int64_t tap, int64_t channel) const;
+  Error CheckArguments(const intact_conv_args& args) const;
+
+  int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
+  int64_t unit_outputs() const { return unit_groups_ * geometry_.group_outputs(); }
+  int64_t units() const { return static_cast<int64_t>(units_.size()); }
+  int64_t RowCount(int64_t batch) const {
+    return batch * geometry_.output[kDepth] * geometry_.plane_pixels();
+  }
+  struct Shape;
+  /// How a run is cut.
+  Shape ShapeOf(int64_t batch) const;
+  void RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
+                uint8_t* scratch) const;
+  void RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece, uint8_t* scratch) const;
+  RowMap RowsInPlace(const ConvInput& input) const;
+
+  ConvGeometry geometry_;
+  int spatial_dims_ = 2;
+  intact_type a_type_ = INTACT_U8;  // the caller's
+  int64_t unit_groups_ = 1;
+  bool reads_band_ = false;
+  bool has_band_per_unit_ = false;
+  bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point
+  Band band_;
+  bool joins_width_ = false;  // taps along the width are one
+  Taps taps_;                 // of a unit
+  std::vector<std::unique_ptr<GemmPlan>> units_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CONV_H_

@@ -1,0 +1,93 @@
+// Where kernels find A: a pointer to each row, and a convolution's taps beside it.
+//
+//   row m   At(m) + taps.offsets[0] ─► taps.depth bytes      depths 0 …
+//                 + taps.offsets[1] ─► taps.depth bytes      depths taps.depth …
+//
+// The rows of a GEMM are one stride apart, and there is one tap, at 0. Those of a convolution are output
+// pixels, each pointing to the input pixel of its first tap: pixels of a line are one stride apart, lines
+// another, and planes (images, or the depths of a volume) a third. Taps lie at the same distances from every
+// pixel, so a tile of rows is addressed by its pointers and one offset.
+//
+//   plane 0   line 0   p0 p1 p2 …  p(line_rows − 1)          ─► row 0, 1, …
+//             line 1   …
+//   plane 1   …
+#ifndef INTACT_KERNELS_ROWS_H_
+#define INTACT_KERNELS_ROWS_H_
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace intact::kernels {
+
+struct Taps {
+  std::vector<int64_t> offsets = {0};  // in bytes from a row's pointer
+  int64_t depth = 0;                   // of each tap; a multiple of 4 where there are several
+  int64_t count() const { return static_cast<int64_t>(offsets.size()); }
+};
+
+/// The rows of one run, by number. Strides are in bytes.
+struct RowMap {
+  // Of row 0: an address, since the row itself need not be there.
+  uintptr_t origin = 0;
+  int64_t stride = 0;
+  int64_t line_rows = std::numeric_limits<int64_t>::max();
+  int64_t line_stride = 0;
+  int64_t plane_lines = std::numeric_limits<int64_t>::max();
+  int64_t plane_stride = 0;
+
+  RowMap() = default;
+  /// Rows `row_stride` apart.
+  RowMap(const uint8_t* first, int64_t row_stride)
+      : origin(reinterpret_cast<uintptr_t>(first)), stride(row_stride) {}
+
+  /// Whether all rows are one stride apart.
+  bool IsEven() const { return line_rows == std::numeric_limits<int64_t>::max(); }
+  const uint8_t* At(int64_t row) const {
+    const int64_t line = row / line_rows;
+    const int64_t offset =
+        row % line_rows * stride + line % plane_lines * line_stride + line / plane_lines * plane_stride;
+    return Pointer(origin + static_cast<uintptr_t>(offset));
+  }
+  static const uint8_t* Pointer(uintptr_t address) {
+    return reinterpret_cast<const uint8_t*>(address);  // NOLINT(performance-no-int-to-ptr)
+  }
+};
+
+/// Walks over the rows of a map in their order, without divisions.
+class RowCursor {
+ public:
+  RowCursor(const RowMap& map, int64_t row)
+      : map_(map),
+        address_(reinterpret_cast<uintptr_t>(map.At(row))),
+        rows_left_(map.line_rows - row % map.line_rows),
+        lines_left_(map.plane_lines - row / map.line_rows % map.plane_lines) {}
+
+  /// The pointer of the present row; moves on to the next.
+  const uint8_t* Next() {
+    const uint8_t* const row = RowMap::Pointer(address_);
+    address_ += static_cast<uintptr_t>(map_.stride);
+    if (--rows_left_ == 0) NextLine();
+    return row;
+  }
+  /// The row that Next() will return.
+  const uint8_t* Peek() const { return RowMap::Pointer(address_); }
+
+ private:
+  void NextLine() {
+    rows_left_ = map_.line_rows;
+    int64_t step = map_.line_stride - map_.line_rows * map_.stride;
+    if (--lines_left_ == 0) {
+      lines_left_ = map_.plane_lines;
+      step += map_.plane_stride - map_.plane_lines * map_.line_stride;
+    }
+    address_ += static_cast<uintptr_t>(step);
+  }
+
+  const RowMap& map_;
+  uintptr_t address_;
+  int64_t rows_left_, lines_left_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ROWS_H_
