@@ -6,21 +6,22 @@
 #include <utility>
 
 #include "verify/minimise.h"
+#include "verify/place.h"
 #include "verify/sweep_problems.h"
 
 namespace intact::verify {
 namespace {
 
-std::string Describe(const Difference& d) {
-  return fmt::format("output ({}, {}) is {} instead of {}: {}, {}", d.m, d.n, d.actual, d.expected,
-                     ToString(d.cause), d.detail);
+std::string Describe(const Comparison& comparison, const Difference& d) {
+  return fmt::format("output {} is {} instead of {}: {}, {}", OutputPlace(comparison.conv, d.m, d.n),
+                     d.actual, d.expected, ToString(d.cause), d.detail);
 }
 
 // Why a target that is to saturate as the triple model says did not; empty if it did.
 std::string FailureOfSaturating(const Comparison& comparison) {
   if (comparison.off_triple == 0) return {};
   for (const Difference& difference : comparison.listed) {
-    if (difference.cause != Cause::kInt16Saturation) return Describe(difference);
+    if (difference.cause != Cause::kInt16Saturation) return Describe(comparison, difference);
   }
   return fmt::format("{} of {} outputs are not what pairs clamped to int16 make", comparison.off_triple,
                      comparison.outputs);
@@ -31,7 +32,7 @@ std::string FailureOf(const Problem& problem, const Comparison& comparison) {
   if (saturates && !(problem.isa == INTACT_ISA_ANY && comparison.Parity())) {
     return FailureOfSaturating(comparison);
   }
-  return comparison.Parity() ? std::string() : Describe(comparison.listed.at(0));
+  return comparison.Parity() ? std::string() : Describe(comparison, comparison.listed.at(0));
 }
 
 // Gathers the outcome of each problem.
@@ -97,10 +98,14 @@ bool SweepResult::Passed() const {
          std::ranges::all_of(cells, [](const SweepCell& cell) { return cell.problems > 0; });
 }
 
-Result<Judgement> Judge(const Target& target, const Problem& problem) {
+Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
   const RunOptions options = RunOptionsOf(problem);
-  Result<Comparison> comparison = problem.conv ? Verify(target, MaterializeConv(problem), options)
-                                               : Verify(target, Materialize(problem), options);
+  return problem.conv ? Verify(target, MaterializeConv(problem), options)
+                      : Verify(target, Materialize(problem), options);
+}
+
+Result<Judgement> Judge(const Target& target, const Problem& problem) {
+  Result<Comparison> comparison = VerifyProblem(target, problem);
   if (!comparison) return comparison.error();
   std::string failure = FailureOf(problem, *comparison);
   return Judgement{std::move(*comparison), std::move(failure)};
