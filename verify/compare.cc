@@ -21,6 +21,8 @@ using reference::Model;
 
 double ElementValue(intact_type type, const uint8_t* element) {
   switch (type) {
+    case INTACT_TYPE_NONE:
+      break;
     case INTACT_U8:
       return *element;
     case INTACT_S8:
@@ -203,6 +205,10 @@ Operation AccumulatorProblem(Operation operation) {
   operation.scales.clear();
   operation.bias_f32.clear();
   operation.activation = INTACT_ACTIVATION_NONE;
+  operation.residual_type = INTACT_TYPE_NONE;
+  operation.residual.clear();
+  operation.residual_scale = 0.0f;
+  operation.residual_zero_point = 0;
   return operation;
 }
 

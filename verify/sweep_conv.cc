@@ -136,6 +136,10 @@ constexpr intact_activation kActivations[] = {INTACT_ACTIVATION_NONE, INTACT_ACT
                                               INTACT_ACTIVATION_RELU};
 constexpr int64_t kInputPads[] = {0, 1, 0, 64, 5, 0, 16};
 constexpr int64_t kOutputPads[] = {0, 0, 1, 16, 3};
+constexpr intact_type kResiduals[] = {INTACT_TYPE_NONE, INTACT_U8,  INTACT_TYPE_NONE, INTACT_S8,
+                                      INTACT_TYPE_NONE, INTACT_F32, INTACT_F32};
+constexpr int64_t kResidualPads[] = {0, 3, 16};
+constexpr bool kInPlace[] = {false, true};
 constexpr int32_t kThreads[] = {1, 2, 3, 1};
 constexpr Fill kBoundFills[] = {Fill::kBound, Fill::kBait, Fill::kStray, Fill::kExtremes, Fill::kBound};
 
@@ -205,6 +209,10 @@ class ConvList {
     } else {
       problem.activation = activation;
       problem.scale = scale;
+      const intact_type residual = residuals_.Next();
+      if (residual != INTACT_TYPE_NONE) {
+        types_.SetResidual(residual, r_pads_.Next(), in_places_.Next(), &problem);
+      }
     }
     Add(problem);
   }
@@ -260,7 +268,9 @@ class ConvList {
   Cycle<BiasKind> biases_{kBiases};
   Cycle<ScaleKind> scales_{kScales};
   Cycle<intact_activation> activations_{kActivations};
-  Cycle<int64_t> a_pads_{kInputPads}, c_pads_{kOutputPads};
+  Cycle<int64_t> a_pads_{kInputPads}, c_pads_{kOutputPads}, r_pads_{kResidualPads};
+  Cycle<intact_type> residuals_{kResiduals};
+  Cycle<bool> in_places_{kInPlace};
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "verify/random.h"
 #include "verify/sweep_problems.h"
 
 namespace intact::verify {
@@ -43,6 +44,7 @@ class ProblemList {
     AddDeclaredRanges();
     AddLowerBounds();
     AddWideAndFlat();
+    AddResiduals();
     return std::move(problems_);
   }
 
@@ -251,7 +253,42 @@ class ProblemList {
     }
   }
 
+  // Drawn, so that a share of them has all kinds too.
+  void AddResiduals() {
+    constexpr int kProblems = 240;
+    for (uint64_t i = 0; i < kProblems; ++i) {
+      Random random(seed_, 0, i);
+      const auto draw = [&](const auto& values) {
+        return values[static_cast<size_t>(random.Integer(0, std::ssize(values) - 1))];
+      };
+      Problem problem = Shape(rows_.Next(), columns_.Next(), depths_.Next());
+      types_.Set(shape_types_.Next(), draw(kScaledTypes), &problem);
+      problem.fill = fills_.Next();
+      problem.bias = draw(kBiases);
+      problem.scale = draw(kScales);
+      problem.activation = draw(kActivations);
+      problem.threads = static_cast<int32_t>(random.Integer(1, 2));
+      problem.c_pad = draw(kPads);
+      types_.SetResidual(draw(kScaledTypes), draw(kPads), random.Integer(0, 1) == 0, &problem);
+      Add(problem);
+    }
+    // C beyond a second-level cache, as in AddLarge().
+    for (const bool in_place : {false, true}) {
+      Problem problem = Shape(600, 512, 20);
+      types_.Set(INTACT_U8, INTACT_F32, &problem);
+      problem.threads = 2;
+      types_.SetResidual(INTACT_F32, 0, in_place, &problem);
+      Add(problem);
+    }
+  }
+
   static constexpr intact_type kActivationTypes[] = {INTACT_U8, INTACT_S8, INTACT_U8};
+  static constexpr intact_type kScaledTypes[] = {INTACT_U8, INTACT_S8, INTACT_F32};
+  static constexpr BiasKind kBiases[] = {BiasKind::kNone, BiasKind::kS32, BiasKind::kF32};
+  static constexpr ScaleKind kScales[] = {ScaleKind::kTensor, ScaleKind::kChannel};
+  static constexpr intact_activation kActivations[] = {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU,
+                                                       INTACT_ACTIVATION_CLAMP};
+  static constexpr int64_t kPads[] = {0, 3, 16};
   static constexpr intact_type kOutputTypes[] = {INTACT_S32, INTACT_U8, INTACT_F32, INTACT_S8};
 
   uint64_t seed_;

@@ -53,6 +53,13 @@ void TypeCycle::Set(intact_type a, intact_type c, Problem* problem) {
   problem->scale = c == INTACT_S32 ? ScaleKind::kNone : ScaleKind::kTensor;
 }
 
+void TypeCycle::SetResidual(intact_type type, int64_t pad, bool in_place, Problem* problem) {
+  problem->residual = type;
+  if (type != INTACT_F32) problem->zres = (type == INTACT_U8 ? u8_zc_ : s8_zc_).Next();
+  problem->in_place = in_place && reference::ElementSize(type) == reference::ElementSize(problem->c_type);
+  problem->res_pad = problem->in_place ? 0 : pad;
+}
+
 void Declare(int32_t declared, intact_range_check check, Problem* problem) {
   problem->declared = declared;
   problem->range_check = check;

@@ -44,6 +44,8 @@ class TypeCycle {
  public:
   TypeCycle();
   void Set(intact_type a, intact_type c, Problem* problem);
+  /// Adds a residual; in place only where its elements are of the output's size, and without `pad` then.
+  void SetResidual(intact_type type, int64_t pad, bool in_place, Problem* problem);
 
  private:
   Cycle<int32_t> u8_za_, s8_za_, u8_zc_, s8_zc_;
