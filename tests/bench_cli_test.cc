@@ -36,8 +36,9 @@ class BenchCli : public intact::tests::BinaryTest {
 TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("frobnicate", "frobnicate");
   ExpectBadInput("--frobnicate", "--frobnicate");
-  ExpectBadInput("--suite long",
-                 "intact_bench: --suite: long not in {short,figures,bert,llm,resnet50,square}");
+  ExpectBadInput(
+      "--suite long",
+      "intact_bench: --suite: long not in {short,figures,bert,llm,square,conv,resnet50,mobilenet_v2}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
@@ -63,9 +64,9 @@ TEST_F(BenchCli, BadUsageOfGoogleBenchmark) {
 }
 
 TEST_F(BenchCli, NamedBenchmarks) {
-  const std::string shape = "m:1/n:1000/k:2048";
+  const std::string shape = "m:1/n:4096/k:4096";
   const json benchmarks = Named(
-      "--isa avx2 --suite resnet50 '--benchmark_filter=isa:avx2/.*weights:laplace/(c:u8/)?" + shape + "$'");
+      "--isa avx2 --suite figures '--benchmark_filter=isa:avx2/.*weights:laplace/(c:u8/)?" + shape + "$'");
   std::vector<std::string> names;
   for (const json& benchmark : benchmarks) {
     names.push_back(benchmark["name"]);
