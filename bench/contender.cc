@@ -79,8 +79,8 @@ Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Case& c) {
 
 GemmDesc GemmDescOf(const Workload& workload, const Case& c) {
   GemmDesc desc = CommonDescOf(workload.gemm(), c);
-  desc.n = c.shape.n;
-  desc.k = c.shape.k;
+  desc.n = workload.gemm().n;
+  desc.k = workload.gemm().k;
   return desc;
 }
 
