@@ -185,7 +185,8 @@ std::optional<std::string> OtherScale(const Observation& seen) {
     if (column < 0 || column >= seen.gemm.n || column == seen.n) continue;
     q.scale = seen.gemm.scales[static_cast<size_t>(column)];
     if (SameElement(seen, seen.exact, q)) {
-      return fmt::format("the scale of column {} gives this output of column {}", column, seen.n);
+      return fmt::format("the scale of column {} gives this output of column {}", seen.first_column + column,
+                         seen.first_column + seen.n);
     }
   }
   return std::nullopt;

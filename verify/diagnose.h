@@ -12,9 +12,10 @@ namespace intact::verify {
 
 /// One output of a target, and what the reference says of it.
 struct Observation {
-  const reference::Gemm& gemm;
+  const reference::Gemm& gemm;  // of the group that the output belongs to
   const reference::Operands& operands;
   int64_t m, n;
+  int64_t first_column;    // where the group's columns begin among all
   int32_t exact;           // accumulator by the contract
   const uint8_t* element;  // the target's output
   std::optional<int32_t> actual_accumulator;

@@ -420,7 +420,9 @@ bool SweepResult::Passed() const {
 }
 
 Result<Judgement> Judge(const Target& target, const Problem& problem) {
-  Result<Comparison> comparison = Verify(target, Materialize(problem), RunOptionsOf(problem));
+  const RunOptions options = RunOptionsOf(problem);
+  Result<Comparison> comparison = problem.conv ? Verify(target, MaterializeConv(problem), options)
+                                               : Verify(target, Materialize(problem), options);
   if (!comparison) return comparison.error();
   std::string failure = FailureOf(problem, *comparison);
   return Judgement{std::move(*comparison), std::move(failure)};

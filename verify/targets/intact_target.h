@@ -6,11 +6,17 @@
 
 namespace intact::verify {
 
-/// The descriptor of `gemm`, whose vectors it points to, for `options`.
+/// The descriptor of an operation, whose vectors it points to, for `options`.
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
+ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 
-/// The plan that runs `gemm`; UNSUPPORTED unless it is for exactly options.isa.
+/// The plan that runs an operation; UNSUPPORTED unless it is for exactly options.isa.
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
+Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options);
+
+/// The arguments of its run from `a` to `c`.
+intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const void* a, void* c);
+intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const void* a, void* c);
 
 /// Runs with every buffer that emitted code touches ending at an unmapped page (the output at both ends a
 /// canary), so that a stray access is a fault and a stray write is found.
@@ -18,6 +24,7 @@ class IntactTarget : public Target {
  public:
   std::string Name() const override { return "intact"; }
   Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
+  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const override;
 };
 
 }  // namespace intact::verify

@@ -126,6 +126,13 @@ Result<std::vector<uint8_t>> ReferenceTarget::Run(const reference::Gemm& gemm,
   return Compute(gemm, ExpectedModel(options.mode, options.isa));
 }
 
+Result<std::vector<uint8_t>> ReferenceTarget::RunConv(const reference::Conv& conv,
+                                                      const RunOptions& options) const {
+  const Model model = ExpectedModel(options.mode, options.isa);
+  return reference::Outputs(
+      conv, model == Model::kExact ? reference::Convolve(conv) : reference::Accumulators(conv, model));
+}
+
 std::unique_ptr<Target> OvereagerTarget() { return std::make_unique<Overeager>(); }
 
 std::vector<Mutant> Mutants() {
