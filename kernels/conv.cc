@@ -100,6 +100,8 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   if (may_join_groups) {
     const int64_t lanes = jit::VectorBytes(isa) / 4;
     unit_groups_ = LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
+    const bool fills_vector = unit_outputs() == lanes && unit_groups_ < geometry_.groups;
+    if (fills_vector && reads_band_ && !has_zero_points && !UsesTiles(isa)) taps_.vector_step = unit_inputs();
   }
   BandChannels channels{0, geometry_.input_channels, 1, geometry_.input_channels};
   if (has_band_per_unit_) channels = {0, inputs, 1, RoundUp(inputs, kQuad)};
@@ -130,14 +132,15 @@ void ConvPlan::SetTaps() {
   if (reads_band_) taps_.depth = RoundUp(taps_.depth, kQuad);
 }
 
-int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel) const {
+int64_t ConvPlan::DepthOf(int64_t tap, int64_t n) const {
+  const int64_t channel = n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
   if (!joins_width_) return tap * taps_.depth + channel;
   const int64_t width = geometry_.kernel[kWidth];
   return tap / width * taps_.depth + tap % width * band_.pixel_bytes() + channel;
 }
 
 Error ConvPlan::MakeUnits(const GemmProblem& problem) {
-  for (int64_t unit = 0; unit < geometry_.groups / unit_groups_; ++unit) {
+  for (int64_t unit = 0; unit < geometry_.output_channels / unit_outputs(); ++unit) {
     Result<std::unique_ptr<GemmPlan>> plan = MakeUnit(problem, unit);
     if (!plan) return plan.error();
     units_.push_back(std::move(*plan));
@@ -179,10 +182,8 @@ std::vector<int8_t> ConvPlan::UnitWeights(const GemmProblem& conv, int64_t unit)
     const int32_t neutral = has_neutral_zeros_ ? 0 : WeightZeroPoint(conv, column);
     int8_t* const to = &weights[static_cast<size_t>(n * depth)];
     std::fill_n(to, depth, static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ conv.b.flip));
-    const int64_t group = n / geometry_.group_outputs();
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
-      std::copy_n(conv.b.data + (column * geometry_.taps() + tap) * inputs, inputs,
-                  to + DepthOf(tap, group * inputs));
+      std::copy_n(conv.b.data + (column * geometry_.taps() + tap) * inputs, inputs, to + DepthOf(tap, n));
     }
   }
   return weights;
@@ -214,7 +215,7 @@ Result<Certificate> ConvPlan::MakeCertificate() const {
     const int64_t n = column % unit_outputs();
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
       int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
-      const int64_t from = DepthOf(tap, n / geometry_.group_outputs() * inputs);
+      const int64_t from = DepthOf(tap, n);
       for (int64_t i = 0; i < inputs; ++i) to[i] = packed.At(from + i, n);
     }
   }

@@ -19,6 +19,9 @@
 //
 // A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
 // saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
+//
+// Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
+// reads its own channels (Taps::vector_step).
 #ifndef INTACT_KERNELS_CONV_H_
 #define INTACT_KERNELS_CONV_H_
 
@@ -65,12 +68,16 @@ class ConvPlan {
   Error MakeUnits(const GemmProblem& problem);
   Result<std::unique_ptr<GemmPlan>> MakeUnit(const GemmProblem& conv, int64_t unit) const;
   std::vector<int8_t> UnitWeights(const GemmProblem& conv, int64_t unit) const;
-  /// Where channel `channel` of a unit at tap (of all taps) lies in the unit's depth.
-  int64_t DepthOf(int64_t tap, int64_t channel) const;
+  /// Where the first channel that column `n` reads at `tap`, of all taps, lies in the depth.
+  int64_t DepthOf(int64_t tap, int64_t n) const;
   Error CheckArguments(const intact_conv_args& args) const;
 
+  /// Channels that a column's depth is made of.
   int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
-  int64_t unit_outputs() const { return unit_groups_ * geometry_.group_outputs(); }
+  /// Columns of a plan.
+  int64_t unit_outputs() const {
+    return (taps_.vector_step != 0 ? geometry_.groups : unit_groups_) * geometry_.group_outputs();
+  }
   int64_t units() const { return static_cast<int64_t>(units_.size()); }
   int64_t RowCount(int64_t batch) const {
     return batch * geometry_.output[kDepth] * geometry_.plane_pixels();

@@ -127,8 +127,13 @@ class Microkernel {
     for (int step = 0; step < dot_->steps(); ++step) {
       for (int i = 0; i < spec_.mr; ++i) {
         const Gp& row = rows_[static_cast<size_t>(i)];
-        code().vpbroadcastd(a_operand_, x86::ptr(row, offset_, 0, quad * a_bytes() + step * 4));
-        for (int j = 0; j < spec_.vectors; ++j) Dot(step, accumulator(quad % chains_, i, j), j, quad);
+        for (int j = 0; j < spec_.vectors; ++j) {
+          if (j == 0 || spec_.vector_step != 0) {
+            const int displacement = quad * a_bytes() + step * 4 + j * spec_.vector_step;
+            code().vpbroadcastd(a_operand_, x86::ptr(row, offset_, 0, displacement));
+          }
+          Dot(step, accumulator(quad % chains_, i, j), j, quad);
+        }
       }
     }
   }
@@ -163,6 +168,7 @@ class Microkernel {
     const asmjit::Label tap = code().newLabel();
     code().bind(tap);
     code().mov(offset_, x86::ptr(taps_));
+    if (spec_.vector_step != 0) code().add(offset_, Argument(offsetof(MicrokernelArgs, a_offset)));
     code().mov(end_, Argument(offsetof(MicrokernelArgs, tap_bytes)));
     code().add(end_, offset_);
     DepthLoop();
@@ -253,6 +259,7 @@ std::string MicrokernelSpec::Name() const {
   std::string name =
       "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
   if (prefetches) name += "_prefetch";
+  if (vector_step != 0) name += "_step" + std::to_string(vector_step);
   return name + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
 }
 

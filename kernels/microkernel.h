@@ -40,6 +40,7 @@ struct MicrokernelArgs {
   const int64_t* taps = nullptr;         // offsets in bytes, at least one
   const int64_t* taps_end = nullptr;
   int64_t tap_bytes = 0;  // of a row in each tap, ≥ one quad
+  int64_t a_offset = 0;   // added to taps, where the kernel has a vector step
   const int8_t* b = nullptr;
   int64_t b_panel_stride_bytes = 0;
   const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
@@ -57,6 +58,7 @@ struct MicrokernelSpec {
   int mr = 1;       // rows
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;
+  int vector_step = 0;  // Taps::vector_step; not with the wide form
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }

@@ -11,57 +11,74 @@ namespace {
 
 constexpr int64_t kVector = 16;  // bytes of an SSE register
 
-uint8_t LargestByte(__m128i bytes) {
-  alignas(16) std::array<uint8_t, 16> array;
-  _mm_store_si128(reinterpret_cast<__m128i*>(array.data()), bytes);
-  return *std::max_element(array.begin(), array.end());
+__m128i LoadVector(const uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+
+void StoreVector(uint8_t* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
+
+int LoadQuad(const uint8_t* from) {
+  int quad = 0;
+  std::memcpy(&quad, from, sizeof(quad));
+  return quad;
 }
 
-// Four rows, sixteen depths at a time: a 4×4 transpose of quads.
-uint8_t PackFourRows(const uint8_t* const* rows, int64_t offset, int64_t depth, uint8_t flip,
-                     int64_t quad_stride, uint8_t* panel) {
-  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
-  __m128i largest = _mm_setzero_si128();
-  for (int64_t k = 0; k < depth; k += 16, panel += 4 * quad_stride) {
-    const auto load = [&](int64_t i) {
-      const auto* from = reinterpret_cast<const __m128i*>(rows[i] + offset + k);
-      return _mm_xor_si128(_mm_loadu_si128(from), flip_bytes);
-    };
-    const __m128i row0 = load(0);
-    const __m128i row1 = load(1);
-    const __m128i row2 = load(2);
-    const __m128i row3 = load(3);
-    largest = _mm_max_epu8(largest, _mm_max_epu8(_mm_max_epu8(row0, row1), _mm_max_epu8(row2, row3)));
-    const __m128i low01 = _mm_unpacklo_epi32(row0, row1);
-    const __m128i low23 = _mm_unpacklo_epi32(row2, row3);
-    const __m128i high01 = _mm_unpackhi_epi32(row0, row1);
-    const __m128i high23 = _mm_unpackhi_epi32(row2, row3);
-    const auto store = [&](int64_t quad, __m128i value) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(panel + quad * quad_stride), value);
-    };
-    store(0, _mm_unpacklo_epi64(low01, low23));
-    store(1, _mm_unpackhi_epi64(low01, low23));
-    store(2, _mm_unpacklo_epi64(high01, high23));
-    store(3, _mm_unpackhi_epi64(high01, high23));
-  }
-  return LargestByte(largest);
-}
+// Packs quads of rows, and remembers the largest activation among them.
+class QuadPacker {
+ public:
+  QuadPacker(uint8_t flip, int64_t quad_stride)
+      : flip_(_mm_set1_epi8(static_cast<char>(flip))), quad_stride_(quad_stride) {}
 
-// Padding of a partial quad is multiplied by zero weights; it is zero, so that it is never the largest
-// activation.
-uint8_t PackOneRow(const uint8_t* a, int64_t begin, int64_t k, uint8_t flip, int64_t quad_stride,
-                   uint8_t* panel) {
-  uint8_t largest = 0;
-  for (int64_t depth = begin; depth < k; depth += kQuad) {
-    std::array<uint8_t, kQuad> quad = {};
-    for (int64_t i = 0; i < std::min<int64_t>(kQuad, k - depth); ++i) {
-      quad[static_cast<size_t>(i)] = a[depth + i] ^ flip;
-      largest = std::max(largest, quad[static_cast<size_t>(i)]);
+  // Four rows, whole quads: sixteen depths at a time are a 4×4 transpose.
+  void FourRows(const uint8_t* const* rows, int64_t offset, int64_t depth, uint8_t* panel) {
+    int64_t k = 0;
+    for (; k + kVector <= depth; k += kVector, panel += 4 * quad_stride_) {
+      const __m128i row0 = Flip(LoadVector(rows[0] + offset + k));
+      const __m128i row1 = Flip(LoadVector(rows[1] + offset + k));
+      const __m128i row2 = Flip(LoadVector(rows[2] + offset + k));
+      const __m128i row3 = Flip(LoadVector(rows[3] + offset + k));
+      const __m128i low01 = _mm_unpacklo_epi32(row0, row1);
+      const __m128i low23 = _mm_unpacklo_epi32(row2, row3);
+      const __m128i high01 = _mm_unpackhi_epi32(row0, row1);
+      const __m128i high23 = _mm_unpackhi_epi32(row2, row3);
+      StoreVector(panel, _mm_unpacklo_epi64(low01, low23));
+      StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(low01, low23));
+      StoreVector(panel + 2 * quad_stride_, _mm_unpacklo_epi64(high01, high23));
+      StoreVector(panel + 3 * quad_stride_, _mm_unpackhi_epi64(high01, high23));
     }
-    std::memcpy(panel + depth / kQuad * quad_stride, quad.data(), quad.size());
+    for (; k < depth; k += kQuad, panel += quad_stride_) {
+      const auto quad = [&](int row) { return LoadQuad(rows[row] + offset + k); };
+      StoreVector(panel, Flip(_mm_setr_epi32(quad(0), quad(1), quad(2), quad(3))));
+    }
   }
-  return largest;
-}
+
+  // One row from depth `begin`, a whole quad. Padding of a partial quad is multiplied by zero weights; it is
+  // zero, so that it is never the largest activation.
+  void OneRow(const uint8_t* row, int64_t begin, int64_t k, uint8_t* panel) {
+    for (int64_t depth = begin; depth < k; depth += kQuad) {
+      alignas(16) std::array<uint8_t, kVector> quad = {};
+      const int64_t count = std::min<int64_t>(kQuad, k - depth);
+      CopyActivations(row + depth, count, static_cast<uint8_t>(_mm_cvtsi128_si32(flip_)), quad.data());
+      largest_ = _mm_max_epu8(largest_, LoadVector(quad.data()));
+      std::memcpy(panel + depth / kQuad * quad_stride_, quad.data(), kQuad);
+    }
+  }
+
+  uint8_t Largest() const {
+    alignas(16) std::array<uint8_t, kVector> bytes;
+    StoreVector(bytes.data(), largest_);
+    return *std::max_element(bytes.begin(), bytes.end());
+  }
+
+ private:
+  __m128i Flip(__m128i bytes) {
+    const __m128i flipped = _mm_xor_si128(bytes, flip_);
+    largest_ = _mm_max_epu8(largest_, flipped);
+    return flipped;
+  }
+
+  __m128i flip_;
+  int64_t quad_stride_;
+  __m128i largest_ = _mm_setzero_si128();
+};
 
 // `columns` bytes of a row, flipped, and padded with zeros to 16.
 __m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t flip) {
@@ -158,21 +175,16 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
 
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept {
-  const int64_t quad_stride = panel_rows * kQuad;
-  const int64_t whole = k / 16 * 16;
-  uint8_t largest = 0;
-  const auto pack_one = [&](size_t row, int64_t begin) {
-    uint8_t* const to = panel + static_cast<int64_t>(row) * kQuad;
-    largest = std::max(largest, PackOneRow(rows[row] + offset, begin, k, flip, quad_stride, to));
-  };
+  const int64_t whole = k / kQuad * kQuad;
+  QuadPacker packer(flip, panel_rows * kQuad);
+  const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };
   size_t row = 0;
   for (; row + 4 <= rows.size(); row += 4) {
-    uint8_t* const to = panel + static_cast<int64_t>(row) * kQuad;
-    largest = std::max(largest, PackFourRows(&rows[row], offset, whole, flip, quad_stride, to));
-    for (size_t i = row; i < row + 4 && whole < k; ++i) pack_one(i, whole);
+    packer.FourRows(&rows[row], offset, whole, to(row));
+    for (size_t i = row; i < row + 4 && whole < k; ++i) packer.OneRow(rows[i] + offset, whole, k, to(i));
   }
-  for (; row < rows.size(); ++row) pack_one(row, 0);
-  return largest;
+  for (; row < rows.size(); ++row) packer.OneRow(rows[row] + offset, 0, k, to(row));
+  return packer.Largest();
 }
 
 void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept {

@@ -57,8 +57,10 @@ Error PanelEngine::GenerateKernels() {
   functions_.resize(static_cast<size_t>(block_.mr));
   const auto edge_vectors = static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_);
   for (const bool is_edge : {false, true}) {
-    MicrokernelSpec spec{block_.isa, block_.dot,    block_.mr, is_edge ? edge_vectors : block_.vectors,
-                         false,      data_.epilogue};
+    MicrokernelSpec spec{block_.isa,    block_.dot,
+                         block_.mr,     is_edge ? edge_vectors : block_.vectors,
+                         false,         static_cast<int>(data_.taps.vector_step),
+                         data_.epilogue};
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     if (kernel_name_.empty()) kernel_name_ = spec.Name();
     for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
@@ -192,6 +194,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     }
     const Functions& functions = functions_[static_cast<size_t>(tile_rows - 1)];
     call.b = Columns(range.column_begin);
+    call.a_offset = range.column_begin / lanes_ * data_.taps.vector_step;
     call.c = c_row;
     call.initial = data_.initial.data() + range.column_begin;
     call.epilogue = data_.EpilogueAt(buffers, row, range.column_begin);
@@ -200,6 +203,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
       if (prefetches) call.prefetch = region.Take(data_.weights.quads() * kPrefetchQuadBytes);
       functions.at[streams][false][prefetches](&call);
       call.b += b_step;
+      call.a_offset += block_.vectors * data_.taps.vector_step;
       call.c = static_cast<uint8_t*>(call.c) + nr_ * element;
       call.initial += nr_;
       call.epilogue.Advance(nr_);

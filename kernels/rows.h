@@ -23,6 +23,9 @@ namespace intact::kernels {
 struct Taps {
   std::vector<int64_t> offsets = {0};  // in bytes from a row's pointer
   int64_t depth = 0;                   // of each tap; a multiple of 4 where there are several
+  // From the activations that one vector of columns reads to those of the next: 0, or the input channels of a
+  // grouped convolution whose groups fill a vector.
+  int64_t vector_step = 0;
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
 };
 
