@@ -91,8 +91,10 @@ struct Results {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timing, contender, c_type, implementation, result, microseconds, spread)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Geometry, height, width, c_in, c_out, kernel, stride, groups, batch)
+// NOLINTBEGIN(readability-identifier-naming): the library finds them by these names
 void to_json(nlohmann::json& json, const Shape& shape);
 void from_json(const nlohmann::json& json, Shape& shape);
+// NOLINTEND(readability-identifier-naming)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Row, isa, shape, times, peak, peak_gops, read_gb_per_s, timings)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FirstCall, isa, error, create_microseconds, pack_gb_per_s,
                                    speed_up_of_two_threads)

@@ -58,6 +58,9 @@ reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {
   return verify::Materialize(problem);
 }
 
+/// What a GEMM and a convolution have alike.
+const reference::Operation& Common(const reference::Operation& operation) { return operation; }
+
 reference::Axis AxisOf(int64_t input, const Geometry& g) {
   reference::Axis axis;
   axis.input = input;
@@ -72,7 +75,7 @@ reference::Conv MakeConv(const Case& c) {
   const Geometry& g = *c.shape.conv;
   const reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
   reference::Conv conv;
-  static_cast<reference::Operation&>(conv) = weights;
+  static_cast<reference::Operation&>(conv) = Common(weights);
   conv.geometry.axes[1] = AxisOf(g.height, g);
   conv.geometry.axes[2] = AxisOf(g.width, g);
   conv.geometry.batch = g.batch;
@@ -123,7 +126,7 @@ std::vector<int64_t> SampledRows(const Shape& shape) {
     }
   }
   std::ranges::sort(rows);
-  rows.erase(std::ranges::unique(rows).begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   return rows;
 }
 
@@ -214,8 +217,8 @@ std::optional<reference::Model> Workload::Recognise(Contender* contender, intact
 
 bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, intact_type c_type,
                       reference::Model model) const {
-  reference::Operation epilogue;
-  std::visit([&](const auto& operation) { epilogue = operation; }, operation_);
+  reference::Operation epilogue =
+      std::visit([](const auto& operation) { return Common(operation); }, operation_);
   epilogue.c_type = c_type;
   if (c_type == INTACT_F32) epilogue.scales = {1.0f};
   const Input& input = InputFor(c_type);
