@@ -35,7 +35,18 @@ std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, i
   return std::vector<T>(begin, begin + g.GroupOutputs());
 }
 
-// A group without its tensors.
+// The residual under a group's columns.
+std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group) {
+  const int64_t row_bytes = conv.geometry.output_channels * ElementSize(conv.residual_type);
+  const int64_t group_bytes = row_bytes / conv.geometry.groups;
+  std::vector<uint8_t> residual;
+  for (auto row = conv.residual.begin(); row != conv.residual.end(); row += row_bytes) {
+    residual.insert(residual.end(), row + group * group_bytes, row + (group + 1) * group_bytes);
+  }
+  return residual;
+}
+
+// A group; the tensors are still all of them.
 Gemm GroupOf(const Conv& conv, int64_t group) {
   const ConvGeometry& g = conv.geometry;
   Gemm gemm;
@@ -44,6 +55,7 @@ Gemm GroupOf(const Conv& conv, int64_t group) {
   gemm.bias_s32 = GroupShare(conv.bias_s32, g, group);
   gemm.bias_f32 = GroupShare(conv.bias_f32, g, group);
   gemm.scales = GroupShare(conv.scales, g, group);
+  gemm.residual = GroupResidual(conv, group);
   gemm.m = g.OutputPixels();
   gemm.n = g.GroupOutputs();
   gemm.k = g.Taps() * g.TapDepth();

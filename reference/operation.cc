@@ -31,10 +31,27 @@ Requantization RequantizationOf(const Operation& operation, int64_t n) {
   return q;
 }
 
+Requantization WithResidual(Requantization q, const Operation& operation, int64_t output) {
+  if (operation.residual_type == INTACT_TYPE_NONE) return q;
+  const auto size = static_cast<size_t>(ElementSize(operation.residual_type));
+  const uint8_t* const element = &operation.residual[static_cast<size_t>(output) * size];
+  q.has_residual = true;
+  q.residual_scale = operation.residual_scale;
+  if (operation.residual_type == INTACT_F32) {
+    std::memcpy(&q.residual, element, size);
+  } else {
+    const int32_t value = Value(operation.residual_type, *element);
+    q.residual = static_cast<float>(value - operation.residual_zero_point);
+  }
+  return q;
+}
+
 int64_t ElementSize(intact_type type) noexcept { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
 
 void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept {
   switch (q.c_type) {
+    case INTACT_TYPE_NONE:
+      return;
     case INTACT_S32:
       return Store(y, destination);
     case INTACT_F32:
@@ -52,7 +69,8 @@ std::vector<uint8_t> Outputs(const Operation& operation, int64_t columns,
   const auto size = static_cast<size_t>(ElementSize(operation.c_type));
   std::vector<uint8_t> bytes(accumulators.size() * size);
   for (size_t i = 0; i < accumulators.size(); ++i) {
-    StoreOutput(accumulators[i], requantizations[i % requantizations.size()], &bytes[i * size]);
+    const Requantization& column = requantizations[i % requantizations.size()];
+    StoreOutput(accumulators[i], WithResidual(column, operation, static_cast<int64_t>(i)), &bytes[i * size]);
   }
   return bytes;
 }

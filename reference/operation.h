@@ -27,6 +27,10 @@ struct Operation {
   std::vector<float> scales;           // N, 1, or empty (s32 output)
   intact_activation activation = INTACT_ACTIVATION_NONE;
   float clamp_min = 0.0f, clamp_max = 0.0f;
+  intact_type residual_type = INTACT_TYPE_NONE;
+  std::vector<uint8_t> residual;  // elements of residual_type, shaped as C; empty if there is none
+  float residual_scale = 0.0f;
+  int32_t residual_zero_point = 0;
 };
 
 /// What a byte of an 8-bit tensor stands for.
@@ -45,8 +49,11 @@ constexpr int32_t WeightShift(const Operation& operation) noexcept {
 /// The zero point of column n.
 int32_t WeightZeroPoint(const Operation& operation, int64_t n) noexcept;
 
-/// The requantization of column n.
+/// The requantization of column n, without a residual.
 Requantization RequantizationOf(const Operation& operation, int64_t n);
+/// That of one output, number `output` of C's: `q`, which is its column's, with the residual, if there is
+/// one.
+Requantization WithResidual(Requantization q, const Operation& operation, int64_t output);
 
 /// Bytes of one element of `type`.
 int64_t ElementSize(intact_type type) noexcept;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <string>
@@ -40,6 +42,8 @@ TEST(ProblemText, RoundTrips) {
            "conv u8s8u8 in=56x28 c=64 o=32 kernel=3x1 stride=2x1 dilation=1x3 pad=1x0 groups=4 batch=2 za=3 "
            "scale=channel fill=bait seed=7 apad=5 cpad=1 threads=2 mode=saturating isa=avx2",
            "conv s8u8f32 in=4x5x6 c=1 o=2 kernel=2x2x2 pad=1x0x2:0x0x3 zb=3 zbper=channel act=relu",
+           "gemm u8s8u8 m=1 n=2 k=3 act=relu res=s8 zres=-7 respad=3",
+           "gemm u8s8f32 m=1 n=2 k=3 res=f32 inplace=yes cpad=1",
        }) {
     EXPECT_EQ(Parsed(line).ToString(), line);
     EXPECT_EQ(Parsed(Parsed(line).ToString()), Parsed(line));
@@ -109,6 +113,16 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8u8 m=1 n=1 k=1 rangecheck=maybe", "'maybe' is unknown"},
       {"gemm u8s8u8 m=1 n=1 k=1 adecl=9 rangecheck=unchecked fill=stray", "fill: stray"},
       {"gemm u8s8u8 m=1 n=1 k=1 apad=-1", "apad: -1"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=s32", "'s32' is unknown; expected one of none, u8, s8, f32"},
+      {"gemm u8s8s32 m=1 n=1 k=1 res=u8", "res: an s32 output has none"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=u8 zres=256", "zres: 256 is out of range; expected 0 to 255"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=f32 zres=1", "zres: 1 is out of range; expected 0 to 0"},
+      {"gemm u8s8u8 m=1 n=1 k=1 zres=1", "zres: 1 is out of range; expected 0 to 0"},
+      {"gemm u8s8u8 m=1 n=1 k=1 respad=1", "respad: there is no residual"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=u8 respad=-1", "respad: -1"},
+      {"gemm u8s8u8 m=1 n=1 k=1 inplace=yes", "inplace: a residual in place of u8 output"},
+      {"gemm u8s8f32 m=1 n=1 k=1 res=u8 inplace=yes", "inplace: a residual in place of f32 output"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=s8 inplace=yes respad=1", "respad: a residual in place has cpad"},
       {"gemm u8s8u8 m=1 n=1 k=1 threads=5000000000", "threads: 5000000000"},
       {"gemm u8s8u8 m=1 n=1 k=1 seed=-1", "seed: -1"},
       {"gemm u8s8u8 m=1 n=1 k=1 in=3", "'in=3': key 'in' is unknown to a gemm"},
@@ -245,6 +259,22 @@ TEST(Materialize, SeedsDiffer) {
   EXPECT_NE(Weights("gemm u8s8s32 m=1 n=4 k=64 seed=1"), Weights("gemm u8s8s32 m=1 n=4 k=64 seed=2"));
 }
 
+TEST(Materialize, ResidualsAreOfTheirTypeAndShape) {
+  EXPECT_TRUE(Materialize(Parsed("gemm u8s8u8 m=3 n=5 k=2")).residual.empty());
+  const reference::Gemm u8 = Materialize(Parsed("gemm u8s8u8 m=40 n=50 k=2 res=u8 zres=9"));
+  EXPECT_EQ(u8.residual_type, INTACT_U8);
+  EXPECT_EQ(u8.residual_zero_point, 9);
+  EXPECT_GT(u8.residual_scale, 0.0f);
+  EXPECT_EQ(std::set<uint8_t>(u8.residual.begin(), u8.residual.end()).size(), 256u);
+  EXPECT_EQ(u8.residual.size(), 40u * 50u);
+  const reference::Gemm f32 = Materialize(Parsed("gemm u8s8u8 m=3 n=5 k=2 res=f32"));
+  EXPECT_EQ(f32.residual.size(), 3u * 5u * 4u);
+  float value = 0;
+  std::memcpy(&value, f32.residual.data(), sizeof(value));
+  EXPECT_NE(value, std::nearbyint(value));
+  EXPECT_LE(std::abs(value), 129.0f);
+}
+
 class Fills : public ::testing::TestWithParam<Fill> {};
 
 TEST_P(Fills, StayWithinTheirRanges) {
@@ -263,7 +293,8 @@ TEST_P(Fills, StayWithinTheirRanges) {
 
 TEST_P(Fills, SpreadEightBitOutputs) {
   for (const char* line : {"gemm u8s8u8 m=32 n=48 k=144 za=5 zc=128 scale=channel bias=s32",
-                           "gemm s8s8s8 m=32 n=48 k=144 za=-7 zc=-3 bias=f32"}) {
+                           "gemm s8s8s8 m=32 n=48 k=144 za=-7 zc=-3 bias=f32",
+                           "gemm u8s8u8 m=32 n=48 k=144 za=5 zc=128 scale=channel res=s8 zres=4"}) {
     Problem problem = Parsed(line);
     problem.fill = GetParam();
     const reference::Gemm gemm = Materialize(problem);

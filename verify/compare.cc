@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <span>
 #include <utility>
 
 #include "verify/audit.h"
 #include "verify/diagnose.h"
+#include "verify/diagnose_conv.h"
 
 namespace intact::verify {
 namespace {
@@ -19,6 +21,8 @@ using reference::Model;
 
 double ElementValue(intact_type type, const uint8_t* element) {
   switch (type) {
+    case INTACT_TYPE_NONE:
+      break;
     case INTACT_U8:
       return *element;
     case INTACT_S8:
@@ -53,12 +57,16 @@ uint64_t Fnv1a(const std::vector<uint8_t>& bytes) {
 // columns stand side by side; a GEMM is its own only group.
 class Comparer {
  public:
-  Comparer(const reference::Operation& operation, std::span<const reference::Gemm> groups,
+  using Suspect = std::function<std::vector<Suspicion>(int64_t m, int64_t n)>;
+
+  // `suspect`: what may be wrong with an output that nothing explains, beside what may be in any GEMM.
+  Comparer(const reference::Operation& operation, std::span<const reference::Gemm> groups, Suspect suspect,
            const std::vector<uint8_t>& actual, const std::optional<std::vector<int32_t>>& actual_accumulators,
            int64_t max_listed)
       : type_(operation.c_type),
         groups_(groups),
         operands_(groups.begin(), groups.end()),
+        suspect_(std::move(suspect)),
         group_columns_(groups.front().n),
         columns_(group_columns_ * std::ssize(groups)),
         actual_(actual),
@@ -139,7 +147,7 @@ class Comparer {
     return seen;
   }
 
-  static void Classify(const Observation& seen, int32_t triple, Difference* difference) {
+  void Classify(const Observation& seen, int32_t triple, Difference* difference) const {
     if (ClassifyInt16(seen, triple, difference)) return;
     const int32_t saturated = seen.WithCompensation(
         reference::Accumulate(Model::kDpbusds, 0, seen.operands.Row(seen.m), seen.operands.Column(seen.n)));
@@ -154,7 +162,7 @@ class Comparer {
       return;
     }
     difference->cause = Cause::kImplementationError;
-    difference->detail = Diagnose(seen);
+    difference->detail = Diagnose(seen, suspect_(difference->m, difference->n));
   }
 
   static bool ClassifyInt16(const Observation& seen, int32_t triple, Difference* difference) {
@@ -172,6 +180,7 @@ class Comparer {
   const intact_type type_;
   const std::span<const reference::Gemm> groups_;
   const std::vector<reference::Operands> operands_;
+  const Suspect suspect_;
   const int64_t group_columns_, columns_;
   const std::vector<uint8_t>& actual_;
   const std::optional<std::vector<int32_t>>& actual_accumulators_;
@@ -196,6 +205,10 @@ Operation AccumulatorProblem(Operation operation) {
   operation.scales.clear();
   operation.bias_f32.clear();
   operation.activation = INTACT_ACTIVATION_NONE;
+  operation.residual_type = INTACT_TYPE_NONE;
+  operation.residual.clear();
+  operation.residual_scale = 0.0f;
+  operation.residual_zero_point = 0;
   return operation;
 }
 
@@ -264,13 +277,15 @@ ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expect
 
 Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
-  return Comparer(gemm, {&gemm, 1}, actual, actual_accumulators, max_listed).Run();
+  const auto no_more = [](int64_t, int64_t) { return std::vector<Suspicion>(); };
+  return Comparer(gemm, {&gemm, 1}, no_more, actual, actual_accumulators, max_listed).Run();
 }
 
 Comparison Compare(const reference::Conv& conv, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
   const std::vector<reference::Gemm> groups = reference::Lower(conv);
-  Comparison comparison = Comparer(conv, groups, actual, actual_accumulators, max_listed).Run();
+  const auto geometry = [&conv](int64_t m, int64_t n) { return SuspectGeometry(conv, m, n); };
+  Comparison comparison = Comparer(conv, groups, geometry, actual, actual_accumulators, max_listed).Run();
   comparison.conv = conv.geometry;
   return comparison;
 }

@@ -107,7 +107,7 @@ class Entries {
   }
 
   intact_status Run(const Plan& plan, uint8_t* c) const {
-    return RunPlan(plan, ArgsOf(operation_, RunOptions(), operation_.a.data(), c));
+    return RunPlan(plan, ArgsOf(operation_, RunOptions(), {operation_.a.data(), c}));
   }
 
   const Operation& operation_;

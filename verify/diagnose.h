@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "reference/gemm.h"
 
@@ -20,6 +21,8 @@ struct Observation {
   const uint8_t* element;  // the target's output
   std::optional<int32_t> actual_accumulator;
 
+  /// The requantization of this output.
+  reference::Requantization OwnRequantization() const;
   /// Whether accumulator `y`, rightly requantized, is what the target gave.
   bool GivenBy(int32_t y) const;
   /// The accumulator y that a sum of products makes.
@@ -30,8 +33,15 @@ struct Observation {
 /// target's accumulator is not known to be wrong and there is one.
 std::optional<std::string> OtherRounding(const Observation& seen);
 
-/// What an output that nothing explains looks like, for whoever has to find the bug.
-std::string Diagnose(const Observation& seen);
+/// A mistake, and the accumulator that it would make.
+struct Suspicion {
+  std::string text;
+  int32_t accumulator;
+};
+
+/// What an output that nothing explains looks like, for whoever has to find the bug. `of_operation`: what
+/// else may have gone wrong, likeliest first.
+std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_DIAGNOSE_H_

@@ -1,6 +1,8 @@
 #include "verify/fill.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -20,7 +22,8 @@ enum Stream : uint64_t {
   kBiasStream,
   kScaleStream,
   kClampStream,
-  kZeroPointStream
+  kZeroPointStream,
+  kResidualStream
 };
 
 // What the fills see of a problem: a GEMM is a convolution of one tap, whose pixels are the rows of A.
@@ -325,6 +328,30 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups,
   }
 }
 
+// Full range, uniform; with their scale they reach 20 to 60 from the zero point, in halves for kTies.
+void FillResidual(const Problem& p, reference::Operation* operation) {
+  operation->residual_type = p.residual;
+  operation->residual_zero_point = p.zres;
+  Random scale_random(p.seed, kResidualStream, 0);
+  const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);
+  operation->residual_scale = p.fill == Fill::kTies ? 0.5f : scale;
+  const ConvGeometry shape = ShapeOf(p);
+  for (int64_t m = 0; m < shape.OutputPixels(); ++m) {
+    Random random(p.seed, kResidualStream, static_cast<uint64_t>(m) + 1);
+    for (int64_t n = 0; n < shape.output_channels; ++n) {
+      const auto byte = static_cast<uint8_t>(random.Integer(0, 255));
+      if (p.residual != INTACT_F32) {
+        operation->residual.push_back(byte);
+        continue;
+      }
+      const double fraction = p.fill == Fill::kTies ? 0.0 : random.Unit();
+      const auto value = static_cast<float>(byte - 128 + fraction);
+      const auto bytes = std::bit_cast<std::array<uint8_t, sizeof value>>(value);
+      operation->residual.insert(operation->residual.end(), bytes.begin(), bytes.end());
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<uint8_t> FillActivations(const Problem& problem) {
@@ -374,6 +401,7 @@ void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> group
   if (problem.bias == BiasKind::kS32) FillBiasS32(problem, operands, operation);
   if (problem.bias == BiasKind::kF32) FillBiasF32(problem, operation);
   if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, operation);
+  if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, operation);
   if (problem.activation == INTACT_ACTIVATION_CLAMP) {
     Random random(problem.seed, kClampStream, 0);
     operation->clamp_min = static_cast<float>(-60.0 * random.Unit());

@@ -32,9 +32,9 @@ std::vector<int8_t> FillWeights(const Problem& problem);
 /// The zero points of weights, in the type of weights: none if all are 0, else one or n.
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
 
-/// Bias, scales and clamp of `operation`, whose tensors are already made, and `groups` of them as GEMMs (a
-/// GEMM is its own only one): chosen so that 8-bit outputs spread over the type's range, and so that no
-/// accumulator leaves int32 which would not do so without the bias.
+/// Bias, scales, residual and clamp of `operation`, whose tensors are already made, and `groups` of them as
+/// GEMMs (a GEMM is its own only one): chosen so that 8-bit outputs spread over the type's range, and so that
+/// no accumulator leaves int32 which would not do so without the bias.
 void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
                   reference::Operation* operation);
 

@@ -122,13 +122,22 @@ void Emitter::Transpose(std::vector<Vec>* rows) {
   }
 }
 
-// Packs work within 128-bit quarters: afterwards quarter q holds dwords of all vectors in turn, which are put
-// in order across the quarters.
-void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed,
-                        const Mem& order) {
+void Emitter::Undeal(std::vector<Vec>* four) {
+  std::vector<Vec>& vectors = *four;
+  const std::vector<Vec> dealt = vectors;
+  const size_t side = static_cast<size_t>(lanes()) / 4;
+  for (size_t first = 0; first < dealt.size(); first += side) {
+    const auto begin = dealt.begin() + static_cast<std::ptrdiff_t>(first);
+    std::vector<Vec> square(begin, begin + static_cast<std::ptrdiff_t>(side));
+    TransposeQuarters(&square);
+    for (size_t i = 0; i < side; ++i) vectors[(i * dealt.size() + first) / side] = square[i];
+  }
+}
+
+void Emitter::PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed) {
   const auto pack_words = [&](size_t low, size_t high) {
     code_.vpackssdw(vectors[low], vectors[low], vectors[high]);
-    code_.vpaddsw(vectors[low], vectors[low], offset);
+    if (offset != nullptr) code_.vpaddsw(vectors[low], vectors[low], *offset);
   };
   const size_t count = vectors.size();
   const size_t upper = count == 4 ? 2 : 0;
@@ -140,6 +149,14 @@ void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool
   } else {
     code_.vpackuswb(packed, packed, vectors[upper]);
   }
+}
+
+// Packs work within 128-bit quarters: afterwards quarter q holds dwords of all vectors in turn, which are put
+// in order across the quarters.
+void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed,
+                        const Mem& order) {
+  PackDealtBytes(vectors, &offset, is_signed);
+  const Vec& packed = vectors[0];
   const Vec indices = registers_.NewVector("pack order");
   Load(indices, order);
   code_.vpermd(packed, indices, packed);

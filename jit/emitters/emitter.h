@@ -33,6 +33,13 @@ class Emitter {
   /// value to int16, adds `offset`, a vector of int16, and saturates to the 8-bit type that `is_signed`
   /// names. `order` addresses PackOrder(). The others are destroyed. Needs one free register.
   void PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed, const Mem& order);
+  /// The same for dealt vectors (Undeal()), which come out in order; `offset` may be null. Needs no free
+  /// register.
+  void PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed);
+  /// Puts four dealt vectors in order. Unpacking a vector of bytes twice, to dwords, deals its 128-bit
+  /// quarters out: vector i then holds dwords 4i to 4i + 3 of each quarter's sixteen. Packing four such
+  /// vectors restores their order. Needs one free register.
+  void Undeal(std::vector<Vec>* four);
   /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
   virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
   /// Stores, for each of four vectors, the sum of its int32 lanes; destroys the vectors.

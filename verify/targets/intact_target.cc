@@ -44,6 +44,9 @@ GemmDesc OperationDescOf(const reference::Operation& operation, const RunOptions
     desc.a_max = lowest + options.declared;
   }
   desc.range_check = options.range_check;
+  desc.residual_type = operation.residual_type;
+  desc.residual_scale = operation.residual_scale;
+  desc.residual_zero_point = operation.residual_zero_point;
   return desc;
 }
 
@@ -76,21 +79,55 @@ struct Rows {
   }
 };
 
-// Calls run(a, c), which returns a status, on guarded tensors.
-template <class Run>
-Result<std::vector<uint8_t>> RunBetweenGuards(const reference::Operation& operation, const Rows& input,
-                                              const Rows& output, const char* kernel, Run run) {
-  Result<GuardedMatrix> a = input.Allocate(1);
+Rows InputOf(const reference::Gemm& gemm, int64_t pad) { return {gemm.m, gemm.k, gemm.k + pad}; }
+Rows InputOf(const reference::Conv& conv, int64_t pad) {
+  const int64_t channels = conv.geometry.input_channels;
+  return {conv.geometry.InputPixels(), channels, channels + pad};
+}
+Rows OutputOf(const reference::Gemm& gemm, int64_t pad) { return {gemm.m, gemm.n, gemm.n + pad}; }
+Rows OutputOf(const reference::Conv& conv, int64_t pad) {
+  const int64_t channels = conv.geometry.output_channels;
+  return {conv.geometry.OutputPixels(), channels, channels + pad};
+}
+
+// Calls run(arguments), which returns an Error, on guarded tensors.
+template <class Operation, class Run>
+Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const RunOptions& options,
+                                              const Run& run) {
+  Result<GuardedMatrix> a = InputOf(operation, options.a_pad).Allocate(1);
   if (!a) return a.error();
-  const Result<GuardedMatrix> c = output.Allocate(reference::ElementSize(operation.c_type));
+  Result<GuardedMatrix> c =
+      OutputOf(operation, options.c_pad).Allocate(reference::ElementSize(operation.c_type));
   if (!c) return c.error();
   a->Load(operation.a.data());
-  const intact_status status = run(a->data(), c->data());
-  if (status != INTACT_OK) return Error{status, intact_last_error()};
+  Buffers buffers{a->data(), c->data()};
+  std::optional<GuardedMatrix> residual;
+  if (operation.residual_type != INTACT_TYPE_NONE && options.in_place) {
+    c->Write(operation.residual.data());
+    buffers.residual = buffers.c;
+  } else if (operation.residual_type != INTACT_TYPE_NONE) {
+    Result<GuardedMatrix> matrix =
+        OutputOf(operation, options.res_pad).Allocate(reference::ElementSize(operation.residual_type));
+    if (!matrix) return matrix.error();
+    residual = std::move(*matrix);
+    residual->Load(operation.residual.data());
+    buffers.residual = residual->data();
+  }
+  const Error error = run(ArgsOf(operation, options, buffers));
+  if (error.status != INTACT_OK) return error;
   if (const std::optional<std::string> stray = c->StrayWrite()) {
-    return Failed(fmt::format("kernel {} wrote outside C: {}", kernel, *stray));
+    return Failed(fmt::format("wrote outside C: {}", *stray));
   }
   return c->Dense();
+}
+
+Error StatusError(intact_status status) { return {status, intact_last_error()}; }
+
+// An error of RunGuarded() with the name of the kernel.
+template <class Plan>
+Result<std::vector<uint8_t>> Named(Result<std::vector<uint8_t>> output, const Plan& plan) {
+  if (output || output.error().status != INTACT_CODEGEN_FAILED) return output;
+  return Failed(fmt::format("kernel {} {}", plan.Info().kernel, output.error().message));
 }
 
 }  // namespace
@@ -130,42 +167,58 @@ Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options) 
   return CreateExactly<Conv>(DescOf(conv, options), conv.b, options);
 }
 
-intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const void* a, void* c) {
-  return {sizeof(intact_gemm_args), gemm.m,         a, gemm.k + options.a_pad, c,
-          gemm.n + options.c_pad,   options.threads};
+intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const Buffers& buffers) {
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = gemm.m;
+  args.a = buffers.a;
+  args.a_stride = gemm.k + options.a_pad;
+  args.c = buffers.c;
+  args.c_stride = gemm.n + options.c_pad;
+  args.residual = buffers.residual;
+  args.residual_stride = gemm.n + (options.in_place ? options.c_pad : options.res_pad);
+  args.threads = options.threads;
+  return args;
 }
 
-intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const void* a, void* c) {
+intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const Buffers& buffers) {
   const reference::ConvGeometry& geometry = conv.geometry;
-  return {sizeof(intact_conv_args),
-          geometry.batch,
-          a,
-          geometry.input_channels + options.a_pad,
-          c,
-          geometry.output_channels + options.c_pad,
-          options.threads};
+  intact_conv_args args = INTACT_CONV_ARGS_INIT;
+  args.batch = geometry.batch;
+  args.a = buffers.a;
+  args.a_stride = geometry.input_channels + options.a_pad;
+  args.c = buffers.c;
+  args.c_stride = geometry.output_channels + options.c_pad;
+  args.residual = buffers.residual;
+  args.residual_stride = geometry.output_channels + (options.in_place ? options.c_pad : options.res_pad);
+  args.threads = options.threads;
+  return args;
+}
+
+Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
+                                        const std::function<Error(const intact_gemm_args&)>& run) {
+  return RunBetweenGuards(gemm, options, run);
+}
+
+Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
+                                        const std::function<Error(const intact_conv_args&)>& run) {
+  return RunBetweenGuards(conv, options, run);
 }
 
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
   const Result<Gemm> plan = CreatePlan(gemm, options);
   if (!plan) return plan.error();
-  return RunBetweenGuards(gemm, {gemm.m, gemm.k, gemm.k + options.a_pad},
-                          {gemm.m, gemm.n, gemm.n + options.c_pad}, plan->Info().kernel,
-                          [&](const void* a, void* c) {
-                            const intact_gemm_args args = ArgsOf(gemm, options, a, c);
-                            return intact_gemm_run(plan->handle(), &args);
-                          });
+  const auto run = [&](const intact_gemm_args& args) {
+    return StatusError(intact_gemm_run(plan->handle(), &args));
+  };
+  return Named(RunGuarded(gemm, options, run), *plan);
 }
 
 Result<std::vector<uint8_t>> IntactTarget::RunConv(const reference::Conv& conv,
                                                    const RunOptions& options) const {
   const Result<Conv> plan = CreatePlan(conv, options);
   if (!plan) return plan.error();
-  const reference::ConvGeometry& g = conv.geometry;
-  return RunBetweenGuards(conv, {g.InputPixels(), g.input_channels, g.input_channels + options.a_pad},
-                          {g.OutputPixels(), g.output_channels, g.output_channels + options.c_pad},
-                          plan->Info().kernel,
-                          [&](const void* a, void* c) { return plan->Run(ArgsOf(conv, options, a, c)); });
+  const auto run = [&](const intact_conv_args& args) { return StatusError(plan->Run(args)); };
+  return Named(RunGuarded(conv, options, run), *plan);
 }
 
 }  // namespace intact::verify

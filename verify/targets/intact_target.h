@@ -2,6 +2,8 @@
 #ifndef INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
 #define INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
 
+#include <functional>
+
 #include "verify/target.h"
 
 namespace intact::verify {
@@ -14,12 +16,26 @@ ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
 Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options);
 
-/// The arguments of its run from `a` to `c`.
-intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const void* a, void* c);
-intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const void* a, void* c);
+/// The tensors of a run.
+struct Buffers {
+  const void* a = nullptr;
+  void* c = nullptr;
+  const void* residual = nullptr;
+};
 
-/// Runs with every buffer that emitted code touches ending at an unmapped page (the output at both ends a
-/// canary), so that a stray access is a fault and a stray write is found.
+/// The arguments of its run on `buffers`, whose strides are those of `options`.
+intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const Buffers& buffers);
+intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const Buffers& buffers);
+
+/// Output bytes, dense, of `run` on the tensors of an operation: with every buffer that emitted code touches
+/// ending at an unmapped page (the output at both ends a canary), so that a stray access is a fault and a
+/// stray write is found.
+Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
+                                        const std::function<Error(const intact_gemm_args&)>& run);
+Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
+                                        const std::function<Error(const intact_conv_args&)>& run);
+
+/// Runs guarded.
 class IntactTarget : public Target {
  public:
   std::string Name() const override { return "intact"; }

@@ -1,0 +1,211 @@
+#include "kernels/depthwise_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "kernels/dispatch.h"
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kVectors = 4;  // of int32 in a vector of channels
+
+// What the kernel's epilogue depends on: zero points of weights are in the weights.
+EpilogueSpec KernelEpilogue(const GemmData& data) {
+  EpilogueSpec epilogue = data.epilogue;
+  epilogue.has_b_zero_points = false;
+  return epilogue;
+}
+
+jit::DotKind KernelDot(const GemmData& data, jit::Isa isa) {
+  // Less its zero point a weight is int16.
+  return data.epilogue.has_b_zero_points ? jit::DotKind::kWide : DotOf(isa, INTACT_EXACT);
+}
+
+}  // namespace
+
+DepthwiseEngine::DepthwiseEngine(const GemmData& data, const TapGrid& taps, jit::Isa isa)
+    : data_(data),
+      spec_{VectorIsa(isa), KernelDot(data, isa), taps, KernelEpilogue(data)},
+      v_(spec_.channels()) {}
+
+Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const GemmData& data, const TapGrid& taps,
+                                                                 jit::Isa isa) {
+  for (int64_t tap = 0; tap < taps.taps(); ++tap) {
+    // What a block of pixels adds to it is small beside it.
+    if (std::abs(taps.Offset(tap)) + 64 * taps.pixel_stride_bytes < std::numeric_limits<int32_t>::max())
+      continue;
+    return Error{INTACT_UNSUPPORTED, "a filter of a depthwise convolution spans 2 GiB of padded input"};
+  }
+  std::unique_ptr<DepthwiseEngine> engine(new DepthwiseEngine(data, taps, isa));
+  Error error = engine->Make(engine->spec_, &engine->by_channels_);
+  if (error.status == INTACT_OK && engine->IsFlatBetter()) {
+    engine->flat_.step_pixels = engine->step_pixels();
+    error = engine->Make(engine->FlatSpec(), &engine->flat_);
+  }
+  if (error.status != INTACT_OK) return error;
+  return engine;
+}
+
+int64_t DepthwiseEngine::step_pixels() const { return std::lcm(data_.n, v_) / data_.n; }
+
+DepthwiseKernelSpec DepthwiseEngine::FlatSpec() const {
+  DepthwiseKernelSpec flat = spec_;
+  flat.taps.pixel_stride_bytes *= step_pixels();
+  return flat;
+}
+
+bool DepthwiseEngine::IsFlatBetter() const {
+  constexpr double kEpilogueCost = 22;  // in the schedule's instructions
+  constexpr int64_t kMostPixels = 8;    // beyond, a row is too short for many steps
+  if (spec_.taps.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
+  if (data_.n < v_) return true;
+  if (step_pixels() > kMostPixels) return false;
+  const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
+  return (FlatSpec().Schedule().cost() + kEpilogueCost) * vectors <
+         (spec_.Schedule().cost() + kEpilogueCost) * std::ceil(vectors);
+}
+
+Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, Cover* cover) {
+  const int64_t line = cover->step_pixels * data_.n;
+  for (int64_t start = 0; start < line; start += v_) cover->starts.push_back(start);
+  if (cover->step_pixels > 1) {
+    // Rows end anywhere, but always with a pixel.
+    cover->starts.push_back(RoundUp(v_, data_.n) - v_);
+  } else {
+    cover->starts.back() = std::max<int64_t>(data_.n - v_, 0);
+  }
+  const Result<DepthwiseKernelFunction> kernel = GetDepthwiseKernel(spec);
+  if (!kernel) return kernel.error();
+  cover->kernel = *kernel;
+  kernel_name_ = spec.Name();
+  return Fill(spec.Schedule(), cover);
+}
+
+Error DepthwiseEngine::Fill(const DepthwiseSchedule& schedule, Cover* cover) const {
+  const Error out_of_memory{INTACT_OUT_OF_MEMORY, "no memory for depthwise weights"};
+  const size_t vectors = cover->starts.size();
+  cover->record_bytes = kVectors * v_ * (1 + std::ssize(schedule.weights()));
+  if (!cover->records.Resize(vectors * static_cast<size_t>(cover->record_bytes))) return out_of_memory;
+  for (size_t i = 0; i < vectors; ++i) {
+    FillRecord(schedule, cover->starts[i],
+               cover->records.data() + static_cast<int64_t>(i) * cover->record_bytes);
+  }
+  const auto arrange = [&](const AlignedBuffer<float>& from, AlignedBuffer<float>* to) {
+    if (from.size() == 0) return true;
+    if (!to->Resize(vectors * static_cast<size_t>(v_))) return false;
+    for (size_t vector = 0; vector < vectors; ++vector) {
+      for (int64_t i = 0; i < v_; ++i) {
+        const int64_t place = spec_.is_dealt() ? DealtIndex(i, v_ / kVectors) : i;
+        (*to)[vector * static_cast<size_t>(v_) + static_cast<size_t>(place)] =
+            from[static_cast<size_t>(ChannelAt(cover->starts[vector], i))];
+      }
+    }
+    return true;
+  };
+  if (!arrange(data_.scales, &cover->scales) || !arrange(data_.bias, &cover->bias)) return out_of_memory;
+  return {};
+}
+
+int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
+  return data_.weights.At(tap, channel) - data_.b_zero_point(static_cast<size_t>(channel));
+}
+
+void DepthwiseEngine::FillRecord(const DepthwiseSchedule& schedule, int64_t start, uint8_t* record) const {
+  const bool is_wide = spec_.dot == jit::DotKind::kWide;
+  for (int64_t i = 0; i < v_; ++i) {
+    const int64_t channel = ChannelAt(start, i);
+    uint8_t* to = record + DealtIndex(i, v_ / kVectors) * 4;
+    std::memcpy(to, &data_.initial[static_cast<size_t>(channel)], sizeof(int32_t));
+    for (const std::vector<int>& taps : schedule.weights()) {
+      to += kVectors * v_;
+      uint32_t dword = 0;
+      for (size_t slot = 0; slot < taps.size(); ++slot) {
+        if (taps[slot] < 0) continue;
+        const auto weight = static_cast<uint32_t>(Weight(taps[slot], channel));
+        dword |= is_wide ? (weight & 0xffff) << (16 * slot) : (weight & 0xff) << (8 * slot);
+      }
+      std::memcpy(to, &dword, sizeof(dword));
+    }
+  }
+}
+
+int64_t DepthwiseEngine::packed_bytes() const {
+  int64_t bytes = 0;
+  for (const Cover* cover : {&by_channels_, &flat_}) {
+    bytes += static_cast<int64_t>(cover->records.bytes() + cover->scales.bytes() + cover->bias.bytes());
+  }
+  return bytes;
+}
+
+void DepthwiseEngine::RunRow(const uint8_t* pixel0, int64_t pixels, uint8_t* c,
+                             int64_t c_stride_bytes) const noexcept {
+  const bool is_dense = c_stride_bytes == data_.n * data_.element_bytes();
+  if (flat_.kernel != nullptr && is_dense && pixels * data_.n >= v_) {
+    RunFlat(pixel0, pixels, c);
+  } else if (data_.n >= v_) {
+    RunByChannels(pixel0, pixels, c, c_stride_bytes);
+  } else {
+    RunThroughScratch(pixel0, pixels, c, c_stride_bytes);
+  }
+}
+
+void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const uint8_t* input, int64_t pixels,
+                                uint8_t* c, int64_t c_stride_bytes) const noexcept {
+  DepthwiseKernelArgs args;
+  args.input = input;
+  args.pixels = pixels;
+  args.record = cover.records.data() + static_cast<int64_t>(vector) * cover.record_bytes;
+  args.c = c;
+  args.c_stride_bytes = c_stride_bytes;
+  args.epilogue.constants = &data_.constants;
+  if (cover.scales.size() != 0)
+    args.epilogue.scales = cover.scales.data() + static_cast<int64_t>(vector) * v_;
+  if (cover.bias.size() != 0) args.epilogue.bias = cover.bias.data() + static_cast<int64_t>(vector) * v_;
+  cover.kernel(&args);
+}
+
+void DepthwiseEngine::RunByChannels(const uint8_t* pixel0, int64_t pixels, uint8_t* c,
+                                    int64_t c_stride_bytes) const noexcept {
+  for (size_t i = 0; i < by_channels_.starts.size(); ++i) {
+    const int64_t start = by_channels_.starts[i];
+    RunVector(by_channels_, i, pixel0 + start, pixels, c + start * data_.element_bytes(), c_stride_bytes);
+  }
+}
+
+void DepthwiseEngine::RunFlat(const uint8_t* pixel0, int64_t pixels, uint8_t* c) const noexcept {
+  const int64_t element = data_.element_bytes();
+  const int64_t line = pixels * data_.n;
+  const int64_t step = flat_.step_pixels * data_.n;
+  const size_t last = flat_.starts.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
+    const int64_t start = flat_.starts[i];
+    if (start + v_ > line) break;
+    const int64_t count = (line - start - v_) / step + 1;
+    RunVector(flat_, i, pixel0 + start, count, c + start * element, step * element);
+  }
+  if (line % v_ == 0) return;
+  RunVector(flat_, last, pixel0 + line - v_, 1, c + (line - v_) * element, step * element);
+}
+
+void DepthwiseEngine::RunThroughScratch(const uint8_t* pixel0, int64_t pixels, uint8_t* c,
+                                        int64_t c_stride_bytes) const noexcept {
+  constexpr int64_t kPixels = 8;
+  alignas(64) std::array<uint8_t, kPixels * 64 * 4> scratch;
+  const int64_t scratch_stride = v_ * data_.element_bytes();
+  const int64_t stride = spec_.taps.pixel_stride_bytes;
+  for (int64_t first = 0; first < pixels; first += kPixels) {
+    const int64_t count = std::min(kPixels, pixels - first);
+    RunVector(by_channels_, 0, pixel0 + first * stride, count, scratch.data(), scratch_stride);
+    CopyTile(scratch.data(), scratch_stride, count, data_.n * data_.element_bytes(),
+             c + first * c_stride_bytes, c_stride_bytes);
+  }
+}
+
+}  // namespace intact::kernels

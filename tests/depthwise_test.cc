@@ -1,0 +1,393 @@
+// Depthwise rows on every ISA against a plain loop over taps, and the schedules that they run. C ends at an
+// unmapped page, and so does the band with its slack.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/depthwise_engine.h"
+#include "kernels/depthwise_schedule.h"
+#include "reference/requantize.h"
+#include "tests/emulated_isas.h"
+#include "tests/require_isas.h"
+#include "verify/guarded_matrix.h"
+#include "verify/random.h"
+
+namespace intact::kernels {
+namespace {
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
+
+struct Filter {
+  int64_t depth = 1, height = 1, width = 1;
+  int64_t stride = 1, dilation = 1;
+  bool has_phases = false;  // columns staged by their remainder modulo the stride
+};
+
+std::ostream& operator<<(std::ostream& out, const Filter& f) {
+  return out << f.depth << "x" << f.height << "x" << f.width << " stride " << f.stride << " dilation "
+             << f.dilation << (f.has_phases ? " in phases" : "");
+}
+
+enum class Fill : uint8_t { kRandom, kExtremes };
+
+// What comes after the scaled sum, as far as kernels differ by it.
+enum class Output : uint8_t { kShifted, kPlain, kClamped, kHuge };
+
+struct Case {
+  jit::Isa isa = jit::Isa::kAvx2;
+  Filter filter;
+  int64_t channels = 1, pixels = 1;
+  intact_type c_type = INTACT_S32;
+  Fill fill = Fill::kRandom;
+  bool has_weight_zero_points = false;
+  bool has_bias = false;
+  int64_t c_padding = 0;  // elements between pixels of C
+  Output output = Output::kShifted;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << intact_isa_name(static_cast<intact_isa>(c.isa)) << " " << c.filter << ", " << c.channels
+             << " channels, " << c.pixels << " pixels, c_type " << c.c_type
+             << (c.fill == Fill::kExtremes ? ", extremes" : "") << (c.has_weight_zero_points ? ", zb" : "")
+             << (c.has_bias ? ", bias" : "") << ", c_padding " << c.c_padding << ", output "
+             << static_cast<int>(c.output);
+}
+
+TapGrid GridOf(const Filter& filter, int64_t channels, int64_t pixels) {
+  const int64_t columns = (pixels - 1) * filter.stride + (filter.width - 1) * filter.dilation + 1;
+  const int64_t phases = filter.has_phases ? filter.stride : 1;
+  const int64_t phase_bytes = (columns + phases - 1) / phases * channels;
+  const int64_t row_bytes = phases * phase_bytes;
+  TapGrid taps;
+  taps.rows = {filter.depth, filter.height};
+  taps.row_strides_bytes[1] = filter.dilation * row_bytes;
+  taps.row_strides_bytes[0] = filter.dilation * ((filter.height - 1) * filter.dilation + 1) * row_bytes;
+  for (int64_t i = 0; i < filter.width; ++i) {
+    const int64_t column = i * filter.dilation;
+    taps.columns.push_back(column % phases * phase_bytes + column / phases * channels);
+  }
+  taps.pixel_stride_bytes = channels * filter.stride / phases;
+  return taps;
+}
+
+int64_t BandBytes(const TapGrid& taps, int64_t channels, int64_t pixels) {
+  int64_t last = 0;
+  for (int64_t tap = 0; tap < taps.taps(); ++tap) last = std::max(last, taps.Offset(tap));
+  return last + (pixels - 1) * taps.pixel_stride_bytes + channels;
+}
+
+// What a plan would hand to the engine, and the same for the plain loop.
+class Problem {
+ public:
+  explicit Problem(const Case& one)
+      : case_(one),
+        taps_(GridOf(one.filter, one.channels, one.pixels)),
+        random_(1, one.channels, one.pixels) {
+    band_.resize(static_cast<size_t>(BandBytes(taps_, one.channels, one.pixels)));
+    for (uint8_t& value : band_) value = static_cast<uint8_t>(Draw(0, 255));
+    weights_.resize(static_cast<size_t>(taps_.taps() * one.channels));
+    for (int8_t& weight : weights_) weight = static_cast<int8_t>(Draw(-128, 127));
+    MakeData();
+  }
+
+  const GemmData& data() const { return data_; }
+  const TapGrid& taps() const { return taps_; }
+  const std::vector<uint8_t>& band() const { return band_; }
+  int64_t element_bytes() const { return ElementBytes(case_.c_type); }
+
+  std::vector<uint8_t> Expected() const {
+    std::vector<uint8_t> c;
+    for (int64_t pixel = 0; pixel < case_.pixels; ++pixel) {
+      for (int64_t channel = 0; channel < case_.channels; ++channel)
+        Append(Accumulator(pixel, channel), channel, &c);
+    }
+    return c;
+  }
+
+ private:
+  int64_t Draw(int64_t low, int64_t high) {
+    if (case_.fill == Fill::kRandom || random_.Integer(0, 7) == 0) return random_.Integer(low, high);
+    return random_.Integer(0, 2) == 0 ? low : high;
+  }
+
+  void MakeData() {
+    const int64_t n = case_.channels;
+    data_.n = n;
+    data_.k = taps_.taps();
+    ASSERT_TRUE(PackWeights({weights_.data(), data_.k, n, n, 1, 0}, &data_.weights));
+    data_.epilogue.c_type = case_.c_type;
+    data_.epilogue.has_bias = case_.has_bias;
+    data_.epilogue.has_b_zero_points = case_.has_weight_zero_points;
+    const auto padded = static_cast<size_t>(data_.weights.panels() * kPanelColumns);
+    ASSERT_TRUE(data_.initial.Resize(padded));
+    for (size_t i = 0; i < padded; ++i)
+      data_.initial[i] = static_cast<int32_t>(random_.Integer(-100000, 100000));
+    if (case_.has_weight_zero_points) {
+      ASSERT_TRUE(data_.b_zero_points.Resize(padded));
+      for (size_t i = 0; i < padded; ++i) data_.b_zero_points[i] = static_cast<int32_t>(Draw(-128, 127));
+    }
+    if (case_.c_type != INTACT_S32) {
+      ASSERT_TRUE(data_.scales.Resize(padded));
+      for (size_t i = 0; i < padded; ++i) data_.scales[i] = static_cast<float>(random_.Unit() * Scale());
+    }
+    if (case_.has_bias) {
+      ASSERT_TRUE(data_.bias.Resize(padded));
+      for (size_t i = 0; i < padded; ++i) data_.bias[i] = static_cast<float>(random_.Gauss() * 20);
+    }
+    SetOutput();
+    data_.constants = MakeEpilogueConstants(data_.bounds, case_.isa);
+  }
+
+  // The largest: outputs are in range, or far beyond int32.
+  double Scale() const { return case_.output == Output::kHuge ? 1e6 : 1e-3; }
+
+  void SetOutput() {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    float lo = -kInfinity, hi = kInfinity;
+    if (case_.output == Output::kClamped) lo = -30.5f, hi = 60.5f;
+    output_.c_type = case_.c_type;
+    output_.has_bias_f32 = case_.has_bias;
+    output_.activation = case_.output == Output::kClamped ? INTACT_ACTIVATION_CLAMP : INTACT_ACTIVATION_NONE;
+    output_.clamp_min = lo;
+    output_.clamp_max = hi;
+    if (element_bytes() == 1) {
+      const int32_t least = case_.c_type == INTACT_S8 ? -128 : 0;
+      output_.zero_point = case_.output == Output::kPlain ? 0 : least + 100;
+      const auto type_lo = static_cast<float>(least - output_.zero_point);
+      lo = std::max(lo, type_lo);
+      hi = std::min(hi, type_lo + 255.0f);
+    }
+    data_.bounds = {lo, hi, output_.zero_point};
+  }
+
+  int32_t Accumulator(int64_t pixel, int64_t channel) const {
+    const auto n = static_cast<size_t>(channel);
+    int32_t sum = data_.initial[n];
+    for (int64_t tap = 0; tap < taps_.taps(); ++tap) {
+      const int64_t at = pixel * taps_.pixel_stride_bytes + taps_.Offset(tap) + channel;
+      const int32_t weight = weights_[static_cast<size_t>(tap * case_.channels + channel)];
+      sum += band_[static_cast<size_t>(at)] * (weight - data_.b_zero_point(n));
+    }
+    return sum;
+  }
+
+  void Append(int32_t y, int64_t channel, std::vector<uint8_t>* c) const {
+    const auto n = static_cast<size_t>(channel);
+    reference::Requantization q = output_;
+    if (case_.c_type != INTACT_S32) q.scale = data_.scales[n];
+    if (case_.has_bias) q.bias_f32 = data_.bias[n];
+    const size_t size = c->size();
+    c->resize(size + static_cast<size_t>(element_bytes()));
+    if (case_.c_type == INTACT_F32) {
+      const float f = reference::Dequantize(y, q);
+      std::memcpy(c->data() + size, &f, sizeof(f));
+    } else {
+      const int32_t value = case_.c_type == INTACT_S32 ? y : reference::Requantize(y, q);
+      std::memcpy(c->data() + size, &value, static_cast<size_t>(element_bytes()));
+    }
+  }
+
+  Case case_;
+  TapGrid taps_;
+  verify::Random random_;
+  std::vector<uint8_t> band_;
+  std::vector<int8_t> weights_;
+  GemmData data_;
+  reference::Requantization output_;  // but for what differs by channel
+};
+
+void ExpectExact(const Case& one) {
+  SCOPED_TRACE(testing::Message() << one);
+  const Problem problem(one);
+  const auto engine = DepthwiseEngine::Create(problem.data(), problem.taps(), one.isa);
+  ASSERT_TRUE(engine) << engine.error().message;
+  const auto band_bytes = std::ssize(problem.band());
+  auto band = verify::GuardedMatrix::Allocate(1, band_bytes + DepthwiseEngine::kSlackBytes,
+                                              band_bytes + DepthwiseEngine::kSlackBytes);
+  const int64_t stride = (one.channels + one.c_padding) * problem.element_bytes();
+  auto c = verify::GuardedMatrix::Allocate(one.pixels, one.channels * problem.element_bytes(), stride);
+  ASSERT_TRUE(band && c);
+  std::vector<uint8_t> padded = problem.band();
+  padded.resize(padded.size() + DepthwiseEngine::kSlackBytes, 0xff);
+  band->Load(padded.data());
+  (*engine)->RunRow(band->data(), one.pixels, c->data(), stride);
+  EXPECT_EQ(c->StrayWrite(), std::nullopt);
+  ASSERT_EQ(c->Dense(), problem.Expected()) << (*engine)->KernelName();
+}
+
+const std::vector<Filter> kFilters = {
+    {1, 3, 3}, {1, 5, 5}, {1, 7, 7}, {3, 3, 3}, {1, 1, 3},
+    {1, 2, 2}, {1, 1, 1}, {1, 1, 4}, {1, 4, 1}, {1, 1, 9},
+};
+
+class Depthwise : public testing::TestWithParam<intact_isa> {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
+  }
+  static jit::Isa isa() { return static_cast<jit::Isa>(GetParam()); }
+};
+
+TEST_P(Depthwise, IsExactWithEveryFilterAndStride) {
+  for (const Filter& shape : kFilters) {
+    for (const int64_t stride : {1, 2, 3}) {
+      for (const int64_t dilation : {1, 2}) {
+        for (const bool has_phases : {false, true}) {
+          if (has_phases && stride == 1) continue;
+          const Filter filter{shape.depth, shape.height, shape.width, stride, dilation, has_phases};
+          for (const int64_t channels : {24, 64}) {
+            for (const int64_t pixels : {1, 2, 3, 4, 5, 9}) {
+              for (const Fill fill : {Fill::kRandom, Fill::kExtremes}) {
+                ExpectExact({isa(), filter, channels, pixels, INTACT_S32, fill});
+                if (HasFatalFailure()) return;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Depthwise, IsExactWithEveryNumberOfChannels) {
+  const std::array types = {INTACT_U8, INTACT_S8, INTACT_F32, INTACT_S32};
+  size_t turn = 0;
+  for (const int64_t channels : {1,  2,  3,  5,  8,  15, 16, 17, 24,  31,  32,  33,  40,  48, 63,
+                                 64, 65, 72, 80, 95, 96, 97, 99, 100, 127, 128, 129, 144, 200}) {
+    for (int64_t pixels = 1; pixels <= 9; ++pixels) {
+      for (const int64_t c_padding : {0, 3}) {
+        const Filter filter{1, 3, 3, 1 + static_cast<int64_t>(turn / 4 % 2)};
+        ExpectExact({isa(), filter, channels, pixels, types[turn++ % types.size()], Fill::kExtremes, false,
+                     true, c_padding});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(Depthwise, RequantizesToEveryType) {
+  for (const intact_type type : {INTACT_U8, INTACT_S8, INTACT_F32, INTACT_S32}) {
+    for (const Output output : {Output::kShifted, Output::kPlain, Output::kClamped, Output::kHuge}) {
+      for (const bool has_bias : {false, true}) {
+        if (type == INTACT_S32 && (has_bias || output != Output::kShifted)) continue;
+        for (const bool has_weight_zero_points : {false, true}) {
+          for (const int64_t channels : {16, 24, 64, 70, 96}) {
+            for (const Fill fill : {Fill::kRandom, Fill::kExtremes}) {
+              ExpectExact(
+                  {isa(), {1, 3, 3}, channels, 7, type, fill, has_weight_zero_points, has_bias, 0, output});
+              if (HasFatalFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Depthwise,
+                         testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
+                                         INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8),
+                         [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
+
+// ----- schedules -------------------------------------------------------------------------------------------
+
+// Every pixel weighs each of its taps once, and nothing is read that is no pixel's tap.
+void ExpectSchedule(const TapGrid& taps, jit::DotKind dot, int most) {
+  const DepthwiseSchedule schedule(taps, dot, most);
+  for (int pixels = 1; pixels <= most; ++pixels) {
+    std::map<std::pair<int, int64_t>, int> weighed;  // (pixel, tap)
+    for (const TapGroup& group : schedule.Groups(pixels)) {
+      ASSERT_EQ(std::ssize(group.offsets), TapsPerGroup(dot));
+      std::vector<bool> is_tap(group.offsets.size());
+      for (const TapGroup::Use& use : group.uses) {
+        const std::vector<int>& weights = schedule.weights()[static_cast<size_t>(use.weights)];
+        for (size_t i = 0; i < weights.size(); ++i) {
+          if (weights[i] < 0) continue;
+          EXPECT_EQ(group.offsets[i], use.pixel * taps.pixel_stride_bytes + taps.Offset(weights[i]));
+          ++weighed[{use.pixel, weights[i]}];
+        }
+      }
+      for (const int64_t offset : group.offsets) {
+        bool is_read = false;
+        for (int pixel = 0; pixel < pixels; ++pixel) {
+          for (int64_t tap = 0; tap < taps.taps(); ++tap) {
+            is_read |= offset == pixel * taps.pixel_stride_bytes + taps.Offset(tap);
+          }
+        }
+        EXPECT_TRUE(is_read) << offset;
+      }
+    }
+    EXPECT_EQ(std::ssize(weighed), pixels * taps.taps());
+    for (const auto& [tap, times] : weighed) EXPECT_EQ(times, 1) << tap.first << ", " << tap.second;
+  }
+}
+
+TEST(DepthwiseSchedules, WeighEachTapOnce) {
+  for (const Filter& shape : kFilters) {
+    for (const int64_t stride : {1, 2, 3}) {
+      for (const int64_t dilation : {1, 2}) {
+        for (const bool has_phases : {false, true}) {
+          const Filter filter{shape.depth, shape.height, shape.width, stride, dilation, has_phases};
+          SCOPED_TRACE(testing::Message() << filter);
+          for (const jit::DotKind dot : {jit::DotKind::kVnni, jit::DotKind::kWide}) {
+            // A band so narrow that a row's places beyond its pixels are the next row's.
+            for (const int64_t pixels : {1, 40}) ExpectSchedule(GridOf(filter, 64, pixels), dot, 4);
+            ExpectSchedule(GridOf(filter, 64, 40), dot, 2);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Two pixels of a 3×3 filter at stride 1 share groups of four; of two bytes each, rows pair up.
+TEST(DepthwiseSchedules, ShareWhatNeighboursWant) {
+  const TapGrid taps = GridOf({1, 3, 3}, 64, 40);
+  EXPECT_EQ(DepthwiseSchedule(taps, jit::DotKind::kVnni, 4).weights().size(), 6u);
+  EXPECT_EQ(DepthwiseSchedule(taps, jit::DotKind::kVnni, 4).Groups(4).size(), 6u);
+  EXPECT_EQ(DepthwiseSchedule(taps, jit::DotKind::kWide, 2).Groups(2).size(), 6u);
+}
+
+TEST(DepthwiseSchedules, TellTheirTaps) {
+  EXPECT_EQ(GridOf({3, 3, 3}, 64, 40).Name(), "3x3x3_z8064_y2688_x64_s64");
+  EXPECT_EQ(GridOf({1, 1, 3, 2, 1, true}, 32, 4).Name(), "1x1x3_z320_y320_x0.160.32_s32");
+  DepthwiseKernelSpec spec;
+  spec.taps = GridOf({1, 3, 3}, 32, 40);
+  spec.epilogue.c_type = INTACT_U8;
+  EXPECT_EQ(spec.Name(), "u8s8u8_depthwise_1x3x3_z4032_y1344_x32_s32_2x32_wide_avx2");
+}
+
+TEST(DepthwiseEngines, SaveInstructionsWhereOutputsAreKnown) {
+  const auto kernel_name = [](Output output) {
+    const Problem problem(
+        {jit::Isa::kAvx2, {1, 3, 3}, 32, 9, INTACT_U8, Fill::kRandom, false, true, 0, output});
+    const auto engine = DepthwiseEngine::Create(problem.data(), problem.taps(), jit::Isa::kAvx2);
+    return engine ? (*engine)->KernelName().substr(0, 27) : engine.error().message;
+  };
+  EXPECT_EQ(kernel_name(Output::kHuge), "u8s8u8_bias_depthwise_1x3x3");
+  EXPECT_EQ(kernel_name(Output::kShifted), "u8s8u8_bias_int32_depthwise");
+  EXPECT_EQ(kernel_name(Output::kClamped), "u8s8u8_bias_int32_depthwise");
+  EXPECT_EQ(kernel_name(Output::kPlain), "u8s8u8_bias_plain_depthwise");
+}
+
+TEST(DepthwiseEngines, RefuseFiltersBeyondAddresses) {
+  const Problem problem({jit::Isa::kAvx2, {1, 3, 3}, 32, 1});
+  TapGrid taps = problem.taps();
+  taps.row_strides_bytes[1] = int64_t{1} << 30;
+  const auto engine = DepthwiseEngine::Create(problem.data(), taps, jit::Isa::kAvx2);
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().status, INTACT_UNSUPPORTED);
+}
+
+}  // namespace
+}  // namespace intact::kernels
