@@ -68,8 +68,12 @@ class DepthwiseSchedule {
   const std::vector<std::vector<int>>& weights() const { return weights_; }
   /// What to do for `pixels` adjacent pixels, in order. Reads nothing but these pixels' taps.
   std::vector<TapGroup> Groups(int pixels) const;
-  /// Vector instructions for a pixel's whole vector of channels.
-  double cost() const { return cost_; }
+  /// Instructions for one pixel's vector of channels.
+  struct Cost {
+    double unpacks = 0, dots = 0;
+    double Sum() const { return unpacks + dots; }
+  };
+  const Cost& cost() const { return cost_; }
 
  private:
   struct Layout {
@@ -92,7 +96,7 @@ class DepthwiseSchedule {
   void Choose(const Layout& layout);
   std::vector<int64_t> OffsetsOf(const Places& places) const;
   void DropUnweighed(TapGroup* group) const;
-  double Cost(int pixels) const;
+  Cost CostOf(int pixels) const;
 
   TapGrid taps_;
   jit::DotKind dot_;
@@ -100,7 +104,7 @@ class DepthwiseSchedule {
   std::vector<std::vector<int>> weights_;
   std::vector<Places> groups_;                      // of the first set
   std::vector<std::vector<int>> weights_of_group_;  // [group][pixel of the set]; −1: does not want it
-  double cost_ = 0;
+  Cost cost_;
 };
 
 }  // namespace intact::kernels
