@@ -91,7 +91,7 @@ class AmxEngine::Region {
         streams_(buffers.may_stream && engine.can_stream_),
         sums_(reinterpret_cast<int32_t*>(scratch)),
         edge_(scratch + engine.MaxBlocks() * kBlockBytes),
-        staged_(edge_ + kBlockBytes) {}
+        staged_(edge_ + engine.EdgeBytes()) {}
 
   void Run() {
     for (int64_t panel = range_.column_begin / kPanelColumns; panel < panel_end_; panel = chunk_end_) {
@@ -186,6 +186,8 @@ class AmxEngine::Region {
     if (columns % kPanelColumns == 0) return;
     waiting_.c = edge_;
     waiting_.c_stride_bytes = block.panels * kPanelColumns * element;
+    CopyResidual(data_, block.rows, columns, block.panels * kPanelColumns, edge_ + kBlockBytes,
+                 &waiting_.epilogue);
     engine_.stores_[false][waiting_panels_](&waiting_);
     CopyTile(edge_, waiting_.c_stride_bytes, block.rows, columns * element, c, buffers_.c_stride_bytes);
     waiting_ = {};
@@ -228,7 +230,7 @@ class AmxEngine::Region {
   AmxBlocking blocking_;
   bool streams_;
   int32_t* sums_;    // blocks of the chunk, or one
-  uint8_t* edge_;    // a block of C
+  uint8_t* edge_;    // a block of C, and one of the residual
   uint8_t* staged_;  // of A
 
   ScopedTiles tiles_;
@@ -309,9 +311,11 @@ int64_t AmxEngine::MaxBlocks() const {
   return CeilDivide(std::min(data_.weights.panels(), MaxChunkPanels(data_.k, Caches())), 2);
 }
 
+int64_t AmxEngine::EdgeBytes() const { return kBlockBytes * (data_.epilogue.has_residual() ? 2 : 1); }
+
 int64_t AmxEngine::ScratchBytes(int64_t /*rows*/) const {
   const int64_t staged = std::max(ABlockBytes(Caches()), int64_t{kMaxBlockTiles} * kTileRows * kTileDepth);
-  return MaxBlocks() * kBlockBytes + kBlockBytes + RoundUp(staged, 64);
+  return MaxBlocks() * kBlockBytes + EdgeBytes() + RoundUp(staged, 64);
 }
 
 void AmxEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {

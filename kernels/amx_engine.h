@@ -61,6 +61,8 @@ class AmxEngine final : public Engine {
   const int32_t* initial() const { return initial_.size() != 0 ? initial_.data() : data_.initial.data(); }
   /// Blocks of sums that may wait for their next depths.
   int64_t MaxBlocks() const;
+  /// Scratch for an edge within a panel: C's block, and the residual's behind it.
+  int64_t EdgeBytes() const;
 
   /// For a number of panels, and for C stored through the caches or past them.
   template <class Function>

@@ -8,6 +8,17 @@
 
 namespace intact::kernels {
 
+const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, int64_t plane,
+                         int64_t depth_tap, int64_t y) noexcept {
+  const Spatial& extents = geometry.input;
+  const int64_t image = plane / geometry.output[kDepth];
+  const int64_t z = plane % geometry.output[kDepth] * geometry.stride[kDepth] - geometry.pad_begin[kDepth] +
+                    depth_tap * geometry.dilation[kDepth];
+  const int64_t line = y - geometry.pad_begin[kHeight];
+  if (z < 0 || z >= extents[kDepth] || line < 0 || line >= extents[kHeight]) return nullptr;
+  return input.a + ((image * extents[kDepth] + z) * extents[kHeight] + line) * extents[kWidth] * input.stride;
+}
+
 Band::Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t padding, uint8_t flip)
     : geometry_(geometry), channels_(channels), padding_(padding), flip_(flip) {
   const int64_t budget = Caches().l2_bytes / 4;
@@ -62,19 +73,10 @@ RowMap Band::Stage(const ConvInput& input, int64_t first_channel, int64_t row_be
 
 void Band::StageLines(const ConvInput& input, int64_t plane, int64_t first_line, int64_t lines,
                       uint8_t* to) const noexcept {
-  const Spatial& extents = geometry_.input;
-  const int64_t image = plane / geometry_.output[kDepth];
-  const int64_t z_begin =
-      plane % geometry_.output[kDepth] * geometry_.stride[kDepth] - geometry_.pad_begin[kDepth];
-  const int64_t y_begin = first_line * geometry_.stride[kHeight] - geometry_.pad_begin[kHeight];
   for (int64_t tap = 0; tap < geometry_.kernel[kDepth]; ++tap, to += slice_bytes_) {
-    const int64_t z = z_begin + tap * geometry_.dilation[kDepth];
-    const bool has_slice = z >= 0 && z < extents[kDepth];
     for (int64_t i = 0; i < geometry_.Span(kHeight, lines); ++i) {
-      const int64_t y = y_begin + i;
-      const bool has_line = has_slice && y >= 0 && y < extents[kHeight];
-      const int64_t pixel = ((image * extents[kDepth] + z) * extents[kHeight] + y) * extents[kWidth];
-      StageLine(input, has_line ? input.a + pixel * input.stride : nullptr, to + i * line_bytes_);
+      const int64_t y = first_line * geometry_.stride[kHeight] + i;
+      StageLine(input, InputLine(geometry_, input, plane, tap, y), to + i * line_bytes_);
     }
   }
 }

@@ -31,6 +31,11 @@ struct BandChannels {
   int64_t pitch = 0;    // bytes between pixels of the band, ≥ count·repeats
 };
 
+/// Pixel 0 of the line of input that output plane `plane` (over all images) reads with its tap `depth_tap` at
+/// `y`, counted from the first padding line; null outside of the input.
+const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, int64_t plane,
+                         int64_t depth_tap, int64_t y) noexcept;
+
 class Band {
  public:
   Band() = default;

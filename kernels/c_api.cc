@@ -187,7 +187,8 @@ intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info)
              plan.kernel_name().c_str(),
              plan.packed_bytes(),
              data.certificate.accumulator_min,
-             data.certificate.accumulator_max};
+             data.certificate.accumulator_max,
+             data.epilogue.residual};
     return {};
   });
 }

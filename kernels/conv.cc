@@ -97,6 +97,14 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   has_band_per_unit_ = reads_band_ && saturates && has_zero_points && inputs % kQuad != 0;
   const bool may_join_groups =
       !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
+  const uint8_t flip = ActivationFlip(problem.a_type);
+  is_planar_ = reads_band_ && !has_zero_points && WantsPlanar(isa, problem.mode);
+  if (is_planar_) {
+    planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
+    taps_.planar = planar_.MakeDepth();
+    taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
+    return;
+  }
   if (may_join_groups) {
     const int64_t lanes = jit::VectorBytes(isa) / 4;
     unit_groups_ = LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
@@ -105,11 +113,17 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   }
   BandChannels channels{0, geometry_.input_channels, 1, geometry_.input_channels};
   if (has_band_per_unit_) channels = {0, inputs, 1, RoundUp(inputs, kQuad)};
-  const uint8_t flip = ActivationFlip(problem.a_type);
   band_ = Band(geometry_, channels, static_cast<uint8_t>(problem.a_zero_point + flip), flip);
   joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
+}
+
+bool ConvPlan::WantsPlanar(jit::Isa isa, intact_mode mode) const {
+  const int64_t lanes = jit::VectorBytes(isa) / 4;
+  if (PairsSaturate(isa, mode)) return false;
+  if (geometry_.groups == 1) return false;
+  return geometry_.group_inputs() % kQuad == 0 && geometry_.group_outputs() < lanes;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.
@@ -132,8 +146,9 @@ void ConvPlan::SetTaps() {
   if (reads_band_) taps_.depth = RoundUp(taps_.depth, kQuad);
 }
 
-int64_t ConvPlan::DepthOf(int64_t tap, int64_t n) const {
-  const int64_t channel = n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
+int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
+  if (is_planar_) return (channel / kQuad * geometry_.taps() + tap) * kQuad + channel % kQuad;
+  channel += n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
   if (!joins_width_) return tap * taps_.depth + channel;
   const int64_t width = geometry_.kernel[kWidth];
   return tap / width * taps_.depth + tap % width * band_.pixel_bytes() + channel;
@@ -183,7 +198,11 @@ std::vector<int8_t> ConvPlan::UnitWeights(const GemmProblem& conv, int64_t unit)
     int8_t* const to = &weights[static_cast<size_t>(n * depth)];
     std::fill_n(to, depth, static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ conv.b.flip));
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
-      std::copy_n(conv.b.data + (column * geometry_.taps() + tap) * inputs, inputs, to + DepthOf(tap, n));
+      const int8_t* const from = conv.b.data + (column * geometry_.taps() + tap) * inputs;
+      for (int64_t channel = 0; channel < inputs; channel += AdjacentChannels()) {
+        std::copy_n(from + channel, std::min(AdjacentChannels(), inputs - channel),
+                    to + DepthOf(tap, channel, n));
+      }
     }
   }
   return weights;
@@ -215,8 +234,7 @@ Result<Certificate> ConvPlan::MakeCertificate() const {
     const int64_t n = column % unit_outputs();
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
       int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
-      const int64_t from = DepthOf(tap, n);
-      for (int64_t i = 0; i < inputs; ++i) to[i] = packed.At(from + i, n);
+      for (int64_t i = 0; i < inputs; ++i) to[i] = packed.At(DepthOf(tap, i, n), n);
     }
   }
   PackedWeights natural;
@@ -260,18 +278,26 @@ Error ConvPlan::CheckArguments(const intact_conv_args& args) const {
       return Unexpected(field, stride, "0 or at least " + std::to_string(channels) + ", at most 2^40");
     }
   }
-  return {};
+  return CheckResidual(units_.front()->data().epilogue, geometry_.output_channels,
+                       {args.residual, args.residual_stride, args.c, args.c_stride});
 }
 
 ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   Shape shape;
   shape.rows = RowCount(batch);
-  shape.piece_rows = reads_band_ ? std::min(shape.rows, band_.max_rows()) : shape.rows;
+  if (is_planar_) {
+    shape.piece_rows = std::min(shape.rows, planar_.max_rows());
+    shape.band_bytes = RoundUp(planar_.bytes(), 64);
+  } else if (reads_band_) {
+    shape.piece_rows = std::min(shape.rows, band_.max_rows());
+    shape.band_bytes = RoundUp(band_.bytes(), 64);
+  } else {
+    shape.piece_rows = shape.rows;
+  }
   const Engine& engine = units_.front()->EngineFor(shape.piece_rows);
   shape.mr = engine.mr();
   shape.columns = units() == 1 ? unit_outputs() : units();
   shape.nr = units() == 1 ? engine.nr() : 1;
-  shape.band_bytes = reads_band_ ? RoundUp(band_.bytes(), 64) : 0;
   for (const auto& unit : units_) {
     const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.piece_rows), shape.piece_rows);
     shape.bytes = std::max(shape.bytes, shape.band_bytes + bytes);
@@ -296,13 +322,18 @@ void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const 
   const ConvInput input{static_cast<const uint8_t*>(args.a),
                         args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
   const int64_t element = units_.front()->data().element_bytes();
+  const int64_t residual_element = units_.front()->data().residual_bytes();
   RunBuffers buffers;
+  buffers.residual_stride_bytes =
+      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * residual_element;
   buffers.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
-  buffers.may_stream = units() == 1 && unit_outputs() * element > Caches().l2_bytes / shape.rows &&
-                       buffers.c_stride_bytes % kLine == 0 &&
-                       reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  buffers.may_stream =
+      args.residual != args.c && units() == 1 && unit_outputs() * element > Caches().l2_bytes / shape.rows &&
+      buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
   RowMap map;
-  if (!reads_band_) {
+  if (is_planar_) {
+    buffers.planar = planar_.Stage(input, piece.row_begin, piece.row_end, scratch);
+  } else if (!reads_band_) {
     map = RowsInPlace(input);
   } else if (!has_band_per_unit_) {
     map = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
@@ -316,6 +347,10 @@ void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const 
     buffers.a = map;
     if (!has_band_per_unit_) buffers.a.origin += static_cast<uintptr_t>(unit * unit_inputs());
     buffers.c = static_cast<uint8_t*>(args.c) + unit * unit_outputs() * element;
+    if (args.residual != nullptr) {
+      buffers.residual =
+          static_cast<const uint8_t*>(args.residual) + unit * unit_outputs() * residual_element;
+    }
     Range range = piece;
     if (units() > 1) range.column_begin = 0, range.column_end = unit_outputs();
     plan.RunShare(plan.EngineFor(shape.piece_rows), buffers, range, scratch + shape.band_bytes);
@@ -328,7 +363,9 @@ void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int pa
   if (share.Empty()) return;
   Range piece = share;
   for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
-    piece.row_end = reads_band_ ? band_.EndFrom(piece.row_begin, share.row_end) : share.row_end;
+    piece.row_end = is_planar_    ? planar_.EndFrom(piece.row_begin, share.row_end)
+                    : reads_band_ ? band_.EndFrom(piece.row_begin, share.row_end)
+                                  : share.row_end;
     RunPiece(args, shape, piece, scratch);
   }
 }

@@ -36,6 +36,7 @@
 #include "kernels/band.h"
 #include "kernels/conv_geometry.h"
 #include "kernels/gemm.h"
+#include "kernels/planar_band.h"
 
 namespace intact::kernels {
 
@@ -64,19 +65,24 @@ class ConvPlan {
   ConvPlan() = default;
   void ChooseLayout(const GemmProblem& problem, jit::Isa isa);
   bool PlanesAreEven() const;
+  /// Whether rows are to fill the lanes, from a planar band.
+  bool WantsPlanar(jit::Isa isa, intact_mode mode) const;
   void SetTaps();
   Error MakeUnits(const GemmProblem& problem);
   Result<std::unique_ptr<GemmPlan>> MakeUnit(const GemmProblem& conv, int64_t unit) const;
   std::vector<int8_t> UnitWeights(const GemmProblem& conv, int64_t unit) const;
-  /// Where the first channel that column `n` reads at `tap`, of all taps, lies in the depth.
-  int64_t DepthOf(int64_t tap, int64_t n) const;
+  /// Where the channel number `channel` of the group of column `n` lies in the depth, at `tap` of all taps.
+  int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;
+  /// Channels of a tap that are adjacent in the depth, from a multiple of their number on.
+  int64_t AdjacentChannels() const { return is_planar_ ? kQuad : geometry_.group_inputs(); }
   Error CheckArguments(const intact_conv_args& args) const;
 
   /// Channels that a column's depth is made of.
   int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
   /// Columns of a plan.
   int64_t unit_outputs() const {
-    return (taps_.vector_step != 0 ? geometry_.groups : unit_groups_) * geometry_.group_outputs();
+    return (taps_.vector_step != 0 || is_planar_ ? geometry_.groups : unit_groups_) *
+           geometry_.group_outputs();
   }
   int64_t units() const { return static_cast<int64_t>(units_.size()); }
   int64_t RowCount(int64_t batch) const {
@@ -95,6 +101,8 @@ class ConvPlan {
   intact_type a_type_ = INTACT_U8;  // the caller's
   int64_t unit_groups_ = 1;
   bool reads_band_ = false;
+  bool is_planar_ = false;  // the band is planar_
+  PlanarBand planar_;
   bool has_band_per_unit_ = false;
   bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point
   Band band_;

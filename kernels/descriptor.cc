@@ -171,6 +171,30 @@ Error CheckActivation(const intact_gemm_desc& desc) {
   return {};
 }
 
+Error CheckResidualFields(const intact_gemm_desc& desc) {
+  const int64_t type = Raw(desc.residual_type);
+  if (!IsOneOf(type, {INTACT_TYPE_NONE, INTACT_U8, INTACT_S8, INTACT_F32})) {
+    return Invalid(Got("residual_type", type) +
+                   "; expected INTACT_TYPE_NONE, INTACT_U8, INTACT_S8 or INTACT_F32");
+  }
+  const bool has_residual = type != INTACT_TYPE_NONE;
+  if (has_residual && desc.c_type == INTACT_S32) {
+    return Invalid(Got("residual_type", type) +
+                   " with s32 output, which never passes through float; expected INTACT_TYPE_NONE");
+  }
+  const float scale = desc.residual_scale;
+  if (has_residual ? !(scale > 0.0f) || !std::isfinite(scale) : scale != 0.0f) {
+    return Invalid("residual_scale is " + std::to_string(scale) + "; expected " +
+                   (has_residual ? "a finite value above 0" : "0, for residual_type is INTACT_TYPE_NONE"));
+  }
+  const Limits limits = IsOneOf(type, {INTACT_U8, INTACT_S8}) ? TypeLimits(desc.residual_type) : Limits{0, 0};
+  if (desc.residual_zero_point < limits.min || desc.residual_zero_point > limits.max) {
+    return Invalid(Got("residual_zero_point", desc.residual_zero_point) + "; expected " + Text(limits) +
+                   " for this residual_type");
+  }
+  return {};
+}
+
 // The activation's bounds, within what the output type can hold.
 void SetBounds(const intact_gemm_desc& desc, GemmProblem* problem) {
   problem->lo = -std::numeric_limits<float>::infinity();
@@ -209,7 +233,7 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
   }
   if (b == nullptr) return Invalid("b is NULL");
   for (const auto check : {CheckTypes, CheckShape, CheckActivation, CheckScales, CheckRange, CheckZeroPoints,
-                           CheckWeightZeroPoints}) {
+                           CheckWeightZeroPoints, CheckResidualFields}) {
     Error error = check(desc);
     if (error.status != INTACT_OK) return error;
   }
@@ -236,6 +260,8 @@ Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b)
   problem.b_zero_points = desc.b_zero_points;
   problem.b_zero_point_count = desc.b_zero_point_count;
   problem.epilogue = {desc.c_type, desc.bias_f32 != nullptr};
+  problem.epilogue.residual = desc.residual_type;
+  problem.residual = {desc.residual_scale, desc.residual_zero_point};
   SetBounds(desc, &problem);
   problem.c_zero_point = desc.c_zero_point;
   problem.bias_s32 = desc.bias_s32;

@@ -18,6 +18,7 @@ namespace intact::kernels {
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
   RowMap a;
+  PlanarRows planar;  // instead of it, where Taps::planar says so
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
   /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueSpec::streams.
@@ -26,6 +27,8 @@ struct RunBuffers {
   /// EpilogueSpec::has_b_zero_points is false.
   const int32_t* row_sums = nullptr;
   int64_t row_sums_begin = 0;
+  const uint8_t* residual = nullptr;  // null where EpilogueSpec::residual is none; may be `c`
+  int64_t residual_stride_bytes = 0;
 };
 
 /// What a plan knows, whatever computes it. Immutable once the plan is made.
@@ -47,13 +50,15 @@ struct GemmData {
   AlignedBuffer<int32_t> b_zero_points;  // zb as kernels see weights; empty if all are 0
   AlignedBuffer<float> scales, bias;
   OutputBounds bounds;
-  EpilogueConstants constants;  // the bounds, for the plan's ISA
+  ResidualScale residual;
+  EpilogueConstants constants;  // these two, for the plan's ISA
 
   /// s8 activations are shifted by +128: 0x80 flips their top bit.
   uint8_t a_flip() const { return ActivationFlip(a_type); }
   int shift() const { return a_flip(); }
   int32_t b_zero_point(size_t column) const { return b_zero_points.size() == 0 ? 0 : b_zero_points[column]; }
   int element_bytes() const { return ElementBytes(epilogue.c_type); }
+  int residual_bytes() const { return ElementBytes(epilogue.residual); }  // of an element
   /// For the tile of C that begins at (row, column).
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
     EpilogueArgs args;
@@ -62,6 +67,10 @@ struct GemmData {
     if (bias.size() != 0) args.bias = bias.data() + column;
     if (b_zero_points.size() != 0) args.b_zero_points = b_zero_points.data() + column;
     if (buffers.row_sums != nullptr) args.row_sums = buffers.row_sums + (row - buffers.row_sums_begin);
+    if (buffers.residual != nullptr) {
+      args.residual = buffers.residual + row * buffers.residual_stride_bytes + column * residual_bytes();
+      args.residual_stride_bytes = buffers.residual_stride_bytes;
+    }
     return args;
   }
 };
@@ -90,6 +99,11 @@ class Engine {
 };
 
 inline constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// The residual of a tile whose last vector is partial: copies `columns` of `rows` to scratch, in rows of
+/// `padded_columns`, and points `args` there.
+void CopyResidual(const GemmData& data, int64_t rows, int64_t columns, int64_t padded_columns,
+                  uint8_t* scratch, EpilogueArgs* args) noexcept;
 
 /// Copies a tile whose last vector is partial from scratch to C.
 void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,

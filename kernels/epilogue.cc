@@ -7,13 +7,18 @@ namespace intact::kernels {
 
 namespace x86 = asmjit::x86;
 
+namespace {
+
+std::string TypeName(intact_type type) {
+  return type == INTACT_S32 ? "s32" : type == INTACT_F32 ? "f32" : type == INTACT_U8 ? "u8" : "s8";
+}
+
+}  // namespace
+
 std::string EpilogueSpec::Name() const {
-  const char* type = c_type == INTACT_S32   ? "s32"
-                     : c_type == INTACT_F32 ? "f32"
-                     : c_type == INTACT_U8  ? "u8"
-                                            : "s8";
-  return std::string(type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
-         (streams ? "_streamed" : "") + (is_dealt ? "_dealt" : "") +
+  return TypeName(c_type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
+         (has_residual() ? "_plus_" + TypeName(residual) : "") + (streams ? "_streamed" : "") +
+         (is_dealt ? "_dealt" : "") +
          (known == KnownOutput::kNothing     ? ""
           : known == KnownOutput::kFitsInt32 ? "_int32"
                                              : "_plain");
@@ -44,7 +49,8 @@ KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double larg
   return changes ? KnownOutput::kFitsInt32 : KnownOutput::kSaturates;
 }
 
-EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, jit::Isa isa) {
+EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
+                                        jit::Isa isa) {
   EpilogueConstants constants;
   constants.lo.fill(bounds.lo);
   constants.hi.fill(bounds.hi);
@@ -55,13 +61,17 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, jit::Isa isa
   const std::vector<int32_t> order = jit::PackOrder(jit::VectorBytes(isa) / 4);
   constants.pack_order.fill(0);
   std::copy(order.begin(), order.end(), constants.pack_order.begin());
+  constants.residual_scale.fill(residual.scale);
+  constants.residual_zero_point.fill(residual.zero_point);
   return constants;
 }
 
 void Epilogue::Prepare(const jit::Gp& args, int offset) {
+  args_ = args;
+  offset_ = offset;
   const auto load = [&](const char* name, size_t member) {
     const jit::Gp pointer = emitter_.registers().NewGeneral(name);
-    emitter_.code().mov(pointer, x86::ptr(args, offset + static_cast<int>(member)));
+    emitter_.code().mov(pointer, Argument(member));
     return pointer;
   };
   if (spec_.has_b_zero_points) {
@@ -70,16 +80,27 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
   }
   if (spec_.c_type == INTACT_S32) return;
   scales_ = load("scales", offsetof(EpilogueArgs, scales));
-  if (spec_.has_bias) bias_ = load("bias", offsetof(EpilogueArgs, bias));
+  if (SharesRegister()) {
+    bias_ = scales_;
+  } else if (spec_.has_bias) {
+    bias_ = load("bias", offsetof(EpilogueArgs, bias));
+  }
   constants_ = load("constants", offsetof(EpilogueArgs, constants));
+  if (spec_.has_residual()) residual_ = load("residual", offsetof(EpilogueArgs, residual));
 }
 
 void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c) {
+  if (SharesRegister()) emitter_.code().mov(scales_, Argument(offsetof(EpilogueArgs, scales)));
   for (size_t j = 0; j < accumulators.size(); ++j) {
     SubtractZeroPoints(accumulators[j], static_cast<int>(j));
-    Requantize(accumulators[j], static_cast<int>(j));
+    if (spec_.c_type == INTACT_S32) continue;
+    Scale(accumulators[j], static_cast<int>(j));
+    if (spec_.has_residual()) continue;
+    if (spec_.has_bias) AddBias(accumulators[j], static_cast<int>(j));
+    Bound(accumulators[j]);
   }
   if (spec_.has_b_zero_points) emitter_.code().add(row_sum_, 4);
+  if (spec_.has_residual()) AddResidual(accumulators);
   const int vector_stride = emitter_.lanes() * ElementBytes(spec_.c_type);
   const auto address = [&](size_t j) { return x86::ptr(c, static_cast<int>(j) * vector_stride); };
   if (ElementBytes(spec_.c_type) == 4) {
@@ -138,15 +159,51 @@ void Epilogue::SubtractZeroPoints(const jit::Vec& accumulator, int vector) {
   emitter_.registers().Free(product);
 }
 
-void Epilogue::Requantize(const jit::Vec& accumulator, int vector) {
-  if (spec_.c_type == INTACT_S32) return;
+void Epilogue::Scale(const jit::Vec& accumulator, int vector) {
   x86::Assembler& code = emitter_.code();
-  const int offset = vector * emitter_.vector_bytes();
   code.vcvtdq2ps(accumulator, accumulator);
-  code.vmulps(accumulator, accumulator, x86::ptr(scales_, offset));
-  if (spec_.has_bias) code.vaddps(accumulator, accumulator, x86::ptr(bias_, offset));
-  // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0.
-  if (spec_.c_type == INTACT_F32) {
+  code.vmulps(accumulator, accumulator, x86::ptr(scales_, vector * emitter_.vector_bytes()));
+}
+
+void Epilogue::AddBias(const jit::Vec& accumulator, int vector) {
+  emitter_.code().vaddps(accumulator, accumulator, x86::ptr(bias_, vector * emitter_.vector_bytes()));
+}
+
+void Epilogue::AddResidual(const std::vector<jit::Vec>& accumulators) {
+  x86::Assembler& code = emitter_.code();
+  if (spec_.has_bias) {
+    code.mov(bias_, Argument(offsetof(EpilogueArgs, bias)));
+    for (size_t j = 0; j < accumulators.size(); ++j) AddBias(accumulators[j], static_cast<int>(j));
+  }
+  const jit::Vec residual = emitter_.registers().NewVector("residual");
+  for (size_t j = 0; j < accumulators.size(); ++j) {
+    LoadResidual(residual, static_cast<int>(j));
+    code.vmulps(residual, residual, Constant(offsetof(EpilogueConstants, residual_scale)));
+    code.vaddps(accumulators[j], accumulators[j], residual);
+    Bound(accumulators[j]);
+  }
+  emitter_.registers().Free(residual);
+  code.add(residual_, Argument(offsetof(EpilogueArgs, residual_stride_bytes)));
+}
+
+// As float32, the zero point subtracted.
+void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
+  x86::Assembler& code = emitter_.code();
+  const jit::Mem from = x86::ptr(residual_, vector * emitter_.lanes() * ElementBytes(spec_.residual));
+  if (spec_.residual == INTACT_F32) return emitter_.Load(to, from);
+  if (spec_.residual == INTACT_U8) {
+    code.vpmovzxbd(to, from);
+  } else {
+    code.vpmovsxbd(to, from);
+  }
+  code.vpsubd(to, to, Constant(offsetof(EpilogueConstants, residual_zero_point)));
+  code.vcvtdq2ps(to, to);
+}
+
+void Epilogue::Bound(const jit::Vec& accumulator) {
+  x86::Assembler& code = emitter_.code();
+  // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
+  if (spec_.c_type == INTACT_F32 || spec_.has_residual()) {
     code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
   }
   if (spec_.known == KnownOutput::kNothing) {

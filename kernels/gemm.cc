@@ -29,8 +29,13 @@ int64_t RowSumBytes(const GemmData& data) {
 }
 
 constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
+constexpr int64_t kMaxStride = int64_t{1} << 40;
 
 Error OutOfMemory(const char* what) { return {INTACT_OUT_OF_MEMORY, std::string("no memory for ") + what}; }
+
+Error Invalid(const std::string& name, int64_t value, const std::string& expected) {
+  return {INTACT_INVALID_ARGUMENT, name + " is " + std::to_string(value) + "; expected " + expected};
+}
 
 }  // namespace
 
@@ -56,6 +61,7 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const GemmProblem& problem, T
   data.range = problem.range;
   data.is_range_checked = problem.is_range_checked;
   data.epilogue = problem.epilogue;
+  data.residual = problem.residual;
   if (!PackWeights(problem.b, &data.weights)) return OutOfMemory("packed weights");
   Error error = plan->SetColumns(problem);
   if (error.status != INTACT_OK) return error;
@@ -83,7 +89,7 @@ Error GemmPlan::Finish(jit::IsaSet permitted) {
   const Result<jit::Isa> isa = ChooseIsa(permitted);
   if (!isa) return isa.error();
   isa_ = *isa;
-  data_.constants = MakeEpilogueConstants(data_.bounds, isa_);
+  data_.constants = MakeEpilogueConstants(data_.bounds, data_.residual, isa_);
   Error error = BoundAccumulators();
   return error.status != INTACT_OK ? error : MakeEngines();
 }
@@ -199,24 +205,15 @@ std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
 }
 
 Error GemmPlan::MakeEngines() {
-  for (const KernelBlock& block : BlocksInUse()) {
-    Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, block);
-    if (!panel) return panel.error();
-    engines_.push_back(std::move(*panel));
+  if (!data_.taps.planar) {
+    Error error = MakePanelEngines();
+    if (error.status != INTACT_OK) return error;
   }
-  if (UsesSchedule(isa_, data_.mode)) {
-    std::unique_ptr<GroupedEngine> fallback;
-    if (data_.range.high < 255 && data_.is_range_checked) {
-      Result<std::unique_ptr<GroupedEngine>> full = GroupedEngine::Create(data_, isa_, 255, nullptr);
-      if (!full) return full.error();
-      fallback = std::move(*full);
-    }
-    auto grouped = GroupedEngine::Create(data_, isa_, data_.range.high, std::move(fallback));
-    if (!grouped) return grouped.error();
-    grouped_ = grouped->get();
-    engines_.push_back(std::move(*grouped));
+  if (UsesSchedule(isa_, data_.mode) || data_.taps.planar) {
+    Error error = MakeGroupedEngine();
+    if (error.status != INTACT_OK) return error;
   }
-  if (UsesTiles(isa_)) {
+  if (UsesTiles(isa_) && !data_.taps.planar) {
     Result<std::unique_ptr<Engine>> tiles = AmxEngine::Create(data_);
     if (!tiles) return tiles.error();
     engines_.push_back(std::move(*tiles));
@@ -230,8 +227,33 @@ Error GemmPlan::MakeEngines() {
   return {};
 }
 
+Error GemmPlan::MakePanelEngines() {
+  for (const KernelBlock& block : BlocksInUse()) {
+    Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, block);
+    if (!panel) return panel.error();
+    engines_.push_back(std::move(*panel));
+  }
+  return {};
+}
+
+Error GemmPlan::MakeGroupedEngine() {
+  std::unique_ptr<GroupedEngine> fallback;
+  const jit::Isa isa = VectorIsa(isa_);
+  if (UsesSchedule(isa, data_.mode) && data_.range.high < 255 && data_.is_range_checked) {
+    Result<std::unique_ptr<GroupedEngine>> full = GroupedEngine::Create(data_, isa, 255, nullptr);
+    if (!full) return full.error();
+    fallback = std::move(*full);
+  }
+  auto grouped = GroupedEngine::Create(data_, isa, data_.range.high, std::move(fallback));
+  if (!grouped) return grouped.error();
+  grouped_ = grouped->get();
+  engines_.push_back(std::move(*grouped));
+  return {};
+}
+
 ScheduleStatistics GemmPlan::schedule_statistics() const {
-  return grouped_ == nullptr ? ScheduleStatistics{} : grouped_->statistics();
+  return UsesSchedule(isa_, data_.mode) && grouped_ != nullptr ? grouped_->statistics()
+                                                               : ScheduleStatistics{};
 }
 
 int64_t GemmPlan::packed_bytes() const {
@@ -244,28 +266,48 @@ int64_t GemmPlan::packed_bytes() const {
   return bytes;
 }
 
+Error CheckResidual(const EpilogueSpec& epilogue, int64_t columns, const ResidualArguments& arguments) {
+  const bool is_given = arguments.residual != nullptr;
+  if (is_given != epilogue.has_residual()) {
+    return {INTACT_INVALID_ARGUMENT, is_given ? "residual is given; expected NULL, for the plan has none"
+                                              : "residual is NULL; expected a tensor of the plan's type"};
+  }
+  const int64_t stride = arguments.residual_stride;
+  if (stride != 0 && (stride < columns || stride > kMaxStride)) {
+    return Invalid("residual_stride", stride, "0 or at least " + std::to_string(columns) + ", at most 2^40");
+  }
+  if (!is_given || arguments.residual != arguments.c) return {};
+  const int bytes = ElementBytes(epilogue.residual);
+  if (bytes != ElementBytes(epilogue.c_type)) {
+    return {INTACT_INVALID_ARGUMENT,
+            "residual is c, whose elements are of another size; expected a tensor of " +
+                std::to_string(bytes) + "-byte elements beside c"};
+  }
+  const auto or_dense = [&](int64_t given) { return given == 0 ? columns : given; };
+  if (or_dense(stride) != or_dense(arguments.c_stride)) {
+    return Invalid("residual_stride", stride,
+                   "c_stride, which is " + std::to_string(arguments.c_stride) + ", for residual is c");
+  }
+  return {};
+}
+
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
-  constexpr int64_t kMaxStride = int64_t{1} << 40;
-  const auto invalid = [](const char* name, int64_t value, const char* expected) {
-    return Error{INTACT_INVALID_ARGUMENT,
-                 std::string(name) + " is " + std::to_string(value) + "; expected " + expected};
-  };
   if (args.struct_size != sizeof(intact_gemm_args)) {
-    return invalid("args->struct_size", static_cast<int64_t>(args.struct_size),
+    return Invalid("args->struct_size", static_cast<int64_t>(args.struct_size),
                    "that of INTACT_GEMM_ARGS_INIT");
   }
   if (args.m < 1 || args.m > std::numeric_limits<int32_t>::max()) {
-    return invalid("m", args.m, "1 to 2147483647");
+    return Invalid("m", args.m, "1 to 2147483647");
   }
   if (args.a == nullptr) return {INTACT_INVALID_ARGUMENT, "a is NULL"};
   if (args.c == nullptr) return {INTACT_INVALID_ARGUMENT, "c is NULL"};
   if (args.a_stride != 0 && (args.a_stride < data_.k || args.a_stride > kMaxStride)) {
-    return invalid("a_stride", args.a_stride, "0 or at least k, at most 2^40");
+    return Invalid("a_stride", args.a_stride, "0 or at least k, at most 2^40");
   }
   if (args.c_stride != 0 && (args.c_stride < data_.n || args.c_stride > kMaxStride)) {
-    return invalid("c_stride", args.c_stride, "0 or at least n, at most 2^40");
+    return Invalid("c_stride", args.c_stride, "0 or at least n, at most 2^40");
   }
-  return {};
+  return CheckResidual(data_.epilogue, data_.n, {args.residual, args.residual_stride, args.c, args.c_stride});
 }
 
 RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
@@ -274,9 +316,13 @@ RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
   buffers.a = RowMap(static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? data_.k : args.a_stride);
   buffers.c = static_cast<uint8_t*>(args.c);
   buffers.c_stride_bytes = (args.c_stride == 0 ? data_.n : args.c_stride) * data_.element_bytes();
-  buffers.may_stream = data_.n * data_.element_bytes() > Caches().l2_bytes / args.m &&
-                       buffers.c_stride_bytes % kLine == 0 &&
-                       reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  buffers.residual = static_cast<const uint8_t*>(args.residual);
+  buffers.residual_stride_bytes =
+      (args.residual_stride == 0 ? data_.n : args.residual_stride) * data_.residual_bytes();
+  // A residual in C's place has its lines read anyway.
+  buffers.may_stream =
+      args.residual != args.c && data_.n * data_.element_bytes() > Caches().l2_bytes / args.m &&
+      buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
   return buffers;
 }
 

@@ -42,6 +42,7 @@ struct GemmProblem {
   const float* bias_f32 = nullptr;
   const float* scales = nullptr;
   int64_t scale_count = 0;
+  ResidualScale residual;
 };
 
 /// The permitted ISAs under a plan's own cap: an intact_isa, if the caller gave one.
@@ -49,6 +50,16 @@ Result<jit::IsaSet> PermittedIsas(int64_t max_isa);
 
 /// Checks everything a user can get wrong.
 Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b);
+
+/// Of a run's arguments those that tell of the residual and of C, as the caller gave them.
+struct ResidualArguments {
+  const void* residual = nullptr;
+  int64_t residual_stride = 0;
+  const void* c = nullptr;
+  int64_t c_stride = 0;
+};
+/// Against what a plan of `columns` columns wants.
+Error CheckResidual(const EpilogueSpec& epilogue, int64_t columns, const ResidualArguments& arguments);
 
 class GemmPlan {
  public:
@@ -90,6 +101,8 @@ class GemmPlan {
   Error BoundAccumulators();
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
   Error MakeEngines();
+  Error MakePanelEngines();
+  Error MakeGroupedEngine();
   std::vector<KernelBlock> BlocksInUse() const;
   Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "kernels/dispatch.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -27,6 +29,9 @@ struct IsaForms {
 constexpr std::array kForms = {
     IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}}},
     IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}}},
+    // With VPDPBUSD there is one item a quad, and as many registers as accumulators need.
+    IsaForms{jit::Isa::kAvxVnni, {StripForm{4, 3, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}}},
+    IsaForms{jit::Isa::kAvx512Vnni, {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}}},
 };
 
 double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics) {
@@ -63,8 +68,12 @@ Error GroupedEngine::Schedule() {
     const int rows = form.vectors * lanes_;
     // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads = std::max<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16);
+    const std::optional<PlanarDepth>& planar = data_.taps.planar;
+    if (planar && planar->group_columns % form.columns != 0) continue;
     ScheduledWeights schedule;
-    if (!schedule.Build(data_.weights, {form.columns, rows, window_quads, amax_})) {
+    const bool saturates = UsesSchedule(isa_, INTACT_EXACT);
+    if (!schedule.Build(data_.weights,
+                        {form.columns, rows, window_quads, amax_, saturates, planar ? &*planar : nullptr})) {
       return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
     }
     const double cost = PredictedCost(form, schedule.statistics());
@@ -120,12 +129,14 @@ int64_t GroupedEngine::PanelsPerChunk() const {
 
 int64_t GroupedEngine::ScratchBytes(int64_t rows) const {
   const int64_t block = std::min(RoundUp(rows, rows_), RowsPerBlock());
-  const int64_t bytes = AccumulatorBytes() + TileBytes() + RoundUp(ActivationPanelBytes(block, data_.k), 64);
+  const int64_t panels = data_.taps.planar ? 0 : RoundUp(ActivationPanelBytes(block, data_.k), 64);
+  const int64_t bytes = AccumulatorBytes() + EdgeBytes() + panels;
   return fallback_ == nullptr ? bytes : std::max(bytes, fallback_->ScratchBytes(rows));
 }
 
 void GroupedEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
-  uint8_t* const panels = scratch + AccumulatorBytes() + TileBytes();
+  if (data_.taps.planar) return RunPlanar(buffers, range, scratch);
+  uint8_t* const panels = scratch + AccumulatorBytes() + EdgeBytes();
   for (int64_t block = range.row_begin; block < range.row_end; block += RowsPerBlock()) {
     const int64_t block_end = std::min(range.row_end, block + RowsPerBlock());
     uint8_t largest = 0;
@@ -140,6 +151,49 @@ void GroupedEngine::RunRange(const RunBuffers& buffers, const Range& range, uint
     } else {
       RunBlock(buffers, block_range, panels, scratch);
     }
+  }
+}
+
+void GroupedEngine::RunPlanar(const RunBuffers& buffers, const Range& range,
+                              uint8_t* scratch) const noexcept {
+  if (buffers.planar.largest > amax_ && fallback_ != nullptr) {
+    return fallback_->RunPlanar(buffers, range, scratch);
+  }
+  const auto position_of = [&](int64_t row) {
+    const int64_t from_first = row - buffers.planar.first_row;
+    const PlanarDepth& planar = *data_.taps.planar;
+    return from_first / planar.line_rows * planar.line_positions + from_first % planar.line_rows;
+  };
+  auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
+  const int64_t position_end = position_of(range.row_end - 1) + 1;
+  const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
+  for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsPerChunk()) {
+    const int64_t chunk_end = std::min(panel_end, panel + PanelsPerChunk());
+    const Range columns{range.row_begin, range.row_end, panel * kPanelColumns,
+                        std::min(range.column_end, chunk_end * kPanelColumns)};
+    for (int64_t position = position_of(range.row_begin); position < position_end; position += rows_) {
+      const int64_t positions = std::min<int64_t>(rows_, position_end - position);
+      Accumulate(buffers.planar.a + position * kQuad, (positions + lanes_ - 1) / lanes_, panel, chunk_end,
+                 accumulators);
+      StorePositions(buffers, columns, position, positions, accumulators, scratch + AccumulatorBytes());
+    }
+  }
+}
+
+void GroupedEngine::StorePositions(const RunBuffers& buffers, const Range& range, int64_t position,
+                                   int64_t positions, const int32_t* accumulators,
+                                   uint8_t* scratch_tile) const noexcept {
+  const PlanarDepth& planar = *data_.taps.planar;
+  for (int64_t line = position / planar.line_positions; line * planar.line_positions < position + positions;
+       ++line) {
+    const int64_t first = line * planar.line_positions;  // position
+    const int64_t first_row = buffers.planar.first_row + line * planar.line_rows;
+    Range rows = range;
+    rows.row_begin = std::max(range.row_begin, first_row + std::max<int64_t>(position - first, 0));
+    rows.row_end =
+        std::min(range.row_end, first_row + std::min(position + positions - first, planar.line_rows));
+    if (rows.Empty()) continue;
+    Store(buffers, rows, accumulators + (rows.row_begin - first_row + first - position), scratch_tile);
   }
 }
 
@@ -181,7 +235,7 @@ void GroupedEngine::Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_
   for (int64_t window = 0; window < schedule_.windows(); ++window) {
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       GroupedKernelArgs args;
-      args.a = a + window * shape.window_quads * kQuad * rows_;
+      args.a = data_.taps.planar ? a : a + window * shape.window_quads * kQuad * rows_;
       args.strips = schedule_.Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
       args.strip_count = (columns + shape.strip_columns - 1) / shape.strip_columns;
@@ -206,6 +260,9 @@ void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const i
       args.c = columns == lanes_ ? c : scratch_tile;
       args.c_stride_bytes = columns == lanes_ ? buffers.c_stride_bytes : lanes_ * element;
       args.epilogue = data_.EpilogueAt(buffers, row, column);
+      if (columns != lanes_) {
+        CopyResidual(data_, args.rows, columns, lanes_, scratch_tile + TileBytes(), &args.epilogue);
+      }
       const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr && columns == lanes_;
       (streams ? streaming_epilogue_ : epilogue_)(&args);
       if (columns == lanes_) continue;

@@ -1,9 +1,12 @@
-// Exact GEMM before VNNI, from scheduled weights (schedule.h): rows of A fill the vectors' lanes, weights are
-// broadcast.
+// Exact GEMM before VNNI, and convolution of few channels a group on every ISA, from scheduled weights
+// (schedule.h): rows of A fill the vectors' lanes, weights are broadcast.
 //
 //   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► register
 //   blocks of rows ─► windows of depth (A in L1) ─► panels: one grouped kernel call each, into int32
 //   accumulators of the chunk ─► tile epilogue
+//
+// A convolution's rows may come from a planar band instead (Taps::planar): then nothing is packed, register
+// blocks are made of its positions, and those between two lines are dropped when C is stored.
 #ifndef INTACT_KERNELS_GROUPED_ENGINE_H_
 #define INTACT_KERNELS_GROUPED_ENGINE_H_
 
@@ -45,12 +48,19 @@ class GroupedEngine final : public Engine {
   Error Schedule();
   Error GenerateKernels();
   uint8_t Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
+  /// The range is within one band.
+  void RunPlanar(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept;
+  /// Stores those of `positions` positions from `position` on that are rows of `range`.
+  void StorePositions(const RunBuffers& buffers, const Range& range, int64_t position, int64_t positions,
+                      const int32_t* accumulators, uint8_t* scratch_tile) const noexcept;
   void RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
                 uint8_t* scratch) const noexcept;
   int64_t RowsPerBlock() const;
   int64_t PanelsPerChunk() const;
   int64_t AccumulatorBytes() const { return PanelsPerChunk() * kPanelColumns * rows_ * 4; }
   int64_t TileBytes() const { return int64_t{4} * lanes_ * lanes_; }
+  /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
+  int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }
   void Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_begin, int64_t panel_end,
                   int32_t* accumulators) const noexcept;
   void Store(const RunBuffers& buffers, const Range& range, const int32_t* accumulators,

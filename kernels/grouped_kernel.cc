@@ -39,7 +39,8 @@ class GroupedKernel {
     code().mov(strips_, Argument(offsetof(GroupedKernelArgs, strip_count)));
     code().mov(result_, Argument(offsetof(GroupedKernelArgs, accumulators)));
     code().mov(initial_, Argument(offsetof(GroupedKernelArgs, initial)));
-    if (!has_ones_register_) code().mov(ones_pointer_, reinterpret_cast<uint64_t>(kOnes.data()));
+    if (!spec_.IsVnni() && !has_ones_register_)
+      code().mov(ones_pointer_, reinterpret_cast<uint64_t>(kOnes.data()));
     const asmjit::Label strip = code().newLabel();
     code().bind(strip);
     Strip();
@@ -66,7 +67,13 @@ class GroupedKernel {
     quad_ = registers_.NewGeneral("quad");
     for (int i = 0; i < spec_.vectors * spec_.strip_columns; ++i) {
       accumulators_.push_back(registers_.NewVector("accumulator"));
-      sums_.push_back(registers_.NewVector("sum"));
+      if (!spec_.IsVnni()) sums_.push_back(registers_.NewVector("sum"));
+    }
+    if (spec_.IsVnni()) {
+      dot_ = jit::MakeDotForm(jit::DotKind::kVnni, spec_.isa, *emitter_);
+      for (int i = 0; i < spec_.vectors; ++i) vectors_.push_back(registers_.NewVector("activations"));
+      weights_.push_back(registers_.NewVector("weights"));
+      return;
     }
     for (int j = 0; j < spec_.strip_columns; ++j) weights_.push_back(registers_.NewVector("weights"));
     activations_ = registers_.NewVector("activations");
@@ -127,7 +134,7 @@ class GroupedKernel {
     code().test(count_.r32(), count_.r32());
     code().jz(done);
     code().bind(loop);
-    for (int item = 0; item < size; ++item) Item(item);
+    for (int item = 0; item < size; ++item) spec_.IsVnni() ? ItemVnni(item) : Item(item);
     for (size_t i = 0; i < sums_.size(); ++i) {
       if (has_ones_register_) {
         code().vpmaddwd(sums_[i], sums_[i], ones_);
@@ -140,6 +147,22 @@ class GroupedKernel {
     code().dec(count_.r32());
     code().jnz(loop);
     code().bind(done);
+  }
+
+  void ItemVnni(int item) {
+    const int offset = item * ItemBytes();
+    code().mov(quad_.r32(), x86::ptr(items_, offset));
+    for (int vector = 0; vector < spec_.vectors; ++vector) {
+      emitter_->Load(vectors_[static_cast<size_t>(vector)],
+                     x86::ptr(a_, quad_, 0, vector * registers_.vector_bytes()));
+    }
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      code().vpbroadcastd(weights_[0], x86::ptr(items_, offset + 4 + column * 4));
+      for (int vector = 0; vector < spec_.vectors; ++vector) {
+        dot_->Dot(0, accumulators_[Index(vector, column)], vectors_[static_cast<size_t>(vector)],
+                  {weights_[0]});
+      }
+    }
   }
 
   void Item(int item) {
@@ -167,9 +190,10 @@ class GroupedKernel {
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
+  std::unique_ptr<jit::DotForm> dot_;  // VPDPBUSD
 
   Gp a_, items_, strips_, result_, initial_, counts_, count_, quad_, ones_pointer_;
-  std::vector<Vec> accumulators_, sums_, weights_;
+  std::vector<Vec> accumulators_, sums_, weights_, vectors_;
   Vec activations_, product_, ones_;
   bool has_ones_register_ = false;
 };
@@ -179,7 +203,7 @@ class GroupedKernel {
 std::string GroupedKernelSpec::Name() const {
   const int lanes = jit::VectorBytes(isa) / 4;
   return "u8s8_grouped_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
-         "x" + std::to_string(strip_columns) + "c4_" + jit::CompactName(isa);
+         "x" + std::to_string(strip_columns) + (IsVnni() ? "c4_vnni_" : "c4_") + jit::CompactName(isa);
 }
 
 Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec) {

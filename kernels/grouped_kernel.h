@@ -1,5 +1,5 @@
-// The grouped kernel: accumulates scheduled weights (schedule.h) over one window of A, exactly, with
-// VPMADDUBSW.
+// The grouped kernel: accumulates scheduled weights (schedule.h) over one window of A, or over a planar band
+// (planar_band.h), exactly: with VPMADDUBSW, or with VPDPBUSD where there is one.
 //
 // Rows of A fill the vectors' lanes, weights are broadcast:
 //
@@ -7,6 +7,8 @@
 //     for each group                      sums (int16): rows × strip_columns
 //       for each item                     sums += vpmaddubsw(A[quad], weights)    (the first item: sums =)
 //       accumulators += vpmaddwd(sums, 1)
+//
+// VPDPBUSD adds each item to the accumulators itself; groups are then no more than the loop's unrolling.
 //
 // The first window's accumulators start from `initial`, which carries constants per column; later windows
 // add to what is there. They lie in memory, column by column: [columns][rows], rows = vectors·lanes.
@@ -37,6 +39,7 @@ struct GroupedKernelSpec {
   int vectors = 1;        // rows to compute, in vectors
   int block_vectors = 1;  // rows of the A panel and of the accumulators' columns, in vectors
   int strip_columns = 2;
+  bool IsVnni() const { return isa == jit::Isa::kAvxVnni || isa == jit::Isa::kAvx512Vnni; }
   std::string Name() const;  // "u8s8_grouped_16of24x2c4_avx2"
 };
 

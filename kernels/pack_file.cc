@@ -19,7 +19,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -36,6 +36,10 @@ struct PackHeader {
   float lo, hi;                   // bounds of the activation function, see epilogue.h
   uint32_t has_b_zero_points;
   int64_t pairs, failing_pairs, worst_column, worst_column_failing_pairs;
+  uint32_t residual_type;
+  float residual_scale;
+  int32_t residual_zero_point;
+  uint32_t reserved;  // 0
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
 static_assert(std::endian::native == std::endian::little);
@@ -81,6 +85,25 @@ bool IsOneOf(uint32_t value, std::initializer_list<uint32_t> values) {
 
 bool IsWithin(int64_t value, int64_t low, int64_t high) { return value >= low && value <= high; }
 
+Error CheckResidualFields(const PackHeader& header) {
+  if (!IsOneOf(header.residual_type, {INTACT_TYPE_NONE, INTACT_U8, INTACT_S8, INTACT_F32}) ||
+      (header.c_type == INTACT_S32 && header.residual_type != INTACT_TYPE_NONE)) {
+    return Refused("the residual's type is unknown, or not for this output");
+  }
+  const bool has_residual = header.residual_type != INTACT_TYPE_NONE;
+  const float scale = header.residual_scale;
+  if (has_residual ? !(scale > 0.0f) || !std::isfinite(scale) : scale != 0.0f) {
+    return Refused("the residual's scale is " + std::to_string(scale));
+  }
+  const int low = header.residual_type == INTACT_S8 ? -128 : 0;
+  const int high = header.residual_type == INTACT_S8 ? 127 : header.residual_type == INTACT_U8 ? 255 : 0;
+  if (!IsWithin(header.residual_zero_point, low, high)) {
+    return Refused("the residual's zero point is out of range");
+  }
+  if (header.reserved != 0) return Refused("a reserved field is not zero");
+  return {};
+}
+
 // The fields' values; the checksum has vouched that they are as written, this that a writer may write them.
 Error CheckFields(const PackHeader& header) {
   if (!IsWithin(header.n, 1, std::numeric_limits<int32_t>::max()) ||
@@ -113,7 +136,7 @@ Error CheckFields(const PackHeader& header) {
   const float highest = is_8bit ? static_cast<float>(c_high - header.c_zero_point) : infinity;
   const bool is_ordered = lowest <= header.lo && header.lo <= header.hi && header.hi <= highest;
   if (!is_ordered) return Refused("the output's bounds are out of range");
-  return {};
+  return CheckResidualFields(header);
 }
 
 // Columns and depths beyond n and k must be zero: sums over whole quads and panels rely on it.
@@ -196,6 +219,9 @@ std::vector<uint8_t> WritePackImage(const GemmData& data) {
   header.failing_pairs = data.certificate.failing_pairs;
   header.worst_column = data.certificate.worst_column;
   header.worst_column_failing_pairs = data.certificate.worst_column_failing_pairs;
+  header.residual_type = data.epilogue.residual;
+  header.residual_scale = data.residual.scale;
+  header.residual_zero_point = data.residual.zero_point;
   const Layout layout = LayoutOf(header);
   header.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
@@ -248,8 +274,9 @@ Error ReadPackImage(const void* image, size_t size, GemmData* data) {
   data->weights.k = header.k;
   data->weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
   data->epilogue = {static_cast<intact_type>(header.c_type), header.has_bias_f32 != 0,
-                    header.has_b_zero_points != 0};
+                    header.has_b_zero_points != 0, static_cast<intact_type>(header.residual_type)};
   data->bounds = {header.lo, header.hi, header.c_zero_point};
+  data->residual = {header.residual_scale, header.residual_zero_point};
   const int64_t columns = data->weights.panels() * kPanelColumns;
   const bool has_scales = header.c_type != INTACT_S32;
   if (has_scales) error = ReadColumns(bytes + layout.scales, columns, &data->scales);

@@ -3,7 +3,7 @@
 // derived when it is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 2
+//   0             PackHeader, version 3
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes (pack.h)
 //                 scales      f32[⌈n/16⌉·16]   unless c_type is s32

@@ -39,6 +39,18 @@ void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int6
   }
 }
 
+void CopyResidual(const GemmData& data, int64_t rows, int64_t columns, int64_t padded_columns,
+                  uint8_t* scratch, EpilogueArgs* args) noexcept {
+  if (args->residual == nullptr) return;
+  const int64_t bytes = columns * data.residual_bytes();
+  const int64_t stride_bytes = padded_columns * data.residual_bytes();
+  // What lay in scratch may be denormal floats, which cost time.
+  std::memset(scratch, 0, static_cast<size_t>(rows * stride_bytes));
+  CopyTile(args->residual, args->residual_stride_bytes, rows, bytes, scratch, stride_bytes);
+  args->residual = scratch;
+  args->residual_stride_bytes = stride_bytes;
+}
+
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
     : data_(data),
       block_(block),
@@ -112,11 +124,11 @@ int64_t PanelEngine::StagedStride() const {
 }
 
 int64_t PanelEngine::ScratchBytes(int64_t rows) const {
-  return TileBytes() + (is_staged_ ? std::min(rows, BlockRows()) * StagedStride() : 0);
+  return EdgeBytes() + (is_staged_ ? std::min(rows, BlockRows()) * StagedStride() : 0);
 }
 
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
-  uint8_t* const staged = scratch + TileBytes();
+  uint8_t* const staged = scratch + EdgeBytes();
   const int64_t block_rows = BlockRows();
   const int64_t chunk = ColumnsPerChunk(data_.weights.panel_stride_bytes() / kPanelColumns, nr_);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
@@ -206,7 +218,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
       call.a_offset += block_.vectors * data_.taps.vector_step;
       call.c = static_cast<uint8_t*>(call.c) + nr_ * element;
       call.initial += nr_;
-      call.epilogue.Advance(nr_);
+      call.epilogue.Advance(nr_, data_.residual_bytes());
     }
     if (edge_columns != 0) RunEdge(call, functions, streams, tile_rows, edge_columns, scratch_tile);
     c_row += tile_rows * buffers.c_stride_bytes;
@@ -221,6 +233,7 @@ void PanelEngine::RunEdge(MicrokernelArgs call, const Functions& functions, bool
   const int64_t c_stride_bytes = call.c_stride_bytes;
   call.c = scratch_tile;
   call.c_stride_bytes = int64_t{nr_} * data_.element_bytes();
+  CopyResidual(data_, rows, columns, RoundUp(columns, lanes_), scratch_tile + TileBytes(), &call.epilogue);
   functions.at[false][true][false](&call);
   CopyTile(scratch_tile, call.c_stride_bytes, rows, columns * data_.element_bytes(), c, c_stride_bytes);
 }

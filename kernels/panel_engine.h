@@ -48,6 +48,8 @@ class PanelEngine final : public Engine {
   PanelEngine(const GemmData& data, const KernelBlock& block);
   Error GenerateKernels();
   int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
+  /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
+  int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }
   /// Of a tap in staged rows, and between those.
   int64_t StagedTapBytes() const;
   int64_t StagedStride() const;

@@ -16,9 +16,26 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 namespace intact::kernels {
+
+/// The depth of columns that read A from a planar band (planar_band.h).
+struct PlanarDepth {
+  std::vector<uint32_t> quad_offsets;  // where quad q of the depth lies, in bytes from a position
+  int64_t group_columns = 0;           // the columns of a group, which read the same channels
+  int64_t group_bytes = 0;             // from those channels to the next group's
+  int64_t line_rows = 0;               // rows (output pixels) of a line
+  int64_t line_positions = 0;          // from a line to the next
+};
+
+/// A planar band as it is staged for a run of rows of one plane.
+struct PlanarRows {
+  const uint8_t* a = nullptr;  // position 0
+  int64_t first_row = 0;       // the row there: the first of a line
+  uint8_t largest = 0;         // activation
+};
 
 struct Taps {
   std::vector<int64_t> offsets = {0};  // in bytes from a row's pointer
@@ -26,6 +43,7 @@ struct Taps {
   // From the activations that one vector of columns reads to those of the next: 0, or the input channels of a
   // grouped convolution whose groups fill a vector.
   int64_t vector_step = 0;
+  std::optional<PlanarDepth> planar;  // then nothing of the above but the depth counts
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
 };
 

@@ -36,7 +36,7 @@ struct Load {
 };
 
 struct Item {
-  uint32_t quad = 0;  // within the window
+  uint32_t offset = 0;  // of its quad
   std::array<int8_t, kMaxStripColumns* 4> weights = {};
   Load load;
 
@@ -59,7 +59,7 @@ struct Group {
 class StripScheduler {
  public:
   explicit StripScheduler(const ScheduleShape& shape) : shape_(shape) {
-    const LaneCapacity capacity = CapacityFor(shape.amax);
+    const LaneCapacity capacity = shape.saturates ? CapacityFor(shape.amax) : CapacityFor(1);
     for (size_t lane = 0; lane < kMaxLanes; lane += 2) {
       // A group of kMaxGroup items cannot exceed 256·kMaxGroup, which int16 loads hold.
       capacity_.lanes[lane] = static_cast<int16_t>(std::min(capacity.positive, 256 * kMaxGroup));
@@ -85,7 +85,7 @@ class StripScheduler {
     const auto item_weights = size_t{kQuad} * shape_.strip_columns;
     for (int64_t quad = begin; quad < end; ++quad) {
       Item item;
-      item.quad = static_cast<uint32_t>(quad - begin);
+      item.offset = OffsetOf(column, quad, begin);
       std::memcpy(item.weights.data(), panel + quad * kPanelQuadBytes, item_weights);
       item.ComputeLoad();
       if (item.load.Heaviest() == 0) continue;  // all zeros: contributes nothing
@@ -97,10 +97,17 @@ class StripScheduler {
     }
   }
 
+  uint32_t OffsetOf(int64_t column, int64_t quad, int64_t begin) const {
+    if (shape_.planar == nullptr) return static_cast<uint32_t>((quad - begin) * shape_.rows * kQuad);
+    const PlanarDepth& planar = *shape_.planar;
+    return planar.quad_offsets[static_cast<size_t>(quad)] +
+           static_cast<uint32_t>(column / planar.group_columns * planar.group_bytes);
+  }
+
   // Leaves as much of each heavy pair in the first item as fits, and moves the rest to a second, light one.
   void Split(Item item) {
     Item rest;
-    rest.quad = item.quad;
+    rest.offset = item.offset;
     for (size_t pair = 0; pair < item.weights.size() / 2; ++pair) {
       for (const int sign : {1, -1}) {
         const size_t lane = 2 * pair + (sign > 0 ? 0 : 1);
@@ -156,8 +163,7 @@ class StripScheduler {
     Append(counts.data(), sizeof(counts), stream);
     for (size_t i = 0; i < used_groups_; ++i) {
       for (const Item* item : groups_[i].items) {
-        const auto offset = static_cast<uint32_t>(item->quad * static_cast<uint32_t>(shape_.rows) * kQuad);
-        Append(&offset, sizeof(offset), stream);
+        Append(&item->offset, sizeof(item->offset), stream);
         Append(item->weights.data(), size_t{kQuad} * shape_.strip_columns, stream);
       }
     }

@@ -21,6 +21,8 @@
 //   item         [u32 byte offset of the quad in A's window][strip_columns × 4 weights]
 //
 //   A window     [quads][rows][4] u8, rows = those of the register block; an item reads all rows of its quad
+//
+// A planar band (planar_band.h) may take the place of A's windows; the offsets are then those of its quads.
 #ifndef INTACT_KERNELS_SCHEDULE_H_
 #define INTACT_KERNELS_SCHEDULE_H_
 
@@ -29,6 +31,7 @@
 
 #include "kernels/aligned_buffer.h"
 #include "kernels/pack.h"
+#include "kernels/rows.h"
 
 namespace intact::kernels {
 
@@ -51,6 +54,9 @@ struct ScheduleShape {
   int rows = 0;              // of the register block: the offsets' unit is rows·4 bytes
   int64_t window_quads = 0;  // depth of a window
   int amax = 255;            // activations lie in [0, amax]
+  bool saturates = true;     // items are added up in int16: VPMADDUBSW; else any group is light enough
+  // Where A is a planar band: offsets are its own, of all windows.
+  const PlanarDepth* planar = nullptr;
 };
 
 /// What it came to, per quad of weights: the cost model's inputs.

@@ -113,10 +113,27 @@ Requantization RequantizationOf(const Gemm& gemm, int64_t n) {
   return q;
 }
 
+Requantization WithResidual(Requantization q, const Gemm& gemm, int64_t output) {
+  if (gemm.residual_type == INTACT_TYPE_NONE) return q;
+  const auto size = static_cast<size_t>(ElementSize(gemm.residual_type));
+  const uint8_t* const element = &gemm.residual[static_cast<size_t>(output) * size];
+  q.has_residual = true;
+  q.residual_scale = gemm.residual_scale;
+  if (gemm.residual_type == INTACT_F32) {
+    std::memcpy(&q.residual, element, size);
+  } else {
+    const int32_t value = gemm.residual_type == INTACT_S8 ? static_cast<int8_t>(*element) : *element;
+    q.residual = static_cast<float>(value - gemm.residual_zero_point);
+  }
+  return q;
+}
+
 int64_t ElementSize(intact_type type) noexcept { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
 
 void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept {
   switch (q.c_type) {
+    case INTACT_TYPE_NONE:
+      return;
     case INTACT_S32:
       return Store(y, destination);
     case INTACT_F32:
@@ -133,7 +150,8 @@ std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accum
   const auto size = static_cast<size_t>(ElementSize(gemm.c_type));
   std::vector<uint8_t> bytes(accumulators.size() * size);
   for (size_t i = 0; i < accumulators.size(); ++i) {
-    StoreOutput(accumulators[i], columns[i % columns.size()], &bytes[i * size]);
+    const Requantization& column = columns[i % columns.size()];
+    StoreOutput(accumulators[i], WithResidual(column, gemm, static_cast<int64_t>(i)), &bytes[i * size]);
   }
   return bytes;
 }

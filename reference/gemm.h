@@ -29,6 +29,10 @@ struct Gemm {
   std::vector<float> scales;           // n, 1, or empty (s32 output)
   intact_activation activation = INTACT_ACTIVATION_NONE;
   float clamp_min = 0.0f, clamp_max = 0.0f;
+  intact_type residual_type = INTACT_TYPE_NONE;
+  std::vector<uint8_t> residual;  // elements of residual_type, shaped as C; empty if there is none
+  float residual_scale = 0.0f;
+  int32_t residual_zero_point = 0;
 };
 
 /// The zero point of column n.
@@ -68,8 +72,11 @@ std::vector<int32_t> Accumulators(const Gemm& gemm, Model model);
 /// The same from operands already prepared.
 std::vector<int32_t> Accumulators(const Operands& operands, Model model);
 
-/// The requantization of column n.
+/// The requantization of column n, without a residual.
 Requantization RequantizationOf(const Gemm& gemm, int64_t n);
+/// That of one output, number `output` of C's: `q`, which is its column's, with the residual, if there is
+/// one.
+Requantization WithResidual(Requantization q, const Gemm& gemm, int64_t output);
 
 /// Bytes of one element of `type`.
 int64_t ElementSize(intact_type type) noexcept;

@@ -1,6 +1,7 @@
 #include "reference/requantize.h"
 
 #include <cmath>
+#include <limits>
 
 namespace intact::reference {
 namespace {
@@ -27,6 +28,11 @@ float Activate(float f, const Requantization& q) noexcept {
 float Dequantize(int32_t y, const Requantization& q) noexcept {
   float f = static_cast<float>(y) * q.scale;
   if (q.has_bias_f32) f = f + q.bias_f32;
+  if (q.has_residual) {
+    const float residual = q.residual * q.residual_scale;
+    f = f + residual;
+  }
+  if (std::isnan(f)) f = -std::numeric_limits<float>::infinity();
   return Activate(f, q);
 }
 

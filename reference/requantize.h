@@ -17,13 +17,16 @@ struct Requantization {
   float scale = 1.0f;
   bool has_bias_f32 = false;
   float bias_f32 = 0.0f;
+  bool has_residual = false;
+  float residual = 0.0f;  // less its zero point
+  float residual_scale = 1.0f;
   intact_activation activation = INTACT_ACTIVATION_NONE;
   float clamp_min = 0.0f;
   float clamp_max = 0.0f;
   int32_t zero_point = 0;
 };
 
-/// float(y)·scale (+ bias), then the activation: the f32 output.
+/// float(y)·scale (+ bias) (+ residual·residual_scale), then the activation: the f32 output.
 float Dequantize(int32_t y, const Requantization& q) noexcept;
 
 /// The u8 or s8 output as an integer: clamp(rne(f) + zero_point) to the type's range.

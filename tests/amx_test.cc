@@ -280,6 +280,16 @@ TEST_F(AmxEngines, AreExactAtEveryEdge) {
   }
 }
 
+TEST_F(AmxEngines, AddResidualsAtEveryEdge) {
+  for (int64_t n = 1; n <= 50; ++n) {
+    const int64_t m = 1 + n * 11 % 65, k = 1 + n * 53 % 200;
+    const std::string shape =
+        " m=" + std::to_string(m) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
+    ExpectTilesAreExact("gemm u8u8u8" + shape + " zb=131 bias=f32 act=relu res=s8 zres=-3");
+    ExpectTilesAreExact("gemm s8s8f32" + shape + " res=f32 inplace=yes");
+  }
+}
+
 TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
   // 32 rows of `depth` fill L1's share for A.
   const int64_t depth = Caches().l1d_bytes * 3 / 4 / 32;

@@ -69,6 +69,11 @@ struct Draft {
     desc.b_zero_points = zero_points.data();
     desc.b_zero_point_count = count;
   }
+  void AddResidual(intact_type type, float scale, int32_t zero_point) {
+    desc.residual_type = type;
+    desc.residual_scale = scale;
+    desc.residual_zero_point = zero_point;
+  }
   void MakeS32() {
     desc.c_type = INTACT_S32;
     desc.scales = nullptr;
@@ -216,6 +221,31 @@ std::vector<Refusal> Refusals() {
          d->desc.activation = INTACT_ACTIVATION_CLAMP;
          d->desc.clamp_max = kNan;
        }},
+      {"residual_type is 3; expected INTACT_TYPE_NONE, INTACT_U8, INTACT_S8 or INTACT_F32",
+       [](Draft* d) { d->AddResidual(INTACT_S32, 1.0f, 0); }},
+      {"residual_type is 4294967295", [](Draft* d) { SetRaw(&d->desc.residual_type, -1); }},
+      {"residual_type is 1 with s32 output",
+       [](Draft* d) {
+         d->MakeS32();
+         d->AddResidual(INTACT_U8, 1.0f, 0);
+       }},
+      {"residual_scale is nan; expected a finite value above 0",
+       [](Draft* d) { d->AddResidual(INTACT_U8, kNan, 0); }},
+      {"residual_scale is inf", [](Draft* d) { d->AddResidual(INTACT_S8, kInfinity, 0); }},
+      {"residual_scale is 0.000000; expected a finite",
+       [](Draft* d) { d->AddResidual(INTACT_F32, 0.0f, 0); }},
+      {"residual_scale is -0.5", [](Draft* d) { d->AddResidual(INTACT_F32, -0.5f, 0); }},
+      {"residual_scale is 0.500000; expected 0, for residual_type is INTACT_TYPE_NONE",
+       [](Draft* d) { d->AddResidual(INTACT_TYPE_NONE, 0.5f, 0); }},
+      {"residual_scale is nan; expected 0", [](Draft* d) { d->AddResidual(INTACT_TYPE_NONE, kNan, 0); }},
+      {"residual_zero_point is 256; expected 0 to 255",
+       [](Draft* d) { d->AddResidual(INTACT_U8, 1.0f, 256); }},
+      {"residual_zero_point is -1", [](Draft* d) { d->AddResidual(INTACT_U8, 1.0f, -1); }},
+      {"residual_zero_point is 128; expected -128 to 127",
+       [](Draft* d) { d->AddResidual(INTACT_S8, 1.0f, 128); }},
+      {"residual_zero_point is 1; expected 0 to 0", [](Draft* d) { d->AddResidual(INTACT_F32, 1.0f, 1); }},
+      {"residual_zero_point is 1; expected 0 to 0",
+       [](Draft* d) { d->AddResidual(INTACT_TYPE_NONE, 0.0f, 1); }},
   };
 }
 
@@ -352,14 +382,17 @@ TEST(Overflow, BelievesADeclaredRangeOnlyUnchecked) {
 class Run : public testing::Test {
  protected:
   Run() {
-    const Draft draft;
-    intact_gemm* gemm = nullptr;
-    EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), &gemm), INTACT_OK);
-    plan_.reset(gemm);
+    Use(Draft());
     args_.m = 2;
     args_.a = a_.data();
     args_.c = c_.data();
     c_.fill(0xa5);
+  }
+
+  void Use(const Draft& draft) {
+    intact_gemm* gemm = nullptr;
+    EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), &gemm), INTACT_OK);
+    plan_.reset(gemm);
   }
 
   void ExpectRefused(intact_status status, const char* words) {
@@ -405,6 +438,57 @@ TEST_F(Run, RefusesArgumentsByNameAndValue) {
   ExpectRefused(intact_gemm_run_part(plan_.get(), &args_, 0, 0), "part is 0 of 0");
   EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK);
   EXPECT_STREQ(intact_last_error(), "");
+}
+
+TEST_F(Run, RefusesAResidualThatThePlanDoesNotHave) {
+  const std::array<uint8_t, 6> residual = {};
+  args_.residual = residual.data();
+  ExpectRefused(intact_gemm_run(plan_.get(), &args_), "residual is given; expected NULL");
+  args_.residual = args_.c;
+  ExpectRefused(intact_gemm_run_part(plan_.get(), &args_, 0, 1), "residual is given; expected NULL");
+}
+
+TEST_F(Run, RefusesResidualsByNameAndValue) {
+  Draft draft;
+  draft.AddResidual(INTACT_U8, 1.0f, 3);
+  Use(draft);
+  const std::array<uint8_t, 6> residual = {};
+  args_.residual = residual.data();
+  const std::pair<const char*, std::function<void(intact_gemm_args*)>> cases[] = {
+      {"residual is NULL", [](intact_gemm_args* args) { args->residual = nullptr; }},
+      {"residual_stride is 2; expected 0 or at least 3",
+       [](intact_gemm_args* args) { args->residual_stride = 2; }},
+      {"residual_stride is -3", [](intact_gemm_args* args) { args->residual_stride = -3; }},
+      {"residual_stride is 9223372036854775807",
+       [](intact_gemm_args* args) { args->residual_stride = INT64_MAX; }},
+      {"residual_stride is 4; expected c_stride, which is 0, for residual is c",
+       [](intact_gemm_args* args) {
+         args->residual = args->c;
+         args->residual_stride = 4;
+       }},
+  };
+  for (const auto& [words, spoil] : cases) {
+    SCOPED_TRACE(words);
+    intact_gemm_args args = args_;
+    spoil(&args);
+    ExpectRefused(intact_gemm_run(plan_.get(), &args), words);
+    ExpectRefused(intact_gemm_run_part(plan_.get(), &args, 0, 1), words);
+  }
+  intact_gemm_info info = INTACT_GEMM_INFO_INIT;
+  EXPECT_EQ(intact_gemm_query(plan_.get(), &info), INTACT_OK);
+  EXPECT_EQ(info.residual_type, INTACT_U8);
+  EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK) << intact_last_error();
+  args_.residual = args_.c;
+  args_.residual_stride = 3;
+  EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK) << intact_last_error();
+}
+
+TEST_F(Run, RefusesAResidualInPlaceOfSmallerElements) {
+  Draft draft;
+  draft.AddResidual(INTACT_F32, 1.0f, 0);
+  Use(draft);
+  args_.residual = args_.c;
+  ExpectRefused(intact_gemm_run(plan_.get(), &args_), "residual is c, whose elements are of another size");
 }
 
 TEST_F(Run, TakesAnyNumberOfThreadsAndParts) {
@@ -472,6 +556,28 @@ TEST(Wrapper, RefusesOtherTypesAndShapes) {
   const Result<Gemm> refused = Gemm::Create(bad.desc, bad.b.data());
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("k is 0"));
+}
+
+TEST(Wrapper, AddsResiduals) {
+  Draft draft;  // the weights are 1
+  draft.AddResidual(INTACT_S8, 2.0f, -1);
+  const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const std::array<uint8_t, 4> a = {1, 2, 3, 2};
+  const std::array<int8_t, 3> r = {-1, 9, -128};
+  std::array<uint8_t, 3> c = {};
+  const MatrixView<const uint8_t> a_view(a.data(), 1, 4);
+  const MatrixView<uint8_t> c_view(c.data(), 1, 3);
+  const MatrixView<const int8_t> r_view(r.data(), 1, 3);
+  const std::array<uint8_t, 3> expected = {4, 22, 0};  // 8·scale + 2·(r + 1)
+  EXPECT_EQ(gemm->Run(a_view, c_view, r_view), INTACT_OK);
+  EXPECT_EQ(c, expected);
+  c = {};
+  EXPECT_EQ(gemm->RunPart(a_view, c_view, r_view, 0, 1), INTACT_OK);
+  EXPECT_EQ(c, expected);
+  EXPECT_EQ(gemm->Run(a_view, c_view), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const int8_t>(r.data(), 1, 2)), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const uint8_t>(c.data(), 1, 3)), INTACT_INVALID_ARGUMENT);
 }
 
 // ----- INTACT_MAX_ISA --------------------------------------------------------------------------------------
@@ -544,6 +650,9 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
     args.m = m;
     args.a = gemm_.a.data() + begin * gemm_.k;
     args.c = c->data() + begin * RowBytes();
+    if (gemm_.residual_type != INTACT_TYPE_NONE) {
+      args.residual = gemm_.residual.data() + begin * gemm_.n * reference::ElementSize(gemm_.residual_type);
+    }
     args.threads = 1;
     return args;
   }
@@ -561,6 +670,8 @@ constexpr const char* kLines[] = {
     "gemm u8s8s32 m=330 n=40 k=64 adecl=127 fill=stray",
     "gemm u8u8s32 m=157 n=85 k=137 za=3 zb=131 zbper=channel",
     "gemm s8u8u8 m=70 n=33 k=900 za=-7 zb=17 zc=128 fill=laplace scale=channel bias=f32",
+    "gemm u8s8u8 m=157 n=85 k=137 za=3 zc=7 bias=f32 act=relu res=s8 zres=-9",
+    "gemm u8u8f32 m=157 n=85 k=137 zb=131 bias=f32 res=f32",
 };
 
 TEST_P(SameBytes, ForAnyNumberOfThreads) {
@@ -645,6 +756,29 @@ TEST_P(SameBytes, FromPlansMadeByManyThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
+// Each output's residual is read before the output is written, and never again.
+TEST_P(SameBytes, WithAResidualInPlaceOfTheOutput) {
+  for (const char* line : {"gemm u8s8u8 m=157 n=85 k=137 za=3 zc=7 bias=f32 act=relu res=s8 zres=-9",
+                           "gemm s8s8s8 m=157 n=85 k=137 res=s8 zres=5 scale=channel",
+                           "gemm u8u8f32 m=157 n=85 k=137 zb=131 bias=f32 res=f32",
+                           "gemm u8s8f32 m=330 n=40 k=64 adecl=127 fill=stray res=f32"}) {
+    ASSERT_NO_FATAL_FAILURE(Use(line));
+    for (const int32_t parts : {1, 2, 5, 16}) {
+      Bytes c = gemm_.residual;
+      intact_gemm_args args = Rows(0, gemm_.m, &c);
+      args.residual = args.c;
+      for (int32_t part = parts - 1; part >= 0; --part) {
+        ASSERT_EQ(intact_gemm_run_part(plan_.get(), &args, part, parts), INTACT_OK) << intact_last_error();
+      }
+      EXPECT_EQ(c, expected_) << line << " parts=" << parts;
+      c = gemm_.residual;
+      args.threads = parts;
+      ASSERT_EQ(intact_gemm_run(plan_.get(), &args), INTACT_OK) << intact_last_error();
+      EXPECT_EQ(c, expected_) << line << " threads=" << parts;
+    }
+  }
+}
+
 // C larger than L2 in rows of whole cache lines: kernels may store past the caches. 500 columns leave each
 // row a partial vector and padding that must stay as it is.
 TEST_P(SameBytes, InLargeAlignedOutputs) {
@@ -695,7 +829,8 @@ class ScopedOddFloats {
 TEST_P(SameBytes, WhateverTheCallersFloatEnvironment) {
   for (const char* line :
        {"gemm u8s8u8 m=70 n=33 k=64 za=9 zc=128 fill=ties bias=f32",
-        "gemm s8s8s8 m=5 n=33 k=64 scale=channel", "gemm u8s8f32 m=70 n=33 k=64 bias=f32"}) {
+        "gemm s8s8s8 m=5 n=33 k=64 scale=channel", "gemm u8s8f32 m=70 n=33 k=64 bias=f32",
+        "gemm u8s8f32 m=70 n=33 k=64 res=f32", "gemm u8s8u8 m=70 n=33 k=64 za=9 fill=ties res=u8"}) {
     ASSERT_NO_FATAL_FAILURE(Use(line));
     Bytes whole, threaded, parts(expected_.size());
     {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -125,6 +127,13 @@ TEST_P(Differential, TypesAndEpilogues) {
            "gemm u8u8u8 m=61 n=50 k=67 za=77 zb=131 zc=128 bias=f32 scale=channel act=relu",
            "gemm s8u8s8 m=9 n=50 k=67 za=-128 zb=9 zbper=channel bias=f32 scale=channel act=clamp",
            "gemm u8s8f32 m=61 n=50 k=67 za=9 zb=7 bias=f32 scale=channel",
+           "gemm u8s8u8 m=9 n=50 k=67 za=9 zc=128 act=relu res=u8 zres=7",
+           "gemm s8s8s8 m=61 n=50 k=67 za=-5 zc=3 bias=f32 scale=channel res=s8 zres=-128 inplace=yes cpad=3",
+           "gemm u8u8f32 m=61 n=33 k=67 zb=7 zbper=channel bias=f32 act=clamp res=f32 respad=5",
+           "gemm u8s8u8 m=9 n=50 k=67 zb=3 zc=9 bias=f32 act=clamp res=f32",
+           "gemm s8u8s8 m=33 n=64 k=64 zb=9 scale=channel res=u8 zres=255 inplace=yes threads=2",
+           "gemm s8s8f32 m=9 n=65 k=64 bias=s32 res=s8 zres=127",
+           "gemm u8s8f32 m=61 n=50 k=67 act=relu res=f32 inplace=yes cpad=1 threads=3",
        }) {
     ExpectItsModel(OnThis(line));
   }
@@ -166,6 +175,38 @@ TEST(Epilogue, ExtremeClampsAndScales) {
         gemm.clamp_max = high;
         gemm.scales = {scale};
         ExpectExactOnEveryIsa(gemm);
+      }
+    }
+  }
+}
+
+// What no fill makes: residuals beyond float32's range, NaNs, and infinities that cancel.
+TEST(Epilogue, ExtremeResiduals) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr float kValues[] = {
+      std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity, kLargest, -kLargest, 0.0f, -0.0f,
+      std::numeric_limits<float>::denorm_min()};
+  for (const char* line :
+       {"gemm u8s8f32 m=9 n=35 k=6 za=128 res=f32", "gemm u8s8u8 m=9 n=35 k=6 zc=7 res=f32",
+        "gemm s8s8s8 m=33 n=35 k=6 zc=-9 bias=f32 res=f32",
+        "gemm u8s8f32 m=33 n=18 k=6 za=128 bias=f32 res=s8 zres=1"}) {
+    for (const auto activation : {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP}) {
+      for (const float scale : {0.01f, kLargest}) {
+        for (const float residual_scale : {1.0f, std::numeric_limits<float>::denorm_min(), kLargest}) {
+          SCOPED_TRACE(testing::Message() << line << " activation " << activation << " scale " << scale
+                                          << " residual_scale " << residual_scale);
+          reference::Gemm gemm = Materialize(tests::Parsed(line));
+          for (size_t i = 0; gemm.residual_type == INTACT_F32 && i < gemm.residual.size() / 4; ++i) {
+            std::memcpy(&gemm.residual[4 * i], &kValues[i % std::size(kValues)], 4);
+          }
+          gemm.activation = activation;
+          gemm.clamp_min = -3.5f;
+          gemm.clamp_max = 9.5f;
+          gemm.scales = {scale};
+          gemm.residual_scale = residual_scale;
+          ExpectExactOnEveryIsa(gemm);
+        }
       }
     }
   }

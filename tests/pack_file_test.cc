@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ constexpr const char* kProblems[] = {
     "gemm s8u8u8 m=30 n=37 k=70 za=-9 zb=3 zbper=channel zc=128 bias=f32",
     "gemm s8s8f32 m=30 n=37 k=71 zb=-7 bias=s32",
     "gemm u8u8s32 m=30 n=20 k=70 zb=77 fill=bait mode=saturating",
+    "gemm u8s8u8 m=30 n=37 k=70 zc=9 bias=f32 act=relu res=s8 zres=-9",
+    "gemm s8u8s8 m=30 n=37 k=70 zb=9 res=u8 zres=200 fill=laplace",
+    "gemm u8s8f32 m=30 n=37 k=70 scale=channel res=f32",
 };
 
 class PackFile : public testing::Test {
@@ -209,7 +213,7 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Bytes image = Image(kProblems[0]);
   image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 1; expected 2");
+  ExpectRefused(path_, "format version 1; expected 3");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
@@ -289,7 +293,8 @@ TEST_F(PackFile, KeepsTheOldFileIfTheDiskIsFull) {
 
 // The header's fields that a run depends on, and its checksum, as kernels/pack_file.h tells them.
 constexpr size_t kChecksumAt = 24, kCoveredFrom = 32, kColumnsAt = 32, kDepthAt = 40, kOutputTypeAt = 56;
-constexpr size_t kHeaderEnd = 136;
+constexpr size_t kResidualTypeAt = 136, kResidualScaleAt = 140, kResidualZeroPointAt = 144;
+constexpr size_t kHeaderEnd = 152;
 
 template <class T>
 T Field(std::span<const uint8_t> image, size_t at) {
@@ -327,11 +332,15 @@ void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
       reference::ElementSize(static_cast<intact_type>(Field<uint32_t>(image, kOutputTypeAt)));
   const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * k));
   const auto c = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * element));
-  ASSERT_TRUE(a && c);
+  const auto residual_type = static_cast<intact_type>(Field<uint32_t>(image, kResidualTypeAt));
+  const auto residual =
+      verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * reference::ElementSize(residual_type)));
+  ASSERT_TRUE(a && c && residual);
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = kRows;
   args.a = a->data().data();
   args.c = c->data().data();
+  if (residual_type != INTACT_TYPE_NONE) args.residual = residual->data().data();
   args.threads = 1;
   ASSERT_EQ(intact_gemm_run(plan, &args), INTACT_OK) << intact_last_error();
   EXPECT_TRUE(c->FrontIntact());
@@ -347,7 +356,8 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
   for (const char* line :
        {"gemm u8s8u8 m=1 n=3 k=5 bias=f32", "gemm s8s8s32 m=1 n=20 k=70 bias=s32 adecl=127 za=-9",
         "gemm u8s8f32 m=1 n=16 k=64 bias=f32 scale=channel mode=saturating",
-        "gemm s8u8u8 m=1 n=9 k=66 zb=200 zbper=channel bias=f32"}) {
+        "gemm s8u8u8 m=1 n=9 k=66 zb=200 zbper=channel bias=f32",
+        "gemm u8s8s8 m=1 n=9 k=66 bias=f32 res=u8 zres=9"}) {
     const Bytes image = Image(line);
     Result<verify::GuardedBuffer> buffer = verify::GuardedBuffer::Allocate(image.size());
     ASSERT_TRUE(buffer);
@@ -403,10 +413,17 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Case{88, 256, "range"},
            Case{76, 0x7fffffff, "zero point"},
            Case{92, 0x7fc00000, "bounds"},
-           Case{92, 0xc3800000, "bounds"},    // −256: below what u8 can hold
-           Case{96, 0x43800000, "bounds"},    // 256: above
-           Case{112, 1000, "certificate"},    // failing pairs
-           Case{120, 5, "certificate"},       // worst column
+           Case{92, 0xc3800000, "bounds"},  // −256: below what u8 can hold
+           Case{96, 0x43800000, "bounds"},  // 256: above
+           Case{112, 1000, "certificate"},  // failing pairs
+           Case{120, 5, "certificate"},     // worst column
+           Case{kResidualTypeAt, 3, "residual's type"},
+           Case{kResidualTypeAt, 5, "residual's type"},
+           Case{kResidualTypeAt, 1, "residual's scale is 0"},
+           Case{kResidualScaleAt, 0x3f800000, "residual's scale is 1"},
+           Case{kResidualScaleAt, 0x7fc00000, "residual's scale is nan"},
+           Case{kResidualZeroPointAt, 1, "residual's zero point"},
+           Case{148, 1, "reserved"},
            Case{192 + 12, 7, "padding"},      // column 3 of 3
            Case{192 + 64 + 1, 7, "padding"},  // depth 5 of 5
            Case{kColumnsAt, 17, "size"},
@@ -414,6 +431,39 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
        }) {
     Bytes image = Image("gemm u8s8u8 m=1 n=3 k=5 bias=f32");
     std::memcpy(&image[c.at], &c.value, sizeof(c.value));
+    Seal(image);
+    Write(path_, image);
+    ExpectRefused(path_, c.words);
+  }
+}
+
+TEST_F(PackFile, RefusesResidualsThatAPlanWouldRefuse) {
+  struct Case {
+    const char* line;
+    size_t at;
+    uint32_t value;
+    const char* words;
+  };
+  constexpr const char* kU8 = "gemm u8s8u8 m=1 n=3 k=5 res=u8 zres=255";
+  constexpr const char* kS8 = "gemm u8s8u8 m=1 n=3 k=5 res=s8 zres=-128";
+  for (const Case& c : {
+           Case{kU8, kResidualScaleAt, 0, "residual's scale is 0"},
+           Case{kU8, kResidualScaleAt, 0x7f800000, "residual's scale is inf"},
+           Case{kU8, kResidualScaleAt, 0xbf800000, "residual's scale is -1"},
+           Case{kU8, kResidualZeroPointAt, 256, "residual's zero point"},
+           Case{kU8, kResidualZeroPointAt, 0xffffffff, "residual's zero point"},
+           Case{kS8, kResidualZeroPointAt, 128, "residual's zero point"},
+           Case{kS8, kResidualZeroPointAt, 0xffffff7f, "residual's zero point"},
+           Case{"gemm u8s8f32 m=1 n=3 k=5 res=f32", kResidualZeroPointAt, 1, "residual's zero point"},
+           Case{kU8, kOutputTypeAt, INTACT_S32, "residual's type"},
+       }) {
+    Bytes image = Image(c.line);
+    std::memcpy(&image[c.at], &c.value, sizeof(c.value));
+    if (c.value == INTACT_S32) {  // whose bounds are infinite, and which has no zero point
+      const float infinity = std::numeric_limits<float>::infinity();
+      const float bounds[] = {-infinity, infinity};
+      std::memcpy(&image[92], bounds, sizeof(bounds));
+    }
     Seal(image);
     Write(path_, image);
     ExpectRefused(path_, c.words);

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <string>
@@ -36,6 +38,8 @@ TEST(ProblemText, RoundTrips) {
            "gemm u8u8s32 m=1 n=2 k=1 za=9 zb=255",
            "gemm s8u8u8 m=1 n=2 k=1 zb=3 zbper=channel",
            "gemm s8s8s32 m=1 n=2 k=1 zb=-128",
+           "gemm u8s8u8 m=1 n=2 k=3 act=relu res=s8 zres=-7 respad=3",
+           "gemm u8s8f32 m=1 n=2 k=3 res=f32 inplace=yes cpad=1",
        }) {
     EXPECT_EQ(Parsed(line).ToString(), line);
     EXPECT_EQ(Parsed(Parsed(line).ToString()), Parsed(line));
@@ -98,6 +102,16 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8u8 m=1 n=1 k=1 rangecheck=maybe", "'maybe' is unknown"},
       {"gemm u8s8u8 m=1 n=1 k=1 adecl=9 rangecheck=unchecked fill=stray", "fill: stray"},
       {"gemm u8s8u8 m=1 n=1 k=1 apad=-1", "apad: -1"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=s32", "'s32' is unknown; expected one of none, u8, s8, f32"},
+      {"gemm u8s8s32 m=1 n=1 k=1 res=u8", "res: an s32 output has none"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=u8 zres=256", "zres: 256 is out of range; expected 0 to 255"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=f32 zres=1", "zres: 1 is out of range; expected 0 to 0"},
+      {"gemm u8s8u8 m=1 n=1 k=1 zres=1", "zres: 1 is out of range; expected 0 to 0"},
+      {"gemm u8s8u8 m=1 n=1 k=1 respad=1", "respad: there is no residual"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=u8 respad=-1", "respad: -1"},
+      {"gemm u8s8u8 m=1 n=1 k=1 inplace=yes", "inplace: a residual in place of u8 output"},
+      {"gemm u8s8f32 m=1 n=1 k=1 res=u8 inplace=yes", "inplace: a residual in place of f32 output"},
+      {"gemm u8s8u8 m=1 n=1 k=1 res=s8 inplace=yes respad=1", "respad: a residual in place has cpad"},
       {"gemm u8s8u8 m=1 n=1 k=1 threads=5000000000", "threads: 5000000000"},
       {"gemm u8s8u8 m=1 n=1 k=1 seed=-1", "seed: -1"},
   };
@@ -174,6 +188,22 @@ TEST(Materialize, SeedsDiffer) {
   EXPECT_NE(Weights("gemm u8s8s32 m=1 n=4 k=64 seed=1"), Weights("gemm u8s8s32 m=1 n=4 k=64 seed=2"));
 }
 
+TEST(Materialize, ResidualsAreOfTheirTypeAndShape) {
+  EXPECT_TRUE(Materialize(Parsed("gemm u8s8u8 m=3 n=5 k=2")).residual.empty());
+  const reference::Gemm u8 = Materialize(Parsed("gemm u8s8u8 m=40 n=50 k=2 res=u8 zres=9"));
+  EXPECT_EQ(u8.residual_type, INTACT_U8);
+  EXPECT_EQ(u8.residual_zero_point, 9);
+  EXPECT_GT(u8.residual_scale, 0.0f);
+  EXPECT_EQ(std::set<uint8_t>(u8.residual.begin(), u8.residual.end()).size(), 256u);
+  EXPECT_EQ(u8.residual.size(), 40u * 50u);
+  const reference::Gemm f32 = Materialize(Parsed("gemm u8s8u8 m=3 n=5 k=2 res=f32"));
+  EXPECT_EQ(f32.residual.size(), 3u * 5u * 4u);
+  float value = 0;
+  std::memcpy(&value, f32.residual.data(), sizeof(value));
+  EXPECT_NE(value, std::nearbyint(value));
+  EXPECT_LE(std::abs(value), 129.0f);
+}
+
 class Fills : public ::testing::TestWithParam<Fill> {};
 
 TEST_P(Fills, StayWithinTheirRanges) {
@@ -192,7 +222,8 @@ TEST_P(Fills, StayWithinTheirRanges) {
 
 TEST_P(Fills, SpreadEightBitOutputs) {
   for (const char* line : {"gemm u8s8u8 m=32 n=48 k=144 za=5 zc=128 scale=channel bias=s32",
-                           "gemm s8s8s8 m=32 n=48 k=144 za=-7 zc=-3 bias=f32"}) {
+                           "gemm s8s8s8 m=32 n=48 k=144 za=-7 zc=-3 bias=f32",
+                           "gemm u8s8u8 m=32 n=48 k=144 za=5 zc=128 scale=channel res=s8 zres=4"}) {
     Problem problem = Parsed(line);
     problem.fill = GetParam();
     const reference::Gemm gemm = Materialize(problem);

@@ -76,6 +76,54 @@ TEST(Requantize, ReluMakesNegativeZeroPositive) {
   EXPECT_GT(Dequantize(1, q), 0.0f);
 }
 
+TEST(Requantize, RoundsTheResidualsProductAndThenTheSum) {
+  Requantization q;
+  q.c_type = INTACT_F32;
+  q.has_residual = true;
+  q.residual = 4097.0f;
+  q.residual_scale = 1.0f + 0x1p-23f;
+  q.has_bias_f32 = true;
+  q.bias_f32 = -(4097.0f * q.residual_scale);
+  ASSERT_NE(std::fma(q.residual, q.residual_scale, q.bias_f32), 0.0f);
+  EXPECT_EQ(Dequantize(0, q), 0.0f);
+  // (2²⁴ + 1) + 1 in that order: the first sum is a tie, to the even 2²⁴, and so is the second.
+  q.residual = q.residual_scale = q.bias_f32 = 1.0f;
+  EXPECT_EQ(Dequantize(1 << 24, q), 16777216.0f);
+}
+
+TEST(Requantize, AddsTheResidualBeforeTheActivation) {
+  Requantization q = S8(1.0f, 2);
+  q.activation = INTACT_ACTIVATION_RELU;
+  q.has_residual = true;
+  q.residual = -5.0f;
+  q.residual_scale = 2.0f;
+  EXPECT_EQ(Requantize(7, q), 2);   // max(7 − 10, 0) + 2
+  EXPECT_EQ(Requantize(13, q), 5);  // 13 − 10 + 2
+  EXPECT_EQ(Requantize(-9, q), 2);
+  q.residual = 20.0f;
+  EXPECT_EQ(Requantize(-9, q), 33);  // −9 + 40 + 2
+}
+
+TEST(Requantize, NanOfAResidualCountsAsMinusInfinity) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Requantization q;
+  q.c_type = INTACT_F32;
+  q.has_residual = true;
+  q.residual = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Dequantize(5, q), -kInfinity);
+  q.activation = INTACT_ACTIVATION_RELU;
+  EXPECT_EQ(Dequantize(5, q), 0.0f);
+  q.activation = INTACT_ACTIVATION_NONE;
+  q.c_type = INTACT_U8;
+  EXPECT_EQ(Requantize(5, q), 0);
+  q.c_type = INTACT_F32;
+  q.scale = std::numeric_limits<float>::max();
+  q.residual = -kInfinity;
+  EXPECT_EQ(Dequantize(5, q), -kInfinity);  // ∞ − ∞
+  q.residual = kInfinity;
+  EXPECT_EQ(Dequantize(5, q), kInfinity);
+}
+
 TEST(Requantize, ClampBoundsTheFloat) {
   Requantization q = S8(0.25f, 2);
   q.activation = INTACT_ACTIVATION_CLAMP;

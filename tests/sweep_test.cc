@@ -46,6 +46,23 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
   EXPECT_EQ(met.size(), AllFills().size() + 8 + 3 + 3 + 3 + 4 + 2 * 7);
 }
 
+TEST(SweepProblems, MeetEveryResidualEvenIfQuick) {
+  std::set<std::string> met;
+  for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kQuick)) {
+    if (p.residual == INTACT_TYPE_NONE) continue;
+    met.insert("c " + std::string(ToString(p.c_type)) + " res " + std::string(ToString(p.residual)));
+    met.insert("bias " + std::to_string(static_cast<int>(p.bias)));
+    met.insert("activation " + std::to_string(p.activation));
+    met.insert("in place " + std::to_string(p.in_place));
+    met.insert("pad " + std::to_string(p.res_pad));
+    met.insert("edge " + std::to_string(p.n % 16 != 0));
+    const bool has_zero_point = p.zb != (p.b_type == INTACT_U8 ? 128 : 0);
+    met.insert("weight zero point " + std::to_string(has_zero_point));
+    met.insert("rows " + std::to_string(p.m > 16));
+  }
+  EXPECT_EQ(met.size(), 9u + 3 + 3 + 2 + 3 + 2 + 2 + 2);
+}
+
 TEST(SweepProblems, HaveLargeOutputsOfFewRowsAndOfMany) {
   bool few = false;
   bool many = false;
@@ -198,8 +215,8 @@ TEST(Judge, ASaturatingTargetMustSaturate) {
 
 TEST(Minimise, FindsTheSmallestThatFails) {
   Problem start = *Problem::Parse(
-      "gemm s8u8u8 m=65 n=97 k=130 za=5 zb=9 zbper=channel zc=3 bias=f32 scale=channel act=relu fill=bait "
-      "seed=9 apad=1 cpad=2 threads=3 mode=saturating isa=avx2");
+      "gemm s8u8u8 m=65 n=97 k=130 za=5 zb=9 zbper=channel zc=3 bias=f32 scale=channel act=relu res=u8 "
+      "zres=3 respad=2 fill=bait seed=9 apad=1 cpad=2 threads=3 mode=saturating isa=avx2");
   const Problem smallest =
       Minimise(start, [](const Problem& p) { return p.n >= 17 && p.k % 4 == 2 && p.za != 0; });
   EXPECT_EQ(smallest.ToString(), "gemm u8s8s32 m=1 n=17 k=2 za=5 mode=saturating isa=avx2");

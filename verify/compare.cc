@@ -18,6 +18,8 @@ using reference::Model;
 
 double ElementValue(intact_type type, const uint8_t* element) {
   switch (type) {
+    case INTACT_TYPE_NONE:
+      break;
     case INTACT_U8:
       return *element;
     case INTACT_S8:
@@ -168,6 +170,10 @@ reference::Gemm AccumulatorProblem(reference::Gemm gemm) {
   gemm.scales.clear();
   gemm.bias_f32.clear();
   gemm.activation = INTACT_ACTIVATION_NONE;
+  gemm.residual_type = INTACT_TYPE_NONE;
+  gemm.residual.clear();
+  gemm.residual_scale = 0.0f;
+  gemm.residual_zero_point = 0;
   return gemm;
 }
 

@@ -36,10 +36,12 @@ double Activate(double f, const Requantization& q) {
 // The value before rounding to the output's type, computed in three ways.
 double Separate(int32_t y, const Requantization& q) { return reference::Dequantize(y, q); }
 double Fused(int32_t y, const Requantization& q) {
-  return Activate(std::fma(static_cast<float>(y), q.scale, q.bias_f32), q);
+  const float f = std::fma(static_cast<float>(y), q.scale, q.bias_f32);
+  return Activate(q.has_residual ? std::fma(q.residual, q.residual_scale, f) : f, q);
 }
 double Double(int32_t y, const Requantization& q) {
-  return Activate(static_cast<double>(y) * q.scale + q.bias_f32, q);
+  const double residual = static_cast<double>(q.residual) * q.residual_scale;
+  return Activate(static_cast<double>(y) * q.scale + q.bias_f32 + residual, q);
 }
 
 double ToEven(double f) { return std::nearbyint(f); }
@@ -51,6 +53,12 @@ bool IsInt8(double rounded, const Observation& seen, const Requantization& q) {
   const double low = q.c_type == INTACT_U8 ? 0.0 : -128.0;
   const double value = std::clamp(rounded + q.zero_point, low, low + 255.0);
   return static_cast<uint8_t>(static_cast<int32_t>(value)) == *seen.element;
+}
+
+// Whether `f` is the output, rounded as it is to be.
+bool IsFloat(float f, const Observation& seen, const Requantization& q) {
+  if (q.c_type != INTACT_F32) return IsInt8(ToEven(f), seen, q);
+  return std::memcmp(&f, seen.element, sizeof f) == 0;
 }
 
 std::optional<std::string> OtherInt8Rounding(const Observation& seen, const Requantization& q) {
@@ -180,7 +188,7 @@ std::vector<Suspicion> Suspicions(const Observation& seen) {
 // Another column's scale, nearest first.
 std::optional<std::string> OtherScale(const Observation& seen) {
   if (seen.gemm.scales.size() < 2) return std::nullopt;
-  Requantization q = reference::RequantizationOf(seen.gemm, seen.n);
+  Requantization q = seen.OwnRequantization();
   for (const int64_t column : {seen.n - 1, seen.n + 1, int64_t{0}, seen.gemm.n - 1}) {
     if (column < 0 || column >= seen.gemm.n || column == seen.n) continue;
     q.scale = seen.gemm.scales[static_cast<size_t>(column)];
@@ -191,16 +199,40 @@ std::optional<std::string> OtherScale(const Observation& seen) {
   return std::nullopt;
 }
 
+// What may go wrong with a residual.
+std::optional<std::string> OtherResidual(const Observation& seen) {
+  const Requantization q = seen.OwnRequantization();
+  if (!q.has_residual) return std::nullopt;
+  Requantization other = q;
+  other.has_residual = false;
+  if (SameElement(seen, seen.exact, other)) return "the residual left out";
+  other = q;
+  other.residual = q.residual + static_cast<float>(seen.gemm.residual_zero_point);
+  if (SameElement(seen, seen.exact, other)) return "the residual's zero point not subtracted";
+  other = q;
+  other.has_residual = false;
+  const float last = reference::Dequantize(seen.exact, other) + q.residual * q.residual_scale;
+  if (IsFloat(last, seen, q)) return "the residual added after the activation";
+  return std::nullopt;
+}
+
 std::string DiagnoseRequantization(const Observation& seen) {
-  const std::optional<std::string> scale = OtherScale(seen);
-  return "accumulator right, requantization wrong" + (scale ? ": " + *scale : std::string());
+  std::string text = "accumulator right, requantization wrong";
+  for (const auto& find : {OtherScale, OtherResidual}) {
+    if (const std::optional<std::string> found = find(seen)) return text + ": " + *found;
+  }
+  return text;
 }
 
 }  // namespace
 
 bool Observation::GivenBy(int32_t y) const {
   if (actual_accumulator && *actual_accumulator != y) return false;
-  return SameElement(*this, y, reference::RequantizationOf(gemm, n));
+  return SameElement(*this, y, OwnRequantization());
+}
+
+reference::Requantization Observation::OwnRequantization() const {
+  return WithResidual(reference::RequantizationOf(gemm, n), gemm, m * gemm.n + n);
 }
 
 int32_t Observation::WithCompensation(int32_t sum) const {
@@ -210,7 +242,7 @@ int32_t Observation::WithCompensation(int32_t sum) const {
 std::optional<std::string> OtherRounding(const Observation& seen) {
   if (seen.gemm.c_type == INTACT_S32) return FloatRoundTrip(seen);
   if (seen.actual_accumulator && *seen.actual_accumulator != seen.exact) return std::nullopt;
-  const Requantization q = reference::RequantizationOf(seen.gemm, seen.n);
+  const Requantization q = seen.OwnRequantization();
   return seen.gemm.c_type == INTACT_F32 ? OtherF32Rounding(seen, q) : OtherInt8Rounding(seen, q);
 }
 

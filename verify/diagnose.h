@@ -19,6 +19,8 @@ struct Observation {
   const uint8_t* element;  // the target's output
   std::optional<int32_t> actual_accumulator;
 
+  /// The requantization of this output.
+  reference::Requantization OwnRequantization() const;
   /// Whether accumulator `y`, rightly requantized, is what the target gave.
   bool GivenBy(int32_t y) const;
   /// The accumulator y that a sum of products makes.

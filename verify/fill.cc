@@ -1,6 +1,8 @@
 #include "verify/fill.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -17,7 +19,8 @@ enum Stream : uint64_t {
   kBiasStream,
   kScaleStream,
   kClampStream,
-  kZeroPointStream
+  kZeroPointStream,
+  kResidualStream
 };
 
 // The zero point as a distance from the type's minimum, like the activations.
@@ -238,6 +241,29 @@ void FillScales(const Problem& p, const reference::Operands& operands, reference
   }
 }
 
+// Full range, uniform; with their scale they reach 20 to 60 from the zero point, in halves for kTies.
+void FillResidual(const Problem& p, reference::Gemm* gemm) {
+  gemm->residual_type = p.residual;
+  gemm->residual_zero_point = p.zres;
+  Random scale_random(p.seed, kResidualStream, 0);
+  const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);
+  gemm->residual_scale = p.fill == Fill::kTies ? 0.5f : scale;
+  for (int64_t m = 0; m < p.m; ++m) {
+    Random random(p.seed, kResidualStream, static_cast<uint64_t>(m) + 1);
+    for (int64_t n = 0; n < p.n; ++n) {
+      const auto byte = static_cast<uint8_t>(random.Integer(0, 255));
+      if (p.residual != INTACT_F32) {
+        gemm->residual.push_back(byte);
+        continue;
+      }
+      const double fraction = p.fill == Fill::kTies ? 0.0 : random.Unit();
+      const auto value = static_cast<float>(byte - 128 + fraction);
+      const auto bytes = std::bit_cast<std::array<uint8_t, sizeof value>>(value);
+      gemm->residual.insert(gemm->residual.end(), bytes.begin(), bytes.end());
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<uint8_t> FillActivations(const Problem& problem) {
@@ -290,6 +316,7 @@ void FillEpilogue(const Problem& problem, reference::Gemm* gemm) {
   if (problem.bias == BiasKind::kS32) FillBiasS32(problem, operands, gemm);
   if (problem.bias == BiasKind::kF32) FillBiasF32(problem, gemm);
   if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, gemm);
+  if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, gemm);
   if (problem.activation == INTACT_ACTIVATION_CLAMP) {
     Random random(problem.seed, kClampStream, 0);
     gemm->clamp_min = static_cast<float>(-60.0 * random.Unit());

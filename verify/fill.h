@@ -27,8 +27,8 @@ std::vector<int8_t> FillWeights(const Problem& problem);
 /// The zero points of weights, in the type of weights: none if all are 0, else one or n.
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
 
-/// Bias and scales of `gemm`, whose tensors are already made: chosen so that 8-bit outputs spread over the
-/// type's range, and so that no accumulator leaves int32 which would not do so without the bias.
+/// Bias, scales and residual of `gemm`, whose tensors are already made: chosen so that 8-bit outputs spread
+/// over the type's range, and so that no accumulator leaves int32 which would not do so without the bias.
 void FillEpilogue(const Problem& problem, reference::Gemm* gemm);
 
 }  // namespace intact::verify

@@ -13,8 +13,12 @@ Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, i
   return GuardedMatrix(std::move(*buffer), rows, row_bytes, stride_bytes);
 }
 
-void GuardedMatrix::Load(const uint8_t* dense) noexcept {
+void GuardedMatrix::Write(const uint8_t* dense) noexcept {
   for (int64_t row = 0; row < rows_; ++row) std::copy_n(dense + row * row_bytes_, row_bytes_, Row(row));
+}
+
+void GuardedMatrix::Load(const uint8_t* dense) noexcept {
+  Write(dense);
   buffer_.MakeReadOnly();
 }
 

@@ -20,7 +20,9 @@ class GuardedMatrix {
   static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes);
 
   uint8_t* data() const noexcept { return buffer_.data().data(); }
-  /// Copies dense rows in; from then on a write faults.
+  /// Copies dense rows in.
+  void Write(const uint8_t* dense) noexcept;
+  /// The same; from then on a write faults.
   void Load(const uint8_t* dense) noexcept;
   std::vector<uint8_t> Dense() const;
   /// Where a byte that does not belong to the matrix was written, if anywhere.

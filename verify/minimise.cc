@@ -22,6 +22,13 @@ void TrySmaller(const Problem& problem, int64_t Problem::*dimension, std::vector
   }
 }
 
+void DropResidual(Problem* problem) {
+  problem->residual = INTACT_TYPE_NONE;
+  problem->zres = 0;
+  problem->res_pad = 0;
+  problem->in_place = false;
+}
+
 // Problems one step simpler, the biggest steps first. Some may not be valid.
 std::vector<Problem> Simpler(const Problem& problem) {
   std::vector<Problem> candidates;
@@ -30,14 +37,21 @@ std::vector<Problem> Simpler(const Problem& problem) {
   bare.scale = ScaleKind::kNone;
   bare.activation = INTACT_ACTIVATION_NONE;
   bare.zc = 0;
+  DropResidual(&bare);
   if (bare.bias == BiasKind::kF32) bare.bias = BiasKind::kNone;
   if (bare != problem) candidates.push_back(bare);
+  Problem without_residual = problem;
+  DropResidual(&without_residual);
+  if (without_residual != problem) candidates.push_back(without_residual);
   TrySmaller(problem, &Problem::m, &candidates);
   TrySmaller(problem, &Problem::n, &candidates);
   TrySmaller(problem, &Problem::k, &candidates);
   Try(problem, &Problem::threads, 1, &candidates);
   Try(problem, &Problem::a_pad, int64_t{0}, &candidates);
   Try(problem, &Problem::c_pad, int64_t{0}, &candidates);
+  Try(problem, &Problem::res_pad, int64_t{0}, &candidates);
+  Try(problem, &Problem::in_place, false, &candidates);
+  Try(problem, &Problem::zres, 0, &candidates);
   Try(problem, &Problem::activation, INTACT_ACTIVATION_NONE, &candidates);
   Try(problem, &Problem::bias, BiasKind::kNone, &candidates);
   if (problem.scale == ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);

@@ -34,6 +34,9 @@ constexpr Name<Fill> kFills[] = {
 };
 constexpr Name<intact_type> kTypes[] = {
     {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"s32", INTACT_S32}, {"f32", INTACT_F32}};
+constexpr Name<intact_type> kResiduals[] = {
+    {"none", INTACT_TYPE_NONE}, {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"f32", INTACT_F32}};
+constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
 constexpr Name<intact_mode> kModes[] = {{"exact", INTACT_EXACT}, {"saturating", INTACT_SATURATING}};
 constexpr Name<intact_isa> kIsas[] = {{"any", INTACT_ISA_ANY},
                                       {"avx2", INTACT_ISA_AVX2},
@@ -127,10 +130,14 @@ const std::vector<Field>& Fields() {
       Choice("bias", &Problem::bias, kBiases),
       Choice("scale", &Problem::scale, kScales),
       Choice("act", &Problem::activation, kActivations),
+      Choice("res", &Problem::residual, kResiduals),
+      Number("zres", &Problem::zres),
+      Choice("inplace", &Problem::in_place, kNoYes),
       Choice("fill", &Problem::fill, kFills),
       Number("seed", &Problem::seed),
       Number("apad", &Problem::a_pad),
       Number("cpad", &Problem::c_pad),
+      Number("respad", &Problem::res_pad),
       Number("threads", &Problem::threads),
       Choice("mode", &Problem::mode, kModes),
       Choice("isa", &Problem::isa, kIsas),
@@ -244,9 +251,24 @@ std::optional<Error> CheckEpilogue(const Problem& p) {
   return std::nullopt;
 }
 
+std::optional<Error> CheckResidual(const Problem& p) {
+  if (p.c_type == INTACT_S32 && p.residual != INTACT_TYPE_NONE) return Invalid("res: an s32 output has none");
+  if (p.residual == INTACT_TYPE_NONE && p.res_pad != 0) return Invalid("respad: there is no residual");
+  if (!p.in_place) return std::nullopt;
+  if (p.residual == INTACT_TYPE_NONE ||
+      reference::ElementSize(p.residual) != reference::ElementSize(p.c_type)) {
+    return Invalid(fmt::format("inplace: a residual in place of {} output must have elements of its size",
+                               ToString(p.c_type)));
+  }
+  if (p.res_pad != 0) return Invalid("respad: a residual in place has cpad");
+  return std::nullopt;
+}
+
 std::optional<Error> CheckSize(const Problem& p) {
-  const std::pair<std::string_view, int64_t> tensors[] = {
-      {"A", p.m * (p.k + p.a_pad)}, {"B", p.k * p.n}, {"C", p.m * (p.n + p.c_pad)}};
+  const std::pair<std::string_view, int64_t> tensors[] = {{"A", p.m * (p.k + p.a_pad)},
+                                                          {"B", p.k * p.n},
+                                                          {"C", p.m * (p.n + p.c_pad)},
+                                                          {"the residual", p.m * (p.n + p.res_pad)}};
   for (const auto& [name, elements] : tensors) {
     if (elements > kMaxElements) {
       return Invalid(
@@ -307,11 +329,14 @@ std::optional<Error> Problem::Check() const {
                    {"adeclmin", declared_min, 0, declared},
                    {"apad", a_pad, 0, 1 << 16},
                    {"cpad", c_pad, 0, 1 << 16},
+                   {"zres", zres, LowestOf(residual), HighestOf(residual)},
+                   {"respad", res_pad, 0, 1 << 16},
                    {"threads", threads, 0, 1024},
                    {"seed", static_cast<int64_t>(seed), 0, std::numeric_limits<int64_t>::max()}});
   if (error) return error;
   if (std::optional<Error> range = CheckDeclaredRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
+  if (std::optional<Error> residual_error = CheckResidual(*this)) return residual_error;
   return CheckSize(*this);
 }
 
@@ -340,8 +365,8 @@ reference::Gemm Materialize(const Problem& problem) {
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {
-  return {problem.mode,    problem.isa,          problem.a_pad,    problem.c_pad,
-          problem.threads, problem.declared_min, problem.declared, problem.range_check};
+  return {problem.mode,         problem.isa,      problem.a_pad,       problem.c_pad,   problem.threads,
+          problem.declared_min, problem.declared, problem.range_check, problem.res_pad, problem.in_place};
 }
 
 std::span<const Fill> AllFills() {

@@ -66,10 +66,15 @@ struct Problem {
   BiasKind bias = BiasKind::kNone;
   ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
   intact_activation activation = INTACT_ACTIVATION_NONE;
+  intact_type residual = INTACT_TYPE_NONE;
+  int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;
   uint64_t seed = 1;
-  int64_t a_pad = 0;  // elements by which A's row stride exceeds k
-  int64_t c_pad = 0;  // the same for C and n
+  int64_t a_pad = 0;    // elements by which A's row stride exceeds k
+  int64_t c_pad = 0;    // the same for C and n
+  int64_t res_pad = 0;  // and the residual
+  // The residual lies where C is to be; as C, it has c_pad and elements of c_type's size.
+  bool in_place = false;
   int32_t threads = 1;
   intact_mode mode = INTACT_EXACT;
   intact_isa isa = INTACT_ISA_ANY;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "verify/minimise.h"
+#include "verify/random.h"
 
 namespace intact::verify {
 namespace {
@@ -89,6 +90,7 @@ class ProblemList {
     AddDeclaredRanges();
     AddLowerBounds();
     AddWideAndFlat();
+    AddResiduals();
     return std::move(problems_);
   }
 
@@ -310,6 +312,42 @@ class ProblemList {
     }
   }
 
+  // Drawn, so that a share of them has all kinds too.
+  void AddResiduals() {
+    constexpr int kProblems = 240;
+    for (uint64_t i = 0; i < kProblems; ++i) {
+      Random random(seed_, 0, i);
+      const auto draw = [&](const auto& values) {
+        return values[static_cast<size_t>(random.Integer(0, std::ssize(values) - 1))];
+      };
+      Problem problem = Shape(rows_.Next(), columns_.Next(), depths_.Next());
+      SetTypes(shape_types_.Next(), draw(kScaledTypes), &problem);
+      problem.fill = fills_.Next();
+      problem.bias = draw(kBiases);
+      problem.scale = draw(kScales);
+      problem.activation = draw(kActivations);
+      problem.threads = static_cast<int32_t>(random.Integer(1, 2));
+      problem.c_pad = draw(kPads);
+      SetResidual(draw(kScaledTypes), draw(kPads), random.Integer(0, 1) == 0, &problem);
+      Add(problem);
+    }
+    // C beyond a second-level cache, as in AddLarge().
+    for (const bool in_place : {false, true}) {
+      Problem problem = Shape(600, 512, 20);
+      SetTypes(INTACT_U8, INTACT_F32, &problem);
+      problem.threads = 2;
+      SetResidual(INTACT_F32, 0, in_place, &problem);
+      Add(problem);
+    }
+  }
+
+  void SetResidual(intact_type type, int64_t pad, bool in_place, Problem* problem) {
+    problem->residual = type;
+    if (type != INTACT_F32) problem->zres = (type == INTACT_U8 ? u8_zc_ : s8_zc_).Next();
+    problem->in_place = in_place && reference::ElementSize(type) == reference::ElementSize(problem->c_type);
+    problem->res_pad = problem->in_place ? 0 : pad;
+  }
+
   static void Declare(int32_t declared, intact_range_check check, Problem* problem) {
     problem->declared = declared;
     problem->range_check = check;
@@ -318,6 +356,12 @@ class ProblemList {
   }
 
   static constexpr intact_type kActivationTypes[] = {INTACT_U8, INTACT_S8, INTACT_U8};
+  static constexpr intact_type kScaledTypes[] = {INTACT_U8, INTACT_S8, INTACT_F32};
+  static constexpr BiasKind kBiases[] = {BiasKind::kNone, BiasKind::kS32, BiasKind::kF32};
+  static constexpr ScaleKind kScales[] = {ScaleKind::kTensor, ScaleKind::kChannel};
+  static constexpr intact_activation kActivations[] = {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU,
+                                                       INTACT_ACTIVATION_CLAMP};
+  static constexpr int64_t kPads[] = {0, 3, 16};
   static constexpr intact_type kOutputTypes[] = {INTACT_S32, INTACT_U8, INTACT_F32, INTACT_S8};
 
   uint64_t seed_;

@@ -25,6 +25,8 @@ struct RunOptions {
   int32_t declared_min = 0;
   int32_t declared = 255;
   intact_range_check range_check = INTACT_RANGE_CHECKED;
+  int64_t res_pad = 0;
+  bool in_place = false;  // the residual is where C is to be, with c_pad
 };
 
 class Target {

@@ -9,8 +9,11 @@
  *   acc[m,n] = Σ_k (a[m,k] − a_zero_point)·(b[k,n] − b_zero_points[n])    in exact integer arithmetic
  *   y        = acc + bias_s32[n]                               int32; this is an s32 output
  *   f        = float(y) · scales[n]  (+ bias_f32[n])           separate float32 roundings, no FMA
+ *  (f        = f + float(r[m,n] − residual_zero_point) · residual_scale)       likewise; r the residual, M×N
  *   f        = activation(f)                                   an f32 output
  *   c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne = to nearest even
+ *
+ * A NaN can only come of a residual: of one of its own, or of infinities that cancel. It counts as −∞.
  *
  * A convolution is the same with a sum over taps and input channels, see intact_conv_desc.
  *
@@ -52,7 +55,13 @@ typedef enum intact_status {
   INTACT_OUT_OF_MEMORY = 5
 } intact_status;
 
-typedef enum intact_type { INTACT_U8 = 1, INTACT_S8 = 2, INTACT_S32 = 3, INTACT_F32 = 4 } intact_type;
+typedef enum intact_type {
+  INTACT_TYPE_NONE = 0, /**< no tensor; only where a field says that it may be */
+  INTACT_U8 = 1,
+  INTACT_S8 = 2,
+  INTACT_S32 = 3,
+  INTACT_F32 = 4
+} intact_type;
 
 typedef enum intact_mode {
   /** The contract above, bit for bit, on every ISA. The default. */
@@ -116,15 +125,22 @@ typedef struct intact_gemm_desc {
   int32_t a_min, a_max; /**< declared range of activations; both 0 = all of a_type. A smaller a_max (for s8
                              too) makes exact kernels without VNNI faster, and the certificate sharper. */
   intact_range_check range_check; /**< of a declared range */
+  /** Of a tensor shaped as C that every run adds to f, see the contract: INTACT_U8, INTACT_S8 or INTACT_F32;
+   * INTACT_TYPE_NONE: there is none. Not with s32 output. */
+  intact_type residual_type;
+  float residual_scale;        /**< finite, > 0; 0 without a residual */
+  int32_t residual_zero_point; /**< within residual_type's range; 0 for INTACT_F32 and without a residual */
 } intact_gemm_desc;
 
-#define INTACT_GEMM_DESC_INIT                                                                              \
-  {                                                                                                        \
-    sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0,  \
-        NULL, 0, 0, 0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED \
+#define INTACT_GEMM_DESC_INIT                                                                               \
+  {                                                                                                         \
+    sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0,   \
+        NULL, 0, 0, 0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED, \
+        INTACT_TYPE_NONE, 0.0f, 0                                                                           \
   }
 
-/** The buffers of one run. A is m×k and C is m×n, row-major; they must not overlap. No alignment is needed.
+/** The buffers of one run. A is m×k, C and the residual are m×n, row-major. They must not overlap, but that
+ * the residual may be C itself: c's pointer and stride, and elements of its size. No alignment is needed.
  * Nothing beyond the m·k and m·n elements is read or written. */
 typedef struct intact_gemm_args {
   size_t struct_size; /**< sizeof(intact_gemm_args) */
@@ -132,12 +148,14 @@ typedef struct intact_gemm_args {
   const void* a;
   int64_t a_stride; /**< elements between rows of A, ≥ k; 0 = k */
   void* c;
-  int64_t c_stride; /**< elements between rows of C, ≥ n; 0 = n */
-  int32_t threads;  /**< ≥ 0; 0 = OpenMP's default. Not read by intact_gemm_run_part(). */
+  int64_t c_stride;        /**< elements between rows of C, ≥ n; 0 = n */
+  const void* residual;    /**< of the plan's residual_type; NULL if it has none */
+  int64_t residual_stride; /**< elements between its rows, ≥ n; 0 = n */
+  int32_t threads;         /**< ≥ 0; 0 = OpenMP's default. Not read by intact_gemm_run_part(). */
 } intact_gemm_args;
 
 #define INTACT_GEMM_ARGS_INIT \
-  { sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, 0 }
+  { sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0 }
 
 typedef struct intact_gemm intact_gemm;
 
@@ -153,12 +171,13 @@ typedef struct intact_gemm_info {
   int64_t
       accumulator_min; /**< smallest y that activations in the declared range can make, bias_s32 included */
   int64_t accumulator_max; /**< largest; both are within int32 */
+  intact_type residual_type;
 } intact_gemm_info;
 
 #define INTACT_GEMM_INFO_INIT                                                                                \
   {                                                                                                          \
     sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, \
-        0, 0                                                                                                 \
+        0, 0, INTACT_TYPE_NONE                                                                               \
   }
 
 /** Which weights can make VPMADDUBSW saturate, decided for all activations in the plan's range at once, on
@@ -289,28 +308,32 @@ typedef struct intact_conv_desc {
   int64_t dilation[INTACT_MAX_SPATIAL];  /**< distance of taps, ≥ 1; 0 = 1 */
   int64_t pad_begin[INTACT_MAX_SPATIAL]; /**< ≥ 0 */
   int64_t pad_end[INTACT_MAX_SPATIAL];   /**< ≥ 0 */
-  /** Types, mode, cap, zero points, bias, scales, activation, declared range: as for a GEMM whose columns are
-   * the output channels. n, k, b_stride_k and b_stride_n are the convolution's own: they must be 0. */
+  /** Types, mode, cap, zero points, bias, scales, residual, activation, declared range: as for a GEMM whose
+   * columns are the output channels. n, k, b_stride_k and b_stride_n are the convolution's own: they must be
+   * 0. */
   intact_gemm_desc gemm;
 } intact_conv_desc;
 
 #define INTACT_CONV_DESC_INIT \
   { sizeof(intact_conv_desc), 2, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, INTACT_GEMM_DESC_INIT }
 
-/** The buffers of one run. They must not overlap. No alignment is needed. Nothing beyond the channels of the
- * pixels is read or written. */
+/** The buffers of one run. They must not overlap, but that the residual may be the output itself: c's pointer
+ * and stride, and elements of its size. No alignment is needed. Nothing beyond the channels of the pixels is
+ * read or written. */
 typedef struct intact_conv_args {
   size_t struct_size; /**< sizeof(intact_conv_args) */
   int64_t batch;      /**< ≥ 1 */
   const void* a;
   int64_t a_stride; /**< elements between adjacent pixels of the input, ≥ input_channels; 0 = that */
   void* c;
-  int64_t c_stride; /**< elements between adjacent pixels of the output, ≥ output_channels; 0 = that */
-  int32_t threads;  /**< ≥ 0; 0 = OpenMP's default. Not read by intact_conv_run_part(). */
+  int64_t c_stride;     /**< elements between adjacent pixels of the output, ≥ output_channels; 0 = that */
+  const void* residual; /**< shaped as the output, of the plan's residual_type; NULL if it has none */
+  int64_t residual_stride; /**< elements between its adjacent pixels, ≥ output_channels; 0 = that */
+  int32_t threads;         /**< ≥ 0; 0 = OpenMP's default. Not read by intact_conv_run_part(). */
 } intact_conv_args;
 
 #define INTACT_CONV_ARGS_INIT \
-  { sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, 0 }
+  { sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, NULL, 0, 0 }
 
 typedef struct intact_conv intact_conv;
 

@@ -108,12 +108,29 @@ class Gemm {
     return status != INTACT_OK ? status : intact_gemm_run(handle_.get(), &args);
   }
 
+  /// The same for a plan with a residual: `residual` is m×n of its residual_type, and may be `c` itself.
+  template <class A, class C, class R>
+  [[nodiscard]] intact_status Run(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
+                                  int threads = 0) const noexcept {
+    intact_gemm_args args;
+    const intact_status status = Arguments(a, c, residual, threads, &args);
+    return status != INTACT_OK ? status : intact_gemm_run(handle_.get(), &args);
+  }
+
   /// The share `part` of `parts` of the same run, for callers with a thread pool of their own.
   template <class A, class C>
   [[nodiscard]] intact_status RunPart(MatrixView<const A> a, MatrixView<C> c, int part,
                                       int parts) const noexcept {
     intact_gemm_args args;
     const intact_status status = Arguments(a, c, 0, &args);
+    return status != INTACT_OK ? status : intact_gemm_run_part(handle_.get(), &args, part, parts);
+  }
+
+  template <class A, class C, class R>
+  [[nodiscard]] intact_status RunPart(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
+                                      int part, int parts) const noexcept {
+    intact_gemm_args args;
+    const intact_status status = Arguments(a, c, residual, 0, &args);
     return status != INTACT_OK ? status : intact_gemm_run_part(handle_.get(), &args, part, parts);
   }
 
@@ -156,6 +173,19 @@ class Gemm {
     args->c = c.data;
     args->c_stride = c.stride;
     args->threads = threads;
+    return INTACT_OK;
+  }
+
+  template <class A, class C, class R>
+  intact_status Arguments(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual, int threads,
+                          intact_gemm_args* args) const noexcept {
+    if (kTypeOf<R> != info_.residual_type || residual.rows != c.rows || residual.columns != c.columns) {
+      return INTACT_INVALID_ARGUMENT;
+    }
+    const intact_status status = Arguments(a, c, threads, args);
+    if (status != INTACT_OK) return status;
+    args->residual = residual.data;
+    args->residual_stride = residual.stride;
     return INTACT_OK;
   }
 

@@ -66,13 +66,14 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
     desc.a_max = lowest + options.declared;
   }
   desc.range_check = options.range_check;
+  desc.residual_type = gemm.residual_type;
+  desc.residual_scale = gemm.residual_scale;
+  desc.residual_zero_point = gemm.residual_zero_point;
   return desc;
 }
 
-Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
-  const Result<Gemm> plan = CreatePlan(gemm, options);
-  if (!plan) return plan.error();
-
+Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
+                                        const std::function<Error(const intact_gemm_args&)>& run) {
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = gemm.m;
   args.a_stride = gemm.k + options.a_pad;
@@ -81,18 +82,44 @@ Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, cons
   const int64_t size = reference::ElementSize(gemm.c_type);
   Result<GuardedMatrix> a = GuardedMatrix::Allocate(gemm.m, gemm.k, args.a_stride);
   if (!a) return a.error();
-  const Result<GuardedMatrix> c = GuardedMatrix::Allocate(gemm.m, gemm.n * size, args.c_stride * size);
+  Result<GuardedMatrix> c = GuardedMatrix::Allocate(gemm.m, gemm.n * size, args.c_stride * size);
   if (!c) return c.error();
   a->Load(gemm.a.data());
   args.a = a->data();
   args.c = c->data();
+  std::optional<GuardedMatrix> residual;
+  if (gemm.residual_type != INTACT_TYPE_NONE && options.in_place) {
+    c->Write(gemm.residual.data());
+    args.residual = args.c;
+    args.residual_stride = args.c_stride;
+  } else if (gemm.residual_type != INTACT_TYPE_NONE) {
+    const int64_t bytes = reference::ElementSize(gemm.residual_type);
+    args.residual_stride = gemm.n + options.res_pad;
+    Result<GuardedMatrix> matrix =
+        GuardedMatrix::Allocate(gemm.m, gemm.n * bytes, args.residual_stride * bytes);
+    if (!matrix) return matrix.error();
+    residual = std::move(*matrix);
+    residual->Load(gemm.residual.data());
+    args.residual = residual->data();
+  }
 
-  const intact_status status = intact_gemm_run(plan->handle(), &args);
-  if (status != INTACT_OK) return Error{status, intact_last_error()};
+  const Error error = run(args);
+  if (error.status != INTACT_OK) return error;
   if (const std::optional<std::string> stray = c->StrayWrite()) {
-    return Failed(fmt::format("kernel {} wrote outside C: {}", plan->Info().kernel, *stray));
+    return Failed(fmt::format("wrote outside C: {}", *stray));
   }
   return c->Dense();
+}
+
+Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
+  const Result<Gemm> plan = CreatePlan(gemm, options);
+  if (!plan) return plan.error();
+  Result<std::vector<uint8_t>> output = RunGuarded(gemm, options, [&](const intact_gemm_args& args) {
+    const intact_status status = intact_gemm_run(plan->handle(), &args);
+    return Error{status, intact_last_error()};
+  });
+  if (output || output.error().status != INTACT_CODEGEN_FAILED) return output;
+  return Failed(fmt::format("kernel {} {}", plan->Info().kernel, output.error().message));
 }
 
 }  // namespace intact::verify

@@ -2,6 +2,8 @@
 #ifndef INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
 #define INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
 
+#include <functional>
+
 #include "verify/target.h"
 
 namespace intact::verify {
@@ -12,8 +14,13 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 /// The plan that runs `gemm`; UNSUPPORTED unless it is for exactly options.isa.
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
 
-/// Runs with every buffer that emitted code touches ending at an unmapped page (the output at both ends a
-/// canary), so that a stray access is a fault and a stray write is found.
+/// Output bytes, dense, of `run` on the tensors of `gemm`: with every buffer that emitted code touches ending
+/// at an unmapped page (the output at both ends a canary), so that a stray access is a fault and a stray
+/// write is found.
+Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
+                                        const std::function<Error(const intact_gemm_args&)>& run);
+
+/// Runs guarded.
 class IntactTarget : public Target {
  public:
   std::string Name() const override { return "intact"; }

@@ -1,6 +1,8 @@
 #include "verify/targets/mutants.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <string_view>
@@ -76,6 +78,31 @@ std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
     bytes.push_back(static_cast<uint8_t>(reference::RoundToType(rounded, q.c_type, q.zero_point)));
   }
   return bytes;
+}
+
+std::vector<uint8_t> AddResidualLast(const reference::Gemm& gemm, Model model) {
+  const std::vector<int32_t> accumulators = reference::Accumulators(gemm, model);
+  if (gemm.residual_type == INTACT_TYPE_NONE) return reference::Outputs(gemm, accumulators);
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i < accumulators.size(); ++i) {
+    const auto output = static_cast<int64_t>(i);
+    const auto q = reference::RequantizationOf(gemm, output % gemm.n);
+    const auto whole = reference::WithResidual(q, gemm, output);
+    const float f = reference::Dequantize(accumulators[i], q) + whole.residual * whole.residual_scale;
+    if (gemm.c_type == INTACT_F32) {
+      const auto element = std::bit_cast<std::array<uint8_t, sizeof f>>(f);
+      bytes.insert(bytes.end(), element.begin(), element.end());
+    } else {
+      bytes.push_back(static_cast<uint8_t>(reference::RoundToType(f, q.c_type, q.zero_point)));
+    }
+  }
+  return bytes;
+}
+
+std::vector<uint8_t> ForgetResidualZeroPoint(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.residual_zero_point = 0;
+  return Compute(gemm, model);
 }
 
 std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/) {
@@ -155,6 +182,14 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeMutant("half_up", RoundHalfUp, "ties are rounded up instead of to even",
                                "gemm u8s8u8 m=16 n=16 k=64 za=9 zc=128 fill=ties", Cause::kRequantization,
                                "half up"));
+  mutants.push_back(MakeMutant("late_residual", AddResidualLast,
+                               "the residual is added after the activation instead of before it",
+                               "gemm u8s8u8 m=8 n=17 k=64 za=128 zc=128 act=relu res=s8 zres=-3",
+                               Cause::kImplementationError, "residual added after the activation"));
+  mutants.push_back(MakeMutant("forgotten_residual_zero_point", ForgetResidualZeroPoint,
+                               "the residual's zero point is not subtracted",
+                               "gemm u8s8f32 m=8 n=17 k=64 za=128 bias=f32 res=u8 zres=77",
+                               Cause::kImplementationError, "residual's zero point not subtracted"));
   mutants.push_back(
       MakeMutant("saturating_int32_adds", SaturateInt32, "VPDPBUSDS: intermediate sums are clamped to int32",
                  "gemm u8s8s32 m=1 n=1 k=70000 za=128 fill=extremes", Cause::kInt32Overflow, "left int32"));

@@ -1,0 +1,117 @@
+#include "kernels/planar_band.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/blocking.h"
+#include "kernels/engine.h"
+#include "kernels/pack.h"
+
+namespace intact::kernels {
+namespace {
+
+// The phases that some tap reads.
+std::vector<bool> UsedPhases(const ConvGeometry& geometry, Dimension dimension) {
+  std::vector<bool> used(static_cast<size_t>(geometry.stride[dimension]));
+  for (int64_t tap = 0; tap < geometry.kernel[dimension]; ++tap) {
+    used[static_cast<size_t>(tap * geometry.dilation[dimension] % geometry.stride[dimension])] = true;
+  }
+  return used;
+}
+
+}  // namespace
+
+PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip)
+    : geometry_(geometry),
+      padding_(static_cast<size_t>(geometry.input_channels), padding),
+      flip_(flip),
+      quads_((geometry.input_channels + kQuad - 1) / kQuad),
+      uses_line_phase_(UsedPhases(geometry, kHeight)),
+      uses_pixel_phase_(UsedPhases(geometry, kWidth)) {
+  const Spatial& stride = geometry.stride;
+  const auto length = [&](Dimension dimension, int64_t outputs) {
+    return (geometry.Span(dimension, outputs) - 1) / stride[dimension] + 1;
+  };
+  line_positions_ = length(kWidth, width());
+  const int64_t slices = geometry.kernel[kDepth];
+  const int64_t phases = stride[kHeight] * stride[kWidth];
+  const int64_t line_bytes = quads_ * kQuad * slices * phases * line_positions_;
+  const int64_t others = length(kHeight, 1) - 1;
+  lines_ = std::clamp<int64_t>(Caches().l2_bytes / 4 / line_bytes - others, 1, geometry.output[kHeight]);
+  phase_positions_ = length(kHeight, lines_) * line_positions_;
+  slice_positions_ = phases * phase_positions_;
+  // An odd number of cache lines, so that quads do not meet in the same sets of L1.
+  quad_bytes_ = RoundUp(slices * slice_positions_ * kQuad, 128) + 64;
+}
+
+int64_t PlanarBand::EndFrom(int64_t row, int64_t row_end) const {
+  const int64_t plane = row / geometry_.plane_pixels();
+  const int64_t line = row % geometry_.plane_pixels() / width();
+  const int64_t end_line = std::min(line + lines_, geometry_.output[kHeight]);
+  return std::min(row_end, plane * geometry_.plane_pixels() + end_line * width());
+}
+
+PlanarDepth PlanarBand::MakeDepth() const {
+  PlanarDepth depth;
+  depth.line_rows = width();
+  depth.line_positions = line_positions_;
+  depth.group_columns = geometry_.group_outputs();
+  const int64_t group_quads = (geometry_.group_inputs() + kQuad - 1) / kQuad;
+  depth.group_bytes = group_quads * quad_bytes_;
+  const Spatial& kernel = geometry_.kernel;
+  const Spatial& dilation = geometry_.dilation;
+  for (int64_t quad = 0; quad < group_quads; ++quad) {
+    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
+      const int64_t slice = tap / (kernel[kHeight] * kernel[kWidth]);
+      const int64_t y = tap / kernel[kWidth] % kernel[kHeight] * dilation[kHeight];
+      const int64_t x = tap % kernel[kWidth] * dilation[kWidth];
+      depth.quad_offsets.push_back(static_cast<uint32_t>(quad * quad_bytes_ + Offset(slice, y, x) * kQuad));
+    }
+  }
+  return depth;
+}
+
+PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t row_begin, int64_t row_end,
+                             uint8_t* to) const noexcept {
+  const int64_t plane = row_begin / geometry_.plane_pixels();
+  const int64_t first_line = row_begin % geometry_.plane_pixels() / width();
+  const int64_t lines = (row_end - 1) % geometry_.plane_pixels() / width() + 1 - first_line;
+  PlanarRows rows;
+  rows.a = to;
+  rows.first_row = plane * geometry_.plane_pixels() + first_line * width();
+  for (int64_t slice = 0; slice < geometry_.kernel[kDepth]; ++slice) {
+    for (int64_t y = 0; y < geometry_.Span(kHeight, lines); ++y) {
+      if (!uses_line_phase_[static_cast<size_t>(Phase(kHeight, y))]) continue;
+      const uint8_t* const line =
+          InputLine(geometry_, input, plane, slice, first_line * geometry_.stride[kHeight] + y);
+      for (int64_t phase = 0; phase < geometry_.stride[kWidth]; ++phase) {
+        if (!uses_pixel_phase_[static_cast<size_t>(phase)]) continue;
+        rows.largest =
+            std::max(rows.largest, StageLine(input, line, phase, to + Offset(slice, y, phase) * kQuad));
+      }
+    }
+  }
+  return rows;
+}
+
+// `line`: pixel 0 of a line of the input, or null outside of it.
+uint8_t PlanarBand::StageLine(const ConvInput& input, const uint8_t* line, int64_t phase,
+                              uint8_t* to) const noexcept {
+  constexpr int64_t kAtOnce = 64;
+  std::array<const uint8_t*, kAtOnce> pixels;
+  uint8_t largest = 0;
+  int64_t x = phase - geometry_.pad_begin[kWidth];
+  for (int64_t position = 0; position < line_positions_; position += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, line_positions_ - position);
+    for (int64_t i = 0; i < count; ++i, x += geometry_.stride[kWidth]) {
+      const bool is_inside = line != nullptr && x >= 0 && x < geometry_.input[kWidth];
+      pixels[static_cast<size_t>(i)] = is_inside ? line + x * input.stride : padding_.data();
+    }
+    largest = std::max(
+        largest, PackActivations({pixels.data(), static_cast<size_t>(count)}, 0, geometry_.input_channels,
+                                 flip_, quad_bytes_ / kQuad, to + position * kQuad));
+  }
+  return largest;
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,73 @@
+// The planar band: the band (band.h) transposed, so that a k-quad of adjacent output pixels lies side by side
+// and fills a vector's lanes.
+//
+//   channel quad 0   slice per tap in depth
+//                      phase (y mod stride, x mod stride)
+//                        line   x0: c0 c1 c2 c3 | x1: c0 c1 c2 c3 | …   line_positions of them
+//   channel quad 1   …
+//
+// Output pixel (line, x) is position line·line_positions + x: a tap is a distance that all positions share,
+// whatever the stride, since pixels of one phase are adjacent. So the grouped kernel (grouped_kernel.h) reads
+// its quads from here in place, each pixel transposed once rather than once a tap. The price is that lines
+// are as long as the padded input's: what lies between two output lines is computed and dropped.
+#ifndef INTACT_KERNELS_PLANAR_BAND_H_
+#define INTACT_KERNELS_PLANAR_BAND_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/band.h"
+#include "kernels/conv_geometry.h"
+#include "kernels/rows.h"
+
+namespace intact::kernels {
+
+class PlanarBand {
+ public:
+  PlanarBand() = default;
+  /// `padding`: the zero point, in the caller's type. Groups have whole quads of channels, or there is one.
+  PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip);
+
+  /// Bytes that Stage() writes, and some that kernels may read beyond.
+  int64_t bytes() const { return quads_ * quad_bytes_ + kSlackBytes; }
+  /// Rows that a band holds at most.
+  int64_t max_rows() const { return lines_ * width(); }
+  /// Where the band that begins at `row` ends: with whole lines of one plane, at most `row_end`.
+  int64_t EndFrom(int64_t row, int64_t row_end) const;
+  /// Transposes what rows [row_begin, row_end) read to `to`, aligned to 64 bytes.
+  PlanarRows Stage(const ConvInput& input, int64_t row_begin, int64_t row_end, uint8_t* to) const noexcept;
+
+  /// How the depth of a column lies in it: quads of channels, and the taps of each.
+  PlanarDepth MakeDepth() const;
+  /// Share of the positions that are dropped.
+  double Waste() const { return 1.0 - static_cast<double>(width()) / static_cast<double>(line_positions_); }
+
+ private:
+  static constexpr int64_t kSlackBytes = 512;  // a register block of positions
+
+  int64_t width() const { return geometry_.output[kWidth]; }
+  int64_t Phase(Dimension dimension, int64_t position) const {
+    return position % geometry_.stride[dimension];
+  }
+  /// In positions from a slice's first.
+  int64_t PhaseOffset(int64_t y, int64_t x) const {
+    return (Phase(kHeight, y) * geometry_.stride[kWidth] + Phase(kWidth, x)) * phase_positions_;
+  }
+  /// From position 0 of a quad to where pixel (slice, y, x) of the padded input lies.
+  int64_t Offset(int64_t slice, int64_t y, int64_t x) const {
+    return slice * slice_positions_ + PhaseOffset(y, x) + y / geometry_.stride[kHeight] * line_positions_ +
+           x / geometry_.stride[kWidth];
+  }
+  uint8_t StageLine(const ConvInput& input, const uint8_t* line, int64_t phase, uint8_t* to) const noexcept;
+
+  ConvGeometry geometry_;
+  std::vector<uint8_t> padding_;  // a pixel
+  uint8_t flip_ = 0;
+  int64_t lines_ = 0;  // output lines that a band holds
+  int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;
+  int64_t quads_ = 0, quad_bytes_ = 0;
+  std::vector<bool> uses_line_phase_, uses_pixel_phase_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANAR_BAND_H_
