@@ -116,7 +116,7 @@ Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, Cover* cover) {
 }
 
 Error DepthwiseEngine::Fill(const DepthwiseSchedule& schedule, Cover* cover) const {
-  const Error out_of_memory{INTACT_OUT_OF_MEMORY, "no memory for depthwise weights"};
+  Error out_of_memory{INTACT_OUT_OF_MEMORY, "no memory for depthwise weights"};
   const size_t vectors = cover->starts.size();
   cover->record_bytes = kVectors * v_ * (1 + std::ssize(schedule.weights()));
   if (!cover->records.Resize(vectors * static_cast<size_t>(cover->record_bytes))) return out_of_memory;

@@ -26,8 +26,8 @@ std::string TapGrid::Name() const {
          (is_regular ? std::to_string(step) : list) + "_s" + std::to_string(pixel_stride_bytes);
 }
 
-DepthwiseSchedule::DepthwiseSchedule(const TapGrid& taps, jit::DotKind dot, int pixels)
-    : taps_(taps), dot_(dot) {
+DepthwiseSchedule::DepthwiseSchedule(TapGrid taps, jit::DotKind dot, int pixels)
+    : taps_(std::move(taps)), dot_(dot) {
   Layout best;
   for (const int sharing : {1, 2}) {
     if (sharing > pixels) continue;

@@ -17,9 +17,9 @@
 #define INTACT_KERNELS_DEPTHWISE_SCHEDULE_H_
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "jit/emitters/dot.h"
@@ -62,7 +62,7 @@ constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kVnni
 class DepthwiseSchedule {
  public:
   /// For kernels that compute up to `pixels` adjacent pixels at a time.
-  DepthwiseSchedule(const TapGrid& taps, jit::DotKind dot, int pixels);
+  DepthwiseSchedule(TapGrid taps, jit::DotKind dot, int pixels);
 
   /// The tap that each place of a group is multiplied with; −1: weight 0.
   const std::vector<std::vector<int>>& weights() const { return weights_; }
@@ -84,7 +84,10 @@ class DepthwiseSchedule {
   /// A byte of the input: filter row, and offset within it.
   struct Place {
     int64_t row = 0, column = 0;
-    auto operator<=>(const Place&) const = default;
+    bool operator==(const Place&) const = default;
+    bool operator<(const Place& other) const {
+      return std::tie(row, column) < std::tie(other.row, other.column);
+    }
   };
   using Places = std::vector<Place>;
 

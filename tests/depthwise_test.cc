@@ -185,10 +185,15 @@ class Problem {
     return sum;
   }
 
+  static constexpr std::array kBeyondInt32 = {3e9f, -3e9f, std::numeric_limits<float>::infinity(),
+                                              std::numeric_limits<float>::quiet_NaN()};
+
   void MakeResidual() {
     const int64_t count = case_.residual == INTACT_TYPE_NONE ? 0 : case_.pixels * case_.channels;
     for (int64_t i = 0; i < count; ++i) {
-      const auto f = static_cast<float>(random_.Gauss() * 100);
+      auto f = static_cast<float>(random_.Gauss() * 100);
+      const auto beyond = static_cast<size_t>(random_.Integer(0, 19));
+      if (beyond < kBeyondInt32.size()) f = kBeyondInt32[beyond];
       const auto byte = static_cast<uint8_t>(random_.Integer(0, 255));
       const auto* const bytes = case_.residual == INTACT_F32 ? reinterpret_cast<const uint8_t*>(&f) : &byte;
       residual_.insert(residual_.end(), bytes, bytes + ElementBytes(case_.residual));
