@@ -91,15 +91,18 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   const bool saturates = PairsSaturate(isa, problem.mode);
   const bool has_zero_points = HasWeightZeroPoints(problem);
   const int64_t inputs = geometry_.group_inputs();
+  const uint8_t flip = ActivationFlip(problem.a_type);
+  const auto padding = static_cast<uint8_t>(problem.a_zero_point + flip);
   has_neutral_zeros_ = saturates;
   reads_band_ = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
   // Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own.
   has_band_per_unit_ = reads_band_ && saturates && has_zero_points && inputs % kQuad != 0;
   const bool may_join_groups =
       !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
-  const uint8_t flip = ActivationFlip(problem.a_type);
-  is_planar_ = reads_band_ && !has_zero_points && WantsPlanar(isa, problem.mode);
-  if (is_planar_) {
+  if (reads_band_ && inputs == 1 && geometry_.groups > 1) {
+    return ChooseDepthwise(padding, flip);
+  }
+  if (reads_band_ && !has_zero_points && WantsPlanar(isa, problem.mode)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     taps_.planar = planar_.MakeDepth();
     taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
@@ -113,10 +116,24 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   }
   BandChannels channels{0, geometry_.input_channels, 1, geometry_.input_channels};
   if (has_band_per_unit_) channels = {0, inputs, 1, RoundUp(inputs, kQuad)};
-  band_ = Band(geometry_, channels, static_cast<uint8_t>(problem.a_zero_point + flip), flip);
+  band_ = Band(geometry_, channels, padding, flip);
   joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
+}
+
+void ConvPlan::ChooseDepthwise(uint8_t padding, uint8_t flip) {
+  const int64_t repeats = geometry_.group_outputs();
+  band_ = Band(geometry_, {0, geometry_.input_channels, repeats, geometry_.output_channels}, padding, flip);
+  const Spatial& kernel = geometry_.kernel;
+  tap_grid_.rows = {kernel[kDepth], kernel[kHeight]};
+  tap_grid_.row_strides_bytes = {band_.TapOffset(1, 0, 0), band_.TapOffset(0, 1, 0)};
+  for (int64_t width = 0; width < kernel[kWidth]; ++width) {
+    tap_grid_.columns.push_back(band_.TapOffset(0, 0, width));
+  }
+  tap_grid_.pixel_stride_bytes = band_.row_stride();
+  taps_.depth = geometry_.taps();
+  taps_.is_depthwise = true;
 }
 
 bool ConvPlan::WantsPlanar(jit::Isa isa, intact_mode mode) const {
@@ -147,7 +164,8 @@ void ConvPlan::SetTaps() {
 }
 
 int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
-  if (is_planar_) return (channel / kQuad * geometry_.taps() + tap) * kQuad + channel % kQuad;
+  if (taps_.is_depthwise) return tap;
+  if (taps_.planar) return (channel / kQuad * geometry_.taps() + tap) * kQuad + channel % kQuad;
   channel += n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
   if (!joins_width_) return tap * taps_.depth + channel;
   const int64_t width = geometry_.kernel[kWidth];
@@ -160,6 +178,13 @@ Error ConvPlan::MakeUnits(const GemmProblem& problem) {
     if (!plan) return plan.error();
     units_.push_back(std::move(*plan));
   }
+  kernel_name_ = units_.front()->kernel_name();
+  if (!taps_.is_depthwise) return {};
+  Result<std::unique_ptr<DepthwiseEngine>> engine =
+      DepthwiseEngine::Create(units_.front()->data(), tap_grid_, isa());
+  if (!engine) return engine.error();
+  depthwise_ = std::move(*engine);
+  kernel_name_ = depthwise_->KernelName();
   return {};
 }
 
@@ -209,7 +234,8 @@ std::vector<int8_t> ConvPlan::UnitWeights(const GemmProblem& conv, int64_t unit)
 }
 
 int64_t ConvPlan::packed_bytes() const {
-  return std::accumulate(units_.begin(), units_.end(), int64_t{0},
+  return std::accumulate(units_.begin(), units_.end(),
+                         depthwise_ == nullptr ? int64_t{0} : depthwise_->packed_bytes(),
                          [](int64_t bytes, const auto& unit) { return bytes + unit->packed_bytes(); });
 }
 
@@ -285,7 +311,7 @@ Error ConvPlan::CheckArguments(const intact_conv_args& args) const {
 ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   Shape shape;
   shape.rows = RowCount(batch);
-  if (is_planar_) {
+  if (taps_.planar) {
     shape.piece_rows = std::min(shape.rows, planar_.max_rows());
     shape.band_bytes = RoundUp(planar_.bytes(), 64);
   } else if (reads_band_) {
@@ -293,6 +319,12 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
     shape.band_bytes = RoundUp(band_.bytes(), 64);
   } else {
     shape.piece_rows = shape.rows;
+  }
+  if (taps_.is_depthwise) {
+    shape.mr = static_cast<int>(geometry_.output[kWidth]);
+    shape.columns = 1;
+    shape.bytes = shape.band_bytes;
+    return shape;
   }
   const Engine& engine = units_.front()->EngineFor(shape.piece_rows);
   shape.mr = engine.mr();
@@ -319,8 +351,8 @@ RowMap ConvPlan::RowsInPlace(const ConvInput& input) const {
 void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece,
                         uint8_t* scratch) const {
   constexpr int64_t kLine = 64;
-  const ConvInput input{static_cast<const uint8_t*>(args.a),
-                        args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
+  if (taps_.is_depthwise) return RunDepthwise(args, piece, scratch);
+  const ConvInput input = InputOf(args);
   const int64_t element = units_.front()->data().element_bytes();
   const int64_t residual_element = units_.front()->data().residual_bytes();
   RunBuffers buffers;
@@ -331,7 +363,7 @@ void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const 
       args.residual != args.c && units() == 1 && unit_outputs() * element > Caches().l2_bytes / shape.rows &&
       buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
   RowMap map;
-  if (is_planar_) {
+  if (taps_.planar) {
     buffers.planar = planar_.Stage(input, piece.row_begin, piece.row_end, scratch);
   } else if (!reads_band_) {
     map = RowsInPlace(input);
@@ -357,13 +389,38 @@ void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const 
   }
 }
 
+void ConvPlan::RunDepthwise(const intact_conv_args& args, const Range& piece, uint8_t* scratch) const {
+  const ScopedFloatEnvironment float_environment;
+  const RowMap map = band_.Stage(InputOf(args), 0, piece.row_begin, piece.row_end, scratch);
+  const int64_t width = geometry_.output[kWidth];
+  const int64_t element = units_.front()->data().element_bytes();
+  const int64_t residual_element = units_.front()->data().residual_bytes();
+  DepthwiseRow line;
+  line.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
+  line.residual_stride_bytes =
+      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * residual_element;
+  for (int64_t row = piece.row_begin; row < piece.row_end; row += line.pixels) {
+    line.pixel0 = map.At(row);
+    line.pixels = std::min(piece.row_end, (row / width + 1) * width) - row;
+    line.c = static_cast<uint8_t*>(args.c) + row * line.c_stride_bytes;
+    if (args.residual != nullptr) {
+      line.residual = static_cast<const uint8_t*>(args.residual) + row * line.residual_stride_bytes;
+    }
+    depthwise_->RunRow(line);
+  }
+}
+
+ConvInput ConvPlan::InputOf(const intact_conv_args& args) const {
+  return {static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
+}
+
 void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
                         uint8_t* scratch) const {
   const Range share = Partition(shape.rows, shape.columns, shape.mr, static_cast<int>(shape.nr), part, parts);
   if (share.Empty()) return;
   Range piece = share;
   for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
-    piece.row_end = is_planar_    ? planar_.EndFrom(piece.row_begin, share.row_end)
+    piece.row_end = taps_.planar  ? planar_.EndFrom(piece.row_begin, share.row_end)
                     : reads_band_ ? band_.EndFrom(piece.row_begin, share.row_end)
                                   : share.row_end;
     RunPiece(args, shape, piece, scratch);

@@ -20,6 +20,8 @@
 // A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
 // saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
 //
+// Depthwise convolutions have kernels of their own (depthwise_engine.h).
+//
 // Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
 // reads its own channels (Taps::vector_step).
 #ifndef INTACT_KERNELS_CONV_H_
@@ -35,6 +37,7 @@
 
 #include "kernels/band.h"
 #include "kernels/conv_geometry.h"
+#include "kernels/depthwise_engine.h"
 #include "kernels/gemm.h"
 #include "kernels/planar_band.h"
 
@@ -53,7 +56,7 @@ class ConvPlan {
   int spatial_dims() const { return spatial_dims_; }
   jit::Isa isa() const { return units_.front()->isa(); }
   intact_mode mode() const { return units_.front()->data().mode; }
-  const std::string& kernel_name() const { return units_.front()->kernel_name(); }
+  const std::string& kernel_name() const { return kernel_name_; }
   int64_t packed_bytes() const;
   /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout.
   Result<Certificate> MakeCertificate() const;
@@ -65,6 +68,7 @@ class ConvPlan {
   ConvPlan() = default;
   void ChooseLayout(const GemmProblem& problem, jit::Isa isa);
   bool PlanesAreEven() const;
+  void ChooseDepthwise(uint8_t padding, uint8_t flip);
   /// Whether rows are to fill the lanes, from a planar band.
   bool WantsPlanar(jit::Isa isa, intact_mode mode) const;
   void SetTaps();
@@ -74,15 +78,15 @@ class ConvPlan {
   /// Where the channel number `channel` of the group of column `n` lies in the depth, at `tap` of all taps.
   int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;
   /// Channels of a tap that are adjacent in the depth, from a multiple of their number on.
-  int64_t AdjacentChannels() const { return is_planar_ ? kQuad : geometry_.group_inputs(); }
+  int64_t AdjacentChannels() const { return taps_.planar ? kQuad : geometry_.group_inputs(); }
   Error CheckArguments(const intact_conv_args& args) const;
 
   /// Channels that a column's depth is made of.
   int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
   /// Columns of a plan.
   int64_t unit_outputs() const {
-    return (taps_.vector_step != 0 || is_planar_ ? geometry_.groups : unit_groups_) *
-           geometry_.group_outputs();
+    const bool has_all = taps_.vector_step != 0 || taps_.planar || taps_.is_depthwise;
+    return (has_all ? geometry_.groups : unit_groups_) * geometry_.group_outputs();
   }
   int64_t units() const { return static_cast<int64_t>(units_.size()); }
   int64_t RowCount(int64_t batch) const {
@@ -94,6 +98,8 @@ class ConvPlan {
   void RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
                 uint8_t* scratch) const;
   void RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece, uint8_t* scratch) const;
+  void RunDepthwise(const intact_conv_args& args, const Range& piece, uint8_t* scratch) const;
+  ConvInput InputOf(const intact_conv_args& args) const;
   RowMap RowsInPlace(const ConvInput& input) const;
 
   ConvGeometry geometry_;
@@ -101,14 +107,16 @@ class ConvPlan {
   intact_type a_type_ = INTACT_U8;  // the caller's
   int64_t unit_groups_ = 1;
   bool reads_band_ = false;
-  bool is_planar_ = false;  // the band is planar_
-  PlanarBand planar_;
+  PlanarBand planar_;                           // the band, if taps_ are planar
+  TapGrid tap_grid_;                            // of a depthwise convolution
+  std::unique_ptr<DepthwiseEngine> depthwise_;  // what computes it
   bool has_band_per_unit_ = false;
   bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point
   Band band_;
   bool joins_width_ = false;  // taps along the width are one
   Taps taps_;                 // of a unit
   std::vector<std::unique_ptr<GemmPlan>> units_;
+  std::string kernel_name_;
 };
 
 }  // namespace intact::kernels

@@ -16,27 +16,10 @@ namespace {
 
 constexpr int64_t kVectors = 4;  // of int32 in a vector of channels
 
-// Of |float(y)·scale + bias|, over all activations; infinity where outputs are not scaled.
-double LargestOutput(const GemmData& data) {
-  double largest = 0;
-  for (int64_t n = 0; n < data.n; ++n) {
-    const auto i = static_cast<size_t>(n);
-    if (data.scales.size() == 0) return std::numeric_limits<double>::infinity();
-    int64_t sum = std::abs(int64_t{data.initial[i]});
-    for (int64_t k = 0; k < data.k; ++k) sum += 255 * std::abs(data.weights.At(k, n) - data.b_zero_point(i));
-    const double bias = data.bias.size() == 0 ? 0.0 : std::abs(double{data.bias[i]});
-    largest = std::max(largest, static_cast<double>(sum) * double{data.scales[i]} + bias);
-  }
-  return largest;
-}
-
 // What the kernel's epilogue depends on: zero points of weights are in the weights.
 EpilogueSpec KernelEpilogue(const GemmData& data) {
   EpilogueSpec epilogue = data.epilogue;
   epilogue.has_b_zero_points = false;
-  if (!epilogue.has_residual()) {
-    epilogue.known = KnowOutput(epilogue.c_type, data.bounds, LargestOutput(data));
-  }
   return epilogue;
 }
 

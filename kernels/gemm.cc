@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <limits>
 
@@ -91,7 +92,10 @@ Error GemmPlan::Finish(jit::IsaSet permitted) {
   isa_ = *isa;
   data_.constants = MakeEpilogueConstants(data_.bounds, data_.residual, isa_);
   Error error = BoundAccumulators();
-  return error.status != INTACT_OK ? error : MakeEngines();
+  if (error.status != INTACT_OK) return error;
+  EpilogueSpec& epilogue = data_.epilogue;
+  if (!epilogue.has_residual()) epilogue.known = KnowOutput(epilogue.c_type, data_.bounds, largest_output_);
+  return MakeEngines();
 }
 
 Error GemmPlan::SetColumns(const GemmProblem& problem) {
@@ -175,6 +179,13 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
                                  std::to_string(lowest < kMin ? lowest : highest) +
                                  ", which leaves int32; k is " + std::to_string(data_.k)};
   }
+  for (const ColumnBound& bound : bounds) {
+    const double largest = std::max(std::abs(static_cast<double>(initial + bound.lowest)),
+                                    std::abs(static_cast<double>(initial + bound.highest)));
+    const double scale = data_.scales.size() == 0 ? 1.0 : double{data_.scales[i]};
+    const double added = data_.bias.size() == 0 ? 0.0 : std::abs(double{data_.bias[i]});
+    largest_output_ = std::max(largest_output_, largest * scale + added);
+  }
   // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
   data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(initial));
   const ColumnBound declared = parts.Bound(data_.range);
@@ -205,6 +216,7 @@ std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
 }
 
 Error GemmPlan::MakeEngines() {
+  if (data_.taps.is_depthwise) return {};
   if (!data_.taps.planar) {
     Error error = MakePanelEngines();
     if (error.status != INTACT_OK) return error;

@@ -82,7 +82,7 @@ class GemmPlan {
 
   const GemmData& data() const { return data_; }
   jit::Isa isa() const { return isa_; }
-  /// The kernel that runs large M.
+  /// The kernel that runs large M; "" without engines.
   const std::string& kernel_name() const { return kernel_name_; }
   /// The kernel that runs `m` rows.
   std::string KernelNameFor(int64_t m) const { return EngineFor(m).KernelName(); }
@@ -114,7 +114,8 @@ class GemmPlan {
   const GroupedEngine* grouped_ = nullptr;        // among engines_
   RowSums row_sums_;                              // where data_ has weight zero points
   std::string kernel_name_;
-  int64_t run_all_as_ = 0;  // 0: each M as itself
+  double largest_output_ = 0;  // |float(y)·scale + bias| at most, over all admissible activations
+  int64_t run_all_as_ = 0;     // 0: each M as itself
   jit::Isa isa_ = jit::Isa::kAvx2;
 };
 

@@ -44,6 +44,7 @@ struct Taps {
   // grouped convolution whose groups fill a vector.
   int64_t vector_step = 0;
   std::optional<PlanarDepth> planar;  // then nothing of the above but the depth counts
+  bool is_depthwise = false;          // then neither: depthwise_engine.h knows where its taps are
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
 };
 

@@ -149,9 +149,14 @@ class Problem {
       for (size_t i = 0; i < padded; ++i) data_.bias[i] = static_cast<float>(random_.Gauss() * 20);
     }
     SetOutput();
+    if (case_.residual == INTACT_TYPE_NONE) {
+      data_.epilogue.known = KnowOutput(case_.c_type, data_.bounds, LargestSum() * Scale());
+    }
     data_.constants = MakeEpilogueConstants(data_.bounds, data_.residual, case_.isa);
   }
 
+  // Larger than any.
+  double LargestSum() const { return 200000.0 + static_cast<double>(255 * 256 * taps_.taps()); }
   // The largest: outputs are in range, or far beyond int32.
   double Scale() const { return case_.output == Output::kHuge ? 1e6 : 1e-3; }
 
