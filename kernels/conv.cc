@@ -100,7 +100,7 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   has_band_per_unit_ = has_own_channels && geometry_.groups > 1;
   const bool may_join_groups =
       !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
-  if (reads_band_ && inputs == 1 && geometry_.groups > 1 && !problem.epilogue.has_residual()) {
+  if (reads_band_ && inputs == 1 && geometry_.groups > 1) {
     return ChooseDepthwise(padding, flip);
   }
   if (reads_band_ && !has_zero_points && !problem.epilogue.has_residual() && WantsPlanar(isa, problem.mode)) {
@@ -412,11 +412,19 @@ void ConvPlan::RunDepthwise(const intact_conv_args& args, const Range& piece, ui
   const RowMap map = band_.Stage(InputOf(args), 0, piece.row_begin, piece.row_end, scratch);
   const int64_t width = geometry_.output[kWidth];
   const int64_t element = units_.front()->data().element_bytes();
-  const int64_t c_stride = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
-  for (int64_t row = piece.row_begin; row < piece.row_end;) {
-    const int64_t line_end = std::min(piece.row_end, (row / width + 1) * width);
-    depthwise_->RunRow(map.At(row), line_end - row, static_cast<uint8_t*>(args.c) + row * c_stride, c_stride);
-    row = line_end;
+  const int64_t residual_element = units_.front()->data().residual_bytes();
+  DepthwiseRow line;
+  line.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
+  line.residual_stride_bytes =
+      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * residual_element;
+  for (int64_t row = piece.row_begin; row < piece.row_end; row += line.pixels) {
+    line.pixel0 = map.At(row);
+    line.pixels = std::min(piece.row_end, (row / width + 1) * width) - row;
+    line.c = static_cast<uint8_t*>(args.c) + row * line.c_stride_bytes;
+    if (args.residual != nullptr) {
+      line.residual = static_cast<const uint8_t*>(args.residual) + row * line.residual_stride_bytes;
+    }
+    depthwise_->RunRow(line);
   }
 }
 

@@ -20,7 +20,7 @@
 // A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
 // saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
 //
-// Depthwise convolutions have kernels of their own (depthwise_engine.h), unless a residual is added.
+// Depthwise convolutions have kernels of their own (depthwise_engine.h).
 //
 // Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
 // reads its own channels (Taps::vector_step).

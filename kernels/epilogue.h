@@ -44,7 +44,7 @@ struct EpilogueSpec {
   // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
   bool streams = false;
   // Rows are four vectors whose quarters are dealt (Emitter::Undeal), and so are scales and bias. Only for
-  // 8-bit outputs, which packing puts in order.
+  // 8-bit outputs, which packing puts in order, and without a residual, which is not dealt.
   bool is_dealt = false;
   KnownOutput known = KnownOutput::kNothing;  // not with a residual
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
