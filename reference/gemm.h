@@ -9,34 +9,17 @@
 #include <vector>
 
 #include "reference/models.h"
-#include "reference/requantize.h"
+#include "reference/operation.h"
 
 namespace intact::reference {
 
-/// A GEMM with its tensors, dense and row-major: A is m×k, B is k×n, per-channel vectors have n elements.
-struct Gemm {
+/// A GEMM with its tensors, dense and row-major: A is m×k, B is k×n, per-column vectors have n elements.
+struct Gemm : Operation {
   int64_t m = 0, n = 0, k = 0;
-  intact_type a_type = INTACT_U8;  // u8 or s8
-  intact_type b_type = INTACT_S8;
-  intact_type c_type = INTACT_S32;
-  int32_t a_zero_point = 0;
-  int32_t c_zero_point = 0;
-  std::vector<int32_t> b_zero_points;  // n, 1, or empty (all 0)
-  std::vector<uint8_t> a;              // m·k bytes; s8 in two's complement
-  std::vector<int8_t> b;               // k·n bytes; u8 in the same bits
-  std::vector<int32_t> bias_s32;       // n or empty
-  std::vector<float> bias_f32;         // n or empty
-  std::vector<float> scales;           // n, 1, or empty (s32 output)
-  intact_activation activation = INTACT_ACTIVATION_NONE;
-  float clamp_min = 0.0f, clamp_max = 0.0f;
-  intact_type residual_type = INTACT_TYPE_NONE;
-  std::vector<uint8_t> residual;  // elements of residual_type, shaped as C; empty if there is none
-  float residual_scale = 0.0f;
-  int32_t residual_zero_point = 0;
 };
 
-/// The zero point of column n.
-int32_t WeightZeroPoint(const Gemm& gemm, int64_t n) noexcept;
+/// B from its columns, n×k.
+std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int64_t k);
 
 /// a[m,k] as the u8 operand that a u8×s8 instruction gets: s8 is shifted by +128.
 uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept;
@@ -71,21 +54,13 @@ struct Operands {
 std::vector<int32_t> Accumulators(const Gemm& gemm, Model model);
 /// The same from operands already prepared.
 std::vector<int32_t> Accumulators(const Operands& operands, Model model);
-
-/// The requantization of column n, without a residual.
-Requantization RequantizationOf(const Gemm& gemm, int64_t n);
-/// That of one output, number `output` of C's: `q`, which is its column's, with the residual, if there is
-/// one.
-Requantization WithResidual(Requantization q, const Gemm& gemm, int64_t output);
-
-/// Bytes of one element of `type`.
-int64_t ElementSize(intact_type type) noexcept;
-
-/// Writes one output element, ElementSize(q.c_type) bytes.
-void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept;
+/// Of GEMMs that share their rows, each with its columns beside those of the one before.
+std::vector<int32_t> Accumulators(std::span<const Operands> groups, Model model);
 
 /// Output bytes, dense m×n of c_type, from accumulators.
-std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators);
+inline std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators) {
+  return Outputs(gemm, gemm.n, accumulators);
+}
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_GEMM_H_

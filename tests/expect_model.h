@@ -21,18 +21,29 @@ inline verify::Problem Parsed(std::string_view line) {
   return problem ? *problem : verify::Problem();
 }
 
+/// Asserts that what the target makes of `operation` is what ExpectedModel() computes.
+template <class Operation>
+void ExpectItsModel(const Operation& operation, const verify::RunOptions& options,
+                    const verify::Target& target) {
+  const Result<std::vector<uint8_t>> actual = verify::RunOn(target, operation, options);
+  ASSERT_TRUE(actual) << actual.error().message;
+  const auto model = verify::ExpectedModel(options.mode, options.isa);
+  const verify::ByteComparison bytes = verify::CompareBytes(
+      operation.c_type, reference::Outputs(operation, reference::Accumulators(operation, model)), *actual);
+  ASSERT_EQ(bytes.differing, 0) << "of " << bytes.outputs << ", first at " << bytes.first_differing;
+}
+
 /// Asserts that the library's output, or that of another target, is what ExpectedModel() computes: the
 /// contract, or the model that saturates.
 inline void ExpectItsModel(const verify::Problem& problem,
                            const verify::Target& target = verify::IntactTarget()) {
   SCOPED_TRACE(target.Name() + ": intact verify replay '" + problem.ToString() + "'");
-  const reference::Gemm gemm = verify::Materialize(problem);
-  const Result<std::vector<uint8_t>> actual = target.Run(gemm, verify::RunOptionsOf(problem));
-  ASSERT_TRUE(actual) << actual.error().message;
-  const auto model = verify::ExpectedModel(problem.mode, problem.isa);
-  const verify::ByteComparison bytes = verify::CompareBytes(
-      gemm.c_type, reference::Outputs(gemm, reference::Accumulators(gemm, model)), *actual);
-  ASSERT_EQ(bytes.differing, 0) << "of " << bytes.outputs << ", first at " << bytes.first_differing;
+  const verify::RunOptions options = verify::RunOptionsOf(problem);
+  if (problem.conv) {
+    ExpectItsModel(verify::MaterializeConv(problem), options, target);
+  } else {
+    ExpectItsModel(verify::Materialize(problem), options, target);
+  }
 }
 
 }  // namespace intact::tests

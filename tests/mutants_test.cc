@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <string>
 
+#include "verify/sweep.h"
+
 namespace intact::verify {
 namespace {
 
 Comparison VerifyOn(const Target& target, const Problem& problem) {
-  const Result<Comparison> comparison = Verify(target, Materialize(problem), RunOptionsOf(problem));
+  const Result<Comparison> comparison = VerifyProblem(target, problem);
   EXPECT_TRUE(comparison) << comparison.error().message;
   return comparison ? *comparison : Comparison();
 }
@@ -57,7 +59,11 @@ TEST_P(MutantTest, ItsProblemIsAtParityWithoutTheFault) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MutantTest, ::testing::Range<size_t>(0, Mutants().size()),
-                         [](const auto& index) { return Mutants()[index.param].target->Name(); });
+                         [](const auto& index) {
+                           const std::vector<Mutant> mutants = Mutants();
+                           const Mutant& mutant = mutants[index.param];
+                           return (mutant.problem.conv ? "conv_" : "gemm_") + mutant.target->Name();
+                         });
 
 TEST(HonestTarget, SaturatesAsTheModelSaysWithItsPairs) {
   const ReferenceTarget honest;

@@ -38,6 +38,10 @@ TEST(ProblemText, RoundTrips) {
            "gemm u8u8s32 m=1 n=2 k=1 za=9 zb=255",
            "gemm s8u8u8 m=1 n=2 k=1 zb=3 zbper=channel",
            "gemm s8s8s32 m=1 n=2 k=1 zb=-128",
+           "conv u8s8s32 in=8 c=3 o=5 kernel=3",
+           "conv u8s8u8 in=56x28 c=64 o=32 kernel=3x1 stride=2x1 dilation=1x3 pad=1x0 groups=4 batch=2 za=3 "
+           "scale=channel fill=bait seed=7 apad=5 cpad=1 threads=2 mode=saturating isa=avx2",
+           "conv s8u8f32 in=4x5x6 c=1 o=2 kernel=2x2x2 pad=1x0x2:0x0x3 zb=3 zbper=channel act=relu",
            "gemm u8s8u8 m=1 n=2 k=3 act=relu res=s8 zres=-7 respad=3",
            "gemm u8s8f32 m=1 n=2 k=3 res=f32 inplace=yes cpad=1",
        }) {
@@ -52,6 +56,13 @@ TEST(ProblemText, DefaultsMayBeSpelledOut) {
       "gemm u8s8u8 m=1 n=2 k=3");
 }
 
+TEST(ProblemText, DefaultsOfAConvolutionMayBeSpelledOut) {
+  EXPECT_EQ(
+      Parsed("conv u8s8s32 groups=1 batch=1 pad=0x0:0x0 dilation=1x1 stride=1x1 kernel=1x1 o=3 c=2 in=5x4")
+          .ToString(),
+      "conv u8s8s32 in=5x4 c=2 o=3 kernel=1x1");
+}
+
 TEST(ProblemText, EveryFillHasAName) {
   for (const Fill fill : AllFills()) {
     Problem problem;
@@ -63,7 +74,7 @@ TEST(ProblemText, EveryFillHasAName) {
 TEST(ProblemText, ErrorsNameWhatIsWrong) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "'gemm'"},
-      {"conv u8s8s32 m=1 n=1 k=1", "'conv'"},
+      {"matmul u8s8s32 m=1 n=1 k=1", "'matmul' does not begin with 'gemm' or 'conv'"},
       {"gemm", "types are missing"},
       {"gemm u8s8 m=1 n=1 k=1", "'u8s8'"},
       {"gemm u8s8s32s8 m=1 n=1 k=1", "'s8' too much"},
@@ -114,6 +125,33 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8u8 m=1 n=1 k=1 res=s8 inplace=yes respad=1", "respad: a residual in place has cpad"},
       {"gemm u8s8u8 m=1 n=1 k=1 threads=5000000000", "threads: 5000000000"},
       {"gemm u8s8u8 m=1 n=1 k=1 seed=-1", "seed: -1"},
+      {"gemm u8s8u8 m=1 n=1 k=1 in=3", "'in=3': key 'in' is unknown to a gemm"},
+      {"conv", "types are missing after 'conv'"},
+      {"conv u8s8s32 in=1 m=1", "'m=1': key 'm' is unknown to a conv"},
+      {"conv u8s8s32 c=1 o=1 kernel=1", "in is missing"},
+      {"conv u8s8s32 in=5x5 c=1 kernel=1x1", "o is missing"},
+      {"conv u8s8s32 in=5x5 c=1 o=1", "kernel is missing"},
+      {"conv u8s8s32 in=5x5 c=1 o=1 kernel=3", "kernel: '3' has 1 extents; expected 2, as in="},
+      {"conv u8s8s32 in=5x5x5x5 c=1 o=1 kernel=3", "in: '5x5x5x5' has 4 extents; expected 1 to 3"},
+      {"conv u8s8s32 in=5x c=1 o=1 kernel=3x3", "in: '' is not an integer"},
+      {"conv u8s8s32 in=5xy c=1 o=1 kernel=3x3", "in: 'y' is not an integer"},
+      {"conv u8s8s32 in=0 c=1 o=1 kernel=1", "in: 0 is out of range"},
+      {"conv u8s8s32 in=5 in=5 c=1 o=1 kernel=1", "in is given twice"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=1 stride=0", "stride: 0 is out of range"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=1 dilation=-1", "dilation: -1 is out of range"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=1 pad=-1", "pad: -1 is out of range"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=1 pad=1:2:3", "pad: '2:3' is not an integer"},
+      {"conv u8s8s32 in=5x5 c=1 o=1 kernel=1x1 pad=1x1:2", "pad: '2' has 1 extents"},
+      {"conv u8s8s32 in=5 c=6 o=4 kernel=1 groups=4", "groups: 4 does not divide c=6"},
+      {"conv u8s8s32 in=5 c=4 o=6 kernel=1 groups=4", "groups: 4 does not divide o=6"},
+      {"conv u8s8s32 in=5 c=4 o=6 kernel=1 groups=0", "groups: 0 is out of range"},
+      {"conv u8s8s32 in=5 c=4 o=6 kernel=1 batch=0", "batch: 0 is out of range"},
+      {"conv u8s8s32 in=5x5 c=1 o=1 kernel=3x3 dilation=1x3 pad=0x0:0x1",
+       "kernel: reaches over 7 pixels, and the padded input has 6: no output"},
+      {"conv u8s8s32 in=65536x65536 c=1 o=1 kernel=1x1", "the input has 4294967296 elements"},
+      {"conv u8s8s32 in=9999999x9999999x9999999 c=9999999 o=1 kernel=1x1x1", "the input has"},
+      {"conv u8s8s32 in=1000x1000 c=64 o=1 kernel=9x9 pad=4x4", "the input under all taps has 5184000000"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=1 isa=sse2", "'sse2' is unknown"},
   };
   for (const auto& [line, message] : cases) {
     const Result<Problem> problem = Problem::Parse(line);
@@ -138,6 +176,39 @@ TEST(Materialize, IsTheSameEverywhere) {
             (std::vector<int64_t>{46, 98, 127, 49, 78, 27}));
   EXPECT_EQ(Weights("gemm u8s8s32 m=1 n=1 k=6 fill=student seed=3"),
             (std::vector<int64_t>{17, -24, 29, 15, 127, -75}));
+}
+
+TEST(MaterializeConv, HasTheShapesOfItsGeometry) {
+  for (const Fill fill : AllFills()) {
+    Problem problem = Parsed(
+        "conv s8u8u8 in=5x4 c=6 o=4 kernel=3x2 pad=1x1 groups=2 batch=3 za=-7 zb=3 "
+        "zbper=channel bias=s32 scale=channel");
+    problem.fill = fill;
+    const reference::Conv conv = MaterializeConv(problem);
+    EXPECT_EQ(conv.geometry, *problem.conv);
+    EXPECT_EQ(conv.a.size(), 3u * 5 * 4 * 6);
+    EXPECT_EQ(conv.b.size(), 4u * 3 * 2 * 3);
+    EXPECT_EQ(conv.b_zero_points.size(), 4u);
+    EXPECT_EQ(conv.bias_s32.size(), 4u);
+    EXPECT_EQ(conv.scales.size(), 4u);
+  }
+}
+
+// A convolution of one tap is a GEMM, and gets its tensors.
+TEST(MaterializeConv, OfOneTapIsTheGemm) {
+  for (const Fill fill : AllFills()) {
+    Problem conv = Parsed("conv u8s8u8 in=9 c=7 o=5 kernel=1 za=3 bias=f32 scale=channel act=clamp");
+    Problem gemm = Parsed("gemm u8s8u8 m=9 n=5 k=7 za=3 bias=f32 scale=channel act=clamp");
+    conv.fill = gemm.fill = fill;
+    const reference::Conv x = MaterializeConv(conv);
+    const reference::Gemm y = Materialize(gemm);
+    EXPECT_EQ(x.a, y.a) << ToString(fill);
+    EXPECT_EQ(reference::FromColumns(x.b, 5, 7), y.b) << ToString(fill);
+    EXPECT_EQ(x.bias_f32, y.bias_f32);
+    EXPECT_EQ(x.clamp_max, y.clamp_max);
+    // The padding of the odd channel counts among the activations that scales are made for.
+    EXPECT_EQ(x.scales.size(), y.scales.size());
+  }
 }
 
 TEST(Materialize, U8WeightsAreS8OnesPlus128) {
@@ -324,6 +395,46 @@ TEST(Fill, BoundReachesTheCapacityOfInt16AndOneBeyond) {
     if (c.low != -32768) {
       EXPECT_GT(CountPairSums(gemm, c.low - c.largest), 0) << c.line;
     }
+  }
+}
+
+// What the fills promise of pairs, of the pairs of channels within a tap.
+TEST(Fill, BaitSaturatesPairsOfChannels) {
+  const reference::Conv conv = MaterializeConv(Parsed("conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 fill=bait"));
+  const reference::Gemm gemm = reference::Lower(conv)[0];
+  for (int64_t m = 0; m < gemm.m; ++m) {
+    for (int64_t n = 0; n < gemm.n; ++n) EXPECT_FALSE(SaturatedPairs(gemm, m, n).empty());
+  }
+}
+
+TEST(Fill, BoundReachesTheCapacityUnderEveryTap) {
+  const reference::Conv conv = MaterializeConv(
+      Parsed("conv u8s8s32 in=40x40 c=16 o=8 kernel=3x3 stride=2x2 pad=1x1 wmax=128 fill=bound"));
+  const reference::Gemm gemm = reference::Lower(conv)[0];
+  const reference::Operands operands(gemm);
+  std::set<int64_t> taps_at_capacity;
+  for (int64_t m = 0; m < gemm.m; ++m) {
+    for (int64_t n = 0; n < gemm.n; ++n) {
+      const auto a = operands.Row(m);
+      const auto w = operands.Column(n);
+      for (size_t k = 0; k < a.size(); k += 2) {
+        if (reference::PairSum(a[k], a[k + 1], w[k], w[k + 1]) == 255 * 128) {
+          taps_at_capacity.insert(static_cast<int64_t>(k) / conv.geometry.TapDepth());
+        }
+      }
+    }
+  }
+  EXPECT_EQ(taps_at_capacity.size(), 9u);
+}
+
+TEST(Fill, ConvolutionsStayWithinTheDeclaredRange) {
+  for (const Fill fill : AllFills()) {
+    Problem problem = Parsed("conv u8s8s32 in=7x7 c=3 o=4 kernel=2x2 za=120 adeclmin=100 adecl=200");
+    problem.fill = fill;
+    const reference::Conv conv = MaterializeConv(problem);
+    const auto [low, high] = std::minmax_element(conv.a.begin(), conv.a.end());
+    EXPECT_EQ(*low < 100, fill == Fill::kStray) << ToString(fill);
+    EXPECT_EQ(*high > 200, fill == Fill::kStray) << ToString(fill);
   }
 }
 

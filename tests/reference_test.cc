@@ -11,10 +11,6 @@
 namespace intact::reference {
 namespace {
 
-int32_t Value(intact_type type, uint8_t byte) {
-  return type == INTACT_S8 ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte};
-}
-
 std::vector<int32_t> Contract(const Gemm& gemm) {
   std::vector<int32_t> y;
   for (int64_t m = 0; m < gemm.m; ++m) {

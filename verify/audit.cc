@@ -34,24 +34,40 @@ std::optional<Witness> FindWitness(int8_t w0, int8_t w1, ActivationBound bound) 
   return std::nullopt;
 }
 
+/// A GEMM's operands, or those of each group of a convolution, whose columns follow one another.
+using Groups = std::span<const reference::Operands>;
+
 /// Calls visit(n, k, w0, w1) for each pair of adjacent depths. A last odd depth cannot saturate: 255·128 <
 /// 32768.
 template <class Visit>
-void ForEachPair(const reference::Operands& operands, Visit visit) {
-  for (int64_t n = 0; n < operands.n; ++n) {
-    const std::span<const int8_t> w = operands.Column(n);
-    for (size_t k = 0; k + 1 < w.size(); k += 2) visit(n, static_cast<int64_t>(k), w[k], w[k + 1]);
+void ForEachPair(Groups groups, Visit visit) {
+  int64_t n = 0;
+  for (const reference::Operands& operands : groups) {
+    for (int64_t column = 0; column < operands.n; ++column, ++n) {
+      const std::span<const int8_t> w = operands.Column(column);
+      for (size_t k = 0; k + 1 < w.size(); k += 2) visit(n, static_cast<int64_t>(k), w[k], w[k + 1]);
+    }
   }
 }
 
-int64_t CountClampedPairs(const reference::Operands& operands) {
+int64_t CountClampedPairs(Groups groups) {
   int64_t count = 0;
-  for (int64_t m = 0; m < operands.m; ++m) {
-    for (int64_t n = 0; n < operands.n; ++n) {
-      count += reference::CountClampedPairs(operands.Row(m), operands.Column(n));
+  for (const reference::Operands& operands : groups) {
+    for (int64_t m = 0; m < operands.m; ++m) {
+      for (int64_t n = 0; n < operands.n; ++n) {
+        count += reference::CountClampedPairs(operands.Row(m), operands.Column(n));
+      }
     }
   }
   return count;
+}
+
+/// Whether `predicate` holds for each activation.
+template <class Predicate>
+bool AllActivations(Groups groups, Predicate predicate) {
+  return std::ranges::all_of(groups, [&](const reference::Operands& operands) {
+    return std::ranges::all_of(operands.a, predicate);
+  });
 }
 
 Verdict Judge(bool clamps, bool premise_holds, int64_t pairs_at_risk) {
@@ -59,12 +75,12 @@ Verdict Judge(bool clamps, bool premise_holds, int64_t pairs_at_risk) {
   return premise_holds && pairs_at_risk == 0 ? Verdict::kProven : Verdict::kHoldsOnData;
 }
 
-/// Audits `operands` under `bound`; the caller names it.
-BoundAudit AuditBound(const reference::Operands& operands, ActivationBound bound, bool clamps) {
+/// Audits under `bound`; the caller names it.
+BoundAudit AuditBound(Groups groups, ActivationBound bound, bool clamps) {
   BoundAudit audit;
   audit.bound = bound;
   int64_t at_risk_at_full_range = 0;
-  ForEachPair(operands, [&](int64_t n, int64_t k, int8_t w0, int8_t w1) {
+  ForEachPair(groups, [&](int64_t n, int64_t k, int8_t w0, int8_t w1) {
     if (FindWitness(w0, w1, kFullRange)) ++at_risk_at_full_range;
     if (std::optional<Witness> witness = FindWitness(w0, w1, bound)) {
       witness->n = n;
@@ -72,8 +88,7 @@ BoundAudit AuditBound(const reference::Operands& operands, ActivationBound bound
       if (audit.pairs_at_risk++ == 0) audit.witness = witness;
     }
   });
-  audit.premise_holds =
-      std::ranges::all_of(operands.a, [&](uint8_t a) { return a >= bound.low && a <= bound.high; });
+  audit.premise_holds = AllActivations(groups, [&](uint8_t a) { return a >= bound.low && a <= bound.high; });
   audit.verdict = Judge(clamps, audit.premise_holds || at_risk_at_full_range == 0, audit.pairs_at_risk);
   return audit;
 }
@@ -84,28 +99,29 @@ BoundAudit Named(BoundAudit audit, std::string name, std::string premise) {
   return audit;
 }
 
-BoundAudit AuditDeclared(const reference::Operands& operands, intact_type a_type, bool reduce_range,
-                         bool clamps) {
-  if (!reduce_range) return Named(AuditBound(operands, kFullRange, clamps), "declared", "8-bit activations");
+BoundAudit AuditDeclared(Groups groups, intact_type a_type, bool reduce_range, bool clamps) {
+  if (!reduce_range) return Named(AuditBound(groups, kFullRange, clamps), "declared", "8-bit activations");
   const ActivationBound bound = a_type == INTACT_S8 ? kShiftedSevenBits : kSevenBits;
-  return Named(AuditBound(operands, bound, clamps), "declared", "7-bit activations (reduce_range)");
+  return Named(AuditBound(groups, bound, clamps), "declared", "7-bit activations (reduce_range)");
 }
 
-BoundAudit AuditSevenBitWeights(const reference::Operands& operands, int32_t max_weight, bool clamps) {
-  BoundAudit audit = Named(AuditBound(operands, kFullRange, clamps), "onnxruntime_7bit_weights",
+BoundAudit AuditSevenBitWeights(Groups groups, int32_t max_weight, bool clamps) {
+  BoundAudit audit = Named(AuditBound(groups, kFullRange, clamps), "onnxruntime_7bit_weights",
                            "weights within [-64, 64], activations at full range");
   audit.premise_holds = max_weight <= kSevenBitWeight;
   return audit;
 }
 
 /// The activations as they would come from a quantizer to s8 of 7 bits.
-BoundAudit AuditShifted(reference::Operands operands, intact_type a_type) {
+BoundAudit AuditShifted(std::vector<reference::Operands> groups, intact_type a_type) {
   if (a_type == INTACT_U8) {
-    const bool is_wide = std::ranges::any_of(operands.a, [](uint8_t a) { return a > kSevenBits.high; });
-    for (uint8_t& a : operands.a) a = static_cast<uint8_t>((is_wide ? a / 2 : a) + kShiftedSevenBits.low);
+    const bool is_wide = !AllActivations(groups, [](uint8_t a) { return a <= kSevenBits.high; });
+    for (reference::Operands& operands : groups) {
+      for (uint8_t& a : operands.a) a = static_cast<uint8_t>((is_wide ? a / 2 : a) + kShiftedSevenBits.low);
+    }
   }
-  const bool clamps = CountClampedPairs(operands) > 0;
-  return Named(AuditBound(operands, kShiftedSevenBits, clamps), "s8_shifted_7bit_activations",
+  const bool clamps = CountClampedPairs(groups) > 0;
+  return Named(AuditBound(groups, kShiftedSevenBits, clamps), "s8_shifted_7bit_activations",
                "s8 activations in [-64, 63], seen as [64, 191]");
 }
 
@@ -120,11 +136,19 @@ std::vector<int32_t> WithoutLowestBit(const Range& values) {
   return reduced;
 }
 
-/// SQNR in dB of the layer's float output with other operands in place of its own (a − za, m×k) and (b − zb,
-/// n×k).
-std::optional<double> OutputSqnr(const reference::Gemm& gemm, std::span<const int32_t> a,
-                                 std::span<const int32_t> w, std::span<const int32_t> other_a,
-                                 std::span<const int32_t> other_w) {
+/// Energy of a layer's float output, and of what it loses.
+struct SignalAndNoise {
+  double signal = 0, noise = 0;
+  /// The ratio in dB; nothing if nothing is lost.
+  std::optional<double> Decibels() const {
+    if (noise == 0 || signal == 0) return std::nullopt;
+    return 10 * std::log10(signal / noise);
+  }
+};
+
+/// Adds the outputs of a group with other operands in place of its own (a − za, m×k) and (b − zb, n×k).
+void AddOutputs(const reference::Gemm& gemm, std::span<const int32_t> a, std::span<const int32_t> w,
+                std::span<const int32_t> other_a, std::span<const int32_t> other_w, SignalAndNoise* sums) {
   const auto depth = static_cast<size_t>(gemm.k);
   const auto dot = [depth](std::span<const int32_t> x, int64_t row, std::span<const int32_t> y,
                            int64_t column) {
@@ -132,44 +156,73 @@ std::optional<double> OutputSqnr(const reference::Gemm& gemm, std::span<const in
                               &x[static_cast<size_t>(row) * depth] + depth,
                               &y[static_cast<size_t>(column) * depth], int64_t{0});
   };
-  double signal = 0;
-  double noise = 0;
   for (int64_t n = 0; n < gemm.n; ++n) {
     const reference::Requantization q = reference::RequantizationOf(gemm, n);
     for (int64_t m = 0; m < gemm.m; ++m) {
       const int64_t full = dot(a, m, w, n);
       const double output = static_cast<double>(full) * double{q.scale} + double{q.bias_f32};
       const double error = static_cast<double>(dot(other_a, m, other_w, n) - full) * double{q.scale};
-      signal += output * output;
-      noise += error * error;
+      sums->signal += output * output;
+      sums->noise += error * error;
     }
   }
-  if (noise == 0 || signal == 0) return std::nullopt;
-  return 10 * std::log10(signal / noise);
 }
 
-void SetSqnr(const reference::Gemm& gemm, const reference::Operands& operands, bool is_seven_bits,
-             Audit* audit) {
-  std::vector<int32_t> a;
-  for (const uint8_t x : operands.a) a.push_back(x - operands.a_zero_point);
-  std::vector<int32_t> w;
-  for (int64_t n = 0; n < gemm.n; ++n) {
-    const std::vector<int32_t> column = operands.CenteredColumn(n);
-    w.insert(w.end(), column.begin(), column.end());
+void SetSqnr(std::span<const reference::Gemm> gemms, Groups groups, bool is_seven_bits, Audit* audit) {
+  SignalAndNoise of_activations, of_weights;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    std::vector<int32_t> a;
+    for (const uint8_t x : groups[i].a) a.push_back(x - groups[i].a_zero_point);
+    std::vector<int32_t> w;
+    for (int64_t n = 0; n < groups[i].n; ++n) {
+      const std::vector<int32_t> column = groups[i].CenteredColumn(n);
+      w.insert(w.end(), column.begin(), column.end());
+    }
+    if (!is_seven_bits) AddOutputs(gemms[i], a, w, WithoutLowestBit(a), w, &of_activations);
+    AddOutputs(gemms[i], a, w, a, WithoutLowestBit(w), &of_weights);
   }
-  if (!is_seven_bits) audit->sqnr_7bit_activations_db = OutputSqnr(gemm, a, w, WithoutLowestBit(a), w);
-  audit->sqnr_7bit_weights_db = OutputSqnr(gemm, a, w, a, WithoutLowestBit(w));
+  audit->sqnr_7bit_activations_db = of_activations.Decibels();
+  audit->sqnr_7bit_weights_db = of_weights.Decibels();
 }
 
-int32_t LargestSafeActivation(const reference::Operands& operands) {
+int32_t LargestSafeActivation(Groups groups) {
   int32_t safe = 255;
-  ForEachPair(operands, [&](int64_t, int64_t, int8_t w0, int8_t w1) {
+  ForEachPair(groups, [&](int64_t, int64_t, int8_t w0, int8_t w1) {
     const int32_t positive = std::max<int32_t>(w0, 0) + std::max<int32_t>(w1, 0);
     const int32_t negative = std::max<int32_t>(-w0, 0) + std::max<int32_t>(-w1, 0);
     if (positive > 0) safe = std::min(safe, kInt16Max / positive);
     if (negative > 0) safe = std::min(safe, -kInt16Min / negative);
   });
   return safe;
+}
+
+// `gemms`: a GEMM, or the groups of a convolution.
+Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range) {
+  const std::vector<reference::Operands> groups(gemms.begin(), gemms.end());
+  const intact_type a_type = gemms.front().a_type;
+  int32_t max_activation = 0;
+  int32_t min_activation = 255;
+  Audit audit;
+  for (const reference::Operands& operands : groups) {
+    const auto [min, max] = std::ranges::minmax(operands.a);
+    min_activation = std::min<int32_t>(min_activation, min);
+    max_activation = std::max<int32_t>(max_activation, max);
+    audit.weight_pairs += operands.n * (operands.k / 2);
+    for (const int8_t w : operands.w) audit.max_weight = std::max(audit.max_weight, std::abs(int32_t{w}));
+  }
+  audit.clamped_pairs = CountClampedPairs(groups);
+  audit.max_activation = max_activation - reference::ActivationShift(gemms.front());
+  audit.min_activation = min_activation - reference::ActivationShift(gemms.front());
+  audit.largest_safe_activation = LargestSafeActivation(groups);
+
+  const bool clamps = audit.clamped_pairs > 0;
+  audit.declared = AuditDeclared(groups, a_type, reduce_range, clamps);
+  audit.remedies = {
+      Named(AuditBound(groups, kSevenBits, clamps), "pytorch_7bit_activations", "u8 activations in [0, 127]"),
+      AuditSevenBitWeights(groups, audit.max_weight, clamps), AuditShifted(groups, a_type)};
+  const bool is_seven_bits = max_activation - min_activation <= kSevenBits.high;
+  SetSqnr(gemms, groups, is_seven_bits, &audit);
+  return audit;
 }
 
 }  // namespace
@@ -187,25 +240,12 @@ std::string_view ToString(Verdict verdict) {
 }
 
 Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range) {
-  const reference::Operands operands(gemm);
-  const int32_t shift = gemm.a_type == INTACT_S8 ? 128 : 0;
-  const auto [min_activation, max_activation] = std::ranges::minmax(operands.a);
-  Audit audit;
-  audit.weight_pairs = gemm.n * (gemm.k / 2);
-  audit.clamped_pairs = CountClampedPairs(operands);
-  audit.max_activation = max_activation - shift;
-  audit.min_activation = min_activation - shift;
-  for (const int8_t w : operands.w) audit.max_weight = std::max(audit.max_weight, std::abs(int32_t{w}));
-  audit.largest_safe_activation = LargestSafeActivation(operands);
+  return AuditGroups({&gemm, 1}, reduce_range);
+}
 
-  const bool clamps = audit.clamped_pairs > 0;
-  audit.declared = AuditDeclared(operands, gemm.a_type, reduce_range, clamps);
-  audit.remedies = {Named(AuditBound(operands, kSevenBits, clamps), "pytorch_7bit_activations",
-                          "u8 activations in [0, 127]"),
-                    AuditSevenBitWeights(operands, audit.max_weight, clamps),
-                    AuditShifted(operands, gemm.a_type)};
-  const bool is_seven_bits = max_activation - min_activation <= kSevenBits.high;
-  SetSqnr(gemm, operands, is_seven_bits, &audit);
+Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range) {
+  Audit audit = AuditGroups(reference::Lower(conv), reduce_range);
+  audit.conv = conv.geometry;
   return audit;
 }
 

@@ -38,6 +38,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/conv.h"
 #include "reference/gemm.h"
 
 namespace intact::verify {
@@ -53,7 +54,7 @@ struct ActivationBound {
 
 /// An input of K = 2 that makes a pair of the layer's weights clamp.
 struct Witness {
-  int64_t n = 0, k = 0;  // the weights' column and depths k, k+1
+  int64_t n = 0, k = 0;  // the weights' column and depths k, k+1; of a convolution: see reference/conv.h
   uint8_t a0 = 0, a1 = 0;
   int8_t w0 = 0, w1 = 0;
   int32_t sum = 0;
@@ -71,9 +72,10 @@ struct BoundAudit {
 };
 
 struct Audit {
-  int64_t weight_pairs = 0;               // adjacent pairs in all columns
-  int64_t clamped_pairs = 0;              // pair sums that clamp on the layer's activations
-  int32_t max_activation = 0;             // as in the tensor: the largest
+  std::optional<reference::ConvGeometry> conv;  // of a convolution: where a witness' n and k are
+  int64_t weight_pairs = 0;                     // adjacent pairs in all columns
+  int64_t clamped_pairs = 0;                    // pair sums that clamp on the layer's activations
+  int32_t max_activation = 0;             // as in the tensor, a convolution's padding included: the largest
   int32_t min_activation = 0;             //                   the smallest
   int32_t max_weight = 0;                 // largest magnitude, as the instruction sees weights
   int32_t largest_safe_activation = 255;  // the largest amax for which no u8 input in [0, amax] saturates
@@ -88,6 +90,7 @@ struct Audit {
 
 /// `reduce_range`: whether the layer says that its activations were calibrated for 7 bits.
 Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range);
+Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range);
 
 /// The ladder, weakest first.
 inline constexpr std::array kIsaLadder = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "verify/audit.h"
 #include "verify/diagnose.h"
+#include "verify/diagnose_conv.h"
 
 namespace intact::verify {
 namespace {
@@ -50,23 +53,33 @@ uint64_t Fnv1a(const std::vector<uint8_t>& bytes) {
   return hash;
 }
 
-// All that is known of a problem and of a target's answer.
+// All that is known of a problem and of a target's answer. A convolution is the GEMMs of its groups, whose
+// columns stand side by side; a GEMM is its own only group.
 class Comparer {
  public:
-  Comparer(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
-           const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed)
-      : gemm_(gemm),
-        operands_(gemm),
+  using Suspect = std::function<std::vector<Suspicion>(int64_t m, int64_t n)>;
+
+  // `suspect`: what may be wrong with an output that nothing explains, beside what may be in any GEMM.
+  Comparer(const reference::Operation& operation, std::span<const reference::Gemm> groups, Suspect suspect,
+           const std::vector<uint8_t>& actual, const std::optional<std::vector<int32_t>>& actual_accumulators,
+           int64_t max_listed)
+      : type_(operation.c_type),
+        groups_(groups),
+        operands_(groups.begin(), groups.end()),
+        suspect_(std::move(suspect)),
+        group_columns_(groups.front().n),
+        columns_(group_columns_ * std::ssize(groups)),
         actual_(actual),
         actual_accumulators_(actual_accumulators),
         exact_(reference::Accumulators(operands_, Model::kExact)),
         triple_(reference::Accumulators(operands_, Model::kTriple)),
-        expected_(reference::Outputs(gemm, exact_)),
-        size_(static_cast<size_t>(reference::ElementSize(gemm.c_type))),
+        expected_(reference::Outputs(operation, columns_, exact_)),
+        expected_triple_(reference::Outputs(operation, columns_, triple_)),
+        size_(static_cast<size_t>(reference::ElementSize(operation.c_type))),
         max_listed_(max_listed) {}
 
   Comparison Run() {
-    const ByteComparison bytes = CompareBytes(gemm_.c_type, expected_, actual_);
+    const ByteComparison bytes = CompareBytes(type_, expected_, actual_);
     Comparison result;
     result.outputs = bytes.outputs;
     result.differing = bytes.differing;
@@ -74,7 +87,7 @@ class Comparer {
     result.first_differing = bytes.first_differing;
     result.digest = Fnv1a(actual_);
     CountSaturation(&result);
-    result.off_triple = CompareBytes(gemm_.c_type, reference::Outputs(gemm_, triple_), actual_).differing;
+    result.off_triple = CompareBytes(type_, expected_triple_, actual_).differing;
     for (int64_t i = result.first_differing; i >= 0 && i < result.outputs; ++i) {
       if (!SameElement(i)) Explain(i, &result);
     }
@@ -88,11 +101,13 @@ class Comparer {
   }
 
   void CountSaturation(Comparison* result) const {
-    for (int64_t m = 0; m < gemm_.m; ++m) {
-      for (int64_t n = 0; n < gemm_.n; ++n) {
-        const int64_t pairs = reference::CountClampedPairs(operands_.Row(m), operands_.Column(n));
-        result->saturated_pairs += pairs;
-        result->saturated_accumulators += pairs > 0 ? 1 : 0;
+    for (const reference::Operands& operands : operands_) {
+      for (int64_t m = 0; m < operands.m; ++m) {
+        for (int64_t n = 0; n < operands.n; ++n) {
+          const int64_t pairs = reference::CountClampedPairs(operands.Row(m), operands.Column(n));
+          result->saturated_pairs += pairs;
+          result->saturated_accumulators += pairs > 0 ? 1 : 0;
+        }
       }
     }
   }
@@ -101,9 +116,9 @@ class Comparer {
     const Observation seen = Observe(i);
     Difference difference;
     difference.m = seen.m;
-    difference.n = seen.n;
-    difference.expected = ElementValue(gemm_.c_type, &expected_[static_cast<size_t>(i) * size_]);
-    difference.actual = ElementValue(gemm_.c_type, seen.element);
+    difference.n = seen.first_column + seen.n;
+    difference.expected = ElementValue(type_, &expected_[static_cast<size_t>(i) * size_]);
+    difference.actual = ElementValue(type_, seen.element);
     difference.accumulator = seen.exact;
     Classify(seen, triple_[static_cast<size_t>(i)], &difference);
     ++result->by_cause[static_cast<size_t>(difference.cause)];
@@ -112,8 +127,17 @@ class Comparer {
 
   Observation Observe(int64_t i) const {
     const auto at = static_cast<size_t>(i);
-    Observation seen{gemm_, operands_, i / gemm_.n, i % gemm_.n, exact_[at], &actual_[at * size_], {}};
-    if (gemm_.c_type == INTACT_S32) {
+    const int64_t column = i % columns_;
+    const auto group = static_cast<size_t>(column / group_columns_);
+    Observation seen{groups_[group],
+                     operands_[group],
+                     i / columns_,
+                     column % group_columns_,
+                     column - column % group_columns_,
+                     exact_[at],
+                     &actual_[at * size_],
+                     {}};
+    if (type_ == INTACT_S32) {
       int32_t accumulator = 0;
       std::memcpy(&accumulator, seen.element, sizeof accumulator);
       seen.actual_accumulator = accumulator;
@@ -126,7 +150,7 @@ class Comparer {
   void Classify(const Observation& seen, int32_t triple, Difference* difference) const {
     if (ClassifyInt16(seen, triple, difference)) return;
     const int32_t saturated = seen.WithCompensation(
-        reference::Accumulate(Model::kDpbusds, 0, operands_.Row(seen.m), operands_.Column(seen.n)));
+        reference::Accumulate(Model::kDpbusds, 0, seen.operands.Row(seen.m), seen.operands.Column(seen.n)));
     if (saturated != seen.exact && seen.GivenBy(saturated)) {
       difference->cause = Cause::kInt32Overflow;
       difference->detail = "the sum of products left int32 and was clamped";
@@ -138,52 +162,81 @@ class Comparer {
       return;
     }
     difference->cause = Cause::kImplementationError;
-    difference->detail = Diagnose(seen);
+    difference->detail = Diagnose(seen, suspect_(difference->m, difference->n));
   }
 
-  bool ClassifyInt16(const Observation& seen, int32_t triple, Difference* difference) const {
+  static bool ClassifyInt16(const Observation& seen, int32_t triple, Difference* difference) {
     if (!seen.GivenBy(triple)) return false;
-    difference->pairs = SaturatedPairs(gemm_, seen.m, seen.n);
+    difference->pairs = SaturatedPairs(seen.gemm, seen.m, seen.n);
     difference->pair_count = std::ssize(difference->pairs);
     if (difference->pairs.empty()) return false;
     difference->cause = Cause::kInt16Saturation;
     difference->detail = fmt::format("accumulator {} instead of {}", triple, seen.exact);
     if (difference->pair_count > kMaxPairsListed) difference->pairs.resize(kMaxPairsListed);
+    for (SaturatedPair& pair : difference->pairs) pair.n += seen.first_column;
     return true;
   }
 
-  const reference::Gemm& gemm_;
-  const reference::Operands operands_;
+  const intact_type type_;
+  const std::span<const reference::Gemm> groups_;
+  const std::vector<reference::Operands> operands_;
+  const Suspect suspect_;
+  const int64_t group_columns_, columns_;
   const std::vector<uint8_t>& actual_;
   const std::optional<std::vector<int32_t>>& actual_accumulators_;
   const std::vector<int32_t> exact_;
   const std::vector<int32_t> triple_;
   const std::vector<uint8_t> expected_;
+  const std::vector<uint8_t> expected_triple_;
   const size_t size_;
   const int64_t max_listed_;
 };
 
-// The same problem with its accumulators as output.
-reference::Gemm AccumulatorProblem(reference::Gemm gemm) {
-  gemm.c_type = INTACT_S32;
-  gemm.c_zero_point = 0;
-  gemm.scales.clear();
-  gemm.bias_f32.clear();
-  gemm.activation = INTACT_ACTIVATION_NONE;
-  gemm.residual_type = INTACT_TYPE_NONE;
-  gemm.residual.clear();
-  gemm.residual_scale = 0.0f;
-  gemm.residual_zero_point = 0;
-  return gemm;
+int64_t OutputCount(const reference::Gemm& gemm) { return gemm.m * gemm.n; }
+int64_t OutputCount(const reference::Conv& conv) {
+  return conv.geometry.OutputPixels() * conv.geometry.output_channels;
 }
 
-std::optional<std::vector<int32_t>> RunForAccumulators(const Target& target, const reference::Gemm& gemm,
+// The same operation with its accumulators as output.
+template <class Operation>
+Operation AccumulatorProblem(Operation operation) {
+  operation.c_type = INTACT_S32;
+  operation.c_zero_point = 0;
+  operation.scales.clear();
+  operation.bias_f32.clear();
+  operation.activation = INTACT_ACTIVATION_NONE;
+  operation.residual_type = INTACT_TYPE_NONE;
+  operation.residual.clear();
+  operation.residual_scale = 0.0f;
+  operation.residual_zero_point = 0;
+  return operation;
+}
+
+template <class Operation>
+std::optional<std::vector<int32_t>> RunForAccumulators(const Target& target, const Operation& operation,
                                                        const RunOptions& options) {
-  const Result<std::vector<uint8_t>> bytes = target.Run(AccumulatorProblem(gemm), options);
-  if (!bytes || bytes->size() != static_cast<size_t>(gemm.m * gemm.n) * sizeof(int32_t)) return std::nullopt;
+  const Result<std::vector<uint8_t>> bytes = RunOn(target, AccumulatorProblem(operation), options);
+  if (!bytes || bytes->size() != static_cast<size_t>(OutputCount(operation)) * sizeof(int32_t)) {
+    return std::nullopt;
+  }
   std::vector<int32_t> accumulators(bytes->size() / sizeof(int32_t));
   std::memcpy(accumulators.data(), bytes->data(), bytes->size());
   return accumulators;
+}
+
+template <class Operation>
+Result<Comparison> VerifyOperation(const Target& target, const Operation& operation,
+                                   const RunOptions& options, int64_t max_listed) {
+  const Result<std::vector<uint8_t>> actual = RunOn(target, operation, options);
+  if (!actual) return actual.error();
+  const int64_t size = OutputCount(operation) * reference::ElementSize(operation.c_type);
+  if (std::ssize(*actual) != size) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
+                                                      target.Name(), actual->size(), size)};
+  }
+  Comparison comparison = Compare(operation, *actual, std::nullopt, max_listed);
+  if (comparison.Parity() || operation.c_type == INTACT_S32) return comparison;
+  return Compare(operation, *actual, RunForAccumulators(target, operation, options), max_listed);
 }
 
 }  // namespace
@@ -224,21 +277,27 @@ ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expect
 
 Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
-  return Comparer(gemm, actual, actual_accumulators, max_listed).Run();
+  const auto no_more = [](int64_t, int64_t) { return std::vector<Suspicion>(); };
+  return Comparer(gemm, {&gemm, 1}, no_more, actual, actual_accumulators, max_listed).Run();
+}
+
+Comparison Compare(const reference::Conv& conv, const std::vector<uint8_t>& actual,
+                   const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
+  const std::vector<reference::Gemm> groups = reference::Lower(conv);
+  const auto geometry = [&conv](int64_t m, int64_t n) { return SuspectGeometry(conv, m, n); };
+  Comparison comparison = Comparer(conv, groups, geometry, actual, actual_accumulators, max_listed).Run();
+  comparison.conv = conv.geometry;
+  return comparison;
 }
 
 Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
                           int64_t max_listed) {
-  const Result<std::vector<uint8_t>> actual = target.Run(gemm, options);
-  if (!actual) return actual.error();
-  const int64_t size = gemm.m * gemm.n * reference::ElementSize(gemm.c_type);
-  if (std::ssize(*actual) != size) {
-    return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
-                                                      target.Name(), actual->size(), size)};
-  }
-  Comparison comparison = Compare(gemm, *actual, std::nullopt, max_listed);
-  if (comparison.Parity() || gemm.c_type == INTACT_S32) return comparison;
-  return Compare(gemm, *actual, RunForAccumulators(target, gemm, options), max_listed);
+  return VerifyOperation(target, gemm, options, max_listed);
+}
+
+Result<Comparison> Verify(const Target& target, const reference::Conv& conv, const RunOptions& options,
+                          int64_t max_listed) {
+  return VerifyOperation(target, conv, options, max_listed);
 }
 
 Model ExpectedModel(intact_mode mode, intact_isa isa) {

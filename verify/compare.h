@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/conv.h"
 #include "reference/gemm.h"
 #include "verify/target.h"
 
@@ -30,8 +31,9 @@ enum class Cause : uint8_t { kInt16Saturation, kInt32Overflow, kRequantization, 
 inline constexpr int kCauseCount = 4;
 std::string_view ToString(Cause cause);
 
-/// A pair of adjacent depths whose sum VPMADDUBSW clamps. Activations and weights as the instruction sees
-/// them (s8 activations + 128, u8 weights − 128).
+/// A pair of adjacent depths whose sum VPMADDUBSW clamps. In a convolution m, n and k are rows, output
+/// channels and depths of the lowered GEMM (reference/conv.h). Activations and weights as the instruction
+/// sees them (s8 activations + 128, u8 weights − 128).
 struct SaturatedPair {
   int64_t m = 0, n = 0, k = 0;  // depths k and k+1, k even
   uint8_t a0 = 0, a1 = 0;
@@ -55,6 +57,7 @@ inline constexpr int64_t kMaxPairsListed = 8;
 inline constexpr int64_t kMaxDifferencesListed = 64;
 
 struct Comparison {
+  std::optional<reference::ConvGeometry> conv;  // of a convolution: what m, n and k mean
   int64_t outputs = 0;
   int64_t differing = 0;
   double max_abs_difference = 0;
@@ -78,14 +81,21 @@ struct ByteComparison {
 ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expected,
                             const std::vector<uint8_t>& actual);
 
-/// Compares `actual` with the exact reference of `gemm`. `actual_accumulators` (the target's own s32 output
+/// Compares `actual` with the exact reference. `actual_accumulators` (the target's own s32 output
 /// of the same problem, if it has one) sharpens the verdict between requantization and implementation error.
 Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators,
                    int64_t max_listed = kMaxDifferencesListed);
 
+Comparison Compare(const reference::Conv& conv, const std::vector<uint8_t>& actual,
+                   const std::optional<std::vector<int32_t>>& actual_accumulators,
+                   int64_t max_listed = kMaxDifferencesListed);
+
 /// Runs `target` (with s32 output too, where it differs from the reference) and compares.
 Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+                          int64_t max_listed = kMaxDifferencesListed);
+
+Result<Comparison> Verify(const Target& target, const reference::Conv& conv, const RunOptions& options,
                           int64_t max_listed = kMaxDifferencesListed);
 
 /// The model that a target must equal on `isa` in `mode`: kTriple for a saturating one without VNNI and AMX,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 #include "verify/audit.h"
@@ -21,11 +22,11 @@ using Microseconds = std::chrono::duration<double, std::micro>;
 constexpr int32_t kSevenBits = 127;
 constexpr Microseconds kBudget(20e3);
 
-std::string WhyNotSevenBits(const reference::Gemm& gemm) {
-  if (gemm.a_type == INTACT_S8) return "s8 activations, shifted by 128, leave [0, 127]";
-  const int32_t largest = *std::ranges::max_element(gemm.a);
+std::string WhyNotSevenBits(const reference::Operation& operation) {
+  if (operation.a_type == INTACT_S8) return "s8 activations, shifted by 128, leave [0, 127]";
+  const int32_t largest = *std::ranges::max_element(operation.a);
   if (largest > kSevenBits) return fmt::format("activations reach {}", largest);
-  if (gemm.a_zero_point > kSevenBits) return fmt::format("the zero point is {}", gemm.a_zero_point);
+  if (operation.a_zero_point > kSevenBits) return fmt::format("the zero point is {}", operation.a_zero_point);
   return {};
 }
 
@@ -58,17 +59,23 @@ double TimedRun(const Contender& contender, std::vector<uint8_t>* output) {
   return Microseconds(Clock::now() - start).count();
 }
 
+intact_status RunPlan(const Gemm& plan, const intact_gemm_args& args) {
+  return intact_gemm_run(plan.handle(), &args);
+}
+intact_status RunPlan(const Conv& plan, const intact_conv_args& args) { return plan.Run(args); }
+
 /// The plans of a layer, as contenders.
+template <class Plan, class Operation>
 class Entries {
  public:
-  explicit Entries(const reference::Gemm& gemm)
-      : gemm_(gemm),
+  explicit Entries(const Operation& operation)
+      : operation_(operation),
         exact_(OutputsOf(reference::Model::kExact)),
         triple_(OutputsOf(reference::Model::kTriple)) {}
 
   /// An ISA that this machine lacks, or for which the library has no kernel, is left out.
   std::optional<Error> Add(const RunOptions& options) {
-    Result<Gemm> plan = CreatePlan(gemm_, options);
+    Result<Plan> plan = CreatePlan(operation_, options);
     if (!plan && plan.error().status == INTACT_UNSUPPORTED) return std::nullopt;
     if (!plan) return plan.error();
     Timing timing;
@@ -76,8 +83,7 @@ class Entries {
     timing.mode = options.mode;
     timing.seven_bits = options.declared == kSevenBits;
     timing.kernel = plan->Info().kernel;
-    timing.certificate.struct_size = sizeof(timing.certificate);
-    (void)intact_gemm_certificate(plan->handle(), &timing.certificate);
+    timing.certificate = plan->Certificate();
     timings_.push_back(std::move(timing));
     plans_.push_back(std::move(*plan));
     return std::nullopt;
@@ -97,21 +103,16 @@ class Entries {
 
  private:
   std::vector<uint8_t> OutputsOf(reference::Model model) const {
-    return reference::Outputs(gemm_, reference::Accumulators(gemm_, model));
+    return reference::Outputs(operation_, reference::Accumulators(operation_, model));
   }
 
-  intact_status Run(const Gemm& plan, uint8_t* c) const {
-    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-    args.m = gemm_.m;
-    args.a = gemm_.a.data();
-    args.c = c;
-    args.threads = 1;
-    return intact_gemm_run(plan.handle(), &args);
+  intact_status Run(const Plan& plan, uint8_t* c) const {
+    return RunPlan(plan, ArgsOf(operation_, RunOptions(), {operation_.a.data(), c}));
   }
 
-  const reference::Gemm& gemm_;
+  const Operation& operation_;
   std::vector<uint8_t> exact_, triple_;
-  std::vector<Gemm> plans_;
+  std::vector<Plan> plans_;
   std::vector<Timing> timings_;
 };
 
@@ -178,20 +179,39 @@ std::vector<std::optional<double>> Race(std::span<const Contender> contenders) {
   return medians;
 }
 
-Result<Cost> MeasureCost(const Layer& layer) {
-  Cost cost;
-  cost.layer = layer.name;
-  cost.m = layer.gemm.m;
-  cost.n = layer.gemm.n;
-  cost.k = layer.gemm.k;
-  cost.why_not_seven_bits = WhyNotSevenBits(layer.gemm);
-  Entries entries(layer.gemm);
+namespace {
+
+template <class Plan, class Operation>
+Result<std::vector<Timing>> TimePlans(const Operation& operation, bool seven_bits) {
+  Entries<Plan, Operation> entries(operation);
   for (const intact_isa isa : kIsaLadder) {
-    for (const RunOptions& options : VariantsOn(isa, cost.why_not_seven_bits.empty())) {
+    for (const RunOptions& options : VariantsOn(isa, seven_bits)) {
       if (const std::optional<Error> error = entries.Add(options)) return *error;
     }
   }
-  cost.timings = std::move(entries).TimeAll();
+  return std::move(entries).TimeAll();
+}
+
+}  // namespace
+
+Result<Cost> MeasureCost(const Layer& layer) {
+  Cost cost;
+  cost.layer = layer.name;
+  cost.why_not_seven_bits =
+      VisitOperation(layer, [](const reference::Operation& operation) { return WhyNotSevenBits(operation); });
+  const bool seven_bits = cost.why_not_seven_bits.empty();
+  Result<std::vector<Timing>> timings =
+      layer.conv ? TimePlans<Conv>(*layer.conv, seven_bits) : TimePlans<Gemm>(layer.gemm, seven_bits);
+  if (!timings) return timings.error();
+  cost.timings = std::move(*timings);
+  if (layer.conv) {
+    const reference::ConvGeometry& geometry = layer.conv->geometry;
+    cost.m = geometry.OutputPixels();
+    cost.n = geometry.output_channels;
+    cost.k = geometry.Taps() * geometry.GroupInputs();
+  } else {
+    std::tie(cost.m, cost.n, cost.k) = std::tie(layer.gemm.m, layer.gemm.n, layer.gemm.k);
+  }
   return cost;
 }
 

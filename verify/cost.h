@@ -1,5 +1,5 @@
-// What exactness costs or gains on this CPU: a layer's GEMM, its own epilogue and number of rows included, in
-// exact mode against the saturating kernels that it replaces, on one thread.
+// What exactness costs or gains on this CPU: a layer's GEMM or convolution, its own epilogue and number of
+// rows included, in exact mode against the saturating kernels that it replaces, on one thread.
 //
 //   ISA without VNNI    saturating; exact; exact with activations declared to be 7 bits wide, which is what
 //                       reduce_range promises, where the layer's activations and zero point keep the promise
@@ -39,7 +39,7 @@ struct Timing {
 
 struct Cost {
   std::string layer;
-  int64_t m = 0, n = 0, k = 0;
+  int64_t m = 0, n = 0, k = 0;  // of a convolution: output pixels, output channels, taps × a group's channels
   std::string why_not_seven_bits;  // "" if the layer keeps to 7 bits
   std::vector<Timing> timings;     // ISAs of this machine, weakest first; in the order above
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace intact::verify {
@@ -98,11 +99,6 @@ std::optional<std::string> FloatRoundTrip(const Observation& seen) {
 
 // ----- what a wrong accumulator looks like ----------------------------------------------------------------
 
-struct Suspicion {
-  std::string text;
-  int32_t accumulator;
-};
-
 int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
 
 // Σ_k (a − a_offset)·(w − w_offset) over depths from `from` on.
@@ -173,8 +169,7 @@ void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
   }
 }
 
-std::vector<Suspicion> Suspicions(const Observation& seen) {
-  std::vector<Suspicion> suspicions;
+std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion> suspicions) {
   SuspectZeroPoint(seen, &suspicions);
   SuspectWeightZeroPoint(seen, &suspicions);
   SuspectTail(seen, &suspicions);
@@ -196,7 +191,8 @@ std::optional<std::string> OtherScale(const Observation& seen) {
     if (column < 0 || column >= seen.gemm.n || column == seen.n) continue;
     q.scale = seen.gemm.scales[static_cast<size_t>(column)];
     if (SameElement(seen, seen.exact, q)) {
-      return fmt::format("the scale of column {} gives this output of column {}", column, seen.n);
+      return fmt::format("the scale of column {} gives this output of column {}", seen.first_column + column,
+                         seen.first_column + seen.n);
     }
   }
   return std::nullopt;
@@ -249,13 +245,13 @@ std::optional<std::string> OtherRounding(const Observation& seen) {
   return seen.gemm.c_type == INTACT_F32 ? OtherF32Rounding(seen, q) : OtherInt8Rounding(seen, q);
 }
 
-std::string Diagnose(const Observation& seen) {
+std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
   if (seen.actual_accumulator == seen.exact) return DiagnoseRequantization(seen);
   std::string text = "accumulator not known";
   if (seen.actual_accumulator) {
     text = fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact);
   }
-  for (const Suspicion& suspicion : Suspicions(seen)) {
+  for (const Suspicion& suspicion : Suspicions(seen, std::move(of_operation))) {
     if (seen.GivenBy(suspicion.accumulator)) return fmt::format("{}: {}", text, suspicion.text);
   }
   if (seen.actual_accumulator) {

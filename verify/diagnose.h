@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "reference/gemm.h"
 
@@ -12,9 +13,10 @@ namespace intact::verify {
 
 /// One output of a target, and what the reference says of it.
 struct Observation {
-  const reference::Gemm& gemm;
+  const reference::Gemm& gemm;  // of the group that the output belongs to
   const reference::Operands& operands;
   int64_t m, n;
+  int64_t first_column;    // where the group's columns begin among all
   int32_t exact;           // accumulator by the contract
   const uint8_t* element;  // the target's output
   std::optional<int32_t> actual_accumulator;
@@ -31,8 +33,15 @@ struct Observation {
 /// target's accumulator is not known to be wrong and there is one.
 std::optional<std::string> OtherRounding(const Observation& seen);
 
-/// What an output that nothing explains looks like, for whoever has to find the bug.
-std::string Diagnose(const Observation& seen);
+/// A mistake, and the accumulator that it would make.
+struct Suspicion {
+  std::string text;
+  int32_t accumulator;
+};
+
+/// What an output that nothing explains looks like, for whoever has to find the bug. `of_operation`: what
+/// else may have gone wrong, likeliest first.
+std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_DIAGNOSE_H_

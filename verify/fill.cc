@@ -6,11 +6,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "verify/random.h"
 
 namespace intact::verify {
 namespace {
+
+using reference::ConvGeometry;
 
 // Streams of Random: which tensor an index belongs to.
 enum Stream : uint64_t {
@@ -22,6 +25,18 @@ enum Stream : uint64_t {
   kZeroPointStream,
   kResidualStream
 };
+
+// What the fills see of a problem: a GEMM is a convolution of one tap, whose pixels are the rows of A.
+ConvGeometry ShapeOf(const Problem& p) {
+  if (p.conv) return *p.conv;
+  ConvGeometry shape;
+  shape.axes.back().input = p.m;
+  shape.output_channels = p.n;
+  shape.input_channels = p.k;
+  return shape;
+}
+
+int64_t DepthOf(const ConvGeometry& shape) { return shape.Taps() * shape.GroupInputs(); }
 
 // The zero point as a distance from the type's minimum, like the activations.
 int64_t ZeroDistance(const Problem& p) { return p.a_type == INTACT_S8 ? int64_t{p.za} + 128 : p.za; }
@@ -36,7 +51,8 @@ uint8_t ToDistance(const Problem& p, double d) {
 
 // kTies: steps of an activation from the zero point, so that sums of a few hundred stay in an 8-bit range.
 int64_t TieSteps(const Problem& p) {
-  return std::max<int64_t>(1, static_cast<int64_t>(60.0 / std::sqrt(static_cast<double>(p.k))));
+  return std::max<int64_t>(1,
+                           static_cast<int64_t>(60.0 / std::sqrt(static_cast<double>(DepthOf(ShapeOf(p))))));
 }
 
 uint8_t TieActivation(const Problem& p, Random& random) {
@@ -49,16 +65,16 @@ uint8_t HalfNormal(const Problem& p, int64_t start, Random& random) {
   return ToDistance(p, static_cast<double>(start) + std::fabs(random.Gauss()) * width);
 }
 
-// `hot`: kOneHot's one depth.
-uint8_t OneActivation(const Problem& p, int64_t m, int64_t k, int64_t hot, Random& random) {
+// Of channel c of pixel m; `pixels` in all. `hot`: kOneHot's one channel.
+uint8_t OneActivation(const Problem& p, int64_t pixels, int64_t m, int64_t c, int64_t hot, Random& random) {
   const int64_t largest = p.LargestActivation();
   switch (p.fill) {
     case Fill::kUniform:
       break;
-    case Fill::kExtremes:  // the first row holds the largest only: with the first column, the largest sum
-      return static_cast<uint8_t>(m == 0 || random.Integer(0, 1) == 1 ? largest : 0);
+    case Fill::kExtremes:
+      return static_cast<uint8_t>(random.Integer(0, 1) == 1 ? largest : 0);
     case Fill::kOneHot:
-      if (k != hot) return ToDistance(p, static_cast<double>(ZeroDistance(p)));
+      if (c != hot) return ToDistance(p, static_cast<double>(ZeroDistance(p)));
       break;
     case Fill::kBait:
       return static_cast<uint8_t>(m % 2 == 0 ? random.Integer(largest - largest / 8, largest)
@@ -71,7 +87,7 @@ uint8_t OneActivation(const Problem& p, int64_t m, int64_t k, int64_t hot, Rando
       return random.Integer(0, 1) == 0 ? ToDistance(p, static_cast<double>(ZeroDistance(p)))
                                        : HalfNormal(p, ZeroDistance(p), random);
     case Fill::kRamp:
-      return static_cast<uint8_t>(m * largest / std::max<int64_t>(p.m - 1, 1));
+      return static_cast<uint8_t>(m * largest / std::max<int64_t>(pixels - 1, 1));
     case Fill::kTies:
       return TieActivation(p, random);
     case Fill::kBound:
@@ -84,7 +100,7 @@ uint8_t OneActivation(const Problem& p, int64_t m, int64_t k, int64_t hot, Rando
 // A column of real weights, quantized symmetrically so that the largest in size becomes ±wmax.
 template <class Draw>
 std::vector<int64_t> QuantizedColumn(const Problem& p, Draw draw) {
-  std::vector<double> real(static_cast<size_t>(p.k));
+  std::vector<double> real(static_cast<size_t>(DepthOf(ShapeOf(p))));
   double largest = std::numeric_limits<double>::min();
   for (double& w : real) {
     w = draw();
@@ -96,40 +112,52 @@ std::vector<int64_t> QuantizedColumn(const Problem& p, Draw draw) {
   return column;
 }
 
-// kBait: a quarter of the pairs are heavy and of one sign, so that 255·(w0 + w1) is far beyond int16; the
-// others are too light to saturate.
-std::vector<int64_t> BaitColumn(const Problem& p, Random& random) {
-  std::vector<int64_t> column(static_cast<size_t>(p.k));
-  for (size_t k = 0; k < column.size(); k += 2) {
-    const bool heavy = k == 0 || random.Integer(0, 3) == 0;
-    const int64_t sign = random.Integer(0, 1) == 0 ? -1 : 1;
-    for (size_t i = k; i < std::min(k + 2, column.size()); ++i) {
-      column[i] = heavy ? sign * random.Integer(p.wmax - p.wmax / 8, p.wmax)
-                        : random.Integer(-p.wmax / 8, p.wmax / 8);
+// A column whose pairs draw(first weight, second weight or nullptr) makes; pairs do not cross a tap's end.
+template <class Draw>
+std::vector<int64_t> PairedColumn(const Problem& p, Draw draw) {
+  const ConvGeometry shape = ShapeOf(p);
+  const auto channels = static_cast<size_t>(shape.GroupInputs());
+  std::vector<int64_t> column(static_cast<size_t>(DepthOf(shape)));
+  for (size_t tap = 0; tap < column.size(); tap += channels) {
+    for (size_t c = 0; c < channels; c += 2) {
+      draw(&column[tap + c], c + 1 < channels ? &column[tap + c + 1] : nullptr);
     }
   }
   return column;
 }
 
+// kBait: a quarter of the pairs are heavy and of one sign, so that 255·(w0 + w1) is far beyond int16; the
+// others are too light to saturate.
+std::vector<int64_t> BaitColumn(const Problem& p, Random& random) {
+  bool is_first = true;
+  return PairedColumn(p, [&](int64_t* w0, int64_t* w1) {
+    const bool heavy = std::exchange(is_first, false) || random.Integer(0, 3) == 0;
+    const int64_t sign = random.Integer(0, 1) == 0 ? -1 : 1;
+    for (int64_t* w : {w0, w1}) {
+      if (w == nullptr) continue;
+      *w = heavy ? sign * random.Integer(p.wmax - p.wmax / 8, p.wmax)
+                 : random.Integer(-p.wmax / 8, p.wmax / 8);
+    }
+  });
+}
+
 // kBound: pairs of one sign whose sums are a part of what a lane can hold, one in eight of them one more.
 std::vector<int64_t> CapacityColumn(const Problem& p, Random& random) {
-  std::vector<int64_t> column(static_cast<size_t>(p.k));
-  for (size_t k = 0; k < column.size(); k += 2) {
+  return PairedColumn(p, [&](int64_t* w0, int64_t* w1) {
     const bool negative = random.Integer(0, 1) == 0;
     const int64_t capacity = (negative ? 32768 : 32767) / std::max<int64_t>(p.LargestActivation(), 1);
     const int64_t excess = random.Integer(0, 7) == 0 ? 1 : 0;
     const int64_t limit = negative ? p.wmax : LargestWeight(p);
     const int64_t sum = std::min((capacity >> random.Integer(0, 3)) + excess, 2 * limit);
     const int64_t first = random.Integer(std::max<int64_t>(sum - limit, 0), std::min(sum, limit));
-    column[k] = negative ? -first : first;
-    if (k + 1 < column.size()) column[k + 1] = negative ? first - sum : sum - first;
-  }
-  return column;
+    *w0 = negative ? -first : first;
+    if (w1 != nullptr) *w1 = negative ? first - sum : sum - first;
+  });
 }
 
 template <class Draw>
 std::vector<int64_t> DrawnColumn(const Problem& p, Draw draw) {
-  std::vector<int64_t> column(static_cast<size_t>(p.k));
+  std::vector<int64_t> column(static_cast<size_t>(DepthOf(ShapeOf(p))));
   std::generate(column.begin(), column.end(), draw);
   return column;
 }
@@ -141,7 +169,7 @@ std::vector<int64_t> Column(const Problem& p, int64_t n) {
     case Fill::kOneHot:
     case Fill::kStray:
       return DrawnColumn(p, [&] { return random.Integer(-p.wmax, LargestWeight(p)); });
-    case Fill::kExtremes:  // the first column holds the largest only: see OneActivation
+    case Fill::kExtremes:  // the first column holds the largest only: see FillPatch
       return DrawnColumn(p, [&] { return n == 0 || random.Integer(0, 1) == 1 ? LargestWeight(p) : -p.wmax; });
     case Fill::kBait:
       return BaitColumn(p, random);
@@ -162,19 +190,74 @@ std::vector<int64_t> Column(const Problem& p, int64_t n) {
   return {};
 }
 
-// A row that drives the sums of its column as far as activations in [low, high] can: up in even rows, down in
-// odd ones.
-void AimRow(const Problem& p, int64_t m, int32_t low, int32_t high, uint8_t* row) {
-  const bool negative = m % 2 != 0;
-  for (const int64_t w : Column(p, m / 2 % p.n)) {
-    *row++ = static_cast<uint8_t>((negative ? w < 0 : w > 0) ? high : low);
+// What output pixels read, in turn: the rows of A, or the input pixels under a kernel's taps. Patches that
+// share a pixel with one before are passed over, so that each can hold what it is given. visit(number,
+// output pixel) gets the others.
+template <class Visit>
+void ForEachPatch(const ConvGeometry& shape, Visit visit) {
+  std::vector<bool> taken(static_cast<size_t>(shape.InputPixels()));
+  std::vector<size_t> rows;
+  int64_t number = 0;
+  for (int64_t m = 0; m < shape.OutputPixels(); ++m) {
+    const reference::Pixel pixel = reference::PixelOf(shape, m);
+    rows.clear();
+    for (int64_t tap = 0; tap < shape.Taps(); ++tap) {
+      const int64_t row = reference::InputRow(shape, pixel, reference::TapOf(shape, tap));
+      if (row >= 0) rows.push_back(static_cast<size_t>(row));
+    }
+    if (std::ranges::any_of(rows, [&](size_t row) { return taken[row]; })) continue;
+    for (const size_t row : rows) taken[row] = true;
+    visit(number++, pixel);
   }
 }
 
+// Sets what an output pixel reads to activation(group, depth of the group).
+template <class Activation>
+void SetPatch(const ConvGeometry& shape, const reference::Pixel& pixel, Activation activation,
+              std::vector<uint8_t>* a) {
+  for (int64_t tap = 0; tap < shape.Taps(); ++tap) {
+    const int64_t row = reference::InputRow(shape, pixel, reference::TapOf(shape, tap));
+    if (row < 0) continue;
+    uint8_t* to = &(*a)[static_cast<size_t>(row * shape.input_channels)];
+    for (int64_t group = 0; group < shape.groups; ++group) {
+      for (int64_t c = 0; c < shape.GroupInputs(); ++c)
+        *to++ = activation(group, tap * shape.GroupInputs() + c);
+    }
+  }
+}
+
+// A patch that drives the sums of its column as far as activations in [low, high] can: up in even ones, down
+// in odd ones. In each group its own column.
+void AimPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, int32_t low, int32_t high,
+              std::vector<uint8_t>* a) {
+  const ConvGeometry shape = ShapeOf(p);
+  const bool negative = number % 2 != 0;
+  std::vector<std::vector<int64_t>> columns;
+  for (int64_t group = 0; group < shape.groups; ++group) {
+    columns.push_back(Column(p, group * shape.GroupOutputs() + number / 2 % shape.GroupOutputs()));
+  }
+  const auto aimed = [&](int64_t group, int64_t k) {
+    const int64_t w = columns[static_cast<size_t>(group)][static_cast<size_t>(k)];
+    return static_cast<uint8_t>((negative ? w < 0 : w > 0) ? high : low);
+  };
+  SetPatch(shape, pixel, aimed, a);
+}
+
+// What a fill makes of whole patches, over what it made of single activations.
+void FillPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, std::vector<uint8_t>* a) {
+  const int32_t largest = p.LargestActivation();
+  if (p.fill == Fill::kExtremes && number == 0) {  // with the first column, the largest sum
+    SetPatch(
+        ShapeOf(p), pixel, [&](int64_t, int64_t) { return static_cast<uint8_t>(largest); }, a);
+  }
+  if (p.fill == Fill::kBound) AimPatch(p, number, pixel, p.declared_min, largest, a);
+  if (p.fill == Fill::kStray && number % kStrayRows == 0) AimPatch(p, number, pixel, 0, 255, a);
+}
+
 // How far y may be from zero, typically, per column: |mean| plus two standard deviations, as if activations
-// were independent of their weights.
-std::vector<double> TypicalMagnitudes(const reference::Operands& operands,
-                                      const std::vector<int32_t>& bias_s32) {
+// were independent of their weights. Columns of groups follow one another.
+void AddTypicalMagnitudes(const reference::Operands& operands, const std::vector<int32_t>& bias_s32,
+                          std::vector<double>* magnitudes) {
   double sum = 0.0;
   double squares = 0.0;
   for (const uint8_t a : operands.a) {
@@ -185,7 +268,6 @@ std::vector<double> TypicalMagnitudes(const reference::Operands& operands,
   const auto count = static_cast<double>(operands.a.size());
   const double mean = sum / count;
   const double variance = squares / count - mean * mean;
-  std::vector<double> magnitudes;
   for (int64_t n = 0; n < operands.n; ++n) {
     double weights = 0.0;
     double weight_squares = 0.0;
@@ -193,11 +275,10 @@ std::vector<double> TypicalMagnitudes(const reference::Operands& operands,
       weights += w;
       weight_squares += w * w;
     }
-    const double bias = bias_s32.empty() ? 0.0 : bias_s32[static_cast<size_t>(n)];
+    const double bias = bias_s32.empty() ? 0.0 : bias_s32[magnitudes->size()];
     const double magnitude = std::fabs(mean * weights + bias) + 2.0 * std::sqrt(variance * weight_squares);
-    magnitudes.push_back(std::max(magnitude, 1.0));
+    magnitudes->push_back(std::max(magnitude, 1.0));
   }
-  return magnitudes;
 }
 
 // How large an int32 bias column n can bear whatever the activations are.
@@ -208,58 +289,65 @@ int64_t BiasHeadroom(const reference::Operands& operands, int64_t n, int64_t zer
   return std::max<int64_t>(std::numeric_limits<int32_t>::max() - weights * farthest, 0);
 }
 
-void FillBiasS32(const Problem& p, const reference::Operands& operands, reference::Gemm* gemm) {
+void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
+                 reference::Operation* operation) {
   // About the size of the sum itself for short depths, and of the size of its deviation for long ones.
   const int64_t reach = p.fill == Fill::kTies ? 20 : 4000;
-  for (int64_t n = 0; n < p.n; ++n) {
-    const int64_t limit = std::min(reach, BiasHeadroom(operands, n, ZeroDistance(p)));
-    Random random(p.seed, kBiasStream, static_cast<uint64_t>(n));
-    gemm->bias_s32.push_back(static_cast<int32_t>(random.Integer(-limit, limit)));
+  for (const reference::Operands& operands : groups) {
+    for (int64_t n = 0; n < operands.n; ++n) {
+      const int64_t limit = std::min(reach, BiasHeadroom(operands, n, ZeroDistance(p)));
+      Random random(p.seed, kBiasStream, operation->bias_s32.size());
+      operation->bias_s32.push_back(static_cast<int32_t>(random.Integer(-limit, limit)));
+    }
   }
 }
 
-void FillBiasF32(const Problem& p, reference::Gemm* gemm) {
-  for (int64_t n = 0; n < p.n; ++n) {
+void FillBiasF32(const Problem& p, reference::Operation* operation) {
+  for (int64_t n = 0; n < ShapeOf(p).output_channels; ++n) {
     Random random(p.seed, kBiasStream, static_cast<uint64_t>(n));
     const double halves = static_cast<double>(random.Integer(-60, 60)) / 2.0;
-    gemm->bias_f32.push_back(
+    operation->bias_f32.push_back(
         static_cast<float>(p.fill == Fill::kTies ? halves : 60.0 * random.Unit() - 30.0));
   }
 }
 
-void FillScales(const Problem& p, const reference::Operands& operands, reference::Gemm* gemm) {
-  const std::vector<double> magnitudes = TypicalMagnitudes(operands, gemm->bias_s32);
+void FillScales(const Problem& p, std::span<const reference::Operands> groups,
+                reference::Operation* operation) {
+  std::vector<double> magnitudes;
+  for (const reference::Operands& operands : groups)
+    AddTypicalMagnitudes(operands, operation->bias_s32, &magnitudes);
   const double largest = *std::max_element(magnitudes.begin(), magnitudes.end());
-  const int64_t count = p.scale == ScaleKind::kChannel ? p.n : 1;
+  const int64_t count = p.scale == ScaleKind::kChannel ? std::ssize(magnitudes) : 1;
   for (int64_t n = 0; n < count; ++n) {
     Random random(p.seed, kScaleStream, static_cast<uint64_t>(n));
     // A typical output reaches 60 to 160 from the zero point: most of the range, with some clamping.
     const double reach = 60.0 + 100.0 * random.Unit();
     const double magnitude = count == 1 ? largest : magnitudes[static_cast<size_t>(n)];
     const double tie_scale = n % 2 == 0 ? 0.5 : 0.25;
-    gemm->scales.push_back(static_cast<float>(p.fill == Fill::kTies ? tie_scale : reach / magnitude));
+    operation->scales.push_back(static_cast<float>(p.fill == Fill::kTies ? tie_scale : reach / magnitude));
   }
 }
 
 // Full range, uniform; with their scale they reach 20 to 60 from the zero point, in halves for kTies.
-void FillResidual(const Problem& p, reference::Gemm* gemm) {
-  gemm->residual_type = p.residual;
-  gemm->residual_zero_point = p.zres;
+void FillResidual(const Problem& p, reference::Operation* operation) {
+  operation->residual_type = p.residual;
+  operation->residual_zero_point = p.zres;
   Random scale_random(p.seed, kResidualStream, 0);
   const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);
-  gemm->residual_scale = p.fill == Fill::kTies ? 0.5f : scale;
-  for (int64_t m = 0; m < p.m; ++m) {
+  operation->residual_scale = p.fill == Fill::kTies ? 0.5f : scale;
+  const ConvGeometry shape = ShapeOf(p);
+  for (int64_t m = 0; m < shape.OutputPixels(); ++m) {
     Random random(p.seed, kResidualStream, static_cast<uint64_t>(m) + 1);
-    for (int64_t n = 0; n < p.n; ++n) {
+    for (int64_t n = 0; n < shape.output_channels; ++n) {
       const auto byte = static_cast<uint8_t>(random.Integer(0, 255));
       if (p.residual != INTACT_F32) {
-        gemm->residual.push_back(byte);
+        operation->residual.push_back(byte);
         continue;
       }
       const double fraction = p.fill == Fill::kTies ? 0.0 : random.Unit();
       const auto value = static_cast<float>(byte - 128 + fraction);
       const auto bytes = std::bit_cast<std::array<uint8_t, sizeof value>>(value);
-      gemm->residual.insert(gemm->residual.end(), bytes.begin(), bytes.end());
+      operation->residual.insert(operation->residual.end(), bytes.begin(), bytes.end());
     }
   }
 }
@@ -267,34 +355,30 @@ void FillResidual(const Problem& p, reference::Gemm* gemm) {
 }  // namespace
 
 std::vector<uint8_t> FillActivations(const Problem& problem) {
+  const ConvGeometry shape = ShapeOf(problem);
+  const auto smallest = static_cast<uint8_t>(problem.declared_min);
   std::vector<uint8_t> a;
-  a.reserve(static_cast<size_t>(problem.m * problem.k));
-  for (int64_t m = 0; m < problem.m; ++m) {
+  a.reserve(static_cast<size_t>(shape.InputPixels() * shape.input_channels));
+  for (int64_t m = 0; m < shape.InputPixels(); ++m) {
     Random random(problem.seed, kActivationStream, static_cast<uint64_t>(m));
-    const int64_t hot = problem.fill == Fill::kOneHot ? random.Integer(0, problem.k - 1) : -1;
-    for (int64_t k = 0; k < problem.k; ++k) {
-      const auto smallest = static_cast<uint8_t>(problem.declared_min);
-      a.push_back(std::max(smallest, OneActivation(problem, m, k, hot, random)));
+    const int64_t hot = problem.fill == Fill::kOneHot ? random.Integer(0, shape.input_channels - 1) : -1;
+    for (int64_t c = 0; c < shape.input_channels; ++c) {
+      a.push_back(std::max(smallest, OneActivation(problem, shape.InputPixels(), m, c, hot, random)));
     }
-    uint8_t* const row = &a[static_cast<size_t>(m * problem.k)];
-    if (problem.fill == Fill::kBound) {
-      AimRow(problem, m, problem.declared_min, problem.LargestActivation(), row);
-    }
-    if (problem.fill == Fill::kStray && m % kStrayRows == 0) AimRow(problem, m, 0, 255, row);
   }
+  ForEachPatch(shape,
+               [&](int64_t number, const reference::Pixel& pixel) { FillPatch(problem, number, pixel, &a); });
   return a;
 }
 
 std::vector<int8_t> FillWeights(const Problem& problem) {
-  std::vector<int8_t> b(static_cast<size_t>(problem.k * problem.n));
-  for (int64_t n = 0; n < problem.n; ++n) {
-    size_t at = static_cast<size_t>(n);
+  std::vector<int8_t> columns;
+  for (int64_t n = 0; n < ShapeOf(problem).output_channels; ++n) {
     for (const int64_t w : Column(problem, n)) {
-      b[at] = static_cast<int8_t>(std::clamp<int64_t>(w, -128, 127));
-      at += static_cast<size_t>(problem.n);
+      columns.push_back(static_cast<int8_t>(std::clamp<int64_t>(w, -128, 127)));
     }
   }
-  return b;
+  return columns;
 }
 
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
@@ -303,7 +387,7 @@ std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
   }
   const int32_t lowest = problem.b_type == INTACT_S8 ? -128 : 0;
   std::vector<int32_t> zero_points = {problem.zb};
-  for (int64_t n = 1; n < problem.n; ++n) {
+  for (int64_t n = 1; n < ShapeOf(problem).output_channels; ++n) {
     Random random(problem.seed, kZeroPointStream, static_cast<uint64_t>(n));
     const int64_t distances[] = {0, 255, random.Integer(0, 255), random.Integer(0, 255)};
     zero_points.push_back(lowest + static_cast<int32_t>(distances[random.Integer(0, 3)]));
@@ -311,16 +395,17 @@ std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
   return zero_points;
 }
 
-void FillEpilogue(const Problem& problem, reference::Gemm* gemm) {
-  const reference::Operands operands(*gemm);
-  if (problem.bias == BiasKind::kS32) FillBiasS32(problem, operands, gemm);
-  if (problem.bias == BiasKind::kF32) FillBiasF32(problem, gemm);
-  if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, gemm);
-  if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, gemm);
+void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
+                  reference::Operation* operation) {
+  const std::vector<reference::Operands> operands(groups.begin(), groups.end());
+  if (problem.bias == BiasKind::kS32) FillBiasS32(problem, operands, operation);
+  if (problem.bias == BiasKind::kF32) FillBiasF32(problem, operation);
+  if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, operation);
+  if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, operation);
   if (problem.activation == INTACT_ACTIVATION_CLAMP) {
     Random random(problem.seed, kClampStream, 0);
-    gemm->clamp_min = static_cast<float>(-60.0 * random.Unit());
-    gemm->clamp_max = static_cast<float>(60.0 * random.Unit());
+    operation->clamp_min = static_cast<float>(-60.0 * random.Unit());
+    operation->clamp_max = static_cast<float>(60.0 * random.Unit());
   }
 }
 

@@ -2,6 +2,10 @@
 // [declared_min, LargestActivation()], and weights w in [−wmax, wmax]: that is what a u8×s8 instruction gets
 // to see. u8 weights are w + 128.
 //
+// The rows of A are the input's pixels in a convolution. Where a fill is told in terms of whole rows of A, or
+// in pairs of weights, a convolution's are patches: all that an output pixel reads, of which those are taken
+// that share no pixel; and the pairs of adjacent channels within a tap.
+//
 // The fill `bound` drives int16 sums to where they must not overflow. With activations up to L, a lane holds
 // positive weights of 32767/L in all, and negative ones of 32768/L: 128 for L = 255. Its weights come in
 // pairs of 1/1, 1/2, 1/4 or 1/8 of that, so that groups of pairs are filled exactly, or in one of eight of 1
@@ -12,24 +16,27 @@
 #define INTACT_VERIFY_FILL_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "verify/problem.h"
 
 namespace intact::verify {
 
-/// m×k distances from a_type's minimum.
+/// Distances from a_type's minimum: m×k, or input pixels × channels.
 std::vector<uint8_t> FillActivations(const Problem& problem);
 
-/// k×n weights w.
+/// Weights w: n×k, or output channels × taps × channels of a group.
 std::vector<int8_t> FillWeights(const Problem& problem);
 
 /// The zero points of weights, in the type of weights: none if all are 0, else one or n.
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
 
-/// Bias, scales and residual of `gemm`, whose tensors are already made: chosen so that 8-bit outputs spread
-/// over the type's range, and so that no accumulator leaves int32 which would not do so without the bias.
-void FillEpilogue(const Problem& problem, reference::Gemm* gemm);
+/// Bias, scales, residual and clamp of `operation`, whose tensors are already made, and `groups` of them as
+/// GEMMs (a GEMM is its own only one): chosen so that 8-bit outputs spread over the type's range, and so that
+/// no accumulator leaves int32 which would not do so without the bias.
+void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
+                  reference::Operation* operation);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_FILL_H_

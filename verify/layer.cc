@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,8 @@ namespace intact::verify {
 namespace {
 
 using nlohmann::json;
+
+constexpr int64_t kMaxExtent = 1 << 20;  // of strides, dilations, padding and groups
 
 Error Invalid(std::string message) { return {INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
@@ -71,6 +74,32 @@ class Fields {
       scales.push_back(element.is_number() ? CheckedScale(label, element) : 1.0);
     }
     return scales;
+  }
+
+  /// One integer ≥ `low`.
+  int64_t Count(std::string_view name, int64_t low) {
+    const json* value = Require(name, &json::is_number_integer, "an integer");
+    return value ? CheckedCount(name, *value, low) : low;
+  }
+
+  /// An integer ≥ `low` for each dimension; `low` where there is no such field.
+  std::vector<int64_t> Extents(std::string_view name, size_t dims, int64_t low) {
+    std::vector<int64_t> extents(dims, low);
+    const json* values = Has(name) ? Require(name, &json::is_array, "an array") : nullptr;
+    if (values == nullptr) return extents;
+    if (values->size() != dims) {
+      Fail(name, fmt::format("has {} entries; expected {}, one for each dimension", values->size(), dims));
+      return extents;
+    }
+    for (size_t i = 0; i < dims; ++i) {
+      const std::string label = fmt::format("{}[{}]", name, i);
+      const json& element = (*values)[i];
+      if (!element.is_number_integer())
+        Fail(label, fmt::format("is {}; expected an integer", Excerpt(element)));
+      else
+        extents[i] = CheckedCount(label, element, low);
+    }
+    return extents;
   }
 
   /// None where all are 0.
@@ -132,6 +161,15 @@ class Fields {
     return static_cast<int32_t>(zero_point);
   }
 
+  int64_t CheckedCount(std::string_view name, const json& value, int64_t low) {
+    const double count = value.get<double>();  // any JSON integer, also one beyond int64
+    if (count < static_cast<double>(low) || count > static_cast<double>(kMaxExtent)) {
+      Fail(name, fmt::format("is {}; expected {} to {}", Excerpt(value), low, kMaxExtent));
+      return low;
+    }
+    return static_cast<int64_t>(count);
+  }
+
   double CheckedScale(std::string_view name, const json& value) {
     const double scale = value.get<double>();
     if (!std::isfinite(scale) || scale <= 0) {
@@ -154,77 +192,181 @@ Error WrongTensor(const std::string& path, const NpyArray& tensor, std::string_v
   return Invalid(fmt::format("{}: is {} {}; expected {}", path, type, ShapeString(tensor.shape), expected));
 }
 
-/// weights.npy is [N, K]; the GEMM's B is k×n.
-std::vector<int8_t> Transposed(const std::vector<uint8_t>& weights, int64_t n, int64_t k) {
-  std::vector<int8_t> b(weights.size());
-  for (int64_t row = 0; row < n; ++row) {
-    for (int64_t depth = 0; depth < k; ++depth) {
-      b[static_cast<size_t>(depth * n + row)] =
-          static_cast<int8_t>(weights[static_cast<size_t>(row * k + depth)]);
-    }
-  }
-  return b;
-}
+struct Tensors {
+  NpyArray activations, weights;
+};
 
-/// Reads activations and weights into `gemm` and sets its sizes and types.
-std::optional<Error> ReadTensors(const std::string& folder, reference::Gemm* gemm) {
+/// Reads 8-bit tensors of `rank` dimensions, of which the last is the depth; the activations' depth is
+/// `groups` times that of the weights.
+Result<Tensors> ReadTensors(const std::string& folder, size_t rank, int64_t groups,
+                            std::string_view activation_shape, std::string_view weight_shape) {
+  const auto is_int8 = [rank](const NpyArray& tensor) {
+    return (tensor.type == INTACT_U8 || tensor.type == INTACT_S8) && tensor.shape.size() == rank;
+  };
   const std::string weights_path = folder + "/weights.npy";
-  const Result<NpyArray> weights = ReadNpy(weights_path);
+  Result<NpyArray> weights = ReadNpy(weights_path);
   if (!weights) return weights.error();
-  if ((weights->type != INTACT_S8 && weights->type != INTACT_U8) || weights->shape.size() != 2) {
-    return WrongTensor(weights_path, *weights, "i1 or u1 (N, K)");
+  if (!is_int8(*weights)) {
+    return WrongTensor(weights_path, *weights, fmt::format("i1 or u1 {}", weight_shape));
   }
   const std::string activations_path = folder + "/activations.npy";
-  const Result<NpyArray> activations = ReadNpy(activations_path);
+  Result<NpyArray> activations = ReadNpy(activations_path);
   if (!activations) return activations.error();
-  gemm->n = weights->shape[0];
-  gemm->k = weights->shape[1];
-  if ((activations->type != INTACT_U8 && activations->type != INTACT_S8) || activations->shape.size() != 2 ||
-      activations->shape[1] != gemm->k) {
+  const int64_t depth = weights->shape.back() * groups;
+  if (!is_int8(*activations) || activations->shape.back() != depth) {
     return WrongTensor(activations_path, *activations,
-                       fmt::format("u1 or i1 (M, {}), K as in weights.npy", gemm->k));
+                       fmt::format("u1 or i1 {}", fmt::format(fmt::runtime(activation_shape), depth)));
   }
-  gemm->m = activations->shape[0];
-  gemm->a_type = gemm->c_type = activations->type;
-  gemm->a = activations->bytes;
-  gemm->b_type = weights->type;
-  gemm->b = Transposed(weights->bytes, gemm->n, gemm->k);
+  return Tensors{std::move(*activations), std::move(*weights)};
+}
+
+void SetTensors(const Tensors& tensors, reference::Operation* operation) {
+  operation->a_type = operation->c_type = tensors.activations.type;
+  operation->a = tensors.activations.bytes;
+  operation->b_type = tensors.weights.type;
+  operation->b.assign(tensors.weights.bytes.begin(), tensors.weights.bytes.end());
+}
+
+std::optional<Error> ReadLinear(const std::string& folder, reference::Gemm* gemm) {
+  const Result<Tensors> tensors = ReadTensors(folder, 2, 1, "(M, {}), K as in weights.npy", "(N, K)");
+  if (!tensors) return tensors.error();
+  SetTensors(*tensors, gemm);
+  gemm->m = tensors->activations.shape[0];
+  gemm->n = tensors->weights.shape[0];
+  gemm->k = tensors->weights.shape[1];
+  gemm->b = reference::FromColumns(gemm->b, gemm->n, gemm->k);
+  return std::nullopt;
+}
+
+/// What layer.json tells of a convolution: all but the extents of its tensors.
+reference::ConvGeometry ReadGeometry(size_t dims, Fields* fields) {
+  reference::ConvGeometry geometry;
+  geometry.dims = static_cast<int>(dims);
+  const std::vector<int64_t> stride = fields->Extents("stride", dims, 1);
+  const std::vector<int64_t> dilation = fields->Extents("dilation", dims, 1);
+  const std::vector<int64_t> begin = fields->Extents("padding", dims, 0);
+  const std::vector<int64_t> end =
+      fields->Has("padding_end") ? fields->Extents("padding_end", dims, 0) : begin;
+  const auto axes = std::span(geometry.axes).last(dims);
+  for (size_t i = 0; i < dims; ++i) axes[i] = {1, 1, stride[i], dilation[i], begin[i], end[i]};
+  if (fields->Has("groups")) geometry.groups = fields->Count("groups", 1);
+  return geometry;
+}
+
+/// Reads the tensors of a convolution whose geometry is known but for their extents.
+std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) {
+  static constexpr const char* kInputs[] = {"(batch, W, {})", "(batch, H, W, {})", "(batch, D, H, W, {})"};
+  static constexpr const char* kFilters[] = {"(N, KW, C/groups)", "(N, KH, KW, C/groups)",
+                                             "(N, KD, KH, KW, C/groups)"};
+  reference::ConvGeometry& geometry = conv->geometry;
+  const auto dims = static_cast<size_t>(geometry.dims);
+  const Result<Tensors> tensors =
+      ReadTensors(folder, dims + 2, geometry.groups, std::string(kInputs[dims - 1]) + ", C as in weights.npy",
+                  kFilters[dims - 1]);
+  if (!tensors) return tensors.error();
+  SetTensors(*tensors, conv);
+  const std::vector<int64_t>& input = tensors->activations.shape;
+  const std::vector<int64_t>& filter = tensors->weights.shape;
+  geometry.batch = input.front();
+  geometry.input_channels = input.back();
+  geometry.output_channels = filter.front();
+  if (geometry.output_channels % geometry.groups != 0) {
+    return WrongTensor(folder + "/weights.npy", tensors->weights,
+                       fmt::format("N to be a multiple of groups, {}", geometry.groups));
+  }
+  const auto axes = std::span(geometry.axes).last(dims);
+  for (size_t i = 0; i < dims; ++i) {
+    axes[i].input = input[i + 1];
+    axes[i].kernel = filter[i + 1];
+    if (axes[i].Output() > 0) continue;
+    return WrongTensor(folder + "/weights.npy", tensors->weights,
+                       fmt::format("a kernel that fits into the padded input of {} pixels",
+                                   axes[i].input + axes[i].pad_begin + axes[i].pad_end));
+  }
   return std::nullopt;
 }
 
 /// bias_f32[n] = bias[n]/so, rounded to float32 once, where the layer has a bias.
-std::optional<Error> ReadBias(const std::string& folder, double output_scale, reference::Gemm* gemm) {
+std::optional<Error> ReadBias(const std::string& folder, double output_scale, int64_t columns,
+                              reference::Operation* operation) {
   const std::string path = folder + "/bias.npy";
   if (!std::filesystem::exists(path)) return std::nullopt;
   const Result<NpyArray> bias = ReadNpy(path);
   if (!bias) return bias.error();
-  if (bias->type != INTACT_F32 || bias->shape != std::vector<int64_t>{gemm->n}) {
-    return WrongTensor(path, *bias, fmt::format("f4 ({},), N as in weights.npy", gemm->n));
+  if (bias->type != INTACT_F32 || bias->shape != std::vector<int64_t>{columns}) {
+    return WrongTensor(path, *bias, fmt::format("f4 ({},), N as in weights.npy", columns));
   }
   for (const float value : bias->Values<float>()) {
     const auto scaled = static_cast<float>(value / output_scale);
     if (!std::isfinite(scaled)) {
       return Invalid(fmt::format("{}: entry {} is {}, {} in the output's scale; expected finite values", path,
-                                 gemm->bias_f32.size(), value, scaled));
+                                 operation->bias_f32.size(), value, scaled));
     }
-    gemm->bias_f32.push_back(scaled);
+    operation->bias_f32.push_back(scaled);
   }
   return std::nullopt;
 }
 
 /// scale[n] = si·sw[n]/so in double precision, rounded to float32 once.
 void SetScales(double input_scale, const std::vector<double>& weight_scales, double output_scale,
-               Fields* fields, reference::Gemm* gemm) {
+               Fields* fields, reference::Operation* operation) {
   for (const double weight_scale : weight_scales) {
     const auto scale = static_cast<float>(input_scale * weight_scale / output_scale);
     if (!std::isfinite(scale) || scale <= 0) {
       fields->Fail(
-          fmt::format("weight.scales[{}]", gemm->scales.size()),
+          fmt::format("weight.scales[{}]", operation->scales.size()),
           fmt::format("makes input.scale*scale/output.scale {} in float32; expected a finite scale above 0",
                       scale));
     }
-    gemm->scales.push_back(scale);
+    operation->scales.push_back(scale);
   }
+}
+
+/// Zero points and epilogue of an operation whose tensors have been read.
+std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns, Fields* fields,
+                                      reference::Operation* operation) {
+  operation->a_zero_point = fields->ZeroPoint("input.zero_point", operation->a_type);
+  operation->c_zero_point = fields->ZeroPoint("output.zero_point", operation->c_type);
+  const double input_scale = fields->Scale("input.scale");
+  const double output_scale = fields->Scale("output.scale");
+  SetScales(input_scale, fields->Scales("weight.scales", columns), output_scale, fields, operation);
+  operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
+  operation->activation = fields->Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
+  if (fields->error()) return fields->error();
+  return ReadBias(folder, output_scale, columns, operation);
+}
+
+/// The operators of 1, 2 and 3 spatial dimensions.
+constexpr std::string_view kConvolutions[] = {"conv1d", "conv2d", "conv3d"};
+
+std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, Layer* layer) {
+  if (layer->op == "linear") {
+    if (std::optional<Error> error = ReadLinear(folder, &layer->gemm)) return error;
+    return ReadQuantization(folder, layer->gemm.n, fields, &layer->gemm);
+  }
+  const auto* op = std::ranges::find(kConvolutions, layer->op);
+  if (op == std::end(kConvolutions)) {
+    fields->Fail("operator", fmt::format(R"(is {}; expected "linear", "conv1d", "conv2d" or "conv3d")",
+                                         Excerpt(layer->op)));
+    return fields->error();
+  }
+  reference::Conv& conv = layer->conv.emplace();
+  conv.geometry = ReadGeometry(static_cast<size_t>(op - kConvolutions + 1), fields);
+  if (fields->error()) return fields->error();
+  if (std::optional<Error> error = ReadConv(folder, &conv)) return error;
+  return ReadQuantization(folder, conv.geometry.output_channels, fields, &conv);
+}
+
+/// Of the output, as ReadExpected() wants it.
+std::vector<int64_t> OutputShape(const Layer& layer) {
+  if (!layer.conv) return {layer.gemm.m, layer.gemm.n};
+  const reference::ConvGeometry& geometry = layer.conv->geometry;
+  std::vector<int64_t> shape = {geometry.batch};
+  for (const reference::Axis& axis : std::span(geometry.axes).last(static_cast<size_t>(geometry.dims))) {
+    shape.push_back(axis.Output());
+  }
+  shape.push_back(geometry.output_channels);
+  return shape;
 }
 
 struct RampSpec {
@@ -281,27 +423,10 @@ Result<Layer> ReadLayer(const std::string& folder) {
   layer.name = canonical.filename().empty() ? canonical.string() : canonical.filename().string();
   layer.op = fields.String("operator");
   if (fields.error()) return *fields.error();
-  if (layer.op == "conv2d") {
-    return Error{INTACT_UNSUPPORTED,
-                 fmt::format(R"({}: operator: is "conv2d": convolutions are not supported yet)", path)};
-  }
-  if (layer.op != "linear")
-    fields.Fail("operator", fmt::format(R"(is {}; expected "linear")", Excerpt(layer.op)));
-  if (fields.error()) return *fields.error();
-
-  reference::Gemm& gemm = layer.gemm;
-  if (std::optional<Error> error = ReadTensors(folder, &gemm)) return *error;
-  gemm.a_zero_point = fields.ZeroPoint("input.zero_point", gemm.a_type);
-  gemm.c_zero_point = fields.ZeroPoint("output.zero_point", gemm.c_type);
-  const double input_scale = fields.Scale("input.scale");
-  const double output_scale = fields.Scale("output.scale");
-  SetScales(input_scale, fields.Scales("weight.scales", gemm.n), output_scale, &fields, &gemm);
-  gemm.b_zero_points = fields.ZeroPoints("weight.zero_points", gemm.n, gemm.b_type);
-  gemm.activation = fields.Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
+  if (std::optional<Error> error = ReadOperation(folder, &fields, &layer)) return *error;
   layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
   layer.is_ramp = fields.Has("ramp");
   if (fields.error()) return *fields.error();
-  if (std::optional<Error> error = ReadBias(folder, output_scale, &gemm)) return *error;
   return layer;
 }
 
@@ -309,11 +434,12 @@ Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string&
   const std::string path = (std::filesystem::path(layer.folder) / file).string();  // an absolute `file` wins
   const Result<NpyArray> expected = ReadNpy(path);
   if (!expected) return expected.error();
-  const reference::Gemm& gemm = layer.gemm;
-  if (expected->type != gemm.c_type || expected->shape != std::vector<int64_t>{gemm.m, gemm.n}) {
+  const intact_type type = VisitOperation(layer, [](const auto& operation) { return operation.c_type; });
+  const std::vector<int64_t> shape = OutputShape(layer);
+  if (expected->type != type || expected->shape != shape) {
     return WrongTensor(path, *expected,
-                       fmt::format("{} ({}, {}), the output of layer {}",
-                                   gemm.c_type == INTACT_U8 ? "u1" : "i1", gemm.m, gemm.n, layer.name));
+                       fmt::format("{} {}, the output of layer {}", type == INTACT_U8 ? "u1" : "i1",
+                                   ShapeString(shape), layer.name));
   }
   return expected->bytes;
 }

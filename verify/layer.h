@@ -1,16 +1,19 @@
 // A quantized layer out of a framework, as a folder:
 //
-//   layer.json       operator, scales, zero points, relu (see below)
-//   activations.npy  u1 (or i1), [M, K]
-//   weights.npy      i1 (or u1), [N, K]
+//   layer.json       operator, geometry, scales, zero points, relu (see below)
+//   activations.npy  u1 (or i1); linear [M, K], conv2d [batch, H, W, C]
+//   weights.npy      i1 (or u1); linear [N, K], conv2d [N, KH, KW, C/groups]
 //   bias.npy         f4, [N]; absent when the layer has none
-//   output_*.npy     what some engine computed; anything of the activations' type, [M, N]
+//   output_*.npy     what some engine computed; of the activations' type; [M, N] or [batch, OH, OW, N]
 //
 // layer.json:
-//   { "operator": "linear", "relu": false,
+//   { "operator": "linear", "relu": false,                         or "conv1d", "conv2d", "conv3d"
 //     "input":  {"scale": 0.032, "zero_point": 146},
 //     "output": {"scale": 0.017, "zero_point": 139},
 //     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each
+//     "stride": [2, 2], "padding": [1, 1], "dilation": [1, 1],     convolutions, a value for each dimension;
+//     "groups": 1,                                                 none needs to be there; padding at both
+//                                                                  ends, unless "padding_end" is there too
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
 //     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
 //
@@ -22,9 +25,11 @@
 
 #include <cstdint>
 #include <intact/intact.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "reference/conv.h"
 #include "reference/gemm.h"
 
 namespace intact::verify {
@@ -32,17 +37,24 @@ namespace intact::verify {
 struct Layer {
   std::string name;    // the folder's own name
   std::string folder;  // as given; empty for a layer made by code
-  std::string op;      // "linear"
+  std::string op;      // "linear", "conv2d", …
   bool reduce_range = false;
   bool is_ramp = false;
-  reference::Gemm gemm;
+  reference::Gemm gemm;                 // of a linear layer
+  std::optional<reference::Conv> conv;  // it is a convolution
 };
+
+/// Calls visit(the layer's GEMM or convolution).
+template <class Visit>
+auto VisitOperation(const Layer& layer, Visit visit) {
+  return layer.conv ? visit(*layer.conv) : visit(layer.gemm);
+}
 
 /// Errors are one line that names the file and the field, what was wrong and what was expected.
 Result<Layer> ReadLayer(const std::string& folder);
 
-/// The output that `file` (absolute, or relative to the layer's folder) says the layer should have: dense
-/// m×n.
+/// The output that `file` (absolute, or relative to the layer's folder) says the layer should have,
+/// dense.
 Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file);
 
 /// Layers made by code, the same on every machine, for those who have none at hand: 64×10 with uniform

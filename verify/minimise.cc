@@ -1,5 +1,6 @@
 #include "verify/minimise.h"
 
+#include <utility>
 #include <vector>
 
 namespace intact::verify {
@@ -13,13 +14,67 @@ void Try(const Problem& problem, T Problem::*field, T value, std::vector<Problem
   candidates->back().*field = value;
 }
 
-void TrySmaller(const Problem& problem, int64_t Problem::*dimension, std::vector<Problem>* candidates) {
-  const int64_t size = problem.*dimension;
+// Adds problems with smaller values than `size`, from `low` on; set(&problem, value) makes one of them.
+template <class Set>
+void TrySmaller(const Problem& problem, int64_t size, int64_t low, Set set,
+                std::vector<Problem>* candidates) {
   // Steps of 2 and 4 keep a remainder that the failure may need.
   for (const int64_t smaller :
-       {int64_t{1}, int64_t{2}, int64_t{4}, size / 2, size - size / 4, size - 4, size - 2, size - 1}) {
-    if (smaller >= 1 && smaller < size) Try(problem, dimension, smaller, candidates);
+       {low, low + 1, low + 3, size / 2, size - size / 4, size - 4, size - 2, size - 1}) {
+    if (smaller < low || smaller >= size) continue;
+    candidates->push_back(problem);
+    set(&candidates->back(), smaller);
   }
+}
+
+void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
+  for (int64_t Problem::*dimension : {&Problem::m, &Problem::n, &Problem::k}) {
+    TrySmaller(
+        problem, problem.*dimension, 1, [=](Problem* p, int64_t value) { p->*dimension = value; },
+        candidates);
+  }
+}
+
+void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* candidates) {
+  using reference::Axis;
+  constexpr std::pair<int64_t Axis::*, int64_t> kExtents[] = {{&Axis::input, 1},     {&Axis::kernel, 1},
+                                                              {&Axis::stride, 1},    {&Axis::dilation, 1},
+                                                              {&Axis::pad_begin, 0}, {&Axis::pad_end, 0}};
+  const Axis& axis = problem.conv->axes[i];
+  for (const auto& [extent, low] : kExtents) {
+    TrySmaller(
+        problem, axis.*extent, low,
+        [i, extent = extent](Problem* p, int64_t value) { p->conv->axes[i].*extent = value; }, candidates);
+  }
+}
+
+void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
+  const reference::ConvGeometry& g = *problem.conv;
+  const auto first_axis = static_cast<size_t>(reference::kMaxSpatial - g.dims);
+  if (g.dims > 1 && g.axes[first_axis] == reference::Axis()) {
+    candidates->push_back(problem);
+    --candidates->back().conv->dims;
+  }
+  TrySmaller(
+      problem, g.batch, 1, [](Problem* p, int64_t value) { p->conv->batch = value; }, candidates);
+  // Groups as they are, and fewer of them.
+  const auto set_channels = [](Problem* p, int64_t groups, int64_t inputs, int64_t outputs) {
+    p->conv->groups = groups;
+    p->conv->input_channels = groups * inputs;
+    p->conv->output_channels = groups * outputs;
+  };
+  const int64_t inputs = g.GroupInputs();
+  const int64_t outputs = g.GroupOutputs();
+  TrySmaller(
+      problem, g.groups, 1, [=](Problem* p, int64_t value) { set_channels(p, value, inputs, outputs); },
+      candidates);
+  TrySmaller(
+      problem, inputs, 1, [=, &g](Problem* p, int64_t value) { set_channels(p, g.groups, value, outputs); },
+      candidates);
+  TrySmaller(
+      problem, outputs, 1, [=, &g](Problem* p, int64_t value) { set_channels(p, g.groups, inputs, value); },
+      candidates);
+  for (size_t i = first_axis; i < g.axes.size(); ++i) TrySmallerAxis(problem, i, candidates);
 }
 
 void DropResidual(Problem* problem) {
@@ -43,9 +98,11 @@ std::vector<Problem> Simpler(const Problem& problem) {
   Problem without_residual = problem;
   DropResidual(&without_residual);
   if (without_residual != problem) candidates.push_back(without_residual);
-  TrySmaller(problem, &Problem::m, &candidates);
-  TrySmaller(problem, &Problem::n, &candidates);
-  TrySmaller(problem, &Problem::k, &candidates);
+  if (problem.conv) {
+    TrySmallerConv(problem, &candidates);
+  } else {
+    TrySmallerGemm(problem, &candidates);
+  }
   Try(problem, &Problem::threads, 1, &candidates);
   Try(problem, &Problem::a_pad, int64_t{0}, &candidates);
   Try(problem, &Problem::c_pad, int64_t{0}, &candidates);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <charconv>
 #include <functional>
 #include <limits>
@@ -17,6 +18,7 @@ namespace intact::verify {
 namespace {
 
 constexpr int64_t kMaxDimension = int64_t{1} << 24;
+constexpr int64_t kMaxExtent = int64_t{1} << 16;        // of a kernel, and what is told in pixels
 constexpr int64_t kMaxElements = int64_t{1} << 28;      // of one tensor
 constexpr int64_t kMaxMultiplyAdds = int64_t{1} << 40;  // minutes of scalar reference
 
@@ -88,7 +90,13 @@ struct Field {
   std::string_view key;
   std::function<std::string(const Problem&)> print;
   std::function<std::optional<Error>(std::string_view, Problem*)> read;
+  bool required = false;
 };
+
+Field Required(Field field) {
+  field.required = true;
+  return field;
+}
 
 template <class T>
 Field Number(std::string_view key, T Problem::*member) {
@@ -113,11 +121,102 @@ Field Choice(std::string_view key, E Problem::*member, const Name<E> (&names)[kC
           }};
 }
 
-const std::vector<Field>& Fields() {
+// ----- convolutions ---------------------------------------------------------------------------------------
+
+using reference::Axis;
+using reference::ConvGeometry;
+
+// The spatial dimensions that the convolution has.
+template <class Geometry>
+auto AxesOf(Geometry& geometry) {
+  return std::span(geometry.axes).last(static_cast<size_t>(geometry.dims));
+}
+
+// "56x7" of one extent of each axis.
+std::string PrintExtents(const ConvGeometry& geometry, int64_t Axis::*extent) {
+  std::string text;
+  for (const Axis& axis : AxesOf(geometry))
+    text += fmt::format("{}{}", text.empty() ? "" : "x", axis.*extent);
+  return text;
+}
+
+Result<std::vector<int64_t>> NumbersOf(std::string_view key, std::string_view text) {
+  std::vector<int64_t> numbers;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('x', begin), text.size());
+    const Result<int64_t> number = NumberOf(key, text.substr(begin, end - begin));
+    if (!number) return number.error();
+    numbers.push_back(*number);
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+std::optional<Error> ReadExtents(std::string_view key, std::string_view text, int64_t Axis::*extent,
+                                 ConvGeometry* geometry) {
+  const Result<std::vector<int64_t>> numbers = NumbersOf(key, text);
+  if (!numbers) return numbers.error();
+  const auto axes = AxesOf(*geometry);
+  if (numbers->size() != axes.size()) {
+    return Invalid(
+        fmt::format("{}: '{}' has {} extents; expected {}, as in=", key, text, numbers->size(), axes.size()));
+  }
+  for (size_t i = 0; i < axes.size(); ++i) axes[i].*extent = (*numbers)[i];
+  return std::nullopt;
+}
+
+// The key that decides how many dimensions there are: read before all others.
+Field InputExtents() {
+  constexpr std::string_view kKey = "in";
+  return {kKey, [](const Problem& p) { return PrintExtents(*p.conv, &Axis::input); },
+          [](std::string_view text, Problem* p) -> std::optional<Error> {
+            const auto dims = 1 + std::count(text.begin(), text.end(), 'x');
+            if (dims > reference::kMaxSpatial) {
+              return Invalid(fmt::format("in: '{}' has {} extents; expected 1 to {}", text, dims,
+                                         reference::kMaxSpatial));
+            }
+            p->conv->dims = static_cast<int>(dims);
+            return ReadExtents(kKey, text, &Axis::input, &*p->conv);
+          }};
+}
+
+Field Extents(std::string_view key, int64_t Axis::*extent) {
+  return {
+      key, [extent](const Problem& p) { return PrintExtents(*p.conv, extent); },
+      [key, extent](std::string_view text, Problem* p) { return ReadExtents(key, text, extent, &*p->conv); }};
+}
+
+Field Padding() {
+  constexpr std::string_view kKey = "pad";
+  return {kKey,
+          [](const Problem& p) {
+            const std::string begin = PrintExtents(*p.conv, &Axis::pad_begin);
+            const std::string end = PrintExtents(*p.conv, &Axis::pad_end);
+            return begin == end ? begin : begin + ":" + end;
+          },
+          [](std::string_view text, Problem* p) -> std::optional<Error> {
+            const size_t colon = text.find(':');
+            const std::string_view begin = text.substr(0, colon);
+            const std::string_view end = colon == std::string_view::npos ? begin : text.substr(colon + 1);
+            if (auto error = ReadExtents(kKey, begin, &Axis::pad_begin, &*p->conv)) return error;
+            return ReadExtents(kKey, end, &Axis::pad_end, &*p->conv);
+          }};
+}
+
+Field Count(std::string_view key, int64_t ConvGeometry::*member) {
+  return {key, [member](const Problem& p) { return fmt::format("{}", (*p.conv).*member); },
+          [key, member](std::string_view text, Problem* p) -> std::optional<Error> {
+            const Result<int64_t> value = NumberOf(key, text);
+            if (!value) return value.error();
+            (*p->conv).*member = *value;
+            return std::nullopt;
+          }};
+}
+
+// ----- all keys -------------------------------------------------------------------------------------------
+
+const std::vector<Field>& SharedFields() {
   static const std::vector<Field> kFields = {
-      Number("m", &Problem::m),
-      Number("n", &Problem::n),
-      Number("k", &Problem::k),
       Number("za", &Problem::za),
       Number("zb", &Problem::zb),
       Choice("zbper", &Problem::zb_kind, kZeroPointKinds),
@@ -145,18 +244,54 @@ const std::vector<Field>& Fields() {
   return kFields;
 }
 
+// What a line begins with, and the keys that it then has before those that all problems have.
+struct Kind {
+  std::string_view name;
+  std::vector<Field> fields;
+};
+
+const Kind& GemmKind() {
+  static const Kind kGemm = {"gemm",
+                             {Required(Number("m", &Problem::m)), Required(Number("n", &Problem::n)),
+                              Required(Number("k", &Problem::k))}};
+  return kGemm;
+}
+
+const Kind& ConvKind() {
+  static const Kind kConv = {
+      "conv",
+      {Required(InputExtents()), Required(Count("c", &ConvGeometry::input_channels)),
+       Required(Count("o", &ConvGeometry::output_channels)), Required(Extents("kernel", &Axis::kernel)),
+       Extents("stride", &Axis::stride), Extents("dilation", &Axis::dilation), Padding(),
+       Count("groups", &ConvGeometry::groups), Count("batch", &ConvGeometry::batch)}};
+  return kConv;
+}
+
+const Kind& KindOf(const Problem& p) { return p.conv ? ConvKind() : GemmKind(); }
+
+const Field* FindField(const Kind& kind, std::string_view key) {
+  for (const std::vector<Field>* fields : {&kind.fields, &SharedFields()}) {
+    const auto found = std::ranges::find(*fields, key, &Field::key);
+    if (found != fields->end()) return &*found;
+  }
+  return nullptr;
+}
+
 // The problem whose fields a line may leave out; the scale is there wherever the output needs one.
-Problem Defaults(intact_type a, intact_type b, intact_type c) {
+Problem Defaults(intact_type a, intact_type b, intact_type c, const std::optional<ConvGeometry>& conv) {
   Problem p;
   p.a_type = a;
   p.b_type = b;
   p.c_type = c;
   p.scale = c == INTACT_S32 ? ScaleKind::kNone : ScaleKind::kTensor;
+  if (!conv) return p;
+  p.conv.emplace();
+  p.conv->dims = conv->dims;
   return p;
 }
 
 // "u8s8s32" → three types.
-Result<Problem> ParseTypes(std::string_view word) {
+Result<Problem> ParseTypes(std::string_view word, const std::optional<ConvGeometry>& conv) {
   std::array<intact_type, 3> types = {};
   std::string_view rest = word;
   for (intact_type& type : types) {
@@ -171,7 +306,7 @@ Result<Problem> ParseTypes(std::string_view word) {
   if (!rest.empty()) {
     return Invalid(fmt::format("types: '{}' has '{}' too much; expected three, like u8s8s32", word, rest));
   }
-  return Defaults(types[0], types[1], types[2]);
+  return Defaults(types[0], types[1], types[2], conv);
 }
 
 std::vector<std::string_view> Words(std::string_view line) {
@@ -191,9 +326,10 @@ std::optional<Error> ReadWord(std::string_view word, std::set<std::string_view>*
   const size_t equals = word.find('=');
   if (equals == std::string_view::npos) return Invalid(fmt::format("'{}' is not key=value", word));
   const std::string_view key = word.substr(0, equals);
-  const auto field =
-      std::find_if(Fields().begin(), Fields().end(), [key](const Field& f) { return f.key == key; });
-  if (field == Fields().end()) return Invalid(fmt::format("'{}': key '{}' is unknown", word, key));
+  const Field* field = FindField(KindOf(*problem), key);
+  if (field == nullptr) {
+    return Invalid(fmt::format("'{}': key '{}' is unknown to a {}", word, key, KindOf(*problem).name));
+  }
   if (!seen->insert(key).second) return Invalid(fmt::format("'{}': {} is given twice", word, key));
   return field->read(word.substr(equals + 1), problem);
 }
@@ -264,51 +400,126 @@ std::optional<Error> CheckResidual(const Problem& p) {
   return std::nullopt;
 }
 
-std::optional<Error> CheckSize(const Problem& p) {
-  const std::pair<std::string_view, int64_t> tensors[] = {{"A", p.m * (p.k + p.a_pad)},
-                                                          {"B", p.k * p.n},
-                                                          {"C", p.m * (p.n + p.c_pad)},
-                                                          {"the residual", p.m * (p.n + p.res_pad)}};
+// The product; beyond int64, its largest value.
+int64_t Product(std::initializer_list<int64_t> factors) {
+  int64_t product = 1;
+  for (const int64_t factor : factors) {
+    if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<int64_t>::max();
+  }
+  return product;
+}
+
+struct Tensor {
+  std::string_view name;
+  int64_t elements;
+};
+
+std::optional<Error> CheckSizes(std::initializer_list<Tensor> tensors, std::string_view work_name,
+                                int64_t work) {
   for (const auto& [name, elements] : tensors) {
     if (elements > kMaxElements) {
       return Invalid(
           fmt::format("{} has {} elements; at most {} can be verified", name, elements, kMaxElements));
     }
   }
-  if (p.m * p.n * p.k > kMaxMultiplyAdds) {
-    return Invalid(fmt::format("m·n·k is {}; at most {} can be verified", p.m * p.n * p.k, kMaxMultiplyAdds));
+  if (work > kMaxMultiplyAdds) {
+    return Invalid(fmt::format("{} is {}; at most {} can be verified", work_name, work, kMaxMultiplyAdds));
   }
   return std::nullopt;
+}
+
+std::optional<Error> CheckGemm(const Problem& p) {
+  if (auto error = CheckRanges(
+          {{"m", p.m, 1, kMaxDimension}, {"n", p.n, 1, kMaxDimension}, {"k", p.k, 1, kMaxDimension}})) {
+    return error;
+  }
+  return CheckSizes({{"A", p.m * (p.k + p.a_pad)},
+                     {"B", p.k * p.n},
+                     {"C", p.m * (p.n + p.c_pad)},
+                     {"the residual", p.m * (p.n + p.res_pad)}},
+                    "m·n·k", p.m * p.n * p.k);
+}
+
+std::optional<Error> CheckAxis(const Axis& axis) {
+  if (auto error = CheckRanges({{"in", axis.input, 1, kMaxDimension},
+                                {"kernel", axis.kernel, 1, kMaxExtent},
+                                {"stride", axis.stride, 1, kMaxExtent},
+                                {"dilation", axis.dilation, 1, kMaxExtent},
+                                {"pad", axis.pad_begin, 0, kMaxExtent},
+                                {"pad", axis.pad_end, 0, kMaxExtent}})) {
+    return error;
+  }
+  if (axis.Output() > 0) return std::nullopt;
+  return Invalid(fmt::format("kernel: reaches over {} pixels, and the padded input has {}: no output",
+                             axis.dilation * (axis.kernel - 1) + 1,
+                             axis.input + axis.pad_begin + axis.pad_end));
+}
+
+std::optional<Error> CheckConv(const Problem& p) {
+  const ConvGeometry& g = *p.conv;
+  if (auto error = CheckRanges({{"c", g.input_channels, 1, kMaxDimension},
+                                {"o", g.output_channels, 1, kMaxDimension},
+                                {"groups", g.groups, 1, kMaxDimension},
+                                {"batch", g.batch, 1, kMaxDimension}})) {
+    return error;
+  }
+  for (const auto& [key, channels] : {std::pair{"c", g.input_channels}, {"o", g.output_channels}}) {
+    if (channels % g.groups == 0) continue;
+    return Invalid(fmt::format("groups: {} does not divide {}={}", g.groups, key, channels));
+  }
+  for (const Axis& axis : AxesOf(g)) {
+    if (auto error = CheckAxis(axis)) return error;
+  }
+  const auto& [d, h, w] = g.axes;
+  const int64_t inputs = Product({g.batch, d.input, h.input, w.input});
+  const int64_t outputs = Product({g.batch, d.Output(), h.Output(), w.Output()});
+  const int64_t lowered = Product({outputs, d.kernel, h.kernel, w.kernel, g.groups, g.TapDepth()});
+  return CheckSizes(
+      {{"the input", Product({inputs, g.input_channels + p.a_pad})},
+       {"the filter", Product({d.kernel, h.kernel, w.kernel, g.GroupInputs(), g.output_channels})},
+       {"the output", Product({outputs, g.output_channels + p.c_pad})},
+       {"the input under all taps", lowered}},
+      "the number of products", Product({lowered, g.GroupOutputs()}));
 }
 
 }  // namespace
 
 std::string Problem::ToString() const {
-  const Problem defaults = Defaults(a_type, b_type, c_type);
-  std::string line = fmt::format("gemm {}{}{}", verify::ToString(a_type), verify::ToString(b_type),
+  const Problem defaults = Defaults(a_type, b_type, c_type, conv);
+  const Kind& kind = KindOf(*this);
+  std::string line = fmt::format("{} {}{}{}", kind.name, verify::ToString(a_type), verify::ToString(b_type),
                                  verify::ToString(c_type));
-  for (const Field& field : Fields()) {
-    const std::string value = field.print(*this);
-    const bool dimension = field.key == "m" || field.key == "n" || field.key == "k";
-    if (dimension || value != field.print(defaults)) line += fmt::format(" {}={}", field.key, value);
+  for (const std::vector<Field>* fields : {&kind.fields, &SharedFields()}) {
+    for (const Field& field : *fields) {
+      const std::string value = field.print(*this);
+      if (field.required || value != field.print(defaults)) line += fmt::format(" {}={}", field.key, value);
+    }
   }
   return line;
 }
 
 Result<Problem> Problem::Parse(std::string_view line) {
-  const std::vector<std::string_view> words = Words(line);
-  if (words.empty() || words[0] != "gemm") {
-    return Invalid(fmt::format("'{}' does not begin with 'gemm'", words.empty() ? "" : words[0]));
+  std::vector<std::string_view> words = Words(line);
+  if (words.empty() || (words[0] != GemmKind().name && words[0] != ConvKind().name)) {
+    return Invalid(fmt::format("'{}' does not begin with 'gemm' or 'conv'", words.empty() ? "" : words[0]));
   }
-  if (words.size() < 2) return Invalid("types are missing after 'gemm'; expected three, like u8s8s32");
-  Result<Problem> problem = ParseTypes(words[1]);
+  if (words.size() < 2) {
+    return Invalid(fmt::format("types are missing after '{}'; expected three, like u8s8s32", words[0]));
+  }
+  std::optional<ConvGeometry> conv;
+  if (words[0] == ConvKind().name) conv.emplace();
+  Result<Problem> problem = ParseTypes(words[1], conv);
   if (!problem) return problem;
+  const auto others = std::stable_partition(words.begin() + 2, words.end(), [](std::string_view word) {
+    return word.starts_with("in=");  // first: the other extents are read by it
+  });
+  if (conv && others == words.begin() + 2) return Invalid("in is missing");
   std::set<std::string_view> seen;
   for (size_t i = 2; i < words.size(); ++i) {
     if (std::optional<Error> error = ReadWord(words[i], &seen, &*problem)) return *error;
   }
-  for (const std::string_view key : {"m", "n", "k"}) {
-    if (!seen.contains(key)) return Invalid(fmt::format("{} is missing", key));
+  for (const Field& field : KindOf(*problem).fields) {
+    if (field.required && !seen.contains(field.key)) return Invalid(fmt::format("{} is missing", field.key));
   }
   if (std::optional<Error> error = problem->Check()) return *error;
   return problem;
@@ -317,10 +528,7 @@ Result<Problem> Problem::Parse(std::string_view line) {
 std::optional<Error> Problem::Check() const {
   if (std::optional<Error> types = CheckTypes(*this)) return types;
   std::optional<Error> error =
-      CheckRanges({{"m", m, 1, kMaxDimension},
-                   {"n", n, 1, kMaxDimension},
-                   {"k", k, 1, kMaxDimension},
-                   {"za", za, LowestOf(a_type), HighestOf(a_type)},
+      CheckRanges({{"za", za, LowestOf(a_type), HighestOf(a_type)},
                    {"zb", zb, LowestOf(b_type), HighestOf(b_type)},
                    {"zc", zc, LowestOf(c_type), HighestOf(c_type)},
                    {"amax", amax, 0, 255},
@@ -337,31 +545,51 @@ std::optional<Error> Problem::Check() const {
   if (std::optional<Error> range = CheckDeclaredRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
   if (std::optional<Error> residual_error = CheckResidual(*this)) return residual_error;
-  return CheckSize(*this);
+  return conv ? CheckConv(*this) : CheckGemm(*this);
 }
 
+namespace {
+
+// Types, zero points and tensors; `a` and `b` as the fills make them.
+void FillOperation(const Problem& problem, reference::Operation* operation) {
+  operation->a_type = problem.a_type;
+  operation->b_type = problem.b_type;
+  operation->c_type = problem.c_type;
+  operation->a_zero_point = problem.za;
+  operation->c_zero_point = problem.zc;
+  operation->activation = problem.activation;
+  operation->a = FillActivations(problem);
+  if (problem.a_type == INTACT_S8) {
+    for (uint8_t& a : operation->a) a = static_cast<uint8_t>(a ^ 0x80);  // the distance d becomes d − 128
+  }
+  operation->b = FillWeights(problem);
+  if (problem.b_type == INTACT_U8) {
+    for (int8_t& b : operation->b) b = static_cast<int8_t>(b ^ 0x80);  // w becomes w + 128
+  }
+  operation->b_zero_points = FillWeightZeroPoints(problem);
+}
+
+}  // namespace
+
 reference::Gemm Materialize(const Problem& problem) {
+  assert(!problem.conv);
   reference::Gemm gemm;
   gemm.m = problem.m;
   gemm.n = problem.n;
   gemm.k = problem.k;
-  gemm.a_type = problem.a_type;
-  gemm.b_type = problem.b_type;
-  gemm.c_type = problem.c_type;
-  gemm.a_zero_point = problem.za;
-  gemm.c_zero_point = problem.zc;
-  gemm.activation = problem.activation;
-  gemm.a = FillActivations(problem);
-  if (problem.a_type == INTACT_S8) {
-    for (uint8_t& a : gemm.a) a = static_cast<uint8_t>(a ^ 0x80);  // the distance d becomes d − 128
-  }
-  gemm.b = FillWeights(problem);
-  if (problem.b_type == INTACT_U8) {
-    for (int8_t& b : gemm.b) b = static_cast<int8_t>(b ^ 0x80);  // w becomes w + 128
-  }
-  gemm.b_zero_points = FillWeightZeroPoints(problem);
-  FillEpilogue(problem, &gemm);
+  FillOperation(problem, &gemm);
+  gemm.b = reference::FromColumns(gemm.b, gemm.n, gemm.k);
+  FillEpilogue(problem, {&gemm, 1}, &gemm);
   return gemm;
+}
+
+reference::Conv MaterializeConv(const Problem& problem) {
+  assert(problem.conv);
+  reference::Conv conv;
+  conv.geometry = *problem.conv;
+  FillOperation(problem, &conv);
+  FillEpilogue(problem, reference::Lower(conv), &conv);
+  return conv;
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {

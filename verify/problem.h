@@ -1,6 +1,11 @@
-// The verifier's unit of work: a GEMM problem as a value whose text form round-trips.
+// The verifier's unit of work: a GEMM or a convolution as a value whose text form round-trips.
 //
 //   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
+//   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
+//
+// `in` has an extent for each spatial dimension, outermost first, and so have kernel, stride and dilation;
+// pad=1x1:0x2 is what stands before and behind the input, pad=1x1 the same on both sides; c and o are all
+// channels of input and output.
 //
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_H_
@@ -16,6 +21,7 @@
 #include <string>
 #include <string_view>
 
+#include "reference/conv.h"
 #include "reference/gemm.h"
 #include "verify/target.h"
 
@@ -51,9 +57,10 @@ struct Problem {
   intact_type a_type = INTACT_U8;  // u8s8s32: a, b, c
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
-  int64_t m = 1, n = 1, k = 1;
-  int32_t za = 0;  // a_zero_point
-  int32_t zb = 0;  // of the weights
+  int64_t m = 1, n = 1, k = 1;                  // of a GEMM
+  std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
+  int32_t za = 0;                               // a_zero_point
+  int32_t zb = 0;                               // of the weights
   ZeroPointKind zb_kind = ZeroPointKind::kTensor;
   int32_t zc = 0;      // c_zero_point
   int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
@@ -70,8 +77,8 @@ struct Problem {
   int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;
   uint64_t seed = 1;
-  int64_t a_pad = 0;    // elements by which A's row stride exceeds k
-  int64_t c_pad = 0;    // the same for C and n
+  int64_t a_pad = 0;    // elements by which A's row stride exceeds k, or a pixel's the input channels
+  int64_t c_pad = 0;    // the same for C and n, or the output channels
   int64_t res_pad = 0;  // and the residual
   // The residual lies where C is to be; as C, it has c_pad and elements of c_type's size.
   bool in_place = false;
@@ -91,8 +98,11 @@ struct Problem {
   static Result<Problem> Parse(std::string_view line);
 };
 
-/// The tensors of `problem`, which must be one that Parse() would accept.
+/// The tensors of a GEMM, which must be one that Parse() would accept.
 reference::Gemm Materialize(const Problem& problem);
+
+/// The tensors of a convolution.
+reference::Conv MaterializeConv(const Problem& problem);
 
 /// How `problem` asks to be run.
 RunOptions RunOptionsOf(const Problem& problem);

@@ -14,14 +14,10 @@
 namespace intact::verify {
 namespace {
 
-int32_t Value(intact_type type, uint8_t byte) {
-  return type == INTACT_S8 ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte};
-}
-
 std::vector<int32_t> Values(intact_type type, const std::vector<uint8_t>& bytes) {
   std::vector<int32_t> values;
   values.reserve(bytes.size());
-  for (const uint8_t byte : bytes) values.push_back(Value(type, byte));
+  for (const uint8_t byte : bytes) values.push_back(reference::Value(type, byte));
   return values;
 }
 
@@ -64,6 +60,11 @@ bool Ramp::Passed() const {
 }
 
 Result<Layer> AsRamp(Layer layer) {
+  if (layer.conv) {
+    return Error{INTACT_UNSUPPORTED,
+                 fmt::format("{}/layer.json: operator: is \"{}\"; a ramp probes a linear layer", layer.folder,
+                             layer.op)};
+  }
   reference::Gemm& gemm = layer.gemm;
   const auto depth = static_cast<size_t>(gemm.k);
   if (layer.is_ramp) {
@@ -96,7 +97,7 @@ Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output) {
   result.outputs = Values(gemm.c_type, output);
   result.exact = outputs_of(reference::Model::kExact);
   for (int64_t m = 0; m < gemm.m; ++m) {
-    result.activations.push_back(Value(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k)]));
+    result.activations.push_back(reference::Value(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k)]));
   }
   const std::vector<int32_t> triple = outputs_of(reference::Model::kTriple);
   const std::vector<int> slopes = Slopes(gemm);

@@ -44,7 +44,7 @@ struct Ramp {
 };
 
 /// `layer` with its activations replaced by every value of their type as a constant row, unless it is a ramp.
-/// Error if it says that it is one and a row is not constant.
+/// Error if it says that it is one and a row is not constant, or if the layer is not linear.
 Result<Layer> AsRamp(Layer layer);
 
 /// The kinks in `output` (bytes of layer.gemm's c_type, u8 or s8), whoever computed it.

@@ -86,8 +86,8 @@ std::string MapSection(const SaturationMap& map) {
       std::ranges::find_if(map.cells, [](const SaturationCell& cell) { return cell.witness.has_value(); });
   if (first != map.cells.end()) {
     text += fmt::format("<p>First witness: <code>{}</code>, {}. Worst error of an accumulator: {}.</p>\n",
-                        html::Escape(first->problem.ToString()), html::Escape(Describe(*first->witness)),
-                        worst->max_abs_error);
+                        html::Escape(first->problem.ToString()),
+                        html::Escape(Describe(*first->witness, std::nullopt)), worst->max_abs_error);
   }
   return text;
 }
@@ -136,7 +136,8 @@ std::string SweepSection(const SweepResult& sweep) {
                     Str(cell.Unexplained())});
   }
   std::string text =
-      "<h2>Sweep</h2>\n<p>All kernels, shapes around their blocks, all fills, against the scalar "
+      "<h2>Sweep</h2>\n<p>All kernels, GEMMs around their blocks and convolutions around their edges, all "
+      "fills, against the scalar "
       "reference.</p>\n" +
       html::Table({"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"},
                   rows, 2);

@@ -15,16 +15,33 @@ Json OrNull(const std::optional<T>& value) {
 /// JSON has no infinity.
 Json Finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-template <class Range>
-Json ArrayOf(const Range& values) {
+template <class Range, class... Conv>
+Json ArrayOf(const Range& values, const Conv&... conv) {
   Json array = Json::array();
-  for (const auto& value : values) array.push_back(ToJson(value));
+  for (const auto& value : values) array.push_back(ToJson(value, conv...));
   return array;
 }
 
-Json ToJson(const Witness& witness) {
-  return {{"n", witness.n},   {"k", witness.k},   {"a0", witness.a0},  {"a1", witness.a1},
-          {"w0", witness.w0}, {"w1", witness.w1}, {"sum", witness.sum}};
+/// Adds what row m means in a convolution.
+void AddOutputPlace(const MaybeConv& conv, int64_t m, Json* json) {
+  if (!conv) return;
+  const reference::Pixel pixel = reference::PixelOf(*conv, m);
+  (*json)["batch"] = pixel.batch;
+  (*json)["output"] = OfItsDimensions(*conv, pixel.at);
+}
+
+/// Adds what depth k of column n means in a convolution.
+void AddPairPlace(const MaybeConv& conv, int64_t n, int64_t k, Json* json) {
+  if (!conv) return;
+  (*json)["tap"] = OfItsDimensions(*conv, reference::TapChannelOf(*conv, k).tap);
+  (*json)["channels"] = InputChannels(*conv, n, k);
+}
+
+Json ToJson(const Witness& witness, const MaybeConv& conv) {
+  Json json = {{"n", witness.n},   {"k", witness.k},   {"a0", witness.a0},  {"a1", witness.a1},
+               {"w0", witness.w0}, {"w1", witness.w1}, {"sum", witness.sum}};
+  AddPairPlace(conv, witness.n, witness.k, &json);
+  return json;
 }
 
 /// What to set reduce_range to, for each ISA and for this CPU.
@@ -68,37 +85,42 @@ Json WidthTable(const ClampTable& table) {
 
 }  // namespace
 
-Json ToJson(const SaturatedPair& pair) {
-  return {{"m", pair.m},
-          {"n", pair.n},
-          {"k", pair.k},
-          {"a0", pair.a0},
-          {"a1", pair.a1},
-          {"w0", pair.w0},
-          {"w1", pair.w1},
-          {"true_sum", pair.true_sum},
-          {"clamped_sum", pair.clamped_sum}};
+Json ToJson(const SaturatedPair& pair, const MaybeConv& conv) {
+  Json json = {{"m", pair.m},
+               {"n", pair.n},
+               {"k", pair.k},
+               {"a0", pair.a0},
+               {"a1", pair.a1},
+               {"w0", pair.w0},
+               {"w1", pair.w1},
+               {"true_sum", pair.true_sum},
+               {"clamped_sum", pair.clamped_sum}};
+  AddOutputPlace(conv, pair.m, &json);
+  AddPairPlace(conv, pair.n, pair.k, &json);
+  return json;
 }
 
-Json ToJson(const Difference& difference) {
-  return {{"m", difference.m},
-          {"n", difference.n},
-          {"expected", Finite(difference.expected)},
-          {"actual", Finite(difference.actual)},
-          {"accumulator", difference.accumulator},
-          {"cause", ToString(difference.cause)},
-          {"detail", difference.detail},
-          {"saturated_pairs", difference.pair_count},
-          {"pairs", ArrayOf(difference.pairs)}};
+Json ToJson(const Difference& difference, const MaybeConv& conv) {
+  Json json = {{"m", difference.m},
+               {"n", difference.n},
+               {"expected", Finite(difference.expected)},
+               {"actual", Finite(difference.actual)},
+               {"accumulator", difference.accumulator},
+               {"cause", ToString(difference.cause)},
+               {"detail", difference.detail},
+               {"saturated_pairs", difference.pair_count},
+               {"pairs", ArrayOf(difference.pairs, conv)}};
+  AddOutputPlace(conv, difference.m, &json);
+  return json;
 }
 
-Json ToJson(const BoundAudit& audit) {
+Json ToJson(const BoundAudit& audit, const MaybeConv& conv) {
   Json json = {{"premise", audit.premise},
                {"premise_holds", audit.premise_holds},
                {"activation_bound", {audit.bound.low, audit.bound.high}},
                {"pairs_at_risk", audit.pairs_at_risk},
                {"verdict", ToString(audit.verdict)}};
-  json["witness"] = audit.witness ? ToJson(*audit.witness) : Json();
+  json["witness"] = audit.witness ? ToJson(*audit.witness, conv) : Json();
   return json;
 }
 
@@ -109,7 +131,7 @@ Json ToJson(const Kink& kink) {
           {"outputs", {kink.output_before, kink.output}},
           {"explained", kink.explained},
           {"saturated_pairs", kink.pair_count},
-          {"pairs", ArrayOf(kink.pairs)}};
+          {"pairs", ArrayOf(kink.pairs, MaybeConv())}};
 }
 
 Json ToJson(const Audit& audit) {
@@ -120,8 +142,8 @@ Json ToJson(const Audit& audit) {
                {"weight_pairs", audit.weight_pairs},
                {"clamped_pairs", audit.clamped_pairs},
                {"largest_safe_activation", audit.largest_safe_activation},
-               {"declared", ToJson(audit.declared)}};
-  for (const BoundAudit& remedy : audit.remedies) json[remedy.name] = ToJson(remedy);
+               {"declared", ToJson(audit.declared, audit.conv)}};
+  for (const BoundAudit& remedy : audit.remedies) json[remedy.name] = ToJson(remedy, audit.conv);
   json["set_reduce_range"] = Advice();
   json["sqnr_7bit_activations_db"] = OrNull(audit.sqnr_7bit_activations_db);
   json["sqnr_7bit_weights_db"] = OrNull(audit.sqnr_7bit_weights_db);
@@ -152,7 +174,7 @@ Json ToJson(const LayerCheck& check) {
   }
   json["digest"] = fmt::format("{:016x}", exact.digest);
   json["reduce_range"] = ToJson(check.audit);
-  json["differences"] = ArrayOf(exact.listed);
+  json["differences"] = ArrayOf(exact.listed, exact.conv);
   return json;
 }
 
@@ -218,7 +240,7 @@ Json ToJson(const SaturationMap& map) {
                      {"mispredicted", cell.mispredicted},
                      {"share", cell.Share()},
                      {"max_abs_error", Finite(cell.max_abs_error)},
-                     {"witness", cell.witness ? ToJson(*cell.witness) : Json()}});
+                     {"witness", cell.witness ? ToJson(*cell.witness, std::nullopt) : Json()}});
   }
   return {{"isa", intact_isa_name(map.isa)},
           {"measured", map.measured},

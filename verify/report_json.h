@@ -11,6 +11,7 @@
 #include "verify/cost.h"
 #include "verify/layer_check.h"
 #include "verify/pairs.h"
+#include "verify/place.h"
 #include "verify/ramp.h"
 #include "verify/report.h"
 #include "verify/saturation_map.h"
@@ -20,9 +21,9 @@ namespace intact::verify {
 
 using Json = nlohmann::ordered_json;
 
-Json ToJson(const SaturatedPair& pair);
-Json ToJson(const Difference& difference);
-Json ToJson(const BoundAudit& audit);
+Json ToJson(const SaturatedPair& pair, const MaybeConv& conv);
+Json ToJson(const Difference& difference, const MaybeConv& conv);
+Json ToJson(const BoundAudit& audit, const MaybeConv& conv);
 Json ToJson(const Audit& audit);
 Json ToJson(const LayerCheck& check);
 Json ToJson(const Cost& cost);

@@ -49,10 +49,11 @@ std::string Causes(const Comparison& comparison) {
   return text;
 }
 
-std::string PairList(const std::vector<SaturatedPair>& pairs, int64_t pair_count, std::string_view indent) {
+std::string PairList(const std::vector<SaturatedPair>& pairs, int64_t pair_count, const MaybeConv& conv,
+                     std::string_view indent) {
   std::string text;
   for (size_t i = 0; i < std::min(pairs.size(), kPairsInTerminal); ++i) {
-    text += fmt::format("{}{}\n", indent, Describe(pairs[i]));
+    text += fmt::format("{}{}\n", indent, Describe(pairs[i], conv));
   }
   const int64_t rest = pair_count - static_cast<int64_t>(std::min(pairs.size(), kPairsInTerminal));
   if (rest > 0) text += fmt::format("{}and {} more {}\n", indent, rest, rest == 1 ? "pair" : "pairs");
@@ -63,12 +64,13 @@ std::string Decibels(const std::optional<double>& value) {
   return value ? fmt::format("{:.1f} dB", *value) : "nothing";
 }
 
-void AddBound(const BoundAudit& audit, Lines* lines) {
+void AddBound(const BoundAudit& audit, const MaybeConv& conv, Lines* lines) {
   lines->Add(fmt::format("  {}", audit.name), "{:<13}  {}; {} weight pairs at risk", ToString(audit.verdict),
              audit.premise, audit.pairs_at_risk);
   if (!audit.witness) return;
   const Witness& w = *audit.witness;
-  lines->Add("", "{:<13}  e.g. n {} k {}: {}*{} + {}*{} = {}", "", w.n, w.k, w.a0, w.w0, w.a1, w.w1, w.sum);
+  lines->Add("", "{:<13}  e.g. {} {} {}: {}*{} + {}*{} = {}", "", conv ? "oc" : "n", w.n,
+             PairPlace(conv, w.n, w.k), w.a0, w.w0, w.a1, w.w1, w.sum);
 }
 
 std::string Optional(const std::optional<double>& value) {
@@ -120,9 +122,10 @@ std::string_view Shade(double share) {
 
 }  // namespace
 
-std::string Describe(const SaturatedPair& pair) {
-  return fmt::format("m {} n {} k {}: {}*{} + {}*{} = {}, clamped to {}", pair.m, pair.n, pair.k, pair.a0,
-                     pair.w0, pair.a1, pair.w1, pair.true_sum, pair.clamped_sum);
+std::string Describe(const SaturatedPair& pair, const MaybeConv& conv) {
+  return fmt::format("{} {}: {}*{} + {}*{} = {}, clamped to {}", OutputPlace(conv, pair.m, pair.n),
+                     PairPlace(conv, pair.n, pair.k), pair.a0, pair.w0, pair.a1, pair.w1, pair.true_sum,
+                     pair.clamped_sum);
 }
 
 std::string Describe(const Cost& cost, const Timing* timing) {
@@ -146,10 +149,10 @@ std::string ToText(const Comparison& comparison, int64_t max_listed) {
   const int64_t listed = std::min(max_listed, static_cast<int64_t>(comparison.listed.size()));
   for (int64_t i = 0; i < listed; ++i) {
     const Difference& difference = comparison.listed[static_cast<size_t>(i)];
-    text +=
-        fmt::format("    [m {} n {}] {} instead of {}: {}; {}\n", difference.m, difference.n,
-                    difference.actual, difference.expected, ToString(difference.cause), difference.detail);
-    text += PairList(difference.pairs, difference.pair_count, "      ");
+    text += fmt::format("    [{}] {} instead of {}: {}; {}\n",
+                        OutputPlace(comparison.conv, difference.m, difference.n), difference.actual,
+                        difference.expected, ToString(difference.cause), difference.detail);
+    text += PairList(difference.pairs, difference.pair_count, comparison.conv, "      ");
   }
   const int64_t rest = comparison.differing - listed;
   if (rest > 0) text += fmt::format("    and {} more\n", rest);
@@ -191,7 +194,7 @@ std::string ToText(const Audit& audit) {
   lines.Add("reduce_range", "{} ({}; activations seen {} to {}, {} of {} weight pairs at risk)",
             ToString(audit.verdict()), audit.declared.premise, audit.min_activation, audit.max_activation,
             audit.declared.pairs_at_risk, audit.weight_pairs);
-  for (const BoundAudit& remedy : audit.remedies) AddBound(remedy, &lines);
+  for (const BoundAudit& remedy : audit.remedies) AddBound(remedy, audit.conv, &lines);
   lines.Add("  no u8 input can saturate up to", "{}", audit.largest_safe_activation);
   lines.Add("  7 bits would cost", "activations: {}, weights: {} (noise below the output)",
             Decibels(audit.sqnr_7bit_activations_db), Decibels(audit.sqnr_7bit_weights_db));
@@ -289,7 +292,7 @@ std::string ToText(const Ramp& ramp) {
     const Kink& kink = ramp.kinks[i];
     text += fmt::format("    column {}: activation {} -> {} takes the output {} -> {}\n", kink.n,
                         kink.activation_before, kink.activation, kink.output_before, kink.output);
-    text += PairList(kink.pairs, kink.pair_count, "      ");
+    text += PairList(kink.pairs, kink.pair_count, std::nullopt, "      ");
   }
   if (ramp.kinks.size() > listed) text += fmt::format("    and {} more\n", ramp.kinks.size() - listed);
   return text;

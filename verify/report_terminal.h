@@ -12,6 +12,7 @@
 #include "verify/cost.h"
 #include "verify/layer_check.h"
 #include "verify/pairs.h"
+#include "verify/place.h"
 #include "verify/ramp.h"
 #include "verify/report.h"
 #include "verify/report_compare.h"
@@ -20,8 +21,8 @@
 
 namespace intact::verify {
 
-/// "a 200·120 + 180·100 = 42000, clamped to 32767" and where.
-std::string Describe(const SaturatedPair& pair);
+/// "200*120 + 180*100 = 42000, clamped to 32767" and where.
+std::string Describe(const SaturatedPair& pair, const MaybeConv& conv);
 
 /// "12.3 us", with "  1.08x" where it is exact and there is a saturating kernel; "-" for nullptr.
 std::string Describe(const Cost& cost, const Timing* timing);

@@ -24,6 +24,9 @@ struct Judgement {
   bool Passed() const { return failure.empty(); }
 };
 
+/// Runs `problem` on `target` and compares with the exact reference. Errors are the target's.
+Result<Comparison> VerifyProblem(const Target& target, const Problem& problem);
+
 /// Runs `problem` on `target`. In exact mode and on VNNI every output must equal the exact reference; where
 /// pairs saturate, every output must equal the triple model, and so every difference from the exact reference
 /// be int16 saturation. A saturating problem that names no ISA may do either. Errors are the target's.

@@ -1,5 +1,5 @@
-// A target is anything that can run a GEMM: our kernels, a peer, a user's plug-in, a mutant with a planted
-// fault. Only verify/targets/ knows what is behind one.
+// A target is anything that can run GEMMs, convolutions or both: our kernels, a peer, a user's plug-in, a
+// mutant with a planted fault. Only verify/targets/ knows what is behind one.
 #ifndef INTACT_VERIFY_TARGET_H_
 #define INTACT_VERIFY_TARGET_H_
 
@@ -10,14 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "reference/conv.h"
 #include "reference/gemm.h"
 
 namespace intact::verify {
 
-/// How a target is to run a GEMM, apart from its tensors.
+/// How a target is to run an operation, apart from its tensors.
 struct RunOptions {
   intact_mode mode = INTACT_EXACT;
   intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
+  // Elements between rows or pixels, beyond their columns or channels.
   int64_t a_pad = 0;
   int64_t c_pad = 0;
   int32_t threads = 1;
@@ -35,7 +37,19 @@ class Target {
   virtual std::string Name() const = 0;
   /// Output bytes, dense m×n of gemm.c_type. UNSUPPORTED where the machine or the target cannot run it.
   virtual Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const = 0;
+  /// The same, dense [batch][OD][OH][OW][output_channels].
+  virtual Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const;
 };
+
+/// Run() or RunConv().
+inline Result<std::vector<uint8_t>> RunOn(const Target& target, const reference::Gemm& gemm,
+                                          const RunOptions& options) {
+  return target.Run(gemm, options);
+}
+inline Result<std::vector<uint8_t>> RunOn(const Target& target, const reference::Conv& conv,
+                                          const RunOptions& options) {
+  return target.RunConv(conv, options);
+}
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_TARGET_H_

@@ -19,19 +19,50 @@ const T* DataOrNull(const std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
-}  // namespace
+// What a GEMM's descriptor and a convolution's have in common.
+GemmDesc OperationDescOf(const reference::Operation& operation, const RunOptions& options) {
+  GemmDesc desc = MakeGemmDesc();
+  desc.a_type = operation.a_type;
+  desc.b_type = operation.b_type;
+  desc.c_type = operation.c_type;
+  desc.mode = options.mode;
+  desc.max_isa = options.isa;
+  desc.a_zero_point = operation.a_zero_point;
+  desc.c_zero_point = operation.c_zero_point;
+  desc.b_zero_points = DataOrNull(operation.b_zero_points);
+  desc.b_zero_point_count = static_cast<int64_t>(operation.b_zero_points.size());
+  desc.bias_s32 = DataOrNull(operation.bias_s32);
+  desc.bias_f32 = DataOrNull(operation.bias_f32);
+  desc.scales = DataOrNull(operation.scales);
+  desc.scale_count = static_cast<int64_t>(operation.scales.size());
+  desc.activation = operation.activation;
+  desc.clamp_min = operation.clamp_min;
+  desc.clamp_max = operation.clamp_max;
+  if (options.declared_min > 0 || options.declared < 255) {
+    const int32_t lowest = operation.a_type == INTACT_S8 ? -128 : 0;
+    desc.a_min = lowest + options.declared_min;
+    desc.a_max = lowest + options.declared;
+  }
+  desc.range_check = options.range_check;
+  desc.residual_type = operation.residual_type;
+  desc.residual_scale = operation.residual_scale;
+  desc.residual_zero_point = operation.residual_zero_point;
+  return desc;
+}
 
-Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options) {
+// The plan of `Desc` for exactly options.isa. `b` ends at a guard page while it is read.
+template <class Plan, class Desc>
+Result<Plan> CreateExactly(const Desc& desc, const std::vector<int8_t>& weights, const RunOptions& options) {
   if (options.isa != INTACT_ISA_ANY && intact_isa_available(options.isa) == 0) {
     return Error{INTACT_UNSUPPORTED,
                  fmt::format("{} is not available on this machine", intact_isa_name(options.isa))};
   }
-  Result<GuardedMatrix> b = GuardedMatrix::Allocate(gemm.k, gemm.n, gemm.n);
+  Result<GuardedMatrix> b = GuardedMatrix::Allocate(1, std::ssize(weights), std::ssize(weights));
   if (!b) return b.error();
-  b->Load(reinterpret_cast<const uint8_t*>(gemm.b.data()));
-  Result<Gemm> plan = Gemm::Create(DescOf(gemm, options), b->data());
+  b->Load(reinterpret_cast<const uint8_t*>(weights.data()));
+  Result<Plan> plan = Plan::Create(desc, b->data());
   if (!plan) return plan;
-  const intact_gemm_info info = plan->Info();
+  const auto info = plan->Info();
   if (options.isa != INTACT_ISA_ANY && info.isa != options.isa) {
     return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}",
                                                  intact_isa_name(options.isa), intact_isa_name(info.isa))};
@@ -40,70 +71,49 @@ Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options) 
   return plan;
 }
 
-GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
-  GemmDesc desc = MakeGemmDesc();
-  desc.n = gemm.n;
-  desc.k = gemm.k;
-  desc.a_type = gemm.a_type;
-  desc.b_type = gemm.b_type;
-  desc.c_type = gemm.c_type;
-  desc.mode = options.mode;
-  desc.max_isa = options.isa;
-  desc.a_zero_point = gemm.a_zero_point;
-  desc.c_zero_point = gemm.c_zero_point;
-  desc.b_zero_points = DataOrNull(gemm.b_zero_points);
-  desc.b_zero_point_count = static_cast<int64_t>(gemm.b_zero_points.size());
-  desc.bias_s32 = DataOrNull(gemm.bias_s32);
-  desc.bias_f32 = DataOrNull(gemm.bias_f32);
-  desc.scales = DataOrNull(gemm.scales);
-  desc.scale_count = static_cast<int64_t>(gemm.scales.size());
-  desc.activation = gemm.activation;
-  desc.clamp_min = gemm.clamp_min;
-  desc.clamp_max = gemm.clamp_max;
-  if (options.declared_min > 0 || options.declared < 255) {
-    const int32_t lowest = gemm.a_type == INTACT_S8 ? -128 : 0;
-    desc.a_min = lowest + options.declared_min;
-    desc.a_max = lowest + options.declared;
+// Rows of a tensor, `stride` elements apart; pixels of channels are rows as well.
+struct Rows {
+  int64_t count, elements, stride;
+  Result<GuardedMatrix> Allocate(int64_t element_size) const {
+    return GuardedMatrix::Allocate(count, elements * element_size, stride * element_size);
   }
-  desc.range_check = options.range_check;
-  desc.residual_type = gemm.residual_type;
-  desc.residual_scale = gemm.residual_scale;
-  desc.residual_zero_point = gemm.residual_zero_point;
-  return desc;
+};
+
+Rows InputOf(const reference::Gemm& gemm, int64_t pad) { return {gemm.m, gemm.k, gemm.k + pad}; }
+Rows InputOf(const reference::Conv& conv, int64_t pad) {
+  const int64_t channels = conv.geometry.input_channels;
+  return {conv.geometry.InputPixels(), channels, channels + pad};
+}
+Rows OutputOf(const reference::Gemm& gemm, int64_t pad) { return {gemm.m, gemm.n, gemm.n + pad}; }
+Rows OutputOf(const reference::Conv& conv, int64_t pad) {
+  const int64_t channels = conv.geometry.output_channels;
+  return {conv.geometry.OutputPixels(), channels, channels + pad};
 }
 
-Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
-                                        const std::function<Error(const intact_gemm_args&)>& run) {
-  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-  args.m = gemm.m;
-  args.a_stride = gemm.k + options.a_pad;
-  args.c_stride = gemm.n + options.c_pad;
-  args.threads = options.threads;
-  const int64_t size = reference::ElementSize(gemm.c_type);
-  Result<GuardedMatrix> a = GuardedMatrix::Allocate(gemm.m, gemm.k, args.a_stride);
+// Calls run(arguments), which returns an Error, on guarded tensors.
+template <class Operation, class Run>
+Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const RunOptions& options,
+                                              const Run& run) {
+  Result<GuardedMatrix> a = InputOf(operation, options.a_pad).Allocate(1);
   if (!a) return a.error();
-  Result<GuardedMatrix> c = GuardedMatrix::Allocate(gemm.m, gemm.n * size, args.c_stride * size);
+  Result<GuardedMatrix> c =
+      OutputOf(operation, options.c_pad).Allocate(reference::ElementSize(operation.c_type));
   if (!c) return c.error();
-  a->Load(gemm.a.data());
-  args.a = a->data();
-  args.c = c->data();
+  a->Load(operation.a.data());
+  Buffers buffers{a->data(), c->data()};
   std::optional<GuardedMatrix> residual;
-  if (gemm.residual_type != INTACT_TYPE_NONE && options.in_place) {
-    c->Write(gemm.residual.data());
-    args.residual = args.c;
-    args.residual_stride = args.c_stride;
-  } else if (gemm.residual_type != INTACT_TYPE_NONE) {
-    const int64_t bytes = reference::ElementSize(gemm.residual_type);
-    args.residual_stride = gemm.n + options.res_pad;
+  if (operation.residual_type != INTACT_TYPE_NONE && options.in_place) {
+    c->Write(operation.residual.data());
+    buffers.residual = buffers.c;
+  } else if (operation.residual_type != INTACT_TYPE_NONE) {
     Result<GuardedMatrix> matrix =
-        GuardedMatrix::Allocate(gemm.m, gemm.n * bytes, args.residual_stride * bytes);
+        OutputOf(operation, options.res_pad).Allocate(reference::ElementSize(operation.residual_type));
     if (!matrix) return matrix.error();
     residual = std::move(*matrix);
-    residual->Load(gemm.residual.data());
-    args.residual = residual->data();
+    residual->Load(operation.residual.data());
+    buffers.residual = residual->data();
   }
-
-  const Error error = run(args);
+  const Error error = run(ArgsOf(operation, options, buffers));
   if (error.status != INTACT_OK) return error;
   if (const std::optional<std::string> stray = c->StrayWrite()) {
     return Failed(fmt::format("wrote outside C: {}", *stray));
@@ -111,15 +121,104 @@ Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOp
   return c->Dense();
 }
 
+Error StatusError(intact_status status) { return {status, intact_last_error()}; }
+
+// An error of RunGuarded() with the name of the kernel.
+template <class Plan>
+Result<std::vector<uint8_t>> Named(Result<std::vector<uint8_t>> output, const Plan& plan) {
+  if (output || output.error().status != INTACT_CODEGEN_FAILED) return output;
+  return Failed(fmt::format("kernel {} {}", plan.Info().kernel, output.error().message));
+}
+
+}  // namespace
+
+GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
+  GemmDesc desc = OperationDescOf(gemm, options);
+  desc.n = gemm.n;
+  desc.k = gemm.k;
+  return desc;
+}
+
+ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options) {
+  const reference::ConvGeometry& geometry = conv.geometry;
+  ConvDesc desc = MakeConvDesc();
+  desc.gemm = OperationDescOf(conv, options);
+  desc.spatial_dims = geometry.dims;
+  desc.input_channels = geometry.input_channels;
+  desc.output_channels = geometry.output_channels;
+  desc.groups = geometry.groups;
+  const auto axes = std::span(geometry.axes).last(static_cast<size_t>(geometry.dims));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    desc.input[i] = axes[i].input;
+    desc.kernel[i] = axes[i].kernel;
+    desc.stride[i] = axes[i].stride;
+    desc.dilation[i] = axes[i].dilation;
+    desc.pad_begin[i] = axes[i].pad_begin;
+    desc.pad_end[i] = axes[i].pad_end;
+  }
+  return desc;
+}
+
+Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options) {
+  return CreateExactly<Gemm>(DescOf(gemm, options), gemm.b, options);
+}
+
+Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options) {
+  return CreateExactly<Conv>(DescOf(conv, options), conv.b, options);
+}
+
+intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const Buffers& buffers) {
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = gemm.m;
+  args.a = buffers.a;
+  args.a_stride = gemm.k + options.a_pad;
+  args.c = buffers.c;
+  args.c_stride = gemm.n + options.c_pad;
+  args.residual = buffers.residual;
+  args.residual_stride = gemm.n + (options.in_place ? options.c_pad : options.res_pad);
+  args.threads = options.threads;
+  return args;
+}
+
+intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const Buffers& buffers) {
+  const reference::ConvGeometry& geometry = conv.geometry;
+  intact_conv_args args = INTACT_CONV_ARGS_INIT;
+  args.batch = geometry.batch;
+  args.a = buffers.a;
+  args.a_stride = geometry.input_channels + options.a_pad;
+  args.c = buffers.c;
+  args.c_stride = geometry.output_channels + options.c_pad;
+  args.residual = buffers.residual;
+  args.residual_stride = geometry.output_channels + (options.in_place ? options.c_pad : options.res_pad);
+  args.threads = options.threads;
+  return args;
+}
+
+Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
+                                        const std::function<Error(const intact_gemm_args&)>& run) {
+  return RunBetweenGuards(gemm, options, run);
+}
+
+Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
+                                        const std::function<Error(const intact_conv_args&)>& run) {
+  return RunBetweenGuards(conv, options, run);
+}
+
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
   const Result<Gemm> plan = CreatePlan(gemm, options);
   if (!plan) return plan.error();
-  Result<std::vector<uint8_t>> output = RunGuarded(gemm, options, [&](const intact_gemm_args& args) {
-    const intact_status status = intact_gemm_run(plan->handle(), &args);
-    return Error{status, intact_last_error()};
-  });
-  if (output || output.error().status != INTACT_CODEGEN_FAILED) return output;
-  return Failed(fmt::format("kernel {} {}", plan->Info().kernel, output.error().message));
+  const auto run = [&](const intact_gemm_args& args) {
+    return StatusError(intact_gemm_run(plan->handle(), &args));
+  };
+  return Named(RunGuarded(gemm, options, run), *plan);
+}
+
+Result<std::vector<uint8_t>> IntactTarget::RunConv(const reference::Conv& conv,
+                                                   const RunOptions& options) const {
+  const Result<Conv> plan = CreatePlan(conv, options);
+  if (!plan) return plan.error();
+  const auto run = [&](const intact_conv_args& args) { return StatusError(plan->Run(args)); };
+  return Named(RunGuarded(conv, options, run), *plan);
 }
 
 }  // namespace intact::verify

@@ -8,23 +8,39 @@
 
 namespace intact::verify {
 
-/// The descriptor of `gemm`, whose vectors it points to, for `options`.
+/// The descriptor of an operation, whose vectors it points to, for `options`.
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
+ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 
-/// The plan that runs `gemm`; UNSUPPORTED unless it is for exactly options.isa.
+/// The plan that runs an operation; UNSUPPORTED unless it is for exactly options.isa.
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
+Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options);
 
-/// Output bytes, dense, of `run` on the tensors of `gemm`: with every buffer that emitted code touches ending
-/// at an unmapped page (the output at both ends a canary), so that a stray access is a fault and a stray
-/// write is found.
+/// The tensors of a run.
+struct Buffers {
+  const void* a = nullptr;
+  void* c = nullptr;
+  const void* residual = nullptr;
+};
+
+/// The arguments of its run on `buffers`, whose strides are those of `options`.
+intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const Buffers& buffers);
+intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const Buffers& buffers);
+
+/// Output bytes, dense, of `run` on the tensors of an operation: with every buffer that emitted code touches
+/// ending at an unmapped page (the output at both ends a canary), so that a stray access is a fault and a
+/// stray write is found.
 Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
                                         const std::function<Error(const intact_gemm_args&)>& run);
+Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
+                                        const std::function<Error(const intact_conv_args&)>& run);
 
 /// Runs guarded.
 class IntactTarget : public Target {
  public:
   std::string Name() const override { return "intact"; }
   Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
+  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const override;
 };
 
 }  // namespace intact::verify

@@ -109,6 +109,88 @@ std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/)
   return Compute(gemm, Model::kDpbusds);
 }
 
+// ----- convolutions ---------------------------------------------------------------------------------------
+
+using ConvComputation = std::vector<uint8_t> (*)(const reference::Conv& conv, Model model);
+
+std::vector<uint8_t> ComputeConv(const reference::Conv& conv, Model model) {
+  return reference::Outputs(conv, reference::Accumulators(conv, model));
+}
+
+// The padding becomes part of the input, and holds 0.
+std::vector<uint8_t> PadWithZero(const reference::Conv& honest, Model model) {
+  const reference::ConvGeometry& from = honest.geometry;
+  reference::Conv conv = honest;
+  for (reference::Axis& axis : conv.geometry.axes) {
+    axis = {axis.input + axis.pad_begin + axis.pad_end, axis.kernel, axis.stride, axis.dilation, 0, 0};
+  }
+  const auto& [d, h, w] = conv.geometry.axes;
+  conv.a.assign(static_cast<size_t>(conv.geometry.InputPixels() * from.input_channels), 0);
+  auto row = honest.a.begin();
+  for (int64_t image = 0; image < from.batch; ++image) {
+    for (int64_t id = 0; id < from.axes[0].input; ++id) {
+      for (int64_t ih = 0; ih < from.axes[1].input; ++ih) {
+        const int64_t at =
+            ((image * d.input + id + from.axes[0].pad_begin) * h.input + ih + from.axes[1].pad_begin) *
+                w.input +
+            from.axes[2].pad_begin;
+        const int64_t length = from.axes[2].input * from.input_channels;
+        std::copy_n(row, length, conv.a.begin() + at * from.input_channels);
+        row += length;
+      }
+    }
+  }
+  return ComputeConv(conv, model);
+}
+
+// Taps lie one pixel too near; as many outputs as before.
+std::vector<uint8_t> NarrowDilation(const reference::Conv& honest, Model model) {
+  reference::Conv conv = honest;
+  for (reference::Axis& axis : conv.geometry.axes) {
+    if (axis.dilation == 1) continue;
+    --axis.dilation;
+    axis.pad_end -= axis.kernel - 1;
+  }
+  return ComputeConv(conv, model);
+}
+
+// The last output channel of each group reads the input of the next.
+std::vector<uint8_t> ShiftGroupBoundary(const reference::Conv& honest, Model model) {
+  const reference::ConvGeometry& g = honest.geometry;
+  reference::Conv next = honest;
+  for (auto pixel = next.a.begin(); pixel != next.a.end(); pixel += g.input_channels) {
+    std::rotate(pixel, pixel + g.GroupInputs(), pixel + g.input_channels);
+  }
+  std::vector<int32_t> y = reference::Accumulators(honest, model);
+  const std::vector<int32_t> of_next = reference::Accumulators(next, model);
+  for (size_t i = 0; i < y.size(); ++i) {
+    const int64_t channel = static_cast<int64_t>(i) % g.output_channels;
+    const bool is_last = channel % g.GroupOutputs() == g.GroupOutputs() - 1;
+    if (is_last && channel + 1 < g.output_channels) y[i] = of_next[i];
+  }
+  return reference::Outputs(honest, y);
+}
+
+// kh and kw change places, where the filter is square.
+std::vector<uint8_t> TransposeTaps(const reference::Conv& honest, Model model) {
+  const reference::ConvGeometry& g = honest.geometry;
+  reference::Conv conv = honest;
+  if (g.axes[1].kernel != g.axes[2].kernel) return ComputeConv(conv, model);
+  for (int64_t plane = 0; plane < g.output_channels * g.axes[0].kernel; ++plane) {
+    for (int64_t kh = 0; kh < g.axes[1].kernel; ++kh) {
+      for (int64_t kw = 0; kw < g.axes[2].kernel; ++kw) {
+        const int64_t from = (plane * g.axes[1].kernel + kw) * g.axes[2].kernel + kh;
+        const int64_t to = (plane * g.axes[1].kernel + kh) * g.axes[2].kernel + kw;
+        std::copy_n(honest.b.begin() + from * g.GroupInputs(), g.GroupInputs(),
+                    conv.b.begin() + to * g.GroupInputs());
+      }
+    }
+  }
+  return ComputeConv(conv, model);
+}
+
+// ----- targets --------------------------------------------------------------------------------------------
+
 class MutantTarget : public Target {
  public:
   MutantTarget(std::string name, Computation compute) : name_(std::move(name)), compute_(compute) {}
@@ -122,15 +204,42 @@ class MutantTarget : public Target {
   Computation compute_;
 };
 
+class ConvMutantTarget : public Target {
+ public:
+  ConvMutantTarget(std::string name, ConvComputation compute) : name_(std::move(name)), compute_(compute) {}
+  std::string Name() const override { return name_; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& /*gemm*/,
+                                   const RunOptions& /*options*/) const override {
+    return Error{INTACT_UNSUPPORTED, "target " + name_ + " runs convolutions only"};
+  }
+  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
+                                       const RunOptions& options) const override {
+    return compute_(conv, ExpectedModel(options.mode, options.isa));
+  }
+
+ private:
+  std::string name_;
+  ConvComputation compute_;
+};
+
 class Overeager : public IntactTarget {
  public:
   std::string Name() const override { return "one_pair_too_many"; }
   Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
+    return IntactTarget::Run(gemm, Narrowed(gemm, options));
+  }
+  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
+                                       const RunOptions& options) const override {
+    return IntactTarget::RunConv(conv, Narrowed(conv, options));
+  }
+
+ private:
+  static RunOptions Narrowed(const reference::Operation& operation, const RunOptions& options) {
     RunOptions narrow = options;
-    const int32_t zero = gemm.a_zero_point + (gemm.a_type == INTACT_S8 ? 128 : 0);
+    const int32_t zero = operation.a_zero_point + reference::ActivationShift(operation);
     narrow.declared = std::max({options.declared - 1, zero, 1});  // a range must hold the zero point
     narrow.range_check = INTACT_RANGE_UNCHECKED;
-    return IntactTarget::Run(gemm, narrow);
+    return narrow;
   }
 };
 
@@ -146,11 +255,24 @@ Mutant MakeMutant(const char* name, Computation compute, std::string fault, std:
           std::move(detail)};
 }
 
+Mutant MakeConvMutant(const char* name, ConvComputation compute, std::string fault, std::string_view line,
+                      std::string detail) {
+  return {std::make_unique<ConvMutantTarget>(name, compute), std::move(fault), ProblemOf(line),
+          Cause::kImplementationError, std::move(detail)};
+}
+
 }  // namespace
 
 Result<std::vector<uint8_t>> ReferenceTarget::Run(const reference::Gemm& gemm,
                                                   const RunOptions& options) const {
   return Compute(gemm, ExpectedModel(options.mode, options.isa));
+}
+
+Result<std::vector<uint8_t>> ReferenceTarget::RunConv(const reference::Conv& conv,
+                                                      const RunOptions& options) const {
+  const Model model = ExpectedModel(options.mode, options.isa);
+  return reference::Outputs(
+      conv, model == Model::kExact ? reference::Convolve(conv) : reference::Accumulators(conv, model));
 }
 
 std::unique_ptr<Target> OvereagerTarget() { return std::make_unique<Overeager>(); }
@@ -196,6 +318,24 @@ std::vector<Mutant> Mutants() {
   mutants.push_back({OvereagerTarget(), "int16 groups take one pair too many",
                      ProblemOf("gemm u8s8s32 m=48 n=16 k=64 wmax=128 fill=bound isa=avx2"),
                      Cause::kImplementationError, "int16 sums wrapped"});
+  mutants.push_back(
+      {OvereagerTarget(), "the same in a convolution",
+       ProblemOf("conv u8s8s32 in=9x9 c=16 o=16 kernel=2x2 stride=2x2 wmax=128 fill=bound isa=avx2"),
+       Cause::kImplementationError, "int16 sums wrapped"});
+  mutants.push_back(MakeConvMutant("zero_padding", PadWithZero, "padding is 0 instead of the zero point",
+                                   "conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=77",
+                                   "padding read as 0 instead of the zero point"));
+  mutants.push_back(MakeConvMutant("narrow_dilation", NarrowDilation, "taps lie one pixel too near",
+                                   "conv u8s8s32 in=9x9 c=5 o=4 kernel=3x3 dilation=2x3 pad=2x3 za=3",
+                                   "taps read 1x2 pixels apart instead of 2x3"));
+  mutants.push_back(MakeConvMutant("shifted_group_boundary", ShiftGroupBoundary,
+                                   "the last output channel of a group reads the next group's input",
+                                   "conv u8s8s32 in=5x5 c=12 o=8 kernel=3x3 pad=1x1 groups=4 za=3",
+                                   "read the channels of group 2 instead of group 1"));
+  mutants.push_back(MakeConvMutant("transposed_taps", TransposeTaps,
+                                   "rows and columns of a filter change places",
+                                   "conv s8s8u8 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=3 zc=128 bias=f32",
+                                   "rows and columns of the filter swapped"));
   return mutants;
 }
 

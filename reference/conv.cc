@@ -1,0 +1,178 @@
+#include "reference/conv.h"
+
+#include <algorithm>
+
+namespace intact::reference {
+namespace {
+
+// The coordinates of number `index` in a box of these extents, the last fastest.
+Spatial Unravel(int64_t index, const Spatial& extents) noexcept {
+  const int64_t w = index % extents[2];
+  const int64_t dh = index / extents[2];
+  return {dh / extents[1], dh % extents[1], w};
+}
+
+// a − za of an input pixel's channel; padding is zero.
+int32_t CenteredActivation(const Conv& conv, int64_t input_row, int64_t channel) noexcept {
+  if (input_row < 0) return 0;
+  const int64_t at = input_row * conv.geometry.input_channels + channel;
+  return Value(conv.a_type, conv.a[static_cast<size_t>(at)]) - conv.a_zero_point;
+}
+
+// b − zb.
+int32_t CenteredWeight(const Conv& conv, int64_t output_channel, int64_t tap, int64_t channel) noexcept {
+  const ConvGeometry& g = conv.geometry;
+  const int64_t at = (output_channel * g.Taps() + tap) * g.GroupInputs() + channel;
+  const auto byte = static_cast<uint8_t>(conv.b[static_cast<size_t>(at)]);
+  return Value(conv.b_type, byte) - WeightZeroPoint(conv, output_channel);
+}
+
+// A group's share of values that are there once for each column; one for all, or none, stay.
+template <class T>
+std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, int64_t group) {
+  if (std::ssize(values) != g.output_channels) return values;
+  const auto begin = values.begin() + group * g.GroupOutputs();
+  return std::vector<T>(begin, begin + g.GroupOutputs());
+}
+
+// The residual under a group's columns.
+std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group) {
+  const int64_t row_bytes = conv.geometry.output_channels * ElementSize(conv.residual_type);
+  const int64_t group_bytes = row_bytes / conv.geometry.groups;
+  std::vector<uint8_t> residual;
+  for (auto row = conv.residual.begin(); row != conv.residual.end(); row += row_bytes) {
+    residual.insert(residual.end(), row + group * group_bytes, row + (group + 1) * group_bytes);
+  }
+  return residual;
+}
+
+// A group; the tensors are still all of them.
+Gemm GroupOf(const Conv& conv, int64_t group) {
+  const ConvGeometry& g = conv.geometry;
+  Gemm gemm;
+  static_cast<Operation&>(gemm) = conv;
+  gemm.b_zero_points = GroupShare(conv.b_zero_points, g, group);
+  gemm.bias_s32 = GroupShare(conv.bias_s32, g, group);
+  gemm.bias_f32 = GroupShare(conv.bias_f32, g, group);
+  gemm.scales = GroupShare(conv.scales, g, group);
+  gemm.residual = GroupResidual(conv, group);
+  gemm.m = g.OutputPixels();
+  gemm.n = g.GroupOutputs();
+  gemm.k = g.Taps() * g.TapDepth();
+  return gemm;
+}
+
+// im2col.
+std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group) {
+  const ConvGeometry& g = conv.geometry;
+  const auto zero_point = static_cast<uint8_t>(conv.a_zero_point);
+  std::vector<uint8_t> a(static_cast<size_t>(g.OutputPixels() * g.Taps() * g.TapDepth()), zero_point);
+  auto to = a.begin();
+  for (int64_t m = 0; m < g.OutputPixels(); ++m) {
+    const Pixel pixel = PixelOf(g, m);
+    for (int64_t tap = 0; tap < g.Taps(); ++tap, to += g.TapDepth()) {
+      const int64_t row = InputRow(g, pixel, TapOf(g, tap));
+      if (row < 0) continue;
+      const auto from = conv.a.begin() + row * g.input_channels + group * g.GroupInputs();
+      std::copy_n(from, g.GroupInputs(), to);
+    }
+  }
+  return a;
+}
+
+// k×n.
+std::vector<int8_t> LoweredWeights(const Conv& conv, int64_t group) {
+  const ConvGeometry& g = conv.geometry;
+  const auto zero = static_cast<int8_t>(-WeightShift(conv));  // what the instruction sees as 0
+  std::vector<int8_t> b(static_cast<size_t>(g.Taps() * g.TapDepth() * g.GroupOutputs()), zero);
+  auto from = conv.b.begin() + group * g.GroupOutputs() * g.Taps() * g.GroupInputs();
+  for (int64_t n = 0; n < g.GroupOutputs(); ++n) {
+    for (int64_t tap = 0; tap < g.Taps(); ++tap) {
+      for (int64_t c = 0; c < g.GroupInputs(); ++c) {
+        b[static_cast<size_t>((tap * g.TapDepth() + c) * g.GroupOutputs() + n)] = *from++;
+      }
+    }
+  }
+  return b;
+}
+
+}  // namespace
+
+int64_t Axis::Output() const noexcept {
+  const int64_t room = input + pad_begin + pad_end - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+Pixel PixelOf(const ConvGeometry& geometry, int64_t m) noexcept {
+  const auto& [d, h, w] = geometry.axes;
+  const int64_t image = d.Output() * h.Output() * w.Output();
+  return {m / image, Unravel(m % image, {d.Output(), h.Output(), w.Output()})};
+}
+
+Spatial TapOf(const ConvGeometry& geometry, int64_t tap) noexcept {
+  const auto& [d, h, w] = geometry.axes;
+  return Unravel(tap, {d.kernel, h.kernel, w.kernel});
+}
+
+TapChannel TapChannelOf(const ConvGeometry& geometry, int64_t k) noexcept {
+  return {TapOf(geometry, k / geometry.TapDepth()), k % geometry.TapDepth()};
+}
+
+int64_t InputRow(const ConvGeometry& geometry, const Pixel& output, const Spatial& tap) noexcept {
+  int64_t row = output.batch;
+  for (size_t i = 0; i < kMaxSpatial; ++i) {
+    const int64_t position = geometry.axes[i].Position(output.at[i], tap[i]);
+    if (!geometry.axes[i].Holds(position)) return -1;
+    row = row * geometry.axes[i].input + position;
+  }
+  return row;
+}
+
+std::vector<int32_t> Convolve(const Conv& conv) {
+  const ConvGeometry& g = conv.geometry;
+  const auto& [d, h, w] = g.axes;
+  std::vector<int32_t> y;
+  for (int64_t batch = 0; batch < g.batch; ++batch) {
+    for (int64_t od = 0; od < d.Output(); ++od) {
+      for (int64_t oh = 0; oh < h.Output(); ++oh) {
+        for (int64_t ow = 0; ow < w.Output(); ++ow) {
+          for (int64_t n = 0; n < g.output_channels; ++n) {
+            const int64_t first_channel = n / g.GroupOutputs() * g.GroupInputs();
+            int64_t sum = conv.bias_s32.empty() ? 0 : conv.bias_s32[static_cast<size_t>(n)];
+            int64_t tap = 0;
+            for (int64_t kd = 0; kd < d.kernel; ++kd) {
+              for (int64_t kh = 0; kh < h.kernel; ++kh) {
+                for (int64_t kw = 0; kw < w.kernel; ++kw, ++tap) {
+                  const int64_t row = InputRow(g, {batch, {od, oh, ow}}, {kd, kh, kw});
+                  for (int64_t c = 0; c < g.GroupInputs(); ++c) {
+                    const int64_t a = CenteredActivation(conv, row, first_channel + c);
+                    sum += a * CenteredWeight(conv, n, tap, c);
+                  }
+                }
+              }
+            }
+            y.push_back(static_cast<int32_t>(static_cast<uint64_t>(sum)));
+          }
+        }
+      }
+    }
+  }
+  return y;
+}
+
+std::vector<Gemm> Lower(const Conv& conv) {
+  std::vector<Gemm> gemms;
+  for (int64_t group = 0; group < conv.geometry.groups; ++group) {
+    Gemm& gemm = gemms.emplace_back(GroupOf(conv, group));
+    gemm.a = LoweredActivations(conv, group);
+    gemm.b = LoweredWeights(conv, group);
+  }
+  return gemms;
+}
+
+std::vector<int32_t> Accumulators(const Conv& conv, Model model) {
+  const std::vector<Gemm> gemms = Lower(conv);
+  return Accumulators(std::vector<Operands>(gemms.begin(), gemms.end()), model);
+}
+
+}  // namespace intact::reference

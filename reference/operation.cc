@@ -1,0 +1,78 @@
+#include "reference/operation.h"
+
+#include <cstring>
+
+namespace intact::reference {
+namespace {
+
+template <class T>
+void Store(T value, uint8_t* destination) noexcept {
+  std::memcpy(destination, &value, sizeof value);
+}
+
+}  // namespace
+
+int32_t WeightZeroPoint(const Operation& operation, int64_t n) noexcept {
+  if (operation.b_zero_points.empty()) return 0;
+  return operation.b_zero_points[operation.b_zero_points.size() == 1 ? 0 : static_cast<size_t>(n)];
+}
+
+Requantization RequantizationOf(const Operation& operation, int64_t n) {
+  const auto column = static_cast<size_t>(n);
+  Requantization q;
+  q.c_type = operation.c_type;
+  if (!operation.scales.empty()) q.scale = operation.scales[operation.scales.size() == 1 ? 0 : column];
+  q.has_bias_f32 = !operation.bias_f32.empty();
+  if (q.has_bias_f32) q.bias_f32 = operation.bias_f32[column];
+  q.activation = operation.activation;
+  q.clamp_min = operation.clamp_min;
+  q.clamp_max = operation.clamp_max;
+  q.zero_point = operation.c_zero_point;
+  return q;
+}
+
+Requantization WithResidual(Requantization q, const Operation& operation, int64_t output) {
+  if (operation.residual_type == INTACT_TYPE_NONE) return q;
+  const auto size = static_cast<size_t>(ElementSize(operation.residual_type));
+  const uint8_t* const element = &operation.residual[static_cast<size_t>(output) * size];
+  q.has_residual = true;
+  q.residual_scale = operation.residual_scale;
+  if (operation.residual_type == INTACT_F32) {
+    std::memcpy(&q.residual, element, size);
+  } else {
+    const int32_t value = Value(operation.residual_type, *element);
+    q.residual = static_cast<float>(value - operation.residual_zero_point);
+  }
+  return q;
+}
+
+int64_t ElementSize(intact_type type) noexcept { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
+
+void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept {
+  switch (q.c_type) {
+    case INTACT_TYPE_NONE:
+      return;
+    case INTACT_S32:
+      return Store(y, destination);
+    case INTACT_F32:
+      return Store(Dequantize(y, q), destination);
+    case INTACT_U8:
+    case INTACT_S8:
+      return Store(static_cast<uint8_t>(Requantize(y, q)), destination);
+  }
+}
+
+std::vector<uint8_t> Outputs(const Operation& operation, int64_t columns,
+                             const std::vector<int32_t>& accumulators) {
+  std::vector<Requantization> requantizations;
+  for (int64_t n = 0; n < columns; ++n) requantizations.push_back(RequantizationOf(operation, n));
+  const auto size = static_cast<size_t>(ElementSize(operation.c_type));
+  std::vector<uint8_t> bytes(accumulators.size() * size);
+  for (size_t i = 0; i < accumulators.size(); ++i) {
+    const Requantization& column = requantizations[i % requantizations.size()];
+    StoreOutput(accumulators[i], WithResidual(column, operation, static_cast<int64_t>(i)), &bytes[i * size]);
+  }
+  return bytes;
+}
+
+}  // namespace intact::reference

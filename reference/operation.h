@@ -1,0 +1,69 @@
+// What a GEMM and a convolution have in common: the bytes of their tensors, types, zero points and epilogue.
+// A column is one of B, or an output channel.
+#ifndef INTACT_REFERENCE_OPERATION_H_
+#define INTACT_REFERENCE_OPERATION_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/requantize.h"
+
+namespace intact::reference {
+
+/// How `a` and `b` are laid out is told where an operation is derived from this; N is its number of columns.
+struct Operation {
+  intact_type a_type = INTACT_U8;  // u8 or s8
+  intact_type b_type = INTACT_S8;
+  intact_type c_type = INTACT_S32;
+  int32_t a_zero_point = 0;
+  int32_t c_zero_point = 0;
+  std::vector<int32_t> b_zero_points;  // N, 1, or empty (all 0)
+  std::vector<uint8_t> a;              // s8 in two's complement
+  std::vector<int8_t> b;               // u8 in the same bits
+  std::vector<int32_t> bias_s32;       // N or empty
+  std::vector<float> bias_f32;         // N or empty
+  std::vector<float> scales;           // N, 1, or empty (s32 output)
+  intact_activation activation = INTACT_ACTIVATION_NONE;
+  float clamp_min = 0.0f, clamp_max = 0.0f;
+  intact_type residual_type = INTACT_TYPE_NONE;
+  std::vector<uint8_t> residual;  // elements of residual_type, shaped as C; empty if there is none
+  float residual_scale = 0.0f;
+  int32_t residual_zero_point = 0;
+};
+
+/// What a byte of an 8-bit tensor stands for.
+constexpr int32_t Value(intact_type type, uint8_t byte) noexcept {
+  return type == INTACT_S8 ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte};
+}
+
+/// u8×s8 instructions take s8 activations and u8 weights shifted by these, zero points included.
+constexpr int32_t ActivationShift(const Operation& operation) noexcept {
+  return operation.a_type == INTACT_S8 ? 128 : 0;
+}
+constexpr int32_t WeightShift(const Operation& operation) noexcept {
+  return operation.b_type == INTACT_U8 ? -128 : 0;
+}
+
+/// The zero point of column n.
+int32_t WeightZeroPoint(const Operation& operation, int64_t n) noexcept;
+
+/// The requantization of column n, without a residual.
+Requantization RequantizationOf(const Operation& operation, int64_t n);
+/// That of one output, number `output` of C's: `q`, which is its column's, with the residual, if there is
+/// one.
+Requantization WithResidual(Requantization q, const Operation& operation, int64_t output);
+
+/// Bytes of one element of `type`.
+int64_t ElementSize(intact_type type) noexcept;
+
+/// Writes one output element, ElementSize(q.c_type) bytes.
+void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept;
+
+/// Output bytes, rows of `columns` elements of c_type, from their accumulators.
+std::vector<uint8_t> Outputs(const Operation& operation, int64_t columns,
+                             const std::vector<int32_t>& accumulators);
+
+}  // namespace intact::reference
+#endif  // INTACT_REFERENCE_OPERATION_H_

@@ -1,0 +1,95 @@
+#include "verify/diagnose_conv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace intact::verify {
+namespace {
+
+using reference::Axis;
+using reference::ConvGeometry;
+using reference::Spatial;
+
+// How an implementation may have read its tensors.
+struct Reading {
+  ConvGeometry geometry;      // where taps lie
+  int64_t group_step = 0;     // the input of this many groups further on
+  bool zero_padding = false;  // 0 instead of the zero point
+  bool transposed = false;    // kh and kw of the filter change places
+};
+
+int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
+  const ConvGeometry& g = conv.geometry;
+  const reference::Pixel pixel = reference::PixelOf(g, m);
+  const int64_t first_channel = (n / g.GroupOutputs() + reading.group_step) * g.GroupInputs();
+  const int32_t padding = reading.zero_padding ? 0 : conv.a_zero_point;
+  int64_t sum = conv.bias_s32.empty() ? 0 : conv.bias_s32[static_cast<size_t>(n)];
+  for (int64_t tap = 0; tap < g.Taps(); ++tap) {
+    Spatial at = reference::TapOf(g, tap);
+    if (reading.transposed) std::swap(at[1], at[2]);
+    const int64_t row = reference::InputRow(reading.geometry, pixel, at);
+    for (int64_t c = 0; c < g.GroupInputs(); ++c) {
+      const auto a_at = static_cast<size_t>(row * g.input_channels + first_channel + c);
+      const auto b_at = static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c);
+      const int64_t a = row < 0 ? padding : reference::Value(conv.a_type, conv.a[a_at]);
+      const int64_t b = reference::Value(conv.b_type, static_cast<uint8_t>(conv.b[b_at]));
+      sum += (a - conv.a_zero_point) * (b - reference::WeightZeroPoint(conv, n));
+    }
+  }
+  return static_cast<int32_t>(static_cast<uint64_t>(sum));
+}
+
+// "2x3"
+std::string Dilations(const ConvGeometry& geometry) {
+  std::string text;
+  for (const Axis& axis : std::span(geometry.axes).last(static_cast<size_t>(geometry.dims))) {
+    text += fmt::format("{}{}", text.empty() ? "" : "x", axis.dilation);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n) {
+  const ConvGeometry& g = conv.geometry;
+  std::vector<Suspicion> suspicions;
+  const auto suspect = [&](std::string text, const Reading& reading) {
+    suspicions.push_back({std::move(text), AccumulatorUnder(reading, conv, m, n)});
+  };
+  Reading zero_padding{g};
+  zero_padding.zero_padding = true;
+  suspect("padding read as 0 instead of the zero point", zero_padding);
+
+  for (const bool all_adjacent : {false, true}) {
+    Reading dilated{g};
+    for (Axis& axis : dilated.geometry.axes) {
+      axis.dilation = all_adjacent ? 1 : std::max<int64_t>(axis.dilation - 1, 1);
+    }
+    suspect(fmt::format("taps read {} pixels apart instead of {}", Dilations(dilated.geometry), Dilations(g)),
+            dilated);
+  }
+
+  Reading swapped_ends{g};
+  for (Axis& axis : swapped_ends.geometry.axes) std::swap(axis.pad_begin, axis.pad_end);
+  suspect("padding at the end taken for that at the beginning", swapped_ends);
+
+  if (g.axes[1].kernel == g.axes[2].kernel) {
+    Reading transposed{g};
+    transposed.transposed = true;
+    suspect("rows and columns of the filter swapped", transposed);
+  }
+
+  const int64_t group = n / g.GroupOutputs();
+  for (const int64_t step : {-1, 1}) {
+    if (group + step < 0 || group + step >= g.groups) continue;
+    Reading shifted{g};
+    shifted.group_step = step;
+    suspect(fmt::format("read the channels of group {} instead of group {}", group + step, group), shifted);
+  }
+  return suspicions;
+}
+
+}  // namespace intact::verify
