@@ -64,7 +64,7 @@ RowMap Band::Stage(const ConvInput& input, int64_t first_channel, int64_t row_be
   }
   RowMap map(to, row_stride());
   map.line_rows = width();
-  map.line_stride = geometry_.stride[kHeight] * line_bytes_;
+  map.line_stride = line_stride();
   map.plane_lines = geometry_.output[kHeight];
   map.plane_stride = plane_bytes_;
   map.origin -= static_cast<uintptr_t>(first_plane * plane_bytes_ + first_line * map.line_stride);
@@ -88,8 +88,9 @@ void Band::StageLine(const ConvInput& input, const uint8_t* line, uint8_t* to) c
   int64_t begin = pixels;
   int64_t end = pixels;
   if (line != nullptr) {
-    begin = std::min(geometry_.pad_begin[kWidth], pixels);
+    begin = std::clamp<int64_t>(geometry_.pad_begin[kWidth], 0, pixels);
     end = std::min(geometry_.pad_begin[kWidth] + geometry_.input[kWidth], pixels);
+    line += (begin - geometry_.pad_begin[kWidth]) * input.stride;
   }
   std::memset(to, padding_, static_cast<size_t>(begin * pitch));
   if (begin < end) CopyPixels(line, input.stride, end - begin, to + begin * pitch);

@@ -39,7 +39,8 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 class Band {
  public:
   Band() = default;
-  /// `padding` and `flip` as kernels see activations: the zero point, and ActivationFlip().
+  /// `padding` and `flip` as kernels see activations: the zero point, and ActivationFlip(). A negative
+  /// pad_begin of the width: lines begin within the input.
   Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t padding, uint8_t flip);
 
   /// Bytes that Stage() writes, and some that kernels may read beyond.
@@ -49,6 +50,10 @@ class Band {
   int64_t TapOffset(int64_t depth, int64_t height, int64_t width) const;
   /// Bytes between what adjacent output pixels of a line read.
   int64_t row_stride() const { return geometry_.stride[kWidth] * channels_.pitch; }
+  /// The same of adjacent lines.
+  int64_t line_stride() const { return geometry_.stride[kHeight] * line_bytes_; }
+  /// Rows of a line.
+  int64_t line_rows() const { return width(); }
 
   /// Rows (output pixels, over all planes) that a band holds at most.
   int64_t max_rows() const { return (planes_ > 1 ? planes_ * geometry_.output[kHeight] : lines_) * width(); }

@@ -101,7 +101,9 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   const bool may_join_groups =
       !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
   if (reads_band_ && inputs == 1 && geometry_.groups > 1) {
-    return ChooseDepthwise(padding, flip);
+    taps_.depth = geometry_.taps();
+    taps_.is_depthwise = true;
+    return;
   }
   if (reads_band_ && !has_zero_points && !problem.epilogue.has_residual() && WantsPlanar(isa, problem.mode)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
@@ -123,20 +125,6 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   SetTaps();
   // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
   if (!saturates && !has_zero_points) SetLineTaps();
-}
-
-void ConvPlan::ChooseDepthwise(uint8_t padding, uint8_t flip) {
-  const int64_t repeats = geometry_.group_outputs();
-  band_ = Band(geometry_, {0, geometry_.input_channels, repeats, geometry_.output_channels}, padding, flip);
-  const Spatial& kernel = geometry_.kernel;
-  tap_grid_.rows = {kernel[kDepth], kernel[kHeight]};
-  tap_grid_.row_strides_bytes = {band_.TapOffset(1, 0, 0), band_.TapOffset(0, 1, 0)};
-  for (int64_t width = 0; width < kernel[kWidth]; ++width) {
-    tap_grid_.columns.push_back(band_.TapOffset(0, 0, width));
-  }
-  tap_grid_.pixel_stride_bytes = band_.row_stride();
-  taps_.depth = geometry_.taps();
-  taps_.is_depthwise = true;
 }
 
 bool ConvPlan::WantsPlanar(jit::Isa isa, intact_mode mode) const {
@@ -202,10 +190,11 @@ Error ConvPlan::MakeUnits(const GemmProblem& problem) {
   }
   kernel_name_ = units_.front()->kernel_name();
   if (!taps_.is_depthwise) return {};
-  Result<std::unique_ptr<DepthwiseEngine>> engine =
-      DepthwiseEngine::Create(units_.front()->data(), tap_grid_, isa());
-  if (!engine) return engine.error();
-  depthwise_ = std::move(*engine);
+  const uint8_t flip = ActivationFlip(problem.a_type);
+  Result<std::unique_ptr<DepthwiseConv>> depthwise = DepthwiseConv::Create(
+      units_.front()->data(), geometry_, static_cast<uint8_t>(problem.a_zero_point + flip), flip, isa());
+  if (!depthwise) return depthwise.error();
+  depthwise_ = std::move(*depthwise);
   kernel_name_ = depthwise_->KernelName();
   return {};
 }
@@ -333,6 +322,12 @@ Error ConvPlan::CheckArguments(const intact_conv_args& args) const {
 ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   Shape shape;
   shape.rows = RowCount(batch);
+  if (taps_.is_depthwise) {
+    shape.mr = static_cast<int>(geometry_.output[kWidth]);
+    shape.columns = 1;
+    shape.bytes = RoundUp(depthwise_->ScratchBytes(), 64);
+    return shape;
+  }
   if (taps_.planar) {
     shape.piece_rows = std::min(shape.rows, planar_.max_rows());
     shape.band_bytes = RoundUp(planar_.bytes(), 64);
@@ -341,12 +336,6 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
     shape.band_bytes = RoundUp(band_.bytes(), 64);
   } else {
     shape.piece_rows = shape.rows;
-  }
-  if (taps_.is_depthwise) {
-    shape.mr = static_cast<int>(geometry_.output[kWidth]);
-    shape.columns = 1;
-    shape.bytes = shape.band_bytes;
-    return shape;
   }
   const Engine& engine = units_.front()->EngineFor(shape.piece_rows);
   shape.mr = engine.mr();
@@ -388,9 +377,9 @@ RunBuffers ConvPlan::BuffersOf(const intact_conv_args& args, int64_t rows) const
 
 void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece,
                         uint8_t* scratch) const {
-  if (taps_.is_depthwise) return RunDepthwise(args, piece, scratch);
   const ConvInput input = InputOf(args);
   RunBuffers buffers = BuffersOf(args, shape.rows);
+  if (taps_.is_depthwise) return depthwise_->Run(input, buffers, piece.row_begin, piece.row_end, scratch);
   if (taps_.planar) return RunPlanar(input, buffers, shape, piece, scratch);
   if (!reads_band_) {
     buffers.a = RowsInPlace(input);
@@ -429,29 +418,13 @@ void ConvPlan::RunUnit(int64_t unit, const Shape& shape, RunBuffers buffers, con
   plan.RunShare(plan.EngineFor(shape.piece_rows), buffers, range, scratch + shape.band_bytes);
 }
 
-void ConvPlan::RunDepthwise(const intact_conv_args& args, const Range& piece, uint8_t* scratch) const {
-  const ScopedFloatEnvironment float_environment;
-  const RowMap map = band_.Stage(InputOf(args), 0, piece.row_begin, piece.row_end, scratch);
-  const int64_t width = geometry_.output[kWidth];
-  const int64_t element = units_.front()->data().element_bytes();
-  const int64_t residual_element = units_.front()->data().residual_bytes();
-  DepthwiseRow line;
-  line.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
-  line.residual_stride_bytes =
-      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * residual_element;
-  for (int64_t row = piece.row_begin; row < piece.row_end; row += line.pixels) {
-    line.pixel0 = map.At(row);
-    line.pixels = std::min(piece.row_end, (row / width + 1) * width) - row;
-    line.c = static_cast<uint8_t*>(args.c) + row * line.c_stride_bytes;
-    if (args.residual != nullptr) {
-      line.residual = static_cast<const uint8_t*>(args.residual) + row * line.residual_stride_bytes;
-    }
-    depthwise_->RunRow(line);
-  }
-}
-
 ConvInput ConvPlan::InputOf(const intact_conv_args& args) const {
   return {static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
+}
+
+int64_t ConvPlan::PieceEnd(int64_t row, int64_t row_end) const {
+  if (taps_.planar) return planar_.EndFrom(row, row_end);
+  return reads_band_ && !taps_.is_depthwise ? band_.EndFrom(row, row_end) : row_end;
 }
 
 void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
@@ -460,9 +433,7 @@ void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int pa
   if (share.Empty()) return;
   Range piece = share;
   for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
-    piece.row_end = taps_.planar  ? planar_.EndFrom(piece.row_begin, share.row_end)
-                    : reads_band_ ? band_.EndFrom(piece.row_begin, share.row_end)
-                                  : share.row_end;
+    piece.row_end = PieceEnd(piece.row_begin, share.row_end);
     RunPiece(args, shape, piece, scratch);
   }
 }

@@ -20,7 +20,7 @@
 // A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
 // saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
 //
-// Depthwise convolutions have kernels of their own (depthwise_engine.h).
+// Depthwise convolutions have kernels of their own (depthwise_conv.h).
 //
 // Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
 // reads its own channels (Taps::vector_step).
@@ -37,7 +37,7 @@
 
 #include "kernels/band.h"
 #include "kernels/conv_geometry.h"
-#include "kernels/depthwise_engine.h"
+#include "kernels/depthwise_conv.h"
 #include "kernels/gemm.h"
 #include "kernels/planar_band.h"
 
@@ -68,7 +68,6 @@ class ConvPlan {
   ConvPlan() = default;
   void ChooseLayout(const GemmProblem& problem, jit::Isa isa);
   bool PlanesAreEven() const;
-  void ChooseDepthwise(uint8_t padding, uint8_t flip);
   /// Whether rows are to fill the lanes, from a planar band.
   bool WantsPlanar(jit::Isa isa, intact_mode mode) const;
   void SetTaps();
@@ -96,6 +95,7 @@ class ConvPlan {
   struct Shape;
   /// How a run is cut.
   Shape ShapeOf(int64_t batch) const;
+  int64_t PieceEnd(int64_t row, int64_t row_end) const;
   void RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
                 uint8_t* scratch) const;
   void RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece, uint8_t* scratch) const;
@@ -105,7 +105,6 @@ class ConvPlan {
   /// `buffers` are those of all units, but for A; `range` is of the unit's columns.
   void RunUnit(int64_t unit, const Shape& shape, RunBuffers buffers, const Range& range,
                uint8_t* scratch) const;
-  void RunDepthwise(const intact_conv_args& args, const Range& piece, uint8_t* scratch) const;
   ConvInput InputOf(const intact_conv_args& args) const;
   RowMap RowsInPlace(const ConvInput& input) const;
 
@@ -114,9 +113,8 @@ class ConvPlan {
   intact_type a_type_ = INTACT_U8;  // the caller's
   int64_t unit_groups_ = 1;
   bool reads_band_ = false;
-  PlanarBand planar_;                           // the band, if taps_ are planar
-  TapGrid tap_grid_;                            // of a depthwise convolution
-  std::unique_ptr<DepthwiseEngine> depthwise_;  // what computes it
+  PlanarBand planar_;  // the band, if taps_ are planar
+  std::unique_ptr<DepthwiseConv> depthwise_;
   bool has_band_per_unit_ = false;
   bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point
   Band band_;

@@ -26,6 +26,7 @@ struct ConvGeometry {
   /// Planes are images, or the depths of a volume's output.
   int64_t plane_pixels() const { return output[kHeight] * output[kWidth]; }
   bool HasPadding() const { return pad_begin != Spatial{} || pad_end != Spatial{}; }
+  bool HasPadding(Dimension dimension) const { return pad_begin[dimension] > 0 || pad_end[dimension] > 0; }
   /// Input positions in `dimension` that `outputs` adjacent ones read, from the first to the last.
   int64_t Span(Dimension dimension, int64_t outputs) const {
     return (outputs - 1) * stride[dimension] + (kernel[dimension] - 1) * dilation[dimension] + 1;
