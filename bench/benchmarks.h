@@ -14,10 +14,11 @@ namespace intact::bench {
 
 void RegisterPeaks();                  // peak/vpdpbusd/zmm, …
 void RegisterBandwidth(jit::Isa isa);  // bandwidth/read/64MiB, …, with `isa`'s loads
-/// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, …: intact on `isas`, peers, which are
+/// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, conv/…: intact on `isas`, peers, which are
 /// confined to `peer_isa`, on that.
-void RegisterGemm(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa);
-void RegisterPlans(std::span<const jit::Isa> isas);  // plan/create/isa:avx2/n:16/k:64, …
+void RegisterSuite(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa);
+void RegisterThreads(std::span<const jit::Isa> isas);  // gemm/…/threads:2
+void RegisterPlans(std::span<const jit::Isa> isas);    // plan/create/isa:avx2/n:16/k:64, …
 
 /// Ends a benchmark that cannot be measured.
 void Fail(benchmark::State& state, const std::string& why);

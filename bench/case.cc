@@ -3,18 +3,61 @@
 #include <fmt/format.h>
 
 namespace intact::bench {
+namespace {
 
-std::string Shape::ToString() const { return fmt::format("{}×{}×{}", m, n, k); }
+constexpr int64_t kFirstLayerChannels = 4;
+
+std::string NameOf(const Shape& shape) {
+  if (!shape.conv) return fmt::format("/m:{}/n:{}/k:{}", shape.m, shape.n, shape.k);
+  const Geometry& g = *shape.conv;
+  return fmt::format("/in:{}x{}/c_in:{}/c_out:{}/kernel:{}x{}/stride:{}/groups:{}/batch:{}", g.height,
+                     g.width, g.c_in, g.c_out, g.kernel, g.kernel, g.stride, g.groups, g.batch);
+}
+
+constexpr std::array kTypes = {INTACT_S32, INTACT_U8, INTACT_F32};
+constexpr size_t kInt8Types = 2;
+
+}  // namespace
+
+std::string Geometry::ToString() const {
+  const bool is_depthwise = groups > 1 && groups == c_in && groups == c_out;
+  std::string text = is_depthwise ? fmt::format("dw {}×{}×{}", c_in, height, width)
+                                  : fmt::format("{}×{}×{}→{}", c_in, height, width, c_out);
+  text += fmt::format(" {}×{}", kernel, kernel);
+  if (stride != 1) text += fmt::format("/{}", stride);
+  if (groups != 1 && !is_depthwise) text += fmt::format(" g{}", groups);
+  if (batch != 1) text += fmt::format(" batch {}", batch);
+  return text;
+}
+
+int64_t Shape::InputElements() const {
+  const Geometry g = AsConvolution();
+  return g.batch * g.height * g.width * g.c_in;
+}
+
+std::string Shape::ToString() const { return conv ? conv->ToString() : fmt::format("{}×{}×{}", m, n, k); }
+
+Kind KindOf(const Shape& shape) {
+  if (!shape.conv) return Kind::kGemm;
+  const Geometry& g = *shape.conv;
+  if (g.groups == 1) return g.c_in <= kFirstLayerChannels ? Kind::kFirstLayer : Kind::kDense;
+  return g.Channels() == 1 ? Kind::kDepthwise : Kind::kGrouped;
+}
 
 std::string Case::Name() const {
-  std::string name = fmt::format("gemm/isa:{}/", jit::ToString(isa));
+  std::string name = fmt::format("{}/isa:{}/", shape.conv ? "conv" : "gemm", jit::ToString(isa));
   name += peer.empty() ? fmt::format("mode:{}", verify::ToString(mode)) : "peer:" + peer;
   name += fmt::format("/weights:{}", weights.name);
   if (amax != 0) name += fmt::format("/amax:{}", amax);
-  if (c_type != INTACT_S32) name += fmt::format("/c:{}", verify::ToString(c_type));
-  name += fmt::format("/m:{}/n:{}/k:{}", shape.m, shape.n, shape.k);
+  if (shape.conv || c_type != INTACT_S32) name += fmt::format("/c:{}", verify::ToString(c_type));
+  name += NameOf(shape);
   if (threads != 1) name += fmt::format("/threads:{}", threads);
   return name;
+}
+
+std::span<const intact_type> TypesOf(const Shape& shape, std::string_view peer) {
+  const std::span<const intact_type> all = kTypes;
+  return shape.conv && !peer.empty() ? all : all.first(kInt8Types);
 }
 
 }  // namespace intact::bench

@@ -2,18 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <utility>
 
 #include "bench/peers.h"
 #include "bench/workload.h"
-#include "verify/targets/intact_target.h"
 
 namespace intact::bench {
 namespace {
 
-class IntactContender final : public Contender {
+class GemmContender final : public Contender {
  public:
-  IntactContender(Gemm plan, const Case& c) : plan_(std::move(plan)) {
+  GemmContender(Gemm plan, const Case& c) : plan_(std::move(plan)) {
     args_.m = c.shape.m;
     args_.threads = c.threads;
   }
@@ -31,30 +31,82 @@ class IntactContender final : public Contender {
   intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
 };
 
+class ConvContender final : public Contender {
+ public:
+  ConvContender(Conv plan, const Case& c) : plan_(std::move(plan)) {
+    args_.batch = c.shape.conv->batch;
+    args_.threads = c.threads;
+  }
+
+  std::string Implementation() const override { return plan_.Info().kernel; }
+
+  bool Run(const uint8_t* a, uint8_t* c) override {
+    args_.a = a;
+    args_.c = c;
+    return intact_conv_run(plan_.handle(), &args_) == INTACT_OK;
+  }
+
+ private:
+  Conv plan_;
+  intact_conv_args args_ = INTACT_CONV_ARGS_INIT;
+};
+
+/// What a GEMM and a convolution are asked for alike.
+GemmDesc CommonDescOf(const reference::Operation& operation, const Case& c) {
+  GemmDesc desc = MakeGemmDesc();
+  desc.c_type = c.c_type;
+  desc.mode = c.mode;
+  desc.max_isa = static_cast<intact_isa>(c.isa);
+  desc.a_max = c.amax;
+  if (c.c_type == INTACT_S32) return desc;
+  desc.scales = operation.scales.data();
+  desc.scale_count = std::ssize(operation.scales);
+  desc.activation = operation.activation;
+  return desc;
+}
+
+/// `plan` as a contender, if it is for exactly c.isa.
+template <class PlanContender, class Plan>
+Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Case& c) {
+  if (!plan) return plan.error();
+  if (plan->Info().isa != static_cast<intact_isa>(c.isa)) {
+    return Error{INTACT_UNSUPPORTED, fmt::format("the plan is for {}", intact_isa_name(plan->Info().isa))};
+  }
+  return std::unique_ptr<Contender>(std::make_unique<PlanContender>(std::move(*plan), c));
+}
+
 }  // namespace
 
-GemmDesc DescOf(const Workload& workload, const Case& c) {
-  verify::RunOptions options;
-  options.mode = c.mode;
-  options.isa = static_cast<intact_isa>(c.isa);
-  if (c.amax != 0) options.declared = c.amax;
-  GemmDesc desc = verify::DescOf(workload.gemm(), options);
-  if (c.c_type != INTACT_S32) return desc;
-  desc.c_type = INTACT_S32;
-  desc.scales = nullptr;
-  desc.scale_count = 0;
-  desc.activation = INTACT_ACTIVATION_NONE;
+GemmDesc GemmDescOf(const Workload& workload, const Case& c) {
+  GemmDesc desc = CommonDescOf(workload.gemm(), c);
+  desc.n = workload.gemm().n;
+  desc.k = workload.gemm().k;
+  return desc;
+}
+
+ConvDesc ConvDescOf(const Workload& workload, const Case& c) {
+  const Geometry& g = *c.shape.conv;
+  ConvDesc desc = MakeConvDesc();
+  desc.gemm = CommonDescOf(workload.conv(), c);
+  desc.input_channels = g.c_in;
+  desc.output_channels = g.c_out;
+  desc.groups = g.groups;
+  desc.input[0] = g.height;
+  desc.input[1] = g.width;
+  for (int i = 0; i < desc.spatial_dims; ++i) {
+    desc.kernel[i] = g.kernel;
+    desc.stride[i] = g.stride;
+    desc.pad_begin[i] = desc.pad_end[i] = g.Pad();
+  }
   return desc;
 }
 
 Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c) {
   if (!c.peer.empty()) return FindPeer(c.peer)->Make(workload, c);
-  Result<Gemm> plan = Gemm::Create(DescOf(workload, c), workload.gemm().b.data());
-  if (!plan) return plan.error();
-  if (plan->Info().isa != static_cast<intact_isa>(c.isa)) {
-    return Error{INTACT_UNSUPPORTED, fmt::format("the plan is for {}", intact_isa_name(plan->Info().isa))};
+  if (c.shape.conv) {
+    return Enter<ConvContender>(Conv::Create(ConvDescOf(workload, c), workload.conv().b.data()), c);
   }
-  return std::unique_ptr<Contender>(std::make_unique<IntactContender>(std::move(*plan), c));
+  return Enter<GemmContender>(Gemm::Create(GemmDescOf(workload, c), workload.gemm().b.data()), c);
 }
 
 }  // namespace intact::bench

@@ -22,7 +22,7 @@ class Contender {
 
   /// The name of what runs, as its library tells it.
   virtual std::string Implementation() const = 0;
-  /// C from A, both dense. False if it failed.
+  /// C from A (or a convolution's output from its input), both dense. False if it failed.
   virtual bool Run(const uint8_t* a, uint8_t* c) = 0;
 };
 
@@ -30,8 +30,9 @@ class Contender {
 /// run `c` on exactly c.isa.
 Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c);
 
-/// How intact is asked for `c`.
-GemmDesc DescOf(const Workload& workload, const Case& c);
+/// How intact is asked for `c`, a GEMM or a convolution.
+GemmDesc GemmDescOf(const Workload& workload, const Case& c);
+ConvDesc ConvDescOf(const Workload& workload, const Case& c);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_CONTENDER_H_

@@ -46,12 +46,12 @@ std::vector<std::string> Names(const auto& named) {
 }
 
 std::string Description() {
-  std::string text = "int8 GEMM beside its peers and the machine's peaks.\n\nSuites:\n";
-  for (const Suite& suite : Suites()) text += fmt::format("  {:<10} {}\n", suite.name, suite.what);
+  std::string text = "int8 GEMM and convolution beside peers and the machine's peaks.\n\nSuites:\n";
+  for (const Suite& suite : Suites()) text += fmt::format("  {:<13} {}\n", suite.name, suite.what);
   return text +
          "\nWith --benchmark_... options (--benchmark_filter=REGEX, --benchmark_list_tests=true, ...) it "
          "runs "
-         "its named benchmarks, those of --suite (default: figures) and --isa, by Google Benchmark.";
+         "its named benchmarks, those of --suite (default: figures and conv) and --isa, by Google Benchmark.";
 }
 
 void AddOptions(CLI::App* app, Options* options) {
@@ -126,7 +126,10 @@ int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vec
   RegisterPeaks();
   RegisterBandwidth(best);
   RegisterPlans(isas);
-  RegisterGemm(*FindSuite(options.suite.empty() ? "figures" : options.suite), isas, best);
+  const std::vector<std::string> suites =
+      options.suite.empty() ? std::vector<std::string>{"figures", "conv"} : std::vector{options.suite};
+  for (const std::string& suite : suites) RegisterSuite(*FindSuite(suite), isas, best);
+  RegisterThreads(isas);
   auto count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());
   if (count > 1) {

@@ -26,9 +26,9 @@ double MicrosecondsOf(const Function& function, int64_t times = 1) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / static_cast<double>(times);
 }
 
-/// A turn of a contender that writes to `c`: microseconds per run.
-verify::Measurement TurnOf(Contender* contender, const Workload& workload, uint8_t* c) {
-  return [=, a = workload.a()] {
+/// A turn of an entrant that writes to `c`: microseconds per run.
+verify::Measurement TurnOf(const Entrant& entrant, const Workload& workload, uint8_t* c) {
+  return [=, contender = entrant.contender->get(), a = workload.a(entrant.what.c_type)] {
     const auto run = [=] { (void)contender->Run(a, c); };
     const Seconds once(1e-6 * MicrosecondsOf(run));
     return MicrosecondsOf(run, static_cast<int64_t>(kShortestTurn / once) + 1);
@@ -53,7 +53,7 @@ Timing Check(const Workload& workload, const Entrant& entrant) {
 
 /// Median, once the code is cached.
 double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds budget) {
-  const GemmDesc desc = DescOf(workload, c);
+  const GemmDesc desc = GemmDescOf(workload, c);
   const auto create = [&] { (void)Gemm::Create(desc, workload.gemm().b.data()); };
   create();
   const std::vector<verify::Measurement> turn = {[&] { return MicrosecondsOf(create); }};
@@ -65,9 +65,7 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
 Row EmptyRow(const Case& c) {
   Row row;
   row.isa = jit::ToString(c.isa);
-  row.m = c.shape.m;
-  row.n = c.shape.n;
-  row.k = c.shape.k;
+  row.shape = c.shape;
   return row;
 }
 
@@ -87,7 +85,7 @@ Result<Row> MeasureRow(const Workload& workload, std::span<const Entrant> entran
     row.timings.push_back(Check(workload, entrant));
     if (row.timings.back().result != kExact && row.timings.back().result != kSaturates) continue;
     timed.push_back(row.timings.size() - 1);
-    turns.push_back(TurnOf(entrant.contender->get(), workload, output.data()));
+    turns.push_back(TurnOf(entrant, workload, output.data()));
   }
   const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
   row.peak_gops = verify::Median(figures[0]);
@@ -121,7 +119,7 @@ FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, jit::Isa
     const Timing timing = Check(large, entrants.back());
     if (timing.result != kExact) call.error = timing.result;
     if (timing.result != kExact) return call;
-    turns.push_back(TurnOf(entrants.back().contender->get(), large, output.data()));
+    turns.push_back(TurnOf(entrants.back(), large, output.data()));
   }
   const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
   call.speed_up_of_two_threads = verify::Median(figures[0]) / verify::Median(figures[1]);

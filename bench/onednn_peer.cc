@@ -4,7 +4,9 @@
 #include <omp.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
-#include <utility>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "bench/workload.h"
 
@@ -12,6 +14,7 @@ namespace intact::bench {
 namespace {
 
 using Descriptor = dnnl::memory::desc;
+using Dimensions = dnnl::memory::dims;
 using Type = dnnl::memory::data_type;
 using Layout = dnnl::memory::format_tag;
 
@@ -31,36 +34,40 @@ dnnl::cpu_isa CapOf(jit::Isa isa) {
   return dnnl::cpu_isa::all;
 }
 
+Type TypeOf(intact_type type) {
+  switch (type) {
+    case INTACT_U8:
+      return Type::u8;
+    case INTACT_S8:
+      return Type::s8;
+    case INTACT_S32:
+      return Type::s32;
+    case INTACT_F32:
+      return Type::f32;
+  }
+  return Type::undef;
+}
+
+/// A primitive whose weights are packed, in whatever format it prefers, when it is made.
 class OneDnnContender final : public Contender {
  public:
   // Throws dnnl::error.
-  OneDnnContender(const reference::Gemm& gemm, intact_type c_type)
+  OneDnnContender(const Workload& workload, const Case& c)
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
-    const Descriptor a({gemm.m, gemm.k}, Type::u8, Layout::ab);
-    const Descriptor b({gemm.k, gemm.n}, Type::s8, Layout::any);
-    const Descriptor c({gemm.m, gemm.n}, c_type == INTACT_S32 ? Type::s32 : Type::u8, Layout::ab);
-    primitive_ = {dnnl::matmul::desc(a, b, c), Attributes(gemm, c_type), engine_};
-    matmul_ = dnnl::matmul(primitive_);
-    const Descriptor plain({gemm.k, gemm.n}, Type::s8, Layout::ab);
-    dnnl::memory weights(plain, engine_, const_cast<int8_t*>(gemm.b.data()));  // read only
-    dnnl::memory packed(primitive_.weights_desc(), engine_);
-    dnnl::reorder(weights, packed).execute(stream_, weights, packed);
-    stream_.wait();
-    is_plain_ = primitive_.weights_desc() == plain;
-    a_ = dnnl::memory(a, engine_, nullptr);
-    c_ = dnnl::memory(c, engine_, nullptr);
-    arguments_ = {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, c_}};
+    if (c.shape.conv) {
+      SetConvolution(workload.conv(), *c.shape.conv, c.c_type);
+    } else {
+      SetMatmul(workload.gemm(), c.c_type);
+    }
   }
 
-  std::string Implementation() const override {
-    return fmt::format("{}{}", primitive_.impl_info_str(), is_plain_ ? ", weights not packed" : "");
-  }
+  std::string Implementation() const override { return implementation_; }
 
   bool Run(const uint8_t* a, uint8_t* c) override {
     try {
       if (a_.get_data_handle() != a) a_.set_data_handle(const_cast<uint8_t*>(a), stream_);  // read only
       if (c_.get_data_handle() != c) c_.set_data_handle(c, stream_);
-      matmul_.execute(stream_, arguments_);
+      primitive_.execute(stream_, arguments_);
       stream_.wait();
       return true;
     } catch (const dnnl::error&) {
@@ -69,11 +76,54 @@ class OneDnnContender final : public Contender {
   }
 
  private:
-  static dnnl::primitive_attr Attributes(const reference::Gemm& gemm, intact_type c_type) {
+  void SetMatmul(const reference::Gemm& gemm, intact_type c_type) {
+    const Descriptor a({gemm.m, gemm.k}, Type::u8, Layout::ab);
+    const Descriptor b({gemm.k, gemm.n}, Type::s8, Layout::any);
+    const Descriptor c({gemm.m, gemm.n}, TypeOf(c_type), Layout::ab);
+    const dnnl::matmul::primitive_desc description({a, b, c}, Attributes(gemm, c_type), engine_);
+    primitive_ = dnnl::matmul(description);
+    Finish(description, {{gemm.k, gemm.n}, Type::s8, Layout::ab}, gemm.b.data());
+  }
+
+  /// Of int8, or of floats for c_type f32; channels last.
+  void SetConvolution(const reference::Conv& conv, const Geometry& g, intact_type c_type) {
+    const bool is_float = c_type == INTACT_F32;
+    const Type type = is_float ? Type::f32 : Type::s8;
+    const Dimensions kernel = {g.kernel, g.kernel}, stride = {g.stride, g.stride}, pad = {g.Pad(), g.Pad()};
+    Dimensions filter = {g.c_out / g.groups, g.Channels(), g.kernel, g.kernel};
+    if (g.groups != 1) filter.insert(filter.begin(), g.groups);
+    const Descriptor a({g.batch, g.c_in, g.height, g.width}, is_float ? Type::f32 : Type::u8, Layout::nhwc);
+    const Descriptor b(filter, type, Layout::any);
+    const Descriptor c({g.batch, g.c_out, g.OutHeight(), g.OutWidth()}, TypeOf(c_type), Layout::nhwc);
+    const dnnl::convolution_forward::primitive_desc description(
+        {dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, a, b, c, stride, pad, pad},
+        Attributes(conv, c_type), engine_);
+    primitive_ = dnnl::convolution_forward(description);
+    const Descriptor plain(filter, type, g.groups != 1 ? Layout::gohwi : Layout::ohwi);
+    const std::vector<float> floats(conv.b.begin(), conv.b.end());
+    Finish(description, plain,
+           is_float ? static_cast<const void*>(floats.data()) : static_cast<const void*>(conv.b.data()));
+  }
+
+  /// Packs `weights`, which are laid out as `plain` says, and gathers the arguments.
+  template <class Description>
+  void Finish(const Description& description, const Descriptor& plain, const void* weights) {
+    dnnl::memory source(plain, engine_, const_cast<void*>(weights));  // read only
+    dnnl::memory packed(description.weights_desc(), engine_);
+    dnnl::reorder(source, packed).execute(stream_, source, packed);
+    stream_.wait();
+    implementation_ = description.impl_info_str();
+    if (description.weights_desc() == plain) implementation_ += ", weights not packed";
+    a_ = dnnl::memory(description.src_desc(), engine_, nullptr);
+    c_ = dnnl::memory(description.dst_desc(), engine_, nullptr);
+    arguments_ = {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, c_}};
+  }
+
+  static dnnl::primitive_attr Attributes(const reference::Operation& operation, intact_type c_type) {
     dnnl::primitive_attr attributes;
     if (c_type == INTACT_S32) return attributes;
     constexpr int kPerColumn = 1 << 1;
-    attributes.set_output_scales(kPerColumn, gemm.scales);
+    if (c_type == INTACT_U8) attributes.set_output_scales(kPerColumn, operation.scales);
     dnnl::post_ops relu;
     relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
     attributes.set_post_ops(relu);
@@ -82,9 +132,8 @@ class OneDnnContender final : public Contender {
 
   dnnl::engine engine_;
   dnnl::stream stream_;
-  dnnl::matmul::primitive_desc primitive_;
-  dnnl::matmul matmul_;
-  bool is_plain_ = false;
+  dnnl::primitive primitive_;
+  std::string implementation_;
   dnnl::memory a_, c_;
   std::unordered_map<int, dnnl::memory> arguments_;
 };
@@ -106,7 +155,7 @@ class OneDnnPeer final : public Peer {
 
   Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const override {
     try {
-      return std::unique_ptr<Contender>(std::make_unique<OneDnnContender>(workload.gemm(), c.c_type));
+      return std::unique_ptr<Contender>(std::make_unique<OneDnnContender>(workload, c));
     } catch (const dnnl::error& error) {
       return Error{INTACT_UNSUPPORTED, fmt::format("oneDNN: {}", error.what())};
     }

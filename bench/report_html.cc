@@ -112,7 +112,9 @@ std::string ToHtml(const Results& results) {
   body += html::Figure("roofline", Roofline(results).Commands(),
                        "Each shape with s32 output: filled intact, hollow the peer. Level lines: the ISA's "
                        "instruction peak. Slopes: read bandwidth of one core.");
-  for (const std::string& isa : results.Isas()) body += ToHtml(IsaTable(results, isa));
+  for (const std::string& isa : results.Isas()) {
+    for (const Table& table : IsaTables(results, isa)) body += ToHtml(table);
+  }
   return html::Page("intact bench", body + ToHtml(FirstCallTable(results)));
 }
 

@@ -1,4 +1,13 @@
 #include "verify/report_json.h"
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "bench/report.h"
 
 namespace intact::bench {
@@ -17,19 +26,67 @@ Json ToJson(const Row& row, const Timing& timing) {
   json["gops"] = Gops(row, timing);
   json["of_peak"] = Gops(row, timing) / row.peak_gops;
   json["of_bandwidth"] =
-      1e-3 * static_cast<double>(row.shape().WeightBytes()) / timing.microseconds / row.read_gb_per_s;
+      1e-3 * static_cast<double>(row.shape.WeightBytes()) / timing.microseconds / row.read_gb_per_s;
   if (timing.contender != kIntact) json["speed_up"] = OrNull(SpeedUp(row, timing.contender, timing.c_type));
   return json;
 }
 
 Json ToJson(const Row& row) {
   Json json = nlohmann::json(row);
+  json.update(Json(json["shape"]));
+  json.erase("shape");
   json["memory_bound"] = IsMemoryBound(row);
   json["intensity"] = Intensity(row);
   json["fused_cost"] = OrNull(FusedCost(row));
   json["timings"] = Json::array();
   for (const Timing& timing : row.timings) json["timings"].push_back(ToJson(row, timing));
   return json;
+}
+
+constexpr std::array<std::string_view, 3> kTypes = {"s32", "u8", "f32"};
+
+/// Intact's speed over a peer's, where both were timed.
+std::optional<Json> Mean(const Group& group, std::string_view peer, std::string_view c_type) {
+  std::vector<double> speed_ups;
+  for (const Row& row : group.rows) {
+    if (const std::optional<double> value = SpeedUp(row, peer, c_type)) speed_ups.push_back(*value);
+  }
+  if (speed_ups.empty()) return std::nullopt;
+  return Json{{"isa", group.rows.front().isa},
+              {"kind", group.name},
+              {"contender", peer},
+              {"c_type", c_type},
+              {"rows", speed_ups.size()},
+              {"speed_up", *GeometricMean(speed_ups)}};
+}
+
+std::optional<Json> Sum(std::span<const Row> rows, std::string_view contender, std::string_view c_type) {
+  const std::optional<double> milliseconds = NetworkMilliseconds(rows, contender, c_type);
+  if (Convolutions(rows) == 0 || !milliseconds) return std::nullopt;
+  return Json{{"isa", rows.front().isa},
+              {"contender", contender},
+              {"c_type", c_type},
+              {"convolutions", Convolutions(rows)},
+              {"milliseconds", *milliseconds}};
+}
+
+void AddSummaries(const Results& results, Json* json) {
+  Json& means = (*json)["means"] = Json::array();
+  Json& sums = (*json)["sums"] = Json::array();
+  std::vector<std::string> contenders = {std::string(kIntact)};
+  for (const PeerVersion& peer : results.peers) contenders.push_back(peer.name);
+  for (const std::string& isa : results.Isas()) {
+    const std::vector<Row> rows = results.RowsOf(isa);
+    for (const std::string& contender : contenders) {
+      for (const std::string_view c_type : kTypes) {
+        if (std::optional<Json> sum = Sum(rows, contender, c_type)) sums.push_back(std::move(*sum));
+        if (contender == kIntact) continue;
+        for (const Group& group : GroupsOf(rows)) {
+          if (std::optional<Json> mean = Mean(group, contender, c_type)) means.push_back(std::move(*mean));
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -49,6 +106,7 @@ Json ToJson(const Results& results) {
                {"first_calls", nlohmann::json(results.first_calls)}};
   for (const verify::IsaStatus& status : results.isas) json["isas"].push_back(verify::ToJson(status));
   for (const Row& row : results.rows) json["rows"].push_back(ToJson(row));
+  AddSummaries(results, &json);
   return json;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -24,23 +25,30 @@ std::string OrDash(const std::optional<double>& value, const std::function<std::
   return value ? text(*value) : "-";
 }
 
-/// The columns of one ISA's table, cell by cell; remembers what the means are of.
+/// The columns of a table of GEMMs or of convolutions on one ISA, cell by cell; then means, and of a network
+/// the sums.
 class Builder {
  public:
-  explicit Builder(const Results& results, std::string_view isa) : rows_(results.RowsOf(isa)) {
+  Builder(const Results& results, std::vector<Row> rows)
+      : rows_(std::move(rows)), groups_(GroupsOf(rows_)), convolutions_(Convolutions(rows_)) {
     for (const PeerVersion& peer : results.peers) peers_.push_back(peer.name);
   }
 
   Table Build() && {
-    table_.head = {"M×N×K"};
-    for (const Row& row : rows_) table_.rows.push_back({row.shape().ToString()});
-    table_.rows.push_back({"geometric mean"});
+    const bool is_conv = rows_.front().shape.conv.has_value();
+    table_.title = fmt::format("{}{}: peak is {}", rows_.front().isa, is_conv ? ", convolutions" : "",
+                               rows_.front().peak);
+    AddHeads(is_conv);
+    if (convolutions_ > 0) Add("times", [](const Row& row) { return fmt::format("{}", row.times); });
     AddGops("s32", "s32 GOPS");
     Add("of roof", RoofText, RoofShare, Percent);
     AddGops("u8", "u8 GOPS");
     Add(
         "u8 cost", [](const Row& row) { return OrDash(FusedCost(row), Cost); }, FusedFactor,
         [](double factor) { return Cost(factor - 1); });
+    if (is_conv) {
+      for (const std::string& peer : peers_) AddPeer(peer, "f32");
+    }
     AddNotes();
     return std::move(table_);
   }
@@ -48,6 +56,7 @@ class Builder {
  private:
   using Value = std::function<std::optional<double>(const Row&)>;
   using Text = std::function<std::string(const Row&)>;
+  using Format = std::function<std::string(double)>;
 
   static std::optional<double> RoofShare(const Row& row) {
     const Timing* const timing = row.Find(kIntact, "s32");
@@ -65,33 +74,63 @@ class Builder {
     return fmt::format("{:.1f}{}", Gops(row, *timing), timing->result == kSaturates ? kMark : "");
   }
 
-  /// A column: a cell of each row, and the geometric mean of the values that there are.
-  void Add(std::string head, const Text& text, const Value& value = {},
-           const std::function<std::string(double)>& mean = {}) {
-    table_.head.push_back(std::move(head));
-    std::vector<double> values;
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      table_.rows[i].push_back(text(rows_[i]));
-      const std::optional<double> v = value ? value(rows_[i]) : std::nullopt;
-      if (v) values.push_back(*v);
+  std::optional<double> Sum(std::string_view contender, std::string_view c_type) const {
+    return NetworkMilliseconds(rows_, contender, c_type);
+  }
+
+  /// The first cell of each line.
+  void AddHeads(bool is_conv) {
+    table_.head = {is_conv ? "C×H×W→O" : "M×N×K"};
+    for (const Row& row : rows_) table_.rows.push_back({row.shape.ToString()});
+    for (const Group& group : groups_) {
+      table_.rows.push_back({"geometric mean" + (is_conv ? ", " + group.name : "")});
     }
-    table_.rows.back().push_back(mean ? OrDash(GeometricMean(values), mean) : "");
+    if (convolutions_ > 0) table_.rows.push_back({fmt::format("sum of {}, ms", convolutions_)});
+  }
+
+  /// A column: a cell of each row, the geometric mean of the values that there are in each group, and the
+  /// sum's cell.
+  void Add(std::string head, const Text& text, const Value& value = {}, const Format& mean = {},
+           const std::string& sum = "") {
+    table_.head.push_back(std::move(head));
+    auto line = table_.rows.begin();
+    for (const Row& row : rows_) (line++)->push_back(text(row));
+    for (const Group& group : groups_) {
+      std::vector<double> values;
+      for (const Row& row : group.rows) {
+        const std::optional<double> v = value ? value(row) : std::nullopt;
+        if (v) values.push_back(*v);
+      }
+      (line++)->push_back(mean ? OrDash(GeometricMean(values), mean) : "");
+    }
+    if (convolutions_ > 0) line->push_back(sum);
+  }
+
+  void AddGopsOf(const std::string& contender, const std::string& c_type, std::string head) {
+    const auto text = [&](const Row& row) { return GopsText(row, row.Find(contender, c_type)); };
+    const auto milliseconds = [](double sum) { return fmt::format("{:.2f}", sum); };
+    Add(std::move(head), text, {}, {}, OrDash(Sum(contender, c_type), milliseconds));
+  }
+
+  /// A peer's speed, and intact's over it.
+  void AddPeer(const std::string& peer, const std::string& c_type) {
+    AddGopsOf(peer, c_type, c_type == "f32" ? peer + " f32" : peer);
+    const auto speed_up = [&](const Row& row) { return SpeedUp(row, peer, c_type); };
+    const bool is_marked = std::ranges::any_of(rows_, [&](const Row& row) {
+      const Timing* const timing = row.Find(peer, c_type);
+      return timing != nullptr && timing->result == kSaturates;
+    });
+    saturates_ = saturates_ || is_marked;
+    const auto mean = [&](double ratio) { return Ratio(ratio) + std::string(is_marked ? kMark : ""); };
+    const std::optional<double> ours = Sum(kIntact, OursBeside(c_type)), theirs = Sum(peer, c_type);
+    Add(
+        "ratio", [&](const Row& row) { return OrDash(speed_up(row), Ratio); }, speed_up, mean,
+        ours && theirs ? mean(*theirs / *ours) : "-");
   }
 
   void AddGops(const std::string& c_type, std::string head) {
-    Add(std::move(head), [&](const Row& row) { return GopsText(row, row.Find(kIntact, c_type)); });
-    for (const std::string& peer : peers_) {
-      Add(peer, [&](const Row& row) { return GopsText(row, row.Find(peer, c_type)); });
-      const auto speed_up = [&](const Row& row) { return SpeedUp(row, peer, c_type); };
-      const bool is_marked = std::ranges::any_of(rows_, [&](const Row& row) {
-        const Timing* const timing = row.Find(peer, c_type);
-        return timing != nullptr && timing->result == kSaturates;
-      });
-      saturates_ = saturates_ || is_marked;
-      Add(
-          "ratio", [&](const Row& row) { return OrDash(speed_up(row), Ratio); }, speed_up,
-          [&](double mean) { return Ratio(mean) + std::string(is_marked ? kMark : ""); });
-    }
+    AddGopsOf(std::string(kIntact), c_type, std::move(head));
+    for (const std::string& peer : peers_) AddPeer(peer, c_type);
   }
 
   void AddNotes() {
@@ -99,20 +138,25 @@ class Builder {
       table_.notes.emplace_back(
           "! saturates in int16: equal to the model of its instructions, not to the exact result");
     }
-    if (!rows_.empty() && rows_.front().peak.starts_with("triple")) {
+    if (rows_.front().peak.starts_with("triple")) {
       table_.notes.emplace_back(
           "the peak widens after each k-quad; exact kernels widen once a group, and may exceed it");
+    }
+    if (rows_.front().shape.conv && !peers_.empty()) {
+      table_.notes.emplace_back("f32: a peer's convolution in float; its ratio is that of intact's u8");
     }
     for (const Row& row : rows_) {
       for (const Timing& timing : row.timings) {
         if (timing.IsTimed()) continue;
-        table_.notes.push_back(fmt::format("{}, {}, {}: {}", row.shape().ToString(), timing.contender,
+        table_.notes.push_back(fmt::format("{}, {}, {}: {}", row.shape.ToString(), timing.contender,
                                            timing.c_type, timing.result));
       }
     }
   }
 
   std::vector<Row> rows_;
+  std::vector<Group> groups_;
+  int convolutions_;  // of a network; else 0
   std::vector<std::string> peers_;
   Table table_;
   bool saturates_ = false;
@@ -179,12 +223,16 @@ Table MachineTable(const Results& results) {
   return table;
 }
 
-Table IsaTable(const Results& results, std::string_view isa) {
-  Table table = Builder(results, isa).Build();
-  const std::vector<Row> rows = results.RowsOf(isa);
-  const std::string peak = rows.empty() ? "" : rows.front().peak;
-  table.title = fmt::format("{}: peak is {}", isa, peak);
-  return table;
+std::vector<Table> IsaTables(const Results& results, std::string_view isa) {
+  std::vector<Row> gemms = results.RowsOf(isa), convolutions;
+  const auto is_conv = [](const Row& row) { return row.shape.conv.has_value(); };
+  std::ranges::copy_if(gemms, std::back_inserter(convolutions), is_conv);
+  std::erase_if(gemms, is_conv);
+  std::vector<Table> tables;
+  for (std::vector<Row>* rows : {&gemms, &convolutions}) {
+    if (!rows->empty()) tables.push_back(Builder(results, std::move(*rows)).Build());
+  }
+  return tables;
 }
 
 Table FirstCallTable(const Results& results) {

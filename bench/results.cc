@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <iterator>
+#include <utility>
 
 namespace intact::bench {
 namespace {
 
-double PeakMicroseconds(const Row& row) { return 1e-3 * row.shape().Operations() / row.peak_gops; }
+double PeakMicroseconds(const Row& row) { return 1e-3 * row.shape.Operations() / row.peak_gops; }
 
 double ReadMicroseconds(const Row& row) {
-  return 1e-3 * static_cast<double>(row.shape().WeightBytes()) / row.read_gb_per_s;
+  return 1e-3 * static_cast<double>(row.shape.WeightBytes()) / row.read_gb_per_s;
 }
 
 }  // namespace
@@ -44,7 +46,7 @@ std::vector<Row> Results::RowsOf(std::string_view isa) const {
 }
 
 double Gops(const Row& row, const Timing& timing) {
-  return 1e-3 * row.shape().Operations() / timing.microseconds;
+  return 1e-3 * row.shape.Operations() / timing.microseconds;
 }
 
 double RoofMicroseconds(const Row& row) { return std::max(PeakMicroseconds(row), ReadMicroseconds(row)); }
@@ -53,8 +55,10 @@ bool IsMemoryBound(const Row& row) { return ReadMicroseconds(row) > PeakMicrosec
 
 double OfRoof(const Row& row, const Timing& timing) { return RoofMicroseconds(row) / timing.microseconds; }
 
+std::string_view OursBeside(std::string_view c_type) { return c_type == "f32" ? "u8" : c_type; }
+
 std::optional<double> SpeedUp(const Row& row, std::string_view peer, std::string_view c_type) {
-  const Timing* const ours = row.Find(kIntact, c_type);
+  const Timing* const ours = row.Find(kIntact, OursBeside(c_type));
   const Timing* const theirs = row.Find(peer, c_type);
   if (ours == nullptr || theirs == nullptr) return std::nullopt;
   return theirs->microseconds / ours->microseconds;
@@ -68,8 +72,9 @@ std::optional<double> FusedCost(const Row& row) {
 }
 
 double Intensity(const Row& row) {
-  const auto bytes = static_cast<double>(row.m * row.k + row.k * row.n + 4 * row.m * row.n);
-  return row.shape().Operations() / bytes;
+  const Shape& shape = row.shape;
+  const auto bytes = static_cast<double>(shape.InputElements() + shape.WeightBytes() + 4 * shape.m * shape.n);
+  return row.shape.Operations() / bytes;
 }
 
 std::optional<double> GeometricMean(std::span<const double> values) {
@@ -77,6 +82,57 @@ std::optional<double> GeometricMean(std::span<const double> values) {
   double sum = 0;
   for (const double value : values) sum += std::log(value);
   return std::exp(sum / static_cast<double>(values.size()));
+}
+
+std::vector<Group> GroupsOf(std::span<const Row> rows) {
+  std::vector<Group> groups;
+  const auto add = [&](std::string name, std::initializer_list<Kind> kinds) {
+    Group group = {std::move(name), {}};
+    std::ranges::copy_if(rows, std::back_inserter(group.rows), [&](const Row& row) {
+      return std::ranges::find(kinds, KindOf(row.shape)) != kinds.end();
+    });
+    if (!group.rows.empty()) groups.push_back(std::move(group));
+  };
+  const auto has = [&](Kind kind) {
+    return std::ranges::any_of(rows, [&](const Row& row) { return KindOf(row.shape) == kind; });
+  };
+  add("gemm", {Kind::kGemm});
+  add("dense", {Kind::kDense, Kind::kFirstLayer});
+  if (has(Kind::kDense) && has(Kind::kFirstLayer)) {
+    add("first layer", {Kind::kFirstLayer});
+    add("other dense", {Kind::kDense});
+  }
+  add("grouped", {Kind::kGrouped});
+  add("depthwise", {Kind::kDepthwise});
+  return groups;
+}
+
+int Convolutions(std::span<const Row> rows) {
+  const bool is_network = std::ranges::any_of(rows, [](const Row& row) { return row.times > 1; });
+  int count = 0;
+  for (const Row& row : rows) count += row.times;
+  return is_network ? count : 0;
+}
+
+std::optional<double> NetworkMilliseconds(std::span<const Row> rows, std::string_view contender,
+                                          std::string_view c_type) {
+  double microseconds = 0;
+  for (const Row& row : rows) {
+    const Timing* const timing = row.Find(contender, c_type);
+    if (timing == nullptr) return std::nullopt;
+    microseconds += row.times * timing->microseconds;
+  }
+  return 1e-3 * microseconds;
+}
+
+void to_json(nlohmann::json& json, const Shape& shape) {
+  json = {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}, {"conv", nullptr}};
+  if (shape.conv) json["conv"] = *shape.conv;
+}
+
+void from_json(const nlohmann::json& json, Shape& shape) {
+  shape = {json.at("m"), json.at("n"), json.at("k"), std::nullopt};
+  if (!json.at("conv").is_null()) shape.conv = json.at("conv").get<Geometry>();
 }
 
 }  // namespace intact::bench

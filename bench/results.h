@@ -24,7 +24,7 @@ inline constexpr std::string_view kWrong = "wrong: not timed";
 /// One contender and type of output.
 struct Timing {
   std::string contender;  // kIntact, or the peer's name
-  std::string c_type;     // "s32" or "u8"
+  std::string c_type;     // "s32", "u8" or, a convolution in float, "f32"
   std::string implementation;
   std::string result;  // kExact; kSaturates: equal to the triple model instead; kWrong; or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
@@ -35,13 +35,13 @@ struct Timing {
 /// One shape on one ISA. All of it is measured in turns.
 struct Row {
   std::string isa;
-  int64_t m = 1, n = 1, k = 1;
+  Shape shape;
+  int times = 1;             // that the suite's network has it
   std::string peak;          // the ISA's instruction sequence
   double peak_gops = 0;      // median
   double read_gb_per_s = 0;  // from a buffer as large as the weights; median
   std::vector<Timing> timings;
 
-  Shape shape() const { return {m, n, k}; }
   /// nullptr if there is none, or if it was not timed.
   const Timing* Find(std::string_view contender, std::string_view c_type) const;
 };
@@ -90,7 +90,12 @@ struct Results {
 };
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timing, contender, c_type, implementation, result, microseconds, spread)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Row, isa, m, n, k, peak, peak_gops, read_gb_per_s, timings)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Geometry, height, width, c_in, c_out, kernel, stride, groups, batch)
+// NOLINTBEGIN(readability-identifier-naming): the library finds them by these names
+void to_json(nlohmann::json& json, const Shape& shape);
+void from_json(const nlohmann::json& json, Shape& shape);
+// NOLINTEND(readability-identifier-naming)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Row, isa, shape, times, peak, peak_gops, read_gb_per_s, timings)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FirstCall, isa, error, create_microseconds, pack_gb_per_s,
                                    speed_up_of_two_threads)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakResult, name, gops)
@@ -104,15 +109,32 @@ double RoofMicroseconds(const Row& row);
 bool IsMemoryBound(const Row& row);
 /// The share of that roof that was reached.
 double OfRoof(const Row& row, const Timing& timing);
+/// What a peer's timing of `c_type` is compared with: intact's u8 with a convolution in float.
+std::string_view OursBeside(std::string_view c_type);
 /// How many times as fast as `peer` intact is; nothing unless both were timed.
 std::optional<double> SpeedUp(const Row& row, std::string_view peer, std::string_view c_type);
 /// How much longer a u8 output takes than an s32 one, as a share.
 std::optional<double> FusedCost(const Row& row);
-/// Operations per byte of A, B and s32 C, each moved once: the roofline's abscissa.
+/// Operations per byte of A (or the input), B and s32 C, each moved once: the roofline's abscissa.
 double Intensity(const Row& row);
 
 /// Nothing for no values.
 std::optional<double> GeometricMean(std::span<const double> values);
+
+/// Rows whose geometric mean is told.
+struct Group {
+  std::string name;
+  std::vector<Row> rows;
+};
+/// Those that there are of "gemm", "dense" (in parts too, if some are: "first layer", "other dense"),
+/// "grouped" and "depthwise".
+std::vector<Group> GroupsOf(std::span<const Row> rows);
+
+/// The convolutions of a network, each as often as it has it; 0 unless `rows` are of one.
+int Convolutions(std::span<const Row> rows);
+/// The sum of their times in milliseconds; nothing if one was not timed.
+std::optional<double> NetworkMilliseconds(std::span<const Row> rows, std::string_view contender,
+                                          std::string_view c_type);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_RESULTS_H_

@@ -18,17 +18,17 @@ namespace {
 
 std::vector<Entrant> EntrantsOf(const Workload& workload, const Case& base,
                                 std::span<const Peer* const> peers) {
-  std::vector<std::string> names = {""};
-  for (const Peer* peer : peers) names.push_back(peer->Name());
   std::vector<Entrant> entrants;
-  for (const std::string& name : names) {
-    for (const intact_type c_type : {INTACT_S32, INTACT_U8}) {
+  const auto add = [&](const std::string& peer) {
+    for (const intact_type c_type : TypesOf(base.shape, peer)) {
       Case c = base;
-      c.peer = name;
+      c.peer = peer;
       c.c_type = c_type;
       entrants.push_back({c, MakeContender(workload, c)});
     }
-  }
+  };
+  add("");
+  for (const Peer* peer : peers) add(peer->Name());
   return entrants;
 }
 
@@ -87,17 +87,18 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
   results.weights = request.weights.name;
   if (const std::optional<Error> error = MeasureMachine(request.isas.back(), &results)) return *error;
 
-  const auto total = static_cast<int64_t>((request.suite->shapes.size() + 1) * request.isas.size());
+  const auto total = static_cast<int64_t>((request.suite->layers.size() + 1) * request.isas.size());
   int64_t done = 0;
   progress(done, total);
   Case base;
   base.weights = request.weights;
-  for (const Shape& shape : request.suite->shapes) {
-    base.shape = shape;
+  for (const Layer& layer : request.suite->layers) {
+    base.shape = layer.shape;
     const Workload workload(base);
     for (const jit::Isa isa : request.isas) {
       base.isa = isa;
       results.rows.push_back(RunRow(workload, base, request.budget));
+      results.rows.back().times = layer.times;
       progress(++done, total);
     }
   }

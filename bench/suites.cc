@@ -2,82 +2,182 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 namespace intact::bench {
 namespace {
 
-// All as m, n, k: B is K×N.
+template <size_t kCount>
+constexpr std::array<Layer, kCount> Gemms(const Shape (&shapes)[kCount]) {
+  std::array<Layer, kCount> layers = {};
+  for (size_t i = 0; i < kCount; ++i) layers[i].shape = shapes[i];
+  return layers;
+}
 
-constexpr std::array kFigures = {
-    Shape{1, 4096, 4096},  Shape{8, 4096, 4096},  Shape{32, 4096, 4096},   Shape{64, 1024, 1024},
-    Shape{128, 768, 768},  Shape{128, 3072, 768}, Shape{128, 768, 3072},   Shape{196, 256, 2304},
-    Shape{784, 128, 1152}, Shape{3136, 64, 576},  Shape{1024, 1024, 1024}, Shape{2048, 2048, 2048},
-};
+/// `times` convolutions of c_in channels of size×size pixels.
+constexpr Layer Conv(int times, int64_t c_in, int64_t size, int64_t c_out, int64_t kernel, int64_t stride = 1,
+                     int64_t groups = 1) {
+  return {Shape::Of({size, size, c_in, c_out, kernel, stride, groups, 1}), times};
+}
+
+constexpr Layer Depthwise(int times, int64_t channels, int64_t size, int64_t stride = 1) {
+  return Conv(times, channels, size, channels, 3, stride, channels);
+}
+
+// GEMMs, all as m, n, k: B is K×N.
+
+constexpr auto kFigures = Gemms({
+    {1, 4096, 4096},
+    {8, 4096, 4096},
+    {32, 4096, 4096},
+    {64, 1024, 1024},
+    {128, 768, 768},
+    {128, 3072, 768},
+    {128, 768, 3072},
+    {196, 256, 2304},
+    {784, 128, 1152},
+    {3136, 64, 576},
+    {1024, 1024, 1024},
+    {2048, 2048, 2048},
+});
 
 // One sequence of 128 or 384 tokens: projections, Q, K and V at once, and the two layers of the feed-forward
 // network; hidden sizes 768 (base) and 1024 (large).
-constexpr std::array kBert = {
-    Shape{128, 768, 768},   Shape{128, 2304, 768},  Shape{128, 3072, 768},  Shape{128, 768, 3072},
-    Shape{384, 768, 768},   Shape{384, 2304, 768},  Shape{384, 3072, 768},  Shape{384, 768, 3072},
-    Shape{384, 1024, 1024}, Shape{384, 3072, 1024}, Shape{384, 4096, 1024}, Shape{384, 1024, 4096},
-};
+constexpr auto kBert = Gemms({
+    {128, 768, 768},
+    {128, 2304, 768},
+    {128, 3072, 768},
+    {128, 768, 3072},
+    {384, 768, 768},
+    {384, 2304, 768},
+    {384, 3072, 768},
+    {384, 768, 3072},
+    {384, 1024, 1024},
+    {384, 3072, 1024},
+    {384, 4096, 1024},
+    {384, 1024, 4096},
+});
 
 // Weights K×N 4096×4096, 4096×11008 and 11008×4096, as in a decoder of 7 billion weights.
-constexpr std::array kLlm = {
-    Shape{1, 4096, 4096},  Shape{8, 4096, 4096},  Shape{32, 4096, 4096},  Shape{128, 4096, 4096},
-    Shape{1, 11008, 4096}, Shape{8, 11008, 4096}, Shape{32, 11008, 4096}, Shape{128, 11008, 4096},
-    Shape{1, 4096, 11008}, Shape{8, 4096, 11008}, Shape{32, 4096, 11008}, Shape{128, 4096, 11008},
+constexpr auto kLlm = Gemms({
+    {1, 4096, 4096},
+    {8, 4096, 4096},
+    {32, 4096, 4096},
+    {128, 4096, 4096},
+    {1, 11008, 4096},
+    {8, 11008, 4096},
+    {32, 11008, 4096},
+    {128, 11008, 4096},
+    {1, 4096, 11008},
+    {8, 4096, 11008},
+    {32, 4096, 11008},
+    {128, 4096, 11008},
+});
+
+constexpr auto kSquare = Gemms({
+    {64, 64, 64},
+    {128, 128, 128},
+    {256, 256, 256},
+    {512, 512, 512},
+    {1024, 1024, 1024},
+    {2048, 2048, 2048},
+});
+
+// Convolutions, batch 1.
+
+constexpr std::array kConv = {
+    Conv(1, 64, 56, 64, 3),          Conv(1, 3, 224, 64, 7, 2), Conv(1, 64, 56, 256, 1),
+    Conv(1, 128, 28, 128, 3),        Conv(1, 256, 14, 256, 3),  Conv(1, 1024, 14, 256, 1),
+    Conv(1, 512, 7, 512, 3),         Depthwise(1, 32, 112),     Depthwise(1, 192, 28),
+    Conv(1, 256, 28, 256, 3, 1, 32),
 };
 
-// The distinct convolutions of ResNet-50 (v1.5: the stride is in the 3×3), batch 1, as the GEMMs that they
-// are without materialised im2col: m output positions, n output channels, k = KH·KW·input channels. Then the
-// classifier.
+// ResNet-50 (v1.5: the stride is in the 3×3).
 constexpr std::array kResNet50 = {
-    Shape{12544, 64, 147},
+    Conv(1, 3, 224, 64, 7, 2),
     // 56×56
-    Shape{3136, 64, 64},
-    Shape{3136, 64, 576},
-    Shape{3136, 256, 64},
-    Shape{3136, 64, 256},
-    Shape{3136, 128, 256},
-    // 28×28
-    Shape{784, 128, 1152},
-    Shape{784, 512, 128},
-    Shape{784, 512, 256},
-    Shape{784, 128, 512},
-    Shape{784, 256, 512},
-    // 14×14
-    Shape{196, 256, 2304},
-    Shape{196, 1024, 256},
-    Shape{196, 1024, 512},
-    Shape{196, 256, 1024},
-    Shape{196, 512, 1024},
-    // 7×7
-    Shape{49, 512, 4608},
-    Shape{49, 2048, 512},
-    Shape{49, 2048, 1024},
-    Shape{49, 512, 2048},
-    Shape{1, 1000, 2048},
+    Conv(1, 64, 56, 64, 1),
+    Conv(3, 64, 56, 64, 3),
+    Conv(4, 64, 56, 256, 1),
+    Conv(2, 256, 56, 64, 1),
+    Conv(1, 256, 56, 128, 1),
+    // to 28×28
+    Conv(1, 128, 56, 128, 3, 2),
+    Conv(1, 256, 56, 512, 1, 2),
+    Conv(4, 128, 28, 512, 1),
+    Conv(3, 512, 28, 128, 1),
+    Conv(3, 128, 28, 128, 3),
+    Conv(1, 512, 28, 256, 1),
+    // to 14×14
+    Conv(1, 256, 28, 256, 3, 2),
+    Conv(1, 512, 28, 1024, 1, 2),
+    Conv(6, 256, 14, 1024, 1),
+    Conv(5, 1024, 14, 256, 1),
+    Conv(5, 256, 14, 256, 3),
+    Conv(1, 1024, 14, 512, 1),
+    // to 7×7
+    Conv(1, 512, 14, 512, 3, 2),
+    Conv(1, 1024, 14, 2048, 1, 2),
+    Conv(3, 512, 7, 2048, 1),
+    Conv(2, 2048, 7, 512, 1),
+    Conv(2, 512, 7, 512, 3),
 };
 
-constexpr std::array kSquare = {
-    Shape{64, 64, 64},    Shape{128, 128, 128},    Shape{256, 256, 256},
-    Shape{512, 512, 512}, Shape{1024, 1024, 1024}, Shape{2048, 2048, 2048},
+// MobileNet v2 at width 1.0 and 224×224: what expands, the depthwise one, what projects, block by block.
+constexpr std::array kMobileNetV2 = {
+    Conv(1, 3, 224, 32, 3, 2),
+    Depthwise(1, 32, 112),
+    Conv(1, 32, 112, 16, 1),
+    Conv(1, 16, 112, 96, 1),
+    Depthwise(1, 96, 112, 2),
+    // 56×56
+    Conv(1, 96, 56, 24, 1),
+    Conv(2, 24, 56, 144, 1),
+    Depthwise(1, 144, 56),
+    Conv(1, 144, 56, 24, 1),
+    Depthwise(1, 144, 56, 2),
+    // 28×28
+    Conv(1, 144, 28, 32, 1),
+    Conv(3, 32, 28, 192, 1),
+    Depthwise(2, 192, 28),
+    Conv(2, 192, 28, 32, 1),
+    Depthwise(1, 192, 28, 2),
+    // 14×14
+    Conv(1, 192, 14, 64, 1),
+    Conv(4, 64, 14, 384, 1),
+    Depthwise(4, 384, 14),
+    Conv(3, 384, 14, 64, 1),
+    Conv(1, 384, 14, 96, 1),
+    Conv(3, 96, 14, 576, 1),
+    Depthwise(2, 576, 14),
+    Conv(2, 576, 14, 96, 1),
+    Depthwise(1, 576, 14, 2),
+    // 7×7
+    Conv(1, 576, 7, 160, 1),
+    Conv(3, 160, 7, 960, 1),
+    Depthwise(3, 960, 7),
+    Conv(2, 960, 7, 160, 1),
+    Conv(1, 960, 7, 320, 1),
+    Conv(1, 320, 7, 1280, 1),
 };
 
 constexpr std::array kShort = {
-    Shape{1, 4096, 4096},  Shape{8, 4096, 4096}, Shape{128, 768, 768},    Shape{128, 3072, 768},
-    Shape{128, 768, 3072}, Shape{3136, 64, 64},  Shape{3136, 64, 576},    Shape{784, 128, 1152},
-    Shape{196, 256, 2304}, Shape{256, 256, 256}, Shape{1024, 1024, 1024},
+    Layer{{1, 4096, 4096}},    Layer{{8, 4096, 4096}},          Layer{{128, 768, 768}},
+    Layer{{128, 3072, 768}},   Layer{{128, 768, 3072}},         Layer{{784, 128, 1152}},
+    Layer{{196, 256, 2304}},   Layer{{256, 256, 256}},          Layer{{1024, 1024, 1024}},
+    Conv(1, 3, 224, 64, 7, 2), Conv(1, 64, 56, 64, 3),          Conv(1, 64, 56, 256, 1),
+    Depthwise(1, 192, 28),     Conv(1, 256, 28, 256, 3, 1, 32),
 };
 
 constexpr std::array kSuites = {
     Suite{"short", "a few of each of the others, in less than a minute", kShort},
-    Suite{"figures", "twelve shapes from thin to square", kFigures},
+    Suite{"figures", "twelve GEMMs from thin to square", kFigures},
     Suite{"bert", "BERT base and large, 128 and 384 tokens", kBert},
     Suite{"llm", "M = 1, 8, 32, 128 on weights K×N 4096×4096, 4096×11008, 11008×4096", kLlm},
-    Suite{"resnet50", "ResNet-50's convolutions as implicit GEMMs, batch 1", kResNet50},
     Suite{"square", "M = N = K from 64 to 2048", kSquare},
+    Suite{"conv", "ten convolutions: dense, first layer, grouped, depthwise", kConv},
+    Suite{"resnet50", "ResNet-50's 53 convolutions and the sum of their times, batch 1", kResNet50},
+    Suite{"mobilenet_v2", "MobileNet v2's 52 convolutions and the sum of their times, batch 1", kMobileNetV2},
 };
 
 }  // namespace

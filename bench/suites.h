@@ -9,10 +9,15 @@
 
 namespace intact::bench {
 
+struct Layer {
+  Shape shape;
+  int times = 1;  // that the network has it
+};
+
 struct Suite {
   std::string_view name;
   std::string_view what;
-  std::span<const Shape> shapes;
+  std::span<const Layer> layers;
 };
 
 /// "short" first.

@@ -1,7 +1,11 @@
 #include "bench/workload.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "kernels/dispatch.h"
@@ -15,6 +19,8 @@ constexpr std::array kEither = {reference::Model::kExact, reference::Model::kTri
 
 constexpr int kFullRange = 255;
 constexpr uint8_t kUnwritten = 0xa5;
+// Σ of 4608 products of 255/8 and weights of any of the distributions stays below 2²⁴.
+constexpr int kFloatDivisor = 8;
 
 Bytes Allocate(int64_t size) {
   Bytes bytes;
@@ -22,53 +28,186 @@ Bytes Allocate(int64_t size) {
   return bytes;
 }
 
-verify::Problem ProblemOf(const Case& c) {
+/// `values` as they are, or as floats.
+Bytes ToBytes(const std::vector<uint8_t>& values, bool is_float) {
+  if (!is_float) {
+    Bytes bytes = Allocate(std::ssize(values));
+    std::ranges::copy(values, bytes.data());
+    return bytes;
+  }
+  Bytes bytes = Allocate(std::ssize(values) * static_cast<int64_t>(sizeof(float)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto value = static_cast<float>(values[i]);
+    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+  }
+  return bytes;
+}
+
+int LargestActivation(const Case& c) { return c.amax != 0 ? c.amax : kFullRange; }
+
+reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {
   verify::Problem problem;
-  problem.m = c.shape.m;
-  problem.n = c.shape.n;
-  problem.k = c.shape.k;
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
   problem.fill = c.weights.fill;
-  if (c.amax != 0) problem.amax = c.amax;
+  problem.amax = LargestActivation(c);
   problem.c_type = INTACT_U8;
   problem.scale = verify::ScaleKind::kChannel;
   problem.activation = INTACT_ACTIVATION_RELU;
-  return problem;
+  return verify::Materialize(problem);
+}
+
+/// What a GEMM and a convolution have alike.
+const reference::Operation& Common(const reference::Operation& operation) { return operation; }
+
+reference::Axis AxisOf(int64_t input, const Geometry& g) {
+  reference::Axis axis;
+  axis.input = input;
+  axis.kernel = g.kernel;
+  axis.stride = g.stride;
+  axis.pad_begin = axis.pad_end = g.Pad();
+  return axis;
+}
+
+/// With the weights that the GEMM of the same shape has, and as many activations as it takes.
+reference::Conv MakeConv(const Case& c) {
+  const Geometry& g = *c.shape.conv;
+  const reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
+  reference::Conv conv;
+  static_cast<reference::Operation&>(conv) = Common(weights);
+  conv.geometry.axes[1] = AxisOf(g.height, g);
+  conv.geometry.axes[2] = AxisOf(g.width, g);
+  conv.geometry.batch = g.batch;
+  conv.geometry.input_channels = g.c_in;
+  conv.geometry.output_channels = g.c_out;
+  conv.geometry.groups = g.groups;
+  conv.a = MakeGemm(c, g.batch * g.height * g.width, 1, g.c_in).a;
+  for (int64_t n = 0, i = 0; n < weights.n; ++n) {
+    for (int64_t k = 0; k < weights.k; ++k, ++i) {
+      conv.b[static_cast<size_t>(i)] = weights.b[static_cast<size_t>(k * weights.n + n)];
+    }
+  }
+  return conv;
+}
+
+/// The GEMMs that are computed, next to each other, on activations `a`.
+std::vector<reference::Gemm> Lower(reference::Gemm gemm, std::vector<uint8_t> a) {
+  gemm.a = std::move(a);
+  return {std::move(gemm)};
+}
+std::vector<reference::Gemm> Lower(reference::Conv conv, std::vector<uint8_t> a) {
+  conv.a = std::move(a);
+  return reference::Lower(conv);
+}
+
+std::span<const uint8_t> RowOf(const reference::Gemm& gemm, int64_t row) {
+  return std::span(gemm.a).subspan(static_cast<size_t>(row * gemm.k), static_cast<size_t>(gemm.k));
+}
+
+/// Copies rows of `gemm`'s A.
+void AppendRows(const reference::Gemm& gemm, const std::vector<int64_t>& rows, std::vector<uint8_t>* a) {
+  for (const int64_t row : rows) {
+    const std::span<const uint8_t> values = RowOf(gemm, row);
+    a->insert(a->end(), values.begin(), values.end());
+  }
+}
+
+/// First, middle and last image row and column of outputs, from the first to the last image, as rows of C.
+std::vector<int64_t> SampledRows(const Shape& shape) {
+  const Geometry g = shape.AsConvolution();
+  const int64_t height = g.OutHeight(), width = g.OutWidth();
+  constexpr int64_t kSamples = 9;
+  std::vector<int64_t> rows;
+  for (const int64_t y : {int64_t{0}, height / 2, height - 1}) {
+    for (const int64_t x : {int64_t{0}, width / 2, width - 1}) {
+      const int64_t image = std::ssize(rows) * g.batch / kSamples;
+      rows.push_back((image * height + y) * width + x);
+    }
+  }
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
 }
 
 }  // namespace
 
-Workload::Workload(const Case& c) : gemm_(verify::Materialize(ProblemOf(c))) {
-  const int largest = c.amax != 0 ? c.amax : kFullRange;
-  a_ = Allocate(gemm_.m * gemm_.k);
-  std::ranges::copy(gemm_.a, a_.data());
-  maximum_ = Allocate(gemm_.m * gemm_.k);
-  std::fill_n(maximum_.data(), maximum_.size(), static_cast<uint8_t>(largest));
-
-  probe_ = gemm_;
-  probe_.m = kSampledRows + 1;
-  probe_.a.clear();
-  for (const int64_t row : SampledRows()) {
-    probe_.a.insert(probe_.a.end(), a_.data() + row * gemm_.k, a_.data() + (row + 1) * gemm_.k);
+Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRows(c.shape)) {
+  if (shape_.conv) {
+    operation_ = MakeConv(c);
+  } else {
+    operation_ = MakeGemm(c, shape_.m, shape_.n, shape_.k);
   }
-  probe_.a.insert(probe_.a.end(), maximum_.data(), maximum_.data() + gemm_.k);
-  const reference::Operands operands(probe_);
-  exact_ = reference::Accumulators(operands, reference::Model::kExact);
-  triple_ = reference::Accumulators(operands, reference::Model::kTriple);
-  probe_.a.clear();
-  probe_.b.clear();
+  const int largest = LargestActivation(c);
+  std::vector<uint8_t> a = std::visit([](const auto& operation) { return operation.a; }, operation_);
+  int8_ = MakeInput(a, static_cast<uint8_t>(largest), false);
+  if (!shape_.conv) return;
+  for (uint8_t& value : a) value /= kFloatDivisor;
+  float_ = MakeInput(std::move(a), static_cast<uint8_t>(largest / kFloatDivisor), true);
+}
+
+/// Rows of the maximum that have the same taps inside the input are equal.
+void Workload::FindProbes(const reference::Gemm& of_maximum) {
+  std::map<std::string, size_t> probes;
+  maximum_probes_.clear();
+  like_.clear();
+  for (int64_t row = 0; row < of_maximum.m; ++row) {
+    const std::span<const uint8_t> values = RowOf(of_maximum, row);
+    const auto [found, is_new] = probes.emplace(std::string(values.begin(), values.end()), probes.size());
+    if (is_new) maximum_probes_.push_back(row);
+    like_.push_back(found->second);
+  }
+}
+
+Workload::Input Workload::MakeInput(std::vector<uint8_t> ordinary, uint8_t largest, bool is_float) {
+  std::vector<uint8_t> maximum(ordinary.size(), largest);
+  Input input;
+  input.ordinary = ToBytes(ordinary, is_float);
+  input.maximum = ToBytes(maximum, is_float);
+  const auto lower = [&](std::vector<uint8_t> a) {
+    return std::visit([&](const auto& operation) { return Lower(operation, std::move(a)); }, operation_);
+  };
+  std::vector<reference::Gemm> groups = lower(std::move(ordinary));
+  const std::vector<reference::Gemm> of_maximum = lower(std::move(maximum));
+  FindProbes(of_maximum.front());
+  const size_t count = ordinary_probes_.size() + maximum_probes_.size();
+  input.exact.resize(count * static_cast<size_t>(shape_.n));
+  input.triple.resize(input.exact.size());
+  int64_t first_column = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    reference::Gemm& probe = groups[i];
+    std::vector<uint8_t> rows;
+    AppendRows(probe, ordinary_probes_, &rows);
+    AppendRows(of_maximum[i], maximum_probes_, &rows);
+    probe.a = std::move(rows);
+    probe.m = static_cast<int64_t>(count);
+    const reference::Operands operands(probe);
+    const auto fill_in = [&](reference::Model model, std::vector<int32_t>* all) {
+      const std::vector<int32_t> of_group = reference::Accumulators(operands, model);
+      for (int64_t row = 0; row < probe.m; ++row) {
+        std::copy_n(of_group.begin() + row * probe.n, probe.n, all->begin() + row * shape_.n + first_column);
+      }
+    };
+    fill_in(reference::Model::kExact, &input.exact);
+    fill_in(reference::Model::kTriple, &input.triple);
+    first_column += probe.n;
+  }
+  return input;
 }
 
 Bytes Workload::NewC(intact_type c_type) const {
-  Bytes c = Allocate(gemm_.m * gemm_.n * reference::ElementSize(c_type));
+  Bytes c = Allocate(shape_.m * shape_.n * reference::ElementSize(c_type));
   std::fill_n(c.data(), c.size(), kUnwritten);  // an earlier C's memory may hold the right result
   return c;
 }
 
 std::optional<reference::Model> Workload::Recognise(Contender* contender, intact_type c_type,
                                                     std::span<const reference::Model> models) const {
+  const Input& input = InputFor(c_type);
   Bytes c = NewC(c_type);
   Bytes c_of_maximum = NewC(c_type);
-  if (!contender->Run(a_.data(), c.data()) || !contender->Run(maximum_.data(), c_of_maximum.data())) {
+  if (!contender->Run(input.ordinary.data(), c.data()) ||
+      !contender->Run(input.maximum.data(), c_of_maximum.data())) {
     return std::nullopt;
   }
   const auto found = std::ranges::find_if(
@@ -78,26 +217,30 @@ std::optional<reference::Model> Workload::Recognise(Contender* contender, intact
 
 bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, intact_type c_type,
                       reference::Model model) const {
-  reference::Gemm probe = probe_;
-  probe.c_type = c_type;
+  reference::Operation epilogue =
+      std::visit([](const auto& operation) { return Common(operation); }, operation_);
+  epilogue.c_type = c_type;
+  if (c_type == INTACT_F32) epilogue.scales = {1.0f};
+  const Input& input = InputFor(c_type);
   const std::vector<uint8_t> expected =
-      reference::Outputs(probe, model == reference::Model::kTriple ? triple_ : exact_);
-  const int64_t row_bytes = gemm_.n * reference::ElementSize(c_type);
-  const auto is_row = [&](const uint8_t* actual, int64_t row, int64_t expected_row) {
+      reference::Outputs(epilogue, shape_.n, model == reference::Model::kTriple ? input.triple : input.exact);
+  const int64_t row_bytes = shape_.n * reference::ElementSize(c_type);
+  const auto is_row = [&](const uint8_t* actual, int64_t row, size_t probe) {
     return std::equal(actual + row * row_bytes, actual + (row + 1) * row_bytes,
-                      expected.begin() + expected_row * row_bytes);
+                      expected.begin() + static_cast<int64_t>(probe) * row_bytes);
   };
-  const std::array<int64_t, kSampledRows> rows = SampledRows();
-  for (int64_t i = 0; i < kSampledRows; ++i) {
-    if (!is_row(c, rows[static_cast<size_t>(i)], i)) return false;
+  for (size_t i = 0; i < ordinary_probes_.size(); ++i) {
+    if (!is_row(c, ordinary_probes_[i], i)) return false;
   }
-  for (int64_t row = 0; row < gemm_.m; ++row) {
-    if (!is_row(c_of_maximum, row, kSampledRows)) return false;
+  for (int64_t row = 0; row < shape_.m; ++row) {
+    const size_t probe = ordinary_probes_.size() + like_[static_cast<size_t>(row)];
+    if (!is_row(c_of_maximum, row, probe)) return false;
   }
   return true;
 }
 
 std::span<const reference::Model> AdmissibleModels(const Case& c) {
+  if (c.c_type == INTACT_F32) return kExactOnly;
   if (!c.peer.empty()) return kEither;
   if (kernels::PairsSaturate(c.isa, c.mode)) return kTripleOnly;
   return kExactOnly;

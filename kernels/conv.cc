@@ -96,13 +96,14 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   has_neutral_zeros_ = saturates;
   reads_band_ = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
   // Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own.
-  has_band_per_unit_ = reads_band_ && saturates && has_zero_points && inputs % kQuad != 0;
+  const bool has_own_channels = reads_band_ && saturates && has_zero_points && inputs % kQuad != 0;
+  has_band_per_unit_ = has_own_channels && geometry_.groups > 1;
   const bool may_join_groups =
       !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
-  if (reads_band_ && inputs == 1 && geometry_.groups > 1 && !problem.epilogue.has_residual()) {
+  if (reads_band_ && inputs == 1 && geometry_.groups > 1) {
     return ChooseDepthwise(padding, flip);
   }
-  if (reads_band_ && !has_zero_points && WantsPlanar(isa, problem.mode)) {
+  if (reads_band_ && !has_zero_points && !problem.epilogue.has_residual() && WantsPlanar(isa, problem.mode)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     taps_.planar = planar_.MakeDepth();
     taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
@@ -115,7 +116,7 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     if (fills_vector && reads_band_ && !has_zero_points && !UsesTiles(isa)) taps_.vector_step = unit_inputs();
   }
   BandChannels channels{0, geometry_.input_channels, 1, geometry_.input_channels};
-  if (has_band_per_unit_) channels = {0, inputs, 1, RoundUp(inputs, kQuad)};
+  if (has_own_channels) channels = {0, inputs, 1, RoundUp(inputs, kQuad)};
   band_ = Band(geometry_, channels, padding, flip);
   joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
@@ -137,10 +138,9 @@ void ConvPlan::ChooseDepthwise(uint8_t padding, uint8_t flip) {
 }
 
 bool ConvPlan::WantsPlanar(jit::Isa isa, intact_mode mode) const {
-  const int64_t lanes = jit::VectorBytes(isa) / 4;
-  if (PairsSaturate(isa, mode)) return false;
-  if (geometry_.groups == 1) return false;
-  return geometry_.group_inputs() % kQuad == 0 && geometry_.group_outputs() < lanes;
+  if (PairsSaturate(isa, mode) || geometry_.groups == 1 || geometry_.group_inputs() % kQuad != 0)
+    return false;
+  return UsesSchedule(isa, mode) || geometry_.group_outputs() < jit::VectorBytes(isa) / 4;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.
@@ -348,45 +348,63 @@ RowMap ConvPlan::RowsInPlace(const ConvInput& input) const {
   return map;
 }
 
+RunBuffers ConvPlan::BuffersOf(const intact_conv_args& args, int64_t rows) const {
+  constexpr int64_t kLine = 64;
+  const GemmData& data = units_.front()->data();
+  const int64_t element = data.element_bytes();
+  RunBuffers buffers;
+  buffers.c = static_cast<uint8_t*>(args.c);
+  buffers.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
+  buffers.residual = static_cast<const uint8_t*>(args.residual);
+  buffers.residual_stride_bytes =
+      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * data.residual_bytes();
+  buffers.may_stream =
+      args.residual != args.c && units() == 1 && unit_outputs() * element > Caches().l2_bytes / rows &&
+      buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  return buffers;
+}
+
 void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece,
                         uint8_t* scratch) const {
-  constexpr int64_t kLine = 64;
   if (taps_.is_depthwise) return RunDepthwise(args, piece, scratch);
   const ConvInput input = InputOf(args);
-  const int64_t element = units_.front()->data().element_bytes();
-  const int64_t residual_element = units_.front()->data().residual_bytes();
-  RunBuffers buffers;
-  buffers.residual_stride_bytes =
-      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * residual_element;
-  buffers.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
-  buffers.may_stream =
-      args.residual != args.c && units() == 1 && unit_outputs() * element > Caches().l2_bytes / shape.rows &&
-      buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
-  RowMap map;
-  if (taps_.planar) {
-    buffers.planar = planar_.Stage(input, piece.row_begin, piece.row_end, scratch);
-  } else if (!reads_band_) {
-    map = RowsInPlace(input);
+  RunBuffers buffers = BuffersOf(args, shape.rows);
+  if (taps_.planar) return RunPlanar(input, buffers, shape, piece, scratch);
+  if (!reads_band_) {
+    buffers.a = RowsInPlace(input);
   } else if (!has_band_per_unit_) {
-    map = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
+    buffers.a = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
   }
-  const Range which = units() == 1 ? Range{0, 0, 0, 1} : piece;
-  for (int64_t unit = which.column_begin; unit < which.column_end; ++unit) {
-    const GemmPlan& plan = *units_[static_cast<size_t>(unit)];
+  if (units() == 1) return RunUnit(0, shape, buffers, piece, scratch);
+  const uintptr_t origin = buffers.a.origin;
+  for (int64_t unit = piece.column_begin; unit < piece.column_end; ++unit) {
     if (has_band_per_unit_) {
-      map = band_.Stage(input, unit * unit_inputs(), piece.row_begin, piece.row_end, scratch);
+      buffers.a = band_.Stage(input, unit * unit_inputs(), piece.row_begin, piece.row_end, scratch);
+    } else {
+      buffers.a.origin = origin + static_cast<uintptr_t>(unit * unit_inputs());
     }
-    buffers.a = map;
-    if (!has_band_per_unit_) buffers.a.origin += static_cast<uintptr_t>(unit * unit_inputs());
-    buffers.c = static_cast<uint8_t*>(args.c) + unit * unit_outputs() * element;
-    if (args.residual != nullptr) {
-      buffers.residual =
-          static_cast<const uint8_t*>(args.residual) + unit * unit_outputs() * residual_element;
-    }
-    Range range = piece;
-    if (units() > 1) range.column_begin = 0, range.column_end = unit_outputs();
-    plan.RunShare(plan.EngineFor(shape.piece_rows), buffers, range, scratch + shape.band_bytes);
+    RunUnit(unit, shape, buffers, {piece.row_begin, piece.row_end, 0, unit_outputs()}, scratch);
   }
+}
+
+void ConvPlan::RunPlanar(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
+                         uint8_t* scratch) const {
+  for (int64_t group = 0; group < geometry_.groups; group += planar_.groups()) {
+    Range range = piece;
+    range.column_begin = std::max(range.column_begin, group * geometry_.group_outputs());
+    range.column_end = std::min(range.column_end, (group + planar_.groups()) * geometry_.group_outputs());
+    if (range.Empty()) continue;
+    buffers.planar = planar_.Stage(input, group, range.row_begin, range.row_end, scratch);
+    RunUnit(0, shape, buffers, range, scratch);
+  }
+}
+
+void ConvPlan::RunUnit(int64_t unit, const Shape& shape, RunBuffers buffers, const Range& range,
+                       uint8_t* scratch) const {
+  const GemmPlan& plan = *units_[static_cast<size_t>(unit)];
+  buffers.c += unit * unit_outputs() * plan.data().element_bytes();
+  if (buffers.residual != nullptr) buffers.residual += unit * unit_outputs() * plan.data().residual_bytes();
+  plan.RunShare(plan.EngineFor(shape.piece_rows), buffers, range, scratch + shape.band_bytes);
 }
 
 void ConvPlan::RunDepthwise(const intact_conv_args& args, const Range& piece, uint8_t* scratch) const {
@@ -394,11 +412,19 @@ void ConvPlan::RunDepthwise(const intact_conv_args& args, const Range& piece, ui
   const RowMap map = band_.Stage(InputOf(args), 0, piece.row_begin, piece.row_end, scratch);
   const int64_t width = geometry_.output[kWidth];
   const int64_t element = units_.front()->data().element_bytes();
-  const int64_t c_stride = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
-  for (int64_t row = piece.row_begin; row < piece.row_end;) {
-    const int64_t line_end = std::min(piece.row_end, (row / width + 1) * width);
-    depthwise_->RunRow(map.At(row), line_end - row, static_cast<uint8_t*>(args.c) + row * c_stride, c_stride);
-    row = line_end;
+  const int64_t residual_element = units_.front()->data().residual_bytes();
+  DepthwiseRow line;
+  line.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
+  line.residual_stride_bytes =
+      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * residual_element;
+  for (int64_t row = piece.row_begin; row < piece.row_end; row += line.pixels) {
+    line.pixel0 = map.At(row);
+    line.pixels = std::min(piece.row_end, (row / width + 1) * width) - row;
+    line.c = static_cast<uint8_t*>(args.c) + row * line.c_stride_bytes;
+    if (args.residual != nullptr) {
+      line.residual = static_cast<const uint8_t*>(args.residual) + row * line.residual_stride_bytes;
+    }
+    depthwise_->RunRow(line);
   }
 }
 

@@ -20,7 +20,7 @@
 // A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
 // saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
 //
-// Depthwise convolutions have kernels of their own (depthwise_engine.h), unless a residual is added.
+// Depthwise convolutions have kernels of their own (depthwise_engine.h).
 //
 // Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
 // reads its own channels (Taps::vector_step).
@@ -102,6 +102,12 @@ class ConvPlan {
   void RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
                 uint8_t* scratch) const;
   void RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece, uint8_t* scratch) const;
+  RunBuffers BuffersOf(const intact_conv_args& args, int64_t rows) const;
+  void RunPlanar(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
+                 uint8_t* scratch) const;
+  /// `buffers` are those of all units, but for A; `range` is of the unit's columns.
+  void RunUnit(int64_t unit, const Shape& shape, RunBuffers buffers, const Range& range,
+               uint8_t* scratch) const;
   void RunDepthwise(const intact_conv_args& args, const Range& piece, uint8_t* scratch) const;
   ConvInput InputOf(const intact_conv_args& args) const;
   RowMap RowsInPlace(const ConvInput& input) const;

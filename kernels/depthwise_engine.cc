@@ -23,6 +23,16 @@ EpilogueSpec KernelEpilogue(const GemmData& data) {
   return epilogue;
 }
 
+// Cycles for one pixel's vector of channels. Of zmm, unpacks and packs have one port, and a quarter
+// of all others get in their way: measured on Golden Cove.
+double VectorCost(const DepthwiseKernelSpec& spec) {
+  constexpr double kPacks = 3, kEpilogue = 14;
+  const DepthwiseSchedule::Cost cost = spec.Schedule().cost();
+  const double shuffles = cost.unpacks + kPacks, others = cost.dots + kEpilogue;
+  if (jit::VectorBytes(spec.isa) < 64) return (shuffles + others) / 3;
+  return std::max((shuffles + others) / 2, shuffles + 0.25 * others);
+}
+
 jit::DotKind KernelDot(const GemmData& data, jit::Isa isa) {
   // Less its zero point a weight is int16.
   return data.epilogue.has_b_zero_points ? jit::DotKind::kWide : DotOf(isa, INTACT_EXACT);
@@ -62,14 +72,14 @@ DepthwiseKernelSpec DepthwiseEngine::FlatSpec() const {
 }
 
 bool DepthwiseEngine::IsFlatBetter() const {
-  constexpr double kEpilogueCost = 22;  // in the schedule's instructions
-  constexpr int64_t kMostPixels = 8;    // beyond, a row is too short for many steps
+  constexpr int64_t kMostPixels = 8;  // beyond, a row is too short for many steps
+  constexpr double kUnaligned = 1.1;  // pixels that are no whole vectors
   if (spec_.taps.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
+  if (spec_.epilogue.has_residual()) return false;  // rare enough
   if (data_.n < v_) return true;
   if (step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
-  return (FlatSpec().Schedule().cost() + kEpilogueCost) * vectors <
-         (spec_.Schedule().cost() + kEpilogueCost) * std::ceil(vectors);
+  return VectorCost(FlatSpec()) * vectors < VectorCost(spec_) * kUnaligned * std::ceil(vectors);
 }
 
 Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, Cover* cover) {
@@ -89,7 +99,7 @@ Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, Cover* cover) {
 }
 
 Error DepthwiseEngine::Fill(const DepthwiseSchedule& schedule, Cover* cover) const {
-  const Error out_of_memory{INTACT_OUT_OF_MEMORY, "no memory for depthwise weights"};
+  Error out_of_memory{INTACT_OUT_OF_MEMORY, "no memory for depthwise weights"};
   const size_t vectors = cover->starts.size();
   cover->record_bytes = kVectors * v_ * (1 + std::ssize(schedule.weights()));
   if (!cover->records.Resize(vectors * static_cast<size_t>(cover->record_bytes))) return out_of_memory;
@@ -144,67 +154,95 @@ int64_t DepthwiseEngine::packed_bytes() const {
   return bytes;
 }
 
-void DepthwiseEngine::RunRow(const uint8_t* pixel0, int64_t pixels, uint8_t* c,
-                             int64_t c_stride_bytes) const noexcept {
-  const bool is_dense = c_stride_bytes == data_.n * data_.element_bytes();
-  if (flat_.kernel != nullptr && is_dense && pixels * data_.n >= v_) {
-    RunFlat(pixel0, pixels, c);
-  } else if (data_.n >= v_) {
-    RunByChannels(pixel0, pixels, c, c_stride_bytes);
+void DepthwiseEngine::RunRow(const DepthwiseRow& row) const noexcept {
+  const bool is_dense = row.c_stride_bytes == data_.n * data_.element_bytes();
+  if (flat_.kernel != nullptr && is_dense && row.pixels * data_.n >= v_) {
+    RunFlat(row);
   } else {
-    RunThroughScratch(pixel0, pixels, c, c_stride_bytes);
+    RunByChannels(row);
   }
 }
 
-void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const uint8_t* input, int64_t pixels,
-                                uint8_t* c, int64_t c_stride_bytes) const noexcept {
+DepthwiseRow DepthwiseEngine::From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const {
+  DepthwiseRow rest = row;
+  rest.pixel0 += pixel * spec_.taps.pixel_stride_bytes + channel;
+  rest.pixels -= pixel;
+  rest.c += pixel * row.c_stride_bytes + channel * data_.element_bytes();
+  if (row.residual == nullptr) return rest;
+  rest.residual += pixel * row.residual_stride_bytes + channel * data_.residual_bytes();
+  return rest;
+}
+
+void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept {
   DepthwiseKernelArgs args;
-  args.input = input;
-  args.pixels = pixels;
+  args.input = row.pixel0;
+  args.pixels = row.pixels;
   args.record = cover.records.data() + static_cast<int64_t>(vector) * cover.record_bytes;
-  args.c = c;
-  args.c_stride_bytes = c_stride_bytes;
+  args.c = row.c;
+  args.c_stride_bytes = row.c_stride_bytes;
   args.epilogue.constants = &data_.constants;
-  if (cover.scales.size() != 0)
-    args.epilogue.scales = cover.scales.data() + static_cast<int64_t>(vector) * v_;
-  if (cover.bias.size() != 0) args.epilogue.bias = cover.bias.data() + static_cast<int64_t>(vector) * v_;
+  args.epilogue.residual = row.residual;
+  args.epilogue.residual_stride_bytes = row.residual_stride_bytes;
+  const int64_t column = static_cast<int64_t>(vector) * v_;
+  if (cover.scales.size() != 0) args.epilogue.scales = cover.scales.data() + column;
+  if (cover.bias.size() != 0) args.epilogue.bias = cover.bias.data() + column;
   cover.kernel(&args);
 }
 
-void DepthwiseEngine::RunByChannels(const uint8_t* pixel0, int64_t pixels, uint8_t* c,
-                                    int64_t c_stride_bytes) const noexcept {
+void DepthwiseEngine::RunByChannels(const DepthwiseRow& row) const noexcept {
   for (size_t i = 0; i < by_channels_.starts.size(); ++i) {
     const int64_t start = by_channels_.starts[i];
-    RunVector(by_channels_, i, pixel0 + start, pixels, c + start * data_.element_bytes(), c_stride_bytes);
+    const int64_t done = static_cast<int64_t>(i) * v_;
+    // Where C is the residual, what is computed again would find it overwritten.
+    if (data_.n < v_ || (row.residual != nullptr && start < done)) {
+      RunThroughScratch(i, done, row);
+    } else {
+      RunVector(by_channels_, i, From(row, 0, start));
+    }
   }
 }
 
-void DepthwiseEngine::RunFlat(const uint8_t* pixel0, int64_t pixels, uint8_t* c) const noexcept {
+void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   const int64_t element = data_.element_bytes();
-  const int64_t line = pixels * data_.n;
+  const int64_t line = row.pixels * data_.n;
   const int64_t step = flat_.step_pixels * data_.n;
   const size_t last = flat_.starts.size() - 1;
+  const auto run = [&](size_t vector, int64_t start, int64_t count) {
+    RunVector(flat_, vector, {row.pixel0 + start, count, row.c + start * element, step * element});
+  };
   for (size_t i = 0; i < last; ++i) {
     const int64_t start = flat_.starts[i];
     if (start + v_ > line) break;
-    const int64_t count = (line - start - v_) / step + 1;
-    RunVector(flat_, i, pixel0 + start, count, c + start * element, step * element);
+    run(i, start, (line - start - v_) / step + 1);
   }
-  if (line % v_ == 0) return;
-  RunVector(flat_, last, pixel0 + line - v_, 1, c + (line - v_) * element, step * element);
+  if (line % v_ != 0) run(last, line - v_, 1);
 }
 
-void DepthwiseEngine::RunThroughScratch(const uint8_t* pixel0, int64_t pixels, uint8_t* c,
-                                        int64_t c_stride_bytes) const noexcept {
+void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept {
   constexpr int64_t kPixels = 8;
-  alignas(64) std::array<uint8_t, kPixels * 64 * 4> scratch;
-  const int64_t scratch_stride = v_ * data_.element_bytes();
-  const int64_t stride = spec_.taps.pixel_stride_bytes;
-  for (int64_t first = 0; first < pixels; first += kPixels) {
-    const int64_t count = std::min(kPixels, pixels - first);
-    RunVector(by_channels_, 0, pixel0 + first * stride, count, scratch.data(), scratch_stride);
-    CopyTile(scratch.data(), scratch_stride, count, data_.n * data_.element_bytes(),
-             c + first * c_stride_bytes, c_stride_bytes);
+  constexpr int64_t kElementBytes = 4;  // at most
+  constexpr int64_t kChannels = 64;
+  alignas(64) std::array<uint8_t, kPixels * kChannels * kElementBytes> c;
+  alignas(64) std::array<uint8_t, kPixels * kChannels * kElementBytes> residual;
+  const int64_t start = by_channels_.starts[vector];
+  const int64_t channels = std::min(data_.n - start, v_);
+  for (int64_t pixel = 0; pixel < row.pixels; pixel += kPixels) {
+    const DepthwiseRow rest = From(row, pixel, start);
+    DepthwiseRow piece = rest;
+    piece.pixels = std::min(kPixels, rest.pixels);
+    piece.c = c.data();
+    piece.c_stride_bytes = v_ * data_.element_bytes();
+    if (row.residual != nullptr) {
+      residual.fill(0);
+      piece.residual = residual.data();
+      piece.residual_stride_bytes = v_ * data_.residual_bytes();
+      CopyTile(rest.residual, rest.residual_stride_bytes, piece.pixels, channels * data_.residual_bytes(),
+               residual.data(), piece.residual_stride_bytes);
+    }
+    RunVector(by_channels_, vector, piece);
+    const int64_t skipped_bytes = (done - start) * data_.element_bytes();
+    CopyTile(c.data() + skipped_bytes, piece.c_stride_bytes, piece.pixels,
+             channels * data_.element_bytes() - skipped_bytes, rest.c + skipped_bytes, rest.c_stride_bytes);
   }
 }
 

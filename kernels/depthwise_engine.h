@@ -32,6 +32,16 @@
 
 namespace intact::kernels {
 
+/// Adjacent output pixels of a row.
+struct DepthwiseRow {
+  const uint8_t* pixel0 = nullptr;  // the first one's first tap
+  int64_t pixels = 0;
+  uint8_t* c = nullptr;
+  int64_t c_stride_bytes = 0;
+  const uint8_t* residual = nullptr;  // null where EpilogueSpec::residual is none; may be `c`
+  int64_t residual_stride_bytes = 0;
+};
+
 class DepthwiseEngine {
  public:
   /// `data.n` channels and `data.k` = taps.taps() depths; `data` outlives the engine. Pixels of the band are
@@ -46,9 +56,8 @@ class DepthwiseEngine {
   std::string KernelName() const { return kernel_name_; }
   int64_t packed_bytes() const;
 
-  /// Computes `pixels` adjacent pixels; their first taps are at `pixel0` and on. Writes data.n elements a
-  /// pixel, `c_stride_bytes` apart.
-  void RunRow(const uint8_t* pixel0, int64_t pixels, uint8_t* c, int64_t c_stride_bytes) const noexcept;
+  /// Writes data.n elements of each pixel, and reads as many of the residual.
+  void RunRow(const DepthwiseRow& row) const noexcept;
 
  private:
   /// Vectors of channels, each with its record and, for outputs that are scaled, its scales and bias.
@@ -72,13 +81,14 @@ class DepthwiseEngine {
   int32_t Weight(int64_t tap, int64_t channel) const;
   int64_t ChannelAt(int64_t start, int64_t i) const { return (start + i) % data_.n; }
 
-  void RunVector(const Cover& cover, size_t vector, const uint8_t* input, int64_t pixels, uint8_t* c,
-                 int64_t c_stride_bytes) const noexcept;
-  void RunByChannels(const uint8_t* pixel0, int64_t pixels, uint8_t* c,
-                     int64_t c_stride_bytes) const noexcept;
-  void RunFlat(const uint8_t* pixel0, int64_t pixels, uint8_t* c) const noexcept;
-  void RunThroughScratch(const uint8_t* pixel0, int64_t pixels, uint8_t* c,
-                         int64_t c_stride_bytes) const noexcept;
+  /// What is left of `row` from a pixel and a channel on.
+  DepthwiseRow From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const;
+  /// A vector of `cover`, whose channels and pixels `row` holds.
+  void RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept;
+  void RunByChannels(const DepthwiseRow& row) const noexcept;
+  void RunFlat(const DepthwiseRow& row) const noexcept;
+  /// A vector of by_channels_, of which channels before `done` are not written.
+  void RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept;
 
   const GemmData& data_;
   DepthwiseKernelSpec spec_;  // of by_channels_

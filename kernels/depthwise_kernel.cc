@@ -188,8 +188,9 @@ class DepthwiseKernel {
     }
     const Pair& pair = pairs_.front();
     emitter_->Load(pair.high, Input(first));
-    code().vpunpcklbw(pair.low, pair.high, Input(second));
-    code().vpunpckhbw(pair.high, pair.high, Input(second));
+    emitter_->Load(operand_, Input(second));
+    code().vpunpcklbw(pair.low, pair.high, operand_);
+    code().vpunpckhbw(pair.high, pair.high, operand_);
     return pair;
   }
 

@@ -9,7 +9,7 @@
 //
 // Unpacks work within 128-bit quarters, so that the channels come out dealt: dword d of quarter q of vector i
 // is channel 16q + 4i + d. Weights and initial accumulators are arranged alike, and packing to bytes undoes
-// it; 4-byte outputs are put in order by a transposition.
+// it; 4-byte outputs, and where a residual is added, are put in order by a transposition.
 //
 //   form   dot                                        weights
 //   vnni   vpdpbusd                                   4 × s8 a dword
@@ -41,7 +41,7 @@ struct DepthwiseKernelArgs {
   const uint8_t* record = nullptr;
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
-  EpilogueArgs epilogue;  // scales and bias dealt where the output is 8-bit
+  EpilogueArgs epilogue;  // scales and bias dealt where DepthwiseKernelSpec::is_dealt()
 };
 
 using DepthwiseKernelFunction = void (*)(const DepthwiseKernelArgs*);
@@ -56,7 +56,8 @@ struct DepthwiseKernelSpec {
   /// Pixels that are computed at a time.
   int pixels() const;
   DepthwiseSchedule Schedule() const { return {taps, dot, pixels()}; }
-  bool is_dealt() const { return ElementBytes(epilogue.c_type) == 1; }
+  /// Whether the epilogue takes vectors as they come out.
+  bool is_dealt() const { return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_residual(); }
   /// "u8s8u8_depthwise_1x3x3_z0_y3648_x32_s32_4x64_vnni_avx512vnni"; it is the key of the code cache.
   std::string Name() const;
 };

@@ -26,8 +26,8 @@ std::string TapGrid::Name() const {
          (is_regular ? std::to_string(step) : list) + "_s" + std::to_string(pixel_stride_bytes);
 }
 
-DepthwiseSchedule::DepthwiseSchedule(const TapGrid& taps, jit::DotKind dot, int pixels)
-    : taps_(taps), dot_(dot) {
+DepthwiseSchedule::DepthwiseSchedule(TapGrid taps, jit::DotKind dot, int pixels)
+    : taps_(std::move(taps)), dot_(dot) {
   Layout best;
   for (const int sharing : {1, 2}) {
     if (sharing > pixels) continue;
@@ -35,8 +35,8 @@ DepthwiseSchedule::DepthwiseSchedule(const TapGrid& taps, jit::DotKind dot, int 
       for (const bool fills_groups : {false, true}) {
         const Layout layout{sharing, across_rows, fills_groups};
         Choose(layout);
-        const double cost = Cost(pixels);
-        if (cost_ != 0 && cost >= cost_) continue;
+        const Cost cost = CostOf(pixels);
+        if (cost_.Sum() != 0 && cost.Sum() >= cost_.Sum()) continue;
         cost_ = cost;
         best = layout;
       }
@@ -155,7 +155,7 @@ void DepthwiseSchedule::DropUnweighed(TapGroup* group) const {
 }
 
 // Of a vector of bytes: it becomes two of pairs and four of groups, and the accumulators are four.
-double DepthwiseSchedule::Cost(int pixels) const {
+DepthwiseSchedule::Cost DepthwiseSchedule::CostOf(int pixels) const {
   std::set<std::pair<int64_t, int64_t>> pairs;
   size_t uses = 0;
   const std::vector<TapGroup> groups = Groups(pixels);
@@ -166,7 +166,8 @@ double DepthwiseSchedule::Cost(int pixels) const {
     uses += group.uses.size();
   }
   const size_t dot_instructions = dot_ == jit::DotKind::kVnni ? 1 : 2;
-  return static_cast<double>(2 * pairs.size() + 4 * groups.size() + 4 * dot_instructions * uses) / pixels;
+  return {static_cast<double>(2 * pairs.size() + 4 * groups.size()) / pixels,
+          static_cast<double>(4 * dot_instructions * uses) / pixels};
 }
 
 }  // namespace intact::kernels

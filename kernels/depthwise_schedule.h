@@ -17,9 +17,9 @@
 #define INTACT_KERNELS_DEPTHWISE_SCHEDULE_H_
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "jit/emitters/dot.h"
@@ -62,14 +62,18 @@ constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kVnni
 class DepthwiseSchedule {
  public:
   /// For kernels that compute up to `pixels` adjacent pixels at a time.
-  DepthwiseSchedule(const TapGrid& taps, jit::DotKind dot, int pixels);
+  DepthwiseSchedule(TapGrid taps, jit::DotKind dot, int pixels);
 
   /// The tap that each place of a group is multiplied with; −1: weight 0.
   const std::vector<std::vector<int>>& weights() const { return weights_; }
   /// What to do for `pixels` adjacent pixels, in order. Reads nothing but these pixels' taps.
   std::vector<TapGroup> Groups(int pixels) const;
-  /// Vector instructions for a pixel's whole vector of channels.
-  double cost() const { return cost_; }
+  /// Instructions for one pixel's vector of channels.
+  struct Cost {
+    double unpacks = 0, dots = 0;
+    double Sum() const { return unpacks + dots; }
+  };
+  const Cost& cost() const { return cost_; }
 
  private:
   struct Layout {
@@ -80,7 +84,10 @@ class DepthwiseSchedule {
   /// A byte of the input: filter row, and offset within it.
   struct Place {
     int64_t row = 0, column = 0;
-    auto operator<=>(const Place&) const = default;
+    bool operator==(const Place&) const = default;
+    bool operator<(const Place& other) const {
+      return std::tie(row, column) < std::tie(other.row, other.column);
+    }
   };
   using Places = std::vector<Place>;
 
@@ -92,7 +99,7 @@ class DepthwiseSchedule {
   void Choose(const Layout& layout);
   std::vector<int64_t> OffsetsOf(const Places& places) const;
   void DropUnweighed(TapGroup* group) const;
-  double Cost(int pixels) const;
+  Cost CostOf(int pixels) const;
 
   TapGrid taps_;
   jit::DotKind dot_;
@@ -100,7 +107,7 @@ class DepthwiseSchedule {
   std::vector<std::vector<int>> weights_;
   std::vector<Places> groups_;                      // of the first set
   std::vector<std::vector<int>> weights_of_group_;  // [group][pixel of the set]; −1: does not want it
-  double cost_ = 0;
+  Cost cost_;
 };
 
 }  // namespace intact::kernels

@@ -121,6 +121,24 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
   }
 }
 
+void Epilogue::PackColumns(const std::vector<jit::Vec>& accumulators, int column) {
+  x86::Assembler& code = emitter_.code();
+  const jit::Vec factor = emitter_.registers().NewVector("scale or bias");
+  for (const jit::Vec& accumulator : accumulators) {
+    const int offset = column++ * 4;
+    code.vcvtdq2ps(accumulator, accumulator);
+    code.vbroadcastss(factor, x86::ptr(scales_, offset));
+    code.vmulps(accumulator, accumulator, factor);
+    if (spec_.has_bias) {
+      code.vbroadcastss(factor, x86::ptr(bias_, offset));
+      code.vaddps(accumulator, accumulator, factor);
+    }
+    Bound(accumulator);
+  }
+  emitter_.registers().Free(factor);
+  PackBytes(accumulators);
+}
+
 void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {
   x86::Assembler& code = emitter_.code();
   const bool is_signed = spec_.c_type == INTACT_S8;

@@ -44,7 +44,7 @@ struct EpilogueSpec {
   // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
   bool streams = false;
   // Rows are four vectors whose quarters are dealt (Emitter::Undeal), and so are scales and bias. Only for
-  // 8-bit outputs, which packing puts in order.
+  // 8-bit outputs, which packing puts in order, and without a residual, which is not dealt.
   bool is_dealt = false;
   KnownOutput known = KnownOutput::kNothing;  // not with a residual
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
@@ -108,6 +108,10 @@ class Epilogue {
   /// Requantizes accumulators of the tile's next row, adjacent vectors of columns, and stores them at `c`.
   /// Destroys them.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c);
+  /// For 8-bit outputs, dealt: requantizes accumulators of four adjacent columns, a vector of rows each, from
+  /// `column` on, and packs them into the first: quarter q holds rows 4q to 4q + 3 of the first column, then
+  /// of the second, and so on. Destroys the others. Neither weight zero points nor a residual are for it.
+  void PackColumns(const std::vector<jit::Vec>& accumulators, int column);
 
  private:
   void SubtractZeroPoints(const jit::Vec& accumulator, int vector);

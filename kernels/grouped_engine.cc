@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "kernels/dispatch.h"
@@ -10,6 +11,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr int kMaxRows = 64;  // of a register block
+constexpr int kMaxLanes = 16;
 
 /// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
 /// the triple takes for a quad. Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on
@@ -167,14 +169,16 @@ void GroupedEngine::RunPlanar(const RunBuffers& buffers, const Range& range,
   auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
   const int64_t position_end = position_of(range.row_end - 1) + 1;
   const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
-  for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsPerChunk()) {
-    const int64_t chunk_end = std::min(panel_end, panel + PanelsPerChunk());
+  const int64_t chunk = PanelsAtOnce();
+  for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += chunk) {
+    const int64_t chunk_end = std::min(panel_end, panel + chunk);
     const Range columns{range.row_begin, range.row_end, panel * kPanelColumns,
                         std::min(range.column_end, chunk_end * kPanelColumns)};
     for (int64_t position = position_of(range.row_begin); position < position_end; position += rows_) {
       const int64_t positions = std::min<int64_t>(rows_, position_end - position);
-      Accumulate(buffers.planar.a + position * kQuad, (positions + lanes_ - 1) / lanes_, panel, chunk_end,
-                 accumulators);
+      const uint8_t* const a =
+          RowMap::Pointer(buffers.planar.origin + static_cast<uintptr_t>(position * kQuad));
+      Accumulate(a, (positions + lanes_ - 1) / lanes_, panel, chunk_end, accumulators);
       StorePositions(buffers, columns, position, positions, accumulators, scratch + AccumulatorBytes());
     }
   }
@@ -184,17 +188,19 @@ void GroupedEngine::StorePositions(const RunBuffers& buffers, const Range& range
                                    int64_t positions, const int32_t* accumulators,
                                    uint8_t* scratch_tile) const noexcept {
   const PlanarDepth& planar = *data_.taps.planar;
-  for (int64_t line = position / planar.line_positions; line * planar.line_positions < position + positions;
-       ++line) {
-    const int64_t first = line * planar.line_positions;  // position
-    const int64_t first_row = buffers.planar.first_row + line * planar.line_rows;
-    Range rows = range;
-    rows.row_begin = std::max(range.row_begin, first_row + std::max<int64_t>(position - first, 0));
-    rows.row_end =
-        std::min(range.row_end, first_row + std::min(position + positions - first, planar.line_rows));
-    if (rows.Empty()) continue;
-    Store(buffers, rows, accumulators + (rows.row_begin - first_row + first - position), scratch_tile);
+  std::array<uint8_t*, kMaxRows> rows;
+  int64_t line = position / planar.line_positions;
+  int64_t x = position % planar.line_positions;
+  uint8_t** to = rows.data();
+  for (int64_t left = positions; left > 0; ++line, x = 0) {
+    const int64_t valid = std::min(left, std::max<int64_t>(planar.line_rows - x, 0));
+    uint8_t* c = buffers.c + (buffers.planar.first_row + line * planar.line_rows + x) * buffers.c_stride_bytes;
+    for (int64_t i = 0; i < valid; ++i, c += buffers.c_stride_bytes) *to++ = c;
+    const int64_t dropped = std::min(left, planar.line_positions - x) - valid;
+    to = std::fill_n(to, dropped, nullptr);
+    left -= valid + dropped;
   }
+  StoreTiles(buffers, range, {rows.data(), static_cast<size_t>(positions)}, accumulators, scratch_tile);
 }
 
 // The next `rows` rows, tap by tap; returns the largest activation.
@@ -219,11 +225,13 @@ void GroupedEngine::RunBlock(const RunBuffers& buffers, const Range& range, cons
     const int64_t chunk_end = std::min(panel_end, panel + PanelsPerChunk());
     for (int64_t row = range.row_begin; row < range.row_end; row += rows_) {
       const int64_t rows = std::min<int64_t>(rows_, range.row_end - row);
-      Accumulate(panels + ActivationPanelBytes(row - range.row_begin, data_.k), (rows + lanes_ - 1) / lanes_,
-                 panel, chunk_end, accumulators);
-      Store(buffers,
-            {row, row + rows, panel * kPanelColumns, std::min(range.column_end, chunk_end * kPanelColumns)},
-            accumulators, tile);
+      const uint8_t* const a = panels + ActivationPanelBytes(row - range.row_begin, data_.k);
+      for (int64_t at = panel; at < chunk_end; at += PanelsAtOnce()) {
+        const int64_t end = std::min(chunk_end, at + PanelsAtOnce());
+        Accumulate(a, (rows + lanes_ - 1) / lanes_, at, end, accumulators);
+        Store(buffers, {row, row + rows, at * kPanelColumns, std::min(range.column_end, end * kPanelColumns)},
+              accumulators, tile);
+      }
     }
   }
 }
@@ -248,17 +256,35 @@ void GroupedEngine::Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_
 
 void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const int32_t* accumulators,
                           uint8_t* scratch_tile) const noexcept {
+  std::array<uint8_t*, kMaxRows> rows;
+  for (int64_t row = range.row_begin; row < range.row_end; ++row) {
+    rows[static_cast<size_t>(row - range.row_begin)] = buffers.c + row * buffers.c_stride_bytes;
+  }
+  StoreTiles(buffers, range, {rows.data(), static_cast<size_t>(range.row_end - range.row_begin)},
+             accumulators, scratch_tile);
+}
+
+// `rows`: where the rows of the accumulators begin in C, at column 0; null for those to drop. `range` begins
+// with the first of them.
+void GroupedEngine::StoreTiles(const RunBuffers& buffers, const Range& range, std::span<uint8_t* const> rows,
+                               const int32_t* accumulators, uint8_t* scratch_tile) const noexcept {
   const int64_t element = data_.element_bytes();
+  std::array<uint8_t*, kMaxLanes> c;
   for (int64_t column = range.column_begin; column < range.column_end; column += lanes_) {
     const int64_t columns = std::min<int64_t>(lanes_, range.column_end - column);
-    for (int64_t row = range.row_begin; row < range.row_end; row += lanes_) {
-      uint8_t* const c = buffers.c + row * buffers.c_stride_bytes + column * element;
+    for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(lanes_)) {
+      const auto tile = rows.subspan(first, std::min(rows.size() - first, static_cast<size_t>(lanes_)));
+      const int64_t row = range.row_begin + static_cast<int64_t>(first);
+      for (size_t i = 0; i < tile.size(); ++i) {
+        const bool is_direct = tile[i] != nullptr && columns == lanes_;
+        c[i] = is_direct ? tile[i] + column * element
+                         : scratch_tile + static_cast<int64_t>(i) * lanes_ * element;
+      }
       TileEpilogueArgs args;
-      args.accumulators = accumulators + (column - range.column_begin) * rows_ + (row - range.row_begin);
+      args.accumulators = accumulators + (column - range.column_begin) * rows_ + static_cast<int64_t>(first);
       args.column_stride_bytes = int64_t{4} * rows_;
-      args.rows = std::min<int64_t>(lanes_, range.row_end - row);
-      args.c = columns == lanes_ ? c : scratch_tile;
-      args.c_stride_bytes = columns == lanes_ ? buffers.c_stride_bytes : lanes_ * element;
+      args.rows = static_cast<int64_t>(tile.size());
+      args.c = c.data();
       args.epilogue = data_.EpilogueAt(buffers, row, column);
       if (columns != lanes_) {
         CopyResidual(data_, args.rows, columns, lanes_, scratch_tile + TileBytes(), &args.epilogue);
@@ -266,7 +292,10 @@ void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const i
       const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr && columns == lanes_;
       (streams ? streaming_epilogue_ : epilogue_)(&args);
       if (columns == lanes_) continue;
-      CopyTile(scratch_tile, args.c_stride_bytes, args.rows, columns * element, c, buffers.c_stride_bytes);
+      for (size_t i = 0; i < tile.size(); ++i) {
+        if (tile[i] == nullptr) continue;
+        std::memcpy(tile[i] + column * element, c[i], static_cast<size_t>(columns * element));
+      }
     }
   }
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,11 +54,15 @@ class GroupedEngine final : public Engine {
   /// Stores those of `positions` positions from `position` on that are rows of `range`.
   void StorePositions(const RunBuffers& buffers, const Range& range, int64_t position, int64_t positions,
                       const int32_t* accumulators, uint8_t* scratch_tile) const noexcept;
+  void StoreTiles(const RunBuffers& buffers, const Range& range, std::span<uint8_t* const> rows,
+                  const int32_t* accumulators, uint8_t* scratch_tile) const noexcept;
   void RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
                 uint8_t* scratch) const noexcept;
   int64_t RowsPerBlock() const;
   int64_t PanelsPerChunk() const;
-  int64_t AccumulatorBytes() const { return PanelsPerChunk() * kPanelColumns * rows_ * 4; }
+  /// Panels whose accumulators are in memory at a time: a chunk's, if they wait for further windows.
+  int64_t PanelsAtOnce() const { return schedule_.windows() == 1 ? 1 : PanelsPerChunk(); }
+  int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * rows_ * 4; }
   int64_t TileBytes() const { return int64_t{4} * lanes_ * lanes_; }
   /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
   int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }

@@ -15,6 +15,11 @@ __m128i LoadVector(const uint8_t* from) { return _mm_loadu_si128(reinterpret_cas
 
 void StoreVector(uint8_t* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
 
+void StoreQuad(uint8_t* to, __m128i vector) {
+  const int quad = _mm_cvtsi128_si32(vector);
+  std::memcpy(to, &quad, sizeof(quad));
+}
+
 int LoadQuad(const uint8_t* from) {
   int quad = 0;
   std::memcpy(&quad, from, sizeof(quad));
@@ -53,7 +58,16 @@ class QuadPacker {
   // One row from depth `begin`, a whole quad. Padding of a partial quad is multiplied by zero weights; it is
   // zero, so that it is never the largest activation.
   void OneRow(const uint8_t* row, int64_t begin, int64_t k, uint8_t* panel) {
-    for (int64_t depth = begin; depth < k; depth += kQuad) {
+    int64_t depth = begin;
+    for (; depth + kVector <= k; depth += kVector) {
+      const __m128i quads = Flip(LoadVector(row + depth));
+      uint8_t* const to = panel + depth / kQuad * quad_stride_;
+      StoreQuad(to, quads);
+      StoreQuad(to + quad_stride_, _mm_srli_si128(quads, kQuad));
+      StoreQuad(to + 2 * quad_stride_, _mm_srli_si128(quads, 2 * kQuad));
+      StoreQuad(to + 3 * quad_stride_, _mm_srli_si128(quads, 3 * kQuad));
+    }
+    for (; depth < k; depth += kQuad) {
       alignas(16) std::array<uint8_t, kVector> quad = {};
       const int64_t count = std::min<int64_t>(kQuad, k - depth);
       CopyActivations(row + depth, count, static_cast<uint8_t>(_mm_cvtsi128_si32(flip_)), quad.data());
@@ -175,15 +189,21 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
 
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept {
+  // A cache line of each row at a time: as many quads as can be written side by side.
+  constexpr int64_t kLine = 64;
   const int64_t whole = k / kQuad * kQuad;
+  const size_t in_fours = rows.size() / 4 * 4;
   QuadPacker packer(flip, panel_rows * kQuad);
   const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };
-  size_t row = 0;
-  for (; row + 4 <= rows.size(); row += 4) {
-    packer.FourRows(&rows[row], offset, whole, to(row));
-    for (size_t i = row; i < row + 4 && whole < k; ++i) packer.OneRow(rows[i] + offset, whole, k, to(i));
+  for (int64_t begin = 0; begin < whole; begin += kLine) {
+    for (size_t row = 0; row < in_fours; row += 4) {
+      packer.FourRows(&rows[row], offset + begin, std::min(kLine, whole - begin),
+                      to(row) + begin * panel_rows);
+    }
   }
-  for (; row < rows.size(); ++row) packer.OneRow(rows[row] + offset, 0, k, to(row));
+  for (size_t row = 0; row < rows.size(); ++row) {
+    packer.OneRow(rows[row] + offset, row < in_fours ? whole : 0, k, to(row));
+  }
   return packer.Largest();
 }
 

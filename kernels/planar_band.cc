@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "kernels/blocking.h"
 #include "kernels/engine.h"
@@ -25,7 +26,6 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
     : geometry_(geometry),
       padding_(static_cast<size_t>(geometry.input_channels), padding),
       flip_(flip),
-      quads_((geometry.input_channels + kQuad - 1) / kQuad),
       uses_line_phase_(UsedPhases(geometry, kHeight)),
       uses_pixel_phase_(UsedPhases(geometry, kWidth)) {
   const Spatial& stride = geometry.stride;
@@ -33,15 +33,22 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
     return (geometry.Span(dimension, outputs) - 1) / stride[dimension] + 1;
   };
   line_positions_ = length(kWidth, width());
+  const int64_t group_quads = geometry.group_inputs() / kQuad;
+  const int64_t panel_groups = std::lcm(geometry.group_outputs(), kPanelColumns) / geometry.group_outputs();
   const int64_t slices = geometry.kernel[kDepth];
   const int64_t phases = stride[kHeight] * stride[kWidth];
-  const int64_t line_bytes = quads_ * kQuad * slices * phases * line_positions_;
+  const int64_t budget = Caches().l1d_bytes / 2;
+  // First as many lines as fit with the fewest groups, then as many groups.
+  const int64_t line_bytes = group_quads * kQuad * slices * phases * line_positions_;
   const int64_t others = length(kHeight, 1) - 1;
-  lines_ = std::clamp<int64_t>(Caches().l2_bytes / 4 / line_bytes - others, 1, geometry.output[kHeight]);
+  lines_ = std::clamp<int64_t>(budget / (panel_groups * line_bytes) - others, 1, geometry.output[kHeight]);
   phase_positions_ = length(kHeight, lines_) * line_positions_;
   slice_positions_ = phases * phase_positions_;
   // An odd number of cache lines, so that quads do not meet in the same sets of L1.
   quad_bytes_ = RoundUp(slices * slice_positions_ * kQuad, 128) + 64;
+  const int64_t panels = budget / (panel_groups * group_quads * quad_bytes_);
+  groups_ = std::min(std::max<int64_t>(panels, 1) * panel_groups, geometry.groups);
+  quads_ = groups_ * group_quads;
 }
 
 int64_t PlanarBand::EndFrom(int64_t row, int64_t row_end) const {
@@ -56,7 +63,7 @@ PlanarDepth PlanarBand::MakeDepth() const {
   depth.line_rows = width();
   depth.line_positions = line_positions_;
   depth.group_columns = geometry_.group_outputs();
-  const int64_t group_quads = (geometry_.group_inputs() + kQuad - 1) / kQuad;
+  const int64_t group_quads = geometry_.group_inputs() / kQuad;
   depth.group_bytes = group_quads * quad_bytes_;
   const Spatial& kernel = geometry_.kernel;
   const Spatial& dilation = geometry_.dilation;
@@ -71,23 +78,27 @@ PlanarDepth PlanarBand::MakeDepth() const {
   return depth;
 }
 
-PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t row_begin, int64_t row_end,
+PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                              uint8_t* to) const noexcept {
   const int64_t plane = row_begin / geometry_.plane_pixels();
   const int64_t first_line = row_begin % geometry_.plane_pixels() / width();
   const int64_t lines = (row_end - 1) % geometry_.plane_pixels() / width() + 1 - first_line;
+  const int64_t channels = std::min(groups_, geometry_.groups - group) * geometry_.group_inputs();
+  const ConvInput first{input.a + group * geometry_.group_inputs(), input.stride};
   PlanarRows rows;
-  rows.a = to;
+  rows.origin =
+      reinterpret_cast<uintptr_t>(to) - static_cast<uintptr_t>(group * (quads_ / groups_) * quad_bytes_);
   rows.first_row = plane * geometry_.plane_pixels() + first_line * width();
   for (int64_t slice = 0; slice < geometry_.kernel[kDepth]; ++slice) {
     for (int64_t y = 0; y < geometry_.Span(kHeight, lines); ++y) {
       if (!uses_line_phase_[static_cast<size_t>(Phase(kHeight, y))]) continue;
       const uint8_t* const line =
-          InputLine(geometry_, input, plane, slice, first_line * geometry_.stride[kHeight] + y);
+          InputLine(geometry_, first, plane, slice, first_line * geometry_.stride[kHeight] + y);
       for (int64_t phase = 0; phase < geometry_.stride[kWidth]; ++phase) {
         if (!uses_pixel_phase_[static_cast<size_t>(phase)]) continue;
-        rows.largest =
-            std::max(rows.largest, StageLine(input, line, phase, to + Offset(slice, y, phase) * kQuad));
+        const uint8_t largest =
+            StageLine(line, input.stride, channels, phase, to + Offset(slice, y, phase) * kQuad);
+        rows.largest = std::max(rows.largest, largest);
       }
     }
   }
@@ -95,7 +106,7 @@ PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t row_begin, int64_t 
 }
 
 // `line`: pixel 0 of a line of the input, or null outside of it.
-uint8_t PlanarBand::StageLine(const ConvInput& input, const uint8_t* line, int64_t phase,
+uint8_t PlanarBand::StageLine(const uint8_t* line, int64_t pixel_stride, int64_t channels, int64_t phase,
                               uint8_t* to) const noexcept {
   constexpr int64_t kAtOnce = 64;
   std::array<const uint8_t*, kAtOnce> pixels;
@@ -105,11 +116,10 @@ uint8_t PlanarBand::StageLine(const ConvInput& input, const uint8_t* line, int64
     const int64_t count = std::min(kAtOnce, line_positions_ - position);
     for (int64_t i = 0; i < count; ++i, x += geometry_.stride[kWidth]) {
       const bool is_inside = line != nullptr && x >= 0 && x < geometry_.input[kWidth];
-      pixels[static_cast<size_t>(i)] = is_inside ? line + x * input.stride : padding_.data();
+      pixels[static_cast<size_t>(i)] = is_inside ? line + x * pixel_stride : padding_.data();
     }
-    largest = std::max(
-        largest, PackActivations({pixels.data(), static_cast<size_t>(count)}, 0, geometry_.input_channels,
-                                 flip_, quad_bytes_ / kQuad, to + position * kQuad));
+    largest = std::max(largest, PackActivations({pixels.data(), static_cast<size_t>(count)}, 0, channels,
+                                                flip_, quad_bytes_ / kQuad, to + position * kQuad));
   }
   return largest;
 }

@@ -10,6 +10,8 @@
 // whatever the stride, since pixels of one phase are adjacent. So the grouped kernel (grouped_kernel.h) reads
 // its quads from here in place, each pixel transposed once rather than once a tap. The price is that lines
 // are as long as the padded input's: what lies between two output lines is computed and dropped.
+//
+// Groups do not read each other's channels, so a band holds those of as many groups as L1 does.
 #ifndef INTACT_KERNELS_PLANAR_BAND_H_
 #define INTACT_KERNELS_PLANAR_BAND_H_
 
@@ -25,7 +27,7 @@ namespace intact::kernels {
 class PlanarBand {
  public:
   PlanarBand() = default;
-  /// `padding`: the zero point, in the caller's type. Groups have whole quads of channels, or there is one.
+  /// `padding`: the zero point, in the caller's type. Groups have whole quads of channels.
   PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip);
 
   /// Bytes that Stage() writes, and some that kernels may read beyond.
@@ -34,13 +36,15 @@ class PlanarBand {
   int64_t max_rows() const { return lines_ * width(); }
   /// Where the band that begins at `row` ends: with whole lines of one plane, at most `row_end`.
   int64_t EndFrom(int64_t row, int64_t row_end) const;
-  /// Transposes what rows [row_begin, row_end) read to `to`, aligned to 64 bytes.
-  PlanarRows Stage(const ConvInput& input, int64_t row_begin, int64_t row_end, uint8_t* to) const noexcept;
+  /// Groups that a band holds; their columns are whole panels, but for the last.
+  int64_t groups() const { return groups_; }
+  /// Transposes what rows [row_begin, row_end) of groups [group, group + groups()) read to `to`, aligned to
+  /// 64 bytes.
+  PlanarRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
+                   uint8_t* to) const noexcept;
 
   /// How the depth of a column lies in it: quads of channels, and the taps of each.
   PlanarDepth MakeDepth() const;
-  /// Share of the positions that are dropped.
-  double Waste() const { return 1.0 - static_cast<double>(width()) / static_cast<double>(line_positions_); }
 
  private:
   static constexpr int64_t kSlackBytes = 512;  // a register block of positions
@@ -58,13 +62,15 @@ class PlanarBand {
     return slice * slice_positions_ + PhaseOffset(y, x) + y / geometry_.stride[kHeight] * line_positions_ +
            x / geometry_.stride[kWidth];
   }
-  uint8_t StageLine(const ConvInput& input, const uint8_t* line, int64_t phase, uint8_t* to) const noexcept;
+  uint8_t StageLine(const uint8_t* line, int64_t pixel_stride, int64_t channels, int64_t phase,
+                    uint8_t* to) const noexcept;
 
   ConvGeometry geometry_;
   std::vector<uint8_t> padding_;  // a pixel
   uint8_t flip_ = 0;
   int64_t lines_ = 0;  // output lines that a band holds
   int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;
+  int64_t groups_ = 1;
   int64_t quads_ = 0, quad_bytes_ = 0;
   std::vector<bool> uses_line_phase_, uses_pixel_phase_;
 };

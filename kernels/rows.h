@@ -32,9 +32,9 @@ struct PlanarDepth {
 
 /// A planar band as it is staged for a run of rows of one plane.
 struct PlanarRows {
-  const uint8_t* a = nullptr;  // position 0
-  int64_t first_row = 0;       // the row there: the first of a line
-  uint8_t largest = 0;         // activation
+  uintptr_t origin = 0;   // address of position 0 of group 0, which need not be there
+  int64_t first_row = 0;  // the row there: the first of a line
+  uint8_t largest = 0;    // activation
 };
 
 struct Taps {

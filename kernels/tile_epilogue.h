@@ -14,16 +14,15 @@ namespace intact::kernels {
 struct TileEpilogueArgs {
   const int32_t* accumulators = nullptr;  // lanes columns of lanes rows
   int64_t column_stride_bytes = 0;
-  int64_t rows = 0;  // to store, 1 to lanes
-  void* c = nullptr;
-  int64_t c_stride_bytes = 0;
+  int64_t rows = 0;             // to store, 1 to lanes
+  uint8_t* const* c = nullptr;  // where each of them goes
   EpilogueArgs epilogue;
 };
 
 using TileEpilogueFunction = void (*)(const TileEpilogueArgs*);
 
 /// Reads lanes × lanes accumulators and stores the first `rows` rows of lanes columns.
-Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, const EpilogueSpec& epilogue);
+Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_TILE_EPILOGUE_H_

@@ -36,8 +36,9 @@ class BenchCli : public intact::tests::BinaryTest {
 TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("frobnicate", "frobnicate");
   ExpectBadInput("--frobnicate", "--frobnicate");
-  ExpectBadInput("--suite long",
-                 "intact_bench: --suite: long not in {short,figures,bert,llm,resnet50,square}");
+  ExpectBadInput(
+      "--suite long",
+      "intact_bench: --suite: long not in {short,figures,bert,llm,square,conv,resnet50,mobilenet_v2}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
@@ -63,9 +64,9 @@ TEST_F(BenchCli, BadUsageOfGoogleBenchmark) {
 }
 
 TEST_F(BenchCli, NamedBenchmarks) {
-  const std::string shape = "m:1/n:1000/k:2048";
-  const json benchmarks = Named(
-      "--isa avx2 --suite resnet50 '--benchmark_filter=isa:avx2/.*weights:laplace/(c:u8/)?" + shape + "$'");
+  const std::string variant = "weights:laplace/c:u8/m:1/n:4096/k:4096";
+  const json benchmarks =
+      Named("--isa avx2 --suite figures '--benchmark_filter=isa:avx2/.*" + variant + "$'");
   std::vector<std::string> names;
   for (const json& benchmark : benchmarks) {
     names.push_back(benchmark["name"]);
@@ -82,9 +83,32 @@ TEST_F(BenchCli, NamedBenchmarks) {
   std::vector<std::string> contenders = {"mode:exact", "mode:saturating"};
   for (const intact::bench::Peer* peer : intact::bench::Peers()) contenders.push_back("peer:" + peer->Name());
   for (const std::string& contender : contenders) {
-    for (const char* type : {"", "c:u8/"}) {
-      expected.push_back(fmt::format("gemm/isa:avx2/{}/weights:laplace/{}{}", contender, type, shape));
+    expected.push_back(fmt::format("gemm/isa:avx2/{}/{}", contender, variant));
+  }
+  EXPECT_EQ(names, expected);
+}
+
+TEST_F(BenchCli, NamedConvolutions) {
+  const std::string geometry = "in:28x28/c_in:192/c_out:192/kernel:3x3/stride:1/groups:192/batch:1";
+  const json benchmarks =
+      Named("--isa avx2 '--benchmark_filter=^conv/.*weights:laplace/c:.*" + geometry + "$'");
+  std::vector<std::string> names;
+  for (const json& benchmark : benchmarks) {
+    names.push_back(benchmark["name"]);
+    EXPECT_GT(benchmark["GOPS"], 0);
+    EXPECT_GT(benchmark["of_peak"], 0);
+    EXPECT_FALSE(std::string(benchmark["label"]).empty());
+  }
+  std::vector<std::string> expected;
+  const auto expect = [&](const std::string& contender, std::vector<std::string> types) {
+    for (const std::string& type : types) {
+      expected.push_back(fmt::format("conv/isa:avx2/{}/weights:laplace/c:{}/{}", contender, type, geometry));
     }
+  };
+  expect("mode:exact", {"s32", "u8"});
+  expect("mode:saturating", {"s32", "u8"});
+  for (const intact::bench::Peer* peer : intact::bench::Peers()) {
+    expect("peer:" + peer->Name(), {"s32", "u8", "f32"});
   }
   EXPECT_EQ(names, expected);
 }
@@ -105,10 +129,14 @@ TEST_F(BenchCli, SuitesAndVariantsAreListed) {
   for (const char* name :
        {"peak/triple/ymm\n", "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072\n",
         "gemm/isa:avx2/mode:exact/weights:t4/amax:127/c:u8/m:2048/n:2048/k:2048\n",
-        "gemm/isa:avx2/mode:exact/weights:laplace/m:1024/n:1024/k:1024/threads:2/real_time\n"}) {
+        "gemm/isa:avx2/mode:exact/weights:laplace/m:1024/n:1024/k:1024/threads:2/real_time\n",
+        "conv/isa:avx2/mode:exact/weights:gauss/amax:127/c:u8/in:56x56/c_in:64/c_out:256/kernel:1x1/stride:1/"
+        "groups:1/batch:1\n"}) {
     EXPECT_THAT(listed.out, HasSubstr(name));
   }
   EXPECT_THAT(Run("--suite llm --benchmark_list_tests=true").out, HasSubstr("/m:32/n:4096/k:11008\n"));
+  EXPECT_THAT(Run("--suite resnet50 --benchmark_list_tests=true").out,
+              HasSubstr("/c:s32/in:14x14/c_in:512/c_out:512/kernel:3x3/stride:2/groups:1/batch:1\n"));
 }
 
 TEST_F(BenchCli, TableJsonAndPage) {

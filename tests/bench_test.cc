@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -32,7 +34,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 bool Contains(const Suite& suite, const Shape& shape) {
-  return std::ranges::find(suite.shapes, shape) != suite.shapes.end();
+  return std::ranges::find(suite.layers, shape, &Layer::shape) != suite.layers.end();
 }
 
 TEST(Suites, ContainWhatTheySay) {
@@ -42,53 +44,91 @@ TEST(Suites, ContainWhatTheySay) {
     EXPECT_TRUE(names.insert(suite.name).second) << "twice";
     EXPECT_EQ(FindSuite(suite.name), &suite);
     std::set<std::string> shapes;
-    for (const Shape& shape : suite.shapes) EXPECT_TRUE(shapes.insert(shape.ToString()).second) << "twice";
+    for (const Layer& layer : suite.layers) {
+      EXPECT_TRUE(shapes.insert(layer.shape.ToString()).second) << layer.shape.ToString() << " twice";
+    }
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "bert", "llm", "resnet50", "square"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "bert", "llm", "square", "conv",
+                                                   "resnet50", "mobilenet_v2"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
-  EXPECT_EQ(FindSuite("figures")->shapes.size(), 12u);
-  EXPECT_EQ(FindSuite("llm")->shapes.size(), 12u);
+  EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);
+  EXPECT_EQ(FindSuite("llm")->layers.size(), 12u);
   for (const int64_t m : {1, 8, 32, 128}) {
     EXPECT_TRUE(Contains(*FindSuite("llm"), {m, 4096, 4096}));
     EXPECT_TRUE(Contains(*FindSuite("llm"), {m, 11008, 4096}));
     EXPECT_TRUE(Contains(*FindSuite("llm"), {m, 4096, 11008}));
   }
-  for (const Shape& shape : FindSuite("square")->shapes) {
+  for (const Layer& layer : FindSuite("square")->layers) {
+    const Shape& shape = layer.shape;
     EXPECT_TRUE(shape.m == shape.n && shape.n == shape.k) << shape.ToString();
   }
-  for (const Shape& shape : FindSuite("short")->shapes) {
+  for (const Layer& layer : FindSuite("short")->layers) {
     EXPECT_TRUE(std::ranges::any_of(
-        Suites(), [&](const Suite& suite) { return suite.name != "short" && Contains(suite, shape); }))
-        << shape.ToString() << " is of no other suite";
+        Suites(), [&](const Suite& suite) { return suite.name != "short" && Contains(suite, layer.shape); }))
+        << layer.shape.ToString() << " is of no other suite";
   }
 }
 
-// Multiplications of the whole network: each distinct convolution as often as ResNet-50 has it.
-TEST(Suites, ResNet50AddsUp) {
-  struct Count {
-    Shape shape;
-    int times;
-  };
-  const std::vector<Count> counts = {
-      {{12544, 64, 147}, 1}, {{3136, 64, 64}, 1},   {{3136, 64, 576}, 3},  {{3136, 256, 64}, 4},
-      {{3136, 64, 256}, 2},  {{3136, 128, 256}, 1}, {{784, 128, 1152}, 4}, {{784, 512, 128}, 4},
-      {{784, 512, 256}, 1},  {{784, 128, 512}, 3},  {{784, 256, 512}, 1},  {{196, 256, 2304}, 6},
-      {{196, 1024, 256}, 6}, {{196, 1024, 512}, 1}, {{196, 256, 1024}, 5}, {{196, 512, 1024}, 1},
-      {{49, 512, 4608}, 3},  {{49, 2048, 512}, 3},  {{49, 2048, 1024}, 1}, {{49, 512, 2048}, 2},
-      {{1, 1000, 2048}, 1},
-  };
-  const Suite& suite = *FindSuite("resnet50");
-  EXPECT_EQ(suite.shapes.size(), counts.size());
+/// Convolutions of a network, those by kind, and their multiplications: what is published of it.
+struct Totals {
+  std::map<Kind, int> kinds;
   double multiplications = 0;
-  int convolutions = 0;
-  for (const Count& count : counts) {
-    EXPECT_TRUE(Contains(suite, count.shape)) << count.shape.ToString();
-    multiplications += count.times * count.shape.Operations() / 2;
-    convolutions += count.times;
+};
+Totals TotalsOf(std::string_view suite) {
+  Totals totals;
+  for (const Layer& layer : FindSuite(suite)->layers) {
+    totals.kinds[KindOf(layer.shape)] += layer.times;
+    totals.multiplications += layer.times * layer.shape.Operations() / 2;
   }
-  EXPECT_EQ(convolutions, 53 + 1);
-  EXPECT_NEAR(multiplications, 4.09e9, 0.01e9);
+  return totals;
+}
+
+TEST(Suites, NetworksAddUp) {
+  using testing::Pair;
+  const Totals resnet = TotalsOf("resnet50");
+  EXPECT_THAT(resnet.kinds, ElementsAre(Pair(Kind::kDense, 52), Pair(Kind::kFirstLayer, 1)));
+  EXPECT_NEAR(resnet.multiplications, 8.17e9 / 2, 0.005e9);
+  const Totals mobilenet = TotalsOf("mobilenet_v2");
+  EXPECT_THAT(mobilenet.kinds,
+              ElementsAre(Pair(Kind::kDense, 34), Pair(Kind::kFirstLayer, 1), Pair(Kind::kDepthwise, 17)));
+  EXPECT_NEAR(mobilenet.multiplications, 300.8e6 - 1280 * 1000, 0.1e6) << "without the classifier";
+  const Totals conv = TotalsOf("conv");
+  EXPECT_THAT(conv.kinds, ElementsAre(Pair(Kind::kDense, 6), Pair(Kind::kFirstLayer, 1),
+                                      Pair(Kind::kGrouped, 1), Pair(Kind::kDepthwise, 2)));
+}
+
+// Every layer of a network but the first reads what some layer before it writes.
+TEST(Suites, NetworksAreConnected) {
+  for (const char* name : {"resnet50", "mobilenet_v2"}) {
+    std::set<std::vector<int64_t>> outputs;
+    for (const Layer& layer : FindSuite(name)->layers) {
+      const Geometry& g = *layer.shape.conv;
+      SCOPED_TRACE(std::string(name) + ": " + g.ToString());
+      outputs.insert({g.OutHeight(), g.OutWidth(), g.c_out});
+    }
+    outputs.insert({56, 56, 64});  // ResNet-50's pooling
+    for (const Layer& layer : FindSuite(name)->layers.subspan(1)) {
+      const Geometry& g = *layer.shape.conv;
+      EXPECT_TRUE(outputs.contains({g.height, g.width, g.c_in})) << name << ": " << g.ToString();
+    }
+  }
+}
+
+constexpr Geometry kStridedGeometry = {56, 28, 64, 128, 3, 2, 4, 8};
+
+TEST(Shape, OfAConvolution) {
+  const Shape shape = Shape::Of(kStridedGeometry);
+  EXPECT_EQ(shape.m, 8 * 28 * 14);
+  EXPECT_EQ(shape.n, 128);
+  EXPECT_EQ(shape.k, 9 * 16);
+  EXPECT_EQ(shape.InputElements(), 8 * 56 * 28 * 64);
+  EXPECT_EQ(shape.ToString(), "64×56×28→128 3×3/2 g4 batch 8");
+  EXPECT_EQ(Shape::Of({112, 112, 32, 32, 3, 1, 32, 1}).ToString(), "dw 32×112×112 3×3");
+  const Shape gemm = {128, 768, 3072};
+  EXPECT_EQ(gemm.InputElements(), 128 * 3072);
+  EXPECT_EQ(Shape::Of(gemm.AsConvolution()).m, gemm.m);
+  EXPECT_EQ(Shape::Of(gemm.AsConvolution()).k, gemm.k);
 }
 
 TEST(Case, Names) {
@@ -104,6 +144,11 @@ TEST(Case, Names) {
   c.peer = "onednn";
   c.threads = 2;
   EXPECT_EQ(c.Name(), "gemm/isa:avx2/peer:onednn/weights:laplace/m:1/n:1/k:1/threads:2");
+  c = {};
+  c.shape = Shape::Of(kStridedGeometry);
+  EXPECT_EQ(c.Name(),
+            "conv/isa:avx2/mode:exact/weights:laplace/c:s32/in:56x28/c_in:64/c_out:128/kernel:3x3/stride:2/"
+            "groups:4/batch:8");
 }
 
 /// Computes by the reference, in whatever model, and spoils the result.
@@ -111,9 +156,18 @@ class FakeContender final : public Contender {
  public:
   using Spoil = std::function<void(const uint8_t* a, uint8_t* c)>;
 
-  FakeContender(reference::Gemm gemm, intact_type c_type, Model model, Spoil spoil = {})
-      : gemm_(std::move(gemm)), model_(model), spoil_(std::move(spoil)) {
-    gemm_.c_type = c_type;
+  FakeContender(const Workload& workload, const Case& c, Model model, Spoil spoil = {})
+      : is_conv_(c.shape.conv.has_value()), c_type_(c.c_type), model_(model), spoil_(std::move(spoil)) {
+    if (is_conv_) {
+      conv_ = workload.conv();
+    } else {
+      gemm_ = workload.gemm();
+    }
+    for (reference::Operation* operation :
+         {static_cast<reference::Operation*>(&gemm_), static_cast<reference::Operation*>(&conv_)}) {
+      operation->c_type = c_type_;
+      if (c_type_ == INTACT_F32) operation->scales = {1.0f};
+    }
   }
 
   std::string Implementation() const override { return "fake"; }
@@ -121,18 +175,32 @@ class FakeContender final : public Contender {
   bool Run(const uint8_t* a, uint8_t* c) override {
     ++runs;
     if (!writes) return true;
-    gemm_.a.assign(a, a + gemm_.m * gemm_.k);
-    std::ranges::copy(reference::Outputs(gemm_, reference::Accumulators(gemm_, model_)), c);
+    std::ranges::copy(is_conv_ ? Compute(&conv_, a) : Compute(&gemm_, a), c);
     if (spoil_) spoil_(a, c);
     return !fails;
   }
+
+  reference::Conv* conv() { return &conv_; }
 
   int runs = 0;
   bool fails = false;
   bool writes = true;
 
  private:
+  template <class Operation>
+  std::vector<uint8_t> Compute(Operation* operation, const uint8_t* a) const {
+    for (size_t i = 0; i < operation->a.size(); ++i) {
+      float value = 0;
+      if (c_type_ == INTACT_F32) std::memcpy(&value, a + i * sizeof value, sizeof value);
+      operation->a[i] = c_type_ == INTACT_F32 ? static_cast<uint8_t>(value) : a[i];
+    }
+    return reference::Outputs(*operation, reference::Accumulators(*operation, model_));
+  }
+
+  bool is_conv_;
+  intact_type c_type_;
   reference::Gemm gemm_;
+  reference::Conv conv_;
   Model model_;
   Spoil spoil_;
 };
@@ -145,38 +213,61 @@ Case SmallCase() {
 
 constexpr std::array kBoth = {Model::kExact, Model::kTriple};
 
-class Recognition : public testing::TestWithParam<intact_type> {
+struct Recognised {
+  const char* name;
+  Shape shape;
+  intact_type c_type;
+};
+
+const std::vector<Recognised> kRecognised = {
+    {"gemm_s32", SmallCase().shape, INTACT_S32},
+    {"gemm_u8", SmallCase().shape, INTACT_U8},
+    {"conv_s32", Shape::Of({5, 6, 40, 18, 3, 1, 2, 1}), INTACT_S32},
+    {"conv_u8", Shape::Of({6, 5, 9, 24, 3, 2, 1, 2}), INTACT_U8},
+    {"depthwise_u8", Shape::Of({5, 6, 24, 24, 3, 1, 24, 1}), INTACT_U8},
+    {"float_conv", Shape::Of({5, 6, 40, 18, 3, 1, 2, 1}), INTACT_F32},
+};
+
+class Recognition : public testing::TestWithParam<Recognised> {
  protected:
+  static Case What() {
+    Case c;
+    c.shape = GetParam().shape;
+    c.c_type = GetParam().c_type;
+    return c;
+  }
   std::optional<Model> Recognise(FakeContender fake, std::span<const Model> models = kBoth) const {
-    return workload_.Recognise(&fake, GetParam(), models);
+    return workload_.Recognise(&fake, GetParam().c_type, models);
   }
   FakeContender Fake(Model model, FakeContender::Spoil spoil = {}) const {
-    return {workload_.gemm(), GetParam(), model, std::move(spoil)};
+    return {workload_, What(), model, std::move(spoil)};
   }
-  int64_t Bytes() const {
-    return workload_.gemm().m * workload_.gemm().n * reference::ElementSize(GetParam());
-  }
+  static int64_t RowBytes() { return GetParam().shape.n * reference::ElementSize(GetParam().c_type); }
+  static int64_t Bytes() { return GetParam().shape.m * RowBytes(); }
 
-  const Workload workload_{SmallCase()};
+  const Workload workload_{What()};
 };
 
 TEST_P(Recognition, TellsTheModels) {
   EXPECT_EQ(Recognise(Fake(Model::kExact)), Model::kExact);
-  EXPECT_EQ(Recognise(Fake(Model::kTriple)), Model::kTriple);
+  EXPECT_EQ(Recognise(Fake(Model::kExact), {kBoth.data(), 1}), Model::kExact);
+  // Nothing saturates with a pair's one channel, or with an eighth of the range.
+  const bool saturates = KindOf(GetParam().shape) != Kind::kDepthwise && GetParam().c_type != INTACT_F32;
+  EXPECT_EQ(Recognise(Fake(Model::kTriple)), saturates ? Model::kTriple : Model::kExact);
+  if (!saturates) return;
   EXPECT_EQ(Recognise(Fake(Model::kTriple), {kBoth.data(), 1}), std::nullopt) << "exact is asked for";
   EXPECT_EQ(Recognise(Fake(Model::kExact), {kBoth.data() + 1, 1}), std::nullopt) << "saturating is asked for";
 }
 
 TEST_P(Recognition, FindsPlantedFaults) {
-  const int64_t row_bytes = Bytes() / workload_.gemm().m;
-  for (int64_t row = 0; row < workload_.gemm().m; ++row) {
+  for (int64_t row = 0; row < GetParam().shape.m; ++row) {
     SCOPED_TRACE(row);
-    const auto spoil = [&](const uint8_t* /*a*/, uint8_t* c) { c[row * row_bytes + row_bytes / 2] ^= 1; };
+    const auto spoil = [&](const uint8_t* /*a*/, uint8_t* c) { c[row * RowBytes() + RowBytes() / 2] ^= 1; };
     EXPECT_EQ(Recognise(Fake(Model::kExact, spoil)), std::nullopt);
   }
   // Only where activations are not all the same.
   const auto spoil_ordinary = [&](const uint8_t* a, uint8_t* c) {
-    if (a == workload_.a()) c[Bytes() - 1] ^= 1;
+    if (a == workload_.a(GetParam().c_type)) c[Bytes() - 1] ^= 1;
   };
   EXPECT_EQ(Recognise(Fake(Model::kExact, spoil_ordinary)), std::nullopt);
 }
@@ -184,10 +275,10 @@ TEST_P(Recognition, FindsPlantedFaults) {
 TEST_P(Recognition, FindsOutputsThatAreNotWritten) {
   FakeContender fake = Fake(Model::kExact);
   fake.writes = false;
-  EXPECT_EQ(workload_.Recognise(&fake, GetParam(), kBoth), std::nullopt);
+  EXPECT_EQ(workload_.Recognise(&fake, GetParam().c_type, kBoth), std::nullopt);
   // Nor is what an earlier contender left in freed memory taken for a result.
   for (int i = 0; i < 2; ++i) {
-    auto c = workload_.NewC(GetParam());
+    auto c = workload_.NewC(GetParam().c_type);
     EXPECT_EQ(std::count(c.data(), c.data() + c.size(), c[0]), Bytes());
     std::iota(c.data(), c.data() + c.size(), uint8_t{0});
   }
@@ -196,11 +287,39 @@ TEST_P(Recognition, FindsOutputsThatAreNotWritten) {
 TEST_P(Recognition, FailureIsNoResult) {
   FakeContender fake = Fake(Model::kExact);
   fake.fails = true;
-  EXPECT_EQ(workload_.Recognise(&fake, GetParam(), kBoth), std::nullopt);
+  EXPECT_EQ(workload_.Recognise(&fake, GetParam().c_type, kBoth), std::nullopt);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Recognition, testing::Values(INTACT_S32, INTACT_U8),
-                         [](const auto& test) { return std::string(verify::ToString(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Shapes, Recognition, testing::ValuesIn(kRecognised),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// Each is a convolution too, but another one.
+TEST(RecognitionOfConvolutions, TellsThemApart) {
+  Case c;
+  c.shape = Shape::Of({7, 8, 12, 20, 3, 1, 2, 1});
+  const Workload workload(c);
+  const auto recognise = [&](const std::function<void(reference::Conv*)>& change) {
+    FakeContender fake(workload, c, Model::kExact);
+    change(fake.conv());
+    return workload.Recognise(&fake, c.c_type, kBoth);
+  };
+  EXPECT_EQ(recognise([](reference::Conv* /*conv*/) {}), Model::kExact);
+  const auto padded_elsewhere = [](reference::Conv* conv) {
+    conv->geometry.axes[2].pad_begin = 0;
+    conv->geometry.axes[2].pad_end = 2;
+  };
+  EXPECT_EQ(recognise(padded_elsewhere), std::nullopt);
+  // Adjacent taps of the last output channel.
+  const auto swaps_taps = [](reference::Conv* conv) {
+    std::swap_ranges(conv->b.end() - 6, conv->b.end(), conv->b.end() - 12);
+  };
+  EXPECT_EQ(recognise(swaps_taps), std::nullopt);
+  const auto swaps_groups = [](reference::Conv* conv) {
+    const auto half = std::ssize(conv->b) / 2;
+    std::swap_ranges(conv->b.begin(), conv->b.begin() + half, conv->b.begin() + half);
+  };
+  EXPECT_EQ(recognise(swaps_groups), std::nullopt);
+}
 
 class MeasuredRow : public testing::Test {
  protected:
@@ -215,7 +334,7 @@ TEST_F(MeasuredRow, WhatIsWrongIsNotTimed) {
   Case peer = c;
   peer.peer = "fake";
   const auto fake = [&](Model model, const FakeContender::Spoil& spoil = {}) -> std::unique_ptr<Contender> {
-    return std::make_unique<FakeContender>(workload.gemm(), INTACT_S32, model, spoil);
+    return std::make_unique<FakeContender>(workload, c, model, spoil);
   };
   const auto spoil = [](const uint8_t* /*a*/, uint8_t* output) { output[0] ^= 1; };
   std::vector<Entrant> entrants;
@@ -240,13 +359,15 @@ TEST_F(MeasuredRow, WhatIsWrongIsNotTimed) {
   }
   EXPECT_THAT(ran_on, ElementsAre(true, false, false, true, false));
   EXPECT_EQ(row->isa, "avx2");
-  EXPECT_EQ(row->shape(), c.shape);
+  EXPECT_EQ(row->shape, c.shape);
   EXPECT_GT(row->peak_gops, 0);
   EXPECT_GT(row->read_gb_per_s, 0);
 }
 
-constexpr std::array kTinyShapes = {Shape{8, 64, 1024}, Shape{1, 32, 256}};
-constexpr Suite kTinySuite = {"tiny", "for tests", kTinyShapes};
+constexpr std::array kTinyLayers = {Layer{{8, 64, 1024}}, Layer{{1, 32, 256}},
+                                    Layer{Shape::Of({9, 8, 64, 32, 3, 2, 1, 1}), 2},
+                                    Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32, 2})}};
+constexpr Suite kTinySuite = {"tiny", "for tests", kTinyLayers};
 
 Results RunTinySuite() {
   Request request;
@@ -269,15 +390,17 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
     if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.emplace_back(jit::ToString(isa));
   }
   EXPECT_EQ(results.Isas(), isas);
-  EXPECT_EQ(results.rows.size(), kTinyShapes.size() * isas.size());
+  EXPECT_EQ(results.rows.size(), kTinyLayers.size() * isas.size());
   EXPECT_EQ(results.first_calls.size(), isas.size());
   for (const Row& row : results.rows) {
-    SCOPED_TRACE(row.isa + " " + row.shape().ToString());
-    ASSERT_EQ(row.timings.size(), 2 * (1 + Peers().size()));
-    const bool saturates = row.isa == "avx2" || row.isa == "avx512";
+    SCOPED_TRACE(row.isa + " " + row.shape.ToString());
+    ASSERT_EQ(row.timings.size(), 2 + Peers().size() * (row.shape.conv ? 3 : 2));
+    const bool saturates =
+        (row.isa == "avx2" || row.isa == "avx512") && KindOf(row.shape) != Kind::kDepthwise;
     for (const Timing& timing : row.timings) {
       EXPECT_TRUE(timing.IsTimed()) << timing.result;
-      EXPECT_EQ(timing.result, saturates && timing.contender != kIntact ? kSaturates : kExact);
+      const bool may_saturate = timing.contender != kIntact && timing.c_type != "f32";
+      EXPECT_EQ(timing.result, saturates && may_saturate ? kSaturates : kExact);
     }
   }
 }
@@ -292,12 +415,12 @@ Results MadeUpResults() {
   results.peaks = {{"triple/ymm", 200}};
   results.reads = {{int64_t{16} << 20, "L3", 20}};
   results.peers = {{"onednn", "2.6.3"}};
-  Row compute = {"avx2", 100, 100, 50, "triple/ymm", 200, 20, {}};  // 1e6 operations
+  Row compute = {"avx2", {100, 100, 50}, 1, "triple/ymm", 200, 20, {}};  // 1e6 operations
   compute.timings = {{"intact", "s32", "ours", "exact", 10, 0.01},
                      {"intact", "u8", "ours", "exact", 10.5, 0.01},
                      {"onednn", "s32", "theirs", "saturates", 20, 0.02},
                      {"onednn", "u8", "theirs", "wrong: not timed", 0, 0}};
-  Row thin = {"avx2", 1, 1000, 100, "triple/ymm", 200, 20, {}};  // 100 kB of weights: 5 us at 20 GB/s
+  Row thin = {"avx2", {1, 1000, 100}, 1, "triple/ymm", 200, 20, {}};  // 100 kB of weights: 5 us at 20 GB/s
   thin.timings = {{"intact", "s32", "ours", "exact", 20, 0.01},
                   {"intact", "u8", "ours", "exact", 20, 0.01},
                   {"onednn", "s32", "theirs", "saturates", 80, 0.02},
@@ -334,18 +457,94 @@ std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
   return keys;
 }
 
+/// Two layers of a network on one ISA: a dense one, twice, and a depthwise one; and its first.
+Results MadeUpNetwork() {
+  Results results = MadeUpResults();
+  const auto row = [](const Geometry& geometry, int times, double ours, double theirs, double in_float) {
+    Row made = {"avx2", Shape::Of(geometry), times, "triple/ymm", 200, 20, {}};
+    made.timings = {{"intact", "s32", "ours", "exact", ours, 0.01},
+                    {"intact", "u8", "ours", "exact", ours, 0.01},
+                    {"onednn", "s32", "theirs", "exact", 3 * theirs, 0.01},
+                    {"onednn", "u8", "theirs", "saturates", theirs, 0.01},
+                    {"onednn", "f32", "theirs", "exact", in_float, 0.01}};
+    return made;
+  };
+  results.rows = {row({56, 56, 3, 64, 3, 2, 1, 1}, 1, 2000, 2000, 4000),
+                  row({28, 28, 64, 64, 3, 1, 1, 1}, 2, 1000, 4000, 16000),
+                  row({28, 28, 64, 64, 3, 1, 64, 1}, 1, 500, 1000, 500)};
+  return results;
+}
+
+TEST(BenchReport, GroupsConvolutions) {
+  const std::vector<Row> rows = MadeUpNetwork().rows;
+  std::vector<std::pair<std::string, size_t>> groups;
+  for (const Group& group : GroupsOf(rows)) groups.emplace_back(group.name, group.rows.size());
+  using testing::Pair;
+  EXPECT_THAT(groups, ElementsAre(Pair("dense", 2), Pair("first layer", 1), Pair("other dense", 1),
+                                  Pair("depthwise", 1)));
+  EXPECT_EQ(Convolutions(rows), 4);
+  EXPECT_DOUBLE_EQ(*NetworkMilliseconds(rows, "intact", "u8"), 4.5);
+  EXPECT_DOUBLE_EQ(*NetworkMilliseconds(rows, "onednn", "f32"), 36.5);
+  EXPECT_EQ(NetworkMilliseconds(rows, "intact", "f32"), std::nullopt);
+  EXPECT_DOUBLE_EQ(*SpeedUp(rows[0], "onednn", "f32"), 2);
+  EXPECT_EQ(Convolutions(MadeUpResults().rows), 0);
+  EXPECT_EQ(GroupsOf(MadeUpResults().rows).front().name, "gemm");
+}
+
+TEST(BenchReport, JsonOfANetwork) {
+  const nlohmann::ordered_json json = ToJson(MadeUpNetwork());
+  const auto& row = json["rows"][1];
+  EXPECT_EQ(row["times"], 2);
+  EXPECT_EQ(row["m"], 784);
+  EXPECT_EQ(row["conv"], nlohmann::ordered_json::parse(R"({"batch": 1, "c_in": 64, "c_out": 64, "groups": 1,
+      "height": 28, "kernel": 3, "stride": 1, "width": 28})"));
+  const auto find = [](const auto& all, const nlohmann::ordered_json& wanted) -> nlohmann::ordered_json {
+    const auto has_it = [&](const auto& one) {
+      return std::ranges::all_of(wanted.items(),
+                                 [&](const auto& item) { return one[item.key()] == item.value(); });
+    };
+    const auto found = std::ranges::find_if(all, has_it);
+    return found == all.end() ? nlohmann::ordered_json() : nlohmann::ordered_json(*found);
+  };
+  using J = nlohmann::ordered_json;
+  EXPECT_EQ(find(json["means"], J{{"kind", "dense"}, {"c_type", "u8"}}), (J{{"isa", "avx2"},
+                                                                            {"kind", "dense"},
+                                                                            {"contender", "onednn"},
+                                                                            {"c_type", "u8"},
+                                                                            {"rows", 2},
+                                                                            {"speed_up", 2.0}}));
+  EXPECT_EQ(find(json["means"], J{{"kind", "depthwise"}, {"c_type", "f32"}})["speed_up"], 1.0);
+  EXPECT_EQ(find(json["sums"], J{{"contender", "onednn"}, {"c_type", "u8"}}), (J{{"isa", "avx2"},
+                                                                                 {"contender", "onednn"},
+                                                                                 {"c_type", "u8"},
+                                                                                 {"convolutions", 4},
+                                                                                 {"milliseconds", 11.0}}));
+  EXPECT_EQ(json["sums"].size(), 5u);
+}
+
+TEST(BenchReport, TextOfANetwork) {
+  const std::string text = ToText(MadeUpNetwork());
+  EXPECT_THAT(text, HasSubstr("avx2, convolutions: peak is triple/ymm"));
+  EXPECT_THAT(text, testing::ContainsRegex("64×28×28→64 3×3 +2 +57\\.8 +4\\.8 +12\\.00x"));
+  EXPECT_THAT(text, testing::ContainsRegex("geometric mean, dense +6\\.00x"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex(
+                  "sum of 4, ms +4\\.50 +33\\.00 +7\\.33x +4\\.50 +11\\.00 +2\\.44x! +36\\.50 +8\\.11x"));
+}
+
 TEST(BenchReport, Json) {
   const nlohmann::ordered_json json = ToJson(MadeUpResults());
-  EXPECT_THAT(Keys(json), ElementsAre("schema", "schema_version", "version", "suite", "weights", "machine",
-                                      "isas", "peaks", "reads", "peers", "rows", "first_calls"));
+  EXPECT_THAT(Keys(json),
+              ElementsAre("schema", "schema_version", "version", "suite", "weights", "machine", "isas",
+                          "peaks", "reads", "peers", "rows", "first_calls", "means", "sums"));
   EXPECT_EQ(json["schema"], "intact-bench");
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["isas"][1]["reason"], "no tiles");
   EXPECT_EQ(json["peaks"][0], nlohmann::ordered_json({{"gops", 200.0}, {"name", "triple/ymm"}}));
   const auto& row = json["rows"][0];
-  EXPECT_THAT(Keys(row),
-              testing::UnorderedElementsAre("isa", "m", "n", "k", "peak", "peak_gops", "read_gb_per_s",
-                                            "memory_bound", "intensity", "fused_cost", "timings"));
+  EXPECT_THAT(Keys(row), testing::UnorderedElementsAre("isa", "m", "n", "k", "conv", "times", "peak",
+                                                       "peak_gops", "read_gb_per_s", "memory_bound",
+                                                       "intensity", "fused_cost", "timings"));
   const std::vector<std::string> of_all = {"contender", "c_type",       "implementation",
                                            "result",    "microseconds", "spread"};
   std::vector<std::string> of_timed = of_all;

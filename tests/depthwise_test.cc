@@ -53,6 +53,8 @@ struct Case {
   bool has_bias = false;
   int64_t c_padding = 0;  // elements between pixels of C
   Output output = Output::kShifted;
+  intact_type residual = INTACT_TYPE_NONE;
+  bool is_in_place = false;  // C is the residual
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -60,7 +62,8 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << " channels, " << c.pixels << " pixels, c_type " << c.c_type
              << (c.fill == Fill::kExtremes ? ", extremes" : "") << (c.has_weight_zero_points ? ", zb" : "")
              << (c.has_bias ? ", bias" : "") << ", c_padding " << c.c_padding << ", output "
-             << static_cast<int>(c.output);
+             << static_cast<int>(c.output) << ", residual " << c.residual
+             << (c.is_in_place ? " in place" : "");
 }
 
 TapGrid GridOf(const Filter& filter, int64_t channels, int64_t pixels) {
@@ -97,19 +100,20 @@ class Problem {
     for (uint8_t& value : band_) value = static_cast<uint8_t>(Draw(0, 255));
     weights_.resize(static_cast<size_t>(taps_.taps() * one.channels));
     for (int8_t& weight : weights_) weight = static_cast<int8_t>(Draw(-128, 127));
+    MakeResidual();
     MakeData();
   }
 
   const GemmData& data() const { return data_; }
   const TapGrid& taps() const { return taps_; }
   const std::vector<uint8_t>& band() const { return band_; }
+  const std::vector<uint8_t>& residual() const { return residual_; }
   int64_t element_bytes() const { return ElementBytes(case_.c_type); }
 
   std::vector<uint8_t> Expected() const {
     std::vector<uint8_t> c;
     for (int64_t pixel = 0; pixel < case_.pixels; ++pixel) {
-      for (int64_t channel = 0; channel < case_.channels; ++channel)
-        Append(Accumulator(pixel, channel), channel, &c);
+      for (int64_t channel = 0; channel < case_.channels; ++channel) Append(pixel, channel, &c);
     }
     return c;
   }
@@ -145,9 +149,14 @@ class Problem {
       for (size_t i = 0; i < padded; ++i) data_.bias[i] = static_cast<float>(random_.Gauss() * 20);
     }
     SetOutput();
-    data_.constants = MakeEpilogueConstants(data_.bounds, case_.isa);
+    if (case_.residual == INTACT_TYPE_NONE) {
+      data_.epilogue.known = KnowOutput(case_.c_type, data_.bounds, LargestSum() * Scale());
+    }
+    data_.constants = MakeEpilogueConstants(data_.bounds, data_.residual, case_.isa);
   }
 
+  // Larger than any.
+  double LargestSum() const { return 200000.0 + static_cast<double>(255 * 256 * taps_.taps()); }
   // The largest: outputs are in range, or far beyond int32.
   double Scale() const { return case_.output == Output::kHuge ? 1e6 : 1e-3; }
 
@@ -181,11 +190,48 @@ class Problem {
     return sum;
   }
 
-  void Append(int32_t y, int64_t channel, std::vector<uint8_t>* c) const {
+  static constexpr std::array kBeyondInt32 = {3e9f, -3e9f, std::numeric_limits<float>::infinity(),
+                                              std::numeric_limits<float>::quiet_NaN()};
+
+  void MakeResidual() {
+    const int64_t count = case_.residual == INTACT_TYPE_NONE ? 0 : case_.pixels * case_.channels;
+    for (int64_t i = 0; i < count; ++i) {
+      auto f = static_cast<float>(random_.Gauss() * 100);
+      const auto beyond = static_cast<size_t>(random_.Integer(0, 19));
+      if (beyond < kBeyondInt32.size()) f = kBeyondInt32[beyond];
+      const auto byte = static_cast<uint8_t>(random_.Integer(0, 255));
+      const auto* const bytes = case_.residual == INTACT_F32 ? reinterpret_cast<const uint8_t*>(&f) : &byte;
+      residual_.insert(residual_.end(), bytes, bytes + ElementBytes(case_.residual));
+    }
+    if (count == 0) return;
+    data_.epilogue.residual = case_.residual;
+    data_.residual = {0.75f, case_.residual == INTACT_F32 ? 0 : 17};
+  }
+
+  // Less its zero point.
+  float ResidualAt(int64_t i) const {
+    const uint8_t* const element = residual_.data() + i * ElementBytes(case_.residual);
+    float f = 0;
+    if (case_.residual == INTACT_F32) {
+      std::memcpy(&f, element, sizeof(f));
+    } else {
+      const int32_t value = case_.residual == INTACT_S8 ? static_cast<int8_t>(*element) : *element;
+      f = static_cast<float>(value - data_.residual.zero_point);
+    }
+    return f;
+  }
+
+  void Append(int64_t pixel, int64_t channel, std::vector<uint8_t>* c) const {
+    const int32_t y = Accumulator(pixel, channel);
     const auto n = static_cast<size_t>(channel);
     reference::Requantization q = output_;
     if (case_.c_type != INTACT_S32) q.scale = data_.scales[n];
     if (case_.has_bias) q.bias_f32 = data_.bias[n];
+    if (case_.residual != INTACT_TYPE_NONE) {
+      q.has_residual = true;
+      q.residual_scale = data_.residual.scale;
+      q.residual = ResidualAt(pixel * case_.channels + channel);
+    }
     const size_t size = c->size();
     c->resize(size + static_cast<size_t>(element_bytes()));
     if (case_.c_type == INTACT_F32) {
@@ -200,7 +246,7 @@ class Problem {
   Case case_;
   TapGrid taps_;
   verify::Random random_;
-  std::vector<uint8_t> band_;
+  std::vector<uint8_t> band_, residual_;
   std::vector<int8_t> weights_;
   GemmData data_;
   reference::Requantization output_;  // but for what differs by channel
@@ -220,7 +266,21 @@ void ExpectExact(const Case& one) {
   std::vector<uint8_t> padded = problem.band();
   padded.resize(padded.size() + DepthwiseEngine::kSlackBytes, 0xff);
   band->Load(padded.data());
-  (*engine)->RunRow(band->data(), one.pixels, c->data(), stride);
+  DepthwiseRow row{band->data(), one.pixels, c->data(), stride};
+  Result<verify::GuardedMatrix> residual = verify::GuardedMatrix::Allocate(1, 1, 1);
+  if (one.is_in_place) {
+    const int64_t row_bytes = one.channels * problem.element_bytes();
+    CopyTile(problem.residual().data(), row_bytes, one.pixels, row_bytes, c->data(), stride);
+    row.residual = c->data();
+    row.residual_stride_bytes = stride;
+  } else if (one.residual != INTACT_TYPE_NONE) {
+    row.residual_stride_bytes = (one.channels + 2) * ElementBytes(one.residual);
+    residual = verify::GuardedMatrix::Allocate(one.pixels, one.channels * ElementBytes(one.residual),
+                                               row.residual_stride_bytes);
+    residual->Load(problem.residual().data());
+    row.residual = residual->data();
+  }
+  (*engine)->RunRow(row);
   EXPECT_EQ(c->StrayWrite(), std::nullopt);
   ASSERT_EQ(c->Dense(), problem.Expected()) << (*engine)->KernelName();
 }
@@ -288,6 +348,34 @@ TEST_P(Depthwise, RequantizesToEveryType) {
               if (HasFatalFailure()) return;
             }
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Depthwise, AddsResiduals) {
+  size_t turn = 0;
+  for (const intact_type residual : {INTACT_U8, INTACT_S8, INTACT_F32}) {
+    for (const intact_type type : {INTACT_U8, INTACT_S8, INTACT_F32}) {
+      const bool may_be_in_place = (residual == INTACT_F32) == (type == INTACT_F32);
+      for (const int64_t channels : {5, 24, 64, 70, 96, 150}) {
+        for (const int64_t pixels : {1, 5, 9, 17}) {
+          const bool is_in_place = may_be_in_place && turn++ % 2 == 0;
+          const bool has_bias = turn % 3 == 0;
+          ExpectExact({isa(),
+                       {1, 3, 3},
+                       channels,
+                       pixels,
+                       type,
+                       Fill::kRandom,
+                       false,
+                       has_bias,
+                       channels % 4,
+                       Output::kPlain,
+                       residual,
+                       is_in_place});
+          if (HasFatalFailure()) return;
         }
       }
     }

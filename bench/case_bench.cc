@@ -1,5 +1,6 @@
-// GEMM throughput by ISA, mode or peer, weights and shape. Each result is checked against the scalar
-// reference before it is timed; operations are counted unpadded; shares refer to a peak measured just before.
+// Throughput of GEMMs and convolutions by ISA, mode or peer, weights and shape. Each result is checked
+// against the scalar reference before it is timed; operations are counted unpadded; shares refer to a peak
+// measured just before.
 #include <benchmark/benchmark.h>
 
 #include <optional>
@@ -49,7 +50,7 @@ void RunCase(benchmark::State& state, const Case& c) {
   const double peak = MeasureGops(PeakOf(c.isa));
   Bytes output = workload.NewC(c.c_type);
   for ([[maybe_unused]] auto _ : state) {
-    benchmark::DoNotOptimize((*contender)->Run(workload.a(), output.data()));
+    benchmark::DoNotOptimize((*contender)->Run(workload.a(c.c_type), output.data()));
   }
   const auto runs = static_cast<double>(state.iterations());
   const auto rate = [](double value) { return benchmark::Counter(value, benchmark::Counter::kIsRate); };
@@ -70,6 +71,7 @@ void Register(const Case& c) {
   if (c.threads != 1) registered->UseRealTime();
 }
 
+/// Of intact, with all weights and declared ranges.
 void RegisterVariants(Case c) {
   for (const Weights& weights : kWeights) {
     c.weights = weights;
@@ -77,7 +79,7 @@ void RegisterVariants(Case c) {
     const bool has_range = kernels::UsesSchedule(c.isa, c.mode);
     for (const int amax : has_range ? std::vector<int>{0, 127} : std::vector<int>{0}) {
       c.amax = amax;
-      for (const intact_type c_type : {INTACT_S32, INTACT_U8}) {
+      for (const intact_type c_type : TypesOf(c.shape, c.peer)) {
         c.c_type = c_type;
         Register(c);
       }
@@ -85,9 +87,19 @@ void RegisterVariants(Case c) {
   }
 }
 
+void RegisterPeer(Case c, const Suite& suite) {
+  for (const Layer& layer : suite.layers) {
+    c.shape = layer.shape;
+    for (const intact_type c_type : TypesOf(c.shape, c.peer)) {
+      c.c_type = c_type;
+      Register(c);
+    }
+  }
+}
+
 }  // namespace
 
-void RegisterGemm(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa) {
+void RegisterSuite(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa) {
   Case c;
   for (const jit::Isa isa : isas) {
     c.isa = isa;
@@ -96,28 +108,27 @@ void RegisterGemm(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa p
         continue;  // there it is the exact kernel
       }
       c.mode = mode;
-      for (const Shape& shape : suite.shapes) {
-        c.shape = shape;
+      for (const Layer& layer : suite.layers) {
+        c.shape = layer.shape;
         RegisterVariants(c);
       }
     }
-    Case threads;
-    threads.isa = isa;
-    threads.shape = kThreadsShape;
-    threads.threads = 2;
-    Register(threads);
   }
   c = {};
   c.isa = peer_isa;
   for (const Peer* peer : Peers()) {
     c.peer = peer->Name();
-    for (const Shape& shape : suite.shapes) {
-      c.shape = shape;
-      for (const intact_type c_type : {INTACT_S32, INTACT_U8}) {
-        c.c_type = c_type;
-        Register(c);
-      }
-    }
+    RegisterPeer(c, suite);
+  }
+}
+
+void RegisterThreads(std::span<const jit::Isa> isas) {
+  Case c;
+  c.shape = kThreadsShape;
+  c.threads = 2;
+  for (const jit::Isa isa : isas) {
+    c.isa = isa;
+    Register(c);
   }
 }
 
