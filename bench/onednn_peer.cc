@@ -34,18 +34,10 @@ dnnl::cpu_isa CapOf(jit::Isa isa) {
   return dnnl::cpu_isa::all;
 }
 
-Type TypeOf(intact_type type) {
-  switch (type) {
-    case INTACT_U8:
-      return Type::u8;
-    case INTACT_S8:
-      return Type::s8;
-    case INTACT_S32:
-      return Type::s32;
-    case INTACT_F32:
-      return Type::f32;
-  }
-  return Type::undef;
+/// Of an output.
+Type TypeOf(intact_type c_type) {
+  if (c_type == INTACT_F32) return Type::f32;
+  return c_type == INTACT_S32 ? Type::s32 : Type::u8;
 }
 
 /// A primitive whose weights are packed, in whatever format it prefers, when it is made.

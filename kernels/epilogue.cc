@@ -221,7 +221,8 @@ void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
 void Epilogue::Bound(const jit::Vec& accumulator) {
   x86::Assembler& code = emitter_.code();
   // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
-  if (spec_.c_type == INTACT_F32 || spec_.has_residual()) {
+  const bool may_be_nan = spec_.has_residual() && spec_.known == KnownOutput::kNothing;
+  if (spec_.c_type == INTACT_F32 || may_be_nan) {
     code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
   }
   if (spec_.known == KnownOutput::kNothing) {

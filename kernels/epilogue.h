@@ -46,7 +46,7 @@ struct EpilogueSpec {
   // Rows are four vectors whose quarters are dealt (Emitter::Undeal), and so are scales and bias. Only for
   // 8-bit outputs, which packing puts in order, and without a residual, which is not dealt.
   bool is_dealt = false;
-  KnownOutput known = KnownOutput::kNothing;  // not with a residual
+  KnownOutput known = KnownOutput::kNothing;  // which it is with an f32 residual
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8"
 };
@@ -72,7 +72,8 @@ struct alignas(64) EpilogueConstants {
   std::array<float, 16> residual_scale;
   std::array<int32_t, 16> residual_zero_point;
 };
-/// What is known of an output of `type`, a scaled accumulator of at most `largest`.
+/// What is known of an output of `type`, a scaled accumulator with its bias and residual of at most
+/// `largest`.
 KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest);
 EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
                                         jit::Isa isa);

@@ -94,7 +94,10 @@ Error GemmPlan::Finish(jit::IsaSet permitted) {
   Error error = BoundAccumulators();
   if (error.status != INTACT_OK) return error;
   EpilogueSpec& epilogue = data_.epilogue;
-  if (!epilogue.has_residual()) epilogue.known = KnowOutput(epilogue.c_type, data_.bounds, largest_output_);
+  if (epilogue.residual != INTACT_F32) {  // which may be anything
+    const double largest = largest_output_ + 255.0 * double{data_.residual.scale};
+    epilogue.known = KnowOutput(epilogue.c_type, data_.bounds, largest);
+  }
   return MakeEngines();
 }
 

@@ -20,6 +20,14 @@ std::vector<bool> UsedPhases(const ConvGeometry& geometry, Dimension dimension) 
   return used;
 }
 
+// Whole panels, and a cache line of each pixel.
+int64_t ChooseGroups(const ConvGeometry& geometry) {
+  constexpr int64_t kLine = 64;
+  const int64_t panel = std::lcm(geometry.group_outputs(), kPanelColumns) / geometry.group_outputs();
+  const int64_t panels = std::max<int64_t>(kLine / (panel * geometry.group_inputs()), 1);
+  return std::min(panels * panel, geometry.groups);
+}
+
 }  // namespace
 
 PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip)
@@ -34,20 +42,16 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
   };
   line_positions_ = length(kWidth, width());
   const int64_t group_quads = geometry.group_inputs() / kQuad;
-  const int64_t panel_groups = std::lcm(geometry.group_outputs(), kPanelColumns) / geometry.group_outputs();
   const int64_t slices = geometry.kernel[kDepth];
   const int64_t phases = stride[kHeight] * stride[kWidth];
-  const int64_t budget = Caches().l1d_bytes / 2;
-  // First as many lines as fit with the fewest groups, then as many groups.
-  const int64_t line_bytes = group_quads * kQuad * slices * phases * line_positions_;
   const int64_t others = length(kHeight, 1) - 1;
-  lines_ = std::clamp<int64_t>(budget / (panel_groups * line_bytes) - others, 1, geometry.output[kHeight]);
+  groups_ = ChooseGroups(geometry);
+  const int64_t line_bytes = groups_ * group_quads * kQuad * slices * phases * line_positions_;
+  lines_ = std::clamp<int64_t>(Caches().l1d_bytes * 3 / 4 / line_bytes - others, 1, geometry.output[kHeight]);
   phase_positions_ = length(kHeight, lines_) * line_positions_;
   slice_positions_ = phases * phase_positions_;
   // An odd number of cache lines, so that quads do not meet in the same sets of L1.
   quad_bytes_ = RoundUp(slices * slice_positions_ * kQuad, 128) + 64;
-  const int64_t panels = budget / (panel_groups * group_quads * quad_bytes_);
-  groups_ = std::min(std::max<int64_t>(panels, 1) * panel_groups, geometry.groups);
   quads_ = groups_ * group_quads;
 }
 

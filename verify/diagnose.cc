@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -59,7 +60,9 @@ bool IsInt8(double rounded, const Observation& seen, const Requantization& q) {
 // Whether `f` is the output, rounded as it is to be.
 bool IsFloat(float f, const Observation& seen, const Requantization& q) {
   if (q.c_type != INTACT_F32) return IsInt8(ToEven(f), seen, q);
-  return std::memcmp(&f, seen.element, sizeof f) == 0;
+  uint32_t actual = 0;
+  std::memcpy(&actual, seen.element, sizeof actual);
+  return std::bit_cast<uint32_t>(f) == actual;
 }
 
 std::optional<std::string> OtherInt8Rounding(const Observation& seen, const Requantization& q) {
