@@ -121,6 +121,8 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
+  // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
+  if (!saturates && !has_zero_points) SetLineTaps();
 }
 
 void ConvPlan::ChooseDepthwise(uint8_t padding, uint8_t flip) {
@@ -161,6 +163,26 @@ void ConvPlan::SetTaps() {
   }
   taps_.depth = unit_inputs() + (joins_width_ ? (kernel[kWidth] - 1) * band_.pixel_bytes() : 0);
   if (reads_band_) taps_.depth = RoundUp(taps_.depth, kQuad);
+}
+
+// Lines above the input and below it are padding for all their pixels.
+void ConvPlan::SetLineTaps() {
+  const int64_t heights = geometry_.kernel[kHeight];
+  if (geometry_.kernel[kDepth] > 1 || geometry_.pad_begin[kDepth] + geometry_.pad_end[kDepth] > 0) return;
+  const int64_t per_height = taps_.count() / heights;
+  for (int64_t line = 0; line < geometry_.output[kHeight]; ++line) {
+    TapRange range{taps_.count(), 0};
+    for (int64_t height = 0; height < heights; ++height) {
+      const int64_t y = line * geometry_.stride[kHeight] - geometry_.pad_begin[kHeight] +
+                        height * geometry_.dilation[kHeight];
+      if (y < 0 || y >= geometry_.input[kHeight]) continue;
+      range.first = std::min(range.first, height * per_height);
+      range.end = (height + 1) * per_height;
+    }
+    // A line of padding alone: a tap all the same, since kernels run at least one.
+    if (range.end == 0) range = {0, 1};
+    taps_.line_taps.push_back(range);
+  }
 }
 
 int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/aligned_buffer.h"
 #include "kernels/blocking.h"
@@ -45,7 +47,9 @@ struct GemmData {
   Certificate certificate;
   EpilogueSpec epilogue;
   // Per column, padded to whole panels.
-  AlignedBuffer<int32_t> initial;        // bias_s32 − za·Σ_k (b − zb), as kernels see them
+  AlignedBuffer<int32_t> initial;  // bias_s32 − za·Σ_k (b − zb), as kernels see them
+  // The same where only the taps of a range are computed, for each range of taps.line_taps but the whole.
+  std::vector<std::pair<TapRange, AlignedBuffer<int32_t>>> skipping_initial;
   AlignedBuffer<int32_t> bias_s32;       // empty if there is none
   AlignedBuffer<int32_t> b_zero_points;  // zb as kernels see weights; empty if all are 0
   AlignedBuffer<float> scales, bias;

@@ -93,6 +93,8 @@ Error GemmPlan::Finish(jit::IsaSet permitted) {
   data_.constants = MakeEpilogueConstants(data_.bounds, data_.residual, isa_);
   Error error = BoundAccumulators();
   if (error.status != INTACT_OK) return error;
+  error = SetSkippingInitial();
+  if (error.status != INTACT_OK) return error;
   EpilogueSpec& epilogue = data_.epilogue;
   if (epilogue.residual != INTACT_F32) {  // which may be anything
     const double largest = largest_output_ + 255.0 * double{data_.residual.scale};
@@ -195,6 +197,32 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
   Certificate& certificate = data_.certificate;
   certificate.accumulator_min = std::min(certificate.accumulator_min, initial + declared.lowest);
   certificate.accumulator_max = std::max(certificate.accumulator_max, initial + declared.highest);
+  return {};
+}
+
+// A tap of padding contributes za'·Σ b' (pack.h), which the column's constant takes over.
+Error GemmPlan::SetSkippingInitial() {
+  const Taps& taps = data_.taps;
+  const auto zero_point = static_cast<uint32_t>(data_.a_zero_point + data_.shift());
+  for (const TapRange& range : taps.line_taps) {
+    const auto is_same = [&](const auto& made) { return made.first == range; };
+    if (range == TapRange{0, taps.count()} ||
+        std::any_of(data_.skipping_initial.begin(), data_.skipping_initial.end(), is_same)) {
+      continue;
+    }
+    auto& [made, initial] = data_.skipping_initial.emplace_back();
+    made = range;
+    if (!initial.Resize(data_.initial.size())) return OutOfMemory("column sums");
+    for (int64_t n = 0; n < static_cast<int64_t>(initial.size()); ++n) {
+      uint32_t sum = 0;
+      for (int64_t k = 0; k < data_.k; ++k) {
+        const int64_t tap = k / taps.depth;
+        if (tap < range.first || tap >= range.end) sum += static_cast<uint32_t>(data_.weights.At(k, n));
+      }
+      const auto i = static_cast<size_t>(n);
+      initial[i] = static_cast<int32_t>(static_cast<uint32_t>(data_.initial[i]) + zero_point * sum);
+    }
+  }
   return {};
 }
 

@@ -99,6 +99,7 @@ class GemmPlan {
   /// From data_ on, however it came about: bounds, engines.
   Error Finish(jit::IsaSet permitted);
   Error BoundAccumulators();
+  Error SetSkippingInitial();
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
   Error MakeEngines();
   Error MakePanelEngines();

@@ -194,7 +194,8 @@ void GroupedEngine::StorePositions(const RunBuffers& buffers, const Range& range
   uint8_t** to = rows.data();
   for (int64_t left = positions; left > 0; ++line, x = 0) {
     const int64_t valid = std::min(left, std::max<int64_t>(planar.line_rows - x, 0));
-    uint8_t* c = buffers.c + (buffers.planar.first_row + line * planar.line_rows + x) * buffers.c_stride_bytes;
+    uint8_t* c =
+        buffers.c + (buffers.planar.first_row + line * planar.line_rows + x) * buffers.c_stride_bytes;
     for (int64_t i = 0; i < valid; ++i, c += buffers.c_stride_bytes) *to++ = c;
     const int64_t dropped = std::min(left, planar.line_positions - x) - valid;
     to = std::fill_n(to, dropped, nullptr);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 namespace intact::kernels {
 namespace {
@@ -29,6 +30,19 @@ class PrefetchRegion {
   const uint8_t* next_ = nullptr;
   int64_t remaining_bytes_ = 0;
 };
+
+// The taps that some of the rows need.
+TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, int64_t row_begin,
+                    int64_t row_end) {
+  const int64_t begin = row_begin / a.line_rows;
+  const int64_t end = (row_end - 1) / a.line_rows;
+  TapRange needed = line_taps[static_cast<size_t>(begin % a.plane_lines)];
+  for (int64_t line = begin + 1; line <= end; ++line) {
+    const TapRange& range = line_taps[static_cast<size_t>(line % a.plane_lines)];
+    needed = {std::min(needed.first, range.first), std::max(needed.end, range.end)};
+  }
+  return needed;
+}
 
 }  // namespace
 
@@ -160,12 +174,37 @@ void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uin
   }
 }
 
-void PanelEngine::SetTaps(MicrokernelArgs* call) const {
+// Sets taps, and for them the depth's beginning in `b` and the columns' constants: both at column 0.
+void PanelEngine::SetTaps(const RowMap& a, int64_t row_begin, int64_t row_end, MicrokernelArgs* call) const {
   static constexpr int64_t kOneTap = 0;
-  const std::vector<int64_t>& offsets = data_.taps.offsets;
-  call->taps = is_staged_ ? &kOneTap : offsets.data();
-  call->taps_end = call->taps + (is_staged_ ? 1 : offsets.size());
-  call->tap_bytes = is_staged_ ? data_.taps.count() * StagedTapBytes() : data_.taps.depth;
+  call->b = data_.weights.data;
+  call->initial = data_.initial.data();
+  if (is_staged_) {
+    call->taps = &kOneTap;
+    call->taps_end = call->taps + 1;
+    call->tap_bytes = data_.taps.count() * StagedTapBytes();
+    return;
+  }
+  TapRange range{0, data_.taps.count()};
+  if (!data_.skipping_initial.empty()) {
+    const TapRange needed = NeededTaps(data_.taps.line_taps, a, row_begin, row_end);
+    const int32_t* const initial = InitialOf(needed);
+    if (initial != nullptr) {
+      range = needed;
+      call->initial = initial;
+    }
+  }
+  call->taps = data_.taps.offsets.data() + range.first;
+  call->taps_end = data_.taps.offsets.data() + range.end;
+  call->tap_bytes = data_.taps.depth;
+  call->b += range.first * data_.taps.depth * kPanelColumns;
+}
+
+// Null if no constants were made for `range`.
+const int32_t* PanelEngine::InitialOf(const TapRange& range) const {
+  const auto found = std::find_if(data_.skipping_initial.begin(), data_.skipping_initial.end(),
+                                  [&](const auto& made) { return made.first == range; });
+  return found == data_.skipping_initial.end() ? nullptr : found->second.data();
 }
 
 void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
@@ -183,7 +222,6 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   std::array<const uint8_t*, kMaxRows> row_pointers;
   MicrokernelArgs call;
   call.rows = row_pointers.data();
-  SetTaps(&call);
   call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
   call.c_stride_bytes = buffers.c_stride_bytes;
   const int64_t b_step = call.b_panel_stride_bytes * nr_ / kPanelColumns;
@@ -205,10 +243,11 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
       region = {a_row.Peek(), a.stride * tile_rows};
     }
     const Functions& functions = functions_[static_cast<size_t>(tile_rows - 1)];
-    call.b = Columns(range.column_begin);
+    SetTaps(a, row, row + tile_rows, &call);
+    call.b += Columns(range.column_begin) - data_.weights.data;
+    call.initial += range.column_begin;
     call.a_offset = range.column_begin / lanes_ * data_.taps.vector_step;
     call.c = c_row;
-    call.initial = data_.initial.data() + range.column_begin;
     call.epilogue = data_.EpilogueAt(buffers, row, range.column_begin);
     for (int64_t column = range.column_begin; column < whole_end; column += nr_) {
       const bool prefetches = !region.IsDone();

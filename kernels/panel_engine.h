@@ -60,7 +60,9 @@ class PanelEngine final : public Engine {
   /// `next_end` meanwhile.
   void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                 uint8_t* scratch_tile) const noexcept;
-  void SetTaps(MicrokernelArgs* call) const;
+  /// All taps, or those that rows [row_begin, row_end) need.
+  void SetTaps(const RowMap& a, int64_t row_begin, int64_t row_end, MicrokernelArgs* call) const;
+  const int32_t* InitialOf(const TapRange& range) const;
   void RunEdge(MicrokernelArgs call, const Functions& functions, bool streams, int64_t rows, int64_t columns,
                uint8_t* scratch_tile) const noexcept;
   /// Whether whole vectors are whole cache lines of a 4-byte output.

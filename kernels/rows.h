@@ -37,12 +37,21 @@ struct PlanarRows {
   uint8_t largest = 0;    // activation
 };
 
+/// The taps [first, end) of some output line that are not all padding.
+struct TapRange {
+  int64_t first = 0, end = 0;
+  bool operator==(const TapRange&) const = default;
+};
+
 struct Taps {
   std::vector<int64_t> offsets = {0};  // in bytes from a row's pointer
   int64_t depth = 0;                   // of each tap; a multiple of 4 where there are several
   // From the activations that one vector of columns reads to those of the next: 0, or the input channels of a
   // grouped convolution whose groups fill a vector.
   int64_t vector_step = 0;
+  // Of each output line of a plane, where lines read nothing but padding with some of their taps: those need
+  // not be computed. Empty where that cannot be used.
+  std::vector<TapRange> line_taps;
   std::optional<PlanarDepth> planar;  // then nothing of the above but the depth counts
   bool is_depthwise = false;          // then neither: depthwise_engine.h knows where its taps are
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }

@@ -1,0 +1,234 @@
+// The C ABI of convolutions: every refusal says what was wrong with which argument; what a plan tells of
+// itself is true. That outputs are right is the sweep's and the differential test's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <functional>
+#include <intact/intact.hpp>
+#include <string>
+#include <vector>
+
+namespace intact::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// A sound convolution of u8 output, 2×4×6 input pixels of 4 channels, to be spoilt.
+struct Draft {
+  std::vector<int8_t> weights = std::vector<int8_t>(6 * 3 * 3 * 4, 1);
+  std::vector<float> scales = {0.5f};
+  ConvDesc desc = MakeConvDesc();
+
+  Draft() {
+    desc.input_channels = 4;
+    desc.output_channels = 6;
+    desc.input[0] = 4;
+    desc.input[1] = 6;
+    desc.kernel[0] = desc.kernel[1] = 3;
+    desc.pad_begin[0] = desc.pad_begin[1] = desc.pad_end[0] = desc.pad_end[1] = 1;
+    desc.gemm.c_type = INTACT_U8;
+    desc.gemm.scales = scales.data();
+    desc.gemm.scale_count = 1;
+  }
+  Result<Conv> Create() const { return Conv::Create(desc, weights.data()); }
+};
+
+TEST(ConvDescriptor, SoundOnesAreAccepted) {
+  const Result<Conv> conv = Draft().Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  const intact_conv_info info = conv->Info();
+  EXPECT_EQ(info.output[0], 4);
+  EXPECT_EQ(info.output[1], 6);
+  EXPECT_EQ(info.output[2], 1);
+  EXPECT_EQ(info.mode, INTACT_EXACT);
+  EXPECT_NE(info.isa, INTACT_ISA_ANY);
+  EXPECT_THAT(info.kernel, HasSubstr("u8s8"));
+  EXPECT_GE(info.packed_bytes, 6 * 3 * 3 * 4);
+  EXPECT_EQ(info.accumulator_min, 0);
+  EXPECT_EQ(info.accumulator_max, 255 * 9 * 4);
+}
+
+TEST(ConvDescriptor, ZeroMeansTheCommonValue) {
+  Draft draft;
+  draft.desc.spatial_dims = 1;
+  draft.desc.kernel[0] = 0;  // 1, like stride, dilation and groups
+  const Result<Conv> conv = draft.Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  EXPECT_EQ(conv->Info().output[0], 6);
+}
+
+struct Refusal {
+  const char* message;
+  std::function<void(ConvDesc*)> spoil;
+};
+
+TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
+  const std::vector<Refusal> refusals = {
+      {"desc->struct_size is 3; expected", [](ConvDesc* d) { d->struct_size = 3; }},
+      {"desc->struct_size is 5; expected", [](ConvDesc* d) { d->gemm.struct_size = 5; }},
+      {"spatial_dims is 0; expected 1, 2 or 3", [](ConvDesc* d) { d->spatial_dims = 0; }},
+      {"spatial_dims is 4; expected 1, 2 or 3", [](ConvDesc* d) { d->spatial_dims = 4; }},
+      {"input_channels is 0; expected 1 to", [](ConvDesc* d) { d->input_channels = 0; }},
+      {"output_channels is -1; expected 1 to", [](ConvDesc* d) { d->output_channels = -1; }},
+      {"groups is -2; expected 1 to", [](ConvDesc* d) { d->groups = -2; }},
+      {"groups is 4; expected a divisor of input_channels = 4 and output_channels = 6",
+       [](ConvDesc* d) { d->groups = 4; }},
+      {"input[1] is 0; expected 1 to", [](ConvDesc* d) { d->input[1] = 0; }},
+      {"input[0] is -7; expected 1 to", [](ConvDesc* d) { d->input[0] = -7; }},
+      {"kernel[0] is -1; expected 1 to", [](ConvDesc* d) { d->kernel[0] = -1; }},
+      {"kernel[1] is 9 and spans 9 pixels with its dilation; expected at most 8, the padded input[1]",
+       [](ConvDesc* d) { d->kernel[1] = 9; }},
+      {"kernel[0] is 3 and spans 7 pixels with its dilation; expected at most 6, the padded input[0]",
+       [](ConvDesc* d) { d->dilation[0] = 3; }},
+      {"stride[1] is -2; expected 1 to", [](ConvDesc* d) { d->stride[1] = -2; }},
+      {"dilation[0] is -1; expected 1 to", [](ConvDesc* d) { d->dilation[0] = -1; }},
+      {"pad_begin[0] is -1; expected 0 to", [](ConvDesc* d) { d->pad_begin[0] = -1; }},
+      {"pad_end[1] is 4294967296; expected 0 to", [](ConvDesc* d) { d->pad_end[1] = int64_t{1} << 32; }},
+      {"the padded input has more than 2^40 elements",
+       [](ConvDesc* d) { d->pad_end[0] = d->pad_end[1] = 1 << 30; }},
+      {"gemm.n is 6; expected 0", [](ConvDesc* d) { d->gemm.n = 6; }},
+      {"gemm.k is 36; expected 0", [](ConvDesc* d) { d->gemm.k = 36; }},
+      {"gemm.b_stride_k is 1; expected 0", [](ConvDesc* d) { d->gemm.b_stride_k = 1; }},
+      {"gemm.b_stride_n is 1; expected 0", [](ConvDesc* d) { d->gemm.b_stride_n = 1; }},
+      {"scale_count is 4; expected 1 or n = 6", [](ConvDesc* d) { d->gemm.scale_count = 4; }},
+      {"a_zero_point is 256", [](ConvDesc* d) { d->gemm.a_zero_point = 256; }},
+  };
+  for (const Refusal& refusal : refusals) {
+    SCOPED_TRACE(refusal.message);
+    Draft draft;
+    refusal.spoil(&draft.desc);
+    const Result<Conv> conv = draft.Create();
+    ASSERT_FALSE(conv);
+    EXPECT_EQ(conv.error().status, INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(conv.error().message, StartsWith("intact_conv_create: "));
+    EXPECT_THAT(conv.error().message, HasSubstr(refusal.message));
+  }
+}
+
+TEST(ConvDescriptor, NullArguments) {
+  const Draft draft;
+  intact_conv* handle = nullptr;
+  EXPECT_EQ(intact_conv_create(nullptr, draft.weights.data(), &handle), INTACT_INVALID_ARGUMENT);
+  EXPECT_STREQ(intact_last_error(), "intact_conv_create: desc is NULL");
+  EXPECT_EQ(intact_conv_create(&draft.desc, nullptr, &handle), INTACT_INVALID_ARGUMENT);
+  EXPECT_STREQ(intact_last_error(), "intact_conv_create: weights is NULL");
+  EXPECT_EQ(intact_conv_create(&draft.desc, draft.weights.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_STREQ(intact_last_error(), "intact_conv_create: conv is NULL");
+  EXPECT_EQ(intact_conv_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_query(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_certificate(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
+  intact_conv_destroy(nullptr);
+}
+
+// 2^20 taps of 127·255 leave int32, whatever the ISA and the layout.
+TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
+  for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
+                               INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8}) {
+    Draft draft;
+    draft.weights.assign(size_t{2} << 17, 127);
+    draft.desc.input_channels = 2 << 17;
+    draft.desc.output_channels = 1;
+    draft.desc.kernel[0] = draft.desc.kernel[1] = 1;
+    draft.desc.gemm.max_isa = isa;
+    const Result<Conv> conv = draft.Create();
+    ASSERT_FALSE(conv);
+    EXPECT_EQ(conv.error().status, INTACT_OVERFLOW);
+    EXPECT_THAT(conv.error().message, HasSubstr("column 0 of b can accumulate"));
+  }
+}
+
+class ConvRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<Conv> conv = Draft().Create();
+    ASSERT_TRUE(conv);
+    conv_ = std::make_unique<Conv>(std::move(*conv));
+    args_.batch = 2;
+    args_.a = a_.data();
+    args_.c = c_.data();
+    args_.threads = 1;
+  }
+  std::vector<uint8_t> a_ = std::vector<uint8_t>(2 * 4 * 6 * 4, 3);
+  std::vector<uint8_t> c_ = std::vector<uint8_t>(2 * 4 * 6 * 6, 99);
+  std::unique_ptr<Conv> conv_;
+  intact_conv_args args_ = INTACT_CONV_ARGS_INIT;
+};
+
+TEST_F(ConvRun, RefusalsNameTheArgumentAndWriteNothing) {
+  const std::vector<std::pair<const char*, std::function<void(intact_conv_args*)>>> refusals = {
+      {"args->struct_size is 1", [](intact_conv_args* a) { a->struct_size = 1; }},
+      {"batch is 0; expected 1 to", [](intact_conv_args* a) { a->batch = 0; }},
+      {"batch is 9223372036854775807; expected 1 to", [](intact_conv_args* a) { a->batch = INT64_MAX; }},
+      {"a is NULL", [](intact_conv_args* a) { a->a = nullptr; }},
+      {"c is NULL", [](intact_conv_args* a) { a->c = nullptr; }},
+      {"a_stride is 3; expected 0 or at least 4", [](intact_conv_args* a) { a->a_stride = 3; }},
+      {"c_stride is 5; expected 0 or at least 6", [](intact_conv_args* a) { a->c_stride = 5; }},
+      {"threads is -1; expected 0 or more", [](intact_conv_args* a) { a->threads = -1; }},
+      {"residual", [&](intact_conv_args* a) { a->residual = a_.data(); }},
+  };
+  for (const auto& [message, spoil] : refusals) {
+    SCOPED_TRACE(message);
+    intact_conv_args args = args_;
+    spoil(&args);
+    EXPECT_EQ(conv_->Run(args), INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(intact_last_error(), HasSubstr(message));
+    EXPECT_THAT(c_, testing::Each(99));
+  }
+  EXPECT_EQ(conv_->RunPart(args_, 2, 2), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("part is 2 of 2"));
+  EXPECT_THAT(c_, testing::Each(99));
+}
+
+TEST_F(ConvRun, PartsMakeTheWhole) {
+  ASSERT_EQ(conv_->Run(args_), INTACT_OK);
+  const std::vector<uint8_t> whole = c_;
+  for (const int parts : {1, 2, 3, 7, 1000}) {
+    std::fill(c_.begin(), c_.end(), 99);
+    for (int part = parts - 1; part >= 0; --part) ASSERT_EQ(conv_->RunPart(args_, part, parts), INTACT_OK);
+    EXPECT_EQ(c_, whole) << parts;
+  }
+  EXPECT_EQ(whole[0], 3 * 4 * 4 / 2);      // a corner sees four taps
+  EXPECT_EQ(whole[6 * 7], 3 * 4 * 9 / 2);  // pixel (1, 1) all nine
+}
+
+// Pairs are adjacent channels within a tap, an odd last one alone, whatever the kernel's own layout.
+TEST(ConvCertificate, CountsPairsOfChannels) {
+  Draft draft;
+  draft.desc.input_channels = 3;
+  draft.weights.assign(size_t{6} * 9 * 3, 0);
+  draft.weights[0] = draft.weights[1] = 127;  // channels 0 and 1 of the first tap: a pair
+  draft.weights[2] = draft.weights[3] = 127;  // channel 2, and 0 of the next tap: none
+  draft.weights[5 * 27] = draft.weights[5 * 27 + 1] = -128;
+  for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512, INTACT_ISA_ANY}) {
+    draft.desc.gemm.max_isa = isa;
+    const Result<Conv> conv = draft.Create();
+    ASSERT_TRUE(conv) << conv.error().message;
+    const intact_certificate certificate = conv->Certificate();
+    EXPECT_EQ(certificate.pairs, 6 * 9 * 2);
+    EXPECT_EQ(certificate.failing_pairs, 2);
+    EXPECT_EQ(certificate.worst_column, 0);
+    EXPECT_EQ(certificate.worst_column_failing_pairs, 1);
+    EXPECT_EQ(certificate.a_max, 255);
+    EXPECT_EQ(certificate.accumulator_max, 4 * 127 * 255);
+    EXPECT_EQ(certificate.accumulator_min, -2 * 128 * 255);
+  }
+}
+
+TEST(ConvCertificate, NeedsItsStruct) {
+  const Result<Conv> conv = Draft().Create();
+  ASSERT_TRUE(conv);
+  intact_certificate certificate = INTACT_CERTIFICATE_INIT;
+  certificate.struct_size = 8;
+  EXPECT_EQ(intact_conv_certificate(conv->handle(), &certificate), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("certificate->struct_size is 8"));
+  intact_conv_info info = INTACT_CONV_INFO_INIT;
+  info.struct_size = 9;
+  EXPECT_EQ(intact_conv_query(conv->handle(), &info), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("info->struct_size is 9"));
+}
+
+}  // namespace
+}  // namespace intact::tests
