@@ -58,6 +58,10 @@ class ConvPlan {
   intact_mode mode() const { return units_.front()->data().mode; }
   const std::string& kernel_name() const { return kernel_name_; }
   int64_t packed_bytes() const;
+  /// For tests: see GemmPlan::RunAllAs().
+  void RunAllAs(int64_t m) {
+    for (const auto& unit : units_) unit->RunAllAs(m);
+  }
   /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout.
   Result<Certificate> MakeCertificate() const;
   int64_t accumulator_min() const;

@@ -50,7 +50,7 @@ std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group) {
 Gemm GroupOf(const Conv& conv, int64_t group) {
   const ConvGeometry& g = conv.geometry;
   Gemm gemm;
-  static_cast<Operation&>(gemm) = conv;
+  static_cast<Operation&>(gemm) = static_cast<const Operation&>(conv);
   gemm.b_zero_points = GroupShare(conv.b_zero_points, g, group);
   gemm.bias_s32 = GroupShare(conv.bias_s32, g, group);
   gemm.bias_f32 = GroupShare(conv.bias_f32, g, group);
@@ -106,6 +106,7 @@ int64_t Axis::Output() const noexcept {
 Pixel PixelOf(const ConvGeometry& geometry, int64_t m) noexcept {
   const auto& [d, h, w] = geometry.axes;
   const int64_t image = d.Output() * h.Output() * w.Output();
+  // Where there is a row, there is an output. NOLINTNEXTLINE(clang-analyzer-core.DivideZero)
   return {m / image, Unravel(m % image, {d.Output(), h.Output(), w.Output()})};
 }
 

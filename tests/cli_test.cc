@@ -59,8 +59,8 @@ TEST_F(Cli, BadLayers) {
   std::filesystem::copy(kLayers + "u8_11", copy);
   std::ofstream(copy + "/layer.json") << R"({"operator": "conv2d"})";
   ExpectBadInput("verify layer " + kLayers + "u8_11 " + copy + json_option,
-                 "convolutions are not supported yet");
-  ExpectBadInput("verify ramp " + copy, "convolutions are not supported yet");
+                 "weights.npy: is i1 (10, 160); expected i1 or u1 (N, KH, KW, C/groups)");
+  ExpectBadInput("verify ramp " + kLayers + "u8_3_0", "is \"conv2d\"; a ramp probes a linear layer");
 }
 
 TEST_F(Cli, UnwritableReport) {
@@ -97,7 +97,7 @@ TEST_F(Cli, ExactLayersEqualPyTorchOnEveryIsa) {
        {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI}) {
     if (intact_isa_available(isa) == 0) continue;  // counted by the differential test
     const json layers = LayerJson(kLayers + "u* --expect output_onednn.npy --isa " + intact_isa_name(isa), 0);
-    ASSERT_EQ(layers.size(), 6u);
+    ASSERT_EQ(layers.size(), 20u);
     for (const json& layer : layers) {
       EXPECT_EQ(layer["differing"], 0);
       EXPECT_EQ(layer["unexplained"], 0);
@@ -128,6 +128,35 @@ TEST_F(Cli, SaturatingLayersEqualPyTorchOnAvx2) {
   const json wrong = LayerJson(kLayers + "u8_ramp_64x10 --expect output_onednn.npy" + choice, 1)[0];
   EXPECT_EQ(wrong["differing"], 2974);
   EXPECT_EQ(wrong["max_abs_difference"], 162);
+}
+
+TEST_F(Cli, DifferencesOfAConvolutionHaveTheirTapsAndChannels) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string choice = "u8_0_0 --expect output_avx2.npy --mode saturating --isa avx2";
+  const json layer = LayerJson(kLayers + choice, 0)[0];
+  EXPECT_EQ(layer["operator"], "conv2d");
+  EXPECT_EQ(layer["differing"], 0);
+  EXPECT_EQ(layer["saturated_pairs"], 2914);
+  EXPECT_EQ(layer["explained"], 1599);
+  EXPECT_EQ(layer["unexplained"], 0);
+  ASSERT_EQ(layer["differences"].size(), 1599u);
+  for (const json& difference : layer["differences"]) {
+    ASSERT_EQ(difference["output"].size(), 2u);
+    EXPECT_EQ((difference["batch"].get<int>() * 16 + difference["output"][0].get<int>()) * 16 +
+                  difference["output"][1].get<int>(),
+              difference["m"]);
+    ASSERT_FALSE(difference["pairs"].empty());
+    for (const json& pair : difference["pairs"]) {
+      EXPECT_EQ(pair["channels"], json::array({0, 1}));
+      ASSERT_EQ(pair["tap"].size(), 2u);
+      EXPECT_EQ(pair["k"], (pair["tap"][0].get<int>() * 5 + pair["tap"][1].get<int>()) * 4);
+    }
+  }
+  EXPECT_EQ(layer["reduce_range"]["verdict"], "violated");
+  EXPECT_EQ(layer["reduce_range"]["declared"]["witness"]["channels"], json::array({0, 1}));
+  const Outcome text = Run("verify layer " + kLayers + choice);
+  EXPECT_THAT(text.out, testing::ContainsRegex(R"(\[n [0-3] oh [0-9]+ ow [0-9]+ oc [0-9]+\] )"));
+  EXPECT_THAT(text.out, testing::ContainsRegex("oc [0-9]+ tap kh [0-4] kw [0-4], channels 0 1: [0-9]+\\*"));
 }
 
 TEST_F(Cli, Ramp) {
@@ -185,6 +214,8 @@ TEST_F(Cli, CertifyRefusesBadInput) {
 
 TEST_F(Cli, Replay) {
   EXPECT_EQ(Run("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7'").status, 0);
+  EXPECT_EQ(Run("verify replay 'conv u8s8u8 in=5x5 c=6 o=4 kernel=3x3 pad=1x1 groups=2 za=7'").status, 0);
+  ExpectBadInput("verify replay 'conv u8s8u8 in=5x5 c=6 o=4 kernel=3'", "kernel: '3' has 1 extents");
   ExpectBadInput("verify replay 'gemm u8s8s32 m=0 n=16 k=64'", "m: 0 is out of range");
   ExpectBadInput("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=sand'", "sand");
   ExpectBadInput("verify replay ''", "replay");

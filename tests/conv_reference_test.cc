@@ -28,7 +28,7 @@ Conv Ramp() {
 
 // Both ways, which must agree.
 Values Exact(const Conv& conv) {
-  const Values y = Convolve(conv);
+  Values y = Convolve(conv);
   EXPECT_EQ(Accumulators(conv, Model::kExact), y);
   return y;
 }

@@ -63,6 +63,56 @@ TEST(SweepProblems, MeetEveryResidualEvenIfQuick) {
   EXPECT_EQ(met.size(), 9u + 3 + 3 + 2 + 3 + 2 + 2 + 2);
 }
 
+// What a geometry is at the edge of.
+void AddEdges(const reference::ConvGeometry& g, std::set<std::string>* met) {
+  met->insert("dims " + std::to_string(g.dims));
+  met->insert("batch " + std::to_string(g.batch));
+  const auto note = [met](bool is_met, const char* name) {
+    if (is_met) met->insert(name);
+  };
+  note(g.OutputPixels() == g.batch, "one output pixel");
+  note(g.groups == 1 && g.input_channels == 3 && g.axes[2].kernel == 7 && g.axes[2].stride == 2, "7x7 of 3");
+  note(g.groups > 1 && g.groups == g.input_channels, "depthwise");
+  note(g.groups > 1 && g.groups == g.input_channels && g.GroupOutputs() == 2, "multiplier 2");
+  for (const int64_t groups : {2, 3, 32}) {
+    note(g.groups == groups && g.GroupInputs() > 1, ("groups " + std::to_string(groups)).c_str());
+  }
+  for (const int64_t channels : {4, 8}) {
+    note(g.groups > 1 && g.GroupInputs() == channels, ("channels " + std::to_string(channels)).c_str());
+  }
+  note(g.groups == 1 && g.Taps() > 1 && g.input_channels % 2 == 1, "odd channels");
+  for (const reference::Axis& axis : g.axes) {
+    note(g.Taps() == 1 && axis.stride > 1, "1x1 with a stride");
+    note(axis.kernel > axis.input, "kernel beyond the input");
+    note(axis.stride > axis.kernel && axis.kernel > 1, "stride beyond the kernel");
+    note(std::max(axis.pad_begin, axis.pad_end) >= axis.kernel, "padding of a kernel");
+    note(axis.kernel > 1 && axis.dilation >= axis.input, "dilation beyond the input");
+    note(axis.pad_begin != axis.pad_end, "asymmetric padding");
+  }
+}
+
+TEST(SweepProblems, MeetTheEdgesOfConvolutions) {
+  for (const Effort effort : {Effort::kQuick, Effort::kStandard}) {
+    int64_t count = 0;
+    std::set<std::string> met;
+    for (const Problem& p : SweepProblems(kAvx2, std::span(kBothModes).first(1), effort)) {
+      if (!p.conv) continue;
+      ++count;
+      AddEdges(*p.conv, &met);
+      met.insert("a " + std::string(ToString(p.a_type)) + " b " + std::string(ToString(p.b_type)));
+      met.insert("c " + std::string(ToString(p.c_type)));
+      met.insert("fill " + std::string(ToString(p.fill)));
+      met.insert("threads " + std::to_string(p.threads));
+      met.insert("residual " + std::string(p.residual == INTACT_TYPE_NONE ? "none" : ToString(p.residual)));
+      if (p.a_pad > 0) met.insert("a pad");
+      if (p.c_pad > 0) met.insert("c pad");
+    }
+    const size_t all = 3 + 3 + 16 + 4 + 4 + AllFills().size() + 3 + 4 + 2;
+    EXPECT_GE(met.size(), effort == Effort::kQuick ? all - 5 : all) << ::testing::PrintToString(met);
+    EXPECT_GE(count, effort == Effort::kQuick ? 80 : 500);
+  }
+}
+
 TEST(SweepProblems, HaveLargeOutputsOfFewRowsAndOfMany) {
   bool few = false;
   bool many = false;
@@ -228,6 +278,21 @@ TEST(Minimise, FindsTheSmallestThatFails) {
   const Problem smallest =
       Minimise(start, [](const Problem& p) { return p.n >= 17 && p.k % 4 == 2 && p.za != 0; });
   EXPECT_EQ(smallest.ToString(), "gemm u8s8s32 m=1 n=17 k=2 za=5 mode=saturating isa=avx2");
+}
+
+TEST(Minimise, FindsTheSmallestConvolutionThatFails) {
+  const Problem start = *Problem::Parse(
+      "conv s8u8u8 in=4x12x13 c=24 o=36 kernel=2x3x5 stride=1x2x2 dilation=1x2x1 pad=1x2x3:0x2x4 groups=4 "
+      "batch=3 "
+      "za=5 zb=9 zbper=channel zc=3 bias=f32 scale=channel act=relu fill=bait seed=9 apad=1 cpad=2 threads=3 "
+      "mode=saturating isa=avx2");
+  const Problem smallest = Minimise(start, [](const Problem& p) {
+    const auto& axes = p.conv->axes;
+    return axes[1].kernel == 3 && axes[2].pad_begin >= 1 && p.conv->groups >= 2 &&
+           p.conv->GroupInputs() % 2 == 0;
+  });
+  EXPECT_EQ(smallest.ToString(),
+            "conv u8s8s32 in=1x1 c=4 o=2 kernel=3x1 pad=0x1:2x0 groups=2 mode=saturating isa=avx2");
 }
 
 TEST(Minimise, KeepsWhatItCannotShrink) {

@@ -1,4 +1,5 @@
-// Plans on AMX that run every M on tiles, where the library itself leaves small ones to AVX-512-VNNI.
+// Plans on AMX that run every M on tiles, where the library itself leaves small ones to AVX-512-VNNI. (But
+// convolutions that have kernels of their own.)
 #ifndef INTACT_TESTS_TILES_TARGET_H_
 #define INTACT_TESTS_TILES_TARGET_H_
 
@@ -6,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/conv.h"
 #include "kernels/dispatch.h"
 #include "kernels/gemm.h"
 #include "verify/target.h"
@@ -19,14 +21,23 @@ class TilesTarget final : public verify::Target {
 
   Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm,
                                    const verify::RunOptions& options) const override {
-    Result<std::unique_ptr<kernels::GemmPlan>> plan =
-        kernels::GemmPlan::Create(verify::DescOf(gemm, options), gemm.b.data());
+    return RunPlan<kernels::GemmPlan, intact_gemm_args>(gemm, options);
+  }
+
+  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
+                                       const verify::RunOptions& options) const override {
+    return RunPlan<kernels::ConvPlan, intact_conv_args>(conv, options);
+  }
+
+ private:
+  template <class Plan, class Args, class Operation>
+  static Result<std::vector<uint8_t>> RunPlan(const Operation& operation, const verify::RunOptions& options) {
+    Result<std::unique_ptr<Plan>> plan = Plan::Create(verify::DescOf(operation, options), operation.b.data());
     if (!plan) return plan.error();
     if (!kernels::UsesTiles((*plan)->isa())) return Error{INTACT_UNSUPPORTED, "the plan has no tiles"};
     constexpr int64_t kLargeM = 1 << 20;
     (*plan)->RunAllAs(kLargeM);
-    return verify::RunGuarded(gemm, options,
-                              [&](const intact_gemm_args& args) { return (*plan)->Run(args); });
+    return verify::RunGuarded(operation, options, [&](const Args& args) { return (*plan)->Run(args); });
   }
 };
 

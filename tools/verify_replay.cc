@@ -34,7 +34,8 @@ void AddVerifyReplay(CLI::App* verify, Command* command) {
       verify->add_subcommand("replay", "run one problem again, from the line that a failure printed");
   replay
       ->add_option("LINE", *line,
-                   "e.g. 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7 mode=saturating isa=avx2'")
+                   "e.g. 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7 mode=saturating isa=avx2' or "
+                   "'conv u8s8u8 in=28x28 c=64 o=32 kernel=3x3 pad=1x1 groups=4 za=3'")
       ->required();
   replay->callback([line, command] { *command = [line] { return Replay(*line); }; });
 }

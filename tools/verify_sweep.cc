@@ -49,8 +49,8 @@ int Sweep(SweepOptions options) {
 
 void AddVerifySweep(CLI::App* verify, Command* command) {
   auto options = std::make_shared<SweepOptions>();
-  CLI::App* sweep =
-      verify->add_subcommand("sweep", "shapes around the blocks and all fills, against the reference");
+  CLI::App* sweep = verify->add_subcommand(
+      "sweep", "GEMMs around the blocks, convolutions around the edges, all fills, against the reference");
   options->choice.AddOptions(sweep);
   sweep->add_flag("--quick", options->quick, "a sixth of the problems");
   AddJsonOption(sweep, &options->json, "write counts, failures and digests");

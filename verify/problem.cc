@@ -167,7 +167,7 @@ std::optional<Error> ReadExtents(std::string_view key, std::string_view text, in
 
 // The key that decides how many dimensions there are: read before all others.
 Field InputExtents() {
-  constexpr std::string_view kKey = "in";
+  static constexpr std::string_view kKey = "in";
   return {kKey, [](const Problem& p) { return PrintExtents(*p.conv, &Axis::input); },
           [](std::string_view text, Problem* p) -> std::optional<Error> {
             const auto dims = 1 + std::count(text.begin(), text.end(), 'x');
@@ -187,7 +187,7 @@ Field Extents(std::string_view key, int64_t Axis::*extent) {
 }
 
 Field Padding() {
-  constexpr std::string_view kKey = "pad";
+  static constexpr std::string_view kKey = "pad";
   return {kKey,
           [](const Problem& p) {
             const std::string begin = PrintExtents(*p.conv, &Axis::pad_begin);

@@ -300,7 +300,8 @@ std::string ToText(const Ramp& ramp) {
 
 std::string ToText(const SweepResult& sweep) {
   std::string text = fmt::format(
-      "sweep: shapes around the blocks, all fills\n  {:<12} {:<11} {:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n",
+      "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n  {:<12} {:<11} {:>9} {:>8} "
+      "{:>8} {:>11} {:>11} {:>11}\n",
       "ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained");
   for (const SweepCell& cell : sweep.cells) {
     text += fmt::format("  {:<12} {:<11} {:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n", intact_isa_name(cell.isa),

@@ -1,6 +1,6 @@
-// Many small problems on one target: shapes around the register blocks, all fills, types, epilogues, zero
-// points, strides and thread counts; not their full product, but every value of each and the pairs that
-// matter.
+// Many small problems on one target: GEMMs of shapes around the register blocks, convolutions of geometries
+// around the edges, all fills, types, epilogues, zero points, strides and thread counts; not their full
+// product, but every value of each and the pairs that matter.
 #ifndef INTACT_VERIFY_SWEEP_H_
 #define INTACT_VERIFY_SWEEP_H_
 
@@ -34,7 +34,7 @@ Result<Judgement> Judge(const Target& target, const Problem& problem);
 
 enum class Effort : uint8_t {
   kQuick,     // a sixth of the standard
-  kStandard,  // some three thousand problems per ISA and mode
+  kStandard,  // some four thousand problems per ISA and mode
   kThorough,  // four times that, by other seeds
 };
 

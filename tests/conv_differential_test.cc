@@ -1,0 +1,290 @@
+// Convolutions of the library against the scalar reference: every ISA × mode × fill, on geometries around the
+// blocks and the edges; layers that PyTorch computed; the same bytes for every ISA, number of threads and
+// split of the batch. ISAs that the CPU lacks are emulated where they can be.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/emulated_isas.h"
+#include "tests/expect_model.h"
+#include "tests/require_isas.h"
+#include "tests/tiles_target.h"
+#include "verify/audit.h"
+#include "verify/layer.h"
+#include "verify/layer_check.h"
+#include "verify/problem.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Conv;
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
+
+class ConvDifferential : public ::testing::TestWithParam<std::tuple<intact_isa, intact_mode, Fill>> {
+ protected:
+  void SetUp() override {
+    const intact_isa isa = std::get<0>(GetParam());
+    if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
+    emulated_before_ = emulator::ScopedEmulator::Count();
+  }
+
+  void TearDown() override {
+    if (IsSkipped()) return;
+    const uint64_t emulated = emulator::ScopedEmulator::Count() - emulated_before_;
+    EXPECT_EQ(emulated > 0, tests::EmulatedIsas::Has(std::get<0>(GetParam()))) << emulated << " instructions";
+    EXPECT_EQ(emulator::ScopedEmulator::ConfiguredThreads(), 0) << "a kernel left its tiles configured";
+  }
+
+  // The asked ISA, mode and fill on a problem given by its line.
+  static Problem OnThis(std::string_view line) {
+    Problem problem = tests::Parsed(line);
+    std::tie(problem.isa, problem.mode, problem.fill) = GetParam();
+    return problem;
+  }
+
+  // By the plan's choice of kernels, and by tiles wherever there are any.
+  static void ExpectItsModel(const Problem& problem) {
+    tests::ExpectItsModel(problem);
+    if (problem.isa == INTACT_ISA_AMX_INT8) tests::ExpectItsModel(problem, tests::TilesTarget());
+  }
+
+ private:
+  uint64_t emulated_before_ = 0;
+};
+
+TEST_P(ConvDifferential, ChannelsAndPixelsAroundTheBlocks) {
+  // Emulation takes microseconds an instruction: it gets a share of the product, each value of each among it.
+  const int step = tests::EmulatedIsas::Has(std::get<0>(GetParam())) ? 11 : 1;
+  int number = 0;
+  for (const char* geometry : {"in=5x5 c=1 o=1 kernel=3x3 pad=1x1", "in=4x9 c=1 o=1 kernel=1x1",
+                               "in=9 c=1 o=1 kernel=4 stride=2 pad=3:1"}) {
+    Problem problem = OnThis("conv u8s8s32 za=3 " + std::string(geometry));
+    for (const int64_t inputs : {1, 2, 3, 4, 5, 16, 17, 64, 66}) {
+      for (const int64_t outputs : {1, 15, 16, 17, 31, 48, 49, 65}) {
+        if (number++ % step != 0) continue;
+        problem.conv->input_channels = inputs;
+        problem.conv->output_channels = outputs;
+        ExpectItsModel(problem);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(ConvDifferential, Groups) {
+  for (const char* line : {
+           "conv u8s8s32 in=7x7 c=33 o=33 kernel=3x3 pad=1x1 groups=33 za=9",
+           "conv u8s8s32 in=6x9 c=16 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=16 za=255",
+           "conv s8s8s32 in=5x5 c=48 o=48 kernel=5x5 pad=2x2 groups=48 za=-128",
+           "conv s8u8s32 in=5x4x6 c=20 o=20 kernel=3x3x3 pad=1x1x1 groups=20 za=7 zb=3",
+           "conv u8s8s32 in=5x5 c=64 o=64 kernel=3x3 pad=1x1 groups=16 za=3",
+           "conv u8u8s32 in=5x5 c=64 o=32 kernel=3x3 pad=1x1 groups=8 za=3 zb=131 zbper=channel",
+           "conv u8s8s32 in=4x4 c=10 o=34 kernel=2x2 groups=2 batch=2",
+           "conv s8s8s32 in=4x4 c=9 o=12 kernel=1x1 groups=3 za=-9",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, TypesAndEpilogues) {
+  for (const char* line : {
+           "conv s8s8s32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=-5 bias=s32",
+           "conv s8s8u8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=127 zc=3 bias=f32 scale=channel act=relu",
+           "conv u8s8u8 in=6x5 c=3 o=18 kernel=3x3 stride=2x2 pad=1x1 za=255 zc=128 bias=s32 scale=channel",
+           "conv u8s8f32 in=6x5 c=19 o=18 kernel=2x2 za=9 bias=f32 scale=channel act=clamp",
+           "conv u8u8s32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=3 zb=255 zbper=channel wmax=128",
+           "conv s8u8s8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=-128 zb=9 bias=f32 scale=channel act=clamp",
+           "conv u8u8u8 in=6x5 c=18 o=18 kernel=3x3 pad=1x1 groups=18 za=77 zb=131 zc=128 scale=channel",
+           "conv u8s8s8 in=6x5 c=18 o=18 kernel=3x3 pad=1x1 groups=18 za=9 zc=127 bias=f32 res=s8 zres=3",
+           "conv u8s8u8 in=6x5 c=19 o=18 kernel=1x1 zc=9 act=relu res=u8 zres=7 inplace=yes cpad=3",
+           "conv s8s8f32 in=6x5 c=16 o=16 kernel=3x3 pad=1x1 groups=4 res=f32 respad=5",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, StridesAndThreads) {
+  for (const char* line : {
+           "conv u8s8s32 in=9x8 c=17 o=33 kernel=3x3 pad=1x1 apad=1 cpad=3 threads=2 batch=3",
+           "conv u8s8u8 in=9x8 c=17 o=33 kernel=1x1 apad=47 cpad=1 threads=3 scale=channel",
+           "conv s8s8f32 in=9x8 c=24 o=24 kernel=3x3 pad=1x1 groups=24 apad=8 cpad=7 threads=2 batch=2",
+           "conv u8s8s8 in=9x8 c=16 o=24 kernel=3x3 groups=4 apad=5 cpad=8 threads=0",
+           "conv s8u8s32 in=40 c=5 o=17 kernel=3 pad=2:0 zb=7 zbper=channel apad=1 cpad=1 threads=3",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, Edges) {
+  for (const char* line : {
+           "conv u8s8s32 in=2x2 c=5 o=6 kernel=5x5 pad=3x4 za=200",
+           "conv u8s8s32 in=3x3 c=6 o=5 kernel=2x2 pad=4x5:2x3 za=7",
+           "conv s8s8s32 in=5x5 c=8 o=8 kernel=3x3 stride=7x9 pad=1x1 za=7",
+           "conv u8s8s32 in=4x4 c=8 o=8 kernel=3x3 dilation=5x7 pad=5x7 za=77",
+           "conv u8s8s32 in=1x1 c=8 o=16 kernel=3x3 pad=1x1 groups=8 za=9 batch=2",
+           "conv u8s8s32 in=7x7 c=17 o=5 kernel=7x7 za=1",
+           "conv s8s8s32 in=9 c=4 o=3 kernel=2 dilation=8 za=-1",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+std::string NameOf(const ::testing::TestParamInfo<ConvDifferential::ParamType>& test) {
+  const auto& [isa, mode, fill] = test.param;
+  return std::string(intact_isa_name(isa)) + "_" + std::string(ToString(mode)) + "_" +
+         std::string(ToString(fill));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ConvDifferential,
+                         ::testing::Combine(::testing::ValuesIn(kIsaLadder),
+                                            ::testing::Values(INTACT_EXACT, INTACT_SATURATING),
+                                            ::testing::ValuesIn(AllFills().begin(), AllFills().end())),
+                         NameOf);
+
+// ----- the same bytes --------------------------------------------------------------------------------------
+
+constexpr const char* kSplitLines[] = {
+    "conv u8s8s32 in=11x13 c=20 o=33 kernel=3x3 pad=1x1 za=9 batch=5",
+    "conv s8s8u8 in=9x9 c=40 o=40 kernel=3x3 stride=2x2 pad=1x1 groups=40 za=-3 zc=128 bias=f32 batch=4",
+    "conv u8s8f32 in=8x8 c=32 o=64 kernel=1x1 za=9 scale=channel batch=3",
+    "conv u8u8s32 in=10x7 c=48 o=24 kernel=3x3 pad=1x1 groups=12 za=9 zb=77 batch=3",
+    "conv u8s8u8 in=15x15 c=3 o=20 kernel=7x7 stride=2x2 pad=3x3 za=100 zc=1 batch=3",
+};
+
+/// Every ISA that is here and what it makes of `conv`.
+std::map<intact_isa, std::vector<uint8_t>> OutputsOnEveryIsa(const Conv& conv, RunOptions options) {
+  std::map<intact_isa, std::vector<uint8_t>> outputs;
+  for (const intact_isa isa : kIsaLadder) {
+    if (intact_isa_available(isa) == 0) continue;  // told of by ConvDifferential
+    options.isa = isa;
+    Result<std::vector<uint8_t>> output = IntactTarget().RunConv(conv, options);
+    EXPECT_TRUE(output) << intact_isa_name(isa) << ": " << output.error().message;
+    if (output) outputs[isa] = *output;
+  }
+  return outputs;
+}
+
+TEST(ConvBytes, AreTheSameOnEveryIsaAndForEveryNumberOfThreads) {
+  for (const char* line : kSplitLines) {
+    const Conv conv = MaterializeConv(tests::Parsed(line));
+    const std::vector<uint8_t> expected = reference::Outputs(conv, reference::Convolve(conv));
+    for (const int32_t threads : {1, 2, 3, 7}) {
+      RunOptions options;
+      options.threads = threads;
+      for (const auto& [isa, output] : OutputsOnEveryIsa(conv, options)) {
+        EXPECT_EQ(output, expected) << line << " on " << intact_isa_name(isa) << ", " << threads;
+      }
+    }
+  }
+}
+
+TEST(ConvBytes, AreTheSameImageByImage) {
+  for (const char* line : kSplitLines) {
+    const Conv batch = MaterializeConv(tests::Parsed(line));
+    const auto whole = OutputsOnEveryIsa(batch, {});
+    std::map<intact_isa, std::vector<uint8_t>> joined;
+    Conv image = batch;
+    image.geometry.batch = 1;
+    const auto image_bytes = std::ssize(batch.a) / batch.geometry.batch;
+    for (int64_t i = 0; i < batch.geometry.batch; ++i) {
+      const auto begin = batch.a.begin() + i * image_bytes;
+      image.a.assign(begin, begin + image_bytes);
+      for (const auto& [isa, output] : OutputsOnEveryIsa(image, {})) {
+        joined[isa].insert(joined[isa].end(), output.begin(), output.end());
+      }
+    }
+    EXPECT_EQ(joined, whole) << line;
+  }
+}
+
+TEST(ConvBytes, AreTheSameInParts) {
+  for (const char* line : kSplitLines) {
+    const Conv conv = MaterializeConv(tests::Parsed(line));
+    for (const auto& [isa, expected] : OutputsOnEveryIsa(conv, {})) {
+      RunOptions options;
+      options.isa = isa;
+      const Result<intact::Conv> plan = CreatePlan(conv, options);
+      ASSERT_TRUE(plan) << plan.error().message;
+      for (const int parts : {1, 2, 5, 64}) {
+        const Result<std::vector<uint8_t>> output =
+            RunGuarded(conv, options, [&, parts](const intact_conv_args& args) {
+              for (int part = parts - 1; part >= 0; --part) {
+                const intact_status status = plan->RunPart(args, part, parts);
+                if (status != INTACT_OK) return Error{status, intact_last_error()};
+              }
+              return Error{};
+            });
+        ASSERT_TRUE(output) << output.error().message;
+        EXPECT_EQ(*output, expected) << line << " on " << intact_isa_name(isa) << ", " << parts << " parts";
+      }
+    }
+  }
+}
+
+// ----- layers of PyTorch -----------------------------------------------------------------------------------
+
+class ConvLayer : public ::testing::TestWithParam<std::tuple<const char*, intact_isa>> {
+ protected:
+  void SetUp() override {
+    const auto& [name, isa] = GetParam();
+    if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
+    Result<Layer> layer = ReadLayer(std::string(INTACT_TEST_DATA "/torch-layers/") + name);
+    ASSERT_TRUE(layer) << layer.error().message;
+    layer_ = *layer;
+  }
+
+  LayerCheck Checked(intact_mode mode, const std::string& expected_file) const {
+    const auto expected = ReadExpected(layer_, expected_file);
+    EXPECT_TRUE(expected) << expected.error().message;
+    const Result<LayerCheck> check =
+        CheckLayer(layer_, mode, std::get<1>(GetParam()), Expectation{expected_file, *expected});
+    EXPECT_TRUE(check) << check.error().message;
+    return check ? *check : LayerCheck();
+  }
+
+  Layer layer_;
+};
+
+// Float ties may fall otherwise, on at most 0.01 % of outputs and by 1; today none does.
+TEST_P(ConvLayer, ExactEqualsPyTorch) {
+  const LayerCheck check = Checked(INTACT_EXACT, "output_onednn.npy");
+  ASSERT_GT(check.against_exact.outputs, 0);
+  EXPECT_TRUE(check.against_exact.Parity());
+  EXPECT_EQ(check.against_expected->differing, 0);
+  EXPECT_TRUE(check.Passed());
+}
+
+// On ISAs that do not saturate the mode is the exact one.
+TEST_P(ConvLayer, SaturatingEqualsPyTorchHeldToAvx2) {
+  const intact_isa isa = std::get<1>(GetParam());
+  const LayerCheck check =
+      Checked(INTACT_SATURATING, SaturatesInt16(isa) ? "output_avx2.npy" : "output_onednn.npy");
+  EXPECT_EQ(check.against_expected->differing, 0);
+  EXPECT_EQ(check.against_model.differing, 0);
+  const Comparison& exact = check.against_exact;
+  EXPECT_EQ(exact.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], exact.differing);
+  EXPECT_EQ(std::ssize(exact.listed), exact.differing);
+  for (const Difference& difference : exact.listed) ASSERT_FALSE(difference.pairs.empty());
+  const bool clamps = SaturatesInt16(isa) && std::string(std::get<0>(GetParam())) == "u8_0_0";
+  EXPECT_EQ(exact.differing, clamps ? 1599 : 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, ConvLayer,
+                         ::testing::Combine(::testing::Values("u8_0_0", "u8_1_0", "u8_2_0", "u8_3_0",
+                                                              "u8_4_0", "u8_5_0", "u8_6_0", "u7_0_0",
+                                                              "u7_1_0", "u7_2_0", "u7_3_0", "u7_4_0",
+                                                              "u7_5_0", "u7_6_0"),
+                                            ::testing::ValuesIn(kIsaLadder)),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) + "_" +
+                                  intact_isa_name(std::get<1>(test.param));
+                         });
+
+}  // namespace
+}  // namespace intact::verify
