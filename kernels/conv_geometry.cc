@@ -65,9 +65,10 @@ Error SetOutput(int dims, ConvGeometry* geometry) {
     const int64_t span = geometry->dilation[i] * (geometry->kernel[i] - 1) + 1;
     if (span > padded) {
       const std::string index = Index(static_cast<int>(i) - (INTACT_MAX_SPATIAL - dims));
-      return Invalid(Got("kernel" + index, geometry->kernel[i]) + " and spans " + std::to_string(span) +
-                     " pixels with its dilation; expected at most " + std::to_string(padded) +
-                     ", the padded input" + index);
+      std::string message = Got(std::string("kernel").append(index), geometry->kernel[i]);
+      message.append(" and spans ").append(std::to_string(span));
+      message.append(" pixels with its dilation; expected at most ").append(std::to_string(padded));
+      return Invalid(message.append(", the padded input").append(index));
     }
     geometry->output[i] = (padded - span) / geometry->stride[i] + 1;
     Error error = CheckWithin("the output's extent", geometry->output[i], 1);
