@@ -23,8 +23,11 @@ std::vector<bool> UsedPhases(const ConvGeometry& geometry, Dimension dimension) 
 // Whole panels, and a cache line of each pixel.
 int64_t ChooseGroups(const ConvGeometry& geometry) {
   constexpr int64_t kLine = 64;
-  const int64_t panel = std::lcm(geometry.group_outputs(), kPanelColumns) / geometry.group_outputs();
-  const int64_t panels = std::max<int64_t>(kLine / (panel * geometry.group_inputs()), 1);
+  // At least 1, all of them.
+  const int64_t inputs = std::max<int64_t>(geometry.group_inputs(), 1);
+  const int64_t outputs = std::max<int64_t>(geometry.group_outputs(), 1);
+  const int64_t panel = std::max<int64_t>(std::lcm(outputs, kPanelColumns) / outputs, 1);
+  const int64_t panels = std::max<int64_t>(kLine / (panel * inputs), 1);
   return std::min(panels * panel, geometry.groups);
 }
 
