@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,17 +16,17 @@ using reference::Spatial;
 
 // How an implementation may have read its tensors.
 struct Reading {
-  ConvGeometry geometry;      // where taps lie
-  int64_t group_step = 0;     // the input of this many groups further on
-  bool zero_padding = false;  // 0 instead of the zero point
-  bool transposed = false;    // kh and kw of the filter change places
+  ConvGeometry geometry;                          // where taps lie
+  int64_t group_step = 0;                         // the input of this many groups further on
+  std::optional<int32_t> padding = std::nullopt;  // other than the zero point
+  bool transposed = false;                        // kh and kw of the filter change places
 };
 
 int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
   const ConvGeometry& g = conv.geometry;
   const reference::Pixel pixel = reference::PixelOf(g, m);
   const int64_t first_channel = (n / g.GroupOutputs() + reading.group_step) * g.GroupInputs();
-  const int32_t padding = reading.zero_padding ? 0 : conv.a_zero_point;
+  const int32_t padding = reading.padding.value_or(conv.a_zero_point);
   int64_t sum = conv.bias_s32.empty() ? 0 : conv.bias_s32[static_cast<size_t>(n)];
   for (int64_t tap = 0; tap < g.Taps(); ++tap) {
     Spatial at = reference::TapOf(g, tap);
@@ -59,9 +60,11 @@ std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, i
   const auto suspect = [&](std::string text, const Reading& reading) {
     suspicions.push_back({std::move(text), AccumulatorUnder(reading, conv, m, n)});
   };
-  Reading zero_padding{g};
-  zero_padding.zero_padding = true;
-  suspect("padding read as 0 instead of the zero point", zero_padding);
+  Reading padded{g};
+  padded.padding = 0;
+  suspect("padding read as 0 instead of the zero point", padded);
+  padded.padding = -128;
+  if (conv.a_type == INTACT_S8) suspect("padding read as -128, which is 0 after the shift", padded);
 
   for (const bool all_adjacent : {false, true}) {
     Reading dilated{g};
