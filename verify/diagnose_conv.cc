@@ -16,10 +16,10 @@ using reference::Spatial;
 
 // How an implementation may have read its tensors.
 struct Reading {
-  ConvGeometry geometry;           // where taps lie
-  int64_t group_step = 0;          // the input of this many groups further on
-  std::optional<int32_t> padding;  // other than the zero point
-  bool transposed = false;         // kh and kw of the filter change places
+  ConvGeometry geometry;                          // where taps lie
+  int64_t group_step = 0;                         // the input of this many groups further on
+  std::optional<int32_t> padding = std::nullopt;  // other than the zero point
+  bool transposed = false;                        // kh and kw of the filter change places
 };
 
 int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
