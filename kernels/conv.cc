@@ -100,7 +100,8 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   has_band_per_unit_ = has_own_channels && geometry_.groups > 1;
   const bool may_join_groups =
       !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
-  if (reads_band_ && inputs == 1 && geometry_.groups > 1) {
+  if (inputs == 1 && geometry_.groups > 1) {
+    reads_band_ = true;
     taps_.depth = geometry_.taps();
     taps_.is_depthwise = true;
     return;
