@@ -78,6 +78,8 @@ void Band::StageLines(const ConvInput& input, int64_t plane, int64_t first_line,
       const int64_t y = first_line * geometry_.stride[kHeight] + i;
       StageLine(input, InputLine(geometry_, input, plane, tap, y), to + i * line_bytes_);
     }
+    // What the last quad of a tap may read of the next line; slices that follow are staged after this.
+    std::memset(to + geometry_.Span(kHeight, lines) * line_bytes_, padding_, kQuad);
   }
 }
 

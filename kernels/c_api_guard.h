@@ -8,6 +8,7 @@
 #include <exception>
 #include <intact/intact.hpp>
 #include <new>
+#include <stdexcept>
 #include <string>
 
 #include "kernels/certificate.h"
@@ -26,6 +27,8 @@ intact_status Guard(const char* function, Body body) noexcept {
     if (error.status == INTACT_OK) return ReportStatus(INTACT_OK, "");
     return ReportStatus(error.status, (std::string(function) + ": " + error.message).c_str());
   } catch (const std::bad_alloc&) {
+    return ReportStatus(INTACT_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::length_error&) {  // a container beyond any memory
     return ReportStatus(INTACT_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception& exception) {
     return ReportStatus(INTACT_CODEGEN_FAILED, exception.what());

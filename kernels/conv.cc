@@ -88,7 +88,8 @@ Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const intact_conv_desc& desc,
 }
 
 void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
-  const bool saturates = PairsSaturate(isa, problem.mode);
+  // On any ISA, so that all have the same pairs and refuse the same problems.
+  const bool saturates = problem.mode == INTACT_SATURATING;
   const bool has_zero_points = HasWeightZeroPoints(problem);
   const int64_t inputs = geometry_.group_inputs();
   const uint8_t flip = ActivationFlip(problem.a_type);
@@ -108,9 +109,11 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   }
   if (reads_band_ && !has_zero_points && !problem.epilogue.has_residual() && WantsPlanar(isa, problem.mode)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
-    taps_.planar = planar_.MakeDepth();
-    taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
-    return;
+    if (planar_.IsSmall()) {
+      taps_.planar = planar_.MakeDepth();
+      taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
+      return;
+    }
   }
   if (may_join_groups) {
     const int64_t lanes = jit::VectorBytes(isa) / 4;
@@ -129,15 +132,14 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
 }
 
 bool ConvPlan::WantsPlanar(jit::Isa isa, intact_mode mode) const {
-  if (PairsSaturate(isa, mode) || geometry_.groups == 1 || geometry_.group_inputs() % kQuad != 0)
+  if (mode == INTACT_SATURATING || geometry_.groups == 1 || geometry_.group_inputs() % kQuad != 0)
     return false;
   return UsesSchedule(isa, mode) || geometry_.group_outputs() < jit::VectorBytes(isa) / 4;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.
 bool ConvPlan::PlanesAreEven() const {
-  return geometry_.input[kDepth] == geometry_.output[kDepth] * geometry_.stride[kDepth] ||
-         (geometry_.input[kDepth] == 1 && geometry_.output[kDepth] == 1);
+  return geometry_.input[kDepth] == geometry_.output[kDepth] * geometry_.stride[kDepth];
 }
 
 void ConvPlan::SetTaps() {
@@ -157,7 +159,10 @@ void ConvPlan::SetTaps() {
 // Lines above the input and below it are padding for all their pixels.
 void ConvPlan::SetLineTaps() {
   const int64_t heights = geometry_.kernel[kHeight];
-  if (geometry_.kernel[kDepth] > 1 || geometry_.pad_begin[kDepth] + geometry_.pad_end[kDepth] > 0) return;
+  constexpr int64_t kMostLines = 4096;  // a range is kept for each
+  constexpr int64_t kMostHeights = 16;  // and constants for each that differs: more save little
+  if (geometry_.kernel[kDepth] > 1 || geometry_.HasPadding(kDepth)) return;
+  if (geometry_.output[kHeight] > kMostLines || heights > kMostHeights) return;
   const int64_t per_height = taps_.count() / heights;
   for (int64_t line = 0; line < geometry_.output[kHeight]; ++line) {
     TapRange range{taps_.count(), 0};
@@ -213,6 +218,7 @@ Result<std::unique_ptr<GemmPlan>> ConvPlan::MakeUnit(const GemmProblem& conv, in
     problem.b_zero_points += first;
     problem.b_zero_point_count = problem.n;
   }
+  problem.naming = {"output channel", "weights", first, geometry_.taps() * geometry_.group_inputs()};
   if (conv.scale_count > 1) {
     problem.scales += first;
     problem.scale_count = problem.n;
@@ -352,7 +358,7 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
 RowMap ConvPlan::RowsInPlace(const ConvInput& input) const {
   const auto& [depth, height, width] = geometry_.stride;
   RowMap map(input.a, width * input.stride);
-  if (depth == 1 && height == 1 && width == 1) return map;
+  if (geometry_.input == geometry_.output) return map;
   map.line_rows = geometry_.output[kWidth];
   map.line_stride = height * geometry_.input[kWidth] * input.stride;
   map.plane_lines = geometry_.output[kHeight];
@@ -446,7 +452,7 @@ Error ConvPlan::Run(const intact_conv_args& args) const {
   const Shape shape = ShapeOf(args.batch);
   const ThreadCount count = CountThreads(args.threads, shape.parts());
   uint8_t* const scratch = ThreadScratch(shape.bytes * count.threads);
-  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no memory for padded input"};
+  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
   RunParts(count, [&](int part, int thread) {
     RunShare(args, shape, part, count.parts, scratch + thread * shape.bytes);
   });
@@ -462,7 +468,7 @@ Error ConvPlan::RunPart(const intact_conv_args& args, int part, int parts) const
   }
   const Shape shape = ShapeOf(args.batch);
   uint8_t* const scratch = ThreadScratch(shape.bytes);
-  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no memory for padded input"};
+  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
   RunShare(args, shape, part, parts, scratch);
   return {};
 }

@@ -73,6 +73,7 @@ Error SetOutput(int dims, ConvGeometry* geometry) {
     geometry->output[i] = (padded - span) / geometry->stride[i] + 1;
     Error error = CheckWithin("the output's extent", geometry->output[i], 1);
     if (error.status != INTACT_OK) return error;
+    if (geometry->output[i] == 1) geometry->stride[i] = 1;  // it leads nowhere
   }
   return {};
 }

@@ -16,6 +16,7 @@ using Spatial = std::array<int64_t, INTACT_MAX_SPATIAL>;
 enum Dimension : uint8_t { kDepth, kHeight, kWidth };
 
 struct ConvGeometry {
+  // The stride is 1 in dimensions of one output.
   int64_t input_channels = 0, output_channels = 0, groups = 1;
   Spatial input = {}, kernel = {}, stride = {}, dilation = {}, pad_begin = {}, pad_end = {};
   Spatial output = {};

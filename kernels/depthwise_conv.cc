@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/dispatch.h"
 #include "kernels/threads.h"
 
 namespace intact::kernels {
@@ -12,7 +11,6 @@ Result<std::unique_ptr<DepthwiseConv>> DepthwiseConv::Create(const GemmData& dat
                                                              const ConvGeometry& geometry, uint8_t padding,
                                                              uint8_t flip, jit::Isa isa) {
   std::unique_ptr<DepthwiseConv> conv(new DepthwiseConv(data, geometry, padding, flip));
-  conv->vector_channels_ = jit::VectorBytes(VectorIsa(isa));
   Error error = conv->MakeLines(isa);
   if (error.status == INTACT_OK) error = conv->MakeInner(isa);
   if (error.status != INTACT_OK) return error;
@@ -102,12 +100,9 @@ int64_t DepthwiseConv::ScratchBytes() const {
   return bytes;
 }
 
-// Engines read whole vectors, within a line if that is long enough.
 bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const RunBuffers& buffers) const {
-  if (inner_ == nullptr || input.stride != data_.n) return false;
-  if (data_.n >= vector_channels_) return true;
-  return geometry_.stride[kWidth] == 1 && inner_x_.size() * data_.n >= vector_channels_ &&
-         buffers.c_stride_bytes == data_.n * data_.element_bytes();
+  return inner_ != nullptr && input.stride == data_.n &&
+         inner_->ReadsOnlyTaps(inner_x_.size(), buffers.c_stride_bytes);
 }
 
 void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, int64_t row_begin, int64_t row_end,

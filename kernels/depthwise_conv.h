@@ -72,7 +72,6 @@ class DepthwiseConv {
   const GemmData& data_;
   ConvGeometry geometry_;
   uint8_t padding_, flip_;
-  int64_t vector_channels_ = 0;
   Part lines_;
   Inner inner_x_, inner_y_;
   std::unique_ptr<DepthwiseEngine> inner_;  // null: all lines come from lines_

@@ -155,8 +155,7 @@ int64_t DepthwiseEngine::packed_bytes() const {
 }
 
 void DepthwiseEngine::RunRow(const DepthwiseRow& row) const noexcept {
-  const bool is_dense = row.c_stride_bytes == data_.n * data_.element_bytes();
-  if (flat_.kernel != nullptr && is_dense && row.pixels * data_.n >= v_) {
+  if (RunsFlat(row.pixels, row.c_stride_bytes)) {
     RunFlat(row);
   } else {
     RunByChannels(row);

@@ -56,6 +56,12 @@ class DepthwiseEngine {
   std::string KernelName() const { return kernel_name_; }
   int64_t packed_bytes() const;
 
+  /// Whether RunRow() reads nothing beyond the taps of its pixels, for rows of `pixels` or more: otherwise
+  /// kSlackBytes after them too.
+  bool ReadsOnlyTaps(int64_t pixels, int64_t c_stride_bytes) const {
+    return data_.n >= v_ || RunsFlat(pixels, c_stride_bytes);
+  }
+
   /// Writes data.n elements of each pixel, and reads as many of the residual.
   void RunRow(const DepthwiseRow& row) const noexcept;
 
@@ -71,6 +77,10 @@ class DepthwiseEngine {
   };
 
   DepthwiseEngine(const GemmData& data, const TapGrid& taps, jit::Isa isa);
+  bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {
+    return flat_.kernel != nullptr && c_stride_bytes == data_.n * data_.element_bytes() &&
+           pixels * data_.n >= v_;
+  }
   /// The kernel's pixel of the flat cover, in pixels.
   int64_t step_pixels() const;
   DepthwiseKernelSpec FlatSpec() const;

@@ -33,10 +33,19 @@ struct RunBuffers {
   int64_t residual_stride_bytes = 0;
 };
 
+/// What messages call the columns of a plan.
+struct Naming {
+  const char* column = "column";
+  const char* weights = "b";
+  int64_t first_column = 0;
+  int64_t depth = 0;  // 0: k
+};
+
 /// What a plan knows, whatever computes it. Immutable once the plan is made.
 struct GemmData {
   int64_t n = 0, k = 0;
   Taps taps;  // k is their depths' sum
+  Naming naming;
   intact_type a_type = INTACT_U8;
   intact_type b_type = INTACT_S8;
   intact_mode mode = INTACT_EXACT;

@@ -46,15 +46,15 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const intact_gemm_desc& desc,
   if (!problem) return problem.error();
   Taps taps;
   taps.depth = problem->k;
-  return Create(*problem, std::move(taps));
+  return Create(*problem, taps);
 }
 
-Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const GemmProblem& problem, Taps taps) {
+Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const GemmProblem& problem, const Taps& taps) {
   std::unique_ptr<GemmPlan> plan(new GemmPlan);
   GemmData& data = plan->data_;
   data.n = problem.n;
   data.k = problem.k;
-  data.taps = std::move(taps);
+  data.taps = taps;
   data.a_type = problem.a_type;
   data.b_type = problem.b_type;
   data.mode = problem.mode;
@@ -62,6 +62,7 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const GemmProblem& problem, T
   data.range = problem.range;
   data.is_range_checked = problem.is_range_checked;
   data.epilogue = problem.epilogue;
+  data.naming = problem.naming;
   data.residual = problem.residual;
   if (!PackWeights(problem.b, &data.weights)) return OutOfMemory("packed weights");
   Error error = plan->SetColumns(problem);
@@ -180,9 +181,12 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
     const int64_t lowest = initial + bound.lowest;
     const int64_t highest = initial + bound.highest;
     if (lowest >= kMin && highest <= kMax) continue;
-    return {INTACT_OVERFLOW, "column " + std::to_string(n) + " of b can accumulate " +
+    const Naming& naming = data_.naming;
+    return {INTACT_OVERFLOW, std::string(naming.column) + " " + std::to_string(naming.first_column + n) +
+                                 " of " + naming.weights + " can accumulate " +
                                  std::to_string(lowest < kMin ? lowest : highest) +
-                                 ", which leaves int32; k is " + std::to_string(data_.k)};
+                                 ", which leaves int32; its depth is " +
+                                 std::to_string(naming.depth == 0 ? data_.k : naming.depth)};
   }
   for (const ColumnBound& bound : bounds) {
     const double largest = std::max(std::abs(static_cast<double>(initial + bound.lowest)),
@@ -215,10 +219,13 @@ Error GemmPlan::SetSkippingInitial() {
     if (!initial.Resize(data_.initial.size())) return OutOfMemory("column sums");
     for (int64_t n = 0; n < static_cast<int64_t>(initial.size()); ++n) {
       uint32_t sum = 0;
-      for (int64_t k = 0; k < data_.k; ++k) {
-        const int64_t tap = k / taps.depth;
-        if (tap < range.first || tap >= range.end) sum += static_cast<uint32_t>(data_.weights.At(k, n));
-      }
+      const auto add = [&](int64_t first, int64_t end) {
+        for (int64_t k = first * taps.depth; k < end * taps.depth; ++k) {
+          sum += static_cast<uint32_t>(data_.weights.At(k, n));
+        }
+      };
+      add(0, range.first);
+      add(range.end, taps.count());
       const auto i = static_cast<size_t>(n);
       initial[i] = static_cast<int32_t>(static_cast<uint32_t>(data_.initial[i]) + zero_point * sum);
     }

@@ -25,6 +25,7 @@ namespace intact::kernels {
 /// A descriptor with every default filled in and every field checked.
 struct GemmProblem {
   int64_t n = 0, k = 0;
+  Naming naming;
   intact_type a_type = INTACT_U8;
   intact_type b_type = INTACT_S8;
   intact_mode mode = INTACT_EXACT;
@@ -65,7 +66,7 @@ class GemmPlan {
  public:
   static Result<std::unique_ptr<GemmPlan>> Create(const intact_gemm_desc& desc, const void* b);
   /// From a checked problem, whose depth lies in A as `taps` say.
-  static Result<std::unique_ptr<GemmPlan>> Create(const GemmProblem& problem, Taps taps);
+  static Result<std::unique_ptr<GemmPlan>> Create(const GemmProblem& problem, const Taps& taps);
   /// From a pack file's image (pack_file.h), which `mapping` keeps alive.
   static Result<std::unique_ptr<GemmPlan>> Load(const void* image, size_t size, intact_isa max_isa,
                                                 std::shared_ptr<const void> mapping);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "kernels/blocking.h"
@@ -23,7 +24,7 @@ std::vector<bool> UsedPhases(const ConvGeometry& geometry, Dimension dimension) 
 // Whole panels, and a cache line of each pixel.
 int64_t ChooseGroups(const ConvGeometry& geometry) {
   constexpr int64_t kLine = 64;
-  // At least 1, all of them.
+  // Static analysis does not know that these are at least 1.
   const int64_t inputs = std::max<int64_t>(geometry.group_inputs(), 1);
   const int64_t outputs = std::max<int64_t>(geometry.group_outputs(), 1);
   const int64_t panel = std::max<int64_t>(std::lcm(outputs, kPanelColumns) / outputs, 1);
@@ -56,6 +57,11 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
   // An odd number of cache lines, so that quads do not meet in the same sets of L1.
   quad_bytes_ = RoundUp(slices * slice_positions_ * kQuad, 128) + 64;
   quads_ = groups_ * group_quads;
+}
+
+bool PlanarBand::IsSmall() const {
+  const int64_t all = geometry_.groups / groups_ + 1;
+  return bytes() <= Caches().l2_bytes && all < std::numeric_limits<uint32_t>::max() / bytes();
 }
 
 int64_t PlanarBand::EndFrom(int64_t row, int64_t row_end) const {

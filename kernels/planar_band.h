@@ -11,7 +11,8 @@
 // its quads from here in place, each pixel transposed once rather than once a tap. The price is that lines
 // are as long as the padded input's: what lies between two output lines is computed and dropped.
 //
-// Groups do not read each other's channels, so a band holds those of as many groups as L1 does.
+// Groups do not read each other's channels, so a band holds those of a few: a cache line of each pixel, and
+// as many lines of pixels as L1 holds.
 #ifndef INTACT_KERNELS_PLANAR_BAND_H_
 #define INTACT_KERNELS_PLANAR_BAND_H_
 
@@ -36,6 +37,8 @@ class PlanarBand {
   int64_t max_rows() const { return lines_ * width(); }
   /// Where the band that begins at `row` ends: with whole lines of one plane, at most `row_end`.
   int64_t EndFrom(int64_t row, int64_t row_end) const;
+  /// Whether it fits in L2, and offsets within all groups' channels in 32 bits: it is no use otherwise.
+  bool IsSmall() const;
   /// Groups that a band holds; their columns are whole panels, but for the last.
   int64_t groups() const { return groups_; }
   /// Transposes what rows [row_begin, row_end) of groups [group, group + groups()) read to `to`, aligned to

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <ostream>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -218,6 +219,8 @@ struct Recognised {
   Shape shape;
   intact_type c_type;
 };
+// What googletest prints instead of its bytes.
+void PrintTo(const Recognised& recognised, std::ostream* out) { *out << recognised.name; }
 
 const std::vector<Recognised> kRecognised = {
     {"gemm_s32", SmallCase().shape, INTACT_S32},

@@ -136,7 +136,7 @@ TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
     const Result<Conv> conv = draft.Create();
     ASSERT_FALSE(conv);
     EXPECT_EQ(conv.error().status, INTACT_OVERFLOW);
-    EXPECT_THAT(conv.error().message, HasSubstr("column 0 of b can accumulate"));
+    EXPECT_THAT(conv.error().message, HasSubstr("output channel 0 of weights can accumulate"));
   }
 }
 

@@ -51,6 +51,8 @@ constexpr std::string_view kGeometries[] = {
     "in=11x11 c=16 o=16 kernel=2x2 stride=5x3",
     "in=9x9 c=9 o=8 kernel=1x1 stride=4x4",
     "in=5x5 c=8 o=8 kernel=3x3 stride=7x9 pad=1x1",
+    "in=1x2x2 c=4 o=5 kernel=1x1x1 stride=2x2x2 batch=3",
+    "in=1x3 c=64 o=16 kernel=1x3 stride=1x100000000 groups=16",
     "in=13x13 c=16 o=16 kernel=2x3 stride=4x5 pad=1x1 groups=16",
     // One output pixel.
     "in=3x3 c=16 o=32 kernel=3x3",
@@ -75,6 +77,11 @@ constexpr std::string_view kGeometries[] = {
     "in=4x5x6 c=20 o=20 kernel=3x3x3 pad=1x1x1 groups=20",
     "in=5x5 c=65 o=130 kernel=2x2 groups=65",
     "in=7x9 c=3 o=3 kernel=3x3 pad=1x1 groups=3",
+    "in=9x10 c=48 o=48 kernel=1x1 groups=48",
+    // Wide enough to be read in place, but for borders.
+    "in=8x16 c=16 o=16 kernel=3x3 groups=16",
+    "in=6x20 c=72 o=72 kernel=3x3 pad=1x1 groups=72 batch=2",
+    "in=11x27 c=40 o=40 kernel=5x3 stride=2x2 pad=2x1 groups=40",
     // Few channels per group.
     "in=7x7 c=128 o=128 kernel=3x3 pad=1x1 groups=32",
     "in=5x5 c=64 o=32 kernel=3x3 pad=1x1 groups=32",

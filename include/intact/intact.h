@@ -358,8 +358,8 @@ typedef struct intact_conv_info {
 INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const void* weights,
                                             intact_conv** conv);
 
-/** Output = the contract. Thread-safe. With valid arguments it fails only if memory for padded input runs
- * out, before anything is written. */
+/** Output = the contract. Thread-safe. With valid arguments it fails only if scratch memory runs out, before
+ * anything is written. */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
 /** The share `part` of `parts` of the same run: see intact_gemm_run_part(). */
