@@ -107,7 +107,7 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     taps_.is_depthwise = true;
     return;
   }
-  if (reads_band_ && !has_zero_points && !problem.epilogue.has_residual() && WantsPlanar(isa, problem.mode)) {
+  if (reads_band_ && !has_zero_points && WantsPlanar(isa, problem.mode)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     if (planar_.IsSmall()) {
       taps_.planar = planar_.MakeDepth();
@@ -132,9 +132,9 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
 }
 
 bool ConvPlan::WantsPlanar(jit::Isa isa, intact_mode mode) const {
-  if (mode == INTACT_SATURATING || geometry_.groups == 1 || geometry_.group_inputs() % kQuad != 0)
-    return false;
-  return UsesSchedule(isa, mode) || geometry_.group_outputs() < jit::VectorBytes(isa) / 4;
+  if (mode == INTACT_SATURATING || geometry_.groups == 1) return false;
+  if (UsesSchedule(isa, mode)) return true;
+  return geometry_.group_inputs() % kQuad == 0 && geometry_.group_outputs() < jit::VectorBytes(isa) / 4;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "kernels/dispatch.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int kMaxRows = 64;  // of a register block
 constexpr int kMaxLanes = 16;
+constexpr int64_t kDropped = -1;  // a row between two lines of a planar band
 
 /// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
 /// the triple takes for a quad. Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on
@@ -188,17 +190,15 @@ void GroupedEngine::StorePositions(const RunBuffers& buffers, const Range& range
                                    int64_t positions, const int32_t* accumulators,
                                    uint8_t* scratch_tile) const noexcept {
   const PlanarDepth& planar = *data_.taps.planar;
-  std::array<uint8_t*, kMaxRows> rows;
+  std::array<int64_t, kMaxRows> rows;
   int64_t line = position / planar.line_positions;
   int64_t x = position % planar.line_positions;
-  uint8_t** to = rows.data();
+  int64_t* to = rows.data();
   for (int64_t left = positions; left > 0; ++line, x = 0) {
     const int64_t valid = std::min(left, std::max<int64_t>(planar.line_rows - x, 0));
-    uint8_t* c =
-        buffers.c + (buffers.planar.first_row + line * planar.line_rows + x) * buffers.c_stride_bytes;
-    for (int64_t i = 0; i < valid; ++i, c += buffers.c_stride_bytes) *to++ = c;
+    std::iota(to, to + valid, buffers.planar.first_row + line * planar.line_rows + x);
     const int64_t dropped = std::min(left, planar.line_positions - x) - valid;
-    to = std::fill_n(to, dropped, nullptr);
+    to = std::fill_n(to + valid, dropped, kDropped);
     left -= valid + dropped;
   }
   StoreTiles(buffers, range, {rows.data(), static_cast<size_t>(positions)}, accumulators, scratch_tile);
@@ -257,17 +257,14 @@ void GroupedEngine::Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_
 
 void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const int32_t* accumulators,
                           uint8_t* scratch_tile) const noexcept {
-  std::array<uint8_t*, kMaxRows> rows;
-  for (int64_t row = range.row_begin; row < range.row_end; ++row) {
-    rows[static_cast<size_t>(row - range.row_begin)] = buffers.c + row * buffers.c_stride_bytes;
-  }
-  StoreTiles(buffers, range, {rows.data(), static_cast<size_t>(range.row_end - range.row_begin)},
-             accumulators, scratch_tile);
+  std::array<int64_t, kMaxRows> rows;
+  const auto count = static_cast<size_t>(range.row_end - range.row_begin);
+  std::iota(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count), range.row_begin);
+  StoreTiles(buffers, range, {rows.data(), count}, accumulators, scratch_tile);
 }
 
-// `rows`: where the rows of the accumulators begin in C, at column 0; null for those to drop. `range` begins
-// with the first of them.
-void GroupedEngine::StoreTiles(const RunBuffers& buffers, const Range& range, std::span<uint8_t* const> rows,
+// `rows`: those of C that the rows of the accumulators are; of `range` the columns count.
+void GroupedEngine::StoreTiles(const RunBuffers& buffers, const Range& range, std::span<const int64_t> rows,
                                const int32_t* accumulators, uint8_t* scratch_tile) const noexcept {
   const int64_t element = data_.element_bytes();
   std::array<uint8_t*, kMaxLanes> c;
@@ -275,10 +272,9 @@ void GroupedEngine::StoreTiles(const RunBuffers& buffers, const Range& range, st
     const int64_t columns = std::min<int64_t>(lanes_, range.column_end - column);
     for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(lanes_)) {
       const auto tile = rows.subspan(first, std::min(rows.size() - first, static_cast<size_t>(lanes_)));
-      const int64_t row = range.row_begin + static_cast<int64_t>(first);
       for (size_t i = 0; i < tile.size(); ++i) {
-        const bool is_direct = tile[i] != nullptr && columns == lanes_;
-        c[i] = is_direct ? tile[i] + column * element
+        const bool is_direct = tile[i] != kDropped && columns == lanes_;
+        c[i] = is_direct ? buffers.c + tile[i] * buffers.c_stride_bytes + column * element
                          : scratch_tile + static_cast<int64_t>(i) * lanes_ * element;
       }
       TileEpilogueArgs args;
@@ -286,18 +282,35 @@ void GroupedEngine::StoreTiles(const RunBuffers& buffers, const Range& range, st
       args.column_stride_bytes = int64_t{4} * rows_;
       args.rows = static_cast<int64_t>(tile.size());
       args.c = c.data();
-      args.epilogue = data_.EpilogueAt(buffers, row, column);
-      if (columns != lanes_) {
-        CopyResidual(data_, args.rows, columns, lanes_, scratch_tile + TileBytes(), &args.epilogue);
+      args.epilogue = data_.EpilogueAt(buffers, tile[0], column);
+      if (buffers.residual != nullptr && (columns != lanes_ || data_.taps.planar)) {
+        GatherResidual(buffers, tile, column, columns, scratch_tile + TileBytes(), &args.epilogue);
       }
       const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr && columns == lanes_;
       (streams ? streaming_epilogue_ : epilogue_)(&args);
       if (columns == lanes_) continue;
       for (size_t i = 0; i < tile.size(); ++i) {
-        if (tile[i] == nullptr) continue;
-        std::memcpy(tile[i] + column * element, c[i], static_cast<size_t>(columns * element));
+        if (tile[i] == kDropped) continue;
+        std::memcpy(buffers.c + tile[i] * buffers.c_stride_bytes + column * element, c[i],
+                    static_cast<size_t>(columns * element));
       }
     }
+  }
+}
+
+// Whole vectors of the residual of a tile, which in C has neither whole vectors nor adjacent rows.
+void GroupedEngine::GatherResidual(const RunBuffers& buffers, std::span<const int64_t> rows, int64_t column,
+                                   int64_t columns, uint8_t* to, EpilogueArgs* args) const noexcept {
+  const int64_t element = data_.residual_bytes();
+  args->residual = to;
+  args->residual_stride_bytes = lanes_ * element;
+  std::memset(to, 0, static_cast<size_t>(std::ssize(rows) * args->residual_stride_bytes));
+  for (const int64_t row : rows) {
+    if (row != kDropped) {
+      std::memcpy(to, buffers.residual + row * buffers.residual_stride_bytes + column * element,
+                  static_cast<size_t>(columns * element));
+    }
+    to += args->residual_stride_bytes;
   }
 }
 

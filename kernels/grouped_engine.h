@@ -54,8 +54,10 @@ class GroupedEngine final : public Engine {
   /// Stores those of `positions` positions from `position` on that are rows of `range`.
   void StorePositions(const RunBuffers& buffers, const Range& range, int64_t position, int64_t positions,
                       const int32_t* accumulators, uint8_t* scratch_tile) const noexcept;
-  void StoreTiles(const RunBuffers& buffers, const Range& range, std::span<uint8_t* const> rows,
+  void StoreTiles(const RunBuffers& buffers, const Range& range, std::span<const int64_t> rows,
                   const int32_t* accumulators, uint8_t* scratch_tile) const noexcept;
+  void GatherResidual(const RunBuffers& buffers, std::span<const int64_t> rows, int64_t column,
+                      int64_t columns, uint8_t* to, EpilogueArgs* args) const noexcept;
   void RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
                 uint8_t* scratch) const noexcept;
   int64_t RowsPerBlock() const;

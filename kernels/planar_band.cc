@@ -45,7 +45,7 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
     return (geometry.Span(dimension, outputs) - 1) / stride[dimension] + 1;
   };
   line_positions_ = length(kWidth, width());
-  const int64_t group_quads = geometry.group_inputs() / kQuad;
+  const int64_t group_quads = RoundUp(geometry.group_inputs(), kQuad) / kQuad;
   const int64_t slices = geometry.kernel[kDepth];
   const int64_t phases = stride[kHeight] * stride[kWidth];
   const int64_t others = length(kHeight, 1) - 1;
@@ -76,11 +76,10 @@ PlanarDepth PlanarBand::MakeDepth() const {
   depth.line_rows = width();
   depth.line_positions = line_positions_;
   depth.group_columns = geometry_.group_outputs();
-  const int64_t group_quads = geometry_.group_inputs() / kQuad;
-  depth.group_bytes = group_quads * quad_bytes_;
+  depth.group_bytes = group_quads() * quad_bytes_;
   const Spatial& kernel = geometry_.kernel;
   const Spatial& dilation = geometry_.dilation;
-  for (int64_t quad = 0; quad < group_quads; ++quad) {
+  for (int64_t quad = 0; quad < group_quads(); ++quad) {
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
       const int64_t slice = tap / (kernel[kHeight] * kernel[kWidth]);
       const int64_t y = tap / kernel[kWidth] % kernel[kHeight] * dilation[kHeight];
@@ -96,11 +95,10 @@ PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t group, int64_t row_
   const int64_t plane = row_begin / geometry_.plane_pixels();
   const int64_t first_line = row_begin % geometry_.plane_pixels() / width();
   const int64_t lines = (row_end - 1) % geometry_.plane_pixels() / width() + 1 - first_line;
-  const int64_t channels = std::min(groups_, geometry_.groups - group) * geometry_.group_inputs();
+  const int64_t groups = std::min(groups_, geometry_.groups - group);
   const ConvInput first{input.a + group * geometry_.group_inputs(), input.stride};
   PlanarRows rows;
-  rows.origin =
-      reinterpret_cast<uintptr_t>(to) - static_cast<uintptr_t>(group * (quads_ / groups_) * quad_bytes_);
+  rows.origin = reinterpret_cast<uintptr_t>(to) - static_cast<uintptr_t>(group * group_quads() * quad_bytes_);
   rows.first_row = plane * geometry_.plane_pixels() + first_line * width();
   for (int64_t slice = 0; slice < geometry_.kernel[kDepth]; ++slice) {
     for (int64_t y = 0; y < geometry_.Span(kHeight, lines); ++y) {
@@ -110,7 +108,7 @@ PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t group, int64_t row_
       for (int64_t phase = 0; phase < geometry_.stride[kWidth]; ++phase) {
         if (!uses_pixel_phase_[static_cast<size_t>(phase)]) continue;
         const uint8_t largest =
-            StageLine(line, input.stride, channels, phase, to + Offset(slice, y, phase) * kQuad);
+            StageLine(line, input.stride, groups, phase, to + Offset(slice, y, phase) * kQuad);
         rows.largest = std::max(rows.largest, largest);
       }
     }
@@ -119,9 +117,12 @@ PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t group, int64_t row_
 }
 
 // `line`: pixel 0 of a line of the input, or null outside of it.
-uint8_t PlanarBand::StageLine(const uint8_t* line, int64_t pixel_stride, int64_t channels, int64_t phase,
+uint8_t PlanarBand::StageLine(const uint8_t* line, int64_t pixel_stride, int64_t groups, int64_t phase,
                               uint8_t* to) const noexcept {
   constexpr int64_t kAtOnce = 64;
+  // Groups of whole quads follow each other without a gap: they are packed as one.
+  const int64_t inputs = geometry_.group_inputs();
+  const int64_t joined = inputs % kQuad == 0 ? groups : 1;
   std::array<const uint8_t*, kAtOnce> pixels;
   uint8_t largest = 0;
   int64_t x = phase - geometry_.pad_begin[kWidth];
@@ -131,8 +132,11 @@ uint8_t PlanarBand::StageLine(const uint8_t* line, int64_t pixel_stride, int64_t
       const bool is_inside = line != nullptr && x >= 0 && x < geometry_.input[kWidth];
       pixels[static_cast<size_t>(i)] = is_inside ? line + x * pixel_stride : padding_.data();
     }
-    largest = std::max(largest, PackActivations({pixels.data(), static_cast<size_t>(count)}, 0, channels,
-                                                flip_, quad_bytes_ / kQuad, to + position * kQuad));
+    for (int64_t group = 0; group < groups; group += joined) {
+      uint8_t* const quads = to + position * kQuad + group * group_quads() * quad_bytes_;
+      largest = std::max(largest, PackActivations({pixels.data(), static_cast<size_t>(count)}, group * inputs,
+                                                  joined * inputs, flip_, quad_bytes_ / kQuad, quads));
+    }
   }
   return largest;
 }

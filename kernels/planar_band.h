@@ -6,6 +6,8 @@
 //                        line   x0: c0 c1 c2 c3 | x1: c0 c1 c2 c3 | …   line_positions of them
 //   channel quad 1   …
 //
+// The last quad of a group's channels is padded with zeros.
+//
 // Output pixel (line, x) is position line·line_positions + x: a tap is a distance that all positions share,
 // whatever the stride, since pixels of one phase are adjacent. So the grouped kernel (grouped_kernel.h) reads
 // its quads from here in place, each pixel transposed once rather than once a tap. The price is that lines
@@ -28,7 +30,7 @@ namespace intact::kernels {
 class PlanarBand {
  public:
   PlanarBand() = default;
-  /// `padding`: the zero point, in the caller's type. Groups have whole quads of channels.
+  /// `padding`: the zero point, in the caller's type.
   PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip);
 
   /// Bytes that Stage() writes, and some that kernels may read beyond.
@@ -65,7 +67,9 @@ class PlanarBand {
     return slice * slice_positions_ + PhaseOffset(y, x) + y / geometry_.stride[kHeight] * line_positions_ +
            x / geometry_.stride[kWidth];
   }
-  uint8_t StageLine(const uint8_t* line, int64_t pixel_stride, int64_t channels, int64_t phase,
+  int64_t group_quads() const { return quads_ / groups_; }
+  /// Of `groups` groups.
+  uint8_t StageLine(const uint8_t* line, int64_t pixel_stride, int64_t groups, int64_t phase,
                     uint8_t* to) const noexcept;
 
   ConvGeometry geometry_;
