@@ -14,5 +14,13 @@ namespace intact::jit {
 Result<const void*> GetOrGenerate(const std::string& name,
                                   const std::function<Result<const void*>()>& generate);
 
+/// The same as a `Function` pointer.
+template <class Function>
+Result<Function> GetFunction(const std::string& name, const std::function<Result<const void*>()>& generate) {
+  const Result<const void*> function = GetOrGenerate(name, generate);
+  if (!function) return function.error();
+  return reinterpret_cast<Function>(const_cast<void*>(*function));
+}
+
 }  // namespace intact::jit
 #endif  // INTACT_JIT_CODE_CACHE_H_

@@ -30,13 +30,6 @@ constexpr int SumTile(int row_tiles, int row, int panel) {
 constexpr int ATile(int row) { return kMaxBlockTiles + row % kOperandTiles; }
 constexpr int BTile(int panel) { return kMaxBlockTiles + kOperandTiles + panel % kOperandTiles; }
 
-template <class Function>
-Result<Function> Cached(const std::string& name, const std::function<Result<const void*>()>& generate) {
-  const Result<const void*> function = jit::GetOrGenerate(name, generate);
-  if (!function) return function.error();
-  return reinterpret_cast<Function>(const_cast<void*>(*function));
-}
-
 // Emits the requantization of finished sums, a row at a time.
 class RowStore {
  public:
@@ -330,11 +323,12 @@ struct TileFunctions {
 const Result<TileFunctions>& GetTileFunctions() {
   static const Result<TileFunctions> kFunctions = []() -> Result<TileFunctions> {
     const std::string configure_name = "configure_tiles_" + jit::CompactName(kIsa);
-    const auto configure = Cached<void (*)(const TileConfig*)>(
+    const auto configure = jit::GetFunction<void (*)(const TileConfig*)>(
         configure_name, [&] { return GenerateConfigure(configure_name); });
     if (!configure) return configure.error();
     const std::string release_name = "release_tiles_" + jit::CompactName(kIsa);
-    const auto release = Cached<void (*)()>(release_name, [&] { return GenerateRelease(release_name); });
+    const auto release =
+        jit::GetFunction<void (*)()>(release_name, [&] { return GenerateRelease(release_name); });
     if (!release) return release.error();
     return TileFunctions{*configure, *release};
   }();
@@ -351,13 +345,13 @@ std::string AmxKernelSpec::Name() const {
 }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec) {
-  return Cached<AmxKernelFunction>(spec.Name(), [&] { return AmxKernel(spec).Generate(); });
+  return jit::GetFunction<AmxKernelFunction>(spec.Name(), [&] { return AmxKernel(spec).Generate(); });
 }
 
 Result<AmxStoreFunction> GetAmxStore(const EpilogueSpec& epilogue, int panels) {
   const std::string name =
       epilogue.Name() + "_store_" + std::to_string(panels * kPanelColumns) + "_" + jit::CompactName(kIsa);
-  return Cached<AmxStoreFunction>(name, [&] { return GenerateStore(name, epilogue, panels); });
+  return jit::GetFunction<AmxStoreFunction>(name, [&] { return GenerateStore(name, epilogue, panels); });
 }
 
 TileConfig TileConfigFor(int64_t rows) {

@@ -49,7 +49,7 @@ int64_t Band::EndFrom(int64_t row, int64_t row_end) const {
 
 RowMap Band::Stage(const ConvInput& input, int64_t first_channel, int64_t row_begin, int64_t row_end,
                    uint8_t* to) const noexcept {
-  const ConvInput channels{input.a + channels_.begin + first_channel, input.stride};
+  const ConvInput channels{input.a + first_channel, input.stride};
   const int64_t plane_pixels = geometry_.plane_pixels();
   const int64_t first_plane = row_begin / plane_pixels;
   const int64_t last_plane = (row_end - 1) / plane_pixels;

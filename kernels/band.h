@@ -24,9 +24,9 @@ struct ConvInput {
   int64_t stride = 0;  // bytes between pixels
 };
 
-/// The channels of a pixel that a band copies.
+/// The channels of a pixel that a band copies, from the one on that Stage() is told.
 struct BandChannels {
-  int64_t begin = 0, count = 0;
+  int64_t count = 0;
   int64_t repeats = 1;  // of each channel
   int64_t pitch = 0;    // bytes between pixels of the band, ≥ count·repeats
 };
@@ -38,6 +38,9 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 
 class Band {
  public:
+  /// Beyond what is staged; kernels may read them.
+  static constexpr int64_t kSlackBytes = 128;
+
   Band() = default;
   /// `padding` and `flip` as kernels see activations: the zero point, and ActivationFlip(). A negative
   /// pad_begin of the width: lines begin within the input.
@@ -59,14 +62,12 @@ class Band {
   int64_t max_rows() const { return (planes_ > 1 ? planes_ * geometry_.output[kHeight] : lines_) * width(); }
   /// Where the band that begins at `row` ends: with whole lines, at most `row_end`.
   int64_t EndFrom(int64_t row, int64_t row_end) const;
-  /// Copies what rows [row_begin, row_end) read to `to`, aligned to 64 bytes. `first_channel` is added to
-  /// BandChannels::begin.
+  /// Copies what rows [row_begin, row_end) read of the channels from `first_channel` on to `to`, aligned to
+  /// 64 bytes.
   RowMap Stage(const ConvInput& input, int64_t first_channel, int64_t row_begin, int64_t row_end,
                uint8_t* to) const noexcept;
 
  private:
-  static constexpr int64_t kSlackBytes = 128;
-
   int64_t width() const { return geometry_.output[kWidth]; }
   void StageLines(const ConvInput& input, int64_t plane, int64_t first_line, int64_t lines,
                   uint8_t* to) const noexcept;

@@ -30,20 +30,6 @@ Error CheckConvDescriptor(const intact_conv_desc& desc, const void* weights) {
   return {};
 }
 
-// As kernels see it.
-int32_t WeightZeroPoint(const GemmProblem& problem, int64_t column) {
-  const int32_t shift = problem.b_type == INTACT_U8 ? 128 : 0;
-  if (problem.b_zero_point_count == 0) return -shift;
-  return problem.b_zero_points[problem.b_zero_point_count == 1 ? 0 : column] - shift;
-}
-
-bool HasWeightZeroPoints(const GemmProblem& problem) {
-  for (int64_t column = 0; column < problem.n; ++column) {
-    if (WeightZeroPoint(problem, column) != 0) return true;
-  }
-  return false;
-}
-
 int64_t LargestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor) {
     if (number % divisor == 0) return divisor;
@@ -90,7 +76,7 @@ Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const intact_conv_desc& desc,
 void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   // On any ISA, so that all have the same pairs and refuse the same problems.
   const bool saturates = problem.mode == INTACT_SATURATING;
-  const bool has_zero_points = HasWeightZeroPoints(problem);
+  const bool has_zero_points = problem.HasWeightZeroPoints();
   const int64_t inputs = geometry_.group_inputs();
   const uint8_t flip = ActivationFlip(problem.a_type);
   const auto padding = static_cast<uint8_t>(problem.a_zero_point + flip);
@@ -121,8 +107,8 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     const bool fills_vector = unit_outputs() == lanes && unit_groups_ < geometry_.groups;
     if (fills_vector && reads_band_ && !has_zero_points && !UsesTiles(isa)) taps_.vector_step = unit_inputs();
   }
-  BandChannels channels{0, geometry_.input_channels, 1, geometry_.input_channels};
-  if (has_own_channels) channels = {0, inputs, 1, RoundUp(inputs, kQuad)};
+  BandChannels channels{geometry_.input_channels, 1, geometry_.input_channels};
+  if (has_own_channels) channels = {inputs, 1, RoundUp(inputs, kQuad)};
   band_ = Band(geometry_, channels, padding, flip);
   joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
@@ -237,7 +223,7 @@ std::vector<int8_t> ConvPlan::UnitWeights(const GemmProblem& conv, int64_t unit)
   std::vector<int8_t> weights(static_cast<size_t>(unit_outputs() * depth));
   for (int64_t n = 0; n < unit_outputs(); ++n) {
     const int64_t column = unit * unit_outputs() + n;
-    const int32_t neutral = has_neutral_zeros_ ? 0 : WeightZeroPoint(conv, column);
+    const int32_t neutral = has_neutral_zeros_ ? 0 : conv.WeightZeroPoint(column);
     int8_t* const to = &weights[static_cast<size_t>(n * depth)];
     std::fill_n(to, depth, static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ conv.b.flip));
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {

@@ -7,6 +7,8 @@
 
 namespace intact::kernels {
 
+static_assert(Band::kSlackBytes >= DepthwiseEngine::kSlackBytes);
+
 Result<std::unique_ptr<DepthwiseConv>> DepthwiseConv::Create(const GemmData& data,
                                                              const ConvGeometry& geometry, uint8_t padding,
                                                              uint8_t flip, jit::Isa isa) {
@@ -30,7 +32,7 @@ TapGrid DepthwiseConv::GridOf(const Band& band) const {
 
 Error DepthwiseConv::MakeLines(jit::Isa isa) {
   const int64_t repeats = geometry_.group_outputs();
-  lines_.band = Band(geometry_, {0, geometry_.input_channels, repeats, data_.n}, padding_, flip_);
+  lines_.band = Band(geometry_, {geometry_.input_channels, repeats, data_.n}, padding_, flip_);
   Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, GridOf(lines_.band), isa);
   if (!engine) return engine.error();
   lines_.engine = std::move(*engine);
@@ -75,7 +77,7 @@ Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, jit::Isa isa, Par
   ConvGeometry columns = geometry_;
   columns.output[kWidth] = count;
   columns.pad_begin[kWidth] -= begin * columns.stride[kWidth];
-  part->band = Band(columns, {0, data_.n, 1, data_.n}, padding_, flip_);
+  part->band = Band(columns, {data_.n, 1, data_.n}, padding_, flip_);
   TapGrid grid = GridOf(part->band);
   grid.pixel_stride_bytes = part->band.line_stride();
   Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, grid, isa);

@@ -219,10 +219,8 @@ std::string DepthwiseKernelSpec::Name() const {
 }
 
 Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec) {
-  const Result<const void*> function =
-      jit::GetOrGenerate(spec.Name(), [&] { return DepthwiseKernel(spec).Generate(); });
-  if (!function) return function.error();
-  return reinterpret_cast<DepthwiseKernelFunction>(const_cast<void*>(*function));
+  return jit::GetFunction<DepthwiseKernelFunction>(spec.Name(),
+                                                   [&] { return DepthwiseKernel(spec).Generate(); });
 }
 
 }  // namespace intact::kernels

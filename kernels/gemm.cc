@@ -125,19 +125,25 @@ Error GemmPlan::SetColumns(const GemmProblem& problem) {
   return {};
 }
 
+int32_t GemmProblem::WeightZeroPoint(int64_t column) const {
+  const int32_t shift = WeightFlip(b_type);
+  if (b_zero_point_count == 0) return -shift;
+  return b_zero_points[b_zero_point_count == 1 ? 0 : column] - shift;
+}
+
+bool GemmProblem::HasWeightZeroPoints() const {
+  for (int64_t column = 0; column < n; ++column) {
+    if (WeightZeroPoint(column) != 0) return true;
+  }
+  return false;
+}
+
 Error GemmPlan::SetWeightZeroPoints(const GemmProblem& problem) {
-  const int32_t shift = problem.b_type == INTACT_U8 ? 128 : 0;
-  const auto zero_point = [&](int64_t n) {
-    if (problem.b_zero_point_count == 0) return -shift;
-    return problem.b_zero_points[problem.b_zero_point_count == 1 ? 0 : n] - shift;
-  };
-  bool are_zero = true;
-  for (int64_t n = 0; n < data_.n && are_zero; ++n) are_zero = zero_point(n) == 0;
-  if (are_zero) return {};
+  if (!problem.HasWeightZeroPoints()) return {};
   const auto padded = static_cast<size_t>(data_.weights.panels() * kPanelColumns);
   if (!data_.b_zero_points.Resize(padded)) return OutOfMemory("b_zero_points");
   for (size_t i = 0; i < padded; ++i) {
-    data_.b_zero_points[i] = zero_point(std::min(static_cast<int64_t>(i), data_.n - 1));
+    data_.b_zero_points[i] = problem.WeightZeroPoint(std::min(static_cast<int64_t>(i), data_.n - 1));
   }
   data_.epilogue.has_b_zero_points = true;
   return {};

@@ -36,6 +36,9 @@ struct GemmProblem {
   WeightView b;
   const int32_t* b_zero_points = nullptr;  // in b_type
   int64_t b_zero_point_count = 0;
+  /// That of column `column` as kernels see weights.
+  int32_t WeightZeroPoint(int64_t column) const;
+  bool HasWeightZeroPoints() const;
   EpilogueSpec epilogue;
   float lo = 0.0f, hi = 0.0f;  // see epilogue.h
   int32_t c_zero_point = 0;

@@ -207,10 +207,7 @@ std::string GroupedKernelSpec::Name() const {
 }
 
 Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec) {
-  const Result<const void*> function =
-      jit::GetOrGenerate(spec.Name(), [&] { return GroupedKernel(spec).Generate(); });
-  if (!function) return function.error();
-  return reinterpret_cast<GroupedKernelFunction>(const_cast<void*>(*function));
+  return jit::GetFunction<GroupedKernelFunction>(spec.Name(), [&] { return GroupedKernel(spec).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -21,6 +21,7 @@
 #include <string>
 
 #include "jit/isa.h"
+#include "kernels/dispatch.h"
 
 namespace intact::kernels {
 
@@ -39,7 +40,7 @@ struct GroupedKernelSpec {
   int vectors = 1;        // rows to compute, in vectors
   int block_vectors = 1;  // rows of the A panel and of the accumulators' columns, in vectors
   int strip_columns = 2;
-  bool IsVnni() const { return isa == jit::Isa::kAvxVnni || isa == jit::Isa::kAvx512Vnni; }
+  bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
   std::string Name() const;  // "u8s8_grouped_16of24x2c4_avx2"
 };
 

@@ -264,10 +264,7 @@ std::string MicrokernelSpec::Name() const {
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {
-  const Result<const void*> function =
-      jit::GetOrGenerate(spec.Name(), [&] { return Microkernel(spec).Generate(); });
-  if (!function) return function.error();
-  return reinterpret_cast<MicrokernelFunction>(const_cast<void*>(*function));
+  return jit::GetFunction<MicrokernelFunction>(spec.Name(), [&] { return Microkernel(spec).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -41,10 +41,10 @@ uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
 Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
   const std::string name =
       std::string(a_type == INTACT_S8 ? "s8" : "u8") + "_row_sums_4_" + jit::CompactName(isa);
-  const Result<const void*> function = jit::GetOrGenerate(name, [&] { return Generate(name, isa, a_type); });
+  const auto function = jit::GetFunction<Function>(name, [&] { return Generate(name, isa, a_type); });
   if (!function) return function.error();
   RowSums sums;
-  sums.function_ = reinterpret_cast<Function>(const_cast<void*>(*function));
+  sums.function_ = *function;
   sums.vector_bytes_ = jit::VectorBytes(isa);
   sums.a_type_ = a_type;
   return sums;

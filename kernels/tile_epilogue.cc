@@ -150,10 +150,8 @@ Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue
   epilogue.is_dealt =
       ElementBytes(epilogue.c_type) == 1 && !epilogue.has_b_zero_points && !epilogue.has_residual();
   const std::string name = epilogue.Name() + "_tile_epilogue_" + jit::CompactName(isa);
-  const Result<const void*> function =
-      jit::GetOrGenerate(name, [&] { return TileEpilogue(name, isa, epilogue).Generate(); });
-  if (!function) return function.error();
-  return reinterpret_cast<TileEpilogueFunction>(const_cast<void*>(*function));
+  return jit::GetFunction<TileEpilogueFunction>(name,
+                                                [&] { return TileEpilogue(name, isa, epilogue).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -12,6 +12,7 @@
 
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
+#include "tests/on_every_isa.h"
 #include "tests/require_isas.h"
 #include "tests/tiles_target.h"
 #include "verify/audit.h"
@@ -24,39 +25,7 @@ namespace {
 
 using reference::Conv;
 
-const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
-
-class ConvDifferential : public ::testing::TestWithParam<std::tuple<intact_isa, intact_mode, Fill>> {
- protected:
-  void SetUp() override {
-    const intact_isa isa = std::get<0>(GetParam());
-    if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
-    emulated_before_ = emulator::ScopedEmulator::Count();
-  }
-
-  void TearDown() override {
-    if (IsSkipped()) return;
-    const uint64_t emulated = emulator::ScopedEmulator::Count() - emulated_before_;
-    EXPECT_EQ(emulated > 0, tests::EmulatedIsas::Has(std::get<0>(GetParam()))) << emulated << " instructions";
-    EXPECT_EQ(emulator::ScopedEmulator::ConfiguredThreads(), 0) << "a kernel left its tiles configured";
-  }
-
-  // The asked ISA, mode and fill on a problem given by its line.
-  static Problem OnThis(std::string_view line) {
-    Problem problem = tests::Parsed(line);
-    std::tie(problem.isa, problem.mode, problem.fill) = GetParam();
-    return problem;
-  }
-
-  // By the plan's choice of kernels, and by tiles wherever there are any.
-  static void ExpectItsModel(const Problem& problem) {
-    tests::ExpectItsModel(problem);
-    if (problem.isa == INTACT_ISA_AMX_INT8) tests::ExpectItsModel(problem, tests::TilesTarget());
-  }
-
- private:
-  uint64_t emulated_before_ = 0;
-};
+class ConvDifferential : public tests::OnEveryIsa {};
 
 TEST_P(ConvDifferential, ChannelsAndPixelsAroundTheBlocks) {
   // Emulation takes microseconds an instruction: it gets a share of the product, each value of each among it.

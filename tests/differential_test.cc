@@ -13,6 +13,7 @@
 
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
+#include "tests/on_every_isa.h"
 #include "tests/require_isas.h"
 #include "tests/tiles_target.h"
 #include "verify/problem.h"
@@ -22,8 +23,6 @@ namespace {
 
 constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
                                 INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
-
-const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
 
 void ExpectExactOnEveryIsa(const reference::Gemm& gemm) {
   const std::vector<uint8_t> expected =
@@ -57,38 +56,7 @@ TEST(RequireIsas, AreParsedStrictly) {
   }
 }
 
-class Differential : public ::testing::TestWithParam<std::tuple<intact_isa, intact_mode, Fill>> {
- protected:
-  void SetUp() override {
-    const intact_isa isa = std::get<0>(GetParam());
-    if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
-    emulated_before_ = emulator::ScopedEmulator::Count();
-  }
-
-  void TearDown() override {
-    if (IsSkipped()) return;
-    const intact_isa isa = std::get<0>(GetParam());
-    const uint64_t emulated = emulator::ScopedEmulator::Count() - emulated_before_;
-    EXPECT_EQ(emulated > 0, tests::EmulatedIsas::Has(isa)) << emulated << " instructions";
-    EXPECT_EQ(emulator::ScopedEmulator::ConfiguredThreads(), 0) << "a kernel left its tiles configured";
-  }
-
-  // The asked ISA, mode and fill on a problem given by its line.
-  static Problem OnThis(std::string_view line) {
-    Problem problem = tests::Parsed(line);
-    std::tie(problem.isa, problem.mode, problem.fill) = GetParam();
-    return problem;
-  }
-
-  // By the plan's choice of kernels, and by tiles at every M.
-  static void ExpectItsModel(const Problem& problem) {
-    tests::ExpectItsModel(problem);
-    if (problem.isa == INTACT_ISA_AMX_INT8) tests::ExpectItsModel(problem, tests::TilesTarget());
-  }
-
- private:
-  uint64_t emulated_before_ = 0;
-};
+class Differential : public tests::OnEveryIsa {};
 
 TEST_P(Differential, ShapesAroundTheBlocks) {
   Problem problem = OnThis("gemm u8s8s32 m=1 n=1 k=1 za=3");
