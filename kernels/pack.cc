@@ -187,6 +187,19 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   return true;
 }
 
+void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept {
+  for (int64_t panel = 0; panel < weights.panels(); ++panel, sums += kPanelColumns) {
+    const int8_t* quad = weights.Panel(panel) + k_begin / kQuad * kPanelQuadBytes;
+    const int8_t* const end = weights.Panel(panel) + k_end / kQuad * kPanelQuadBytes;
+    for (; quad < end; quad += kPanelQuadBytes) {
+      for (int n = 0; n < kPanelColumns; ++n) {
+        const int8_t* const w = quad + n * kQuad;
+        sums[n] += static_cast<uint32_t>(w[0] + w[1] + w[2] + w[3]);
+      }
+    }
+  }
+}
+
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept {
   // A cache line of each row at a time: as many quads as can be written side by side.
