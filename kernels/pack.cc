@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t kVector = 16;  // bytes of an SSE register
 
+__m128i LoadHalf(const uint8_t* from) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)); }
+
 __m128i LoadVector(const uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 
 void StoreVector(uint8_t* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
@@ -48,6 +50,15 @@ class QuadPacker {
       StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(low01, low23));
       StoreVector(panel + 2 * quad_stride_, _mm_unpacklo_epi64(high01, high23));
       StoreVector(panel + 3 * quad_stride_, _mm_unpackhi_epi64(high01, high23));
+    }
+    if (k + kVector / 2 <= depth) {
+      const auto half = [&](int row) { return LoadHalf(rows[row] + offset + k); };
+      const __m128i rows01 = Flip(_mm_unpacklo_epi32(half(0), half(1)));
+      const __m128i rows23 = Flip(_mm_unpacklo_epi32(half(2), half(3)));
+      StoreVector(panel, _mm_unpacklo_epi64(rows01, rows23));
+      StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(rows01, rows23));
+      k += kVector / 2;
+      panel += 2 * quad_stride_;
     }
     for (; k < depth; k += kQuad, panel += quad_stride_) {
       const auto quad = [&](int row) { return LoadQuad(rows[row] + offset + k); };
