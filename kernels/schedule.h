@@ -75,18 +75,22 @@ class ScheduledWeights {
   const ScheduleShape& shape() const { return shape_; }
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
-  int64_t bytes() const { return static_cast<int64_t>(stream_.size()); }
+  int64_t bytes() const { return bytes_; }
   /// First strip of 16-column panel `panel` in `window`; its 16/strip_columns strips follow each other.
   const uint8_t* Strips(int64_t window, int64_t panel) const {
-    return stream_.data() + offsets_[static_cast<size_t>(window * panels_ + panel)];
+    return strips_[static_cast<size_t>(window * panels_ + panel)];
   }
 
  private:
+  template <int kColumns>
+  bool BuildStrips(const PackedWeights& weights);
+
   ScheduleShape shape_;
   ScheduleStatistics statistics_;
   int64_t windows_ = 0, panels_ = 0;
-  std::vector<uint8_t> stream_;
-  std::vector<int64_t> offsets_;  // [window][panel]
+  int64_t bytes_ = 0;
+  std::vector<AlignedBuffer<uint8_t>> blocks_;
+  std::vector<const uint8_t*> strips_;  // [window][panel], in blocks_
 };
 
 }  // namespace intact::kernels
