@@ -7,13 +7,16 @@
 #include <bit>
 #include <cstring>
 #include <new>
-#include <numeric>
+#include <span>
+#include <utility>
 
 namespace intact::kernels {
 namespace {
 
-constexpr int kMaxPairLoad = 256;                 // −128 twice
+constexpr int kMaxPairLoad = 256;                  // −128 twice
 constexpr int64_t kBlockBytes = int64_t{4} << 20;  // of the stream: two huge pages
+constexpr int64_t kMaxStripColumns = 4;
+constexpr int64_t kSampledColumns = 64;
 
 // Sums of weights of one sign in each int16 lane of a strip: of the pairs in a vector, up to four, the
 // positive ones, then the negative ones. At most kMaxPairLoad·kMaxGroup each.
@@ -112,33 +115,33 @@ class Load {
 
 // The items of a strip that are in no group yet: which is the first that a group has room for?
 //
-// A bit per item and a row of bits per lane and level: those that add at most `level` to the lane. The items
-// that fit a room are then the AND of a row per lane, and of those left.
+// A bit per item, and a row of bits per level and lane: those that add at most that much to the lane. The
+// items that fit a room are then the AND of a row per lane, and of those left. Levels are kLevel units apart,
+// which keeps the rows in L1; what they let through is looked at.
 template <int kColumns>
 class ItemIndex {
  public:
   static constexpr size_t kNone = SIZE_MAX;
 
-  /// Of `loads`, in their order, none above `heaviest`.
-  void Reset(const std::vector<Load<kColumns>>& loads, int heaviest) {
+  /// Of items that have these loads, none above `heaviest`.
+  void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
+    loads_ = loads;
     heaviest_ = static_cast<int16_t>(heaviest);
     words_ = (loads.size() + kWordBits - 1) / kWordBits;
-    stride_ = (words_ + 1) / 2 * 2;
+    first_word_ = 0;
     left_.assign(words_, ~uint64_t{0});
     if (loads.size() % kWordBits != 0) left_.back() >>= kWordBits - loads.size() % kWordBits;
-    first_word_ = 0;
-    const size_t levels = static_cast<size_t>(heaviest) + 1;
-    rows_.assign(levels * kLanes * stride_, 0);
+    rows_.assign((static_cast<size_t>(heaviest) / kLevel + 1) * kLanes * words_, 0);
     for (size_t item = 0; item < loads.size(); ++item) {
-      const auto lanes = loads[item].ToLanes();
-      const uint64_t bit = uint64_t{1} << item % kWordBits;
-      uint64_t* const word = rows_.data() + item / kWordBits;
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        word[RowAt(lane, lanes[lane])] |= bit;
-      }
+      const auto rows = RowsAt(loads[item]);
+      for (const size_t row : rows) rows_[row + item / kWordBits] |= uint64_t{1} << item % kWordBits;
     }
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      for (size_t pair = 0; pair < stride_ / 2; ++pair) AccumulateLevels(lane, 2 * pair);
+    // So far those of each level alone: levels add up.
+    const size_t level_words = kLanes * words_;
+    for (uint64_t* level = rows_.data() + level_words; level != rows_.data() + rows_.size();
+         level += level_words) {
+      for (size_t i = 0; i < level_words; ++i)
+        level[i] |= level[static_cast<std::ptrdiff_t>(i) - static_cast<std::ptrdiff_t>(level_words)];
     }
   }
 
@@ -153,81 +156,89 @@ class ItemIndex {
 
   /// The first that is left and fits in `room`; none before `begin` does.
   size_t FirstThatFits(const Load<kColumns>& room, size_t begin) const {
-    const auto levels = room.AtMost(heaviest_).ToLanes();
-    std::array<const uint64_t*, kLanes> rows;
-    for (size_t lane = 0; lane < kLanes; ++lane) rows[lane] = rows_.data() + RowAt(lane, levels[lane]);
+    const auto rows = RowsAt(room.AtMost(heaviest_));
     for (size_t word = begin / kWordBits; word < words_; ++word) {
-      uint64_t fitting = left_[word];
-      for (const uint64_t* row : rows) fitting &= row[word];
-      if (fitting != 0) return word * kWordBits + static_cast<size_t>(std::countr_zero(fitting));
+      uint64_t candidates = left_[word];
+      for (const size_t row : rows) candidates &= rows_[row + word];
+      for (; candidates != 0; candidates &= candidates - 1) {
+        const size_t item = word * kWordBits + static_cast<size_t>(std::countr_zero(candidates));
+        if (loads_[item].Fits(room)) return item;
+      }
     }
     return kNone;
   }
 
  private:
   static constexpr size_t kLanes = Load<kColumns>::kLanes;
+  static constexpr size_t kLevel = 2;
   static constexpr size_t kWordBits = 64;
 
-  size_t RowAt(size_t lane, int level) const {
-    return (static_cast<size_t>(level) * kLanes + lane) * stride_;
-  }
-
-  // From the items of each level to those of at most each level, two words of them.
-  void AccumulateLevels(size_t lane, size_t word) {
-    __m128i items = _mm_setzero_si128();
-    for (int level = 0; level <= heaviest_; ++level) {
-      auto* const at = reinterpret_cast<__m128i*>(rows_.data() + RowAt(lane, level) + word);
-      items = _mm_or_si128(items, _mm_loadu_si128(at));
-      _mm_storeu_si128(at, items);
+  // Where the rows of the load's levels begin.
+  std::array<size_t, kLanes> RowsAt(const Load<kColumns>& load) const {
+    const auto lanes = load.ToLanes();
+    std::array<size_t, kLanes> rows;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      rows[lane] = (static_cast<size_t>(lanes[lane]) / kLevel * kLanes + lane) * words_;
     }
+    return rows;
   }
 
+  std::span<const Load<kColumns>> loads_;
   int16_t heaviest_ = 0;
-  size_t words_ = 0, stride_ = 0;  // of a row
-  size_t first_word_ = 0;          // that may have an item left
+  size_t words_ = 0;       // of a row
+  size_t first_word_ = 0;  // that may have an item left
   std::vector<uint64_t> left_;
-  std::vector<uint64_t> rows_;  // [level][lane][stride_]
+  std::vector<uint64_t> rows_;  // [level][lane][words_]
 };
 
 // Turns strips into groups; keeps its memory from strip to strip.
 template <int kColumns>
 class StripScheduler {
  public:
-  explicit StripScheduler(const ScheduleShape& shape) : shape_(shape) {
+  /// For strips of at most `quads`.
+  StripScheduler(const ScheduleShape& shape, int64_t quads) : shape_(shape), most_items_(2 * quads) {
     const LaneCapacity capacity = CapacityFor(shape.saturates ? shape.amax : 1);
     // A group of kMaxGroup items cannot exceed this, which int16 loads hold.
     constexpr int kMost = kMaxPairLoad * kMaxGroup;
     capacity_ = Load<kColumns>(std::min(capacity.positive, kMost), std::min(capacity.negative, kMost));
+    const auto most = static_cast<size_t>(most_items_);
+    items_.resize(most);
+    heaviest_.resize(most);
+    loads_.resize(most);
+    order_.resize(most);
+    sorted_loads_.resize(most);
   }
 
-  /// The most that Append() writes for so many quads.
-  static int64_t MostBytes(int64_t quads) {
-    return kStripHeaderBytes + 2 * quads * static_cast<int64_t>(sizeof(Item));
-  }
+  /// The most that a strip takes.
+  int64_t MostBytes() const { return kStripHeaderBytes + most_items_ * static_cast<int64_t>(sizeof(Item)); }
 
-  /// Writes the strip of columns [column, column + kColumns), quads [begin, end), to `stream`; returns the
-  /// end of it.
-  uint8_t* Write(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end, uint8_t* stream,
+  /// Writes the strip of columns [column, column + kColumns) in `window` to `stream`; returns the end of it.
+  uint8_t* Write(const PackedWeights& weights, int64_t column, int64_t window, uint8_t* stream,
                  ScheduleStatistics* statistics) {
+    const int64_t begin = window * shape_.window_quads;
+    const int64_t end = std::min(weights.quads(), begin + shape_.window_quads);
     CollectItems(weights, column, begin, end);
     SortItems();
     FormGroups();
     statistics->quads += (end - begin) * kColumns;
-    statistics->items += static_cast<int64_t>(items_.size()) * kColumns;
-    statistics->groups += static_cast<int64_t>(group_begins_.size()) * kColumns;
+    statistics->items += static_cast<int64_t>(item_count_) * kColumns;
+    statistics->groups += static_cast<int64_t>(groups_.size()) * kColumns;
     return WriteGroups(stream);
   }
 
  private:
-  struct Item {  // as in the stream
+  struct Item {       // as in the stream
     uint32_t offset;  // of its quad
     std::array<int8_t, kColumns * kQuad> weights;
   };
   static_assert(sizeof(Item) == 4 + kColumns * kQuad);
+  struct Group {
+    uint32_t size = 0;
+    std::array<uint32_t, kMaxGroup> items;
+  };
 
   void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
-    items_.clear();
-    loads_.clear();
+    item_count_ = 0;
     const int8_t* panel = weights.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
     for (int64_t quad = begin; quad < end; ++quad) {
       Item item;
@@ -235,7 +246,7 @@ class StripScheduler {
       std::memcpy(item.weights.data(), panel + quad * kPanelQuadBytes, sizeof(item.weights));
       const Load<kColumns> load(item.weights.data());
       if (load.Fits(capacity_)) {
-        if (load.Heaviest() != 0) Add(item, load);  // else all zeros: contributes nothing
+        Add(item, load);
       } else {
         Split(item, load);
       }
@@ -243,8 +254,11 @@ class StripScheduler {
   }
 
   void Add(const Item& item, const Load<kColumns>& load) {
-    items_.push_back(item);
-    loads_.push_back(load);
+    const int heaviest = load.Heaviest();
+    items_[item_count_] = item;
+    loads_[item_count_] = load;
+    heaviest_[item_count_] = static_cast<uint16_t>(heaviest);
+    if (heaviest != 0) ++item_count_;  // else all zeros: contributes nothing
   }
 
   uint32_t OffsetOf(int64_t column, int64_t quad, int64_t begin) const {
@@ -254,22 +268,18 @@ class StripScheduler {
            static_cast<uint32_t>(column / planar.group_columns * planar.group_bytes);
   }
 
-  // Leaves as much of each heavy pair in the first item as fits, and moves the rest to a second, light one.
+  // Leaves as much of each heavy pair in the first item as fits, and moves the rest to a second, light one. A
+  // weight alone is never too heavy, so both of a heavy pair have one sign, and the larger can give it all.
   void Split(Item item, const Load<kColumns>& load) {
     Item rest = {item.offset, {}};
     const auto excesses = (load - capacity_).ToLanes();
     for (size_t pair = 0; pair < item.weights.size() / 2; ++pair) {
       for (const int sign : {1, -1}) {
-        const int excess = excesses[Load<kColumns>::Lane(pair, sign)];
-        if (excess <= 0) continue;
-        // Both weights have this sign, or one alone is too heavy: take from the larger first.
-        size_t from = 2 * pair + (sign * item.weights[2 * pair] >= sign * item.weights[2 * pair + 1] ? 0 : 1);
-        for (int left = excess; left > 0; from ^= 1) {
-          const int taken = std::min(left, std::max(sign * item.weights[from], 0));
-          rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * taken);
-          item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * taken);
-          left -= taken;
-        }
+        const int excess = std::max<int>(excesses[Load<kColumns>::Lane(pair, sign)], 0);
+        const bool is_first = sign * item.weights[2 * pair] >= sign * item.weights[2 * pair + 1];
+        const size_t from = 2 * pair + (is_first ? 0 : 1);
+        rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excess);
+        item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excess);
       }
     }
     Add(item, Load<kColumns>(item.weights.data()));
@@ -278,19 +288,16 @@ class StripScheduler {
 
   // Heaviest first, by counting; equals keep their order.
   void SortItems() {
-    std::array<uint32_t, kMaxPairLoad + 1> ends = {};  // of the items as light as this or lighter
-    weights_.resize(items_.size());
-    for (size_t i = 0; i < items_.size(); ++i) {
-      weights_[i] = static_cast<uint16_t>(loads_[i].Heaviest());
-      ++ends[weights_[i]];
+    std::array<uint32_t, kMaxPairLoad + 1> places = {};
+    for (size_t i = 0; i < item_count_; ++i) ++places[heaviest_[i]];
+    most_heaviest_ = kMaxPairLoad;
+    while (most_heaviest_ > 0 && places[static_cast<size_t>(most_heaviest_)] == 0) --most_heaviest_;
+    uint32_t heavier = 0;
+    for (int load = most_heaviest_; load > 0; --load) {
+      heavier += std::exchange(places[static_cast<size_t>(load)], heavier);
     }
-    heaviest_ = kMaxPairLoad;
-    while (heaviest_ > 0 && ends[static_cast<size_t>(heaviest_)] == 0) --heaviest_;
-    std::exclusive_scan(ends.rbegin(), ends.rend(), ends.rbegin(), uint32_t{0});
-    order_.resize(items_.size());
-    sorted_loads_.resize(items_.size());
-    for (size_t i = 0; i < items_.size(); ++i) {
-      const uint32_t place = ends[weights_[i]]++;
+    for (size_t i = 0; i < item_count_; ++i) {
+      const uint32_t place = places[heaviest_[i]]++;
       order_[place] = static_cast<uint32_t>(i);
       sorted_loads_[place] = loads_[i];
     }
@@ -299,57 +306,62 @@ class StripScheduler {
   // First fit, heaviest first: an item joins the first group that has room for it. The same group by group:
   // each takes the first item left that fits, until it is full or none does.
   void FormGroups() {
-    index_.Reset(sorted_loads_, heaviest_);
-    grouped_.clear();
-    group_begins_.clear();
+    index_.Reset({sorted_loads_.data(), item_count_}, most_heaviest_);
+    groups_.clear();
     for (size_t first = index_.First(); first != ItemIndex<kColumns>::kNone; first = index_.First()) {
-      group_begins_.push_back(static_cast<uint32_t>(grouped_.size()));
+      Group group;
       Load<kColumns> room = capacity_;
-      for (int size = 0; size < kMaxGroup && first != ItemIndex<kColumns>::kNone; ++size) {
-        grouped_.push_back(order_[first]);
+      while (true) {
+        group.items[group.size++] = order_[first];
         index_.Remove(first);
+        if (group.size == kMaxGroup) break;
         room = room - sorted_loads_[first];
         first = index_.FirstThatFits(room, first);
+        if (first == ItemIndex<kColumns>::kNone) break;
       }
+      groups_.push_back(group);
     }
   }
 
   // Largest groups first.
   uint8_t* WriteGroups(uint8_t* stream) {
     std::array<uint16_t, kMaxGroup> counts = {};
-    uint8_t* const header = stream;
+    for (const Group& group : groups_) ++counts[kMaxGroup - group.size];
+    std::memcpy(stream, counts.data(), sizeof(counts));
     stream += sizeof(counts);
-    const auto size_of = [&](size_t group) {
-      const size_t end = group + 1 < group_begins_.size() ? group_begins_[group + 1] : grouped_.size();
-      return end - group_begins_[group];
-    };
-    for (size_t size = kMaxGroup; size > 0; --size) {
-      for (size_t group = 0; group < group_begins_.size(); ++group) {
-        if (size_of(group) != size) continue;
-        ++counts[kMaxGroup - size];
-        for (size_t i = 0; i < size; ++i, stream += sizeof(Item)) {
-          std::memcpy(stream, &items_[grouped_[group_begins_[group] + i]], sizeof(Item));
-        }
+    std::array<uint8_t*, kMaxGroup> ends;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      ends[i] = stream;
+      stream += counts[i] * (kMaxGroup - i) * sizeof(Item);
+    }
+    for (const Group& group : groups_) {
+      uint8_t*& end = ends[kMaxGroup - group.size];
+      for (size_t i = 0; i < group.size; ++i, end += sizeof(Item)) {
+        std::memcpy(end, &items_[group.items[i]], sizeof(Item));
       }
     }
-    std::memcpy(header, counts.data(), sizeof(counts));
     return stream;
   }
 
   ScheduleShape shape_;
+  int64_t most_items_;
   Load<kColumns> capacity_;
+  size_t item_count_ = 0;
   std::vector<Item> items_;
-  std::vector<Load<kColumns>> loads_;  // of the items
-  std::vector<uint16_t> weights_;      // the heaviest lanes
-  int heaviest_ = 0;                   // of all
-  std::vector<uint32_t> order_;        // items, heaviest first
+  std::vector<uint16_t> heaviest_;            // lane of each
+  std::vector<Load<kColumns>> loads_;         // of each
+  int most_heaviest_ = 0;                     // of all
+  std::vector<uint32_t> order_;               // items, heaviest first
   std::vector<Load<kColumns>> sorted_loads_;  // in that order
   ItemIndex<kColumns> index_;                 // of them
-  std::vector<uint32_t> grouped_;             // items, group by group
-  std::vector<uint32_t> group_begins_;        // in grouped_
+  std::vector<Group> groups_;
 };
 
-// Calls write(strip_columns) with strip_columns as a constant, which the scheduler is compiled for.
+int64_t Windows(const PackedWeights& weights, const ScheduleShape& shape) {
+  return (weights.quads() + shape.window_quads - 1) / shape.window_quads;
+}
+
+// Calls function(strip_columns), a constant that it is compiled for.
 template <class Function>
 auto WithColumns(int strip_columns, Function function) {
   if (strip_columns == 1) return function(std::integral_constant<int, 1>());
@@ -361,14 +373,12 @@ auto WithColumns(int strip_columns, Function function) {
 
 template <int kColumns>
 bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
-  StripScheduler<kColumns> scheduler(shape_);
   const int64_t window_quads = std::min(weights.quads(), shape_.window_quads);
-  const int64_t most_bytes = kPanelColumns / kColumns * StripScheduler<kColumns>::MostBytes(window_quads);
+  StripScheduler<kColumns> scheduler(shape_, window_quads);
+  const int64_t most_bytes = kPanelColumns / kColumns * scheduler.MostBytes();
   uint8_t* stream = nullptr;
   uint8_t* block_end = nullptr;
   for (int64_t window = 0; window < windows_; ++window) {
-    const int64_t begin = window * window_quads;
-    const int64_t end = std::min(weights.quads(), begin + window_quads);
     for (int64_t panel = 0; panel < panels_; ++panel) {
       if (block_end - stream < most_bytes) {
         const int64_t panels_left = windows_ * panels_ - std::ssize(strips_);
@@ -380,7 +390,7 @@ bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
       }
       strips_.push_back(stream);
       for (int64_t column = panel * kPanelColumns; column < (panel + 1) * kPanelColumns; column += kColumns) {
-        stream = scheduler.Write(weights, column, begin, end, stream, &statistics_);
+        stream = scheduler.Write(weights, column, window, stream, &statistics_);
       }
       bytes_ += stream - strips_.back();
     }
@@ -392,10 +402,34 @@ bool ScheduledWeights::Build(const PackedWeights& weights, const ScheduleShape& 
   try {
     shape_ = shape;
     panels_ = weights.panels();
-    windows_ = (weights.quads() + shape.window_quads - 1) / shape.window_quads;
+    windows_ = Windows(weights, shape);
     return WithColumns(shape.strip_columns, [&](auto columns) { return BuildStrips<columns>(weights); });
   } catch (const std::bad_alloc&) {
     return false;
+  }
+}
+
+std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
+                                                   const ScheduleShape& shape) noexcept {
+  // Columns in units that strips of any width divide.
+  const int64_t units = weights.panels() * kPanelColumns / kMaxStripColumns;
+  const int64_t step = std::max<int64_t>(units / (kSampledColumns / kMaxStripColumns), 1);
+  try {
+    return WithColumns(shape.strip_columns, [&](auto columns) {
+      StripScheduler<columns> scheduler(shape, std::min(weights.quads(), shape.window_quads));
+      std::vector<uint8_t> stream(static_cast<size_t>(scheduler.MostBytes()));
+      ScheduleStatistics statistics;
+      for (int64_t window = 0; window < Windows(weights, shape); ++window) {
+        for (int64_t unit = 0; unit < units; unit += step) {
+          for (int64_t i = 0; i < kMaxStripColumns; i += columns) {
+            scheduler.Write(weights, unit * kMaxStripColumns + i, window, stream.data(), &statistics);
+          }
+        }
+      }
+      return statistics;
+    });
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
   }
 }
 

@@ -27,6 +27,7 @@
 #define INTACT_KERNELS_SCHEDULE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/aligned_buffer.h"
@@ -65,6 +66,10 @@ struct ScheduleStatistics {
   int64_t items = 0;   // × columns
   int64_t groups = 0;  // × columns
 };
+
+/// What a schedule would come to, from a sample of the columns; nothing if memory ran out.
+std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
+                                                   const ScheduleShape& shape) noexcept;
 
 /// Scheduled weights: strips in the order in which the kernel runs them.
 class ScheduledWeights {
