@@ -14,9 +14,9 @@ namespace intact::kernels {
 namespace {
 
 constexpr int kMaxPairLoad = 256;                  // −128 twice
-constexpr int64_t kBlockBytes = int64_t{4} << 20;  // of the stream: two huge pages
+constexpr int64_t kBlockBytes = int64_t{1} << 20;  // of the stream
 constexpr int64_t kMaxStripColumns = 4;
-constexpr int64_t kSampledColumns = 64;
+constexpr int64_t kSampledColumns = 64;  // about so many tell what a schedule comes to
 
 // Sums of weights of one sign in each int16 lane of a strip: of the pairs in a vector, up to four, the
 // positive ones, then the negative ones. At most kMaxPairLoad·kMaxGroup each.
@@ -115,9 +115,10 @@ class Load {
 
 // The items of a strip that are in no group yet: which is the first that a group has room for?
 //
-// A bit per item, and a row of bits per level and lane: those that add at most that much to the lane. The
-// items that fit a room are then the AND of a row per lane, and of those left. Levels are kLevel units apart,
-// which keeps the rows in L1; what they let through is looked at.
+// For each lane and level there is a row of bits, one per item: does it add at most that much to the lane?
+// The items that fit a room are then the AND of one row per lane, and of those left. Levels are kLevel units
+// of weight apart, so that the rows stay in L1; the few that pass them and do not fit are found by their
+// loads.
 template <int kColumns>
 class ItemIndex {
  public:
@@ -136,12 +137,12 @@ class ItemIndex {
       const auto rows = RowsAt(loads[item]);
       for (const size_t row : rows) rows_[row + item / kWordBits] |= uint64_t{1} << item % kWordBits;
     }
-    // So far those of each level alone: levels add up.
+    // So far those of each level alone: each takes over those of the level below.
     const size_t level_words = kLanes * words_;
-    for (uint64_t* level = rows_.data() + level_words; level != rows_.data() + rows_.size();
-         level += level_words) {
-      for (size_t i = 0; i < level_words; ++i)
-        level[i] |= level[static_cast<std::ptrdiff_t>(i) - static_cast<std::ptrdiff_t>(level_words)];
+    for (size_t i = level_words; i < rows_.size(); i += 2) {
+      auto* const level = reinterpret_cast<__m128i*>(&rows_[i]);
+      const auto* const below = reinterpret_cast<const __m128i*>(&rows_[i - level_words]);
+      _mm_storeu_si128(level, _mm_or_si128(_mm_loadu_si128(level), _mm_loadu_si128(below)));
     }
   }
 
@@ -222,7 +223,7 @@ class StripScheduler {
     FormGroups();
     statistics->quads += (end - begin) * kColumns;
     statistics->items += static_cast<int64_t>(item_count_) * kColumns;
-    statistics->groups += static_cast<int64_t>(groups_.size()) * kColumns;
+    statistics->groups += std::ssize(groups_) * kColumns;
     return WriteGroups(stream);
   }
 
@@ -290,10 +291,10 @@ class StripScheduler {
   void SortItems() {
     std::array<uint32_t, kMaxPairLoad + 1> places = {};
     for (size_t i = 0; i < item_count_; ++i) ++places[heaviest_[i]];
-    most_heaviest_ = kMaxPairLoad;
-    while (most_heaviest_ > 0 && places[static_cast<size_t>(most_heaviest_)] == 0) --most_heaviest_;
+    heaviest_of_all_ = kMaxPairLoad;
+    while (heaviest_of_all_ > 0 && places[static_cast<size_t>(heaviest_of_all_)] == 0) --heaviest_of_all_;
     uint32_t heavier = 0;
-    for (int load = most_heaviest_; load > 0; --load) {
+    for (int load = heaviest_of_all_; load > 0; --load) {
       heavier += std::exchange(places[static_cast<size_t>(load)], heavier);
     }
     for (size_t i = 0; i < item_count_; ++i) {
@@ -306,7 +307,7 @@ class StripScheduler {
   // First fit, heaviest first: an item joins the first group that has room for it. The same group by group:
   // each takes the first item left that fits, until it is full or none does.
   void FormGroups() {
-    index_.Reset({sorted_loads_.data(), item_count_}, most_heaviest_);
+    index_.Reset({sorted_loads_.data(), item_count_}, heaviest_of_all_);
     groups_.clear();
     for (size_t first = index_.First(); first != ItemIndex<kColumns>::kNone; first = index_.First()) {
       Group group;
@@ -348,9 +349,9 @@ class StripScheduler {
   Load<kColumns> capacity_;
   size_t item_count_ = 0;
   std::vector<Item> items_;
-  std::vector<uint16_t> heaviest_;            // lane of each
-  std::vector<Load<kColumns>> loads_;         // of each
-  int most_heaviest_ = 0;                     // of all
+  std::vector<Load<kColumns>> loads_;  // of each
+  std::vector<uint16_t> heaviest_;     // of the lanes of each
+  int heaviest_of_all_ = 0;
   std::vector<uint32_t> order_;               // items, heaviest first
   std::vector<Load<kColumns>> sorted_loads_;  // in that order
   ItemIndex<kColumns> index_;                 // of them

@@ -14,7 +14,8 @@
 // Weights are broadcast and activations fill the vector's lanes (rows), not the other way round: a group must
 // then be light in the pairs of its own `strip` of one to four columns only, instead of in all columns that a
 // vector holds. The depth order is free (integer addition commutes), so each strip has its own: a bin
-// packing, heaviest item first.
+// packing, first fit, heaviest item first. It takes some tens of ns an item, which is most of what a plan
+// costs.
 //
 //   window       depths whose A panel stays in L1; strips do not cross it
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
@@ -94,8 +95,8 @@ class ScheduledWeights {
   ScheduleStatistics statistics_;
   int64_t windows_ = 0, panels_ = 0;
   int64_t bytes_ = 0;
-  std::vector<AlignedBuffer<uint8_t>> blocks_;
-  std::vector<const uint8_t*> strips_;  // [window][panel], in blocks_
+  std::vector<AlignedBuffer<uint8_t>> blocks_;  // of whole panels
+  std::vector<const uint8_t*> strips_;          // [window][panel], in blocks_
 };
 
 }  // namespace intact::kernels
