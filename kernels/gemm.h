@@ -104,6 +104,7 @@ class GemmPlan {
   Error Finish(jit::IsaSet permitted);
   Error BoundAccumulators();
   Error SetSkippingInitial();
+  Error AddSkippingInitial(const TapRange& taps);
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
   Error MakeEngines();
   Error MakePanelEngines();

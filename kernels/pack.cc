@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t kVector = 16;  // bytes of an SSE register
 
+__m128i LoadHalf(const uint8_t* from) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)); }
+
 __m128i LoadVector(const uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 
 void StoreVector(uint8_t* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
@@ -48,6 +50,15 @@ class QuadPacker {
       StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(low01, low23));
       StoreVector(panel + 2 * quad_stride_, _mm_unpacklo_epi64(high01, high23));
       StoreVector(panel + 3 * quad_stride_, _mm_unpackhi_epi64(high01, high23));
+    }
+    if (k + kVector / 2 <= depth) {
+      const auto half = [&](int row) { return LoadHalf(rows[row] + offset + k); };
+      const __m128i rows01 = Flip(_mm_unpacklo_epi32(half(0), half(1)));
+      const __m128i rows23 = Flip(_mm_unpacklo_epi32(half(2), half(3)));
+      StoreVector(panel, _mm_unpacklo_epi64(rows01, rows23));
+      StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(rows01, rows23));
+      k += kVector / 2;
+      panel += 2 * quad_stride_;
     }
     for (; k < depth; k += kQuad, panel += quad_stride_) {
       const auto quad = [&](int row) { return LoadQuad(rows[row] + offset + k); };
@@ -189,6 +200,19 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
     PackElements(b, packed);
   }
   return true;
+}
+
+void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept {
+  for (int64_t panel = 0; panel < weights.panels(); ++panel, sums += kPanelColumns) {
+    const int8_t* quad = weights.Panel(panel) + k_begin / kQuad * kPanelQuadBytes;
+    const int8_t* const end = weights.Panel(panel) + k_end / kQuad * kPanelQuadBytes;
+    for (; quad < end; quad += kPanelQuadBytes) {
+      for (int n = 0; n < kPanelColumns; ++n) {
+        const int8_t* const w = quad + n * kQuad;
+        sums[n] += static_cast<uint32_t>(w[0] + w[1] + w[2] + w[3]);
+      }
+    }
+  }
 }
 
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
