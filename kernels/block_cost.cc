@@ -12,7 +12,9 @@ constexpr double kTileCost = 70;
 constexpr double kInFlight = 10;
 constexpr double kVectorFromL2 = 5.5;       // of 64 bytes
 constexpr double kVectorFromMemory = 1.02;  // per product, where a vector of weights is read for each row
-constexpr double kWideCost = 1.4;           // of the int16 form, in triples; measured from M = 4 on
+// The int16 form, in triples: a product, and the widening of a vector of weights, which a tile's rows share.
+constexpr double kWideCost = 1.33;
+constexpr double kWideVector = 1.2;
 
 int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -54,7 +56,7 @@ double BlockCost::Of(int64_t m) const {
     const auto runs = static_cast<double>(m / run_rows_);
     cost = runs * (OfRows(run_rows_) - saved_rows_ * row) + OfRows(m % run_rows_);
   }
-  return (block_.dot == jit::DotKind::kWide ? kWideCost : 1.0) * cost / row;
+  return cost / row;
 }
 
 // Cut evenly.
@@ -72,6 +74,10 @@ double BlockCost::OfRows(int64_t rows) const {
 
 double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
   if (vectors == 0) return 0;
+  if (block_.dot == jit::DotKind::kWide) {
+    return quads_ * kWideCost * (static_cast<double>(rows) + kWideVector) * static_cast<double>(vectors) +
+           kTileCost;
+  }
   auto products = static_cast<double>(rows * vectors);
   const int registers = jit::VectorBytes(block_.isa) == 64 ? 32 : 16;
   if (rows * vectors + vectors + 1 > registers) products *= kVectorFromMemory;

@@ -394,7 +394,10 @@ RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
 }
 
 int64_t GemmPlan::ShareBytes(const Engine& engine, int64_t m) const {
-  return RowSumBytes(data_) + RoundUp(engine.ScratchBytes(m), 64);
+  int64_t bytes = engine.ScratchBytes(m);
+  for (const auto& other : engines_)
+    bytes = std::max(bytes, other->ScratchBytes(std::min<int64_t>(m, engine.mr())));
+  return RowSumBytes(data_) + RoundUp(bytes, 64);
 }
 
 void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range,
@@ -404,9 +407,29 @@ void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
   if (data_.epilogue.has_b_zero_points) {
     RunWithRowSums(engine, buffers, range, scratch);
   } else {
-    engine.RunRange(buffers, range, scratch);
+    RunRows(engine, buffers, range, scratch);
   }
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
+}
+
+// Null if `engine` had better run all of `m` rows.
+const Engine* GemmPlan::EngineForRest(const Engine& engine, int64_t m) const {
+  const int64_t whole = engine.WholeRows(m);
+  if (whole == m || whole == 0 || run_all_as_ != 0) return nullptr;
+  const Engine& other = EngineFor(m - whole);
+  return engine.Cost(whole) + other.Cost(m - whole) < engine.Cost(m) ? &other : nullptr;
+}
+
+void GemmPlan::RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range,
+                       uint8_t* scratch) const {
+  const int64_t rows = range.row_end - range.row_begin;
+  const Engine* const other = EngineForRest(engine, rows);
+  if (other == nullptr) return engine.RunRange(buffers, range, scratch);
+  Range whole = range;
+  Range rest = range;
+  whole.row_end = rest.row_begin = range.row_begin + engine.WholeRows(rows);
+  engine.RunRange(buffers, whole, scratch);
+  other->RunRange(buffers, rest, scratch);
 }
 
 void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range,
@@ -420,7 +443,7 @@ void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Ra
     piece.row_end = std::min(range.row_end, row + rows);
     row_sums_.Sum(buffers.a, row, piece.row_end, data_.taps, sums);
     buffers.row_sums_begin = row;
-    engine.RunRange(buffers, piece, scratch + RowSumBytes(data_));
+    RunRows(engine, buffers, piece, scratch + RowSumBytes(data_));
   }
 }
 
