@@ -103,21 +103,28 @@ PairSigns SumPairs(__m128i weights, __m128i zero_points) {
 }
 
 // Adds the two pairs of each column.
-void AddToColumns(__m128i pairs, int64_t* columns) {
-  alignas(16) std::array<int32_t, kVectorColumns> sums;
-  _mm_store_si128(reinterpret_cast<__m128i*>(sums.data()), _mm_madd_epi16(pairs, _mm_set1_epi16(1)));
-  for (size_t i = 0; i < sums.size(); ++i) columns[i] += sums[i];
+void AddToColumns(const PairSigns& pairs, ColumnParts* columns) {
+  const __m128i ones = _mm_set1_epi16(1);
+  alignas(16) std::array<int32_t, kVectorColumns> positive;
+  alignas(16) std::array<int32_t, kVectorColumns> negative;
+  _mm_store_si128(reinterpret_cast<__m128i*>(positive.data()), _mm_madd_epi16(pairs.positive, ones));
+  _mm_store_si128(reinterpret_cast<__m128i*>(negative.data()), _mm_madd_epi16(pairs.negative, ones));
+  for (size_t i = 0; i < kVectorColumns; ++i) {
+    columns[i].positive += positive[i];
+    columns[i].negative += negative[i];
+  }
 }
 
-// The sums over a panel's depth, for each column, of what map(SumPairs()) says of its pairs.
-template <class Map>
-std::array<ColumnParts, kPanelColumns> SumDepth(const PackedWeights& weights, int64_t panel,
-                                                const std::array<int32_t, kPanelColumns>& zero_points,
-                                                Map map) {
+using PanelParts = std::array<ColumnParts, kPanelColumns>;
+
+// The sums over a panel's depth, for each column, of what map(SumPairs()) says of its pairs: an array of
+// kCount.
+template <size_t kCount, class Map>
+std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t panel,
+                                        const std::array<int32_t, kPanelColumns>& zero_points, Map map) {
   // Quads whose sums int16 holds, for weights less zero points are 255 at most; they stay in L1.
   constexpr int64_t kQuadsAtOnce = 64;
-  std::array<int64_t, kPanelColumns> positive = {};
-  std::array<int64_t, kPanelColumns> negative = {};
+  std::array<PanelParts, kCount> parts = {};
   for (int64_t begin = 0; begin < weights.quads(); begin += kQuadsAtOnce) {
     const int64_t end = std::min(weights.quads(), begin + kQuadsAtOnce);
     for (size_t column = 0; column < kPanelColumns; column += kVectorColumns) {
@@ -125,18 +132,18 @@ std::array<ColumnParts, kPanelColumns> SumDepth(const PackedWeights& weights, in
       const __m128i zero_words =
           _mm_packs_epi32(_mm_unpacklo_epi32(zeros, zeros), _mm_unpackhi_epi32(zeros, zeros));
       const int8_t* const from = weights.Panel(panel) + column * kQuad;
-      PairSigns sums = {_mm_setzero_si128(), _mm_setzero_si128()};
+      std::array<PairSigns, kCount> sums;
+      sums.fill({_mm_setzero_si128(), _mm_setzero_si128()});
       for (int64_t quad = begin; quad < end; ++quad) {
-        const PairSigns pairs = map(SumPairs(LoadVector(from + quad * kPanelQuadBytes), zero_words));
-        sums = {_mm_add_epi16(sums.positive, pairs.positive), _mm_add_epi16(sums.negative, pairs.negative)};
+        const std::array<PairSigns, kCount> pairs =
+            map(SumPairs(LoadVector(from + quad * kPanelQuadBytes), zero_words));
+        for (size_t i = 0; i < kCount; ++i) {
+          sums[i].positive = _mm_add_epi16(sums[i].positive, pairs[i].positive);
+          sums[i].negative = _mm_add_epi16(sums[i].negative, pairs[i].negative);
+        }
       }
-      AddToColumns(sums.positive, &positive[column]);
-      AddToColumns(sums.negative, &negative[column]);
+      for (size_t i = 0; i < kCount; ++i) AddToColumns(sums[i], &parts[i][column]);
     }
-  }
-  std::array<ColumnParts, kPanelColumns> parts;
-  for (size_t column = 0; column < parts.size(); ++column) {
-    parts[column] = {positive[column], negative[column]};
   }
   return parts;
 }
@@ -173,22 +180,12 @@ class FailingPairs {
   __m128i most_, least_;         // sums that activations in [0, high] keep within int16
 };
 
-// How many pairs of each column fail.
-std::array<int64_t, kPanelColumns> CountFailingPairs(const PackedWeights& weights, int64_t panel,
-                                                     ActivationRange range) {
-  const auto masks = SumDepth(weights, panel, {}, FailingPairs(range));  // −1 for each
-  std::array<int64_t, kPanelColumns> counts;
-  for (size_t column = 0; column < counts.size(); ++column) {
-    counts[column] = -(masks[column].positive + masks[column].negative);
-  }
-  return counts;
-}
-
 }  // namespace
 
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
                                                 const std::array<int32_t, kPanelColumns>& zero_points) {
-  auto parts = SumDepth(weights, panel, zero_points, [](const PairSigns& sums) { return sums; });
+  auto [parts] =
+      SumDepth<1>(weights, panel, zero_points, [](const PairSigns& sums) { return std::array{sums}; });
   const int64_t padding = weights.quads() * kQuad - weights.k;  // depths that are no weights: 0 − zero point
   for (size_t column = 0; column < parts.size(); ++column) {
     const int64_t of_padding = -padding * zero_points[column];
@@ -213,15 +210,21 @@ Certificate Certify(const PackedWeights& weights, ActivationRange range) {
   Certificate certificate;
   certificate.range = range;
   certificate.pairs = (weights.k + 1) / 2 * weights.n;
+  const FailingPairs failing(range);
   for (int64_t panel = 0; panel < weights.panels(); ++panel) {
-    const std::array<int64_t, kPanelColumns> failing = CountFailingPairs(weights, panel, range);
-    for (size_t column = 0; column < failing.size(); ++column) {
-      if (failing[column] <= certificate.worst_column_failing_pairs) continue;
+    const auto [parts, fails] = SumDepth<2>(weights, panel, {}, [&](const PairSigns& pairs) {
+      return std::array{pairs, failing(pairs)};
+    });
+    int64_t& of_panel = certificate.panel_failing_pairs.emplace_back();
+    for (size_t column = 0; column < fails.size(); ++column) {
+      const int64_t count = -(fails[column].positive + fails[column].negative);  // of masks
+      of_panel += count;
+      if (count <= certificate.worst_column_failing_pairs) continue;
       certificate.worst_column = panel * kPanelColumns + static_cast<int64_t>(column);
-      certificate.worst_column_failing_pairs = failing[column];
+      certificate.worst_column_failing_pairs = count;
     }
-    certificate.panel_failing_pairs.push_back(std::accumulate(failing.begin(), failing.end(), int64_t{0}));
-    certificate.failing_pairs += certificate.panel_failing_pairs.back();
+    certificate.failing_pairs += of_panel;
+    certificate.column_sums.insert(certificate.column_sums.end(), parts.begin(), parts.end());
   }
   return certificate;
 }
