@@ -160,9 +160,15 @@ Error GemmPlan::BoundAccumulators() {
   for (int64_t panel = 0; panel < data_.weights.panels(); ++panel) {
     const int64_t first = panel * kPanelColumns;
     const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, data_.n - first));
-    std::array<int32_t, kPanelColumns> zero_points = {};
-    for (size_t i = 0; i < columns; ++i) zero_points[i] = data_.b_zero_point(static_cast<size_t>(first) + i);
-    const std::array<ColumnParts, kPanelColumns> parts = SumPanel(data_.weights, panel, zero_points);
+    std::array<ColumnParts, kPanelColumns> parts;
+    std::copy_n(data_.certificate.column_sums.begin() + first, kPanelColumns, parts.begin());
+    if (data_.epilogue.has_b_zero_points) {
+      std::array<int32_t, kPanelColumns> zero_points = {};
+      for (size_t i = 0; i < columns; ++i) {
+        zero_points[i] = data_.b_zero_point(static_cast<size_t>(first) + i);
+      }
+      parts = SumPanel(data_.weights, panel, zero_points);
+    }
     for (size_t i = 0; i < columns; ++i) {
       Error error = BoundColumn(first + static_cast<int64_t>(i), parts[i], admissible);
       if (error.status != INTACT_OK) return error;

@@ -66,27 +66,31 @@ Result<std::unique_ptr<GroupedEngine>> GroupedEngine::Create(const GemmData& dat
 }
 
 Error GroupedEngine::Schedule() {
+  const Error out_of_memory = {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
   const auto* forms =
       std::find_if(kForms.begin(), kForms.end(), [&](const IsaForms& f) { return f.isa == isa_; });
-  for (const StripForm& form : forms->forms) {
+  const std::optional<PlanarDepth>& planar = data_.taps.planar;
+  const auto shape_for = [&](const StripForm& form) {
     const int rows = form.vectors * lanes_;
     // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads = std::max<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16);
-    const std::optional<PlanarDepth>& planar = data_.taps.planar;
-    if (planar && planar->group_columns % form.columns != 0) continue;
-    ScheduledWeights schedule;
     const bool saturates = UsesSchedule(isa_, INTACT_EXACT);
-    if (!schedule.Build(data_.weights,
-                        {form.columns, rows, window_quads, amax_, saturates, planar ? &*planar : nullptr})) {
-      return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
-    }
-    const double cost = PredictedCost(form, schedule.statistics());
-    if (rows_ != 0 && cost >= row_cost_) continue;
+    return ScheduleShape{form.columns, rows, window_quads, amax_, saturates, planar ? &*planar : nullptr};
+  };
+  const StripForm* best = nullptr;
+  for (const StripForm& form : forms->forms) {
+    if (planar && planar->group_columns % form.columns != 0) continue;
+    const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, shape_for(form));
+    if (!statistics) return out_of_memory;
+    const double cost = PredictedCost(form, *statistics);
+    if (best != nullptr && cost >= row_cost_) continue;
     row_cost_ = cost;
-    block_vectors_ = form.vectors;
-    rows_ = rows;
-    schedule_ = std::move(schedule);
+    best = &form;
   }
+  block_vectors_ = best->vectors;
+  rows_ = best->vectors * lanes_;
+  if (!schedule_.Build(data_.weights, shape_for(*best))) return out_of_memory;
+  row_cost_ = PredictedCost(*best, schedule_.statistics());
   return {};
 }
 
