@@ -55,6 +55,7 @@ struct GemmData {
   PackedWeights weights;
   Certificate certificate;
   EpilogueSpec epilogue;
+  std::vector<int64_t> clamp_excess;  // of GemmProblem; empty if there is none
   // Per column, padded to whole panels.
   AlignedBuffer<int32_t> initial;  // bias_s32 − za·Σ_k (b − zb), as kernels see them
   // The same where only the taps of a range are computed, for each range of taps.line_taps but the whole.
