@@ -307,9 +307,10 @@ int64_t ConvPlan::SpreadRowBytes() const {
   return geometry_.output_channels * (data.element_bytes() + data.residual_bytes());
 }
 
-// As many as stay in L2; whole lines, as bands hold them, unless those are longer.
+// As many as stay in half of L1, from where they are copied; whole lines, as bands hold them, unless those
+// are longer.
 int64_t ConvPlan::MostSpreadRows() const {
-  const int64_t rows = RowsPerBlock(SpreadRowBytes(), 1);
+  const int64_t rows = std::max<int64_t>(Caches().l1d_bytes / 2 / SpreadRowBytes(), 1);
   const int64_t line = geometry_.output[kWidth];
   return rows < line && !taps_.is_depthwise ? rows : std::max<int64_t>(rows / line, 1) * line;
 }
