@@ -253,7 +253,8 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   Shape shape;
   shape.rows = RowCount(batch);
   shape.piece_rows = shape.rows;
-  if (!grid_.IsEven(batch)) {
+  shape.is_by_line = !grid_.IsEven(batch) && RunsByLine();
+  if (!grid_.IsEven(batch) && !shape.is_by_line) {
     shape.piece_rows = std::min(shape.rows, MostSpreadRows());
     shape.spread_bytes = RoundUp(shape.piece_rows * SpreadRowBytes(), 64);
   }
@@ -270,12 +271,13 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
     shape.piece_rows = std::min(shape.piece_rows, band_.max_rows());
     shape.band_bytes = RoundUp(band_.bytes(), 64);
   }
-  const Engine& engine = units_.front()->EngineFor(shape.piece_rows);
+  shape.run_rows = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
+  const Engine& engine = units_.front()->EngineFor(shape.run_rows);
   shape.mr = engine.mr();
   shape.columns = units() == 1 ? unit_outputs() : units();
   shape.nr = units() == 1 ? engine.nr() : 1;
   for (const auto& unit : units_) {
-    const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.piece_rows), shape.piece_rows);
+    const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.run_rows), shape.run_rows);
     shape.bytes = std::max(shape.bytes, shape.spread_bytes + shape.band_bytes + bytes);
   }
   return shape;
@@ -306,16 +308,12 @@ RunBuffers ConvPlan::BuffersOf(const intact_conv_args& args, const Shape& shape)
   constexpr int64_t kLine = 64;
   const GemmData& data = units_.front()->data();
   RunBuffers buffers = OutputBuffers(args, data, geometry_.output_channels);
-  if (shape.spread_bytes > 0) return buffers;
+  if (shape.spread_bytes > 0 || shape.is_by_line) return buffers;
   buffers.may_stream = args.residual != args.c && units() == 1 &&
                        unit_outputs() * data.element_bytes() > Caches().l2_bytes / shape.rows &&
                        buffers.c_stride_bytes % kLine == 0 &&
                        reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
-  buffers.c += grid_.FirstPixel() * buffers.c_stride_bytes;
-  buffers.c_stride_bytes *= grid_.step[kWidth];
-  if (buffers.residual != nullptr) buffers.residual += grid_.FirstPixel() * buffers.residual_stride_bytes;
-  buffers.residual_stride_bytes *= grid_.step[kWidth];
-  return buffers;
+  return LineOf(buffers, 0, grid_.FirstPixel());
 }
 
 int64_t ConvPlan::SpreadRowBytes() const {
@@ -329,6 +327,25 @@ int64_t ConvPlan::MostSpreadRows() const {
   const int64_t rows = std::max<int64_t>(Caches().l1d_bytes / 2 / SpreadRowBytes(), 1);
   const int64_t line = geometry_.output[kWidth];
   return rows < line && !taps_.is_depthwise ? rows : std::max<int64_t>(rows / line, 1) * line;
+}
+
+// A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
+bool ConvPlan::RunsByLine() const {
+  constexpr int64_t kLeastRows = 12;
+  const jit::Isa isa = units_.front()->isa();
+  return !UsesSchedule(isa, units_.front()->data().mode) && !UsesTiles(isa) && !taps_.planar &&
+         !taps_.is_depthwise && geometry_.output[kWidth] >= kLeastRows;
+}
+
+// Rows of C and the residual from `row` on, step[kWidth] pixels apart from `pixel` on.
+RunBuffers ConvPlan::LineOf(const RunBuffers& pixels, int64_t row, int64_t pixel) const {
+  RunBuffers line = pixels;
+  line.c_stride_bytes *= grid_.step[kWidth];
+  line.c += pixel * pixels.c_stride_bytes - row * line.c_stride_bytes;
+  line.residual_stride_bytes *= grid_.step[kWidth];
+  if (line.residual == nullptr) return line;
+  line.residual += pixel * pixels.residual_stride_bytes - row * line.residual_stride_bytes;
+  return line;
 }
 
 void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, const Shape& shape,
@@ -408,7 +425,14 @@ void ConvPlan::RunUnit(int64_t unit, const Shape& shape, RunBuffers buffers, con
   const GemmPlan& plan = *units_[static_cast<size_t>(unit)];
   buffers.c += unit * unit_outputs() * plan.data().element_bytes();
   if (buffers.residual != nullptr) buffers.residual += unit * unit_outputs() * plan.data().residual_bytes();
-  plan.RunShare(plan.EngineFor(shape.piece_rows), buffers, range, scratch + shape.band_bytes);
+  const Engine& engine = plan.EngineFor(shape.run_rows);
+  if (!shape.is_by_line) return plan.RunShare(engine, buffers, range, scratch + shape.band_bytes);
+  grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+    Range line = range;
+    line.row_begin = row;
+    line.row_end = row + rows;
+    plan.RunShare(engine, LineOf(buffers, row, pixel), line, scratch + shape.band_bytes);
+  });
 }
 
 ConvInput ConvPlan::InputOf(const intact_conv_args& args) const {

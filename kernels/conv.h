@@ -23,8 +23,8 @@
 //
 // Depthwise convolutions have kernels of their own (depthwise_conv.h).
 //
-// Where output pixels do not lie at even distances (output_grid.h), a piece of them is computed in scratch
-// and copied to its places.
+// Output pixels that do not lie at even distances (output_grid.h) do so within a line: lines are run one by
+// one, or a piece of the output is computed in scratch and copied to its places.
 //
 // Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
 // reads its own channels (Taps::vector_step).
@@ -62,9 +62,11 @@ class ConvPlan {
   struct Shape {
     int64_t rows = 0;        // output pixels of the run
     int64_t piece_rows = 0;  // that a thread computes at a time, at most
+    int64_t run_rows = 0;    // that an engine is told to run at a time, at most
     int mr = 1;
     int64_t columns = 0, nr = 1;  // what is cut among threads beside rows: columns of the unit, or units
     int64_t spread_bytes = 0;     // of a piece of C and the residual in scratch; 0: it lies in its places
+    bool is_by_line = false;      // lines are run one by one
     int64_t band_bytes = 0;
     int64_t bytes = 0;  // scratch that a share needs, aligned to 64 bytes
     int64_t parts() const { return TileCount(rows, columns, mr, static_cast<int>(nr)); }
@@ -117,6 +119,8 @@ class ConvPlan {
   /// Bytes of a row of C and of the residual.
   int64_t SpreadRowBytes() const;
   int64_t MostSpreadRows() const;
+  bool RunsByLine() const;
+  RunBuffers LineOf(const RunBuffers& pixels, int64_t row, int64_t pixel) const;
   int64_t PieceEnd(const Shape& shape, int64_t row, int64_t row_end) const;
   void RunPiece(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
                 uint8_t* scratch) const;
