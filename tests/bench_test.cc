@@ -507,7 +507,7 @@ TEST(BenchReport, JsonOfANetwork) {
   EXPECT_EQ(row["times"], 2);
   EXPECT_EQ(row["m"], 784);
   EXPECT_EQ(row["conv"], nlohmann::ordered_json::parse(R"({"batch": 1, "c_in": 64, "c_out": 64, "groups": 1,
-      "height": 28, "kernel": 3, "stride": 1, "width": 28})"));
+      "height": 28, "kernel": 3, "stride": 1, "transposed": false, "width": 28})"));
   const auto find = [](const auto& all, const nlohmann::ordered_json& wanted) -> nlohmann::ordered_json {
     const auto has_it = [&](const auto& one) {
       return std::ranges::all_of(wanted.items(),
