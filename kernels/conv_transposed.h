@@ -76,7 +76,7 @@ class BarePixels {
 
  private:
   explicit BarePixels(const ConvGeometry& geometry) : geometry_(geometry) {}
-  Error MakePlan(const GemmProblem& problem, const std::vector<int64_t>& excess);
+  Error MakePlan(const GemmProblem& conv, const std::vector<int64_t>& excess);
   bool HasTaps(Dimension dimension, int64_t output) const;
   /// `count` pixels, `step` apart.
   void RunPixels(const RunBuffers& buffers, int64_t pixel, int64_t step, int64_t count,

@@ -404,7 +404,7 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
   EXPECT_EQ(results.first_calls.size(), isas.size());
   for (const Row& row : results.rows) {
     SCOPED_TRACE(row.isa + " " + row.shape.ToString());
-    ASSERT_EQ(row.timings.size(), 2 + Peers().size() * (row.shape.conv ? 3 : 2));
+    ASSERT_EQ(row.timings.size(), 2 + Peers().size() * TypesOf(row.shape, "onednn").size());
     const bool saturates =
         (row.isa == "avx2" || row.isa == "avx512") && KindOf(row.shape) != Kind::kDepthwise;
     for (const Timing& timing : row.timings) {
