@@ -112,6 +112,9 @@ Error GemmPlan::SetColumns(const GemmProblem& problem) {
     if (!data_.bias_s32.Resize(padded)) return OutOfMemory("bias_s32");
     for (size_t n = 0; n < padded; ++n) data_.bias_s32[n] = problem.bias_s32[column(n)];
   }
+  if (problem.clamp_excess != nullptr) {
+    data_.clamp_excess.assign(problem.clamp_excess, problem.clamp_excess + problem.n);
+  }
   data_.bounds = {problem.lo, problem.hi, problem.c_zero_point};
   Error error = SetWeightZeroPoints(problem);
   if (error.status != INTACT_OK) return error;
@@ -186,8 +189,11 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
   // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every ISA
   // refuses the same problems.
   std::vector<ColumnBound> bounds = {parts.Bound(admissible)};
+  const int64_t excess = data_.clamp_excess.empty() ? 0 : data_.clamp_excess[i];
   if (data_.mode == INTACT_SATURATING) {
     bounds.push_back(BoundSaturatingColumn(data_.weights, n, data_.b_zero_point(i), admissible));
+    bounds.back().lowest += excess;
+    bounds.back().highest += excess;
   }
   for (const ColumnBound& bound : bounds) {
     const int64_t lowest = initial + bound.lowest;
@@ -208,7 +214,8 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
     largest_output_ = std::max(largest_output_, largest * scale + added);
   }
   // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
-  data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(initial));
+  const int64_t start = initial + (PairsSaturate(isa_, data_.mode) ? excess : 0);
+  data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
   const ColumnBound declared = parts.Bound(data_.range);
   Certificate& certificate = data_.certificate;
   certificate.accumulator_min = std::min(certificate.accumulator_min, initial + declared.lowest);
