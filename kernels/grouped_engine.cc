@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -66,7 +67,7 @@ Result<std::unique_ptr<GroupedEngine>> GroupedEngine::Create(const GemmData& dat
 }
 
 Error GroupedEngine::Schedule() {
-  const Error out_of_memory = {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
+  Error out_of_memory = {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
   const auto* forms =
       std::find_if(kForms.begin(), kForms.end(), [&](const IsaForms& f) { return f.isa == isa_; });
   const std::optional<PlanarDepth>& planar = data_.taps.planar;
@@ -77,13 +78,14 @@ Error GroupedEngine::Schedule() {
     const bool saturates = UsesSchedule(isa_, INTACT_EXACT);
     return ScheduleShape{form.columns, rows, window_quads, amax_, saturates, planar ? &*planar : nullptr};
   };
-  const StripForm* best = nullptr;
+  const StripForm* best = &forms->forms.back();  // of one column: it suits any weights
+  row_cost_ = std::numeric_limits<double>::infinity();
   for (const StripForm& form : forms->forms) {
     if (planar && planar->group_columns % form.columns != 0) continue;
     const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, shape_for(form));
     if (!statistics) return out_of_memory;
     const double cost = PredictedCost(form, *statistics);
-    if (best != nullptr && cost >= row_cost_) continue;
+    if (cost >= row_cost_) continue;
     row_cost_ = cost;
     best = &form;
   }

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kernels/blocking.h"
-#include "kernels/conv.h"
+#include "kernels/convolution.h"
 #include "kernels/gemm.h"
 #include "tests/emulated_isas.h"
 #include "tests/on_every_isa.h"
@@ -234,7 +234,7 @@ class SmallCaches : public tests::OnEachIsa<intact_mode> {
     const RunOptions options = RunOptionsOf(problem);
     const std::string why =
         problem.conv
-            ? WhyWrong<kernels::ConvPlan, intact_conv_args>(MaterializeConv(problem), options, manner)
+            ? WhyWrong<kernels::Convolution, intact_conv_args>(MaterializeConv(problem), options, manner)
             : WhyWrong<kernels::GemmPlan, intact_gemm_args>(Materialize(problem), options, manner);
     if (!why.empty()) RC_FAIL(why);
   }
