@@ -93,9 +93,10 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     taps_.is_depthwise = true;
     return;
   }
-  if (reads_band_ && !has_zero_points && WantsPlanar(isa, problem.mode)) {
+  if (WantsPlanar(problem, isa)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     if (planar_.IsSmall()) {
+      reads_band_ = true;
       taps_.planar = planar_.MakeDepth();
       taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
       return;
@@ -117,10 +118,13 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   if (!saturates && !has_zero_points) SetLineTaps();
 }
 
-bool ConvPlan::WantsPlanar(jit::Isa isa, intact_mode mode) const {
-  if (mode == INTACT_SATURATING || geometry_.groups == 1) return false;
-  if (UsesSchedule(isa, mode)) return true;
-  return geometry_.group_inputs() % kQuad == 0 && geometry_.group_outputs() < jit::VectorBytes(isa) / 4;
+bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
+  if (problem.mode == INTACT_SATURATING || geometry_.groups == 1) return false;
+  if (UsesSchedule(isa, problem.mode)) return true;
+  const int64_t lanes = jit::VectorBytes(isa) / 4;
+  // It needs no sums of rows, which take long where each group has its own.
+  if (problem.HasWeightZeroPoints()) return geometry_.group_outputs() <= 4 * lanes;
+  return reads_band_ && geometry_.group_inputs() % kQuad == 0 && geometry_.group_outputs() < lanes;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.

@@ -145,7 +145,7 @@ Error GemmPlan::SetWeightZeroPoints(const GemmProblem& problem) {
   for (size_t i = 0; i < padded; ++i) {
     data_.b_zero_points[i] = problem.WeightZeroPoint(std::min(static_cast<int64_t>(i), data_.n - 1));
   }
-  data_.epilogue.has_b_zero_points = true;
+  data_.epilogue.has_b_zero_points = !data_.taps.planar;  // else they are folded into the schedule
   return {};
 }
 

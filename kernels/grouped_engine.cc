@@ -75,9 +75,12 @@ Error GroupedEngine::Schedule() {
     const std::optional<PlanarDepth>& planar = data_.taps.planar;
     if (planar && planar->group_columns % form.columns != 0) continue;
     ScheduledWeights schedule;
-    const bool saturates = UsesSchedule(isa_, INTACT_EXACT);
-    if (!schedule.Build(data_.weights,
-                        {form.columns, rows, window_quads, amax_, saturates, planar ? &*planar : nullptr})) {
+    ScheduleShape shape{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
+    if (planar) {
+      shape.planar = &*planar;
+      if (data_.b_zero_points.size() != 0) shape.zero_points = data_.b_zero_points.data();
+    }
+    if (!schedule.Build(data_.weights, shape)) {
       return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
     }
     const double cost = PredictedCost(form, schedule.statistics());

@@ -83,17 +83,45 @@ class StripScheduler {
     items_.clear();
     const int8_t* panel = weights.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
     const auto item_weights = size_t{kQuad} * shape_.strip_columns;
+    const bool folds = shape_.zero_points != nullptr;
+    if (folds) SetZeroPoints(column, weights.n);
     for (int64_t quad = begin; quad < end; ++quad) {
       Item item;
       item.offset = OffsetOf(column, quad, begin);
       std::memcpy(item.weights.data(), panel + quad * kPanelQuadBytes, item_weights);
-      item.ComputeLoad();
-      if (item.load.Heaviest() == 0) continue;  // all zeros: contributes nothing
-      if (Load{}.Fits(item.load, capacity_)) {
-        items_.push_back(item);
-      } else {
-        Split(item);
+      folds ? AddFolded(item) : Add(item);
+    }
+  }
+
+  void Add(Item item) {
+    item.ComputeLoad();
+    if (item.load.Heaviest() == 0) return;  // all zeros: contributes nothing
+    if (Load{}.Fits(item.load, capacity_)) {
+      items_.push_back(item);
+    } else {
+      Split(item);
+    }
+  }
+
+  // Of the strip's weights. Columns beyond the last are dropped: they keep their zeros.
+  void SetZeroPoints(int64_t column, int64_t columns) {
+    zero_points_.fill(0);
+    const auto count = static_cast<size_t>(std::clamp<int64_t>(columns - column, 0, shape_.strip_columns));
+    for (size_t i = 0; i < count * kQuad; ++i) {
+      zero_points_[i] = shape_.zero_points[static_cast<size_t>(column) + i / kQuad];
+    }
+  }
+
+  // As items whose weights add up to the item's less their zero points.
+  void AddFolded(Item item) {
+    std::array<int, kMaxStripColumns* kQuad> left = {};
+    for (size_t i = 0; i < left.size(); ++i) left[i] = item.weights[i] - zero_points_[i];
+    while (std::any_of(left.begin(), left.end(), [](int weight) { return weight != 0; })) {
+      for (size_t i = 0; i < left.size(); ++i) {
+        item.weights[i] = static_cast<int8_t>(std::clamp(left[i], -128, 127));
+        left[i] -= item.weights[i];
       }
+      Add(item);
     }
   }
 
@@ -176,6 +204,7 @@ class StripScheduler {
 
   ScheduleShape shape_;
   Load capacity_;
+  std::array<int32_t, kMaxStripColumns* kQuad> zero_points_ = {};  // of each weight of an item
   std::vector<Item> items_;
   std::vector<const Item*> order_;
   std::vector<Group> groups_;  // the first used_groups_ are of this strip
