@@ -201,7 +201,7 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
                       to(row) + begin * panel_rows);
     }
   }
-  for (size_t row = 0; row < rows.size(); ++row) {
+  for (size_t row = whole == k ? in_fours : 0; row < rows.size(); ++row) {
     packer.OneRow(rows[row] + offset, row < in_fours ? whole : 0, k, to(row));
   }
   return packer.Largest();

@@ -44,7 +44,8 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
   const auto length = [&](Dimension dimension, int64_t outputs) {
     return (geometry.Span(dimension, outputs) - 1) / stride[dimension] + 1;
   };
-  line_positions_ = length(kWidth, width());
+  line_length_ = length(kWidth, width());
+  line_positions_ = LinePositions();
   const int64_t group_quads = RoundUp(geometry.group_inputs(), kQuad) / kQuad;
   const int64_t slices = geometry.kernel[kDepth];
   const int64_t phases = stride[kHeight] * stride[kWidth];
@@ -52,11 +53,22 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
   groups_ = ChooseGroups(geometry);
   const int64_t line_bytes = groups_ * group_quads * kQuad * slices * phases * line_positions_;
   lines_ = std::clamp<int64_t>(Caches().l1d_bytes * 3 / 4 / line_bytes - others, 1, geometry.output[kHeight]);
-  phase_positions_ = length(kHeight, lines_) * line_positions_;
+  phase_positions_ = length(kHeight, lines_) * line_positions_ + line_length_ - line_positions_;
   slice_positions_ = phases * phase_positions_;
   // An odd number of cache lines, so that quads do not meet in the same sets of L1.
   quad_bytes_ = RoundUp(slices * slice_positions_ * kQuad, 128) + 64;
   quads_ = groups_ * group_quads;
+}
+
+// From a line to the next: no less than its outputs, and than it takes for nothing but padding to lie on that
+// of the next line.
+int64_t PlanarBand::LinePositions() const {
+  const int64_t stride = geometry_.stride[kWidth];
+  const int64_t padding = geometry_.pad_begin[kWidth];
+  const int64_t begin = RoundUp(padding + geometry_.input[kWidth], stride) / stride;
+  const int64_t end =
+      RoundUp(std::max<int64_t>(geometry_.Span(kWidth, width()) - padding, 0), stride) / stride;
+  return std::min(std::max({width(), begin, end}), line_length_);
 }
 
 bool PlanarBand::IsSmall() const {
@@ -126,8 +138,8 @@ uint8_t PlanarBand::StageLine(const uint8_t* line, int64_t pixel_stride, int64_t
   std::array<const uint8_t*, kAtOnce> pixels;
   uint8_t largest = 0;
   int64_t x = phase - geometry_.pad_begin[kWidth];
-  for (int64_t position = 0; position < line_positions_; position += kAtOnce) {
-    const int64_t count = std::min(kAtOnce, line_positions_ - position);
+  for (int64_t position = 0; position < line_length_; position += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, line_length_ - position);
     for (int64_t i = 0; i < count; ++i, x += geometry_.stride[kWidth]) {
       const bool is_inside = line != nullptr && x >= 0 && x < geometry_.input[kWidth];
       pixels[static_cast<size_t>(i)] = is_inside ? line + x * pixel_stride : padding_.data();

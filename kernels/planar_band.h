@@ -11,7 +11,8 @@
 // Output pixel (line, x) is position line·line_positions + x: a tap is a distance that all positions share,
 // whatever the stride, since pixels of one phase are adjacent. So the grouped kernel (grouped_kernel.h) reads
 // its quads from here in place, each pixel transposed once rather than once a tap. The price is that lines
-// are as long as the padded input's: what lies between two output lines is computed and dropped.
+// are as long as the padded input's: what lies between two output lines is computed and dropped. The padding
+// right of a line is that left of the next, as far as they go.
 //
 // Groups do not read each other's channels, so a band holds those of a few: a cache line of each pixel, and
 // as many lines of pixels as L1 holds.
@@ -67,6 +68,7 @@ class PlanarBand {
     return slice * slice_positions_ + PhaseOffset(y, x) + y / geometry_.stride[kHeight] * line_positions_ +
            x / geometry_.stride[kWidth];
   }
+  int64_t LinePositions() const;
   int64_t group_quads() const { return quads_ / groups_; }
   /// Of `groups` groups.
   uint8_t StageLine(const uint8_t* line, int64_t pixel_stride, int64_t groups, int64_t phase,
@@ -75,7 +77,8 @@ class PlanarBand {
   ConvGeometry geometry_;
   std::vector<uint8_t> padding_;  // a pixel
   uint8_t flip_ = 0;
-  int64_t lines_ = 0;  // output lines that a band holds
+  int64_t lines_ = 0;        // output lines that a band holds
+  int64_t line_length_ = 0;  // positions that a line fills, some of them those of the next
   int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;
   int64_t groups_ = 1;
   int64_t quads_ = 0, quad_bytes_ = 0;

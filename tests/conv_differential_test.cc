@@ -57,6 +57,11 @@ TEST_P(ConvDifferential, Groups) {
            "conv u8s8s32 in=4x4 c=10 o=34 kernel=2x2 groups=2 batch=2",
            "conv s8s8s32 in=4x4 c=9 o=12 kernel=1x1 groups=3 za=-9",
            "conv u8s8s32 in=9x7 c=40 o=40 kernel=1x1 stride=2x1 groups=5 za=77 batch=2",
+           "conv u8s8s32 in=7x8 c=16 o=16 kernel=3x5 stride=1x2 pad=1x3:1x1 groups=4 za=77",
+           "conv u8s8s32 in=7x9 c=16 o=16 kernel=3x4 stride=2x3 pad=2x4:1x6 groups=4 za=9 batch=2",
+           "conv u8s8s32 in=5x6 c=8 o=16 kernel=3x4 dilation=1x2 pad=0x1:2x5 groups=2 za=255",
+           "conv u8s8s32 in=4x3 c=8 o=16 kernel=1x3 pad=0x5:0x2 groups=2 za=255",
+           "conv u8s8s32 in=4x23 c=32 o=32 kernel=2x2 stride=2x2 pad=0x0:1x1 groups=4 za=1",
        }) {
     ExpectItsModel(OnThis(line));
   }
