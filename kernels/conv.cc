@@ -68,6 +68,8 @@ Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const intact_conv_desc& desc,
   plan->spatial_dims_ = desc.spatial_dims;
   plan->a_type_ = problem->a_type;
   plan->ChooseLayout(*problem, *isa);
+  if (plan->taps_.planar) error = plan->planar_.GenerateKernel();
+  if (error.status != INTACT_OK) return error;
   error = plan->MakeUnits(*problem);
   if (error.status != INTACT_OK) return error;
   return plan;
@@ -122,9 +124,14 @@ bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
   if (problem.mode == INTACT_SATURATING || geometry_.groups == 1) return false;
   if (UsesSchedule(isa, problem.mode)) return true;
   const int64_t lanes = jit::VectorBytes(isa) / 4;
-  // It needs no sums of rows, which take long where each group has its own.
-  if (problem.HasWeightZeroPoints()) return geometry_.group_outputs() <= 4 * lanes;
-  return reads_band_ && geometry_.group_inputs() % kQuad == 0 && geometry_.group_outputs() < lanes;
+  const int64_t outputs = geometry_.group_outputs();
+  const bool fills_vectors =
+      outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
+  // It needs no sums of rows either, which take long where each group has its own.
+  const int64_t most_lanes = UsesTiles(isa) ? lanes : 4 * lanes;  // tiles are many times as fast
+  if (!fills_vectors || problem.HasWeightZeroPoints()) return outputs < most_lanes;
+  constexpr int64_t kMost = 16;  // of outputs that share a pixel's transposition it pays for fewer
+  return reads_band_ && outputs * geometry_.stride[kHeight] * geometry_.stride[kWidth] < kMost;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.

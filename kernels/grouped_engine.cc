@@ -12,7 +12,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr int kMaxTileRows = 80;  // a whole number of vectors
-constexpr int64_t kDropped = -1;  // a row between two lines of a planar band
+constexpr int32_t kDropped = -1;  // a row between two lines of a planar band
 
 /// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
 /// the triple takes for a quad.
@@ -63,9 +63,24 @@ double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics
 /// Where the rows of a tile of accumulators go.
 struct GroupedEngine::TileRows {
   int64_t count = 0;
-  std::array<int64_t, kMaxTileRows> row;  // of C, or kDropped
-  // Row by row, column 0; whole vectors of them: what is dropped, or beyond the last, goes to scratch.
-  std::array<uint8_t*, kMaxTileRows> c;
+  std::array<int32_t, kMaxTileRows> row;  // of C, or kDropped
+  std::array<uint8_t*, kMaxTileRows> c;   // column 0; whole vectors of them
+
+  void Add(int32_t first, int64_t rows, uint8_t* to, int64_t stride) {
+    int32_t* const to_row = &row[static_cast<size_t>(count)];
+    uint8_t** const to_c = &c[static_cast<size_t>(count)];
+    for (int32_t i = 0; i < rows; ++i) to_row[i] = first + i;
+    for (int64_t i = 0; i < rows; ++i) to_c[i] = to + i * stride;
+    count += rows;
+  }
+  void AddDropped(int64_t rows, uint8_t* to) {
+    std::fill_n(&row[static_cast<size_t>(count)], rows, kDropped);
+    std::fill_n(&c[static_cast<size_t>(count)], rows, to);
+    count += rows;
+  }
+  void FillVector(int lanes, uint8_t* to) {
+    std::fill_n(&c[static_cast<size_t>(count)], RoundUp(count, lanes) - count, to);
+  }
 };
 
 GroupedEngine::GroupedEngine(const GemmData& data, jit::Isa isa, int amax,
@@ -215,30 +230,24 @@ GroupedEngine::TileRows GroupedEngine::RowsOfPositions(const RunBuffers& buffers
                                                        int64_t positions, uint8_t* scratch) const noexcept {
   const PlanarDepth& planar = *data_.taps.planar;
   TileRows rows;
-  rows.count = positions;
-  rows.c.fill(Drop(scratch));
   int64_t line = position / planar.line_positions;
   int64_t x = position % planar.line_positions;
-  for (size_t i = 0; i < static_cast<size_t>(positions); ++i) {
-    const bool is_row = x < planar.line_rows;
-    rows.row[i] = is_row ? buffers.planar.first_row + line * planar.line_rows + x : kDropped;
-    if (is_row) rows.c[i] = buffers.c + rows.row[i] * buffers.c_stride_bytes;
-    if (++x < planar.line_positions) continue;
-    ++line;
-    x = 0;
+  for (int64_t left = positions; left > 0; left = positions - rows.count, ++line, x = 0) {
+    const int64_t valid = std::clamp<int64_t>(planar.line_rows - x, 0, left);
+    const int64_t row = buffers.planar.first_row + line * planar.line_rows + x;
+    rows.Add(static_cast<int32_t>(row), valid, buffers.c + row * buffers.c_stride_bytes,
+             buffers.c_stride_bytes);
+    rows.AddDropped(std::min(planar.line_positions - x, left) - valid, Drop(scratch));
   }
+  rows.FillVector(lanes_, Drop(scratch));
   return rows;
 }
 
 GroupedEngine::TileRows GroupedEngine::AdjacentRows(const RunBuffers& buffers, int64_t row, int64_t rows,
                                                     uint8_t* scratch) const noexcept {
   TileRows all;
-  all.count = rows;
-  all.c.fill(Drop(scratch));
-  for (size_t i = 0; i < static_cast<size_t>(rows); ++i, ++row) {
-    all.row[i] = row;
-    all.c[i] = buffers.c + row * buffers.c_stride_bytes;
-  }
+  all.Add(static_cast<int32_t>(row), rows, buffers.c + row * buffers.c_stride_bytes, buffers.c_stride_bytes);
+  all.FillVector(lanes_, Drop(scratch));
   return all;
 }
 
