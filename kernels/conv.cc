@@ -117,7 +117,10 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
   // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
-  if (!saturates && !has_zero_points) SetLineTaps();
+  if (!saturates && !has_zero_points) {
+    SetLineTaps();
+    SetLineEnds();
+  }
 }
 
 bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
@@ -174,6 +177,19 @@ void ConvPlan::SetLineTaps() {
     if (range.end == 0) range = {0, 1};
     taps_.line_taps.push_back(range);
   }
+}
+
+// Where a line begins, the first pixels of its taps may lie before the input; where it ends, the last beyond.
+void ConvPlan::SetLineEnds() {
+  if (!joins_width_ || geometry_.input_channels % kQuad != 0) return;
+  const int64_t width = geometry_.kernel[kWidth];
+  const int64_t last =
+      (geometry_.output[kWidth] - 1) * geometry_.stride[kWidth] - geometry_.pad_begin[kWidth];
+  const int64_t head = std::clamp<int64_t>(geometry_.pad_begin[kWidth], 0, width - 1);
+  const int64_t tail = std::clamp<int64_t>(last + width - geometry_.input[kWidth], 0, width - 1 - head);
+  taps_.head = head * band_.pixel_bytes();
+  taps_.tail = tail * band_.pixel_bytes();
+  taps_.line_rows = geometry_.output[kWidth];
 }
 
 int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {

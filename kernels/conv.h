@@ -76,6 +76,7 @@ class ConvPlan {
   bool WantsPlanar(const GemmProblem& problem, jit::Isa isa) const;
   void SetTaps();
   void SetLineTaps();
+  void SetLineEnds();
   Error MakeUnits(const GemmProblem& problem);
   Result<std::unique_ptr<GemmPlan>> MakeUnit(const GemmProblem& conv, int64_t unit) const;
   std::vector<int8_t> UnitWeights(const GemmProblem& conv, int64_t unit) const;

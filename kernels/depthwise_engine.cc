@@ -163,12 +163,14 @@ void DepthwiseEngine::RunRow(const DepthwiseRow& row) const noexcept {
 }
 
 DepthwiseRow DepthwiseEngine::From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const {
-  DepthwiseRow rest = row;
-  rest.pixel0 += pixel * spec_.taps.pixel_stride_bytes + channel;
-  rest.pixels -= pixel;
-  rest.c += pixel * row.c_stride_bytes + channel * data_.element_bytes();
+  DepthwiseRow rest;
+  rest.pixel0 = row.pixel0 + pixel * spec_.taps.pixel_stride_bytes + channel;
+  rest.pixels = row.pixels - pixel;
+  rest.c = row.c + pixel * row.c_stride_bytes + channel * data_.element_bytes();
+  rest.c_stride_bytes = row.c_stride_bytes;
+  rest.residual_stride_bytes = row.residual_stride_bytes;
   if (row.residual == nullptr) return rest;
-  rest.residual += pixel * row.residual_stride_bytes + channel * data_.residual_bytes();
+  rest.residual = row.residual + pixel * row.residual_stride_bytes + channel * data_.residual_bytes();
   return rest;
 }
 

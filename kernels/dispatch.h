@@ -31,6 +31,7 @@ inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
+    KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 7, 4},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
 };
 

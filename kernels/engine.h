@@ -41,6 +41,13 @@ struct Naming {
   int64_t depth = 0;  // 0: k
 };
 
+/// GemmData::initial where padding is not computed, for tiles that run the taps of one range.
+struct SkippingInitial {
+  TapRange taps;
+  // [3][padded columns]: for most rows; for those that skip Taps::head; for those that skip Taps::tail
+  AlignedBuffer<int32_t> columns;
+};
+
 /// What a plan knows, whatever computes it. Immutable once the plan is made.
 struct GemmData {
   int64_t n = 0, k = 0;
@@ -56,11 +63,10 @@ struct GemmData {
   Certificate certificate;
   EpilogueSpec epilogue;
   // Per column, padded to whole panels.
-  AlignedBuffer<int32_t> initial;  // bias_s32 − za·Σ_k (b − zb), as kernels see them
-  // The same where only the taps of a range are computed, for each range of taps.line_taps but the whole.
-  std::vector<std::pair<TapRange, AlignedBuffer<int32_t>>> skipping_initial;
-  AlignedBuffer<int32_t> bias_s32;       // empty if there is none
-  AlignedBuffer<int32_t> b_zero_points;  // zb as kernels see weights; empty if all are 0
+  AlignedBuffer<int32_t> initial;                 // bias_s32 − za·Σ_k (b − zb), as kernels see them
+  std::vector<SkippingInitial> skipping_initial;  // for each range of taps.line_taps, and for all taps
+  AlignedBuffer<int32_t> bias_s32;                // empty if there is none
+  AlignedBuffer<int32_t> b_zero_points;           // zb as kernels see weights; empty if all are 0
   AlignedBuffer<float> scales, bias;
   OutputBounds bounds;
   ResidualScale residual;
@@ -105,6 +111,8 @@ class Engine {
   /// Predicted time for `m` rows, in times that the ISA's own sequence (vpdpbusd, or the triple before it)
   /// takes for a row: engines of one plan are compared by it.
   virtual double Cost(int64_t m) const = 0;
+  /// Those of `m` rows that fill its vectors: the others may be cheaper on another engine.
+  virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.

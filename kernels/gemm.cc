@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "kernels/amx_engine.h"
+#include "kernels/block_cost.h"
 #include "kernels/dispatch.h"
 #include "kernels/grouped_engine.h"
 #include "kernels/pack_file.h"
@@ -210,47 +210,58 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
   return {};
 }
 
-// A tap of padding contributes za'·Σ b' (pack.h), which the column's constant takes over.
 Error GemmPlan::SetSkippingInitial() {
   const Taps& taps = data_.taps;
-  const auto zero_point = static_cast<uint32_t>(data_.a_zero_point + data_.shift());
+  if (taps.line_taps.empty() && !taps.HasLineEnds()) return {};
+  std::vector<TapRange> ranges = {{0, taps.count()}};
   for (const TapRange& range : taps.line_taps) {
-    const auto is_same = [&](const auto& made) { return made.first == range; };
-    if (range == TapRange{0, taps.count()} ||
-        std::any_of(data_.skipping_initial.begin(), data_.skipping_initial.end(), is_same)) {
-      continue;
-    }
-    auto& [made, initial] = data_.skipping_initial.emplace_back();
-    made = range;
-    if (!initial.Resize(data_.initial.size())) return OutOfMemory("column sums");
-    for (int64_t n = 0; n < static_cast<int64_t>(initial.size()); ++n) {
-      uint32_t sum = 0;
-      const auto add = [&](int64_t first, int64_t end) {
-        for (int64_t k = first * taps.depth; k < end * taps.depth; ++k) {
-          sum += static_cast<uint32_t>(data_.weights.At(k, n));
-        }
-      };
-      add(0, range.first);
-      add(range.end, taps.count());
-      const auto i = static_cast<size_t>(n);
-      initial[i] = static_cast<int32_t>(static_cast<uint32_t>(data_.initial[i]) + zero_point * sum);
-    }
+    if (std::find(ranges.begin(), ranges.end(), range) == ranges.end()) ranges.push_back(range);
+  }
+  for (const TapRange& range : ranges) {
+    Error error = AddSkippingInitial(range);
+    if (error.status != INTACT_OK) return error;
+  }
+  return {};
+}
+
+// Padding contributes za'·Σ b' (pack.h), which the column's constant takes over.
+Error GemmPlan::AddSkippingInitial(const TapRange& range) {
+  const Taps& taps = data_.taps;
+  const auto zero_point = static_cast<uint32_t>(data_.a_zero_point + data_.shift());
+  const size_t columns = data_.initial.size();
+  std::vector<uint32_t> padding(3 * columns);
+  uint32_t* const rows = padding.data();
+  uint32_t* const first = rows + columns;
+  uint32_t* const last = first + columns;
+  AddDepths(data_.weights, 0, range.first * taps.depth, rows);
+  AddDepths(data_.weights, range.end * taps.depth, data_.k, rows);
+  std::copy_n(rows, columns, first);
+  std::copy_n(rows, columns, last);
+  for (int64_t tap = range.first; tap < range.end; ++tap) {
+    AddDepths(data_.weights, tap * taps.depth, tap * taps.depth + taps.head, first);
+    AddDepths(data_.weights, (tap + 1) * taps.depth - taps.tail, (tap + 1) * taps.depth, last);
+  }
+  SkippingInitial& made = data_.skipping_initial.emplace_back();
+  made.taps = range;
+  if (!made.columns.Resize(padding.size())) return OutOfMemory("column sums");
+  for (size_t i = 0; i < padding.size(); ++i) {
+    const auto initial = static_cast<uint32_t>(data_.initial[i % columns]);
+    made.columns[i] = static_cast<int32_t>(initial + zero_point * padding[i]);
   }
   return {};
 }
 
 // Of the blocks of this ISA and form, those that some M would choose.
 std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
-  std::vector<KernelBlock> candidates;
-  std::copy_if(kKernels.begin(), kKernels.end(), std::back_inserter(candidates),
-               [&](const KernelBlock& block) {
-                 return block.isa == VectorIsa(isa_) && block.dot == DotOf(isa_, data_.mode);
-               });
+  std::vector<std::pair<KernelBlock, BlockCost>> candidates;
+  for (const KernelBlock& block : kKernels) {
+    if (block.isa != VectorIsa(isa_) || block.dot != DotOf(isa_, data_.mode)) continue;
+    candidates.emplace_back(block, BlockCost(block, data_));
+  }
   std::vector<KernelBlock> used;
   const auto best = [&](int64_t m) {
-    return *std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
-      return PanelEngine::BlockCost(a, m, data_.n, data_.k) < PanelEngine::BlockCost(b, m, data_.n, data_.k);
-    });
+    const auto is_cheaper = [&](const auto& a, const auto& b) { return a.second.Of(m) < b.second.Of(m); };
+    return std::min_element(candidates.begin(), candidates.end(), is_cheaper)->first;
   };
   for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
     const KernelBlock block = best(m);
@@ -383,7 +394,10 @@ RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
 }
 
 int64_t GemmPlan::ShareBytes(const Engine& engine, int64_t m) const {
-  return RowSumBytes(data_) + RoundUp(engine.ScratchBytes(m), 64);
+  int64_t bytes = engine.ScratchBytes(m);
+  for (const auto& other : engines_)
+    bytes = std::max(bytes, other->ScratchBytes(std::min<int64_t>(m, engine.mr())));
+  return RowSumBytes(data_) + RoundUp(bytes, 64);
 }
 
 void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range,
@@ -393,9 +407,29 @@ void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
   if (data_.epilogue.has_b_zero_points) {
     RunWithRowSums(engine, buffers, range, scratch);
   } else {
-    engine.RunRange(buffers, range, scratch);
+    RunRows(engine, buffers, range, scratch);
   }
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
+}
+
+// Null if `engine` had better run all of `m` rows.
+const Engine* GemmPlan::EngineForRest(const Engine& engine, int64_t m) const {
+  const int64_t whole = engine.WholeRows(m);
+  if (whole == m || whole == 0 || run_all_as_ != 0) return nullptr;
+  const Engine& other = EngineFor(m - whole);
+  return engine.Cost(whole) + other.Cost(m - whole) < engine.Cost(m) ? &other : nullptr;
+}
+
+void GemmPlan::RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range,
+                       uint8_t* scratch) const {
+  const int64_t rows = range.row_end - range.row_begin;
+  const Engine* const other = EngineForRest(engine, rows);
+  if (other == nullptr) return engine.RunRange(buffers, range, scratch);
+  Range whole = range;
+  Range rest = range;
+  whole.row_end = rest.row_begin = range.row_begin + engine.WholeRows(rows);
+  engine.RunRange(buffers, whole, scratch);
+  other->RunRange(buffers, rest, scratch);
 }
 
 void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range,
@@ -409,7 +443,7 @@ void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Ra
     piece.row_end = std::min(range.row_end, row + rows);
     row_sums_.Sum(buffers.a, row, piece.row_end, data_.taps, sums);
     buffers.row_sums_begin = row;
-    engine.RunRange(buffers, piece, scratch + RowSumBytes(data_));
+    RunRows(engine, buffers, piece, scratch + RowSumBytes(data_));
   }
 }
 

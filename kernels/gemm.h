@@ -104,6 +104,7 @@ class GemmPlan {
   Error Finish(jit::IsaSet permitted);
   Error BoundAccumulators();
   Error SetSkippingInitial();
+  Error AddSkippingInitial(const TapRange& taps);
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
   Error MakeEngines();
   Error MakePanelEngines();
@@ -111,6 +112,9 @@ class GemmPlan {
   std::vector<KernelBlock> BlocksInUse() const;
   Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
+  /// Computes `range` on `engine`, and what does not fill its vectors where that is cheapest.
+  void RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
+  const Engine* EngineForRest(const Engine& engine, int64_t m) const;
   void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
   GemmData data_;

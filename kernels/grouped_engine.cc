@@ -161,7 +161,9 @@ double GroupedEngine::Cost(int64_t m) const {
   return static_cast<double>(m - rest) * row_cost_ + (rest == 0 ? 0 : block_cost(rest));
 }
 
+// Packed rows are read again by each chunk; where there is but one, they are still in L1.
 int64_t GroupedEngine::RowsPerBlock() const {
+  if (data_.weights.panels() <= PanelsPerChunk()) return rows_;
   return std::max<int64_t>(Caches().l2_bytes / std::max<int64_t>(data_.k, 1) / rows_, 1) * rows_;
 }
 

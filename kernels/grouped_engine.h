@@ -39,6 +39,7 @@ class GroupedEngine final : public Engine {
   int64_t packed_bytes() const override {
     return schedule_.bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
   }
+  int64_t WholeRows(int64_t m) const override { return m / lanes_ * lanes_; }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 

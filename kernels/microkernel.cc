@@ -42,6 +42,10 @@ class Microkernel {
   }
 
  private:
+  struct Rows {
+    int begin, end;
+  };
+
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
   Vec& accumulator(int chain, int row, int vector) {
@@ -84,10 +88,19 @@ class Microkernel {
   }
 
   void Prologue() {
+    const int first = spec_.begins_line ? 1 : 0;
+    const int last = spec_.mr - (spec_.ends_line ? 1 : 0);
     code().mov(taps_, Argument(offsetof(MicrokernelArgs, initial)));
+    LoadInitial(first);
     for (int j = 0; j < spec_.vectors; ++j) {
-      emitter_->Load(accumulator(0, 0, j), x86::ptr(taps_, j * registers_.vector_bytes()));
-      for (int i = 1; i < spec_.mr; ++i) emitter_->Copy(accumulator(0, i, j), accumulator(0, 0, j));
+      for (int i = first + 1; i < last; ++i) emitter_->Copy(accumulator(0, i, j), accumulator(0, first, j));
+    }
+    if (spec_.begins_line || spec_.ends_line) {
+      code().mov(end_, Argument(offsetof(MicrokernelArgs, initial_stride_bytes)));
+      code().add(taps_, end_);
+      if (spec_.begins_line) LoadInitial(0);
+      code().add(taps_, end_);
+      if (spec_.ends_line) LoadInitial(last);
     }
     for (int chain = 1; chain < chains_; ++chain) {
       for (int i = 0; i < spec_.mr; ++i) {
@@ -101,6 +114,13 @@ class Microkernel {
     if (panels() > 3) code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
     if (spec_.prefetches) code().mov(prefetch_, Argument(offsetof(MicrokernelArgs, prefetch)));
     code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
+  }
+
+  // From taps_.
+  void LoadInitial(int row) {
+    for (int j = 0; j < spec_.vectors; ++j) {
+      emitter_->Load(accumulator(0, row, j), x86::ptr(taps_, j * registers_.vector_bytes()));
+    }
   }
 
   // Vector j of the quad at b_ + quad·64: columns beyond the first 16 are in the next panels.
@@ -119,13 +139,13 @@ class Microkernel {
     }
   }
 
-  void Quad(int quad) {
+  void Quad(int quad, const Rows& rows) {
     for (size_t j = 0; j < b_operands_.size(); ++j) {
       dot_->LoadB(b_operands_[j], BAddress(static_cast<int>(j), quad));
     }
     Prefetch(quad);
     for (int step = 0; step < dot_->steps(); ++step) {
-      for (int i = 0; i < spec_.mr; ++i) {
+      for (int i = rows.begin; i < rows.end; ++i) {
         const Gp& row = rows_[static_cast<size_t>(i)];
         for (int j = 0; j < spec_.vectors; ++j) {
           if (j == 0 || spec_.vector_step != 0) {
@@ -169,16 +189,19 @@ class Microkernel {
     code().bind(tap);
     code().mov(offset_, x86::ptr(taps_));
     if (spec_.vector_step != 0) code().add(offset_, Argument(offsetof(MicrokernelArgs, a_offset)));
-    code().mov(end_, Argument(offsetof(MicrokernelArgs, tap_bytes)));
-    code().add(end_, offset_);
-    DepthLoop();
+    if (spec_.begins_line) DepthLoop(offsetof(MicrokernelArgs, head_end), {1, spec_.mr});
+    if (spec_.ends_line) DepthLoop(offsetof(MicrokernelArgs, tail_begin), {0, spec_.mr});
+    DepthLoop(offsetof(MicrokernelArgs, tap_bytes), {0, spec_.mr - (spec_.ends_line ? 1 : 0)});
     code().add(taps_, 8);
     code().cmp(taps_, Argument(offsetof(MicrokernelArgs, taps_end)));
     code().jne(tap);
   }
 
-  // From offset_ to end_.
-  void DepthLoop() {
+  // From offset_ to where `end` says that the tap's part ends.
+  void DepthLoop(size_t end, const Rows& rows) {
+    code().mov(end_, Argument(end));
+    code().add(end_, x86::ptr(taps_));
+    if (spec_.vector_step != 0) code().add(end_, Argument(offsetof(MicrokernelArgs, a_offset)));
     const asmjit::Label main = code().newLabel();
     const asmjit::Label rest = code().newLabel();
     const asmjit::Label single = code().newLabel();
@@ -188,7 +211,7 @@ class Microkernel {
     code().jg(rest);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
-    for (int quad = 0; quad < kUnroll; ++quad) Quad(quad);
+    for (int quad = 0; quad < kUnroll; ++quad) Quad(quad, rows);
     Advance(kUnroll);
     code().cmp(offset_, end_);
     code().jle(main);
@@ -197,7 +220,7 @@ class Microkernel {
     code().cmp(offset_, end_);
     code().je(done);
     code().bind(single);
-    Quad(0);
+    Quad(0, rows);
     Advance(1);
     code().cmp(offset_, end_);
     code().jne(single);
@@ -260,6 +283,8 @@ std::string MicrokernelSpec::Name() const {
       "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
   if (prefetches) name += "_prefetch";
   if (vector_step != 0) name += "_step" + std::to_string(vector_step);
+  if (begins_line) name += "_begin";
+  if (ends_line) name += "_end";
   return name + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
 }
 

@@ -15,6 +15,14 @@
 // have too few accumulators to hide the latency of vpdpbusd: they spread the quads over several sets, added
 // at the end.
 //
+// The first pixel of a convolution's line meets padding at the begin of each tap, the last one at its end.
+// The kernels of tiles that begin or end lines leave those rows out there:
+//
+//   a tap of 3 pixels     rows[0]      · · · | k0 … | k0 …      · not computed
+//                         rows[1 …]    k0 …  | k0 … | k0 …
+//                         rows[mr − 1] k0 …  | k0 … | · · ·
+//                                        head          tail
+//
 // Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
 // each pass of the loop fetches a line of the page after. Kernels that prefetch also fetch another region, a
 // line a quad, for the tiles to come.
@@ -35,18 +43,25 @@
 
 namespace intact::kernels {
 
+/// Members are stored and read one by one: code that copies several at once would wait for their stores.
 struct MicrokernelArgs {
   const uint8_t* const* rows = nullptr;  // mr pointers
   const int64_t* taps = nullptr;         // offsets in bytes, at least one
   const int64_t* taps_end = nullptr;
   int64_t tap_bytes = 0;  // of a row in each tap, ≥ one quad
-  int64_t a_offset = 0;   // added to taps, where the kernel has a vector step
+  // Where in a tap the head ends that a line's first row leaves out, and where the tail begins that its last
+  // row leaves out; for kernels that begin or end lines.
+  int64_t head_end = 0, tail_begin = 0;
+  int64_t a_offset = 0;  // added to taps, where the kernel has a vector step
   const int8_t* b = nullptr;
   int64_t b_panel_stride_bytes = 0;
   const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
   const int32_t* initial = nullptr;
+  // From `initial` to that of the first row, in kernels that begin lines; twice it to that of the last row,
+  // in those that end lines.
+  int64_t initial_stride_bytes = 0;
   EpilogueArgs epilogue;
 };
 
@@ -59,6 +74,8 @@ struct MicrokernelSpec {
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;
   int vector_step = 0;  // Taps::vector_step; not with the wide form
+  // The first row begins a line, the last one ends it; from mr = 2 on.
+  bool begins_line = false, ends_line = false;
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }

@@ -1,6 +1,6 @@
 #include "kernels/pack.h"
 
-#include <emmintrin.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +10,8 @@ namespace intact::kernels {
 namespace {
 
 constexpr int64_t kVector = 16;  // bytes of an SSE register
+
+__m128i LoadHalf(const uint8_t* from) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)); }
 
 __m128i LoadVector(const uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 
@@ -49,6 +51,15 @@ class QuadPacker {
       StoreVector(panel + 2 * quad_stride_, _mm_unpacklo_epi64(high01, high23));
       StoreVector(panel + 3 * quad_stride_, _mm_unpackhi_epi64(high01, high23));
     }
+    if (k + kVector / 2 <= depth) {
+      const auto half = [&](int row) { return LoadHalf(rows[row] + offset + k); };
+      const __m128i rows01 = Flip(_mm_unpacklo_epi32(half(0), half(1)));
+      const __m128i rows23 = Flip(_mm_unpacklo_epi32(half(2), half(3)));
+      StoreVector(panel, _mm_unpacklo_epi64(rows01, rows23));
+      StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(rows01, rows23));
+      k += kVector / 2;
+      panel += 2 * quad_stride_;
+    }
     for (; k < depth; k += kQuad, panel += quad_stride_) {
       const auto quad = [&](int row) { return LoadQuad(rows[row] + offset + k); };
       StoreVector(panel, Flip(_mm_setr_epi32(quad(0), quad(1), quad(2), quad(3))));
@@ -76,6 +87,8 @@ class QuadPacker {
     }
   }
 
+  void Count(__m128i activations) { largest_ = _mm_max_epu8(largest_, activations); }
+
   uint8_t Largest() const {
     alignas(16) std::array<uint8_t, kVector> bytes;
     StoreVector(bytes.data(), largest_);
@@ -93,6 +106,59 @@ class QuadPacker {
   int64_t quad_stride_;
   __m128i largest_ = _mm_setzero_si128();
 };
+
+// Row 0 below row 4, as halves of a vector: one 4×4 transpose of 32-bit quads then turns eight rows.
+[[gnu::target("avx2")]] inline __m256i LoadRows(const uint8_t* low, const uint8_t* high) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(LoadVector(low)), LoadVector(high), 1);
+}
+
+// Eight depths of rows 0 and 1, quads in turns, and of rows 4 and 5.
+[[gnu::target("avx2")]] inline __m256i LoadHalves(const uint8_t* const* rows, int64_t offset) {
+  const __m128i low = _mm_unpacklo_epi32(LoadHalf(rows[0] + offset), LoadHalf(rows[1] + offset));
+  const __m128i high = _mm_unpacklo_epi32(LoadHalf(rows[4] + offset), LoadHalf(rows[5] + offset));
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
+[[gnu::target("avx2")]] inline void StoreRows(uint8_t* to, __m256i value) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
+}
+
+// QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, or of 8 at
+// the end. Returns the largest activation of each byte.
+[[gnu::target("avx2")]] __m128i PackEights(const uint8_t* const* rows, size_t row_count, int64_t offset,
+                                           int64_t depth, uint8_t flip, int64_t quad_stride, uint8_t* panel) {
+  const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
+  __m256i largest = _mm256_setzero_si256();
+  for (size_t first = 0; first < row_count; first += 8, panel += 8 * kQuad) {
+    const uint8_t* const* const eight = rows + first;
+    uint8_t* to = panel;
+    int64_t k = 0;
+    for (; k + kVector <= depth; k += kVector, to += 4 * quad_stride) {
+      const int64_t at = offset + k;
+      const __m256i rows0 = _mm256_xor_si256(LoadRows(eight[0] + at, eight[4] + at), flips);
+      const __m256i rows1 = _mm256_xor_si256(LoadRows(eight[1] + at, eight[5] + at), flips);
+      const __m256i rows2 = _mm256_xor_si256(LoadRows(eight[2] + at, eight[6] + at), flips);
+      const __m256i rows3 = _mm256_xor_si256(LoadRows(eight[3] + at, eight[7] + at), flips);
+      largest = _mm256_max_epu8(
+          largest, _mm256_max_epu8(_mm256_max_epu8(rows0, rows1), _mm256_max_epu8(rows2, rows3)));
+      const __m256i low01 = _mm256_unpacklo_epi32(rows0, rows1);
+      const __m256i low23 = _mm256_unpacklo_epi32(rows2, rows3);
+      const __m256i high01 = _mm256_unpackhi_epi32(rows0, rows1);
+      const __m256i high23 = _mm256_unpackhi_epi32(rows2, rows3);
+      StoreRows(to, _mm256_unpacklo_epi64(low01, low23));
+      StoreRows(to + quad_stride, _mm256_unpackhi_epi64(low01, low23));
+      StoreRows(to + 2 * quad_stride, _mm256_unpacklo_epi64(high01, high23));
+      StoreRows(to + 3 * quad_stride, _mm256_unpackhi_epi64(high01, high23));
+    }
+    if (k == depth) continue;
+    const __m256i rows01 = _mm256_xor_si256(LoadHalves(eight, offset + k), flips);
+    const __m256i rows23 = _mm256_xor_si256(LoadHalves(eight + 2, offset + k), flips);
+    largest = _mm256_max_epu8(largest, _mm256_max_epu8(rows01, rows23));
+    StoreRows(to, _mm256_unpacklo_epi64(rows01, rows23));
+    StoreRows(to + quad_stride, _mm256_unpackhi_epi64(rows01, rows23));
+  }
+  return _mm_max_epu8(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
+}
 
 // `columns` bytes of a row, flipped, and padded with zeros to 16.
 __m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t flip) {
@@ -187,18 +253,38 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   return true;
 }
 
+void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept {
+  for (int64_t panel = 0; panel < weights.panels(); ++panel, sums += kPanelColumns) {
+    const int8_t* quad = weights.Panel(panel) + k_begin / kQuad * kPanelQuadBytes;
+    const int8_t* const end = weights.Panel(panel) + k_end / kQuad * kPanelQuadBytes;
+    for (; quad < end; quad += kPanelQuadBytes) {
+      for (int n = 0; n < kPanelColumns; ++n) {
+        const int8_t* const w = quad + n * kQuad;
+        sums[n] += static_cast<uint32_t>(w[0] + w[1] + w[2] + w[3]);
+      }
+    }
+  }
+}
+
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
                         int64_t panel_rows, uint8_t* panel) noexcept {
   // A cache line of each row at a time: as many quads as can be written side by side.
   constexpr int64_t kLine = 64;
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
-  QuadPacker packer(flip, panel_rows * kQuad);
+  const size_t in_eights = has_avx2 && whole % (kVector / 2) == 0 ? rows.size() / 8 * 8 : 0;
+  const int64_t quad_stride = panel_rows * kQuad;
+  QuadPacker packer(flip, quad_stride);
   const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };
   for (int64_t begin = 0; begin < whole; begin += kLine) {
-    for (size_t row = 0; row < in_fours; row += 4) {
-      packer.FourRows(&rows[row], offset + begin, std::min(kLine, whole - begin),
-                      to(row) + begin * panel_rows);
+    const int64_t depth = std::min(kLine, whole - begin);
+    if (in_eights != 0) {
+      packer.Count(PackEights(rows.data(), in_eights, offset + begin, depth, flip, quad_stride,
+                              panel + begin * panel_rows));
+    }
+    for (size_t row = in_eights; row < in_fours; row += 4) {
+      packer.FourRows(&rows[row], offset + begin, depth, to(row) + begin * panel_rows);
     }
   }
   for (size_t row = whole == k ? in_fours : 0; row < rows.size(); ++row) {

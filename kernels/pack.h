@@ -72,6 +72,10 @@ struct PackedWeights {
 /// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
+/// Adds to sums[n] the weights of column n at depths [k_begin, k_end): whole quads, modulo 2³². `sums` are
+/// padded to whole panels.
+void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept;
+
 /// Packs `k` activations at `offset` of each of `rows` into a panel for `panel_rows` ≥ rows.size(); the rows
 /// beyond are left as they are. `flip` is ActivationFlip(). Returns the largest activation packed, after the
 /// shift.

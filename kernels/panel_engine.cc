@@ -44,7 +44,45 @@ TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, int64_
   return needed;
 }
 
+// Cuts rows into tiles, evenly: the first ones have a row more. With `run_rows`, tiles begin and end with a
+// line wherever rows [line begin, line begin + run_rows) allow.
+class TileCutter {
+ public:
+  TileCutter(int64_t row_begin, int64_t row_end, int mr, int64_t run_rows, int64_t line_rows)
+      : row_(row_begin), row_end_(row_end), mr_(mr), run_rows_(run_rows), line_rows_(line_rows) {}
+
+  // Of the next tile.
+  int64_t NextRows() {
+    if (tiles_ == 0) BeginRun();
+    const int64_t rows = (run_end_ - row_ + tiles_ - 1) / tiles_;
+    row_ += rows;
+    --tiles_;
+    return rows;
+  }
+
+ private:
+  void BeginRun() {
+    run_end_ = row_end_;
+    if (run_rows_ != 0) run_end_ = std::min(row_end_, row_ / line_rows_ * line_rows_ + run_rows_);
+    tiles_ = (run_end_ - row_ + mr_ - 1) / mr_;
+  }
+
+  int64_t row_, row_end_, mr_, run_rows_, line_rows_;
+  int64_t run_end_ = 0, tiles_ = 0;
+};
+
 }  // namespace
+
+struct PanelEngine::Tile {
+  int64_t row_begin = 0, row_end = 0;
+  bool begins_line = false, ends_line = false;
+  const Functions* functions = nullptr;
+
+  int64_t rows() const { return row_end - row_begin; }
+  MicrokernelFunction Function(bool streams, bool is_edge, bool prefetches) const {
+    return functions->at[streams][is_edge][prefetches][begins_line][ends_line];
+  }
+};
 
 void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,
               int64_t to_stride_bytes) noexcept {
@@ -70,7 +108,8 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
       block_(block),
       lanes_(Lanes(block.isa)),
       nr_(lanes_ * block.vectors),
-      is_staged_(block.dot == jit::DotKind::kWide || data.a_flip() != 0 || data.taps.depth % kQuad != 0) {}
+      is_staged_(BlockCost::IsStaged(block, data)),
+      cost_(block, data) {}
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block) {
   std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block));
@@ -83,49 +122,47 @@ Error PanelEngine::GenerateKernels() {
   functions_.resize(static_cast<size_t>(block_.mr));
   const auto edge_vectors = static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_);
   for (const bool is_edge : {false, true}) {
-    MicrokernelSpec spec{block_.isa,    block_.dot,
-                         block_.mr,     is_edge ? edge_vectors : block_.vectors,
-                         false,         static_cast<int>(data_.taps.vector_step),
-                         data_.epilogue};
+    MicrokernelSpec spec;
+    spec.isa = block_.isa;
+    spec.dot = block_.dot;
+    spec.mr = block_.mr;
+    spec.vectors = is_edge ? edge_vectors : block_.vectors;
+    spec.vector_step = static_cast<int>(data_.taps.vector_step);
+    spec.epilogue = data_.epilogue;
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     if (kernel_name_.empty()) kernel_name_ = spec.Name();
     for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
-      for (const bool streams : {false, true}) {
-        for (const bool prefetches : {false, true}) {
-          if ((streams && !CanStream()) || (prefetches && is_edge)) continue;
-          spec.epilogue.streams = streams;
-          spec.prefetches = prefetches;
-          const Result<MicrokernelFunction> function = GetMicrokernel(spec);
-          if (!function) return function.error();
-          functions_[static_cast<size_t>(spec.mr - 1)].at[streams][is_edge][prefetches] = *function;
-        }
-      }
+      Error error = GenerateKernels(spec, is_edge);
+      if (error.status != INTACT_OK) return error;
     }
   }
   return {};
 }
 
-// Per tile: a dot product for each vector and quad, or the latency of the accumulators where they are few,
-// and what a call costs beside. In dot products, and as a multiple of those that cannot be avoided.
-double PanelEngine::BlockCost(const KernelBlock& block, int64_t m, int64_t n, int64_t k) {
-  constexpr double kWideCost = 1.4;  // of the int16 form, in triples; measured from M = 4 on
-  constexpr double kTileCost = 70;
-  constexpr double kInFlight = 10;
-  const int64_t lanes = Lanes(block.isa);
-  const int64_t whole_quads = (k + kQuad - 1) / kQuad;
-  const auto quads = static_cast<double>(whole_quads);
-  const int64_t vectors = (n + lanes - 1) / lanes;
-  const int64_t whole_tiles = vectors / block.vectors;
-  const int64_t row_tiles = (m + block.mr - 1) / block.mr;
-  const double rows = static_cast<double>(m) / static_cast<double>(row_tiles);
-  const auto tile_row_cost = [&](int64_t tile_vectors) {
-    if (tile_vectors == 0) return 0.0;
-    return quads * std::max(rows * static_cast<double>(tile_vectors), kInFlight) + kTileCost;
-  };
-  const double cost =
-      static_cast<double>(row_tiles) * (static_cast<double>(whole_tiles) * tile_row_cost(block.vectors) +
-                                        tile_row_cost(vectors % block.vectors));
-  return (block.dot == jit::DotKind::kWide ? kWideCost : 1.0) * cost / (quads * static_cast<double>(vectors));
+// Of one height.
+Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
+  Functions& functions = functions_[static_cast<size_t>(spec.mr - 1)];
+  for (unsigned variant = 0; variant < 16; ++variant) {
+    spec.epilogue.streams = (variant & 8) != 0;
+    spec.prefetches = (variant & 4) != 0;
+    spec.begins_line = (variant & 2) != 0;
+    spec.ends_line = (variant & 1) != 0;
+    if ((spec.epilogue.streams && !CanStream()) || (spec.prefetches && is_edge)) continue;
+    if ((spec.begins_line && !CanSkip(data_.taps.head, spec.mr)) ||
+        (spec.ends_line && !CanSkip(data_.taps.tail, spec.mr))) {
+      continue;
+    }
+    const Result<MicrokernelFunction> function = GetMicrokernel(spec);
+    if (!function) return function.error();
+    functions.at[spec.epilogue.streams][is_edge][spec.prefetches][spec.begins_line][spec.ends_line] =
+        *function;
+  }
+  return {};
+}
+
+// Whether tiles of `rows` rows can leave one out.
+bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
+  return cost_.run_rows() != 0 && padding != 0 && rows > 1;
 }
 
 int64_t PanelEngine::StagedTapBytes() const {
@@ -174,8 +211,8 @@ void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uin
   }
 }
 
-// Sets taps, and for them the depth's beginning in `b` and the columns' constants: both at column 0.
-void PanelEngine::SetTaps(const RowMap& a, int64_t row_begin, int64_t row_end, MicrokernelArgs* call) const {
+// Sets taps, and for them the depth's beginning in `b` and the columns' constants: all at column 0.
+void PanelEngine::SetTaps(const RowMap& a, const Tile& tile, MicrokernelArgs* call) const {
   static constexpr int64_t kOneTap = 0;
   call->b = data_.weights.data;
   call->initial = data_.initial.data();
@@ -187,35 +224,32 @@ void PanelEngine::SetTaps(const RowMap& a, int64_t row_begin, int64_t row_end, M
   }
   TapRange range{0, data_.taps.count()};
   if (!data_.skipping_initial.empty()) {
-    const TapRange needed = NeededTaps(data_.taps.line_taps, a, row_begin, row_end);
-    const int32_t* const initial = InitialOf(needed);
-    if (initial != nullptr) {
-      range = needed;
-      call->initial = initial;
+    const SkippingInitial* initial = &data_.skipping_initial.front();
+    if (!data_.taps.line_taps.empty()) {
+      initial = FindInitial(NeededTaps(data_.taps.line_taps, a, tile.row_begin, tile.row_end));
     }
+    range = initial->taps;
+    call->initial = initial->columns.data();
   }
   call->taps = data_.taps.offsets.data() + range.first;
   call->taps_end = data_.taps.offsets.data() + range.end;
   call->tap_bytes = data_.taps.depth;
+  call->head_end = data_.taps.head;
+  call->tail_begin = data_.taps.depth - data_.taps.tail;
   call->b += range.first * data_.taps.depth * kPanelColumns;
 }
 
-// Null if no constants were made for `range`.
-const int32_t* PanelEngine::InitialOf(const TapRange& range) const {
+// Those of all taps if none were made for `range`.
+const SkippingInitial* PanelEngine::FindInitial(const TapRange& range) const {
   const auto found = std::find_if(data_.skipping_initial.begin(), data_.skipping_initial.end(),
-                                  [&](const auto& made) { return made.first == range; });
-  return found == data_.skipping_initial.end() ? nullptr : found->second.data();
+                                  [&](const SkippingInitial& made) { return made.taps == range; });
+  return found == data_.skipping_initial.end() ? &data_.skipping_initial.front() : &*found;
 }
 
 void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                            uint8_t* scratch_tile) const noexcept {
   const int64_t element = data_.element_bytes();
   const bool streams = buffers.may_stream && CanStream();
-  // Rows are spread evenly over the tiles: the first ones have one more.
-  const int64_t rows = range.row_end - range.row_begin;
-  const int64_t tiles = (rows + block_.mr - 1) / block_.mr;
-  const int64_t rows_per_tile = rows / tiles;
-  const int64_t longer_tiles = rows % tiles;
   const int64_t edge_columns = (range.column_end - range.column_begin) % nr_;
   const int64_t whole_end = range.column_end - edge_columns;
 
@@ -224,10 +258,11 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   call.rows = row_pointers.data();
   call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
   call.c_stride_bytes = buffers.c_stride_bytes;
+  call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
   const int64_t b_step = call.b_panel_stride_bytes * nr_ / kPanelColumns;
 
   // A single row of tiles waits for its own weights: fetching others would only hold them up.
-  const bool has_next = next_end > range.column_end && tiles > 1;
+  const bool has_next = next_end > range.column_end && range.row_end - range.row_begin > block_.mr;
   PrefetchRegion region;
   if (has_next) {
     region = {Columns(range.column_end),
@@ -235,15 +270,19 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   }
   RowCursor a_row(a, range.row_begin);
   uint8_t* c_row = buffers.c + range.row_begin * buffers.c_stride_bytes + range.column_begin * element;
-  int64_t row = range.row_begin;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t tile_rows = rows_per_tile + (tile < longer_tiles ? 1 : 0);
-    for (int64_t i = 0; i < tile_rows; ++i) row_pointers[static_cast<size_t>(i)] = a_row.Next();
-    if (!has_next && tile + 1 < tiles && a.IsEven() && a.stride < 2 * data_.k) {
-      region = {a_row.Peek(), a.stride * tile_rows};
+  TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps.line_rows);
+  Tile tile;
+  for (int64_t row = range.row_begin; row < range.row_end; row = tile.row_end) {
+    tile.row_begin = row;
+    tile.row_end = row + cutter.NextRows();
+    tile.begins_line = CanSkip(data_.taps.head, tile.rows()) && row % data_.taps.line_rows == 0;
+    tile.ends_line = CanSkip(data_.taps.tail, tile.rows()) && tile.row_end % data_.taps.line_rows == 0;
+    tile.functions = &functions_[static_cast<size_t>(tile.rows() - 1)];
+    for (int64_t i = 0; i < tile.rows(); ++i) row_pointers[static_cast<size_t>(i)] = a_row.Next();
+    if (!has_next && tile.row_end < range.row_end && a.IsEven() && a.stride < 2 * data_.k) {
+      region = {a_row.Peek(), a.stride * tile.rows()};
     }
-    const Functions& functions = functions_[static_cast<size_t>(tile_rows - 1)];
-    SetTaps(a, row, row + tile_rows, &call);
+    SetTaps(a, tile, &call);
     call.b += Columns(range.column_begin) - data_.weights.data;
     call.initial += range.column_begin;
     call.a_offset = range.column_begin / lanes_ * data_.taps.vector_step;
@@ -252,29 +291,31 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     for (int64_t column = range.column_begin; column < whole_end; column += nr_) {
       const bool prefetches = !region.IsDone();
       if (prefetches) call.prefetch = region.Take(data_.weights.quads() * kPrefetchQuadBytes);
-      functions.at[streams][false][prefetches](&call);
+      tile.Function(streams, false, prefetches)(&call);
       call.b += b_step;
       call.a_offset += block_.vectors * data_.taps.vector_step;
       call.c = static_cast<uint8_t*>(call.c) + nr_ * element;
       call.initial += nr_;
       call.epilogue.Advance(nr_, data_.residual_bytes());
     }
-    if (edge_columns != 0) RunEdge(call, functions, streams, tile_rows, edge_columns, scratch_tile);
-    c_row += tile_rows * buffers.c_stride_bytes;
-    row += tile_rows;
+    if (edge_columns != 0) RunEdge(tile, streams, edge_columns, scratch_tile, &call);
+    c_row += tile.rows() * buffers.c_stride_bytes;
   }
 }
 
-void PanelEngine::RunEdge(MicrokernelArgs call, const Functions& functions, bool streams, int64_t rows,
-                          int64_t columns, uint8_t* scratch_tile) const noexcept {
-  if (columns % lanes_ == 0) return functions.at[streams][true][false](&call);
-  auto* const c = static_cast<uint8_t*>(call.c);
-  const int64_t c_stride_bytes = call.c_stride_bytes;
-  call.c = scratch_tile;
-  call.c_stride_bytes = int64_t{nr_} * data_.element_bytes();
-  CopyResidual(data_, rows, columns, RoundUp(columns, lanes_), scratch_tile + TileBytes(), &call.epilogue);
-  functions.at[false][true][false](&call);
-  CopyTile(scratch_tile, call.c_stride_bytes, rows, columns * data_.element_bytes(), c, c_stride_bytes);
+void PanelEngine::RunEdge(const Tile& tile, bool streams, int64_t columns, uint8_t* scratch_tile,
+                          MicrokernelArgs* call) const noexcept {
+  if (columns % lanes_ == 0) return tile.Function(streams, true, false)(call);
+  auto* const c = static_cast<uint8_t*>(call->c);
+  const int64_t c_stride_bytes = call->c_stride_bytes;
+  call->c = scratch_tile;
+  call->c_stride_bytes = int64_t{nr_} * data_.element_bytes();
+  CopyResidual(data_, tile.rows(), columns, RoundUp(columns, lanes_), scratch_tile + TileBytes(),
+               &call->epilogue);
+  tile.Function(false, true, false)(call);
+  CopyTile(scratch_tile, call->c_stride_bytes, tile.rows(), columns * data_.element_bytes(), c,
+           c_stride_bytes);
+  call->c_stride_bytes = c_stride_bytes;
 }
 
 }  // namespace intact::kernels

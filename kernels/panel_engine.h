@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/block_cost.h"
 #include "kernels/dispatch.h"
 #include "kernels/engine.h"
 #include "kernels/microkernel.h"
@@ -28,25 +29,24 @@ class PanelEngine final : public Engine {
   /// `data` outlives the engine. CODEGEN_FAILED names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block);
 
-  /// What Cost() of an engine with `block` is for `n` columns and depth `k`; blocks of one form are compared
-  /// by it before any kernel is generated.
-  static double BlockCost(const KernelBlock& block, int64_t m, int64_t n, int64_t k);
-
   int mr() const override { return block_.mr; }
   int nr() const override { return nr_; }
   std::string KernelName() const override { return kernel_name_; }
-  double Cost(int64_t m) const override { return BlockCost(block_, m, data_.n, data_.k); }
+  double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
  private:
-  /// The kernels for tiles of one height: [streams][is_edge][prefetches].
+  /// The kernels for tiles of one height: [streams][is_edge][prefetches][begins_line][ends_line].
   struct Functions {
-    MicrokernelFunction at[2][2][2] = {};
+    MicrokernelFunction at[2][2][2][2][2] = {};
   };
+  struct Tile;
 
   PanelEngine(const GemmData& data, const KernelBlock& block);
   Error GenerateKernels();
+  Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
+  bool CanSkip(int64_t padding, int64_t rows) const;
   int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
   /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
   int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }
@@ -60,11 +60,11 @@ class PanelEngine final : public Engine {
   /// `next_end` meanwhile.
   void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                 uint8_t* scratch_tile) const noexcept;
-  /// All taps, or those that rows [row_begin, row_end) need.
-  void SetTaps(const RowMap& a, int64_t row_begin, int64_t row_end, MicrokernelArgs* call) const;
-  const int32_t* InitialOf(const TapRange& range) const;
-  void RunEdge(MicrokernelArgs call, const Functions& functions, bool streams, int64_t rows, int64_t columns,
-               uint8_t* scratch_tile) const noexcept;
+  /// All taps, or those that `tile` needs.
+  void SetTaps(const RowMap& a, const Tile& tile, MicrokernelArgs* call) const;
+  const SkippingInitial* FindInitial(const TapRange& range) const;
+  void RunEdge(const Tile& tile, bool streams, int64_t columns, uint8_t* scratch_tile,
+               MicrokernelArgs* call) const noexcept;
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
 
@@ -72,6 +72,7 @@ class PanelEngine final : public Engine {
   KernelBlock block_;
   int lanes_, nr_;
   bool is_staged_;
+  BlockCost cost_;
   std::string kernel_name_;
   std::vector<Functions> functions_;  // [rows − 1]; only those that n can need are set
 };

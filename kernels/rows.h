@@ -52,9 +52,15 @@ struct Taps {
   // Of each output line of a plane, where lines read nothing but padding with some of their taps: those need
   // not be computed. Empty where that cannot be used.
   std::vector<TapRange> line_taps;
+  // Of each tap, the bytes at its begin that are padding for the first row of a line, and those at its end
+  // that are for the last: not computed either. Whole quads, less than the depth together; 0 where that
+  // cannot be used.
+  int64_t head = 0, tail = 0;
+  int64_t line_rows = 0;              // of an output line, where one of them is not 0
   std::optional<PlanarDepth> planar;  // then nothing of the above but the depth counts
   bool is_depthwise = false;          // then neither: depthwise_engine.h knows where its taps are
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
+  bool HasLineEnds() const { return head != 0 || tail != 0; }
 };
 
 /// The rows of one run, by number. Strides are in bytes.
