@@ -177,6 +177,8 @@ void ConvPlan::SetLineTaps() {
     if (range.end == 0) range = {0, 1};
     taps_.line_taps.push_back(range);
   }
+  const auto is_whole = [&](const TapRange& range) { return range == TapRange{0, taps_.count()}; };
+  if (std::all_of(taps_.line_taps.begin(), taps_.line_taps.end(), is_whole)) taps_.line_taps.clear();
 }
 
 // Where a line begins, the first pixels of its taps may lie before the input; where it ends, the last beyond.

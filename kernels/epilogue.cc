@@ -89,6 +89,12 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
   if (spec_.has_residual()) residual_ = load("residual", offsetof(EpilogueArgs, residual));
 }
 
+void Epilogue::Advance() {
+  x86::Assembler& code = emitter_.code();
+  if (spec_.has_b_zero_points) code.mov(Argument(offsetof(EpilogueArgs, row_sums)), row_sum_);
+  if (spec_.has_residual()) code.mov(Argument(offsetof(EpilogueArgs, residual)), residual_);
+}
+
 void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c) {
   if (SharesRegister()) emitter_.code().mov(scales_, Argument(offsetof(EpilogueArgs, scales)));
   for (size_t j = 0; j < accumulators.size(); ++j) {

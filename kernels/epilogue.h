@@ -88,13 +88,6 @@ struct EpilogueArgs {
   const int32_t* row_sums = nullptr;  // one per row of the tile
   const uint8_t* residual = nullptr;  // at the tile's first row
   int64_t residual_stride_bytes = 0;
-  /// Moves on by `columns`, of `residual_bytes` each in the residual.
-  void Advance(int64_t columns, int residual_bytes) {
-    if (residual != nullptr) residual += columns * residual_bytes;
-    if (scales != nullptr) scales += columns;
-    if (bias != nullptr) bias += columns;
-    if (b_zero_points != nullptr) b_zero_points += columns;
-  }
 };
 
 /// Bytes of an output element.
@@ -111,6 +104,8 @@ class Epilogue {
   /// Requantizes accumulators of the tile's next row, adjacent vectors of columns, and stores them at `c`.
   /// Destroys them.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c);
+  /// After a tile's last row: `args` are those of the tile below.
+  void Advance();
   /// For 8-bit outputs, dealt: requantizes accumulators of four adjacent columns, a vector of rows each, from
   /// `column` on, and packs them into the first: quarter q holds rows 4q to 4q + 3 of the first column, then
   /// of the second, and so on. Destroys the others. Neither weight zero points nor a residual are for it.

@@ -424,7 +424,10 @@ void GemmPlan::RunRows(const Engine& engine, const RunBuffers& buffers, const Ra
                        uint8_t* scratch) const {
   const int64_t rows = range.row_end - range.row_begin;
   const Engine* const other = EngineForRest(engine, rows);
-  if (other == nullptr) return engine.RunRange(buffers, range, scratch);
+  const auto is_cut = [&](int64_t column) { return column == data_.n || column % other->nr() == 0; };
+  if (other == nullptr || !is_cut(range.column_begin) || !is_cut(range.column_end)) {
+    return engine.RunRange(buffers, range, scratch);
+  }
   Range whole = range;
   Range rest = range;
   whole.row_end = rest.row_begin = range.row_begin + engine.WholeRows(rows);

@@ -32,11 +32,16 @@ class Microkernel {
   Result<const void*> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
+    const asmjit::Label tile = code().newLabel();
+    code().bind(tile);
+    dot_->Prepare();
     Prologue();
     TapLoop();
     AddChains();
     ReleaseOperands();
     StoreTile();
+    code().sub(x86::qword_ptr(registers_.Argument(), offsetof(MicrokernelArgs, tiles)), 1);
+    code().jnz(tile);
     session_.End();
     return session_.Finish(registers_);
   }
@@ -84,7 +89,6 @@ class Microkernel {
       if (dot_->reads_memory() && registers_.FreeVectors() == 0) break;
       b_operands_.push_back(dot_->NewB("b"));
     }
-    dot_->Prepare();
   }
 
   void Prologue() {
@@ -248,7 +252,10 @@ class Microkernel {
     for (const Gp& general : {offset_, end_, taps_, b_}) registers_.Free(general);
     if (panels() > 1) registers_.Free(panel_stride_);
     if (panels() > 3) registers_.Free(panel_stride3_);
-    if (spec_.prefetches) registers_.Free(prefetch_);
+    if (spec_.prefetches) {
+      code().mov(Argument(offsetof(MicrokernelArgs, prefetch)), prefetch_);
+      registers_.Free(prefetch_);
+    }
   }
 
   void StoreTile() {
@@ -256,9 +263,12 @@ class Microkernel {
     code().mov(c, Argument(offsetof(MicrokernelArgs, c)));
     epilogue_.Prepare(registers_.Argument(), offsetof(MicrokernelArgs, epilogue));
     for (int i = 0; i < spec_.mr; ++i) {
-      if (i > 0) code().add(c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
       epilogue_.StoreRow(accumulators_[static_cast<size_t>(i)], c);
+      code().add(c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
     }
+    epilogue_.Advance();
+    code().mov(Argument(offsetof(MicrokernelArgs, c)), c);
+    code().add(x86::qword_ptr(registers_.Argument(), offsetof(MicrokernelArgs, rows)), spec_.mr * 8);
   }
 
   MicrokernelSpec spec_;

@@ -27,8 +27,11 @@
 // each pass of the loop fetches a line of the page after. Kernels that prefetch also fetch another region, a
 // line a quad, for the tiles to come.
 //
+// A call runs tiles one below the other, so that short ones do not wait for calls.
+//
 // Contract: rows and `b` are readable for whole quads, `initial`, scales and bias for nr elements, and
-// exactly mr × nr elements of C are written. No alignment is needed. Registers follow the System V ABI.
+// exactly tiles × mr × nr elements of C are written. No alignment is needed. Registers follow the System V
+// ABI.
 #ifndef INTACT_KERNELS_MICROKERNEL_H_
 #define INTACT_KERNELS_MICROKERNEL_H_
 
@@ -43,9 +46,11 @@
 
 namespace intact::kernels {
 
-/// Members are stored and read one by one: code that copies several at once would wait for their stores.
+/// Kernels move on in them, from tile to tile. Members are stored and read one by one: code that copies
+/// several at once would wait for their stores.
 struct MicrokernelArgs {
-  const uint8_t* const* rows = nullptr;  // mr pointers
+  int64_t tiles = 1;                     // one below the other
+  const uint8_t* const* rows = nullptr;  // mr pointers for each
   const int64_t* taps = nullptr;         // offsets in bytes, at least one
   const int64_t* taps_end = nullptr;
   int64_t tap_bytes = 0;  // of a row in each tap, ≥ one quad
@@ -65,7 +70,7 @@ struct MicrokernelArgs {
   EpilogueArgs epilogue;
 };
 
-using MicrokernelFunction = void (*)(const MicrokernelArgs*);
+using MicrokernelFunction = void (*)(MicrokernelArgs*);
 
 struct MicrokernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;

@@ -8,12 +8,27 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int kMaxRows = 16;  // of a tile
+constexpr int kMaxRows = 16;   // of a tile
+constexpr int kMaxTiles = 16;  // of a call
 
 int Lanes(jit::Isa isa) { return jit::VectorBytes(isa) / 4; }
 
+// The taps that some of the next `rows` rows need.
+TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
+                    int64_t rows) {
+  auto line = static_cast<size_t>(cursor.line());
+  TapRange needed = line_taps[line];
+  for (rows -= cursor.rows_left(); rows > 0; rows -= a.line_rows) {
+    line = line + 1 == line_taps.size() ? 0 : line + 1;
+    needed = {std::min(needed.first, line_taps[line].first), std::max(needed.end, line_taps[line].end)};
+  }
+  return needed;
+}
+
+}  // namespace
+
 // Walks through a region that is to be fetched, a call's share at a time.
-class PrefetchRegion {
+class PanelEngine::PrefetchRegion {
  public:
   PrefetchRegion() = default;
   PrefetchRegion(const void* begin, int64_t bytes)
@@ -31,33 +46,25 @@ class PrefetchRegion {
   int64_t remaining_bytes_ = 0;
 };
 
-// The taps that some of the rows need.
-TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, int64_t row_begin,
-                    int64_t row_end) {
-  const int64_t begin = row_begin / a.line_rows;
-  const int64_t end = (row_end - 1) / a.line_rows;
-  TapRange needed = line_taps[static_cast<size_t>(begin % a.plane_lines)];
-  for (int64_t line = begin + 1; line <= end; ++line) {
-    const TapRange& range = line_taps[static_cast<size_t>(line % a.plane_lines)];
-    needed = {std::min(needed.first, range.first), std::max(needed.end, range.end)};
-  }
-  return needed;
-}
-
 // Cuts rows into tiles, evenly: the first ones have a row more. With `run_rows`, tiles begin and end with a
 // line wherever rows [line begin, line begin + run_rows) allow.
-class TileCutter {
+class PanelEngine::TileCutter {
  public:
   TileCutter(int64_t row_begin, int64_t row_end, int mr, int64_t run_rows, int64_t line_rows)
       : row_(row_begin), row_end_(row_end), mr_(mr), run_rows_(run_rows), line_rows_(line_rows) {}
 
-  // Of the next tile.
-  int64_t NextRows() {
+  int64_t row() const { return row_; }
+  // The next tiles of one height, at most `max`; sets `rows`. 0 after the last.
+  int64_t Next(int64_t max, int64_t* rows) {
+    *rows = 0;
+    if (row_ == row_end_) return 0;
     if (tiles_ == 0) BeginRun();
-    const int64_t rows = (run_end_ - row_ + tiles_ - 1) / tiles_;
-    row_ += rows;
-    --tiles_;
-    return rows;
+    const int64_t longer = (run_end_ - row_) % tiles_;
+    *rows = (run_end_ - row_) / tiles_ + (longer == 0 ? 0 : 1);
+    const int64_t count = std::min(max, longer == 0 ? tiles_ : longer);
+    row_ += count * *rows;
+    tiles_ -= count;
+    return count;
   }
 
  private:
@@ -71,14 +78,20 @@ class TileCutter {
   int64_t run_end_ = 0, tiles_ = 0;
 };
 
-}  // namespace
-
-struct PanelEngine::Tile {
-  int64_t row_begin = 0, row_end = 0;
+// Tiles one below the other that one kernel runs.
+struct PanelEngine::Tiles {
+  int64_t row_begin = 0;
+  int64_t rows = 0;  // of each
+  int64_t count = 0;
   bool begins_line = false, ends_line = false;
+  const SkippingInitial* initial = nullptr;  // null: GemmData::initial
   const Functions* functions = nullptr;
 
-  int64_t rows() const { return row_end - row_begin; }
+  int64_t all_rows() const { return rows * count; }
+  bool IsLike(const Tiles& other) const {
+    return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
+           initial == other.initial;
+  }
   MicrokernelFunction Function(bool streams, bool is_edge, bool prefetches) const {
     return functions->at[streams][is_edge][prefetches][begins_line][ends_line];
   }
@@ -212,31 +225,20 @@ void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uin
 }
 
 // Sets taps, and for them the depth's beginning in `b` and the columns' constants: all at column 0.
-void PanelEngine::SetTaps(const RowMap& a, const Tile& tile, MicrokernelArgs* call) const {
+void PanelEngine::SetTaps(const SkippingInitial* initial, MicrokernelArgs* call) const {
   static constexpr int64_t kOneTap = 0;
-  call->b = data_.weights.data;
-  call->initial = data_.initial.data();
   if (is_staged_) {
     call->taps = &kOneTap;
     call->taps_end = call->taps + 1;
     call->tap_bytes = data_.taps.count() * StagedTapBytes();
     return;
   }
-  TapRange range{0, data_.taps.count()};
-  if (!data_.skipping_initial.empty()) {
-    const SkippingInitial* initial = &data_.skipping_initial.front();
-    if (!data_.taps.line_taps.empty()) {
-      initial = FindInitial(NeededTaps(data_.taps.line_taps, a, tile.row_begin, tile.row_end));
-    }
-    range = initial->taps;
-    call->initial = initial->columns.data();
-  }
+  const TapRange range = initial == nullptr ? TapRange{0, data_.taps.count()} : initial->taps;
   call->taps = data_.taps.offsets.data() + range.first;
   call->taps_end = data_.taps.offsets.data() + range.end;
   call->tap_bytes = data_.taps.depth;
   call->head_end = data_.taps.head;
   call->tail_begin = data_.taps.depth - data_.taps.tail;
-  call->b += range.first * data_.taps.depth * kPanelColumns;
 }
 
 // Those of all taps if none were made for `range`.
@@ -246,21 +248,35 @@ const SkippingInitial* PanelEngine::FindInitial(const TapRange& range) const {
   return found == data_.skipping_initial.end() ? &data_.skipping_initial.front() : &*found;
 }
 
+// The next tiles of one kind, or the first of them, and pointers to their rows. Members are set one by one:
+// see MicrokernelArgs.
+void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
+                            const uint8_t** pointers, Tiles* tiles) const noexcept {
+  const bool has_lines = !is_staged_ && !data_.skipping_initial.empty();
+  tiles->row_begin = cutter->row();
+  tiles->count = cutter->Next(has_lines ? 1 : max, &tiles->rows);
+  if (tiles->count == 0) return;
+  tiles->functions = &functions_[static_cast<size_t>(tiles->rows - 1)];
+  if (!has_lines) return cursor->Take(tiles->all_rows(), pointers);
+  tiles->initial = &data_.skipping_initial.front();
+  if (!data_.taps.line_taps.empty()) {
+    tiles->initial = FindInitial(NeededTaps(data_.taps.line_taps, a, *cursor, tiles->rows));
+  }
+  tiles->begins_line = CanSkip(data_.taps.head, tiles->rows) && cursor->BeginsLine();
+  cursor->Take(tiles->rows, pointers);
+  tiles->ends_line = CanSkip(data_.taps.tail, tiles->rows) && cursor->BeginsLine();
+}
+
+// Of a call: their rows of A stay in L1 while the columns pass them.
+int64_t PanelEngine::MaxTiles(int64_t columns) const {
+  if (columns <= nr_) return kMaxTiles;
+  return std::clamp<int64_t>(Caches().l1d_bytes / 2 / (block_.mr * data_.k), 1, kMaxTiles);
+}
+
 void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                            uint8_t* scratch_tile) const noexcept {
-  const int64_t element = data_.element_bytes();
-  const bool streams = buffers.may_stream && CanStream();
-  const int64_t edge_columns = (range.column_end - range.column_begin) % nr_;
-  const int64_t whole_end = range.column_end - edge_columns;
-
-  std::array<const uint8_t*, kMaxRows> row_pointers;
-  MicrokernelArgs call;
-  call.rows = row_pointers.data();
-  call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
-  call.c_stride_bytes = buffers.c_stride_bytes;
-  call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
-  const int64_t b_step = call.b_panel_stride_bytes * nr_ / kPanelColumns;
-
+  std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // of two groups of tiles
+  const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
   // A single row of tiles waits for its own weights: fetching others would only hold them up.
   const bool has_next = next_end > range.column_end && range.row_end - range.row_begin > block_.mr;
   PrefetchRegion region;
@@ -268,53 +284,86 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     region = {Columns(range.column_end),
               Columns(RoundUp(next_end, kPanelColumns)) - Columns(range.column_end)};
   }
-  RowCursor a_row(a, range.row_begin);
-  uint8_t* c_row = buffers.c + range.row_begin * buffers.c_stride_bytes + range.column_begin * element;
+  RowCursor cursor(a, range.row_begin);
   TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps.line_rows);
-  Tile tile;
-  for (int64_t row = range.row_begin; row < range.row_end; row = tile.row_end) {
-    tile.row_begin = row;
-    tile.row_end = row + cutter.NextRows();
-    tile.begins_line = CanSkip(data_.taps.head, tile.rows()) && row % data_.taps.line_rows == 0;
-    tile.ends_line = CanSkip(data_.taps.tail, tile.rows()) && tile.row_end % data_.taps.line_rows == 0;
-    tile.functions = &functions_[static_cast<size_t>(tile.rows() - 1)];
-    for (int64_t i = 0; i < tile.rows(); ++i) row_pointers[static_cast<size_t>(i)] = a_row.Next();
-    if (!has_next && tile.row_end < range.row_end && a.IsEven() && a.stride < 2 * data_.k) {
-      region = {a_row.Peek(), a.stride * tile.rows()};
+  std::array<Tiles, 2> both;
+  Tiles* tiles = both.data();
+  Tiles* next = &both[1];
+  NextTiles(a, max_tiles, &cutter, &cursor, pointers.data(), tiles);
+  while (tiles->count != 0) {
+    const uint8_t** next_pointers = &pointers[static_cast<size_t>(tiles->all_rows())];
+    NextTiles(a, max_tiles, &cutter, &cursor, next_pointers, next);
+    while (next->count == 1 && tiles->count < max_tiles && tiles->IsLike(*next)) {
+      ++tiles->count;
+      next_pointers += next->rows;
+      NextTiles(a, max_tiles, &cutter, &cursor, next_pointers, next);
     }
-    SetTaps(a, tile, &call);
-    call.b += Columns(range.column_begin) - data_.weights.data;
-    call.initial += range.column_begin;
-    call.a_offset = range.column_begin / lanes_ * data_.taps.vector_step;
-    call.c = c_row;
-    call.epilogue = data_.EpilogueAt(buffers, row, range.column_begin);
-    for (int64_t column = range.column_begin; column < whole_end; column += nr_) {
-      const bool prefetches = !region.IsDone();
-      if (prefetches) call.prefetch = region.Take(data_.weights.quads() * kPrefetchQuadBytes);
-      tile.Function(streams, false, prefetches)(&call);
-      call.b += b_step;
-      call.a_offset += block_.vectors * data_.taps.vector_step;
-      call.c = static_cast<uint8_t*>(call.c) + nr_ * element;
-      call.initial += nr_;
-      call.epilogue.Advance(nr_, data_.residual_bytes());
+    if (!has_next && next->count != 0 && a.IsEven() && a.stride < 2 * data_.k) {
+      region = {*next_pointers, a.stride * tiles->all_rows()};
     }
-    if (edge_columns != 0) RunEdge(tile, streams, edge_columns, scratch_tile, &call);
-    c_row += tile.rows() * buffers.c_stride_bytes;
+    RunTiles(buffers, range, *tiles, pointers.data(), &region, scratch_tile);
+    std::copy_n(next_pointers, next->all_rows(), pointers.data());
+    std::swap(tiles, next);
   }
 }
 
-void PanelEngine::RunEdge(const Tile& tile, bool streams, int64_t columns, uint8_t* scratch_tile,
+void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
+                           const uint8_t* const* pointers, PrefetchRegion* region,
+                           uint8_t* scratch_tile) const noexcept {
+  MicrokernelArgs call;
+  call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
+  call.c_stride_bytes = buffers.c_stride_bytes;
+  call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
+  SetTaps(tiles.initial, &call);
+  const bool streams = buffers.may_stream && CanStream();
+  const int64_t edge_begin = range.column_end - (range.column_end - range.column_begin) % nr_;
+  for (int64_t column = range.column_begin; column < edge_begin; column += nr_) {
+    SetTile(buffers, tiles, column, &call);
+    call.rows = pointers;
+    call.tiles = tiles.count;
+    const bool prefetches = !region->IsDone();
+    if (prefetches) call.prefetch = region->Take(tiles.count * data_.weights.quads() * kPrefetchQuadBytes);
+    tiles.Function(streams, false, prefetches)(&call);
+  }
+  if (edge_begin == range.column_end) return;
+  if ((range.column_end - edge_begin) % lanes_ == 0) {
+    SetTile(buffers, tiles, edge_begin, &call);
+    call.rows = pointers;
+    call.tiles = tiles.count;
+    return tiles.Function(streams, true, false)(&call);
+  }
+  Tiles tile = tiles;
+  for (tile.count = 1; tile.row_begin < tiles.row_begin + tiles.all_rows(); tile.row_begin += tile.rows) {
+    SetTile(buffers, tile, edge_begin, &call);
+    call.rows = pointers + (tile.row_begin - tiles.row_begin);
+    RunEdge(tile, range.column_end - edge_begin, scratch_tile, &call);
+  }
+}
+
+// What depends on where the tiles begin in C.
+void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column,
+                          MicrokernelArgs* call) const {
+  const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
+  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? data_.initial : tiles.initial->columns;
+  call->b = Columns(column) + first_tap * data_.taps.depth * kPanelColumns;
+  call->initial = initial.data() + column;
+  call->a_offset = column / lanes_ * data_.taps.vector_step;
+  call->c = buffers.c + tiles.row_begin * buffers.c_stride_bytes + column * data_.element_bytes();
+  call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
+}
+
+// A tile whose last vector is partial.
+void PanelEngine::RunEdge(const Tiles& tile, int64_t columns, uint8_t* scratch_tile,
                           MicrokernelArgs* call) const noexcept {
-  if (columns % lanes_ == 0) return tile.Function(streams, true, false)(call);
   auto* const c = static_cast<uint8_t*>(call->c);
   const int64_t c_stride_bytes = call->c_stride_bytes;
+  call->tiles = 1;
   call->c = scratch_tile;
   call->c_stride_bytes = int64_t{nr_} * data_.element_bytes();
-  CopyResidual(data_, tile.rows(), columns, RoundUp(columns, lanes_), scratch_tile + TileBytes(),
+  CopyResidual(data_, tile.rows, columns, RoundUp(columns, lanes_), scratch_tile + TileBytes(),
                &call->epilogue);
   tile.Function(false, true, false)(call);
-  CopyTile(scratch_tile, call->c_stride_bytes, tile.rows(), columns * data_.element_bytes(), c,
-           c_stride_bytes);
+  CopyTile(scratch_tile, call->c_stride_bytes, tile.rows, columns * data_.element_bytes(), c, c_stride_bytes);
   call->c_stride_bytes = c_stride_bytes;
 }
 

@@ -41,7 +41,9 @@ class PanelEngine final : public Engine {
   struct Functions {
     MicrokernelFunction at[2][2][2][2][2] = {};
   };
-  struct Tile;
+  struct Tiles;
+  class TileCutter;
+  class PrefetchRegion;
 
   PanelEngine(const GemmData& data, const KernelBlock& block);
   Error GenerateKernels();
@@ -60,10 +62,16 @@ class PanelEngine final : public Engine {
   /// `next_end` meanwhile.
   void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                 uint8_t* scratch_tile) const noexcept;
-  /// All taps, or those that `tile` needs.
-  void SetTaps(const RowMap& a, const Tile& tile, MicrokernelArgs* call) const;
+  int64_t MaxTiles(int64_t columns) const;
+  void NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
+                 const uint8_t** pointers, Tiles* tiles) const noexcept;
+  /// The columns of `range` for `tiles`, which share of `region` is fetched meanwhile.
+  void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
+                const uint8_t* const* pointers, PrefetchRegion* region, uint8_t* scratch_tile) const noexcept;
+  void SetTaps(const SkippingInitial* initial, MicrokernelArgs* call) const;
+  void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
   const SkippingInitial* FindInitial(const TapRange& range) const;
-  void RunEdge(const Tile& tile, bool streams, int64_t columns, uint8_t* scratch_tile,
+  void RunEdge(const Tiles& tile, int64_t columns, uint8_t* scratch_tile,
                MicrokernelArgs* call) const noexcept;
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }

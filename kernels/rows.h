@@ -14,6 +14,7 @@
 #ifndef INTACT_KERNELS_ROWS_H_
 #define INTACT_KERNELS_ROWS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -107,8 +108,26 @@ class RowCursor {
     if (--rows_left_ == 0) NextLine();
     return row;
   }
-  /// The row that Next() will return.
-  const uint8_t* Peek() const { return RowMap::Pointer(address_); }
+  /// The pointers of the next `count` rows.
+  void Take(int64_t count, const uint8_t** rows) {
+    while (count > 0) {
+      const int64_t run = std::min(count, rows_left_);
+      const uintptr_t address = address_;
+      for (int64_t i = 0; i < run; ++i) {
+        rows[i] = RowMap::Pointer(address + static_cast<uintptr_t>(i * map_.stride));
+      }
+      rows += run;
+      count -= run;
+      address_ += static_cast<uintptr_t>(run * map_.stride);
+      rows_left_ -= run;
+      if (rows_left_ == 0) NextLine();
+    }
+  }
+  /// Whether the row that Next() will return is a line's first; and its line, of the plane.
+  bool BeginsLine() const { return rows_left_ == map_.line_rows; }
+  int64_t line() const { return map_.plane_lines - lines_left_; }
+  /// Rows to come in that line.
+  int64_t rows_left() const { return rows_left_; }
 
  private:
   void NextLine() {
