@@ -133,8 +133,12 @@ bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
   // It needs no sums of rows either, which take long where each group has its own.
   const int64_t most_lanes = UsesTiles(isa) ? lanes : 4 * lanes;  // tiles are many times as fast
   if (!fills_vectors || problem.HasWeightZeroPoints()) return outputs < most_lanes;
-  constexpr int64_t kMost = 16;  // of outputs that share a pixel's transposition it pays for fewer
-  return reads_band_ && outputs * geometry_.stride[kHeight] * geometry_.stride[kWidth] < kMost;
+  // Without it, groups that fill a vector only together cost as much as if each filled it; with it, each
+  // pixel that outputs read is transposed, and outputs themselves, bytes at a quarter of the price.
+  constexpr int64_t kMost = 16;
+  const bool turns_bytes = ElementBytes(problem.epilogue.c_type) == 1 && !problem.epilogue.has_residual();
+  const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
+  return reads_band_ && outputs * strides < kMost && (outputs < lanes || turns_bytes);
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.

@@ -49,6 +49,7 @@ class TileEpilogue {
   // Callee-saved ones can be taken before Begin() only: others are left to the epilogue.
   void TakeRegisters() {
     std::vector<Gp> left;
+    left.reserve(Epilogue::kGeneralRegisters);
     for (int i = 0; i < Epilogue::kGeneralRegisters; ++i) left.push_back(registers_.NewGeneral("left"));
     accumulators_ = registers_.NewGeneral("accumulators");
     stride_ = registers_.NewGeneral("column stride");
@@ -69,12 +70,13 @@ class TileEpilogue {
     epilogue_.Prepare(registers_.Argument(), offsetof(TileEpilogueArgs, epilogue));
     const asmjit::Label loop = code().newLabel();
     done_ = code().newLabel();
+    const int rows = lanes();
     code().mov(turn_, reinterpret_cast<uint64_t>(kTurnSquares.data()));
     code().bind(loop);
     tile();
-    code().add(accumulators_, lanes() * 4);
-    code().add(pointers_, lanes() * 8);
-    code().sub(rows_, lanes());
+    code().add(accumulators_, rows * 4);
+    code().add(pointers_, rows * 8);
+    code().sub(rows_, rows);
     code().jg(loop);
     code().bind(done_);
   }
