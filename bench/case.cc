@@ -10,8 +10,9 @@ constexpr int64_t kFirstLayerChannels = 4;
 std::string NameOf(const Shape& shape) {
   if (!shape.conv) return fmt::format("/m:{}/n:{}/k:{}", shape.m, shape.n, shape.k);
   const Geometry& g = *shape.conv;
-  return fmt::format("/in:{}x{}/c_in:{}/c_out:{}/kernel:{}x{}/stride:{}/groups:{}/batch:{}", g.height,
-                     g.width, g.c_in, g.c_out, g.kernel, g.kernel, g.stride, g.groups, g.batch);
+  return fmt::format("/in:{}x{}/c_in:{}/c_out:{}/kernel:{}x{}/stride:{}/groups:{}/batch:{}{}", g.height,
+                     g.width, g.c_in, g.c_out, g.kernel, g.kernel, g.stride, g.groups, g.batch,
+                     g.transposed ? "/transposed" : "");
 }
 
 constexpr std::array kTypes = {INTACT_S32, INTACT_U8, INTACT_F32};
@@ -21,8 +22,9 @@ constexpr size_t kInt8Types = 2;
 
 std::string Geometry::ToString() const {
   const bool is_depthwise = groups > 1 && groups == c_in && groups == c_out;
-  std::string text = is_depthwise ? fmt::format("dw {}×{}×{}", c_in, height, width)
-                                  : fmt::format("{}×{}×{}→{}", c_in, height, width, c_out);
+  std::string text = transposed ? "transposed " : "";
+  text += is_depthwise ? fmt::format("dw {}×{}×{}", c_in, height, width)
+                       : fmt::format("{}×{}×{}→{}", c_in, height, width, c_out);
   text += fmt::format(" {}×{}", kernel, kernel);
   if (stride != 1) text += fmt::format("/{}", stride);
   if (groups != 1 && !is_depthwise) text += fmt::format(" g{}", groups);
@@ -40,6 +42,7 @@ std::string Shape::ToString() const { return conv ? conv->ToString() : fmt::form
 Kind KindOf(const Shape& shape) {
   if (!shape.conv) return Kind::kGemm;
   const Geometry& g = *shape.conv;
+  if (g.transposed) return Kind::kTransposed;
   if (g.groups == 1) return g.c_in <= kFirstLayerChannels ? Kind::kFirstLayer : Kind::kDense;
   return g.Channels() == 1 ? Kind::kDepthwise : Kind::kGrouped;
 }
@@ -57,7 +60,8 @@ std::string Case::Name() const {
 
 std::span<const intact_type> TypesOf(const Shape& shape, std::string_view peer) {
   const std::span<const intact_type> all = kTypes;
-  return shape.conv && !peer.empty() ? all : all.first(kInt8Types);
+  const bool has_float = shape.conv && !shape.conv->transposed && !peer.empty();
+  return has_float ? all : all.first(kInt8Types);
 }
 
 }  // namespace intact::bench

@@ -18,22 +18,28 @@
 namespace intact::bench {
 
 /// A 2-D convolution, channels last, its filter square and its input padded by (kernel − 1)/2 on every side.
+/// Or a transposed one, whose output is cropped to stride times the input: kernel ≥ stride.
 struct Geometry {
   int64_t height = 1, width = 1;  // of the input
   int64_t c_in = 1, c_out = 1;
   int64_t kernel = 1, stride = 1, groups = 1, batch = 1;
+  bool transposed = false;
   bool operator==(const Geometry&) const = default;
 
-  constexpr int64_t Pad() const { return (kernel - 1) / 2; }
+  constexpr int64_t PadBegin() const { return transposed ? (kernel - stride + 1) / 2 : (kernel - 1) / 2; }
+  constexpr int64_t PadEnd() const { return transposed ? (kernel - stride) / 2 : (kernel - 1) / 2; }
   constexpr int64_t OutHeight() const { return OutOf(height); }
   constexpr int64_t OutWidth() const { return OutOf(width); }
   constexpr int64_t Taps() const { return kernel * kernel; }
   /// Input channels that an output channel reads.
   constexpr int64_t Channels() const { return c_in / groups; }
-  std::string ToString() const;  // "64×56×56→256 3×3/2 g32"; "dw 32×112×112 3×3"
+  // "64×56×56→256 3×3/2 g32"; "dw 32×112×112 3×3"; "transposed 64×28×28→32 4×4/2"
+  std::string ToString() const;
 
  private:
-  constexpr int64_t OutOf(int64_t in) const { return (in + 2 * Pad() - kernel) / stride + 1; }
+  constexpr int64_t OutOf(int64_t in) const {
+    return transposed ? in * stride : (in + PadBegin() + PadEnd() - kernel) / stride + 1;
+  }
 };
 
 /// A GEMM: C is m×n, the depth is k. Or a convolution, with the sizes of the GEMM that it is: m output
@@ -46,9 +52,11 @@ struct Shape {
     return {g.batch * g.OutHeight() * g.OutWidth(), g.c_out, g.Taps() * g.Channels(), g};
   }
   bool operator==(const Shape&) const = default;
-  /// Multiplications and additions, without padding of the depth; with the zeros around an input.
+  /// Multiplications and additions, without padding of the depth; with the zeros around an input, but not
+  /// those that a transposed convolution has between its pixels.
   double Operations() const {
-    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    const auto stride = static_cast<double>(conv && conv->transposed ? conv->stride : 1);
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / (stride * stride);
   }
   int64_t WeightBytes() const { return n * k; }
   int64_t InputElements() const;
@@ -58,7 +66,7 @@ struct Shape {
 };
 
 /// What a shape's speed is summed up with.
-enum class Kind : uint8_t { kGemm, kDense, kFirstLayer, kGrouped, kDepthwise };
+enum class Kind : uint8_t { kGemm, kDense, kFirstLayer, kGrouped, kDepthwise, kTransposed };
 /// kFirstLayer: dense, of at most four channels.
 Kind KindOf(const Shape& shape);
 
@@ -89,11 +97,12 @@ struct Case {
   /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072; a peer's has peer:onednn in mode's place;
   /// /amax:127, /c:u8 and /threads:2 where they differ from the default.
   /// conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:56x56/c_in:64/c_out:64/kernel:3x3/stride:1/groups:1/
-  /// batch:1 (in one word): the same, with /c: always.
+  /// batch:1 (in one word): the same, with /c: always; /transposed at the end of a transposed one's.
   std::string Name() const;
 };
 
-/// The outputs that a shape is measured with, by intact ("") or by a peer.
+/// The outputs that a shape is measured with, by intact ("") or by a peer. Not in float if transposed: that
+/// oneDNN does, channels last, by its reference.
 std::span<const intact_type> TypesOf(const Shape& shape, std::string_view peer);
 
 }  // namespace intact::bench

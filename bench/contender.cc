@@ -91,12 +91,14 @@ ConvDesc ConvDescOf(const Workload& workload, const Case& c) {
   desc.input_channels = g.c_in;
   desc.output_channels = g.c_out;
   desc.groups = g.groups;
+  desc.transposed = g.transposed ? 1 : 0;
   desc.input[0] = g.height;
   desc.input[1] = g.width;
   for (int i = 0; i < desc.spatial_dims; ++i) {
     desc.kernel[i] = g.kernel;
     desc.stride[i] = g.stride;
-    desc.pad_begin[i] = desc.pad_end[i] = g.Pad();
+    desc.pad_begin[i] = g.PadBegin();
+    desc.pad_end[i] = g.PadEnd();
   }
   return desc;
 }

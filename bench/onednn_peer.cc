@@ -46,8 +46,12 @@ class OneDnnContender final : public Contender {
   // Throws dnnl::error.
   OneDnnContender(const Workload& workload, const Case& c)
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
-    if (c.shape.conv) {
-      SetConvolution(workload.conv(), *c.shape.conv, c.c_type);
+    if (c.shape.conv && c.shape.conv->transposed) {
+      SetConvolution<dnnl::deconvolution_forward>(dnnl::algorithm::deconvolution_direct, workload.conv(),
+                                                  *c.shape.conv, c.c_type);
+    } else if (c.shape.conv) {
+      SetConvolution<dnnl::convolution_forward>(dnnl::algorithm::convolution_direct, workload.conv(),
+                                                *c.shape.conv, c.c_type);
     } else {
       SetMatmul(workload.gemm(), c.c_type);
     }
@@ -78,19 +82,22 @@ class OneDnnContender final : public Contender {
   }
 
   /// Of int8, or of floats for c_type f32; channels last.
-  void SetConvolution(const reference::Conv& conv, const Geometry& g, intact_type c_type) {
+  template <class Primitive>
+  void SetConvolution(dnnl::algorithm algorithm, const reference::Conv& conv, const Geometry& g,
+                      intact_type c_type) {
     const bool is_float = c_type == INTACT_F32;
     const Type type = is_float ? Type::f32 : Type::s8;
-    const Dimensions kernel = {g.kernel, g.kernel}, stride = {g.stride, g.stride}, pad = {g.Pad(), g.Pad()};
+    const Dimensions kernel = {g.kernel, g.kernel}, stride = {g.stride, g.stride};
+    const Dimensions begin = {g.PadBegin(), g.PadBegin()}, end = {g.PadEnd(), g.PadEnd()};
     Dimensions filter = {g.c_out / g.groups, g.Channels(), g.kernel, g.kernel};
     if (g.groups != 1) filter.insert(filter.begin(), g.groups);
     const Descriptor a({g.batch, g.c_in, g.height, g.width}, is_float ? Type::f32 : Type::u8, Layout::nhwc);
     const Descriptor b(filter, type, Layout::any);
     const Descriptor c({g.batch, g.c_out, g.OutHeight(), g.OutWidth()}, TypeOf(c_type), Layout::nhwc);
-    const dnnl::convolution_forward::primitive_desc description(
-        {dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, a, b, c, stride, pad, pad},
+    const typename Primitive::primitive_desc description(
+        {dnnl::prop_kind::forward_inference, algorithm, a, b, c, stride, begin, end},
         Attributes(conv, c_type), engine_);
-    primitive_ = dnnl::convolution_forward(description);
+    primitive_ = Primitive(description);
     const Descriptor plain(filter, type, g.groups != 1 ? Layout::gohwi : Layout::ohwi);
     const std::vector<float> floats(conv.b.begin(), conv.b.end());
     Finish(description, plain,

@@ -1,5 +1,5 @@
-// oneDNN's matmul and convolution as a peer: u8×s8→s32, and →u8 with per-channel output scales and ReLU; for
-// convolutions f32 with ReLU too. Activations are channels last, as intact's are.
+// oneDNN's matmul, convolution and deconvolution as a peer: u8×s8→s32, and →u8 with per-channel output scales
+// and ReLU; for convolutions f32 with ReLU too. Activations are channels last, as intact's are.
 //
 // Without VNNI oneDNN adds pairs in int16 with saturation, as intact's saturating mode does: fast, and not
 // the exact result.

@@ -9,19 +9,19 @@
 //                    where it fits), gb_per_s
 //   peers[]          name, version
 //   rows[]           one shape on one ISA, all in the same run: isa, m, n, k, conv (null for a GEMM; else
-//                    height and width of the input, c_in, c_out, kernel, stride, groups, batch; m, n and k
-//                    are then output pixels, output channels, taps × channels of a group), times (that the
-//                    suite's network has it), peak (its sequence), peak_gops, read_gb_per_s (buffer as large
-//                    as the weights), memory_bound (reading the weights takes longer than the operations at
-//                    the peak), intensity (operations per byte of A, B and s32 C), fused_cost (of intact's u8
-//                    output over s32, as a share of time; null if not timed), timings[]: contender ("intact"
-//                    or a peer's name), c_type ("s32"; "u8": per-channel scales and ReLU; "f32": a peer's
-//                    convolution in float, with ReLU), implementation (as its library names it; intact's is
-//                    the kernel for many rows), result ("exact"; "saturates": equal to the triple model, not
-//                    to the exact result; else why it is not timed), microseconds (null if not timed), spread
-//                    (interquartile range over median), gops, of_peak, of_bandwidth (weights' bytes per
-//                    second over read_gb_per_s), speed_up (a peer's: how many times as fast intact is, with
-//                    the same c_type, beside f32 with u8)
+//                    height and width of the input, c_in, c_out, kernel, stride, groups, batch, transposed;
+//                    m, n and k are then output pixels, output channels, taps × channels of a group), times
+//                    (that the suite's network has it), peak (its sequence), peak_gops, read_gb_per_s (buffer
+//                    as large as the weights), memory_bound (reading the weights takes longer than the
+//                    operations at the peak), intensity (operations per byte of A, B and s32 C), fused_cost
+//                    (of intact's u8 output over s32, as a share of time; null if not timed), timings[]:
+//                    contender ("intact" or a peer's name), c_type ("s32"; "u8": per-channel scales and ReLU;
+//                    "f32": a peer's convolution in float, with ReLU), implementation (as its library names
+//                    it; intact's is the kernel for many rows), result ("exact"; "saturates": equal to the
+//                    triple model, not to the exact result; else why it is not timed), microseconds (null if
+//                    not timed), spread (interquartile range over median), gops, of_peak, of_bandwidth
+//                    (weights' bytes per second over read_gb_per_s), speed_up (a peer's: how many times as
+//                    fast intact is, with the same c_type, beside f32 with u8)
 //   first_calls[]    per ISA, exact mode, s32 output: isa, error ("" or why there are no figures),
 //                    create_microseconds (a plan of N = 16, K = 64, its code cached), pack_gb_per_s (weights'
 //                    bytes over the time to create a plan of N = K = 1024), speed_up_of_two_threads

@@ -104,6 +104,7 @@ std::vector<Group> GroupsOf(std::span<const Row> rows) {
   }
   add("grouped", {Kind::kGrouped});
   add("depthwise", {Kind::kDepthwise});
+  add("transposed", {Kind::kTransposed});
   return groups;
 }
 

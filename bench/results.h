@@ -90,7 +90,8 @@ struct Results {
 };
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timing, contender, c_type, implementation, result, microseconds, spread)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Geometry, height, width, c_in, c_out, kernel, stride, groups, batch)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Geometry, height, width, c_in, c_out, kernel, stride, groups, batch,
+                                   transposed)
 // NOLINTBEGIN(readability-identifier-naming): the library finds them by these names
 void to_json(nlohmann::json& json, const Shape& shape);
 void from_json(const nlohmann::json& json, Shape& shape);
@@ -127,7 +128,7 @@ struct Group {
   std::vector<Row> rows;
 };
 /// Those that there are of "gemm", "dense" (in parts too, if some are: "first layer", "other dense"),
-/// "grouped" and "depthwise".
+/// "grouped", "depthwise" and "transposed".
 std::vector<Group> GroupsOf(std::span<const Row> rows);
 
 /// The convolutions of a network, each as often as it has it; 0 unless `rows` are of one.

@@ -20,6 +20,12 @@ constexpr Layer Conv(int times, int64_t c_in, int64_t size, int64_t c_out, int64
   return {Shape::Of({size, size, c_in, c_out, kernel, stride, groups, 1}), times};
 }
 
+/// One that makes stride·size × stride·size pixels.
+constexpr Layer Transposed(int64_t c_in, int64_t size, int64_t c_out, int64_t kernel, int64_t stride,
+                           int64_t groups = 1) {
+  return {Shape::Of({size, size, c_in, c_out, kernel, stride, groups, 1, true})};
+}
+
 constexpr Layer Depthwise(int times, int64_t channels, int64_t size, int64_t stride = 1) {
   return Conv(times, channels, size, channels, 3, stride, channels);
 }
@@ -90,6 +96,13 @@ constexpr std::array kConv = {
     Conv(1, 128, 28, 128, 3),        Conv(1, 256, 14, 256, 3),  Conv(1, 1024, 14, 256, 1),
     Conv(1, 512, 7, 512, 3),         Depthwise(1, 32, 112),     Depthwise(1, 192, 28),
     Conv(1, 256, 28, 256, 3, 1, 32),
+};
+
+// As U-Net, pose estimators, generators and segmentation networks have them.
+constexpr std::array kTransposed = {
+    Transposed(512, 14, 256, 2, 2), Transposed(128, 56, 64, 2, 2),    Transposed(256, 16, 256, 4, 2),
+    Transposed(2048, 8, 256, 4, 2), Transposed(128, 16, 64, 4, 2),    Transposed(128, 28, 64, 3, 2),
+    Transposed(64, 32, 3, 4, 2),    Transposed(64, 28, 64, 4, 2, 64),
 };
 
 // ResNet-50 (v1.5: the stride is in the 3×3).
@@ -176,6 +189,7 @@ constexpr std::array kSuites = {
     Suite{"llm", "M = 1, 8, 32, 128 on weights K×N 4096×4096, 4096×11008, 11008×4096", kLlm},
     Suite{"square", "M = N = K from 64 to 2048", kSquare},
     Suite{"conv", "ten convolutions: dense, first layer, grouped, depthwise", kConv},
+    Suite{"transposed", "eight transposed convolutions, as networks upsample with", kTransposed},
     Suite{"resnet50", "ResNet-50's 53 convolutions and the sum of their times, batch 1", kResNet50},
     Suite{"mobilenet_v2", "MobileNet v2's 52 convolutions and the sum of their times, batch 1", kMobileNetV2},
 };

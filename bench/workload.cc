@@ -66,7 +66,9 @@ reference::Axis AxisOf(int64_t input, const Geometry& g) {
   axis.input = input;
   axis.kernel = g.kernel;
   axis.stride = g.stride;
-  axis.pad_begin = axis.pad_end = g.Pad();
+  axis.pad_begin = g.PadBegin();
+  axis.pad_end = g.PadEnd();
+  axis.transposed = g.transposed;
   return axis;
 }
 

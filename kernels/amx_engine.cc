@@ -254,13 +254,10 @@ Result<std::unique_ptr<Engine>> AmxEngine::Create(const GemmData& data) {
 Error AmxEngine::SetInitial() {
   if (data_.shift() == 0) return {};
   if (!initial_.Resize(data_.initial.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
-  for (int64_t panel = 0; panel < data_.weights.panels(); ++panel) {
-    const std::array<ColumnParts, kPanelColumns> parts = SumPanel(data_.weights, panel, {});
-    for (size_t j = 0; j < parts.size(); ++j) {
-      const size_t n = static_cast<size_t>(panel * kPanelColumns) + j;
-      const int64_t sum = parts[j].positive + parts[j].negative;
-      initial_[n] = static_cast<int32_t>(static_cast<uint32_t>(data_.initial[n] + data_.shift() * sum));
-    }
+  for (size_t n = 0; n < initial_.size(); ++n) {
+    const ColumnParts& sums = data_.certificate.column_sums[n];
+    const int64_t shifted = data_.initial[n] + data_.shift() * (sums.positive + sums.negative);
+    initial_[n] = static_cast<int32_t>(static_cast<uint32_t>(shifted));
   }
   return {};
 }

@@ -91,11 +91,13 @@ void Band::StageLine(const ConvInput& input, const uint8_t* line, uint8_t* to) c
   int64_t end = pixels;
   if (line != nullptr) {
     begin = std::clamp<int64_t>(geometry_.pad_begin[kWidth], 0, pixels);
-    end = std::min(geometry_.pad_begin[kWidth] + geometry_.input[kWidth], pixels);
-    line += (begin - geometry_.pad_begin[kWidth]) * input.stride;
+    end = std::clamp(geometry_.pad_begin[kWidth] + geometry_.input[kWidth], begin, pixels);
   }
   std::memset(to, padding_, static_cast<size_t>(begin * pitch));
-  if (begin < end) CopyPixels(line, input.stride, end - begin, to + begin * pitch);
+  if (begin < end) {
+    const uint8_t* const first = line + (begin - geometry_.pad_begin[kWidth]) * input.stride;
+    CopyPixels(first, input.stride, end - begin, to + begin * pitch);
+  }
   std::memset(to + end * pitch, padding_, static_cast<size_t>((pixels - end) * pitch));
 }
 

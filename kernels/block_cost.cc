@@ -54,8 +54,8 @@ double BlockCost::Of(int64_t m) const {
   if (run_rows_ == 0) {
     cost = OfRows(m);
   } else {
-    const auto runs = static_cast<double>(m / run_rows_);
-    cost = runs * (OfRows(run_rows_) - saved_rows_ * row) + OfRows(m % run_rows_);
+    const int64_t runs = m / run_rows_;
+    cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_rows_ * row) + OfRows(m % run_rows_);
   }
   return cost / row;
 }

@@ -14,6 +14,12 @@ int64_t CacheSize(int name, int64_t fallback) {
   return bytes > 0 ? bytes : fallback;
 }
 
+CacheSizes& MutableCaches() {
+  static CacheSizes sizes{CacheSize(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
+                          CacheSize(_SC_LEVEL2_CACHE_SIZE, 512 << 10)};
+  return sizes;
+}
+
 struct Grid {
   int rows, columns;
 };
@@ -43,11 +49,9 @@ void Cut(int64_t tiles, int64_t size, int64_t extent, int64_t index, int64_t cou
 
 }  // namespace
 
-const CacheSizes& Caches() {
-  static const CacheSizes kSizes{CacheSize(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
-                                 CacheSize(_SC_LEVEL2_CACHE_SIZE, 512 << 10)};
-  return kSizes;
-}
+const CacheSizes& Caches() { return MutableCaches(); }
+
+void SetCachesForTesting(const CacheSizes& sizes) { MutableCaches() = sizes; }
 
 int64_t RowsPerBlock(int64_t row_bytes, int mr) {
   const int64_t rows = Caches().l2_bytes / 4 / std::max<int64_t>(row_bytes, 1);

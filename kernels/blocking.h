@@ -14,6 +14,10 @@ struct CacheSizes {
 /// Per core, as the operating system tells them; 32 KiB and 512 KiB where it does not.
 const CacheSizes& Caches();
 
+/// From now on Caches() are these. Plans are cut by the caches as they were when they were made: only while
+/// there is none.
+void SetCachesForTesting(const CacheSizes& sizes);
+
 /// Rows of A, of `row_bytes` each, that a block holds: they stay in a quarter of L2. A multiple of mr, at
 /// least mr.
 int64_t RowsPerBlock(int64_t row_bytes, int mr);

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "kernels/c_api_guard.h"
-#include "kernels/conv.h"
+#include "kernels/convolution.h"
 
 struct intact_conv {
-  std::unique_ptr<intact::kernels::ConvPlan> plan;
+  std::unique_ptr<intact::kernels::Convolution> plan;
 };
 
 namespace {
@@ -17,7 +17,7 @@ namespace {
 using intact::Error;
 using intact::kernels::CheckStruct;
 using intact::kernels::ConvGeometry;
-using intact::kernels::ConvPlan;
+using intact::kernels::Convolution;
 using intact::kernels::Guard;
 using intact::kernels::IsVerbose;
 using intact::kernels::ModeName;
@@ -33,15 +33,16 @@ std::string Text(const Spatial& spatial) {
 }
 
 // `what`: "plan" or "run batch=1"; `how`: "" or " threads=2".
-void Print(const ConvPlan& plan, const std::string& what, const std::string& how, const Stopwatch& watch) {
+void Print(const Convolution& plan, const std::string& what, const std::string& how, const Stopwatch& watch) {
   const ConvGeometry& geometry = plan.geometry();
   std::fprintf(
       stderr,
-      "intact: %s in=%s c=%lld o=%lld kernel=%s stride=%s dilation=%s groups=%lld %s mode=%s%s %.1f us\n",
+      "intact: %s in=%s c=%lld o=%lld kernel=%s stride=%s dilation=%s groups=%lld%s %s mode=%s%s %.1f us\n",
       what.c_str(), Text(geometry.input).c_str(), static_cast<long long>(geometry.input_channels),
       static_cast<long long>(geometry.output_channels), Text(geometry.kernel).c_str(),
       Text(geometry.stride).c_str(), Text(geometry.dilation).c_str(), static_cast<long long>(geometry.groups),
-      plan.kernel_name().c_str(), ModeName(plan.mode()), how.c_str(), watch.Microseconds());
+      geometry.is_transposed ? " transposed" : "", plan.kernel_name().c_str(), ModeName(plan.mode()),
+      how.c_str(), watch.Microseconds());
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ intact_status intact_conv_create(const intact_conv_desc* desc, const void* weigh
     *conv = nullptr;
     if (desc == nullptr) return NullArgument("desc");
     const Stopwatch watch;
-    auto plan = ConvPlan::Create(*desc, weights);
+    auto plan = Convolution::Create(*desc, weights);
     if (!plan) return plan.error();
     if (IsVerbose()) Print(**plan, "plan", "", watch);
     *conv = new intact_conv{std::move(*plan)};
@@ -96,7 +97,7 @@ intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info)
     if (conv == nullptr) return NullArgument("conv");
     Error error = CheckStruct("info", info);
     if (error.status != INTACT_OK) return error;
-    const ConvPlan& plan = *conv->plan;
+    const Convolution& plan = *conv->plan;
     *info = {sizeof(intact_conv_info),
              {1, 1, 1},
              static_cast<intact_isa>(plan.isa()),

@@ -83,105 +83,114 @@ int64_t SafeDepthOfLane(const PackedWeights& weights, int64_t column, int64_t la
   return shortest;
 }
 
-constexpr int64_t kVectors = kPanelQuadBytes / 16;  // of a quad's row: four columns each
-constexpr int64_t kLanes = kPanelColumns * 2;       // pairs of a quad's row
-
-// int16 of the first or the last eight weights.
-__m128i LowWords(__m128i bytes) { return _mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8); }
-__m128i HighWords(__m128i bytes) { return _mm_srai_epi16(_mm_unpackhi_epi8(bytes, bytes), 8); }
-
-__m128i LoadBytes(const int8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
-
-// Calls visit(index, words) for the eight vectors of eight weights of a quad's row: two columns each.
-template <class Visit>
-void ForEachWords(const int8_t* row, Visit visit) {
-  for (int64_t vector = 0; vector < kVectors; ++vector) {
-    const __m128i bytes = LoadBytes(row + vector * 16);
-    visit(static_cast<size_t>(2 * vector), LowWords(bytes));
-    visit(static_cast<size_t>(2 * vector + 1), HighWords(bytes));
-  }
-}
-
-// A sum of int32 for each pair of a quad's row, kept in vectors for a while and in int64 for good.
-class LaneSums {
- public:
-  void Add(size_t index, __m128i lanes) {
-    __m128i sum = _mm_load_si128(reinterpret_cast<const __m128i*>(&recent_[index * 4]));
-    sum = _mm_add_epi32(sum, lanes);
-    _mm_store_si128(reinterpret_cast<__m128i*>(&recent_[index * 4]), sum);
-  }
-  void Flush() {
-    for (size_t i = 0; i < recent_.size(); ++i) total_[i] += recent_[i];
-    recent_ = {};
-  }
-  int64_t OfColumn(size_t column) const { return total_[2 * column] + total_[2 * column + 1]; }
-
- private:
-  alignas(16) std::array<int32_t, kLanes> recent_ = {};
-  std::array<int64_t, kLanes> total_ = {};
+// Of the pairs of a quad's row the eight of four columns, in int16: for instance the sums of their positive
+// weights and of their negative ones.
+struct PairSigns {
+  __m128i positive, negative;
 };
 
-constexpr int64_t kQuadsBetweenFlushes = int64_t{1} << 16;  // of values below 2¹⁵
+constexpr int64_t kVectorColumns = 4;
 
-// How many pairs of each column fail.
-std::array<int64_t, kPanelColumns> CountFailingPairs(const PackedWeights& weights, int64_t panel,
-                                                     ActivationRange range) {
+__m128i LoadVector(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+
+// The sums of the weights of each sign, less their zero points.
+PairSigns SumPairs(__m128i weights, __m128i zero_points) {
   const __m128i zero = _mm_setzero_si128();
-  const __m128i low = _mm_set1_epi16(static_cast<int16_t>(range.low));
-  const __m128i high = _mm_set1_epi16(static_cast<int16_t>(range.high));
-  const __m128i least = _mm_set1_epi32(kInt16Min);
-  const __m128i most = _mm_set1_epi32(kInt16Max);
-  LaneSums failing;
-  const int8_t* row = weights.Panel(panel);
-  for (int64_t quad = 0; quad < weights.quads(); ++quad, row += kPanelQuadBytes) {
-    ForEachWords(row, [&](size_t index, __m128i words) {
-      const __m128i positive = _mm_max_epi16(words, zero);
-      const __m128i negative = _mm_min_epi16(words, zero);
-      const __m128i highest = _mm_add_epi32(_mm_madd_epi16(positive, high), _mm_madd_epi16(negative, low));
-      const __m128i lowest = _mm_add_epi32(_mm_madd_epi16(negative, high), _mm_madd_epi16(positive, low));
-      const __m128i fails = _mm_or_si128(_mm_cmpgt_epi32(highest, most), _mm_cmplt_epi32(lowest, least));
-      failing.Add(index, _mm_sub_epi32(zero, fails));
-    });
-    if (quad % kQuadsBetweenFlushes == 0) failing.Flush();
-  }
-  failing.Flush();
-  std::array<int64_t, kPanelColumns> counts;
-  for (size_t column = 0; column < counts.size(); ++column) counts[column] = failing.OfColumn(column);
-  return counts;
+  const __m128i even = _mm_sub_epi16(_mm_srai_epi16(_mm_slli_epi16(weights, 8), 8), zero_points);
+  const __m128i odd = _mm_sub_epi16(_mm_srai_epi16(weights, 8), zero_points);
+  const __m128i positive = _mm_add_epi16(_mm_max_epi16(even, zero), _mm_max_epi16(odd, zero));
+  return {positive, _mm_sub_epi16(_mm_add_epi16(even, odd), positive)};
 }
+
+// Adds the two pairs of each column.
+void AddToColumns(const PairSigns& pairs, ColumnParts* columns) {
+  const __m128i ones = _mm_set1_epi16(1);
+  alignas(16) std::array<int32_t, kVectorColumns> positive;
+  alignas(16) std::array<int32_t, kVectorColumns> negative;
+  _mm_store_si128(reinterpret_cast<__m128i*>(positive.data()), _mm_madd_epi16(pairs.positive, ones));
+  _mm_store_si128(reinterpret_cast<__m128i*>(negative.data()), _mm_madd_epi16(pairs.negative, ones));
+  for (size_t i = 0; i < kVectorColumns; ++i) {
+    columns[i].positive += positive[i];
+    columns[i].negative += negative[i];
+  }
+}
+
+using PanelParts = std::array<ColumnParts, kPanelColumns>;
+
+// The sums over a panel's depth, for each column, of what map(SumPairs()) says of its pairs: an array of
+// kCount.
+template <size_t kCount, class Map>
+std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t panel,
+                                        const std::array<int32_t, kPanelColumns>& zero_points, Map map) {
+  // Quads whose sums int16 holds, for weights less zero points are 255 at most; they stay in L1.
+  constexpr int64_t kQuadsAtOnce = 64;
+  std::array<PanelParts, kCount> parts = {};
+  for (int64_t begin = 0; begin < weights.quads(); begin += kQuadsAtOnce) {
+    const int64_t end = std::min(weights.quads(), begin + kQuadsAtOnce);
+    for (size_t column = 0; column < kPanelColumns; column += kVectorColumns) {
+      const __m128i zeros = LoadVector(&zero_points[column]);
+      const __m128i zero_words =
+          _mm_packs_epi32(_mm_unpacklo_epi32(zeros, zeros), _mm_unpackhi_epi32(zeros, zeros));
+      const int8_t* const from = weights.Panel(panel) + column * kQuad;
+      std::array<PairSigns, kCount> sums;
+      sums.fill({_mm_setzero_si128(), _mm_setzero_si128()});
+      for (int64_t quad = begin; quad < end; ++quad) {
+        const std::array<PairSigns, kCount> pairs =
+            map(SumPairs(LoadVector(from + quad * kPanelQuadBytes), zero_words));
+        for (size_t i = 0; i < kCount; ++i) {
+          sums[i].positive = _mm_add_epi16(sums[i].positive, pairs[i].positive);
+          sums[i].negative = _mm_add_epi16(sums[i].negative, pairs[i].negative);
+        }
+      }
+      for (size_t i = 0; i < kCount; ++i) AddToColumns(sums[i], &parts[i][column]);
+    }
+  }
+  return parts;
+}
+
+// Which of eight pairs can leave int16, each way, from the sums of their weights of each sign. A pair can
+// leave it one way only.
+class FailingPairs {
+ public:
+  explicit FailingPairs(ActivationRange range)
+      : range_(range),
+        high_low_(Both(range.high, range.low)),
+        low_high_(Both(range.low, range.high)),
+        most_(_mm_set1_epi16(static_cast<int16_t>(kInt16Max / std::max(range.high, 1)))),
+        least_(_mm_set1_epi16(static_cast<int16_t>(kInt16Min / std::max(range.high, 1)))) {}
+
+  PairSigns operator()(const PairSigns& sums) const {
+    if (range_.low == 0)
+      return {_mm_cmpgt_epi16(sums.positive, most_), _mm_cmpgt_epi16(least_, sums.negative)};
+    const __m128i low = _mm_unpacklo_epi16(sums.positive, sums.negative);
+    const __m128i high = _mm_unpackhi_epi16(sums.positive, sums.negative);
+    const __m128i most = _mm_set1_epi32(kInt16Max);
+    const __m128i least = _mm_set1_epi32(kInt16Min);
+    return {_mm_packs_epi32(_mm_cmpgt_epi32(_mm_madd_epi16(low, high_low_), most),
+                            _mm_cmpgt_epi32(_mm_madd_epi16(high, high_low_), most)),
+            _mm_packs_epi32(_mm_cmpgt_epi32(least, _mm_madd_epi16(low, low_high_)),
+                            _mm_cmpgt_epi32(least, _mm_madd_epi16(high, low_high_)))};
+  }
+
+ private:
+  static __m128i Both(int even, int odd) { return _mm_set1_epi32(odd << 16 | even); }
+
+  ActivationRange range_;
+  __m128i high_low_, low_high_;  // factors of positive and negative sums
+  __m128i most_, least_;         // sums that activations in [0, high] keep within int16
+};
 
 }  // namespace
 
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
                                                 const std::array<int32_t, kPanelColumns>& zero_points) {
-  const __m128i zero = _mm_setzero_si128();
-  const __m128i ones = _mm_set1_epi16(1);
-  alignas(16) std::array<int16_t, size_t{kPanelColumns} * kQuad> zero_words;
-  for (size_t i = 0; i < zero_words.size(); ++i) {
-    zero_words[i] = static_cast<int16_t>(zero_points[i / kQuad]);
-  }
-  LaneSums positive;
-  LaneSums negative;
-  const int8_t* row = weights.Panel(panel);
-  for (int64_t quad = 0; quad < weights.quads(); ++quad, row += kPanelQuadBytes) {
-    ForEachWords(row, [&](size_t index, __m128i words) {
-      const auto* const from = reinterpret_cast<const __m128i*>(&zero_words[index * 8]);
-      const __m128i values = _mm_sub_epi16(words, _mm_load_si128(from));
-      positive.Add(index, _mm_madd_epi16(_mm_max_epi16(values, zero), ones));
-      negative.Add(index, _mm_madd_epi16(_mm_min_epi16(values, zero), ones));
-    });
-    if (quad % kQuadsBetweenFlushes != 0) continue;
-    positive.Flush();
-    negative.Flush();
-  }
-  positive.Flush();
-  negative.Flush();
+  auto [parts] =
+      SumDepth<1>(weights, panel, zero_points, [](const PairSigns& sums) { return std::array{sums}; });
   const int64_t padding = weights.quads() * kQuad - weights.k;  // depths that are no weights: 0 − zero point
-  std::array<ColumnParts, kPanelColumns> parts;
   for (size_t column = 0; column < parts.size(); ++column) {
     const int64_t of_padding = -padding * zero_points[column];
-    parts[column].positive = positive.OfColumn(column) - std::max<int64_t>(of_padding, 0);
-    parts[column].negative = negative.OfColumn(column) - std::min<int64_t>(of_padding, 0);
+    parts[column].positive -= std::max<int64_t>(of_padding, 0);
+    parts[column].negative -= std::min<int64_t>(of_padding, 0);
   }
   return parts;
 }
@@ -201,15 +210,21 @@ Certificate Certify(const PackedWeights& weights, ActivationRange range) {
   Certificate certificate;
   certificate.range = range;
   certificate.pairs = (weights.k + 1) / 2 * weights.n;
+  const FailingPairs failing(range);
   for (int64_t panel = 0; panel < weights.panels(); ++panel) {
-    const std::array<int64_t, kPanelColumns> failing = CountFailingPairs(weights, panel, range);
-    for (size_t column = 0; column < failing.size(); ++column) {
-      if (failing[column] <= certificate.worst_column_failing_pairs) continue;
+    const auto [parts, fails] = SumDepth<2>(weights, panel, {}, [&](const PairSigns& pairs) {
+      return std::array{pairs, failing(pairs)};
+    });
+    int64_t& of_panel = certificate.panel_failing_pairs.emplace_back();
+    for (size_t column = 0; column < fails.size(); ++column) {
+      const int64_t count = -(fails[column].positive + fails[column].negative);  // of masks
+      of_panel += count;
+      if (count <= certificate.worst_column_failing_pairs) continue;
       certificate.worst_column = panel * kPanelColumns + static_cast<int64_t>(column);
-      certificate.worst_column_failing_pairs = failing[column];
+      certificate.worst_column_failing_pairs = count;
     }
-    certificate.panel_failing_pairs.push_back(std::accumulate(failing.begin(), failing.end(), int64_t{0}));
-    certificate.failing_pairs += certificate.panel_failing_pairs.back();
+    certificate.failing_pairs += of_panel;
+    certificate.column_sums.insert(certificate.column_sums.end(), parts.begin(), parts.end());
   }
   return certificate;
 }

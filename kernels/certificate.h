@@ -36,30 +36,6 @@ struct FailingPair {
   int32_t sum = 0;         // what they add up to, beyond int16
 };
 
-struct Certificate {
-  ActivationRange range;
-  int64_t pairs = 0;  // ⌈k/2⌉·n
-  int64_t failing_pairs = 0;
-  int64_t worst_column = 0;  // the one with most failing pairs, the first of equals
-  int64_t worst_column_failing_pairs = 0;
-  /// Smallest and largest exact accumulator (zero points and bias_s32 included) that any activations in the
-  /// range can make.
-  int64_t accumulator_min = 0, accumulator_max = 0;
-  std::vector<int64_t> panel_failing_pairs;  // of 16 adjacent columns each
-  bool IsProven() const { return failing_pairs == 0; }
-};
-
-/// The certificate of `weights`, accumulator bounds aside.
-Certificate Certify(const PackedWeights& weights, ActivationRange range);
-
-/// How many adjacent quads of a panel may be added up in int16, at any place of the depth and in any order,
-/// without leaving it: 0 if a single one may not.
-int64_t SafeDepthQuads(const PackedWeights& weights, int64_t panel, ActivationRange range);
-
-/// Failing pairs in order of column, then depth: those from number `first` on, at most `count`.
-std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, ActivationRange range, int64_t first,
-                                          int64_t count);
-
 /// What one column can accumulate before zero points of activations and bias: Σ_k a·(b − zb).
 struct ColumnBound {
   int64_t sum = 0;  // of the weights less their zero point
@@ -75,6 +51,31 @@ struct ColumnParts {
             range.high * positive + range.low * negative};
   }
 };
+
+struct Certificate {
+  ActivationRange range;
+  int64_t pairs = 0;  // ⌈k/2⌉·n
+  int64_t failing_pairs = 0;
+  int64_t worst_column = 0;  // the one with most failing pairs, the first of equals
+  int64_t worst_column_failing_pairs = 0;
+  /// Smallest and largest exact accumulator (zero points and bias_s32 included) that any activations in the
+  /// range can make.
+  int64_t accumulator_min = 0, accumulator_max = 0;
+  std::vector<int64_t> panel_failing_pairs;  // of 16 adjacent columns each
+  std::vector<ColumnParts> column_sums;      // of whole panels' columns, whatever zero points there are
+  bool IsProven() const { return failing_pairs == 0; }
+};
+
+/// The certificate of `weights`, accumulator bounds aside.
+Certificate Certify(const PackedWeights& weights, ActivationRange range);
+
+/// How many adjacent quads of a panel may be added up in int16, at any place of the depth and in any order,
+/// without leaving it: 0 if a single one may not.
+int64_t SafeDepthQuads(const PackedWeights& weights, int64_t panel, ActivationRange range);
+
+/// Failing pairs in order of column, then depth: those from number `first` on, at most `count`.
+std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, ActivationRange range, int64_t first,
+                                          int64_t count);
 
 /// Those of a panel's columns, whose zero points are `zero_points`; columns beyond n are zero.
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,

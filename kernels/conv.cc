@@ -10,26 +10,6 @@
 namespace intact::kernels {
 namespace {
 
-Error Invalid(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
-
-Error Unexpected(const char* field, int64_t value, const std::string& expected) {
-  return Invalid(std::string(field) + " is " + std::to_string(value) + "; expected " + expected);
-}
-
-Error CheckConvDescriptor(const intact_conv_desc& desc, const void* weights) {
-  if (desc.struct_size != sizeof(intact_conv_desc)) {
-    return Unexpected("desc->struct_size", static_cast<int64_t>(desc.struct_size),
-                      std::to_string(sizeof(intact_conv_desc)) + " (use INTACT_CONV_DESC_INIT)");
-  }
-  if (weights == nullptr) return Invalid("weights is NULL");
-  for (const auto& [field, value] : {std::pair("gemm.n", desc.gemm.n), std::pair("gemm.k", desc.gemm.k),
-                                     std::pair("gemm.b_stride_k", desc.gemm.b_stride_k),
-                                     std::pair("gemm.b_stride_n", desc.gemm.b_stride_n)}) {
-    if (value != 0) return Unexpected(field, value, "0: a convolution's weights have a layout of their own");
-  }
-  return {};
-}
-
 int64_t LargestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor) {
     if (number % divisor == 0) return divisor;
@@ -39,38 +19,18 @@ int64_t LargestDivisor(int64_t number, int64_t limit) {
 
 }  // namespace
 
-struct ConvPlan::Shape {
-  int64_t rows = 0;        // output pixels of the run
-  int64_t piece_rows = 0;  // that a thread computes at a time, at most
-  int mr = 1;
-  int64_t columns = 0, nr = 1;  // what is cut among threads beside rows: columns of the unit, or units
-  int64_t band_bytes = 0, bytes = 0;
-  int64_t parts() const { return TileCount(rows, columns, mr, static_cast<int>(nr)); }
-};
-
-Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const intact_conv_desc& desc, const void* weights) {
-  const ScopedFloatEnvironment float_environment;
-  Error error = CheckConvDescriptor(desc, weights);
-  if (error.status != INTACT_OK) return error;
-  const Result<ConvGeometry> geometry = CheckGeometry(desc);
-  if (!geometry) return geometry.error();
-  intact_gemm_desc gemm = desc.gemm;
-  gemm.n = geometry->output_channels;
-  gemm.k = geometry->taps() * geometry->group_inputs();
-  gemm.b_stride_k = 1;
-  gemm.b_stride_n = gemm.k;
-  const Result<GemmProblem> problem = CheckDescriptor(gemm, weights);
-  if (!problem) return problem.error();
-  const Result<jit::Isa> isa = ChooseIsa(problem->isas);
+Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const GemmProblem& problem, const ConvGeometry& geometry,
+                                                   const OutputGrid& grid) {
+  const Result<jit::Isa> isa = ChooseIsa(problem.isas);
   if (!isa) return isa.error();
   std::unique_ptr<ConvPlan> plan(new ConvPlan);
-  plan->geometry_ = *geometry;
-  plan->spatial_dims_ = desc.spatial_dims;
-  plan->a_type_ = problem->a_type;
-  plan->ChooseLayout(*problem, *isa);
+  plan->geometry_ = geometry;
+  plan->grid_ = grid;
+  plan->ChooseLayout(problem, *isa);
+  Error error;
   if (plan->taps_.planar) error = plan->planar_.GenerateKernel();
   if (error.status != INTACT_OK) return error;
-  error = plan->MakeUnits(*problem);
+  error = plan->MakeUnits(problem);
   if (error.status != INTACT_OK) return error;
   return plan;
 }
@@ -216,8 +176,9 @@ Error ConvPlan::MakeUnits(const GemmProblem& problem) {
   kernel_name_ = units_.front()->kernel_name();
   if (!taps_.is_depthwise) return {};
   const uint8_t flip = ActivationFlip(problem.a_type);
-  Result<std::unique_ptr<DepthwiseConv>> depthwise = DepthwiseConv::Create(
-      units_.front()->data(), geometry_, static_cast<uint8_t>(problem.a_zero_point + flip), flip, isa());
+  Result<std::unique_ptr<DepthwiseConv>> depthwise =
+      DepthwiseConv::Create(units_.front()->data(), geometry_,
+                            static_cast<uint8_t>(problem.a_zero_point + flip), flip, units_.front()->isa());
   if (!depthwise) return depthwise.error();
   depthwise_ = std::move(*depthwise);
   kernel_name_ = depthwise_->KernelName();
@@ -237,6 +198,7 @@ Result<std::unique_ptr<GemmPlan>> ConvPlan::MakeUnit(const GemmProblem& conv, in
     problem.b_zero_points += first;
     problem.b_zero_point_count = problem.n;
   }
+  if (conv.clamp_excess != nullptr) problem.clamp_excess += first;
   problem.naming = {"output channel", "weights", first, geometry_.taps() * geometry_.group_inputs()};
   if (conv.scale_count > 1) {
     problem.scales += first;
@@ -287,27 +249,10 @@ ScheduleStatistics ConvPlan::schedule_statistics() const {
   return all;
 }
 
-Result<Certificate> ConvPlan::MakeCertificate() const {
-  const int64_t inputs = geometry_.group_inputs();
-  const int64_t pitch = RoundUp(inputs, 2);
-  const int64_t depth = geometry_.taps() * pitch;
-  std::vector<int8_t> weights(static_cast<size_t>(geometry_.output_channels * depth));
-  for (int64_t column = 0; column < geometry_.output_channels; ++column) {
-    const PackedWeights& packed = units_[static_cast<size_t>(column / unit_outputs())]->data().weights;
-    const int64_t n = column % unit_outputs();
-    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
-      int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
-      for (int64_t i = 0; i < inputs; ++i) to[i] = packed.At(DepthOf(tap, i, n), n);
-    }
-  }
-  PackedWeights natural;
-  if (!PackWeights({weights.data(), depth, geometry_.output_channels, 1, depth, 0}, &natural)) {
-    return Error{INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
-  }
-  Certificate certificate = Certify(natural, units_.front()->data().range);
-  certificate.accumulator_min = accumulator_min();
-  certificate.accumulator_max = accumulator_max();
-  return certificate;
+int8_t ConvPlan::WeightAt(int64_t column, int64_t tap, int64_t channel) const {
+  const PackedWeights& packed = units_[static_cast<size_t>(column / unit_outputs())]->data().weights;
+  const int64_t n = column % unit_outputs();
+  return packed.At(DepthOf(tap, channel, n), n);
 }
 
 int64_t ConvPlan::accumulator_min() const {
@@ -322,54 +267,36 @@ int64_t ConvPlan::accumulator_max() const {
   return most;
 }
 
-Error ConvPlan::CheckArguments(const intact_conv_args& args) const {
-  constexpr int64_t kMaxStride = int64_t{1} << 40;
-  if (args.struct_size != sizeof(intact_conv_args)) {
-    return Unexpected("args->struct_size", static_cast<int64_t>(args.struct_size),
-                      "that of INTACT_CONV_ARGS_INIT");
-  }
-  if (args.a == nullptr) return Invalid("a is NULL");
-  if (args.c == nullptr) return Invalid("c is NULL");
-  const int64_t most = std::numeric_limits<int32_t>::max() / RowCount(1);
-  if (args.batch < 1 || args.batch > most) {
-    return Unexpected("batch", args.batch, "1 to " + std::to_string(most));
-  }
-  for (const auto& [field, stride, channels] :
-       {std::tuple("a_stride", args.a_stride, geometry_.input_channels),
-        std::tuple("c_stride", args.c_stride, geometry_.output_channels)}) {
-    if (stride != 0 && (stride < channels || stride > kMaxStride)) {
-      return Unexpected(field, stride, "0 or at least " + std::to_string(channels) + ", at most 2^40");
-    }
-  }
-  return CheckResidual(units_.front()->data().epilogue, geometry_.output_channels,
-                       {args.residual, args.residual_stride, args.c, args.c_stride});
-}
-
 ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   Shape shape;
   shape.rows = RowCount(batch);
+  shape.piece_rows = shape.rows;
+  shape.is_by_line = !grid_.IsEven(batch) && RunsByLine();
+  if (!grid_.IsEven(batch) && !shape.is_by_line) {
+    shape.piece_rows = std::min(shape.rows, MostSpreadRows());
+    shape.spread_bytes = RoundUp(shape.piece_rows * SpreadRowBytes(), 64);
+  }
   if (taps_.is_depthwise) {
     shape.mr = static_cast<int>(geometry_.output[kWidth]);
     shape.columns = 1;
-    shape.bytes = RoundUp(depthwise_->ScratchBytes(), 64);
+    shape.bytes = shape.spread_bytes + RoundUp(depthwise_->ScratchBytes(), 64);
     return shape;
   }
   if (taps_.planar) {
-    shape.piece_rows = std::min(shape.rows, planar_.max_rows());
+    shape.piece_rows = std::min(shape.piece_rows, planar_.max_rows());
     shape.band_bytes = RoundUp(planar_.bytes(), 64);
   } else if (reads_band_) {
-    shape.piece_rows = std::min(shape.rows, band_.max_rows());
+    shape.piece_rows = std::min(shape.piece_rows, band_.max_rows());
     shape.band_bytes = RoundUp(band_.bytes(), 64);
-  } else {
-    shape.piece_rows = shape.rows;
   }
-  const Engine& engine = units_.front()->EngineFor(shape.piece_rows);
+  shape.run_rows = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
+  const Engine& engine = units_.front()->EngineFor(shape.run_rows);
   shape.mr = engine.mr();
   shape.columns = units() == 1 ? unit_outputs() : units();
   shape.nr = units() == 1 ? engine.nr() : 1;
   for (const auto& unit : units_) {
-    const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.piece_rows), shape.piece_rows);
-    shape.bytes = std::max(shape.bytes, shape.band_bytes + bytes);
+    const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.run_rows), shape.run_rows);
+    shape.bytes = std::max(shape.bytes, shape.spread_bytes + shape.band_bytes + bytes);
   }
   return shape;
 }
@@ -385,26 +312,101 @@ RowMap ConvPlan::RowsInPlace(const ConvInput& input) const {
   return map;
 }
 
-RunBuffers ConvPlan::BuffersOf(const intact_conv_args& args, int64_t rows) const {
-  constexpr int64_t kLine = 64;
-  const GemmData& data = units_.front()->data();
-  const int64_t element = data.element_bytes();
+RunBuffers OutputBuffers(const intact_conv_args& args, const GemmData& data, int64_t channels) {
   RunBuffers buffers;
   buffers.c = static_cast<uint8_t*>(args.c);
-  buffers.c_stride_bytes = (args.c_stride == 0 ? geometry_.output_channels : args.c_stride) * element;
+  buffers.c_stride_bytes = (args.c_stride == 0 ? channels : args.c_stride) * data.element_bytes();
   buffers.residual = static_cast<const uint8_t*>(args.residual);
   buffers.residual_stride_bytes =
-      (args.residual_stride == 0 ? geometry_.output_channels : args.residual_stride) * data.residual_bytes();
-  buffers.may_stream =
-      args.residual != args.c && units() == 1 && unit_outputs() * element > Caches().l2_bytes / rows &&
-      buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+      (args.residual_stride == 0 ? channels : args.residual_stride) * data.residual_bytes();
   return buffers;
 }
 
-void ConvPlan::RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece,
+RunBuffers ConvPlan::BuffersOf(const intact_conv_args& args, const Shape& shape) const {
+  constexpr int64_t kLine = 64;
+  const GemmData& data = units_.front()->data();
+  RunBuffers buffers = OutputBuffers(args, data, geometry_.output_channels);
+  if (shape.spread_bytes > 0 || shape.is_by_line) return buffers;
+  buffers.may_stream = args.residual != args.c && units() == 1 &&
+                       unit_outputs() * data.element_bytes() > Caches().l2_bytes / shape.rows &&
+                       buffers.c_stride_bytes % kLine == 0 &&
+                       reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  return LineOf(buffers, 0, grid_.FirstPixel());
+}
+
+int64_t ConvPlan::SpreadRowBytes() const {
+  const GemmData& data = units_.front()->data();
+  return geometry_.output_channels * (data.element_bytes() + data.residual_bytes());
+}
+
+// As many as stay in half of L1, from where they are copied; whole lines, as bands hold them, unless those
+// are longer.
+int64_t ConvPlan::MostSpreadRows() const {
+  const int64_t rows = std::max<int64_t>(Caches().l1d_bytes / 2 / SpreadRowBytes(), 1);
+  const int64_t line = geometry_.output[kWidth];
+  return rows < line && !taps_.is_depthwise ? rows : std::max<int64_t>(rows / line, 1) * line;
+}
+
+// A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
+bool ConvPlan::RunsByLine() const {
+  constexpr int64_t kLeastRows = 12;
+  const jit::Isa isa = units_.front()->isa();
+  return !UsesSchedule(isa, units_.front()->data().mode) && !UsesTiles(isa) && !taps_.planar &&
+         !taps_.is_depthwise && geometry_.output[kWidth] >= kLeastRows;
+}
+
+// Rows of C and the residual from `row` on, step[kWidth] pixels apart from `pixel` on.
+RunBuffers ConvPlan::LineOf(const RunBuffers& pixels, int64_t row, int64_t pixel) const {
+  RunBuffers line = pixels;
+  line.c_stride_bytes *= grid_.step[kWidth];
+  line.c += pixel * pixels.c_stride_bytes - row * line.c_stride_bytes;
+  line.residual_stride_bytes *= grid_.step[kWidth];
+  if (line.residual == nullptr) return line;
+  line.residual += pixel * pixels.residual_stride_bytes - row * line.residual_stride_bytes;
+  return line;
+}
+
+void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, const Shape& shape,
+                         const Range& piece, uint8_t* scratch) const {
+  const GemmData& data = units_.front()->data();
+  const int64_t channels = geometry_.output_channels;
+  Range columns = piece;
+  if (taps_.is_depthwise) {
+    columns.column_end = channels;
+  } else if (units() > 1) {
+    columns.column_begin *= unit_outputs();
+    columns.column_end *= unit_outputs();
+  }
+  const int64_t row_elements = columns.column_end - columns.column_begin;
+  const int64_t step = grid_.step[kWidth];
+  RunBuffers dense;  // row 0 lies piece.row_begin rows before what is there
+  dense.c_stride_bytes = channels * data.element_bytes();
+  dense.residual_stride_bytes = channels * data.residual_bytes();
+  uint8_t* const residual = scratch + shape.piece_rows * dense.c_stride_bytes;
+  const auto place = [&](int64_t row, int64_t row_bytes) {
+    return (row - piece.row_begin) * row_bytes + columns.column_begin * (row_bytes / channels);
+  };
+  dense.c = scratch - piece.row_begin * dense.c_stride_bytes;
+  if (buffers.residual != nullptr) {
+    dense.residual = residual - piece.row_begin * dense.residual_stride_bytes;
+    const int64_t bytes = data.residual_bytes();
+    grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+      CopyTile(buffers.residual + pixel * buffers.residual_stride_bytes + columns.column_begin * bytes,
+               step * buffers.residual_stride_bytes, rows, row_elements * bytes,
+               residual + place(row, dense.residual_stride_bytes), dense.residual_stride_bytes);
+    });
+  }
+  RunPiece(input, dense, shape, piece, scratch + shape.spread_bytes);
+  const int64_t bytes = data.element_bytes();
+  grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+    CopyTile(scratch + place(row, dense.c_stride_bytes), dense.c_stride_bytes, rows, row_elements * bytes,
+             buffers.c + pixel * buffers.c_stride_bytes + columns.column_begin * bytes,
+             step * buffers.c_stride_bytes);
+  });
+}
+
+void ConvPlan::RunPiece(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
                         uint8_t* scratch) const {
-  const ConvInput input = InputOf(args);
-  RunBuffers buffers = BuffersOf(args, shape.rows);
   if (taps_.is_depthwise) return depthwise_->Run(input, buffers, piece.row_begin, piece.row_end, scratch);
   if (taps_.planar) return RunPlanar(input, buffers, shape, piece, scratch);
   if (!reads_band_) {
@@ -441,14 +443,22 @@ void ConvPlan::RunUnit(int64_t unit, const Shape& shape, RunBuffers buffers, con
   const GemmPlan& plan = *units_[static_cast<size_t>(unit)];
   buffers.c += unit * unit_outputs() * plan.data().element_bytes();
   if (buffers.residual != nullptr) buffers.residual += unit * unit_outputs() * plan.data().residual_bytes();
-  plan.RunShare(plan.EngineFor(shape.piece_rows), buffers, range, scratch + shape.band_bytes);
+  const Engine& engine = plan.EngineFor(shape.run_rows);
+  if (!shape.is_by_line) return plan.RunShare(engine, buffers, range, scratch + shape.band_bytes);
+  grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+    Range line = range;
+    line.row_begin = row;
+    line.row_end = row + rows;
+    plan.RunShare(engine, LineOf(buffers, row, pixel), line, scratch + shape.band_bytes);
+  });
 }
 
 ConvInput ConvPlan::InputOf(const intact_conv_args& args) const {
   return {static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
 }
 
-int64_t ConvPlan::PieceEnd(int64_t row, int64_t row_end) const {
+int64_t ConvPlan::PieceEnd(const Shape& shape, int64_t row, int64_t row_end) const {
+  row_end = std::min(row_end, row + shape.piece_rows);
   if (taps_.planar) return planar_.EndFrom(row, row_end);
   return reads_band_ && !taps_.is_depthwise ? band_.EndFrom(row, row_end) : row_end;
 }
@@ -457,39 +467,17 @@ void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int pa
                         uint8_t* scratch) const {
   const Range share = Partition(shape.rows, shape.columns, shape.mr, static_cast<int>(shape.nr), part, parts);
   if (share.Empty()) return;
+  const ConvInput input = InputOf(args);
+  const RunBuffers buffers = BuffersOf(args, shape);
   Range piece = share;
   for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
-    piece.row_end = PieceEnd(piece.row_begin, share.row_end);
-    RunPiece(args, shape, piece, scratch);
+    piece.row_end = PieceEnd(shape, piece.row_begin, share.row_end);
+    if (shape.spread_bytes > 0) {
+      RunSpread(input, buffers, shape, piece, scratch);
+    } else {
+      RunPiece(input, buffers, shape, piece, scratch);
+    }
   }
-}
-
-Error ConvPlan::Run(const intact_conv_args& args) const {
-  Error error = CheckArguments(args);
-  if (error.status != INTACT_OK) return error;
-  if (args.threads < 0) return Unexpected("threads", args.threads, "0 or more");
-  const Shape shape = ShapeOf(args.batch);
-  const ThreadCount count = CountThreads(args.threads, shape.parts());
-  uint8_t* const scratch = ThreadScratch(shape.bytes * count.threads);
-  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
-  RunParts(count, [&](int part, int thread) {
-    RunShare(args, shape, part, count.parts, scratch + thread * shape.bytes);
-  });
-  return {};
-}
-
-Error ConvPlan::RunPart(const intact_conv_args& args, int part, int parts) const {
-  Error error = CheckArguments(args);
-  if (error.status != INTACT_OK) return error;
-  if (parts < 1 || part < 0 || part >= parts) {
-    return Invalid("part is " + std::to_string(part) + " of " + std::to_string(parts) +
-                   "; expected 0 to parts − 1");
-  }
-  const Shape shape = ShapeOf(args.batch);
-  uint8_t* const scratch = ThreadScratch(shape.bytes);
-  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
-  RunShare(args, shape, part, parts, scratch);
-  return {};
 }
 
 }  // namespace intact::kernels

@@ -1,7 +1,8 @@
-// The convolution plan behind intact.h: implicit GEMM on the engines of GemmPlan.
+// A convolution's plan: implicit GEMM on the engines of GemmPlan. (What the C ABI runs is told in
+// convolution.h.)
 //
-//   Create: check geometry and descriptor → choose how input is read → weights by unit → a GemmPlan each
-//   Run:    output pixels × units to threads ─► bands of pixels (band.h) ─► units ─► Engine::RunRange()
+//   Create:    choose how input is read → weights by unit → a GemmPlan each
+//   RunShare:  a share of output pixels × units ─► bands of pixels (band.h) ─► units ─► Engine::RunRange()
 //
 // Rows of A are output pixels, and the depth is made of taps (rows.h): nothing is unrolled into a matrix.
 //
@@ -22,6 +23,9 @@
 //
 // Depthwise convolutions have kernels of their own (depthwise_conv.h).
 //
+// Output pixels that do not lie at even distances (output_grid.h) do so within a line: lines are run one by
+// one, or a piece of the output is computed in scratch and copied to its places.
+//
 // Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
 // reads its own channels (Taps::vector_step).
 #ifndef INTACT_KERNELS_CONV_H_
@@ -39,31 +43,47 @@
 #include "kernels/conv_geometry.h"
 #include "kernels/depthwise_conv.h"
 #include "kernels/gemm.h"
+#include "kernels/output_grid.h"
 #include "kernels/planar_band.h"
 
 namespace intact::kernels {
 
+/// The output and the residual of a run, whose rows are all pixels; without A.
+RunBuffers OutputBuffers(const intact_conv_args& args, const GemmData& data, int64_t channels);
+
 class ConvPlan {
  public:
-  static Result<std::unique_ptr<ConvPlan>> Create(const intact_conv_desc& desc, const void* weights);
+  /// From a checked problem, whose columns are the output channels, and its geometry, which is not
+  /// transposed. `grid`: the geometry's output among the caller's.
+  static Result<std::unique_ptr<ConvPlan>> Create(const GemmProblem& problem, const ConvGeometry& geometry,
+                                                  const OutputGrid& grid);
 
-  Error Run(const intact_conv_args& args) const;
-  Error RunPart(const intact_conv_args& args, int part, int parts) const;
+  /// How a run is cut.
+  struct Shape {
+    int64_t rows = 0;        // output pixels of the run
+    int64_t piece_rows = 0;  // that a thread computes at a time, at most
+    int64_t run_rows = 0;    // that an engine is told to run at a time, at most
+    int mr = 1;
+    int64_t columns = 0, nr = 1;  // what is cut among threads beside rows: columns of the unit, or units
+    int64_t spread_bytes = 0;     // of a piece of C and the residual in scratch; 0: it lies in its places
+    bool is_by_line = false;      // lines are run one by one
+    int64_t band_bytes = 0;
+    int64_t bytes = 0;  // scratch that a share needs, aligned to 64 bytes
+    int64_t parts() const { return TileCount(rows, columns, mr, static_cast<int>(nr)); }
+  };
+  Shape ShapeOf(int64_t batch) const;
+  /// Computes a share of a run, whose arguments are checked.
+  void RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
+                uint8_t* scratch) const;
 
-  intact_type a_type() const { return a_type_; }
-  const ConvGeometry& geometry() const { return geometry_; }
-  /// The caller's dimensions: the last of the geometry's.
-  int spatial_dims() const { return spatial_dims_; }
-  jit::Isa isa() const { return units_.front()->isa(); }
-  intact_mode mode() const { return units_.front()->data().mode; }
   const std::string& kernel_name() const { return kernel_name_; }
   int64_t packed_bytes() const;
   /// For tests: see GemmPlan::RunAllAs().
   void RunAllAs(int64_t m) {
     for (const auto& unit : units_) unit->RunAllAs(m);
   }
-  /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout.
-  Result<Certificate> MakeCertificate() const;
+  /// A weight as kernels see it, whatever the layout.
+  int8_t WeightAt(int64_t column, int64_t tap, int64_t channel) const;
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
   ScheduleStatistics schedule_statistics() const;
@@ -84,7 +104,6 @@ class ConvPlan {
   int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;
   /// Channels of a tap that are adjacent in the depth, from a multiple of their number on.
   int64_t AdjacentChannels() const { return taps_.planar ? kQuad : geometry_.group_inputs(); }
-  Error CheckArguments(const intact_conv_args& args) const;
 
   /// Channels that a column's depth is made of.
   int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
@@ -97,14 +116,19 @@ class ConvPlan {
   int64_t RowCount(int64_t batch) const {
     return batch * geometry_.output[kDepth] * geometry_.plane_pixels();
   }
-  struct Shape;
-  /// How a run is cut.
-  Shape ShapeOf(int64_t batch) const;
-  int64_t PieceEnd(int64_t row, int64_t row_end) const;
-  void RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
+  /// Bytes of a row of C and of the residual.
+  int64_t SpreadRowBytes() const;
+  int64_t MostSpreadRows() const;
+  bool RunsByLine() const;
+  RunBuffers LineOf(const RunBuffers& pixels, int64_t row, int64_t pixel) const;
+  int64_t PieceEnd(const Shape& shape, int64_t row, int64_t row_end) const;
+  void RunPiece(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
                 uint8_t* scratch) const;
-  void RunPiece(const intact_conv_args& args, const Shape& shape, const Range& piece, uint8_t* scratch) const;
-  RunBuffers BuffersOf(const intact_conv_args& args, int64_t rows) const;
+  /// The same in scratch, between copies from and to where `buffers` say.
+  void RunSpread(const ConvInput& input, const RunBuffers& buffers, const Shape& shape, const Range& piece,
+                 uint8_t* scratch) const;
+  /// But for A. Rows of C are those of the grid if it is even, else the caller's pixels.
+  RunBuffers BuffersOf(const intact_conv_args& args, const Shape& shape) const;
   void RunPlanar(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
                  uint8_t* scratch) const;
   /// `buffers` are those of all units, but for A; `range` is of the unit's columns.
@@ -114,8 +138,7 @@ class ConvPlan {
   RowMap RowsInPlace(const ConvInput& input) const;
 
   ConvGeometry geometry_;
-  int spatial_dims_ = 2;
-  intact_type a_type_ = INTACT_U8;  // the caller's
+  OutputGrid grid_;
   int64_t unit_groups_ = 1;
   bool reads_band_ = false;
   PlanarBand planar_;  // the band, if taps_ are planar

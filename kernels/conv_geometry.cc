@@ -1,5 +1,6 @@
 #include "kernels/conv_geometry.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -78,6 +79,29 @@ Error SetOutput(int dims, ConvGeometry* geometry) {
   return {};
 }
 
+Error SetTransposedOutput(const Spatial& output_pad, int dims, ConvGeometry* geometry) {
+  for (size_t i = 0; i < INTACT_MAX_SPATIAL; ++i) {
+    const std::string index = Index(static_cast<int>(i) - (INTACT_MAX_SPATIAL - dims));
+    const int64_t most = std::max(geometry->stride[i], geometry->dilation[i]) - 1;
+    if (output_pad[i] > most) {
+      return Invalid(Got(std::string("output_pad").append(index), output_pad[i]) + "; expected at most " +
+                     std::to_string(most) + ", less than stride or dilation");
+    }
+    // Below 2⁶³ all the same.
+    const int64_t whole = (geometry->input[i] - 1) * geometry->stride[i] +
+                          geometry->dilation[i] * (geometry->kernel[i] - 1) + 1 + output_pad[i];
+    const int64_t cropped = geometry->pad_begin[i] + geometry->pad_end[i];
+    geometry->output[i] = whole - cropped;
+    if (geometry->output[i] < 1) {
+      return Invalid(Got(std::string("pad_begin").append(index).append(" + pad_end").append(index), cropped) +
+                     "; expected less than " + std::to_string(whole) + ", the output before it is cropped");
+    }
+    Error error = CheckWithin("the output's extent", geometry->output[i], 1);
+    if (error.status != INTACT_OK) return error;
+  }
+  return {};
+}
+
 Error CheckSizes(const ConvGeometry& geometry) {
   const Spatial& kernel = geometry.kernel;
   const int64_t depth = Product({kernel[0], kernel[1], kernel[2], geometry.group_inputs()}, kMaxExtent);
@@ -85,10 +109,12 @@ Error CheckSizes(const ConvGeometry& geometry) {
   const auto elements = [](const Spatial& extents, int64_t channels) {
     return Product({extents[0], extents[1], extents[2], channels}, kMaxElements);
   };
-  Spatial padded = geometry.input;
+  Spatial padded = geometry.is_transposed ? geometry.output : geometry.input;
   for (size_t i = 0; i < padded.size(); ++i) padded[i] += geometry.pad_begin[i] + geometry.pad_end[i];
   if (elements(padded, geometry.input_channels) > kMaxElements) {
-    return Invalid("the padded input has more than 2^40 elements");
+    return Invalid(geometry.is_transposed ? "the output before it is cropped has more than 2^40 pixels × "
+                                            "input_channels"
+                                          : "the padded input has more than 2^40 elements");
   }
   if (elements(geometry.output, 1) > kMaxExtent) return Invalid("the output has more than 2147483647 pixels");
   if (elements(geometry.output, geometry.output_channels) > kMaxElements) {
@@ -103,8 +129,12 @@ Result<ConvGeometry> CheckGeometry(const intact_conv_desc& desc) {
   if (desc.spatial_dims < 1 || desc.spatial_dims > INTACT_MAX_SPATIAL) {
     return Invalid(Got("spatial_dims", desc.spatial_dims) + "; expected 1, 2 or 3");
   }
+  if (desc.transposed != 0 && desc.transposed != 1) {
+    return Invalid(Got("transposed", desc.transposed) + "; expected 0 or 1");
+  }
   const int dims = desc.spatial_dims;
   ConvGeometry geometry;
+  geometry.is_transposed = desc.transposed == 1;
   geometry.input_channels = desc.input_channels;
   geometry.output_channels = desc.output_channels;
   geometry.groups = desc.groups == 0 ? 1 : desc.groups;
@@ -120,7 +150,17 @@ Result<ConvGeometry> CheckGeometry(const intact_conv_desc& desc) {
   read("dilation", desc.dilation, 1, 1, &geometry.dilation);
   read("pad_begin", desc.pad_begin, 0, 0, &geometry.pad_begin);
   read("pad_end", desc.pad_end, 0, 0, &geometry.pad_end);
-  if (error.status == INTACT_OK) error = SetOutput(dims, &geometry);
+  Spatial output_pad;
+  read("output_pad", desc.output_pad, 0, 0, &output_pad);
+  for (int i = 0; error.status == INTACT_OK && i < dims && !geometry.is_transposed; ++i) {
+    if (desc.output_pad[i] == 0) continue;
+    error = Invalid(Got("output_pad" + Index(i), desc.output_pad[i]) +
+                    "; expected 0: only a transposed convolution has one");
+  }
+  if (error.status == INTACT_OK) {
+    error = geometry.is_transposed ? SetTransposedOutput(output_pad, dims, &geometry)
+                                   : SetOutput(dims, &geometry);
+  }
   if (error.status == INTACT_OK) error = CheckSizes(geometry);
   if (error.status != INTACT_OK) return error;
   return geometry;

@@ -16,10 +16,12 @@ using Spatial = std::array<int64_t, INTACT_MAX_SPATIAL>;
 enum Dimension : uint8_t { kDepth, kHeight, kWidth };
 
 struct ConvGeometry {
-  // The stride is 1 in dimensions of one output.
+  // The stride is 1 in dimensions of one output, unless transposed.
   int64_t input_channels = 0, output_channels = 0, groups = 1;
+  // Negative padding crops: plans of a transposed convolution's phases have such (conv_transposed.h).
   Spatial input = {}, kernel = {}, stride = {}, dilation = {}, pad_begin = {}, pad_end = {};
   Spatial output = {};
+  bool is_transposed = false;
 
   int64_t group_inputs() const { return input_channels / groups; }
   int64_t group_outputs() const { return output_channels / groups; }

@@ -62,6 +62,7 @@ struct GemmData {
   PackedWeights weights;
   Certificate certificate;
   EpilogueSpec epilogue;
+  std::vector<int64_t> clamp_excess;  // of GemmProblem; empty if there is none
   // Per column, padded to whole panels.
   AlignedBuffer<int32_t> initial;                 // bias_s32 − za·Σ_k (b − zb), as kernels see them
   std::vector<SkippingInitial> skipping_initial;  // for each range of taps.line_taps, and for all taps

@@ -112,6 +112,9 @@ Error GemmPlan::SetColumns(const GemmProblem& problem) {
     if (!data_.bias_s32.Resize(padded)) return OutOfMemory("bias_s32");
     for (size_t n = 0; n < padded; ++n) data_.bias_s32[n] = problem.bias_s32[column(n)];
   }
+  if (problem.clamp_excess != nullptr) {
+    data_.clamp_excess.assign(problem.clamp_excess, problem.clamp_excess + problem.n);
+  }
   data_.bounds = {problem.lo, problem.hi, problem.c_zero_point};
   Error error = SetWeightZeroPoints(problem);
   if (error.status != INTACT_OK) return error;
@@ -160,9 +163,15 @@ Error GemmPlan::BoundAccumulators() {
   for (int64_t panel = 0; panel < data_.weights.panels(); ++panel) {
     const int64_t first = panel * kPanelColumns;
     const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, data_.n - first));
-    std::array<int32_t, kPanelColumns> zero_points = {};
-    for (size_t i = 0; i < columns; ++i) zero_points[i] = data_.b_zero_point(static_cast<size_t>(first) + i);
-    const std::array<ColumnParts, kPanelColumns> parts = SumPanel(data_.weights, panel, zero_points);
+    std::array<ColumnParts, kPanelColumns> parts;
+    std::copy_n(data_.certificate.column_sums.begin() + first, kPanelColumns, parts.begin());
+    if (data_.epilogue.has_b_zero_points) {
+      std::array<int32_t, kPanelColumns> zero_points = {};
+      for (size_t i = 0; i < columns; ++i) {
+        zero_points[i] = data_.b_zero_point(static_cast<size_t>(first) + i);
+      }
+      parts = SumPanel(data_.weights, panel, zero_points);
+    }
     for (size_t i = 0; i < columns; ++i) {
       Error error = BoundColumn(first + static_cast<int64_t>(i), parts[i], admissible);
       if (error.status != INTACT_OK) return error;
@@ -180,8 +189,11 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
   // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every ISA
   // refuses the same problems.
   std::vector<ColumnBound> bounds = {parts.Bound(admissible)};
+  const int64_t excess = data_.clamp_excess.empty() ? 0 : data_.clamp_excess[i];
   if (data_.mode == INTACT_SATURATING) {
     bounds.push_back(BoundSaturatingColumn(data_.weights, n, data_.b_zero_point(i), admissible));
+    bounds.back().lowest += excess;
+    bounds.back().highest += excess;
   }
   for (const ColumnBound& bound : bounds) {
     const int64_t lowest = initial + bound.lowest;
@@ -202,7 +214,8 @@ Error GemmPlan::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange
     largest_output_ = std::max(largest_output_, largest * scale + added);
   }
   // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
-  data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(initial));
+  const int64_t start = initial + (PairsSaturate(isa_, data_.mode) ? excess : 0);
+  data_.initial[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
   const ColumnBound declared = parts.Bound(data_.range);
   Certificate& certificate = data_.certificate;
   certificate.accumulator_min = std::min(certificate.accumulator_min, initial + declared.lowest);

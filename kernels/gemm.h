@@ -43,6 +43,9 @@ struct GemmProblem {
   float lo = 0.0f, hi = 0.0f;  // see epilogue.h
   int32_t c_zero_point = 0;
   const int32_t* bias_s32 = nullptr;
+  // Of each column, what accumulators get beside where pairs saturate, on ISAs where they do: null, or n
+  // values.
+  const int64_t* clamp_excess = nullptr;
   const float* bias_f32 = nullptr;
   const float* scales = nullptr;
   int64_t scale_count = 0;
@@ -104,7 +107,7 @@ class GemmPlan {
   Error Finish(jit::IsaSet permitted);
   Error BoundAccumulators();
   Error SetSkippingInitial();
-  Error AddSkippingInitial(const TapRange& taps);
+  Error AddSkippingInitial(const TapRange& range);
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
   Error MakeEngines();
   Error MakePanelEngines();

@@ -102,29 +102,34 @@ Result<std::unique_ptr<GroupedEngine>> GroupedEngine::Create(const GemmData& dat
 }
 
 Error GroupedEngine::Schedule() {
+  const Error out_of_memory = {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
   const std::optional<PlanarDepth>& planar = data_.taps.planar;
-  for (const StripForm& form : FormsOf(isa_, planar.has_value())) {
+  const auto shape_for = [&](const StripForm& form) {
     const int rows = form.vectors * lanes_;
     // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads = std::max<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16);
-    if (planar && planar->group_columns % form.columns != 0) continue;
-    ScheduledWeights schedule;
     ScheduleShape shape{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
     if (planar) {
       shape.planar = &*planar;
       if (data_.b_zero_points.size() != 0) shape.zero_points = data_.b_zero_points.data();
     }
-    if (!schedule.Build(data_.weights, shape)) {
-      return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
-    }
-    const double cost = PredictedCost(form, schedule.statistics());
-    if (rows_ != 0 && cost >= row_cost_) continue;
+    return shape;
+  };
+  const StripForm* best = nullptr;
+  for (const StripForm& form : FormsOf(isa_, planar.has_value())) {
+    if (planar && planar->group_columns % form.columns != 0) continue;
+    const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, shape_for(form));
+    if (!statistics) return out_of_memory;
+    const double cost = PredictedCost(form, *statistics);
+    if (best != nullptr && cost >= row_cost_) continue;
     row_cost_ = cost;
-    block_vectors_ = form.vectors;
-    rows_ = rows;
-    tile_rows_ = rows * form.blocks;
-    schedule_ = std::move(schedule);
+    best = &form;
   }
+  block_vectors_ = best->vectors;
+  rows_ = best->vectors * lanes_;
+  tile_rows_ = rows_ * best->blocks;
+  if (!schedule_.Build(data_.weights, shape_for(*best))) return out_of_memory;
+  row_cost_ = PredictedCost(*best, schedule_.statistics());
   return {};
 }
 

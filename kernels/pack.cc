@@ -208,21 +208,25 @@ void PackColumns(const WeightView& b, PackedWeights* packed) {
   }
 }
 
-// Rows of B: four depths of a panel's columns become a quad. A row is read by the kilobyte, so that the pages
-// of four rows at a time are enough.
+// Rows of B: four depths of a panel's columns become a quad. A row is read by the kilobyte, and few rows at a
+// time, so that few pages are enough; and some quads of a panel are written one after the other.
 void PackRows(const WeightView& b, PackedWeights* packed) {
   constexpr int64_t kPanelsAtOnce = 64;
+  constexpr int64_t kQuadsAtOnce = 16;
+  const int64_t quads =
+      packed->panel_stride_bytes() / kPanelQuadBytes;  // a multiple of kQuadsAtOnce: 64 depths
   for (int64_t begin = 0; begin < packed->panels(); begin += kPanelsAtOnce) {
     const int64_t end = std::min(packed->panels(), begin + kPanelsAtOnce);
-    for (int64_t quad = 0; quad < packed->panel_stride_bytes() / kPanelQuadBytes; ++quad) {
-      const int64_t depths = std::clamp<int64_t>(b.k - quad * kQuad, 0, kQuad);
+    for (int64_t block = 0; block < quads; block += kQuadsAtOnce) {
       for (int64_t panel = begin; panel < end; ++panel) {
         const int64_t first = panel * kPanelColumns;
         const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
-        const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
-        int8_t* const to =
-            packed->owned.data() + panel * packed->panel_stride_bytes() + quad * kPanelQuadBytes;
-        PackQuad(from, b.stride_k, depths, columns, b.flip, to);
+        int8_t* const to = packed->owned.data() + panel * packed->panel_stride_bytes();
+        for (int64_t quad = block; quad < block + kQuadsAtOnce; ++quad) {
+          const int64_t depths = std::clamp<int64_t>(b.k - quad * kQuad, 0, kQuad);
+          const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
+          PackQuad(from, b.stride_k, depths, columns, b.flip, to + quad * kPanelQuadBytes);
+        }
       }
     }
   }
@@ -270,10 +274,10 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
                         int64_t panel_rows, uint8_t* panel) noexcept {
   // A cache line of each row at a time: as many quads as can be written side by side.
   constexpr int64_t kLine = 64;
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  static const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
-  const size_t in_eights = has_avx2 && whole % (kVector / 2) == 0 ? rows.size() / 8 * 8 : 0;
+  const size_t in_eights = kHasAvx2 && whole % (kVector / 2) == 0 ? rows.size() / 8 * 8 : 0;
   const int64_t quad_stride = panel_rows * kQuad;
   QuadPacker packer(flip, quad_stride);
   const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };

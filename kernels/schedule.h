@@ -14,7 +14,8 @@
 // Weights are broadcast and activations fill the vector's lanes (rows), not the other way round: a group must
 // then be light in the pairs of its own `strip` of one to four columns only, instead of in all columns that a
 // vector holds. The depth order is free (integer addition commutes), so each strip has its own: a bin
-// packing, heaviest item first.
+// packing, first fit, heaviest item first. It takes some tens of ns an item, which is most of what a plan
+// costs.
 //
 //   window       depths whose A panel stays in L1; strips do not cross it
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
@@ -31,6 +32,7 @@
 #define INTACT_KERNELS_SCHEDULE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/aligned_buffer.h"
@@ -72,6 +74,10 @@ struct ScheduleStatistics {
   int64_t groups = 0;  // × columns
 };
 
+/// What a schedule would come to, from a sample of the columns; nothing if memory ran out.
+std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
+                                                   const ScheduleShape& shape) noexcept;
+
 /// Scheduled weights: strips in the order in which the kernel runs them.
 class ScheduledWeights {
  public:
@@ -81,18 +87,22 @@ class ScheduledWeights {
   const ScheduleShape& shape() const { return shape_; }
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
-  int64_t bytes() const { return static_cast<int64_t>(stream_.size()); }
+  int64_t bytes() const { return bytes_; }
   /// First strip of 16-column panel `panel` in `window`; its 16/strip_columns strips follow each other.
   const uint8_t* Strips(int64_t window, int64_t panel) const {
-    return stream_.data() + offsets_[static_cast<size_t>(window * panels_ + panel)];
+    return strips_[static_cast<size_t>(window * panels_ + panel)];
   }
 
  private:
+  template <int kColumns>
+  bool BuildStrips(const PackedWeights& weights);
+
   ScheduleShape shape_;
   ScheduleStatistics statistics_;
   int64_t windows_ = 0, panels_ = 0;
-  std::vector<uint8_t> stream_;
-  std::vector<int64_t> offsets_;  // [window][panel]
+  int64_t bytes_ = 0;
+  std::vector<AlignedBuffer<uint8_t>> blocks_;  // of whole panels
+  std::vector<const uint8_t*> strips_;          // [window][panel], in blocks_
 };
 
 }  // namespace intact::kernels

@@ -99,6 +99,10 @@ std::vector<int8_t> LoweredWeights(const Conv& conv, int64_t group) {
 }  // namespace
 
 int64_t Axis::Output() const noexcept {
+  if (transposed) {
+    const int64_t last = (input - 1) * stride + (kernel - 1) * dilation - pad_begin - pad_end;
+    return std::max<int64_t>(last + output_pad + 1, 0);
+  }
   const int64_t room = input + pad_begin + pad_end - dilation * (kernel - 1) - 1;
   return room < 0 ? 0 : room / stride + 1;
 }

@@ -10,9 +10,10 @@
 //             tap (0,0,0)   tap (0,0,1)        tap (KD−1,KH−1,KW−1)
 //           | c0 c1 … pad | c0 c1 … pad | … | c0 c1 … pad |
 //
-// So the pairs (k, k+1) are those of the contract: adjacent channels of a tap. Pixels outside the input hold
-// the zero point. The padding of an odd last channel is the zero point too, under weights that the
-// instruction sees as zero: it adds nothing to the sum, and that channel's product stays alone in its pair.
+// So the pairs (k, k+1) are those of the contract: adjacent channels of a tap. Pixels outside the input, and
+// those between input pixels that a transposed convolution's taps fall on, hold the zero point. The padding
+// of an odd last channel is the zero point too, under weights that the instruction sees as zero: it adds
+// nothing to the sum, and that channel's product stays alone in its pair.
 #ifndef INTACT_REFERENCE_CONV_H_
 #define INTACT_REFERENCE_CONV_H_
 
@@ -29,12 +30,20 @@ namespace intact::reference {
 /// One spatial dimension. The default is that of a convolution which has no such dimension.
 struct Axis {
   int64_t input = 1, kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
+  bool transposed = false;
+  int64_t output_pad = 0;  // 0 unless transposed
 
   bool operator==(const Axis&) const = default;
-  /// Extent of the output; 0 if the kernel does not fit into the padded input.
+  /// Extent of the output; 0 if there is none: the kernel does not fit into the padded input, or padding
+  /// crops all of a transposed convolution's output.
   int64_t Output() const noexcept;
-  /// Which input tap `k` of output `o` reads; outside [0, input) it is padding.
-  int64_t Position(int64_t o, int64_t k) const noexcept { return o * stride - pad_begin + k * dilation; }
+  /// Which input tap `k` of output `o` reads; outside [0, input) it is padding. Transposed: the one that
+  /// contributes to o = i·stride − pad_begin + k·dilation, −1 if that is between two.
+  int64_t Position(int64_t o, int64_t k) const noexcept {
+    if (!transposed) return o * stride - pad_begin + k * dilation;
+    const int64_t i_stride = o + pad_begin - k * dilation;
+    return i_stride % stride == 0 ? i_stride / stride : -1;
+  }
   bool Holds(int64_t position) const noexcept { return position >= 0 && position < input; }
 };
 
@@ -50,6 +59,7 @@ struct ConvGeometry {
   bool operator==(const ConvGeometry&) const = default;
   int64_t GroupInputs() const noexcept { return input_channels / groups; }
   int64_t GroupOutputs() const noexcept { return output_channels / groups; }
+  bool IsTransposed() const noexcept { return axes.back().transposed; }
   int64_t Taps() const noexcept { return axes[0].kernel * axes[1].kernel * axes[2].kernel; }
   /// Pixels of all images.
   int64_t InputPixels() const noexcept { return batch * axes[0].input * axes[1].input * axes[2].input; }

@@ -50,7 +50,7 @@ TEST(Suites, ContainWhatTheySay) {
     }
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "bert", "llm", "square", "conv",
-                                                   "resnet50", "mobilenet_v2"));
+                                                   "transposed", "resnet50", "mobilenet_v2"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
   EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);
@@ -126,6 +126,11 @@ TEST(Shape, OfAConvolution) {
   EXPECT_EQ(shape.InputElements(), 8 * 56 * 28 * 64);
   EXPECT_EQ(shape.ToString(), "64×56×28→128 3×3/2 g4 batch 8");
   EXPECT_EQ(Shape::Of({112, 112, 32, 32, 3, 1, 32, 1}).ToString(), "dw 32×112×112 3×3");
+  const Shape transposed = Shape::Of({28, 14, 64, 32, 3, 2, 1, 1, true});
+  EXPECT_EQ(transposed.m, 56 * 28);
+  EXPECT_EQ(transposed.conv->PadBegin() + transposed.conv->PadEnd(), 3 - 2);
+  EXPECT_DOUBLE_EQ(transposed.Operations(), 2.0 * 28 * 14 * 9 * 64 * 32);
+  EXPECT_EQ(transposed.ToString(), "transposed 64×28×14→32 3×3/2");
   const Shape gemm = {128, 768, 3072};
   EXPECT_EQ(gemm.InputElements(), 128 * 3072);
   EXPECT_EQ(Shape::Of(gemm.AsConvolution()).m, gemm.m);
@@ -150,6 +155,8 @@ TEST(Case, Names) {
   EXPECT_EQ(c.Name(),
             "conv/isa:avx2/mode:exact/weights:laplace/c:s32/in:56x28/c_in:64/c_out:128/kernel:3x3/stride:2/"
             "groups:4/batch:8");
+  c.shape.conv->transposed = true;
+  EXPECT_THAT(c.Name(), testing::EndsWith("/groups:4/batch:8/transposed"));
 }
 
 /// Computes by the reference, in whatever model, and spoils the result.
@@ -367,9 +374,9 @@ TEST_F(MeasuredRow, WhatIsWrongIsNotTimed) {
   EXPECT_GT(row->read_gb_per_s, 0);
 }
 
-constexpr std::array kTinyLayers = {Layer{{8, 64, 1024}}, Layer{{1, 32, 256}},
-                                    Layer{Shape::Of({9, 8, 64, 32, 3, 2, 1, 1}), 2},
-                                    Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32, 2})}};
+constexpr std::array kTinyLayers = {
+    Layer{{8, 64, 1024}}, Layer{{1, 32, 256}}, Layer{Shape::Of({9, 8, 64, 32, 3, 2, 1, 1}), 2},
+    Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32, 2})}, Layer{Shape::Of({5, 4, 64, 32, 3, 2, 1, 1, true})}};
 constexpr Suite kTinySuite = {"tiny", "for tests", kTinyLayers};
 
 Results RunTinySuite() {
@@ -397,7 +404,7 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
   EXPECT_EQ(results.first_calls.size(), isas.size());
   for (const Row& row : results.rows) {
     SCOPED_TRACE(row.isa + " " + row.shape.ToString());
-    ASSERT_EQ(row.timings.size(), 2 + Peers().size() * (row.shape.conv ? 3 : 2));
+    ASSERT_EQ(row.timings.size(), 2 + Peers().size() * TypesOf(row.shape, "onednn").size());
     const bool saturates =
         (row.isa == "avx2" || row.isa == "avx512") && KindOf(row.shape) != Kind::kDepthwise;
     for (const Timing& timing : row.timings) {
@@ -500,7 +507,7 @@ TEST(BenchReport, JsonOfANetwork) {
   EXPECT_EQ(row["times"], 2);
   EXPECT_EQ(row["m"], 784);
   EXPECT_EQ(row["conv"], nlohmann::ordered_json::parse(R"({"batch": 1, "c_in": 64, "c_out": 64, "groups": 1,
-      "height": 28, "kernel": 3, "stride": 1, "width": 28})"));
+      "height": 28, "kernel": 3, "stride": 1, "transposed": false, "width": 28})"));
   const auto find = [](const auto& all, const nlohmann::ordered_json& wanted) -> nlohmann::ordered_json {
     const auto has_it = [&](const auto& one) {
       return std::ranges::all_of(wanted.items(),

@@ -163,6 +163,28 @@ TEST(BoundColumn, AnOddDepthsPaddingHasNoZeroPoint) {
   }
 }
 
+// The sums are taken in int16 for some depth and then in int64: at the largest differences, around its end.
+TEST(BoundColumn, AddsUpTheExtremesOfDeepColumns) {
+  constexpr int64_t kColumns = 18;
+  for (const int64_t k : {252, 253, 256, 257, 260, 1100}) {
+    std::vector<int8_t> b;
+    for (int64_t i = 0; i < k * kColumns; ++i) b.push_back(i % kColumns % 3 == 0 ? -128 : 127);
+    PackedWeights weights;
+    ASSERT_TRUE(PackWeights({b.data(), k, kColumns, kColumns, 1}, &weights));
+    std::array<int32_t, kPanelColumns> zero_points;
+    for (size_t i = 0; i < zero_points.size(); ++i) zero_points[i] = i % 2 == 0 ? 127 : -128;
+    for (const int64_t panel : {0, 1}) {
+      const auto parts = SumPanel(weights, panel, zero_points);
+      for (int64_t i = 0; i < std::min<int64_t>(kPanelColumns, kColumns - panel * kPanelColumns); ++i) {
+        const auto column = static_cast<size_t>(i);
+        const int64_t sum = k * (weights.At(0, panel * kPanelColumns + i) - zero_points[column]);
+        EXPECT_EQ(parts[column].positive, std::max<int64_t>(sum, 0)) << k << " " << column;
+        EXPECT_EQ(parts[column].negative, std::min<int64_t>(sum, 0)) << k << " " << column;
+      }
+    }
+  }
+}
+
 TEST(Certificate, WitnessesClamp) {
   int64_t witnesses = 0;
   for (const PackedWeights& weights : SmallMatrices()) {

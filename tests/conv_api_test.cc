@@ -89,6 +89,34 @@ TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
       {"pad_end[1] is 4294967296; expected 0 to", [](ConvDesc* d) { d->pad_end[1] = int64_t{1} << 32; }},
       {"the padded input has more than 2^40 elements",
        [](ConvDesc* d) { d->pad_end[0] = d->pad_end[1] = 1 << 30; }},
+      {"transposed is 2; expected 0 or 1", [](ConvDesc* d) { d->transposed = 2; }},
+      {"output_pad[1] is 1; expected 0: only a transposed convolution has one",
+       [](ConvDesc* d) { d->output_pad[1] = 1; }},
+      {"output_pad[0] is -1; expected 0 to", [](ConvDesc* d) { d->output_pad[0] = -1; }},
+      {"output_pad[0] is 3; expected at most 2, less than stride or dilation",
+       [](ConvDesc* d) {
+         d->transposed = 1;
+         d->stride[0] = 2;
+         d->dilation[0] = 3;
+         d->output_pad[0] = 3;
+       }},
+      {"pad_begin[1] + pad_end[1] is 8; expected less than 8, the output before it is cropped",
+       [](ConvDesc* d) {
+         d->transposed = 1;
+         d->pad_begin[1] = 8;
+         d->pad_end[1] = 0;
+       }},
+      {"the output's extent is 4294901764; expected 1 to 2147483647",
+       [](ConvDesc* d) {
+         d->transposed = 1;
+         d->dilation[0] = d->kernel[0] = 1 << 16;
+         d->pad_begin[0] = d->pad_end[0] = 0;
+       }},
+      {"the output before it is cropped has more than 2^40 pixels × input_channels",
+       [](ConvDesc* d) {
+         d->transposed = 1;
+         d->stride[0] = d->stride[1] = 1 << 24;
+       }},
       {"gemm.n is 6; expected 0", [](ConvDesc* d) { d->gemm.n = 6; }},
       {"gemm.k is 36; expected 0", [](ConvDesc* d) { d->gemm.k = 36; }},
       {"gemm.b_stride_k is 1; expected 0", [](ConvDesc* d) { d->gemm.b_stride_k = 1; }},
@@ -121,6 +149,47 @@ TEST(ConvDescriptor, NullArguments) {
   EXPECT_EQ(intact_conv_query(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
   EXPECT_EQ(intact_conv_certificate(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
   intact_conv_destroy(nullptr);
+}
+
+TEST(ConvDescriptor, TransposedOutputsAreThoseOfTheFormula) {
+  Draft draft;
+  draft.desc.transposed = 1;
+  draft.desc.stride[0] = 2;
+  draft.desc.stride[1] = 3;
+  draft.desc.output_pad[1] = 2;
+  const Result<Conv> conv = draft.Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  const intact_conv_info info = conv->Info();
+  EXPECT_EQ(info.output[0], 3 * 2 - 2 + 2 + 0 + 1);
+  EXPECT_EQ(info.output[1], 5 * 3 - 2 + 2 + 2 + 1);
+  EXPECT_EQ(info.accumulator_max, 2 * 1 * 255 * 4);  // no output has more than two taps of the height
+  EXPECT_EQ(conv->Certificate().pairs, 6 * 9 * 2);
+}
+
+// An output that no input pixel reaches at all.
+TEST(ConvDescriptor, TransposedMayHaveBarePixelsOnly) {
+  Draft draft;
+  draft.desc.spatial_dims = 1;
+  draft.desc.transposed = 1;
+  draft.desc.input[0] = draft.desc.kernel[0] = 1;
+  draft.desc.stride[0] = 4;
+  draft.desc.pad_end[0] = 0;
+  draft.desc.output_pad[0] = 3;
+  const std::vector<int32_t> bias = {2, 4, 6, 8, 10, 12};
+  draft.desc.gemm.bias_s32 = bias.data();
+  const Result<Conv> conv = draft.Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  EXPECT_EQ(conv->Info().output[0], 3);
+  EXPECT_EQ(conv->Info().accumulator_min, 2);
+  EXPECT_EQ(conv->Info().accumulator_max, 12);
+  const std::vector<uint8_t> a(4, 200);
+  std::vector<uint8_t> c(3 * 6, 99);
+  intact_conv_args args = INTACT_CONV_ARGS_INIT;
+  args.batch = 1;
+  args.a = a.data();
+  args.c = c.data();
+  ASSERT_EQ(conv->Run(args), INTACT_OK);
+  EXPECT_THAT(c, testing::ElementsAre(1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6));
 }
 
 // 2^20 taps of 127·255 leave int32, whatever the ISA and the layout.

@@ -126,6 +126,28 @@ TEST_P(ConvDifferential, Edges) {
   }
 }
 
+// Phases of every kind of plan, of unequal taps, cropped, and without any.
+TEST_P(ConvDifferential, Transposed) {
+  for (const char* line : {
+           "conv u8s8s32 in=4x5 c=9 o=17 kernel=4x4 stride=2x2 pad=1x1 za=200",
+           "conv s8s8u8 in=3x4 c=6 o=18 kernel=3x3 stride=2x2 pad=1x1 transposed=yes outpad=1x1 za=-7 zc=128 "
+           "scale=channel bias=f32 act=relu batch=2",
+           "conv u8u8s32 in=5 c=5 o=7 kernel=5 stride=3 dilation=2 pad=4:1 za=255 zb=77 zbper=channel "
+           "bias=s32",
+           "conv u8s8u8 in=3x3 c=16 o=16 kernel=2x3 stride=2x2 groups=16 zc=1 res=s8 zres=3 inplace=yes "
+           "cpad=3",
+           "conv u8s8f32 in=3x4 c=8 o=12 kernel=3x2 stride=2x3 groups=2 res=f32 respad=5 threads=2 za=129",
+           "conv s8s8s32 in=2x3x2 c=4 o=6 kernel=2x3x3 stride=2x1x2 pad=0x1x2:1x0x0 groups=2 za=127 apad=3",
+           "conv s8u8s8 in=6 c=17 o=33 kernel=4 stride=4 scale=channel bias=s32 act=clamp zb=3 za=9 batch=2",
+           "conv u8s8s32 in=2x2 c=12 o=5 kernel=1x1 stride=3x2 transposed=yes outpad=2x0 za=131 bias=s32",
+           "conv u8u8s8 in=2x13 c=8 o=18 kernel=2x3 stride=2x2 groups=2 zb=9 res=u8 respad=3 apad=1",
+           "conv s8s8f32 in=2x15 c=3 o=50 kernel=3x3 stride=1x2 pad=0x1 za=3 res=f32 inplace=yes threads=3",
+       }) {
+    const bool says_so = std::string_view(line).find("transposed") != std::string_view::npos;
+    ExpectItsModel(OnThis(std::string(line) + (says_so ? "" : " transposed=yes")));
+  }
+}
+
 std::string NameOf(const ::testing::TestParamInfo<ConvDifferential::ParamType>& test) {
   const auto& [isa, mode, fill] = test.param;
   return std::string(intact_isa_name(isa)) + "_" + std::string(ToString(mode)) + "_" +
@@ -146,6 +168,9 @@ constexpr const char* kSplitLines[] = {
     "conv u8s8f32 in=8x8 c=32 o=64 kernel=1x1 za=9 scale=channel batch=3",
     "conv u8u8s32 in=10x7 c=48 o=24 kernel=3x3 pad=1x1 groups=12 za=9 zb=77 batch=3",
     "conv u8s8u8 in=15x15 c=3 o=20 kernel=7x7 stride=2x2 pad=3x3 za=100 zc=1 batch=3",
+    "conv u8s8u8 in=5x13 c=20 o=33 kernel=4x4 stride=2x2 pad=1x1 transposed=yes za=9 zc=3 batch=3",
+    "conv s8s8s32 in=9x9 c=24 o=24 kernel=3x2 stride=2x3 groups=24 transposed=yes za=-3 bias=s32 batch=4",
+    "conv u8s8f32 in=31 c=16 o=20 kernel=8 stride=4 pad=2 transposed=yes za=9 scale=channel batch=3",
 };
 
 /// Every ISA that is here and what it makes of `conv`.

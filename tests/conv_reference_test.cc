@@ -68,6 +68,84 @@ TEST(Convolve, SubtractsTheWeightsZeroPoints) {
   EXPECT_EQ(Exact(conv), (Values{321 - 6, 432 - 9}));
 }
 
+// The definition as it stands: each input pixel adds its products to the outputs that it reaches.
+Values Scatter(const Conv& conv) {
+  const ConvGeometry& g = conv.geometry;
+  const auto& [d, h, w] = g.axes;
+  Values y;
+  while (std::ssize(y) < g.OutputPixels() * g.output_channels) {
+    const auto n = y.size() % static_cast<size_t>(g.output_channels);
+    y.push_back(conv.bias_s32.empty() ? 0 : conv.bias_s32[n]);
+  }
+  for (int64_t i = 0; i < g.InputPixels(); ++i) {
+    const Spatial at = {i / w.input / h.input % d.input, i / w.input % h.input, i % w.input};
+    for (int64_t tap = 0; tap < g.Taps(); ++tap) {
+      const Spatial k = TapOf(g, tap);
+      int64_t pixel = i / w.input / h.input / d.input;
+      bool is_inside = true;
+      for (size_t j = 0; j < at.size(); ++j) {
+        const Axis& axis = g.axes[j];
+        const int64_t o = at[j] * axis.stride - axis.pad_begin + k[j] * axis.dilation;
+        is_inside = is_inside && o >= 0 && o < axis.Output();
+        pixel = pixel * axis.Output() + o;
+      }
+      for (int64_t n = 0; is_inside && n < g.output_channels; ++n) {
+        for (int64_t c = 0; c < g.GroupInputs(); ++c) {
+          const int64_t from = i * g.input_channels + n / g.GroupOutputs() * g.GroupInputs() + c;
+          const int64_t weight = (n * g.Taps() + tap) * g.GroupInputs() + c;
+          const auto b = static_cast<uint8_t>(conv.b[static_cast<size_t>(weight)]);
+          y[static_cast<size_t>(pixel * g.output_channels + n)] +=
+              (Value(conv.a_type, conv.a[static_cast<size_t>(from)]) - conv.a_zero_point) *
+              (Value(conv.b_type, b) - WeightZeroPoint(conv, n));
+        }
+      }
+    }
+  }
+  return y;
+}
+
+TEST(Convolve, TransposedScattersItsFilter) {
+  Conv conv = Ramp();
+  Axis& axis = conv.geometry.axes[2];
+  axis.transposed = true;
+  EXPECT_EQ(Exact(conv), (Values{1, 12, 123, 234, 340, 400}));
+  axis.stride = 2;
+  EXPECT_EQ(Exact(conv), (Values{1, 10, 102, 20, 203, 30, 304, 40, 400}));
+  axis.output_pad = 1;
+  axis.pad_begin = 2;
+  axis.pad_end = 1;
+  EXPECT_EQ(Exact(conv), (Values{102, 20, 203, 30, 304, 40, 400}));
+  axis.dilation = 3;
+  axis.pad_end = 0;
+  EXPECT_EQ(Exact(conv), (Values{2, 10, 3, 20, 104, 30, 200, 40, 300, 0, 400, 0}));
+  axis = {4, 1, 3, 1, 0, 0, true, 2};
+  conv.b = {5};
+  conv.a_zero_point = 1;
+  conv.bias_s32 = {7};
+  EXPECT_EQ(Exact(conv), (Values{7, 7, 7, 12, 7, 7, 17, 7, 7, 22, 7, 7}));
+}
+
+TEST(Convolve, TransposedIsTheScatter) {
+  int count = 0;
+  for (const char* geometry :
+       {"in=5 c=3 o=4 kernel=1 stride=3", "in=9 c=1 o=1 kernel=3 stride=2 pad=4:0",
+        "in=6x7 c=5 o=3 kernel=3x2 stride=1x2 dilation=2x1 pad=1x0:2x3",
+        "in=4x3 c=6 o=4 kernel=4x4 stride=2x3 pad=1x1 groups=2 batch=3",
+        "in=1x2 c=6 o=12 kernel=2x5 stride=3x2 groups=6 batch=2",
+        "in=3x2x4 c=4 o=2 kernel=2x3x2 stride=2x1x3 pad=1x2x0:0x1x2 dilation=1x2x2 groups=2"}) {
+    for (const char* types : {"u8s8s32 za=9", "s8s8s32 za=-128 zb=-7", "u8u8s32 za=255 zb=3 zbper=channel",
+                              "s8u8s32 za=127 zb=128 bias=s32"}) {
+      const std::string line = std::string("conv ") + types + " " + geometry + " transposed=yes";
+      SCOPED_TRACE(line);
+      Conv conv = verify::MaterializeConv(tests::Parsed(line));
+      EXPECT_EQ(Convolve(conv), Scatter(conv));
+      EXPECT_EQ(Accumulators(conv, Model::kExact), Convolve(conv));
+      ++count;
+    }
+  }
+  EXPECT_EQ(count, 24);
+}
+
 // Two dimensions, whose order shows: 1 2 / 3 4 under 1 10 / 100 1000, padded on the right and below.
 TEST(Convolve, KnowsRowsFromColumns) {
   Conv conv;
@@ -147,6 +225,18 @@ TEST(Lowering, PaddingIsTheZeroPointToTheInstruction) {
   conv.a_zero_point = 255;
   EXPECT_EQ(Exact(conv), (Values{0}));
   EXPECT_EQ(Accumulators(conv, Model::kTriple), (Values{32767 - 255 * 254}));
+}
+
+// As if the zero point stood between the input's pixels.
+TEST(Lowering, PaddingBetweenPixelsIsTheZeroPointToTheInstruction) {
+  Conv conv = Ramp();
+  conv.geometry.input_channels = 2;
+  conv.geometry.axes[2] = {1, 2, 2, 1, 0, 0, true};
+  conv.a = {255, 255};
+  conv.b = {0, 0, 127, 127};
+  conv.a_zero_point = 255;
+  EXPECT_EQ(Exact(conv), (Values{0, 0}));
+  EXPECT_EQ(Accumulators(conv, Model::kTriple), (Values{32767 - 255 * 254, 32767 - 255 * 254}));
 }
 
 TEST(Geometry, PlacesOfRows) {

@@ -1,4 +1,4 @@
-// The fixture of the differential tests: an ISA, native or emulated, a mode and a fill.
+// The fixtures of the differential tests: an ISA, native or emulated, a mode and a fill.
 #ifndef INTACT_TESTS_ON_EVERY_ISA_H_
 #define INTACT_TESTS_ON_EVERY_ISA_H_
 
@@ -19,22 +19,30 @@ namespace intact::tests {
 
 inline const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-class OnEveryIsa : public ::testing::TestWithParam<std::tuple<intact_isa, intact_mode, verify::Fill>> {
+/// Skips what is not here; what is emulated must be, and nothing else.
+template <class... Others>
+class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others...>> {
  protected:
+  static intact_isa ThisIsa() { return std::get<0>(OnEachIsa::GetParam()); }
+
   void SetUp() override {
-    const intact_isa isa = std::get<0>(GetParam());
-    if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
+    if (intact_isa_available(ThisIsa()) == 0) INTACT_SKIP_ISA(intact_isa_name(ThisIsa()));
     emulated_before_ = emulator::ScopedEmulator::Count();
   }
 
   void TearDown() override {
-    if (IsSkipped()) return;
-    const intact_isa isa = std::get<0>(GetParam());
+    if (::testing::Test::IsSkipped()) return;
     const uint64_t emulated = emulator::ScopedEmulator::Count() - emulated_before_;
-    EXPECT_EQ(emulated > 0, EmulatedIsas::Has(isa)) << emulated << " instructions";
+    EXPECT_EQ(emulated > 0, EmulatedIsas::Has(ThisIsa())) << emulated << " instructions";
     EXPECT_EQ(emulator::ScopedEmulator::ConfiguredThreads(), 0) << "a kernel left its tiles configured";
   }
 
+ private:
+  uint64_t emulated_before_ = 0;
+};
+
+class OnEveryIsa : public OnEachIsa<intact_mode, verify::Fill> {
+ protected:
   // The asked ISA, mode and fill on a problem given by its line.
   static verify::Problem OnThis(std::string_view line) {
     verify::Problem problem = Parsed(line);
@@ -47,9 +55,6 @@ class OnEveryIsa : public ::testing::TestWithParam<std::tuple<intact_isa, intact
     tests::ExpectItsModel(problem);
     if (problem.isa == INTACT_ISA_AMX_INT8) tests::ExpectItsModel(problem, TilesTarget());
   }
-
- private:
-  uint64_t emulated_before_ = 0;
 };
 
 }  // namespace intact::tests

@@ -42,6 +42,7 @@ TEST(ProblemText, RoundTrips) {
            "conv u8s8u8 in=56x28 c=64 o=32 kernel=3x1 stride=2x1 dilation=1x3 pad=1x0 groups=4 batch=2 za=3 "
            "scale=channel fill=bait seed=7 apad=5 cpad=1 threads=2 mode=saturating isa=avx2",
            "conv s8u8f32 in=4x5x6 c=1 o=2 kernel=2x2x2 pad=1x0x2:0x0x3 zb=3 zbper=channel act=relu",
+           "conv u8s8s32 in=4x5 c=1 o=2 kernel=3x3 stride=2x3 pad=1x0 transposed=yes outpad=1x2",
            "gemm u8s8u8 m=1 n=2 k=3 act=relu res=s8 zres=-7 respad=3",
            "gemm u8s8f32 m=1 n=2 k=3 res=f32 inplace=yes cpad=1",
        }) {
@@ -146,6 +147,12 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"conv u8s8s32 in=5 c=4 o=6 kernel=1 groups=4", "groups: 4 does not divide o=6"},
       {"conv u8s8s32 in=5 c=4 o=6 kernel=1 groups=0", "groups: 0 is out of range"},
       {"conv u8s8s32 in=5 c=4 o=6 kernel=1 batch=0", "batch: 0 is out of range"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=1 outpad=1", "outpad: 1 without transposed=yes; expected 0"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=1 transposed=maybe", "transposed: 'maybe' is unknown"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=1 stride=2 transposed=yes outpad=2",
+       "outpad: 2 is out of range; expected 0 to 1"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=3 stride=2 transposed=yes outpad=1 pad=6",
+       "pad: crops 12 pixels; expected less than the 12 that there are"},
       {"conv u8s8s32 in=5x5 c=1 o=1 kernel=3x3 dilation=1x3 pad=0x0:0x1",
        "kernel: reaches over 7 pixels, and the padded input has 6: no output"},
       {"conv u8s8s32 in=65536x65536 c=1 o=1 kernel=1x1", "the input has 4294967296 elements"},

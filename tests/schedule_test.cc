@@ -255,6 +255,37 @@ RC_GTEST_PROP(Schedule, ItemsAddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
   RC_ASSERT(schedule.statistics().quads == weights.quads() * weights.panels() * kPanelColumns);
 }
 
+// First fit: of two groups that are not full, one was there when the other's items came, and had room for
+// none.
+bool WasFirstFit(const std::vector<DecodedItem>& group, const std::vector<DecodedItem>& other, int amax) {
+  const LaneCapacity capacity = CapacityFor(amax);
+  return std::none_of(other.begin(), other.end(), [&](const DecodedItem& item) {
+    std::vector<DecodedItem> joined = group;
+    joined.push_back(item);
+    for (size_t lane = 0; lane < item.weights.size() / 2; ++lane) {
+      if (LaneSum(joined, lane, 1) > capacity.positive) return false;
+      if (LaneSum(joined, lane, -1) > capacity.negative) return false;
+    }
+    return true;
+  });
+}
+
+RC_GTEST_PROP(Schedule, NoGroupLeavesRoomForItemsOfALaterOne, ()) {
+  const Case c = AnyCase();
+  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.shape.strip_columns
+           << " window_quads=" << c.shape.window_quads;
+  const PackedWeights weights = Pack(c.problem);
+  for (const DecodedStrip& strip : Decoder(Schedule(weights, c.shape), weights).Decode()) {
+    for (size_t i = 0; i < strip.groups.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (strip.groups[i].size() == kMaxGroup || strip.groups[j].size() == kMaxGroup) continue;
+        RC_ASSERT(WasFirstFit(strip.groups[i], strip.groups[j], c.shape.amax) ||
+                  WasFirstFit(strip.groups[j], strip.groups[i], c.shape.amax));
+      }
+    }
+  }
+}
+
 RC_GTEST_PROP(Schedule, IsExactInInt16AtTheBoundOfEachColumn, ()) {
   const Case c = AnyCase();
   RC_LOG() << c.problem.ToString() << " strip_columns=" << c.shape.strip_columns
@@ -282,6 +313,27 @@ TEST(Schedule, GroupsAreFilledToTheirCapacity) {
     }
     EXPECT_GT(full, 16) << amax;
   }
+}
+
+TEST(Schedule, IsEstimatedFromAShareOfItsColumns) {
+  const ScheduleShape shape{2, 24, 256, 255};
+  for (const char* line :
+       {"gemm u8s8s32 m=1 n=40 k=300 fill=gauss", "gemm u8s8s32 m=1 n=64 k=64 fill=student"}) {
+    const PackedWeights weights = Pack(tests::Parsed(line));
+    const ScheduleStatistics all = Schedule(weights, shape).statistics();
+    const auto estimate = EstimateSchedule(weights, shape);
+    ASSERT_TRUE(estimate) << line;
+    EXPECT_EQ(estimate->quads, all.quads) << line;
+    EXPECT_EQ(estimate->items, all.items) << line;
+    EXPECT_EQ(estimate->groups, all.groups) << line;
+  }
+  const PackedWeights weights = Pack(tests::Parsed("gemm u8s8s32 m=1 n=1024 k=1024 fill=gauss"));
+  const ScheduleStatistics all = Schedule(weights, shape).statistics();
+  const auto estimate = EstimateSchedule(weights, shape);
+  ASSERT_TRUE(estimate);
+  EXPECT_EQ(estimate->quads * 16, all.quads);
+  EXPECT_NEAR(static_cast<double>(estimate->items * 16) / static_cast<double>(all.items), 1, 0.01);
+  EXPECT_NEAR(static_cast<double>(estimate->groups * 16) / static_cast<double>(all.groups), 1, 0.02);
 }
 
 TEST(Schedule, CapacityIsTheLargestThatFits) {

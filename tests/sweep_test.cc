@@ -63,6 +63,19 @@ TEST(SweepProblems, MeetEveryResidualEvenIfQuick) {
   EXPECT_EQ(met.size(), 9u + 3 + 3 + 2 + 3 + 2 + 2 + 2);
 }
 
+void AddEdgesOfTransposed(const reference::ConvGeometry& g, std::set<std::string>* met) {
+  met->insert("transposed dims " + std::to_string(g.dims));
+  if (g.groups > 1) met->insert("transposed groups");
+  if (g.groups > 1 && g.groups == g.input_channels) met->insert("transposed depthwise");
+  for (const reference::Axis& axis : g.axes) {
+    if (axis.stride > axis.kernel) met->insert("transposed, stride beyond the kernel");
+    if (axis.kernel > axis.input) met->insert("transposed, kernel beyond the input");
+    if (axis.dilation > 1 && axis.stride > 1) met->insert("transposed, dilation and stride");
+    if (axis.output_pad > 0) met->insert("transposed, output padding");
+    if (axis.pad_begin != axis.pad_end) met->insert("transposed, asymmetric padding");
+  }
+}
+
 // What a geometry is at the edge of.
 void AddEdges(const reference::ConvGeometry& g, std::set<std::string>* met) {
   met->insert("dims " + std::to_string(g.dims));
@@ -81,6 +94,7 @@ void AddEdges(const reference::ConvGeometry& g, std::set<std::string>* met) {
     note(g.groups > 1 && g.GroupInputs() == channels, ("channels " + std::to_string(channels)).c_str());
   }
   note(g.groups == 1 && g.Taps() > 1 && g.input_channels % 2 == 1, "odd channels");
+  if (g.IsTransposed()) return AddEdgesOfTransposed(g, met);
   for (const reference::Axis& axis : g.axes) {
     note(g.Taps() == 1 && axis.stride > 1, "1x1 with a stride");
     note(axis.kernel > axis.input, "kernel beyond the input");
@@ -107,7 +121,7 @@ TEST(SweepProblems, MeetTheEdgesOfConvolutions) {
       if (p.a_pad > 0) met.insert("a pad");
       if (p.c_pad > 0) met.insert("c pad");
     }
-    const size_t all = 3 + 3 + 16 + 4 + 4 + AllFills().size() + 3 + 4 + 2;
+    const size_t all = 3 + 3 + 16 + 10 + 4 + 4 + AllFills().size() + 3 + 4 + 2;
     EXPECT_GE(met.size(), effort == Effort::kQuick ? all - 5 : all) << ::testing::PrintToString(met);
     EXPECT_GE(count, effort == Effort::kQuick ? 80 : 500);
   }

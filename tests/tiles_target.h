@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/conv.h"
+#include "kernels/convolution.h"
 #include "kernels/dispatch.h"
 #include "kernels/gemm.h"
 #include "verify/target.h"
@@ -26,7 +26,7 @@ class TilesTarget final : public verify::Target {
 
   Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
                                        const verify::RunOptions& options) const override {
-    return RunPlan<kernels::ConvPlan, intact_conv_args>(conv, options);
+    return RunPlan<kernels::Convolution, intact_conv_args>(conv, options);
   }
 
  private:

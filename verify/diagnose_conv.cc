@@ -19,7 +19,8 @@ struct Reading {
   ConvGeometry geometry;                          // where taps lie
   int64_t group_step = 0;                         // the input of this many groups further on
   std::optional<int32_t> padding = std::nullopt;  // other than the zero point
-  bool transposed = false;                        // kh and kw of the filter change places
+  bool swaps_taps = false;                        // kh and kw of the filter change places
+  bool reverses_taps = false;
 };
 
 int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
@@ -30,7 +31,8 @@ int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, in
   int64_t sum = conv.bias_s32.empty() ? 0 : conv.bias_s32[static_cast<size_t>(n)];
   for (int64_t tap = 0; tap < g.Taps(); ++tap) {
     Spatial at = reference::TapOf(g, tap);
-    if (reading.transposed) std::swap(at[1], at[2]);
+    if (reading.swaps_taps) std::swap(at[1], at[2]);
+    for (size_t i = 0; reading.reverses_taps && i < at.size(); ++i) at[i] = g.axes[i].kernel - 1 - at[i];
     const int64_t row = reference::InputRow(reading.geometry, pixel, at);
     for (int64_t c = 0; c < g.GroupInputs(); ++c) {
       const auto a_at = static_cast<size_t>(row * g.input_channels + first_channel + c);
@@ -50,6 +52,23 @@ std::string Dilations(const ConvGeometry& geometry) {
     text += fmt::format("{}{}", text.empty() ? "" : "x", axis.dilation);
   }
   return text;
+}
+
+// What may be wrong with a transposed convolution only.
+template <class Suspect>
+void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
+  Reading reversed{g};
+  reversed.reverses_taps = true;
+  suspect("taps of the filter in reverse order", reversed);
+  for (size_t i = g.axes.size() - static_cast<size_t>(g.dims); i < g.axes.size(); ++i) {
+    for (const int64_t shift : {-1, 1}) {
+      Reading shifted{g};
+      shifted.geometry.axes[i].pad_begin += shift;
+      suspect(fmt::format("that of output o{} {} instead: of another phase, or cropped otherwise", "dhw"[i],
+                          shift < 0 ? "- 1" : "+ 1"),
+              shifted);
+    }
+  }
 }
 
 }  // namespace
@@ -80,10 +99,12 @@ std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, i
   suspect("padding at the end taken for that at the beginning", swapped_ends);
 
   if (g.axes[1].kernel == g.axes[2].kernel) {
-    Reading transposed{g};
-    transposed.transposed = true;
-    suspect("rows and columns of the filter swapped", transposed);
+    Reading swapped{g};
+    swapped.swaps_taps = true;
+    suspect("rows and columns of the filter swapped", swapped);
   }
+
+  if (g.IsTransposed()) SuspectPhases(g, suspect);
 
   const int64_t group = n / g.GroupOutputs();
   for (const int64_t step : {-1, 1}) {

@@ -37,9 +37,9 @@ void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
 
 void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* candidates) {
   using reference::Axis;
-  constexpr std::pair<int64_t Axis::*, int64_t> kExtents[] = {{&Axis::input, 1},     {&Axis::kernel, 1},
-                                                              {&Axis::stride, 1},    {&Axis::dilation, 1},
-                                                              {&Axis::pad_begin, 0}, {&Axis::pad_end, 0}};
+  constexpr std::pair<int64_t Axis::*, int64_t> kExtents[] = {
+      {&Axis::input, 1},     {&Axis::kernel, 1},  {&Axis::stride, 1},    {&Axis::dilation, 1},
+      {&Axis::pad_begin, 0}, {&Axis::pad_end, 0}, {&Axis::output_pad, 0}};
   const Axis& axis = problem.conv->axes[i];
   for (const auto& [extent, low] : kExtents) {
     TrySmaller(
@@ -51,9 +51,16 @@ void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* cand
 void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
   const reference::ConvGeometry& g = *problem.conv;
   const auto first_axis = static_cast<size_t>(reference::kMaxSpatial - g.dims);
-  if (g.dims > 1 && g.axes[first_axis] == reference::Axis()) {
+  reference::Axis trivial;
+  trivial.transposed = g.IsTransposed();
+  if (g.dims > 1 && g.axes[first_axis] == trivial) {
     candidates->push_back(problem);
+    candidates->back().conv->axes[first_axis] = {};
     --candidates->back().conv->dims;
+  }
+  if (g.IsTransposed()) {
+    candidates->push_back(problem);
+    for (reference::Axis& axis : candidates->back().conv->axes) axis.transposed = false;
   }
   TrySmaller(
       problem, g.batch, 1, [](Problem* p, int64_t value) { p->conv->batch = value; }, candidates);

@@ -203,6 +203,17 @@ Field Padding() {
           }};
 }
 
+Field Transposed() {
+  static constexpr std::string_view kKey = "transposed";
+  return {kKey, [](const Problem& p) { return std::string(NameOf(kNoYes, p.conv->IsTransposed())); },
+          [](std::string_view text, Problem* p) -> std::optional<Error> {
+            const Result<bool> value = ValueOf(kNoYes, kKey, text);
+            if (!value) return value.error();
+            for (Axis& axis : AxesOf(*p->conv)) axis.transposed = *value;
+            return std::nullopt;
+          }};
+}
+
 Field Count(std::string_view key, int64_t ConvGeometry::*member) {
   return {key, [member](const Problem& p) { return fmt::format("{}", (*p.conv).*member); },
           [key, member](std::string_view text, Problem* p) -> std::optional<Error> {
@@ -262,8 +273,9 @@ const Kind& ConvKind() {
       "conv",
       {Required(InputExtents()), Required(Count("c", &ConvGeometry::input_channels)),
        Required(Count("o", &ConvGeometry::output_channels)), Required(Extents("kernel", &Axis::kernel)),
-       Extents("stride", &Axis::stride), Extents("dilation", &Axis::dilation), Padding(),
-       Count("groups", &ConvGeometry::groups), Count("batch", &ConvGeometry::batch)}};
+       Extents("stride", &Axis::stride), Extents("dilation", &Axis::dilation), Padding(), Transposed(),
+       Extents("outpad", &Axis::output_pad), Count("groups", &ConvGeometry::groups),
+       Count("batch", &ConvGeometry::batch)}};
   return kConv;
 }
 
@@ -440,6 +452,13 @@ std::optional<Error> CheckGemm(const Problem& p) {
                     "m·n·k", p.m * p.n * p.k);
 }
 
+std::optional<Error> CheckOutputPad(const Axis& axis) {
+  if (!axis.transposed && axis.output_pad != 0) {
+    return Invalid(fmt::format("outpad: {} without transposed=yes; expected 0", axis.output_pad));
+  }
+  return CheckRanges({{"outpad", axis.output_pad, 0, std::max(axis.stride, axis.dilation) - 1}});
+}
+
 std::optional<Error> CheckAxis(const Axis& axis) {
   if (auto error = CheckRanges({{"in", axis.input, 1, kMaxDimension},
                                 {"kernel", axis.kernel, 1, kMaxExtent},
@@ -449,7 +468,13 @@ std::optional<Error> CheckAxis(const Axis& axis) {
                                 {"pad", axis.pad_end, 0, kMaxExtent}})) {
     return error;
   }
+  if (auto error = CheckOutputPad(axis)) return error;
   if (axis.Output() > 0) return std::nullopt;
+  if (axis.transposed) {
+    return Invalid(fmt::format(
+        "pad: crops {} pixels; expected less than the {} that there are", axis.pad_begin + axis.pad_end,
+        (axis.input - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + axis.output_pad + 1));
+  }
   return Invalid(fmt::format("kernel: reaches over {} pixels, and the padded input has {}: no output",
                              axis.dilation * (axis.kernel - 1) + 1,
                              axis.input + axis.pad_begin + axis.pad_end));

@@ -5,7 +5,8 @@
 //
 // `in` has an extent for each spatial dimension, outermost first, and so have kernel, stride and dilation;
 // pad=1x1:0x2 is what stands before and behind the input, pad=1x1 the same on both sides; c and o are all
-// channels of input and output.
+// channels of input and output. transposed=yes: a transposed convolution, whose padding crops the output;
+// outpad=1x0 adds to its end.
 //
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_H_

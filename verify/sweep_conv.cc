@@ -101,6 +101,59 @@ constexpr std::string_view kGeometries[] = {
     "in=6x1x1 c=16 o=17 kernel=3x1x1 pad=1x0x0",
 };
 
+// Transposed.
+constexpr std::string_view kTransposed[] = {
+    // One phase.
+    "in=1 c=1 o=1 kernel=1",
+    "in=5x6 c=17 o=16 kernel=3x3",
+    "in=7 c=8 o=5 kernel=5 pad=2:3 dilation=2",
+    // Upsampling as networks do it: kernels of two strides, of one, and between.
+    "in=6x5 c=16 o=33 kernel=4x4 stride=2x2 pad=1x1",
+    "in=7x7 c=64 o=16 kernel=2x2 stride=2x2 batch=2",
+    "in=4x6 c=48 o=17 kernel=3x3 stride=2x2 pad=1x1 outpad=1x1",
+    "in=3x3 c=21 o=21 kernel=16x16 stride=8x8 pad=4x4",
+    "in=9 c=16 o=24 kernel=16 stride=8 pad=4 batch=3",
+    "in=8x8 c=64 o=3 kernel=5x5 stride=2x2 pad=2x2 outpad=1x1",
+    // The kernel is smaller than the stride: outputs of no input.
+    "in=5x4 c=16 o=16 kernel=1x1 stride=2x2",
+    "in=4x5 c=9 o=18 kernel=2x3 stride=5x4 outpad=4x3 batch=2",
+    "in=3 c=4 o=7 kernel=2 stride=9 pad=1:0 outpad=5",
+    "in=2x3 c=6 o=6 kernel=1x2 stride=3x3 groups=6",
+    "in=1 c=3 o=2 kernel=1 stride=4 pad=1:0 outpad=3",
+    "in=2x2x2 c=5 o=4 kernel=1x1x1 stride=2x3x2 outpad=1x2x0",
+    "in=2 c=7 o=5 kernel=2 stride=50000",
+    // The kernel is larger than the input; inputs and outputs of a pixel.
+    "in=1x1 c=16 o=32 kernel=4x4 stride=2x2 batch=3",
+    "in=2x3 c=5 o=6 kernel=7x5 stride=2x3 pad=3x2",
+    "in=1x1 c=8 o=9 kernel=3x3 pad=1x1",
+    "in=1x2 c=12 o=16 kernel=5x3 stride=2x1 pad=2x1 groups=4",
+    // Cropped to the middle, at one end, and beyond what the input reaches.
+    "in=6x6 c=16 o=16 kernel=3x3 stride=2x2 pad=5x5",
+    "in=9 c=8 o=10 kernel=4 stride=3 pad=13:0",
+    "in=9x5 c=7 o=8 kernel=4x4 stride=2x2 pad=0x7:15x1",
+    "in=1 c=6 o=5 kernel=1 dilation=5 pad=4:0 outpad=4",
+    "in=2x1 c=4 o=4 kernel=2x1 stride=2x1 dilation=1x6 pad=0x5:0x0 outpad=1x5 groups=4",
+    // Dilation, coprime with the stride, a factor and a multiple of it.
+    "in=5x6 c=8 o=12 kernel=3x3 stride=2x2 dilation=3x3 pad=2x2 outpad=1x2",
+    "in=6x5 c=10 o=16 kernel=4x3 stride=4x2 dilation=2x4 pad=1x3:2x0",
+    "in=4 c=3 o=5 kernel=5 stride=6 dilation=4 pad=3:5 outpad=3",
+    "in=3x3 c=16 o=16 kernel=3x3 stride=3x3 dilation=9x6 groups=16",
+    // Depthwise, and groups.
+    "in=6x9 c=32 o=32 kernel=4x4 stride=2x2 pad=1x1 groups=32 batch=2",
+    "in=5x5 c=17 o=34 kernel=3x3 stride=2x2 pad=1x1 groups=17",
+    "in=4x13 c=21 o=21 kernel=3x3 pad=1x1 groups=21",
+    "in=3x4x5 c=20 o=20 kernel=3x2x4 stride=2x2x2 groups=20",
+    "in=5x5 c=64 o=64 kernel=4x4 stride=2x2 pad=1x1 groups=16",
+    "in=4x4 c=12 o=18 kernel=3x3 stride=2x2 groups=3 outpad=1x0",
+    "in=6x3 c=10 o=34 kernel=2x2 stride=2x3 groups=2",
+    // Three dimensions.
+    "in=3x4x5 c=6 o=9 kernel=3x4x2 stride=2x2x2 pad=1x1x0 outpad=1x0x0 batch=2",
+    "in=4x2x3 c=16 o=8 kernel=1x3x3 stride=1x2x2 dilation=1x1x2 pad=0x1x2:0x0x1",
+    // More than one piece of scratch, and work for threads.
+    "in=40x37 c=8 o=160 kernel=4x4 stride=2x2 pad=1x1",
+    "in=14x14 c=96 o=80 kernel=3x3 stride=2x2 pad=1x1 outpad=1x1 batch=2",
+};
+
 // Channels below, at and above blocks and quads; of coprime counts.
 constexpr int64_t kInputChannels[] = {1, 2, 3, 4, 5, 15, 16, 17, 31, 47, 48, 49, 63, 64, 65};
 constexpr int64_t kOutputChannels[] = {1, 15, 16, 17, 24, 31, 33, 47, 48, 63, 64, 65, 97};
@@ -157,7 +210,10 @@ class ConvList {
   explicit ConvList(uint64_t seed) : seed_(seed) {}
 
   std::vector<Problem> Build() {
-    for (const std::string_view geometry : kGeometries) AddGeometry(geometry);
+    for (const std::string_view geometry : kGeometries) AddGeometry(std::string(geometry));
+    for (const std::string_view geometry : kTransposed) {
+      AddGeometry(std::string("transposed=yes ").append(geometry));
+    }
     AddChannels();
     AddFills();
     AddLarge();

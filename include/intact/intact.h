@@ -279,7 +279,8 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
 /** Most spatial dimensions of a convolution. */
 #define INTACT_MAX_SPATIAL 3
 
-/** A convolution whose weights are fixed: channels-last, any stride, dilation, padding and groups.
+/** A convolution whose weights are fixed: channels-last, any stride, dilation, padding and groups; or a
+ * transposed one, see below.
  *
  *   input    [batch][D][H][W][input_channels]              NWC, NHWC or NDHWC, a_type
  *   weights  [output_channels][KD][KH][KW][input_channels/groups]   OWI, OHWI or ODHWI, b_type
@@ -295,11 +296,28 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  * In INTACT_SATURATING mode without VNNI, pairs are adjacent channels of a tap, (c, c+1) with c even within
  * the group; an odd last channel is alone.
  *
+ * A transposed convolution ("deconvolution"; ConvTranspose of ONNX and of PyTorch) has the same tensors, and
+ * scatters what a convolution gathers: input pixel i contributes with tap k to
+ *
+ *   output o = i·stride − pad_begin + k·dilation
+ *   O = (in − 1)·stride − pad_begin − pad_end + dilation·(kernel − 1) + output_pad + 1
+ *
+ * so padding crops its output, and output_pad adds to the end. It is the GEMM of the contract too: tap k of
+ * output o is input (o + pad_begin − k·dilation) / stride, and zero, that is a_zero_point, where this is no
+ * input pixel: outside the input, or no integer. (So it is a convolution of stride 1, its taps in reverse, of
+ * the input with stride − 1 pixels of a_zero_point between its pixels; all of them are padding to
+ * INTACT_SATURATING too. But what contributes nothing is not computed.) Outputs that no input pixel
+ * contributes to are those of an accumulator that is bias_s32 alone.
+ * Weights are O…I as above, with taps in their order: those of PyTorch and ONNX, [input_channels]
+ * [output_channels/groups][KD][KH][KW], have channel c of group g and output channel n of it at
+ * [g·input_channels/groups + c][n]; here that is [g·output_channels/groups + n][KD][KH][KW][c].
+ *
  * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W); what is beyond spatial_dims is not
  * read. Pointers are read during intact_conv_create() only. */
 typedef struct intact_conv_desc {
   size_t struct_size;   /**< sizeof(intact_conv_desc) */
   int32_t spatial_dims; /**< 1, 2 or 3 */
+  int32_t transposed;   /**< 1: a transposed convolution; else 0 */
   int64_t input_channels, output_channels;
   int64_t groups;                        /**< ≥ 1, divides both numbers of channels; 0 = 1 */
   int64_t input[INTACT_MAX_SPATIAL];     /**< extents of the input, ≥ 1 */
@@ -308,6 +326,8 @@ typedef struct intact_conv_desc {
   int64_t dilation[INTACT_MAX_SPATIAL];  /**< distance of taps, ≥ 1; 0 = 1 */
   int64_t pad_begin[INTACT_MAX_SPATIAL]; /**< ≥ 0 */
   int64_t pad_end[INTACT_MAX_SPATIAL];   /**< ≥ 0 */
+  /** ≥ 0, of a transposed convolution only: less than its stride or its dilation. */
+  int64_t output_pad[INTACT_MAX_SPATIAL];
   /** Types, mode, cap, zero points, bias, scales, residual, activation, declared range: as for a GEMM whose
    * columns are the output channels. n, k, b_stride_k and b_stride_n are the convolution's own: they must be
    * 0. */
@@ -315,7 +335,7 @@ typedef struct intact_conv_desc {
 } intact_conv_desc;
 
 #define INTACT_CONV_DESC_INIT \
-  { sizeof(intact_conv_desc), 2, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, INTACT_GEMM_DESC_INIT }
+  { sizeof(intact_conv_desc), 2, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, {0}, INTACT_GEMM_DESC_INIT }
 
 /** The buffers of one run. They must not overlap, but that the residual may be the output itself: c's pointer
  * and stride, and elements of its size. No alignment is needed. Nothing beyond the channels of the pixels is

@@ -147,6 +147,7 @@ ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options) {
   desc.input_channels = geometry.input_channels;
   desc.output_channels = geometry.output_channels;
   desc.groups = geometry.groups;
+  desc.transposed = geometry.IsTransposed() ? 1 : 0;
   const auto axes = std::span(geometry.axes).last(static_cast<size_t>(geometry.dims));
   for (size_t i = 0; i < axes.size(); ++i) {
     desc.input[i] = axes[i].input;
@@ -155,6 +156,7 @@ ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options) {
     desc.dilation[i] = axes[i].dilation;
     desc.pad_begin[i] = axes[i].pad_begin;
     desc.pad_end[i] = axes[i].pad_end;
+    desc.output_pad[i] = axes[i].output_pad;
   }
   return desc;
 }

@@ -189,6 +189,32 @@ std::vector<uint8_t> TransposeTaps(const reference::Conv& honest, Model model) {
   return ComputeConv(conv, model);
 }
 
+// Taps in reverse: a transposed convolution by the convolution's order of them.
+std::vector<uint8_t> ReverseTaps(const reference::Conv& honest, Model model) {
+  reference::Conv conv = honest;
+  const int64_t inputs = conv.geometry.GroupInputs();
+  const int64_t filter = conv.geometry.Taps() * inputs;
+  for (auto begin = conv.b.begin(); begin != conv.b.end(); begin += filter) {
+    std::reverse(begin, begin + filter);
+    for (auto tap = begin; tap != begin + filter; tap += inputs) std::reverse(tap, tap + inputs);
+  }
+  return ComputeConv(conv, model);
+}
+
+// Every pixel of the width is what its neighbour should be: phases have each other's taps.
+std::vector<uint8_t> MixPhases(const reference::Conv& honest, Model model) {
+  reference::Conv conv = honest;
+  ++conv.geometry.axes.back().pad_begin;
+  --conv.geometry.axes.back().pad_end;
+  return ComputeConv(conv, model);
+}
+
+std::vector<uint8_t> SwapCrop(const reference::Conv& honest, Model model) {
+  reference::Conv conv = honest;
+  for (reference::Axis& axis : conv.geometry.axes) std::swap(axis.pad_begin, axis.pad_end);
+  return ComputeConv(conv, model);
+}
+
 // ----- targets --------------------------------------------------------------------------------------------
 
 class MutantTarget : public Target {
@@ -336,6 +362,17 @@ std::vector<Mutant> Mutants() {
                                    "rows and columns of a filter change places",
                                    "conv s8s8u8 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=3 zc=128 bias=f32",
                                    "rows and columns of the filter swapped"));
+  mutants.push_back(MakeConvMutant(
+      "reversed_taps", ReverseTaps, "a transposed convolution with its taps in reverse",
+      "conv u8s8s32 in=5x5 c=5 o=4 kernel=3x3 stride=2x2 pad=1x1 transposed=yes outpad=1x1 za=3",
+      "taps of the filter in reverse order"));
+  mutants.push_back(
+      MakeConvMutant("mixed_phases", MixPhases, "phases of a transposed convolution have each other's taps",
+                     "conv u8s8s32 in=5x4 c=5 o=4 kernel=4x4 stride=2x2 pad=1x1 transposed=yes za=3",
+                     "that of output ow + 1 instead: of another phase"));
+  mutants.push_back(MakeConvMutant("swapped_crop", SwapCrop, "output cropped at the wrong ends",
+                                   "conv u8s8s32 in=5 c=5 o=4 kernel=6 stride=2 pad=3:1 transposed=yes za=3",
+                                   "padding at the end taken for that at the beginning"));
   return mutants;
 }
 

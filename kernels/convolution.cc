@@ -1,0 +1,257 @@
+#include "kernels/convolution.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "kernels/dispatch.h"
+#include "kernels/threads.h"
+
+namespace intact::kernels {
+namespace {
+
+Error Invalid(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
+
+Error Unexpected(const char* field, int64_t value, const std::string& expected) {
+  return Invalid(std::string(field) + " is " + std::to_string(value) + "; expected " + expected);
+}
+
+Error CheckConvDescriptor(const intact_conv_desc& desc, const void* weights) {
+  if (desc.struct_size != sizeof(intact_conv_desc)) {
+    return Unexpected("desc->struct_size", static_cast<int64_t>(desc.struct_size),
+                      std::to_string(sizeof(intact_conv_desc)) + " (use INTACT_CONV_DESC_INIT)");
+  }
+  if (weights == nullptr) return Invalid("weights is NULL");
+  for (const auto& [field, value] : {std::pair("gemm.n", desc.gemm.n), std::pair("gemm.k", desc.gemm.k),
+                                     std::pair("gemm.b_stride_k", desc.gemm.b_stride_k),
+                                     std::pair("gemm.b_stride_n", desc.gemm.b_stride_n)}) {
+    if (value != 0) return Unexpected(field, value, "0: a convolution's weights have a layout of their own");
+  }
+  return {};
+}
+
+Error CheckPart(int part, int parts) {
+  if (parts >= 1 && part >= 0 && part < parts) return {};
+  return Invalid("part is " + std::to_string(part) + " of " + std::to_string(parts) +
+                 "; expected 0 to parts − 1");
+}
+
+}  // namespace
+
+// How a run is cut.
+struct Convolution::Shares {
+  std::vector<ConvPlan::Shape> shapes;  // of each plan
+  int64_t parts = 1;                    // more are of no use
+  int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
+};
+
+Result<std::unique_ptr<Convolution>> Convolution::Create(const intact_conv_desc& desc, const void* weights) {
+  const ScopedFloatEnvironment float_environment;
+  Error error = CheckConvDescriptor(desc, weights);
+  if (error.status != INTACT_OK) return error;
+  const Result<ConvGeometry> geometry = CheckGeometry(desc);
+  if (!geometry) return geometry.error();
+  intact_gemm_desc gemm = desc.gemm;
+  gemm.n = geometry->output_channels;
+  gemm.k = geometry->taps() * geometry->group_inputs();
+  gemm.b_stride_k = 1;
+  gemm.b_stride_n = gemm.k;
+  const Result<GemmProblem> problem = CheckDescriptor(gemm, weights);
+  if (!problem) return problem.error();
+  const Result<jit::Isa> isa = ChooseIsa(problem->isas);
+  if (!isa) return isa.error();
+  std::unique_ptr<Convolution> made(new Convolution);
+  made->geometry_ = *geometry;
+  made->spatial_dims_ = desc.spatial_dims;
+  made->a_type_ = problem->a_type;
+  made->mode_ = problem->mode;
+  made->isa_ = *isa;
+  made->range_ = problem->range;
+  made->epilogue_ = problem->epilogue;
+  error = made->MakePhases(*problem);
+  if (error.status != INTACT_OK) return error;
+  return made;
+}
+
+Error Convolution::MakePhases(const GemmProblem& problem) {
+  if (!geometry_.is_transposed) {
+    auto plan = ConvPlan::Create(problem, geometry_, OutputGrid::All(geometry_.output));
+    if (!plan) return plan.error();
+    kernel_name_ = (*plan)->kernel_name();
+    plans_.push_back(std::move(*plan));
+    return {};
+  }
+  const std::vector<ConvPhase> phases = PhasesOf(geometry_);
+  const PaddingExcess excess(geometry_, problem);
+  int64_t most = 0;
+  for (const ConvPhase& phase : phases) {
+    const std::vector<int8_t> weights = WeightsOf(phase.taps, geometry_, problem);
+    const std::vector<int64_t> others = excess.WithoutTaps(phase.taps);
+    GemmProblem own = problem;
+    own.k = phase.geometry.taps() * geometry_.group_inputs();
+    own.b = {weights.data(), own.k, own.n, 1, own.k, problem.b.flip};
+    own.clamp_excess = others.data();
+    auto plan = ConvPlan::Create(own, phase.geometry, phase.grid);
+    if (!plan) return plan.error();
+    const int64_t products = phase.geometry.plane_pixels() * phase.geometry.output[kDepth] * own.k;
+    if (products > most) kernel_name_ = (*plan)->kernel_name();
+    most = std::max(most, products);
+    plans_.push_back(std::move(*plan));
+  }
+  return MakeBare(problem, phases, excess);
+}
+
+Error Convolution::MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
+                            const PaddingExcess& excess) {
+  Result<std::unique_ptr<BarePixels>> bare =
+      BarePixels::Create(geometry_, phases, problem, excess.WithoutTaps({}));
+  if (!bare) return bare.error();
+  bare_ = std::move(*bare);
+  if (plans_.empty()) kernel_name_ = bare_->plan().kernel_name();
+  const Result<Certificate> certificate = Certify([&](int64_t column, int64_t tap, int64_t channel) {
+    return problem.b.At(tap * geometry_.group_inputs() + channel, column);
+  });
+  if (!certificate) return certificate.error();
+  certificate_ = *certificate;
+  return {};
+}
+
+int64_t Convolution::packed_bytes() const {
+  int64_t bytes = bare_ == nullptr ? 0 : bare_->plan().packed_bytes();
+  for (const auto& plan : plans_) bytes += plan->packed_bytes();
+  return bytes;
+}
+
+void Convolution::RunAllAs(int64_t m) {
+  for (const auto& plan : plans_) plan->RunAllAs(m);
+  if (bare_ != nullptr) bare_->RunAllAs(m);
+}
+
+ScheduleStatistics Convolution::schedule_statistics() const {
+  ScheduleStatistics all;
+  for (const auto& plan : plans_) {
+    const ScheduleStatistics statistics = plan->schedule_statistics();
+    all.quads += statistics.quads;
+    all.items += statistics.items;
+    all.groups += statistics.groups;
+  }
+  return all;
+}
+
+Result<Certificate> Convolution::MakeCertificate() const {
+  Result<Certificate> certificate = certificate_ ? Result<Certificate>(*certificate_)
+                                                 : Certify([&](int64_t column, int64_t tap, int64_t channel) {
+                                                     return plans_.front()->WeightAt(column, tap, channel);
+                                                   });
+  if (!certificate) return certificate;
+  certificate->accumulator_min = accumulator_min();
+  certificate->accumulator_max = accumulator_max();
+  return certificate;
+}
+
+Result<Certificate> Convolution::Certify(const WeightFunction& weight) const {
+  const int64_t inputs = geometry_.group_inputs();
+  const int64_t pitch = RoundUp(inputs, 2);
+  const int64_t depth = geometry_.taps() * pitch;
+  std::vector<int8_t> weights(static_cast<size_t>(geometry_.output_channels * depth));
+  for (int64_t column = 0; column < geometry_.output_channels; ++column) {
+    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
+      int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
+      for (int64_t i = 0; i < inputs; ++i) to[i] = weight(column, tap, i);
+    }
+  }
+  PackedWeights natural;
+  if (!PackWeights({weights.data(), depth, geometry_.output_channels, 1, depth, 0}, &natural)) {
+    return Error{INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
+  }
+  return kernels::Certify(natural, range_);
+}
+
+int64_t Convolution::accumulator_min() const {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  if (bare_ != nullptr) least = bare_->plan().data().certificate.accumulator_min;
+  for (const auto& plan : plans_) least = std::min(least, plan->accumulator_min());
+  return least;
+}
+
+int64_t Convolution::accumulator_max() const {
+  int64_t most = std::numeric_limits<int64_t>::min();
+  if (bare_ != nullptr) most = bare_->plan().data().certificate.accumulator_max;
+  for (const auto& plan : plans_) most = std::max(most, plan->accumulator_max());
+  return most;
+}
+
+Error Convolution::CheckArguments(const intact_conv_args& args) const {
+  constexpr int64_t kMaxStride = int64_t{1} << 40;
+  if (args.struct_size != sizeof(intact_conv_args)) {
+    return Unexpected("args->struct_size", static_cast<int64_t>(args.struct_size),
+                      "that of INTACT_CONV_ARGS_INIT");
+  }
+  if (args.a == nullptr) return Invalid("a is NULL");
+  if (args.c == nullptr) return Invalid("c is NULL");
+  const int64_t pixels = geometry_.output[kDepth] * geometry_.plane_pixels();
+  const int64_t most = std::numeric_limits<int32_t>::max() / pixels;
+  if (args.batch < 1 || args.batch > most) {
+    return Unexpected("batch", args.batch, "1 to " + std::to_string(most));
+  }
+  for (const auto& [field, stride, channels] :
+       {std::tuple("a_stride", args.a_stride, geometry_.input_channels),
+        std::tuple("c_stride", args.c_stride, geometry_.output_channels)}) {
+    if (stride != 0 && (stride < channels || stride > kMaxStride)) {
+      return Unexpected(field, stride, "0 or at least " + std::to_string(channels) + ", at most 2^40");
+    }
+  }
+  return CheckResidual(epilogue_, geometry_.output_channels,
+                       {args.residual, args.residual_stride, args.c, args.c_stride});
+}
+
+Convolution::Shares Convolution::SharesOf(int64_t batch) const {
+  Shares shares;
+  for (const auto& plan : plans_) {
+    const ConvPlan::Shape& shape = shares.shapes.emplace_back(plan->ShapeOf(batch));
+    shares.parts = std::max(shares.parts, shape.parts());
+    shares.bytes = std::max(shares.bytes, shape.bytes);
+  }
+  if (bare_ == nullptr) return shares;
+  shares.parts = std::max(shares.parts, bare_->Parts(batch));
+  shares.bytes = std::max(shares.bytes, bare_->ScratchBytes());
+  return shares;
+}
+
+void Convolution::RunShare(const intact_conv_args& args, const Shares& shares, int part, int parts,
+                           uint8_t* scratch) const {
+  for (size_t i = 0; i < plans_.size(); ++i)
+    plans_[i]->RunShare(args, shares.shapes[i], part, parts, scratch);
+  if (bare_ == nullptr) return;
+  const RunBuffers buffers = OutputBuffers(args, bare_->plan().data(), geometry_.output_channels);
+  bare_->RunShare(buffers, args.batch, part, parts, scratch);
+}
+
+Error Convolution::Run(const intact_conv_args& args) const {
+  Error error = CheckArguments(args);
+  if (error.status != INTACT_OK) return error;
+  if (args.threads < 0) return Unexpected("threads", args.threads, "0 or more");
+  const Shares shares = SharesOf(args.batch);
+  const ThreadCount count = CountThreads(args.threads, shares.parts);
+  uint8_t* const scratch = ThreadScratch(shares.bytes * count.threads);
+  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
+  RunParts(count, [&](int part, int thread) {
+    RunShare(args, shares, part, count.parts, scratch + thread * shares.bytes);
+  });
+  return {};
+}
+
+Error Convolution::RunPart(const intact_conv_args& args, int part, int parts) const {
+  Error error = CheckArguments(args);
+  if (error.status == INTACT_OK) error = CheckPart(part, parts);
+  if (error.status != INTACT_OK) return error;
+  const Shares shares = SharesOf(args.batch);
+  uint8_t* const scratch = ThreadScratch(shares.bytes);
+  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
+  RunShare(args, shares, part, parts, scratch);
+  return {};
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,76 @@
+// The convolution behind intact.h: one plan (conv.h), or those of a transposed one's phases
+// (conv_transposed.h).
+//
+//   Create: check geometry and descriptor → phases → a ConvPlan each, and the bare pixels
+//   Run:    shares to threads ─► a share of each plan
+#ifndef INTACT_KERNELS_CONVOLUTION_H_
+#define INTACT_KERNELS_CONVOLUTION_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <functional>
+#include <intact/intact.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/conv.h"
+#include "kernels/conv_geometry.h"
+#include "kernels/conv_transposed.h"
+
+namespace intact::kernels {
+
+class Convolution {
+ public:
+  static Result<std::unique_ptr<Convolution>> Create(const intact_conv_desc& desc, const void* weights);
+
+  Error Run(const intact_conv_args& args) const;
+  Error RunPart(const intact_conv_args& args, int part, int parts) const;
+
+  intact_type a_type() const { return a_type_; }
+  const ConvGeometry& geometry() const { return geometry_; }
+  /// The caller's dimensions: the last of the geometry's.
+  int spatial_dims() const { return spatial_dims_; }
+  jit::Isa isa() const { return isa_; }
+  intact_mode mode() const { return mode_; }
+  const std::string& kernel_name() const { return kernel_name_; }
+  int64_t packed_bytes() const;
+  /// For tests: see GemmPlan::RunAllAs().
+  void RunAllAs(int64_t m);
+  /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout.
+  Result<Certificate> MakeCertificate() const;
+  int64_t accumulator_min() const;
+  int64_t accumulator_max() const;
+  ScheduleStatistics schedule_statistics() const;
+
+ private:
+  Convolution() = default;
+  Error MakePhases(const GemmProblem& problem);
+  Error MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
+                 const PaddingExcess& excess);
+  /// Of weights as kernels see them: weight(output channel, tap, channel of the group).
+  using WeightFunction = std::function<int8_t(int64_t, int64_t, int64_t)>;
+  Result<Certificate> Certify(const WeightFunction& weight) const;
+  Error CheckArguments(const intact_conv_args& args) const;
+  struct Shares;
+  Shares SharesOf(int64_t batch) const;
+  void RunShare(const intact_conv_args& args, const Shares& shares, int part, int parts,
+                uint8_t* scratch) const;
+
+  ConvGeometry geometry_;
+  int spatial_dims_ = 2;
+  intact_type a_type_ = INTACT_U8;
+  intact_mode mode_ = INTACT_EXACT;
+  jit::Isa isa_ = jit::Isa::kAvx2;
+  ActivationRange range_;  // declared, as kernels see activations
+  EpilogueSpec epilogue_;
+  std::vector<std::unique_ptr<ConvPlan>> plans_;  // may be none of a transposed convolution
+  std::unique_ptr<BarePixels> bare_;              // null: there are none
+  std::optional<Certificate> certificate_;        // of a transposed one, but for the bounds of accumulators
+  std::string kernel_name_;                       // of the plan with most products
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CONVOLUTION_H_
