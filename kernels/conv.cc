@@ -27,7 +27,10 @@ Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const GemmProblem& problem, c
   plan->geometry_ = geometry;
   plan->grid_ = grid;
   plan->ChooseLayout(problem, *isa);
-  Error error = plan->MakeUnits(problem);
+  Error error;
+  if (plan->taps_.planar) error = plan->planar_.GenerateKernel();
+  if (error.status != INTACT_OK) return error;
+  error = plan->MakeUnits(problem);
   if (error.status != INTACT_OK) return error;
   return plan;
 }
@@ -52,9 +55,10 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     taps_.is_depthwise = true;
     return;
   }
-  if (reads_band_ && !has_zero_points && WantsPlanar(isa, problem.mode)) {
+  if (WantsPlanar(problem, isa)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     if (planar_.IsSmall()) {
+      reads_band_ = true;
       taps_.planar = planar_.MakeDepth();
       taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
       return;
@@ -79,10 +83,22 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   }
 }
 
-bool ConvPlan::WantsPlanar(jit::Isa isa, intact_mode mode) const {
-  if (mode == INTACT_SATURATING || geometry_.groups == 1) return false;
-  if (UsesSchedule(isa, mode)) return true;
-  return geometry_.group_inputs() % kQuad == 0 && geometry_.group_outputs() < jit::VectorBytes(isa) / 4;
+bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
+  if (problem.mode == INTACT_SATURATING || geometry_.groups == 1) return false;
+  if (UsesSchedule(isa, problem.mode)) return true;
+  const int64_t lanes = jit::VectorBytes(isa) / 4;
+  const int64_t outputs = geometry_.group_outputs();
+  const bool fills_vectors =
+      outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
+  // It needs no sums of rows either, which take long where each group has its own.
+  const int64_t most_lanes = UsesTiles(isa) ? lanes : 4 * lanes;  // tiles are many times as fast
+  if (!fills_vectors || problem.HasWeightZeroPoints()) return outputs < most_lanes;
+  // Without it, groups that fill a vector only together cost as much as if each filled it; with it, each
+  // pixel that outputs read is transposed, and outputs themselves, bytes at a quarter of the price.
+  constexpr int64_t kMost = 16;
+  const bool turns_bytes = ElementBytes(problem.epilogue.c_type) == 1 && !problem.epilogue.has_residual();
+  const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
+  return reads_band_ && outputs * strides < kMost && (outputs < lanes || turns_bytes);
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.

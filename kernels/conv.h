@@ -93,7 +93,7 @@ class ConvPlan {
   void ChooseLayout(const GemmProblem& problem, jit::Isa isa);
   bool PlanesAreEven() const;
   /// Whether rows are to fill the lanes, from a planar band.
-  bool WantsPlanar(jit::Isa isa, intact_mode mode) const;
+  bool WantsPlanar(const GemmProblem& problem, jit::Isa isa) const;
   void SetTaps();
   void SetLineTaps();
   void SetLineEnds();

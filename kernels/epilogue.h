@@ -97,6 +97,8 @@ class Epilogue {
  public:
   Epilogue(const EpilogueSpec& spec, jit::Emitter& emitter) : spec_(spec), emitter_(emitter) {}
 
+  /// General registers that Prepare() takes at most.
+  static constexpr int kGeneralRegisters = 6;
   /// Takes registers. `args` points to an EpilogueArgs at `offset`.
   void Prepare(const jit::Gp& args, int offset);
   /// Requantizes accumulators of the tile's next row, adjacent vectors of columns, and stores them at `c`.

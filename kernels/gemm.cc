@@ -148,7 +148,7 @@ Error GemmPlan::SetWeightZeroPoints(const GemmProblem& problem) {
   for (size_t i = 0; i < padded; ++i) {
     data_.b_zero_points[i] = problem.WeightZeroPoint(std::min(static_cast<int64_t>(i), data_.n - 1));
   }
-  data_.epilogue.has_b_zero_points = true;
+  data_.epilogue.has_b_zero_points = !data_.taps.planar;  // else they are folded into the schedule
   return {};
 }
 
@@ -165,7 +165,7 @@ Error GemmPlan::BoundAccumulators() {
     const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, data_.n - first));
     std::array<ColumnParts, kPanelColumns> parts;
     std::copy_n(data_.certificate.column_sums.begin() + first, kPanelColumns, parts.begin());
-    if (data_.epilogue.has_b_zero_points) {
+    if (data_.b_zero_points.size() != 0) {
       std::array<int32_t, kPanelColumns> zero_points = {};
       for (size_t i = 0; i < columns; ++i) {
         zero_points[i] = data_.b_zero_point(static_cast<size_t>(first) + i);

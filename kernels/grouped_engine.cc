@@ -12,18 +12,17 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int kMaxRows = 64;  // of a register block
-constexpr int kMaxLanes = 16;
-constexpr int64_t kDropped = -1;  // a row between two lines of a planar band
+constexpr int kMaxTileRows = 80;  // a whole number of vectors
+constexpr int32_t kDropped = -1;  // a row between two lines of a planar band
 
 /// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
-/// the triple takes for a quad. Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on
-/// Zen 4.
+/// the triple takes for a quad.
 struct StripForm {
   int columns;
   int vectors;
   double item_cost;
   double group_cost;
+  int blocks = 1;  // of registers, in a tile
 };
 
 struct IsaForms {
@@ -31,13 +30,27 @@ struct IsaForms {
   std::array<StripForm, 2> forms;
 };
 
+// Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
 constexpr std::array kForms = {
     IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}}},
     IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}}},
-    // With VPDPBUSD there is one item a quad, and as many registers as accumulators need.
-    IsaForms{jit::Isa::kAvxVnni, {StripForm{4, 3, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}}},
+};
+
+// From a planar band, whose vectors lie across cache lines: each load counts twice there, so that several
+// columns should share it. Fitted to Laplace weights on Emerald Rapids. With VPDPBUSD there is one item a
+// quad, and as many registers as accumulators need.
+constexpr std::array kPlanarForms = {
+    IsaForms{jit::Isa::kAvx2, {StripForm{2, 2, 0.67, 0.33, 4}, StripForm{1, 4, 0.79, 0.39, 2}}},
+    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.67, 0.33}, StripForm{1, 4, 0.89, 0.45}}},
+    IsaForms{jit::Isa::kAvxVnni, {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}}},
     IsaForms{jit::Isa::kAvx512Vnni, {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}}},
 };
+
+const std::array<StripForm, 2>& FormsOf(jit::Isa isa, bool planar) {
+  const auto is_its = [&](const IsaForms& forms) { return forms.isa == isa; };
+  if (planar) return std::find_if(kPlanarForms.begin(), kPlanarForms.end(), is_its)->forms;
+  return std::find_if(kForms.begin(), kForms.end(), is_its)->forms;
+}
 
 double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics) {
   const auto quads = static_cast<double>(std::max<int64_t>(statistics.quads, 1));
@@ -47,6 +60,29 @@ double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics
 }
 
 }  // namespace
+
+/// Where the rows of a tile of accumulators go.
+struct GroupedEngine::TileRows {
+  int64_t count = 0;
+  std::array<int32_t, kMaxTileRows> row;  // of C, or kDropped
+  std::array<uint8_t*, kMaxTileRows> c;   // column 0; whole vectors of them
+
+  void Add(int32_t first, int64_t rows, uint8_t* to, int64_t stride) {
+    int32_t* const to_row = &row[static_cast<size_t>(count)];
+    uint8_t** const to_c = &c[static_cast<size_t>(count)];
+    for (int32_t i = 0; i < rows; ++i) to_row[i] = first + i;
+    for (int64_t i = 0; i < rows; ++i) to_c[i] = to + i * stride;
+    count += rows;
+  }
+  void AddDropped(int64_t rows, uint8_t* to) {
+    std::fill_n(&row[static_cast<size_t>(count)], rows, kDropped);
+    std::fill_n(&c[static_cast<size_t>(count)], rows, to);
+    count += rows;
+  }
+  void FillVector(int lanes, uint8_t* to) {
+    std::fill_n(&c[static_cast<size_t>(count)], RoundUp(count, lanes) - count, to);
+  }
+};
 
 GroupedEngine::GroupedEngine(const GemmData& data, jit::Isa isa, int amax,
                              std::unique_ptr<GroupedEngine> fallback)
@@ -68,19 +104,22 @@ Result<std::unique_ptr<GroupedEngine>> GroupedEngine::Create(const GemmData& dat
 
 Error GroupedEngine::Schedule() {
   Error out_of_memory = {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
-  const auto* forms =
-      std::find_if(kForms.begin(), kForms.end(), [&](const IsaForms& f) { return f.isa == isa_; });
   const std::optional<PlanarDepth>& planar = data_.taps.planar;
   const auto shape_for = [&](const StripForm& form) {
     const int rows = form.vectors * lanes_;
     // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads = std::max<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16);
-    const bool saturates = UsesSchedule(isa_, INTACT_EXACT);
-    return ScheduleShape{form.columns, rows, window_quads, amax_, saturates, planar ? &*planar : nullptr};
+    ScheduleShape shape{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
+    if (planar) {
+      shape.planar = &*planar;
+      if (data_.b_zero_points.size() != 0) shape.zero_points = data_.b_zero_points.data();
+    }
+    return shape;
   };
-  const StripForm* best = &forms->forms.back();  // of one column: it suits any weights
+  const auto& forms = FormsOf(isa_, planar.has_value());
+  const StripForm* best = &forms.back();  // of one column: it suits any weights
   row_cost_ = std::numeric_limits<double>::infinity();
-  for (const StripForm& form : forms->forms) {
+  for (const StripForm& form : forms) {
     if (planar && planar->group_columns % form.columns != 0) continue;
     const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, shape_for(form));
     if (!statistics) return out_of_memory;
@@ -91,6 +130,7 @@ Error GroupedEngine::Schedule() {
   }
   block_vectors_ = best->vectors;
   rows_ = best->vectors * lanes_;
+  tile_rows_ = rows_ * best->blocks;
   if (!schedule_.Build(data_.weights, shape_for(*best))) return out_of_memory;
   row_cost_ = PredictedCost(*best, schedule_.statistics());
   return {};
@@ -98,7 +138,7 @@ Error GroupedEngine::Schedule() {
 
 Error GroupedEngine::GenerateKernels() {
   for (int vectors = 1; vectors <= block_vectors_; ++vectors) {
-    const GroupedKernelSpec spec{isa_, vectors, block_vectors_, schedule_.shape().strip_columns};
+    const GroupedKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_.shape().strip_columns};
     const Result<GroupedKernelFunction> kernel = GetGroupedKernel(spec);
     if (!kernel) return kernel.error();
     kernels_.push_back(*kernel);
@@ -107,6 +147,7 @@ Error GroupedEngine::GenerateKernels() {
   const Result<TileEpilogueFunction> epilogue = GetTileEpilogue(isa_, data_.epilogue);
   if (!epilogue) return epilogue.error();
   epilogue_ = *epilogue;
+  tile_columns_ = TileColumns(isa_, data_.epilogue);
   if (lanes_ != 16 || data_.element_bytes() != 4) return {};
   EpilogueSpec streaming = data_.epilogue;
   streaming.streams = true;
@@ -142,13 +183,13 @@ int64_t GroupedEngine::PanelsPerChunk() const {
 int64_t GroupedEngine::ScratchBytes(int64_t rows) const {
   const int64_t block = std::min(RoundUp(rows, rows_), RowsPerBlock());
   const int64_t panels = data_.taps.planar ? 0 : RoundUp(ActivationPanelBytes(block, data_.k), 64);
-  const int64_t bytes = AccumulatorBytes() + EdgeBytes() + panels;
+  const int64_t bytes = FixedBytes() + panels;
   return fallback_ == nullptr ? bytes : std::max(bytes, fallback_->ScratchBytes(rows));
 }
 
 void GroupedEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
   if (data_.taps.planar) return RunPlanar(buffers, range, scratch);
-  uint8_t* const panels = scratch + AccumulatorBytes() + EdgeBytes();
+  uint8_t* const panels = PackedRows(scratch);
   for (int64_t block = range.row_begin; block < range.row_end; block += RowsPerBlock()) {
     const int64_t block_end = std::min(range.row_end, block + RowsPerBlock());
     uint8_t largest = 0;
@@ -179,42 +220,50 @@ void GroupedEngine::RunPlanar(const RunBuffers& buffers, const Range& range,
   auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
   const int64_t position_end = position_of(range.row_end - 1) + 1;
   const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
-  const int64_t chunk = PanelsAtOnce();
-  for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += chunk) {
-    const int64_t chunk_end = std::min(panel_end, panel + chunk);
-    const Range columns{range.row_begin, range.row_end, panel * kPanelColumns,
-                        std::min(range.column_end, chunk_end * kPanelColumns)};
-    for (int64_t position = position_of(range.row_begin); position < position_end; position += rows_) {
-      const int64_t positions = std::min<int64_t>(rows_, position_end - position);
-      const uint8_t* const a =
-          RowMap::Pointer(buffers.planar.origin + static_cast<uintptr_t>(position * kQuad));
-      Accumulate(a, (positions + lanes_ - 1) / lanes_, panel, chunk_end, accumulators);
-      StorePositions(buffers, columns, position, positions, accumulators, scratch + AccumulatorBytes());
+  for (int64_t position = position_of(range.row_begin); position < position_end; position += tile_rows_) {
+    const int64_t positions = std::min<int64_t>(tile_rows_, position_end - position);
+    const uint8_t* const a =
+        RowMap::Pointer(buffers.planar.origin + static_cast<uintptr_t>(position * kQuad));
+    const TileRows rows = RowsOfPositions(buffers, position, positions, scratch);
+    for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsAtOnce()) {
+      const int64_t end = std::min(panel_end, panel + PanelsAtOnce());
+      Accumulate(a, positions, panel, end, accumulators);
+      Range columns = range;
+      columns.column_begin = panel * kPanelColumns;
+      columns.column_end = std::min(range.column_end, end * kPanelColumns);
+      Store(buffers, columns, rows, accumulators, scratch);
     }
   }
 }
 
-void GroupedEngine::StorePositions(const RunBuffers& buffers, const Range& range, int64_t position,
-                                   int64_t positions, const int32_t* accumulators,
-                                   uint8_t* scratch_tile) const noexcept {
+GroupedEngine::TileRows GroupedEngine::RowsOfPositions(const RunBuffers& buffers, int64_t position,
+                                                       int64_t positions, uint8_t* scratch) const noexcept {
   const PlanarDepth& planar = *data_.taps.planar;
-  std::array<int64_t, kMaxRows> rows;
+  TileRows rows;
   int64_t line = position / planar.line_positions;
   int64_t x = position % planar.line_positions;
-  int64_t* to = rows.data();
-  for (int64_t left = positions; left > 0; ++line, x = 0) {
-    const int64_t valid = std::min(left, std::max<int64_t>(planar.line_rows - x, 0));
-    std::iota(to, to + valid, buffers.planar.first_row + line * planar.line_rows + x);
-    const int64_t dropped = std::min(left, planar.line_positions - x) - valid;
-    to = std::fill_n(to + valid, dropped, kDropped);
-    left -= valid + dropped;
+  for (int64_t left = positions; left > 0; left = positions - rows.count, ++line, x = 0) {
+    const int64_t valid = std::clamp<int64_t>(planar.line_rows - x, 0, left);
+    const int64_t row = buffers.planar.first_row + line * planar.line_rows + x;
+    rows.Add(static_cast<int32_t>(row), valid, buffers.c + row * buffers.c_stride_bytes,
+             buffers.c_stride_bytes);
+    rows.AddDropped(std::min(planar.line_positions - x, left) - valid, Drop(scratch));
   }
-  StoreTiles(buffers, range, {rows.data(), static_cast<size_t>(positions)}, accumulators, scratch_tile);
+  rows.FillVector(lanes_, Drop(scratch));
+  return rows;
+}
+
+GroupedEngine::TileRows GroupedEngine::AdjacentRows(const RunBuffers& buffers, int64_t row, int64_t rows,
+                                                    uint8_t* scratch) const noexcept {
+  TileRows all;
+  all.Add(static_cast<int32_t>(row), rows, buffers.c + row * buffers.c_stride_bytes, buffers.c_stride_bytes);
+  all.FillVector(lanes_, Drop(scratch));
+  return all;
 }
 
 // The next `rows` rows, tap by tap; returns the largest activation.
 uint8_t GroupedEngine::Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept {
-  std::array<const uint8_t*, kMaxRows> pointers;
+  std::array<const uint8_t*, kMaxTileRows> pointers;
   std::generate_n(pointers.begin(), rows, [&] { return cursor->Next(); });
   uint8_t largest = 0;
   for (const int64_t tap : data_.taps.offsets) {
@@ -228,97 +277,101 @@ uint8_t GroupedEngine::Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) con
 void GroupedEngine::RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
                              uint8_t* scratch) const noexcept {
   auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
-  uint8_t* const tile = scratch + AccumulatorBytes();
   const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
   for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsPerChunk()) {
     const int64_t chunk_end = std::min(panel_end, panel + PanelsPerChunk());
     for (int64_t row = range.row_begin; row < range.row_end; row += rows_) {
       const int64_t rows = std::min<int64_t>(rows_, range.row_end - row);
       const uint8_t* const a = panels + ActivationPanelBytes(row - range.row_begin, data_.k);
+      const TileRows tile = AdjacentRows(buffers, row, rows, scratch);
       for (int64_t at = panel; at < chunk_end; at += PanelsAtOnce()) {
         const int64_t end = std::min(chunk_end, at + PanelsAtOnce());
-        Accumulate(a, (rows + lanes_ - 1) / lanes_, at, end, accumulators);
-        Store(buffers, {row, row + rows, at * kPanelColumns, std::min(range.column_end, end * kPanelColumns)},
-              accumulators, tile);
+        Accumulate(a, rows, at, end, accumulators);
+        Range columns = range;
+        columns.column_begin = at * kPanelColumns;
+        columns.column_end = std::min(range.column_end, end * kPanelColumns);
+        Store(buffers, columns, tile, accumulators, scratch);
       }
     }
   }
 }
 
-void GroupedEngine::Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_begin, int64_t panel_end,
+void GroupedEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
                                int32_t* accumulators) const noexcept {
-  const int64_t panel_size = int64_t{kPanelColumns} * rows_;
+  const int64_t panel_size = int64_t{kPanelColumns} * tile_rows_;
   const ScheduleShape& shape = schedule_.shape();
+  const bool planar = data_.taps.planar.has_value();
+  GroupedKernelArgs args;
   for (int64_t window = 0; window < schedule_.windows(); ++window) {
+    const uint8_t* const from = planar ? a : a + window * shape.window_quads * kQuad * rows_;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      GroupedKernelArgs args;
-      args.a = data_.taps.planar ? a : a + window * shape.window_quads * kQuad * rows_;
       args.strips = schedule_.Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
       args.strip_count = (columns + shape.strip_columns - 1) / shape.strip_columns;
       args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
-      args.accumulators = accumulators + (panel - panel_begin) * panel_size;
-      kernels_[static_cast<size_t>(vectors - 1)](&args);
+      for (int64_t first = 0; first < rows; first += rows_) {
+        args.a = from + first * kQuad;
+        args.accumulators = accumulators + (panel - panel_begin) * panel_size + first;
+        const int64_t vectors = (std::min<int64_t>(rows_, rows - first) + lanes_ - 1) / lanes_;
+        kernels_[static_cast<size_t>(vectors - 1)](&args);
+      }
     }
   }
 }
 
-void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const int32_t* accumulators,
-                          uint8_t* scratch_tile) const noexcept {
-  std::array<int64_t, kMaxRows> rows;
-  const auto count = static_cast<size_t>(range.row_end - range.row_begin);
-  std::iota(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count), range.row_begin);
-  StoreTiles(buffers, range, {rows.data(), count}, accumulators, scratch_tile);
+void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const TileRows& rows,
+                          const int32_t* accumulators, uint8_t* scratch) const noexcept {
+  TileEpilogueArgs args;
+  args.column_stride_bytes = int64_t{4} * tile_rows_;
+  args.rows = rows.count;
+  args.c = rows.c.data();
+  for (int64_t column = range.column_begin; column < range.column_end; column += tile_columns_) {
+    const int64_t columns = std::min<int64_t>(tile_columns_, range.column_end - column);
+    args.accumulators = accumulators + (column - range.column_begin) * tile_rows_;
+    args.c_offset = column * data_.element_bytes();
+    args.epilogue = data_.EpilogueAt(buffers, rows.row[0], column);
+    const bool is_edge = columns != tile_columns_;
+    if (buffers.residual != nullptr && (is_edge || data_.taps.planar)) {
+      GatherResidual(buffers, rows, column, columns, ResidualEdge(scratch), &args.epilogue);
+    }
+    if (is_edge) {
+      StoreEdge(buffers, rows, column, columns, args, Edge(scratch));
+    } else {
+      const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr;
+      (streams ? streaming_epilogue_ : epilogue_)(&args);
+    }
+  }
 }
 
-// `rows`: those of C that the rows of the accumulators are; of `range` the columns count.
-void GroupedEngine::StoreTiles(const RunBuffers& buffers, const Range& range, std::span<const int64_t> rows,
-                               const int32_t* accumulators, uint8_t* scratch_tile) const noexcept {
+// Whole tiles to scratch, and what is of C from there.
+void GroupedEngine::StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column,
+                              int64_t columns, TileEpilogueArgs args, uint8_t* scratch) const noexcept {
   const int64_t element = data_.element_bytes();
-  std::array<uint8_t*, kMaxLanes> c;
-  for (int64_t column = range.column_begin; column < range.column_end; column += lanes_) {
-    const int64_t columns = std::min<int64_t>(lanes_, range.column_end - column);
-    for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(lanes_)) {
-      const auto tile = rows.subspan(first, std::min(rows.size() - first, static_cast<size_t>(lanes_)));
-      for (size_t i = 0; i < tile.size(); ++i) {
-        const bool is_direct = tile[i] != kDropped && columns == lanes_;
-        c[i] = is_direct ? buffers.c + tile[i] * buffers.c_stride_bytes + column * element
-                         : scratch_tile + static_cast<int64_t>(i) * lanes_ * element;
-      }
-      TileEpilogueArgs args;
-      args.accumulators = accumulators + (column - range.column_begin) * rows_ + static_cast<int64_t>(first);
-      args.column_stride_bytes = int64_t{4} * rows_;
-      args.rows = static_cast<int64_t>(tile.size());
-      args.c = c.data();
-      args.epilogue = data_.EpilogueAt(buffers, tile[0], column);
-      if (buffers.residual != nullptr && (columns != lanes_ || data_.taps.planar)) {
-        GatherResidual(buffers, tile, column, columns, scratch_tile + TileBytes(), &args.epilogue);
-      }
-      const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr && columns == lanes_;
-      (streams ? streaming_epilogue_ : epilogue_)(&args);
-      if (columns == lanes_) continue;
-      for (size_t i = 0; i < tile.size(); ++i) {
-        if (tile[i] == kDropped) continue;
-        std::memcpy(buffers.c + tile[i] * buffers.c_stride_bytes + column * element, c[i],
-                    static_cast<size_t>(columns * element));
-      }
-    }
+  std::array<uint8_t*, kMaxTileRows> c;
+  std::generate(c.begin(), c.end(), [to = scratch, this, element]() mutable {
+    return std::exchange(to, to + tile_columns_ * element);
+  });
+  args.c = c.data();
+  args.c_offset = 0;
+  epilogue_(&args);
+  for (size_t i = 0; i < static_cast<size_t>(rows.count); ++i) {
+    if (rows.row[i] == kDropped) continue;
+    std::memcpy(buffers.c + rows.row[i] * buffers.c_stride_bytes + column * element, c[i],
+                static_cast<size_t>(columns * element));
   }
 }
 
 // Whole vectors of the residual of a tile, which in C has neither whole vectors nor adjacent rows.
-void GroupedEngine::GatherResidual(const RunBuffers& buffers, std::span<const int64_t> rows, int64_t column,
+void GroupedEngine::GatherResidual(const RunBuffers& buffers, const TileRows& rows, int64_t column,
                                    int64_t columns, uint8_t* to, EpilogueArgs* args) const noexcept {
   const int64_t element = data_.residual_bytes();
   args->residual = to;
-  args->residual_stride_bytes = lanes_ * element;
-  std::memset(to, 0, static_cast<size_t>(std::ssize(rows) * args->residual_stride_bytes));
-  for (const int64_t row : rows) {
-    if (row != kDropped) {
-      std::memcpy(to, buffers.residual + row * buffers.residual_stride_bytes + column * element,
-                  static_cast<size_t>(columns * element));
-    }
-    to += args->residual_stride_bytes;
+  args->residual_stride_bytes = tile_columns_ * element;
+  std::memset(to, 0, static_cast<size_t>(rows.count * args->residual_stride_bytes));
+  for (size_t i = 0; i < static_cast<size_t>(rows.count); ++i, to += args->residual_stride_bytes) {
+    if (rows.row[i] == kDropped) continue;
+    std::memcpy(to, buffers.residual + rows.row[i] * buffers.residual_stride_bytes + column * element,
+                static_cast<size_t>(columns * element));
   }
 }
 

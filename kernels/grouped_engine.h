@@ -6,14 +6,14 @@
 //   accumulators of the chunk ─► tile epilogue
 //
 // A convolution's rows may come from a planar band instead (Taps::planar): then nothing is packed, register
-// blocks are made of its positions, and those between two lines are dropped when C is stored.
+// blocks are made of its positions, and those between two lines are dropped when C is stored. All panels of a
+// tile of positions are computed one after the other, while its lines of C are in L1.
 #ifndef INTACT_KERNELS_GROUPED_ENGINE_H_
 #define INTACT_KERNELS_GROUPED_ENGINE_H_
 
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +32,7 @@ class GroupedEngine final : public Engine {
   static Result<std::unique_ptr<GroupedEngine>> Create(const GemmData& data, jit::Isa isa, int amax,
                                                        std::unique_ptr<GroupedEngine> fallback);
 
-  int mr() const override { return rows_; }
+  int mr() const override { return tile_rows_; }
   int nr() const override { return kPanelColumns; }
   std::string KernelName() const override { return kernel_name_; }
   double Cost(int64_t m) const override;
@@ -52,35 +52,49 @@ class GroupedEngine final : public Engine {
   uint8_t Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
   /// The range is within one band.
   void RunPlanar(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept;
-  /// Stores those of `positions` positions from `position` on that are rows of `range`.
-  void StorePositions(const RunBuffers& buffers, const Range& range, int64_t position, int64_t positions,
-                      const int32_t* accumulators, uint8_t* scratch_tile) const noexcept;
-  void StoreTiles(const RunBuffers& buffers, const Range& range, std::span<const int64_t> rows,
-                  const int32_t* accumulators, uint8_t* scratch_tile) const noexcept;
-  void GatherResidual(const RunBuffers& buffers, std::span<const int64_t> rows, int64_t column,
-                      int64_t columns, uint8_t* to, EpilogueArgs* args) const noexcept;
+  struct TileRows;
+  /// The rows of C from `row` on.
+  TileRows AdjacentRows(const RunBuffers& buffers, int64_t row, int64_t rows,
+                        uint8_t* scratch) const noexcept;
+  /// Those that `positions` positions from `position` on are.
+  TileRows RowsOfPositions(const RunBuffers& buffers, int64_t position, int64_t positions,
+                           uint8_t* scratch) const noexcept;
+  /// `range`: of columns.
+  void Store(const RunBuffers& buffers, const Range& range, const TileRows& rows, const int32_t* accumulators,
+             uint8_t* scratch) const noexcept;
+  void StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,
+                 TileEpilogueArgs args, uint8_t* scratch) const noexcept;
+  void GatherResidual(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,
+                      uint8_t* to, EpilogueArgs* args) const noexcept;
   void RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
                 uint8_t* scratch) const noexcept;
   int64_t RowsPerBlock() const;
   int64_t PanelsPerChunk() const;
   /// Panels whose accumulators are in memory at a time: a chunk's, if they wait for further windows.
   int64_t PanelsAtOnce() const { return schedule_.windows() == 1 ? 1 : PanelsPerChunk(); }
-  int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * rows_ * 4; }
-  int64_t TileBytes() const { return int64_t{4} * lanes_ * lanes_; }
-  /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
-  int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }
-  void Accumulate(const uint8_t* a, int64_t vectors, int64_t panel_begin, int64_t panel_end,
+  // Scratch: accumulators, a tile of C and one of the residual where columns are no whole tile, a row of C
+  // for what is dropped, packed A.
+  int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows_ * 4; }
+  int64_t EdgeBytes() const { return int64_t{4} * tile_columns_ * RoundUp(tile_rows_, lanes_); }
+  int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
+  uint8_t* Edge(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
+  uint8_t* ResidualEdge(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
+  uint8_t* Drop(uint8_t* scratch) const { return ResidualEdge(scratch) + EdgeBytes(); }
+  int64_t FixedBytes() const { return AccumulatorBytes() + 2 * EdgeBytes() + DropBytes(); }
+  uint8_t* PackedRows(uint8_t* scratch) const { return scratch + FixedBytes(); }
+  /// Of `rows` rows, at most tile_rows_.
+  void Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
                   int32_t* accumulators) const noexcept;
-  void Store(const RunBuffers& buffers, const Range& range, const int32_t* accumulators,
-             uint8_t* scratch_tile) const noexcept;
 
   const GemmData& data_;
   jit::Isa isa_;
   int amax_;
   std::unique_ptr<GroupedEngine> fallback_;
   int lanes_;
-  int block_vectors_ = 0, rows_ = 0;
-  double row_cost_ = 0;  // of a full block, see Cost()
+  int block_vectors_ = 0, rows_ = 0;  // of a register block
+  int tile_rows_ = 0;                 // of the accumulators: register blocks side by side
+  int tile_columns_ = 0;              // that are stored at a time
+  double row_cost_ = 0;               // of a full block, see Cost()
   ScheduledWeights schedule_;
   std::string kernel_name_;
   std::vector<GroupedKernelFunction> kernels_;  // [vectors − 1]

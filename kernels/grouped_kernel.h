@@ -11,7 +11,8 @@
 // VPDPBUSD adds each item to the accumulators itself; groups are then no more than the loop's unrolling.
 //
 // The first window's accumulators start from `initial`, which carries constants per column; later windows
-// add to what is there. They lie in memory, column by column: [columns][rows], rows = vectors·lanes.
+// add to what is there. They lie in memory, column by column: [columns][rows], rows =
+// block_vectors·lanes.
 // They hold the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
 #ifndef INTACT_KERNELS_GROUPED_KERNEL_H_
 #define INTACT_KERNELS_GROUPED_KERNEL_H_
@@ -30,7 +31,7 @@ struct GroupedKernelArgs {
   const uint8_t* strips = nullptr;  // ScheduledWeights::Strips()
   int64_t strip_count = 0;
   const int32_t* initial = nullptr;  // one per column; null: continue from `accumulators`
-  int32_t* accumulators = nullptr;   // [strip_count·strip_columns][block_rows]
+  int32_t* accumulators = nullptr;   // [strip_count·strip_columns][rows]
 };
 
 using GroupedKernelFunction = void (*)(const GroupedKernelArgs*);
@@ -38,7 +39,7 @@ using GroupedKernelFunction = void (*)(const GroupedKernelArgs*);
 struct GroupedKernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
   int vectors = 1;        // rows to compute, in vectors
-  int block_vectors = 1;  // rows of the A panel and of the accumulators' columns, in vectors
+  int block_vectors = 1;  // rows of the accumulators' columns, in vectors
   int strip_columns = 2;
   bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
   std::string Name() const;  // "u8s8_grouped_16of24x2c4_avx2"

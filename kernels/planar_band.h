@@ -11,18 +11,22 @@
 // Output pixel (line, x) is position line·line_positions + x: a tap is a distance that all positions share,
 // whatever the stride, since pixels of one phase are adjacent. So the grouped kernel (grouped_kernel.h) reads
 // its quads from here in place, each pixel transposed once rather than once a tap. The price is that lines
-// are as long as the padded input's: what lies between two output lines is computed and dropped.
+// are as long as the padded input's: what lies between two output lines is computed and dropped. The padding
+// right of a line is that left of the next, as far as they go.
 //
 // Groups do not read each other's channels, so a band holds those of a few: a cache line of each pixel, and
-// as many lines of pixels as L1 holds.
+// as many lines of pixels as stay in L1 or near it: fewer would transpose more of them twice.
 #ifndef INTACT_KERNELS_PLANAR_BAND_H_
 #define INTACT_KERNELS_PLANAR_BAND_H_
 
 #include <cstdint>
+#include <intact/intact.hpp>
+#include <span>
 #include <vector>
 
 #include "kernels/band.h"
 #include "kernels/conv_geometry.h"
+#include "kernels/pixel_transpose.h"
 #include "kernels/rows.h"
 
 namespace intact::kernels {
@@ -32,9 +36,11 @@ class PlanarBand {
   PlanarBand() = default;
   /// `padding`: the zero point, in the caller's type.
   PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip);
+  /// Before Stage(). CODEGEN_FAILED names the kernel.
+  Error GenerateKernel();
 
   /// Bytes that Stage() writes, and some that kernels may read beyond.
-  int64_t bytes() const { return quads_ * quad_bytes_ + kSlackBytes; }
+  int64_t bytes() const { return sources_per_band_ * 4 * quad_bytes_ + kSlackBytes; }
   /// Rows that a band holds at most.
   int64_t max_rows() const { return lines_ * width(); }
   /// Where the band that begins at `row` ends: with whole lines of one plane, at most `row_end`.
@@ -67,19 +73,40 @@ class PlanarBand {
     return slice * slice_positions_ + PhaseOffset(y, x) + y / geometry_.stride[kHeight] * line_positions_ +
            x / geometry_.stride[kWidth];
   }
+  int64_t LinePositions() const;
   int64_t group_quads() const { return quads_ / groups_; }
-  /// Of `groups` groups.
-  uint8_t StageLine(const uint8_t* line, int64_t pixel_stride, int64_t groups, int64_t phase,
-                    uint8_t* to) const noexcept;
+  /// Pixels of a line whose x is `number`, modulo the stride, that some tap reads.
+  struct PixelPhase {
+    int64_t number;
+    int64_t first_x;     // of the input, at position 0
+    int64_t begin, end;  // positions within the input
+  };
+  void SetSources();
+  QuadSource SourceOf(int64_t first_quad) const;
+  /// A line of the input; null outside of it.
+  struct PixelLine {
+    const uint8_t* first;
+    int64_t stride;
+  };
+  /// Of the groups from `group` on, all phases.
+  uint8_t StageLine(const PixelLine& line, int64_t group, uint8_t* to) const noexcept;
+  void ListPixels(const PixelLine& line, const PixelPhase& phase, int64_t first,
+                  std::span<const uint8_t*> pixels) const noexcept;
+  uint8_t Transpose(std::span<const uint8_t* const> pixels, int64_t group, uint8_t* to) const noexcept;
 
   ConvGeometry geometry_;
   std::vector<uint8_t> padding_;  // a pixel
   uint8_t flip_ = 0;
-  int64_t lines_ = 0;  // output lines that a band holds
+  int64_t lines_ = 0;        // output lines that a band holds
+  int64_t line_length_ = 0;  // positions that a line fills, some of them those of the next
   int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;
   int64_t groups_ = 1;
   int64_t quads_ = 0, quad_bytes_ = 0;
-  std::vector<bool> uses_line_phase_, uses_pixel_phase_;
+  std::vector<int64_t> line_phases_;  // that some tap reads
+  std::vector<PixelPhase> pixel_phases_;
+  int64_t sources_per_band_ = 0;
+  std::vector<QuadSource> sources_;             // band by band; empty where pixels are too short for them
+  PixelTransposeFunction transpose_ = nullptr;  // if there are sources
 };
 
 }  // namespace intact::kernels

@@ -197,7 +197,8 @@ template <int kColumns>
 class StripScheduler {
  public:
   /// For strips of at most `quads`.
-  StripScheduler(const ScheduleShape& shape, int64_t quads) : shape_(shape), most_items_(2 * quads) {
+  StripScheduler(const ScheduleShape& shape, int64_t quads)
+      : shape_(shape), most_items_(MostItems(shape) * quads) {
     const LaneCapacity capacity = CapacityFor(shape.saturates ? shape.amax : 1);
     // A group of kMaxGroup items cannot exceed this, which int16 loads hold.
     constexpr int kMost = kMaxPairLoad * kMaxGroup;
@@ -238,19 +239,50 @@ class StripScheduler {
     std::array<uint32_t, kMaxGroup> items;
   };
 
+  // Of a quad: w − zb is the sum of at most three weights; and each may be split.
+  static int64_t MostItems(const ScheduleShape& shape) { return shape.zero_points == nullptr ? 2 : 6; }
+
   void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
     item_count_ = 0;
     const int8_t* panel = weights.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
+    const bool folds = shape_.zero_points != nullptr;
+    if (folds) SetZeroPoints(column, weights.n);
     for (int64_t quad = begin; quad < end; ++quad) {
       Item item;
       item.offset = OffsetOf(column, quad, begin);
       std::memcpy(item.weights.data(), panel + quad * kPanelQuadBytes, sizeof(item.weights));
-      const Load<kColumns> load(item.weights.data());
-      if (load.Fits(capacity_)) {
-        Add(item, load);
-      } else {
-        Split(item, load);
+      folds ? AddFolded(item) : AddOrSplit(item);
+    }
+  }
+
+  // Of the strip's weights. Columns beyond the last are dropped: they keep their zeros.
+  void SetZeroPoints(int64_t column, int64_t columns) {
+    zero_points_.fill(0);
+    const auto count = static_cast<size_t>(std::clamp<int64_t>(columns - column, 0, kColumns));
+    for (size_t i = 0; i < count * kQuad; ++i) {
+      zero_points_[i] = shape_.zero_points[static_cast<size_t>(column) + i / kQuad];
+    }
+  }
+
+  // As items whose weights add up to the item's less their zero points.
+  void AddFolded(Item item) {
+    std::array<int, kColumns* kQuad> left = {};
+    for (size_t i = 0; i < left.size(); ++i) left[i] = item.weights[i] - zero_points_[i];
+    while (std::any_of(left.begin(), left.end(), [](int weight) { return weight != 0; })) {
+      for (size_t i = 0; i < left.size(); ++i) {
+        item.weights[i] = static_cast<int8_t>(std::clamp(left[i], -128, 127));
+        left[i] -= item.weights[i];
       }
+      AddOrSplit(item);
+    }
+  }
+
+  void AddOrSplit(const Item& item) {
+    const Load<kColumns> load(item.weights.data());
+    if (load.Fits(capacity_)) {
+      Add(item, load);
+    } else {
+      Split(item, load);
     }
   }
 
@@ -347,6 +379,7 @@ class StripScheduler {
   ScheduleShape shape_;
   int64_t most_items_;
   Load<kColumns> capacity_;
+  std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
   size_t item_count_ = 0;
   std::vector<Item> items_;
   std::vector<Load<kColumns>> loads_;  // of each

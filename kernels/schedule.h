@@ -24,6 +24,10 @@
 //   A window     [quads][rows][4] u8, rows = those of the register block; an item reads all rows of its quad
 //
 // A planar band (planar_band.h) may take the place of A's windows; the offsets are then those of its quads.
+//
+// Zero points of weights may be folded in: w − zb takes nine bits and its sign, and becomes as many items as
+// that needs. Where zero points are what they are meant to be, in the middle of the weights, that is one, and
+// a lighter one than w's. It saves the sums of A's rows (row_sums.h), which a planar band has no rows for.
 #ifndef INTACT_KERNELS_SCHEDULE_H_
 #define INTACT_KERNELS_SCHEDULE_H_
 
@@ -59,6 +63,8 @@ struct ScheduleShape {
   bool saturates = true;     // items are added up in int16: VPMADDUBSW; else any group is light enough
   // Where A is a planar band: offsets are its own, of all windows.
   const PlanarDepth* planar = nullptr;
+  // Of each column, to be folded in; null: none.
+  const int32_t* zero_points = nullptr;
 };
 
 /// What it came to, per quad of weights: the cost model's inputs.

@@ -22,6 +22,8 @@ alignas(64) constexpr std::array<uint8_t, 64> kTurnSquares = [] {
   return shuffle;
 }();
 
+constexpr int kByteColumns = 16;  // a quarter of a vector
+
 class TileEpilogue {
  public:
   TileEpilogue(const std::string& name, jit::Isa isa, const EpilogueSpec& spec)
@@ -32,8 +34,9 @@ class TileEpilogue {
         epilogue_(spec, *emitter_) {}
 
   Result<const void*> Generate() {
+    TakeRegisters();
     session_.Begin(registers_);
-    spec_.is_dealt ? StoreBytes() : StoreRows();
+    ForTiles([&] { spec_.is_dealt ? StoreBytes() : StoreRows(); });
     session_.End();
     return session_.Finish(registers_);
   }
@@ -43,78 +46,97 @@ class TileEpilogue {
   int lanes() const { return emitter_->lanes(); }
   jit::Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
 
-  // Calls load(column) for each column, with from_ at its accumulators.
-  template <class Load>
-  void ForColumns(Load load) {
-    const Gp from = registers_.NewGeneral("from");
-    const Gp stride = registers_.NewGeneral("column stride");
-    code().mov(from, Argument(offsetof(TileEpilogueArgs, accumulators)));
-    code().mov(stride, Argument(offsetof(TileEpilogueArgs, column_stride_bytes)));
-    for (int i = 0; i < lanes(); ++i) {
-      load(i, x86::ptr(from));
-      code().add(from, stride);
-    }
-    registers_.Free(from);
-    registers_.Free(stride);
+  // Callee-saved ones can be taken before Begin() only: others are left to the epilogue.
+  void TakeRegisters() {
+    std::vector<Gp> left;
+    left.reserve(Epilogue::kGeneralRegisters);
+    for (int i = 0; i < Epilogue::kGeneralRegisters; ++i) left.push_back(registers_.NewGeneral("left"));
+    accumulators_ = registers_.NewGeneral("accumulators");
+    stride_ = registers_.NewGeneral("column stride");
+    pointers_ = registers_.NewGeneral("row pointers");
+    rows_ = registers_.NewGeneral("rows");
+    at_ = registers_.NewGeneral("column or row");
+    turn_ = registers_.NewGeneral("turn");
+    for (const Gp& general : left) registers_.Free(general);
   }
 
-  // Calls store(row, c) for each row to store.
+  // Calls tile() for each tile: its columns begin at accumulators_, pointers_ are those of its rows.
+  template <class Tile>
+  void ForTiles(Tile tile) {
+    code().mov(accumulators_, Argument(offsetof(TileEpilogueArgs, accumulators)));
+    code().mov(stride_, Argument(offsetof(TileEpilogueArgs, column_stride_bytes)));
+    code().mov(pointers_, Argument(offsetof(TileEpilogueArgs, c)));
+    code().mov(rows_, Argument(offsetof(TileEpilogueArgs, rows)));
+    epilogue_.Prepare(registers_.Argument(), offsetof(TileEpilogueArgs, epilogue));
+    const asmjit::Label loop = code().newLabel();
+    done_ = code().newLabel();
+    const int rows = lanes();
+    code().mov(turn_, reinterpret_cast<uint64_t>(kTurnSquares.data()));
+    code().bind(loop);
+    tile();
+    code().add(accumulators_, rows * 4);
+    code().add(pointers_, rows * 8);
+    code().sub(rows_, rows);
+    code().jg(loop);
+    code().bind(done_);
+  }
+
+  // Calls load(column, address) for each column.
+  template <class Load>
+  void ForColumns(int columns, Load load) {
+    code().mov(at_, accumulators_);
+    for (int i = 0; i < columns; ++i) {
+      load(i, x86::ptr(at_));
+      if (i + 1 < columns) code().add(at_, stride_);
+    }
+  }
+
+  // Calls store(row, c) for each row.
   template <class Store>
   void ForRows(Store store) {
-    const Gp rows = registers_.NewGeneral("rows");
-    const Gp pointers = registers_.NewGeneral("row pointers");
-    const Gp c = registers_.NewGeneral("c");
-    code().mov(rows, Argument(offsetof(TileEpilogueArgs, rows)));
-    code().mov(pointers, Argument(offsetof(TileEpilogueArgs, c)));
-    const asmjit::Label done = code().newLabel();
     for (int row = 0; row < lanes(); ++row) {
-      code().mov(c, x86::ptr(pointers, row * 8));
-      store(row, c);
-      code().dec(rows);
-      code().jz(done);
+      code().mov(at_, x86::ptr(pointers_, row * 8));
+      code().add(at_, Argument(offsetof(TileEpilogueArgs, c_offset)));
+      store(row, at_);
     }
-    code().bind(done);
   }
 
-  // Turned first, then requantized row by row.
+  // Rows that round up are not stored: they have no residual and no sum.
   void StoreRows() {
     std::vector<Vec> tile;
-    ForColumns([&](int, const jit::Mem& from) {
+    ForColumns(lanes(), [&](int, const jit::Mem& from) {
       tile.push_back(registers_.NewVector("accumulators"));
       emitter_->Load(tile.back(), from);
     });
     emitter_->Transpose(&tile);
-    epilogue_.Prepare(registers_.Argument(), offsetof(TileEpilogueArgs, epilogue));
-    ForRows([&](int row, const Gp& c) { epilogue_.StoreRow({tile[static_cast<size_t>(row)]}, c); });
+    ForRows([&](int row, const Gp& c) {
+      epilogue_.StoreRow({tile[static_cast<size_t>(row)]}, c);
+      if (row + 1 == lanes()) return;
+      code().cmp(rows_, row + 1);
+      code().je(done_);
+    });
   }
 
-  // Requantized column by column, and turned as bytes: a quarter of the work.
   void StoreBytes() {
-    epilogue_.Prepare(registers_.Argument(), offsetof(TileEpilogueArgs, epilogue));
-    const Gp turn = registers_.NewGeneral("turn");
-    code().mov(turn, reinterpret_cast<uint64_t>(kTurnSquares.data()));
     std::vector<Vec> fours;  // of columns; quarter q holds rows 4q to 4q + 3, four bytes each
     std::vector<Vec> columns;
-    ForColumns([&](int column, const jit::Mem& from) {
+    ForColumns(kByteColumns, [&](int column, const jit::Mem& from) {
       columns.push_back(registers_.NewVector("accumulators"));
       emitter_->Load(columns.back(), from);
       if (columns.size() < 4) return;
       epilogue_.PackColumns(columns, column - 3);
-      code().vpshufb(columns[0], columns[0], x86::ptr(turn));
+      code().vpshufb(columns[0], columns[0], x86::ptr(turn_));
       fours.push_back(columns[0]);
       for (size_t i = 1; i < columns.size(); ++i) registers_.Free(columns[i]);
       columns.clear();
     });
     Interleave(&fours);
-    // A vector holds rows of lanes() bytes: in each quarter those of a row number (modulo 4), or of two.
-    const int per_quarter = 16 / lanes();
     ForRows([&](int row, const Gp& c) {
-      const int vector = row % 4 / per_quarter;
-      const int part = row / 4 * per_quarter + row % per_quarter;
-      emitter_->StorePart(x86::ptr(c), fours[static_cast<size_t>(vector)], part);
+      emitter_->StoreQuarter(x86::ptr(c), fours[static_cast<size_t>(row % 4)], row / 4);
     });
   }
 
+  // Four by four dwords, in each quarter: then vector i holds row i of each, sixteen bytes.
   void Interleave(std::vector<Vec>* fours) {
     std::vector<Vec>& v = *fours;
     const Vec spare = registers_.NewVector("spare");
@@ -128,12 +150,11 @@ class TileEpilogue {
         code().vpunpckhqdq(v[y], spare, v[y]);
       }
     };
-    for (size_t i = 0; i < v.size(); i += 2) step(i, i + 1, true);
-    if (v.size() == 4) {
-      step(0, 2, false);  // rows 0 and 1 of each quarter
-      step(1, 3, false);  // rows 2 and 3
-      std::swap(v[1], v[2]);
-    }
+    step(0, 1, true);
+    step(2, 3, true);
+    step(0, 2, false);  // rows 0 and 1
+    step(1, 3, false);  // rows 2 and 3
+    std::swap(v[1], v[2]);
     registers_.Free(spare);
   }
 
@@ -142,13 +163,23 @@ class TileEpilogue {
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
   Epilogue epilogue_;
+  Gp accumulators_, stride_, pointers_, rows_, at_, turn_;
+  asmjit::Label done_;
 };
+
+// Whether columns can be requantized on their own.
+bool TakesColumns(const EpilogueSpec& epilogue) {
+  return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_b_zero_points && !epilogue.has_residual();
+}
 
 }  // namespace
 
+int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue) {
+  return TakesColumns(epilogue) ? kByteColumns : jit::VectorBytes(isa) / 4;
+}
+
 Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue) {
-  epilogue.is_dealt =
-      ElementBytes(epilogue.c_type) == 1 && !epilogue.has_b_zero_points && !epilogue.has_residual();
+  epilogue.is_dealt = TakesColumns(epilogue);
   const std::string name = epilogue.Name() + "_tile_epilogue_" + jit::CompactName(isa);
   return jit::GetFunction<TileEpilogueFunction>(name,
                                                 [&] { return TileEpilogue(name, isa, epilogue).Generate(); });

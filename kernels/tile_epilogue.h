@@ -1,5 +1,10 @@
-// The epilogue for accumulators that lie in memory, column by column: turns a square of lanes × lanes of them
-// and requantizes it with the one emitted requantization (epilogue.h).
+// The epilogue for accumulators that lie in memory, column by column: turns tiles of them and requantizes
+// these with the one emitted requantization (epilogue.h).
+//
+//   4-byte outputs, or with a residual       lanes rows × lanes columns: turned, then requantized row by row
+//   8-bit outputs                            lanes rows × 16 columns: requantized column by column, and
+//   turned as
+//                                            bytes, a quarter of the work
 #ifndef INTACT_KERNELS_TILE_EPILOGUE_H_
 #define INTACT_KERNELS_TILE_EPILOGUE_H_
 
@@ -12,16 +17,20 @@
 namespace intact::kernels {
 
 struct TileEpilogueArgs {
-  const int32_t* accumulators = nullptr;  // lanes columns of lanes rows
+  const int32_t* accumulators = nullptr;  // columns of `rows` rows, rounded up to whole vectors
   int64_t column_stride_bytes = 0;
-  int64_t rows = 0;             // to store, 1 to lanes
-  uint8_t* const* c = nullptr;  // where each of them goes
+  int64_t rows = 0;             // ≥ 1
+  uint8_t* const* c = nullptr;  // where each of them goes; rounded up likewise
+  int64_t c_offset = 0;         // bytes, added to each
   EpilogueArgs epilogue;
 };
 
 using TileEpilogueFunction = void (*)(const TileEpilogueArgs*);
 
-/// Reads lanes × lanes accumulators and stores the first `rows` rows of lanes columns.
+/// Columns of a tile.
+int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue);
+
+/// Stores rows of a tile's columns, one below the other. Those that round up `rows` may be stored or not.
 Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue);
 
 }  // namespace intact::kernels

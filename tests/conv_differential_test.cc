@@ -56,6 +56,28 @@ TEST_P(ConvDifferential, Groups) {
            "conv u8u8s32 in=5x5 c=64 o=32 kernel=3x3 pad=1x1 groups=8 za=3 zb=131 zbper=channel",
            "conv u8s8s32 in=4x4 c=10 o=34 kernel=2x2 groups=2 batch=2",
            "conv s8s8s32 in=4x4 c=9 o=12 kernel=1x1 groups=3 za=-9",
+           "conv u8s8s32 in=9x7 c=40 o=40 kernel=1x1 stride=2x1 groups=5 za=77 batch=2",
+           "conv u8s8s32 in=7x8 c=16 o=16 kernel=3x5 stride=1x2 pad=1x3:1x1 groups=4 za=77",
+           "conv u8s8s32 in=7x9 c=16 o=16 kernel=3x4 stride=2x3 pad=2x4:1x6 groups=4 za=9 batch=2",
+           "conv u8s8s32 in=5x6 c=8 o=16 kernel=3x4 dilation=1x2 pad=0x1:2x5 groups=2 za=255",
+           "conv u8s8s32 in=4x3 c=8 o=16 kernel=1x3 pad=0x5:0x2 groups=2 za=255",
+           "conv u8s8s32 in=4x23 c=32 o=32 kernel=2x2 stride=2x2 pad=0x0:1x1 groups=4 za=1",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, GroupsWithWeightZeroPoints) {
+  for (const char* line : {
+           "conv u8s8s32 in=6x5 c=32 o=32 kernel=3x3 pad=1x1 groups=4 za=3 zb=5 zbper=channel",
+           "conv u8s8s32 in=6x5 c=24 o=36 kernel=3x3 pad=1x1 groups=6 za=3 zb=-128",
+           "conv s8s8s32 in=5x6 c=12 o=20 kernel=2x3 stride=2x2 pad=1x1 groups=4 za=-100 zb=127 wmax=128",
+           "conv u8u8s32 in=6x5 c=32 o=32 kernel=3x3 pad=1x1 groups=4 za=200",
+           "conv s8u8s32 in=5x5 c=33 o=22 kernel=3x3 pad=1x1 groups=11 za=9 zb=255 wmax=128",
+           "conv u8u8s32 in=9x4 c=50 o=70 kernel=1x1 groups=10 za=1 zb=77 zbper=channel threads=2",
+           "conv u8u8u8 in=6x5 c=30 o=30 kernel=3x3 pad=1x1 groups=6 za=7 zb=128 bias=f32 res=u8 inplace=yes",
+           "conv s8s8f32 in=7x4 c=16 o=32 kernel=3x3 groups=2 za=7 zb=-3 zbper=channel scale=channel res=f32",
+           "conv u8s8s8 in=5x5x4 c=8 o=24 kernel=2x3x2 groups=2 za=7 zb=9 bias=s32 act=clamp adecl=127",
        }) {
     ExpectItsModel(OnThis(line));
   }

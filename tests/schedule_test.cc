@@ -116,11 +116,17 @@ std::vector<int> SumOfItems(const std::vector<DecodedStrip>& strips, const Packe
   return sums;
 }
 
-bool AddsUpTo(const PackedWeights& weights, const std::vector<int>& sums) {
+// What items stand for: the weight, less its zero point where that is folded in.
+int Folded(const PackedWeights& weights, const ScheduleShape& shape, int64_t k, int64_t n) {
+  const bool has_zero_point = shape.zero_points != nullptr && n < weights.n;
+  return weights.At(k, n) - (has_zero_point ? shape.zero_points[n] : 0);
+}
+
+bool AddsUpTo(const PackedWeights& weights, const ScheduleShape& shape, const std::vector<int>& sums) {
   const int64_t columns = weights.panels() * kPanelColumns;
   for (int64_t k = 0; k < weights.quads() * kQuad; ++k) {
     for (int64_t n = 0; n < columns; ++n) {
-      if (sums[static_cast<size_t>(k * columns + n)] != weights.At(k, n)) return false;
+      if (sums[static_cast<size_t>(k * columns + n)] != Folded(weights, shape, k, n)) return false;
     }
   }
   return true;
@@ -186,13 +192,13 @@ ScheduledWeights Schedule(const PackedWeights& weights, const ScheduleShape& sha
 }
 
 // Activations that drive column n's sums as far as they go, up or down, against exact arithmetic.
-bool IsExactAtItsBounds(const std::vector<DecodedStrip>& strips, const PackedWeights& weights, int64_t n,
-                        int amax) {
+bool IsExactAtItsBounds(const std::vector<DecodedStrip>& strips, const PackedWeights& weights,
+                        const ScheduleShape& shape, int64_t n, int amax) {
   for (const int sign : {1, -1}) {
     std::vector<uint8_t> a;
     int32_t exact = 0;
     for (int64_t k = 0; k < weights.quads() * kQuad; ++k) {
-      const int w = weights.At(k, n);
+      const int w = Folded(weights, shape, k, n);
       a.push_back(static_cast<uint8_t>(sign * w > 0 ? amax : 0));
       exact += a.back() * w;
     }
@@ -204,6 +210,7 @@ bool IsExactAtItsBounds(const std::vector<DecodedStrip>& strips, const PackedWei
 struct Case {
   Problem problem;
   ScheduleShape shape;
+  std::vector<int32_t> zero_points;  // those of the shape, if it has any
 };
 
 Case AnyCase() {
@@ -219,6 +226,11 @@ Case AnyCase() {
   c.shape.window_quads = *rc::gen::inRange<int64_t>(1, 90);
   c.shape.amax = *rc::gen::oneOf(rc::gen::element(255, 127, 128), rc::gen::inRange(1, 256));
   c.problem.declared = c.shape.amax;
+  if (*rc::gen::arbitrary<bool>()) {
+    const auto count = static_cast<size_t>(c.problem.n);
+    c.zero_points = *rc::gen::container<std::vector<int32_t>>(count, rc::gen::inRange(-128, 128));
+    c.shape.zero_points = c.zero_points.data();
+  }
   return c;
 }
 
@@ -229,7 +241,7 @@ RC_GTEST_PROP(Schedule, ItemsAddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
   const PackedWeights weights = Pack(c.problem);
   const ScheduledWeights schedule = Schedule(weights, c.shape);
   const std::vector<DecodedStrip> strips = Decoder(schedule, weights).Decode();
-  RC_ASSERT(AddsUpTo(weights, SumOfItems(strips, weights)));
+  RC_ASSERT(AddsUpTo(weights, c.shape, SumOfItems(strips, weights)));
   RC_ASSERT(OverloadedLanes(strips, c.shape.amax) == 0);
 
   int64_t groups = 0;
@@ -281,7 +293,7 @@ RC_GTEST_PROP(Schedule, IsExactInInt16AtTheBoundOfEachColumn, ()) {
   const PackedWeights weights = Pack(c.problem);
   const std::vector<DecodedStrip> strips = Decoder(Schedule(weights, c.shape), weights).Decode();
   for (int64_t n = 0; n < weights.n; ++n) {
-    RC_ASSERT(IsExactAtItsBounds(strips, weights, n, c.shape.amax));
+    RC_ASSERT(IsExactAtItsBounds(strips, weights, c.shape, n, c.shape.amax));
   }
 }
 
@@ -352,12 +364,14 @@ TEST(OnePairTooMany, IsFoundInTheSchedule) {
   static_assert(CapacityFor(254).negative == CapacityFor(255).negative + 1);
   const PackedWeights weights = Pack(tests::Parsed("gemm u8s8s32 m=1 n=16 k=512 wmax=128 fill=bound"));
   for (const int strip_columns : {1, 2, 4}) {
-    const auto strips = Decoder(Schedule(weights, {strip_columns, 24, 256, 254}), weights).Decode();
-    EXPECT_TRUE(AddsUpTo(weights, SumOfItems(strips, weights)));
+    const ScheduleShape shape{strip_columns, 24, 256, 254};
+    const auto strips = Decoder(Schedule(weights, shape), weights).Decode();
+    EXPECT_TRUE(AddsUpTo(weights, shape, SumOfItems(strips, weights)));
     EXPECT_EQ(OverloadedLanes(strips, 254), 0);
     EXPECT_GT(OverloadedLanes(strips, 255), 0);
     int64_t inexact = 0;
-    for (int64_t n = 0; n < weights.n; ++n) inexact += IsExactAtItsBounds(strips, weights, n, 255) ? 0 : 1;
+    for (int64_t n = 0; n < weights.n; ++n)
+      inexact += IsExactAtItsBounds(strips, weights, shape, n, 255) ? 0 : 1;
     EXPECT_GT(inexact, 0);
   }
 }

@@ -169,6 +169,8 @@ constexpr std::string_view kKinds[] = {
     "in=7x6 c=18 o=20 kernel=3x3 pad=1x1",
     "in=7x6 c=18 o=18 kernel=3x3 pad=1x1 groups=18",
     "in=7x6 c=16 o=16 kernel=3x3 pad=1x1 groups=4",
+    "in=7x6 c=15 o=25 kernel=3x3 pad=1x1 groups=5",
+    "in=7x6 c=24 o=12 kernel=1x1 groups=3",
     "in=11x9 c=3 o=18 kernel=5x5 stride=2x2 pad=2x2",
     "in=7x6 c=19 o=20 kernel=1x1",
 };

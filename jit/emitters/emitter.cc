@@ -32,15 +32,9 @@ class YmmEmitter final : public Emitter {
       code().vmovq(to, from.xmm());
     }
   }
-  void StorePart(const Mem& to, const Vec& from, int part) override {
-    const Vec half = part < 2 ? from : registers().NewVector("upper half");
-    if (part >= 2) code().vextracti128(half.xmm(), from, 1);
-    if (part % 2 == 0) {
-      code().vmovq(to, half.xmm());
-    } else {
-      code().vmovhps(to, half.xmm());
-    }
-    if (part >= 2) registers().Free(half);
+  void StoreQuarter(const Mem& to, const Vec& from, int quarter) override {
+    if (quarter == 0) return StoreLow(to, from, 16);
+    code().vextracti128(to, from, quarter);
   }
   void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
     StoreYmmLaneSums(code(), to, vectors);
@@ -72,7 +66,10 @@ class ZmmEmitter final : public Emitter {
       code().vmovdqu32(to, from.xmm());
     }
   }
-  void StorePart(const Mem& to, const Vec& from, int part) override { code().vextracti32x4(to, from, part); }
+  void StoreQuarter(const Mem& to, const Vec& from, int quarter) override {
+    if (quarter == 0) return StoreLow(to, from, 16);
+    code().vextracti32x4(to, from, quarter);
+  }
   void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
     const Vec high = registers().NewVector("high half");
     for (const Vec& vector : vectors) {

@@ -42,8 +42,8 @@ class Emitter {
   void Undeal(std::vector<Vec>* four);
   /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
   virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
-  /// Stores part number `part` of `from`, lanes() bytes.
-  virtual void StorePart(const Mem& to, const Vec& from, int part) = 0;
+  /// Stores the 128-bit quarter number `quarter` of `from`.
+  virtual void StoreQuarter(const Mem& to, const Vec& from, int quarter) = 0;
   /// Stores, for each of four vectors, the sum of its int32 lanes; destroys the vectors.
   virtual void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
   /// Transposes a square of lanes() vectors of int32. The vectors are renamed: `rows` comes back in order, in
