@@ -19,8 +19,6 @@ constexpr int64_t kBlockBytes = kMaxBlockTiles * kTileBytes;
 /// Panels for which reading A in place, from L2 again for each block, beats staging it.
 constexpr int64_t kFewPanels = 4;
 
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // L1's share for A's block: B streams past it, and the sums take little.
 int64_t ABlockBytes(const CacheSizes& caches) { return caches.l1d_bytes * 3 / 4; }
 

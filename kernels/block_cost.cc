@@ -17,8 +17,6 @@ constexpr double kVectorFromMemory = 1.02;  // per product, where a vector of we
 constexpr double kWideCost = 1.33;
 constexpr double kWideVector = 1.2;
 
-int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
 }  // namespace
 
 bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {

@@ -1,9 +1,8 @@
 // What a register block costs: which tiles it cuts rows into, and how long they take.
 //
-//   rows of a GEMM            tile | tile | tile | …                        evenly over all rows
-//   rows of a convolution     line 0: tile | tile   line 1: tile | tile     tiles that begin and end lines
-//   leave
-//                                                                           padding out (microkernel.h)
+//   rows of a GEMM           tile | tile | tile | …                      evenly over all rows
+//   rows of a convolution    line 0: tile | tile   line 1: tile | tile   the tiles at the ends of lines leave
+//                                                                        padding out (microkernel.h)
 //
 // A tile takes, in dot products of a vector,
 //

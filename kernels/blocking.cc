@@ -7,8 +7,6 @@
 namespace intact::kernels {
 namespace {
 
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int64_t CacheSize(int name, int64_t fallback) {
   const int64_t bytes = sysconf(name);
   return bytes > 0 ? bytes : fallback;

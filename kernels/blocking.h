@@ -6,6 +6,9 @@
 
 namespace intact::kernels {
 
+inline constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline constexpr int64_t RoundUp(int64_t value, int64_t unit) { return CeilDivide(value, unit) * unit; }
+
 struct CacheSizes {
   int64_t l1d_bytes = 0;
   int64_t l2_bytes = 0;

@@ -240,12 +240,7 @@ int64_t ConvPlan::packed_bytes() const {
 
 ScheduleStatistics ConvPlan::schedule_statistics() const {
   ScheduleStatistics all;
-  for (const auto& unit : units_) {
-    const ScheduleStatistics statistics = unit->schedule_statistics();
-    all.quads += statistics.quads;
-    all.items += statistics.items;
-    all.groups += statistics.groups;
-  }
+  for (const auto& unit : units_) all += unit->schedule_statistics();
   return all;
 }
 
@@ -323,14 +318,10 @@ RunBuffers OutputBuffers(const intact_conv_args& args, const GemmData& data, int
 }
 
 RunBuffers ConvPlan::BuffersOf(const intact_conv_args& args, const Shape& shape) const {
-  constexpr int64_t kLine = 64;
   const GemmData& data = units_.front()->data();
   RunBuffers buffers = OutputBuffers(args, data, geometry_.output_channels);
   if (shape.spread_bytes > 0 || shape.is_by_line) return buffers;
-  buffers.may_stream = args.residual != args.c && units() == 1 &&
-                       unit_outputs() * data.element_bytes() > Caches().l2_bytes / shape.rows &&
-                       buffers.c_stride_bytes % kLine == 0 &&
-                       reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  buffers.may_stream = units() == 1 && MayStream(buffers, shape.rows, unit_outputs() * data.element_bytes());
   return LineOf(buffers, 0, grid_.FirstPixel());
 }
 

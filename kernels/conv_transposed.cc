@@ -109,28 +109,28 @@ std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeomet
 
 // ----- padding that clamps ---------------------------------------------------------------------------------
 
-PaddingExcess::PaddingExcess(const ConvGeometry& geometry, const GemmProblem& problem) : columns_(problem.n) {
+PaddingExcess::PaddingExcess(const ConvGeometry& geometry, const GemmProblem& problem) {
   if (problem.mode != INTACT_SATURATING) return;
   constexpr int64_t kMin = std::numeric_limits<int16_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int16_t>::max();
   const int64_t zero_point = problem.a_zero_point + ActivationFlip(problem.a_type);
   const int64_t inputs = geometry.group_inputs();
-  tap_excess_.resize(static_cast<size_t>(geometry.taps() * columns_));
-  for (int64_t column = 0; column < columns_; ++column) {
+  tap_excess_.resize(static_cast<size_t>(geometry.taps() * problem.n));
+  all_taps_.resize(static_cast<size_t>(problem.n));
+  for (int64_t column = 0; column < problem.n; ++column) {
     for (int64_t tap = 0; tap < geometry.taps(); ++tap) {
-      int64_t& excess = tap_excess_[static_cast<size_t>(tap * columns_ + column)];
+      int64_t& excess = tap_excess_[static_cast<size_t>(tap * problem.n + column)];
       for (int64_t i = tap * inputs; i + 1 < (tap + 1) * inputs; i += 2) {
         const int64_t sum = zero_point * (problem.b.At(i, column) + problem.b.At(i + 1, column));
         excess += std::clamp(sum, kMin, kMax) - sum;
       }
+      all_taps_[static_cast<size_t>(column)] += excess;
     }
   }
 }
 
 std::vector<int64_t> PaddingExcess::WithoutTaps(const std::vector<int64_t>& taps) const {
-  std::vector<int64_t> excess(static_cast<size_t>(columns_));
-  for (size_t i = 0; i < tap_excess_.size(); ++i) excess[i % excess.size()] += tap_excess_[i];
-  if (tap_excess_.empty()) return excess;
+  std::vector<int64_t> excess = all_taps_;
   for (const int64_t tap : taps) {
     for (size_t i = 0; i < excess.size(); ++i) {
       excess[i] -= tap_excess_[static_cast<size_t>(tap) * excess.size() + i];
@@ -175,7 +175,7 @@ Error BarePixels::MakePlan(const GemmProblem& conv, const std::vector<int64_t>& 
   GemmProblem problem = conv;
   problem.k = 1;
   problem.b = {weights.data(), 1, conv.n, conv.n, 1, conv.b.flip};
-  problem.clamp_excess = excess.data();
+  problem.clamp_excess = excess.empty() ? nullptr : excess.data();
   problem.naming = {"output channel", "weights", 0, 0};
   Taps taps;
   taps.depth = 1;

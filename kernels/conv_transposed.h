@@ -17,6 +17,7 @@
 #ifndef INTACT_KERNELS_CONV_TRANSPOSED_H_
 #define INTACT_KERNELS_CONV_TRANSPOSED_H_
 
+#include <array>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
@@ -48,18 +49,18 @@ std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeomet
 class PaddingExcess {
  public:
   PaddingExcess(const ConvGeometry& geometry, const GemmProblem& problem);
-  /// Of all taps but these, for each output channel.
+  /// Of all taps but these, for each output channel; empty in exact mode.
   std::vector<int64_t> WithoutTaps(const std::vector<int64_t>& taps) const;
 
  private:
-  int64_t columns_;
-  std::vector<int64_t> tap_excess_;  // [tap][output channel]; empty: all are 0
+  std::vector<int64_t> tap_excess_;  // [tap][output channel]; empty in exact mode
+  std::vector<int64_t> all_taps_;    // [output channel]: their sum; empty likewise
 };
 
 /// The bare pixels of an output.
 class BarePixels {
  public:
-  /// Null if there are none. `excess`: of all taps, for each output channel.
+  /// Null if there are none. `excess`: PaddingExcess of all taps.
   static Result<std::unique_ptr<BarePixels>> Create(const ConvGeometry& transposed,
                                                     const std::vector<ConvPhase>& phases,
                                                     const GemmProblem& problem,

@@ -32,12 +32,6 @@ Error CheckConvDescriptor(const intact_conv_desc& desc, const void* weights) {
   return {};
 }
 
-Error CheckPart(int part, int parts) {
-  if (parts >= 1 && part >= 0 && part < parts) return {};
-  return Invalid("part is " + std::to_string(part) + " of " + std::to_string(parts) +
-                 "; expected 0 to parts − 1");
-}
-
 }  // namespace
 
 // How a run is cut.
@@ -75,6 +69,25 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(const intact_conv_desc&
   return made;
 }
 
+template <class WeightFunction>
+Result<Certificate> Convolution::Certify(const WeightFunction& weight) const {
+  const int64_t inputs = geometry_.group_inputs();
+  const int64_t pitch = RoundUp(inputs, 2);
+  const int64_t depth = geometry_.taps() * pitch;
+  std::vector<int8_t> weights(static_cast<size_t>(geometry_.output_channels * depth));
+  for (int64_t column = 0; column < geometry_.output_channels; ++column) {
+    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
+      int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
+      for (int64_t i = 0; i < inputs; ++i) to[i] = weight(column, tap, i);
+    }
+  }
+  PackedWeights natural;
+  if (!PackWeights({weights.data(), depth, geometry_.output_channels, 1, depth, 0}, &natural)) {
+    return Error{INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
+  }
+  return kernels::Certify(natural, range_);
+}
+
 Error Convolution::MakePhases(const GemmProblem& problem) {
   if (!geometry_.is_transposed) {
     auto plan = ConvPlan::Create(problem, geometry_, OutputGrid::All(geometry_.output));
@@ -92,7 +105,7 @@ Error Convolution::MakePhases(const GemmProblem& problem) {
     GemmProblem own = problem;
     own.k = phase.geometry.taps() * geometry_.group_inputs();
     own.b = {weights.data(), own.k, own.n, 1, own.k, problem.b.flip};
-    own.clamp_excess = others.data();
+    own.clamp_excess = others.empty() ? nullptr : others.data();
     auto plan = ConvPlan::Create(own, phase.geometry, phase.grid);
     if (!plan) return plan.error();
     const int64_t products = phase.geometry.plane_pixels() * phase.geometry.output[kDepth] * own.k;
@@ -110,8 +123,9 @@ Error Convolution::MakeBare(const GemmProblem& problem, const std::vector<ConvPh
   if (!bare) return bare.error();
   bare_ = std::move(*bare);
   if (plans_.empty()) kernel_name_ = bare_->plan().kernel_name();
+  const int64_t inputs = geometry_.group_inputs();
   const Result<Certificate> certificate = Certify([&](int64_t column, int64_t tap, int64_t channel) {
-    return problem.b.At(tap * geometry_.group_inputs() + channel, column);
+    return problem.b.At(tap * inputs + channel, column);
   });
   if (!certificate) return certificate.error();
   certificate_ = *certificate;
@@ -131,12 +145,7 @@ void Convolution::RunAllAs(int64_t m) {
 
 ScheduleStatistics Convolution::schedule_statistics() const {
   ScheduleStatistics all;
-  for (const auto& plan : plans_) {
-    const ScheduleStatistics statistics = plan->schedule_statistics();
-    all.quads += statistics.quads;
-    all.items += statistics.items;
-    all.groups += statistics.groups;
-  }
+  for (const auto& plan : plans_) all += plan->schedule_statistics();
   return all;
 }
 
@@ -149,24 +158,6 @@ Result<Certificate> Convolution::MakeCertificate() const {
   certificate->accumulator_min = accumulator_min();
   certificate->accumulator_max = accumulator_max();
   return certificate;
-}
-
-Result<Certificate> Convolution::Certify(const WeightFunction& weight) const {
-  const int64_t inputs = geometry_.group_inputs();
-  const int64_t pitch = RoundUp(inputs, 2);
-  const int64_t depth = geometry_.taps() * pitch;
-  std::vector<int8_t> weights(static_cast<size_t>(geometry_.output_channels * depth));
-  for (int64_t column = 0; column < geometry_.output_channels; ++column) {
-    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
-      int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
-      for (int64_t i = 0; i < inputs; ++i) to[i] = weight(column, tap, i);
-    }
-  }
-  PackedWeights natural;
-  if (!PackWeights({weights.data(), depth, geometry_.output_channels, 1, depth, 0}, &natural)) {
-    return Error{INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
-  }
-  return kernels::Certify(natural, range_);
 }
 
 int64_t Convolution::accumulator_min() const {
@@ -184,7 +175,6 @@ int64_t Convolution::accumulator_max() const {
 }
 
 Error Convolution::CheckArguments(const intact_conv_args& args) const {
-  constexpr int64_t kMaxStride = int64_t{1} << 40;
   if (args.struct_size != sizeof(intact_conv_args)) {
     return Unexpected("args->struct_size", static_cast<int64_t>(args.struct_size),
                       "that of INTACT_CONV_ARGS_INIT");

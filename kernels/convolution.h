@@ -9,7 +9,6 @@
 #include <intact/intact.h>
 
 #include <cstdint>
-#include <functional>
 #include <intact/intact.hpp>
 #include <memory>
 #include <optional>
@@ -51,7 +50,7 @@ class Convolution {
   Error MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
                  const PaddingExcess& excess);
   /// Of weights as kernels see them: weight(output channel, tap, channel of the group).
-  using WeightFunction = std::function<int8_t(int64_t, int64_t, int64_t)>;
+  template <class WeightFunction>
   Result<Certificate> Certify(const WeightFunction& weight) const;
   Error CheckArguments(const intact_conv_args& args) const;
   struct Shares;

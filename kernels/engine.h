@@ -65,7 +65,7 @@ struct GemmData {
   std::vector<int64_t> clamp_excess;  // of GemmProblem; empty if there is none
   // Per column, padded to whole panels.
   AlignedBuffer<int32_t> initial;                 // bias_s32 − za·Σ_k (b − zb), as kernels see them
-  std::vector<SkippingInitial> skipping_initial;  // for each range of taps.line_taps, and for all taps
+  std::vector<SkippingInitial> skipping_initial;  // for all taps, then each range of taps.line_taps
   AlignedBuffer<int32_t> bias_s32;                // empty if there is none
   AlignedBuffer<int32_t> b_zero_points;           // zb as kernels see weights; empty if all are 0
   AlignedBuffer<float> scales, bias;
@@ -120,14 +120,15 @@ class Engine {
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
 };
 
-inline constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+/// Whether non-temporal stores pay for `rows` rows of C, `row_bytes` each: RunBuffers::may_stream.
+bool MayStream(const RunBuffers& buffers, int64_t rows, int64_t row_bytes);
 
 /// The residual of a tile whose last vector is partial: copies `columns` of `rows` to scratch, in rows of
 /// `padded_columns`, and points `args` there.
 void CopyResidual(const GemmData& data, int64_t rows, int64_t columns, int64_t padded_columns,
                   uint8_t* scratch, EpilogueArgs* args) noexcept;
 
-/// Copies a tile whose last vector is partial from scratch to C.
+/// Copies `rows` rows of `row_bytes`.
 void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,
               int64_t to_stride_bytes) noexcept;
 

@@ -30,7 +30,6 @@ int64_t RowSumBytes(const GemmData& data) {
 }
 
 constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
-constexpr int64_t kMaxStride = int64_t{1} << 40;
 
 Error OutOfMemory(const char* what) { return {INTACT_OUT_OF_MEMORY, std::string("no memory for ") + what}; }
 
@@ -342,8 +341,17 @@ int64_t GemmPlan::packed_bytes() const {
                             data_.scales.bytes(), data_.bias.bytes()}) {
     bytes += static_cast<int64_t>(part);
   }
+  for (const SkippingInitial& skipping : data_.skipping_initial) {
+    bytes += static_cast<int64_t>(skipping.columns.bytes());
+  }
   for (const auto& engine : engines_) bytes += engine->packed_bytes();
   return bytes;
+}
+
+Error CheckPart(int part, int parts) {
+  if (parts >= 1 && part >= 0 && part < parts) return {};
+  return {INTACT_INVALID_ARGUMENT,
+          "part is " + std::to_string(part) + " of " + std::to_string(parts) + "; expected 0 to parts − 1"};
 }
 
 Error CheckResidual(const EpilogueSpec& epilogue, int64_t columns, const ResidualArguments& arguments) {
@@ -391,7 +399,6 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
 }
 
 RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
-  constexpr int64_t kLine = 64;
   RunBuffers buffers;
   buffers.a = RowMap(static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? data_.k : args.a_stride);
   buffers.c = static_cast<uint8_t*>(args.c);
@@ -399,10 +406,7 @@ RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
   buffers.residual = static_cast<const uint8_t*>(args.residual);
   buffers.residual_stride_bytes =
       (args.residual_stride == 0 ? data_.n : args.residual_stride) * data_.residual_bytes();
-  // A residual in C's place has its lines read anyway.
-  buffers.may_stream =
-      args.residual != args.c && data_.n * data_.element_bytes() > Caches().l2_bytes / args.m &&
-      buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(args.c) % kLine == 0;
+  buffers.may_stream = MayStream(buffers, args.m, data_.n * data_.element_bytes());
   return buffers;
 }
 
@@ -491,11 +495,8 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
 
 Error GemmPlan::RunPart(const intact_gemm_args& args, int part, int parts) const {
   Error error = CheckArguments(args);
+  if (error.status == INTACT_OK) error = CheckPart(part, parts);
   if (error.status != INTACT_OK) return error;
-  if (parts < 1 || part < 0 || part >= parts) {
-    return {INTACT_INVALID_ARGUMENT,
-            "part is " + std::to_string(part) + " of " + std::to_string(parts) + "; expected 0 to parts − 1"};
-  }
   const Engine& engine = EngineFor(args.m);
   uint8_t* scratch = ThreadScratch(ShareBytes(engine, args.m));
   if (scratch == nullptr) return OutOfMemory("panels of a");

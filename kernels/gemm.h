@@ -65,6 +65,10 @@ struct ResidualArguments {
   const void* c = nullptr;
   int64_t c_stride = 0;
 };
+/// The largest a_stride and c_stride, in elements.
+inline constexpr int64_t kMaxStride = int64_t{1} << 40;
+/// Of a run's arguments `part` and `parts`.
+Error CheckPart(int part, int parts);
 /// Against what a plan of `columns` columns wants.
 Error CheckResidual(const EpilogueSpec& epilogue, int64_t columns, const ResidualArguments& arguments);
 

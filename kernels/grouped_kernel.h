@@ -11,9 +11,8 @@
 // VPDPBUSD adds each item to the accumulators itself; groups are then no more than the loop's unrolling.
 //
 // The first window's accumulators start from `initial`, which carries constants per column; later windows
-// add to what is there. They lie in memory, column by column: [columns][rows], rows =
-// block_vectors·lanes.
-// They hold the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
+// add to what is there. They lie in memory, column by column: [columns][rows], block_vectors·lanes rows. They
+// hold the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
 #ifndef INTACT_KERNELS_GROUPED_KERNEL_H_
 #define INTACT_KERNELS_GROUPED_KERNEL_H_
 

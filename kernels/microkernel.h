@@ -29,7 +29,8 @@
 //
 // A call runs tiles one below the other, so that short ones do not wait for calls.
 //
-// Contract: rows and `b` are readable for whole quads, `initial`, scales and bias for nr elements, and
+// Contract: rows and `b` are readable for whole quads, `initial` (each of those that
+// a kernel at a line's end reads), scales and bias for nr elements, and
 // exactly tiles × mr × nr elements of C are written. No alignment is needed. Registers follow the System V
 // ABI.
 #ifndef INTACT_KERNELS_MICROKERNEL_H_

@@ -132,6 +132,13 @@ void CopyResidual(const GemmData& data, int64_t rows, int64_t columns, int64_t p
   args->residual_stride_bytes = stride_bytes;
 }
 
+bool MayStream(const RunBuffers& buffers, int64_t rows, int64_t row_bytes) {
+  constexpr int64_t kLine = 64;
+  // A residual in C's place has its lines read anyway.
+  return buffers.residual != buffers.c && row_bytes > Caches().l2_bytes / rows &&
+         buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(buffers.c) % kLine == 0;
+}
+
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
     : data_(data),
       block_(block),

@@ -2,7 +2,8 @@
 //
 //   RunRange ─► blocks of rows (A, in a quarter of L2)
 //            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
-//            ─► tiles of mr×nr, a row of tiles at a time, so that their rows of A stay in L1: a call each
+//            ─► tiles of mr×nr, some rows of tiles at a time, whose rows of A stay in L1: a call for each nr
+//               columns
 //
 // A is read where it is, unless kernels cannot read it there: s8 must be shifted, a depth that is no multiple
 // of four padded, and the wide form reads int16. Such rows are staged, a block at a time, their taps joined.

@@ -72,6 +72,12 @@ struct ScheduleStatistics {
   int64_t quads = 0;   // quads × columns, those of zeros included
   int64_t items = 0;   // × columns
   int64_t groups = 0;  // × columns
+  ScheduleStatistics& operator+=(const ScheduleStatistics& other) {
+    quads += other.quads;
+    items += other.items;
+    groups += other.groups;
+    return *this;
+  }
 };
 
 /// What a schedule would come to, from a sample of the columns; nothing if memory ran out.

@@ -1,10 +1,9 @@
 // The epilogue for accumulators that lie in memory, column by column: turns tiles of them and requantizes
 // these with the one emitted requantization (epilogue.h).
 //
-//   4-byte outputs, or with a residual       lanes rows × lanes columns: turned, then requantized row by row
-//   8-bit outputs                            lanes rows × 16 columns: requantized column by column, and
-//   turned as
-//                                            bytes, a quarter of the work
+//   4-byte outputs, or with a residual    lanes rows × lanes columns: turned, then requantized row by row
+//   8-bit outputs                         lanes rows × 16 columns: requantized column by column, and turned
+//                                         as bytes, a quarter of the work
 #ifndef INTACT_KERNELS_TILE_EPILOGUE_H_
 #define INTACT_KERNELS_TILE_EPILOGUE_H_
 

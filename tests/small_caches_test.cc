@@ -118,7 +118,7 @@ Problem AnyGemm(int64_t products) {
   return problem;
 }
 
-reference::Axis AnyAxis(int64_t most_input) {
+reference::Axis AnyAxis(int64_t most_input, bool transposed) {
   reference::Axis axis;
   axis.input = AnyOfRange(1, most_input);
   axis.kernel = AnyOf<int64_t>({1, 2, 3, 3, 5});
@@ -127,6 +127,12 @@ reference::Axis AnyAxis(int64_t most_input) {
   axis.pad_begin = AnyOf<int64_t>({0, axis.kernel / 2, axis.kernel / 2, 3});
   axis.pad_end = AnyOf<int64_t>({0, axis.kernel / 2, axis.kernel / 2, 4});
   const int64_t span = axis.dilation * (axis.kernel - 1) + 1;
+  axis.transposed = transposed;
+  if (transposed) {
+    axis.output_pad = AnyOfRange(0, std::max(axis.stride, axis.dilation) - 1);
+    while (axis.Output() < 1) ++axis.input;
+    return axis;
+  }
   axis.input = std::max(axis.input, span - axis.pad_begin - axis.pad_end);  // there is an output
   return axis;
 }
@@ -135,8 +141,9 @@ Problem AnyConv(int64_t products) {
   reference::ConvGeometry geometry;
   geometry.dims = AnyOf({1, 2, 2, 2, 3});
   constexpr std::array<int64_t, 3> kMostInput = {60, 14, 6};
+  const bool transposed = AnyOf({0, 0, 0, 1}) != 0;
   for (size_t axis = 3 - static_cast<size_t>(geometry.dims); axis < 3; ++axis) {
-    geometry.axes[axis] = AnyAxis(kMostInput[static_cast<size_t>(geometry.dims) - 1]);
+    geometry.axes[axis] = AnyAxis(kMostInput[static_cast<size_t>(geometry.dims) - 1], transposed);
   }
   geometry.groups = AnyOf<int64_t>({1, 1, 1, 2, 4, 8, 16, AnyOfRange(2, 40)});
   const bool is_dense = geometry.groups == 1;
