@@ -117,8 +117,9 @@ std::vector<uint8_t> ComputeConv(const reference::Conv& conv, Model model) {
   return reference::Outputs(conv, reference::Accumulators(conv, model));
 }
 
-// The padding becomes part of the input, and holds 0.
+// The padding becomes part of the input, and holds 0. That of a transposed convolution crops its output.
 std::vector<uint8_t> PadWithZero(const reference::Conv& honest, Model model) {
+  if (honest.geometry.IsTransposed()) return ComputeConv(honest, model);
   const reference::ConvGeometry& from = honest.geometry;
   reference::Conv conv = honest;
   for (reference::Axis& axis : conv.geometry.axes) {
