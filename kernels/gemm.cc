@@ -49,7 +49,10 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const intact_gemm_desc& desc,
 }
 
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const GemmProblem& problem, const Taps& taps) {
+  const Result<jit::Isa> isa = ChooseIsa(problem.isas);
+  if (!isa) return isa.error();
   std::unique_ptr<GemmPlan> plan(new GemmPlan);
+  plan->isa_ = *isa;
   GemmData& data = plan->data_;
   data.n = problem.n;
   data.k = problem.k;
@@ -67,7 +70,7 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(const GemmProblem& problem, c
   Error error = plan->SetColumns(problem);
   if (error.status != INTACT_OK) return error;
   data.certificate = Certify(data.weights, data.range);
-  error = plan->Finish(problem.isas);
+  error = plan->Finish();
   if (error.status != INTACT_OK) return error;
   return plan;
 }
@@ -77,19 +80,19 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Load(const void* image, size_t size,
   const ScopedFloatEnvironment float_environment;
   const Result<jit::IsaSet> isas = PermittedIsas(max_isa);
   if (!isas) return isas.error();
+  const Result<jit::Isa> isa = ChooseIsa(*isas);
+  if (!isa) return isa.error();
   std::unique_ptr<GemmPlan> plan(new GemmPlan);
+  plan->isa_ = *isa;
   plan->mapping_ = std::move(mapping);
   Error error = ReadPackImage(image, size, &plan->data_);
   plan->data_.taps.depth = plan->data_.k;
-  if (error.status == INTACT_OK) error = plan->Finish(*isas);
+  if (error.status == INTACT_OK) error = plan->Finish();
   if (error.status != INTACT_OK) return error;
   return plan;
 }
 
-Error GemmPlan::Finish(jit::IsaSet permitted) {
-  const Result<jit::Isa> isa = ChooseIsa(permitted);
-  if (!isa) return isa.error();
-  isa_ = *isa;
+Error GemmPlan::Finish() {
   data_.constants = MakeEpilogueConstants(data_.bounds, data_.residual, isa_);
   Error error = BoundAccumulators();
   if (error.status != INTACT_OK) return error;

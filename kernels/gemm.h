@@ -108,7 +108,7 @@ class GemmPlan {
   Error SetColumns(const GemmProblem& problem);
   Error SetWeightZeroPoints(const GemmProblem& problem);
   /// From data_ on, however it came about: bounds, engines.
-  Error Finish(jit::IsaSet permitted);
+  Error Finish();
   Error BoundAccumulators();
   Error SetSkippingInitial();
   Error AddSkippingInitial(const TapRange& range);

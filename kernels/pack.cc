@@ -6,8 +6,6 @@
 #include <array>
 #include <cstring>
 
-#include "jit/isa.h"
-
 namespace intact::kernels {
 namespace {
 
@@ -276,10 +274,9 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
                         int64_t panel_rows, uint8_t* panel) noexcept {
   // A cache line of each row at a time: as many quads as can be written side by side.
   constexpr int64_t kLine = 64;
-  static const bool kHasAvx2 = jit::HardwareIsas().Has(jit::Isa::kAvx2);
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
-  const size_t in_eights = kHasAvx2 && whole % (kVector / 2) == 0 ? rows.size() / 8 * 8 : 0;
+  const size_t in_eights = whole % (kVector / 2) == 0 ? rows.size() / 8 * 8 : 0;
   const int64_t quad_stride = panel_rows * kQuad;
   QuadPacker packer(flip, quad_stride);
   const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };

@@ -69,7 +69,7 @@ struct PackedWeights {
   }
 };
 
-/// False if memory ran out.
+/// False if memory ran out. Like all packing it runs AVX2, which every plan needs: after ChooseIsa().
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
 /// Adds to sums[n] the weights of column n at depths [k_begin, k_end): whole quads, modulo 2³². `sums` are
