@@ -180,6 +180,20 @@ class FailingPairs {
   __m128i most_, least_;         // sums that activations in [0, high] keep within int16
 };
 
+// Adds the certificate of the columns from number `first` on, which is a panel's first.
+void Append(const Certificate& next, int64_t first, Certificate* certificate) {
+  certificate->pairs += next.pairs;
+  certificate->failing_pairs += next.failing_pairs;
+  if (next.worst_column_failing_pairs > certificate->worst_column_failing_pairs) {
+    certificate->worst_column = first + next.worst_column;
+    certificate->worst_column_failing_pairs = next.worst_column_failing_pairs;
+  }
+  certificate->panel_failing_pairs.insert(certificate->panel_failing_pairs.end(),
+                                          next.panel_failing_pairs.begin(), next.panel_failing_pairs.end());
+  certificate->column_sums.insert(certificate->column_sums.end(), next.column_sums.begin(),
+                                  next.column_sums.end());
+}
+
 }  // namespace
 
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
@@ -225,6 +239,23 @@ Certificate Certify(const PackedWeights& weights, ActivationRange range) {
     }
     certificate.failing_pairs += of_panel;
     certificate.column_sums.insert(certificate.column_sums.end(), parts.begin(), parts.end());
+  }
+  return certificate;
+}
+
+Result<Certificate> Certify(int64_t depth, int64_t n, ActivationRange range,
+                            const std::function<void(int64_t column, int8_t* to)>& copy) {
+  Certificate certificate;
+  certificate.range = range;
+  std::vector<int8_t> columns(static_cast<size_t>(std::min<int64_t>(n, kPanelColumns) * depth));
+  PackedWeights panel;
+  for (int64_t first = 0; first < n; first += kPanelColumns) {
+    const int64_t count = std::min<int64_t>(n - first, kPanelColumns);
+    for (int64_t i = 0; i < count; ++i) copy(first + i, &columns[static_cast<size_t>(i * depth)]);
+    if (!PackWeights({columns.data(), depth, count, 1, depth, 0}, &panel)) {
+      return Error{INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
+    }
+    Append(Certify(panel, range), first, &certificate);
   }
   return certificate;
 }

@@ -15,6 +15,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <intact/intact.hpp>
 #include <vector>
 
 #include "kernels/pack.h"
@@ -68,6 +70,11 @@ struct Certificate {
 
 /// The certificate of `weights`, accumulator bounds aside.
 Certificate Certify(const PackedWeights& weights, ActivationRange range);
+
+/// The same of weights that do not lie in pairs: `copy` writes column number `column`, pair after pair, to
+/// `depth` bytes. What it never writes, the same bytes of every column, is 0.
+Result<Certificate> Certify(int64_t depth, int64_t n, ActivationRange range,
+                            const std::function<void(int64_t column, int8_t* to)>& copy);
 
 /// How many adjacent quads of a panel may be added up in int16, at any place of the depth and in any order,
 /// without leaving it: 0 if a single one may not.

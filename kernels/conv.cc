@@ -174,6 +174,15 @@ int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
   return tap / width * taps_.depth + tap % width * band_.pixel_bytes() + channel;
 }
 
+template <class Run>
+void ConvPlan::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
+  const int64_t inputs = geometry_.group_inputs();
+  const int64_t adjacent = taps_.planar ? kQuad : inputs;
+  for (int64_t channel = 0; channel < inputs; channel += adjacent) {
+    run(channel, DepthOf(tap, channel, n), std::min(adjacent, inputs - channel));
+  }
+}
+
 Error ConvPlan::MakeUnits(const GemmProblem& problem) {
   for (int64_t unit = 0; unit < geometry_.output_channels / unit_outputs(); ++unit) {
     Result<std::unique_ptr<GemmPlan>> plan = MakeUnit(problem, unit);
@@ -230,10 +239,9 @@ std::vector<int8_t> ConvPlan::UnitWeights(const GemmProblem& conv, int64_t unit)
     std::fill_n(to, depth, static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ conv.b.flip));
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
       const int8_t* const from = conv.b.data + (column * geometry_.taps() + tap) * inputs;
-      for (int64_t channel = 0; channel < inputs; channel += AdjacentChannels()) {
-        std::copy_n(from + channel, std::min(AdjacentChannels(), inputs - channel),
-                    to + DepthOf(tap, channel, n));
-      }
+      ForEachRun(tap, n, [&](int64_t channel, int64_t depth_begin, int64_t count) {
+        std::copy_n(from + channel, count, to + depth_begin);
+      });
     }
   }
   return weights;
@@ -251,10 +259,12 @@ ScheduleStatistics ConvPlan::schedule_statistics() const {
   return all;
 }
 
-int8_t ConvPlan::WeightAt(int64_t column, int64_t tap, int64_t channel) const {
+void ConvPlan::CopyTap(int64_t column, int64_t tap, int8_t* to) const {
   const PackedWeights& packed = units_[static_cast<size_t>(column / unit_outputs())]->data().weights;
   const int64_t n = column % unit_outputs();
-  return packed.At(DepthOf(tap, channel, n), n);
+  ForEachRun(tap, n, [&](int64_t channel, int64_t depth, int64_t count) {
+    CopyDepths(packed, depth, n, count, to + channel);
+  });
 }
 
 int64_t ConvPlan::accumulator_min() const {

@@ -82,8 +82,9 @@ class ConvPlan {
   void RunAllAs(int64_t m) {
     for (const auto& unit : units_) unit->RunAllAs(m);
   }
-  /// A weight as kernels see it, whatever the layout.
-  int8_t WeightAt(int64_t column, int64_t tap, int64_t channel) const;
+  int64_t taps() const { return geometry_.taps(); }
+  /// Copies the weights of a column at a tap as kernels see them, channel after channel, whatever the layout.
+  void CopyTap(int64_t column, int64_t tap, int8_t* to) const;
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
   ScheduleStatistics schedule_statistics() const;
@@ -102,8 +103,10 @@ class ConvPlan {
   std::vector<int8_t> UnitWeights(const GemmProblem& conv, int64_t unit) const;
   /// Where the channel number `channel` of the group of column `n` lies in the depth, at `tap` of all taps.
   int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;
-  /// Channels of a tap that are adjacent in the depth, from a multiple of their number on.
-  int64_t AdjacentChannels() const { return taps_.planar ? kQuad : geometry_.group_inputs(); }
+  /// Calls run(channel, depth, count) for the channels of the group of column `n` at a tap: `count` of them
+  /// from number `channel` on are adjacent in the depth.
+  template <class Run>
+  void ForEachRun(int64_t tap, int64_t n, const Run& run) const;
 
   /// Channels that a column's depth is made of.
   int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }

@@ -69,25 +69,6 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(const intact_conv_desc&
   return made;
 }
 
-template <class WeightFunction>
-Result<Certificate> Convolution::Certify(const WeightFunction& weight) const {
-  const int64_t inputs = geometry_.group_inputs();
-  const int64_t pitch = RoundUp(inputs, 2);
-  const int64_t depth = geometry_.taps() * pitch;
-  std::vector<int8_t> weights(static_cast<size_t>(geometry_.output_channels * depth));
-  for (int64_t column = 0; column < geometry_.output_channels; ++column) {
-    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
-      int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
-      for (int64_t i = 0; i < inputs; ++i) to[i] = weight(column, tap, i);
-    }
-  }
-  PackedWeights natural;
-  if (!PackWeights({weights.data(), depth, geometry_.output_channels, 1, depth, 0}, &natural)) {
-    return Error{INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
-  }
-  return kernels::Certify(natural, range_);
-}
-
 Error Convolution::MakePhases(const GemmProblem& problem) {
   if (!geometry_.is_transposed) {
     auto plan = ConvPlan::Create(problem, geometry_, OutputGrid::All(geometry_.output));
@@ -112,8 +93,22 @@ Error Convolution::MakePhases(const GemmProblem& problem) {
     if (products > most) kernel_name_ = (*plan)->kernel_name();
     most = std::max(most, products);
     plans_.push_back(std::move(*plan));
+    plan_taps_.push_back(phase.taps);
   }
+  KeepUnreadTaps(problem);
   return MakeBare(problem, phases, excess);
+}
+
+void Convolution::KeepUnreadTaps(const GemmProblem& problem) {
+  std::vector<bool> is_read(static_cast<size_t>(geometry_.taps()));
+  for (const std::vector<int64_t>& taps : plan_taps_) {
+    for (const int64_t tap : taps) is_read[static_cast<size_t>(tap)] = true;
+  }
+  for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
+    if (!is_read[static_cast<size_t>(tap)]) unread_taps_.push_back(tap);
+  }
+  unread_weights_ = WeightsOf(unread_taps_, geometry_, problem);
+  for (int8_t& weight : unread_weights_) weight = static_cast<int8_t>(weight ^ problem.b.flip);
 }
 
 Error Convolution::MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
@@ -123,12 +118,6 @@ Error Convolution::MakeBare(const GemmProblem& problem, const std::vector<ConvPh
   if (!bare) return bare.error();
   bare_ = std::move(*bare);
   if (plans_.empty()) kernel_name_ = bare_->plan().kernel_name();
-  const int64_t inputs = geometry_.group_inputs();
-  const Result<Certificate> certificate = Certify([&](int64_t column, int64_t tap, int64_t channel) {
-    return problem.b.At(tap * inputs + channel, column);
-  });
-  if (!certificate) return certificate.error();
-  certificate_ = *certificate;
   return {};
 }
 
@@ -149,11 +138,26 @@ ScheduleStatistics Convolution::schedule_statistics() const {
   return all;
 }
 
+void Convolution::CopyColumn(int64_t column, int64_t pitch, int8_t* to) const {
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    for (int64_t tap = 0; tap < plans_[i]->taps(); ++tap) {
+      const int64_t place = plan_taps_.empty() ? tap : plan_taps_[i][static_cast<size_t>(tap)];
+      plans_[i]->CopyTap(column, tap, to + place * pitch);
+    }
+  }
+  const int64_t inputs = geometry_.group_inputs();
+  const auto unread = static_cast<int64_t>(unread_taps_.size());
+  for (int64_t i = 0; i < unread; ++i) {
+    std::copy_n(unread_weights_.begin() + (column * unread + i) * inputs, inputs,
+                to + unread_taps_[static_cast<size_t>(i)] * pitch);
+  }
+}
+
 Result<Certificate> Convolution::MakeCertificate() const {
-  Result<Certificate> certificate = certificate_ ? Result<Certificate>(*certificate_)
-                                                 : Certify([&](int64_t column, int64_t tap, int64_t channel) {
-                                                     return plans_.front()->WeightAt(column, tap, channel);
-                                                   });
+  const int64_t pitch = RoundUp(geometry_.group_inputs(), 2);
+  Result<Certificate> certificate =
+      Certify(geometry_.taps() * pitch, geometry_.output_channels, range_,
+              [&](int64_t column, int8_t* to) { CopyColumn(column, pitch, to); });
   if (!certificate) return certificate;
   certificate->accumulator_min = accumulator_min();
   certificate->accumulator_max = accumulator_max();

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +37,8 @@ class Convolution {
   int64_t packed_bytes() const;
   /// For tests: see GemmPlan::RunAllAs().
   void RunAllAs(int64_t m);
-  /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout.
+  /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout. Made anew by each
+  /// call, in a pass over the packed weights.
   Result<Certificate> MakeCertificate() const;
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
@@ -47,11 +47,11 @@ class Convolution {
  private:
   Convolution() = default;
   Error MakePhases(const GemmProblem& problem);
+  void KeepUnreadTaps(const GemmProblem& problem);
   Error MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
                  const PaddingExcess& excess);
-  /// Of weights as kernels see them: weight(output channel, tap, channel of the group).
-  template <class WeightFunction>
-  Result<Certificate> Certify(const WeightFunction& weight) const;
+  /// Copies the weights of a column as kernels see them, each tap's channels from a multiple of `pitch` on.
+  void CopyColumn(int64_t column, int64_t pitch, int8_t* to) const;
   Error CheckArguments(const intact_conv_args& args) const;
   struct Shares;
   Shares SharesOf(int64_t batch) const;
@@ -67,8 +67,12 @@ class Convolution {
   EpilogueSpec epilogue_;
   std::vector<std::unique_ptr<ConvPlan>> plans_;  // may be none of a transposed convolution
   std::unique_ptr<BarePixels> bare_;              // null: there are none
-  std::optional<Certificate> certificate_;        // of a transposed one, but for the bounds of accumulators
-  std::string kernel_name_;                       // of the plan with most products
+  // Of a transposed one, for the certificate: the caller's number of each plan's taps; then taps that no
+  // output reads, with their weights, [output channel][tap][channel], as kernels see them.
+  std::vector<std::vector<int64_t>> plan_taps_;
+  std::vector<int64_t> unread_taps_;
+  std::vector<int8_t> unread_weights_;
+  std::string kernel_name_;  // of the plan with most products
 };
 
 }  // namespace intact::kernels

@@ -4,11 +4,18 @@
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <intact/intact.hpp>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "reference/conv.h"
+#include "tests/expect_model.h"
+#include "verify/problem.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::tests {
 namespace {
@@ -163,7 +170,9 @@ TEST(ConvDescriptor, TransposedOutputsAreThoseOfTheFormula) {
   EXPECT_EQ(info.output[0], 3 * 2 - 2 + 2 + 0 + 1);
   EXPECT_EQ(info.output[1], 5 * 3 - 2 + 2 + 2 + 1);
   EXPECT_EQ(info.accumulator_max, 2 * 1 * 255 * 4);  // no output has more than two taps of the height
-  EXPECT_EQ(conv->Certificate().pairs, 6 * 9 * 2);
+  const Result<intact_certificate> certificate = conv->Certificate();
+  ASSERT_TRUE(certificate) << certificate.error().message;
+  EXPECT_EQ(certificate->pairs, 6 * 9 * 2);
 }
 
 // An output that no input pixel reaches at all.
@@ -275,14 +284,82 @@ TEST(ConvCertificate, CountsPairsOfChannels) {
     draft.desc.gemm.max_isa = isa;
     const Result<Conv> conv = draft.Create();
     ASSERT_TRUE(conv) << conv.error().message;
-    const intact_certificate certificate = conv->Certificate();
-    EXPECT_EQ(certificate.pairs, 6 * 9 * 2);
-    EXPECT_EQ(certificate.failing_pairs, 2);
-    EXPECT_EQ(certificate.worst_column, 0);
-    EXPECT_EQ(certificate.worst_column_failing_pairs, 1);
-    EXPECT_EQ(certificate.a_max, 255);
-    EXPECT_EQ(certificate.accumulator_max, 4 * 127 * 255);
-    EXPECT_EQ(certificate.accumulator_min, -2 * 128 * 255);
+    const Result<intact_certificate> certificate = conv->Certificate();
+    ASSERT_TRUE(certificate) << certificate.error().message;
+    EXPECT_EQ(certificate->pairs, 6 * 9 * 2);
+    EXPECT_EQ(certificate->failing_pairs, 2);
+    EXPECT_EQ(certificate->worst_column, 0);
+    EXPECT_EQ(certificate->worst_column_failing_pairs, 1);
+    EXPECT_EQ(certificate->a_max, 255);
+    EXPECT_EQ(certificate->accumulator_max, 4 * 127 * 255);
+    EXPECT_EQ(certificate->accumulator_min, -2 * 128 * 255);
+  }
+}
+
+// Pairs that fail with activations from 0 to 255, counted in the caller's weights as the contract defines
+// them.
+struct PairCount {
+  int64_t pairs = 0, failing = 0;
+  int64_t worst_column = 0, of_worst_column = 0;
+};
+
+PairCount CountPairs(const reference::Conv& conv) {
+  const int64_t inputs = conv.geometry.GroupInputs();
+  PairCount count;
+  for (int64_t column = 0; column < conv.geometry.output_channels; ++column) {
+    int64_t failing = 0;
+    for (int64_t tap = 0; tap < conv.geometry.Taps(); ++tap) {
+      const auto weight = [&](int64_t channel) {
+        if (channel == inputs) return 0;
+        const auto at = static_cast<size_t>((column * conv.geometry.Taps() + tap) * inputs + channel);
+        return reference::Value(conv.b_type, static_cast<uint8_t>(conv.b[at])) + reference::WeightShift(conv);
+      };
+      for (int64_t channel = 0; channel < inputs; channel += 2, ++count.pairs) {
+        const int32_t w0 = weight(channel);
+        const int32_t w1 = weight(channel + 1);
+        const int32_t most = 255 * (std::max(w0, 0) + std::max(w1, 0));
+        const int32_t least = 255 * (std::min(w0, 0) + std::min(w1, 0));
+        if (most > 32767 || least < -32768) ++failing;
+      }
+    }
+    count.failing += failing;
+    if (failing <= count.of_worst_column) continue;
+    count.worst_column = column;
+    count.of_worst_column = failing;
+  }
+  return count;
+}
+
+// What adjacent channels of a tap make, however a plan cuts its weights up: phases of a transposed
+// convolution, taps that none of its outputs reads, blocks of groups, planes.
+TEST(ConvCertificate, CountsTheCallersWeightsWhateverTheLayout) {
+  for (const char* line : {
+           "conv u8s8s32 in=7x6 c=20 o=35 kernel=3x3 pad=1x1 fill=extremes",
+           "conv u8s8s32 in=7x6 c=3 o=35 kernel=3x5 pad=1x1 fill=extremes",
+           "conv u8s8s32 in=7x6 c=5 o=17 kernel=1x1 fill=extremes",
+           "conv s8u8s32 in=7x6 c=12 o=20 groups=4 kernel=3x3 zb=90 fill=extremes",
+           "conv u8s8s32 in=7x6 c=128 o=128 groups=32 kernel=3x3 fill=extremes",
+           "conv u8s8s32 in=7x6 c=35 o=35 groups=35 kernel=3x3 fill=extremes",
+           "conv u8u8s32 in=5x4 c=7 o=18 kernel=4x3 stride=2x3 pad=1x1 transposed=yes fill=extremes",
+           "conv u8s8s32 in=2 c=6 o=3 kernel=5 stride=4 pad=6:0 outpad=3 transposed=yes fill=extremes",
+           "conv u8s8s32 in=1 c=5 o=3 kernel=1 stride=4 pad=1:0 outpad=3 transposed=yes fill=extremes",
+       }) {
+    SCOPED_TRACE(line);
+    const reference::Conv conv = verify::MaterializeConv(Parsed(line));
+    for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_ANY}) {
+      ConvDesc desc = verify::DescOf(conv, {});
+      desc.gemm.max_isa = isa;
+      const Result<Conv> plan = Conv::Create(desc, conv.b.data());
+      ASSERT_TRUE(plan) << plan.error().message;
+      const Result<intact_certificate> certificate = plan->Certificate();
+      ASSERT_TRUE(certificate) << certificate.error().message;
+      const PairCount expected = CountPairs(conv);
+      EXPECT_EQ(expected.failing > 0, conv.geometry.GroupInputs() > 1);  // one product alone never clamps
+      EXPECT_EQ(certificate->pairs, expected.pairs);
+      EXPECT_EQ(certificate->failing_pairs, expected.failing);
+      EXPECT_EQ(certificate->worst_column, expected.worst_column);
+      EXPECT_EQ(certificate->worst_column_failing_pairs, expected.of_worst_column);
+    }
   }
 }
 

@@ -20,8 +20,8 @@
  * The result does not depend on the ISA, the number of threads or on how M is split. Only a plan created
  * with INTACT_SATURATING may differ: see intact_mode.
  *
- * Thread safety: plans are immutable; any number of threads may run the same plan at once. The error
- * message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE is set.
+ * Thread safety: plans are immutable; any number of threads may run and query the same plan at once. The
+ * error message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE is set.
  *
  * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per
  * plan and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
@@ -389,7 +389,8 @@ INTACT_API intact_status intact_conv_run_part(const intact_conv* conv, const int
 INTACT_API intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info);
 
 /** Which weights can make VPMADDUBSW saturate: see intact_certificate; columns are output channels and pairs
- * adjacent channels of a tap. */
+ * adjacent channels of a tap. Thread-safe. Each call makes it anew, in a pass over the packed weights.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate);
 
 /** NULL is allowed. No run of the plan may be under way. */
