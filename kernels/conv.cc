@@ -356,12 +356,12 @@ bool ConvPlan::RunsByLine() const {
          !taps_.is_depthwise && geometry_.output[kWidth] >= kLeastRows;
 }
 
-// Rows of C and the residual from `row` on, step[kWidth] pixels apart from `pixel` on.
+// Rows of C and the residual from `row` on, RowStep() pixels apart from `pixel` on.
 RunBuffers ConvPlan::LineOf(const RunBuffers& pixels, int64_t row, int64_t pixel) const {
   RunBuffers line = pixels;
-  line.c_stride_bytes *= grid_.step[kWidth];
+  line.c_stride_bytes *= grid_.RowStep();
   line.c += pixel * pixels.c_stride_bytes - row * line.c_stride_bytes;
-  line.residual_stride_bytes *= grid_.step[kWidth];
+  line.residual_stride_bytes *= grid_.RowStep();
   if (line.residual == nullptr) return line;
   line.residual += pixel * pixels.residual_stride_bytes - row * line.residual_stride_bytes;
   return line;
@@ -379,7 +379,7 @@ void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, cons
     columns.column_end *= unit_outputs();
   }
   const int64_t row_elements = columns.column_end - columns.column_begin;
-  const int64_t step = grid_.step[kWidth];
+  const int64_t step = grid_.RowStep();
   RunBuffers dense;  // row 0 lies piece.row_begin rows before what is there
   dense.c_stride_bytes = channels * data.element_bytes();
   dense.residual_stride_bytes = channels * data.residual_bytes();
