@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/amx_engine.h"
 #include "kernels/dispatch.h"
 #include "kernels/threads.h"
 
@@ -76,6 +77,12 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
+  // Tiles read whole taps; what follows a tap must not meet zero points in saturating mode.
+  const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
+  if (UsesTiles(isa) && reads_band_ && !(saturates && has_zero_points) &&
+      ReadsLinesInPlace(geometry_.output[kWidth], panels, taps_)) {
+    taps_.depth = RoundUp(taps_.depth, kTileDepth);
+  }
   // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
   if (!saturates && !has_zero_points) {
     SetLineTaps();
