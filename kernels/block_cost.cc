@@ -80,8 +80,7 @@ double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
            kTileCost;
   }
   auto products = static_cast<double>(rows * vectors);
-  const int registers = jit::VectorBytes(block_.isa) == 64 ? 32 : 16;
-  if (rows * vectors + vectors + 1 > registers) products *= kVectorFromMemory;
+  if (rows * vectors + vectors + 1 > jit::VectorCount(block_.isa)) products *= kVectorFromMemory;
   if (streams_weights_) {
     const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;
     products = std::max(products + loads * kVectorPassing, loads * kVectorFromL2);

@@ -29,7 +29,7 @@ Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const GemmProblem& problem, c
   plan->grid_ = grid;
   plan->ChooseLayout(problem, *isa);
   Error error;
-  if (plan->taps_.planar) error = plan->planar_.GenerateKernel();
+  if (plan->IsPlanar()) error = plan->planar_.GenerateKernel();
   if (error.status != INTACT_OK) return error;
   error = plan->MakeUnits(problem);
   if (error.status != INTACT_OK) return error;
@@ -44,14 +44,15 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   const uint8_t flip = ActivationFlip(problem.a_type);
   const auto padding = static_cast<uint8_t>(problem.a_zero_point + flip);
   has_neutral_zeros_ = saturates;
-  reads_band_ = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
+  const bool reads_band = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
+  if (reads_band) reading_ = Reading::kBand;
   // Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own.
-  const bool has_own_channels = reads_band_ && saturates && has_zero_points && inputs % kQuad != 0;
-  has_band_per_unit_ = has_own_channels && geometry_.groups > 1;
+  const bool has_own_channels = reads_band && saturates && has_zero_points && inputs % kQuad != 0;
+  if (has_own_channels && geometry_.groups > 1) reading_ = Reading::kBandPerUnit;
   const bool may_join_groups =
       !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
   if (inputs == 1 && geometry_.groups > 1) {
-    reads_band_ = true;
+    reading_ = Reading::kDepthwise;
     taps_.depth = geometry_.taps();
     taps_.is_depthwise = true;
     return;
@@ -59,7 +60,7 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   if (WantsPlanar(problem, isa)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     if (planar_.IsSmall()) {
-      reads_band_ = true;
+      reading_ = Reading::kPlanarBand;
       taps_.planar = planar_.MakeDepth();
       taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
       return;
@@ -69,17 +70,17 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     const int64_t lanes = jit::VectorBytes(isa) / 4;
     unit_groups_ = LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
     const bool fills_vector = unit_outputs() == lanes && unit_groups_ < geometry_.groups;
-    if (fills_vector && reads_band_ && !has_zero_points && !UsesTiles(isa)) taps_.vector_step = unit_inputs();
+    if (fills_vector && reads_band && !has_zero_points && !UsesTiles(isa)) taps_.vector_step = unit_inputs();
   }
   BandChannels channels{geometry_.input_channels, 1, geometry_.input_channels};
   if (has_own_channels) channels = {inputs, 1, RoundUp(inputs, kQuad)};
   band_ = Band(geometry_, channels, padding, flip);
-  joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
+  joins_width_ = reads_band && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
   // Tiles read whole taps; what follows a tap must not meet zero points in saturating mode.
   const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
-  if (UsesTiles(isa) && reads_band_ && !(saturates && has_zero_points) &&
+  if (UsesTiles(isa) && reads_band && !(saturates && has_zero_points) &&
       ReadsLinesInPlace(geometry_.output[kWidth], panels, taps_)) {
     taps_.depth = RoundUp(taps_.depth, kTileDepth);
   }
@@ -105,7 +106,7 @@ bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
   constexpr int64_t kMost = 16;
   const bool turns_bytes = ElementBytes(problem.epilogue.c_type) == 1 && !problem.epilogue.has_residual();
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
-  return reads_band_ && outputs * strides < kMost && (outputs < lanes || turns_bytes);
+  return reading_ == Reading::kBand && outputs * strides < kMost && (outputs < lanes || turns_bytes);
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.
@@ -124,7 +125,7 @@ void ConvPlan::SetTaps() {
     }
   }
   taps_.depth = unit_inputs() + (joins_width_ ? (kernel[kWidth] - 1) * band_.pixel_bytes() : 0);
-  if (reads_band_) taps_.depth = RoundUp(taps_.depth, kQuad);
+  if (reading_ != Reading::kInPlace) taps_.depth = RoundUp(taps_.depth, kQuad);
 }
 
 // Lines above the input and below it are padding for all their pixels.
@@ -166,8 +167,8 @@ void ConvPlan::SetLineEnds() {
 }
 
 int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
-  if (taps_.is_depthwise) return tap;
-  if (taps_.planar) return (channel / kQuad * geometry_.taps() + tap) * kQuad + channel % kQuad;
+  if (IsDepthwise()) return tap;
+  if (IsPlanar()) return (channel / kQuad * geometry_.taps() + tap) * kQuad + channel % kQuad;
   channel += n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
   if (!joins_width_) return tap * taps_.depth + channel;
   const int64_t width = geometry_.kernel[kWidth];
@@ -177,7 +178,7 @@ int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
 template <class Run>
 void ConvPlan::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
   const int64_t inputs = geometry_.group_inputs();
-  const int64_t adjacent = taps_.planar ? kQuad : inputs;
+  const int64_t adjacent = IsPlanar() ? kQuad : inputs;
   for (int64_t channel = 0; channel < inputs; channel += adjacent) {
     run(channel, DepthOf(tap, channel, n), std::min(adjacent, inputs - channel));
   }
@@ -190,7 +191,7 @@ Error ConvPlan::MakeUnits(const GemmProblem& problem) {
     units_.push_back(std::move(*plan));
   }
   kernel_name_ = units_.front()->kernel_name();
-  if (!taps_.is_depthwise) return {};
+  if (!IsDepthwise()) return {};
   const uint8_t flip = ActivationFlip(problem.a_type);
   Result<std::unique_ptr<DepthwiseConv>> depthwise =
       DepthwiseConv::Create(units_.front()->data(), geometry_,
@@ -206,7 +207,7 @@ Result<std::unique_ptr<GemmPlan>> ConvPlan::MakeUnit(const GemmProblem& conv, in
   GemmProblem problem = conv;
   problem.n = unit_outputs();
   problem.k = taps_.count() * taps_.depth;
-  if (reads_band_) {
+  if (reading_ != Reading::kInPlace) {
     problem.a_zero_point += ActivationFlip(conv.a_type);
     problem.a_type = INTACT_U8;
   }
@@ -288,16 +289,16 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
     shape.piece_rows = std::min(shape.rows, MostSpreadRows());
     shape.spread_bytes = RoundUp(shape.piece_rows * SpreadRowBytes(), 64);
   }
-  if (taps_.is_depthwise) {
+  if (IsDepthwise()) {
     shape.mr = static_cast<int>(geometry_.output[kWidth]);
     shape.columns = 1;
     shape.bytes = shape.spread_bytes + RoundUp(depthwise_->ScratchBytes(), 64);
     return shape;
   }
-  if (taps_.planar) {
+  if (IsPlanar()) {
     shape.piece_rows = std::min(shape.piece_rows, planar_.max_rows());
     shape.band_bytes = RoundUp(planar_.bytes(), 64);
-  } else if (reads_band_) {
+  } else if (reading_ != Reading::kInPlace) {
     shape.piece_rows = std::min(shape.piece_rows, band_.max_rows());
     shape.band_bytes = RoundUp(band_.bytes(), 64);
   }
@@ -352,23 +353,23 @@ int64_t ConvPlan::SpreadRowBytes() const {
 int64_t ConvPlan::MostSpreadRows() const {
   const int64_t rows = std::max<int64_t>(Caches().l1d_bytes / 2 / SpreadRowBytes(), 1);
   const int64_t line = geometry_.output[kWidth];
-  return rows < line && !taps_.is_depthwise ? rows : std::max<int64_t>(rows / line, 1) * line;
+  return rows < line && !IsDepthwise() ? rows : std::max<int64_t>(rows / line, 1) * line;
 }
 
 // A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
 bool ConvPlan::RunsByLine() const {
   constexpr int64_t kLeastRows = 12;
   const jit::Isa isa = units_.front()->isa();
-  return !UsesSchedule(isa, units_.front()->data().mode) && !UsesTiles(isa) && !taps_.planar &&
-         !taps_.is_depthwise && geometry_.output[kWidth] >= kLeastRows;
+  return !UsesSchedule(isa, units_.front()->data().mode) && !UsesTiles(isa) && !IsPlanar() &&
+         !IsDepthwise() && geometry_.output[kWidth] >= kLeastRows;
 }
 
-// Rows of C and the residual from `row` on, step[kWidth] pixels apart from `pixel` on.
+// Rows of C and the residual from `row` on, RowStep() pixels apart from `pixel` on.
 RunBuffers ConvPlan::LineOf(const RunBuffers& pixels, int64_t row, int64_t pixel) const {
   RunBuffers line = pixels;
-  line.c_stride_bytes *= grid_.step[kWidth];
+  line.c_stride_bytes *= grid_.RowStep();
   line.c += pixel * pixels.c_stride_bytes - row * line.c_stride_bytes;
-  line.residual_stride_bytes *= grid_.step[kWidth];
+  line.residual_stride_bytes *= grid_.RowStep();
   if (line.residual == nullptr) return line;
   line.residual += pixel * pixels.residual_stride_bytes - row * line.residual_stride_bytes;
   return line;
@@ -379,14 +380,14 @@ void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, cons
   const GemmData& data = units_.front()->data();
   const int64_t channels = geometry_.output_channels;
   Range columns = piece;
-  if (taps_.is_depthwise) {
+  if (IsDepthwise()) {
     columns.column_end = channels;
   } else if (units() > 1) {
     columns.column_begin *= unit_outputs();
     columns.column_end *= unit_outputs();
   }
   const int64_t row_elements = columns.column_end - columns.column_begin;
-  const int64_t step = grid_.step[kWidth];
+  const int64_t step = grid_.RowStep();
   RunBuffers dense;  // row 0 lies piece.row_begin rows before what is there
   dense.c_stride_bytes = channels * data.element_bytes();
   dense.residual_stride_bytes = channels * data.residual_bytes();
@@ -415,17 +416,24 @@ void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, cons
 
 void ConvPlan::RunPiece(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
                         uint8_t* scratch) const {
-  if (taps_.is_depthwise) return depthwise_->Run(input, buffers, piece.row_begin, piece.row_end, scratch);
-  if (taps_.planar) return RunPlanar(input, buffers, shape, piece, scratch);
-  if (!reads_band_) {
-    buffers.a = RowsInPlace(input);
-  } else if (!has_band_per_unit_) {
-    buffers.a = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
+  switch (reading_) {
+    case Reading::kDepthwise:
+      return depthwise_->Run(input, buffers, piece.row_begin, piece.row_end, scratch);
+    case Reading::kPlanarBand:
+      return RunPlanar(input, buffers, shape, piece, scratch);
+    case Reading::kInPlace:
+      buffers.a = RowsInPlace(input);
+      break;
+    case Reading::kBand:
+      buffers.a = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
+      break;
+    case Reading::kBandPerUnit:
+      break;  // below
   }
   if (units() == 1) return RunUnit(0, shape, buffers, piece, scratch);
   const uintptr_t origin = buffers.a.origin;
   for (int64_t unit = piece.column_begin; unit < piece.column_end; ++unit) {
-    if (has_band_per_unit_) {
+    if (reading_ == Reading::kBandPerUnit) {
       buffers.a = band_.Stage(input, unit * unit_inputs(), piece.row_begin, piece.row_end, scratch);
     } else {
       buffers.a.origin = origin + static_cast<uintptr_t>(unit * unit_inputs());
@@ -467,8 +475,8 @@ ConvInput ConvPlan::InputOf(const intact_conv_args& args) const {
 
 int64_t ConvPlan::PieceEnd(const Shape& shape, int64_t row, int64_t row_end) const {
   row_end = std::min(row_end, row + shape.piece_rows);
-  if (taps_.planar) return planar_.EndFrom(row, row_end);
-  return reads_band_ && !taps_.is_depthwise ? band_.EndFrom(row, row_end) : row_end;
+  if (reading_ == Reading::kInPlace || IsDepthwise()) return row_end;
+  return IsPlanar() ? planar_.EndFrom(row, row_end) : band_.EndFrom(row, row_end);
 }
 
 void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,

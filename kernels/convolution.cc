@@ -34,13 +34,6 @@ Error CheckConvDescriptor(const intact_conv_desc& desc, const void* weights) {
 
 }  // namespace
 
-// How a run is cut.
-struct Convolution::Shares {
-  std::vector<ConvPlan::Shape> shapes;  // of each plan
-  int64_t parts = 1;                    // more are of no use
-  int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
-};
-
 Result<std::unique_ptr<Convolution>> Convolution::Create(const intact_conv_desc& desc, const void* weights) {
   const ScopedFloatEnvironment float_environment;
   Error error = CheckConvDescriptor(desc, weights);
@@ -66,6 +59,7 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(const intact_conv_desc&
   made->epilogue_ = problem->epilogue;
   error = made->MakePhases(*problem);
   if (error.status != INTACT_OK) return error;
+  made->shares_of_one_ = made->MakeShares(1);
   return made;
 }
 
@@ -130,6 +124,7 @@ int64_t Convolution::packed_bytes() const {
 void Convolution::RunAllAs(int64_t m) {
   for (const auto& plan : plans_) plan->RunAllAs(m);
   if (bare_ != nullptr) bare_->RunAllAs(m);
+  shares_of_one_ = MakeShares(1);
 }
 
 ScheduleStatistics Convolution::schedule_statistics() const {
@@ -208,7 +203,7 @@ Error Convolution::CheckArguments(const intact_conv_args& args) const {
                        {args.residual, args.residual_stride, args.c, args.c_stride});
 }
 
-Convolution::Shares Convolution::SharesOf(int64_t batch) const {
+Convolution::Shares Convolution::MakeShares(int64_t batch) const {
   Shares shares;
   for (const auto& plan : plans_) {
     const ConvPlan::Shape& shape = shares.shapes.emplace_back(plan->ShapeOf(batch));
@@ -219,6 +214,12 @@ Convolution::Shares Convolution::SharesOf(int64_t batch) const {
   shares.parts = std::max(shares.parts, bare_->Parts(batch));
   shares.bytes = std::max(shares.bytes, bare_->ScratchBytes());
   return shares;
+}
+
+const Convolution::Shares& Convolution::SharesOf(int64_t batch, Shares* made) const {
+  if (batch == 1) return shares_of_one_;
+  *made = MakeShares(batch);
+  return *made;
 }
 
 void Convolution::RunShare(const intact_conv_args& args, const Shares& shares, int part, int parts,
@@ -234,7 +235,8 @@ Error Convolution::Run(const intact_conv_args& args) const {
   Error error = CheckArguments(args);
   if (error.status != INTACT_OK) return error;
   if (args.threads < 0) return Unexpected("threads", args.threads, "0 or more");
-  const Shares shares = SharesOf(args.batch);
+  Shares made;
+  const Shares& shares = SharesOf(args.batch, &made);
   const ThreadCount count = CountThreads(args.threads, shares.parts);
   uint8_t* const scratch = ThreadScratch(shares.bytes * count.threads);
   if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
@@ -248,7 +250,8 @@ Error Convolution::RunPart(const intact_conv_args& args, int part, int parts) co
   Error error = CheckArguments(args);
   if (error.status == INTACT_OK) error = CheckPart(part, parts);
   if (error.status != INTACT_OK) return error;
-  const Shares shares = SharesOf(args.batch);
+  Shares made;
+  const Shares& shares = SharesOf(args.batch, &made);
   uint8_t* const scratch = ThreadScratch(shares.bytes);
   if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
   RunShare(args, shares, part, parts, scratch);

@@ -58,8 +58,15 @@ class Convolution {
   PairedColumns Pairs() const;
   void CopyColumn(int64_t column, int8_t* to) const;
   Error CheckArguments(const intact_conv_args& args) const;
-  struct Shares;
-  Shares SharesOf(int64_t batch) const;
+  /// How a run is cut.
+  struct Shares {
+    std::vector<ConvPlan::Shape> shapes;  // of each plan
+    int64_t parts = 1;                    // more are of no use
+    int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
+  };
+  Shares MakeShares(int64_t batch) const;
+  /// Those of a batch: kept, or made in `made`.
+  const Shares& SharesOf(int64_t batch, Shares* made) const;
   void RunShare(const intact_conv_args& args, const Shares& shares, int part, int parts,
                 uint8_t* scratch) const;
 
@@ -78,6 +85,8 @@ class Convolution {
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;
   std::string kernel_name_;  // of the plan with most products
+  // Of a batch of one: where a convolution has many plans or units, to make them takes microseconds.
+  Shares shares_of_one_;
 };
 
 }  // namespace intact::kernels

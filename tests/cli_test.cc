@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -64,10 +65,42 @@ TEST_F(Cli, BadLayers) {
   ExpectBadInput("verify ramp " + kLayers + "u8_3_0", "is \"conv2d\"; a ramp probes a linear layer");
 }
 
+// As a script gives them whose variable is not set: never taken for what is not given.
+TEST_F(Cli, EmptyNames) {
+  const std::string write = " --json '" + folder_ + "/x.json'";
+  ExpectBadInput("verify ramp ''" + write, "DIR: the value is empty");
+  ExpectBadInput("verify layer ''" + write, "DIR: the value is empty");
+  ExpectBadInput("verify layer " + kLayers + "u8_11 --expect ''" + write, "--expect: the value is empty");
+  ExpectBadInput("verify certify ''" + write, "WEIGHTS: the value is empty");
+  ExpectBadInput("verify compare x ''", "B: the value is empty");
+  ExpectBadInput("verify --report ''", "--report : cannot be written");
+  ExpectBadInput("verify ramp --isa ''", "--isa: '' is unknown");
+}
+
+TEST_F(Cli, WhatCannotBePrintedIsAnError) {
+  for (const char* arguments : {"info", "verify replay 'gemm u8s8s32 m=1 n=1 k=4'", "--help"}) {
+    ExpectLostOutput(arguments);
+  }
+}
+
+TEST_F(Cli, FilesThatAreNone) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string weights = kLayers + "u8_11/weights.npy";
+  ExpectBadInput("verify certify " + weights + " --json '" + pipe + "'",
+                 "pipe: cannot be written: is there, and not a file");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  ExpectBadInput("verify certify '" + pipe + "'", "pipe: is not a regular file");
+  std::filesystem::create_symlink("loop", folder_ + "/loop");
+  ExpectBadInput("verify layer '" + folder_ + "/loop'", "loop: is not a folder");
+  ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "/loop'", "loop: cannot be written");
+}
+
 TEST_F(Cli, UnwritableReport) {
   std::ofstream(folder_ + "/file") << "x";
   for (const std::string& part : {"layer " + kLayers + "u8_11", std::string("pairs"), std::string("sweep")}) {
-    for (const char* path : {"/file/x.json", ""}) {  // the latter is a folder
+    for (const std::string& path : {std::string("/file/x.json"), std::string("/" + std::string(300, 'x')),
+                                    std::string("")}) {  // a folder
       const std::string arguments = "verify " + part + " --json '" + folder_ + path + "'";
       ExpectBadInput(arguments, "cannot be written");
       EXPECT_EQ(Run(arguments).out, "") << "found before the work, not after it";
@@ -236,9 +269,12 @@ TEST_F(Cli, CertifyRefusesBadInput) {
       << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 1, 1, 1, 1, 1)"), "a");
   ExpectBadInput("verify certify '" + deep + "'" + write, "expected a kernel of at most 3 dimensions");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 256" + write,
-                 "--amax 256: expected 1 to 255");
-  ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax 0");
-  ExpectBadInput("verify certify " + layer + "weights.npy --amax many" + write, "--amax");
+                 "--amax: Value 256 not in range 1 to 255");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax: Value 0 not in range");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax many" + write,
+                 "--amax: Value many not in range");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 99999999999999999999" + write,
+                 "not in range 1 to 255");
   ExpectBadInput("verify certify " + layer + "weights.npy --json '" + folder_ + "/out/x.json'",
                  "cannot be written");
 }

@@ -203,6 +203,37 @@ TEST(ConvDescriptor, TransposedMayHaveBarePixelsOnly) {
   EXPECT_THAT(c, testing::ElementsAre(1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6));
 }
 
+// An output of one pixel, which has a tap or is bare: strides lead nowhere, however large. (Sanitizers see
+// products with them that overflow.)
+TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
+  for (const bool is_bare : {false, true}) {
+    SCOPED_TRACE(is_bare ? "bare" : "with a tap");
+    Draft draft;
+    draft.desc.spatial_dims = 1;
+    draft.desc.transposed = 1;
+    draft.desc.input[0] = draft.desc.kernel[0] = 1;
+    draft.desc.stride[0] = INT32_MAX;
+    draft.desc.pad_end[0] = 0;
+    draft.desc.pad_begin[0] = draft.desc.output_pad[0] = is_bare ? 1 : 0;
+    draft.desc.gemm.residual_type = INTACT_U8;
+    draft.desc.gemm.residual_scale = 1.0f;
+    const Result<Conv> conv = draft.Create();
+    ASSERT_TRUE(conv) << conv.error().message;
+    const std::vector<uint8_t> a(4, 3);
+    const std::vector<uint8_t> residual = {1, 2, 3, 4, 5, 6};
+    std::vector<uint8_t> c(6, 99);
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    args.batch = 1;
+    args.a = a.data();
+    args.c = c.data();
+    args.residual = residual.data();
+    args.c_stride = args.residual_stride = int64_t{1} << 40;
+    ASSERT_EQ(conv->Run(args), INTACT_OK) << intact_last_error();
+    const uint8_t sum = is_bare ? 0 : 4 * 3 / 2;
+    for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], sum + residual[i]) << i;
+  }
+}
+
 // 2^20 taps of 127·255 leave int32, whatever the ISA and the layout.
 TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
   for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,

@@ -270,9 +270,6 @@ verify::Json ToJson(const std::string& file, const Weights& weights, const Findi
 }
 
 int RunCertify(const CertifyOptions& options) {
-  if (options.amax < 1 || options.amax > 255) {
-    return Fail(fmt::format("--amax {}: expected 1 to 255", options.amax));
-  }
   const Result<Weights> weights = ReadWeights(options.file);
   if (!weights) return Fail(weights.error());
   const Result<Findings> findings = Certify(*weights, options.amax);
@@ -289,13 +286,14 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
       "certify",
       "which weights can make VPMADDUBSW saturate, and what accumulators reach where zero points are 0; "
       "information, not a verdict: exit status 0");
-  certify
-      ->add_option(
+  RefuseEmpty(
+      certify->add_option(
           "WEIGHTS", options->file,
           ".npy file of int8 or uint8: (columns, depth), or (output channels, kernel…, channels) of a "
-          "convolution, whose pairs are adjacent channels of a tap")
+          "convolution, whose pairs are adjacent channels of a tap"))
       ->required();
   certify->add_option("--amax", options->amax, "activations as the instruction sees them lie in [0, amax]")
+      ->check(CLI::Range(1, 255))
       ->capture_default_str();
   AddJsonOption(certify, &options->json, "write the certificate");
   certify->callback([options, command] { *command = [options] { return RunCertify(*options); }; });
