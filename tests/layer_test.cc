@@ -150,6 +150,25 @@ TEST_F(BadConv, WrongGeometry) {
               HasSubstr("expected a kernel that fits into the padded input of"));
 }
 
+// The layer's tensors as those of a transposed convolution, whose outputs are as many as the formula says.
+TEST_F(BadConv, MayBeTransposed) {
+  json_["operator"] = "conv_transpose2d";
+  json_["stride"] = {2, 3};
+  json_["padding"] = {1, 0};
+  json_["output_padding"] = {0, 2};
+  WriteText(json_.dump());
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer) << layer.error().message;
+  EXPECT_TRUE(layer->conv->geometry.IsTransposed());
+  EXPECT_EQ(layer->conv->geometry.axes[1].Output(), 15 * 2 - 2 + 2 + 1);
+  EXPECT_EQ(layer->conv->geometry.axes[2].Output(), 15 * 3 + 2 + 2 + 1);
+  EXPECT_THAT(ErrorWith("/output_padding/1", 3),
+              HasSubstr("output_padding: entry 1 is 3; expected less than stride or dilation"));
+  EXPECT_THAT(ErrorWith("/output_padding", 1), HasSubstr("output_padding: is 1; expected an array"));
+  EXPECT_THAT(ErrorWith("/padding/0", 17),
+              HasSubstr("expected a kernel of which padding, 34 pixels, leaves an output"));
+}
+
 TEST_F(BadConv, WrongTensors) {
   for (const char* file : {"activations.npy", "weights.npy"}) {
     std::filesystem::copy_file(kLayers + "u8_11/" + file, folder_ + "/" + file,
@@ -235,9 +254,9 @@ TEST_F(BadLayer, MissingKeys) {
 
 TEST_F(BadLayer, WrongValues) {
   EXPECT_THAT(ErrorWith("/operator", "conv2d"), HasSubstr("expected i1 or u1 (N, KH, KW, C/groups)"));
-  EXPECT_THAT(
-      ErrorWith("/operator", "softmax"),
-      HasSubstr("operator: is \"softmax\"; expected \"linear\", \"conv1d\", \"conv2d\" or \"conv3d\""));
+  EXPECT_THAT(ErrorWith("/operator", "softmax"),
+              HasSubstr("operator: is \"softmax\"; expected \"linear\", \"conv1d\", \"conv2d\", \"conv3d\", "
+                        "\"conv_transpose1d\", \"conv_transpose2d\" or \"conv_transpose3d\""));
   EXPECT_THAT(ErrorWith("/operator", 3), HasSubstr("operator: is 3; expected a string"));
   EXPECT_THAT(ErrorWith("/relu", "yes"), HasSubstr("relu: is \"yes\"; expected true or false"));
   EXPECT_THAT(ErrorWith("/input", 1), HasSubstr("input.zero_point: is missing"));

@@ -240,7 +240,7 @@ std::optional<Error> ReadLinear(const std::string& folder, reference::Gemm* gemm
 }
 
 /// What layer.json tells of a convolution: all but the extents of its tensors.
-reference::ConvGeometry ReadGeometry(size_t dims, Fields* fields) {
+reference::ConvGeometry ReadGeometry(size_t dims, bool transposed, Fields* fields) {
   reference::ConvGeometry geometry;
   geometry.dims = static_cast<int>(dims);
   const std::vector<int64_t> stride = fields->Extents("stride", dims, 1);
@@ -248,8 +248,16 @@ reference::ConvGeometry ReadGeometry(size_t dims, Fields* fields) {
   const std::vector<int64_t> begin = fields->Extents("padding", dims, 0);
   const std::vector<int64_t> end =
       fields->Has("padding_end") ? fields->Extents("padding_end", dims, 0) : begin;
+  std::vector<int64_t> output_pad(dims, 0);
+  if (transposed) output_pad = fields->Extents("output_padding", dims, 0);
+  if (fields->error()) return geometry;
   const auto axes = std::span(geometry.axes).last(dims);
-  for (size_t i = 0; i < dims; ++i) axes[i] = {1, 1, stride[i], dilation[i], begin[i], end[i]};
+  for (size_t i = 0; i < dims; ++i) {
+    axes[i] = {1, 1, stride[i], dilation[i], begin[i], end[i], transposed, output_pad[i]};
+    if (output_pad[i] < std::max(stride[i], dilation[i]) || output_pad[i] == 0) continue;
+    fields->Fail("output_padding",
+                 fmt::format("entry {} is {}; expected less than stride or dilation", i, output_pad[i]));
+  }
   if (fields->Has("groups")) geometry.groups = fields->Count("groups", 1);
   return geometry;
 }
@@ -281,8 +289,11 @@ std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) 
     axes[i].kernel = filter[i + 1];
     if (axes[i].Output() > 0) continue;
     return WrongTensor(folder + "/weights.npy", tensors->weights,
-                       fmt::format("a kernel that fits into the padded input of {} pixels",
-                                   axes[i].input + axes[i].pad_begin + axes[i].pad_end));
+                       axes[i].transposed
+                           ? fmt::format("a kernel of which padding, {} pixels, leaves an output",
+                                         axes[i].pad_begin + axes[i].pad_end)
+                           : fmt::format("a kernel that fits into the padded input of {} pixels",
+                                         axes[i].input + axes[i].pad_begin + axes[i].pad_end));
   }
   return std::nullopt;
 }
@@ -337,8 +348,9 @@ std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns
   return ReadBias(folder, output_scale, columns, operation);
 }
 
-/// The operators of 1, 2 and 3 spatial dimensions.
-constexpr std::string_view kConvolutions[] = {"conv1d", "conv2d", "conv3d"};
+/// The operators of 1, 2 and 3 spatial dimensions, then the transposed ones.
+constexpr std::string_view kConvolutions[] = {"conv1d",           "conv2d",           "conv3d",
+                                              "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
 
 std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, Layer* layer) {
   if (layer->op == "linear") {
@@ -347,12 +359,14 @@ std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, La
   }
   const auto* op = std::ranges::find(kConvolutions, layer->op);
   if (op == std::end(kConvolutions)) {
-    fields->Fail("operator", fmt::format(R"(is {}; expected "linear", "conv1d", "conv2d" or "conv3d")",
+    fields->Fail("operator", fmt::format(R"(is {}; expected "linear", "conv1d", "conv2d", "conv3d", )"
+                                         R"("conv_transpose1d", "conv_transpose2d" or "conv_transpose3d")",
                                          Excerpt(layer->op)));
     return fields->error();
   }
   reference::Conv& conv = layer->conv.emplace();
-  conv.geometry = ReadGeometry(static_cast<size_t>(op - kConvolutions + 1), fields);
+  const auto number = static_cast<size_t>(op - kConvolutions);
+  conv.geometry = ReadGeometry(number % INTACT_MAX_SPATIAL + 1, number >= INTACT_MAX_SPATIAL, fields);
   if (fields->error()) return fields->error();
   if (std::optional<Error> error = ReadConv(folder, &conv)) return error;
   return ReadQuantization(folder, conv.geometry.output_channels, fields, &conv);

@@ -2,18 +2,20 @@
 //
 //   layer.json       operator, geometry, scales, zero points, relu (see below)
 //   activations.npy  u1 (or i1); linear [M, K], conv2d [batch, H, W, C]
-//   weights.npy      i1 (or u1); linear [N, K], conv2d [N, KH, KW, C/groups]
+//   weights.npy      i1 (or u1); linear [N, K], conv2d [N, KH, KW, C/groups], transposed too
 //   bias.npy         f4, [N]; absent when the layer has none
 //   output_*.npy     what some engine computed; of the activations' type; [M, N] or [batch, OH, OW, N]
 //
 // layer.json:
-//   { "operator": "linear", "relu": false,                         or "conv1d", "conv2d", "conv3d"
+//   { "operator": "linear", "relu": false,                         or "conv1d", "conv2d", "conv3d",
+//                                                                  "conv_transpose1d", …2d, …3d
 //     "input":  {"scale": 0.032, "zero_point": 146},
 //     "output": {"scale": 0.017, "zero_point": 139},
 //     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each
 //     "stride": [2, 2], "padding": [1, 1], "dilation": [1, 1],     convolutions, a value for each dimension;
-//     "groups": 1,                                                 none needs to be there; padding at both
-//                                                                  ends, unless "padding_end" is there too
+//     "groups": 1, "output_padding": [0, 0],                       none needs to be there; padding at both
+//                                                                  ends, unless "padding_end" is there too;
+//                                                                  output_padding of transposed ones
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
 //     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
 //
