@@ -133,7 +133,8 @@ ScheduleStatistics Convolution::schedule_statistics() const {
   return all;
 }
 
-void Convolution::CopyColumn(int64_t column, int64_t pitch, int8_t* to) const {
+void Convolution::CopyColumn(int64_t column, int8_t* to) const {
+  const int64_t pitch = PairPitch();
   for (size_t i = 0; i < plans_.size(); ++i) {
     for (int64_t tap = 0; tap < plans_[i]->taps(); ++tap) {
       const int64_t place = plan_taps_.empty() ? tap : plan_taps_[i][static_cast<size_t>(tap)];
@@ -148,15 +149,21 @@ void Convolution::CopyColumn(int64_t column, int64_t pitch, int8_t* to) const {
   }
 }
 
+PairedColumns Convolution::Pairs() const {
+  return {geometry_.taps() * PairPitch(), geometry_.output_channels,
+          [this](int64_t column, int8_t* to) { CopyColumn(column, to); }};
+}
+
 Result<Certificate> Convolution::MakeCertificate() const {
-  const int64_t pitch = RoundUp(geometry_.group_inputs(), 2);
-  Result<Certificate> certificate =
-      Certify(geometry_.taps() * pitch, geometry_.output_channels, range_,
-              [&](int64_t column, int8_t* to) { CopyColumn(column, pitch, to); });
+  Result<Certificate> certificate = Certify(Pairs(), range_);
   if (!certificate) return certificate;
   certificate->accumulator_min = accumulator_min();
   certificate->accumulator_max = accumulator_max();
   return certificate;
+}
+
+Result<std::vector<FailingPair>> Convolution::ListFailingPairs(int64_t first, int64_t count) const {
+  return kernels::ListFailingPairs(Pairs(), range_, first, count);
 }
 
 int64_t Convolution::accumulator_min() const {

@@ -40,6 +40,10 @@ class Convolution {
   /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout. Made anew by each
   /// call, in a pass over the packed weights.
   Result<Certificate> MakeCertificate() const;
+  /// By output channel, tap and channel: number `first` and on, at most `count`. Their `k` is
+  /// tap·PairPitch() + channel of the group.
+  Result<std::vector<FailingPair>> ListFailingPairs(int64_t first, int64_t count) const;
+  int64_t PairPitch() const { return RoundUp(geometry_.group_inputs(), 2); }
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
   ScheduleStatistics schedule_statistics() const;
@@ -50,8 +54,9 @@ class Convolution {
   void KeepUnreadTaps(const GemmProblem& problem);
   Error MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
                  const PaddingExcess& excess);
-  /// Copies the weights of a column as kernels see them, each tap's channels from a multiple of `pitch` on.
-  void CopyColumn(int64_t column, int64_t pitch, int8_t* to) const;
+  /// As kernels see them, each tap's channels from a multiple of PairPitch() on.
+  PairedColumns Pairs() const;
+  void CopyColumn(int64_t column, int8_t* to) const;
   Error CheckArguments(const intact_conv_args& args) const;
   /// How a run is cut.
   struct Shares {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tests/binary_test.h"
+#include "tests/npy_text.h"
 #include "tests/require_isas.h"
 
 namespace {
@@ -230,6 +231,32 @@ TEST_F(Cli, Certify) {
               HasSubstr("proven: none of 320 pairs can saturate"));
 }
 
+// Pairs of a convolution are adjacent channels of a tap: three channels have two, the last one alone.
+TEST_F(Cli, CertifyConvolution) {
+  std::string weights(size_t{2} * 2 * 3 * 3, '\0');
+  const auto at = [&](size_t o, size_t kh, size_t kw, size_t c) -> char& {
+    return weights[((o * 2 + kh) * 3 + kw) * 3 + c];
+  };
+  at(0, 0, 1, 2) = at(0, 0, 2, 0) = 127;  // no pair
+  at(1, 1, 2, 0) = at(1, 1, 2, 1) = 127;
+  const std::string file = folder_ + "/weights.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 2, 3, 3)"), weights);
+  const std::string path = folder_ + "/certificate.json";
+  const Outcome outcome = Run("verify certify '" + file + "' --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("2 columns × 2×3 taps × 3 channels"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 of 24 pairs"));
+  EXPECT_THAT(outcome.out, HasSubstr("column 1 tap kh 1 kw 2, channels 0 1: 255·(127) + 255·(127) = 64770"));
+  const json certificate = json::parse(Contents(path));
+  EXPECT_EQ(certificate["kernel"], (std::vector<int>{2, 3}));
+  EXPECT_EQ(certificate["channels"], 3);
+  EXPECT_EQ(certificate["failing_pairs"], 1);
+  EXPECT_EQ(certificate["witnesses"][0]["tap"], (std::vector<int>{1, 2}));
+  EXPECT_EQ(certificate["witnesses"][0]["channel"], 0);
+  EXPECT_THAT(Run("verify certify '" + file + "' --amax 128").out, HasSubstr("proven: none of 24 pairs"));
+}
+
 TEST_F(Cli, CertifyRefusesBadInput) {
   const std::string layer = kLayers + "u8_ramp_64x10/";
   const std::string write = " --json '" + folder_ + "/x.json'";
@@ -237,6 +264,10 @@ TEST_F(Cli, CertifyRefusesBadInput) {
   ExpectBadInput("verify certify /nowhere.npy" + write, "/nowhere.npy");
   ExpectBadInput("verify certify " + layer + "layer.json" + write, "layer.json");
   ExpectBadInput("verify certify " + kLayers + "u8_11/bias.npy" + write, "elements are not int8");
+  const std::string deep = folder_ + "/deep.npy";
+  std::ofstream(deep, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 1, 1, 1, 1, 1)"), "a");
+  ExpectBadInput("verify certify '" + deep + "'" + write, "expected a kernel of at most 3 dimensions");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 256" + write,
                  "--amax: Value 256 not in range 1 to 255");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax: Value 0 not in range");

@@ -5,10 +5,12 @@
 #include <intact/intact.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <intact/intact.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -332,6 +334,7 @@ TEST(ConvCertificate, CountsPairsOfChannels) {
 struct PairCount {
   int64_t pairs = 0, failing = 0;
   int64_t worst_column = 0, of_worst_column = 0;
+  std::vector<std::array<int64_t, 5>> list;  // output channel, number of the tap, channel, weights
 };
 
 PairCount CountPairs(const reference::Conv& conv) {
@@ -350,7 +353,9 @@ PairCount CountPairs(const reference::Conv& conv) {
         const int32_t w1 = weight(channel + 1);
         const int32_t most = 255 * (std::max(w0, 0) + std::max(w1, 0));
         const int32_t least = 255 * (std::min(w0, 0) + std::min(w1, 0));
-        if (most > 32767 || least < -32768) ++failing;
+        if (most <= 32767 && least >= -32768) continue;
+        ++failing;
+        count.list.push_back({column, tap, channel, w0, w1});
       }
     }
     count.failing += failing;
@@ -359,6 +364,30 @@ PairCount CountPairs(const reference::Conv& conv) {
     count.of_worst_column = failing;
   }
   return count;
+}
+
+// The listing in slices, and that its witnesses clamp.
+void ExpectListed(const Conv& conv, const reference::ConvGeometry& geometry,
+                  const std::vector<std::array<int64_t, 5>>& expected) {
+  constexpr int64_t kSlice = 7;
+  std::array<intact_conv_failing_pair, kSlice> pairs;
+  std::vector<std::array<int64_t, 5>> listed;
+  int64_t written = kSlice;
+  for (int64_t first = 0; written == kSlice; first += kSlice) {
+    ASSERT_EQ(intact_conv_failing_pairs(conv.handle(), first, kSlice, pairs.data(), &written), INTACT_OK);
+    for (const intact_conv_failing_pair& pair : std::span(pairs).first(static_cast<size_t>(written))) {
+      int64_t tap = 0;
+      for (int i = 0; i < geometry.dims; ++i) {
+        tap = tap * geometry.axes[static_cast<size_t>(3 - geometry.dims + i)].kernel + pair.tap[i];
+      }
+      listed.push_back({pair.output_channel, tap, pair.channel, pair.w0, pair.w1});
+      EXPECT_EQ(pair.sum, pair.a0 * pair.w0 + pair.a1 * pair.w1);
+      EXPECT_TRUE(pair.sum > 32767 || pair.sum < -32768);
+      EXPECT_THAT((std::array{pair.a0, pair.a1}),
+                  testing::Each(testing::AllOf(testing::Ge(0), testing::Le(255))));
+    }
+  }
+  EXPECT_EQ(listed, expected);
 }
 
 // What adjacent channels of a tap make, however a plan cuts its weights up: phases of a transposed
@@ -390,8 +419,34 @@ TEST(ConvCertificate, CountsTheCallersWeightsWhateverTheLayout) {
       EXPECT_EQ(certificate->failing_pairs, expected.failing);
       EXPECT_EQ(certificate->worst_column, expected.worst_column);
       EXPECT_EQ(certificate->worst_column_failing_pairs, expected.of_worst_column);
+      ExpectListed(*plan, conv.geometry, expected.list);
     }
   }
+}
+
+TEST(ConvCertificate, ListsFromAnyNumberOn) {
+  const reference::Conv conv =
+      verify::MaterializeConv(Parsed("conv u8s8s32 in=4x4 c=6 o=40 kernel=2x2 fill=extremes"));
+  const Result<Conv> plan = Conv::Create(verify::DescOf(conv, {}), conv.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto failing = static_cast<int64_t>(CountPairs(conv).list.size());
+  std::vector<intact_conv_failing_pair> pairs(static_cast<size_t>(failing) + 1);
+  int64_t written = -1;
+  const auto list = [&](int64_t first, int64_t count) {
+    return intact_conv_failing_pairs(plan->handle(), first, count, pairs.data(), &written);
+  };
+  ASSERT_EQ(list(0, 0), INTACT_OK);
+  EXPECT_EQ(written, 0);
+  ASSERT_EQ(list(failing - 1, 100), INTACT_OK);
+  EXPECT_EQ(written, 1);
+  EXPECT_EQ(pairs[0].output_channel, 39);
+  ASSERT_EQ(list(failing, 100), INTACT_OK);
+  EXPECT_EQ(written, 0);
+  EXPECT_EQ(list(-1, 1), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("first is -1 and count is 1; expected 0 or more"));
+  EXPECT_EQ(intact_conv_failing_pairs(plan->handle(), 0, 1, nullptr, &written), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_failing_pairs(plan->handle(), 0, 1, pairs.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_failing_pairs(nullptr, 0, 1, pairs.data(), &written), INTACT_INVALID_ARGUMENT);
 }
 
 TEST(ConvCertificate, NeedsItsStruct) {

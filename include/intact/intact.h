@@ -393,6 +393,21 @@ INTACT_API intact_status intact_conv_query(const intact_conv* conv, intact_conv_
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate);
 
+/** A pair of a convolution's weights that can saturate, with a witness: see intact_failing_pair. */
+typedef struct intact_conv_failing_pair {
+  int64_t output_channel;
+  int64_t tap[INTACT_MAX_SPATIAL]; /**< its place in the kernel, as in the descriptor; 0 beyond its dims */
+  int64_t channel;                 /**< channels c and c+1 of the group */
+  int32_t w0, w1; /**< as the instruction sees them, −128 to 127; w1 is 0 beyond the last */
+  int32_t a0, a1, sum;
+} intact_conv_failing_pair;
+
+/** Lists failing pairs by output channel, then tap, then channel: number `first` and on, at most `count`;
+ * `*written` tells how many. Thread-safe; each call passes over the packed weights.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, int64_t count,
+                                                   intact_conv_failing_pair* pairs, int64_t* written);
+
 /** NULL is allowed. No run of the plan may be under way. */
 INTACT_API void intact_conv_destroy(intact_conv* conv);
 
