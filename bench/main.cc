@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/benchmarks.h"
+#include "bench/google_flags.h"
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
@@ -98,27 +99,9 @@ int RunTable(const Options& options, std::vector<jit::Isa> isas) {
   return status;
 }
 
-/// Nothing, or what is wrong with an argument that Google Benchmark would answer with its usage and success.
-std::optional<std::string> WhyNotFormat(std::string_view argument) {
-  for (const std::string_view flag : {"--benchmark_format=", "--benchmark_out_format="}) {
-    if (!argument.starts_with(flag)) continue;
-    const std::string_view value = argument.substr(flag.size());
-    if (value == "console" || value == "json" || value == "csv") return std::nullopt;
-    return fmt::format("{}'{}' is unknown; expected one of console, json, csv", flag, value);
-  }
-  return std::nullopt;
-}
-
-/// Whether Google Benchmark itself tells, in a line, what is wrong with the value.
-bool IsNumeric(std::string_view argument) {
-  return argument.starts_with("--benchmark_min_time=") ||
-         argument.starts_with("--benchmark_min_warmup_time=") ||
-         argument.starts_with("--benchmark_repetitions=");
-}
-
 int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vector<char*> arguments) {
   for (const char* argument : arguments) {
-    if (const std::optional<std::string> why = WhyNotFormat(argument)) return Fail(*why);
+    if (const std::optional<std::string> why = WhyNotGoogleFlag(argument)) return Fail(*why);
   }
   const jit::Isa best = isas.back();
   if (const std::optional<Error> error = Confine(Peers(), best)) return Fail(*error);
@@ -131,10 +114,7 @@ int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vec
   RegisterThreads(isas);
   auto count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());
-  if (count > 1) {
-    return IsNumeric(arguments[1]) ? tools::kBadInput
-                                   : Fail(fmt::format("{}: is unknown (see --help)", arguments[1]));
-  }
+  if (count > 1) return Fail(fmt::format("{}: is unknown (see --help)", arguments[1]));
   const size_t matches = benchmark::RunSpecifiedBenchmarks();  // tells if the filter matches none
   benchmark::Shutdown();
   if (matches == 0) return tools::kBadInput;
@@ -161,6 +141,9 @@ int Main(int argc, char** argv) {
   std::vector<jit::Isa> isas = AvailableIsas();
   if (*isa != INTACT_ISA_ANY) isas = {static_cast<jit::Isa>(*isa)};
   if (isas.empty()) return Fail("this machine permits no ISA that intact has kernels for");
+  if (!options.json.empty() && options.json == options.html) {
+    return Fail(fmt::format("--html {}: is the file of --json too; expected another", options.html));
+  }
   if (named.size() == 1) return RunTable(options, std::move(isas));
   for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html"}) {
     if (app.count(table_only) != 0) {

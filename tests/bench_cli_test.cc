@@ -52,13 +52,34 @@ TEST_F(BenchCli, BadUsage) {
   EXPECT_EQ(Run("--help").status, 0);
 }
 
+TEST_F(BenchCli, NothingIsLost) {
+  const std::string file = "'" + folder_ + "/x.json'";
+  ExpectBadInput("--json " + file + " --html " + file, "x.json: is the file of --json too");
+  ExpectLostOutput("--help");
+  ExpectLostOutput("--benchmark_list_tests=true");
+}
+
 TEST_F(BenchCli, BadUsageOfGoogleBenchmark) {
   ExpectBadInput("--benchmark_frobnicate", "--benchmark_frobnicate: is unknown");
   ExpectBadInput("--benchmark_filter=nothing", "nothing");
   ExpectBadInput("'--benchmark_filter=('", "regular expression");
-  ExpectBadInput("--benchmark_min_time=long", "long");
-  ExpectBadInput("--benchmark_repetitions=many", "many");
+  for (const char* seconds : {"long", "-1", "nan", "inf", "1e400", "", "0.001x", "0"}) {
+    ExpectBadInput(
+        fmt::format("--benchmark_min_time={}", seconds),
+        fmt::format("intact_bench: --benchmark_min_time='{}' is not a number from 1e-06 to 3600", seconds));
+  }
+  ExpectBadInput("--benchmark_min_warmup_time=-1", "--benchmark_min_warmup_time='-1' is not a number");
+  for (const char* count : {"many", "0", "-1", "", "1.5", "99999999999999999999"}) {
+    ExpectBadInput(fmt::format("--benchmark_repetitions={}", count),
+                   fmt::format("--benchmark_repetitions='{}' is not an integer from 1 to 1000000", count));
+  }
   ExpectBadInput("--benchmark_format=prose", "--benchmark_format='prose' is unknown");
+  ExpectBadInput("--benchmark_time_unit=hours",
+                 "--benchmark_time_unit='hours' is unknown; expected one of ns");
+  ExpectBadInput("--benchmark_list_tests=maybe", "--benchmark_list_tests='maybe' is unknown");
+  ExpectBadInput("--benchmark_out='" + folder_ + "/missing/x'",
+                 "/missing/x: cannot be written: No such file");
+  ExpectBadInput("--benchmark_out='" + folder_ + "'", "cannot be written: Is a directory");
   ExpectBadInput("--benchmark_filter=peak --json '" + folder_ + "/x.json'",
                  "--json: has no meaning beside --benchmark_... options");
 }

@@ -52,7 +52,7 @@ constexpr std::string_view kGeometries[] = {
     "in=9x9 c=9 o=8 kernel=1x1 stride=4x4",
     "in=5x5 c=8 o=8 kernel=3x3 stride=7x9 pad=1x1",
     "in=1x2x2 c=4 o=5 kernel=1x1x1 stride=2x2x2 batch=3",
-    "in=1x3 c=64 o=16 kernel=1x3 stride=1x100000000 groups=16",
+    "in=1x3 c=64 o=16 kernel=1x3 stride=1x65536 groups=16",
     "in=13x13 c=16 o=16 kernel=2x3 stride=4x5 pad=1x1 groups=16",
     // One output pixel.
     "in=3x3 c=16 o=32 kernel=3x3",
