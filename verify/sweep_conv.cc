@@ -1,4 +1,4 @@
-#include <cassert>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -228,7 +228,7 @@ class ConvList {
 
   static Problem Parsed(std::string_view geometry) {
     const Result<Problem> problem = Problem::Parse("conv u8s8s32 " + std::string(geometry));
-    assert(problem);
+    if (!problem) throw std::logic_error("the sweep's geometries: " + problem.error().message);
     return *problem;
   }
 
