@@ -76,6 +76,7 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
+  if (taps_.vector_step != 0) SharePixels();
   // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
   if (!saturates && !has_zero_points) {
     SetLineTaps();
@@ -94,11 +95,10 @@ bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
   const int64_t most_lanes = UsesTiles(isa) ? lanes : 4 * lanes;  // tiles are many times as fast
   if (!fills_vectors || problem.HasWeightZeroPoints()) return outputs < most_lanes;
   // Without it, groups that fill a vector only together cost as much as if each filled it; with it, each
-  // pixel that outputs read is transposed, and outputs themselves, bytes at a quarter of the price.
+  // pixel that outputs read is transposed, and outputs themselves.
   constexpr int64_t kMost = 16;
-  const bool turns_bytes = ElementBytes(problem.epilogue.c_type) == 1 && !problem.epilogue.has_residual();
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
-  return reads_band_ && outputs * strides < kMost && (outputs < lanes || turns_bytes);
+  return reads_band_ && outputs < lanes && outputs * strides < kMost;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.
@@ -120,6 +120,19 @@ void ConvPlan::SetTaps() {
   if (reads_band_) taps_.depth = RoundUp(taps_.depth, kQuad);
 }
 
+// Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
+void ConvPlan::SharePixels() {
+  constexpr int64_t kLeastRows = 4;
+  constexpr int64_t kMostQuads = 32;
+  constexpr int64_t kMostBytes = 1 << 30;  // of a line of the band: kernels know distances in it
+  const int64_t taps = geometry_.kernel[kWidth];
+  const int64_t rows = geometry_.output[kWidth];
+  if (taps == 1 || taps * taps_.depth / kQuad > kMostQuads || rows < kLeastRows) return;
+  if (geometry_.Span(kWidth, rows) * band_.pixel_bytes() > kMostBytes) return;
+  taps_.shared = {taps, geometry_.dilation[kWidth] * band_.pixel_bytes(), band_.row_stride()};
+  taps_.line_rows = geometry_.output[kWidth];
+}
+
 // Lines above the input and below it are padding for all their pixels.
 void ConvPlan::SetLineTaps() {
   const int64_t heights = geometry_.kernel[kHeight];
@@ -137,8 +150,8 @@ void ConvPlan::SetLineTaps() {
       range.first = std::min(range.first, height * per_height);
       range.end = (height + 1) * per_height;
     }
-    // A line of padding alone: a tap all the same, since kernels run at least one.
-    if (range.end == 0) range = {0, 1};
+    // A line of padding alone: taps all the same, since kernels run some.
+    if (range.end == 0) range = {0, per_height};
     taps_.line_taps.push_back(range);
   }
   const auto is_whole = [&](const TapRange& range) { return range == TapRange{0, taps_.count()}; };
