@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/channel_order.h"
 #include "kernels/dispatch.h"
 #include "kernels/threads.h"
 
@@ -59,6 +60,9 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     if (planar_.IsSmall()) {
       reads_band_ = true;
+      if (UsesSchedule(isa, problem.mode) && planar_.CanOrderChannels()) {
+        planar_.OrderChannels(PairChannels(problem, geometry_));
+      }
       taps_.planar = planar_.MakeDepth();
       taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
       return;
@@ -173,7 +177,11 @@ void ConvPlan::SetLineEnds() {
 
 int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
   if (taps_.is_depthwise) return tap;
-  if (taps_.planar) return (channel / kQuad * geometry_.taps() + tap) * kQuad + channel % kQuad;
+  if (taps_.planar) {
+    const int64_t first = n / geometry_.group_outputs() * geometry_.group_inputs();
+    const int64_t place = planar_.PlaceOf(first + channel) - first;
+    return (place / kQuad * geometry_.taps() + tap) * kQuad + place % kQuad;
+  }
   channel += n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
   if (!joins_width_) return tap * taps_.depth + channel;
   const int64_t width = geometry_.kernel[kWidth];

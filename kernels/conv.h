@@ -104,7 +104,10 @@ class ConvPlan {
   /// Where the channel number `channel` of the group of column `n` lies in the depth, at `tap` of all taps.
   int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;
   /// Channels of a tap that are adjacent in the depth, from a multiple of their number on.
-  int64_t AdjacentChannels() const { return taps_.planar ? kQuad : geometry_.group_inputs(); }
+  int64_t AdjacentChannels() const {
+    if (!taps_.planar) return geometry_.group_inputs();
+    return planar_.HasOrder() ? 1 : kQuad;
+  }
 
   /// Channels that a column's depth is made of.
   int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
