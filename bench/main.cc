@@ -7,7 +7,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -174,10 +173,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace intact::bench
 
-int main(int argc, char** argv) {
-  try {
-    return intact::bench::Main(argc, argv);
-  } catch (const std::exception& exception) {  // out of memory, or a bug
-    return intact::tools::Fail(exception.what());
-  }
-}
+int main(int argc, char** argv) { return intact::tools::RunProgram(intact::bench::Main, argc, argv); }

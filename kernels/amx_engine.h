@@ -1,12 +1,22 @@
 // GEMM on AMX tiles (amx_kernel.h), from the canonical B panels and from A as the caller holds it.
 //
-//   RunRange ─► chunks of panels (in half of L2) ─► blocks of rows ─► depth blocks (A in L1)
+//   RunRange ─► chunks of panels (in half of L2) ─► blocks of row tiles ─► depth blocks (A in L1)
 //            ─► blocks of 2×2 tiles: one kernel call each, which also stores the block before it
 //
-// A is staged, that is copied into rows that follow each other, only where tiles cannot be loaded from it in
-// place: the last depths of a row, if they are no whole tile (a load would read beyond the row), and all of
-// it where 32 rows at the caller's stride do not fit in L1 together, or would displace each other, and where
-// rows are a convolution's pixels.
+// All row tiles of a range have the same number of rows, so that tiles are configured once. Rows seldom
+// divide by it: the last tile of a line begins earlier then and computes some rows again, which the tile
+// before it has too.
+//
+//   a line of 20 rows     tile 0  rows 0 to 9     a line of 25    tile 0  rows  0 to 12
+//                         tile 1  rows 10 to 19                   tile 1  rows 12 to 24, row 12 again
+//
+// A line is what one stride leads through: all rows of a GEMM, or a line of output pixels. Tiles are loaded
+// from it in place, a convolution's from its band or its input, one tap after the other.
+//
+// A is staged, that is copied into rows that follow each other, only where that does not work or not pay: the
+// last depths of a row, if they are no whole tile (a load would read beyond the row); all of it where a
+// block's rows at the caller's stride do not fit in L1 together, or would displace each other; where lines
+// are much shorter than tiles, or taps are no whole tiles, see ReadsLinesInPlace().
 //
 // If A's block outgrows L1, the depth is cut into blocks, and the sums of all but the last wait in scratch.
 //
@@ -25,19 +35,29 @@
 
 namespace intact::kernels {
 
+/// The rows of A that a rectangle of C needs.
+struct AmxRows {
+  int64_t count = 0;
+  int64_t stride = 0;  // bytes between rows of a line
+  int64_t line = 0;    // rows of a line; at least `count` if one stride leads through all
+};
+
 /// How a rectangle of C is cut.
 struct AmxBlocking {
-  int64_t block_rows = 0;    // 16, 32 or 64; rows that are no such block go by 32, and the rest by fewer
+  int64_t tile_rows = 0;     // 1 to 16, and no more than the count or a line
+  int64_t row_tiles = 0;     // of a block: 1, 2 or 4; what is no such block goes by 2, and the rest by 1
   int64_t depth = 0;         // of a depth block, a multiple of 64; at least k if there is one only
-  bool stages_a = false;     // all of it, not the end of rows alone
+  bool stages_a = false;     // all of it, not the end of rows alone; then all rows are one line
   int64_t chunk_panels = 0;  // panels of B that stay in L2
   bool a_stays = false;      // A stays in L2 and B streams: the next chunk of B is prefetched, else of A
 };
 
-/// For `rows` rows of `k` depths and `panels` panels. `a_stride`: bytes between rows; 0 if no stride leads
-/// from each to the next, or if they have several taps, so that tiles cannot be loaded in place.
-AmxBlocking ChooseAmxBlocking(int64_t rows, int64_t panels, int64_t k, int64_t a_stride,
+AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
                               const CacheSizes& caches);
+
+/// Whether loading tiles from lines of `line` rows in place, tap by tap, beats staging them. Taps must be
+/// whole tiles for it, a single one apart: then it pays to pad them to whole tiles.
+bool ReadsLinesInPlace(int64_t line, int64_t panels, const Taps& taps);
 
 class AmxEngine final : public Engine {
  public:
@@ -59,10 +79,11 @@ class AmxEngine final : public Engine {
   Error SetInitial();
   Error GenerateKernels();
   const int32_t* initial() const { return initial_.size() != 0 ? initial_.data() : data_.initial.data(); }
-  /// Blocks of sums that may wait for their next depths.
+  /// Blocks of sums that may wait for their next depths at a time.
   int64_t MaxBlocks() const;
   /// Scratch for an edge within a panel: C's block, and the residual's behind it.
   int64_t EdgeBytes() const;
+  int64_t SegmentBytes() const;
 
   /// For a number of panels, and for C stored through the caches or past them.
   template <class Function>

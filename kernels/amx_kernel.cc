@@ -141,19 +141,11 @@ class AmxKernel {
     for (const Gp& general : epilogue) registers_.Free(general);
   }
 
-  // to = 16 rows of `stride`
-  void RowTileBytes(const Gp& to, const Gp& stride) {
-    code().mov(to, stride);
-    code().shl(to, 4);
-  }
-
   void LoadSeed() {
-    const Gp seed = a(0), stride = a_stride_, row_tile = b(0);
-    code().mov(seed, Argument(offsetof(AmxKernelArgs, seed)));
+    const Gp seed = a(0), stride = a_stride_;
     code().mov(stride, Argument(offsetof(AmxKernelArgs, seed_stride_bytes)));
-    RowTileBytes(row_tile, stride);
     for (int i = 0; i < spec_.row_tiles; ++i) {
-      if (i > 0) code().add(seed, row_tile);
+      code().mov(seed, Argument(offsetof(AmxKernelArgs, seed) + sizeof(void*) * static_cast<size_t>(i)));
       for (int j = 0; j < spec_.panels; ++j) {
         code().tileloadd(sum(i, j), x86::ptr(seed, stride, 0, j * emitter_->vector_bytes()));
       }
@@ -197,17 +189,15 @@ class AmxKernel {
 
   // Sets the pointers and where B's last tile of the segment begins, and loads the first operands.
   void BeginSegment(const Mem& last_b) {
-    const Gp segment = a(0), length = a_stride_;
+    const Gp segment = a(spec_.row_tiles - 1), length = a_stride_;
     code().mov(segment, Argument(offsetof(AmxKernelArgs, segment)));
     code().mov(length, Field(segment, offsetof(AmxSegment, steps)));
     code().shl(length, 10);  // kTileBytes of B per step
     code().lea(length, x86::ptr(b(0), length, 0, -static_cast<int>(kTileBytes)));
     code().mov(last_b, length);
     code().mov(a_stride_, Field(segment, offsetof(AmxSegment, a_stride_bytes)));
-    code().mov(a(0), Field(segment, offsetof(AmxSegment, a)));
-    for (int i = 1; i < spec_.row_tiles; ++i) {
-      RowTileBytes(a(i), a_stride_);
-      code().add(a(i), a(i - 1));
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().mov(a(i), Field(segment, offsetof(AmxSegment, a) + sizeof(void*) * static_cast<size_t>(i)));
     }
     for (int i = 0; i < std::min(spec_.row_tiles, kOperandTiles); ++i) LoadA(i, 0);
     for (int j = 0; j < std::min(spec_.panels, kOperandTiles); ++j) LoadB(j, 0);
@@ -261,13 +251,12 @@ class AmxKernel {
   }
 
   void StoreSums() {
-    const int row_bytes = spec_.panels * emitter_->vector_bytes();
-    code().mov(a(0), Argument(offsetof(AmxKernelArgs, sums)));
-    code().mov(a_stride_, row_bytes);
+    const Gp sums = a(0), stride = a_stride_;
+    code().mov(stride, spec_.panels * emitter_->vector_bytes());
     for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().mov(sums, Argument(offsetof(AmxKernelArgs, sums) + sizeof(void*) * static_cast<size_t>(i)));
       for (int j = 0; j < spec_.panels; ++j) {
-        const int offset = i * kTileRows * row_bytes + j * emitter_->vector_bytes();
-        code().tilestored(x86::ptr(a(0), a_stride_, 0, offset), sum(i, j));
+        code().tilestored(x86::ptr(sums, stride, 0, j * emitter_->vector_bytes()), sum(i, j));
       }
     }
   }
@@ -355,34 +344,24 @@ Result<AmxStoreFunction> GetAmxStore(const EpilogueSpec& epilogue, int panels) {
 }
 
 TileConfig TileConfigFor(int64_t rows) {
-  if (rows % kTileRows == 0) rows = 2 * kTileRows;  // which configures all tiles
-  const int row_tiles = RowTiles(rows);
+  constexpr size_t kTiles = kMaxBlockTiles + 2 * kOperandTiles;
   TileConfig config;
-  const auto set = [&](int tile, int64_t tile_rows) {
-    config.rows[static_cast<size_t>(tile)] = static_cast<uint8_t>(tile_rows);
-    config.row_bytes[static_cast<size_t>(tile)] = kTileDepth;
-  };
-  for (int i = 0; i < row_tiles; ++i) {
-    const int64_t tile_rows = std::min<int64_t>(rows - int64_t{i} * kTileRows, kTileRows);
-    for (int j = 0; j < kMaxBlockTiles / row_tiles; ++j) set(SumTile(row_tiles, i, j), tile_rows);
-    set(ATile(i), tile_rows);
-  }
-  for (int j = 0; j < kOperandTiles; ++j) set(BTile(j), kTileRows);
+  std::fill_n(config.row_bytes.begin(), kTiles, uint16_t{kTileDepth});
+  std::fill_n(config.rows.begin(), kTiles, static_cast<uint8_t>(rows));
+  std::fill_n(config.rows.begin() + BTile(0), kOperandTiles, uint8_t{kTileRows});
   return config;
 }
 
 Error ScopedTiles::Prepare() { return GetTileFunctions() ? Error{} : GetTileFunctions().error(); }
 
 ScopedTiles::~ScopedTiles() {
-  if (shape_ != 0) GetTileFunctions()->release();
+  if (is_configured_) GetTileFunctions()->release();
 }
 
 void ScopedTiles::Configure(int64_t rows) noexcept {
-  const int64_t shape = rows % kTileRows == 0 ? kTileRows : rows;
-  if (shape == shape_) return;
   const TileConfig config = TileConfigFor(rows);
   GetTileFunctions()->configure(&config);
-  shape_ = shape;
+  is_configured_ = true;
 }
 
 }  // namespace intact::kernels

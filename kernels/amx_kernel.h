@@ -5,10 +5,13 @@
 //                                   │ 16×64  │  │ 16×64  │       A tile   16 rows × 64 depths, from row-major
 //                                   A
 //                       ┌────────┐  ├────────┤  ├────────┤       B tile   16 quads × 16 columns, 1 KiB of a
-//      A rows  0 to 15  │ 16×64  │  │ sums 0 │  │ sums 1 │                canonical panel (pack.h)
+//      row tile 0       │ 16×64  │  │ sums 0 │  │ sums 1 │                canonical panel (pack.h)
 //                       ├────────┤  ├────────┤  ├────────┤       sums     16×16 int32
-//      A rows 16 to 31  │ 16×64  │  │ sums 2 │  │ sums 3 │
+//      row tile 1       │ 16×64  │  │ sums 2 │  │ sums 3 │
 //                       └────────┘  └────────┘  └────────┘
+//
+// Rows of a tile are one stride apart; its tiles may lie anywhere, and so may the sums of each. Tiles may
+// have fewer than 16 rows, all of a block the same number: a dot product takes a cycle per row.
 //
 // Thin problems take 1×4 or 4×1 tiles: four sums hide the latency of a dot product (52 cycles for one, 16 of
 // which it keeps the unit busy). The eight tiles in order: four sums, two of A, two of B. Each operand tile
@@ -20,8 +23,8 @@
 // cache. While a kernel multiplies, it requantizes the block that was finished before it, a row after each
 // dot product: the vector units are idle otherwise.
 //
-// Contract: tiles are configured by ScopedTiles for the block's rows; `a` is readable for rows × 64 depths
-// per step and no further; registers follow the System V ABI.
+// Contract: tiles are configured by ScopedTiles for their rows; A is readable for rows × 64 depths per step
+// and no further; registers follow the System V ABI.
 #ifndef INTACT_KERNELS_AMX_KERNEL_H_
 #define INTACT_KERNELS_AMX_KERNEL_H_
 
@@ -40,11 +43,11 @@ inline constexpr int kTileDepth = 64;
 inline constexpr int kMaxBlockTiles = 4;
 inline constexpr int64_t kTileBytes = 1024;
 
-/// Depths of A that lie at one stride: a step reads rows × 64 bytes.
+/// Depths of A that follow each other in every row: a step reads 64 bytes of each.
 struct AmxSegment {
-  const uint8_t* a = nullptr;
-  int64_t a_stride_bytes = 0;
-  int64_t steps = 0;  // at least 1
+  std::array<const uint8_t*, kMaxBlockTiles> a = {};  // row 0 of each row tile
+  int64_t a_stride_bytes = 0;                         // from row to row of a tile
+  int64_t steps = 0;                                  // at least 1
 };
 
 /// Sums of whole panels on their way to C. Nothing to store if `sums` is `sums_end`.
@@ -61,10 +64,12 @@ struct AmxKernelArgs {
   const AmxSegment* segments_end = nullptr;
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
-  const int32_t* seed = nullptr;
-  int64_t seed_stride_bytes = 0;  // 0: one row for all
-  int32_t* sums = nullptr;        // [rows][panels·16]; may be `seed`
-  AmxStoreArgs store;             // of a block of as many panels; stored before `sums` is written
+  int64_t seed_stride_bytes = 0;                         // 0: one row for all of a tile
+  std::array<const int32_t*, kMaxBlockTiles> seed = {};  // of each row tile
+  // Where each row tile's sums go, [rows][panels·16]; may be `seed`. They are written in the order of the row
+  // tiles, so a tile may overwrite the last rows of the one before it.
+  std::array<int32_t*, kMaxBlockTiles> sums = {};
+  AmxStoreArgs store;  // of a block of as many panels; stored before `sums` are written
   // If AmxKernelPrefetches(): a line of memory is fetched into L2 after each dot product: the first one, and
   // how far it is to the next and, besides, at the end of a step. Any address will do.
   const uint8_t* prefetch = nullptr;
@@ -103,10 +108,7 @@ struct TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-/// Row tiles of a block of `rows` rows, 1 to 32 or 64.
-constexpr int RowTiles(int64_t rows) { return static_cast<int>((rows + kTileRows - 1) / kTileRows); }
-
-/// For blocks of `rows` rows, and any number of panels. Blocks of full row tiles share one.
+/// For row tiles of `rows` rows, 1 to 16, in blocks of any shape.
 TileConfig TileConfigFor(int64_t rows);
 
 /// The calling thread's tiles, from the first Configure() until this is gone.
@@ -120,11 +122,11 @@ class ScopedTiles {
   ScopedTiles(const ScopedTiles&) = delete;
   ScopedTiles& operator=(const ScopedTiles&) = delete;
 
-  /// Configures for blocks of `rows` rows, unless they are so already. Clears the tiles.
+  /// As TileConfigFor(); clears the tiles.
   void Configure(int64_t rows) noexcept;
 
  private:
-  int64_t shape_ = 0;  // of the rows configured for; 0 = none
+  bool is_configured_ = false;
 };
 
 }  // namespace intact::kernels

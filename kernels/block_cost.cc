@@ -85,8 +85,8 @@ double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
            kTileCost;
   }
   auto products = static_cast<double>(rows * vectors);
-  const int registers = jit::VectorBytes(block_.isa) == 64 ? 32 : 16;
-  if (!shares_pixels_ && rows * vectors + vectors + 1 > registers) products *= kVectorFromMemory;
+  const bool overflows = rows * vectors + vectors + 1 > jit::VectorCount(block_.isa);
+  if (overflows && !shares_pixels_) products *= kVectorFromMemory;
   if (streams_weights_) {
     const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;
     products = std::max(products + loads * kVectorPassing, loads * kVectorFromL2);

@@ -19,6 +19,7 @@ struct intact_gemm {
 namespace {
 
 using intact::Error;
+using intact::kernels::CheckListing;
 using intact::kernels::CheckStruct;
 using intact::kernels::GemmPlan;
 using intact::kernels::Guard;
@@ -229,13 +230,8 @@ intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, 
                                         intact_failing_pair* pairs, int64_t* written) {
   return Guard("intact_gemm_failing_pairs", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    if (pairs == nullptr) return NullArgument("pairs");
-    if (written == nullptr) return NullArgument("written");
-    *written = 0;
-    if (first < 0 || count < 0) {
-      return {INTACT_INVALID_ARGUMENT, "first is " + std::to_string(first) + " and count is " +
-                                           std::to_string(count) + "; expected 0 or more"};
-    }
+    Error error = CheckListing(first, count, pairs, written);
+    if (error.status != INTACT_OK) return error;
     const intact::kernels::GemmData& data = gemm->plan->data();
     for (const auto& pair : ListFailingPairs(data.weights, data.range, first, count)) {
       pairs[(*written)++] = {pair.k, pair.n, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};

@@ -15,9 +15,11 @@ struct intact_conv {
 namespace {
 
 using intact::Error;
+using intact::kernels::CheckListing;
 using intact::kernels::CheckStruct;
 using intact::kernels::ConvGeometry;
 using intact::kernels::Convolution;
+using intact::kernels::FailingPair;
 using intact::kernels::Guard;
 using intact::kernels::IsVerbose;
 using intact::kernels::ModeName;
@@ -43,6 +45,19 @@ void Print(const Convolution& plan, const std::string& what, const std::string& 
       Text(geometry.stride).c_str(), Text(geometry.dilation).c_str(), static_cast<long long>(geometry.groups),
       geometry.is_transposed ? " transposed" : "", plan.kernel_name().c_str(), ModeName(plan.mode()),
       how.c_str(), watch.Microseconds());
+}
+
+intact_conv_failing_pair ToStruct(const FailingPair& pair, const Convolution& plan) {
+  const Spatial& kernel = plan.geometry().kernel;
+  intact_conv_failing_pair made = {pair.n,  {},      pair.k % plan.PairPitch(), pair.w0, pair.w1, pair.a0,
+                                   pair.a1, pair.sum};
+  int64_t tap = pair.k / plan.PairPitch();
+  for (int i = plan.spatial_dims() - 1; i >= 0; --i) {
+    const int64_t extent = kernel[kernel.size() - static_cast<size_t>(plan.spatial_dims() - i)];
+    made.tap[i] = tap % extent;
+    tap /= extent;
+  }
+  return made;
 }
 
 }  // namespace
@@ -120,6 +135,19 @@ intact_status intact_conv_certificate(const intact_conv* conv, intact_certificat
     const auto made = conv->plan->MakeCertificate();
     if (!made) return made.error();
     *certificate = ToStruct(*made, conv->plan->a_type(), conv->plan->schedule_statistics());
+    return {};
+  });
+}
+
+intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, int64_t count,
+                                        intact_conv_failing_pair* pairs, int64_t* written) {
+  return Guard("intact_conv_failing_pairs", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    Error error = CheckListing(first, count, pairs, written);
+    if (error.status != INTACT_OK) return error;
+    const auto listed = conv->plan->ListFailingPairs(first, count);
+    if (!listed) return listed.error();
+    for (const auto& pair : *listed) pairs[(*written)++] = ToStruct(pair, *conv->plan);
     return {};
   });
 }

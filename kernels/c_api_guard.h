@@ -57,6 +57,18 @@ inline Error NullArgument(const char* name) {
   return {INTACT_INVALID_ARGUMENT, std::string(name) + " is NULL"};
 }
 
+/// Checks the arguments of a function that lists failing pairs, number `first` and on, and sets `*written` to
+/// 0.
+template <class Pair>
+Error CheckListing(int64_t first, int64_t count, const Pair* pairs, int64_t* written) {
+  if (pairs == nullptr) return NullArgument("pairs");
+  if (written == nullptr) return NullArgument("written");
+  *written = 0;
+  if (first >= 0 && count >= 0) return {};
+  return {INTACT_INVALID_ARGUMENT, "first is " + std::to_string(first) + " and count is " +
+                                       std::to_string(count) + "; expected 0 or more"};
+}
+
 /// Checks an output struct, which the caller must have initialised.
 template <class Struct>
 Error CheckStruct(const char* name, const Struct* out) {

@@ -180,6 +180,39 @@ class FailingPairs {
   __m128i most_, least_;         // sums that activations in [0, high] keep within int16
 };
 
+// Calls visit(first column, panel) for each panel until it returns false.
+template <class Visit>
+Error ForEachPanel(const PairedColumns& weights, const Visit& visit) {
+  std::vector<int8_t> columns(
+      static_cast<size_t>(std::min<int64_t>(weights.n, kPanelColumns) * weights.depth));
+  PackedWeights panel;
+  for (int64_t first = 0; first < weights.n; first += kPanelColumns) {
+    const int64_t count = std::min<int64_t>(weights.n - first, kPanelColumns);
+    for (int64_t i = 0; i < count; ++i) {
+      weights.copy(first + i, &columns[static_cast<size_t>(i * weights.depth)]);
+    }
+    if (!PackWeights({columns.data(), weights.depth, count, 1, weights.depth, 0}, &panel)) {
+      return {INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
+    }
+    if (!visit(first, panel)) break;
+  }
+  return {};
+}
+
+// Adds the certificate of the columns from number `first` on, which is a panel's first.
+void Append(const Certificate& next, int64_t first, Certificate* certificate) {
+  certificate->pairs += next.pairs;
+  certificate->failing_pairs += next.failing_pairs;
+  if (next.worst_column_failing_pairs > certificate->worst_column_failing_pairs) {
+    certificate->worst_column = first + next.worst_column;
+    certificate->worst_column_failing_pairs = next.worst_column_failing_pairs;
+  }
+  certificate->panel_failing_pairs.insert(certificate->panel_failing_pairs.end(),
+                                          next.panel_failing_pairs.begin(), next.panel_failing_pairs.end());
+  certificate->column_sums.insert(certificate->column_sums.end(), next.column_sums.begin(),
+                                  next.column_sums.end());
+}
+
 }  // namespace
 
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
@@ -229,6 +262,17 @@ Certificate Certify(const PackedWeights& weights, ActivationRange range) {
   return certificate;
 }
 
+Result<Certificate> Certify(const PairedColumns& weights, ActivationRange range) {
+  Certificate certificate;
+  certificate.range = range;
+  Error error = ForEachPanel(weights, [&](int64_t first, const PackedWeights& panel) {
+    Append(Certify(panel, range), first, &certificate);
+    return true;
+  });
+  if (error.status != INTACT_OK) return error;
+  return certificate;
+}
+
 std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, ActivationRange range, int64_t first,
                                           int64_t count) {
   std::vector<FailingPair> pairs;
@@ -240,6 +284,24 @@ std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, Activati
       if (number++ >= first) pairs.push_back(Witness(weights, k, n, range));
     }
   }
+  return pairs;
+}
+
+Result<std::vector<FailingPair>> ListFailingPairs(const PairedColumns& weights, ActivationRange range,
+                                                  int64_t first, int64_t count) {
+  std::vector<FailingPair> pairs;
+  Error error = ForEachPanel(weights, [&](int64_t first_column, const PackedWeights& panel) {
+    const int64_t failing = Certify(panel, range).failing_pairs;
+    if (first < failing) {
+      for (FailingPair pair : ListFailingPairs(panel, range, first, count - std::ssize(pairs))) {
+        pair.n += first_column;
+        pairs.push_back(pair);
+      }
+    }
+    first = std::max<int64_t>(first - failing, 0);
+    return std::ssize(pairs) < count;
+  });
+  if (error.status != INTACT_OK) return error;
   return pairs;
 }
 

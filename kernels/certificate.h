@@ -15,6 +15,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <intact/intact.hpp>
 #include <vector>
 
 #include "kernels/pack.h"
@@ -69,6 +71,14 @@ struct Certificate {
 /// The certificate of `weights`, accumulator bounds aside.
 Certificate Certify(const PackedWeights& weights, ActivationRange range);
 
+/// Weights that do not lie in pairs: `copy` writes column number `column`, pair after pair, to `depth` bytes.
+/// What it never writes, the same bytes of every column, is 0.
+struct PairedColumns {
+  int64_t depth = 0, n = 0;
+  std::function<void(int64_t column, int8_t* to)> copy;
+};
+Result<Certificate> Certify(const PairedColumns& weights, ActivationRange range);
+
 /// How many adjacent quads of a panel may be added up in int16, at any place of the depth and in any order,
 /// without leaving it: 0 if a single one may not.
 int64_t SafeDepthQuads(const PackedWeights& weights, int64_t panel, ActivationRange range);
@@ -76,6 +86,8 @@ int64_t SafeDepthQuads(const PackedWeights& weights, int64_t panel, ActivationRa
 /// Failing pairs in order of column, then depth: those from number `first` on, at most `count`.
 std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, ActivationRange range, int64_t first,
                                           int64_t count);
+Result<std::vector<FailingPair>> ListFailingPairs(const PairedColumns& weights, ActivationRange range,
+                                                  int64_t first, int64_t count);
 
 /// Those of a panel's columns, whose zero points are `zero_points`; columns beyond n are zero.
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,

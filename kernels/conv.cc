@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/amx_engine.h"
 #include "kernels/channel_order.h"
 #include "kernels/dispatch.h"
 #include "kernels/threads.h"
@@ -29,7 +30,7 @@ Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const GemmProblem& problem, c
   plan->grid_ = grid;
   plan->ChooseLayout(problem, *isa);
   Error error;
-  if (plan->taps_.planar) error = plan->planar_.GenerateKernel();
+  if (plan->IsPlanar()) error = plan->planar_.GenerateKernel();
   if (error.status != INTACT_OK) return error;
   error = plan->MakeUnits(problem);
   if (error.status != INTACT_OK) return error;
@@ -44,14 +45,15 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   const uint8_t flip = ActivationFlip(problem.a_type);
   const auto padding = static_cast<uint8_t>(problem.a_zero_point + flip);
   has_neutral_zeros_ = saturates;
-  reads_band_ = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
+  const bool reads_band = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
+  if (reads_band) reading_ = Reading::kBand;
   // Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own.
-  const bool has_own_channels = reads_band_ && saturates && has_zero_points && inputs % kQuad != 0;
-  has_band_per_unit_ = has_own_channels && geometry_.groups > 1;
+  const bool has_own_channels = reads_band && saturates && has_zero_points && inputs % kQuad != 0;
+  if (has_own_channels && geometry_.groups > 1) reading_ = Reading::kBandPerUnit;
   const bool may_join_groups =
       !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
   if (inputs == 1 && geometry_.groups > 1) {
-    reads_band_ = true;
+    reading_ = Reading::kDepthwise;
     taps_.depth = geometry_.taps();
     taps_.is_depthwise = true;
     return;
@@ -59,7 +61,7 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   if (WantsPlanar(problem, isa)) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     if (planar_.IsSmall()) {
-      reads_band_ = true;
+      reading_ = Reading::kPlanarBand;
       if (UsesSchedule(isa, problem.mode) && planar_.CanOrderChannels()) {
         planar_.OrderChannels(PairChannels(problem, geometry_));
       }
@@ -72,15 +74,21 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     const int64_t lanes = jit::VectorBytes(isa) / 4;
     unit_groups_ = LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
     const bool fills_vector = unit_outputs() == lanes && unit_groups_ < geometry_.groups;
-    if (fills_vector && reads_band_ && !has_zero_points && !UsesTiles(isa)) taps_.vector_step = unit_inputs();
+    if (fills_vector && reads_band && !has_zero_points && !UsesTiles(isa)) taps_.vector_step = unit_inputs();
   }
   BandChannels channels{geometry_.input_channels, 1, geometry_.input_channels};
   if (has_own_channels) channels = {inputs, 1, RoundUp(inputs, kQuad)};
   band_ = Band(geometry_, channels, padding, flip);
-  joins_width_ = reads_band_ && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
+  joins_width_ = reads_band && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
   if (taps_.vector_step != 0) SharePixels();
+  // Tiles read whole taps; what follows a tap must not meet zero points in saturating mode.
+  const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
+  if (UsesTiles(isa) && reads_band && !(saturates && has_zero_points) &&
+      ReadsLinesInPlace(geometry_.output[kWidth], panels, taps_)) {
+    taps_.depth = RoundUp(taps_.depth, kTileDepth);
+  }
   // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
   if (!saturates && !has_zero_points) {
     SetLineTaps();
@@ -102,7 +110,7 @@ bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
   // pixel that outputs read is transposed, and outputs themselves.
   constexpr int64_t kMost = 16;
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
-  return reads_band_ && outputs < lanes && outputs * strides < kMost;
+  return reading_ == Reading::kBand && outputs < lanes && outputs * strides < kMost;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.
@@ -121,7 +129,7 @@ void ConvPlan::SetTaps() {
     }
   }
   taps_.depth = unit_inputs() + (joins_width_ ? (kernel[kWidth] - 1) * band_.pixel_bytes() : 0);
-  if (reads_band_) taps_.depth = RoundUp(taps_.depth, kQuad);
+  if (reading_ != Reading::kInPlace) taps_.depth = RoundUp(taps_.depth, kQuad);
 }
 
 // Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
@@ -176,8 +184,8 @@ void ConvPlan::SetLineEnds() {
 }
 
 int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
-  if (taps_.is_depthwise) return tap;
-  if (taps_.planar) {
+  if (IsDepthwise()) return tap;
+  if (IsPlanar()) {
     const int64_t first = n / geometry_.group_outputs() * geometry_.group_inputs();
     const int64_t place = planar_.PlaceOf(first + channel) - first;
     return (place / kQuad * geometry_.taps() + tap) * kQuad + place % kQuad;
@@ -188,6 +196,16 @@ int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
   return tap / width * taps_.depth + tap % width * band_.pixel_bytes() + channel;
 }
 
+template <class Run>
+void ConvPlan::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
+  const int64_t inputs = geometry_.group_inputs();
+  int64_t adjacent = inputs;
+  if (IsPlanar()) adjacent = planar_.HasOrder() ? 1 : kQuad;
+  for (int64_t channel = 0; channel < inputs; channel += adjacent) {
+    run(channel, DepthOf(tap, channel, n), std::min(adjacent, inputs - channel));
+  }
+}
+
 Error ConvPlan::MakeUnits(const GemmProblem& problem) {
   for (int64_t unit = 0; unit < geometry_.output_channels / unit_outputs(); ++unit) {
     Result<std::unique_ptr<GemmPlan>> plan = MakeUnit(problem, unit);
@@ -195,7 +213,7 @@ Error ConvPlan::MakeUnits(const GemmProblem& problem) {
     units_.push_back(std::move(*plan));
   }
   kernel_name_ = units_.front()->kernel_name();
-  if (!taps_.is_depthwise) return {};
+  if (!IsDepthwise()) return {};
   const uint8_t flip = ActivationFlip(problem.a_type);
   Result<std::unique_ptr<DepthwiseConv>> depthwise =
       DepthwiseConv::Create(units_.front()->data(), geometry_,
@@ -211,7 +229,7 @@ Result<std::unique_ptr<GemmPlan>> ConvPlan::MakeUnit(const GemmProblem& conv, in
   GemmProblem problem = conv;
   problem.n = unit_outputs();
   problem.k = taps_.count() * taps_.depth;
-  if (reads_band_) {
+  if (reading_ != Reading::kInPlace) {
     problem.a_zero_point += ActivationFlip(conv.a_type);
     problem.a_type = INTACT_U8;
   }
@@ -244,10 +262,9 @@ std::vector<int8_t> ConvPlan::UnitWeights(const GemmProblem& conv, int64_t unit)
     std::fill_n(to, depth, static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ conv.b.flip));
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
       const int8_t* const from = conv.b.data + (column * geometry_.taps() + tap) * inputs;
-      for (int64_t channel = 0; channel < inputs; channel += AdjacentChannels()) {
-        std::copy_n(from + channel, std::min(AdjacentChannels(), inputs - channel),
-                    to + DepthOf(tap, channel, n));
-      }
+      ForEachRun(tap, n, [&](int64_t channel, int64_t depth_begin, int64_t count) {
+        std::copy_n(from + channel, count, to + depth_begin);
+      });
     }
   }
   return weights;
@@ -265,10 +282,12 @@ ScheduleStatistics ConvPlan::schedule_statistics() const {
   return all;
 }
 
-int8_t ConvPlan::WeightAt(int64_t column, int64_t tap, int64_t channel) const {
+void ConvPlan::CopyTap(int64_t column, int64_t tap, int8_t* to) const {
   const PackedWeights& packed = units_[static_cast<size_t>(column / unit_outputs())]->data().weights;
   const int64_t n = column % unit_outputs();
-  return packed.At(DepthOf(tap, channel, n), n);
+  ForEachRun(tap, n, [&](int64_t channel, int64_t depth, int64_t count) {
+    CopyDepths(packed, depth, n, count, to + channel);
+  });
 }
 
 int64_t ConvPlan::accumulator_min() const {
@@ -292,16 +311,16 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
     shape.piece_rows = std::min(shape.rows, MostSpreadRows());
     shape.spread_bytes = RoundUp(shape.piece_rows * SpreadRowBytes(), 64);
   }
-  if (taps_.is_depthwise) {
+  if (IsDepthwise()) {
     shape.mr = static_cast<int>(geometry_.output[kWidth]);
     shape.columns = 1;
     shape.bytes = shape.spread_bytes + RoundUp(depthwise_->ScratchBytes(), 64);
     return shape;
   }
-  if (taps_.planar) {
+  if (IsPlanar()) {
     shape.piece_rows = std::min(shape.piece_rows, planar_.max_rows());
     shape.band_bytes = RoundUp(planar_.bytes(), 64);
-  } else if (reads_band_) {
+  } else if (reading_ != Reading::kInPlace) {
     shape.piece_rows = std::min(shape.piece_rows, band_.max_rows());
     shape.band_bytes = RoundUp(band_.bytes(), 64);
   }
@@ -356,23 +375,23 @@ int64_t ConvPlan::SpreadRowBytes() const {
 int64_t ConvPlan::MostSpreadRows() const {
   const int64_t rows = std::max<int64_t>(Caches().l1d_bytes / 2 / SpreadRowBytes(), 1);
   const int64_t line = geometry_.output[kWidth];
-  return rows < line && !taps_.is_depthwise ? rows : std::max<int64_t>(rows / line, 1) * line;
+  return rows < line && !IsDepthwise() ? rows : std::max<int64_t>(rows / line, 1) * line;
 }
 
 // A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
 bool ConvPlan::RunsByLine() const {
   constexpr int64_t kLeastRows = 12;
   const jit::Isa isa = units_.front()->isa();
-  return !UsesSchedule(isa, units_.front()->data().mode) && !UsesTiles(isa) && !taps_.planar &&
-         !taps_.is_depthwise && geometry_.output[kWidth] >= kLeastRows;
+  return !UsesSchedule(isa, units_.front()->data().mode) && !UsesTiles(isa) && !IsPlanar() &&
+         !IsDepthwise() && geometry_.output[kWidth] >= kLeastRows;
 }
 
-// Rows of C and the residual from `row` on, step[kWidth] pixels apart from `pixel` on.
+// Rows of C and the residual from `row` on, RowStep() pixels apart from `pixel` on.
 RunBuffers ConvPlan::LineOf(const RunBuffers& pixels, int64_t row, int64_t pixel) const {
   RunBuffers line = pixels;
-  line.c_stride_bytes *= grid_.step[kWidth];
+  line.c_stride_bytes *= grid_.RowStep();
   line.c += pixel * pixels.c_stride_bytes - row * line.c_stride_bytes;
-  line.residual_stride_bytes *= grid_.step[kWidth];
+  line.residual_stride_bytes *= grid_.RowStep();
   if (line.residual == nullptr) return line;
   line.residual += pixel * pixels.residual_stride_bytes - row * line.residual_stride_bytes;
   return line;
@@ -383,14 +402,14 @@ void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, cons
   const GemmData& data = units_.front()->data();
   const int64_t channels = geometry_.output_channels;
   Range columns = piece;
-  if (taps_.is_depthwise) {
+  if (IsDepthwise()) {
     columns.column_end = channels;
   } else if (units() > 1) {
     columns.column_begin *= unit_outputs();
     columns.column_end *= unit_outputs();
   }
   const int64_t row_elements = columns.column_end - columns.column_begin;
-  const int64_t step = grid_.step[kWidth];
+  const int64_t step = grid_.RowStep();
   RunBuffers dense;  // row 0 lies piece.row_begin rows before what is there
   dense.c_stride_bytes = channels * data.element_bytes();
   dense.residual_stride_bytes = channels * data.residual_bytes();
@@ -419,17 +438,24 @@ void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, cons
 
 void ConvPlan::RunPiece(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
                         uint8_t* scratch) const {
-  if (taps_.is_depthwise) return depthwise_->Run(input, buffers, piece.row_begin, piece.row_end, scratch);
-  if (taps_.planar) return RunPlanar(input, buffers, shape, piece, scratch);
-  if (!reads_band_) {
-    buffers.a = RowsInPlace(input);
-  } else if (!has_band_per_unit_) {
-    buffers.a = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
+  switch (reading_) {
+    case Reading::kDepthwise:
+      return depthwise_->Run(input, buffers, piece.row_begin, piece.row_end, scratch);
+    case Reading::kPlanarBand:
+      return RunPlanar(input, buffers, shape, piece, scratch);
+    case Reading::kInPlace:
+      buffers.a = RowsInPlace(input);
+      break;
+    case Reading::kBand:
+      buffers.a = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
+      break;
+    case Reading::kBandPerUnit:
+      break;  // below
   }
   if (units() == 1) return RunUnit(0, shape, buffers, piece, scratch);
   const uintptr_t origin = buffers.a.origin;
   for (int64_t unit = piece.column_begin; unit < piece.column_end; ++unit) {
-    if (has_band_per_unit_) {
+    if (reading_ == Reading::kBandPerUnit) {
       buffers.a = band_.Stage(input, unit * unit_inputs(), piece.row_begin, piece.row_end, scratch);
     } else {
       buffers.a.origin = origin + static_cast<uintptr_t>(unit * unit_inputs());
@@ -471,8 +497,8 @@ ConvInput ConvPlan::InputOf(const intact_conv_args& args) const {
 
 int64_t ConvPlan::PieceEnd(const Shape& shape, int64_t row, int64_t row_end) const {
   row_end = std::min(row_end, row + shape.piece_rows);
-  if (taps_.planar) return planar_.EndFrom(row, row_end);
-  return reads_band_ && !taps_.is_depthwise ? band_.EndFrom(row, row_end) : row_end;
+  if (reading_ == Reading::kInPlace || IsDepthwise()) return row_end;
+  return IsPlanar() ? planar_.EndFrom(row, row_end) : band_.EndFrom(row, row_end);
 }
 
 void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,

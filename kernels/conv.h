@@ -82,13 +82,23 @@ class ConvPlan {
   void RunAllAs(int64_t m) {
     for (const auto& unit : units_) unit->RunAllAs(m);
   }
-  /// A weight as kernels see it, whatever the layout.
-  int8_t WeightAt(int64_t column, int64_t tap, int64_t channel) const;
+  int64_t taps() const { return geometry_.taps(); }
+  /// Copies the weights of a column at a tap as kernels see them, channel after channel, whatever the layout.
+  void CopyTap(int64_t column, int64_t tap, int8_t* to) const;
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
   ScheduleStatistics schedule_statistics() const;
 
  private:
+  /// How input is read.
+  enum class Reading : uint8_t {
+    kInPlace,
+    kBand,         // of all channels
+    kBandPerUnit,  // of a unit's channels alone
+    kPlanarBand,
+    kDepthwise,  // as DepthwiseConv does it
+  };
+
   ConvPlan() = default;
   void ChooseLayout(const GemmProblem& problem, jit::Isa isa);
   bool PlanesAreEven() const;
@@ -103,17 +113,18 @@ class ConvPlan {
   std::vector<int8_t> UnitWeights(const GemmProblem& conv, int64_t unit) const;
   /// Where the channel number `channel` of the group of column `n` lies in the depth, at `tap` of all taps.
   int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;
-  /// Channels of a tap that are adjacent in the depth, from a multiple of their number on.
-  int64_t AdjacentChannels() const {
-    if (!taps_.planar) return geometry_.group_inputs();
-    return planar_.HasOrder() ? 1 : kQuad;
-  }
+  /// Calls run(channel, depth, count) for the channels of the group of column `n` at a tap: `count` of them
+  /// from number `channel` on are adjacent in the depth.
+  template <class Run>
+  void ForEachRun(int64_t tap, int64_t n, const Run& run) const;
 
+  bool IsPlanar() const { return reading_ == Reading::kPlanarBand; }
+  bool IsDepthwise() const { return reading_ == Reading::kDepthwise; }
   /// Channels that a column's depth is made of.
   int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
   /// Columns of a plan.
   int64_t unit_outputs() const {
-    const bool has_all = taps_.vector_step != 0 || taps_.planar || taps_.is_depthwise;
+    const bool has_all = taps_.vector_step != 0 || IsPlanar() || IsDepthwise();
     return (has_all ? geometry_.groups : unit_groups_) * geometry_.group_outputs();
   }
   int64_t units() const { return static_cast<int64_t>(units_.size()); }
@@ -144,14 +155,13 @@ class ConvPlan {
   ConvGeometry geometry_;
   OutputGrid grid_;
   int64_t unit_groups_ = 1;
-  bool reads_band_ = false;
-  PlanarBand planar_;  // the band, if taps_ are planar
-  std::unique_ptr<DepthwiseConv> depthwise_;
-  bool has_band_per_unit_ = false;
-  bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point
+  Reading reading_ = Reading::kInPlace;
   Band band_;
-  bool joins_width_ = false;  // taps along the width are one
-  Taps taps_;                 // of a unit
+  PlanarBand planar_;
+  std::unique_ptr<DepthwiseConv> depthwise_;
+  bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point
+  bool joins_width_ = false;        // taps along the width are one
+  Taps taps_;                       // of a unit
   std::vector<std::unique_ptr<GemmPlan>> units_;
   std::string kernel_name_;
 };

@@ -34,13 +34,6 @@ Error CheckConvDescriptor(const intact_conv_desc& desc, const void* weights) {
 
 }  // namespace
 
-// How a run is cut.
-struct Convolution::Shares {
-  std::vector<ConvPlan::Shape> shapes;  // of each plan
-  int64_t parts = 1;                    // more are of no use
-  int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
-};
-
 Result<std::unique_ptr<Convolution>> Convolution::Create(const intact_conv_desc& desc, const void* weights) {
   const ScopedFloatEnvironment float_environment;
   Error error = CheckConvDescriptor(desc, weights);
@@ -66,26 +59,8 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(const intact_conv_desc&
   made->epilogue_ = problem->epilogue;
   error = made->MakePhases(*problem);
   if (error.status != INTACT_OK) return error;
+  made->shares_of_one_ = made->MakeShares(1);
   return made;
-}
-
-template <class WeightFunction>
-Result<Certificate> Convolution::Certify(const WeightFunction& weight) const {
-  const int64_t inputs = geometry_.group_inputs();
-  const int64_t pitch = RoundUp(inputs, 2);
-  const int64_t depth = geometry_.taps() * pitch;
-  std::vector<int8_t> weights(static_cast<size_t>(geometry_.output_channels * depth));
-  for (int64_t column = 0; column < geometry_.output_channels; ++column) {
-    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
-      int8_t* const to = &weights[static_cast<size_t>(column * depth + tap * pitch)];
-      for (int64_t i = 0; i < inputs; ++i) to[i] = weight(column, tap, i);
-    }
-  }
-  PackedWeights natural;
-  if (!PackWeights({weights.data(), depth, geometry_.output_channels, 1, depth, 0}, &natural)) {
-    return Error{INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
-  }
-  return kernels::Certify(natural, range_);
 }
 
 Error Convolution::MakePhases(const GemmProblem& problem) {
@@ -112,8 +87,22 @@ Error Convolution::MakePhases(const GemmProblem& problem) {
     if (products > most) kernel_name_ = (*plan)->kernel_name();
     most = std::max(most, products);
     plans_.push_back(std::move(*plan));
+    plan_taps_.push_back(phase.taps);
   }
+  KeepUnreadTaps(problem);
   return MakeBare(problem, phases, excess);
+}
+
+void Convolution::KeepUnreadTaps(const GemmProblem& problem) {
+  std::vector<bool> is_read(static_cast<size_t>(geometry_.taps()));
+  for (const std::vector<int64_t>& taps : plan_taps_) {
+    for (const int64_t tap : taps) is_read[static_cast<size_t>(tap)] = true;
+  }
+  for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
+    if (!is_read[static_cast<size_t>(tap)]) unread_taps_.push_back(tap);
+  }
+  unread_weights_ = WeightsOf(unread_taps_, geometry_, problem);
+  for (int8_t& weight : unread_weights_) weight = static_cast<int8_t>(weight ^ problem.b.flip);
 }
 
 Error Convolution::MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
@@ -123,12 +112,6 @@ Error Convolution::MakeBare(const GemmProblem& problem, const std::vector<ConvPh
   if (!bare) return bare.error();
   bare_ = std::move(*bare);
   if (plans_.empty()) kernel_name_ = bare_->plan().kernel_name();
-  const int64_t inputs = geometry_.group_inputs();
-  const Result<Certificate> certificate = Certify([&](int64_t column, int64_t tap, int64_t channel) {
-    return problem.b.At(tap * inputs + channel, column);
-  });
-  if (!certificate) return certificate.error();
-  certificate_ = *certificate;
   return {};
 }
 
@@ -141,6 +124,7 @@ int64_t Convolution::packed_bytes() const {
 void Convolution::RunAllAs(int64_t m) {
   for (const auto& plan : plans_) plan->RunAllAs(m);
   if (bare_ != nullptr) bare_->RunAllAs(m);
+  shares_of_one_ = MakeShares(1);
 }
 
 ScheduleStatistics Convolution::schedule_statistics() const {
@@ -149,15 +133,37 @@ ScheduleStatistics Convolution::schedule_statistics() const {
   return all;
 }
 
+void Convolution::CopyColumn(int64_t column, int8_t* to) const {
+  const int64_t pitch = PairPitch();
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    for (int64_t tap = 0; tap < plans_[i]->taps(); ++tap) {
+      const int64_t place = plan_taps_.empty() ? tap : plan_taps_[i][static_cast<size_t>(tap)];
+      plans_[i]->CopyTap(column, tap, to + place * pitch);
+    }
+  }
+  const int64_t inputs = geometry_.group_inputs();
+  const auto unread = static_cast<int64_t>(unread_taps_.size());
+  for (int64_t i = 0; i < unread; ++i) {
+    std::copy_n(unread_weights_.begin() + (column * unread + i) * inputs, inputs,
+                to + unread_taps_[static_cast<size_t>(i)] * pitch);
+  }
+}
+
+PairedColumns Convolution::Pairs() const {
+  return {geometry_.taps() * PairPitch(), geometry_.output_channels,
+          [this](int64_t column, int8_t* to) { CopyColumn(column, to); }};
+}
+
 Result<Certificate> Convolution::MakeCertificate() const {
-  Result<Certificate> certificate = certificate_ ? Result<Certificate>(*certificate_)
-                                                 : Certify([&](int64_t column, int64_t tap, int64_t channel) {
-                                                     return plans_.front()->WeightAt(column, tap, channel);
-                                                   });
+  Result<Certificate> certificate = Certify(Pairs(), range_);
   if (!certificate) return certificate;
   certificate->accumulator_min = accumulator_min();
   certificate->accumulator_max = accumulator_max();
   return certificate;
+}
+
+Result<std::vector<FailingPair>> Convolution::ListFailingPairs(int64_t first, int64_t count) const {
+  return kernels::ListFailingPairs(Pairs(), range_, first, count);
 }
 
 int64_t Convolution::accumulator_min() const {
@@ -197,7 +203,7 @@ Error Convolution::CheckArguments(const intact_conv_args& args) const {
                        {args.residual, args.residual_stride, args.c, args.c_stride});
 }
 
-Convolution::Shares Convolution::SharesOf(int64_t batch) const {
+Convolution::Shares Convolution::MakeShares(int64_t batch) const {
   Shares shares;
   for (const auto& plan : plans_) {
     const ConvPlan::Shape& shape = shares.shapes.emplace_back(plan->ShapeOf(batch));
@@ -208,6 +214,12 @@ Convolution::Shares Convolution::SharesOf(int64_t batch) const {
   shares.parts = std::max(shares.parts, bare_->Parts(batch));
   shares.bytes = std::max(shares.bytes, bare_->ScratchBytes());
   return shares;
+}
+
+const Convolution::Shares& Convolution::SharesOf(int64_t batch, Shares* made) const {
+  if (batch == 1) return shares_of_one_;
+  *made = MakeShares(batch);
+  return *made;
 }
 
 void Convolution::RunShare(const intact_conv_args& args, const Shares& shares, int part, int parts,
@@ -223,7 +235,8 @@ Error Convolution::Run(const intact_conv_args& args) const {
   Error error = CheckArguments(args);
   if (error.status != INTACT_OK) return error;
   if (args.threads < 0) return Unexpected("threads", args.threads, "0 or more");
-  const Shares shares = SharesOf(args.batch);
+  Shares made;
+  const Shares& shares = SharesOf(args.batch, &made);
   const ThreadCount count = CountThreads(args.threads, shares.parts);
   uint8_t* const scratch = ThreadScratch(shares.bytes * count.threads);
   if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
@@ -237,7 +250,8 @@ Error Convolution::RunPart(const intact_conv_args& args, int part, int parts) co
   Error error = CheckArguments(args);
   if (error.status == INTACT_OK) error = CheckPart(part, parts);
   if (error.status != INTACT_OK) return error;
-  const Shares shares = SharesOf(args.batch);
+  Shares made;
+  const Shares& shares = SharesOf(args.batch, &made);
   uint8_t* const scratch = ThreadScratch(shares.bytes);
   if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
   RunShare(args, shares, part, parts, scratch);

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,8 +37,13 @@ class Convolution {
   int64_t packed_bytes() const;
   /// For tests: see GemmPlan::RunAllAs().
   void RunAllAs(int64_t m);
-  /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout.
+  /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout. Made anew by each
+  /// call, in a pass over the packed weights.
   Result<Certificate> MakeCertificate() const;
+  /// By output channel, tap and channel: number `first` and on, at most `count`. Their `k` is
+  /// tap·PairPitch() + channel of the group.
+  Result<std::vector<FailingPair>> ListFailingPairs(int64_t first, int64_t count) const;
+  int64_t PairPitch() const { return RoundUp(geometry_.group_inputs(), 2); }
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
   ScheduleStatistics schedule_statistics() const;
@@ -47,14 +51,22 @@ class Convolution {
  private:
   Convolution() = default;
   Error MakePhases(const GemmProblem& problem);
+  void KeepUnreadTaps(const GemmProblem& problem);
   Error MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
                  const PaddingExcess& excess);
-  /// Of weights as kernels see them: weight(output channel, tap, channel of the group).
-  template <class WeightFunction>
-  Result<Certificate> Certify(const WeightFunction& weight) const;
+  /// As kernels see them, each tap's channels from a multiple of PairPitch() on.
+  PairedColumns Pairs() const;
+  void CopyColumn(int64_t column, int8_t* to) const;
   Error CheckArguments(const intact_conv_args& args) const;
-  struct Shares;
-  Shares SharesOf(int64_t batch) const;
+  /// How a run is cut.
+  struct Shares {
+    std::vector<ConvPlan::Shape> shapes;  // of each plan
+    int64_t parts = 1;                    // more are of no use
+    int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
+  };
+  Shares MakeShares(int64_t batch) const;
+  /// Those of a batch: kept, or made in `made`.
+  const Shares& SharesOf(int64_t batch, Shares* made) const;
   void RunShare(const intact_conv_args& args, const Shares& shares, int part, int parts,
                 uint8_t* scratch) const;
 
@@ -67,8 +79,14 @@ class Convolution {
   EpilogueSpec epilogue_;
   std::vector<std::unique_ptr<ConvPlan>> plans_;  // may be none of a transposed convolution
   std::unique_ptr<BarePixels> bare_;              // null: there are none
-  std::optional<Certificate> certificate_;        // of a transposed one, but for the bounds of accumulators
-  std::string kernel_name_;                       // of the plan with most products
+  // Of a transposed one, for the certificate: the caller's number of each plan's taps; then taps that no
+  // output reads, with their weights, [output channel][tap][channel], as kernels see them.
+  std::vector<std::vector<int64_t>> plan_taps_;
+  std::vector<int64_t> unread_taps_;
+  std::vector<int8_t> unread_weights_;
+  std::string kernel_name_;  // of the plan with most products
+  // Of a batch of one: where a convolution has many plans or units, to make them takes microseconds.
+  Shares shares_of_one_;
 };
 
 }  // namespace intact::kernels

@@ -211,7 +211,8 @@ class DepthwiseKernel {
 
 }  // namespace
 
-int DepthwiseKernelSpec::pixels() const { return jit::VectorBytes(isa) == 64 ? 4 : 2; }
+// Their accumulators are half the registers.
+int DepthwiseKernelSpec::pixels() const { return jit::VectorCount(isa) / (2 * kVectors); }
 
 std::string DepthwiseKernelSpec::Name() const {
   return "u8s8" + epilogue.Name() + "_depthwise_" + taps.Name() + "_" + std::to_string(pixels()) + "x" +

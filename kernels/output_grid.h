@@ -21,16 +21,27 @@ struct OutputGrid {
   /// The grid of all pixels.
   static OutputGrid All(const Spatial& output) { return {{}, {1, 1, 1}, output, output}; }
 
-  /// Whether the rows of `batch` images are one distance apart, which is step[kWidth] pixels.
+  /// Pixels from row 0 to row 1: never more than the output has. A step that is longer than the output leads
+  /// nowhere.
+  int64_t RowStep() const {
+    int64_t pixels = 1;  // of the output within a line, a plane, an image
+    for (const Dimension dimension : {kWidth, kHeight, kDepth}) {
+      if (count[dimension] > 1) return step[dimension] * pixels;
+      pixels *= extents[dimension];
+    }
+    return pixels;
+  }
+
+  /// Whether the rows of `batch` images are one distance apart, which is RowStep().
   bool IsEven(int64_t batch) const {
     int64_t rows = 1;    // of the grid within a line, a plane, an image
     int64_t pixels = 1;  // of the output within the same
     for (const Dimension dimension : {kWidth, kHeight, kDepth}) {
-      if (count[dimension] > 1 && step[dimension] * pixels != rows * step[kWidth]) return false;
+      if (count[dimension] > 1 && step[dimension] * pixels != rows * RowStep()) return false;
       rows *= count[dimension];
       pixels *= extents[dimension];
     }
-    return batch == 1 || pixels == rows * step[kWidth];
+    return batch == 1 || pixels == rows * RowStep();
   }
 
   /// The pixel of row 0, as a number of pixels of the output.
@@ -39,7 +50,7 @@ struct OutputGrid {
   }
 
   /// Calls run(row, pixel, rows) for rows [row_begin, row_end) line by line: `rows` of them, from `row` on,
-  /// are step[kWidth] pixels apart from `pixel` on.
+  /// are RowStep() pixels apart from `pixel` on.
   template <class Run>
   void ForEachLine(int64_t row_begin, int64_t row_end, const Run& run) const {
     for (int64_t row = row_begin; row < row_end;) {

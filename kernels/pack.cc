@@ -257,6 +257,21 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   return true;
 }
 
+void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept {
+  const int8_t* const column = weights.Panel(n / kPanelColumns) + n % kPanelColumns * kQuad;
+  for (const int64_t end = k + count; k < end;) {
+    const int8_t* const from = column + OffsetInPanel(k, 0);
+    const int64_t depths = std::min(kQuad - k % kQuad, end - k);
+    if (depths == kQuad) {
+      std::memcpy(to, from, kQuad);
+    } else {
+      std::copy_n(from, depths, to);
+    }
+    k += depths;
+    to += depths;
+  }
+}
+
 void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept {
   for (int64_t panel = 0; panel < weights.panels(); ++panel, sums += kPanelColumns) {
     const int8_t* quad = weights.Panel(panel) + k_begin / kQuad * kPanelQuadBytes;

@@ -72,6 +72,9 @@ struct PackedWeights {
 /// False if memory ran out. Like all packing it runs AVX2, which every plan needs: after ChooseIsa().
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
+/// Copies the weights of column n at depths [k, k + count) to `to`.
+void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept;
+
 /// Adds to sums[n] the weights of column n at depths [k_begin, k_end): whole quads, modulo 2³². `sums` are
 /// padded to whole panels.
 void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept;

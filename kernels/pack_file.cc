@@ -303,6 +303,11 @@ Error ReadPackImage(const void* image, size_t size, GemmData* data) {
 }
 
 Error WriteFile(const std::string& path, const std::vector<uint8_t>& image) {
+  // A device's or a pipe's name would become the file's, and they would be gone.
+  struct stat present {};
+  if (stat(path.c_str(), &present) == 0 && !S_ISREG(present.st_mode)) {
+    return Refused("path '" + path + "' cannot be written: it is there, and not a file");
+  }
   std::string temporary = path + ".XXXXXX";
   const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
   if (descriptor < 0) return Refused("path '" + path + "' cannot be written: " + ErrnoText());

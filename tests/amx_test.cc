@@ -78,11 +78,14 @@ struct Operands {
 // The first `steps` tiles of A's depth in place, in rows that end at a guard page; the rest from another
 // place.
 struct Segments {
-  Segments(const Operands& operands, int64_t steps)
-      : first(Cut(operands, 0, steps)), rest(Cut(operands, steps, operands.depth / kTileDepth)) {
+  Segments(const Operands& operands, int64_t row_tiles, int64_t steps)
+      : rows(operands.rows),
+        tile_rows(rows / row_tiles),
+        first(Cut(operands, 0, steps)),
+        rest(Cut(operands, steps, operands.depth / kTileDepth)) {
     const int64_t rest_steps = operands.depth / kTileDepth - steps;
-    list[0] = {first->data(), steps * kTileDepth + kPad, steps};
-    if (rest_steps > 0) list[1] = {rest->data(), rest_steps * kTileDepth + kPad, rest_steps};
+    list[0] = At(*first, steps);
+    if (rest_steps > 0) list[1] = At(*rest, rest_steps);
     end = list.data() + (rest_steps > 0 ? 2 : 1);
   }
 
@@ -99,7 +102,18 @@ struct Segments {
     return matrix;
   }
 
+  AmxSegment At(const GuardedMatrix& matrix, int64_t steps) const {
+    AmxSegment segment;
+    segment.a_stride_bytes = steps * kTileDepth + kPad;
+    segment.steps = steps;
+    for (int64_t i = 0; i < kMaxBlockTiles && i * tile_rows < rows; ++i) {
+      segment.a[static_cast<size_t>(i)] = matrix.data() + i * tile_rows * segment.a_stride_bytes;
+    }
+    return segment;
+  }
+
   static constexpr int64_t kPad = 3;
+  int64_t rows, tile_rows;
   Result<GuardedMatrix> first, rest;
   std::array<AmxSegment, 2> list;
   const AmxSegment* end = nullptr;
@@ -110,20 +124,23 @@ std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operan
                                const std::vector<int32_t>& seed, const AmxStoreArgs& store) {
   const Result<AmxKernelFunction> kernel = GetAmxKernel(spec);
   EXPECT_TRUE(kernel) << kernel.error().message;
-  const Segments segments(operands, steps);
+  const Segments segments(operands, spec.row_tiles, steps);
   std::vector<int32_t> sums(static_cast<size_t>(operands.rows * operands.columns()));
   AmxKernelArgs args;
   args.segment = segments.list.data();
   args.segments_end = segments.end;
   args.b = reinterpret_cast<const int8_t*>(operands.b.data());
   args.b_panel_stride_bytes = operands.depth * kPanelColumns;
-  args.seed = seed.data();
   args.seed_stride_bytes = seed.size() == sums.size() ? operands.columns() * 4 : 0;
-  args.sums = sums.data();
+  for (size_t i = 0; i < static_cast<size_t>(spec.row_tiles); ++i) {
+    const int64_t row = static_cast<int64_t>(i) * segments.tile_rows;
+    args.seed[i] = seed.data() + (args.seed_stride_bytes == 0 ? 0 : row * operands.columns());
+    args.sums[i] = sums.data() + row * operands.columns();
+  }
   args.store = store;
-  args.prefetch = segments.list[0].a;
+  args.prefetch = segments.list[0].a[0];
   ScopedTiles tiles;
-  tiles.Configure(operands.rows);
+  tiles.Configure(segments.tile_rows);
   (*kernel)(&args);
   return sums;
 }
@@ -139,9 +156,8 @@ TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
            {std::pair{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 1}, {2, 2}, {4, 1}}) {
         for (const int64_t steps : {1, 2, 3}) {
           const AmxKernelSpec spec{a_signed, b_signed, row_tiles, panels, {}};
-          // The last row tile may be partial where the engine makes it so.
-          const int64_t less = row_tiles == 4 ? 0 : static_cast<int64_t>(generator() % kTileRows);
-          const Operands operands(row_tiles * kTileRows - less, panels, steps, &generator);
+          const int64_t tile_rows = 1 + static_cast<int64_t>(generator() % kTileRows);
+          const Operands operands(row_tiles * tile_rows, panels, steps, &generator);
           SCOPED_TRACE(spec.Name() + ", " + std::to_string(operands.rows) + " rows");
           std::vector<int32_t> seed(
               static_cast<size_t>(operands.columns() * (steps == 2 ? operands.rows : 1)));
@@ -203,9 +219,8 @@ TEST_F(AmxKernels, ConfigureTilesForTheirRows) {
     const TileConfig config = TileConfigFor(rows);
     return std::vector<int>(config.rows.begin(), config.rows.begin() + 8);
   };
-  for (const int64_t rows : {16, 32, 64}) EXPECT_EQ(rows_of(rows), std::vector<int>(8, 16));
-  EXPECT_EQ(rows_of(5), (std::vector<int>{5, 5, 5, 5, 5, 0, 16, 16}));
-  EXPECT_EQ(rows_of(17), (std::vector<int>{16, 16, 1, 1, 16, 1, 16, 16}));
+  EXPECT_EQ(rows_of(16), std::vector<int>(8, 16));
+  EXPECT_EQ(rows_of(5), (std::vector<int>{5, 5, 5, 5, 5, 5, 16, 16}));
 }
 
 TEST_F(AmxKernels, ReleaseTheirTiles) {
@@ -216,15 +231,22 @@ TEST_F(AmxKernels, ReleaseTheirTiles) {
   {
     ScopedTiles tiles;
     EXPECT_EQ(ScopedEmulator::ConfiguredThreads(), 0);
-    for (const int64_t rows : {32, 16, 64, 5, 5, 17, 32}) tiles.Configure(rows);
+    for (const int64_t rows : {16, 5}) tiles.Configure(rows);
     EXPECT_EQ(ScopedEmulator::ConfiguredThreads(), 1);
   }
   EXPECT_EQ(ScopedEmulator::ConfiguredThreads(), 0);
-  // Configured for full tiles, 5 rows, 17 rows, full tiles; released once.
-  EXPECT_EQ(ScopedEmulator::Count() - before, 5u);
+  // Configured twice, released once.
+  EXPECT_EQ(ScopedEmulator::Count() - before, 3u);
 }
 
 // ----- blocking --------------------------------------------------------------------------------------------
+
+Taps SomeTaps(int64_t count, int64_t depth) {
+  Taps taps;
+  taps.offsets.resize(static_cast<size_t>(count));
+  taps.depth = depth;
+  return taps;
+}
 
 TEST(AmxBlocks, StayInTheirCaches) {
   const CacheSizes caches{48 << 10, 2 << 20};
@@ -232,24 +254,43 @@ TEST(AmxBlocks, StayInTheirCaches) {
     for (const int64_t panels : {1, 2, 4, 5, 48, 64, 1000}) {
       for (const int64_t k : {1, 64, 65, 768, 1024, 1152, 1153, 2048, 3072, 4096, 70000}) {
         for (const int64_t stride : {k, k + 1, 2 * k, int64_t{1} << 20}) {
-          SCOPED_TRACE(testing::Message()
-                       << rows << " rows, " << panels << " panels, k " << k << ", " << stride);
-          const AmxBlocking blocking = ChooseAmxBlocking(rows, panels, k, std::max(k, stride), caches);
-          EXPECT_GE(blocking.block_rows, 1);
-          EXPECT_LE(blocking.block_rows, std::min<int64_t>(rows, 64));
-          EXPECT_EQ(blocking.depth % kTileDepth, 0);
-          EXPECT_LT(blocking.depth - kTileDepth, k);
-          EXPECT_EQ(blocking.chunk_panels % kMaxBlockTiles, 0);
-          EXPECT_GE(blocking.chunk_panels, kMaxBlockTiles);
-          const int64_t panel_bytes = (k + 63) / 64 * 64 * kPanelColumns;
-          const bool is_least = blocking.chunk_panels == kMaxBlockTiles;
-          EXPECT_TRUE(is_least || blocking.chunk_panels * panel_bytes <= caches.l2_bytes / 2);
-          EXPECT_TRUE(!blocking.stages_a || blocking.block_rows * blocking.depth <= caches.l1d_bytes * 3 / 4);
-          EXPECT_TRUE(blocking.depth >= k || blocking.stages_a);
+          for (const int64_t line : {int64_t{7}, int64_t{28}, rows}) {
+            SCOPED_TRACE(testing::Message() << rows << " rows, lines of " << line << ", " << panels
+                                            << " panels, k " << k << ", " << stride);
+            const AmxBlocking blocking =
+                ChooseAmxBlocking({rows, std::max(k, stride), line}, panels, SomeTaps(1, k), caches);
+            EXPECT_GE(blocking.tile_rows, 1);
+            EXPECT_LE(blocking.tile_rows, std::min<int64_t>(rows, kTileRows));
+            EXPECT_TRUE(blocking.stages_a || blocking.tile_rows <= line);
+            EXPECT_THAT(blocking.row_tiles, testing::AnyOf(1, 2, 4));
+            EXPECT_EQ(blocking.depth % kTileDepth, 0);
+            EXPECT_LT(blocking.depth - kTileDepth, k);
+            EXPECT_EQ(blocking.chunk_panels % kMaxBlockTiles, 0);
+            EXPECT_GE(blocking.chunk_panels, kMaxBlockTiles);
+            const int64_t panel_bytes = (k + 63) / 64 * 64 * kPanelColumns;
+            const bool is_least = blocking.chunk_panels == kMaxBlockTiles;
+            EXPECT_TRUE(is_least || blocking.chunk_panels * panel_bytes <= caches.l2_bytes / 2);
+            EXPECT_TRUE(!blocking.stages_a ||
+                        blocking.row_tiles * blocking.tile_rows * blocking.depth <= caches.l1d_bytes * 3 / 4);
+            EXPECT_TRUE(blocking.depth >= k || blocking.stages_a);
+          }
         }
       }
     }
   }
+}
+
+TEST(AmxBlocks, ReadLongLinesOfWholeTapsInPlace) {
+  const CacheSizes caches{48 << 10, 2 << 20};
+  const auto choose = [&](int64_t line, int64_t panels, const Taps& taps) {
+    return ChooseAmxBlocking({1000, 64, line}, panels, taps, caches);
+  };
+  EXPECT_FALSE(choose(56, 4, SomeTaps(3, 192)).stages_a);
+  EXPECT_EQ(choose(56, 4, SomeTaps(3, 192)).tile_rows, 14);
+  EXPECT_TRUE(choose(56, 4, SomeTaps(3, 188)).stages_a);      // no whole tiles
+  EXPECT_TRUE(choose(2, 32, SomeTaps(3, 192)).stages_a);      // short lines
+  EXPECT_TRUE(ReadsLinesInPlace(112, 4, SomeTaps(7, 24)));    // to be padded to whole tiles
+  EXPECT_FALSE(ReadsLinesInPlace(112, 64, SomeTaps(7, 24)));  // which costs more for many panels
 }
 
 // ----- the engine ------------------------------------------------------------------------------------------
@@ -325,6 +366,26 @@ TEST_F(AmxEngines, AreExactInEveryPartAndThread) {
        {"gemm u8s8s32 m=100 n=150 k=70 threads=2", "gemm s8s8u8 m=65 n=200 k=64 threads=7 zc=1",
         "gemm s8u8s32 m=130 n=33 k=65 zb=7 zbper=channel threads=3"}) {
     ExpectTilesAreExact(line);
+  }
+}
+
+// Tiles from lines in place: lines that tiles divide or do not, odd numbers of tiles in a line, taps that are
+// whole tiles or padded to them, ranges that begin and end within lines.
+TEST_F(AmxEngines, ReadLinesInPlace) {
+  for (const int width : {12, 13, 16, 17, 23, 28, 31, 33, 45, 50}) {
+    const std::string input = " in=5x" + std::to_string(width);
+    for (const char* threads : {"", " threads=7"}) {
+      ExpectTilesAreExact("conv u8s8u8" + input + " c=64 o=40 kernel=3x3 pad=1x1 za=3 scale=channel" +
+                          threads);
+      ExpectTilesAreExact("conv s8s8s32" + input + " c=20 o=16 kernel=3x3 pad=1x1 za=-7 batch=2" + threads);
+      ExpectTilesAreExact("conv u8u8f32" + input + " c=3 o=33 kernel=5x3 pad=2x1 zb=131 res=u8" + threads);
+      ExpectTilesAreExact("conv s8s8s8" + input + " c=70 o=33 kernel=1x1 res=s8 inplace=yes" + threads);
+    }
+    const std::string twice = " in=9x" + std::to_string(2 * width);
+    ExpectTilesAreExact("conv u8s8s32" + twice + " c=64 o=17 kernel=1x1 stride=2x2 apad=5 batch=2");
+    ExpectTilesAreExact("conv u8s8u8" + twice + " c=100 o=80 kernel=1x1 stride=2x2 za=9");
+    ExpectTilesAreExact("conv s8s8u8" + twice + " c=12 o=48 kernel=3x3 stride=2x2 pad=1x0 za=1 zc=4");
+    ExpectTilesAreExact("conv u8s8s32" + twice + " c=64 o=16 kernel=2x2 dilation=2x3");
   }
 }
 

@@ -37,8 +37,14 @@ class BinaryTest : public testing::Test {
   }
 
   Outcome Run(const std::string& arguments, const std::string& environment = "") const {
-    const std::string command = environment + " '" INTACT_BINARY "' " + arguments + " >'" + folder_ +
-                                "/out' 2>'" + folder_ + "/err' </dev/null";
+    return RunInto("'" + folder_ + "/out'", arguments, environment);
+  }
+
+  /// The same with standard output going to `out`, in the shell's words.
+  Outcome RunInto(const std::string& out, const std::string& arguments,
+                  const std::string& environment = "") const {
+    const std::string command = environment + " '" INTACT_BINARY "' " + arguments + " >" + out + " 2>'" +
+                                folder_ + "/err' </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Contents(folder_ + "/out"),
             Contents(folder_ + "/err")};
@@ -53,6 +59,17 @@ class BinaryTest : public testing::Test {
     EXPECT_THAT(outcome.err, testing::HasSubstr(words));
     EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/x.json"));
+  }
+
+  /// Status 2, and one line that says so, where standard output is full or closed.
+  void ExpectLostOutput(const std::string& arguments) {
+    SCOPED_TRACE(arguments);
+    for (const char* out : {"/dev/full", "&-"}) {
+      const Outcome outcome = RunInto(out, arguments);
+      EXPECT_EQ(outcome.status, 2) << out;
+      EXPECT_THAT(outcome.err, testing::HasSubstr("standard output: cannot be written: ")) << out;
+      EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+    }
   }
 
   /// The test's own, removed after it.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "tests/binary_test.h"
+#include "tests/npy_text.h"
 #include "tests/require_isas.h"
 
 namespace {
@@ -63,10 +65,42 @@ TEST_F(Cli, BadLayers) {
   ExpectBadInput("verify ramp " + kLayers + "u8_3_0", "is \"conv2d\"; a ramp probes a linear layer");
 }
 
+// As a script gives them whose variable is not set: never taken for what is not given.
+TEST_F(Cli, EmptyNames) {
+  const std::string write = " --json '" + folder_ + "/x.json'";
+  ExpectBadInput("verify ramp ''" + write, "DIR: the value is empty");
+  ExpectBadInput("verify layer ''" + write, "DIR: the value is empty");
+  ExpectBadInput("verify layer " + kLayers + "u8_11 --expect ''" + write, "--expect: the value is empty");
+  ExpectBadInput("verify certify ''" + write, "WEIGHTS: the value is empty");
+  ExpectBadInput("verify compare x ''", "B: the value is empty");
+  ExpectBadInput("verify --report ''", "--report : cannot be written");
+  ExpectBadInput("verify ramp --isa ''", "--isa: '' is unknown");
+}
+
+TEST_F(Cli, WhatCannotBePrintedIsAnError) {
+  for (const char* arguments : {"info", "verify replay 'gemm u8s8s32 m=1 n=1 k=4'", "--help"}) {
+    ExpectLostOutput(arguments);
+  }
+}
+
+TEST_F(Cli, FilesThatAreNone) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string weights = kLayers + "u8_11/weights.npy";
+  ExpectBadInput("verify certify " + weights + " --json '" + pipe + "'",
+                 "pipe: cannot be written: is there, and not a file");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  ExpectBadInput("verify certify '" + pipe + "'", "pipe: is not a regular file");
+  std::filesystem::create_symlink("loop", folder_ + "/loop");
+  ExpectBadInput("verify layer '" + folder_ + "/loop'", "loop: is not a folder");
+  ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "/loop'", "loop: cannot be written");
+}
+
 TEST_F(Cli, UnwritableReport) {
   std::ofstream(folder_ + "/file") << "x";
   for (const std::string& part : {"layer " + kLayers + "u8_11", std::string("pairs"), std::string("sweep")}) {
-    for (const char* path : {"/file/x.json", ""}) {  // the latter is a folder
+    for (const std::string& path : {std::string("/file/x.json"), std::string("/" + std::string(300, 'x')),
+                                    std::string("")}) {  // a folder
       const std::string arguments = "verify " + part + " --json '" + folder_ + path + "'";
       ExpectBadInput(arguments, "cannot be written");
       EXPECT_EQ(Run(arguments).out, "") << "found before the work, not after it";
@@ -197,6 +231,32 @@ TEST_F(Cli, Certify) {
               HasSubstr("proven: none of 320 pairs can saturate"));
 }
 
+// Pairs of a convolution are adjacent channels of a tap: three channels have two, the last one alone.
+TEST_F(Cli, CertifyConvolution) {
+  std::string weights(size_t{2} * 2 * 3 * 3, '\0');
+  const auto at = [&](size_t o, size_t kh, size_t kw, size_t c) -> char& {
+    return weights[((o * 2 + kh) * 3 + kw) * 3 + c];
+  };
+  at(0, 0, 1, 2) = at(0, 0, 2, 0) = 127;  // no pair
+  at(1, 1, 2, 0) = at(1, 1, 2, 1) = 127;
+  const std::string file = folder_ + "/weights.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 2, 3, 3)"), weights);
+  const std::string path = folder_ + "/certificate.json";
+  const Outcome outcome = Run("verify certify '" + file + "' --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("2 columns × 2×3 taps × 3 channels"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 of 24 pairs"));
+  EXPECT_THAT(outcome.out, HasSubstr("column 1 tap kh 1 kw 2, channels 0 1: 255·(127) + 255·(127) = 64770"));
+  const json certificate = json::parse(Contents(path));
+  EXPECT_EQ(certificate["kernel"], (std::vector<int>{2, 3}));
+  EXPECT_EQ(certificate["channels"], 3);
+  EXPECT_EQ(certificate["failing_pairs"], 1);
+  EXPECT_EQ(certificate["witnesses"][0]["tap"], (std::vector<int>{1, 2}));
+  EXPECT_EQ(certificate["witnesses"][0]["channel"], 0);
+  EXPECT_THAT(Run("verify certify '" + file + "' --amax 128").out, HasSubstr("proven: none of 24 pairs"));
+}
+
 TEST_F(Cli, CertifyRefusesBadInput) {
   const std::string layer = kLayers + "u8_ramp_64x10/";
   const std::string write = " --json '" + folder_ + "/x.json'";
@@ -204,10 +264,17 @@ TEST_F(Cli, CertifyRefusesBadInput) {
   ExpectBadInput("verify certify /nowhere.npy" + write, "/nowhere.npy");
   ExpectBadInput("verify certify " + layer + "layer.json" + write, "layer.json");
   ExpectBadInput("verify certify " + kLayers + "u8_11/bias.npy" + write, "elements are not int8");
+  const std::string deep = folder_ + "/deep.npy";
+  std::ofstream(deep, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 1, 1, 1, 1, 1)"), "a");
+  ExpectBadInput("verify certify '" + deep + "'" + write, "expected a kernel of at most 3 dimensions");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 256" + write,
-                 "--amax 256: expected 1 to 255");
-  ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax 0");
-  ExpectBadInput("verify certify " + layer + "weights.npy --amax many" + write, "--amax");
+                 "--amax: Value 256 not in range 1 to 255");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax: Value 0 not in range");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax many" + write,
+                 "--amax: Value many not in range");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 99999999999999999999" + write,
+                 "not in range 1 to 255");
   ExpectBadInput("verify certify " + layer + "weights.npy --json '" + folder_ + "/out/x.json'",
                  "cannot be written");
 }

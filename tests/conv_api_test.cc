@@ -5,11 +5,19 @@
 #include <intact/intact.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <intact/intact.hpp>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "reference/conv.h"
+#include "tests/expect_model.h"
+#include "verify/problem.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::tests {
 namespace {
@@ -164,7 +172,9 @@ TEST(ConvDescriptor, TransposedOutputsAreThoseOfTheFormula) {
   EXPECT_EQ(info.output[0], 3 * 2 - 2 + 2 + 0 + 1);
   EXPECT_EQ(info.output[1], 5 * 3 - 2 + 2 + 2 + 1);
   EXPECT_EQ(info.accumulator_max, 2 * 1 * 255 * 4);  // no output has more than two taps of the height
-  EXPECT_EQ(conv->Certificate().pairs, 6 * 9 * 2);
+  const Result<intact_certificate> certificate = conv->Certificate();
+  ASSERT_TRUE(certificate) << certificate.error().message;
+  EXPECT_EQ(certificate->pairs, 6 * 9 * 2);
 }
 
 // An output that no input pixel reaches at all.
@@ -191,6 +201,37 @@ TEST(ConvDescriptor, TransposedMayHaveBarePixelsOnly) {
   args.c = c.data();
   ASSERT_EQ(conv->Run(args), INTACT_OK);
   EXPECT_THAT(c, testing::ElementsAre(1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6));
+}
+
+// An output of one pixel, which has a tap or is bare: strides lead nowhere, however large. (Sanitizers see
+// products with them that overflow.)
+TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
+  for (const bool is_bare : {false, true}) {
+    SCOPED_TRACE(is_bare ? "bare" : "with a tap");
+    Draft draft;
+    draft.desc.spatial_dims = 1;
+    draft.desc.transposed = 1;
+    draft.desc.input[0] = draft.desc.kernel[0] = 1;
+    draft.desc.stride[0] = INT32_MAX;
+    draft.desc.pad_end[0] = 0;
+    draft.desc.pad_begin[0] = draft.desc.output_pad[0] = is_bare ? 1 : 0;
+    draft.desc.gemm.residual_type = INTACT_U8;
+    draft.desc.gemm.residual_scale = 1.0f;
+    const Result<Conv> conv = draft.Create();
+    ASSERT_TRUE(conv) << conv.error().message;
+    const std::vector<uint8_t> a(4, 3);
+    const std::vector<uint8_t> residual = {1, 2, 3, 4, 5, 6};
+    std::vector<uint8_t> c(6, 99);
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    args.batch = 1;
+    args.a = a.data();
+    args.c = c.data();
+    args.residual = residual.data();
+    args.c_stride = args.residual_stride = int64_t{1} << 40;
+    ASSERT_EQ(conv->Run(args), INTACT_OK) << intact_last_error();
+    const uint8_t sum = is_bare ? 0 : 4 * 3 / 2;
+    for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], sum + residual[i]) << i;
+  }
 }
 
 // 2^20 taps of 127·255 leave int32, whatever the ISA and the layout.
@@ -300,15 +341,136 @@ TEST(ConvCertificate, CountsPairsOfChannels) {
     draft.desc.gemm.max_isa = isa;
     const Result<Conv> conv = draft.Create();
     ASSERT_TRUE(conv) << conv.error().message;
-    const intact_certificate certificate = conv->Certificate();
-    EXPECT_EQ(certificate.pairs, 6 * 9 * 2);
-    EXPECT_EQ(certificate.failing_pairs, 2);
-    EXPECT_EQ(certificate.worst_column, 0);
-    EXPECT_EQ(certificate.worst_column_failing_pairs, 1);
-    EXPECT_EQ(certificate.a_max, 255);
-    EXPECT_EQ(certificate.accumulator_max, 4 * 127 * 255);
-    EXPECT_EQ(certificate.accumulator_min, -2 * 128 * 255);
+    const Result<intact_certificate> certificate = conv->Certificate();
+    ASSERT_TRUE(certificate) << certificate.error().message;
+    EXPECT_EQ(certificate->pairs, 6 * 9 * 2);
+    EXPECT_EQ(certificate->failing_pairs, 2);
+    EXPECT_EQ(certificate->worst_column, 0);
+    EXPECT_EQ(certificate->worst_column_failing_pairs, 1);
+    EXPECT_EQ(certificate->a_max, 255);
+    EXPECT_EQ(certificate->accumulator_max, 4 * 127 * 255);
+    EXPECT_EQ(certificate->accumulator_min, -2 * 128 * 255);
   }
+}
+
+// Pairs that fail with activations from 0 to 255, counted in the caller's weights as the contract defines
+// them.
+struct PairCount {
+  int64_t pairs = 0, failing = 0;
+  int64_t worst_column = 0, of_worst_column = 0;
+  std::vector<std::array<int64_t, 5>> list;  // output channel, number of the tap, channel, weights
+};
+
+PairCount CountPairs(const reference::Conv& conv) {
+  const int64_t inputs = conv.geometry.GroupInputs();
+  PairCount count;
+  for (int64_t column = 0; column < conv.geometry.output_channels; ++column) {
+    int64_t failing = 0;
+    for (int64_t tap = 0; tap < conv.geometry.Taps(); ++tap) {
+      const auto weight = [&](int64_t channel) {
+        if (channel == inputs) return 0;
+        const auto at = static_cast<size_t>((column * conv.geometry.Taps() + tap) * inputs + channel);
+        return reference::Value(conv.b_type, static_cast<uint8_t>(conv.b[at])) + reference::WeightShift(conv);
+      };
+      for (int64_t channel = 0; channel < inputs; channel += 2, ++count.pairs) {
+        const int32_t w0 = weight(channel);
+        const int32_t w1 = weight(channel + 1);
+        const int32_t most = 255 * (std::max(w0, 0) + std::max(w1, 0));
+        const int32_t least = 255 * (std::min(w0, 0) + std::min(w1, 0));
+        if (most <= 32767 && least >= -32768) continue;
+        ++failing;
+        count.list.push_back({column, tap, channel, w0, w1});
+      }
+    }
+    count.failing += failing;
+    if (failing <= count.of_worst_column) continue;
+    count.worst_column = column;
+    count.of_worst_column = failing;
+  }
+  return count;
+}
+
+// The listing in slices, and that its witnesses clamp.
+void ExpectListed(const Conv& conv, const reference::ConvGeometry& geometry,
+                  const std::vector<std::array<int64_t, 5>>& expected) {
+  constexpr int64_t kSlice = 7;
+  std::array<intact_conv_failing_pair, kSlice> pairs;
+  std::vector<std::array<int64_t, 5>> listed;
+  int64_t written = kSlice;
+  for (int64_t first = 0; written == kSlice; first += kSlice) {
+    ASSERT_EQ(intact_conv_failing_pairs(conv.handle(), first, kSlice, pairs.data(), &written), INTACT_OK);
+    for (const intact_conv_failing_pair& pair : std::span(pairs).first(static_cast<size_t>(written))) {
+      int64_t tap = 0;
+      for (int i = 0; i < geometry.dims; ++i) {
+        tap = tap * geometry.axes[static_cast<size_t>(3 - geometry.dims + i)].kernel + pair.tap[i];
+      }
+      listed.push_back({pair.output_channel, tap, pair.channel, pair.w0, pair.w1});
+      EXPECT_EQ(pair.sum, pair.a0 * pair.w0 + pair.a1 * pair.w1);
+      EXPECT_TRUE(pair.sum > 32767 || pair.sum < -32768);
+      EXPECT_THAT((std::array{pair.a0, pair.a1}),
+                  testing::Each(testing::AllOf(testing::Ge(0), testing::Le(255))));
+    }
+  }
+  EXPECT_EQ(listed, expected);
+}
+
+// What adjacent channels of a tap make, however a plan cuts its weights up: phases of a transposed
+// convolution, taps that none of its outputs reads, blocks of groups, planes.
+TEST(ConvCertificate, CountsTheCallersWeightsWhateverTheLayout) {
+  for (const char* line : {
+           "conv u8s8s32 in=7x6 c=20 o=35 kernel=3x3 pad=1x1 fill=extremes",
+           "conv u8s8s32 in=7x6 c=3 o=35 kernel=3x5 pad=1x1 fill=extremes",
+           "conv u8s8s32 in=7x6 c=5 o=17 kernel=1x1 fill=extremes",
+           "conv s8u8s32 in=7x6 c=12 o=20 groups=4 kernel=3x3 zb=90 fill=extremes",
+           "conv u8s8s32 in=7x6 c=128 o=128 groups=32 kernel=3x3 fill=extremes",
+           "conv u8s8s32 in=7x6 c=35 o=35 groups=35 kernel=3x3 fill=extremes",
+           "conv u8u8s32 in=5x4 c=7 o=18 kernel=4x3 stride=2x3 pad=1x1 transposed=yes fill=extremes",
+           "conv u8s8s32 in=2 c=6 o=3 kernel=5 stride=4 pad=6:0 outpad=3 transposed=yes fill=extremes",
+           "conv u8s8s32 in=1 c=5 o=3 kernel=1 stride=4 pad=1:0 outpad=3 transposed=yes fill=extremes",
+       }) {
+    SCOPED_TRACE(line);
+    const reference::Conv conv = verify::MaterializeConv(Parsed(line));
+    for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_ANY}) {
+      ConvDesc desc = verify::DescOf(conv, {});
+      desc.gemm.max_isa = isa;
+      const Result<Conv> plan = Conv::Create(desc, conv.b.data());
+      ASSERT_TRUE(plan) << plan.error().message;
+      const Result<intact_certificate> certificate = plan->Certificate();
+      ASSERT_TRUE(certificate) << certificate.error().message;
+      const PairCount expected = CountPairs(conv);
+      EXPECT_EQ(expected.failing > 0, conv.geometry.GroupInputs() > 1);  // one product alone never clamps
+      EXPECT_EQ(certificate->pairs, expected.pairs);
+      EXPECT_EQ(certificate->failing_pairs, expected.failing);
+      EXPECT_EQ(certificate->worst_column, expected.worst_column);
+      EXPECT_EQ(certificate->worst_column_failing_pairs, expected.of_worst_column);
+      ExpectListed(*plan, conv.geometry, expected.list);
+    }
+  }
+}
+
+TEST(ConvCertificate, ListsFromAnyNumberOn) {
+  const reference::Conv conv =
+      verify::MaterializeConv(Parsed("conv u8s8s32 in=4x4 c=6 o=40 kernel=2x2 fill=extremes"));
+  const Result<Conv> plan = Conv::Create(verify::DescOf(conv, {}), conv.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto failing = static_cast<int64_t>(CountPairs(conv).list.size());
+  std::vector<intact_conv_failing_pair> pairs(static_cast<size_t>(failing) + 1);
+  int64_t written = -1;
+  const auto list = [&](int64_t first, int64_t count) {
+    return intact_conv_failing_pairs(plan->handle(), first, count, pairs.data(), &written);
+  };
+  ASSERT_EQ(list(0, 0), INTACT_OK);
+  EXPECT_EQ(written, 0);
+  ASSERT_EQ(list(failing - 1, 100), INTACT_OK);
+  EXPECT_EQ(written, 1);
+  EXPECT_EQ(pairs[0].output_channel, 39);
+  ASSERT_EQ(list(failing, 100), INTACT_OK);
+  EXPECT_EQ(written, 0);
+  EXPECT_EQ(list(-1, 1), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("first is -1 and count is 1; expected 0 or more"));
+  EXPECT_EQ(intact_conv_failing_pairs(plan->handle(), 0, 1, nullptr, &written), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_failing_pairs(plan->handle(), 0, 1, pairs.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_failing_pairs(nullptr, 0, 1, pairs.data(), &written), INTACT_INVALID_ARGUMENT);
 }
 
 TEST(ConvCertificate, NeedsItsStruct) {

@@ -59,7 +59,20 @@ TEST(Grid, IsEvenWhereLinesFollowEachOther) {
   EXPECT_FALSE(grid.IsEven(2));
   grid = {{0, 1, 1}, {1, 2, 3}, {1, 2, 4}, {1, 4, 12}};
   EXPECT_FALSE(grid.IsEven(1));
+  grid = {{0, 1, 1}, {1, 2, 9}, {1, 2, 1}, {1, 4, 7}};  // the width's step leads nowhere
+  EXPECT_TRUE(grid.IsEven(2));
+  grid.extents[kHeight] = 5;
+  EXPECT_TRUE(grid.IsEven(1));
+  EXPECT_FALSE(grid.IsEven(2));
   EXPECT_TRUE(OutputGrid::All({3, 4, 5}).IsEven(2));
+}
+
+TEST(Grid, RowsAreWithinTheOutput) {
+  const int64_t far = int64_t{1} << 31;
+  EXPECT_EQ((OutputGrid{{}, {far, far, 3}, {1, 1, 2}, {1, 1, 5}}).RowStep(), 3);
+  EXPECT_EQ((OutputGrid{{}, {far, 3, far}, {1, 2, 1}, {1, 5, 7}}).RowStep(), 3 * 7);
+  EXPECT_EQ((OutputGrid{{}, {3, far, far}, {2, 1, 1}, {5, 6, 7}}).RowStep(), 3 * 6 * 7);
+  EXPECT_EQ((OutputGrid{{}, {far, far, far}, {1, 1, 1}, {5, 6, 7}}).RowStep(), 5 * 6 * 7);
 }
 
 // Every ISA of the machine that has a kernel of its own for it.

@@ -1,6 +1,5 @@
 #include "verify/npy.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/npy_text.h"
 #include "tests/temp_path.h"
 
 namespace intact::verify {
@@ -15,18 +15,8 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string Npy(std::string header, const std::string& elements, char major = 1) {
-  header += '\n';
-  std::string file = "\x93NUMPY";
-  file += {major, '\0', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
-  if (major == 2) file += {'\0', '\0'};
-  return file + header + elements;
-}
-
-std::string Dict(const std::string& descr, const std::string& shape, const std::string& order = "False") {
-  return fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': {}, }}   ", descr, order, shape);
-}
+using tests::Dict;
+using tests::Npy;
 
 class NpyTest : public testing::Test {
  public:
@@ -111,6 +101,11 @@ TEST_F(NpyTest, RefusesMalformedHeaders) {
 TEST_F(NpyTest, RefusesWhatIsNoFile) {
   EXPECT_THAT(ReadNpy("/nonexistent/x.npy").error().message, HasSubstr("/nonexistent/x.npy: no such file"));
   EXPECT_THAT(ReadNpy(testing::TempDir()).error().message, HasSubstr("not a regular file"));
+  // Of a size that no memory holds, and no disk: it has no blocks.
+  ASSERT_FALSE(Read(""));
+  std::filesystem::resize_file(path_, uintmax_t{1} << 42);
+  EXPECT_THAT(ReadNpy(path_).error().message,
+              AllOf(HasSubstr(path_), HasSubstr("has 4398046511104 bytes; at most")));
 }
 
 }  // namespace

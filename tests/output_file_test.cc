@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
@@ -47,6 +48,20 @@ TEST_F(OutputFiles, AppearWhenPublished) {
   }
   EXPECT_EQ(Contents(), "first");
   EXPECT_EQ(FileCount(), 1);
+}
+
+// A pipe stands for a device, /dev/null say, which must not be lost to a failure of this test.
+TEST_F(OutputFiles, DoNotReplaceWhatIsNoFile) {
+  std::filesystem::create_directories(folder_ + "/new");
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const std::optional<Error> error = WriteFile(path_, "text");
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message, testing::HasSubstr("file: cannot be written: is there, and not a file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(path_));
+  EXPECT_EQ(FileCount(), 1);
+  EXPECT_TRUE(WriteFile(folder_ + "/new", "text")) << "a folder";
+  EXPECT_TRUE(WriteFile("", "text"));
+  EXPECT_TRUE(WriteFile(folder_ + "/newer/", "text"));
 }
 
 TEST_F(OutputFiles, AFullDiskIsAnError) {

@@ -270,6 +270,15 @@ TEST_F(PackFile, LeavesNothingBehindWhereItCannotWrite) {
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 
+TEST_F(PackFile, DoesNotReplaceWhatIsNoFile) {
+  std::filesystem::create_directories(folder_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(intact_gemm_save(Create(kProblems[0]).get(), path_.c_str()), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("cannot be written: it is there, and not a file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(path_));
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
 TEST_F(PackFile, KeepsTheOldFileIfTheDiskIsFull) {
   const Bytes before = Image(kProblems[1]);
   const Plan plan = Create(kProblems[0]);

@@ -58,6 +58,13 @@ struct RunChoice {
 int Fail(const std::string& message);
 inline int Fail(const Error& error) { return Fail(error.message); }
 
+/// What main() returns: the status of `program`; kBadInput, told on stderr, if it throws, or if standard
+/// output is closed or could not take all that was printed.
+int RunProgram(int (*program)(int, char**), int argc, char** argv);
+
+/// Refuses the empty value that a script's unset variable gives: it would be taken for no option at all.
+CLI::Option* RefuseEmpty(CLI::Option* option);
+
 /// An option `name` for a file to be written, whose folder is made (or found not to be writable) before the
 /// work, not after it.
 CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,

@@ -1,7 +1,4 @@
 // The `intact` command line: what this CPU does with int8, and the proof of what kernels compute.
-#include <cstdlib>
-#include <exception>
-
 #include "jit/isa.h"
 #include "tools/commands.h"
 
@@ -37,10 +34,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace intact::tools
 
-int main(int argc, char** argv) {
-  try {
-    return intact::tools::Main(argc, argv);
-  } catch (const std::exception& exception) {  // out of memory, or a bug
-    return intact::tools::Fail(exception.what());
-  }
-}
+int main(int argc, char** argv) { return intact::tools::RunProgram(intact::tools::Main, argc, argv); }

@@ -1,8 +1,10 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -59,12 +61,34 @@ void AddJsonOption(CLI::App* app, std::string* path, const std::string& help) {
 CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
                            const std::string& help) {
   return app->add_option(name, *path, help)->check([](const std::string& file) -> std::string {
+    std::optional<std::string> why = verify::WhyNotFileName(file);
     const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-    const bool is_file = !file.empty() && !std::filesystem::is_directory(file);
-    const std::optional<std::string> why =
-        is_file ? MakeFolder(folder.empty() ? "." : folder.string()) : "is not the name of a file";
+    if (!why) why = MakeFolder(folder.empty() ? "." : folder.string());
     return why ? fmt::format("{}: cannot be written: {}", file, *why) : std::string();
   });
+}
+
+CLI::Option* RefuseEmpty(CLI::Option* option) {
+  return option->check([](const std::string& value) -> std::string {
+    return value.empty() ? "the value is empty; expected a name" : "";
+  });
+}
+
+int RunProgram(int (*program)(int, char**), int argc, char** argv) {
+  const auto lost = [](int error) {
+    return Fail("standard output: cannot be written: " + std::generic_category().message(error));
+  };
+  // The next file to be opened would take its place and be printed into.
+  if (fcntl(STDOUT_FILENO, F_GETFD) < 0) return lost(errno);
+  int status = kBadInput;
+  try {
+    status = program(argc, argv);
+  } catch (const std::exception& exception) {  // out of memory, or a bug; or it printed in vain
+    if (std::ferror(stdout) == 0) return Fail(exception.what());
+  }
+  errno = 0;
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return is_written ? status : lost(errno == 0 ? EIO : errno);
 }
 
 int WriteJson(const std::string& path, const nlohmann::ordered_json& json, int status) {

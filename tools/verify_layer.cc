@@ -69,9 +69,11 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
   auto options = std::make_shared<LayerOptions>();
   CLI::App* layer =
       verify->add_subcommand("layer", "run layers that a framework wrote and explain each difference");
-  layer->add_option("DIR", options->folders, "folders with layer.json and .npy tensors")->required();
+  RefuseEmpty(layer->add_option("DIR", options->folders, "folders with layer.json and .npy tensors"))
+      ->required();
   options->choice.AddOptions(layer);
-  layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute");
+  RefuseEmpty(layer->add_option("--expect", options->expect,
+                                ".npy file to equal, in the layer's folder or absolute"));
   AddJsonOption(layer, &options->json, "write an array with an object per layer");
   layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
 }

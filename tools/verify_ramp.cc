@@ -39,8 +39,8 @@ void AddVerifyRamp(CLI::App* verify, Command* command) {
   auto options = std::make_shared<RampOptions>();
   CLI::App* ramp =
       verify->add_subcommand("ramp", "probe a linear layer with constants: outputs must be monotonic");
-  ramp->add_option("DIR", options->folder,
-                   "folder with layer.json and .npy tensors (default: a layer made by code)");
+  RefuseEmpty(ramp->add_option("DIR", options->folder,
+                               "folder with layer.json and .npy tensors (default: a layer made by code)"));
   options->choice.AddOptions(ramp);
   AddJsonOption(ramp, &options->json, "write the kinks");
   ramp->callback([options, command] { *command = [options] { return RunRamp(*options); }; });

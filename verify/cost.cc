@@ -78,12 +78,14 @@ class Entries {
     Result<Plan> plan = CreatePlan(operation_, options);
     if (!plan && plan.error().status == INTACT_UNSUPPORTED) return std::nullopt;
     if (!plan) return plan.error();
+    const Result<intact_certificate> certificate = plan->Certificate();
+    if (!certificate) return certificate.error();
     Timing timing;
     timing.isa = options.isa;
     timing.mode = options.mode;
     timing.seven_bits = options.declared == kSevenBits;
     timing.kernel = plan->Info().kernel;
-    timing.certificate = plan->Certificate();
+    timing.certificate = *certificate;
     timings_.push_back(std::move(timing));
     plans_.push_back(std::move(*plan));
     return std::nullopt;

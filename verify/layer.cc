@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "verify/json_file.h"
@@ -409,7 +410,8 @@ Layer MakeRampLayer(const RampSpec& spec) {
 }  // namespace
 
 Result<Layer> ReadLayer(const std::string& folder) {
-  if (!std::filesystem::is_directory(folder)) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
     return Invalid(fmt::format("{}: is not a folder; expected one with layer.json and .npy tensors", folder));
   }
   const std::string path = folder + "/layer.json";

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -128,6 +130,12 @@ Error BadFile(const std::string& path, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", path, what)};
 }
 
+/// The largest file that is read: what would take the machine's memory ends the process, not the call.
+uintmax_t MostBytes() {
+  const auto pages = static_cast<uintmax_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L));
+  return pages * static_cast<uintmax_t>(sysconf(_SC_PAGESIZE)) / 2;  // elements are copied out of the file
+}
+
 /// The part of a file before its elements.
 struct Preamble {
   std::string_view header;
@@ -182,6 +190,10 @@ Result<std::vector<uint8_t>> ReadFile(const std::string& path) {
   const auto size = std::filesystem::file_size(path, error);
   std::ifstream stream(path, std::ios::binary);
   if (error || !stream) return BadFile(path, "cannot be opened for reading");
+  if (size > MostBytes()) {
+    return BadFile(path, fmt::format("has {} bytes; at most {}, half of this machine's memory, are read",
+                                     size, MostBytes()));
+  }
   std::vector<uint8_t> bytes(size);
   stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   if (stream.gcount() != static_cast<std::streamsize>(bytes.size())) return BadFile(path, "cannot be read");

@@ -14,9 +14,10 @@
 namespace intact::verify {
 namespace {
 
-Error Failed(std::string_view path, const std::error_code& why) {
-  return {INTACT_INVALID_ARGUMENT, fmt::format("{}: cannot be written: {}", path, why.message())};
+Error Failed(std::string_view path, const std::string& why) {
+  return {INTACT_INVALID_ARGUMENT, fmt::format("{}: cannot be written: {}", path, why)};
 }
+Error Failed(std::string_view path, const std::error_code& why) { return Failed(path, why.message()); }
 
 // What errno says of a call that failed; such a call is never taken for a success.
 std::error_code LastError() { return {errno == 0 ? EIO : errno, std::generic_category()}; }
@@ -40,6 +41,7 @@ NewFile CreateBeside(const std::string& path) {
 }  // namespace
 
 Result<OutputFile> OutputFile::Write(const std::string& path, const std::string& text) {
+  if (const std::optional<std::string> why = WhyNotFileName(path)) return Failed(path, *why);
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
@@ -71,6 +73,16 @@ std::optional<Error> OutputFile::Publish() {
   if (error) return Failed(path_, error);
   temporary_.clear();
   return std::nullopt;
+}
+
+std::optional<std::string> WhyNotFileName(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  const bool is_missing = status.type() == std::filesystem::file_type::not_found;
+  if (error && !is_missing) return error.message();
+  if (path.empty() || path.back() == '/') return "is not the name of a file";
+  if (is_missing || std::filesystem::is_regular_file(status)) return std::nullopt;
+  return "is there, and not a file";
 }
 
 std::optional<Error> WriteFile(const std::string& path, const std::string& text) {

@@ -27,6 +27,9 @@ class OutputFile {
   std::string temporary_;  // empty: none
 };
 
+/// Why no file can take that name: nothing, or what it names now (a folder, a device), which would be lost.
+std::optional<std::string> WhyNotFileName(const std::string& path);
+
 /// A single file.
 std::optional<Error> WriteFile(const std::string& path, const std::string& text);
 

@@ -20,8 +20,8 @@
  * The result does not depend on the ISA, the number of threads or on how M is split. Only a plan created
  * with INTACT_SATURATING may differ: see intact_mode.
  *
- * Thread safety: plans are immutable; any number of threads may run the same plan at once. The error
- * message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE is set.
+ * Thread safety: plans are immutable; any number of threads may run and query the same plan at once. The
+ * error message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE is set.
  *
  * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per
  * plan and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
@@ -389,8 +389,24 @@ INTACT_API intact_status intact_conv_run_part(const intact_conv* conv, const int
 INTACT_API intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info);
 
 /** Which weights can make VPMADDUBSW saturate: see intact_certificate; columns are output channels and pairs
- * adjacent channels of a tap. */
+ * adjacent channels of a tap. Thread-safe. Each call makes it anew, in a pass over the packed weights.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate);
+
+/** A pair of a convolution's weights that can saturate, with a witness: see intact_failing_pair. */
+typedef struct intact_conv_failing_pair {
+  int64_t output_channel;
+  int64_t tap[INTACT_MAX_SPATIAL]; /**< its place in the kernel, as in the descriptor; 0 beyond its dims */
+  int64_t channel;                 /**< channels c and c+1 of the group */
+  int32_t w0, w1; /**< as the instruction sees them, −128 to 127; w1 is 0 beyond the last */
+  int32_t a0, a1, sum;
+} intact_conv_failing_pair;
+
+/** Lists failing pairs by output channel, then tap, then channel: number `first` and on, at most `count`;
+ * `*written` tells how many. Thread-safe; each call passes over the packed weights.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, int64_t count,
+                                                   intact_conv_failing_pair* pairs, int64_t* written);
 
 /** NULL is allowed. No run of the plan may be under way. */
 INTACT_API void intact_conv_destroy(intact_conv* conv);

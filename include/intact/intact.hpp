@@ -225,9 +225,11 @@ class Conv {
     return info;
   }
 
-  intact_certificate Certificate() const noexcept {
+  /// Made anew by each call; fails only if memory runs out.
+  Result<intact_certificate> Certificate() const {
     intact_certificate certificate = INTACT_CERTIFICATE_INIT;
-    (void)intact_conv_certificate(handle_.get(), &certificate);
+    const intact_status status = intact_conv_certificate(handle_.get(), &certificate);
+    if (status != INTACT_OK) return Error{status, intact_last_error()};
     return certificate;
   }
 

@@ -181,7 +181,9 @@ std::vector<int32_t> PackOrder(int lanes) {
 
 int VectorBytes(Isa isa) { return IsWide(isa) ? 64 : 32; }
 
-RegisterFile MakeRegisterFile(Isa isa) { return IsWide(isa) ? RegisterFile(64, 32) : RegisterFile(32, 16); }
+int VectorCount(Isa isa) { return IsWide(isa) ? 32 : 16; }
+
+RegisterFile MakeRegisterFile(Isa isa) { return {VectorBytes(isa), VectorCount(isa)}; }
 
 std::unique_ptr<Emitter> MakeEmitter(Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers) {
   if (IsWide(isa)) return std::make_unique<ZmmEmitter>(code, registers);

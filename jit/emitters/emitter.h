@@ -71,8 +71,9 @@ std::vector<int32_t> PackOrder(int lanes);
 
 /// Vector registers an ISA's emitter works with.
 RegisterFile MakeRegisterFile(Isa isa);
-/// Their width.
+/// Their width and number.
 int VectorBytes(Isa isa);
+int VectorCount(Isa isa);
 
 std::unique_ptr<Emitter> MakeEmitter(Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers);
 
