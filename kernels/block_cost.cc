@@ -32,7 +32,12 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data) : block_(bl
   quads_ = static_cast<double>(quads);
   streams_weights_ = block.dot == jit::DotKind::kVnni &&
                      quads * block.vectors * jit::VectorBytes(block.isa) > Caches().l1d_bytes / 2;
-  if (!IsStaged(block, data) && data.taps.HasLineEnds()) CutAtLines(data.taps);
+  if (data.taps.shared) {
+    run_rows_ = data.taps.line_rows;
+    shares_pixels_ = true;
+  } else if (!IsStaged(block, data) && data.taps.HasLineEnds()) {
+    CutAtLines(data.taps);
+  }
 }
 
 // Unless the smaller tiles cost more than what they leave out.
@@ -80,7 +85,8 @@ double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
            kTileCost;
   }
   auto products = static_cast<double>(rows * vectors);
-  if (rows * vectors + vectors + 1 > jit::VectorCount(block_.isa)) products *= kVectorFromMemory;
+  const bool overflows = rows * vectors + vectors + 1 > jit::VectorCount(block_.isa);
+  if (overflows && !shares_pixels_) products *= kVectorFromMemory;
   if (streams_weights_) {
     const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;
     products = std::max(products + loads * kVectorPassing, loads * kVectorFromL2);

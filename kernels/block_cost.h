@@ -40,6 +40,7 @@ class BlockCost {
   int64_t vectors_ = 0;  // of columns
   double quads_ = 0;
   bool streams_weights_ = false;  // from L2 or beyond, tile after tile
+  bool shares_pixels_ = false;    // which vectors from memory cost nothing beside
   int64_t run_rows_ = 0;
   double saved_rows_ = 0;  // of a run: whose computation is left out
 };

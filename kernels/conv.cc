@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/amx_engine.h"
+#include "kernels/channel_order.h"
 #include "kernels/dispatch.h"
 #include "kernels/threads.h"
 
@@ -61,6 +62,9 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
     planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
     if (planar_.IsSmall()) {
       reading_ = Reading::kPlanarBand;
+      if (UsesSchedule(isa, problem.mode) && planar_.CanOrderChannels()) {
+        planar_.OrderChannels(PairChannels(problem, geometry_));
+      }
       taps_.planar = planar_.MakeDepth();
       taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
       return;
@@ -78,6 +82,7 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
   joins_width_ = reads_band && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
+  if (taps_.vector_step != 0) SharePixels();
   // Tiles read whole taps; what follows a tap must not meet zero points in saturating mode.
   const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
   if (UsesTiles(isa) && reads_band && !(saturates && has_zero_points) &&
@@ -102,11 +107,10 @@ bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
   const int64_t most_lanes = UsesTiles(isa) ? lanes : 4 * lanes;  // tiles are many times as fast
   if (!fills_vectors || problem.HasWeightZeroPoints()) return outputs < most_lanes;
   // Without it, groups that fill a vector only together cost as much as if each filled it; with it, each
-  // pixel that outputs read is transposed, and outputs themselves, bytes at a quarter of the price.
+  // pixel that outputs read is transposed, and outputs themselves.
   constexpr int64_t kMost = 16;
-  const bool turns_bytes = ElementBytes(problem.epilogue.c_type) == 1 && !problem.epilogue.has_residual();
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
-  return reading_ == Reading::kBand && outputs * strides < kMost && (outputs < lanes || turns_bytes);
+  return reading_ == Reading::kBand && outputs < lanes && outputs * strides < kMost;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next.
@@ -128,6 +132,19 @@ void ConvPlan::SetTaps() {
   if (reading_ != Reading::kInPlace) taps_.depth = RoundUp(taps_.depth, kQuad);
 }
 
+// Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
+void ConvPlan::SharePixels() {
+  constexpr int64_t kLeastRows = 4;
+  constexpr int64_t kMostQuads = 32;
+  constexpr int64_t kMostBytes = 1 << 30;  // of a line of the band: kernels know distances in it
+  const int64_t taps = geometry_.kernel[kWidth];
+  const int64_t rows = geometry_.output[kWidth];
+  if (taps == 1 || taps * taps_.depth / kQuad > kMostQuads || rows < kLeastRows) return;
+  if (geometry_.Span(kWidth, rows) * band_.pixel_bytes() > kMostBytes) return;
+  taps_.shared = {taps, geometry_.dilation[kWidth] * band_.pixel_bytes(), band_.row_stride()};
+  taps_.line_rows = geometry_.output[kWidth];
+}
+
 // Lines above the input and below it are padding for all their pixels.
 void ConvPlan::SetLineTaps() {
   const int64_t heights = geometry_.kernel[kHeight];
@@ -145,8 +162,8 @@ void ConvPlan::SetLineTaps() {
       range.first = std::min(range.first, height * per_height);
       range.end = (height + 1) * per_height;
     }
-    // A line of padding alone: a tap all the same, since kernels run at least one.
-    if (range.end == 0) range = {0, 1};
+    // A line of padding alone: taps all the same, since kernels run some.
+    if (range.end == 0) range = {0, per_height};
     taps_.line_taps.push_back(range);
   }
   const auto is_whole = [&](const TapRange& range) { return range == TapRange{0, taps_.count()}; };
@@ -168,7 +185,11 @@ void ConvPlan::SetLineEnds() {
 
 int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
   if (IsDepthwise()) return tap;
-  if (IsPlanar()) return (channel / kQuad * geometry_.taps() + tap) * kQuad + channel % kQuad;
+  if (IsPlanar()) {
+    const int64_t first = n / geometry_.group_outputs() * geometry_.group_inputs();
+    const int64_t place = planar_.PlaceOf(first + channel) - first;
+    return (place / kQuad * geometry_.taps() + tap) * kQuad + place % kQuad;
+  }
   channel += n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
   if (!joins_width_) return tap * taps_.depth + channel;
   const int64_t width = geometry_.kernel[kWidth];
@@ -178,7 +199,8 @@ int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
 template <class Run>
 void ConvPlan::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
   const int64_t inputs = geometry_.group_inputs();
-  const int64_t adjacent = IsPlanar() ? kQuad : inputs;
+  int64_t adjacent = inputs;
+  if (IsPlanar()) adjacent = planar_.HasOrder() ? 1 : kQuad;
   for (int64_t channel = 0; channel < inputs; channel += adjacent) {
     run(channel, DepthOf(tap, channel, n), std::min(adjacent, inputs - channel));
   }

@@ -50,6 +50,7 @@ struct SkippingInitial {
 
 /// What a plan knows, whatever computes it. Immutable once the plan is made.
 struct GemmData {
+  EpilogueConstants constants;  // bounds and residual, for the plan's ISA
   int64_t n = 0, k = 0;
   Taps taps;  // k is their depths' sum
   Naming naming;
@@ -57,11 +58,13 @@ struct GemmData {
   intact_type b_type = INTACT_S8;
   intact_mode mode = INTACT_EXACT;
   int32_t a_zero_point = 0;
+  OutputBounds bounds;
+  ResidualScale residual;
+  EpilogueSpec epilogue;
   ActivationRange range;  // declared, as kernels see activations
   bool is_range_checked = true;
   PackedWeights weights;
   Certificate certificate;
-  EpilogueSpec epilogue;
   std::vector<int64_t> clamp_excess;  // of GemmProblem; empty if there is none
   // Per column, padded to whole panels.
   AlignedBuffer<int32_t> initial;                 // bias_s32 − za·Σ_k (b − zb), as kernels see them
@@ -69,9 +72,6 @@ struct GemmData {
   AlignedBuffer<int32_t> bias_s32;                // empty if there is none
   AlignedBuffer<int32_t> b_zero_points;           // zb as kernels see weights; empty if all are 0
   AlignedBuffer<float> scales, bias;
-  OutputBounds bounds;
-  ResidualScale residual;
-  EpilogueConstants constants;  // these two, for the plan's ISA
 
   /// s8 activations are shifted by +128: 0x80 flips their top bit.
   uint8_t a_flip() const { return ActivationFlip(a_type); }

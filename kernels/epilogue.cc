@@ -127,22 +127,24 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
   }
 }
 
-void Epilogue::PackColumns(const std::vector<jit::Vec>& accumulators, int column) {
+void Epilogue::PackColumns(const std::vector<jit::Mem>& accumulators, int column,
+                           const std::vector<jit::Vec>& vectors) {
   x86::Assembler& code = emitter_.code();
   const jit::Vec factor = emitter_.registers().NewVector("scale or bias");
-  for (const jit::Vec& accumulator : accumulators) {
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    const jit::Vec& vector = vectors[i];
     const int offset = column++ * 4;
-    code.vcvtdq2ps(accumulator, accumulator);
+    code.vcvtdq2ps(vector, accumulators[i]);
     code.vbroadcastss(factor, x86::ptr(scales_, offset));
-    code.vmulps(accumulator, accumulator, factor);
+    code.vmulps(vector, vector, factor);
     if (spec_.has_bias) {
       code.vbroadcastss(factor, x86::ptr(bias_, offset));
-      code.vaddps(accumulator, accumulator, factor);
+      code.vaddps(vector, vector, factor);
     }
-    Bound(accumulator);
+    Bound(vector);
   }
   emitter_.registers().Free(factor);
-  PackBytes(accumulators);
+  PackBytes(vectors);
 }
 
 void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {

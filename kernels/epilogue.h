@@ -106,10 +106,12 @@ class Epilogue {
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c);
   /// After a tile's last row: `args` are those of the tile below.
   void Advance();
-  /// For 8-bit outputs, dealt: requantizes accumulators of four adjacent columns, a vector of rows each, from
-  /// `column` on, and packs them into the first: quarter q holds rows 4q to 4q + 3 of the first column, then
-  /// of the second, and so on. Destroys the others. Neither weight zero points nor a residual are for it.
-  void PackColumns(const std::vector<jit::Vec>& accumulators, int column);
+  /// For 8-bit outputs, dealt: requantizes the `accumulators` of four adjacent columns, a vector of rows
+  /// each, from `column` on, and packs them into the first of `vectors`: quarter q holds rows 4q to 4q + 3 of
+  /// the first column, then of the second, and so on. Destroys the others. Neither weight zero points nor a
+  /// residual are for it.
+  void PackColumns(const std::vector<jit::Mem>& accumulators, int column,
+                   const std::vector<jit::Vec>& vectors);
 
  private:
   void SubtractZeroPoints(const jit::Vec& accumulator, int vector);

@@ -12,8 +12,8 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int kMaxTileRows = 80;  // a whole number of vectors
-constexpr int32_t kDropped = -1;  // a row between two lines of a planar band
+constexpr int kMaxTileRows = 128;  // a whole number of vectors
+constexpr int32_t kDropped = -1;   // a row between two lines of a planar band
 
 /// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
 /// the triple takes for a quad.
@@ -40,8 +40,8 @@ constexpr std::array kForms = {
 // columns should share it. Fitted to Laplace weights on Emerald Rapids. With VPDPBUSD there is one item a
 // quad, and as many registers as accumulators need.
 constexpr std::array kPlanarForms = {
-    IsaForms{jit::Isa::kAvx2, {StripForm{2, 2, 0.67, 0.33, 4}, StripForm{1, 4, 0.79, 0.39, 2}}},
-    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.67, 0.33}, StripForm{1, 4, 0.89, 0.45}}},
+    IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.67, 0.33, 5}, StripForm{1, 4, 0.79, 0.39, 2}}},
+    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.67, 0.33, 2}, StripForm{1, 4, 0.89, 0.45, 2}}},
     IsaForms{jit::Isa::kAvxVnni, {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}}},
     IsaForms{jit::Isa::kAvx512Vnni, {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}}},
 };
@@ -138,20 +138,21 @@ Error GroupedEngine::Schedule() {
 
 Error GroupedEngine::GenerateKernels() {
   for (int vectors = 1; vectors <= block_vectors_; ++vectors) {
-    const GroupedKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_.shape().strip_columns};
+    const GroupedKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_.shape().strip_columns,
+                                 schedule_.largest_group()};
     const Result<GroupedKernelFunction> kernel = GetGroupedKernel(spec);
     if (!kernel) return kernel.error();
     kernels_.push_back(*kernel);
     kernel_name_ = spec.Name();
   }
-  const Result<TileEpilogueFunction> epilogue = GetTileEpilogue(isa_, data_.epilogue);
+  const Result<TileEpilogueFunction> epilogue = GetTileEpilogue(isa_, data_.epilogue, tile_rows_);
   if (!epilogue) return epilogue.error();
   epilogue_ = *epilogue;
   tile_columns_ = TileColumns(isa_, data_.epilogue);
   if (lanes_ != 16 || data_.element_bytes() != 4) return {};
   EpilogueSpec streaming = data_.epilogue;
   streaming.streams = true;
-  const Result<TileEpilogueFunction> streaming_epilogue = GetTileEpilogue(isa_, streaming);
+  const Result<TileEpilogueFunction> streaming_epilogue = GetTileEpilogue(isa_, streaming, tile_rows_);
   if (!streaming_epilogue) return streaming_epilogue.error();
   streaming_epilogue_ = *streaming_epilogue;
   return {};
@@ -309,12 +310,16 @@ void GroupedEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_beg
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
       args.strip_count = (columns + shape.strip_columns - 1) / shape.strip_columns;
       args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
-      for (int64_t first = 0; first < rows; first += rows_) {
-        args.a = from + first * kQuad;
-        args.accumulators = accumulators + (panel - panel_begin) * panel_size + first;
-        const int64_t vectors = (std::min<int64_t>(rows_, rows - first) + lanes_ - 1) / lanes_;
-        kernels_[static_cast<size_t>(vectors - 1)](&args);
-      }
+      args.a = from;
+      args.accumulators = accumulators + (panel - panel_begin) * panel_size;
+      args.blocks = rows / rows_;
+      if (args.blocks > 0) kernels_.back()(&args);
+      const int64_t rest = rows % rows_;
+      if (rest == 0) continue;
+      args.a += (rows - rest) * kQuad;
+      args.accumulators += rows - rest;
+      args.blocks = 1;
+      kernels_[static_cast<size_t>((rest - 1) / lanes_)](&args);
     }
   }
 }
@@ -322,7 +327,6 @@ void GroupedEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_beg
 void GroupedEngine::Store(const RunBuffers& buffers, const Range& range, const TileRows& rows,
                           const int32_t* accumulators, uint8_t* scratch) const noexcept {
   TileEpilogueArgs args;
-  args.column_stride_bytes = int64_t{4} * tile_rows_;
   args.rows = rows.count;
   args.c = rows.c.data();
   for (int64_t column = range.column_begin; column < range.column_end; column += tile_columns_) {

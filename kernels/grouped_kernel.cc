@@ -34,18 +34,18 @@ class GroupedKernel {
   Result<const void*> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
+    code().mov(blocks_, Argument(offsetof(GroupedKernelArgs, blocks)));
     code().mov(a_, Argument(offsetof(GroupedKernelArgs, a)));
-    code().mov(items_, Argument(offsetof(GroupedKernelArgs, strips)));
-    code().mov(strips_, Argument(offsetof(GroupedKernelArgs, strip_count)));
-    code().mov(result_, Argument(offsetof(GroupedKernelArgs, accumulators)));
-    code().mov(initial_, Argument(offsetof(GroupedKernelArgs, initial)));
+    code().mov(block_result_, Argument(offsetof(GroupedKernelArgs, accumulators)));
     if (!spec_.IsVnni() && !has_ones_register_)
       code().mov(ones_pointer_, reinterpret_cast<uint64_t>(kOnes.data()));
-    const asmjit::Label strip = code().newLabel();
-    code().bind(strip);
-    Strip();
-    code().dec(strips_);
-    code().jnz(strip);
+    const asmjit::Label block = code().newLabel();
+    code().bind(block);
+    Block();
+    code().add(a_, BlockBytes());
+    code().add(block_result_, BlockBytes());
+    code().dec(blocks_);
+    code().jnz(block);
     session_.End();
     return session_.Finish(registers_);
   }
@@ -53,10 +53,14 @@ class GroupedKernel {
  private:
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
+  // Of a register block in a quad of A, and as many in a column of accumulators.
+  int BlockBytes() const { return spec_.vectors * registers_.vector_bytes(); }
   int ItemBytes() const { return 4 + 4 * spec_.strip_columns; }
   size_t Index(int vector, int column) const { return static_cast<size_t>(column) * spec_.vectors + vector; }
 
   void TakeRegisters() {
+    blocks_ = registers_.NewGeneral("blocks");
+    block_result_ = registers_.NewGeneral("the block's result");
     a_ = registers_.NewGeneral("a");
     items_ = registers_.NewGeneral("items");
     strips_ = registers_.NewGeneral("strips");
@@ -91,11 +95,23 @@ class GroupedKernel {
     return x86::ptr(result_, offset);
   }
 
+  void Block() {
+    code().mov(items_, Argument(offsetof(GroupedKernelArgs, strips)));
+    code().mov(strips_, Argument(offsetof(GroupedKernelArgs, strip_count)));
+    code().mov(initial_, Argument(offsetof(GroupedKernelArgs, initial)));
+    code().mov(result_, block_result_);
+    const asmjit::Label strip = code().newLabel();
+    code().bind(strip);
+    Strip();
+    code().dec(strips_);
+    code().jnz(strip);
+  }
+
   void Strip() {
     code().mov(counts_, items_);
     code().add(items_, kStripHeaderBytes);
     InitialiseAccumulators();
-    for (int size = kMaxGroup; size >= 1; --size) Groups(size);
+    for (int size = spec_.largest_group; size >= 1; --size) Groups(size);
     for (int column = 0; column < spec_.strip_columns; ++column) {
       for (int vector = 0; vector < spec_.vectors; ++vector) {
         emitter_->Store(ResultAt(vector, column), accumulators_[Index(vector, column)]);
@@ -192,7 +208,7 @@ class GroupedKernel {
   std::unique_ptr<jit::Emitter> emitter_;
   std::unique_ptr<jit::DotForm> dot_;  // VPDPBUSD
 
-  Gp a_, items_, strips_, result_, initial_, counts_, count_, quad_, ones_pointer_;
+  Gp blocks_, block_result_, a_, items_, strips_, result_, initial_, counts_, count_, quad_, ones_pointer_;
   std::vector<Vec> accumulators_, sums_, weights_, vectors_;
   Vec activations_, product_, ones_;
   bool has_ones_register_ = false;
@@ -203,7 +219,8 @@ class GroupedKernel {
 std::string GroupedKernelSpec::Name() const {
   const int lanes = jit::VectorBytes(isa) / 4;
   return "u8s8_grouped_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
-         "x" + std::to_string(strip_columns) + (IsVnni() ? "c4_vnni_" : "c4_") + jit::CompactName(isa);
+         "x" + std::to_string(strip_columns) + "c4_by" + std::to_string(largest_group) +
+         (IsVnni() ? "_vnni_" : "_") + jit::CompactName(isa);
 }
 
 Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec) {

@@ -22,10 +22,12 @@
 
 #include "jit/isa.h"
 #include "kernels/dispatch.h"
+#include "kernels/schedule.h"
 
 namespace intact::kernels {
 
 struct GroupedKernelArgs {
+  int64_t blocks = 1;               // register blocks side by side, in A and in the accumulators
   const uint8_t* a = nullptr;       // the window of the A panel
   const uint8_t* strips = nullptr;  // ScheduledWeights::Strips()
   int64_t strip_count = 0;
@@ -40,8 +42,9 @@ struct GroupedKernelSpec {
   int vectors = 1;        // rows to compute, in vectors
   int block_vectors = 1;  // rows of the accumulators' columns, in vectors
   int strip_columns = 2;
+  int largest_group = kMaxGroup;  // of the schedule
   bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
-  std::string Name() const;  // "u8s8_grouped_16of24x2c4_avx2"
+  std::string Name() const;  // "u8s8_grouped_16of24x2c4_by5_avx2"
 };
 
 Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec);

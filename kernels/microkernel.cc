@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -47,7 +48,7 @@ class Microkernel {
   }
 
  private:
-  struct Rows {
+  struct Span {
     int begin, end;
   };
 
@@ -70,7 +71,7 @@ class Microkernel {
   }
 
   void TakeRegisters() {
-    for (int i = 0; i < spec_.mr; ++i) rows_.push_back(registers_.NewGeneral("row"));
+    for (int i = 0; i < (spec_.shared ? 1 : spec_.mr); ++i) rows_.push_back(registers_.NewGeneral("row"));
     offset_ = registers_.NewGeneral("offset");
     end_ = registers_.NewGeneral("tap's end");
     taps_ = registers_.NewGeneral("taps");
@@ -112,7 +113,7 @@ class Microkernel {
       }
     }
     code().mov(taps_, Argument(offsetof(MicrokernelArgs, rows)));
-    for (int i = 0; i < spec_.mr; ++i) code().mov(rows_[static_cast<size_t>(i)], x86::ptr(taps_, i * 8));
+    for (size_t i = 0; i < rows_.size(); ++i) code().mov(rows_[i], x86::ptr(taps_, static_cast<int>(i) * 8));
     code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
     if (panels() > 1) code().mov(panel_stride_, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)));
     if (panels() > 3) code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
@@ -143,7 +144,7 @@ class Microkernel {
     }
   }
 
-  void Quad(int quad, const Rows& rows) {
+  void Quad(int quad, const Span& rows) {
     for (size_t j = 0; j < b_operands_.size(); ++j) {
       dot_->LoadB(b_operands_[j], BAddress(static_cast<int>(j), quad));
     }
@@ -182,6 +183,51 @@ class Microkernel {
     }
   }
 
+  // The taps of a line of the filter: a quad of a pixel is loaded once for all rows and taps that read it.
+  void LineTaps() {
+    const int taps = static_cast<int>(spec_.shared->taps);
+    // Vectors read other quads each.
+    const int at_once = dot_->reads_memory() ? taps : static_cast<int>(b_operands_.size());
+    for (int quad = 0; quad < spec_.tap_quads; ++quad) {
+      for (int j = 0; j < spec_.vectors; ++j) {
+        for (int tap = 0; tap < taps; tap += at_once) {
+          SharedQuad(quad, j, {tap, std::min(tap + at_once, taps)});
+        }
+      }
+    }
+    Advance(taps * spec_.tap_quads);
+  }
+
+  struct Reader {
+    int row, tap;
+  };
+
+  // Vector j's products of one quad of each pixel with some of the taps.
+  void SharedQuad(int quad, int j, const Span& taps) {
+    std::map<int64_t, std::vector<Reader>> pixels;
+    for (int tap = taps.begin; tap < taps.end; ++tap) {
+      for (int row = 0; row < spec_.mr; ++row) {
+        pixels[row * spec_.shared->row_step + tap * spec_.shared->tap_step].push_back({row, tap});
+      }
+    }
+    const auto b_address = [&](int tap) { return BAddress(j, tap * spec_.tap_quads + quad); };
+    const int in_registers = std::min(taps.begin + static_cast<int>(b_operands_.size()), taps.end);
+    const auto operand = [&](int tap) { return b_operands_[static_cast<size_t>(tap - taps.begin)]; };
+    for (int tap = taps.begin; tap < in_registers; ++tap) dot_->LoadB(operand(tap), b_address(tap));
+    for (const auto& [pixel, readers] : pixels) {
+      const int displacement = static_cast<int>(pixel) + quad * a_bytes() + j * spec_.vector_step;
+      code().vpbroadcastd(a_operand_, x86::ptr(rows_[0], offset_, 0, displacement));
+      for (const auto& [row, tap] : readers) {
+        const Vec& sum = accumulator((tap + quad) % chains_, row, j);
+        if (tap < in_registers) {
+          dot_->Dot(0, sum, a_operand_, operand(tap));
+        } else {
+          dot_->DotMemory(sum, a_operand_, b_address(tap));
+        }
+      }
+    }
+  }
+
   void Advance(int quads) {
     code().add(b_, quads * kPanelQuadBytes);
     if (spec_.prefetches) code().add(prefetch_, quads * kPrefetchQuadBytes);
@@ -193,16 +239,20 @@ class Microkernel {
     code().bind(tap);
     code().mov(offset_, x86::ptr(taps_));
     if (spec_.vector_step != 0) code().add(offset_, Argument(offsetof(MicrokernelArgs, a_offset)));
-    if (spec_.begins_line) DepthLoop(offsetof(MicrokernelArgs, head_end), {1, spec_.mr});
-    if (spec_.ends_line) DepthLoop(offsetof(MicrokernelArgs, tail_begin), {0, spec_.mr});
-    DepthLoop(offsetof(MicrokernelArgs, tap_bytes), {0, spec_.mr - (spec_.ends_line ? 1 : 0)});
-    code().add(taps_, 8);
+    spec_.shared ? LineTaps() : Tap();
+    code().add(taps_, spec_.shared ? static_cast<int>(spec_.shared->taps) * 8 : 8);
     code().cmp(taps_, Argument(offsetof(MicrokernelArgs, taps_end)));
     code().jne(tap);
   }
 
+  void Tap() {
+    if (spec_.begins_line) DepthLoop(offsetof(MicrokernelArgs, head_end), {1, spec_.mr});
+    if (spec_.ends_line) DepthLoop(offsetof(MicrokernelArgs, tail_begin), {0, spec_.mr});
+    DepthLoop(offsetof(MicrokernelArgs, tap_bytes), {0, spec_.mr - (spec_.ends_line ? 1 : 0)});
+  }
+
   // From offset_ to where `end` says that the tap's part ends.
-  void DepthLoop(size_t end, const Rows& rows) {
+  void DepthLoop(size_t end, const Span& rows) {
     code().mov(end_, Argument(end));
     code().add(end_, x86::ptr(taps_));
     if (spec_.vector_step != 0) code().add(end_, Argument(offsetof(MicrokernelArgs, a_offset)));
@@ -293,6 +343,10 @@ std::string MicrokernelSpec::Name() const {
       "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
   if (prefetches) name += "_prefetch";
   if (vector_step != 0) name += "_step" + std::to_string(vector_step);
+  if (shared) {
+    name += "_taps" + std::to_string(shared->taps) + "x" + std::to_string(tap_quads) + "by" +
+            std::to_string(shared->tap_step) + "_rows_by" + std::to_string(shared->row_step);
+  }
   if (begins_line) name += "_begin";
   if (ends_line) name += "_end";
   return name + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);

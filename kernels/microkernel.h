@@ -23,6 +23,16 @@
 //                         rows[mr − 1] k0 …  | k0 … | · · ·
 //                                        head          tail
 //
+// Vectors of a grouped convolution may read channels of their own (Taps::vector_step): then each product
+// needs a quad of its own, and loads are what it waits for. But rows of a line read the same pixels, with
+// different taps: where the taps along the width are few, each quad is loaded once for all of them
+// (Taps::shared).
+//
+//   pixels of a line     x0        x1             x2                       x3                 …
+//   rows[0] ×            tap 0     tap 1          tap 2
+//   rows[1] ×                      tap 0          tap 1                    tap 2
+//   rows[2] ×                                     tap 0                    tap 1              tap 2
+//
 // Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
 // each pass of the loop fetches a line of the page after. Kernels that prefetch also fetch another region, a
 // line a quad, for the tiles to come.
@@ -38,12 +48,14 @@
 
 #include <cstdint>
 #include <intact/intact.hpp>
+#include <optional>
 #include <string>
 
 #include "jit/emitters/dot.h"
 #include "jit/isa.h"
 #include "kernels/epilogue.h"
 #include "kernels/pack.h"
+#include "kernels/rows.h"
 
 namespace intact::kernels {
 
@@ -80,6 +92,10 @@ struct MicrokernelSpec {
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;
   int vector_step = 0;  // Taps::vector_step; not with the wide form
+  // Taps::shared, and the quads of each of those taps: all are unrolled. Not with the wide form either, nor
+  // at a line's ends, nor with prefetching.
+  std::optional<SharedPixels> shared;
+  int tap_quads = 0;
   // The first row begins a line, the last one ends it; from mr = 2 on.
   bool begins_line = false, ends_line = false;
   EpilogueSpec epilogue;

@@ -164,6 +164,8 @@ Error PanelEngine::GenerateKernels() {
     spec.mr = block_.mr;
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
     spec.vector_step = static_cast<int>(data_.taps.vector_step);
+    spec.shared = data_.taps.shared;
+    spec.tap_quads = static_cast<int>(data_.taps.depth / kQuad);
     spec.epilogue = data_.epilogue;
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     if (kernel_name_.empty()) kernel_name_ = spec.Name();
@@ -183,7 +185,7 @@ Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
     spec.prefetches = (variant & 4) != 0;
     spec.begins_line = (variant & 2) != 0;
     spec.ends_line = (variant & 1) != 0;
-    if ((spec.epilogue.streams && !CanStream()) || (spec.prefetches && is_edge)) continue;
+    if ((spec.epilogue.streams && !CanStream()) || (spec.prefetches && (is_edge || !CanPrefetch()))) continue;
     if ((spec.begins_line && !CanSkip(data_.taps.head, spec.mr)) ||
         (spec.ends_line && !CanSkip(data_.taps.tail, spec.mr))) {
       continue;
@@ -344,7 +346,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     SetTile(buffers, tiles, column, &call);
     call.rows = pointers;
     call.tiles = tiles.count;
-    const bool prefetches = !region->IsDone();
+    const bool prefetches = CanPrefetch() && !region->IsDone();
     if (prefetches) call.prefetch = region->Take(tiles.count * data_.weights.quads() * kPrefetchQuadBytes);
     tiles.Function(streams, false, prefetches)(&call);
   }

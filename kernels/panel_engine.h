@@ -74,6 +74,8 @@ class PanelEngine final : public Engine {
   const SkippingInitial* FindInitial(const TapRange& range) const;
   void RunEdge(const Tiles& tile, int64_t columns, uint8_t* scratch_tile,
                MicrokernelArgs* call) const noexcept;
+  /// Columns of groups have few weights: kernels that share pixels need not fetch those of others.
+  bool CanPrefetch() const { return !data_.taps.shared; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
 

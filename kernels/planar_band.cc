@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "kernels/blocking.h"
 #include "kernels/engine.h"
@@ -75,7 +76,22 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
   SetSources();
 }
 
+bool PlanarBand::CanOrderChannels() const {
+  const int64_t inputs = geometry_.group_inputs();
+  return !sources_.empty() && inputs >= kQuad && QuadSource::kBytes % inputs == 0;
+}
+
+void PlanarBand::OrderChannels(std::vector<int64_t> order) {
+  order_ = std::move(order);
+  places_.resize(order_.size());
+  for (size_t place = 0; place < order_.size(); ++place) {
+    places_[static_cast<size_t>(order_[place])] = static_cast<int64_t>(place);
+  }
+  SetSources();
+}
+
 void PlanarBand::SetSources() {
+  sources_.clear();
   if (geometry_.input_channels < QuadSource::kBytes) return;
   for (int64_t group = 0; group < geometry_.groups; group += groups_) {
     for (int64_t i = 0; i < sources_per_band_; ++i) {
@@ -95,9 +111,10 @@ QuadSource PlanarBand::SourceOf(int64_t first_quad) const {
     const int64_t quad = first_quad + i / kQuad;
     const bool is_channel =
         quad % group_quads() * kQuad + i % kQuad < inputs && quad < geometry_.groups * group_quads();
-    const int64_t channel = first_channel(quad) + i % kQuad;
+    const int64_t place = first_channel(quad) + i % kQuad;
+    const auto channel = [&] { return HasOrder() ? order_[static_cast<size_t>(place)] : place; };
     source.shuffle[static_cast<size_t>(i)] =
-        static_cast<uint8_t>(is_channel ? channel - source.offset : 0x80);
+        static_cast<uint8_t>(is_channel ? channel() - source.offset : 0x80);
   }
   return source;
 }

@@ -6,7 +6,8 @@
 //                        line   x0: c0 c1 c2 c3 | x1: c0 c1 c2 c3 | …   line_positions of them
 //   channel quad 1   …
 //
-// The last quad of a group's channels is padded with zeros.
+// The last quad of a group's channels is padded with zeros. Channels may have another order within their
+// group (channel_order.h).
 //
 // Output pixel (line, x) is position line·line_positions + x: a tap is a distance that all positions share,
 // whatever the stride, since pixels of one phase are adjacent. So the grouped kernel (grouped_kernel.h) reads
@@ -36,6 +37,15 @@ class PlanarBand {
   PlanarBand() = default;
   /// `padding`: the zero point, in the caller's type.
   PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip);
+  /// Whether channels may have another order within their group: where one shuffle reaches them all.
+  bool CanOrderChannels() const;
+  /// The channel at each place, group by group; if CanOrderChannels().
+  void OrderChannels(std::vector<int64_t> order);
+  bool HasOrder() const { return !order_.empty(); }
+  /// The place of input channel `channel`.
+  int64_t PlaceOf(int64_t channel) const {
+    return HasOrder() ? places_[static_cast<size_t>(channel)] : channel;
+  }
   /// Before Stage(). CODEGEN_FAILED names the kernel.
   Error GenerateKernel();
 
@@ -104,6 +114,7 @@ class PlanarBand {
   int64_t quads_ = 0, quad_bytes_ = 0;
   std::vector<int64_t> line_phases_;  // that some tap reads
   std::vector<PixelPhase> pixel_phases_;
+  std::vector<int64_t> order_, places_;  // the channel at each place, and the place of each; or empty
   int64_t sources_per_band_ = 0;
   std::vector<QuadSource> sources_;             // band by band; empty where pixels are too short for them
   PixelTransposeFunction transpose_ = nullptr;  // if there are sources

@@ -44,6 +44,14 @@ struct TapRange {
   bool operator==(const TapRange&) const = default;
 };
 
+/// Taps side by side, for tiles that lie within a line: neighbouring rows then read the same pixels, with
+/// different taps.
+struct SharedPixels {
+  int64_t taps = 1;      // along the width, which follow each other in Taps::offsets
+  int64_t tap_step = 0;  // in bytes, from one to the next
+  int64_t row_step = 0;  // from a row of a line to the next
+};
+
 struct Taps {
   std::vector<int64_t> offsets = {0};  // in bytes from a row's pointer
   int64_t depth = 0;                   // of each tap; a multiple of 4 where there are several
@@ -57,9 +65,10 @@ struct Taps {
   // that are for the last: not computed either. Whole quads, less than the depth together; 0 where that
   // cannot be used.
   int64_t head = 0, tail = 0;
-  int64_t line_rows = 0;              // of an output line, where one of them is not 0
-  std::optional<PlanarDepth> planar;  // then nothing of the above but the depth counts
-  bool is_depthwise = false;          // then neither: depthwise_engine.h knows where its taps are
+  std::optional<SharedPixels> shared;  // where kernels are to use that
+  int64_t line_rows = 0;               // of an output line, where it is used, or one of the above is not 0
+  std::optional<PlanarDepth> planar;   // then nothing of the above but the depth counts
+  bool is_depthwise = false;           // then neither: depthwise_engine.h knows where its taps are
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
   bool HasLineEnds() const { return head != 0 || tail != 0; }
 };

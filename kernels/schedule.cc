@@ -228,6 +228,13 @@ class StripScheduler {
     return WriteGroups(stream);
   }
 
+  /// Items of the largest group that Write() has written last; 0 if there is none.
+  int LargestGroup() const {
+    const auto smaller = [](const Group& a, const Group& b) { return a.size < b.size; };
+    const auto largest = std::max_element(groups_.begin(), groups_.end(), smaller);
+    return largest == groups_.end() ? 0 : static_cast<int>(largest->size);
+  }
+
  private:
   struct Item {       // as in the stream
     uint32_t offset;  // of its quad
@@ -425,6 +432,7 @@ bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
       strips_.push_back(stream);
       for (int64_t column = panel * kPanelColumns; column < (panel + 1) * kPanelColumns; column += kColumns) {
         stream = scheduler.Write(weights, column, window, stream, &statistics_);
+        largest_group_ = std::max(largest_group_, scheduler.LargestGroup());
       }
       bytes_ += stream - strips_.back();
     }

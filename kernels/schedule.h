@@ -94,6 +94,8 @@ class ScheduledWeights {
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return bytes_; }
+  /// Items of the largest group, at least one.
+  int largest_group() const { return largest_group_; }
   /// First strip of 16-column panel `panel` in `window`; its 16/strip_columns strips follow each other.
   const uint8_t* Strips(int64_t window, int64_t panel) const {
     return strips_[static_cast<size_t>(window * panels_ + panel)];
@@ -107,6 +109,7 @@ class ScheduledWeights {
   ScheduleStatistics statistics_;
   int64_t windows_ = 0, panels_ = 0;
   int64_t bytes_ = 0;
+  int largest_group_ = 1;
   std::vector<AlignedBuffer<uint8_t>> blocks_;  // of whole panels
   std::vector<const uint8_t*> strips_;          // [window][panel], in blocks_
 };

@@ -26,8 +26,9 @@ constexpr int kByteColumns = 16;  // a quarter of a vector
 
 class TileEpilogue {
  public:
-  TileEpilogue(const std::string& name, jit::Isa isa, const EpilogueSpec& spec)
+  TileEpilogue(const std::string& name, jit::Isa isa, const EpilogueSpec& spec, int tile_rows)
       : spec_(spec),
+        tile_rows_(tile_rows),
         session_(name),
         registers_(jit::MakeRegisterFile(isa)),
         emitter_(jit::MakeEmitter(isa, session_.code(), registers_)),
@@ -52,10 +53,10 @@ class TileEpilogue {
     left.reserve(Epilogue::kGeneralRegisters);
     for (int i = 0; i < Epilogue::kGeneralRegisters; ++i) left.push_back(registers_.NewGeneral("left"));
     accumulators_ = registers_.NewGeneral("accumulators");
-    stride_ = registers_.NewGeneral("column stride");
+    c_offset_ = registers_.NewGeneral("offset in c");
     pointers_ = registers_.NewGeneral("row pointers");
     rows_ = registers_.NewGeneral("rows");
-    at_ = registers_.NewGeneral("column or row");
+    row_ = registers_.NewGeneral("row");
     turn_ = registers_.NewGeneral("turn");
     for (const Gp& general : left) registers_.Free(general);
   }
@@ -64,7 +65,7 @@ class TileEpilogue {
   template <class Tile>
   void ForTiles(Tile tile) {
     code().mov(accumulators_, Argument(offsetof(TileEpilogueArgs, accumulators)));
-    code().mov(stride_, Argument(offsetof(TileEpilogueArgs, column_stride_bytes)));
+    code().mov(c_offset_, Argument(offsetof(TileEpilogueArgs, c_offset)));
     code().mov(pointers_, Argument(offsetof(TileEpilogueArgs, c)));
     code().mov(rows_, Argument(offsetof(TileEpilogueArgs, rows)));
     epilogue_.Prepare(registers_.Argument(), offsetof(TileEpilogueArgs, epilogue));
@@ -81,59 +82,45 @@ class TileEpilogue {
     code().bind(done_);
   }
 
-  // Calls load(column, address) for each column.
-  template <class Load>
-  void ForColumns(int columns, Load load) {
-    code().mov(at_, accumulators_);
-    for (int i = 0; i < columns; ++i) {
-      load(i, x86::ptr(at_));
-      if (i + 1 < columns) code().add(at_, stride_);
-    }
-  }
-
-  // Calls store(row, c) for each row.
-  template <class Store>
-  void ForRows(Store store) {
-    for (int row = 0; row < lanes(); ++row) {
-      code().mov(at_, x86::ptr(pointers_, row * 8));
-      code().add(at_, Argument(offsetof(TileEpilogueArgs, c_offset)));
-      store(row, at_);
-    }
-  }
+  jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * tile_rows_ * 4); }
 
   // Rows that round up are not stored: they have no residual and no sum.
   void StoreRows() {
     std::vector<Vec> tile;
-    ForColumns(lanes(), [&](int, const jit::Mem& from) {
+    for (int column = 0; column < lanes(); ++column) {
       tile.push_back(registers_.NewVector("accumulators"));
-      emitter_->Load(tile.back(), from);
-    });
+      emitter_->Load(tile.back(), Column(column));
+    }
     emitter_->Transpose(&tile);
-    ForRows([&](int row, const Gp& c) {
-      epilogue_.StoreRow({tile[static_cast<size_t>(row)]}, c);
-      if (row + 1 == lanes()) return;
+    for (int row = 0; row < lanes(); ++row) {
+      code().mov(row_, x86::ptr(pointers_, row * 8));
+      code().add(row_, c_offset_);
+      epilogue_.StoreRow({tile[static_cast<size_t>(row)]}, row_);
+      if (row + 1 == lanes()) break;
       code().cmp(rows_, row + 1);
       code().je(done_);
-    });
+    }
   }
 
   void StoreBytes() {
     std::vector<Vec> fours;  // of columns; quarter q holds rows 4q to 4q + 3, four bytes each
-    std::vector<Vec> columns;
-    ForColumns(kByteColumns, [&](int column, const jit::Mem& from) {
-      columns.push_back(registers_.NewVector("accumulators"));
-      emitter_->Load(columns.back(), from);
-      if (columns.size() < 4) return;
-      epilogue_.PackColumns(columns, column - 3);
-      code().vpshufb(columns[0], columns[0], x86::ptr(turn_));
-      fours.push_back(columns[0]);
-      for (size_t i = 1; i < columns.size(); ++i) registers_.Free(columns[i]);
-      columns.clear();
-    });
+    for (int first = 0; first < kByteColumns; first += 4) {
+      std::vector<jit::Mem> columns;
+      std::vector<Vec> packed;
+      for (int column = first; column < first + 4; ++column) {
+        columns.push_back(Column(column));
+        packed.push_back(registers_.NewVector("accumulators"));
+      }
+      epilogue_.PackColumns(columns, first, packed);
+      code().vpshufb(packed[0], packed[0], x86::ptr(turn_));
+      fours.push_back(packed[0]);
+      for (size_t i = 1; i < packed.size(); ++i) registers_.Free(packed[i]);
+    }
     Interleave(&fours);
-    ForRows([&](int row, const Gp& c) {
-      emitter_->StoreQuarter(x86::ptr(c), fours[static_cast<size_t>(row % 4)], row / 4);
-    });
+    for (int row = 0; row < lanes(); ++row) {
+      code().mov(row_, x86::ptr(pointers_, row * 8));
+      emitter_->StoreQuarter(x86::ptr(row_, c_offset_), fours[static_cast<size_t>(row % 4)], row / 4);
+    }
   }
 
   // Four by four dwords, in each quarter: then vector i holds row i of each, sixteen bytes.
@@ -159,11 +146,12 @@ class TileEpilogue {
   }
 
   EpilogueSpec spec_;
+  int tile_rows_;
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
   Epilogue epilogue_;
-  Gp accumulators_, stride_, pointers_, rows_, at_, turn_;
+  Gp accumulators_, c_offset_, pointers_, rows_, row_, turn_;
   asmjit::Label done_;
 };
 
@@ -178,11 +166,12 @@ int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue) {
   return TakesColumns(epilogue) ? kByteColumns : jit::VectorBytes(isa) / 4;
 }
 
-Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue) {
+Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows) {
   epilogue.is_dealt = TakesColumns(epilogue);
-  const std::string name = epilogue.Name() + "_tile_epilogue_" + jit::CompactName(isa);
-  return jit::GetFunction<TileEpilogueFunction>(name,
-                                                [&] { return TileEpilogue(name, isa, epilogue).Generate(); });
+  const std::string name =
+      epilogue.Name() + "_tile_epilogue_" + std::to_string(tile_rows) + "_" + jit::CompactName(isa);
+  return jit::GetFunction<TileEpilogueFunction>(
+      name, [&] { return TileEpilogue(name, isa, epilogue, tile_rows).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -17,10 +17,9 @@ namespace intact::kernels {
 
 struct TileEpilogueArgs {
   const int32_t* accumulators = nullptr;  // columns of `rows` rows, rounded up to whole vectors
-  int64_t column_stride_bytes = 0;
-  int64_t rows = 0;             // ≥ 1
-  uint8_t* const* c = nullptr;  // where each of them goes; rounded up likewise
-  int64_t c_offset = 0;         // bytes, added to each
+  int64_t rows = 0;                       // ≥ 1
+  uint8_t* const* c = nullptr;            // where each of them goes; rounded up likewise
+  int64_t c_offset = 0;                   // bytes, added to each
   EpilogueArgs epilogue;
 };
 
@@ -29,8 +28,9 @@ using TileEpilogueFunction = void (*)(const TileEpilogueArgs*);
 /// Columns of a tile.
 int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue);
 
-/// Stores rows of a tile's columns, one below the other. Those that round up `rows` may be stored or not.
-Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue);
+/// Stores rows of a tile's columns, one below the other; `tile_rows` from a column of accumulators to the
+/// next. Those that round up TileEpilogueArgs::rows may be stored or not.
+Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_TILE_EPILOGUE_H_

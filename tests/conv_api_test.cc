@@ -305,6 +305,32 @@ TEST_F(ConvRun, PartsMakeTheWhole) {
   EXPECT_EQ(whole[6 * 7], 3 * 4 * 9 / 2);  // pixel (1, 1) all nine
 }
 
+// Eight channels a group have four pairs: as many heavy channels are kept apart, so that no quad is split; of
+// five, two meet, once in each tap of each column.
+TEST(ConvCertificate, SchedulesKeepHeavyChannelsApart) {
+  for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512}) {
+    if (intact_isa_available(isa) == 0) continue;  // told of by ConvDifferential
+    for (const int heavy : {0, 2, 4, 5}) {
+      Draft draft;
+      draft.desc.input_channels = draft.desc.output_channels = 16;
+      draft.desc.groups = 2;
+      draft.desc.gemm.max_isa = isa;
+      constexpr int kTaps = 9;
+      draft.weights.assign(size_t{16} * kTaps * 8, 1);
+      for (size_t i = 0; i < size_t{8} * kTaps; ++i) {  // of the first group
+        std::fill_n(&draft.weights[i * 8], heavy, int8_t{-100});
+      }
+      const Result<Conv> conv = draft.Create();
+      ASSERT_TRUE(conv) << conv.error().message;
+      const Result<intact_certificate> made = conv->Certificate();
+      ASSERT_TRUE(made) << made.error().message;
+      const intact_certificate& certificate = *made;
+      EXPECT_EQ(certificate.schedule_quads, 16 * kTaps * 2);
+      EXPECT_EQ(certificate.schedule_items, 16 * kTaps * 2 + (heavy == 5 ? 8 * kTaps : 0)) << heavy;
+    }
+  }
+}
+
 // Pairs are adjacent channels within a tap, an odd last one alone, whatever the kernel's own layout.
 TEST(ConvCertificate, CountsPairsOfChannels) {
   Draft draft;

@@ -67,6 +67,26 @@ TEST_P(ConvDifferential, Groups) {
   }
 }
 
+// Groups that fill a vector of some ISA, together or alone: neighbouring pixels of a line share what they
+// read (Taps::shared), with all kinds of steps from pixel to pixel and from tap to tap.
+TEST_P(ConvDifferential, GroupsThatSharePixels) {
+  for (const char* line : {
+           "conv u8s8s32 in=6x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 za=3 batch=2",
+           "conv s8s8u8 in=5x9 c=48 o=48 kernel=3x3 pad=1x2 groups=3 za=-7 zc=9 bias=f32 scale=channel",
+           "conv u8s8s32 in=4x10 c=15 o=24 kernel=2x3 pad=1x1 groups=3 za=255",
+           "conv u8s8s32 in=4x19 c=32 o=64 kernel=3x3 stride=1x2 pad=1x1 groups=4 za=9",
+           "conv s8s8f32 in=3x29 c=30 o=48 kernel=2x5 stride=2x3 pad=0x3:1x2 groups=3 res=f32 za=1",
+           "conv u8s8s32 in=5x14 c=32 o=32 kernel=2x3 dilation=2x3 pad=1x4 groups=4 za=77",
+           "conv u8s8s8 in=3x15 c=64 o=64 kernel=1x4 stride=1x2 dilation=1x3 groups=4 res=u8 inplace=yes",
+           "conv u8s8s32 in=3x5x7 c=16 o=16 kernel=2x3x3 pad=1x1x1 groups=2 za=7 bias=s32 batch=2",
+           "conv u8s8u8 in=2x9 c=24 o=24 kernel=3x3 pad=5x2:4x3 groups=3 za=200 scale=channel act=relu",
+           "conv u8s8s32 in=13 c=64 o=32 kernel=9 pad=4 groups=4 za=5",
+           "conv u8s8s32 in=3x13 c=24 o=24 kernel=3x4 stride=1x2 groups=3 transposed=yes za=5",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
 TEST_P(ConvDifferential, GroupsWithWeightZeroPoints) {
   for (const char* line : {
            "conv u8s8s32 in=6x5 c=32 o=32 kernel=3x3 pad=1x1 groups=4 za=3 zb=5 zbper=channel",
@@ -167,6 +187,8 @@ constexpr const char* kSplitLines[] = {
     "conv s8s8u8 in=9x9 c=40 o=40 kernel=3x3 stride=2x2 pad=1x1 groups=40 za=-3 zc=128 bias=f32 batch=4",
     "conv u8s8f32 in=8x8 c=32 o=64 kernel=1x1 za=9 scale=channel batch=3",
     "conv u8u8s32 in=10x7 c=48 o=24 kernel=3x3 pad=1x1 groups=12 za=9 zb=77 batch=3",
+    "conv u8s8s32 in=7x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 za=9 batch=3",
+    "conv s8s8u8 in=6x23 c=80 o=80 kernel=3x3 pad=1x1 groups=5 za=9 scale=channel batch=3",
     "conv u8s8u8 in=15x15 c=3 o=20 kernel=7x7 stride=2x2 pad=3x3 za=100 zc=1 batch=3",
     "conv u8s8u8 in=5x13 c=20 o=33 kernel=4x4 stride=2x2 pad=1x1 transposed=yes za=9 zc=3 batch=3",
     "conv s8s8s32 in=9x9 c=24 o=24 kernel=3x2 stride=2x3 groups=24 transposed=yes za=-3 bias=s32 batch=4",
