@@ -80,14 +80,15 @@ bool ReadsLinesInPlace(int64_t line, int64_t panels, const Taps& taps) {
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
                               const CacheSizes& caches) {
   const int64_t k = taps.count() * taps.depth;
-  const bool is_one_line = rows.line >= rows.count;
+  // Short ranges of a longer line may reach into the next; they are in place all the same.
+  const bool has_lines = rows.line < rows.count;
   AmxBlocking blocking;
   const auto is_too_far_apart = [&] {
     const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
     return taps.count() == 1 && panels > kFewPanels && block_rows * rows.stride > ABlockBytes(caches);
   };
   blocking.stages_a = (taps.count() > 1 && taps.depth % kTileDepth != 0) || is_too_far_apart() ||
-                      (!is_one_line && !ReadsLinesInPlace(rows.line, panels, taps));
+                      (has_lines && !ReadsLinesInPlace(rows.line, panels, taps));
   blocking.tile_rows = EvenTile(blocking.stages_a ? rows.count : std::min(rows.count, rows.line));
   const int64_t tiles = CeilDivide(rows.count, blocking.tile_rows);
   blocking.row_tiles = panels == 1 && tiles >= kMaxBlockTiles ? kMaxBlockTiles : std::min<int64_t>(tiles, 2);

@@ -39,7 +39,7 @@ namespace intact::kernels {
 struct AmxRows {
   int64_t count = 0;
   int64_t stride = 0;  // bytes between rows of a line
-  int64_t line = 0;    // rows of a line; at least `count` if one stride leads through all
+  int64_t line = 0;    // rows of a line
 };
 
 /// How a rectangle of C is cut.
@@ -55,8 +55,9 @@ struct AmxBlocking {
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
                               const CacheSizes& caches);
 
-/// Whether loading tiles from lines of `line` rows in place, tap by tap, beats staging them. Taps must be
-/// whole tiles for it, a single one apart: then it pays to pad them to whole tiles.
+/// Whether loading tiles from lines of `line` rows in place, tap by tap, beats staging them, by an estimate.
+/// Of several taps each must be whole tiles for it: they are estimated as if padded to that, the staged ones
+/// not.
 bool ReadsLinesInPlace(int64_t line, int64_t panels, const Taps& taps);
 
 class AmxEngine final : public Engine {

@@ -38,7 +38,8 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 
 class Band {
  public:
-  /// Beyond what is staged; kernels may read them.
+  /// Beyond what is staged; kernels may read them, and what lies between lines, against weights that
+  /// contribute nothing: the end of a tap's last quad, or of its last tile. They need not be written.
   static constexpr int64_t kSlackBytes = 128;
 
   Band() = default;

@@ -83,12 +83,8 @@ void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
                  (!saturates || channels.pitch % 2 == 0);
   SetTaps();
   if (taps_.vector_step != 0) SharePixels();
-  // Tiles read whole taps; what follows a tap must not meet zero points in saturating mode.
-  const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
-  if (UsesTiles(isa) && reads_band && !(saturates && has_zero_points) &&
-      ReadsLinesInPlace(geometry_.output[kWidth], panels, taps_)) {
-    taps_.depth = RoundUp(taps_.depth, kTileDepth);
-  }
+  // What follows a tap must not meet zero points in saturating mode.
+  if (UsesTiles(isa) && reads_band && !(saturates && has_zero_points)) PadTapsForTiles();
   // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
   if (!saturates && !has_zero_points) {
     SetLineTaps();
@@ -130,6 +126,16 @@ void ConvPlan::SetTaps() {
   }
   taps_.depth = unit_inputs() + (joins_width_ ? (kernel[kWidth] - 1) * band_.pixel_bytes() : 0);
   if (reading_ != Reading::kInPlace) taps_.depth = RoundUp(taps_.depth, kQuad);
+}
+
+// Tiles read whole taps in place: where that is worth it, they are made whole.
+void ConvPlan::PadTapsForTiles() {
+  constexpr int64_t kFewDepths = 4096;  // more may grow to kMostGrowth times as many
+  constexpr int64_t kMostGrowth = 4;
+  const int64_t padded = RoundUp(taps_.depth, kTileDepth);
+  if (taps_.count() * padded > kFewDepths && padded > kMostGrowth * taps_.depth) return;
+  const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
+  if (ReadsLinesInPlace(geometry_.output[kWidth], panels, taps_)) taps_.depth = padded;
 }
 
 // Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
@@ -179,7 +185,7 @@ void ConvPlan::SetLineEnds() {
   const int64_t head = std::clamp<int64_t>(geometry_.pad_begin[kWidth], 0, width - 1);
   const int64_t tail = std::clamp<int64_t>(last + width - geometry_.input[kWidth], 0, width - 1 - head);
   taps_.head = head * band_.pixel_bytes();
-  taps_.tail = tail * band_.pixel_bytes();
+  taps_.tail = tail == 0 ? 0 : taps_.depth - (width - tail) * band_.pixel_bytes();
   taps_.line_rows = geometry_.output[kWidth];
 }
 

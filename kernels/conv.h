@@ -105,6 +105,7 @@ class ConvPlan {
   /// Whether rows are to fill the lanes, from a planar band.
   bool WantsPlanar(const GemmProblem& problem, jit::Isa isa) const;
   void SetTaps();
+  void PadTapsForTiles();
   void SharePixels();
   void SetLineTaps();
   void SetLineEnds();

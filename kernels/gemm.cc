@@ -334,8 +334,10 @@ Error GemmPlan::MakeGroupedEngine() {
 }
 
 ScheduleStatistics GemmPlan::schedule_statistics() const {
-  return UsesSchedule(isa_, data_.mode) && grouped_ != nullptr ? grouped_->statistics()
-                                                               : ScheduleStatistics{};
+  if (!UsesSchedule(isa_, data_.mode) || grouped_ == nullptr) return {};
+  ScheduleStatistics statistics = grouped_->statistics();
+  statistics.quads = statistics.quads / (data_.weights.panels() * kPanelColumns) * data_.n;
+  return statistics;
 }
 
 int64_t GemmPlan::packed_bytes() const {

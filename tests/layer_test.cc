@@ -146,6 +146,8 @@ TEST_F(BadConv, WrongGeometry) {
   EXPECT_THAT(ErrorWith("/groups", 3),
               HasSubstr("activations.npy: is u1 (4, 16, 16, 64); expected u1 or i1 (batch, H, W, 48)"));
   EXPECT_THAT(ErrorWith("/operator", "conv1d"), HasSubstr("stride: has 2 entries; expected 1"));
+  EXPECT_THAT(ErrorWith("/output_padding", {0, 1}),
+              HasSubstr("output_padding[1]: is 1; expected 0 to 0 where nothing is transposed"));
   EXPECT_THAT(ErrorWith("/dilation", json::array({9, 1})),
               HasSubstr("expected a kernel that fits into the padded input of"));
 }
@@ -163,10 +165,19 @@ TEST_F(BadConv, MayBeTransposed) {
   EXPECT_EQ(layer->conv->geometry.axes[1].Output(), 15 * 2 - 2 + 2 + 1);
   EXPECT_EQ(layer->conv->geometry.axes[2].Output(), 15 * 3 + 2 + 2 + 1);
   EXPECT_THAT(ErrorWith("/output_padding/1", 3),
-              HasSubstr("output_padding: entry 1 is 3; expected less than stride or dilation"));
+              HasSubstr("output_padding[1]: is 3; expected 0 to 2, less than stride or dilation"));
   EXPECT_THAT(ErrorWith("/output_padding", 1), HasSubstr("output_padding: is 1; expected an array"));
   EXPECT_THAT(ErrorWith("/padding/0", 17),
               HasSubstr("expected a kernel of which padding, 34 pixels, leaves an output"));
+}
+
+// More outputs than int64 counts, or than there is memory for.
+TEST_F(BadConv, OutputBeyondWhatCanBeVerified) {
+  json_["operator"] = "conv_transpose2d";
+  EXPECT_THAT(ErrorWith("/stride", {1 << 20, 1 << 20}),
+              HasSubstr("elements; at most 268435456 can be verified"));
+  json_["operator"] = "conv2d";
+  EXPECT_THAT(ErrorWith("/padding", {1 << 20, 1 << 20}), HasSubstr("layer.json: the output has"));
 }
 
 TEST_F(BadConv, WrongTensors) {

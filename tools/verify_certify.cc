@@ -67,7 +67,7 @@ struct Findings {
 };
 
 Result<Weights> ReadWeights(const std::string& file) {
-  const Result<verify::NpyArray> npy = verify::ReadNpy(file);
+  Result<verify::NpyArray> npy = verify::ReadNpy(file);
   if (!npy) return npy.error();
   const auto invalid = [&](const std::string& what) {
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", file, what)};
@@ -94,7 +94,7 @@ Result<Weights> ReadWeights(const std::string& file) {
     conv.output_channels = weights.n;
   }
   weights.type = npy->type;
-  weights.values = npy->bytes;
+  weights.values = std::move(npy->bytes);
   weights.k = std::ssize(weights.values) / weights.n;
   return weights;
 }
@@ -263,6 +263,8 @@ verify::Json ToJson(const std::string& file, const Weights& weights, const Findi
       const auto at = reference::TapChannelOf(*weights.conv, w.k);
       witness["tap"] = verify::OfItsDimensions(*weights.conv, at.tap);
       witness["channel"] = at.channel;
+    } else {
+      witness["k"] = w.k;
     }
     json["witnesses"].push_back(std::move(witness));
   }

@@ -15,6 +15,7 @@
 
 #include "verify/json_file.h"
 #include "verify/npy.h"
+#include "verify/problem.h"
 #include "verify/random.h"
 
 namespace intact::verify {
@@ -248,15 +249,16 @@ reference::ConvGeometry ReadGeometry(size_t dims, bool transposed, Fields* field
   const std::vector<int64_t> begin = fields->Extents("padding", dims, 0);
   const std::vector<int64_t> end =
       fields->Has("padding_end") ? fields->Extents("padding_end", dims, 0) : begin;
-  std::vector<int64_t> output_pad(dims, 0);
-  if (transposed) output_pad = fields->Extents("output_padding", dims, 0);
+  const std::vector<int64_t> output_pad = fields->Extents("output_padding", dims, 0);
   if (fields->error()) return geometry;
   const auto axes = std::span(geometry.axes).last(dims);
   for (size_t i = 0; i < dims; ++i) {
     axes[i] = {1, 1, stride[i], dilation[i], begin[i], end[i], transposed, output_pad[i]};
-    if (output_pad[i] < std::max(stride[i], dilation[i]) || output_pad[i] == 0) continue;
-    fields->Fail("output_padding",
-                 fmt::format("entry {} is {}; expected less than stride or dilation", i, output_pad[i]));
+    const int64_t most = transposed ? std::max(stride[i], dilation[i]) - 1 : 0;
+    if (output_pad[i] <= most) continue;
+    fields->Fail(fmt::format("output_padding[{}]", i),
+                 fmt::format("is {}; expected 0 to {}{}", output_pad[i], most,
+                             transposed ? ", less than stride or dilation" : " where nothing is transposed"));
   }
   if (fields->Has("groups")) geometry.groups = fields->Count("groups", 1);
   return geometry;
@@ -295,7 +297,9 @@ std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) 
                            : fmt::format("a kernel that fits into the padded input of {} pixels",
                                          axes[i].input + axes[i].pad_begin + axes[i].pad_end));
   }
-  return std::nullopt;
+  std::optional<Error> error = CheckOutputSize(geometry, 0);
+  if (error) error->message = fmt::format("{}/layer.json: {}", folder, error->message);
+  return error;
 }
 
 /// bias_f32[n] = bias[n]/so, rounded to float32 once, where the layer has a bias.

@@ -426,13 +426,16 @@ struct Tensor {
   int64_t elements;
 };
 
+std::optional<Error> CheckSize(const Tensor& tensor) {
+  if (tensor.elements <= kMaxElements) return std::nullopt;
+  return Invalid(fmt::format("{} has {} elements; at most {} can be verified", tensor.name, tensor.elements,
+                             kMaxElements));
+}
+
 std::optional<Error> CheckSizes(std::initializer_list<Tensor> tensors, std::string_view work_name,
                                 int64_t work) {
-  for (const auto& [name, elements] : tensors) {
-    if (elements > kMaxElements) {
-      return Invalid(
-          fmt::format("{} has {} elements; at most {} can be verified", name, elements, kMaxElements));
-    }
+  for (const Tensor& tensor : tensors) {
+    if (auto error = CheckSize(tensor)) return error;
   }
   if (work > kMaxMultiplyAdds) {
     return Invalid(fmt::format("{} is {}; at most {} can be verified", work_name, work, kMaxMultiplyAdds));
@@ -480,6 +483,11 @@ std::optional<Error> CheckAxis(const Axis& axis) {
                              axis.input + axis.pad_begin + axis.pad_end));
 }
 
+// Beyond int64, its largest value.
+int64_t OutputPixels(const ConvGeometry& g) {
+  return Product({g.batch, g.axes[0].Output(), g.axes[1].Output(), g.axes[2].Output()});
+}
+
 std::optional<Error> CheckConv(const Problem& p) {
   const ConvGeometry& g = *p.conv;
   if (auto error = CheckRanges({{"c", g.input_channels, 1, kMaxDimension},
@@ -497,17 +505,20 @@ std::optional<Error> CheckConv(const Problem& p) {
   }
   const auto& [d, h, w] = g.axes;
   const int64_t inputs = Product({g.batch, d.input, h.input, w.input});
-  const int64_t outputs = Product({g.batch, d.Output(), h.Output(), w.Output()});
-  const int64_t lowered = Product({outputs, d.kernel, h.kernel, w.kernel, g.groups, g.TapDepth()});
+  const int64_t lowered = Product({OutputPixels(g), d.kernel, h.kernel, w.kernel, g.groups, g.TapDepth()});
+  if (auto error = CheckOutputSize(g, p.c_pad)) return error;
   return CheckSizes(
       {{"the input", Product({inputs, g.input_channels + p.a_pad})},
        {"the filter", Product({d.kernel, h.kernel, w.kernel, g.GroupInputs(), g.output_channels})},
-       {"the output", Product({outputs, g.output_channels + p.c_pad})},
        {"the input under all taps", lowered}},
       "the number of products", Product({lowered, g.GroupOutputs()}));
 }
 
 }  // namespace
+
+std::optional<Error> CheckOutputSize(const ConvGeometry& geometry, int64_t pad) {
+  return CheckSize({"the output", Product({OutputPixels(geometry), geometry.output_channels + pad})});
+}
 
 std::string Problem::ToString() const {
   const Problem defaults = Defaults(a_type, b_type, c_type, conv);

@@ -99,6 +99,10 @@ struct Problem {
   static Result<Problem> Parse(std::string_view line);
 };
 
+/// Nothing, or that the output, whose pixels are `pad` elements apart beside their channels, is more than can
+/// be verified.
+std::optional<Error> CheckOutputSize(const reference::ConvGeometry& geometry, int64_t pad);
+
 /// The tensors of a GEMM, which must be one that Parse() would accept.
 reference::Gemm Materialize(const Problem& problem);
 

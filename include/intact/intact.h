@@ -196,7 +196,8 @@ typedef struct intact_certificate {
   int64_t accumulator_max; /**< largest; both are within int32 */
   int64_t panels;          /**< ⌈n/16⌉ */
   /** What exact kernels without VNNI run, × columns; 0 where the plan has no schedule. A quad is four depths
-   * of a column; heavy quads are split into two items; a group of items is added up in int16. */
+   * of a column, as the plan lays them out; heavy quads are split into two items; a group of items is added
+   * up in int16. */
   int64_t schedule_quads, schedule_items, schedule_groups;
 } intact_certificate;
 
