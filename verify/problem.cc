@@ -506,10 +506,10 @@ std::optional<Error> CheckConv(const Problem& p) {
   const auto& [d, h, w] = g.axes;
   const int64_t inputs = Product({g.batch, d.input, h.input, w.input});
   const int64_t lowered = Product({OutputPixels(g), d.kernel, h.kernel, w.kernel, g.groups, g.TapDepth()});
+  if (auto error = CheckSize({"the input", Product({inputs, g.input_channels + p.a_pad})})) return error;
   if (auto error = CheckOutputSize(g, p.c_pad)) return error;
   return CheckSizes(
-      {{"the input", Product({inputs, g.input_channels + p.a_pad})},
-       {"the filter", Product({d.kernel, h.kernel, w.kernel, g.GroupInputs(), g.output_channels})},
+      {{"the filter", Product({d.kernel, h.kernel, w.kernel, g.GroupInputs(), g.output_channels})},
        {"the input under all taps", lowered}},
       "the number of products", Product({lowered, g.GroupOutputs()}));
 }
