@@ -377,7 +377,8 @@ double AmxEngine::Cost(int64_t m) const {
   };
   const int64_t tile_rows = EvenTile(m);
   const int64_t tiles = CeilDivide(m, tile_rows);
-  const double cycles = kConfigurationCycles + static_cast<double>(tiles / 2) * block_cycles(2 * tile_rows) +
+  const int64_t pairs = tiles / 2;
+  const double cycles = kConfigurationCycles + static_cast<double>(pairs) * block_cycles(2 * tile_rows) +
                         static_cast<double>(tiles % 2) * block_cycles(tile_rows);
   return cycles / (b_tiles * kTileBytes / kVnniMultiplyAdds);
 }
