@@ -389,6 +389,26 @@ TEST_F(AmxEngines, ReadLinesInPlace) {
   }
 }
 
+// Whole tiles a tap are what lets them be read in place: 24 depths become 64 where lines are long, and
+// nothing is padded where they are short and many columns would pay for it.
+TEST_F(AmxEngines, PadTheTapsThatTheyReadInPlace) {
+  const auto packed_bytes = [](int64_t width, int64_t outputs, intact_isa isa) {
+    ConvDesc desc = MakeConvDesc();
+    desc.input_channels = 8;
+    desc.output_channels = outputs;
+    desc.input[0] = 5;
+    desc.input[1] = width;
+    desc.kernel[0] = desc.kernel[1] = 3;
+    desc.gemm.max_isa = isa;
+    const std::vector<int8_t> weights(static_cast<size_t>(outputs) * 9 * 8, 1);
+    const Result<Conv> conv = Conv::Create(desc, weights.data());
+    EXPECT_TRUE(conv) << conv.error().message;
+    return conv ? conv->Info().packed_bytes : 0;
+  };
+  EXPECT_GT(packed_bytes(30, 16, INTACT_ISA_AMX_INT8), packed_bytes(30, 16, INTACT_ISA_AVX512_VNNI));
+  EXPECT_EQ(packed_bytes(4, 1024, INTACT_ISA_AMX_INT8), packed_bytes(4, 1024, INTACT_ISA_AVX512_VNNI));
+}
+
 TEST_F(AmxEngines, PassTheSweep) {
   constexpr intact_isa kIsas[] = {INTACT_ISA_AMX_INT8};
   constexpr intact_mode kModes[] = {INTACT_EXACT};
