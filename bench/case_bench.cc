@@ -12,7 +12,7 @@
 #include "bench/peaks.h"
 #include "bench/peers.h"
 #include "bench/workload.h"
-#include "kernels/dispatch.h"
+#include "kernels/codegen/dispatch.h"
 
 namespace intact::bench {
 namespace {

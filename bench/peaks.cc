@@ -7,9 +7,9 @@
 #include <functional>
 
 #include "jit/assembler.h"
-#include "kernels/amx_kernel.h"
-#include "kernels/dispatch.h"
-#include "kernels/pack.h"
+#include "kernels/codegen/amx_kernel.h"
+#include "kernels/codegen/dispatch.h"
+#include "kernels/weights/pack.h"
 
 namespace intact::bench {
 namespace {

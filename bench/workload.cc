@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/dispatch.h"
+#include "kernels/codegen/dispatch.h"
 
 namespace intact::bench {
 namespace {

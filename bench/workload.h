@@ -21,7 +21,7 @@
 
 #include "bench/case.h"
 #include "bench/contender.h"
-#include "kernels/aligned_buffer.h"
+#include "kernels/base/aligned_buffer.h"
 #include "reference/conv.h"
 #include "reference/gemm.h"
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/amx_engine.h"
-#include "kernels/amx_kernel.h"
-#include "kernels/pack.h"
+#include "kernels/codegen/amx_kernel.h"
+#include "kernels/engines/amx_engine.h"
+#include "kernels/weights/pack.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/require_isas.h"

@@ -1,5 +1,5 @@
 // How C is cut: the shares cover it exactly once, between tiles, as evenly as whole tiles allow.
-#include "kernels/blocking.h"
+#include "kernels/base/blocking.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,5 +1,5 @@
 // Certificates against brute force over small matrices, and against what real layers are known to hold.
-#include "kernels/certificate.h"
+#include "kernels/weights/certificate.h"
 
 #include <gtest/gtest.h>
 #include <intact/intact.h>

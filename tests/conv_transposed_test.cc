@@ -1,5 +1,5 @@
 // Transposed convolutions: how an output falls into phases, and every small geometry against the reference.
-#include "kernels/conv_transposed.h"
+#include "kernels/plans/conv_transposed.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/conv_geometry.h"
+#include "kernels/problem/conv_geometry.h"
 #include "tests/expect_model.h"
 #include "verify/problem.h"
 #include "verify/random.h"

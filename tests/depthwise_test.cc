@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/depthwise_engine.h"
-#include "kernels/depthwise_schedule.h"
+#include "kernels/codegen/depthwise_schedule.h"
+#include "kernels/engines/depthwise_engine.h"
 #include "reference/requantize.h"
 #include "tests/emulated_isas.h"
 #include "tests/require_isas.h"

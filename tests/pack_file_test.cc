@@ -1,6 +1,6 @@
 // Pack files: what is saved on one ISA computes the same bytes on any other, and what is not a sound pack
 // file is refused.
-#include "kernels/pack_file.h"
+#include "kernels/weights/pack_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

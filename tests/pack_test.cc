@@ -1,5 +1,5 @@
 // Packing: what kernels see of the caller's weights.
-#include "kernels/pack.h"
+#include "kernels/weights/pack.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Row sums on every ISA against plain addition, on rows that end at an unmapped page.
-#include "kernels/row_sums.h"
+#include "kernels/codegen/row_sums.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Schedules, decoded from the stream that the kernel reads: their items add up to the weights, and no group
 // can leave int16, whatever the activations. Together that is exactness.
-#include "kernels/schedule.h"
+#include "kernels/weights/schedule.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -14,9 +14,9 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/blocking.h"
-#include "kernels/convolution.h"
-#include "kernels/gemm.h"
+#include "kernels/base/blocking.h"
+#include "kernels/plans/convolution.h"
+#include "kernels/plans/gemm_plan.h"
 #include "tests/emulated_isas.h"
 #include "tests/on_every_isa.h"
 #include "verify/audit.h"

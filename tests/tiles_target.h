@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/convolution.h"
-#include "kernels/dispatch.h"
-#include "kernels/gemm.h"
+#include "kernels/codegen/dispatch.h"
+#include "kernels/plans/convolution.h"
+#include "kernels/plans/gemm_plan.h"
 #include "verify/target.h"
 #include "verify/targets/intact_target.h"
 

@@ -1,0 +1,280 @@
+// The C ABI but for convolutions: translates statuses and messages; nothing throws through it.
+#include <intact/intact.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "jit/isa.h"
+#include "kernels/api/guard.h"
+#include "kernels/codegen/dispatch.h"
+#include "kernels/plans/gemm_plan.h"
+#include "kernels/weights/pack_file.h"
+
+struct intact_gemm {
+  std::unique_ptr<intact::kernels::GemmPlan> plan;
+};
+
+namespace {
+
+using intact::Error;
+using intact::kernels::CheckListing;
+using intact::kernels::CheckStruct;
+using intact::kernels::GemmPlan;
+using intact::kernels::Guard;
+using intact::kernels::IsVerbose;
+using intact::kernels::ModeName;
+using intact::kernels::NullArgument;
+using intact::kernels::Stopwatch;
+
+// A fixed buffer: reporting that memory ran out must not need memory.
+thread_local char last_error[512] = "";
+
+void PrintPlan(const GemmPlan& plan, const Stopwatch& watch) {
+  std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n",
+               static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
+               plan.kernel_name().c_str(), ModeName(plan.data().mode), watch.Microseconds());
+}
+
+// `part`: "threads=2" or "part=0/4".
+void PrintRun(const GemmPlan& plan, int64_t m, const std::string& part, const Stopwatch& watch) {
+  std::fprintf(stderr, "intact: run m=%lld n=%lld k=%lld %s mode=%s %s %.1f us\n", static_cast<long long>(m),
+               static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
+               plan.KernelNameFor(m).c_str(), ModeName(plan.data().mode), part.c_str(), watch.Microseconds());
+}
+
+// Hands `plan`, which took as long as `watch` says, to the caller.
+Error Adopt(intact::Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& watch, intact_gemm** gemm) {
+  if (!plan) return plan.error();
+  if (IsVerbose()) PrintPlan(**plan, watch);
+  *gemm = new intact_gemm{std::move(*plan)};
+  return {};
+}
+
+}  // namespace
+
+namespace intact::kernels {
+
+intact_status ReportStatus(intact_status status, const char* message) noexcept {
+  std::snprintf(last_error, sizeof(last_error), "%s", message);
+  return status;
+}
+
+intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
+                            const ScheduleStatistics& schedule) {
+  const int shift = ActivationFlip(a_type);
+  return {sizeof(intact_certificate),
+          certificate.range.low - shift,
+          certificate.range.high - shift,
+          certificate.pairs,
+          certificate.failing_pairs,
+          certificate.worst_column,
+          certificate.worst_column_failing_pairs,
+          certificate.accumulator_min,
+          certificate.accumulator_max,
+          static_cast<int64_t>(certificate.panel_failing_pairs.size()),
+          schedule.quads,
+          schedule.items,
+          schedule.groups};
+}
+
+bool IsVerbose() {
+  static const bool kVerbose = [] {
+    const char* value = std::getenv("INTACT_VERBOSE");
+    return value != nullptr && *value != '\0' && *value != '0';
+  }();
+  return kVerbose;
+}
+
+}  // namespace intact::kernels
+
+extern "C" {
+
+const char* intact_version(void) { return INTACT_VERSION_STRING; }
+
+const char* intact_last_error(void) { return last_error; }
+
+const char* intact_status_name(intact_status status) {
+  switch (status) {
+    case INTACT_OK:
+      return "ok";
+    case INTACT_INVALID_ARGUMENT:
+      return "invalid argument";
+    case INTACT_UNSUPPORTED:
+      return "unsupported";
+    case INTACT_OVERFLOW:
+      return "overflow";
+    case INTACT_CODEGEN_FAILED:
+      return "code generation failed";
+    case INTACT_OUT_OF_MEMORY:
+      return "out of memory";
+  }
+  return "unknown status";
+}
+
+const char* intact_isa_name(intact_isa isa) {
+  if (isa == INTACT_ISA_ANY) return "any";
+  if (isa < INTACT_ISA_AVX2 || isa > INTACT_ISA_AMX_INT8) return nullptr;
+  return intact::jit::ToString(static_cast<intact::jit::Isa>(isa)).data();
+}
+
+int intact_isa_available(intact_isa isa) {
+  if (isa < INTACT_ISA_AVX2 || isa > INTACT_ISA_AMX_INT8) return 0;
+  const auto which = static_cast<intact::jit::Isa>(isa);
+  int is_available = 0;
+  // The message of an earlier call stays: this one cannot fail.
+  try {
+    const intact::Result<intact::jit::IsaSet> permitted = intact::jit::PermittedIsas();
+    is_available = permitted && permitted->Has(which) && intact::kernels::HasKernels(which) ? 1 : 0;
+  } catch (const std::exception&) {
+    is_available = 0;
+  }
+  return is_available;
+}
+
+intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, intact_gemm** gemm) {
+  return Guard("intact_gemm_create", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    *gemm = nullptr;
+    if (desc == nullptr) return NullArgument("desc");
+    const Stopwatch watch;
+    return Adopt(GemmPlan::Create(*desc, b), watch, gemm);
+  });
+}
+
+intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args) {
+  return Guard("intact_gemm_run", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    if (args == nullptr) return NullArgument("args");
+    const Stopwatch watch;
+    Error error = gemm->plan->Run(*args);
+    if (IsVerbose() && error.status == INTACT_OK) {
+      PrintRun(*gemm->plan, args->m, "threads=" + std::to_string(args->threads), watch);
+    }
+    return error;
+  });
+}
+
+intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_args* args, int32_t part,
+                                   int32_t parts) {
+  return Guard("intact_gemm_run_part", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    if (args == nullptr) return NullArgument("args");
+    const Stopwatch watch;
+    Error error = gemm->plan->RunPart(*args, part, parts);
+    if (IsVerbose() && error.status == INTACT_OK) {
+      PrintRun(*gemm->plan, args->m, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
+    }
+    return error;
+  });
+}
+
+intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info) {
+  return Guard("intact_gemm_query", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    Error error = CheckStruct("info", info);
+    if (error.status != INTACT_OK) return error;
+    const GemmPlan& plan = *gemm->plan;
+    const intact::kernels::GemmData& data = plan.data();
+    *info = {sizeof(intact_gemm_info),
+             data.n,
+             data.k,
+             data.a_type,
+             data.b_type,
+             data.epilogue.c_type,
+             static_cast<intact_isa>(plan.isa()),
+             data.mode,
+             plan.kernel_name().c_str(),
+             plan.packed_bytes(),
+             data.certificate.accumulator_min,
+             data.certificate.accumulator_max,
+             data.epilogue.residual};
+    return {};
+  });
+}
+
+intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate) {
+  return Guard("intact_gemm_certificate", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    Error error = CheckStruct("certificate", certificate);
+    if (error.status != INTACT_OK) return error;
+    const intact::kernels::GemmData& data = gemm->plan->data();
+    *certificate = ToStruct(data.certificate, data.a_type, gemm->plan->schedule_statistics());
+    return {};
+  });
+}
+
+intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
+                                             intact_panel_certificate* panels) {
+  return Guard("intact_gemm_panel_certificates", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    if (panels == nullptr) return NullArgument("panels");
+    const intact::kernels::GemmData& data = gemm->plan->data();
+    const std::vector<int64_t>& failing_pairs = data.certificate.panel_failing_pairs;
+    const auto size = static_cast<int64_t>(failing_pairs.size());
+    if (first < 0 || count < 0 || first > size || count > size - first) {
+      return {INTACT_INVALID_ARGUMENT, "first is " + std::to_string(first) + " and count is " +
+                                           std::to_string(count) + "; there are " + std::to_string(size) +
+                                           " panels"};
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      panels[i] = {failing_pairs[static_cast<size_t>(first + i)],
+                   intact::kernels::SafeDepthQuads(data.weights, first + i, data.range)};
+    }
+    return {};
+  });
+}
+
+intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
+                                        intact_failing_pair* pairs, int64_t* written) {
+  return Guard("intact_gemm_failing_pairs", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    Error error = CheckListing(first, count, pairs, written);
+    if (error.status != INTACT_OK) return error;
+    const intact::kernels::GemmData& data = gemm->plan->data();
+    for (const auto& pair : ListFailingPairs(data.weights, data.range, first, count)) {
+      pairs[(*written)++] = {pair.k, pair.n, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
+    }
+    return {};
+  });
+}
+
+intact_status intact_gemm_save(const intact_gemm* gemm, const char* path) {
+  return Guard("intact_gemm_save", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    if (path == nullptr) return NullArgument("path");
+    return intact::kernels::WriteFile(path, intact::kernels::WritePackImage(gemm->plan->data()));
+  });
+}
+
+intact_status intact_gemm_load(const char* path, intact_isa max_isa, intact_gemm** gemm) {
+  return Guard("intact_gemm_load", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    *gemm = nullptr;
+    if (path == nullptr) return NullArgument("path");
+    const Stopwatch watch;
+    const auto file = intact::kernels::MapFile(path);
+    if (!file) return file.error();
+    Error error = Adopt(GemmPlan::Load(file->data.get(), file->size, max_isa, file->data), watch, gemm);
+    if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
+    return error;
+  });
+}
+
+intact_status intact_gemm_load_memory(const void* data, size_t size, intact_isa max_isa, intact_gemm** gemm) {
+  return Guard("intact_gemm_load_memory", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    *gemm = nullptr;
+    if (data == nullptr) return NullArgument("data");
+    if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
+      return {INTACT_INVALID_ARGUMENT, "data is not aligned to 64 bytes"};
+    }
+    const Stopwatch watch;
+    return Adopt(GemmPlan::Load(data, size, max_isa, nullptr), watch, gemm);
+  });
+}
+
+void intact_gemm_destroy(intact_gemm* gemm) { delete gemm; }
+
+}  // extern "C"

@@ -1,0 +1,51 @@
+// What a run needs whatever it computes: the float environment, scratch memory, threads.
+#ifndef INTACT_KERNELS_BASE_THREADS_H_
+#define INTACT_KERNELS_BASE_THREADS_H_
+
+#include <omp.h>
+#include <xmmintrin.h>
+
+#include <cstdint>
+
+namespace intact::kernels {
+
+/// Requantization is defined in the default floating-point environment, and so is what a descriptor may hold;
+/// callers may have set another. Each thread has its own.
+class ScopedFloatEnvironment {
+ public:
+  ScopedFloatEnvironment() : saved_(_mm_getcsr()) {
+    if (saved_ != kDefault) _mm_setcsr(kDefault);
+  }
+  ~ScopedFloatEnvironment() { _mm_setcsr(saved_); }  // the exception flags too
+  ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
+  ScopedFloatEnvironment& operator=(const ScopedFloatEnvironment&) = delete;
+
+ private:
+  // All exceptions masked, round to nearest even, no flush to zero.
+  static constexpr unsigned kDefault = 0x1f80;
+  unsigned saved_;
+};
+
+/// Scratch memory of the calling thread, kept between runs; null if memory ran out.
+uint8_t* ThreadScratch(int64_t bytes);
+
+/// How many of `wanted` threads (0: OpenMP's default) share a run, of `parts` at most, and how many run at
+/// once: more threads than processors gain nothing, and where the system refuses one OpenMP ends the process.
+struct ThreadCount {
+  int parts, threads;
+};
+ThreadCount CountThreads(int32_t wanted, int64_t parts);
+
+/// Calls run(part, thread) for each of count.parts.
+template <class Run>
+void RunParts(const ThreadCount& count, Run run) {
+  if (count.threads == 1) {
+    for (int part = 0; part < count.parts; ++part) run(part, 0);
+    return;
+  }
+#pragma omp parallel for num_threads(count.threads) schedule(static, 1)
+  for (int part = 0; part < count.parts; ++part) run(part, omp_get_thread_num());
+}
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_BASE_THREADS_H_

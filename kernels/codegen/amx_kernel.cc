@@ -1,0 +1,367 @@
+#include "kernels/codegen/amx_kernel.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+#include "jit/emitters/emitter.h"
+#include "kernels/weights/pack.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Mem;
+using jit::Tile;
+using jit::Vec;
+
+constexpr jit::Isa kIsa = jit::Isa::kAmxInt8;
+constexpr int kOperandTiles =
+    2;  // of A and of B each: a third operand takes the place of the first, and so on
+
+// Which tile is what.
+constexpr int SumTile(int row_tiles, int row, int panel) {
+  return row * (kMaxBlockTiles / row_tiles) + panel;
+}
+constexpr int ATile(int row) { return kMaxBlockTiles + row % kOperandTiles; }
+constexpr int BTile(int panel) { return kMaxBlockTiles + kOperandTiles + panel % kOperandTiles; }
+
+// Emits the requantization of finished sums, a row at a time.
+class RowStore {
+ public:
+  RowStore(jit::Emitter& emitter, const EpilogueSpec& spec, int panels, int args_offset)
+      : emitter_(emitter), epilogue_(spec, emitter), panels_(panels), offset_(args_offset) {}
+
+  void TakeRegisters() {
+    sums_ = emitter_.registers().NewGeneral("finished sums");
+    c_ = emitter_.registers().NewGeneral("c");
+    for (int j = 0; j < panels_; ++j) row_.push_back(emitter_.registers().NewVector("finished row"));
+  }
+
+  void Prepare() {
+    code().mov(sums_, Argument(offsetof(AmxStoreArgs, sums)));
+    code().mov(c_, Argument(offsetof(AmxStoreArgs, c)));
+    epilogue_.Prepare(emitter_.registers().Argument(),
+                      offset_ + static_cast<int>(offsetof(AmxStoreArgs, epilogue)));
+  }
+
+  void StoreRow() {
+    const asmjit::Label none = code().newLabel();
+    JumpIfNone(none);
+    EmitRow();
+    code().bind(none);
+  }
+
+  void StoreRest() {
+    const asmjit::Label next = code().newLabel();
+    const asmjit::Label none = code().newLabel();
+    code().bind(next);
+    JumpIfNone(none);
+    EmitRow();
+    code().jmp(next);
+    code().bind(none);
+  }
+
+ private:
+  x86::Assembler& code() { return emitter_.code(); }
+  Mem Argument(size_t member) const {
+    return x86::ptr(emitter_.registers().Argument(), offset_ + static_cast<int>(member));
+  }
+  void JumpIfNone(const asmjit::Label& none) {
+    code().cmp(sums_, Argument(offsetof(AmxStoreArgs, sums_end)));
+    code().je(none);
+  }
+  void EmitRow() {
+    for (int j = 0; j < panels_; ++j) {
+      emitter_.Load(row_[static_cast<size_t>(j)], x86::ptr(sums_, j * emitter_.vector_bytes()));
+    }
+    epilogue_.StoreRow(row_, c_);
+    code().add(sums_, panels_ * emitter_.vector_bytes());
+    code().add(c_, Argument(offsetof(AmxStoreArgs, c_stride_bytes)));
+  }
+
+  jit::Emitter& emitter_;
+  Epilogue epilogue_;
+  int panels_;
+  int offset_;  // of the AmxStoreArgs from the argument register
+  Gp sums_, c_;
+  std::vector<Vec> row_;
+};
+
+class AmxKernel {
+ public:
+  explicit AmxKernel(const AmxKernelSpec& spec)
+      : spec_(spec),
+        session_(spec.Name()),
+        registers_(jit::MakeRegisterFile(kIsa)),
+        emitter_(jit::MakeEmitter(kIsa, session_.code(), registers_)),
+        store_(*emitter_, spec.epilogue, spec.panels, offsetof(AmxKernelArgs, store)) {}
+
+  Result<const void*> Generate() {
+    TakeRegisters();
+    session_.Begin(registers_);
+    LoadSeed();
+    Prologue();
+    Segments();
+    store_.StoreRest();
+    StoreSums();
+    session_.End();
+    return session_.Finish(registers_);
+  }
+
+ private:
+  x86::Assembler& code() { return session_.code(); }
+  static Mem Field(const Gp& base, size_t member) { return x86::ptr(base, static_cast<int>(member)); }
+  Mem Argument(size_t member) const { return Field(registers_.Argument(), member); }
+  bool prefetches() const { return AmxKernelPrefetches(spec_.row_tiles, spec_.panels); }
+  Gp& a(int row) { return a_[static_cast<size_t>(row)]; }
+  Gp& b(int panel) { return b_[static_cast<size_t>(panel)]; }
+  const Tile& tile(int number) const { return tiles_[static_cast<size_t>(number)]; }
+  const Tile& sum(int row, int panel) const { return tile(SumTile(spec_.row_tiles, row, panel)); }
+
+  void TakeRegisters() {
+    // The epilogue takes some when it is prepared, after Begin(): let them be ones that need no saving.
+    constexpr int kEpilogueRegisters = 5;
+    std::vector<Gp> epilogue;
+    epilogue.reserve(kEpilogueRegisters);
+    for (int i = 0; i < kEpilogueRegisters; ++i) epilogue.push_back(registers_.NewGeneral("epilogue"));
+    store_.TakeRegisters();
+    a_stride_ = registers_.NewGeneral("a stride");
+    b_stride_ = registers_.NewGeneral("b stride");
+    if (prefetches()) prefetch_ = registers_.NewGeneral("prefetch");
+    for (int i = 0; i < spec_.row_tiles; ++i) a_.push_back(registers_.NewGeneral("a"));
+    for (int j = 0; j < spec_.panels; ++j) b_.push_back(registers_.NewGeneral("b"));
+    for (int t = 0; t < kMaxBlockTiles; ++t) tiles_.push_back(registers_.NewTile("sums"));
+    for (int t = 0; t < kOperandTiles; ++t) tiles_.push_back(registers_.NewTile("a"));
+    for (int t = 0; t < kOperandTiles; ++t) tiles_.push_back(registers_.NewTile("b"));
+    for (const Gp& general : epilogue) registers_.Free(general);
+  }
+
+  void LoadSeed() {
+    const Gp seed = a(0), stride = a_stride_;
+    code().mov(stride, Argument(offsetof(AmxKernelArgs, seed_stride_bytes)));
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().mov(seed, Argument(offsetof(AmxKernelArgs, seed) + sizeof(void*) * static_cast<size_t>(i)));
+      for (int j = 0; j < spec_.panels; ++j) {
+        code().tileloadd(sum(i, j), x86::ptr(seed, stride, 0, j * emitter_->vector_bytes()));
+      }
+    }
+  }
+
+  void Prologue() {
+    code().mov(b(0), Argument(offsetof(AmxKernelArgs, b)));
+    for (int j = 1; j < spec_.panels; ++j) {
+      code().mov(b(j), b(j - 1));
+      code().add(b(j), Argument(offsetof(AmxKernelArgs, b_panel_stride_bytes)));
+    }
+    code().mov(b_stride_, kPanelQuadBytes);
+    if (prefetches()) code().mov(prefetch_, Argument(offsetof(AmxKernelArgs, prefetch)));
+    store_.Prepare();
+  }
+
+  void Segments() {
+    const asmjit::Label segment = code().newLabel();
+    const asmjit::Label step = code().newLabel();
+    const asmjit::Label last = code().newLabel();
+    const Mem last_b = Argument(offsetof(AmxKernelArgs, last_b));
+    code().bind(segment);
+    BeginSegment(last_b);
+    code().cmp(b(0), last_b);
+    code().je(last);
+    code().align(asmjit::AlignMode::kCode, 32);
+    code().bind(step);
+    Step(true);
+    code().cmp(b(0), last_b);
+    code().jne(step);
+    code().bind(last);
+    Step(false);
+    const Gp next = a(0);
+    code().mov(next, Argument(offsetof(AmxKernelArgs, segment)));
+    code().add(next, sizeof(AmxSegment));
+    code().mov(Argument(offsetof(AmxKernelArgs, segment)), next);
+    code().cmp(next, Argument(offsetof(AmxKernelArgs, segments_end)));
+    code().jne(segment);
+  }
+
+  // Sets the pointers and where B's last tile of the segment begins, and loads the first operands.
+  void BeginSegment(const Mem& last_b) {
+    const Gp segment = a(spec_.row_tiles - 1), length = a_stride_;
+    code().mov(segment, Argument(offsetof(AmxKernelArgs, segment)));
+    code().mov(length, Field(segment, offsetof(AmxSegment, steps)));
+    code().shl(length, 10);  // kTileBytes of B per step
+    code().lea(length, x86::ptr(b(0), length, 0, -static_cast<int>(kTileBytes)));
+    code().mov(last_b, length);
+    code().mov(a_stride_, Field(segment, offsetof(AmxSegment, a_stride_bytes)));
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().mov(a(i), Field(segment, offsetof(AmxSegment, a) + sizeof(void*) * static_cast<size_t>(i)));
+    }
+    for (int i = 0; i < std::min(spec_.row_tiles, kOperandTiles); ++i) LoadA(i, 0);
+    for (int j = 0; j < std::min(spec_.panels, kOperandTiles); ++j) LoadB(j, 0);
+  }
+
+  void LoadA(int row, int step) {
+    code().tileloadd(tile(ATile(row)), x86::ptr(a(row), a_stride_, 0, step * kTileDepth));
+  }
+  void LoadB(int panel, int step) {
+    code().tileloaddt1(tile(BTile(panel)),
+                       x86::ptr(b(panel), b_stride_, 0, step * static_cast<int>(kTileBytes)));
+  }
+
+  // All dot products of 64 depths, row by row. After an operand's last one, its tile takes what follows
+  // there: an operand of this step or, if `has_next`, the first of the next.
+  void Step(bool has_next) {
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      for (int j = 0; j < spec_.panels; ++j) {
+        Dot(sum(i, j), tile(ATile(i)), tile(BTile(j)));
+        if (j + 1 == spec_.panels) {
+          if (i + kOperandTiles < spec_.row_tiles) {
+            LoadA(i + kOperandTiles, 0);
+          } else if (has_next) {
+            LoadA(i % kOperandTiles, 1);
+          }
+        }
+        if (i + 1 == spec_.row_tiles) {
+          if (j + kOperandTiles < spec_.panels) {
+            LoadB(j + kOperandTiles, 0);
+          } else if (has_next) {
+            LoadB(j % kOperandTiles, 1);
+          }
+        }
+        store_.StoreRow();
+        if (!prefetches()) continue;
+        code().prefetcht1(x86::ptr(prefetch_));
+        code().add(prefetch_, Argument(offsetof(AmxKernelArgs, prefetch_stride_bytes)));
+      }
+    }
+    if (prefetches()) code().add(prefetch_, Argument(offsetof(AmxKernelArgs, prefetch_step_bytes)));
+    for (const Gp& pointer : a_) code().add(pointer, kTileDepth);
+    for (const Gp& pointer : b_) code().add(pointer, static_cast<int>(kTileBytes));
+  }
+
+  void Dot(const Tile& sums, const Tile& a, const Tile& b) {
+    if (spec_.a_signed) {
+      spec_.b_signed ? code().tdpbssd(sums, a, b) : code().tdpbsud(sums, a, b);
+    } else {
+      spec_.b_signed ? code().tdpbusd(sums, a, b) : code().tdpbuud(sums, a, b);
+    }
+  }
+
+  void StoreSums() {
+    const Gp sums = a(0), stride = a_stride_;
+    code().mov(stride, spec_.panels * emitter_->vector_bytes());
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().mov(sums, Argument(offsetof(AmxKernelArgs, sums) + sizeof(void*) * static_cast<size_t>(i)));
+      for (int j = 0; j < spec_.panels; ++j) {
+        code().tilestored(x86::ptr(sums, stride, 0, j * emitter_->vector_bytes()), sum(i, j));
+      }
+    }
+  }
+
+  AmxKernelSpec spec_;
+  jit::Assembler session_;
+  jit::RegisterFile registers_;
+  std::unique_ptr<jit::Emitter> emitter_;
+  RowStore store_;
+
+  Gp a_stride_, b_stride_, prefetch_;
+  std::vector<Gp> a_, b_;    // of each row tile and panel
+  std::vector<Tile> tiles_;  // SumTile(), ATile(), BTile()
+};
+
+// rdi points to a TileConfig.
+Result<const void*> GenerateConfigure(const std::string& name) {
+  jit::Assembler session(name);
+  const jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
+  session.Begin(registers);
+  session.code().ldtilecfg(x86::ptr(registers.Argument()));
+  session.End();
+  return session.Finish(registers);
+}
+
+Result<const void*> GenerateRelease(const std::string& name) {
+  jit::Assembler session(name);
+  const jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
+  session.Begin(registers);
+  session.code().tilerelease();
+  session.End();
+  return session.Finish(registers);
+}
+
+Result<const void*> GenerateStore(const std::string& name, const EpilogueSpec& spec, int panels) {
+  jit::Assembler session(name);
+  jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
+  const auto emitter = jit::MakeEmitter(kIsa, session.code(), registers);
+  RowStore store(*emitter, spec, panels, 0);
+  store.TakeRegisters();
+  session.Begin(registers);
+  store.Prepare();
+  store.StoreRest();
+  session.End();
+  return session.Finish(registers);
+}
+
+struct TileFunctions {
+  void (*configure)(const TileConfig*) = nullptr;
+  void (*release)() = nullptr;
+};
+
+const Result<TileFunctions>& GetTileFunctions() {
+  static const Result<TileFunctions> kFunctions = []() -> Result<TileFunctions> {
+    const std::string configure_name = "configure_tiles_" + jit::CompactName(kIsa);
+    const auto configure = jit::GetFunction<void (*)(const TileConfig*)>(
+        configure_name, [&] { return GenerateConfigure(configure_name); });
+    if (!configure) return configure.error();
+    const std::string release_name = "release_tiles_" + jit::CompactName(kIsa);
+    const auto release =
+        jit::GetFunction<void (*)()>(release_name, [&] { return GenerateRelease(release_name); });
+    if (!release) return release.error();
+    return TileFunctions{*configure, *release};
+  }();
+  return kFunctions;
+}
+
+}  // namespace
+
+std::string AmxKernelSpec::Name() const {
+  const char* a = a_signed ? "s" : "u";
+  const char* b = b_signed ? "s" : "u";
+  return std::string(a) + "8" + b + "8" + epilogue.Name() + "_gemm_" + std::to_string(row_tiles * kTileRows) +
+         "x" + std::to_string(panels * kPanelColumns) + "c4_tdpb" + a + b + "d_" + jit::CompactName(kIsa);
+}
+
+Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec) {
+  return jit::GetFunction<AmxKernelFunction>(spec.Name(), [&] { return AmxKernel(spec).Generate(); });
+}
+
+Result<AmxStoreFunction> GetAmxStore(const EpilogueSpec& epilogue, int panels) {
+  const std::string name =
+      epilogue.Name() + "_store_" + std::to_string(panels * kPanelColumns) + "_" + jit::CompactName(kIsa);
+  return jit::GetFunction<AmxStoreFunction>(name, [&] { return GenerateStore(name, epilogue, panels); });
+}
+
+TileConfig TileConfigFor(int64_t rows) {
+  constexpr size_t kTiles = kMaxBlockTiles + 2 * kOperandTiles;
+  TileConfig config;
+  std::fill_n(config.row_bytes.begin(), kTiles, uint16_t{kTileDepth});
+  std::fill_n(config.rows.begin(), kTiles, static_cast<uint8_t>(rows));
+  std::fill_n(config.rows.begin() + BTile(0), kOperandTiles, uint8_t{kTileRows});
+  return config;
+}
+
+Error ScopedTiles::Prepare() { return GetTileFunctions() ? Error{} : GetTileFunctions().error(); }
+
+ScopedTiles::~ScopedTiles() {
+  if (is_configured_) GetTileFunctions()->release();
+}
+
+void ScopedTiles::Configure(int64_t rows) noexcept {
+  const TileConfig config = TileConfigFor(rows);
+  GetTileFunctions()->configure(&config);
+  is_configured_ = true;
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,133 @@
+// The AMX kernel: a block of up to four tiles of int32 sums, computed on the tile registers.
+//
+//   a block of 2×2 tiles, 32×32     B panel 0   B panel 1        one step = 64 depths = one tile of A and B
+//                                   ┌────────┐  ┌────────┐
+//                                   │ 16×64  │  │ 16×64  │       A tile   16 rows × 64 depths, from row-major
+//                                   A
+//                       ┌────────┐  ├────────┤  ├────────┤       B tile   16 quads × 16 columns, 1 KiB of a
+//      row tile 0       │ 16×64  │  │ sums 0 │  │ sums 1 │                canonical panel (pack.h)
+//                       ├────────┤  ├────────┤  ├────────┤       sums     16×16 int32
+//      row tile 1       │ 16×64  │  │ sums 2 │  │ sums 3 │
+//                       └────────┘  └────────┘  └────────┘
+//
+// Rows of a tile are one stride apart; its tiles may lie anywhere, and so may the sums of each. Tiles may
+// have fewer than 16 rows, all of a block the same number: a dot product takes a cycle per row.
+//
+// Thin problems take 1×4 or 4×1 tiles: four sums hide the latency of a dot product (52 cycles for one, 16 of
+// which it keeps the unit busy). The eight tiles in order: four sums, two of A, two of B. Each operand tile
+// is loaded again as soon as its last dot product is issued, so that loads overlap with products; B comes by
+// TILELOADDT1, which does not displace A from the first-level cache.
+//
+// Sums start from `seed`: a row of initial values (stride 0 repeats it), which costs no instruction more than
+// zeroing, or the sums of the depths before. They end in memory, in a block that stays in the first-level
+// cache. While a kernel multiplies, it requantizes the block that was finished before it, a row after each
+// dot product: the vector units are idle otherwise.
+//
+// Contract: tiles are configured by ScopedTiles for their rows; A is readable for rows × 64 depths per step
+// and no further; registers follow the System V ABI.
+#ifndef INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
+#define INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
+
+#include <array>
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+
+#include "kernels/codegen/epilogue.h"
+
+namespace intact::kernels {
+
+inline constexpr int kTileRows = 16;
+inline constexpr int kTileDepth = 64;
+/// Tiles of sums in a block: row tiles × panels may be no more.
+inline constexpr int kMaxBlockTiles = 4;
+inline constexpr int64_t kTileBytes = 1024;
+
+/// Depths of A that follow each other in every row: a step reads 64 bytes of each.
+struct AmxSegment {
+  std::array<const uint8_t*, kMaxBlockTiles> a = {};  // row 0 of each row tile
+  int64_t a_stride_bytes = 0;                         // from row to row of a tile
+  int64_t steps = 0;                                  // at least 1
+};
+
+/// Sums of whole panels on their way to C. Nothing to store if `sums` is `sums_end`.
+struct AmxStoreArgs {
+  const int32_t* sums = nullptr;  // [rows][panels·16]
+  const int32_t* sums_end = nullptr;
+  void* c = nullptr;
+  int64_t c_stride_bytes = 0;
+  EpilogueArgs epilogue;
+};
+
+struct AmxKernelArgs {
+  const AmxSegment* segment = nullptr;  // the first, in the order of depth; there is one at least
+  const AmxSegment* segments_end = nullptr;
+  const int8_t* b = nullptr;  // first panel, at the first depth
+  int64_t b_panel_stride_bytes = 0;
+  int64_t seed_stride_bytes = 0;                         // 0: one row for all of a tile
+  std::array<const int32_t*, kMaxBlockTiles> seed = {};  // of each row tile
+  // Where each row tile's sums go, [rows][panels·16]; may be `seed`. They are written in the order of the row
+  // tiles, so a tile may overwrite the last rows of the one before it.
+  std::array<int32_t*, kMaxBlockTiles> sums = {};
+  AmxStoreArgs store;  // of a block of as many panels; stored before `sums` are written
+  // If AmxKernelPrefetches(): a line of memory is fetched into L2 after each dot product: the first one, and
+  // how far it is to the next and, besides, at the end of a step. Any address will do.
+  const uint8_t* prefetch = nullptr;
+  int64_t prefetch_stride_bytes = 0;
+  int64_t prefetch_step_bytes = 0;
+  const int8_t* last_b = nullptr;  // the kernel's own: it has no register left for it, nor for `segment`
+};
+
+using AmxKernelFunction = void (*)(AmxKernelArgs*);
+using AmxStoreFunction = void (*)(const AmxStoreArgs*);
+
+struct AmxKernelSpec {
+  bool a_signed = false, b_signed = true;
+  int row_tiles = 2;  // 1, 2 or 4; row_tiles·panels ≤ kMaxBlockTiles
+  int panels = 2;
+  EpilogueSpec epilogue;
+  std::string Name() const;  // "u8s8s32_gemm_32x32c4_tdpbusd_amxint8"; it is the key of the code cache
+};
+
+/// Whether a kernel fetches what comes after it. Thin blocks use a line of A or B once, and leave it to the
+/// hardware: they would have to fetch as fast as they read.
+constexpr bool AmxKernelPrefetches(int row_tiles, int panels) { return row_tiles == 2 && panels == 2; }
+
+Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec);
+
+/// Stores a block of `panels` panels by itself.
+Result<AmxStoreFunction> GetAmxStore(const EpilogueSpec& epilogue, int panels);
+
+/// What LDTILECFG loads (palette 1).
+struct TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  std::array<uint8_t, 14> reserved = {};
+  std::array<uint16_t, 16> row_bytes = {};  // of each tile
+  std::array<uint8_t, 16> rows = {};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+/// For row tiles of `rows` rows, 1 to 16, in blocks of any shape.
+TileConfig TileConfigFor(int64_t rows);
+
+/// The calling thread's tiles, from the first Configure() until this is gone.
+class ScopedTiles {
+ public:
+  /// CODEGEN_FAILED if the functions behind it cannot be made: call it once before the first ScopedTiles.
+  static Error Prepare();
+
+  ScopedTiles() = default;
+  ~ScopedTiles();
+  ScopedTiles(const ScopedTiles&) = delete;
+  ScopedTiles& operator=(const ScopedTiles&) = delete;
+
+  /// As TileConfigFor(); clears the tiles.
+  void Configure(int64_t rows) noexcept;
+
+ private:
+  bool is_configured_ = false;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_

@@ -1,0 +1,227 @@
+#include "kernels/codegen/depthwise_kernel.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+#include "jit/emitters/emitter.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Mem;
+using jit::Vec;
+
+constexpr int kVectors = 4;  // accumulators of a pixel
+
+EpilogueSpec KernelEpilogue(const DepthwiseKernelSpec& spec) {
+  EpilogueSpec epilogue = spec.epilogue;
+  epilogue.is_dealt = spec.is_dealt();
+  return epilogue;
+}
+
+class DepthwiseKernel {
+ public:
+  explicit DepthwiseKernel(const DepthwiseKernelSpec& spec)
+      : spec_(spec),
+        schedule_(spec.Schedule()),
+        session_(spec.Name()),
+        registers_(jit::MakeRegisterFile(spec.isa)),
+        emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
+        dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_)),
+        epilogue_(KernelEpilogue(spec), *emitter_) {}
+
+  Result<const void*> Generate() {
+    TakeGeneralRegisters();
+    session_.Begin(registers_);
+    code().mov(input_, Argument(offsetof(DepthwiseKernelArgs, input)));
+    code().mov(pixels_, Argument(offsetof(DepthwiseKernelArgs, pixels)));
+    code().mov(record_, Argument(offsetof(DepthwiseKernelArgs, record)));
+    code().mov(c_, Argument(offsetof(DepthwiseKernelArgs, c)));
+    epilogue_.Prepare(registers_.Argument(), offsetof(DepthwiseKernelArgs, epilogue));
+    PixelLoop();
+    session_.End();
+    return session_.Finish(registers_);
+  }
+
+ private:
+  /// Two places' bytes, interleaved: the low and the high halves of the quarters.
+  struct Pair {
+    std::pair<int64_t, int64_t> offsets;
+    Vec low, high;
+  };
+
+  x86::Assembler& code() { return session_.code(); }
+  Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
+  Mem Input(int64_t offset) const { return x86::ptr(input_, static_cast<int>(offset)); }
+  Mem Record(int64_t vector) const {
+    return x86::ptr(record_, static_cast<int>(vector) * registers_.vector_bytes());
+  }
+
+  void TakeGeneralRegisters() {
+    input_ = registers_.NewGeneral("input");
+    pixels_ = registers_.NewGeneral("pixels");
+    record_ = registers_.NewGeneral("record");
+    c_ = registers_.NewGeneral("c");
+  }
+
+  // Blocks of spec_.pixels() pixels, and one for the rest.
+  void PixelLoop() {
+    const int most = spec_.pixels();
+    const asmjit::Label main = code().newLabel();
+    const asmjit::Label rest = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().cmp(pixels_, most);
+    code().jl(rest);
+    code().align(asmjit::AlignMode::kCode, 32);
+    code().bind(main);
+    Pixels(most);
+    code().add(input_, static_cast<int>(most * spec_.taps.pixel_stride_bytes));
+    code().sub(pixels_, most);
+    code().cmp(pixels_, most);
+    code().jge(main);
+    code().bind(rest);
+    for (int count = most - 1; count > 0; --count) {
+      const asmjit::Label fewer = code().newLabel();
+      code().cmp(pixels_, count);
+      code().jne(fewer);
+      Pixels(count);
+      code().jmp(done);
+      code().bind(fewer);
+    }
+    code().bind(done);
+  }
+
+  void Pixels(int count) {
+    TakeVectors(count);
+    for (std::vector<Vec>& pixel : accumulators_) {
+      for (int i = 0; i < kVectors; ++i) emitter_->Load(pixel[static_cast<size_t>(i)], Record(i));
+    }
+    for (const TapGroup& group : schedule_.Groups(count)) Group(group);
+    ReleaseOperands();
+    for (std::vector<Vec>& pixel : accumulators_) {
+      if (!spec_.is_dealt()) emitter_->Undeal(&pixel);
+      epilogue_.StoreRow(pixel, c_);
+      code().add(c_, Argument(offsetof(DepthwiseKernelArgs, c_stride_bytes)));
+      for (const Vec& vector : pixel) registers_.Free(vector);
+    }
+  }
+
+  void TakeVectors(int count) {
+    accumulators_.assign(static_cast<size_t>(count), {});
+    for (std::vector<Vec>& pixel : accumulators_) {
+      for (int i = 0; i < kVectors; ++i) pixel.push_back(registers_.NewVector("accumulator"));
+    }
+    operand_ = registers_.NewVector("interleaved taps");
+    if (spec_.dot == jit::DotKind::kWide) {
+      product_ = registers_.NewVector("product");
+      zero_ = registers_.NewVector("zero");
+      emitter_->Zero(zero_);
+    }
+    max_pairs_ = static_cast<size_t>(registers_.FreeVectors()) / 2;
+  }
+
+  void ReleaseOperands() {
+    for (const Pair& pair : pairs_) {
+      registers_.Free(pair.low);
+      registers_.Free(pair.high);
+    }
+    pairs_.clear();
+    registers_.Free(operand_);
+    if (spec_.dot != jit::DotKind::kWide) return;
+    registers_.Free(product_);
+    registers_.Free(zero_);
+  }
+
+  void Group(const TapGroup& group) {
+    const Pair first = PairAt(group.offsets[0], group.offsets[1]);
+    const Pair second = spec_.dot == jit::DotKind::kWide ? Pair{{}, zero_, zero_}
+                                                         : PairAt(group.offsets[2], group.offsets[3]);
+    for (int i = 0; i < kVectors; ++i) {
+      const bool is_high = i / 2 == 1;
+      Unpack(i % 2 == 1, is_high ? first.high : first.low, is_high ? second.high : second.low);
+      for (const TapGroup::Use& use : group.uses) {
+        const Vec& accumulator = accumulators_[static_cast<size_t>(use.pixel)][static_cast<size_t>(i)];
+        Dot(accumulator, Record(int64_t{kVectors} * (1 + use.weights) + i));
+      }
+    }
+  }
+
+  void Unpack(bool high, const Vec& first, const Vec& second) {
+    if (spec_.dot == jit::DotKind::kWide) {
+      high ? code().vpunpckhbw(operand_, first, second) : code().vpunpcklbw(operand_, first, second);
+    } else {
+      high ? code().vpunpckhwd(operand_, first, second) : code().vpunpcklwd(operand_, first, second);
+    }
+  }
+
+  void Dot(const Vec& accumulator, const Mem& weights) {
+    if (spec_.dot == jit::DotKind::kWide) {
+      code().vpmaddwd(product_, operand_, weights);
+      code().vpaddd(accumulator, accumulator, product_);
+    } else {
+      dot_->DotMemory(accumulator, operand_, weights);
+    }
+  }
+
+  // Those used last are kept, as registers allow.
+  Pair PairAt(int64_t first, int64_t second) {
+    const std::pair<int64_t, int64_t> offsets = {first, second};
+    const auto known =
+        std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& pair) { return pair.offsets == offsets; });
+    if (known != pairs_.end()) {
+      pairs_.splice(pairs_.begin(), pairs_, known);
+      return pairs_.front();
+    }
+    if (pairs_.size() < max_pairs_) {
+      pairs_.push_front({offsets, registers_.NewVector("low pairs"), registers_.NewVector("high pairs")});
+    } else {
+      pairs_.splice(pairs_.begin(), pairs_, std::prev(pairs_.end()));
+      pairs_.front().offsets = offsets;
+    }
+    const Pair& pair = pairs_.front();
+    emitter_->Load(pair.high, Input(first));
+    emitter_->Load(operand_, Input(second));
+    code().vpunpcklbw(pair.low, pair.high, operand_);
+    code().vpunpckhbw(pair.high, pair.high, operand_);
+    return pair;
+  }
+
+  DepthwiseKernelSpec spec_;
+  DepthwiseSchedule schedule_;
+  jit::Assembler session_;
+  jit::RegisterFile registers_;
+  std::unique_ptr<jit::Emitter> emitter_;
+  std::unique_ptr<jit::DotForm> dot_;
+  Epilogue epilogue_;
+
+  Gp input_, pixels_, record_, c_;
+  std::vector<std::vector<Vec>> accumulators_;  // [pixels][kVectors]
+  Vec operand_, product_, zero_;
+  std::list<Pair> pairs_;  // the last used first
+  size_t max_pairs_ = 0;
+};
+
+}  // namespace
+
+// Their accumulators are half the registers.
+int DepthwiseKernelSpec::pixels() const { return jit::VectorCount(isa) / (2 * kVectors); }
+
+std::string DepthwiseKernelSpec::Name() const {
+  return "u8s8" + epilogue.Name() + "_depthwise_" + taps.Name() + "_" + std::to_string(pixels()) + "x" +
+         std::to_string(channels()) + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
+}
+
+Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec) {
+  return jit::GetFunction<DepthwiseKernelFunction>(spec.Name(),
+                                                   [&] { return DepthwiseKernel(spec).Generate(); });
+}
+
+}  // namespace intact::kernels

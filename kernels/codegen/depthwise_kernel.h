@@ -1,0 +1,74 @@
+// The depthwise kernel: adjacent output pixels of one row, for one vector of channels.
+//
+// A vector of V channels (V bytes of a pixel) is computed in four vectors of int32:
+//
+//   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group (depthwise_schedule.h)
+//   unpack bytes    two vectors of pairs of taps
+//   unpack again    four vectors, a dword a channel: 4 bytes (vnni), or 2 words extended with zeros (wide)
+//   dot             accumulator of each pixel that wants the group += its weights, read from memory
+//
+// Unpacks work within 128-bit quarters, so that the channels come out dealt: dword d of quarter q of vector i
+// is channel 16q + 4i + d. Weights and initial accumulators are arranged alike, and packing to bytes undoes
+// it; 4-byte outputs, and where a residual is added, are put in order by a transposition.
+//
+//   form   dot                                        weights
+//   vnni   vpdpbusd                                   4 × s8 a dword
+//   wide   vpmaddwd, vpaddd; exact for any weights    2 × s16 a dword, so that w − zb fits as well
+//
+// A record holds what a vector of channels needs: the initial accumulators, then the weights.
+//
+//   [4][V/4] int32   |   [DepthwiseSchedule::weights()][4][V/4] dwords of 4 or 2 weights
+//
+// Contract: reads V bytes at each tap of each pixel and writes exactly V elements a pixel. No alignment is
+// needed. Registers follow the System V ABI.
+#ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
+#define INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+
+#include "jit/emitters/dot.h"
+#include "jit/isa.h"
+#include "kernels/codegen/depthwise_schedule.h"
+#include "kernels/codegen/epilogue.h"
+
+namespace intact::kernels {
+
+struct DepthwiseKernelArgs {
+  const uint8_t* input = nullptr;  // the first pixel's first tap
+  int64_t pixels = 0;              // ≥ 0
+  const uint8_t* record = nullptr;
+  uint8_t* c = nullptr;
+  int64_t c_stride_bytes = 0;
+  EpilogueArgs epilogue;  // scales and bias dealt where DepthwiseKernelSpec::is_dealt()
+};
+
+using DepthwiseKernelFunction = void (*)(const DepthwiseKernelArgs*);
+
+struct DepthwiseKernelSpec {
+  jit::Isa isa = jit::Isa::kAvx2;
+  jit::DotKind dot = jit::DotKind::kWide;  // or kVnni
+  TapGrid taps;
+  EpilogueSpec epilogue;  // has_b_zero_points is not for this kernel: weights carry them
+
+  int channels() const { return jit::VectorBytes(isa); }
+  /// Pixels that are computed at a time.
+  int pixels() const;
+  DepthwiseSchedule Schedule() const { return {taps, dot, pixels()}; }
+  /// Whether the epilogue takes vectors as they come out.
+  bool is_dealt() const { return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_residual(); }
+  /// "u8s8u8_depthwise_1x3x3_z0_y3648_x32_s32_4x64_vnni_avx512vnni"; it is the key of the code cache.
+  std::string Name() const;
+};
+
+/// Where channel `channel` of V lies among the V dwords of dealt vectors.
+constexpr int64_t DealtIndex(int64_t channel, int64_t lanes) {
+  const int64_t quarter = channel / 16, vector = channel % 16 / 4, dword = channel % 4;
+  return vector * lanes + quarter * 4 + dword;
+}
+
+Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_

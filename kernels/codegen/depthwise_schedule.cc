@@ -1,0 +1,173 @@
+#include "kernels/codegen/depthwise_schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace intact::kernels {
+namespace {
+
+constexpr int kUnused = -1;
+
+}  // namespace
+
+std::string TapGrid::Name() const {
+  const int64_t step = width() > 1 ? columns[1] - columns[0] : 0;
+  bool is_regular = true;
+  std::string list;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    is_regular &= columns[i] == static_cast<int64_t>(i) * step;
+    if (i > 0) list += ".";
+    list += std::to_string(columns[i]);
+  }
+  return std::to_string(rows[0]) + "x" + std::to_string(rows[1]) + "x" + std::to_string(width()) + "_z" +
+         std::to_string(row_strides_bytes[0]) + "_y" + std::to_string(row_strides_bytes[1]) + "_x" +
+         (is_regular ? std::to_string(step) : list) + "_s" + std::to_string(pixel_stride_bytes);
+}
+
+DepthwiseSchedule::DepthwiseSchedule(TapGrid taps, jit::DotKind dot, int pixels)
+    : taps_(std::move(taps)), dot_(dot) {
+  Layout best;
+  for (const int sharing : {1, 2}) {
+    if (sharing > pixels) continue;
+    for (const bool across_rows : {false, true}) {
+      for (const bool fills_groups : {false, true}) {
+        const Layout layout{sharing, across_rows, fills_groups};
+        Choose(layout);
+        const Cost cost = CostOf(pixels);
+        if (cost_.Sum() != 0 && cost.Sum() >= cost_.Sum()) continue;
+        cost_ = cost;
+        best = layout;
+      }
+    }
+  }
+  Choose(best);
+}
+
+// Cuts `places` into groups of `size`; what is missing in the last one is filled with its last place.
+void DepthwiseSchedule::AppendGroups(const Places& places, size_t size, std::vector<Places>* groups) {
+  for (size_t first = 0; first < places.size(); first += size) {
+    Places& group = groups->emplace_back();
+    for (size_t i = 0; i < size; ++i) group.push_back(places[std::min(first + i, places.size() - 1)]);
+  }
+}
+
+std::vector<DepthwiseSchedule::Places> DepthwiseSchedule::GroupsOfSet(const Layout& layout) const {
+  std::set<int64_t> columns;
+  for (int pixel = 0; pixel < layout.sharing; ++pixel) {
+    for (const int64_t column : taps_.columns) columns.insert(pixel * taps_.pixel_stride_bytes + column);
+  }
+  const int64_t size = TapsPerGroup(dot_);
+  const int64_t rows = taps_.row_count();
+  const int64_t rows_across = !layout.across_rows ? 0 : layout.fills_groups ? rows / size * size : rows;
+  std::vector<Places> groups;
+  Places places;
+  for (const int64_t column : columns) {
+    for (int64_t row = 0; row < rows_across; ++row) places.push_back({row, column});
+    AppendGroups(places, static_cast<size_t>(size), &groups);
+    places.clear();
+  }
+  for (int64_t row = rows_across; row < rows; ++row) {
+    for (const int64_t column : columns) places.push_back({row, column});
+    if (layout.fills_groups && row + 1 < rows) continue;
+    AppendGroups(places, static_cast<size_t>(size), &groups);
+    places.clear();
+  }
+  return groups;
+}
+
+std::vector<int> DepthwiseSchedule::TapsAt(const Places& places, int pixel) const {
+  std::vector<int> taps;
+  bool is_wanted = false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const int64_t offset = places[i].column - pixel * taps_.pixel_stride_bytes;
+    const auto column = std::find(taps_.columns.begin(), taps_.columns.end(), offset);
+    const bool is_filling = i > 0 && places[i] == places[i - 1];
+    const bool is_tap = column != taps_.columns.end() && !is_filling;
+    taps.push_back(is_tap ? static_cast<int>(places[i].row * taps_.width() + (column - taps_.columns.begin()))
+                          : kUnused);
+    is_wanted |= is_tap;
+  }
+  if (!is_wanted) taps.clear();
+  return taps;
+}
+
+void DepthwiseSchedule::Choose(const Layout& layout) {
+  layout_ = layout;
+  groups_ = GroupsOfSet(layout);
+  weights_.clear();
+  weights_of_group_.clear();
+  std::map<std::vector<int>, int> known;
+  for (const Places& places : groups_) {
+    std::vector<int>& of_pixels = weights_of_group_.emplace_back();
+    for (int pixel = 0; pixel < layout.sharing; ++pixel) {
+      const std::vector<int> taps = TapsAt(places, pixel);
+      if (taps.empty()) {
+        of_pixels.push_back(kUnused);
+        continue;
+      }
+      const auto [entry, is_new] = known.try_emplace(taps, static_cast<int>(weights_.size()));
+      if (is_new) weights_.push_back(taps);
+      of_pixels.push_back(entry->second);
+    }
+  }
+}
+
+std::vector<TapGroup> DepthwiseSchedule::Groups(int pixels) const {
+  std::vector<TapGroup> groups;
+  std::map<Places, size_t> known;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    for (int first = 0; first < pixels; first += layout_.sharing) {
+      Places places = groups_[i];
+      for (Place& place : places) place.column += first * taps_.pixel_stride_bytes;
+      for (int pixel = first; pixel < std::min(pixels, first + layout_.sharing); ++pixel) {
+        const int weights = weights_of_group_[i][static_cast<size_t>(pixel - first)];
+        if (weights == kUnused) continue;
+        const auto [entry, is_new] = known.try_emplace(places, groups.size());
+        if (is_new) groups.push_back({OffsetsOf(places), {}});
+        groups[entry->second].uses.push_back({pixel, weights});
+      }
+    }
+  }
+  for (TapGroup& group : groups) DropUnweighed(&group);
+  return groups;
+}
+
+std::vector<int64_t> DepthwiseSchedule::OffsetsOf(const Places& places) const {
+  std::vector<int64_t> offsets;
+  for (const Place& place : places) offsets.push_back(taps_.RowOffset(place.row) + place.column);
+  return offsets;
+}
+
+// What no pixel weighs may lie outside the input: another place of the group takes its place.
+void DepthwiseSchedule::DropUnweighed(TapGroup* group) const {
+  const auto is_weighed = [&](size_t i) {
+    return std::any_of(group->uses.begin(), group->uses.end(), [&](const TapGroup::Use& use) {
+      return weights_[static_cast<size_t>(use.weights)][i] != kUnused;
+    });
+  };
+  size_t weighed = 0;
+  while (!is_weighed(weighed)) ++weighed;
+  for (size_t i = 0; i < group->offsets.size(); ++i) {
+    if (!is_weighed(i)) group->offsets[i] = group->offsets[weighed];
+  }
+}
+
+// Of a vector of bytes: it becomes two of pairs and four of groups, and the accumulators are four.
+DepthwiseSchedule::Cost DepthwiseSchedule::CostOf(int pixels) const {
+  std::set<std::pair<int64_t, int64_t>> pairs;
+  size_t uses = 0;
+  const std::vector<TapGroup> groups = Groups(pixels);
+  for (const TapGroup& group : groups) {
+    for (size_t i = 0; i < group.offsets.size(); i += 2) {
+      pairs.emplace(group.offsets[i], group.offsets[i + 1]);
+    }
+    uses += group.uses.size();
+  }
+  const size_t dot_instructions = dot_ == jit::DotKind::kVnni ? 1 : 2;
+  return {static_cast<double>(2 * pairs.size() + 4 * groups.size()) / pixels,
+          static_cast<double>(4 * dot_instructions * uses) / pixels};
+}
+
+}  // namespace intact::kernels

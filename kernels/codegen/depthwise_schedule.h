@@ -1,0 +1,114 @@
+// Which inputs of a depthwise convolution are interleaved with which, so that one interleaving serves as many
+// output pixels as possible.
+//
+// Dot instructions add up adjacent bytes of a lane: four taps of a channel (VPDPBUSD) or two (VPMADDWD). In
+// memory adjacent bytes are channels, so a kernel interleaves the inputs at two or four places: a *group*.
+// What that costs is of the order of the multiplication itself, but neighbours want the same places. A filter
+// row of three at stride 1, for two pixels:
+//
+//   places     x0  x1  x2  x3        one group of four
+//   pixel 0    w0  w1  w2   0        two sets of weights for it
+//   pixel 1     0  w0  w1  w2
+//
+// A *layout* says how many adjacent pixels share the places that they want between them, and whether groups
+// run along filter rows or across them: across rows, a column's group serves all pixels that see the column.
+// Which is best depends on filter, stride and instruction; the cheapest is chosen by counting instructions.
+#ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_SCHEDULE_H_
+#define INTACT_KERNELS_CODEGEN_DEPTHWISE_SCHEDULE_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "jit/emitters/dot.h"
+
+namespace intact::kernels {
+
+/// Where the taps of an output pixel lie in the input, in bytes from the first. Tap t of a kd×kh×kw filter is
+/// (t / kw / kh, t / kw % kh, t % kw).
+struct TapGrid {
+  std::array<int64_t, 2> rows = {1, 1};  // kd, kh
+  std::array<int64_t, 2> row_strides_bytes = {0, 0};
+  std::vector<int64_t> columns;    // kw offsets: all different
+  int64_t pixel_stride_bytes = 0;  // from an output pixel's first tap to the next one's
+
+  int64_t row_count() const { return rows[0] * rows[1]; }
+  int64_t width() const { return static_cast<int64_t>(columns.size()); }
+  int64_t taps() const { return row_count() * width(); }
+  int64_t RowOffset(int64_t row) const {
+    return row / rows[1] * row_strides_bytes[0] + row % rows[1] * row_strides_bytes[1];
+  }
+  int64_t Offset(int64_t tap) const {
+    return RowOffset(tap / width()) + columns[static_cast<size_t>(tap % width())];
+  }
+  std::string Name() const;  // "1x3x3_z0_y3648_x32_s32"
+};
+
+/// Inputs that are interleaved, and the output pixels that want them.
+struct TapGroup {
+  struct Use {
+    int pixel = 0;
+    int weights = 0;  // an index of DepthwiseSchedule::weights
+  };
+  std::vector<int64_t> offsets;  // TapsPerGroup() of them, in bytes from the first pixel's first tap
+  std::vector<Use> uses;
+};
+
+/// Taps that one step of `dot` adds up.
+constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kVnni ? 4 : 2; }
+
+class DepthwiseSchedule {
+ public:
+  /// For kernels that compute up to `pixels` adjacent pixels at a time.
+  DepthwiseSchedule(TapGrid taps, jit::DotKind dot, int pixels);
+
+  /// The tap that each place of a group is multiplied with; −1: weight 0.
+  const std::vector<std::vector<int>>& weights() const { return weights_; }
+  /// What to do for `pixels` adjacent pixels, in order. Reads nothing but these pixels' taps.
+  std::vector<TapGroup> Groups(int pixels) const;
+  /// Instructions for one pixel's vector of channels.
+  struct Cost {
+    double unpacks = 0, dots = 0;
+    double Sum() const { return unpacks + dots; }
+  };
+  const Cost& cost() const { return cost_; }
+
+ private:
+  struct Layout {
+    int sharing = 1;  // adjacent pixels
+    bool across_rows = false;
+    bool fills_groups = false;  // groups go on from row to row; across rows: rows left over go along
+  };
+  /// A byte of the input: filter row, and offset within it.
+  struct Place {
+    int64_t row = 0, column = 0;
+    bool operator==(const Place&) const = default;
+    bool operator<(const Place& other) const {
+      return std::tie(row, column) < std::tie(other.row, other.column);
+    }
+  };
+  using Places = std::vector<Place>;
+
+  /// The groups of one set of pixels that share.
+  std::vector<Places> GroupsOfSet(const Layout& layout) const;
+  static void AppendGroups(const Places& places, size_t size, std::vector<Places>* groups);
+  /// The taps of `pixel` at `places`; empty if it has none there.
+  std::vector<int> TapsAt(const Places& places, int pixel) const;
+  void Choose(const Layout& layout);
+  std::vector<int64_t> OffsetsOf(const Places& places) const;
+  void DropUnweighed(TapGroup* group) const;
+  Cost CostOf(int pixels) const;
+
+  TapGrid taps_;
+  jit::DotKind dot_;
+  Layout layout_;
+  std::vector<std::vector<int>> weights_;
+  std::vector<Places> groups_;                      // of the first set
+  std::vector<std::vector<int>> weights_of_group_;  // [group][pixel of the set]; −1: does not want it
+  Cost cost_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_DEPTHWISE_SCHEDULE_H_

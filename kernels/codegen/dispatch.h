@@ -1,0 +1,60 @@
+// Which kernels can run a problem: the list of all register blocks, and what decides among ISAs and forms.
+// Which block of a form runs is decided by M and N (PanelEngine::Cost).
+//
+// kKernels is the one list that dispatch, tests and benchmarks expand: no kernel can exist untested. AMX is
+// not in it: its plans have an engine of tiles (amx_engine.h) besides AVX-512-VNNI's block.
+#ifndef INTACT_KERNELS_CODEGEN_DISPATCH_H_
+#define INTACT_KERNELS_CODEGEN_DISPATCH_H_
+
+#include <array>
+#include <cstdint>
+#include <intact/intact.hpp>
+
+#include "jit/emitters/dot.h"
+#include "jit/isa.h"
+
+namespace intact::kernels {
+
+/// A register block: mr rows by `vectors` vectors of columns.
+struct KernelBlock {
+  jit::Isa isa;
+  jit::DotKind dot;
+  int mr;
+  int vectors;
+  bool operator==(const KernelBlock&) const = default;
+};
+
+inline constexpr std::array kKernels = {
+    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
+    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 4, 2},
+    KernelBlock{jit::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
+    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
+    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
+    KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
+    KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 7, 4},
+    KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
+};
+
+/// Whether plans can run on `isa` where the machine permits it.
+bool HasKernels(jit::Isa isa);
+
+/// The best of `permitted` that has kernels. UNSUPPORTED if there is none.
+Result<jit::Isa> ChooseIsa(jit::IsaSet permitted);
+
+/// Whether plans on `isa` run on tiles where M is large enough.
+bool UsesTiles(jit::Isa isa);
+
+/// The ISA of the vector kernels in kKernels that plans on `isa` run: itself, or AVX-512-VNNI's for AMX.
+jit::Isa VectorIsa(jit::Isa isa);
+
+/// The form of the dot product that `mode` on `isa` takes from the canonical panels.
+jit::DotKind DotOf(jit::Isa isa, intact_mode mode);
+
+/// Whether int16 pair sums saturate in `mode` on `isa`.
+bool PairsSaturate(jit::Isa isa, intact_mode mode);
+
+/// Whether `mode` on `isa` is computed from scheduled weights where M is large enough: exact without VNNI.
+bool UsesSchedule(jit::Isa isa, intact_mode mode);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_DISPATCH_H_

@@ -1,0 +1,243 @@
+#include "kernels/codegen/epilogue.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace intact::kernels {
+
+namespace x86 = asmjit::x86;
+
+namespace {
+
+std::string TypeName(intact_type type) {
+  return type == INTACT_S32 ? "s32" : type == INTACT_F32 ? "f32" : type == INTACT_U8 ? "u8" : "s8";
+}
+
+}  // namespace
+
+std::string EpilogueSpec::Name() const {
+  return TypeName(c_type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
+         (has_residual() ? "_plus_" + TypeName(residual) : "") + (streams ? "_streamed" : "") +
+         (is_dealt ? "_dealt" : "") +
+         (known == KnownOutput::kNothing     ? ""
+          : known == KnownOutput::kFitsInt32 ? "_int32"
+                                             : "_plain");
+}
+
+int ElementBytes(intact_type type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
+
+namespace {
+
+// Whatever the caller's rounding mode; of 8-bit outputs' bounds, which are small.
+int32_t RoundToNearestEven(float value) {
+  constexpr float kLimit = 512.0f;
+  const float clamped = std::clamp(value, -kLimit, kLimit);
+  const auto truncated = static_cast<int32_t>(clamped);
+  const float rest = clamped - static_cast<float>(truncated);
+  const bool away = rest > 0.5f || rest < -0.5f || ((rest == 0.5f || rest == -0.5f) && truncated % 2 != 0);
+  if (!away) return truncated;
+  return rest > 0 ? truncated + 1 : truncated - 1;
+}
+
+}  // namespace
+
+KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest) {
+  constexpr double kSafe = 2147000000.0;  // leaves room for roundings
+  if (ElementBytes(type) != 1 || largest > kSafe) return KnownOutput::kNothing;
+  const float least = type == INTACT_S8 ? -128.0f : 0.0f;
+  const bool changes = bounds.zero_point != 0 || bounds.lo != least || bounds.hi != least + 255.0f;
+  return changes ? KnownOutput::kFitsInt32 : KnownOutput::kSaturates;
+}
+
+EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
+                                        jit::Isa isa) {
+  EpilogueConstants constants;
+  constants.lo.fill(bounds.lo);
+  constants.hi.fill(bounds.hi);
+  constants.zero_point.fill(static_cast<int16_t>(bounds.zero_point));
+  // Meaningful for 8-bit outputs, whose bounds lie within the type.
+  constants.lowest.fill(static_cast<uint8_t>(RoundToNearestEven(bounds.lo) + bounds.zero_point));
+  constants.highest.fill(static_cast<uint8_t>(RoundToNearestEven(bounds.hi) + bounds.zero_point));
+  const std::vector<int32_t> order = jit::PackOrder(jit::VectorBytes(isa) / 4);
+  constants.pack_order.fill(0);
+  std::copy(order.begin(), order.end(), constants.pack_order.begin());
+  constants.residual_scale.fill(residual.scale);
+  constants.residual_zero_point.fill(residual.zero_point);
+  return constants;
+}
+
+void Epilogue::Prepare(const jit::Gp& args, int offset) {
+  args_ = args;
+  offset_ = offset;
+  const auto load = [&](const char* name, size_t member) {
+    const jit::Gp pointer = emitter_.registers().NewGeneral(name);
+    emitter_.code().mov(pointer, Argument(member));
+    return pointer;
+  };
+  if (spec_.has_b_zero_points) {
+    b_zero_points_ = load("weight zero points", offsetof(EpilogueArgs, b_zero_points));
+    row_sum_ = load("row sum", offsetof(EpilogueArgs, row_sums));
+  }
+  if (spec_.c_type == INTACT_S32) return;
+  scales_ = load("scales", offsetof(EpilogueArgs, scales));
+  if (SharesRegister()) {
+    bias_ = scales_;
+  } else if (spec_.has_bias) {
+    bias_ = load("bias", offsetof(EpilogueArgs, bias));
+  }
+  constants_ = load("constants", offsetof(EpilogueArgs, constants));
+  if (spec_.has_residual()) residual_ = load("residual", offsetof(EpilogueArgs, residual));
+}
+
+void Epilogue::Advance() {
+  x86::Assembler& code = emitter_.code();
+  if (spec_.has_b_zero_points) code.mov(Argument(offsetof(EpilogueArgs, row_sums)), row_sum_);
+  if (spec_.has_residual()) code.mov(Argument(offsetof(EpilogueArgs, residual)), residual_);
+}
+
+void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c) {
+  if (SharesRegister()) emitter_.code().mov(scales_, Argument(offsetof(EpilogueArgs, scales)));
+  for (size_t j = 0; j < accumulators.size(); ++j) {
+    SubtractZeroPoints(accumulators[j], static_cast<int>(j));
+    if (spec_.c_type == INTACT_S32) continue;
+    Scale(accumulators[j], static_cast<int>(j));
+    if (spec_.has_residual()) continue;
+    if (spec_.has_bias) AddBias(accumulators[j], static_cast<int>(j));
+    Bound(accumulators[j]);
+  }
+  if (spec_.has_b_zero_points) emitter_.code().add(row_sum_, 4);
+  if (spec_.has_residual()) AddResidual(accumulators);
+  const int vector_stride = emitter_.lanes() * ElementBytes(spec_.c_type);
+  const auto address = [&](size_t j) { return x86::ptr(c, static_cast<int>(j) * vector_stride); };
+  if (ElementBytes(spec_.c_type) == 4) {
+    for (size_t j = 0; j < accumulators.size(); ++j) {
+      if (spec_.streams) {
+        emitter_.code().vmovntdq(address(j), accumulators[j]);
+      } else {
+        emitter_.Store(address(j), accumulators[j]);
+      }
+    }
+    return;
+  }
+  size_t first = 0;
+  for (const size_t count : {4, 2, 1}) {
+    for (; accumulators.size() - first >= count; first += count) {
+      StoreBytes(accumulators, first, count, address(first));
+    }
+  }
+}
+
+void Epilogue::PackColumns(const std::vector<jit::Mem>& accumulators, int column,
+                           const std::vector<jit::Vec>& vectors) {
+  x86::Assembler& code = emitter_.code();
+  const jit::Vec factor = emitter_.registers().NewVector("scale or bias");
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    const jit::Vec& vector = vectors[i];
+    const int offset = column++ * 4;
+    code.vcvtdq2ps(vector, accumulators[i]);
+    code.vbroadcastss(factor, x86::ptr(scales_, offset));
+    code.vmulps(vector, vector, factor);
+    if (spec_.has_bias) {
+      code.vbroadcastss(factor, x86::ptr(bias_, offset));
+      code.vaddps(vector, vector, factor);
+    }
+    Bound(vector);
+  }
+  emitter_.registers().Free(factor);
+  PackBytes(vectors);
+}
+
+void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {
+  x86::Assembler& code = emitter_.code();
+  const bool is_signed = spec_.c_type == INTACT_S8;
+  const jit::Mem zero_point = Constant(offsetof(EpilogueConstants, zero_point));
+  const jit::Mem lowest = Constant(offsetof(EpilogueConstants, lowest));
+  const jit::Mem highest = Constant(offsetof(EpilogueConstants, highest));
+  const jit::Vec& packed = vectors[0];
+  const bool is_bounded = spec_.known != KnownOutput::kSaturates;
+  if (spec_.is_dealt) {
+    emitter_.PackDealtBytes(vectors, is_bounded ? &zero_point : nullptr, is_signed);
+  } else {
+    emitter_.PackBytes(vectors, zero_point, is_signed, Constant(offsetof(EpilogueConstants, pack_order)));
+  }
+  if (!is_bounded) return;
+  is_signed ? code.vpmaxsb(packed, packed, lowest) : code.vpmaxub(packed, packed, lowest);
+  if (spec_.known == KnownOutput::kNothing) return;
+  is_signed ? code.vpminsb(packed, packed, highest) : code.vpminub(packed, packed, highest);
+}
+
+void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count,
+                          const jit::Mem& to) {
+  const auto begin = accumulators.begin() + static_cast<std::ptrdiff_t>(first);
+  const std::vector<jit::Vec> vectors(begin, begin + static_cast<std::ptrdiff_t>(count));
+  PackBytes(vectors);
+  emitter_.StoreLow(to, vectors[0], static_cast<int>(count) * emitter_.lanes());
+}
+
+// Modulo 2³², as all accumulation; the plan has proven that the result fits.
+void Epilogue::SubtractZeroPoints(const jit::Vec& accumulator, int vector) {
+  if (!spec_.has_b_zero_points) return;
+  x86::Assembler& code = emitter_.code();
+  const jit::Vec product = emitter_.registers().NewVector("row sum × zero points");
+  code.vpbroadcastd(product, x86::ptr(row_sum_));
+  code.vpmulld(product, product, x86::ptr(b_zero_points_, vector * emitter_.vector_bytes()));
+  code.vpsubd(accumulator, accumulator, product);
+  emitter_.registers().Free(product);
+}
+
+void Epilogue::Scale(const jit::Vec& accumulator, int vector) {
+  x86::Assembler& code = emitter_.code();
+  code.vcvtdq2ps(accumulator, accumulator);
+  code.vmulps(accumulator, accumulator, x86::ptr(scales_, vector * emitter_.vector_bytes()));
+}
+
+void Epilogue::AddBias(const jit::Vec& accumulator, int vector) {
+  emitter_.code().vaddps(accumulator, accumulator, x86::ptr(bias_, vector * emitter_.vector_bytes()));
+}
+
+void Epilogue::AddResidual(const std::vector<jit::Vec>& accumulators) {
+  x86::Assembler& code = emitter_.code();
+  if (spec_.has_bias) {
+    code.mov(bias_, Argument(offsetof(EpilogueArgs, bias)));
+    for (size_t j = 0; j < accumulators.size(); ++j) AddBias(accumulators[j], static_cast<int>(j));
+  }
+  const jit::Vec residual = emitter_.registers().NewVector("residual");
+  for (size_t j = 0; j < accumulators.size(); ++j) {
+    LoadResidual(residual, static_cast<int>(j));
+    code.vmulps(residual, residual, Constant(offsetof(EpilogueConstants, residual_scale)));
+    code.vaddps(accumulators[j], accumulators[j], residual);
+    Bound(accumulators[j]);
+  }
+  emitter_.registers().Free(residual);
+  code.add(residual_, Argument(offsetof(EpilogueArgs, residual_stride_bytes)));
+}
+
+// As float32, the zero point subtracted.
+void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
+  x86::Assembler& code = emitter_.code();
+  const jit::Mem from = x86::ptr(residual_, vector * emitter_.lanes() * ElementBytes(spec_.residual));
+  if (spec_.residual == INTACT_F32) return emitter_.Load(to, from);
+  if (spec_.residual == INTACT_U8) {
+    code.vpmovzxbd(to, from);
+  } else {
+    code.vpmovsxbd(to, from);
+  }
+  code.vpsubd(to, to, Constant(offsetof(EpilogueConstants, residual_zero_point)));
+  code.vcvtdq2ps(to, to);
+}
+
+void Epilogue::Bound(const jit::Vec& accumulator) {
+  x86::Assembler& code = emitter_.code();
+  // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
+  const bool may_be_nan = spec_.has_residual() && spec_.known == KnownOutput::kNothing;
+  if (spec_.c_type == INTACT_F32 || may_be_nan) {
+    code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
+  }
+  if (spec_.known == KnownOutput::kNothing) {
+    code.vminps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, hi)));
+  }
+  if (spec_.c_type == INTACT_F32) return;
+  code.vcvtps2dq(accumulator, accumulator);
+}
+
+}  // namespace intact::kernels

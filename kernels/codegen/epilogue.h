@@ -1,0 +1,145 @@
+// Emits all that follows accumulation: weight zero points and the requantization of the contract
+// (include/intact/intact.h) for one row of int32 accumulators: the only place where kernels turn accumulators
+// into outputs, so the bytes are the same on every ISA.
+//
+//   y     accumulator [− zb[n]·Σ_k a[m,k], zero point and activations as kernels see them: pack.h]
+//   s32   y
+//   f32   f = min(max(float(y)·scale [+ bias] [+ float(r − zr)·residual_scale], lo), hi)
+//   8-bit max(saturate(rne(min(f, hi)) + zero_point), lowest)
+//
+// For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
+// type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it:
+// above it is done before, where the conversion could leave int32 (below, it gives the least int32), and
+// below after packing, a byte a value. lowest = rne(lo) + zero_point. Where f is known to lie within int32,
+// above it is done after packing too, and where zero point and bounds change nothing, packing is all. With a
+// residual, which can make a NaN, below is done before as well: max(NaN, lo) is lo.
+#ifndef INTACT_KERNELS_CODEGEN_EPILOGUE_H_
+#define INTACT_KERNELS_CODEGEN_EPILOGUE_H_
+
+#include <intact/intact.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "jit/emitters/emitter.h"
+
+namespace intact::kernels {
+
+/// What is known of an 8-bit output, and saves instructions.
+enum class KnownOutput : uint8_t {
+  kNothing,
+  kFitsInt32,  // f lies within int32
+  kSaturates,  // that, the zero point is 0, and the bounds are the type's
+};
+
+/// What the emitted code depends on.
+struct EpilogueSpec {
+  intact_type c_type = INTACT_S32;
+  bool has_bias = false;                    // float32 bias
+  bool has_b_zero_points = false;           // and so rows' sums
+  intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
+  // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
+  // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
+  bool streams = false;
+  // Rows are four vectors whose quarters are dealt (Emitter::Undeal), and so are scales and bias. Only for
+  // 8-bit outputs, which packing puts in order, and without a residual, which is not dealt.
+  bool is_dealt = false;
+  KnownOutput known = KnownOutput::kNothing;  // which it is with an f32 residual
+  bool has_residual() const { return residual != INTACT_TYPE_NONE; }
+  std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8"
+};
+
+/// The activation's bounds and the output's zero point.
+struct OutputBounds {
+  float lo = 0.0f, hi = 0.0f;
+  int32_t zero_point = 0;
+};
+
+/// What a residual stands for: (r − zero_point)·scale.
+struct ResidualScale {
+  float scale = 0.0f;
+  int32_t zero_point = 0;
+};
+
+/// OutputBounds and ResidualScale as vectors, so that code short of registers reads them from memory.
+struct alignas(64) EpilogueConstants {
+  std::array<float, 16> lo, hi;
+  std::array<int16_t, 32> zero_point;
+  std::array<int32_t, 16> pack_order;  // for the vectors of one ISA
+  std::array<uint8_t, 64> lowest, highest;
+  std::array<float, 16> residual_scale;
+  std::array<int32_t, 16> residual_zero_point;
+};
+/// What is known of an output of `type`, a scaled accumulator with its bias and residual of at most
+/// `largest`.
+KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest);
+EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
+                                        jit::Isa isa);
+
+/// What the emitted code reads, for the columns of one tile. The arrays cover the tile's whole vectors; of
+/// the residual too, whole vectors are read.
+struct EpilogueArgs {
+  const float* scales = nullptr;
+  const float* bias = nullptr;
+  const EpilogueConstants* constants = nullptr;
+  const int32_t* b_zero_points = nullptr;
+  const int32_t* row_sums = nullptr;  // one per row of the tile
+  const uint8_t* residual = nullptr;  // at the tile's first row
+  int64_t residual_stride_bytes = 0;
+};
+
+/// Bytes of an output element.
+int ElementBytes(intact_type type);
+
+class Epilogue {
+ public:
+  Epilogue(const EpilogueSpec& spec, jit::Emitter& emitter) : spec_(spec), emitter_(emitter) {}
+
+  /// General registers that Prepare() takes at most.
+  static constexpr int kGeneralRegisters = 6;
+  /// Takes registers. `args` points to an EpilogueArgs at `offset`.
+  void Prepare(const jit::Gp& args, int offset);
+  /// Requantizes accumulators of the tile's next row, adjacent vectors of columns, and stores them at `c`.
+  /// Destroys them.
+  void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c);
+  /// After a tile's last row: `args` are those of the tile below.
+  void Advance();
+  /// For 8-bit outputs, dealt: requantizes the `accumulators` of four adjacent columns, a vector of rows
+  /// each, from `column` on, and packs them into the first of `vectors`: quarter q holds rows 4q to 4q + 3 of
+  /// the first column, then of the second, and so on. Destroys the others. Neither weight zero points nor a
+  /// residual are for it.
+  void PackColumns(const std::vector<jit::Mem>& accumulators, int column,
+                   const std::vector<jit::Vec>& vectors);
+
+ private:
+  void SubtractZeroPoints(const jit::Vec& accumulator, int vector);
+  /// float(y)·scale
+  void Scale(const jit::Vec& accumulator, int vector);
+  void AddBias(const jit::Vec& accumulator, int vector);
+  /// To a whole row, and the bias before it.
+  void AddResidual(const std::vector<jit::Vec>& accumulators);
+  void LoadResidual(const jit::Vec& to, int vector);
+  /// Activation, and rounding to an integer for 8-bit outputs.
+  void Bound(const jit::Vec& accumulator);
+  /// Packs `vectors` into the first, and bounds them.
+  void PackBytes(const std::vector<jit::Vec>& vectors);
+  /// Packs and stores `count` vectors from `first` on.
+  void StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count, const jit::Mem& to);
+  jit::Mem Constant(size_t member) const { return asmjit::x86::ptr(constants_, static_cast<int>(member)); }
+  jit::Mem Argument(size_t member) const {
+    return asmjit::x86::ptr(args_, offset_ + static_cast<int>(member));
+  }
+  /// Whether scales and bias take turns in one register: beside a residual there is none left for each.
+  bool SharesRegister() const { return spec_.has_residual() && spec_.has_bias; }
+
+  EpilogueSpec spec_;
+  jit::Emitter& emitter_;
+  jit::Gp args_;  // and where in what it points to the EpilogueArgs are
+  int offset_ = 0;
+  jit::Gp scales_, bias_, constants_, b_zero_points_, row_sum_, residual_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_EPILOGUE_H_

@@ -1,0 +1,359 @@
+#include "kernels/codegen/microkernel.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Mem;
+using jit::Operand;
+using jit::Vec;
+
+constexpr int kUnroll = 4;  // quads in the main loop
+
+class Microkernel {
+ public:
+  explicit Microkernel(const MicrokernelSpec& spec)
+      : spec_(spec),
+        session_(spec.Name()),
+        registers_(jit::MakeRegisterFile(spec.isa)),
+        emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
+        dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_)),
+        epilogue_(spec.epilogue, *emitter_) {}
+
+  Result<const void*> Generate() {
+    TakeRegisters();
+    session_.Begin(registers_);
+    const asmjit::Label tile = code().newLabel();
+    code().bind(tile);
+    dot_->Prepare();
+    Prologue();
+    TapLoop();
+    AddChains();
+    ReleaseOperands();
+    StoreTile();
+    code().sub(x86::qword_ptr(registers_.Argument(), offsetof(MicrokernelArgs, tiles)), 1);
+    code().jnz(tile);
+    session_.End();
+    return session_.Finish(registers_);
+  }
+
+ private:
+  struct Span {
+    int begin, end;
+  };
+
+  x86::Assembler& code() { return session_.code(); }
+  Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
+  Vec& accumulator(int chain, int row, int vector) {
+    return accumulators_[static_cast<size_t>(chain) * static_cast<size_t>(spec_.mr) +
+                         static_cast<size_t>(row)][static_cast<size_t>(vector)];
+  }
+  int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // of a row's quad
+  int panels() const { return (spec_.nr() + kPanelColumns - 1) / kPanelColumns; }
+
+  // Sets of accumulators: as many dot products in flight as the latency asks for.
+  int Chains() const {
+    constexpr int kInFlight = 10;  // vpdpbusd: a latency of 5 cycles, two a cycle
+    if (spec_.dot != jit::DotKind::kVnni) return 1;
+    const int tile = spec_.mr * spec_.vectors;
+    const int wanted = std::min((kInFlight + tile - 1) / tile, kUnroll);
+    return std::clamp((registers_.FreeVectors() - spec_.vectors - 1) / tile, 1, wanted);
+  }
+
+  void TakeRegisters() {
+    for (int i = 0; i < (spec_.shared ? 1 : spec_.mr); ++i) rows_.push_back(registers_.NewGeneral("row"));
+    offset_ = registers_.NewGeneral("offset");
+    end_ = registers_.NewGeneral("tap's end");
+    taps_ = registers_.NewGeneral("taps");
+    b_ = registers_.NewGeneral("b");
+    if (panels() > 1) panel_stride_ = registers_.NewGeneral("panel stride");
+    if (panels() > 3) panel_stride3_ = registers_.NewGeneral("3 panel strides");
+    if (spec_.prefetches) prefetch_ = registers_.NewGeneral("prefetch");
+    chains_ = Chains();
+    accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
+    for (std::vector<Vec>& row : accumulators_) {
+      for (int j = 0; j < spec_.vectors; ++j) row.push_back(registers_.NewVector("accumulator"));
+    }
+    a_operand_ = registers_.NewVector("a");
+    // B vectors that find no register are read from memory, row by row.
+    for (int j = 0; j < spec_.vectors; ++j) {
+      if (dot_->reads_memory() && registers_.FreeVectors() == 0) break;
+      b_operands_.push_back(dot_->NewB("b"));
+    }
+  }
+
+  void Prologue() {
+    const int first = spec_.begins_line ? 1 : 0;
+    const int last = spec_.mr - (spec_.ends_line ? 1 : 0);
+    code().mov(taps_, Argument(offsetof(MicrokernelArgs, initial)));
+    LoadInitial(first);
+    for (int j = 0; j < spec_.vectors; ++j) {
+      for (int i = first + 1; i < last; ++i) emitter_->Copy(accumulator(0, i, j), accumulator(0, first, j));
+    }
+    if (spec_.begins_line || spec_.ends_line) {
+      code().mov(end_, Argument(offsetof(MicrokernelArgs, initial_stride_bytes)));
+      code().add(taps_, end_);
+      if (spec_.begins_line) LoadInitial(0);
+      code().add(taps_, end_);
+      if (spec_.ends_line) LoadInitial(last);
+    }
+    for (int chain = 1; chain < chains_; ++chain) {
+      for (int i = 0; i < spec_.mr; ++i) {
+        for (int j = 0; j < spec_.vectors; ++j) emitter_->Zero(accumulator(chain, i, j));
+      }
+    }
+    code().mov(taps_, Argument(offsetof(MicrokernelArgs, rows)));
+    for (size_t i = 0; i < rows_.size(); ++i) code().mov(rows_[i], x86::ptr(taps_, static_cast<int>(i) * 8));
+    code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
+    if (panels() > 1) code().mov(panel_stride_, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)));
+    if (panels() > 3) code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
+    if (spec_.prefetches) code().mov(prefetch_, Argument(offsetof(MicrokernelArgs, prefetch)));
+    code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
+  }
+
+  // From taps_.
+  void LoadInitial(int row) {
+    for (int j = 0; j < spec_.vectors; ++j) {
+      emitter_->Load(accumulator(0, row, j), x86::ptr(taps_, j * registers_.vector_bytes()));
+    }
+  }
+
+  // Vector j of the quad at b_ + quad·64: columns beyond the first 16 are in the next panels.
+  Mem BAddress(int j, int quad) const {
+    const int panel = j * registers_.vector_bytes() / kPanelQuadBytes;
+    const int offset = j * registers_.vector_bytes() % kPanelQuadBytes + quad * kPanelQuadBytes;
+    switch (panel) {
+      case 0:
+        return x86::ptr(b_, offset);
+      case 1:
+        return x86::ptr(b_, panel_stride_, 0, offset);
+      case 2:
+        return x86::ptr(b_, panel_stride_, 1, offset);
+      default:
+        return x86::ptr(b_, panel_stride3_, 0, offset);
+    }
+  }
+
+  void Quad(int quad, const Span& rows) {
+    for (size_t j = 0; j < b_operands_.size(); ++j) {
+      dot_->LoadB(b_operands_[j], BAddress(static_cast<int>(j), quad));
+    }
+    Prefetch(quad);
+    for (int step = 0; step < dot_->steps(); ++step) {
+      for (int i = rows.begin; i < rows.end; ++i) {
+        const Gp& row = rows_[static_cast<size_t>(i)];
+        for (int j = 0; j < spec_.vectors; ++j) {
+          if (j == 0 || spec_.vector_step != 0) {
+            const int displacement = quad * a_bytes() + step * 4 + j * spec_.vector_step;
+            code().vpbroadcastd(a_operand_, x86::ptr(row, offset_, 0, displacement));
+          }
+          Dot(step, accumulator(quad % chains_, i, j), j, quad);
+        }
+      }
+    }
+  }
+
+  void Dot(int step, const Vec& sum, int j, int quad) {
+    const auto vector = static_cast<size_t>(j);
+    if (vector < b_operands_.size()) {
+      dot_->Dot(step, sum, a_operand_, b_operands_[vector]);
+    } else {
+      dot_->DotMemory(sum, a_operand_, BAddress(j, quad));
+    }
+  }
+
+  void Prefetch(int quad) {
+    if (spec_.prefetches) code().prefetcht1(x86::ptr(prefetch_, quad * kPrefetchQuadBytes));
+    if (quad != 0) return;
+    constexpr int kPage = 4096;
+    for (int panel = 0; panel < panels(); ++panel) {
+      Mem next_page = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
+      next_page.addOffset(kPage);
+      code().prefetcht0(next_page);
+    }
+  }
+
+  // The taps of a line of the filter: a quad of a pixel is loaded once for all rows and taps that read it.
+  void LineTaps() {
+    const int taps = static_cast<int>(spec_.shared->taps);
+    // Vectors read other quads each.
+    const int at_once = dot_->reads_memory() ? taps : static_cast<int>(b_operands_.size());
+    for (int quad = 0; quad < spec_.tap_quads; ++quad) {
+      for (int j = 0; j < spec_.vectors; ++j) {
+        for (int tap = 0; tap < taps; tap += at_once) {
+          SharedQuad(quad, j, {tap, std::min(tap + at_once, taps)});
+        }
+      }
+    }
+    Advance(taps * spec_.tap_quads);
+  }
+
+  struct Reader {
+    int row, tap;
+  };
+
+  // Vector j's products of one quad of each pixel with some of the taps.
+  void SharedQuad(int quad, int j, const Span& taps) {
+    std::map<int64_t, std::vector<Reader>> pixels;
+    for (int tap = taps.begin; tap < taps.end; ++tap) {
+      for (int row = 0; row < spec_.mr; ++row) {
+        pixels[row * spec_.shared->row_step + tap * spec_.shared->tap_step].push_back({row, tap});
+      }
+    }
+    const auto b_address = [&](int tap) { return BAddress(j, tap * spec_.tap_quads + quad); };
+    const int in_registers = std::min(taps.begin + static_cast<int>(b_operands_.size()), taps.end);
+    const auto operand = [&](int tap) { return b_operands_[static_cast<size_t>(tap - taps.begin)]; };
+    for (int tap = taps.begin; tap < in_registers; ++tap) dot_->LoadB(operand(tap), b_address(tap));
+    for (const auto& [pixel, readers] : pixels) {
+      const int displacement = static_cast<int>(pixel) + quad * a_bytes() + j * spec_.vector_step;
+      code().vpbroadcastd(a_operand_, x86::ptr(rows_[0], offset_, 0, displacement));
+      for (const auto& [row, tap] : readers) {
+        const Vec& sum = accumulator((tap + quad) % chains_, row, j);
+        if (tap < in_registers) {
+          dot_->Dot(0, sum, a_operand_, operand(tap));
+        } else {
+          dot_->DotMemory(sum, a_operand_, b_address(tap));
+        }
+      }
+    }
+  }
+
+  void Advance(int quads) {
+    code().add(b_, quads * kPanelQuadBytes);
+    if (spec_.prefetches) code().add(prefetch_, quads * kPrefetchQuadBytes);
+    code().add(offset_, quads * a_bytes());
+  }
+
+  void TapLoop() {
+    const asmjit::Label tap = code().newLabel();
+    code().bind(tap);
+    code().mov(offset_, x86::ptr(taps_));
+    if (spec_.vector_step != 0) code().add(offset_, Argument(offsetof(MicrokernelArgs, a_offset)));
+    spec_.shared ? LineTaps() : Tap();
+    code().add(taps_, spec_.shared ? static_cast<int>(spec_.shared->taps) * 8 : 8);
+    code().cmp(taps_, Argument(offsetof(MicrokernelArgs, taps_end)));
+    code().jne(tap);
+  }
+
+  void Tap() {
+    if (spec_.begins_line) DepthLoop(offsetof(MicrokernelArgs, head_end), {1, spec_.mr});
+    if (spec_.ends_line) DepthLoop(offsetof(MicrokernelArgs, tail_begin), {0, spec_.mr});
+    DepthLoop(offsetof(MicrokernelArgs, tap_bytes), {0, spec_.mr - (spec_.ends_line ? 1 : 0)});
+  }
+
+  // From offset_ to where `end` says that the tap's part ends.
+  void DepthLoop(size_t end, const Span& rows) {
+    code().mov(end_, Argument(end));
+    code().add(end_, x86::ptr(taps_));
+    if (spec_.vector_step != 0) code().add(end_, Argument(offsetof(MicrokernelArgs, a_offset)));
+    const asmjit::Label main = code().newLabel();
+    const asmjit::Label rest = code().newLabel();
+    const asmjit::Label single = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().sub(end_, kUnroll * a_bytes());
+    code().cmp(offset_, end_);
+    code().jg(rest);
+    code().align(asmjit::AlignMode::kCode, 32);
+    code().bind(main);
+    for (int quad = 0; quad < kUnroll; ++quad) Quad(quad, rows);
+    Advance(kUnroll);
+    code().cmp(offset_, end_);
+    code().jle(main);
+    code().bind(rest);
+    code().add(end_, kUnroll * a_bytes());
+    code().cmp(offset_, end_);
+    code().je(done);
+    code().bind(single);
+    Quad(0, rows);
+    Advance(1);
+    code().cmp(offset_, end_);
+    code().jne(single);
+    code().bind(done);
+  }
+
+  void AddChains() {
+    for (int chain = 1; chain < chains_; ++chain) {
+      for (int i = 0; i < spec_.mr; ++i) {
+        for (int j = 0; j < spec_.vectors; ++j) {
+          code().vpaddd(accumulator(0, i, j), accumulator(0, i, j), accumulator(chain, i, j));
+          registers_.Free(accumulator(chain, i, j));
+        }
+      }
+    }
+  }
+
+  void ReleaseOperands() {
+    for (const Operand& operand : b_operands_) {
+      for (const Vec& vector : operand) registers_.Free(vector);
+    }
+    registers_.Free(a_operand_);
+    dot_->Release();
+    for (const Gp& row : rows_) registers_.Free(row);
+    for (const Gp& general : {offset_, end_, taps_, b_}) registers_.Free(general);
+    if (panels() > 1) registers_.Free(panel_stride_);
+    if (panels() > 3) registers_.Free(panel_stride3_);
+    if (spec_.prefetches) {
+      code().mov(Argument(offsetof(MicrokernelArgs, prefetch)), prefetch_);
+      registers_.Free(prefetch_);
+    }
+  }
+
+  void StoreTile() {
+    const Gp c = registers_.NewGeneral("c");
+    code().mov(c, Argument(offsetof(MicrokernelArgs, c)));
+    epilogue_.Prepare(registers_.Argument(), offsetof(MicrokernelArgs, epilogue));
+    for (int i = 0; i < spec_.mr; ++i) {
+      epilogue_.StoreRow(accumulators_[static_cast<size_t>(i)], c);
+      code().add(c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
+    }
+    epilogue_.Advance();
+    code().mov(Argument(offsetof(MicrokernelArgs, c)), c);
+    code().add(x86::qword_ptr(registers_.Argument(), offsetof(MicrokernelArgs, rows)), spec_.mr * 8);
+  }
+
+  MicrokernelSpec spec_;
+  jit::Assembler session_;
+  jit::RegisterFile registers_;
+  std::unique_ptr<jit::Emitter> emitter_;
+  std::unique_ptr<jit::DotForm> dot_;
+  Epilogue epilogue_;
+
+  std::vector<Gp> rows_;
+  Gp offset_, end_, taps_, b_, panel_stride_, panel_stride3_, prefetch_;
+  int chains_ = 1;
+  std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
+  std::vector<Operand> b_operands_;
+  Vec a_operand_;
+};
+
+}  // namespace
+
+std::string MicrokernelSpec::Name() const {
+  std::string name =
+      "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
+  if (prefetches) name += "_prefetch";
+  if (vector_step != 0) name += "_step" + std::to_string(vector_step);
+  if (shared) {
+    name += "_taps" + std::to_string(shared->taps) + "x" + std::to_string(tap_quads) + "by" +
+            std::to_string(shared->tap_step) + "_rows_by" + std::to_string(shared->row_step);
+  }
+  if (begins_line) name += "_begin";
+  if (ends_line) name += "_end";
+  return name + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
+}
+
+Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {
+  return jit::GetFunction<MicrokernelFunction>(spec.Name(), [&] { return Microkernel(spec).Generate(); });
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,137 @@
+#include "kernels/codegen/row_sums.h"
+
+#include <emmintrin.h>
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+#include "jit/emitters/dot.h"
+#include "jit/emitters/emitter.h"
+#include "kernels/weights/pack.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Mem;
+using jit::Vec;
+
+constexpr int kRows = 4;
+
+// The bytes [depth, k) of a row, flipped and added up.
+uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  __m128i sums = _mm_setzero_si128();
+  for (; depth + 16 <= k; depth += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth));
+    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_xor_si128(bytes, flip_bytes), _mm_setzero_si128()));
+  }
+  const __m128i both = _mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums));
+  auto sum = static_cast<uint32_t>(_mm_cvtsi128_si32(both));
+  for (; depth < k; ++depth) sum += static_cast<uint8_t>(a[depth] ^ flip);
+  return sum;
+}
+
+}  // namespace
+
+Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
+  const std::string name =
+      std::string(a_type == INTACT_S8 ? "s8" : "u8") + "_row_sums_4_" + jit::CompactName(isa);
+  const auto function = jit::GetFunction<Function>(name, [&] { return Generate(name, isa, a_type); });
+  if (!function) return function.error();
+  RowSums sums;
+  sums.function_ = *function;
+  sums.vector_bytes_ = jit::VectorBytes(isa);
+  sums.a_type_ = a_type;
+  return sums;
+}
+
+// Sums kRows rows of whole vectors, s8 as they are.
+Result<const void*> RowSums::Generate(const std::string& name, jit::Isa isa, intact_type a_type) {
+  jit::Assembler session(name);
+  jit::RegisterFile registers = jit::MakeRegisterFile(isa);
+  const auto emitter = jit::MakeEmitter(isa, session.code(), registers);
+  x86::Assembler& code = session.code();
+  const auto argument = [&](size_t member) {
+    return x86::ptr(registers.Argument(), static_cast<int>(member));
+  };
+  const Gp a = registers.NewGeneral("a");
+  const Gp stride = registers.NewGeneral("stride");
+  const Gp stride3 = registers.NewGeneral("3 strides");
+  const Gp vectors = registers.NewGeneral("vectors");
+  const Gp to = registers.NewGeneral("sums");
+  session.Begin(registers);
+
+  code.mov(a, argument(offsetof(Args, a)));
+  code.mov(stride, argument(offsetof(Args, stride)));
+  code.lea(stride3, x86::ptr(stride, stride, 1));
+  code.mov(vectors, argument(offsetof(Args, vectors)));
+  code.mov(to, argument(offsetof(Args, sums)));
+  const Vec ones16 = jit::NewOnes(*emitter);
+  const Vec ones8 = registers.NewVector("bytes of one");
+  code.vpacksswb(ones8, ones16, ones16);
+  std::array<Vec, kRows> sums;
+  for (Vec& sum : sums) {
+    sum = registers.NewVector("sum");
+    emitter->Zero(sum);
+  }
+  const Vec bytes = registers.NewVector("bytes");
+  const asmjit::Label loop = code.newLabel();
+  code.bind(loop);
+  const std::array<Mem, kRows> rows = {x86::ptr(a), x86::ptr(a, stride), x86::ptr(a, stride, 1),
+                                       x86::ptr(a, stride3)};
+  for (size_t i = 0; i < kRows; ++i) {
+    emitter->Load(bytes, rows[i]);
+    if (a_type == INTACT_S8) {
+      code.vpmaddubsw(bytes, ones8, bytes);
+    } else {
+      code.vpmaddubsw(bytes, bytes, ones8);
+    }
+    code.vpmaddwd(bytes, bytes, ones16);
+    code.vpaddd(sums[i], sums[i], bytes);
+  }
+  code.add(a, registers.vector_bytes());
+  code.dec(vectors);
+  code.jnz(loop);
+  emitter->StoreLaneSums(x86::ptr(to), sums);
+  session.End();
+  return session.Finish(registers);
+}
+
+void RowSums::Sum(const RowMap& a, int64_t row_begin, int64_t row_end, const Taps& taps,
+                  int32_t* sums) const noexcept {
+  if (a.IsEven() && taps.count() == 1) {
+    return SumRows(a.At(row_begin) + taps.offsets[0], a.stride, row_end - row_begin, taps.depth, sums);
+  }
+  RowCursor cursor(a, row_begin);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const uint8_t* const from = cursor.Next();
+    uint32_t total = 0;
+    for (const int64_t tap : taps.offsets) {
+      total += SumRest(from + tap, 0, taps.depth, ActivationFlip(a_type_));
+    }
+    *sums++ = static_cast<int32_t>(total);
+  }
+}
+
+void RowSums::SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
+                      int32_t* sums) const noexcept {
+  const uint8_t flip = ActivationFlip(a_type_);
+  const int64_t whole = k / vector_bytes_;
+  const int64_t blocked = whole == 0 ? 0 : rows / kRows * kRows;
+  for (int64_t row = 0; row < blocked; row += kRows) {
+    const Args args{a + row * stride, stride, whole, sums + row};
+    function_(&args);
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t done = row < blocked ? whole * vector_bytes_ : 0;
+    const uint32_t before = row < blocked ? static_cast<uint32_t>(sums[row] + done * flip) : 0;
+    sums[row] = static_cast<int32_t>(before + SumRest(a + row * stride, done, k, flip));
+  }
+}
+
+}  // namespace intact::kernels

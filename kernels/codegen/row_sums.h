@@ -1,0 +1,47 @@
+// Sums of the rows of A: what weight zero points are multiplied with (pack.h).
+//
+// They are taken from the caller's rows, apart from all packing, so that any engine can have them however it
+// reads A. A row's sum is its product with ones: four rows at a time go through VPMADDUBSW by ones, whose
+// pair sums cannot saturate (2·255), in whole vectors; the rest goes through SSE2.
+#ifndef INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
+#define INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <intact/intact.hpp>
+
+#include "jit/isa.h"
+#include "kernels/problem/rows.h"
+
+namespace intact::kernels {
+
+class RowSums {
+ public:
+  RowSums() = default;
+  /// CODEGEN_FAILED names the kernel.
+  static Result<RowSums> Create(jit::Isa isa, intact_type a_type);
+
+  /// sums[i] = Σ over the taps of row row_begin + i of A as kernels see it (pack.h), modulo 2³².
+  void Sum(const RowMap& a, int64_t row_begin, int64_t row_end, const Taps& taps,
+           int32_t* sums) const noexcept;
+
+ private:
+  struct Args {
+    const uint8_t* a = nullptr;
+    int64_t stride = 0;
+    int64_t vectors = 0;  // ≥ 1
+    int32_t* sums = nullptr;
+  };
+  using Function = void (*)(const Args*);
+  /// sums[i] = Σ of `k` bytes of row i of `rows`, `stride` bytes apart.
+  void SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
+  static Result<const void*> Generate(const std::string& name, jit::Isa isa, intact_type a_type);
+
+  Function function_ = nullptr;
+  int64_t vector_bytes_ = 0;
+  intact_type a_type_ = INTACT_U8;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_ROW_SUMS_H_

@@ -1,0 +1,231 @@
+#include "kernels/codegen/scheduled_kernel.h"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+#include "jit/emitters/dot.h"
+#include "jit/emitters/emitter.h"
+#include "kernels/weights/schedule.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Mem;
+using jit::Vec;
+
+// For blocks that leave no register for it.
+alignas(64) constexpr std::array<int16_t, 32> kOnes = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                       1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+class ScheduledKernel {
+ public:
+  explicit ScheduledKernel(const ScheduledKernelSpec& spec)
+      : spec_(spec),
+        session_(spec.Name()),
+        registers_(jit::MakeRegisterFile(spec.isa)),
+        emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)) {}
+
+  Result<const void*> Generate() {
+    TakeRegisters();
+    session_.Begin(registers_);
+    code().mov(blocks_, Argument(offsetof(ScheduledKernelArgs, blocks)));
+    code().mov(a_, Argument(offsetof(ScheduledKernelArgs, a)));
+    code().mov(block_result_, Argument(offsetof(ScheduledKernelArgs, accumulators)));
+    if (!spec_.IsVnni() && !has_ones_register_)
+      code().mov(ones_pointer_, reinterpret_cast<uint64_t>(kOnes.data()));
+    const asmjit::Label block = code().newLabel();
+    code().bind(block);
+    Block();
+    code().add(a_, BlockBytes());
+    code().add(block_result_, BlockBytes());
+    code().dec(blocks_);
+    code().jnz(block);
+    session_.End();
+    return session_.Finish(registers_);
+  }
+
+ private:
+  x86::Assembler& code() { return session_.code(); }
+  Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
+  // Of a register block in a quad of A, and as many in a column of accumulators.
+  int BlockBytes() const { return spec_.vectors * registers_.vector_bytes(); }
+  int ItemBytes() const { return 4 + 4 * spec_.strip_columns; }
+  size_t Index(int vector, int column) const { return static_cast<size_t>(column) * spec_.vectors + vector; }
+
+  void TakeRegisters() {
+    blocks_ = registers_.NewGeneral("blocks");
+    block_result_ = registers_.NewGeneral("the block's result");
+    a_ = registers_.NewGeneral("a");
+    items_ = registers_.NewGeneral("items");
+    strips_ = registers_.NewGeneral("strips");
+    result_ = registers_.NewGeneral("result");
+    initial_ = registers_.NewGeneral("initial");
+    counts_ = registers_.NewGeneral("counts");
+    count_ = registers_.NewGeneral("count");
+    quad_ = registers_.NewGeneral("quad");
+    for (int i = 0; i < spec_.vectors * spec_.strip_columns; ++i) {
+      accumulators_.push_back(registers_.NewVector("accumulator"));
+      if (!spec_.IsVnni()) sums_.push_back(registers_.NewVector("sum"));
+    }
+    if (spec_.IsVnni()) {
+      dot_ = jit::MakeDotForm(jit::DotKind::kVnni, spec_.isa, *emitter_);
+      for (int i = 0; i < spec_.vectors; ++i) vectors_.push_back(registers_.NewVector("activations"));
+      weights_.push_back(registers_.NewVector("weights"));
+      return;
+    }
+    for (int j = 0; j < spec_.strip_columns; ++j) weights_.push_back(registers_.NewVector("weights"));
+    activations_ = registers_.NewVector("activations");
+    product_ = registers_.NewVector("product");
+    has_ones_register_ = registers_.FreeVectors() > 0;
+    if (has_ones_register_) {
+      ones_ = jit::NewOnes(*emitter_);
+    } else {
+      ones_pointer_ = registers_.NewGeneral("ones");
+    }
+  }
+
+  Mem ResultAt(int vector, int column) const {
+    const int offset = (column * spec_.block_vectors + vector) * registers_.vector_bytes();
+    return x86::ptr(result_, offset);
+  }
+
+  void Block() {
+    code().mov(items_, Argument(offsetof(ScheduledKernelArgs, strips)));
+    code().mov(strips_, Argument(offsetof(ScheduledKernelArgs, strip_count)));
+    code().mov(initial_, Argument(offsetof(ScheduledKernelArgs, initial)));
+    code().mov(result_, block_result_);
+    const asmjit::Label strip = code().newLabel();
+    code().bind(strip);
+    Strip();
+    code().dec(strips_);
+    code().jnz(strip);
+  }
+
+  void Strip() {
+    code().mov(counts_, items_);
+    code().add(items_, kStripHeaderBytes);
+    InitialiseAccumulators();
+    for (int size = spec_.largest_group; size >= 1; --size) Groups(size);
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      for (int vector = 0; vector < spec_.vectors; ++vector) {
+        emitter_->Store(ResultAt(vector, column), accumulators_[Index(vector, column)]);
+      }
+    }
+    code().add(result_, spec_.strip_columns * spec_.block_vectors * registers_.vector_bytes());
+  }
+
+  void InitialiseAccumulators() {
+    const asmjit::Label resume = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().test(initial_, initial_);
+    code().jz(resume);
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      code().vpbroadcastd(accumulators_[Index(0, column)], x86::ptr(initial_, column * 4));
+      for (int vector = 1; vector < spec_.vectors; ++vector) {
+        emitter_->Copy(accumulators_[Index(vector, column)], accumulators_[Index(0, column)]);
+      }
+    }
+    code().add(initial_, spec_.strip_columns * 4);
+    code().jmp(done);
+    code().bind(resume);
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      for (int vector = 0; vector < spec_.vectors; ++vector) {
+        emitter_->Load(accumulators_[Index(vector, column)], ResultAt(vector, column));
+      }
+    }
+    code().bind(done);
+  }
+
+  // All groups of `size` items.
+  void Groups(int size) {
+    const asmjit::Label loop = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().movzx(count_.r32(), x86::word_ptr(counts_, (kMaxGroup - size) * 2));
+    code().test(count_.r32(), count_.r32());
+    code().jz(done);
+    code().bind(loop);
+    for (int item = 0; item < size; ++item) spec_.IsVnni() ? ItemVnni(item) : Item(item);
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      if (has_ones_register_) {
+        code().vpmaddwd(sums_[i], sums_[i], ones_);
+      } else {
+        code().vpmaddwd(sums_[i], sums_[i], x86::ptr(ones_pointer_));
+      }
+      code().vpaddd(accumulators_[i], accumulators_[i], sums_[i]);
+    }
+    code().add(items_, size * ItemBytes());
+    code().dec(count_.r32());
+    code().jnz(loop);
+    code().bind(done);
+  }
+
+  void ItemVnni(int item) {
+    const int offset = item * ItemBytes();
+    code().mov(quad_.r32(), x86::ptr(items_, offset));
+    for (int vector = 0; vector < spec_.vectors; ++vector) {
+      emitter_->Load(vectors_[static_cast<size_t>(vector)],
+                     x86::ptr(a_, quad_, 0, vector * registers_.vector_bytes()));
+    }
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      code().vpbroadcastd(weights_[0], x86::ptr(items_, offset + 4 + column * 4));
+      for (int vector = 0; vector < spec_.vectors; ++vector) {
+        dot_->Dot(0, accumulators_[Index(vector, column)], vectors_[static_cast<size_t>(vector)],
+                  {weights_[0]});
+      }
+    }
+  }
+
+  void Item(int item) {
+    const int offset = item * ItemBytes();
+    code().mov(quad_.r32(), x86::ptr(items_, offset));
+    for (int column = 0; column < spec_.strip_columns; ++column) {
+      code().vpbroadcastd(weights_[static_cast<size_t>(column)], x86::ptr(items_, offset + 4 + column * 4));
+    }
+    for (int vector = 0; vector < spec_.vectors; ++vector) {
+      emitter_->Load(activations_, x86::ptr(a_, quad_, 0, vector * registers_.vector_bytes()));
+      for (int column = 0; column < spec_.strip_columns; ++column) {
+        const Vec& sum = sums_[Index(vector, column)];
+        const Vec& weights = weights_[static_cast<size_t>(column)];
+        if (item == 0) {
+          code().vpmaddubsw(sum, activations_, weights);
+        } else {
+          code().vpmaddubsw(product_, activations_, weights);
+          code().vpaddw(sum, sum, product_);
+        }
+      }
+    }
+  }
+
+  ScheduledKernelSpec spec_;
+  jit::Assembler session_;
+  jit::RegisterFile registers_;
+  std::unique_ptr<jit::Emitter> emitter_;
+  std::unique_ptr<jit::DotForm> dot_;  // VPDPBUSD
+
+  Gp blocks_, block_result_, a_, items_, strips_, result_, initial_, counts_, count_, quad_, ones_pointer_;
+  std::vector<Vec> accumulators_, sums_, weights_, vectors_;
+  Vec activations_, product_, ones_;
+  bool has_ones_register_ = false;
+};
+
+}  // namespace
+
+std::string ScheduledKernelSpec::Name() const {
+  const int lanes = jit::VectorBytes(isa) / 4;
+  return "u8s8_grouped_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
+         "x" + std::to_string(strip_columns) + "c4_by" + std::to_string(largest_group) +
+         (IsVnni() ? "_vnni_" : "_") + jit::CompactName(isa);
+}
+
+Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec) {
+  return jit::GetFunction<ScheduledKernelFunction>(spec.Name(),
+                                                   [&] { return ScheduledKernel(spec).Generate(); });
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,53 @@
+// The grouped kernel: accumulates scheduled weights (schedule.h) over one window of A, or over a planar band
+// (planar_band.h), exactly: with VPMADDUBSW, or with VPDPBUSD where there is one.
+//
+// Rows of A fill the vectors' lanes, weights are broadcast:
+//
+//   for each strip of columns             accumulators (int32): rows × strip_columns
+//     for each group                      sums (int16): rows × strip_columns
+//       for each item                     sums += vpmaddubsw(A[quad], weights)    (the first item: sums =)
+//       accumulators += vpmaddwd(sums, 1)
+//
+// VPDPBUSD adds each item to the accumulators itself; groups are then no more than the loop's unrolling.
+//
+// The first window's accumulators start from `initial`, which carries constants per column; later windows
+// add to what is there. They lie in memory, column by column: [columns][rows], block_vectors·lanes rows. They
+// hold the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
+#ifndef INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
+#define INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+
+#include "jit/isa.h"
+#include "kernels/codegen/dispatch.h"
+#include "kernels/weights/schedule.h"
+
+namespace intact::kernels {
+
+struct ScheduledKernelArgs {
+  int64_t blocks = 1;               // register blocks side by side, in A and in the accumulators
+  const uint8_t* a = nullptr;       // the window of the A panel
+  const uint8_t* strips = nullptr;  // ScheduledWeights::Strips()
+  int64_t strip_count = 0;
+  const int32_t* initial = nullptr;  // one per column; null: continue from `accumulators`
+  int32_t* accumulators = nullptr;   // [strip_count·strip_columns][rows]
+};
+
+using ScheduledKernelFunction = void (*)(const ScheduledKernelArgs*);
+
+struct ScheduledKernelSpec {
+  jit::Isa isa = jit::Isa::kAvx2;
+  int vectors = 1;        // rows to compute, in vectors
+  int block_vectors = 1;  // rows of the accumulators' columns, in vectors
+  int strip_columns = 2;
+  int largest_group = kMaxGroup;  // of the schedule
+  bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
+  std::string Name() const;  // "u8s8_grouped_16of24x2c4_by5_avx2"
+};
+
+Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_

@@ -1,0 +1,177 @@
+#include "kernels/codegen/tile_epilogue.h"
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Vec;
+
+// Four columns of four rows of bytes → four rows of four columns, in each 128-bit quarter.
+alignas(64) constexpr std::array<uint8_t, 64> kTurnSquares = [] {
+  std::array<uint8_t, 64> shuffle{};
+  for (size_t i = 0; i < shuffle.size(); ++i) shuffle[i] = static_cast<uint8_t>(i % 4 * 4 + i / 4 % 4);
+  return shuffle;
+}();
+
+constexpr int kByteColumns = 16;  // a quarter of a vector
+
+class TileEpilogue {
+ public:
+  TileEpilogue(const std::string& name, jit::Isa isa, const EpilogueSpec& spec, int tile_rows)
+      : spec_(spec),
+        tile_rows_(tile_rows),
+        session_(name),
+        registers_(jit::MakeRegisterFile(isa)),
+        emitter_(jit::MakeEmitter(isa, session_.code(), registers_)),
+        epilogue_(spec, *emitter_) {}
+
+  Result<const void*> Generate() {
+    TakeRegisters();
+    session_.Begin(registers_);
+    ForTiles([&] { spec_.is_dealt ? StoreBytes() : StoreRows(); });
+    session_.End();
+    return session_.Finish(registers_);
+  }
+
+ private:
+  x86::Assembler& code() { return session_.code(); }
+  int lanes() const { return emitter_->lanes(); }
+  jit::Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
+
+  // Callee-saved ones can be taken before Begin() only: others are left to the epilogue.
+  void TakeRegisters() {
+    std::vector<Gp> left;
+    left.reserve(Epilogue::kGeneralRegisters);
+    for (int i = 0; i < Epilogue::kGeneralRegisters; ++i) left.push_back(registers_.NewGeneral("left"));
+    accumulators_ = registers_.NewGeneral("accumulators");
+    c_offset_ = registers_.NewGeneral("offset in c");
+    pointers_ = registers_.NewGeneral("row pointers");
+    rows_ = registers_.NewGeneral("rows");
+    row_ = registers_.NewGeneral("row");
+    turn_ = registers_.NewGeneral("turn");
+    for (const Gp& general : left) registers_.Free(general);
+  }
+
+  // Calls tile() for each tile: its columns begin at accumulators_, pointers_ are those of its rows.
+  template <class Tile>
+  void ForTiles(Tile tile) {
+    code().mov(accumulators_, Argument(offsetof(TileEpilogueArgs, accumulators)));
+    code().mov(c_offset_, Argument(offsetof(TileEpilogueArgs, c_offset)));
+    code().mov(pointers_, Argument(offsetof(TileEpilogueArgs, c)));
+    code().mov(rows_, Argument(offsetof(TileEpilogueArgs, rows)));
+    epilogue_.Prepare(registers_.Argument(), offsetof(TileEpilogueArgs, epilogue));
+    const asmjit::Label loop = code().newLabel();
+    done_ = code().newLabel();
+    const int rows = lanes();
+    code().mov(turn_, reinterpret_cast<uint64_t>(kTurnSquares.data()));
+    code().bind(loop);
+    tile();
+    code().add(accumulators_, rows * 4);
+    code().add(pointers_, rows * 8);
+    code().sub(rows_, rows);
+    code().jg(loop);
+    code().bind(done_);
+  }
+
+  jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * tile_rows_ * 4); }
+
+  // Rows that round up are not stored: they have no residual and no sum.
+  void StoreRows() {
+    std::vector<Vec> tile;
+    for (int column = 0; column < lanes(); ++column) {
+      tile.push_back(registers_.NewVector("accumulators"));
+      emitter_->Load(tile.back(), Column(column));
+    }
+    emitter_->Transpose(&tile);
+    for (int row = 0; row < lanes(); ++row) {
+      code().mov(row_, x86::ptr(pointers_, row * 8));
+      code().add(row_, c_offset_);
+      epilogue_.StoreRow({tile[static_cast<size_t>(row)]}, row_);
+      if (row + 1 == lanes()) break;
+      code().cmp(rows_, row + 1);
+      code().je(done_);
+    }
+  }
+
+  void StoreBytes() {
+    std::vector<Vec> fours;  // of columns; quarter q holds rows 4q to 4q + 3, four bytes each
+    for (int first = 0; first < kByteColumns; first += 4) {
+      std::vector<jit::Mem> columns;
+      std::vector<Vec> packed;
+      for (int column = first; column < first + 4; ++column) {
+        columns.push_back(Column(column));
+        packed.push_back(registers_.NewVector("accumulators"));
+      }
+      epilogue_.PackColumns(columns, first, packed);
+      code().vpshufb(packed[0], packed[0], x86::ptr(turn_));
+      fours.push_back(packed[0]);
+      for (size_t i = 1; i < packed.size(); ++i) registers_.Free(packed[i]);
+    }
+    Interleave(&fours);
+    for (int row = 0; row < lanes(); ++row) {
+      code().mov(row_, x86::ptr(pointers_, row * 8));
+      emitter_->StoreQuarter(x86::ptr(row_, c_offset_), fours[static_cast<size_t>(row % 4)], row / 4);
+    }
+  }
+
+  // Four by four dwords, in each quarter: then vector i holds row i of each, sixteen bytes.
+  void Interleave(std::vector<Vec>* fours) {
+    std::vector<Vec>& v = *fours;
+    const Vec spare = registers_.NewVector("spare");
+    const auto step = [&](size_t x, size_t y, bool of_dwords) {
+      emitter_->Copy(spare, v[x]);
+      if (of_dwords) {
+        code().vpunpckldq(v[x], spare, v[y]);
+        code().vpunpckhdq(v[y], spare, v[y]);
+      } else {
+        code().vpunpcklqdq(v[x], spare, v[y]);
+        code().vpunpckhqdq(v[y], spare, v[y]);
+      }
+    };
+    step(0, 1, true);
+    step(2, 3, true);
+    step(0, 2, false);  // rows 0 and 1
+    step(1, 3, false);  // rows 2 and 3
+    std::swap(v[1], v[2]);
+    registers_.Free(spare);
+  }
+
+  EpilogueSpec spec_;
+  int tile_rows_;
+  jit::Assembler session_;
+  jit::RegisterFile registers_;
+  std::unique_ptr<jit::Emitter> emitter_;
+  Epilogue epilogue_;
+  Gp accumulators_, c_offset_, pointers_, rows_, row_, turn_;
+  asmjit::Label done_;
+};
+
+// Whether columns can be requantized on their own.
+bool TakesColumns(const EpilogueSpec& epilogue) {
+  return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_b_zero_points && !epilogue.has_residual();
+}
+
+}  // namespace
+
+int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue) {
+  return TakesColumns(epilogue) ? kByteColumns : jit::VectorBytes(isa) / 4;
+}
+
+Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows) {
+  epilogue.is_dealt = TakesColumns(epilogue);
+  const std::string name =
+      epilogue.Name() + "_tile_epilogue_" + std::to_string(tile_rows) + "_" + jit::CompactName(isa);
+  return jit::GetFunction<TileEpilogueFunction>(
+      name, [&] { return TileEpilogue(name, isa, epilogue, tile_rows).Generate(); });
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,407 @@
+#include "kernels/engines/amx_engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace intact::kernels {
+namespace {
+
+// From which Cost() is estimated: figures of one machine (Sapphire Rapids class) and assumptions. None of it
+// has been fitted to measurements of this engine.
+constexpr double kVnniMultiplyAdds = 119;  // a cycle, of VPDPBUSD on ZMM
+constexpr double kShareOfPeak = 0.69;      // of TDPBUSD's cycle per row, with A in L1 and B from L2
+constexpr double kLoadCycles = 32;  // of a tile of B; 21 at L2's bandwidth, and some that do not overlap
+constexpr double kConfigurationCycles = 400;  // LDTILECFG, TILERELEASE and filling the pipeline; assumed
+
+// Of copying a tap of a row, and each 64 bytes of it; assumed too. And how many cycles a dot product takes at
+// least in a block of four, which wait for each other.
+constexpr double kCopyCycles = 8;
+constexpr double kCopyTileCycles = 3;
+constexpr double kDotLatency = 52;
+
+/// Sums of a block, and before them room for rows that its first tile computes again.
+constexpr int64_t kSlotInts = 2 * kMaxBlockTiles * kTileBytes / 4;
+constexpr int64_t kSlotBytes = kSlotInts * 4;
+constexpr int64_t kBlockBytes = kMaxBlockTiles * kTileBytes;
+/// Panels for which reading A in place, from L2 again for each block, beats staging it.
+constexpr int64_t kFewPanels = 4;
+
+// The number of rows that the fewest tiles need.
+int64_t EvenTile(int64_t rows) { return CeilDivide(rows, CeilDivide(rows, kTileRows)); }
+
+// L1's share for A's block: B streams past it, and the sums take little.
+int64_t ABlockBytes(const CacheSizes& caches) { return caches.l1d_bytes * 3 / 4; }
+
+int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
+  return std::max<int64_t>(ABlockBytes(caches) / block_rows / kTileDepth * kTileDepth, kTileDepth);
+}
+
+// Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep.
+double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps) {
+  const double block = std::max(static_cast<double>(4 * tile_rows), kDotLatency);
+  return static_cast<double>(CeilDivide(panels, 2) * steps) * block / static_cast<double>(2 * tile_rows);
+}
+
+// Panels that half of L2 holds, in whole blocks.
+int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
+  const int64_t panels = caches.l2_bytes / 2 / (RoundUp(k, kTileDepth) * kPanelColumns);
+  return std::max<int64_t>(panels / kMaxBlockTiles, 1) * kMaxBlockTiles;
+}
+
+// Copies depths [begin, end) of `rows` rows to rows of whole tiles. What pads them does not matter: there B
+// is zero.
+void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t end, uint8_t* to) {
+  const int64_t width = RoundUp(end - begin, kTileDepth);
+  for (int64_t row = 0; row < rows; ++row) {
+    const uint8_t* const from = a.Next();
+    for (int64_t depth = begin; depth < end;) {
+      const int64_t in_tap = depth % taps.depth;
+      const int64_t bytes = std::min(end - depth, taps.depth - in_tap);
+      std::memcpy(to + row * width + (depth - begin),
+                  from + taps.offsets[static_cast<size_t>(depth / taps.depth)] + in_tap,
+                  static_cast<size_t>(bytes));
+      depth += bytes;
+    }
+  }
+}
+
+}  // namespace
+
+bool ReadsLinesInPlace(int64_t line, int64_t panels, const Taps& taps) {
+  const int64_t tap_steps = CeilDivide(taps.depth, kTileDepth);
+  const double in_place = RowCycles(EvenTile(line), panels, taps.count() * tap_steps);
+  const double staged =
+      RowCycles(kTileRows, panels, CeilDivide(taps.count() * taps.depth, kTileDepth)) +
+      static_cast<double>(taps.count()) * (kCopyCycles + kCopyTileCycles * static_cast<double>(tap_steps));
+  return in_place <= staged;
+}
+
+AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
+                              const CacheSizes& caches) {
+  const int64_t k = taps.count() * taps.depth;
+  // Short ranges of a longer line may reach into the next; they are in place all the same.
+  const bool has_lines = rows.line < rows.count;
+  AmxBlocking blocking;
+  const auto is_too_far_apart = [&] {
+    const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
+    return taps.count() == 1 && panels > kFewPanels && block_rows * rows.stride > ABlockBytes(caches);
+  };
+  blocking.stages_a = (taps.count() > 1 && taps.depth % kTileDepth != 0) || is_too_far_apart() ||
+                      (has_lines && !ReadsLinesInPlace(rows.line, panels, taps));
+  blocking.tile_rows = EvenTile(blocking.stages_a ? rows.count : std::min(rows.count, rows.line));
+  const int64_t tiles = CeilDivide(rows.count, blocking.tile_rows);
+  blocking.row_tiles = panels == 1 && tiles >= kMaxBlockTiles ? kMaxBlockTiles : std::min<int64_t>(tiles, 2);
+  const int64_t depth_blocks =
+      blocking.stages_a ? CeilDivide(k, MaxDepth(blocking.row_tiles * blocking.tile_rows, caches)) : 1;
+  blocking.depth = RoundUp(CeilDivide(k, depth_blocks), kTileDepth);
+  blocking.chunk_panels = MaxChunkPanels(k, caches);
+  blocking.a_stays = rows.count * k <= caches.l2_bytes / 2;
+  if (blocking.a_stays && panels > blocking.chunk_panels) {
+    // The next chunk comes while this one is used, so both must fit; 16 panels are enough for A's way into
+    // L1.
+    constexpr int64_t kEnough = 16;
+    blocking.chunk_panels = std::clamp<int64_t>(blocking.chunk_panels / 2 / kMaxBlockTiles * kMaxBlockTiles,
+                                                kMaxBlockTiles, kEnough);
+  }
+  const int64_t chunks = CeilDivide(panels, blocking.chunk_panels);
+  blocking.chunk_panels = RoundUp(CeilDivide(panels, chunks), kMaxBlockTiles);
+  return blocking;
+}
+
+// What one RunRange() has at hand.
+class AmxEngine::Region {
+ public:
+  Region(const AmxEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
+      : engine_(engine),
+        data_(engine.data_),
+        buffers_(buffers),
+        range_(range),
+        panel_end_(CeilDivide(range.column_end, kPanelColumns)),
+        blocking_(ChooseAmxBlocking({range.row_end - range.row_begin, buffers.a.stride, buffers.a.line_rows},
+                                    panel_end_ - range.column_begin / kPanelColumns, data_.taps, Caches())),
+        is_even_(buffers.a.IsEven() && data_.taps.count() == 1),
+        streams_(buffers.may_stream && engine.can_stream_),
+        slots_(reinterpret_cast<int32_t*>(scratch)),
+        edge_(scratch + engine.MaxBlocks() * kSlotBytes),
+        segments_(reinterpret_cast<AmxSegment*>(edge_ + engine.EdgeBytes())),
+        staged_(edge_ + engine.EdgeBytes() + engine.SegmentBytes()) {}
+
+  void Run() {
+    ScopedTiles tiles;
+    tiles.Configure(blocking_.tile_rows);
+    for (int64_t panel = range_.column_begin / kPanelColumns; panel < panel_end_; panel = chunk_end_) {
+      chunk_begin_ = panel;
+      chunk_end_ = std::min(panel_end_, panel + blocking_.chunk_panels);
+      next_b_ = data_.weights.Panel(panel) + (chunk_end_ - panel) * data_.weights.panel_stride_bytes();
+      for (row_ = range_.row_begin; row_ < range_.row_end; row_ += rows_) {
+        TakeTiles();
+        RunRows();
+      }
+    }
+    StoreWaiting();
+  }
+
+ private:
+  struct RowTile {
+    int64_t first = 0;  // row of A
+    int64_t sums = 0;   // where that one's are, among those of the block's rows: less than 0 if it has begun
+  };
+  struct Block {
+    int64_t panel, panels;
+    int64_t index;  // among those of its rows and chunk
+  };
+
+  // The tiles of a block of rows from row_ on.
+  void TakeTiles() {
+    row_tiles_ = 0;
+    rows_ = 0;
+    std::array<int64_t, kMaxBlockTiles> ends = {};  // in rows of the block
+    while (row_tiles_ < blocking_.row_tiles && row_ + rows_ < range_.row_end) {
+      const int64_t row = row_ + rows_;
+      const int64_t first = std::min(row, LineEnd(row) - blocking_.tile_rows);
+      const auto i = static_cast<size_t>(row_tiles_++);
+      tiles_[i] = {first, first - row_};
+      rows_ = std::min(first + blocking_.tile_rows, range_.row_end) - row_;
+      ends[i] = rows_;
+    }
+    if (row_tiles_ == 3) rows_ = ends[static_cast<size_t>(--row_tiles_) - 1];
+  }
+
+  int64_t LineEnd(int64_t row) const {
+    if (blocking_.stages_a || buffers_.a.IsEven()) return range_.row_end;
+    return (row / buffers_.a.line_rows + 1) * buffers_.a.line_rows;
+  }
+
+  // One block of rows × the chunk.
+  void RunRows() {
+    const int64_t width = kMaxBlockTiles / row_tiles_;
+    for (int64_t depth = 0; depth < data_.k; depth += blocking_.depth) {
+      const int64_t depth_end = std::min(data_.k, depth + blocking_.depth);
+      SetSegments(depth, depth_end);
+      Block block{chunk_begin_, 0, 0};
+      for (; block.panel < chunk_end_; block.panel += block.panels, ++block.index) {
+        block.panels = std::min(width, chunk_end_ - block.panel);
+        RunBlock(block, depth, depth_end);
+      }
+    }
+  }
+
+  // Depths [begin, end) of A: in place as far as tiles can be loaded there, the rest staged.
+  void SetSegments(int64_t begin, int64_t end) {
+    segments_end_ = segments_;
+    if (!blocking_.stages_a) begin = AddTaps();
+    if (begin < end) AddStaged(begin, end);
+  }
+
+  // All whole tiles in place; returns the depth where they end.
+  int64_t AddTaps() {
+    const int64_t steps = data_.taps.depth / kTileDepth;
+    if (steps == 0) return 0;
+    for (const int64_t offset : data_.taps.offsets) {
+      AmxSegment& segment = *segments_end_++;
+      segment.a_stride_bytes = buffers_.a.stride;
+      segment.steps = steps;
+      for (size_t i = 0; i < row_tiles(); ++i) segment.a[i] = buffers_.a.At(tiles_[i].first) + offset;
+    }
+    return data_.taps.count() * steps * kTileDepth;
+  }
+
+  void AddStaged(int64_t begin, int64_t end) {
+    AmxSegment& segment = *segments_end_++;
+    segment.a_stride_bytes = RoundUp(end - begin, kTileDepth);
+    segment.steps = segment.a_stride_bytes / kTileDepth;
+    uint8_t* to = staged_;
+    for (size_t i = 0; i < row_tiles(); ++i) {
+      segment.a[i] = to;
+      Stage(RowCursor(buffers_.a, tiles_[i].first), data_.taps, blocking_.tile_rows, begin, end, to);
+      to += blocking_.tile_rows * segment.a_stride_bytes;
+    }
+  }
+
+  void RunBlock(const Block& block, int64_t depth, int64_t depth_end) {
+    const auto panels = static_cast<size_t>(block.panels);
+    const int64_t columns = block.panels * kPanelColumns;
+    const bool has_other_depths = blocking_.depth < data_.k;
+    int32_t* const sums = slots_ + (has_other_depths ? block.index * kSlotInts : 0) + kTileRows * columns;
+    if (waiting_panels_ != panels) StoreWaiting();
+    args_.segment = segments_;
+    args_.segments_end = segments_end_;
+    args_.b = data_.weights.Panel(block.panel) + OffsetInPanel(depth, 0);
+    args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
+    args_.seed_stride_bytes = depth == 0 ? 0 : columns * 4;
+    for (size_t i = 0; i < row_tiles(); ++i) {
+      args_.sums[i] = sums + tiles_[i].sums * columns;
+      args_.seed[i] = depth == 0 ? engine_.initial() + block.panel * kPanelColumns : args_.sums[i];
+    }
+    if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
+      SetPrefetch(block, depth, depth_end);
+    }
+    engine_.kernels_[row_tiles()][streams_][panels](&args_);
+    SetStored();
+    if (depth_end == data_.k) Finish(block, sums);
+  }
+
+  // Sums of the whole depth wait for the next kernel to store them, but for those at an edge within a panel.
+  void Finish(const Block& block, const int32_t* sums) {
+    const int64_t column = block.panel * kPanelColumns;
+    const int64_t columns = std::min(range_.column_end - column, block.panels * kPanelColumns);
+    const int64_t element = data_.element_bytes();
+    uint8_t* const c = buffers_.c + row_ * buffers_.c_stride_bytes + column * element;
+    AmxStoreArgs& waiting = args_.store;
+    waiting_panels_ = static_cast<size_t>(block.panels);
+    waiting.sums = sums;
+    waiting.sums_end = sums + rows_ * block.panels * kPanelColumns;
+    waiting.c = c;
+    waiting.c_stride_bytes = buffers_.c_stride_bytes;
+    waiting.epilogue = data_.EpilogueAt(buffers_, row_, column);
+    if (columns % kPanelColumns == 0) return;
+    waiting.c = edge_;
+    waiting.c_stride_bytes = block.panels * kPanelColumns * element;
+    CopyResidual(data_, rows_, columns, block.panels * kPanelColumns, edge_ + kBlockBytes, &waiting.epilogue);
+    engine_.stores_[false][waiting_panels_](&waiting);
+    CopyTile(edge_, waiting.c_stride_bytes, rows_, columns * element, c, buffers_.c_stride_bytes);
+    SetStored();
+  }
+
+  void StoreWaiting() {
+    if (args_.store.sums == args_.store.sums_end) return;
+    engine_.stores_[streams_][waiting_panels_](&args_.store);
+    SetStored();
+  }
+  void SetStored() { args_.store.sums = args_.store.sums_end; }
+
+  // A share of what comes after this chunk's rows or depths, a line per dot product: the next chunk, or the
+  // next block of A.
+  void SetPrefetch(const Block& block, int64_t depth, int64_t depth_end) {
+    constexpr int64_t kLines = kMaxBlockTiles;  // per step
+    args_.prefetch = segments_->a[0];           // a line that is there already
+    args_.prefetch_stride_bytes = 0;
+    args_.prefetch_step_bytes = 0;
+    if (blocking_.a_stays) {
+      const int8_t* const end = data_.weights.Panel(panel_end_);
+      if (next_b_ >= end) return;
+      args_.prefetch = reinterpret_cast<const uint8_t*>(next_b_);
+      args_.prefetch_stride_bytes = kPanelQuadBytes;
+      next_b_ +=
+          std::min(kLines * CeilDivide(depth_end - depth, kTileDepth) * kPanelQuadBytes, end - next_b_);
+      return;
+    }
+    const bool has_depth = depth_end < data_.k;
+    const int64_t row = has_depth ? row_ : row_ + rows_;
+    const int64_t first = block.index * kLines;  // of its rows
+    if (row >= range_.row_end || first >= rows_ || !is_even_) return;
+    args_.prefetch = buffers_.a.At(std::min(row + first, range_.row_end - 1)) + (has_depth ? depth_end : 0);
+    args_.prefetch_stride_bytes = buffers_.a.stride;
+    args_.prefetch_step_bytes = kTileDepth - kLines * buffers_.a.stride;
+  }
+
+  size_t row_tiles() const { return static_cast<size_t>(row_tiles_); }
+
+  const AmxEngine& engine_;
+  const GemmData& data_;
+  const RunBuffers& buffers_;
+  const Range& range_;
+  int64_t panel_end_;
+  AmxBlocking blocking_;
+  bool is_even_;  // all of A's rows are one stride apart, and a single tap's
+  bool streams_;
+  int32_t* slots_;  // of the blocks of the chunk, or one
+  uint8_t* edge_;   // a block of C, and one of the residual
+  AmxSegment* segments_;
+  uint8_t* staged_;  // of A
+
+  int64_t chunk_begin_ = 0, chunk_end_ = 0;
+  int64_t row_ = 0, rows_ = 0;  // of the block
+  int64_t row_tiles_ = 0;
+  std::array<RowTile, kMaxBlockTiles> tiles_;
+  AmxSegment* segments_end_ = nullptr;
+  AmxKernelArgs args_;  // its `store` waits for the next kernel, or has been stored
+  size_t waiting_panels_ = 0;
+  const int8_t* next_b_ = nullptr;
+};
+
+Result<std::unique_ptr<Engine>> AmxEngine::Create(const GemmData& data) {
+  std::unique_ptr<AmxEngine> engine(new AmxEngine(data));
+  for (const auto step : {&AmxEngine::SetInitial, &AmxEngine::GenerateKernels}) {
+    Error error = (engine.get()->*step)();
+    if (error.status != INTACT_OK) return error;
+  }
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+Error AmxEngine::SetInitial() {
+  if (data_.shift() == 0) return {};
+  if (!initial_.Resize(data_.initial.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  for (size_t n = 0; n < initial_.size(); ++n) {
+    const ColumnParts& sums = data_.certificate.column_sums[n];
+    const int64_t shifted = data_.initial[n] + data_.shift() * (sums.positive + sums.negative);
+    initial_[n] = static_cast<int32_t>(static_cast<uint32_t>(shifted));
+  }
+  return {};
+}
+
+Error AmxEngine::GenerateKernels() {
+  Error error = ScopedTiles::Prepare();
+  if (error.status != INTACT_OK) return error;
+  can_stream_ = data_.element_bytes() == 4;
+  AmxKernelSpec spec;
+  spec.a_signed = data_.a_type == INTACT_S8;
+  for (const bool streams : {false, true}) {
+    if (streams && !can_stream_) continue;
+    spec.epilogue = data_.epilogue;
+    spec.epilogue.streams = streams;
+    for (spec.panels = 1; spec.panels <= kMaxBlockTiles; ++spec.panels) {
+      const auto panels = static_cast<size_t>(spec.panels);
+      const Result<AmxStoreFunction> store = GetAmxStore(spec.epilogue, spec.panels);
+      if (!store) return store.error();
+      stores_[streams][panels] = *store;
+      for (spec.row_tiles = 1; spec.row_tiles * spec.panels <= kMaxBlockTiles; spec.row_tiles *= 2) {
+        const Result<AmxKernelFunction> kernel = GetAmxKernel(spec);
+        if (!kernel) return kernel.error();
+        kernels_[static_cast<size_t>(spec.row_tiles)][streams][panels] = *kernel;
+      }
+    }
+  }
+  spec.row_tiles = 2;
+  spec.panels = 2;
+  spec.epilogue = data_.epilogue;
+  kernel_name_ = spec.Name();
+  return {};
+}
+
+double AmxEngine::Cost(int64_t m) const {
+  const auto b_tiles = static_cast<double>(data_.weights.panels() * CeilDivide(data_.k, kTileDepth));
+  const auto block_cycles = [&](int64_t rows) {
+    return b_tiles * std::max(static_cast<double>(rows) / kShareOfPeak, kLoadCycles);
+  };
+  const int64_t tile_rows = EvenTile(m);
+  const int64_t tiles = CeilDivide(m, tile_rows);
+  const int64_t pairs = tiles / 2;
+  const double cycles = kConfigurationCycles + static_cast<double>(pairs) * block_cycles(2 * tile_rows) +
+                        static_cast<double>(tiles % 2) * block_cycles(tile_rows);
+  return cycles / (b_tiles * kTileBytes / kVnniMultiplyAdds);
+}
+
+int64_t AmxEngine::MaxBlocks() const {
+  if (data_.k <= MaxDepth(mr(), Caches())) return 1;
+  return CeilDivide(std::min(data_.weights.panels(), MaxChunkPanels(data_.k, Caches())), 2);
+}
+
+int64_t AmxEngine::EdgeBytes() const { return kBlockBytes * (data_.epilogue.has_residual() ? 2 : 1); }
+
+// One for each tap, and for what is staged.
+int64_t AmxEngine::SegmentBytes() const {
+  return RoundUp((data_.taps.count() + 1) * static_cast<int64_t>(sizeof(AmxSegment)), 64);
+}
+
+int64_t AmxEngine::ScratchBytes(int64_t /*rows*/) const {
+  const int64_t staged = std::max(ABlockBytes(Caches()), int64_t{kMaxBlockTiles} * kTileRows * kTileDepth);
+  return MaxBlocks() * kSlotBytes + EdgeBytes() + SegmentBytes() + RoundUp(staged, 64);
+}
+
+void AmxEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
+  Region(*this, buffers, range, scratch).Run();
+}
+
+}  // namespace intact::kernels

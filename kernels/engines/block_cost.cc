@@ -1,0 +1,97 @@
+#include "kernels/engines/block_cost.h"
+
+#include <algorithm>
+
+#include "kernels/base/blocking.h"
+
+namespace intact::kernels {
+namespace {
+
+// Dot products of vpdpbusd, two a cycle. What a tile costs is measured; those of vectors are set so that the
+// blocks win that were faster on convolutions of 7 to 56 lines, and L2's rate is the one that AmxEngine
+// assumes.
+constexpr double kTileCost = 70;
+constexpr double kInFlight = 10;
+constexpr double kVectorFromL2 = 3.7;       // of 64 bytes: 34 B a cycle
+constexpr double kVectorPassing = 0.3;      // what it costs beside where products hide that
+constexpr double kVectorFromMemory = 1.02;  // per product, where a vector of weights is read for each row
+// The int16 form, in triples: a product, and the widening of a vector of weights, which a tile's rows share.
+constexpr double kWideCost = 1.33;
+constexpr double kWideVector = 1.2;
+
+}  // namespace
+
+bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
+  return block.dot == jit::DotKind::kWide || data.a_flip() != 0 || data.taps.depth % kQuad != 0;
+}
+
+BlockCost::BlockCost(const KernelBlock& block, const GemmData& data) : block_(block) {
+  const int64_t lanes = jit::VectorBytes(block.isa) / 4;
+  const int64_t quads = CeilDivide(data.k, kQuad);
+  vectors_ = CeilDivide(data.n, lanes);
+  quads_ = static_cast<double>(quads);
+  streams_weights_ = block.dot == jit::DotKind::kVnni &&
+                     quads * block.vectors * jit::VectorBytes(block.isa) > Caches().l1d_bytes / 2;
+  if (data.taps.shared) {
+    run_rows_ = data.taps.line_rows;
+    shares_pixels_ = true;
+  } else if (!IsStaged(block, data) && data.taps.HasLineEnds()) {
+    CutAtLines(data.taps);
+  }
+}
+
+// Unless the smaller tiles cost more than what they leave out.
+void BlockCost::CutAtLines(const Taps& taps) {
+  const int64_t lines = std::max<int64_t>(block_.mr / taps.line_rows, 1);
+  const int64_t run_rows = lines * taps.line_rows;
+  // The first and the last row of a run leave a part of each tap out.
+  const double saved_rows = static_cast<double>(taps.head + taps.tail) / static_cast<double>(taps.depth);
+  const double saved = saved_rows * static_cast<double>(vectors_) * quads_;
+  const double uncut = OfRows(block_.mr) / block_.mr * static_cast<double>(run_rows);
+  if (OfRows(run_rows) - saved >= uncut) return;
+  run_rows_ = run_rows;
+  saved_rows_ = saved_rows;
+}
+
+double BlockCost::Of(int64_t m) const {
+  const double row = quads_ * static_cast<double>(vectors_);
+  double cost = 0;
+  if (run_rows_ == 0) {
+    cost = OfRows(m);
+  } else {
+    const int64_t runs = m / run_rows_;
+    cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_rows_ * row) + OfRows(m % run_rows_);
+  }
+  return cost / row;
+}
+
+// Cut evenly.
+double BlockCost::OfRows(int64_t rows) const {
+  if (rows == 0) return 0;
+  const int64_t tiles = CeilDivide(rows, block_.mr);
+  const int64_t whole = vectors_ / block_.vectors;
+  const int64_t rest = vectors_ % block_.vectors;
+  const auto of_tiles = [&](int64_t count, int64_t tile_rows) {
+    return static_cast<double>(count) *
+           (static_cast<double>(whole) * OfTile(tile_rows, block_.vectors) + OfTile(tile_rows, rest));
+  };
+  return of_tiles(rows % tiles, rows / tiles + 1) + of_tiles(tiles - rows % tiles, rows / tiles);
+}
+
+double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
+  if (vectors == 0) return 0;
+  if (block_.dot == jit::DotKind::kWide) {
+    return quads_ * kWideCost * (static_cast<double>(rows) + kWideVector) * static_cast<double>(vectors) +
+           kTileCost;
+  }
+  auto products = static_cast<double>(rows * vectors);
+  const bool overflows = rows * vectors + vectors + 1 > jit::VectorCount(block_.isa);
+  if (overflows && !shares_pixels_) products *= kVectorFromMemory;
+  if (streams_weights_) {
+    const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;
+    products = std::max(products + loads * kVectorPassing, loads * kVectorFromL2);
+  }
+  return quads_ * std::max(products, kInFlight) + kTileCost;
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,49 @@
+// What a register block costs: which tiles it cuts rows into, and how long they take.
+//
+//   rows of a GEMM           tile | tile | tile | …                      evenly over all rows
+//   rows of a convolution    line 0: tile | tile   line 1: tile | tile   the tiles at the ends of lines leave
+//                                                                        padding out (microkernel.h)
+//
+// A tile takes, in dot products of a vector,
+//
+//   Σ over quads of max(rows × vectors, those that the latency or the weights' way from L2 take)  +  a call
+#ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
+#define INTACT_KERNELS_ENGINES_BLOCK_COST_H_
+
+#include <cstdint>
+
+#include "kernels/codegen/dispatch.h"
+#include "kernels/engines/engine.h"
+
+namespace intact::kernels {
+
+/// The model of one block for one plan's weights.
+class BlockCost {
+ public:
+  BlockCost(const KernelBlock& block, const GemmData& data);
+
+  /// Time for `m` rows, in times that the ISA's own sequence takes for a row.
+  double Of(int64_t m) const;
+  /// Rows from a line's begin on, whole lines, that whole tiles are to cover; 0: tiles go on over lines.
+  int64_t run_rows() const { return run_rows_; }
+
+  /// Whether kernels of `block` cannot read A where it is: s8 must be shifted, a depth that is no multiple of
+  /// four padded, and the wide form reads int16.
+  static bool IsStaged(const KernelBlock& block, const GemmData& data);
+
+ private:
+  double OfRows(int64_t rows) const;
+  double OfTile(int64_t rows, int64_t vectors) const;
+  void CutAtLines(const Taps& taps);
+
+  KernelBlock block_;
+  int64_t vectors_ = 0;  // of columns
+  double quads_ = 0;
+  bool streams_weights_ = false;  // from L2 or beyond, tile after tile
+  bool shares_pixels_ = false;    // which vectors from memory cost nothing beside
+  int64_t run_rows_ = 0;
+  double saved_rows_ = 0;  // of a run: whose computation is left out
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINES_BLOCK_COST_H_

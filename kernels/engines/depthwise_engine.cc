@@ -1,0 +1,250 @@
+#include "kernels/engines/depthwise_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "kernels/codegen/dispatch.h"
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kVectors = 4;  // of int32 in a vector of channels
+
+// What the kernel's epilogue depends on: zero points of weights are in the weights.
+EpilogueSpec KernelEpilogue(const GemmData& data) {
+  EpilogueSpec epilogue = data.epilogue;
+  epilogue.has_b_zero_points = false;
+  return epilogue;
+}
+
+// Cycles for one pixel's vector of channels. Of zmm, unpacks and packs have one port, and a quarter
+// of all others get in their way: measured on Golden Cove.
+double VectorCost(const DepthwiseKernelSpec& spec) {
+  constexpr double kPacks = 3, kEpilogue = 14;
+  const DepthwiseSchedule::Cost cost = spec.Schedule().cost();
+  const double shuffles = cost.unpacks + kPacks, others = cost.dots + kEpilogue;
+  if (jit::VectorBytes(spec.isa) < 64) return (shuffles + others) / 3;
+  return std::max((shuffles + others) / 2, shuffles + 0.25 * others);
+}
+
+jit::DotKind KernelDot(const GemmData& data, jit::Isa isa) {
+  // Less its zero point a weight is int16.
+  return data.epilogue.has_b_zero_points ? jit::DotKind::kWide : DotOf(isa, INTACT_EXACT);
+}
+
+}  // namespace
+
+DepthwiseEngine::DepthwiseEngine(const GemmData& data, const TapGrid& taps, jit::Isa isa)
+    : data_(data),
+      spec_{VectorIsa(isa), KernelDot(data, isa), taps, KernelEpilogue(data)},
+      v_(spec_.channels()) {}
+
+Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const GemmData& data, const TapGrid& taps,
+                                                                 jit::Isa isa) {
+  for (int64_t tap = 0; tap < taps.taps(); ++tap) {
+    // What a block of pixels adds to it is small beside it.
+    if (std::abs(taps.Offset(tap)) + 64 * taps.pixel_stride_bytes < std::numeric_limits<int32_t>::max())
+      continue;
+    return Error{INTACT_UNSUPPORTED, "a filter of a depthwise convolution spans 2 GiB of padded input"};
+  }
+  std::unique_ptr<DepthwiseEngine> engine(new DepthwiseEngine(data, taps, isa));
+  Error error = engine->Make(engine->spec_, &engine->by_channels_);
+  if (error.status == INTACT_OK && engine->IsFlatBetter()) {
+    engine->flat_.step_pixels = engine->step_pixels();
+    error = engine->Make(engine->FlatSpec(), &engine->flat_);
+  }
+  if (error.status != INTACT_OK) return error;
+  return engine;
+}
+
+int64_t DepthwiseEngine::step_pixels() const { return std::lcm(data_.n, v_) / data_.n; }
+
+DepthwiseKernelSpec DepthwiseEngine::FlatSpec() const {
+  DepthwiseKernelSpec flat = spec_;
+  flat.taps.pixel_stride_bytes *= step_pixels();
+  return flat;
+}
+
+bool DepthwiseEngine::IsFlatBetter() const {
+  constexpr int64_t kMostPixels = 8;  // beyond, a row is too short for many steps
+  constexpr double kUnaligned = 1.1;  // pixels that are no whole vectors
+  if (spec_.taps.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
+  if (spec_.epilogue.has_residual()) return false;  // rare enough
+  if (data_.n < v_) return true;
+  if (step_pixels() > kMostPixels) return false;
+  const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
+  return VectorCost(FlatSpec()) * vectors < VectorCost(spec_) * kUnaligned * std::ceil(vectors);
+}
+
+Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, Cover* cover) {
+  const int64_t line = cover->step_pixels * data_.n;
+  for (int64_t start = 0; start < line; start += v_) cover->starts.push_back(start);
+  if (cover->step_pixels > 1) {
+    // Rows end anywhere, but always with a pixel.
+    cover->starts.push_back(RoundUp(v_, data_.n) - v_);
+  } else {
+    cover->starts.back() = std::max<int64_t>(data_.n - v_, 0);
+  }
+  const Result<DepthwiseKernelFunction> kernel = GetDepthwiseKernel(spec);
+  if (!kernel) return kernel.error();
+  cover->kernel = *kernel;
+  kernel_name_ = spec.Name();
+  return Fill(spec.Schedule(), cover);
+}
+
+Error DepthwiseEngine::Fill(const DepthwiseSchedule& schedule, Cover* cover) const {
+  Error out_of_memory{INTACT_OUT_OF_MEMORY, "no memory for depthwise weights"};
+  const size_t vectors = cover->starts.size();
+  cover->record_bytes = kVectors * v_ * (1 + std::ssize(schedule.weights()));
+  if (!cover->records.Resize(vectors * static_cast<size_t>(cover->record_bytes))) return out_of_memory;
+  for (size_t i = 0; i < vectors; ++i) {
+    FillRecord(schedule, cover->starts[i],
+               cover->records.data() + static_cast<int64_t>(i) * cover->record_bytes);
+  }
+  const auto arrange = [&](const AlignedBuffer<float>& from, AlignedBuffer<float>* to) {
+    if (from.size() == 0) return true;
+    if (!to->Resize(vectors * static_cast<size_t>(v_))) return false;
+    for (size_t vector = 0; vector < vectors; ++vector) {
+      for (int64_t i = 0; i < v_; ++i) {
+        const int64_t place = spec_.is_dealt() ? DealtIndex(i, v_ / kVectors) : i;
+        (*to)[vector * static_cast<size_t>(v_) + static_cast<size_t>(place)] =
+            from[static_cast<size_t>(ChannelAt(cover->starts[vector], i))];
+      }
+    }
+    return true;
+  };
+  if (!arrange(data_.scales, &cover->scales) || !arrange(data_.bias, &cover->bias)) return out_of_memory;
+  return {};
+}
+
+int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
+  return data_.weights.At(tap, channel) - data_.b_zero_point(static_cast<size_t>(channel));
+}
+
+void DepthwiseEngine::FillRecord(const DepthwiseSchedule& schedule, int64_t start, uint8_t* record) const {
+  const bool is_wide = spec_.dot == jit::DotKind::kWide;
+  for (int64_t i = 0; i < v_; ++i) {
+    const int64_t channel = ChannelAt(start, i);
+    uint8_t* to = record + DealtIndex(i, v_ / kVectors) * 4;
+    std::memcpy(to, &data_.initial[static_cast<size_t>(channel)], sizeof(int32_t));
+    for (const std::vector<int>& taps : schedule.weights()) {
+      to += kVectors * v_;
+      uint32_t dword = 0;
+      for (size_t slot = 0; slot < taps.size(); ++slot) {
+        if (taps[slot] < 0) continue;
+        const auto weight = static_cast<uint32_t>(Weight(taps[slot], channel));
+        dword |= is_wide ? (weight & 0xffff) << (16 * slot) : (weight & 0xff) << (8 * slot);
+      }
+      std::memcpy(to, &dword, sizeof(dword));
+    }
+  }
+}
+
+int64_t DepthwiseEngine::packed_bytes() const {
+  int64_t bytes = 0;
+  for (const Cover* cover : {&by_channels_, &flat_}) {
+    bytes += static_cast<int64_t>(cover->records.bytes() + cover->scales.bytes() + cover->bias.bytes());
+  }
+  return bytes;
+}
+
+void DepthwiseEngine::RunRow(const DepthwiseRow& row) const noexcept {
+  if (RunsFlat(row.pixels, row.c_stride_bytes)) {
+    RunFlat(row);
+  } else {
+    RunByChannels(row);
+  }
+}
+
+DepthwiseRow DepthwiseEngine::From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const {
+  DepthwiseRow rest;
+  rest.pixel0 = row.pixel0 + pixel * spec_.taps.pixel_stride_bytes + channel;
+  rest.pixels = row.pixels - pixel;
+  rest.c = row.c + pixel * row.c_stride_bytes + channel * data_.element_bytes();
+  rest.c_stride_bytes = row.c_stride_bytes;
+  rest.residual_stride_bytes = row.residual_stride_bytes;
+  if (row.residual == nullptr) return rest;
+  rest.residual = row.residual + pixel * row.residual_stride_bytes + channel * data_.residual_bytes();
+  return rest;
+}
+
+void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept {
+  DepthwiseKernelArgs args;
+  args.input = row.pixel0;
+  args.pixels = row.pixels;
+  args.record = cover.records.data() + static_cast<int64_t>(vector) * cover.record_bytes;
+  args.c = row.c;
+  args.c_stride_bytes = row.c_stride_bytes;
+  args.epilogue.constants = &data_.constants;
+  args.epilogue.residual = row.residual;
+  args.epilogue.residual_stride_bytes = row.residual_stride_bytes;
+  const int64_t column = static_cast<int64_t>(vector) * v_;
+  if (cover.scales.size() != 0) args.epilogue.scales = cover.scales.data() + column;
+  if (cover.bias.size() != 0) args.epilogue.bias = cover.bias.data() + column;
+  cover.kernel(&args);
+}
+
+void DepthwiseEngine::RunByChannels(const DepthwiseRow& row) const noexcept {
+  for (size_t i = 0; i < by_channels_.starts.size(); ++i) {
+    const int64_t start = by_channels_.starts[i];
+    const int64_t done = static_cast<int64_t>(i) * v_;
+    // Where C is the residual, what is computed again would find it overwritten.
+    if (data_.n < v_ || (row.residual != nullptr && start < done)) {
+      RunThroughScratch(i, done, row);
+    } else {
+      RunVector(by_channels_, i, From(row, 0, start));
+    }
+  }
+}
+
+void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
+  const int64_t element = data_.element_bytes();
+  const int64_t line = row.pixels * data_.n;
+  const int64_t step = flat_.step_pixels * data_.n;
+  const size_t last = flat_.starts.size() - 1;
+  const auto run = [&](size_t vector, int64_t start, int64_t count) {
+    RunVector(flat_, vector, {row.pixel0 + start, count, row.c + start * element, step * element});
+  };
+  for (size_t i = 0; i < last; ++i) {
+    const int64_t start = flat_.starts[i];
+    if (start + v_ > line) break;
+    run(i, start, (line - start - v_) / step + 1);
+  }
+  if (line % v_ != 0) run(last, line - v_, 1);
+}
+
+void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept {
+  constexpr int64_t kPixels = 8;
+  constexpr int64_t kElementBytes = 4;  // at most
+  constexpr int64_t kChannels = 64;
+  alignas(64) std::array<uint8_t, kPixels * kChannels * kElementBytes> c;
+  alignas(64) std::array<uint8_t, kPixels * kChannels * kElementBytes> residual;
+  const int64_t start = by_channels_.starts[vector];
+  const int64_t channels = std::min(data_.n - start, v_);
+  for (int64_t pixel = 0; pixel < row.pixels; pixel += kPixels) {
+    const DepthwiseRow rest = From(row, pixel, start);
+    DepthwiseRow piece = rest;
+    piece.pixels = std::min(kPixels, rest.pixels);
+    piece.c = c.data();
+    piece.c_stride_bytes = v_ * data_.element_bytes();
+    if (row.residual != nullptr) {
+      residual.fill(0);
+      piece.residual = residual.data();
+      piece.residual_stride_bytes = v_ * data_.residual_bytes();
+      CopyTile(rest.residual, rest.residual_stride_bytes, piece.pixels, channels * data_.residual_bytes(),
+               residual.data(), piece.residual_stride_bytes);
+    }
+    RunVector(by_channels_, vector, piece);
+    const int64_t skipped_bytes = (done - start) * data_.element_bytes();
+    CopyTile(c.data() + skipped_bytes, piece.c_stride_bytes, piece.pixels,
+             channels * data_.element_bytes() - skipped_bytes, rest.c + skipped_bytes, rest.c_stride_bytes);
+  }
+}
+
+}  // namespace intact::kernels

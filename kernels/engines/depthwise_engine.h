@@ -1,0 +1,112 @@
+// Depthwise convolution: each channel with a filter of its own, a row of adjacent output pixels at a time.
+//
+// The caller stages the input as a *band*: u8 (s8 shifted by +128), padding in place, so that every tap of
+// every output pixel is there to read. A pixel of it holds the n output channels, densely, and tap t of
+// output pixel x of a row lies at
+//
+//   pixel0 + x·pixel_stride_bytes + TapGrid::Offset(t) + channel
+//
+// A kernel computes a vector of V channels. How vectors cover a row is a *cover*:
+//
+//   by channels   n ≥ V            |....V....|....V....|            of each pixel; the last one ends with the
+//                                            |....V....|            pixel, and computes some channels again
+//   flat          adjacent pixels  |p0 |p1 |p2 |p3 |p4 |p5 |        the row is one line of channels that
+//                 are adjacent in  |....V....|....V....|            repeat after n; vectors of the line
+//                 repeat band and output  |<- lcm(n, V)     ->|            after lcm(n, V), which is a
+//                 kernel's pixel
+//
+// The flat cover wastes no lanes where n is no multiple of V, but neighbours share fewer places. It needs the
+// pixel stride of stride 1: a band of stride s is flat too if it is staged in s phases of columns, each of
+// them adjacent. Where neither fits, pixels go through scratch.
+#ifndef INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
+#define INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/codegen/depthwise_kernel.h"
+#include "kernels/engines/engine.h"
+
+namespace intact::kernels {
+
+/// Adjacent output pixels of a row.
+struct DepthwiseRow {
+  const uint8_t* pixel0 = nullptr;  // the first one's first tap
+  int64_t pixels = 0;
+  uint8_t* c = nullptr;
+  int64_t c_stride_bytes = 0;
+  const uint8_t* residual = nullptr;  // null where EpilogueSpec::residual is none; may be `c`
+  int64_t residual_stride_bytes = 0;
+};
+
+class DepthwiseEngine {
+ public:
+  /// `data.n` channels and `data.k` = taps.taps() depths; `data` outlives the engine. Pixels of the band are
+  /// data.n bytes. UNSUPPORTED if a tap lies 2³¹ bytes or more from the first one; CODEGEN_FAILED names the
+  /// kernel.
+  static Result<std::unique_ptr<DepthwiseEngine>> Create(const GemmData& data, const TapGrid& taps,
+                                                         jit::Isa isa);
+
+  /// Bytes beyond the last tap of a band that may be read.
+  static constexpr int64_t kSlackBytes = 64;
+
+  std::string KernelName() const { return kernel_name_; }
+  int64_t packed_bytes() const;
+
+  /// Whether RunRow() reads nothing beyond the taps of its pixels, for rows of `pixels` or more: otherwise
+  /// kSlackBytes after them too.
+  bool ReadsOnlyTaps(int64_t pixels, int64_t c_stride_bytes) const {
+    return data_.n >= v_ || RunsFlat(pixels, c_stride_bytes);
+  }
+
+  /// Writes data.n elements of each pixel, and reads as many of the residual.
+  void RunRow(const DepthwiseRow& row) const noexcept;
+
+ private:
+  /// Vectors of channels, each with its record and, for outputs that are scaled, its scales and bias.
+  struct Cover {
+    DepthwiseKernelFunction kernel = nullptr;
+    std::vector<int64_t> starts;  // where vectors begin in the line of channels
+    int64_t step_pixels = 1;      // the kernel's pixel, in pixels
+    int64_t record_bytes = 0;
+    AlignedBuffer<uint8_t> records;
+    AlignedBuffer<float> scales, bias;
+  };
+
+  DepthwiseEngine(const GemmData& data, const TapGrid& taps, jit::Isa isa);
+  bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {
+    return flat_.kernel != nullptr && c_stride_bytes == data_.n * data_.element_bytes() &&
+           pixels * data_.n >= v_;
+  }
+  /// The kernel's pixel of the flat cover, in pixels.
+  int64_t step_pixels() const;
+  DepthwiseKernelSpec FlatSpec() const;
+  bool IsFlatBetter() const;
+  Error Make(const DepthwiseKernelSpec& spec, Cover* cover);
+  Error Fill(const DepthwiseSchedule& schedule, Cover* cover) const;
+  void FillRecord(const DepthwiseSchedule& schedule, int64_t start, uint8_t* record) const;
+  int32_t Weight(int64_t tap, int64_t channel) const;
+  int64_t ChannelAt(int64_t start, int64_t i) const { return (start + i) % data_.n; }
+
+  /// What is left of `row` from a pixel and a channel on.
+  DepthwiseRow From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const;
+  /// A vector of `cover`, whose channels and pixels `row` holds.
+  void RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept;
+  void RunByChannels(const DepthwiseRow& row) const noexcept;
+  void RunFlat(const DepthwiseRow& row) const noexcept;
+  /// A vector of by_channels_, of which channels before `done` are not written.
+  void RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept;
+
+  const GemmData& data_;
+  DepthwiseKernelSpec spec_;  // of by_channels_
+  int64_t v_;                 // channels of a vector
+  Cover by_channels_;
+  Cover flat_;  // without a kernel where it is not wanted; the last vector ends a row
+  std::string kernel_name_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_

@@ -1,0 +1,395 @@
+#include "kernels/engines/panel_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+
+namespace intact::kernels {
+namespace {
+
+// A call of memcpy costs more than the copy of a short row.
+void CopyShortRow(const uint8_t* from, int64_t bytes, uint8_t* to) {
+  for (; bytes >= 16; bytes -= 16, from += 16, to += 16) std::memcpy(to, from, 16);
+  for (const int64_t part : {8, 4, 2, 1}) {
+    if ((bytes & part) == 0) continue;
+    std::memcpy(to, from, static_cast<size_t>(part));
+    from += part;
+    to += part;
+  }
+}
+
+constexpr int kMaxRows = 16;   // of a tile
+constexpr int kMaxTiles = 16;  // of a call
+
+int Lanes(jit::Isa isa) { return jit::VectorBytes(isa) / 4; }
+
+// The taps that some of the next `rows` rows need.
+TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
+                    int64_t rows) {
+  auto line = static_cast<size_t>(cursor.line());
+  TapRange needed = line_taps[line];
+  for (rows -= cursor.rows_left(); rows > 0; rows -= a.line_rows) {
+    line = line + 1 == line_taps.size() ? 0 : line + 1;
+    needed = {std::min(needed.first, line_taps[line].first), std::max(needed.end, line_taps[line].end)};
+  }
+  return needed;
+}
+
+}  // namespace
+
+// Walks through a region that is to be fetched, a call's share at a time.
+class PanelEngine::PrefetchRegion {
+ public:
+  PrefetchRegion() = default;
+  PrefetchRegion(const void* begin, int64_t bytes)
+      : next_(static_cast<const uint8_t*>(begin)), remaining_bytes_(bytes) {}
+  bool IsDone() const { return remaining_bytes_ <= 0; }
+  const void* Take(int64_t bytes) {
+    const uint8_t* const share = next_;
+    next_ += bytes;
+    remaining_bytes_ -= bytes;
+    return share;
+  }
+
+ private:
+  const uint8_t* next_ = nullptr;
+  int64_t remaining_bytes_ = 0;
+};
+
+// Cuts rows into tiles, evenly: the first ones have a row more. With `run_rows`, tiles begin and end with a
+// line wherever rows [line begin, line begin + run_rows) allow.
+class PanelEngine::TileCutter {
+ public:
+  TileCutter(int64_t row_begin, int64_t row_end, int mr, int64_t run_rows, int64_t line_rows)
+      : row_(row_begin), row_end_(row_end), mr_(mr), run_rows_(run_rows), line_rows_(line_rows) {}
+
+  int64_t row() const { return row_; }
+  // The next tiles of one height, at most `max`; sets `rows`. 0 after the last.
+  int64_t Next(int64_t max, int64_t* rows) {
+    *rows = 0;
+    if (row_ == row_end_) return 0;
+    if (tiles_ == 0) BeginRun();
+    const int64_t longer = (run_end_ - row_) % tiles_;
+    *rows = (run_end_ - row_) / tiles_ + (longer == 0 ? 0 : 1);
+    const int64_t count = std::min(max, longer == 0 ? tiles_ : longer);
+    row_ += count * *rows;
+    tiles_ -= count;
+    return count;
+  }
+
+ private:
+  void BeginRun() {
+    run_end_ = row_end_;
+    if (run_rows_ != 0) run_end_ = std::min(row_end_, row_ / line_rows_ * line_rows_ + run_rows_);
+    tiles_ = (run_end_ - row_ + mr_ - 1) / mr_;
+  }
+
+  int64_t row_, row_end_, mr_, run_rows_, line_rows_;
+  int64_t run_end_ = 0, tiles_ = 0;
+};
+
+// Tiles one below the other that one kernel runs.
+struct PanelEngine::Tiles {
+  int64_t row_begin = 0;
+  int64_t rows = 0;  // of each
+  int64_t count = 0;
+  bool begins_line = false, ends_line = false;
+  const SkippingInitial* initial = nullptr;  // null: GemmData::initial
+  const Functions* functions = nullptr;
+
+  int64_t all_rows() const { return rows * count; }
+  bool IsLike(const Tiles& other) const {
+    return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
+           initial == other.initial;
+  }
+  MicrokernelFunction Function(bool streams, bool is_edge, bool prefetches) const {
+    return functions->at[streams][is_edge][prefetches][begins_line][ends_line];
+  }
+};
+
+void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,
+              int64_t to_stride_bytes) noexcept {
+  constexpr int64_t kShort = 128;
+  for (int64_t i = 0; i < rows; ++i, from += from_stride_bytes, to += to_stride_bytes) {
+    if (row_bytes < kShort) {
+      CopyShortRow(from, row_bytes, to);
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(row_bytes));
+    }
+  }
+}
+
+void CopyResidual(const GemmData& data, int64_t rows, int64_t columns, int64_t padded_columns,
+                  uint8_t* scratch, EpilogueArgs* args) noexcept {
+  if (args->residual == nullptr) return;
+  const int64_t bytes = columns * data.residual_bytes();
+  const int64_t stride_bytes = padded_columns * data.residual_bytes();
+  // What lay in scratch may be denormal floats, which cost time.
+  std::memset(scratch, 0, static_cast<size_t>(rows * stride_bytes));
+  CopyTile(args->residual, args->residual_stride_bytes, rows, bytes, scratch, stride_bytes);
+  args->residual = scratch;
+  args->residual_stride_bytes = stride_bytes;
+}
+
+bool MayStream(const RunBuffers& buffers, int64_t rows, int64_t row_bytes) {
+  constexpr int64_t kLine = 64;
+  // A residual in C's place has its lines read anyway.
+  return buffers.residual != buffers.c && row_bytes > Caches().l2_bytes / rows &&
+         buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(buffers.c) % kLine == 0;
+}
+
+PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
+    : data_(data),
+      block_(block),
+      lanes_(Lanes(block.isa)),
+      nr_(lanes_ * block.vectors),
+      is_staged_(BlockCost::IsStaged(block, data)),
+      cost_(block, data) {}
+
+Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block) {
+  std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block));
+  Error error = engine->GenerateKernels();
+  if (error.status != INTACT_OK) return error;
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+Error PanelEngine::GenerateKernels() {
+  functions_.resize(static_cast<size_t>(block_.mr));
+  const auto edge_vectors = static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_);
+  for (const bool is_edge : {false, true}) {
+    MicrokernelSpec spec;
+    spec.isa = block_.isa;
+    spec.dot = block_.dot;
+    spec.mr = block_.mr;
+    spec.vectors = is_edge ? edge_vectors : block_.vectors;
+    spec.vector_step = static_cast<int>(data_.taps.vector_step);
+    spec.shared = data_.taps.shared;
+    spec.tap_quads = static_cast<int>(data_.taps.depth / kQuad);
+    spec.epilogue = data_.epilogue;
+    if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
+    if (kernel_name_.empty()) kernel_name_ = spec.Name();
+    for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
+      Error error = GenerateKernels(spec, is_edge);
+      if (error.status != INTACT_OK) return error;
+    }
+  }
+  return {};
+}
+
+// Of one height.
+Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
+  Functions& functions = functions_[static_cast<size_t>(spec.mr - 1)];
+  for (unsigned variant = 0; variant < 16; ++variant) {
+    spec.epilogue.streams = (variant & 8) != 0;
+    spec.prefetches = (variant & 4) != 0;
+    spec.begins_line = (variant & 2) != 0;
+    spec.ends_line = (variant & 1) != 0;
+    if ((spec.epilogue.streams && !CanStream()) || (spec.prefetches && (is_edge || !CanPrefetch()))) continue;
+    if ((spec.begins_line && !CanSkip(data_.taps.head, spec.mr)) ||
+        (spec.ends_line && !CanSkip(data_.taps.tail, spec.mr))) {
+      continue;
+    }
+    const Result<MicrokernelFunction> function = GetMicrokernel(spec);
+    if (!function) return function.error();
+    functions.at[spec.epilogue.streams][is_edge][spec.prefetches][spec.begins_line][spec.ends_line] =
+        *function;
+  }
+  return {};
+}
+
+// Whether tiles of `rows` rows can leave one out.
+bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
+  return cost_.run_rows() != 0 && padding != 0 && rows > 1;
+}
+
+int64_t PanelEngine::StagedTapBytes() const {
+  return RoundUp(data_.taps.depth, kQuad) / kQuad * jit::ActivationQuadBytes(block_.dot);
+}
+
+int64_t PanelEngine::StagedStride() const {
+  // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
+  return RoundUp(data_.taps.count() * StagedTapBytes(), 64) + 64;
+}
+
+int64_t PanelEngine::ScratchBytes(int64_t rows) const {
+  return EdgeBytes() + (is_staged_ ? std::min(rows, BlockRows()) * StagedStride() : 0);
+}
+
+void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
+  uint8_t* const staged = scratch + EdgeBytes();
+  const int64_t block_rows = BlockRows();
+  const int64_t chunk = ColumnsPerChunk(data_.weights.panel_stride_bytes() / kPanelColumns, nr_);
+  for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
+    const int64_t block_end = std::min(range.row_end, block + block_rows);
+    RowMap a = buffers.a;
+    if (is_staged_) {
+      Stage(a, block, block_end, staged);
+      a = RowMap(staged, StagedStride());
+      a.origin -= static_cast<uintptr_t>(block * StagedStride());
+    }
+    for (int64_t column = range.column_begin; column < range.column_end; column += chunk) {
+      const int64_t chunk_end = std::min(range.column_end, column + chunk);
+      const int64_t next_end = std::min(range.column_end, chunk_end + chunk);
+      RunChunk(buffers, {block, block_end, column, chunk_end}, a, next_end, scratch);
+    }
+  }
+}
+
+void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
+  const auto stage = block_.dot == jit::DotKind::kWide ? StageWide : StageRow;
+  RowCursor cursor(a, row_begin);
+  for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
+    const uint8_t* const from = cursor.Next();
+    uint8_t* to = staged;
+    for (const int64_t tap : data_.taps.offsets) {
+      stage(from + tap, data_.taps.depth, data_.a_flip(), to);
+      to += StagedTapBytes();
+    }
+  }
+}
+
+// Sets taps, and for them the depth's beginning in `b` and the columns' constants: all at column 0.
+void PanelEngine::SetTaps(const SkippingInitial* initial, MicrokernelArgs* call) const {
+  static constexpr int64_t kOneTap = 0;
+  if (is_staged_) {
+    call->taps = &kOneTap;
+    call->taps_end = call->taps + 1;
+    call->tap_bytes = data_.taps.count() * StagedTapBytes();
+    return;
+  }
+  const TapRange range = initial == nullptr ? TapRange{0, data_.taps.count()} : initial->taps;
+  call->taps = data_.taps.offsets.data() + range.first;
+  call->taps_end = data_.taps.offsets.data() + range.end;
+  call->tap_bytes = data_.taps.depth;
+  call->head_end = data_.taps.head;
+  call->tail_begin = data_.taps.depth - data_.taps.tail;
+}
+
+// Those of all taps if none were made for `range`.
+const SkippingInitial* PanelEngine::FindInitial(const TapRange& range) const {
+  const auto found = std::find_if(data_.skipping_initial.begin(), data_.skipping_initial.end(),
+                                  [&](const SkippingInitial& made) { return made.taps == range; });
+  return found == data_.skipping_initial.end() ? &data_.skipping_initial.front() : &*found;
+}
+
+// The next tiles of one kind, or the first of them, and pointers to their rows. Members are set one by one:
+// see MicrokernelArgs.
+void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
+                            const uint8_t** pointers, Tiles* tiles) const noexcept {
+  const bool has_lines = !is_staged_ && !data_.skipping_initial.empty();
+  tiles->row_begin = cutter->row();
+  tiles->count = cutter->Next(has_lines ? 1 : max, &tiles->rows);
+  if (tiles->count == 0) return;
+  tiles->functions = &functions_[static_cast<size_t>(tiles->rows - 1)];
+  if (!has_lines) return cursor->Take(tiles->all_rows(), pointers);
+  tiles->initial = &data_.skipping_initial.front();
+  if (!data_.taps.line_taps.empty()) {
+    tiles->initial = FindInitial(NeededTaps(data_.taps.line_taps, a, *cursor, tiles->rows));
+  }
+  tiles->begins_line = CanSkip(data_.taps.head, tiles->rows) && cursor->BeginsLine();
+  cursor->Take(tiles->rows, pointers);
+  tiles->ends_line = CanSkip(data_.taps.tail, tiles->rows) && cursor->BeginsLine();
+}
+
+// Of a call: their rows of A stay in L1 while the columns pass them.
+int64_t PanelEngine::MaxTiles(int64_t columns) const {
+  if (columns <= nr_) return kMaxTiles;
+  return std::clamp<int64_t>(Caches().l1d_bytes / 2 / (block_.mr * data_.k), 1, kMaxTiles);
+}
+
+void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
+                           uint8_t* scratch_tile) const noexcept {
+  std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // of two groups of tiles
+  const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
+  // A single row of tiles waits for its own weights: fetching others would only hold them up.
+  const bool has_next = next_end > range.column_end && range.row_end - range.row_begin > block_.mr;
+  PrefetchRegion region;
+  if (has_next) {
+    region = {Columns(range.column_end),
+              Columns(RoundUp(next_end, kPanelColumns)) - Columns(range.column_end)};
+  }
+  RowCursor cursor(a, range.row_begin);
+  TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps.line_rows);
+  std::array<Tiles, 2> both;
+  Tiles* tiles = both.data();
+  Tiles* next = &both[1];
+  NextTiles(a, max_tiles, &cutter, &cursor, pointers.data(), tiles);
+  while (tiles->count != 0) {
+    const uint8_t** next_pointers = &pointers[static_cast<size_t>(tiles->all_rows())];
+    NextTiles(a, max_tiles, &cutter, &cursor, next_pointers, next);
+    while (next->count == 1 && tiles->count < max_tiles && tiles->IsLike(*next)) {
+      ++tiles->count;
+      next_pointers += next->rows;
+      NextTiles(a, max_tiles, &cutter, &cursor, next_pointers, next);
+    }
+    if (!has_next && next->count != 0 && a.IsEven() && a.stride < 2 * data_.k) {
+      region = {*next_pointers, a.stride * tiles->all_rows()};
+    }
+    RunTiles(buffers, range, *tiles, pointers.data(), &region, scratch_tile);
+    std::copy_n(next_pointers, next->all_rows(), pointers.data());
+    std::swap(tiles, next);
+  }
+}
+
+void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
+                           const uint8_t* const* pointers, PrefetchRegion* region,
+                           uint8_t* scratch_tile) const noexcept {
+  MicrokernelArgs call;
+  call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
+  call.c_stride_bytes = buffers.c_stride_bytes;
+  call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
+  SetTaps(tiles.initial, &call);
+  const bool streams = buffers.may_stream && CanStream();
+  const int64_t edge_begin = range.column_end - (range.column_end - range.column_begin) % nr_;
+  for (int64_t column = range.column_begin; column < edge_begin; column += nr_) {
+    SetTile(buffers, tiles, column, &call);
+    call.rows = pointers;
+    call.tiles = tiles.count;
+    const bool prefetches = CanPrefetch() && !region->IsDone();
+    if (prefetches) call.prefetch = region->Take(tiles.count * data_.weights.quads() * kPrefetchQuadBytes);
+    tiles.Function(streams, false, prefetches)(&call);
+  }
+  if (edge_begin == range.column_end) return;
+  if ((range.column_end - edge_begin) % lanes_ == 0) {
+    SetTile(buffers, tiles, edge_begin, &call);
+    call.rows = pointers;
+    call.tiles = tiles.count;
+    return tiles.Function(streams, true, false)(&call);
+  }
+  Tiles tile = tiles;
+  for (tile.count = 1; tile.row_begin < tiles.row_begin + tiles.all_rows(); tile.row_begin += tile.rows) {
+    SetTile(buffers, tile, edge_begin, &call);
+    call.rows = pointers + (tile.row_begin - tiles.row_begin);
+    RunEdge(tile, range.column_end - edge_begin, scratch_tile, &call);
+  }
+}
+
+// What depends on where the tiles begin in C.
+void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column,
+                          MicrokernelArgs* call) const {
+  const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
+  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? data_.initial : tiles.initial->columns;
+  call->b = Columns(column) + first_tap * data_.taps.depth * kPanelColumns;
+  call->initial = initial.data() + column;
+  call->a_offset = column / lanes_ * data_.taps.vector_step;
+  call->c = buffers.c + tiles.row_begin * buffers.c_stride_bytes + column * data_.element_bytes();
+  call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
+}
+
+// A tile whose last vector is partial.
+void PanelEngine::RunEdge(const Tiles& tile, int64_t columns, uint8_t* scratch_tile,
+                          MicrokernelArgs* call) const noexcept {
+  auto* const c = static_cast<uint8_t*>(call->c);
+  const int64_t c_stride_bytes = call->c_stride_bytes;
+  call->tiles = 1;
+  call->c = scratch_tile;
+  call->c_stride_bytes = int64_t{nr_} * data_.element_bytes();
+  CopyResidual(data_, tile.rows, columns, RoundUp(columns, lanes_), scratch_tile + TileBytes(),
+               &call->epilogue);
+  tile.Function(false, true, false)(call);
+  CopyTile(scratch_tile, call->c_stride_bytes, tile.rows, columns * data_.element_bytes(), c, c_stride_bytes);
+  call->c_stride_bytes = c_stride_bytes;
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,92 @@
+// GEMM from the canonical B panels: columns fill the vectors' lanes, rows of A are broadcast (microkernel.h).
+//
+//   RunRange ─► blocks of rows (A, in a quarter of L2)
+//            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
+//            ─► tiles of mr×nr, some rows of tiles at a time, whose rows of A stay in L1: a call for each nr
+//               columns
+//
+// A is read where it is, unless kernels cannot read it there: s8 must be shifted, a depth that is no multiple
+// of four padded, and the wide form reads int16. Such rows are staged, a block at a time, their taps joined.
+// An edge within a vector goes through a scratch tile.
+#ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
+#define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
+
+#include <array>
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/codegen/dispatch.h"
+#include "kernels/codegen/microkernel.h"
+#include "kernels/engines/block_cost.h"
+#include "kernels/engines/engine.h"
+
+namespace intact::kernels {
+
+class PanelEngine final : public Engine {
+ public:
+  /// `data` outlives the engine. CODEGEN_FAILED names the kernel.
+  static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block);
+
+  int mr() const override { return block_.mr; }
+  int nr() const override { return nr_; }
+  std::string KernelName() const override { return kernel_name_; }
+  double Cost(int64_t m) const override { return cost_.Of(m); }
+  int64_t ScratchBytes(int64_t rows) const override;
+  void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
+
+ private:
+  /// The kernels for tiles of one height: [streams][is_edge][prefetches][begins_line][ends_line].
+  struct Functions {
+    MicrokernelFunction at[2][2][2][2][2] = {};
+  };
+  struct Tiles;
+  class TileCutter;
+  class PrefetchRegion;
+
+  PanelEngine(const GemmData& data, const KernelBlock& block);
+  Error GenerateKernels();
+  Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
+  bool CanSkip(int64_t padding, int64_t rows) const;
+  int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
+  /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
+  int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }
+  /// Of a tap in staged rows, and between those.
+  int64_t StagedTapBytes() const;
+  int64_t StagedStride() const;
+  int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }
+  const int8_t* Columns(int64_t column) const { return data_.weights.Panel(column / kPanelColumns); }
+  void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
+  /// Computes `range` from the rows that `a` holds under the same numbers, and fetches the columns up to
+  /// `next_end` meanwhile.
+  void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
+                uint8_t* scratch_tile) const noexcept;
+  int64_t MaxTiles(int64_t columns) const;
+  void NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
+                 const uint8_t** pointers, Tiles* tiles) const noexcept;
+  /// The columns of `range` for `tiles`, which share of `region` is fetched meanwhile.
+  void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
+                const uint8_t* const* pointers, PrefetchRegion* region, uint8_t* scratch_tile) const noexcept;
+  void SetTaps(const SkippingInitial* initial, MicrokernelArgs* call) const;
+  void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
+  const SkippingInitial* FindInitial(const TapRange& range) const;
+  void RunEdge(const Tiles& tile, int64_t columns, uint8_t* scratch_tile,
+               MicrokernelArgs* call) const noexcept;
+  /// Columns of groups have few weights: kernels that share pixels need not fetch those of others.
+  bool CanPrefetch() const { return !data_.taps.shared; }
+  /// Whether whole vectors are whole cache lines of a 4-byte output.
+  bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
+
+  const GemmData& data_;
+  KernelBlock block_;
+  int lanes_, nr_;
+  bool is_staged_;
+  BlockCost cost_;
+  std::string kernel_name_;
+  std::vector<Functions> functions_;  // [rows − 1]; only those that n can need are set
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_

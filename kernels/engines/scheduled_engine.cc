@@ -1,0 +1,384 @@
+#include "kernels/engines/scheduled_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "kernels/codegen/dispatch.h"
+
+namespace intact::kernels {
+namespace {
+
+constexpr int kMaxTileRows = 128;  // a whole number of vectors
+constexpr int32_t kDropped = -1;   // a row between two lines of a planar band
+
+/// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
+/// the triple takes for a quad.
+struct StripForm {
+  int columns;
+  int vectors;
+  double item_cost;
+  double group_cost;
+  int blocks = 1;  // of registers, in a tile
+};
+
+struct IsaForms {
+  jit::Isa isa;
+  std::array<StripForm, 2> forms;
+};
+
+// Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
+constexpr std::array kForms = {
+    IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}}},
+    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}}},
+};
+
+// From a planar band, whose vectors lie across cache lines: each load counts twice there, so that several
+// columns should share it. Fitted to Laplace weights on Emerald Rapids. With VPDPBUSD there is one item a
+// quad, and as many registers as accumulators need.
+constexpr std::array kPlanarForms = {
+    IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.67, 0.33, 5}, StripForm{1, 4, 0.79, 0.39, 2}}},
+    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.67, 0.33, 2}, StripForm{1, 4, 0.89, 0.45, 2}}},
+    IsaForms{jit::Isa::kAvxVnni, {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}}},
+    IsaForms{jit::Isa::kAvx512Vnni, {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}}},
+};
+
+const std::array<StripForm, 2>& FormsOf(jit::Isa isa, bool planar) {
+  const auto is_its = [&](const IsaForms& forms) { return forms.isa == isa; };
+  if (planar) return std::find_if(kPlanarForms.begin(), kPlanarForms.end(), is_its)->forms;
+  return std::find_if(kForms.begin(), kForms.end(), is_its)->forms;
+}
+
+double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics) {
+  const auto quads = static_cast<double>(std::max<int64_t>(statistics.quads, 1));
+  return (form.item_cost * static_cast<double>(statistics.items) +
+          form.group_cost * static_cast<double>(statistics.groups)) /
+         quads;
+}
+
+}  // namespace
+
+/// Where the rows of a tile of accumulators go.
+struct ScheduledEngine::TileRows {
+  int64_t count = 0;
+  std::array<int32_t, kMaxTileRows> row;  // of C, or kDropped
+  std::array<uint8_t*, kMaxTileRows> c;   // column 0; whole vectors of them
+
+  void Add(int32_t first, int64_t rows, uint8_t* to, int64_t stride) {
+    int32_t* const to_row = &row[static_cast<size_t>(count)];
+    uint8_t** const to_c = &c[static_cast<size_t>(count)];
+    for (int32_t i = 0; i < rows; ++i) to_row[i] = first + i;
+    for (int64_t i = 0; i < rows; ++i) to_c[i] = to + i * stride;
+    count += rows;
+  }
+  void AddDropped(int64_t rows, uint8_t* to) {
+    std::fill_n(&row[static_cast<size_t>(count)], rows, kDropped);
+    std::fill_n(&c[static_cast<size_t>(count)], rows, to);
+    count += rows;
+  }
+  void FillVector(int lanes, uint8_t* to) {
+    std::fill_n(&c[static_cast<size_t>(count)], RoundUp(count, lanes) - count, to);
+  }
+};
+
+ScheduledEngine::ScheduledEngine(const GemmData& data, jit::Isa isa, int amax,
+                                 std::unique_ptr<ScheduledEngine> fallback)
+    : data_(data),
+      isa_(isa),
+      amax_(amax),
+      fallback_(std::move(fallback)),
+      lanes_(jit::VectorBytes(isa) / 4) {}
+
+Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData& data, jit::Isa isa, int amax,
+                                                                 std::unique_ptr<ScheduledEngine> fallback) {
+  std::unique_ptr<ScheduledEngine> engine(new ScheduledEngine(data, isa, amax, std::move(fallback)));
+  for (const auto step : {&ScheduledEngine::Schedule, &ScheduledEngine::GenerateKernels}) {
+    Error error = (engine.get()->*step)();
+    if (error.status != INTACT_OK) return error;
+  }
+  return engine;
+}
+
+Error ScheduledEngine::Schedule() {
+  Error out_of_memory = {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
+  const std::optional<PlanarDepth>& planar = data_.taps.planar;
+  const auto shape_for = [&](const StripForm& form) {
+    const int rows = form.vectors * lanes_;
+    // A's window takes three quarters of L1: the schedule streams through the rest.
+    const int64_t window_quads = std::max<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16);
+    ScheduleShape shape{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
+    if (planar) {
+      shape.planar = &*planar;
+      if (data_.b_zero_points.size() != 0) shape.zero_points = data_.b_zero_points.data();
+    }
+    return shape;
+  };
+  const auto& forms = FormsOf(isa_, planar.has_value());
+  const StripForm* best = &forms.back();  // of one column: it suits any weights
+  row_cost_ = std::numeric_limits<double>::infinity();
+  for (const StripForm& form : forms) {
+    if (planar && planar->group_columns % form.columns != 0) continue;
+    const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, shape_for(form));
+    if (!statistics) return out_of_memory;
+    const double cost = PredictedCost(form, *statistics);
+    if (cost >= row_cost_) continue;
+    row_cost_ = cost;
+    best = &form;
+  }
+  block_vectors_ = best->vectors;
+  rows_ = best->vectors * lanes_;
+  tile_rows_ = rows_ * best->blocks;
+  if (!schedule_.Build(data_.weights, shape_for(*best))) return out_of_memory;
+  row_cost_ = PredictedCost(*best, schedule_.statistics());
+  return {};
+}
+
+Error ScheduledEngine::GenerateKernels() {
+  for (int vectors = 1; vectors <= block_vectors_; ++vectors) {
+    const ScheduledKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_.shape().strip_columns,
+                                   schedule_.largest_group()};
+    const Result<ScheduledKernelFunction> kernel = GetScheduledKernel(spec);
+    if (!kernel) return kernel.error();
+    kernels_.push_back(*kernel);
+    kernel_name_ = spec.Name();
+  }
+  const Result<TileEpilogueFunction> epilogue = GetTileEpilogue(isa_, data_.epilogue, tile_rows_);
+  if (!epilogue) return epilogue.error();
+  epilogue_ = *epilogue;
+  tile_columns_ = TileColumns(isa_, data_.epilogue);
+  if (lanes_ != 16 || data_.element_bytes() != 4) return {};
+  EpilogueSpec streaming = data_.epilogue;
+  streaming.streams = true;
+  const Result<TileEpilogueFunction> streaming_epilogue = GetTileEpilogue(isa_, streaming, tile_rows_);
+  if (!streaming_epilogue) return streaming_epilogue.error();
+  streaming_epilogue_ = *streaming_epilogue;
+  return {};
+}
+
+double ScheduledEngine::Cost(int64_t m) const {
+  // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer:
+  // measured 1.4 × for one vector, 1.1 × for two.
+  const auto block_cost = [&](int64_t rows) {
+    const int64_t padded_rows = RoundUp(rows, lanes_);
+    const double vectors = static_cast<double>(padded_rows) / lanes_;
+    return static_cast<double>(padded_rows) * row_cost_ * (1 + 0.4 / (vectors * vectors));
+  };
+  const int64_t rest = m % rows_;
+  return static_cast<double>(m - rest) * row_cost_ + (rest == 0 ? 0 : block_cost(rest));
+}
+
+// Packed rows are read again by each chunk; where there is but one, they are still in L1.
+int64_t ScheduledEngine::RowsPerBlock() const {
+  if (data_.weights.panels() <= PanelsPerChunk()) return rows_;
+  return std::max<int64_t>(Caches().l2_bytes / std::max<int64_t>(data_.k, 1) / rows_, 1) * rows_;
+}
+
+int64_t ScheduledEngine::PanelsPerChunk() const {
+  const int64_t panel_bytes = std::max<int64_t>(schedule_.bytes() / data_.weights.panels(), 1);
+  return std::clamp<int64_t>(Caches().l2_bytes / 2 / panel_bytes, 1, 32);
+}
+
+int64_t ScheduledEngine::ScratchBytes(int64_t rows) const {
+  const int64_t block = std::min(RoundUp(rows, rows_), RowsPerBlock());
+  const int64_t panels = data_.taps.planar ? 0 : RoundUp(ActivationPanelBytes(block, data_.k), 64);
+  const int64_t bytes = FixedBytes() + panels;
+  return fallback_ == nullptr ? bytes : std::max(bytes, fallback_->ScratchBytes(rows));
+}
+
+void ScheduledEngine::RunRange(const RunBuffers& buffers, const Range& range,
+                               uint8_t* scratch) const noexcept {
+  if (data_.taps.planar) return RunPlanar(buffers, range, scratch);
+  uint8_t* const panels = PackedRows(scratch);
+  for (int64_t block = range.row_begin; block < range.row_end; block += RowsPerBlock()) {
+    const int64_t block_end = std::min(range.row_end, block + RowsPerBlock());
+    uint8_t largest = 0;
+    RowCursor cursor(buffers.a, block);
+    for (int64_t row = block; row < block_end; row += rows_) {
+      const int64_t rows = std::min<int64_t>(rows_, block_end - row);
+      largest = std::max(largest, Pack(&cursor, rows, panels + ActivationPanelBytes(row - block, data_.k)));
+    }
+    const Range block_range{block, block_end, range.column_begin, range.column_end};
+    if (largest > amax_ && fallback_ != nullptr) {
+      fallback_->RunRange(buffers, block_range, scratch);
+    } else {
+      RunBlock(buffers, block_range, panels, scratch);
+    }
+  }
+}
+
+void ScheduledEngine::RunPlanar(const RunBuffers& buffers, const Range& range,
+                                uint8_t* scratch) const noexcept {
+  if (buffers.planar.largest > amax_ && fallback_ != nullptr) {
+    return fallback_->RunPlanar(buffers, range, scratch);
+  }
+  const auto position_of = [&](int64_t row) {
+    const int64_t from_first = row - buffers.planar.first_row;
+    const PlanarDepth& planar = *data_.taps.planar;
+    return from_first / planar.line_rows * planar.line_positions + from_first % planar.line_rows;
+  };
+  auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
+  const int64_t position_end = position_of(range.row_end - 1) + 1;
+  const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
+  for (int64_t position = position_of(range.row_begin); position < position_end; position += tile_rows_) {
+    const int64_t positions = std::min<int64_t>(tile_rows_, position_end - position);
+    const uint8_t* const a =
+        RowMap::Pointer(buffers.planar.origin + static_cast<uintptr_t>(position * kQuad));
+    const TileRows rows = RowsOfPositions(buffers, position, positions, scratch);
+    for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsAtOnce()) {
+      const int64_t end = std::min(panel_end, panel + PanelsAtOnce());
+      Accumulate(a, positions, panel, end, accumulators);
+      Range columns = range;
+      columns.column_begin = panel * kPanelColumns;
+      columns.column_end = std::min(range.column_end, end * kPanelColumns);
+      Store(buffers, columns, rows, accumulators, scratch);
+    }
+  }
+}
+
+ScheduledEngine::TileRows ScheduledEngine::RowsOfPositions(const RunBuffers& buffers, int64_t position,
+                                                           int64_t positions,
+                                                           uint8_t* scratch) const noexcept {
+  const PlanarDepth& planar = *data_.taps.planar;
+  TileRows rows;
+  int64_t line = position / planar.line_positions;
+  int64_t x = position % planar.line_positions;
+  for (int64_t left = positions; left > 0; left = positions - rows.count, ++line, x = 0) {
+    const int64_t valid = std::clamp<int64_t>(planar.line_rows - x, 0, left);
+    const int64_t row = buffers.planar.first_row + line * planar.line_rows + x;
+    rows.Add(static_cast<int32_t>(row), valid, buffers.c + row * buffers.c_stride_bytes,
+             buffers.c_stride_bytes);
+    rows.AddDropped(std::min(planar.line_positions - x, left) - valid, Drop(scratch));
+  }
+  rows.FillVector(lanes_, Drop(scratch));
+  return rows;
+}
+
+ScheduledEngine::TileRows ScheduledEngine::AdjacentRows(const RunBuffers& buffers, int64_t row, int64_t rows,
+                                                        uint8_t* scratch) const noexcept {
+  TileRows all;
+  all.Add(static_cast<int32_t>(row), rows, buffers.c + row * buffers.c_stride_bytes, buffers.c_stride_bytes);
+  all.FillVector(lanes_, Drop(scratch));
+  return all;
+}
+
+// The next `rows` rows, tap by tap; returns the largest activation.
+uint8_t ScheduledEngine::Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept {
+  std::array<const uint8_t*, kMaxTileRows> pointers;
+  std::generate_n(pointers.begin(), rows, [&] { return cursor->Next(); });
+  uint8_t largest = 0;
+  for (const int64_t tap : data_.taps.offsets) {
+    largest = std::max(largest, PackActivations({pointers.data(), static_cast<size_t>(rows)}, tap,
+                                                data_.taps.depth, data_.a_flip(), rows_, panel));
+    panel += ActivationPanelBytes(rows_, data_.taps.depth);
+  }
+  return largest;
+}
+
+void ScheduledEngine::RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
+                               uint8_t* scratch) const noexcept {
+  auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
+  const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
+  for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsPerChunk()) {
+    const int64_t chunk_end = std::min(panel_end, panel + PanelsPerChunk());
+    for (int64_t row = range.row_begin; row < range.row_end; row += rows_) {
+      const int64_t rows = std::min<int64_t>(rows_, range.row_end - row);
+      const uint8_t* const a = panels + ActivationPanelBytes(row - range.row_begin, data_.k);
+      const TileRows tile = AdjacentRows(buffers, row, rows, scratch);
+      for (int64_t at = panel; at < chunk_end; at += PanelsAtOnce()) {
+        const int64_t end = std::min(chunk_end, at + PanelsAtOnce());
+        Accumulate(a, rows, at, end, accumulators);
+        Range columns = range;
+        columns.column_begin = at * kPanelColumns;
+        columns.column_end = std::min(range.column_end, end * kPanelColumns);
+        Store(buffers, columns, tile, accumulators, scratch);
+      }
+    }
+  }
+}
+
+void ScheduledEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                                 int32_t* accumulators) const noexcept {
+  const int64_t panel_size = int64_t{kPanelColumns} * tile_rows_;
+  const ScheduleShape& shape = schedule_.shape();
+  const bool planar = data_.taps.planar.has_value();
+  ScheduledKernelArgs args;
+  for (int64_t window = 0; window < schedule_.windows(); ++window) {
+    const uint8_t* const from = planar ? a : a + window * shape.window_quads * kQuad * rows_;
+    for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+      args.strips = schedule_.Strips(window, panel);
+      const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
+      args.strip_count = (columns + shape.strip_columns - 1) / shape.strip_columns;
+      args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
+      args.a = from;
+      args.accumulators = accumulators + (panel - panel_begin) * panel_size;
+      args.blocks = rows / rows_;
+      if (args.blocks > 0) kernels_.back()(&args);
+      const int64_t rest = rows % rows_;
+      if (rest == 0) continue;
+      args.a += (rows - rest) * kQuad;
+      args.accumulators += rows - rest;
+      args.blocks = 1;
+      kernels_[static_cast<size_t>((rest - 1) / lanes_)](&args);
+    }
+  }
+}
+
+void ScheduledEngine::Store(const RunBuffers& buffers, const Range& range, const TileRows& rows,
+                            const int32_t* accumulators, uint8_t* scratch) const noexcept {
+  TileEpilogueArgs args;
+  args.rows = rows.count;
+  args.c = rows.c.data();
+  for (int64_t column = range.column_begin; column < range.column_end; column += tile_columns_) {
+    const int64_t columns = std::min<int64_t>(tile_columns_, range.column_end - column);
+    args.accumulators = accumulators + (column - range.column_begin) * tile_rows_;
+    args.c_offset = column * data_.element_bytes();
+    args.epilogue = data_.EpilogueAt(buffers, rows.row[0], column);
+    const bool is_edge = columns != tile_columns_;
+    if (buffers.residual != nullptr && (is_edge || data_.taps.planar)) {
+      GatherResidual(buffers, rows, column, columns, ResidualEdge(scratch), &args.epilogue);
+    }
+    if (is_edge) {
+      StoreEdge(buffers, rows, column, columns, args, Edge(scratch));
+    } else {
+      const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr;
+      (streams ? streaming_epilogue_ : epilogue_)(&args);
+    }
+  }
+}
+
+// Whole tiles to scratch, and what is of C from there.
+void ScheduledEngine::StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column,
+                                int64_t columns, TileEpilogueArgs args, uint8_t* scratch) const noexcept {
+  const int64_t element = data_.element_bytes();
+  std::array<uint8_t*, kMaxTileRows> c;
+  std::generate(c.begin(), c.end(), [to = scratch, this, element]() mutable {
+    return std::exchange(to, to + tile_columns_ * element);
+  });
+  args.c = c.data();
+  args.c_offset = 0;
+  epilogue_(&args);
+  for (size_t i = 0; i < static_cast<size_t>(rows.count); ++i) {
+    if (rows.row[i] == kDropped) continue;
+    std::memcpy(buffers.c + rows.row[i] * buffers.c_stride_bytes + column * element, c[i],
+                static_cast<size_t>(columns * element));
+  }
+}
+
+// Whole vectors of the residual of a tile, which in C has neither whole vectors nor adjacent rows.
+void ScheduledEngine::GatherResidual(const RunBuffers& buffers, const TileRows& rows, int64_t column,
+                                     int64_t columns, uint8_t* to, EpilogueArgs* args) const noexcept {
+  const int64_t element = data_.residual_bytes();
+  args->residual = to;
+  args->residual_stride_bytes = tile_columns_ * element;
+  std::memset(to, 0, static_cast<size_t>(rows.count * args->residual_stride_bytes));
+  for (size_t i = 0; i < static_cast<size_t>(rows.count); ++i, to += args->residual_stride_bytes) {
+    if (rows.row[i] == kDropped) continue;
+    std::memcpy(to, buffers.residual + rows.row[i] * buffers.residual_stride_bytes + column * element,
+                static_cast<size_t>(columns * element));
+  }
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,106 @@
+// Exact GEMM before VNNI, and convolution of few channels a group on every ISA, from scheduled weights
+// (schedule.h): rows of A fill the vectors' lanes, weights are broadcast.
+//
+//   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► register
+//   blocks of rows ─► windows of depth (A in L1) ─► panels: one grouped kernel call each, into int32
+//   accumulators of the chunk ─► tile epilogue
+//
+// A convolution's rows may come from a planar band instead (Taps::planar): then nothing is packed, register
+// blocks are made of its positions, and those between two lines are dropped when C is stored. All panels of a
+// tile of positions are computed one after the other, while its lines of C are in L1.
+#ifndef INTACT_KERNELS_ENGINES_SCHEDULED_ENGINE_H_
+#define INTACT_KERNELS_ENGINES_SCHEDULED_ENGINE_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/codegen/scheduled_kernel.h"
+#include "kernels/codegen/tile_epilogue.h"
+#include "kernels/engines/engine.h"
+#include "kernels/weights/schedule.h"
+
+namespace intact::kernels {
+
+class ScheduledEngine final : public Engine {
+ public:
+  /// Schedules the weights for activations in [0, amax], with the strip width that the cost model finds
+  /// cheaper. Rows that hold a larger activation are left to `fallback`; without one the caller guarantees
+  /// that there are none. `data` outlives the engine.
+  static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, jit::Isa isa, int amax,
+                                                         std::unique_ptr<ScheduledEngine> fallback);
+
+  int mr() const override { return tile_rows_; }
+  int nr() const override { return kPanelColumns; }
+  std::string KernelName() const override { return kernel_name_; }
+  double Cost(int64_t m) const override;
+  int64_t packed_bytes() const override {
+    return schedule_.bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
+  }
+  int64_t WholeRows(int64_t m) const override { return m / lanes_ * lanes_; }
+  int64_t ScratchBytes(int64_t rows) const override;
+  void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
+
+  const ScheduleStatistics& statistics() const { return schedule_.statistics(); }
+
+ private:
+  ScheduledEngine(const GemmData& data, jit::Isa isa, int amax, std::unique_ptr<ScheduledEngine> fallback);
+  Error Schedule();
+  Error GenerateKernels();
+  uint8_t Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
+  /// The range is within one band.
+  void RunPlanar(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept;
+  struct TileRows;
+  /// The rows of C from `row` on.
+  TileRows AdjacentRows(const RunBuffers& buffers, int64_t row, int64_t rows,
+                        uint8_t* scratch) const noexcept;
+  /// Those that `positions` positions from `position` on are.
+  TileRows RowsOfPositions(const RunBuffers& buffers, int64_t position, int64_t positions,
+                           uint8_t* scratch) const noexcept;
+  /// `range`: of columns.
+  void Store(const RunBuffers& buffers, const Range& range, const TileRows& rows, const int32_t* accumulators,
+             uint8_t* scratch) const noexcept;
+  void StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,
+                 TileEpilogueArgs args, uint8_t* scratch) const noexcept;
+  void GatherResidual(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,
+                      uint8_t* to, EpilogueArgs* args) const noexcept;
+  void RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
+                uint8_t* scratch) const noexcept;
+  int64_t RowsPerBlock() const;
+  int64_t PanelsPerChunk() const;
+  /// Panels whose accumulators are in memory at a time: a chunk's, if they wait for further windows.
+  int64_t PanelsAtOnce() const { return schedule_.windows() == 1 ? 1 : PanelsPerChunk(); }
+  // Scratch: accumulators, a tile of C and one of the residual where columns are no whole tile, a row of C
+  // for what is dropped, packed A.
+  int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows_ * 4; }
+  int64_t EdgeBytes() const { return int64_t{4} * tile_columns_ * RoundUp(tile_rows_, lanes_); }
+  int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
+  uint8_t* Edge(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
+  uint8_t* ResidualEdge(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
+  uint8_t* Drop(uint8_t* scratch) const { return ResidualEdge(scratch) + EdgeBytes(); }
+  int64_t FixedBytes() const { return AccumulatorBytes() + 2 * EdgeBytes() + DropBytes(); }
+  uint8_t* PackedRows(uint8_t* scratch) const { return scratch + FixedBytes(); }
+  /// Of `rows` rows, at most tile_rows_.
+  void Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                  int32_t* accumulators) const noexcept;
+
+  const GemmData& data_;
+  jit::Isa isa_;
+  int amax_;
+  std::unique_ptr<ScheduledEngine> fallback_;
+  int lanes_;
+  int block_vectors_ = 0, rows_ = 0;  // of a register block
+  int tile_rows_ = 0;                 // of the accumulators: register blocks side by side
+  int tile_columns_ = 0;              // that are stored at a time
+  double row_cost_ = 0;               // of a full block, see Cost()
+  ScheduledWeights schedule_;
+  std::string kernel_name_;
+  std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
+  TileEpilogueFunction epilogue_ = nullptr;
+  TileEpilogueFunction streaming_epilogue_ = nullptr;  // where a row of a tile is a whole cache line of C
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINES_SCHEDULED_ENGINE_H_

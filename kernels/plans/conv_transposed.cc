@@ -1,0 +1,239 @@
+#include "kernels/plans/conv_transposed.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+namespace intact::kernels {
+namespace {
+
+// A phase in one dimension: taps first_tap, first_tap + tap_step, … and a convolution's extents.
+struct AxisPhase {
+  int64_t first_tap = 0, tap_step = 1, taps = 1;
+  int64_t dilation = 1, pad_begin = 0, pad_end = 0;
+  int64_t residue = 0, outputs = 0;
+};
+
+int64_t Modulo(int64_t value, int64_t divisor) { return (value % divisor + divisor) % divisor; }
+
+std::vector<AxisPhase> AxisPhasesOf(const ConvGeometry& geometry, Dimension dimension) {
+  const int64_t stride = geometry.stride[dimension];
+  const int64_t dilation = geometry.dilation[dimension];
+  const int64_t kernel = geometry.kernel[dimension];
+  const int64_t pad = geometry.pad_begin[dimension];
+  const int64_t tap_step = stride / std::gcd(stride, dilation);
+  std::vector<AxisPhase> phases;
+  for (int64_t tap = 0; tap < std::min(kernel, tap_step); ++tap) {
+    AxisPhase phase;
+    phase.residue = Modulo(tap * dilation - pad, stride);
+    if (phase.residue >= geometry.output[dimension]) continue;
+    phase.outputs = (geometry.output[dimension] - 1 - phase.residue) / stride + 1;
+    phase.first_tap = tap;
+    phase.tap_step = tap_step;
+    phase.taps = (kernel - 1 - tap) / tap_step + 1;
+    if (phase.taps > 1) phase.dilation = tap_step * dilation / stride;
+    // Output 0 of the phase reads input `last` with tap first_tap, its own last one.
+    const int64_t last = (phase.residue + pad - tap * dilation) / stride;
+    const int64_t span = (phase.taps - 1) * phase.dilation;
+    phase.pad_begin = span - last;
+    phase.pad_end = phase.outputs + span - geometry.input[dimension] - phase.pad_begin;
+    phases.push_back(phase);
+  }
+  return phases;
+}
+
+// The caller's taps of the phase that is `axes` in the dimensions.
+std::vector<int64_t> TapsOf(const ConvGeometry& geometry,
+                            const std::array<AxisPhase, INTACT_MAX_SPATIAL>& axes) {
+  std::vector<int64_t> taps = {0};
+  for (size_t i = 0; i < axes.size(); ++i) {
+    std::vector<int64_t> longer;
+    for (const int64_t outer : taps) {
+      for (int64_t tap = axes[i].taps - 1; tap >= 0; --tap) {
+        longer.push_back(outer * geometry.kernel[i] + axes[i].first_tap + tap * axes[i].tap_step);
+      }
+    }
+    taps = std::move(longer);
+  }
+  return taps;
+}
+
+ConvPhase MakePhase(const ConvGeometry& transposed, const std::array<AxisPhase, INTACT_MAX_SPATIAL>& axes) {
+  ConvPhase phase;
+  phase.geometry = transposed;
+  phase.geometry.is_transposed = false;
+  phase.grid.step = transposed.stride;
+  phase.grid.extents = transposed.output;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    phase.geometry.kernel[i] = axes[i].taps;
+    phase.geometry.stride[i] = 1;
+    phase.geometry.dilation[i] = axes[i].dilation;
+    phase.geometry.pad_begin[i] = axes[i].pad_begin;
+    phase.geometry.pad_end[i] = axes[i].pad_end;
+    phase.geometry.output[i] = axes[i].outputs;
+    phase.grid.first[i] = axes[i].residue;
+    phase.grid.count[i] = axes[i].outputs;
+  }
+  phase.taps = TapsOf(transposed, axes);
+  return phase;
+}
+
+}  // namespace
+
+std::vector<ConvPhase> PhasesOf(const ConvGeometry& transposed) {
+  std::vector<ConvPhase> phases;
+  for (const AxisPhase& depth : AxisPhasesOf(transposed, kDepth)) {
+    for (const AxisPhase& height : AxisPhasesOf(transposed, kHeight)) {
+      for (const AxisPhase& width : AxisPhasesOf(transposed, kWidth)) {
+        phases.push_back(MakePhase(transposed, {depth, height, width}));
+      }
+    }
+  }
+  return phases;
+}
+
+std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeometry& transposed,
+                              const GemmProblem& problem) {
+  const int64_t inputs = transposed.group_inputs();
+  std::vector<int8_t> weights;
+  weights.reserve(taps.size() * static_cast<size_t>(inputs * problem.n));
+  for (int64_t column = 0; column < problem.n; ++column) {
+    for (const int64_t tap : taps) {
+      const int8_t* const from = problem.b.data + (column * transposed.taps() + tap) * inputs;
+      weights.insert(weights.end(), from, from + inputs);
+    }
+  }
+  return weights;
+}
+
+// ----- padding that clamps ---------------------------------------------------------------------------------
+
+PaddingExcess::PaddingExcess(const ConvGeometry& geometry, const GemmProblem& problem) {
+  if (problem.mode != INTACT_SATURATING) return;
+  constexpr int64_t kMin = std::numeric_limits<int16_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int16_t>::max();
+  const int64_t zero_point = problem.a_zero_point + ActivationFlip(problem.a_type);
+  const int64_t inputs = geometry.group_inputs();
+  tap_excess_.resize(static_cast<size_t>(geometry.taps() * problem.n));
+  all_taps_.resize(static_cast<size_t>(problem.n));
+  for (int64_t column = 0; column < problem.n; ++column) {
+    for (int64_t tap = 0; tap < geometry.taps(); ++tap) {
+      int64_t& excess = tap_excess_[static_cast<size_t>(tap * problem.n + column)];
+      for (int64_t i = tap * inputs; i + 1 < (tap + 1) * inputs; i += 2) {
+        const int64_t sum = zero_point * (problem.b.At(i, column) + problem.b.At(i + 1, column));
+        excess += std::clamp(sum, kMin, kMax) - sum;
+      }
+      all_taps_[static_cast<size_t>(column)] += excess;
+    }
+  }
+}
+
+std::vector<int64_t> PaddingExcess::WithoutTaps(const std::vector<int64_t>& taps) const {
+  std::vector<int64_t> excess = all_taps_;
+  for (const int64_t tap : taps) {
+    for (size_t i = 0; i < excess.size(); ++i) {
+      excess[i] -= tap_excess_[static_cast<size_t>(tap) * excess.size() + i];
+    }
+  }
+  return excess;
+}
+
+// ----- bare pixels -----------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<BarePixels>> BarePixels::Create(const ConvGeometry& transposed,
+                                                       const std::vector<ConvPhase>& phases,
+                                                       const GemmProblem& problem,
+                                                       const std::vector<int64_t>& excess) {
+  const auto pixels = [](const Spatial& extents) { return extents[0] * extents[1] * extents[2]; };
+  int64_t bare = pixels(transposed.output);
+  for (const ConvPhase& phase : phases) bare -= pixels(phase.grid.count);
+  if (bare == 0) return std::unique_ptr<BarePixels>();
+  std::unique_ptr<BarePixels> made(new BarePixels(transposed));
+  for (const Dimension dimension : {kDepth, kHeight, kWidth}) {
+    std::vector<int64_t>& residues = made->residues_[dimension];
+    for (const AxisPhase& phase : AxisPhasesOf(transposed, dimension)) residues.push_back(phase.residue);
+    std::sort(residues.begin(), residues.end());
+  }
+  int64_t begin = 0;
+  const auto end_gap = [&](int64_t end) {
+    if (begin < end) made->gaps_.emplace_back(begin, end);
+    begin = end + 1;
+  };
+  for (const int64_t residue : made->residues_[kWidth]) end_gap(residue);
+  end_gap(std::min(transposed.stride[kWidth], transposed.output[kWidth]));
+  Error error = made->MakePlan(problem, excess);
+  if (error.status != INTACT_OK) return error;
+  return made;
+}
+
+Error BarePixels::MakePlan(const GemmProblem& conv, const std::vector<int64_t>& excess) {
+  std::vector<int8_t> weights;
+  for (int64_t n = 0; n < conv.n; ++n) {
+    weights.push_back(static_cast<int8_t>(static_cast<uint8_t>(conv.WeightZeroPoint(n)) ^ conv.b.flip));
+  }
+  GemmProblem problem = conv;
+  problem.k = 1;
+  problem.b = {weights.data(), 1, conv.n, conv.n, 1, conv.b.flip};
+  problem.clamp_excess = excess.empty() ? nullptr : excess.data();
+  problem.naming = {"output channel", "weights", 0, 0};
+  Taps taps;
+  taps.depth = 1;
+  Result<std::unique_ptr<GemmPlan>> plan = GemmPlan::Create(problem, taps);
+  if (!plan) return plan.error();
+  plan_ = std::move(*plan);
+  zero_point_ = static_cast<uint8_t>(conv.a_zero_point);
+  return {};
+}
+
+bool BarePixels::HasTaps(Dimension dimension, int64_t output) const {
+  const std::vector<int64_t>& residues = residues_[dimension];
+  return std::binary_search(residues.begin(), residues.end(), output % geometry_.stride[dimension]);
+}
+
+int64_t BarePixels::ScratchBytes() const {
+  const int64_t width = geometry_.output[kWidth];
+  return plan_->ShareBytes(plan_->EngineFor(width), width);
+}
+
+void BarePixels::RunShare(const RunBuffers& buffers, int64_t batch, int part, int parts,
+                          uint8_t* scratch) const {
+  const int64_t width = geometry_.output[kWidth];
+  const int64_t stride = geometry_.stride[kWidth];
+  const int64_t height = geometry_.output[kHeight];
+  const int64_t lines = Parts(batch);
+  for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
+    const int64_t first = line * width;
+    if (!HasTaps(kHeight, line % height) || !HasTaps(kDepth, line / height % geometry_.output[kDepth])) {
+      RunPixels(buffers, first, 1, width, scratch);
+      continue;
+    }
+    for (const auto& [begin, end] : gaps_) {
+      const int64_t periods = (width - 1 - begin) / stride + 1;
+      if (periods > end - begin) {
+        for (int64_t x = begin; x < end; ++x) {
+          RunPixels(buffers, first + x, stride, (width - 1 - x) / stride + 1, scratch);
+        }
+      } else {
+        for (int64_t x = begin; x < width; x += stride) {
+          RunPixels(buffers, first + x, 1, std::min(end - begin, width - x), scratch);
+        }
+      }
+    }
+  }
+}
+
+void BarePixels::RunPixels(const RunBuffers& buffers, int64_t pixel, int64_t step, int64_t count,
+                           uint8_t* scratch) const {
+  RunBuffers pixels = buffers;
+  pixels.a = RowMap(&zero_point_, 0);
+  pixels.c += pixel * buffers.c_stride_bytes;
+  pixels.c_stride_bytes *= step;
+  if (pixels.residual != nullptr) pixels.residual += pixel * buffers.residual_stride_bytes;
+  pixels.residual_stride_bytes *= step;
+  pixels.may_stream = false;
+  const Engine& engine = plan_->EngineFor(geometry_.output[kWidth]);
+  plan_->RunShare(engine, pixels, {0, count, 0, plan_->data().n}, scratch);
+}
+
+}  // namespace intact::kernels

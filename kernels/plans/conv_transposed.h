@@ -1,0 +1,94 @@
+// A transposed convolution as ordinary ones, and nothing computed that contributes nothing.
+//
+// Output o reads with tap k input (o + pad_begin − k·dilation) / stride, where that is an integer. So in each
+// dimension the outputs fall into *phases*, o mod stride, and all outputs of a phase have the same taps:
+// every stride/g-th, g = gcd(stride, dilation). Over those a phase is a convolution of stride 1, its taps in
+// reverse, whose outputs lie stride apart:
+//
+//   kernel 4, stride 2, pad 1         taps         inputs
+//     output 0 2 4 …  (phase 0)       3, 1         i − 1, i
+//     output 1 3 5 …  (phase 1)       2, 0         i, i + 1
+//
+// Each tap belongs to one phase, so there are no more phases than taps, and their weights are as many as the
+// caller's. Pixels of other residues have no taps: they are *bare*, their accumulator is the bias.
+//
+// In saturating mode the taps that a phase leaves out are those of padding: what their pairs clamp is a
+// constant of the column.
+#ifndef INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
+#define INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
+
+#include <array>
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/plans/gemm_plan.h"
+#include "kernels/problem/conv_geometry.h"
+#include "kernels/problem/output_grid.h"
+
+namespace intact::kernels {
+
+/// An ordinary convolution that computes some of a transposed one's output.
+struct ConvPhase {
+  ConvGeometry geometry;
+  OutputGrid grid;
+  std::vector<int64_t> taps;  // number of the caller's tap that each of its own is
+};
+
+/// Those with taps and outputs, at most one for each tap.
+std::vector<ConvPhase> PhasesOf(const ConvGeometry& transposed);
+
+/// Weights of some taps, [output channel][tap][channel], in the caller's type.
+std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeometry& transposed,
+                              const GemmProblem& problem);
+
+/// What padding adds to accumulators in saturating mode by clamping: clamp(p) − p over the pairs of a tap,
+/// whose activations are the zero point. 0 in exact mode.
+class PaddingExcess {
+ public:
+  PaddingExcess(const ConvGeometry& geometry, const GemmProblem& problem);
+  /// Of all taps but these, for each output channel; empty in exact mode.
+  std::vector<int64_t> WithoutTaps(const std::vector<int64_t>& taps) const;
+
+ private:
+  std::vector<int64_t> tap_excess_;  // [tap][output channel]; empty in exact mode
+  std::vector<int64_t> all_taps_;    // [output channel]: their sum; empty likewise
+};
+
+/// The bare pixels of an output.
+class BarePixels {
+ public:
+  /// Null if there are none. `excess`: PaddingExcess of all taps.
+  static Result<std::unique_ptr<BarePixels>> Create(const ConvGeometry& transposed,
+                                                    const std::vector<ConvPhase>& phases,
+                                                    const GemmProblem& problem,
+                                                    const std::vector<int64_t>& excess);
+
+  const GemmPlan& plan() const { return *plan_; }
+  void RunAllAs(int64_t m) { plan_->RunAllAs(m); }
+  /// How many shares a run can be cut into.
+  int64_t Parts(int64_t batch) const { return batch * geometry_.output[kDepth] * geometry_.output[kHeight]; }
+  /// Scratch that a share needs, aligned to 64 bytes.
+  int64_t ScratchBytes() const;
+  /// `buffers` are those of the output, and without A.
+  void RunShare(const RunBuffers& buffers, int64_t batch, int part, int parts, uint8_t* scratch) const;
+
+ private:
+  explicit BarePixels(const ConvGeometry& geometry) : geometry_(geometry) {}
+  Error MakePlan(const GemmProblem& conv, const std::vector<int64_t>& excess);
+  bool HasTaps(Dimension dimension, int64_t output) const;
+  /// `count` pixels, `step` apart.
+  void RunPixels(const RunBuffers& buffers, int64_t pixel, int64_t step, int64_t count,
+                 uint8_t* scratch) const;
+
+  ConvGeometry geometry_;
+  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // with taps, ascending
+  std::vector<std::pair<int64_t, int64_t>> gaps_;  // [begin, end) between the width's, and around them
+  uint8_t zero_point_ = 0;                         // what the plan reads
+  std::unique_ptr<GemmPlan> plan_;                 // of depth 1, whose weights contribute nothing
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_

@@ -1,0 +1,196 @@
+#include "kernels/plans/depthwise_conv.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/threads.h"
+
+namespace intact::kernels {
+
+static_assert(Band::kSlackBytes >= DepthwiseEngine::kSlackBytes);
+
+Result<std::unique_ptr<DepthwiseConv>> DepthwiseConv::Create(const GemmData& data,
+                                                             const ConvGeometry& geometry, uint8_t padding,
+                                                             uint8_t flip, jit::Isa isa) {
+  std::unique_ptr<DepthwiseConv> conv(new DepthwiseConv(data, geometry, padding, flip));
+  Error error = conv->MakeLines(isa);
+  if (error.status == INTACT_OK) error = conv->MakeInner(isa);
+  if (error.status != INTACT_OK) return error;
+  return conv;
+}
+
+TapGrid DepthwiseConv::GridOf(const Band& band) const {
+  TapGrid grid;
+  grid.rows = {geometry_.kernel[kDepth], geometry_.kernel[kHeight]};
+  grid.row_strides_bytes = {band.TapOffset(1, 0, 0), band.TapOffset(0, 1, 0)};
+  for (int64_t width = 0; width < geometry_.kernel[kWidth]; ++width) {
+    grid.columns.push_back(band.TapOffset(0, 0, width));
+  }
+  grid.pixel_stride_bytes = band.row_stride();
+  return grid;
+}
+
+Error DepthwiseConv::MakeLines(jit::Isa isa) {
+  const int64_t repeats = geometry_.group_outputs();
+  lines_.band = Band(geometry_, {geometry_.input_channels, repeats, data_.n}, padding_, flip_);
+  Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, GridOf(lines_.band), isa);
+  if (!engine) return engine.error();
+  lines_.engine = std::move(*engine);
+  return {};
+}
+
+DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
+  const int64_t stride = geometry_.stride[dimension];
+  const int64_t pad = geometry_.pad_begin[dimension];
+  const int64_t outputs = geometry_.output[dimension];
+  Inner inner;
+  inner.begin = std::clamp<int64_t>((pad + stride - 1) / stride, 0, outputs);
+  // The last output whose last tap is inside.
+  const int64_t room = geometry_.input[dimension] - 1 + pad -
+                       (geometry_.kernel[dimension] - 1) * geometry_.dilation[dimension];
+  inner.end = room < 0 ? inner.begin : std::clamp(room / stride + 1, inner.begin, outputs);
+  return inner;
+}
+
+Error DepthwiseConv::MakeInner(jit::Isa isa) {
+  constexpr int64_t kLeastPixels = 8;  // fewer are not worth the calls for the columns beside them
+  inner_x_ = InnerOf(kWidth);
+  inner_y_ = InnerOf(kHeight);
+  const bool is_flat = geometry_.kernel[kDepth] == 1 && geometry_.input[kDepth] == 1 &&
+                       geometry_.output[kDepth] == 1 && !geometry_.HasPadding(kDepth);
+  if (!is_flat || flip_ != 0 || geometry_.group_outputs() != 1) return {};
+  if (inner_x_.size() < kLeastPixels || inner_y_.size() == 0) return {};
+  TapGrid grid = GridOf(lines_.band);
+  grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
+  Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, grid, isa);
+  if (!engine) return engine.error();
+  Error error = MakeColumns(0, inner_x_.begin, isa, &left_);
+  if (error.status == INTACT_OK) {
+    error = MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, isa, &right_);
+  }
+  inner_ = std::move(*engine);
+  return error;
+}
+
+Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, jit::Isa isa, Part* part) const {
+  if (count == 0) return {};
+  ConvGeometry columns = geometry_;
+  columns.output[kWidth] = count;
+  columns.pad_begin[kWidth] -= begin * columns.stride[kWidth];
+  part->band = Band(columns, {data_.n, 1, data_.n}, padding_, flip_);
+  TapGrid grid = GridOf(part->band);
+  grid.pixel_stride_bytes = part->band.line_stride();
+  Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, grid, isa);
+  if (!engine) return engine.error();
+  part->engine = std::move(*engine);
+  return {};
+}
+
+int64_t DepthwiseConv::packed_bytes() const {
+  int64_t bytes = 0;
+  for (const auto* engine : {lines_.engine.get(), inner_.get(), left_.engine.get(), right_.engine.get()}) {
+    if (engine != nullptr) bytes += engine->packed_bytes();
+  }
+  return bytes;
+}
+
+int64_t DepthwiseConv::ScratchBytes() const {
+  int64_t bytes = lines_.band.bytes();
+  for (const Part* part : {&left_, &right_}) {
+    if (part->engine != nullptr) bytes = std::max(bytes, part->band.bytes());
+  }
+  return bytes;
+}
+
+bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const RunBuffers& buffers) const {
+  return inner_ != nullptr && input.stride == data_.n &&
+         inner_->ReadsOnlyTaps(inner_x_.size(), buffers.c_stride_bytes);
+}
+
+void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, int64_t row_begin, int64_t row_end,
+                        uint8_t* scratch) const noexcept {
+  const ScopedFloatEnvironment float_environment;
+  const int64_t height = geometry_.output[kHeight];
+  const int64_t line_end = row_end / geometry_.output[kWidth];  // over all planes
+  const bool is_in_place = CanReadInPlace(input, buffers);
+  for (int64_t line = row_begin / geometry_.output[kWidth]; line < line_end;) {
+    const int64_t plane = line / height;
+    const Inner all{line % height, std::min(height, line % height + line_end - line)};
+    if (is_in_place) {
+      const Inner inner{std::clamp(inner_y_.begin, all.begin, all.end),
+                        std::clamp(inner_y_.end, all.begin, all.end)};
+      RunLines(input, buffers, plane, {all.begin, inner.begin}, scratch);
+      RunInner(input, buffers, plane, inner);
+      RunColumns(left_, 0, input, buffers, plane, inner, scratch);
+      RunColumns(right_, inner_x_.end, input, buffers, plane, inner, scratch);
+      RunLines(input, buffers, plane, {inner.end, all.end}, scratch);
+    } else {
+      RunLines(input, buffers, plane, all, scratch);
+    }
+    line += all.size();
+  }
+}
+
+DepthwiseRow DepthwiseConv::RowAt(const RunBuffers& buffers, int64_t plane, int64_t line, int64_t x,
+                                  int64_t stride) const {
+  const int64_t row = (plane * geometry_.output[kHeight] + line) * geometry_.output[kWidth] + x;
+  DepthwiseRow to;
+  to.c = buffers.c + row * buffers.c_stride_bytes;
+  to.c_stride_bytes = stride * buffers.c_stride_bytes;
+  if (buffers.residual != nullptr) to.residual = buffers.residual + row * buffers.residual_stride_bytes;
+  to.residual_stride_bytes = stride * buffers.residual_stride_bytes;
+  return to;
+}
+
+void DepthwiseConv::RunLines(const ConvInput& input, const RunBuffers& buffers, int64_t plane,
+                             const Inner& lines, uint8_t* scratch) const noexcept {
+  const int64_t width = geometry_.output[kWidth];
+  const int64_t first_row = plane * geometry_.plane_pixels();
+  const int64_t row_end = first_row + lines.end * width;
+  for (int64_t row = first_row + lines.begin * width; row < row_end;) {
+    const int64_t band_end = lines_.band.EndFrom(row, row_end);
+    const RowMap map = lines_.band.Stage(input, 0, row, band_end, scratch);
+    for (; row < band_end; row += width) {
+      DepthwiseRow to = RowAt(buffers, plane, (row - first_row) / width, 0, 1);
+      to.pixel0 = map.At(row);
+      to.pixels = width;
+      lines_.engine->RunRow(to);
+    }
+  }
+}
+
+void DepthwiseConv::RunInner(const ConvInput& input, const RunBuffers& buffers, int64_t plane,
+                             const Inner& lines) const noexcept {
+  const int64_t x = inner_x_.begin * geometry_.stride[kWidth] - geometry_.pad_begin[kWidth];
+  for (int64_t line = lines.begin; line < lines.end; ++line) {
+    const int64_t y = line * geometry_.stride[kHeight] - geometry_.pad_begin[kHeight];
+    const int64_t pixel = (plane * geometry_.input[kHeight] + y) * geometry_.input[kWidth] + x;
+    DepthwiseRow to = RowAt(buffers, plane, line, inner_x_.begin, 1);
+    to.pixel0 = input.a + pixel * input.stride;
+    to.pixels = inner_x_.size();
+    inner_->RunRow(to);
+  }
+}
+
+void DepthwiseConv::RunColumns(const Part& part, int64_t begin, const ConvInput& input,
+                               const RunBuffers& buffers, int64_t plane, const Inner& lines,
+                               uint8_t* scratch) const noexcept {
+  if (part.engine == nullptr) return;
+  const int64_t columns = part.band.line_rows();
+  const int64_t first_row = plane * geometry_.output[kHeight] * columns;
+  const int64_t row_end = first_row + lines.end * columns;
+  for (int64_t row = first_row + lines.begin * columns; row < row_end;) {
+    const int64_t band_end = part.band.EndFrom(row, row_end);
+    const RowMap map = part.band.Stage(input, 0, row, band_end, scratch);
+    for (int64_t column = 0; column < columns; ++column) {
+      DepthwiseRow to =
+          RowAt(buffers, plane, (row - first_row) / columns, begin + column, geometry_.output[kWidth]);
+      to.pixel0 = map.At(row + column);
+      to.pixels = (band_end - row) / columns;
+      part.engine->RunRow(to);
+    }
+    row = band_end;
+  }
+}
+
+}  // namespace intact::kernels

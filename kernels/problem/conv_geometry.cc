@@ -1,0 +1,169 @@
+#include "kernels/problem/conv_geometry.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+
+Error Invalid(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
+
+std::string Got(const std::string& field, int64_t value) { return field + " is " + std::to_string(value); }
+
+std::string Index(int i) { return std::string("[").append(std::to_string(i)).append("]"); }
+
+Error CheckWithin(const std::string& field, int64_t value, int64_t least) {
+  if (value >= least && value <= kMaxExtent) return {};
+  return Invalid(Got(field, value) + "; expected " + std::to_string(least) + " to 2147483647");
+}
+
+// Copies the values that the caller's dimensions have, 0 as `otherwise`, and checks them.
+Error Read(const char* field, const int64_t* values, int dims, int64_t least, int64_t otherwise,
+           Spatial* spatial) {
+  spatial->fill(otherwise);
+  for (int i = 0; i < dims; ++i) {
+    const int64_t value = values[i] == 0 ? otherwise : values[i];
+    Error error = CheckWithin(field + Index(i), value, least);
+    if (error.status != INTACT_OK) return error;
+    (*spatial)[static_cast<size_t>(INTACT_MAX_SPATIAL - dims + i)] = value;
+  }
+  return {};
+}
+
+Error CheckChannels(const ConvGeometry& geometry) {
+  for (const auto& [field, value] :
+       {std::pair("input_channels", geometry.input_channels),
+        std::pair("output_channels", geometry.output_channels), std::pair("groups", geometry.groups)}) {
+    Error error = CheckWithin(field, value, 1);
+    if (error.status != INTACT_OK) return error;
+  }
+  if (geometry.input_channels % geometry.groups == 0 && geometry.output_channels % geometry.groups == 0) {
+    return {};
+  }
+  return Invalid(Got("groups", geometry.groups) +
+                 "; expected a divisor of input_channels = " + std::to_string(geometry.input_channels) +
+                 " and output_channels = " + std::to_string(geometry.output_channels));
+}
+
+// The factors' product, or a value beyond `limit` if it is that large. Factors are at least 1.
+int64_t Product(std::initializer_list<int64_t> factors, int64_t limit) {
+  int64_t product = 1;
+  for (const int64_t factor : factors) {
+    if (factor > limit / product) return limit + 1;
+    product *= factor;
+  }
+  return product;
+}
+
+Error SetOutput(int dims, ConvGeometry* geometry) {
+  for (size_t i = 0; i < INTACT_MAX_SPATIAL; ++i) {
+    // Below 2⁶³: each factor is below 2³¹.
+    const int64_t padded = geometry->input[i] + geometry->pad_begin[i] + geometry->pad_end[i];
+    const int64_t span = geometry->dilation[i] * (geometry->kernel[i] - 1) + 1;
+    if (span > padded) {
+      const std::string index = Index(static_cast<int>(i) - (INTACT_MAX_SPATIAL - dims));
+      std::string message = Got(std::string("kernel").append(index), geometry->kernel[i]);
+      message.append(" and spans ").append(std::to_string(span));
+      message.append(" pixels with its dilation; expected at most ").append(std::to_string(padded));
+      return Invalid(message.append(", the padded input").append(index));
+    }
+    geometry->output[i] = (padded - span) / geometry->stride[i] + 1;
+    Error error = CheckWithin("the output's extent", geometry->output[i], 1);
+    if (error.status != INTACT_OK) return error;
+    if (geometry->output[i] == 1) geometry->stride[i] = 1;  // it leads nowhere
+  }
+  return {};
+}
+
+Error SetTransposedOutput(const Spatial& output_pad, int dims, ConvGeometry* geometry) {
+  for (size_t i = 0; i < INTACT_MAX_SPATIAL; ++i) {
+    const std::string index = Index(static_cast<int>(i) - (INTACT_MAX_SPATIAL - dims));
+    const int64_t most = std::max(geometry->stride[i], geometry->dilation[i]) - 1;
+    if (output_pad[i] > most) {
+      return Invalid(Got(std::string("output_pad").append(index), output_pad[i]) + "; expected at most " +
+                     std::to_string(most) + ", less than stride or dilation");
+    }
+    // Below 2⁶³ all the same.
+    const int64_t whole = (geometry->input[i] - 1) * geometry->stride[i] +
+                          geometry->dilation[i] * (geometry->kernel[i] - 1) + 1 + output_pad[i];
+    const int64_t cropped = geometry->pad_begin[i] + geometry->pad_end[i];
+    geometry->output[i] = whole - cropped;
+    if (geometry->output[i] < 1) {
+      return Invalid(Got(std::string("pad_begin").append(index).append(" + pad_end").append(index), cropped) +
+                     "; expected less than " + std::to_string(whole) + ", the output before it is cropped");
+    }
+    Error error = CheckWithin("the output's extent", geometry->output[i], 1);
+    if (error.status != INTACT_OK) return error;
+  }
+  return {};
+}
+
+Error CheckSizes(const ConvGeometry& geometry) {
+  const Spatial& kernel = geometry.kernel;
+  const int64_t depth = Product({kernel[0], kernel[1], kernel[2], geometry.group_inputs()}, kMaxExtent);
+  if (depth > kMaxExtent) return Invalid("kernel × input_channels/groups is beyond 2147483647");
+  const auto elements = [](const Spatial& extents, int64_t channels) {
+    return Product({extents[0], extents[1], extents[2], channels}, kMaxElements);
+  };
+  Spatial padded = geometry.is_transposed ? geometry.output : geometry.input;
+  for (size_t i = 0; i < padded.size(); ++i) padded[i] += geometry.pad_begin[i] + geometry.pad_end[i];
+  if (elements(padded, geometry.input_channels) > kMaxElements) {
+    return Invalid(geometry.is_transposed ? "the output before it is cropped has more than 2^40 pixels × "
+                                            "input_channels"
+                                          : "the padded input has more than 2^40 elements");
+  }
+  if (elements(geometry.output, 1) > kMaxExtent) return Invalid("the output has more than 2147483647 pixels");
+  if (elements(geometry.output, geometry.output_channels) > kMaxElements) {
+    return Invalid("the output has more than 2^40 elements");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ConvGeometry> CheckGeometry(const intact_conv_desc& desc) {
+  if (desc.spatial_dims < 1 || desc.spatial_dims > INTACT_MAX_SPATIAL) {
+    return Invalid(Got("spatial_dims", desc.spatial_dims) + "; expected 1, 2 or 3");
+  }
+  if (desc.transposed != 0 && desc.transposed != 1) {
+    return Invalid(Got("transposed", desc.transposed) + "; expected 0 or 1");
+  }
+  const int dims = desc.spatial_dims;
+  ConvGeometry geometry;
+  geometry.is_transposed = desc.transposed == 1;
+  geometry.input_channels = desc.input_channels;
+  geometry.output_channels = desc.output_channels;
+  geometry.groups = desc.groups == 0 ? 1 : desc.groups;
+  Error error = CheckChannels(geometry);
+  const auto read = [&](const char* field, const int64_t* values, int64_t least, int64_t otherwise,
+                        Spatial* to) {
+    if (error.status == INTACT_OK) error = Read(field, values, dims, least, otherwise, to);
+  };
+  read("input", desc.input, 1, 0, &geometry.input);
+  for (int i = 0; i < INTACT_MAX_SPATIAL - dims; ++i) geometry.input[static_cast<size_t>(i)] = 1;
+  read("kernel", desc.kernel, 1, 1, &geometry.kernel);
+  read("stride", desc.stride, 1, 1, &geometry.stride);
+  read("dilation", desc.dilation, 1, 1, &geometry.dilation);
+  read("pad_begin", desc.pad_begin, 0, 0, &geometry.pad_begin);
+  read("pad_end", desc.pad_end, 0, 0, &geometry.pad_end);
+  Spatial output_pad;
+  read("output_pad", desc.output_pad, 0, 0, &output_pad);
+  for (int i = 0; error.status == INTACT_OK && i < dims && !geometry.is_transposed; ++i) {
+    if (desc.output_pad[i] == 0) continue;
+    error = Invalid(Got("output_pad" + Index(i), desc.output_pad[i]) +
+                    "; expected 0: only a transposed convolution has one");
+  }
+  if (error.status == INTACT_OK) {
+    error = geometry.is_transposed ? SetTransposedOutput(output_pad, dims, &geometry)
+                                   : SetOutput(dims, &geometry);
+  }
+  if (error.status == INTACT_OK) error = CheckSizes(geometry);
+  if (error.status != INTACT_OK) return error;
+  return geometry;
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,327 @@
+#include "kernels/weights/certificate.h"
+
+#include <emmintrin.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace intact::kernels {
+namespace {
+
+constexpr int32_t kInt16Min = std::numeric_limits<int16_t>::min();
+constexpr int32_t kInt16Max = std::numeric_limits<int16_t>::max();
+
+struct Interval {
+  int64_t low = 0, high = 0;
+  bool FitsInt16() const { return low >= kInt16Min && high <= kInt16Max; }
+  Interval operator+(const Interval& other) const { return {low + other.low, high + other.high}; }
+};
+
+// The products that the weight w can make.
+Interval Products(int w, ActivationRange range) {
+  return {w * (w < 0 ? range.high : range.low), w * (w < 0 ? range.low : range.high)};
+}
+
+// The sums that the weights w0 and w1 can make.
+Interval PairInterval(int w0, int w1, ActivationRange range) {
+  return Products(w0, range) + Products(w1, range);
+}
+
+// Depth is padded with zeros, so a pair may always be read whole.
+Interval PairAt(const PackedWeights& weights, int64_t k, int64_t n, ActivationRange range) {
+  return PairInterval(weights.At(k, n), weights.At(k + 1, n), range);
+}
+
+FailingPair Witness(const PackedWeights& weights, int64_t k, int64_t n, ActivationRange range) {
+  FailingPair pair;
+  pair.k = k;
+  pair.n = n;
+  pair.w0 = weights.At(k, n);
+  pair.w1 = weights.At(k + 1, n);
+  const bool is_high = PairAt(weights, k, n, range).high > kInt16Max;
+  const auto activation = [&](int w) {
+    return static_cast<uint8_t>((w > 0) == is_high ? range.high : range.low);
+  };
+  pair.a0 = activation(pair.w0);
+  pair.a1 = activation(pair.w1);
+  pair.sum = pair.a0 * pair.w0 + pair.a1 * pair.w1;
+  return pair;
+}
+
+// What clamp(p) + z can be, given the intervals of p = Σ a·b, of z = −zb·Σ a and of p + z: the clamp adds no
+// more than p falls short of int16 and takes no more than p exceeds it.
+Interval Clamped(Interval products, Interval sum, Interval zeros) {
+  const int64_t added = std::max<int64_t>(kInt16Min - products.low, 0);
+  const int64_t taken = std::max<int64_t>(products.high - kInt16Max, 0);
+  const auto clamp = [](int64_t p) { return std::clamp<int64_t>(p, kInt16Min, kInt16Max); };
+  return {std::max(sum.low - taken, clamp(products.low) + zeros.low),
+          std::min(sum.high + added, clamp(products.high) + zeros.high)};
+}
+
+// Longest run, from every quad of the lane on, that stays within int16; the smallest of them. With low > 0 a
+// quad may push one way only and make room for its neighbour: it then counts from zero, so that any part of a
+// run fits if the run does. Two pointers: a run that ends at `end` is no shorter than the one before less its
+// first quad.
+int64_t SafeDepthOfLane(const PackedWeights& weights, int64_t column, int64_t lane, ActivationRange range) {
+  const int64_t quads = weights.quads();
+  const auto at = [&](int64_t quad) {
+    const Interval pair = PairAt(weights, quad * kQuad + lane * 2, column, range);
+    return Interval{std::min<int64_t>(pair.low, 0), std::max<int64_t>(pair.high, 0)};
+  };
+  int64_t shortest = quads;
+  int64_t end = 0;
+  Interval run;
+  for (int64_t begin = 0; begin < quads; ++begin) {
+    while (end < quads && (run + at(end)).FitsInt16()) run = run + at(end++);
+    if (end == quads) break;  // later runs end with the depth, not for want of room
+    shortest = std::min(shortest, end - begin);
+    if (shortest == 0) break;
+    const Interval first = at(begin);
+    run = {run.low - first.low, run.high - first.high};
+  }
+  return shortest;
+}
+
+// Of the pairs of a quad's row the eight of four columns, in int16: for instance the sums of their positive
+// weights and of their negative ones.
+struct PairSigns {
+  __m128i positive, negative;
+};
+
+constexpr int64_t kVectorColumns = 4;
+
+__m128i LoadVector(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+
+// The sums of the weights of each sign, less their zero points.
+PairSigns SumPairs(__m128i weights, __m128i zero_points) {
+  const __m128i zero = _mm_setzero_si128();
+  const __m128i even = _mm_sub_epi16(_mm_srai_epi16(_mm_slli_epi16(weights, 8), 8), zero_points);
+  const __m128i odd = _mm_sub_epi16(_mm_srai_epi16(weights, 8), zero_points);
+  const __m128i positive = _mm_add_epi16(_mm_max_epi16(even, zero), _mm_max_epi16(odd, zero));
+  return {positive, _mm_sub_epi16(_mm_add_epi16(even, odd), positive)};
+}
+
+// Adds the two pairs of each column.
+void AddToColumns(const PairSigns& pairs, ColumnParts* columns) {
+  const __m128i ones = _mm_set1_epi16(1);
+  alignas(16) std::array<int32_t, kVectorColumns> positive;
+  alignas(16) std::array<int32_t, kVectorColumns> negative;
+  _mm_store_si128(reinterpret_cast<__m128i*>(positive.data()), _mm_madd_epi16(pairs.positive, ones));
+  _mm_store_si128(reinterpret_cast<__m128i*>(negative.data()), _mm_madd_epi16(pairs.negative, ones));
+  for (size_t i = 0; i < kVectorColumns; ++i) {
+    columns[i].positive += positive[i];
+    columns[i].negative += negative[i];
+  }
+}
+
+using PanelParts = std::array<ColumnParts, kPanelColumns>;
+
+// The sums over a panel's depth, for each column, of what map(SumPairs()) says of its pairs: an array of
+// kCount.
+template <size_t kCount, class Map>
+std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t panel,
+                                        const std::array<int32_t, kPanelColumns>& zero_points, Map map) {
+  // Quads whose sums int16 holds, for weights less zero points are 255 at most; they stay in L1.
+  constexpr int64_t kQuadsAtOnce = 64;
+  std::array<PanelParts, kCount> parts = {};
+  for (int64_t begin = 0; begin < weights.quads(); begin += kQuadsAtOnce) {
+    const int64_t end = std::min(weights.quads(), begin + kQuadsAtOnce);
+    for (size_t column = 0; column < kPanelColumns; column += kVectorColumns) {
+      const __m128i zeros = LoadVector(&zero_points[column]);
+      const __m128i zero_words =
+          _mm_packs_epi32(_mm_unpacklo_epi32(zeros, zeros), _mm_unpackhi_epi32(zeros, zeros));
+      const int8_t* const from = weights.Panel(panel) + column * kQuad;
+      std::array<PairSigns, kCount> sums;
+      sums.fill({_mm_setzero_si128(), _mm_setzero_si128()});
+      for (int64_t quad = begin; quad < end; ++quad) {
+        const std::array<PairSigns, kCount> pairs =
+            map(SumPairs(LoadVector(from + quad * kPanelQuadBytes), zero_words));
+        for (size_t i = 0; i < kCount; ++i) {
+          sums[i].positive = _mm_add_epi16(sums[i].positive, pairs[i].positive);
+          sums[i].negative = _mm_add_epi16(sums[i].negative, pairs[i].negative);
+        }
+      }
+      for (size_t i = 0; i < kCount; ++i) AddToColumns(sums[i], &parts[i][column]);
+    }
+  }
+  return parts;
+}
+
+// Which of eight pairs can leave int16, each way, from the sums of their weights of each sign. A pair can
+// leave it one way only.
+class FailingPairs {
+ public:
+  explicit FailingPairs(ActivationRange range)
+      : range_(range),
+        high_low_(Both(range.high, range.low)),
+        low_high_(Both(range.low, range.high)),
+        most_(_mm_set1_epi16(static_cast<int16_t>(kInt16Max / std::max(range.high, 1)))),
+        least_(_mm_set1_epi16(static_cast<int16_t>(kInt16Min / std::max(range.high, 1)))) {}
+
+  PairSigns operator()(const PairSigns& sums) const {
+    if (range_.low == 0)
+      return {_mm_cmpgt_epi16(sums.positive, most_), _mm_cmpgt_epi16(least_, sums.negative)};
+    const __m128i low = _mm_unpacklo_epi16(sums.positive, sums.negative);
+    const __m128i high = _mm_unpackhi_epi16(sums.positive, sums.negative);
+    const __m128i most = _mm_set1_epi32(kInt16Max);
+    const __m128i least = _mm_set1_epi32(kInt16Min);
+    return {_mm_packs_epi32(_mm_cmpgt_epi32(_mm_madd_epi16(low, high_low_), most),
+                            _mm_cmpgt_epi32(_mm_madd_epi16(high, high_low_), most)),
+            _mm_packs_epi32(_mm_cmpgt_epi32(least, _mm_madd_epi16(low, low_high_)),
+                            _mm_cmpgt_epi32(least, _mm_madd_epi16(high, low_high_)))};
+  }
+
+ private:
+  static __m128i Both(int even, int odd) { return _mm_set1_epi32(odd << 16 | even); }
+
+  ActivationRange range_;
+  __m128i high_low_, low_high_;  // factors of positive and negative sums
+  __m128i most_, least_;         // sums that activations in [0, high] keep within int16
+};
+
+// Calls visit(first column, panel) for each panel until it returns false.
+template <class Visit>
+Error ForEachPanel(const PairedColumns& weights, const Visit& visit) {
+  std::vector<int8_t> columns(
+      static_cast<size_t>(std::min<int64_t>(weights.n, kPanelColumns) * weights.depth));
+  PackedWeights panel;
+  for (int64_t first = 0; first < weights.n; first += kPanelColumns) {
+    const int64_t count = std::min<int64_t>(weights.n - first, kPanelColumns);
+    for (int64_t i = 0; i < count; ++i) {
+      weights.copy(first + i, &columns[static_cast<size_t>(i * weights.depth)]);
+    }
+    if (!PackWeights({columns.data(), weights.depth, count, 1, weights.depth, 0}, &panel)) {
+      return {INTACT_OUT_OF_MEMORY, "no memory for the certificate"};
+    }
+    if (!visit(first, panel)) break;
+  }
+  return {};
+}
+
+// Adds the certificate of the columns from number `first` on, which is a panel's first.
+void Append(const Certificate& next, int64_t first, Certificate* certificate) {
+  certificate->pairs += next.pairs;
+  certificate->failing_pairs += next.failing_pairs;
+  if (next.worst_column_failing_pairs > certificate->worst_column_failing_pairs) {
+    certificate->worst_column = first + next.worst_column;
+    certificate->worst_column_failing_pairs = next.worst_column_failing_pairs;
+  }
+  certificate->panel_failing_pairs.insert(certificate->panel_failing_pairs.end(),
+                                          next.panel_failing_pairs.begin(), next.panel_failing_pairs.end());
+  certificate->column_sums.insert(certificate->column_sums.end(), next.column_sums.begin(),
+                                  next.column_sums.end());
+}
+
+}  // namespace
+
+std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
+                                                const std::array<int32_t, kPanelColumns>& zero_points) {
+  auto [parts] =
+      SumDepth<1>(weights, panel, zero_points, [](const PairSigns& sums) { return std::array{sums}; });
+  const int64_t padding = weights.quads() * kQuad - weights.k;  // depths that are no weights: 0 − zero point
+  for (size_t column = 0; column < parts.size(); ++column) {
+    const int64_t of_padding = -padding * zero_points[column];
+    parts[column].positive -= std::max<int64_t>(of_padding, 0);
+    parts[column].negative -= std::min<int64_t>(of_padding, 0);
+  }
+  return parts;
+}
+
+int64_t SafeDepthQuads(const PackedWeights& weights, int64_t panel, ActivationRange range) {
+  int64_t depth = weights.quads();
+  const int64_t end = std::min(weights.n, (panel + 1) * kPanelColumns);
+  for (int64_t n = panel * kPanelColumns; n < end; ++n) {
+    for (int64_t lane = 0; lane < 2; ++lane) {
+      depth = std::min(depth, SafeDepthOfLane(weights, n, lane, range));
+    }
+  }
+  return depth;
+}
+
+Certificate Certify(const PackedWeights& weights, ActivationRange range) {
+  Certificate certificate;
+  certificate.range = range;
+  certificate.pairs = (weights.k + 1) / 2 * weights.n;
+  const FailingPairs failing(range);
+  for (int64_t panel = 0; panel < weights.panels(); ++panel) {
+    const auto [parts, fails] = SumDepth<2>(weights, panel, {}, [&](const PairSigns& pairs) {
+      return std::array{pairs, failing(pairs)};
+    });
+    int64_t& of_panel = certificate.panel_failing_pairs.emplace_back();
+    for (size_t column = 0; column < fails.size(); ++column) {
+      const int64_t count = -(fails[column].positive + fails[column].negative);  // of masks
+      of_panel += count;
+      if (count <= certificate.worst_column_failing_pairs) continue;
+      certificate.worst_column = panel * kPanelColumns + static_cast<int64_t>(column);
+      certificate.worst_column_failing_pairs = count;
+    }
+    certificate.failing_pairs += of_panel;
+    certificate.column_sums.insert(certificate.column_sums.end(), parts.begin(), parts.end());
+  }
+  return certificate;
+}
+
+Result<Certificate> Certify(const PairedColumns& weights, ActivationRange range) {
+  Certificate certificate;
+  certificate.range = range;
+  Error error = ForEachPanel(weights, [&](int64_t first, const PackedWeights& panel) {
+    Append(Certify(panel, range), first, &certificate);
+    return true;
+  });
+  if (error.status != INTACT_OK) return error;
+  return certificate;
+}
+
+std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, ActivationRange range, int64_t first,
+                                          int64_t count) {
+  std::vector<FailingPair> pairs;
+  int64_t number = 0;
+  for (int64_t n = 0; n < weights.n; ++n) {
+    for (int64_t k = 0; k < weights.k; k += 2) {
+      if (PairAt(weights, k, n, range).FitsInt16()) continue;
+      if (static_cast<int64_t>(pairs.size()) == count) return pairs;
+      if (number++ >= first) pairs.push_back(Witness(weights, k, n, range));
+    }
+  }
+  return pairs;
+}
+
+Result<std::vector<FailingPair>> ListFailingPairs(const PairedColumns& weights, ActivationRange range,
+                                                  int64_t first, int64_t count) {
+  std::vector<FailingPair> pairs;
+  Error error = ForEachPanel(weights, [&](int64_t first_column, const PackedWeights& panel) {
+    const int64_t failing = Certify(panel, range).failing_pairs;
+    if (first < failing) {
+      for (FailingPair pair : ListFailingPairs(panel, range, first, count - std::ssize(pairs))) {
+        pair.n += first_column;
+        pairs.push_back(pair);
+      }
+    }
+    first = std::max<int64_t>(first - failing, 0);
+    return std::ssize(pairs) < count;
+  });
+  if (error.status != INTACT_OK) return error;
+  return pairs;
+}
+
+ColumnBound BoundSaturatingColumn(const PackedWeights& weights, int64_t column, int32_t zero_point,
+                                  ActivationRange range) {
+  ColumnBound bound;
+  for (int64_t k = 0; k < weights.k; k += 2) {
+    Interval pair;   // Σ a·(b − zb)
+    Interval zeros;  // −zb·Σ a
+    for (int64_t depth = k; depth < std::min(k + 2, weights.k); ++depth) {
+      const int weight = weights.At(depth, column) - zero_point;
+      bound.sum += weight;
+      pair = pair + Products(weight, range);
+      zeros = zeros + Products(-zero_point, range);
+    }
+    pair = Clamped(PairAt(weights, k, column, range), pair, zeros);
+    bound.lowest += pair.low;
+    bound.highest += pair.high;
+  }
+  return bound;
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,356 @@
+#include "kernels/weights/pack.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kVector = 16;  // bytes of an SSE register
+
+__m128i LoadHalf(const uint8_t* from) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)); }
+
+__m128i LoadVector(const uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+
+void StoreVector(uint8_t* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
+
+void StoreQuad(uint8_t* to, __m128i vector) {
+  const int quad = _mm_cvtsi128_si32(vector);
+  std::memcpy(to, &quad, sizeof(quad));
+}
+
+int LoadQuad(const uint8_t* from) {
+  int quad = 0;
+  std::memcpy(&quad, from, sizeof(quad));
+  return quad;
+}
+
+// Packs quads of rows, and remembers the largest activation among them.
+class QuadPacker {
+ public:
+  QuadPacker(uint8_t flip, int64_t quad_stride)
+      : flip_(_mm_set1_epi8(static_cast<char>(flip))), quad_stride_(quad_stride) {}
+
+  // Four rows, whole quads: sixteen depths at a time are a 4×4 transpose.
+  void FourRows(const uint8_t* const* rows, int64_t offset, int64_t depth, uint8_t* panel) {
+    int64_t k = 0;
+    for (; k + kVector <= depth; k += kVector, panel += 4 * quad_stride_) {
+      const __m128i row0 = Flip(LoadVector(rows[0] + offset + k));
+      const __m128i row1 = Flip(LoadVector(rows[1] + offset + k));
+      const __m128i row2 = Flip(LoadVector(rows[2] + offset + k));
+      const __m128i row3 = Flip(LoadVector(rows[3] + offset + k));
+      const __m128i low01 = _mm_unpacklo_epi32(row0, row1);
+      const __m128i low23 = _mm_unpacklo_epi32(row2, row3);
+      const __m128i high01 = _mm_unpackhi_epi32(row0, row1);
+      const __m128i high23 = _mm_unpackhi_epi32(row2, row3);
+      StoreVector(panel, _mm_unpacklo_epi64(low01, low23));
+      StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(low01, low23));
+      StoreVector(panel + 2 * quad_stride_, _mm_unpacklo_epi64(high01, high23));
+      StoreVector(panel + 3 * quad_stride_, _mm_unpackhi_epi64(high01, high23));
+    }
+    if (k + kVector / 2 <= depth) {
+      const auto half = [&](int row) { return LoadHalf(rows[row] + offset + k); };
+      const __m128i rows01 = Flip(_mm_unpacklo_epi32(half(0), half(1)));
+      const __m128i rows23 = Flip(_mm_unpacklo_epi32(half(2), half(3)));
+      StoreVector(panel, _mm_unpacklo_epi64(rows01, rows23));
+      StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(rows01, rows23));
+      k += kVector / 2;
+      panel += 2 * quad_stride_;
+    }
+    for (; k < depth; k += kQuad, panel += quad_stride_) {
+      const auto quad = [&](int row) { return LoadQuad(rows[row] + offset + k); };
+      StoreVector(panel, Flip(_mm_setr_epi32(quad(0), quad(1), quad(2), quad(3))));
+    }
+  }
+
+  // One row from depth `begin`, a whole quad. Padding of a partial quad is multiplied by zero weights; it is
+  // zero, so that it is never the largest activation.
+  void OneRow(const uint8_t* row, int64_t begin, int64_t k, uint8_t* panel) {
+    int64_t depth = begin;
+    for (; depth + kVector <= k; depth += kVector) {
+      const __m128i quads = Flip(LoadVector(row + depth));
+      uint8_t* const to = panel + depth / kQuad * quad_stride_;
+      StoreQuad(to, quads);
+      StoreQuad(to + quad_stride_, _mm_srli_si128(quads, kQuad));
+      StoreQuad(to + 2 * quad_stride_, _mm_srli_si128(quads, 2 * kQuad));
+      StoreQuad(to + 3 * quad_stride_, _mm_srli_si128(quads, 3 * kQuad));
+    }
+    for (; depth < k; depth += kQuad) {
+      alignas(16) std::array<uint8_t, kVector> quad = {};
+      const int64_t count = std::min<int64_t>(kQuad, k - depth);
+      CopyActivations(row + depth, count, static_cast<uint8_t>(_mm_cvtsi128_si32(flip_)), quad.data());
+      largest_ = _mm_max_epu8(largest_, LoadVector(quad.data()));
+      std::memcpy(panel + depth / kQuad * quad_stride_, quad.data(), kQuad);
+    }
+  }
+
+  void Count(__m128i activations) { largest_ = _mm_max_epu8(largest_, activations); }
+
+  uint8_t Largest() const {
+    alignas(16) std::array<uint8_t, kVector> bytes;
+    StoreVector(bytes.data(), largest_);
+    return *std::max_element(bytes.begin(), bytes.end());
+  }
+
+ private:
+  __m128i Flip(__m128i bytes) {
+    const __m128i flipped = _mm_xor_si128(bytes, flip_);
+    largest_ = _mm_max_epu8(largest_, flipped);
+    return flipped;
+  }
+
+  __m128i flip_;
+  int64_t quad_stride_;
+  __m128i largest_ = _mm_setzero_si128();
+};
+
+// Row 0 below row 4, as halves of a vector: one 4×4 transpose of 32-bit quads then turns eight rows.
+[[gnu::target("avx2")]] inline __m256i LoadRows(const uint8_t* low, const uint8_t* high) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(LoadVector(low)), LoadVector(high), 1);
+}
+
+// Eight depths of rows 0 and 1, quads in turns, and of rows 4 and 5.
+[[gnu::target("avx2")]] inline __m256i LoadHalves(const uint8_t* const* rows, int64_t offset) {
+  const __m128i low = _mm_unpacklo_epi32(LoadHalf(rows[0] + offset), LoadHalf(rows[1] + offset));
+  const __m128i high = _mm_unpacklo_epi32(LoadHalf(rows[4] + offset), LoadHalf(rows[5] + offset));
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
+[[gnu::target("avx2")]] inline void StoreRows(uint8_t* to, __m256i value) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
+}
+
+// QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, or of 8 at
+// the end. Returns the largest activation of each byte.
+[[gnu::target("avx2")]] __m128i PackEights(const uint8_t* const* rows, size_t row_count, int64_t offset,
+                                           int64_t depth, uint8_t flip, int64_t quad_stride, uint8_t* panel) {
+  const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
+  __m256i largest = _mm256_setzero_si256();
+  for (size_t first = 0; first < row_count; first += 8, panel += 8 * kQuad) {
+    const uint8_t* const* const eight = rows + first;
+    uint8_t* to = panel;
+    int64_t k = 0;
+    for (; k + kVector <= depth; k += kVector, to += 4 * quad_stride) {
+      const int64_t at = offset + k;
+      const __m256i rows0 = _mm256_xor_si256(LoadRows(eight[0] + at, eight[4] + at), flips);
+      const __m256i rows1 = _mm256_xor_si256(LoadRows(eight[1] + at, eight[5] + at), flips);
+      const __m256i rows2 = _mm256_xor_si256(LoadRows(eight[2] + at, eight[6] + at), flips);
+      const __m256i rows3 = _mm256_xor_si256(LoadRows(eight[3] + at, eight[7] + at), flips);
+      largest = _mm256_max_epu8(
+          largest, _mm256_max_epu8(_mm256_max_epu8(rows0, rows1), _mm256_max_epu8(rows2, rows3)));
+      const __m256i low01 = _mm256_unpacklo_epi32(rows0, rows1);
+      const __m256i low23 = _mm256_unpacklo_epi32(rows2, rows3);
+      const __m256i high01 = _mm256_unpackhi_epi32(rows0, rows1);
+      const __m256i high23 = _mm256_unpackhi_epi32(rows2, rows3);
+      StoreRows(to, _mm256_unpacklo_epi64(low01, low23));
+      StoreRows(to + quad_stride, _mm256_unpackhi_epi64(low01, low23));
+      StoreRows(to + 2 * quad_stride, _mm256_unpacklo_epi64(high01, high23));
+      StoreRows(to + 3 * quad_stride, _mm256_unpackhi_epi64(high01, high23));
+    }
+    if (k == depth) continue;
+    const __m256i rows01 = _mm256_xor_si256(LoadHalves(eight, offset + k), flips);
+    const __m256i rows23 = _mm256_xor_si256(LoadHalves(eight + 2, offset + k), flips);
+    largest = _mm256_max_epu8(largest, _mm256_max_epu8(rows01, rows23));
+    StoreRows(to, _mm256_unpacklo_epi64(rows01, rows23));
+    StoreRows(to + quad_stride, _mm256_unpackhi_epi64(rows01, rows23));
+  }
+  return _mm_max_epu8(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
+}
+
+// `columns` bytes of a row, flipped, and padded with zeros to 16.
+__m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t flip) {
+  if (columns == kPanelColumns) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row));
+    return _mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(flip)));
+  }
+  alignas(16) std::array<int8_t, kPanelColumns> padded = {};
+  std::transform(row, row + columns, padded.begin(), [&](int8_t w) { return static_cast<int8_t>(w ^ flip); });
+  return _mm_load_si128(reinterpret_cast<const __m128i*>(padded.data()));
+}
+
+// A quad of a panel from `depths` rows of `columns`; the rest is zero.
+void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t columns, uint8_t flip, int8_t* to) {
+  const auto row = [&](int64_t i) {
+    return i < depths ? LoadColumns(from + i * stride, columns, flip) : _mm_setzero_si128();
+  };
+  const __m128i row0 = row(0);
+  const __m128i row1 = row(1);
+  const __m128i row2 = row(2);
+  const __m128i row3 = row(3);
+  const __m128i low01 = _mm_unpacklo_epi8(row0, row1);
+  const __m128i low23 = _mm_unpacklo_epi8(row2, row3);
+  const __m128i high01 = _mm_unpackhi_epi8(row0, row1);
+  const __m128i high23 = _mm_unpackhi_epi8(row2, row3);
+  auto* const out = reinterpret_cast<__m128i*>(to);
+  _mm_storeu_si128(out, _mm_unpacklo_epi16(low01, low23));
+  _mm_storeu_si128(out + 1, _mm_unpackhi_epi16(low01, low23));
+  _mm_storeu_si128(out + 2, _mm_unpacklo_epi16(high01, high23));
+  _mm_storeu_si128(out + 3, _mm_unpackhi_epi16(high01, high23));
+}
+
+// Columns of B are to a panel what rows of A are to theirs.
+void PackColumns(const WeightView& b, PackedWeights* packed) {
+  for (int64_t panel = 0; panel < packed->panels(); ++panel) {
+    int8_t* const to = packed->owned.data() + panel * packed->panel_stride_bytes();
+    const int64_t first = panel * kPanelColumns;
+    const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
+    const int64_t filled = columns == kPanelColumns ? packed->quads() * kPanelQuadBytes : 0;
+    std::memset(to + filled, 0, static_cast<size_t>(packed->panel_stride_bytes() - filled));
+    std::array<const uint8_t*, kPanelColumns> column = {};
+    for (int64_t i = 0; i < columns; ++i) {
+      column[static_cast<size_t>(i)] = reinterpret_cast<const uint8_t*>(b.data) + (first + i) * b.stride_n;
+    }
+    PackActivations({column.data(), static_cast<size_t>(columns)}, 0, b.k, b.flip, kPanelColumns,
+                    reinterpret_cast<uint8_t*>(to));
+  }
+}
+
+// Rows of B: four depths of a panel's columns become a quad. A row is read by the kilobyte, and few rows at a
+// time, so that few pages are enough; and some quads of a panel are written one after the other.
+void PackRows(const WeightView& b, PackedWeights* packed) {
+  constexpr int64_t kPanelsAtOnce = 64;
+  constexpr int64_t kQuadsAtOnce = 16;
+  const int64_t quads =
+      packed->panel_stride_bytes() / kPanelQuadBytes;  // a multiple of kQuadsAtOnce: 64 depths
+  for (int64_t begin = 0; begin < packed->panels(); begin += kPanelsAtOnce) {
+    const int64_t end = std::min(packed->panels(), begin + kPanelsAtOnce);
+    for (int64_t block = 0; block < quads; block += kQuadsAtOnce) {
+      for (int64_t panel = begin; panel < end; ++panel) {
+        const int64_t first = panel * kPanelColumns;
+        const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
+        int8_t* const to = packed->owned.data() + panel * packed->panel_stride_bytes();
+        for (int64_t quad = block; quad < block + kQuadsAtOnce; ++quad) {
+          const int64_t depths = std::clamp<int64_t>(b.k - quad * kQuad, 0, kQuad);
+          const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
+          PackQuad(from, b.stride_k, depths, columns, b.flip, to + quad * kPanelQuadBytes);
+        }
+      }
+    }
+  }
+}
+
+void PackElements(const WeightView& b, PackedWeights* packed) {
+  std::memset(packed->owned.data(), 0, packed->owned.bytes());
+  for (int64_t n = 0; n < b.n; ++n) {
+    int8_t* const panel = packed->owned.data() + n / kPanelColumns * packed->panel_stride_bytes();
+    for (int64_t k = 0; k < b.k; ++k) panel[OffsetInPanel(k, n % kPanelColumns)] = b.At(k, n);
+  }
+}
+
+}  // namespace
+
+bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
+  packed->k = b.k;
+  packed->n = b.n;
+  if (!packed->owned.Resize(static_cast<size_t>(packed->bytes()))) return false;
+  packed->data = packed->owned.data();
+  if (b.stride_k == 1) {
+    PackColumns(b, packed);
+  } else if (b.stride_n == 1) {
+    PackRows(b, packed);
+  } else {
+    PackElements(b, packed);
+  }
+  return true;
+}
+
+void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept {
+  const int8_t* const column = weights.Panel(n / kPanelColumns) + n % kPanelColumns * kQuad;
+  for (const int64_t end = k + count; k < end;) {
+    const int8_t* const from = column + OffsetInPanel(k, 0);
+    const int64_t depths = std::min(kQuad - k % kQuad, end - k);
+    if (depths == kQuad) {
+      std::memcpy(to, from, kQuad);
+    } else {
+      std::copy_n(from, depths, to);
+    }
+    k += depths;
+    to += depths;
+  }
+}
+
+void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept {
+  for (int64_t panel = 0; panel < weights.panels(); ++panel, sums += kPanelColumns) {
+    const int8_t* quad = weights.Panel(panel) + k_begin / kQuad * kPanelQuadBytes;
+    const int8_t* const end = weights.Panel(panel) + k_end / kQuad * kPanelQuadBytes;
+    for (; quad < end; quad += kPanelQuadBytes) {
+      for (int n = 0; n < kPanelColumns; ++n) {
+        const int8_t* const w = quad + n * kQuad;
+        sums[n] += static_cast<uint32_t>(w[0] + w[1] + w[2] + w[3]);
+      }
+    }
+  }
+}
+
+uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
+                        int64_t panel_rows, uint8_t* panel) noexcept {
+  // A cache line of each row at a time: as many quads as can be written side by side.
+  constexpr int64_t kLine = 64;
+  const int64_t whole = k / kQuad * kQuad;
+  const size_t in_fours = rows.size() / 4 * 4;
+  const size_t in_eights = whole % (kVector / 2) == 0 ? rows.size() / 8 * 8 : 0;
+  const int64_t quad_stride = panel_rows * kQuad;
+  QuadPacker packer(flip, quad_stride);
+  const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };
+  for (int64_t begin = 0; begin < whole; begin += kLine) {
+    const int64_t depth = std::min(kLine, whole - begin);
+    if (in_eights != 0) {
+      packer.Count(PackEights(rows.data(), in_eights, offset + begin, depth, flip, quad_stride,
+                              panel + begin * panel_rows));
+    }
+    for (size_t row = in_eights; row < in_fours; row += 4) {
+      packer.FourRows(&rows[row], offset + begin, depth, to(row) + begin * panel_rows);
+    }
+  }
+  for (size_t row = whole == k ? in_fours : 0; row < rows.size(); ++row) {
+    packer.OneRow(rows[row] + offset, row < in_fours ? whole : 0, k, to(row));
+  }
+  return packer.Largest();
+}
+
+void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept {
+  if (flip == 0) {
+    std::memcpy(to, a, static_cast<size_t>(count));
+    return;
+  }
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  int64_t i = 0;
+  for (; i + kVector <= count; i += kVector) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_xor_si128(bytes, flip_bytes));
+  }
+  for (; i < count; ++i) to[i] = a[i] ^ flip;
+}
+
+void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
+  CopyActivations(a, k, flip, staged);
+  for (int64_t depth = k; depth % kQuad != 0; ++depth) staged[depth] = 0;
+}
+
+void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
+  constexpr uint32_t kEven = 0x00ff00ffu;
+  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  const __m128i even_mask = _mm_set1_epi32(kEven);
+  int64_t depth = 0;
+  for (; depth + kVector <= k; depth += kVector, staged += 2 * kVector) {
+    const __m128i bytes =
+        _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth)), flip_bytes);
+    const __m128i even = _mm_and_si128(bytes, even_mask);
+    const __m128i odd = _mm_and_si128(_mm_srli_epi32(bytes, 8), even_mask);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged), _mm_unpacklo_epi32(even, odd));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(even, odd));
+  }
+  for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
+    std::array<uint8_t, kQuad> quad = {};
+    StageRow(a + depth, std::min<int64_t>(kQuad, k - depth), flip, quad.data());
+    uint32_t dword = 0;
+    std::memcpy(&dword, quad.data(), sizeof(dword));
+    const std::array<uint32_t, 2> halves = {dword & kEven, (dword >> 8) & kEven};
+    std::memcpy(staged, halves.data(), sizeof(halves));
+  }
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,100 @@
+// Packing: the one canonical layout of weights, and panels of activations.
+//
+//   B   [n/16][k/4][16][4]   panels of 16 columns; a quad's row is 64 bytes: one zmm, two ymm, or one row of
+//   an AMX
+//                            B tile, with no further shuffle. Columns are padded with zeros to 16, depth
+//                            to 64.
+//   A   [k/4][rows][4]       a panel of up to mr rows as u8; depth is padded with zeros to 4
+//
+// Activations are u8 throughout and weights s8: s8 activations are shifted by +128 and u8 weights by −128,
+// which flips their top bit. With a', b' and the zero points za', zb' shifted likewise,
+//
+//   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
+//
+// Kernels compute the first sum. The second term is a constant of the column: accumulators start from it. The
+// third needs the sum of each row of A (row_sums.h); it is there only where zb' is not 0 (epilogue.h).
+#ifndef INTACT_KERNELS_WEIGHTS_PACK_H_
+#define INTACT_KERNELS_WEIGHTS_PACK_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/base/aligned_buffer.h"
+
+namespace intact::kernels {
+
+/// Columns in a canonical panel: one zmm or two ymm of k-quads, one row of an AMX B tile.
+inline constexpr int kPanelColumns = 16;
+/// Depths in a quad (kr, "c4").
+inline constexpr int kQuad = 4;
+inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
+
+/// Flips the top bit of activations of `type`, so that they become u8: see above.
+constexpr uint8_t ActivationFlip(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
+/// Flips the top bit of weights of `type`, so that they become s8.
+constexpr uint8_t WeightFlip(intact_type type) { return type == INTACT_U8 ? 0x80 : 0; }
+
+/// Weights as the caller holds them: element [k, n] at data[k·stride_k + n·stride_n].
+struct WeightView {
+  const int8_t* data = nullptr;  // u8 in the same bits
+  int64_t k = 0, n = 0;
+  int64_t stride_k = 0, stride_n = 0;
+  uint8_t flip = 0;  // WeightFlip()
+  /// As kernels see it.
+  int8_t At(int64_t row, int64_t column) const {
+    return static_cast<int8_t>(data[row * stride_k + column * stride_n] ^ flip);
+  }
+};
+
+/// Where depth k of column n of a panel lies in it.
+constexpr int64_t OffsetInPanel(int64_t k, int64_t n) {
+  return k / kQuad * kPanelQuadBytes + n * kQuad + k % kQuad;
+}
+
+/// Canonical B panels, in memory of their own or in a mapped pack file.
+struct PackedWeights {
+  int64_t k = 0, n = 0;
+  const int8_t* data = nullptr;
+  AlignedBuffer<int8_t> owned;  // what `data` points to, unless it is borrowed
+
+  int64_t panels() const { return (n + kPanelColumns - 1) / kPanelColumns; }
+  int64_t quads() const { return (k + kQuad - 1) / kQuad; }  // those a kernel must run; the rest is padding
+  int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * kPanelColumns; }
+  int64_t bytes() const { return panels() * panel_stride_bytes(); }
+  const int8_t* Panel(int64_t panel) const { return data + panel * panel_stride_bytes(); }
+  int8_t At(int64_t row, int64_t column) const {
+    return Panel(column / kPanelColumns)[OffsetInPanel(row, column % kPanelColumns)];
+  }
+};
+
+/// False if memory ran out. Like all packing it runs AVX2, which every plan needs: after ChooseIsa().
+[[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
+
+/// Copies the weights of column n at depths [k, k + count) to `to`.
+void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept;
+
+/// Adds to sums[n] the weights of column n at depths [k_begin, k_end): whole quads, modulo 2³². `sums` are
+/// padded to whole panels.
+void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept;
+
+/// Packs `k` activations at `offset` of each of `rows` into a panel for `panel_rows` ≥ rows.size(); the rows
+/// beyond are left as they are. `flip` is ActivationFlip(). Returns the largest activation packed, after the
+/// shift.
+uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
+                        int64_t panel_rows, uint8_t* panel) noexcept;
+
+/// Copies `count` activations, shifted like PackActivations().
+void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept;
+
+/// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
+void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+
+/// The same spread to int16 for the wide dot form: a0 a1 a2 a3 → a0 a2 | a1 a3, twice the bytes.
+void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+
+inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_WEIGHTS_PACK_H_

@@ -1,0 +1,118 @@
+// The schedule: how exact products are computed at the speed of VPMADDUBSW, without VNNI.
+//
+// VPMADDUBSW adds two u8×s8 products into an int16 lane, saturating. An int16 lane holds exactly every sum
+// whose positive weights add up to at most 32767/amax and whose negative ones add up to at most 32768/amax,
+// whatever the activations in [0, amax]: 128 for full-range u8. That is true for a pair, and just as true for
+// a whole group of quads added up in int16 (VPADDW) before one widening (VPMADDWD by ones, VPADDD): a group
+// costs one widening instead of one per quad, so light weights run faster than the saturating kernels, and
+// exactly.
+//
+// A quad too heavy for any group is split into two items whose weights add up to it; each is light enough. So
+// every weight matrix becomes a list of groups of items, one loop runs them all, and the result is exact for
+// any weights.
+//
+// Weights are broadcast and activations fill the vector's lanes (rows), not the other way round: a group must
+// then be light in the pairs of its own `strip` of one to four columns only, instead of in all columns that a
+// vector holds. The depth order is free (integer addition commutes), so each strip has its own: a bin
+// packing, first fit, heaviest item first. It takes some tens of ns an item, which is most of what a plan
+// costs.
+//
+//   window       depths whose A panel stays in L1; strips do not cross it
+//   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
+//   item         [u32 byte offset of the quad in A's window][strip_columns × 4 weights]
+//
+//   A window     [quads][rows][4] u8, rows = those of the register block; an item reads all rows of its quad
+//
+// A planar band (planar_band.h) may take the place of A's windows; the offsets are then those of its quads.
+//
+// Zero points of weights may be folded in: w − zb takes nine bits and its sign, and becomes as many items as
+// that needs. Where zero points are what they are meant to be, in the middle of the weights, that is one, and
+// a lighter one than w's. It saves the sums of A's rows (row_sums.h), which a planar band has no rows for.
+#ifndef INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
+#define INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/problem/rows.h"
+#include "kernels/weights/pack.h"
+
+namespace intact::kernels {
+
+/// Items in the largest group. Deeper ones would save less than 1/16 of a widening more.
+inline constexpr int kMaxGroup = 8;
+inline constexpr int kStripHeaderBytes = kMaxGroup * 2;
+
+/// The largest sums of weights of one sign that an int16 lane holds exactly for activations in [0, amax].
+struct LaneCapacity {
+  int positive = 0, negative = 0;
+};
+constexpr LaneCapacity CapacityFor(int amax) {
+  const int largest = amax > 0 ? amax : 1;  // a range of zeros alone may be declared
+  return {32767 / largest, 32768 / largest};
+}
+
+/// What a schedule is made for.
+struct ScheduleShape {
+  int strip_columns = 2;     // 1, 2 or 4
+  int rows = 0;              // of the register block: the offsets' unit is rows·4 bytes
+  int64_t window_quads = 0;  // depth of a window
+  int amax = 255;            // activations lie in [0, amax]
+  bool saturates = true;     // items are added up in int16: VPMADDUBSW; else any group is light enough
+  // Where A is a planar band: offsets are its own, of all windows.
+  const PlanarDepth* planar = nullptr;
+  // Of each column, to be folded in; null: none.
+  const int32_t* zero_points = nullptr;
+};
+
+/// What it came to, per quad of weights: the cost model's inputs.
+struct ScheduleStatistics {
+  int64_t quads = 0;   // quads × columns, those of zeros included
+  int64_t items = 0;   // × columns
+  int64_t groups = 0;  // × columns
+  ScheduleStatistics& operator+=(const ScheduleStatistics& other) {
+    quads += other.quads;
+    items += other.items;
+    groups += other.groups;
+    return *this;
+  }
+};
+
+/// What a schedule would come to, from a sample of the columns; nothing if memory ran out.
+std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
+                                                   const ScheduleShape& shape) noexcept;
+
+/// Scheduled weights: strips in the order in which the kernel runs them.
+class ScheduledWeights {
+ public:
+  /// False if memory ran out.
+  [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleShape& shape) noexcept;
+
+  const ScheduleShape& shape() const { return shape_; }
+  const ScheduleStatistics& statistics() const { return statistics_; }
+  int64_t windows() const { return windows_; }
+  int64_t bytes() const { return bytes_; }
+  /// Items of the largest group, at least one.
+  int largest_group() const { return largest_group_; }
+  /// First strip of 16-column panel `panel` in `window`; its 16/strip_columns strips follow each other.
+  const uint8_t* Strips(int64_t window, int64_t panel) const {
+    return strips_[static_cast<size_t>(window * panels_ + panel)];
+  }
+
+ private:
+  template <int kColumns>
+  bool BuildStrips(const PackedWeights& weights);
+
+  ScheduleShape shape_;
+  ScheduleStatistics statistics_;
+  int64_t windows_ = 0, panels_ = 0;
+  int64_t bytes_ = 0;
+  int largest_group_ = 1;
+  std::vector<AlignedBuffer<uint8_t>> blocks_;  // of whole panels
+  std::vector<const uint8_t*> strips_;          // [window][panel], in blocks_
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
