@@ -52,11 +52,11 @@ class ConvContender final : public Contender {
 };
 
 /// What a GEMM and a convolution are asked for alike.
-GemmDesc CommonDescOf(const reference::Operation& operation, const Case& c) {
-  GemmDesc desc = MakeGemmDesc();
+intact_linear_desc LinearDescOf(const reference::Operation& operation, const Case& c) {
+  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   desc.c_type = c.c_type;
   desc.mode = c.mode;
-  desc.max_isa = static_cast<intact_isa>(c.isa);
+  desc.max_isa = static_cast<int32_t>(c.isa);
   desc.a_max = c.amax;
   if (c.c_type == INTACT_S32) return desc;
   desc.scales = operation.scales.data();
@@ -69,7 +69,7 @@ GemmDesc CommonDescOf(const reference::Operation& operation, const Case& c) {
 template <class PlanContender, class Plan>
 Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Case& c) {
   if (!plan) return plan.error();
-  if (plan->Info().isa != static_cast<intact_isa>(c.isa)) {
+  if (plan->Info().isa != static_cast<int32_t>(c.isa)) {
     return Error{INTACT_UNSUPPORTED, fmt::format("the plan is for {}", intact_isa_name(plan->Info().isa))};
   }
   return std::unique_ptr<Contender>(std::make_unique<PlanContender>(std::move(*plan), c));
@@ -78,7 +78,8 @@ Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Case& c) {
 }  // namespace
 
 GemmDesc GemmDescOf(const Workload& workload, const Case& c) {
-  GemmDesc desc = CommonDescOf(workload.gemm(), c);
+  GemmDesc desc = MakeGemmDesc();
+  desc.linear = LinearDescOf(workload.gemm(), c);
   desc.n = workload.gemm().n;
   desc.k = workload.gemm().k;
   return desc;
@@ -87,7 +88,7 @@ GemmDesc GemmDescOf(const Workload& workload, const Case& c) {
 ConvDesc ConvDescOf(const Workload& workload, const Case& c) {
   const Geometry& g = *c.shape.conv;
   ConvDesc desc = MakeConvDesc();
-  desc.gemm = CommonDescOf(workload.conv(), c);
+  desc.linear = LinearDescOf(workload.conv(), c);
   desc.input_channels = g.c_in;
   desc.output_channels = g.c_out;
   desc.groups = g.groups;

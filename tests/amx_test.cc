@@ -399,7 +399,7 @@ TEST_F(AmxEngines, PadTheTapsThatTheyReadInPlace) {
     desc.input[0] = 5;
     desc.input[1] = width;
     desc.kernel[0] = desc.kernel[1] = 3;
-    desc.gemm.max_isa = isa;
+    desc.linear.max_isa = isa;
     const std::vector<int8_t> weights(static_cast<size_t>(outputs) * 9 * 8, 1);
     const Result<Conv> conv = Conv::Create(desc, weights.data());
     EXPECT_TRUE(conv) << conv.error().message;
@@ -425,8 +425,8 @@ TEST_F(AmxEngines, LeaveTheSmallestMToVnni) {
   const std::vector<int8_t> b(size_t{768} * 768);
   GemmDesc desc = MakeGemmDesc();
   desc.n = desc.k = 768;
-  desc.max_isa = INTACT_ISA_AMX_INT8;
-  const Result<std::unique_ptr<GemmPlan>> plan = GemmPlan::Create(desc, b.data());
+  desc.linear.max_isa = INTACT_ISA_AMX_INT8;
+  const Result<std::unique_ptr<GemmPlan>> plan = MakePlan(desc, desc.linear, b.data());
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ((*plan)->kernel_name(), "u8s8s32_gemm_32x32c4_tdpbusd_amxint8");
   EXPECT_THAT((*plan)->KernelNameFor(1), testing::HasSubstr("_vnni_avx512vnni"));

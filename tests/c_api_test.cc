@@ -51,24 +51,24 @@ struct Draft {
   Draft() {
     desc.n = 3;
     desc.k = 4;
-    desc.c_type = INTACT_U8;
-    desc.scales = scales.data();
-    desc.scale_count = 3;
+    desc.linear.c_type = INTACT_U8;
+    desc.linear.scales = scales.data();
+    desc.linear.scale_count = 3;
   }
   void SetZeroPoints(std::vector<int32_t> values, int64_t count) {
     zero_points = std::move(values);
-    desc.b_zero_points = zero_points.data();
-    desc.b_zero_point_count = count;
+    desc.linear.b_zero_points = zero_points.data();
+    desc.linear.b_zero_point_count = count;
   }
   void AddResidual(intact_type type, float scale, int32_t zero_point) {
-    desc.residual_type = type;
-    desc.residual_scale = scale;
-    desc.residual_zero_point = zero_point;
+    desc.linear.residual_type = type;
+    desc.linear.residual_scale = scale;
+    desc.linear.residual_zero_point = zero_point;
   }
   void MakeS32() {
-    desc.c_type = INTACT_S32;
-    desc.scales = nullptr;
-    desc.scale_count = 0;
+    desc.linear.c_type = INTACT_S32;
+    desc.linear.scales = nullptr;
+    desc.linear.scale_count = 0;
   }
 };
 
@@ -91,11 +91,11 @@ std::vector<Refusal> Refusals() {
       {"n·k is 4611686014132420609", [](Draft* d) { d->desc.n = d->desc.k = 2147483647; }},
       {"b_stride_k is -1", [](Draft* d) { d->desc.b_stride_k = -1; }},
       {"b_stride_n is -3", [](Draft* d) { d->desc.b_stride_n = -3; }},
-      {"a_type is 3", [](Draft* d) { d->desc.a_type = INTACT_S32; }},
-      {"a_type is 0", [](Draft* d) { SetRaw(&d->desc.a_type, 0); }},
-      {"b_type is 4; expected INTACT_U8 or INTACT_S8", [](Draft* d) { d->desc.b_type = INTACT_F32; }},
-      {"b_type is 0", [](Draft* d) { SetRaw(&d->desc.b_type, 0); }},
-      {"b_zero_points is NULL and b_zero_point_count is 1", [](Draft* d) { d->desc.b_zero_point_count = 1; }},
+      {"a_type is 3", [](Draft* d) { d->desc.linear.a_type = INTACT_S32; }},
+      {"a_type is 0", [](Draft* d) { SetRaw(&d->desc.linear.a_type, 0); }},
+      {"b_type is 4; expected INTACT_U8 or INTACT_S8", [](Draft* d) { d->desc.linear.b_type = INTACT_F32; }},
+      {"b_type is 0", [](Draft* d) { SetRaw(&d->desc.linear.b_type, 0); }},
+      {"b_zero_points is NULL and b_zero_point_count is 1", [](Draft* d) { d->desc.linear.b_zero_point_count = 1; }},
       {"b_zero_point_count is 0; expected 1 or n = 3",
        [](Draft* d) {
          d->SetZeroPoints({0, 0, 0}, 0);
@@ -115,106 +115,106 @@ std::vector<Refusal> Refusals() {
        }},
       {"b_zero_points[1] is 256; expected 0 to 255",
        [](Draft* d) {
-         d->desc.b_type = INTACT_U8;
+         d->desc.linear.b_type = INTACT_U8;
          d->SetZeroPoints({255, 256, 0}, 3);
        }},
       {"b_zero_points[0] is -1",
        [](Draft* d) {
-         d->desc.b_type = INTACT_U8;
+         d->desc.linear.b_type = INTACT_U8;
          d->SetZeroPoints({-1}, 1);
        }},
-      {"c_type is 7", [](Draft* d) { SetRaw(&d->desc.c_type, 7); }},
-      {"mode is 2", [](Draft* d) { SetRaw(&d->desc.mode, 2); }},
-      {"max_isa is 6", [](Draft* d) { SetRaw(&d->desc.max_isa, 6); }},
-      {"max_isa is 4294967295", [](Draft* d) { SetRaw(&d->desc.max_isa, -1); }},
-      {"activation is 3", [](Draft* d) { SetRaw(&d->desc.activation, 3); }},
-      {"range_check is 2", [](Draft* d) { SetRaw(&d->desc.range_check, 2); }},
-      {"a_zero_point is 256", [](Draft* d) { d->desc.a_zero_point = 256; }},
-      {"a_zero_point is -1", [](Draft* d) { d->desc.a_zero_point = -1; }},
+      {"c_type is 7", [](Draft* d) { SetRaw(&d->desc.linear.c_type, 7); }},
+      {"mode is 2", [](Draft* d) { SetRaw(&d->desc.linear.mode, 2); }},
+      {"max_isa is 6", [](Draft* d) { SetRaw(&d->desc.linear.max_isa, 6); }},
+      {"max_isa is 4294967295", [](Draft* d) { SetRaw(&d->desc.linear.max_isa, -1); }},
+      {"activation is 3", [](Draft* d) { SetRaw(&d->desc.linear.activation, 3); }},
+      {"range_check is 2", [](Draft* d) { SetRaw(&d->desc.linear.range_check, 2); }},
+      {"a_zero_point is 256", [](Draft* d) { d->desc.linear.a_zero_point = 256; }},
+      {"a_zero_point is -1", [](Draft* d) { d->desc.linear.a_zero_point = -1; }},
       {"a_zero_point is 128",
        [](Draft* d) {
-         d->desc.a_type = INTACT_S8;
-         d->desc.a_zero_point = 128;
+         d->desc.linear.a_type = INTACT_S8;
+         d->desc.linear.a_zero_point = 128;
        }},
       {"a_zero_point is 101",
        [](Draft* d) {
-         d->desc.a_max = 100;
-         d->desc.a_zero_point = 101;
+         d->desc.linear.a_max = 100;
+         d->desc.linear.a_zero_point = 101;
        }},
-      {"c_zero_point is 256", [](Draft* d) { d->desc.c_zero_point = 256; }},
+      {"c_zero_point is 256", [](Draft* d) { d->desc.linear.c_zero_point = 256; }},
       {"c_zero_point is -129",
        [](Draft* d) {
-         d->desc.c_type = INTACT_S8;
-         d->desc.c_zero_point = -129;
+         d->desc.linear.c_type = INTACT_S8;
+         d->desc.linear.c_zero_point = -129;
        }},
       {"c_zero_point is 1",
        [](Draft* d) {
          d->MakeS32();
-         d->desc.c_zero_point = 1;
+         d->desc.linear.c_zero_point = 1;
        }},
       {"a_min is 5 and a_max is 4",
        [](Draft* d) {
-         d->desc.a_min = 5;
-         d->desc.a_max = 4;
+         d->desc.linear.a_min = 5;
+         d->desc.linear.a_max = 4;
        }},
-      {"a_min is 0 and a_max is 256", [](Draft* d) { d->desc.a_max = 256; }},
+      {"a_min is 0 and a_max is 256", [](Draft* d) { d->desc.linear.a_max = 256; }},
       {"a_min is -1 and a_max is 9",
        [](Draft* d) {
-         d->desc.a_min = -1;
-         d->desc.a_max = 9;
+         d->desc.linear.a_min = -1;
+         d->desc.linear.a_max = 9;
        }},
       {"a_min is -129",
        [](Draft* d) {
-         d->desc.a_type = INTACT_S8;
-         d->desc.a_min = -129;
+         d->desc.linear.a_type = INTACT_S8;
+         d->desc.linear.a_min = -129;
        }},
-      {"scales is NULL", [](Draft* d) { d->desc.scales = nullptr; }},
-      {"scale_count is 2", [](Draft* d) { d->desc.scale_count = 2; }},
-      {"scale_count is 0", [](Draft* d) { d->desc.scale_count = 0; }},
+      {"scales is NULL", [](Draft* d) { d->desc.linear.scales = nullptr; }},
+      {"scale_count is 2", [](Draft* d) { d->desc.linear.scale_count = 2; }},
+      {"scale_count is 0", [](Draft* d) { d->desc.linear.scale_count = 0; }},
       {"scales[1] is nan", [](Draft* d) { d->scales[1] = kNan; }},
       {"scales[2] is inf", [](Draft* d) { d->scales[2] = kInfinity; }},
       {"scales[0] is 0", [](Draft* d) { d->scales[0] = 0.0f; }},
       {"scales[0] is -0.5", [](Draft* d) { d->scales[0] = -0.5f; }},
-      {"scales", [](Draft* d) { d->desc.c_type = INTACT_S32; }},
+      {"scales", [](Draft* d) { d->desc.linear.c_type = INTACT_S32; }},
       {"bias_f32[2] is nan",
        [](Draft* d) {
          d->bias[2] = kNan;
-         d->desc.bias_f32 = d->bias.data();
+         d->desc.linear.bias_f32 = d->bias.data();
        }},
       {"bias_f32[0] is -inf",
        [](Draft* d) {
          d->bias[0] = -kInfinity;
-         d->desc.bias_f32 = d->bias.data();
+         d->desc.linear.bias_f32 = d->bias.data();
        }},
       {"bias_f32",
        [](Draft* d) {
          d->MakeS32();
-         d->desc.bias_f32 = d->bias.data();
+         d->desc.linear.bias_f32 = d->bias.data();
        }},
       {"activation",
        [](Draft* d) {
          d->MakeS32();
-         d->desc.activation = INTACT_ACTIVATION_RELU;
+         d->desc.linear.activation = INTACT_ACTIVATION_RELU;
        }},
       {"clamp_min is 2.000000 and clamp_max is 1.000000",
        [](Draft* d) {
-         d->desc.activation = INTACT_ACTIVATION_CLAMP;
-         d->desc.clamp_min = 2.0f;
-         d->desc.clamp_max = 1.0f;
+         d->desc.linear.activation = INTACT_ACTIVATION_CLAMP;
+         d->desc.linear.clamp_min = 2.0f;
+         d->desc.linear.clamp_max = 1.0f;
        }},
       {"clamp_min is nan",
        [](Draft* d) {
-         d->desc.activation = INTACT_ACTIVATION_CLAMP;
-         d->desc.clamp_min = kNan;
+         d->desc.linear.activation = INTACT_ACTIVATION_CLAMP;
+         d->desc.linear.clamp_min = kNan;
        }},
       {"clamp_max is nan",
        [](Draft* d) {
-         d->desc.activation = INTACT_ACTIVATION_CLAMP;
-         d->desc.clamp_max = kNan;
+         d->desc.linear.activation = INTACT_ACTIVATION_CLAMP;
+         d->desc.linear.clamp_max = kNan;
        }},
       {"residual_type is 3; expected INTACT_TYPE_NONE, INTACT_U8, INTACT_S8 or INTACT_F32",
        [](Draft* d) { d->AddResidual(INTACT_S32, 1.0f, 0); }},
-      {"residual_type is 4294967295", [](Draft* d) { SetRaw(&d->desc.residual_type, -1); }},
+      {"residual_type is 4294967295", [](Draft* d) { SetRaw(&d->desc.linear.residual_type, -1); }},
       {"residual_type is 1 with s32 output",
        [](Draft* d) {
          d->MakeS32();
@@ -248,7 +248,7 @@ intact_gemm* Sentinel() {
 TEST(Create, TheDraftIsSound) {
   const Draft draft;
   intact_gemm* gemm = nullptr;
-  EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), &gemm), INTACT_OK);
+  EXPECT_EQ(intact_gemm_create(&draft.desc, &draft.desc.linear, draft.b.data(), &gemm), INTACT_OK);
   EXPECT_STREQ(intact_last_error(), "");
   ASSERT_NE(gemm, nullptr);
   intact_gemm_destroy(gemm);
@@ -260,7 +260,7 @@ TEST(Create, RefusesEachFieldByNameAndValue) {
     Draft draft;
     refusal.spoil(&draft);
     intact_gemm* gemm = Sentinel();
-    EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), &gemm), refusal.status);
+    EXPECT_EQ(intact_gemm_create(&draft.desc, &draft.desc.linear, draft.b.data(), &gemm), refusal.status);
     EXPECT_EQ(gemm, nullptr);
     EXPECT_THAT(intact_last_error(), StartsWith("intact_gemm_create: "));
     EXPECT_THAT(intact_last_error(), HasSubstr(refusal.words));
@@ -270,12 +270,12 @@ TEST(Create, RefusesEachFieldByNameAndValue) {
 TEST(Create, RefusesNullPointers) {
   const Draft draft;
   intact_gemm* gemm = Sentinel();
-  EXPECT_EQ(intact_gemm_create(nullptr, draft.b.data(), &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_gemm_create(nullptr, nullptr, draft.b.data(), &gemm), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("desc is NULL"));
   EXPECT_EQ(gemm, nullptr);
   EXPECT_EQ(intact_gemm_create(&draft.desc, nullptr, &gemm), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("b is NULL"));
-  EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_gemm_create(&draft.desc, &draft.desc.linear, draft.b.data(), nullptr), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("gemm is NULL"));
 }
 
@@ -288,7 +288,7 @@ intact_status CreateColumn(int64_t k, int8_t weight, const std::function<void(Ge
   desc.k = k;
   change(&desc);
   intact_gemm* gemm = nullptr;
-  const intact_status status = intact_gemm_create(&desc, b.data(), &gemm);
+  const intact_status status = intact_gemm_create(&desc, &desc.linear, b.data(), &gemm);
   EXPECT_EQ(gemm != nullptr, status == INTACT_OK);
   intact_gemm_destroy(gemm);
   return status;
@@ -307,7 +307,7 @@ TEST(Overflow, IsRefusedFromTheFirstDepthThatAllowsIt) {
 TEST(Overflow, CountsBiasAndZeroPoint) {
   constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
   int32_t bias = kMax - 255;
-  const auto with_bias = [&](GemmDesc* desc) { desc->bias_s32 = &bias; };
+  const auto with_bias = [&](GemmDesc* desc) { desc->linear.bias_s32 = &bias; };
   EXPECT_EQ(CreateColumn(1, 1, with_bias), INTACT_OK);
   bias += 1;
   EXPECT_EQ(CreateColumn(1, 1, with_bias), INTACT_OVERFLOW);
@@ -315,14 +315,14 @@ TEST(Overflow, CountsBiasAndZeroPoint) {
   EXPECT_EQ(CreateColumn(1, 1, with_bias), INTACT_OK);
   EXPECT_EQ(CreateColumn(1, -1, with_bias), INTACT_OVERFLOW);
   // Distances from the zero point 128 are at most 128: twice as deep.
-  EXPECT_EQ(CreateColumn(130000, 127, [](GemmDesc* desc) { desc->a_zero_point = 128; }), INTACT_OK);
+  EXPECT_EQ(CreateColumn(130000, 127, [](GemmDesc* desc) { desc->linear.a_zero_point = 128; }), INTACT_OK);
 }
 
 TEST(Overflow, CountsWeightZeroPoints) {
   int32_t zero_point = 127;
   const auto with_zero_point = [&](GemmDesc* desc) {
-    desc->b_zero_points = &zero_point;
-    desc->b_zero_point_count = 1;
+    desc->linear.b_zero_points = &zero_point;
+    desc->linear.b_zero_point_count = 1;
   };
   EXPECT_EQ(CreateColumn(1000000, 127, with_zero_point), INTACT_OK);  // 127 − 127: nothing accumulates
   zero_point = -128;
@@ -332,7 +332,7 @@ TEST(Overflow, CountsWeightZeroPoints) {
   zero_point = 0;
   const auto u8 = [&](GemmDesc* desc) {
     with_zero_point(desc);
-    desc->b_type = INTACT_U8;
+    desc->linear.b_type = INTACT_U8;
   };
   EXPECT_EQ(CreateColumn(33025, -1, u8), INTACT_OK);  // 255 as u8
   EXPECT_EQ(CreateColumn(33026, -1, u8), INTACT_OVERFLOW);
@@ -347,8 +347,8 @@ TEST(Overflow, CountsWeightZeroPoints) {
 TEST(Overflow, CountsWhatSaturatingPairsLeaveBehind) {
   const auto with = [](intact_mode mode) {
     return [mode](GemmDesc* desc) {
-      desc->b_type = INTACT_U8;
-      desc->mode = mode;
+      desc->linear.b_type = INTACT_U8;
+      desc->linear.mode = mode;
     };
   };
   EXPECT_EQ(CreateColumn(200000, 0, with(INTACT_EXACT)), INTACT_OK);
@@ -360,8 +360,8 @@ TEST(Overflow, CountsWhatSaturatingPairsLeaveBehind) {
 TEST(Overflow, BelievesADeclaredRangeOnlyUnchecked) {
   const auto declared = [](intact_range_check check) {
     return [check](GemmDesc* desc) {
-      desc->a_max = 100;
-      desc->range_check = check;
+      desc->linear.a_max = 100;
+      desc->linear.range_check = check;
     };
   };
   EXPECT_EQ(CreateColumn(100000, 127, declared(INTACT_RANGE_CHECKED)), INTACT_OVERFLOW);
@@ -382,7 +382,7 @@ class Run : public testing::Test {
 
   void Use(const Draft& draft) {
     intact_gemm* gemm = nullptr;
-    EXPECT_EQ(intact_gemm_create(&draft.desc, draft.b.data(), &gemm), INTACT_OK);
+    EXPECT_EQ(intact_gemm_create(&draft.desc, &draft.desc.linear, draft.b.data(), &gemm), INTACT_OK);
     plan_.reset(gemm);
   }
 
@@ -536,10 +536,10 @@ TEST(Wrapper, RefusesOtherTypesAndShapes) {
   std::array<uint8_t, 8> a = {};
   std::array<uint8_t, 6> c = {};
   const MatrixView<const uint8_t> a_view(a.data(), 2, 4);
-  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 2, 3)), INTACT_OK);
-  EXPECT_EQ(gemm->RunPart(a_view, MatrixView<uint8_t>(c.data(), 2, 3), 0, 1), INTACT_OK);
-  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 1, 3)), INTACT_INVALID_ARGUMENT);
-  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 2, 2)), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 2, 3)).status, INTACT_OK);
+  EXPECT_EQ(gemm->RunPart(a_view, MatrixView<uint8_t>(c.data(), 2, 3), 0, 1).status, INTACT_OK);
+  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 1, 3)).status, INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, MatrixView<uint8_t>(c.data(), 2, 2)).status, INTACT_INVALID_ARGUMENT);
   EXPECT_EQ(gemm->Run(a_view, MatrixView<int8_t>(reinterpret_cast<int8_t*>(c.data()), 2, 3)),
             INTACT_INVALID_ARGUMENT);
   Draft bad;
@@ -561,14 +561,14 @@ TEST(Wrapper, AddsResiduals) {
   const MatrixView<uint8_t> c_view(c.data(), 1, 3);
   const MatrixView<const int8_t> r_view(r.data(), 1, 3);
   const std::array<uint8_t, 3> expected = {4, 22, 0};  // 8·scale + 2·(r + 1)
-  EXPECT_EQ(gemm->Run(a_view, c_view, r_view), INTACT_OK);
+  EXPECT_EQ(gemm->Run(a_view, c_view, r_view).status, INTACT_OK);
   EXPECT_EQ(c, expected);
   c = {};
-  EXPECT_EQ(gemm->RunPart(a_view, c_view, r_view, 0, 1), INTACT_OK);
+  EXPECT_EQ(gemm->RunPart(a_view, c_view, r_view, 0, 1).status, INTACT_OK);
   EXPECT_EQ(c, expected);
-  EXPECT_EQ(gemm->Run(a_view, c_view), INTACT_INVALID_ARGUMENT);
-  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const int8_t>(r.data(), 1, 2)), INTACT_INVALID_ARGUMENT);
-  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const uint8_t>(c.data(), 1, 3)), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, c_view).status, INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const int8_t>(r.data(), 1, 2)).status, INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const uint8_t>(c.data(), 1, 3)).status, INTACT_INVALID_ARGUMENT);
 }
 
 // ----- INTACT_MAX_ISA --------------------------------------------------------------------------------------
@@ -595,7 +595,7 @@ TEST(MaxIsa, CapsTheProcessAsAPlansFieldCapsThePlan) {
   for (const intact_isa cap : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
                                INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8}) {
     Draft draft;
-    draft.desc.max_isa = cap;
+    draft.desc.linear.max_isa = cap;
     const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
     ASSERT_TRUE(gemm) << gemm.error().message;
     if (EmulatedIsas::Has(gemm->Info().isa)) continue;  // here, not in a child

@@ -38,9 +38,9 @@ struct Draft {
     desc.input[1] = 6;
     desc.kernel[0] = desc.kernel[1] = 3;
     desc.pad_begin[0] = desc.pad_begin[1] = desc.pad_end[0] = desc.pad_end[1] = 1;
-    desc.gemm.c_type = INTACT_U8;
-    desc.gemm.scales = scales.data();
-    desc.gemm.scale_count = 1;
+    desc.linear.c_type = INTACT_U8;
+    desc.linear.scales = scales.data();
+    desc.linear.scale_count = 1;
   }
   Result<Conv> Create() const { return Conv::Create(desc, weights.data()); }
 };
@@ -130,8 +130,8 @@ TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
       {"gemm.k is 36; expected 0", [](ConvDesc* d) { d->gemm.k = 36; }},
       {"gemm.b_stride_k is 1; expected 0", [](ConvDesc* d) { d->gemm.b_stride_k = 1; }},
       {"gemm.b_stride_n is 1; expected 0", [](ConvDesc* d) { d->gemm.b_stride_n = 1; }},
-      {"scale_count is 4; expected 1 or n = 6", [](ConvDesc* d) { d->gemm.scale_count = 4; }},
-      {"a_zero_point is 256", [](ConvDesc* d) { d->gemm.a_zero_point = 256; }},
+      {"scale_count is 4; expected 1 or n = 6", [](ConvDesc* d) { d->linear.scale_count = 4; }},
+      {"a_zero_point is 256", [](ConvDesc* d) { d->linear.a_zero_point = 256; }},
   };
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(refusal.message);
@@ -148,11 +148,11 @@ TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
 TEST(ConvDescriptor, NullArguments) {
   const Draft draft;
   intact_conv* handle = nullptr;
-  EXPECT_EQ(intact_conv_create(nullptr, draft.weights.data(), &handle), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_create(nullptr, nullptr, draft.weights.data(), &handle), INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: desc is NULL");
   EXPECT_EQ(intact_conv_create(&draft.desc, nullptr, &handle), INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: weights is NULL");
-  EXPECT_EQ(intact_conv_create(&draft.desc, draft.weights.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_create(&draft.desc, &draft.desc.linear, draft.weights.data(), nullptr), INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: conv is NULL");
   EXPECT_EQ(intact_conv_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
   EXPECT_EQ(intact_conv_query(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
@@ -187,7 +187,7 @@ TEST(ConvDescriptor, TransposedMayHaveBarePixelsOnly) {
   draft.desc.pad_end[0] = 0;
   draft.desc.output_pad[0] = 3;
   const std::vector<int32_t> bias = {2, 4, 6, 8, 10, 12};
-  draft.desc.gemm.bias_s32 = bias.data();
+  draft.desc.linear.bias_s32 = bias.data();
   const Result<Conv> conv = draft.Create();
   ASSERT_TRUE(conv) << conv.error().message;
   EXPECT_EQ(conv->Info().output[0], 3);
@@ -199,7 +199,7 @@ TEST(ConvDescriptor, TransposedMayHaveBarePixelsOnly) {
   args.batch = 1;
   args.a = a.data();
   args.c = c.data();
-  ASSERT_EQ(conv->Run(args), INTACT_OK);
+  ASSERT_EQ(conv->Run(args).status, INTACT_OK);
   EXPECT_THAT(c, testing::ElementsAre(1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6));
 }
 
@@ -215,8 +215,8 @@ TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
     draft.desc.stride[0] = INT32_MAX;
     draft.desc.pad_end[0] = 0;
     draft.desc.pad_begin[0] = draft.desc.output_pad[0] = is_bare ? 1 : 0;
-    draft.desc.gemm.residual_type = INTACT_U8;
-    draft.desc.gemm.residual_scale = 1.0f;
+    draft.desc.linear.residual_type = INTACT_U8;
+    draft.desc.linear.residual_scale = 1.0f;
     const Result<Conv> conv = draft.Create();
     ASSERT_TRUE(conv) << conv.error().message;
     const std::vector<uint8_t> a(4, 3);
@@ -228,7 +228,7 @@ TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
     args.c = c.data();
     args.residual = residual.data();
     args.c_stride = args.residual_stride = int64_t{1} << 40;
-    ASSERT_EQ(conv->Run(args), INTACT_OK) << intact_last_error();
+    ASSERT_EQ(conv->Run(args).status, INTACT_OK) << intact_last_error();
     const uint8_t sum = is_bare ? 0 : 4 * 3 / 2;
     for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], sum + residual[i]) << i;
   }
@@ -243,7 +243,7 @@ TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
     draft.desc.input_channels = 2 << 17;
     draft.desc.output_channels = 1;
     draft.desc.kernel[0] = draft.desc.kernel[1] = 1;
-    draft.desc.gemm.max_isa = isa;
+    draft.desc.linear.max_isa = isa;
     const Result<Conv> conv = draft.Create();
     ASSERT_FALSE(conv);
     EXPECT_EQ(conv.error().status, INTACT_OVERFLOW);
@@ -284,21 +284,21 @@ TEST_F(ConvRun, RefusalsNameTheArgumentAndWriteNothing) {
     SCOPED_TRACE(message);
     intact_conv_args args = args_;
     spoil(&args);
-    EXPECT_EQ(conv_->Run(args), INTACT_INVALID_ARGUMENT);
+    EXPECT_EQ(conv_->Run(args).status, INTACT_INVALID_ARGUMENT);
     EXPECT_THAT(intact_last_error(), HasSubstr(message));
     EXPECT_THAT(c_, testing::Each(99));
   }
-  EXPECT_EQ(conv_->RunPart(args_, 2, 2), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(conv_->RunPart(args_, 2, 2).status, INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("part is 2 of 2"));
   EXPECT_THAT(c_, testing::Each(99));
 }
 
 TEST_F(ConvRun, PartsMakeTheWhole) {
-  ASSERT_EQ(conv_->Run(args_), INTACT_OK);
+  ASSERT_EQ(conv_->Run(args_).status, INTACT_OK);
   const std::vector<uint8_t> whole = c_;
   for (const int parts : {1, 2, 3, 7, 1000}) {
     std::fill(c_.begin(), c_.end(), 99);
-    for (int part = parts - 1; part >= 0; --part) ASSERT_EQ(conv_->RunPart(args_, part, parts), INTACT_OK);
+    for (int part = parts - 1; part >= 0; --part) ASSERT_EQ(conv_->RunPart(args_, part, parts).status, INTACT_OK);
     EXPECT_EQ(c_, whole) << parts;
   }
   EXPECT_EQ(whole[0], 3 * 4 * 4 / 2);      // a corner sees four taps
@@ -314,7 +314,7 @@ TEST(ConvCertificate, SchedulesKeepHeavyChannelsApart) {
       Draft draft;
       draft.desc.input_channels = draft.desc.output_channels = 16;
       draft.desc.groups = 2;
-      draft.desc.gemm.max_isa = isa;
+      draft.desc.linear.max_isa = isa;
       constexpr int kTaps = 9;
       draft.weights.assign(size_t{16} * kTaps * 8, 1);
       for (size_t i = 0; i < size_t{8} * kTaps; ++i) {  // of the first group
@@ -340,7 +340,7 @@ TEST(ConvCertificate, CountsPairsOfChannels) {
   draft.weights[2] = draft.weights[3] = 127;  // channel 2, and 0 of the next tap: none
   draft.weights[5 * 27] = draft.weights[5 * 27 + 1] = -128;
   for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512, INTACT_ISA_ANY}) {
-    draft.desc.gemm.max_isa = isa;
+    draft.desc.linear.max_isa = isa;
     const Result<Conv> conv = draft.Create();
     ASSERT_TRUE(conv) << conv.error().message;
     const Result<intact_certificate> certificate = conv->Certificate();
@@ -434,7 +434,7 @@ TEST(ConvCertificate, CountsTheCallersWeightsWhateverTheLayout) {
     const reference::Conv conv = verify::MaterializeConv(Parsed(line));
     for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_ANY}) {
       ConvDesc desc = verify::DescOf(conv, {});
-      desc.gemm.max_isa = isa;
+      desc.linear.max_isa = isa;
       const Result<Conv> plan = Conv::Create(desc, conv.b.data());
       ASSERT_TRUE(plan) << plan.error().message;
       const Result<intact_certificate> certificate = plan->Certificate();

@@ -253,8 +253,8 @@ TEST(ConvBytes, AreTheSameInParts) {
         const Result<std::vector<uint8_t>> output =
             RunGuarded(conv, options, [&, parts](const intact_conv_args& args) {
               for (int part = parts - 1; part >= 0; --part) {
-                const intact_status status = plan->RunPart(args, part, parts);
-                if (status != INTACT_OK) return Error{status, intact_last_error()};
+                const Error error = plan->RunPart(args, part, parts);
+                if (!error.ok()) return error;
               }
               return Error{};
             });

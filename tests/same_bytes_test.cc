@@ -256,10 +256,10 @@ TEST_P(SameBytes, WithDenormalOutputs) {
   GemmDesc desc = MakeGemmDesc();
   desc.n = 3;
   desc.k = 4;
-  desc.c_type = INTACT_F32;
-  desc.scales = &scale;
-  desc.scale_count = 1;
-  desc.max_isa = GetParam();
+  desc.linear.c_type = INTACT_F32;
+  desc.linear.scales = &scale;
+  desc.linear.scale_count = 1;
+  desc.linear.max_isa = GetParam();
   const Result<Gemm> gemm = [&] {
     const ScopedOddFloats odd;  // in which the scale would be 0
     return Gemm::Create(desc, b.data());
@@ -281,16 +281,16 @@ TEST_P(SameBytes, WithADeclaredRangeOfOneValue) {
     GemmDesc desc = MakeGemmDesc();
     desc.n = 16;
     desc.k = 64;
-    desc.a_type = INTACT_S8;
-    desc.a_zero_point = desc.a_min = desc.a_max = -128;
-    desc.range_check = check;
-    desc.max_isa = GetParam();
+    desc.linear.a_type = INTACT_S8;
+    desc.linear.a_zero_point = desc.linear.a_min = desc.linear.a_max = -128;
+    desc.linear.range_check = check;
+    desc.linear.max_isa = GetParam();
     const Result<Gemm> gemm = Gemm::Create(desc, b.data());
     ASSERT_TRUE(gemm) << gemm.error().message;
     const int8_t value = check == INTACT_RANGE_CHECKED ? 127 : -128;
     const std::vector<int8_t> a(static_cast<size_t>(70 * desc.k), value);
     std::vector<int32_t> c(70 * 16);
-    ASSERT_EQ(gemm->Run(MatrixView<const int8_t>(a.data(), 70, 64), MatrixView<int32_t>(c.data(), 70, 16)),
+    ASSERT_EQ(gemm->Run(MatrixView<const int8_t>(a.data(), 70, 64), MatrixView<int32_t>(c.data(), 70, 16)).status,
               INTACT_OK);
     const int32_t expected = (value + 128) * 127 * 64;
     EXPECT_TRUE(std::all_of(c.begin(), c.end(), [&](int32_t y) { return y == expected; }));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/base/blocking.h"
+#include "kernels/api/create.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/gemm_plan.h"
 #include "tests/emulated_isas.h"
@@ -206,7 +207,8 @@ std::string WhyWrong(const Operation& operation, const RunOptions& options,
 template <class Plan, class Args, class Operation>
 std::string WhyWrong(const Operation& operation, RunOptions options, const Manner& manner) {
   options.threads = manner.threads;
-  Result<std::unique_ptr<Plan>> plan = Plan::Create(DescOf(operation, options), operation.b.data());
+  const auto desc = DescOf(operation, options);
+  Result<std::unique_ptr<Plan>> plan = kernels::MakePlan(desc, desc.linear, operation.b.data());
   if (!plan) return plan.error().message;
   (*plan)->RunAllAs(manner.as_rows);
   return WhyWrong(operation, options, RunGuarded(operation, options, [&](const Args& args) {

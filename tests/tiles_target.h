@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/api/create.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/gemm_plan.h"
@@ -32,7 +33,8 @@ class TilesTarget final : public verify::Target {
  private:
   template <class Plan, class Args, class Operation>
   static Result<std::vector<uint8_t>> RunPlan(const Operation& operation, const verify::RunOptions& options) {
-    Result<std::unique_ptr<Plan>> plan = Plan::Create(verify::DescOf(operation, options), operation.b.data());
+    const auto desc = verify::DescOf(operation, options);
+    Result<std::unique_ptr<Plan>> plan = kernels::MakePlan(desc, desc.linear, operation.b.data());
     if (!plan) return plan.error();
     if (!kernels::UsesTiles((*plan)->isa())) return Error{INTACT_UNSUPPORTED, "the plan has no tiles"};
     constexpr int64_t kLargeM = 1 << 20;

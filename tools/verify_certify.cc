@@ -100,20 +100,20 @@ Result<Weights> ReadWeights(const std::string& file) {
 }
 
 // What the certificate is to hold for, whatever is beyond.
-void SetRange(int amax, intact_isa isa, GemmDesc* desc) {
-  desc->a_max = amax;
-  desc->range_check = INTACT_RANGE_UNCHECKED;
-  desc->max_isa = isa;
+void SetRange(int amax, intact_isa isa, intact_linear_desc* linear) {
+  linear->a_max = amax;
+  linear->range_check = INTACT_RANGE_UNCHECKED;
+  linear->max_isa = isa;
 }
 
 Result<Gemm> CreateGemm(const Weights& weights, int amax, intact_isa isa) {
   GemmDesc desc = MakeGemmDesc();
   desc.n = weights.n;
   desc.k = weights.k;
-  desc.b_type = weights.type;
+  desc.linear.b_type = weights.type;
   desc.b_stride_k = 1;
   desc.b_stride_n = weights.k;
-  SetRange(amax, isa, &desc);
+  SetRange(amax, isa, &desc.linear);
   return Gemm::Create(desc, weights.values.data());
 }
 
@@ -126,8 +126,8 @@ Result<Conv> CreateConv(const Weights& weights, int amax, intact_isa isa) {
   desc.output_channels = weights.n;
   std::copy(kernel.begin(), kernel.end(), std::begin(desc.input));
   std::copy(kernel.begin(), kernel.end(), std::begin(desc.kernel));
-  desc.gemm.b_type = weights.type;
-  SetRange(amax, isa, &desc.gemm);
+  desc.linear.b_type = weights.type;
+  SetRange(amax, isa, &desc.linear);
   return Conv::Create(desc, weights.values.data());
 }
 

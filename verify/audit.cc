@@ -257,7 +257,7 @@ intact_isa BestIsa() {
   desc.k = 1;
   const int8_t weight = 1;
   const Result<Gemm> plan = Gemm::Create(desc, &weight);
-  return plan ? plan->Info().isa : INTACT_ISA_ANY;
+  return plan ? static_cast<intact_isa>(plan->Info().isa) : INTACT_ISA_ANY;
 }
 
 }  // namespace intact::verify

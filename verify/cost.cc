@@ -62,7 +62,7 @@ double TimedRun(const Contender& contender, std::vector<uint8_t>* output) {
 intact_status RunPlan(const Gemm& plan, const intact_gemm_args& args) {
   return intact_gemm_run(plan.handle(), &args);
 }
-intact_status RunPlan(const Conv& plan, const intact_conv_args& args) { return plan.Run(args); }
+intact_status RunPlan(const Conv& plan, const intact_conv_args& args) { return plan.Run(args).status; }
 
 /// The plans of a layer, as contenders.
 template <class Plan, class Operation>

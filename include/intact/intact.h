@@ -1,8 +1,16 @@
 /* intact: exact int8 GEMM and convolution for x86-64, the same bytes on every CPU.
  *
- * C ABI of the library. Every object is an opaque handle, every descriptor begins with its own size
- * (fill it with the matching *_INIT macro), every call that can fail returns a status, and
+ * C ABI of the library. Every object is an opaque handle, every call that can fail returns a status, and
  * intact_last_error() then names the argument and its value.
+ *
+ * Every struct begins with its own size; fill it with the matching *_INIT macro. Structs grow at their end
+ * only, and any size from the first version's on is accepted, so a program and a library of different
+ * versions go together:
+ *   - a field that the caller's struct is too short to have takes its default;
+ *   - bytes that the library does not know, because the caller's struct is longer, must be zero: a newer
+ *     program asks for nothing that an older library would overlook;
+ *   - a struct that the library fills is filled as far as it reaches, and zero beyond what the library knows.
+ * Enumerations are int32_t in structs and arguments, with the named constants below.
  *
  * The contract, for activations A (M×K), weights B (K×N) and output C (M×N):
  *
@@ -99,45 +107,56 @@ typedef enum intact_activation {
   INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
 } intact_activation;
 
-/** A GEMM whose weights are fixed. Pointers are read during intact_gemm_create() only. */
-typedef struct intact_gemm_desc {
-  size_t struct_size;           /**< sizeof(intact_gemm_desc) */
-  int64_t n;                    /**< columns of B and C, ≥ 1 */
-  int64_t k;                    /**< depth, ≥ 1 */
-  intact_type a_type;           /**< INTACT_U8 or INTACT_S8 */
-  intact_type b_type;           /**< INTACT_S8 or INTACT_U8 */
-  intact_type c_type;           /**< INTACT_S32, INTACT_F32, INTACT_U8 or INTACT_S8 */
-  intact_mode mode;             /**< INTACT_EXACT unless asked for by name */
-  intact_isa max_isa;           /**< cap for this plan; INTACT_ISA_ANY = all that the machine offers */
+/** The arithmetic that a GEMM and a convolution share: types, zero points, scales, bias, activation,
+ * residual, declared range, mode, cap. "Columns" are the columns of B and C, or a convolution's output
+ * channels; n is their number. Pointers are read during creation only. */
+typedef struct intact_linear_desc {
+  size_t struct_size;           /**< sizeof(intact_linear_desc) */
+  int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
+  int32_t b_type;               /**< INTACT_S8 or INTACT_U8 */
+  int32_t c_type;               /**< INTACT_S32, INTACT_F32, INTACT_U8 or INTACT_S8 */
+  int32_t mode;                 /**< an intact_mode: INTACT_EXACT unless asked for by name */
+  int32_t max_isa;              /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
   int32_t a_zero_point;         /**< within the declared range of activations */
   int32_t c_zero_point;         /**< within c_type's range; 0 for s32 and f32 outputs */
+  int32_t activation;           /**< an intact_activation; must be NONE for s32 output */
   const int32_t* b_zero_points; /**< b_zero_point_count values within b_type's range; NULL: all are 0 */
   int64_t b_zero_point_count;   /**< 1 (per tensor) or n (per column); 0 with NULL. Zero points other than
                                      0 (s8) and 128 (u8) cost a sum over each row of A. */
-  int64_t b_stride_k;           /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
-  int64_t b_stride_n;           /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
   const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output */
   const float* scales;          /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
   int64_t scale_count;          /**< 1 (per tensor) or n (per channel) */
-  intact_activation activation; /**< must be NONE for s32 output */
   float clamp_min, clamp_max;   /**< for INTACT_ACTIVATION_CLAMP: not NaN, min ≤ max */
-  int32_t a_min, a_max; /**< declared range of activations; both 0 = all of a_type. A smaller a_max (for s8
-                             too) makes exact kernels without VNNI faster, and the certificate sharper. */
-  intact_range_check range_check; /**< of a declared range */
-  /** Of a tensor shaped as C that every run adds to f, see the contract: INTACT_U8, INTACT_S8 or INTACT_F32;
-   * INTACT_TYPE_NONE: there is none. Not with s32 output. */
-  intact_type residual_type;
+  int32_t a_min, a_max; /**< declared range of activations; both 0 = all of a_type. A smaller a_max (for
+                             s8 too) makes exact kernels without VNNI faster, and the certificate sharper. */
+  int32_t range_check;  /**< an intact_range_check, of a declared range */
+  /** The type of a tensor shaped as C that every run adds to f, see the contract: INTACT_U8, INTACT_S8 or
+   * INTACT_F32; INTACT_TYPE_NONE: there is none. Not with s32 output. */
+  int32_t residual_type;
   float residual_scale;        /**< finite, > 0; 0 without a residual */
   int32_t residual_zero_point; /**< within residual_type's range; 0 for INTACT_F32 and without a residual */
+} intact_linear_desc;
+
+/** u8×s8→s32, exact, the best ISA. */
+#define INTACT_LINEAR_DESC_INIT                                                                       \
+  {                                                                                                   \
+    sizeof(intact_linear_desc), INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
+        INTACT_ACTIVATION_NONE, NULL, 0, NULL, NULL, NULL, 0, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED, \
+        INTACT_TYPE_NONE, 0.0f, 0                                                                     \
+  }
+
+/** The weights of a GEMM: B is k×n. */
+typedef struct intact_gemm_desc {
+  size_t struct_size; /**< sizeof(intact_gemm_desc) */
+  int64_t n;          /**< columns of B and C, ≥ 1 */
+  int64_t k;          /**< depth, ≥ 1 */
+  int64_t b_stride_k; /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
+  int64_t b_stride_n; /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
 } intact_gemm_desc;
 
-#define INTACT_GEMM_DESC_INIT                                                                               \
-  {                                                                                                         \
-    sizeof(intact_gemm_desc), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0,   \
-        NULL, 0, 0, 0, NULL, NULL, NULL, 0, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED, \
-        INTACT_TYPE_NONE, 0.0f, 0                                                                           \
-  }
+#define INTACT_GEMM_DESC_INIT \
+  { sizeof(intact_gemm_desc), 0, 0, 0, 0 }
 
 /** The buffers of one run. A is m×k, C and the residual are m×n, row-major. They must not overlap, but that
  * the residual may be C itself: c's pointer and stride, and elements of its size. No alignment is needed.
@@ -152,10 +171,28 @@ typedef struct intact_gemm_args {
   const void* residual;    /**< of the plan's residual_type; NULL if it has none */
   int64_t residual_stride; /**< elements between its rows, ≥ n; 0 = n */
   int32_t threads;         /**< ≥ 0; 0 = OpenMP's default. Not read by intact_gemm_run_part(). */
+  /** Memory for the run to work in, of any alignment; NULL: each thread that calls keeps its own between
+   * runs. Its contents are of no use after the run. Calls that run at once, parts among them, need one each.
+   */
+  void* scratch;
+  size_t scratch_bytes; /**< of `scratch`: no less than intact_gemm_prepare() tells; 0 with NULL */
 } intact_gemm_args;
 
 #define INTACT_GEMM_ARGS_INIT \
-  { sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0 }
+  { sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0 }
+
+/** What a run needs and makes. */
+typedef struct intact_run_info {
+  size_t struct_size; /**< sizeof(intact_run_info) */
+  /** Extents of the output: m and n of a GEMM; of a convolution its spatial dimensions, outermost first. 1
+   * beyond the dimensions. */
+  int64_t output[3];
+  size_t scratch_bytes;      /**< that intact_…_run() of these arguments needs, for all its threads */
+  size_t part_scratch_bytes; /**< that each call of intact_…_run_part() needs */
+} intact_run_info;
+
+#define INTACT_RUN_INFO_INIT \
+  { sizeof(intact_run_info), {0}, 0, 0 }
 
 typedef struct intact_gemm intact_gemm;
 
@@ -163,21 +200,20 @@ typedef struct intact_gemm intact_gemm;
 typedef struct intact_gemm_info {
   size_t struct_size; /**< sizeof(intact_gemm_info) */
   int64_t n, k;
-  intact_type a_type, b_type, c_type;
-  intact_isa isa;
-  intact_mode mode;
+  int32_t a_type, b_type, c_type, residual_type;
+  int32_t isa;
+  int32_t mode;
   const char* kernel;   /**< name of the kernel for large m, as in logs, dumps and perf */
   int64_t packed_bytes; /**< memory the packed weights occupy */
-  int64_t
-      accumulator_min; /**< smallest y that activations in the declared range can make, bias_s32 included */
+  /** Smallest y that activations in the declared range can make, bias_s32 included. */
+  int64_t accumulator_min;
   int64_t accumulator_max; /**< largest; both are within int32 */
-  intact_type residual_type;
 } intact_gemm_info;
 
-#define INTACT_GEMM_INFO_INIT                                                                                \
-  {                                                                                                          \
-    sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, \
-        0, 0, INTACT_TYPE_NONE                                                                               \
+#define INTACT_GEMM_INFO_INIT                                                                           \
+  {                                                                                                     \
+    sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_TYPE_NONE, INTACT_ISA_ANY, \
+        INTACT_EXACT, NULL, 0, 0, 0                                                                     \
   }
 
 /** Which weights can make VPMADDUBSW saturate, decided for all activations in the plan's range at once, on
@@ -224,21 +260,27 @@ INTACT_API const char* intact_version(void);
 /** Why this thread's last call failed; "" if it did not. Valid until the thread's next call. */
 INTACT_API const char* intact_last_error(void);
 
-INTACT_API const char* intact_status_name(intact_status status);
+INTACT_API const char* intact_status_name(int32_t status);
 
 /** "avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8"; "any" for INTACT_ISA_ANY; NULL if unknown. */
-INTACT_API const char* intact_isa_name(intact_isa isa);
+INTACT_API const char* intact_isa_name(int32_t isa);
 
 /** 1 if this machine, its kernel and INTACT_MAX_ISA permit `isa`, else 0. */
-INTACT_API int intact_isa_available(intact_isa isa);
+INTACT_API int32_t intact_isa_available(int32_t isa);
 
-/** Packs `b` and chooses a kernel. On success `*gemm` owns all it needs; destroy with intact_gemm_destroy().
- * `b` holds desc->b_type elements at b[k·b_stride_k + n·b_stride_n].
+/** Packs `b` and chooses kernels. On success `*gemm` owns all it needs; destroy with intact_gemm_destroy().
+ * `linear`: NULL for the defaults. `b` holds linear->b_type elements at b[k·b_stride_k + n·b_stride_n].
  * Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
-INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, intact_gemm** gemm);
+INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
+                                            const void* b, intact_gemm** gemm);
 
-/** C = the contract. Thread-safe. With valid arguments it fails only if memory for A's panels runs out,
- * before anything is written. */
+/** Tells what a run of `args` needs, whose pointers are not read. Thread-safe. Errors: INVALID_ARGUMENT. */
+INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
+                                             intact_run_info* info);
+
+/** C = the contract. Thread-safe. With valid arguments and scratch it cannot fail, and takes no memory (but
+ * for OpenMP's threads, the first time). Without scratch it fails only if memory runs out, before anything is
+ * written. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
 /** The share `part` of `parts` of the same run, for callers that own their threads: call it once for each
@@ -259,19 +301,25 @@ INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm,
 INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
                                                    intact_failing_pair* pairs, int64_t* written);
 
-/** Writes the plan to `path`: weights in the canonical layout, epilogue, certificate, checksum. The file
- * loads on any ISA; its format is told in kernels/pack_file.h. It appears whole or not at all. Errors:
- * INVALID_ARGUMENT (the file cannot be written; the message says why), OUT_OF_MEMORY. */
+/** Writes the plan to `path`: weights in the canonical layout, arithmetic, certificate, checksum. The file
+ * loads on any ISA; its format is told in kernels/weights/pack_file.h. It appears whole or not at all.
+ * Errors: INVALID_ARGUMENT (the file cannot be written; the message says why), OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
+/** Writes the same bytes to memory of the caller's: `*size` tells how many there is room for at `data`, and
+ * then how many the plan takes. With `data` NULL that is all; with too little room nothing is written.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
+
 /** Makes a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
- * not copied: it must not change while the plan lives. `max_isa` caps as in a descriptor. A file that is
- * truncated, corrupted or foreign is refused with INVALID_ARGUMENT and a message that says what is wrong. */
-INTACT_API intact_status intact_gemm_load(const char* path, intact_isa max_isa, intact_gemm** gemm);
+ * not copied: it must not change while the plan lives. `max_isa`, an intact_isa, caps as in a descriptor. A
+ * file that is truncated, corrupted, foreign or a convolution's is refused with INVALID_ARGUMENT and a
+ * message that says what is wrong. */
+INTACT_API intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** gemm);
 
 /** The same from memory that stays valid and unchanged while the plan lives; `data` is aligned to 64 bytes.
  */
-INTACT_API intact_status intact_gemm_load_memory(const void* data, size_t size, intact_isa max_isa,
+INTACT_API intact_status intact_gemm_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_gemm** gemm);
 
 /** NULL is allowed. No run of the plan may be under way. */
@@ -279,6 +327,9 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
 
 /** Most spatial dimensions of a convolution. */
 #define INTACT_MAX_SPATIAL 3
+
+/** An extent of a convolution's input that each run gives. */
+#define INTACT_ANY_EXTENT (-1)
 
 /** A convolution whose weights are fixed: channels-last, any stride, dilation, padding and groups; or a
  * transposed one, see below.
@@ -320,8 +371,9 @@ typedef struct intact_conv_desc {
   int32_t spatial_dims; /**< 1, 2 or 3 */
   int32_t transposed;   /**< 1: a transposed convolution; else 0 */
   int64_t input_channels, output_channels;
-  int64_t groups;                        /**< ≥ 1, divides both numbers of channels; 0 = 1 */
-  int64_t input[INTACT_MAX_SPATIAL];     /**< extents of the input, ≥ 1 */
+  int64_t groups; /**< ≥ 1, divides both numbers of channels; 0 = 1 */
+  /** Extents of the input, ≥ 1; INTACT_ANY_EXTENT where each run gives its own. */
+  int64_t input[INTACT_MAX_SPATIAL];
   int64_t kernel[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
   int64_t stride[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
   int64_t dilation[INTACT_MAX_SPATIAL];  /**< distance of taps, ≥ 1; 0 = 1 */
@@ -329,14 +381,12 @@ typedef struct intact_conv_desc {
   int64_t pad_end[INTACT_MAX_SPATIAL];   /**< ≥ 0 */
   /** ≥ 0, of a transposed convolution only: less than its stride or its dilation. */
   int64_t output_pad[INTACT_MAX_SPATIAL];
-  /** Types, mode, cap, zero points, bias, scales, residual, activation, declared range: as for a GEMM whose
-   * columns are the output channels. n, k, b_stride_k and b_stride_n are the convolution's own: they must be
-   * 0. */
-  intact_gemm_desc gemm;
 } intact_conv_desc;
 
-#define INTACT_CONV_DESC_INIT \
-  { sizeof(intact_conv_desc), 2, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, {0}, INTACT_GEMM_DESC_INIT }
+#define INTACT_CONV_DESC_INIT                                                    \
+  {                                                                              \
+    sizeof(intact_conv_desc), 2, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, { 0 } \
+  }
 
 /** The buffers of one run. They must not overlap, but that the residual may be the output itself: c's pointer
  * and stride, and elements of its size. No alignment is needed. Nothing beyond the channels of the pixels is
@@ -351,36 +401,59 @@ typedef struct intact_conv_args {
   const void* residual; /**< shaped as the output, of the plan's residual_type; NULL if it has none */
   int64_t residual_stride; /**< elements between its adjacent pixels, ≥ output_channels; 0 = that */
   int32_t threads;         /**< ≥ 0; 0 = OpenMP's default. Not read by intact_conv_run_part(). */
+  void* scratch;           /**< as in intact_gemm_args */
+  size_t scratch_bytes;    /**< of `scratch`: no less than intact_conv_prepare() tells; 0 with NULL */
+  /** Extents of the input, as in the descriptor: given where that says INTACT_ANY_EXTENT; elsewhere 0 or the
+   * descriptor's. */
+  int64_t input[INTACT_MAX_SPATIAL];
 } intact_conv_args;
 
-#define INTACT_CONV_ARGS_INIT \
-  { sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, NULL, 0, 0 }
+#define INTACT_CONV_ARGS_INIT                                                 \
+  {                                                                           \
+    sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, { 0 } \
+  }
 
 typedef struct intact_conv intact_conv;
 
 /** What a plan chose. Strings live as long as the plan. */
 typedef struct intact_conv_info {
-  size_t struct_size;                 /**< sizeof(intact_conv_info) */
-  int64_t output[INTACT_MAX_SPATIAL]; /**< extents of the output, as in the descriptor; 1 beyond its dims */
-  intact_isa isa;
-  intact_mode mode;
-  const char* kernel;      /**< name of the main kernel, as in logs, dumps and perf */
-  int64_t packed_bytes;    /**< memory the packed weights occupy */
-  int64_t accumulator_min; /**< smallest y that activations in the declared range can make */
-  int64_t accumulator_max; /**< largest; both are within int32 */
+  size_t struct_size; /**< sizeof(intact_conv_info) */
+  int32_t spatial_dims;
+  int32_t a_type, b_type, c_type, residual_type;
+  int32_t isa;
+  int32_t mode;
+  int64_t input_channels, output_channels;
+  int64_t input[INTACT_MAX_SPATIAL]; /**< as in the descriptor; 1 beyond its dimensions */
+  int64_t
+      output[INTACT_MAX_SPATIAL]; /**< extents of the output likewise; INTACT_ANY_EXTENT where runs tell */
+  const char* kernel;             /**< name of the main kernel, as in logs, dumps and perf */
+  int64_t packed_bytes;           /**< memory the packed weights occupy */
+  int64_t accumulator_min;        /**< smallest y that activations in the declared range can make */
+  int64_t accumulator_max;        /**< largest; both are within int32 */
 } intact_conv_info;
 
-#define INTACT_CONV_INFO_INIT \
-  { sizeof(intact_conv_info), {0}, INTACT_ISA_ANY, INTACT_EXACT, NULL, 0, 0, 0 }
+#define INTACT_CONV_INFO_INIT                                                                        \
+  {                                                                                                  \
+    sizeof(intact_conv_info), 2, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_TYPE_NONE, INTACT_ISA_ANY, \
+        INTACT_EXACT, 0, 0, {0}, {0}, NULL, 0, 0, 0                                                  \
+  }
 
 /** Packs `weights`, dense O…I as above, and chooses kernels. On success `*conv` owns all it needs; destroy
- * with intact_conv_destroy(). Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY;
- * `*conv` is then NULL. */
-INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const void* weights,
-                                            intact_conv** conv);
+ * with intact_conv_destroy(). `linear`: NULL for the defaults. Errors: INVALID_ARGUMENT, UNSUPPORTED,
+ * OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*conv` is then NULL. */
+INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const intact_linear_desc* linear,
+                                            const void* weights, intact_conv** conv);
 
-/** Output = the contract. Thread-safe. With valid arguments it fails only if scratch memory runs out, before
- * anything is written. */
+/** Tells what a run of `args` needs, whose pointers are not read, and prepares what depends on its batch and
+ * extents. A plan keeps that for the 64 combinations used last; a batch of one of a plan whose extents are
+ * all fixed is always prepared. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and where the extents
+ * are the run's own those of creation that depend on them: OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
+INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
+                                             intact_run_info* info);
+
+/** Output = the contract. Thread-safe. With valid arguments and scratch, a run that is prepared cannot fail,
+ * and takes no memory (but for OpenMP's threads, the first time). Else it fails only as intact_conv_prepare()
+ * does, or if memory runs out, before anything is written. */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
 /** The share `part` of `parts` of the same run: see intact_gemm_run_part(). */
@@ -408,6 +481,21 @@ typedef struct intact_conv_failing_pair {
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, int64_t count,
                                                    intact_conv_failing_pair* pairs, int64_t* written);
+
+/** Writes the plan to `path`, as intact_gemm_save() does, and its geometry with it. Errors likewise.
+ */
+INTACT_API intact_status intact_conv_save(const intact_conv* conv, const char* path);
+
+/** The same to memory of the caller's: see intact_gemm_save_memory(). */
+INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size);
+
+/** Makes a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The weights are packed
+ * anew for the ISA at hand; nothing is kept of the file. */
+INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
+
+/** The same from memory, of any alignment, which is not needed afterwards. */
+INTACT_API intact_status intact_conv_load_memory(const void* data, size_t size, int32_t max_isa,
+                                                 intact_conv** conv);
 
 /** NULL is allowed. No run of the plan may be under way. */
 INTACT_API void intact_conv_destroy(intact_conv* conv);

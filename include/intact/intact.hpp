@@ -1,23 +1,30 @@
-// C++ wrapper over intact.h: RAII and views, header-only, no exceptions. The contract is told in intact.h.
+// C++ wrapper over intact.h: move-only handles and views, header-only. The contract is told in intact.h.
+// Nothing throws but std::bad_alloc, where a message does not find memory; every call that can fail returns
+// an Error or a Result, which must be looked at.
 #ifndef INTACT_INTACT_HPP_
 #define INTACT_INTACT_HPP_
 
 #include <intact/intact.h>
 
+#include <array>
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace intact {
 
-/// Why a call failed. `message` names the argument and its value.
-struct Error {
+/// Why a call failed; with INTACT_OK, that it did not. `message` names the argument and its value.
+struct [[nodiscard]] Error {
   intact_status status = INTACT_OK;
   std::string message;
+
+  bool ok() const noexcept { return status == INTACT_OK; }
 };
 
 /// A T, or the reason why there is none.
@@ -69,80 +76,170 @@ inline constexpr intact_type kTypeOf<int32_t> = INTACT_S32;
 template <>
 inline constexpr intact_type kTypeOf<float> = INTACT_F32;
 
-using GemmDesc = intact_gemm_desc;
-inline GemmDesc MakeGemmDesc() { return INTACT_GEMM_DESC_INIT; }
+/// Pixels of some channels, channels innermost (NWC, NHWC, NDHWC), somebody else owns. `extents` are
+/// outermost first, as many as the convolution has spatial dimensions; `stride` in elements between adjacent
+/// pixels, 0 for dense ones.
+template <class T>
+struct PixelView {
+  T* data = nullptr;
+  int64_t batch = 1;
+  std::array<int64_t, INTACT_MAX_SPATIAL> extents = {1, 1, 1};
+  int64_t channels = 0;
+  int64_t stride = 0;
+};
+
+/// A descriptor with the arithmetic that goes with it; all defaults, to be filled in.
+struct GemmDesc : intact_gemm_desc {
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+};
+inline GemmDesc MakeGemmDesc() { return {INTACT_GEMM_DESC_INIT}; }
+
+struct ConvDesc : intact_conv_desc {
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+};
+inline ConvDesc MakeConvDesc() { return {INTACT_CONV_DESC_INIT}; }
+
+/// How a run is done. Scratch is memory of the caller's, see intact_gemm_args::scratch.
+struct RunOptions {
+  int threads = 0;  ///< 0: OpenMP's default
+  void* scratch = nullptr;
+  size_t scratch_bytes = 0;
+};
+
+namespace detail {
+
+inline Error LastError(intact_status status) {
+  return status == INTACT_OK ? Error() : Error{status, intact_last_error()};
+}
+
+/// That a view holds the plan's elements.
+inline Error CheckType(const char* view, int32_t type, int32_t wanted) {
+  if (type == wanted) return {};
+  const auto name = [](int32_t t) {
+    return t == INTACT_U8    ? "uint8_t"
+           : t == INTACT_S8  ? "int8_t"
+           : t == INTACT_S32 ? "int32_t"
+           : t == INTACT_F32 ? "float"
+                             : "none";
+  };
+  return {INTACT_INVALID_ARGUMENT,
+          std::string(view) + " has elements of type " + name(type) + "; expected " + name(wanted)};
+}
+
+inline Error CheckExtent(const std::string& what, int64_t value, int64_t wanted) {
+  if (value == wanted) return {};
+  return {INTACT_INVALID_ARGUMENT,
+          what + " is " + std::to_string(value) + "; expected " + std::to_string(wanted)};
+}
+
+inline void SetOptions(const RunOptions& options, auto* args) {
+  args->threads = options.threads;
+  args->scratch = options.scratch;
+  args->scratch_bytes = options.scratch_bytes;
+}
+
+/// The bytes that `save(data, &size)` writes.
+template <class Save>
+Result<std::vector<uint8_t>> SaveToVector(const Save& save) {
+  size_t size = 0;
+  Error error = LastError(save(nullptr, &size));
+  if (!error.ok()) return error;
+  std::vector<uint8_t> bytes(size);
+  error = LastError(save(bytes.data(), &size));
+  if (!error.ok()) return error;
+  return bytes;
+}
+
+}  // namespace detail
 
 /// A GEMM with fixed weights: C = Requantize(A·B + bias).
 ///
-/// Immutable; Run() may be called from many threads at once. Dimensions and strides are in elements.
+/// Move-only; what is moved from may only be assigned to or destroyed. Immutable: Run() may be called from
+/// many threads at once. Dimensions and strides are in elements.
 class Gemm {
  public:
   /// Copies and packs `b`, which is addressed by desc.b_stride_k and desc.b_stride_n; nothing is kept of the
   /// caller's memory. Errors: see intact_gemm_create().
   static Result<Gemm> Create(const GemmDesc& desc, const void* b) {
     intact_gemm* handle = nullptr;
-    return Made(intact_gemm_create(&desc, b, &handle), &handle);
+    return Made(intact_gemm_create(&desc, &desc.linear, b, &handle), &handle);
   }
 
   /// From a file that Save() wrote, on this or another machine; it must not change while the Gemm lives.
   /// Errors: see intact_gemm_load().
-  static Result<Gemm> Load(const std::string& path, intact_isa max_isa = INTACT_ISA_ANY) {
+  static Result<Gemm> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
     intact_gemm* handle = nullptr;
     return Made(intact_gemm_load(path.c_str(), max_isa, &handle), &handle);
   }
 
-  /// Writes the packed weights; the file appears whole or not at all. An Error with INTACT_OK if it did.
-  [[nodiscard]] Error Save(const std::string& path) const {
-    const intact_status status = intact_gemm_save(handle_.get(), path.c_str());
-    return {status, intact_last_error()};
+  /// From memory, aligned to 64 bytes, that stays valid and unchanged while the Gemm lives.
+  static Result<Gemm> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
+    intact_gemm* handle = nullptr;
+    return Made(intact_gemm_load_memory(data, size, max_isa, &handle), &handle);
   }
 
-  /// `a` is m×k of the plan's a_type and `c` is m×n of its c_type; they must not overlap. Any m ≥ 1.
-  /// threads = 0: OpenMP's default. Fails only on a view whose shape or element type is not the plan's
-  /// (INVALID_ARGUMENT; where the wrapper finds it, intact_last_error() tells nothing) or when memory for A's
-  /// panels runs out.
+  /// Writes the plan; the file appears whole or not at all.
+  Error Save(const std::string& path) const {
+    return detail::LastError(intact_gemm_save(handle_.get(), path.c_str()));
+  }
+  /// The same bytes.
+  Result<std::vector<uint8_t>> SaveMemory() const {
+    return detail::SaveToVector(
+        [&](void* data, size_t* size) { return intact_gemm_save_memory(handle_.get(), data, size); });
+  }
+
+  /// What a run of `m` rows needs.
+  Result<intact_run_info> Prepare(int64_t m, const RunOptions& options = {}) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = m;
+    detail::SetOptions(options, &args);
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    Error error = detail::LastError(intact_gemm_prepare(handle_.get(), &args, &info));
+    if (!error.ok()) return error;
+    return info;
+  }
+
+  /// `a` is m×k of the plan's a_type and `c` is m×n of its c_type; they must not overlap. Any m ≥ 1. Fails on
+  /// a view whose shape or element type is not the plan's, and as intact_gemm_run() does.
   template <class A, class C>
-  [[nodiscard]] intact_status Run(MatrixView<const A> a, MatrixView<C> c, int threads = 0) const noexcept {
-    intact_gemm_args args;
-    const intact_status status = Arguments(a, c, threads, &args);
-    return status != INTACT_OK ? status : intact_gemm_run(handle_.get(), &args);
+  Error Run(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options = {}) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    Error error = Arguments(a, c, options, &args);
+    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
   /// The same for a plan with a residual: `residual` is m×n of its residual_type, and may be `c` itself.
   template <class A, class C, class R>
-  [[nodiscard]] intact_status Run(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
-                                  int threads = 0) const noexcept {
-    intact_gemm_args args;
-    const intact_status status = Arguments(a, c, residual, threads, &args);
-    return status != INTACT_OK ? status : intact_gemm_run(handle_.get(), &args);
+  Error Run(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
+            const RunOptions& options = {}) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    Error error = Arguments(a, c, residual, options, &args);
+    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
   /// The share `part` of `parts` of the same run, for callers with a thread pool of their own.
   template <class A, class C>
-  [[nodiscard]] intact_status RunPart(MatrixView<const A> a, MatrixView<C> c, int part,
-                                      int parts) const noexcept {
-    intact_gemm_args args;
-    const intact_status status = Arguments(a, c, 0, &args);
-    return status != INTACT_OK ? status : intact_gemm_run_part(handle_.get(), &args, part, parts);
+  Error RunPart(MatrixView<const A> a, MatrixView<C> c, int part, int parts,
+                const RunOptions& options = {}) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    Error error = Arguments(a, c, options, &args);
+    return error.ok() ? detail::LastError(intact_gemm_run_part(handle_.get(), &args, part, parts)) : error;
   }
 
   template <class A, class C, class R>
-  [[nodiscard]] intact_status RunPart(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
-                                      int part, int parts) const noexcept {
-    intact_gemm_args args;
-    const intact_status status = Arguments(a, c, residual, 0, &args);
-    return status != INTACT_OK ? status : intact_gemm_run_part(handle_.get(), &args, part, parts);
+  Error RunPart(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual, int part, int parts,
+                const RunOptions& options = {}) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    Error error = Arguments(a, c, residual, options, &args);
+    return error.ok() ? detail::LastError(intact_gemm_run_part(handle_.get(), &args, part, parts)) : error;
   }
 
-  intact_gemm_info Info() const noexcept {
-    intact_gemm_info info = INTACT_GEMM_INFO_INIT;
-    (void)intact_gemm_query(handle_.get(), &info);
-    return info;
-  }
+  const intact_gemm_info& Info() const noexcept { return info_; }
 
-  intact_certificate Certificate() const noexcept {
+  Result<intact_certificate> Certificate() const {
     intact_certificate certificate = INTACT_CERTIFICATE_INIT;
-    (void)intact_gemm_certificate(handle_.get(), &certificate);
+    Error error = detail::LastError(intact_gemm_certificate(handle_.get(), &certificate));
+    if (!error.ok()) return error;
     return certificate;
   }
 
@@ -152,84 +249,154 @@ class Gemm {
   struct Destroy {
     void operator()(intact_gemm* handle) const noexcept { intact_gemm_destroy(handle); }
   };
-  explicit Gemm(intact_gemm* handle) : handle_(handle), info_(Info()) {}
+  explicit Gemm(intact_gemm* handle) : handle_(handle) {}
 
   static Result<Gemm> Made(intact_status status, intact_gemm** handle) {
-    if (status != INTACT_OK) return Error{status, intact_last_error()};
-    return Gemm(*handle);
+    Error error = detail::LastError(status);
+    if (!error.ok()) return error;
+    Gemm gemm(*handle);
+    error = detail::LastError(intact_gemm_query(gemm.handle(), &gemm.info_));
+    if (!error.ok()) return error;
+    return gemm;
   }
 
   template <class A, class C>
-  intact_status Arguments(MatrixView<const A> a, MatrixView<C> c, int threads,
-                          intact_gemm_args* args) const noexcept {
-    if (kTypeOf<A> != info_.a_type || kTypeOf<C> != info_.c_type || a.columns != info_.k ||
-        c.columns != info_.n || a.rows != c.rows) {
-      return INTACT_INVALID_ARGUMENT;
-    }
-    *args = INTACT_GEMM_ARGS_INIT;
+  Error Arguments(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options,
+                  intact_gemm_args* args) const {
+    Error error = detail::CheckType("a", kTypeOf<A>, info_.a_type);
+    if (error.ok()) error = detail::CheckType("c", kTypeOf<C>, info_.c_type);
+    if (error.ok()) error = detail::CheckExtent("the number of a's columns", a.columns, info_.k);
+    if (error.ok()) error = detail::CheckExtent("the number of c's columns", c.columns, info_.n);
+    if (error.ok()) error = detail::CheckExtent("the number of c's rows", c.rows, a.rows);
+    if (!error.ok()) return error;
     args->m = a.rows;
     args->a = a.data;
     args->a_stride = a.stride;
     args->c = c.data;
     args->c_stride = c.stride;
-    args->threads = threads;
-    return INTACT_OK;
+    detail::SetOptions(options, args);
+    return {};
   }
 
   template <class A, class C, class R>
-  intact_status Arguments(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual, int threads,
-                          intact_gemm_args* args) const noexcept {
-    if (kTypeOf<R> != info_.residual_type || residual.rows != c.rows || residual.columns != c.columns) {
-      return INTACT_INVALID_ARGUMENT;
+  Error Arguments(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
+                  const RunOptions& options, intact_gemm_args* args) const {
+    Error error = detail::CheckType("residual", kTypeOf<R>, info_.residual_type);
+    if (error.ok()) error = detail::CheckExtent("the number of residual's rows", residual.rows, c.rows);
+    if (error.ok()) {
+      error = detail::CheckExtent("the number of residual's columns", residual.columns, c.columns);
     }
-    const intact_status status = Arguments(a, c, threads, args);
-    if (status != INTACT_OK) return status;
+    if (error.ok()) error = Arguments(a, c, options, args);
+    if (!error.ok()) return error;
     args->residual = residual.data;
     args->residual_stride = residual.stride;
-    return INTACT_OK;
+    return {};
   }
 
   std::unique_ptr<intact_gemm, Destroy> handle_;
-  intact_gemm_info info_;
+  intact_gemm_info info_ = INTACT_GEMM_INFO_INIT;
 };
-
-using ConvDesc = intact_conv_desc;
-inline ConvDesc MakeConvDesc() { return INTACT_CONV_DESC_INIT; }
 
 /// A convolution with fixed weights: see intact_conv_desc for shapes and layouts.
 ///
-/// Immutable; Run() may be called from many threads at once.
+/// Move-only; what is moved from may only be assigned to or destroyed. Immutable: Run() may be called from
+/// many threads at once.
 class Conv {
  public:
   /// Copies and packs `weights`; nothing is kept of the caller's memory. Errors: see intact_conv_create().
   static Result<Conv> Create(const ConvDesc& desc, const void* weights) {
     intact_conv* handle = nullptr;
-    const intact_status status = intact_conv_create(&desc, weights, &handle);
-    if (status != INTACT_OK) return Error{status, intact_last_error()};
-    return Conv(handle);
+    return Made(intact_conv_create(&desc, &desc.linear, weights, &handle), &handle);
   }
 
-  /// Errors: see intact_conv_run(). Types and extents are the plan's; make `args` with INTACT_CONV_ARGS_INIT.
-  [[nodiscard]] intact_status Run(const intact_conv_args& args) const noexcept {
-    return intact_conv_run(handle_.get(), &args);
+  /// From a file that Save() wrote, on this or another machine. Errors: see intact_conv_load().
+  static Result<Conv> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
+    intact_conv* handle = nullptr;
+    return Made(intact_conv_load(path.c_str(), max_isa, &handle), &handle);
+  }
+
+  /// From memory, which is not needed afterwards.
+  static Result<Conv> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
+    intact_conv* handle = nullptr;
+    return Made(intact_conv_load_memory(data, size, max_isa, &handle), &handle);
+  }
+
+  /// Writes the plan; the file appears whole or not at all.
+  Error Save(const std::string& path) const {
+    return detail::LastError(intact_conv_save(handle_.get(), path.c_str()));
+  }
+  /// The same bytes.
+  Result<std::vector<uint8_t>> SaveMemory() const {
+    return detail::SaveToVector(
+        [&](void* data, size_t* size) { return intact_conv_save_memory(handle_.get(), data, size); });
+  }
+
+  /// Prepares runs of `batch` inputs, whose extents are given where the plan leaves them open; tells what
+  /// they need and the extents of the output. Errors: see intact_conv_prepare().
+  Result<intact_run_info> Prepare(int64_t batch, const std::array<int64_t, INTACT_MAX_SPATIAL>& extents = {},
+                                  const RunOptions& options = {}) const {
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    args.batch = batch;
+    for (size_t i = 0; i < extents.size(); ++i) args.input[i] = extents[i];
+    detail::SetOptions(options, &args);
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    Error error = detail::LastError(intact_conv_prepare(handle_.get(), &args, &info));
+    if (!error.ok()) return error;
+    return info;
+  }
+
+  /// `a` and `c` are pixels of the plan's types and channels; they must not overlap. Fails on a view whose
+  /// shape or element type is not the plan's, and as intact_conv_run() does.
+  template <class A, class C>
+  Error Run(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options = {}) const {
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    Error error = Arguments(a, c, options, &args);
+    return error.ok() ? Run(args) : error;
+  }
+
+  /// The same for a plan with a residual, shaped as `c`, which it may be.
+  template <class A, class C, class R>
+  Error Run(const PixelView<const A>& a, const PixelView<C>& c, const PixelView<const R>& residual,
+            const RunOptions& options = {}) const {
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    Error error = Arguments(a, c, options, &args);
+    if (error.ok()) error = AddResidual(residual, c, &args);
+    return error.ok() ? Run(args) : error;
   }
 
   /// The share `part` of `parts` of the same run, for callers with a thread pool of their own.
-  [[nodiscard]] intact_status RunPart(const intact_conv_args& args, int part, int parts) const noexcept {
-    return intact_conv_run_part(handle_.get(), &args, part, parts);
+  template <class A, class C>
+  Error RunPart(const PixelView<const A>& a, const PixelView<C>& c, int part, int parts,
+                const RunOptions& options = {}) const {
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    Error error = Arguments(a, c, options, &args);
+    return error.ok() ? RunPart(args, part, parts) : error;
   }
 
-  intact_conv_info Info() const noexcept {
-    intact_conv_info info = INTACT_CONV_INFO_INIT;
-    (void)intact_conv_query(handle_.get(), &info);
-    return info;
+  template <class A, class C, class R>
+  Error RunPart(const PixelView<const A>& a, const PixelView<C>& c, const PixelView<const R>& residual,
+                int part, int parts, const RunOptions& options = {}) const {
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    Error error = Arguments(a, c, options, &args);
+    if (error.ok()) error = AddResidual(residual, c, &args);
+    return error.ok() ? RunPart(args, part, parts) : error;
   }
+
+  /// The C ABI's own arguments, whose types and extents nobody checks.
+  Error Run(const intact_conv_args& args) const {
+    return detail::LastError(intact_conv_run(handle_.get(), &args));
+  }
+  Error RunPart(const intact_conv_args& args, int part, int parts) const {
+    return detail::LastError(intact_conv_run_part(handle_.get(), &args, part, parts));
+  }
+
+  const intact_conv_info& Info() const noexcept { return info_; }
 
   /// Made anew by each call; fails only if memory runs out.
   Result<intact_certificate> Certificate() const {
     intact_certificate certificate = INTACT_CERTIFICATE_INIT;
-    const intact_status status = intact_conv_certificate(handle_.get(), &certificate);
-    if (status != INTACT_OK) return Error{status, intact_last_error()};
+    Error error = detail::LastError(intact_conv_certificate(handle_.get(), &certificate));
+    if (!error.ok()) return error;
     return certificate;
   }
 
@@ -241,7 +408,63 @@ class Conv {
   };
   explicit Conv(intact_conv* handle) : handle_(handle) {}
 
+  static Result<Conv> Made(intact_status status, intact_conv** handle) {
+    Error error = detail::LastError(status);
+    if (!error.ok()) return error;
+    Conv conv(*handle);
+    error = detail::LastError(intact_conv_query(conv.handle(), &conv.info_));
+    if (!error.ok()) return error;
+    return conv;
+  }
+
+  template <class A, class C>
+  Error Arguments(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options,
+                  intact_conv_args* args) const {
+    Error error = detail::CheckType("a", kTypeOf<A>, info_.a_type);
+    if (error.ok()) error = detail::CheckType("c", kTypeOf<C>, info_.c_type);
+    if (error.ok()) {
+      error = detail::CheckExtent("the number of a's channels", a.channels, info_.input_channels);
+    }
+    if (error.ok()) {
+      error = detail::CheckExtent("the number of c's channels", c.channels, info_.output_channels);
+    }
+    if (error.ok()) error = detail::CheckExtent("c's batch", c.batch, a.batch);
+    if (!error.ok()) return error;
+    // Where the descriptor fixes an extent, the library compares it.
+    const Result<intact_run_info> run = Prepare(a.batch, a.extents, options);
+    if (!run) return run.error();
+    for (size_t i = 0; i < static_cast<size_t>(info_.spatial_dims); ++i) {
+      error = detail::CheckExtent("c's extent " + std::to_string(i), c.extents[i], run->output[i]);
+      if (!error.ok()) return error;
+      args->input[i] = a.extents[i];
+    }
+    args->batch = a.batch;
+    args->a = a.data;
+    args->a_stride = a.stride;
+    args->c = c.data;
+    args->c_stride = c.stride;
+    detail::SetOptions(options, args);
+    return {};
+  }
+
+  template <class C, class R>
+  Error AddResidual(const PixelView<const R>& residual, const PixelView<C>& c, intact_conv_args* args) const {
+    Error error = detail::CheckType("residual", kTypeOf<R>, info_.residual_type);
+    if (error.ok()) {
+      error = detail::CheckExtent("the number of residual's channels", residual.channels, c.channels);
+    }
+    if (error.ok()) error = detail::CheckExtent("residual's batch", residual.batch, c.batch);
+    for (size_t i = 0; error.ok() && i < static_cast<size_t>(info_.spatial_dims); ++i) {
+      error =
+          detail::CheckExtent("residual's extent " + std::to_string(i), residual.extents[i], c.extents[i]);
+    }
+    args->residual = residual.data;
+    args->residual_stride = residual.stride;
+    return error;
+  }
+
   std::unique_ptr<intact_conv, Destroy> handle_;
+  intact_conv_info info_ = INTACT_CONV_INFO_INIT;
 };
 
 }  // namespace intact

@@ -3,10 +3,18 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "kernels/api/create.h"
 #include "kernels/api/guard.h"
+#include "kernels/base/aligned_buffer.h"
 #include "kernels/plans/convolution.h"
+#include "kernels/problem/checks.h"
+#include "kernels/weights/pack_file.h"
 
 struct intact_conv {
   std::unique_ptr<intact::kernels::Convolution> plan;
@@ -15,17 +23,8 @@ struct intact_conv {
 namespace {
 
 using intact::Error;
-using intact::kernels::CheckListing;
-using intact::kernels::CheckStruct;
-using intact::kernels::ConvGeometry;
-using intact::kernels::Convolution;
-using intact::kernels::FailingPair;
-using intact::kernels::Guard;
-using intact::kernels::IsVerbose;
-using intact::kernels::ModeName;
-using intact::kernels::NullArgument;
-using intact::kernels::Spatial;
-using intact::kernels::Stopwatch;
+using intact::Result;
+using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C face
 
 // "1x56x56"
 std::string Text(const Spatial& spatial) {
@@ -43,7 +42,7 @@ void Print(const Convolution& plan, const std::string& what, const std::string& 
       what.c_str(), Text(geometry.input).c_str(), static_cast<long long>(geometry.input_channels),
       static_cast<long long>(geometry.output_channels), Text(geometry.kernel).c_str(),
       Text(geometry.stride).c_str(), Text(geometry.dilation).c_str(), static_cast<long long>(geometry.groups),
-      geometry.is_transposed ? " transposed" : "", plan.kernel_name().c_str(), ModeName(plan.mode()),
+      geometry.is_transposed ? " transposed" : "", plan.kernel_name().c_str(), ModeName(plan.problem().mode),
       how.c_str(), watch.Microseconds());
 }
 
@@ -52,77 +51,124 @@ intact_conv_failing_pair ToStruct(const FailingPair& pair, const Convolution& pl
   intact_conv_failing_pair made = {pair.n,  {},      pair.k % plan.PairPitch(), pair.w0, pair.w1, pair.a0,
                                    pair.a1, pair.sum};
   int64_t tap = pair.k / plan.PairPitch();
-  for (int i = plan.spatial_dims() - 1; i >= 0; --i) {
-    const int64_t extent = kernel[kernel.size() - static_cast<size_t>(plan.spatial_dims() - i)];
+  for (int i = plan.geometry().dims - 1; i >= 0; --i) {
+    const int64_t extent = kernel[plan.geometry().Place(i)];
     made.tap[i] = tap % extent;
     tap /= extent;
   }
   return made;
 }
 
+Error Adopt(Result<std::unique_ptr<Convolution>> plan, const Stopwatch& watch, intact_conv** conv) {
+  if (!plan) return plan.error();
+  if (IsVerbose()) Print(**plan, "plan", "", watch);
+  *conv = new intact_conv{std::move(*plan)};
+  return {};
+}
+
+Error Create(const intact_conv_desc* given_desc, const intact_linear_desc* given_linear, const void* weights,
+             intact_conv** conv) {
+  const Stopwatch watch;
+  intact_conv_desc desc = INTACT_CONV_DESC_INIT;
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  Error error = ReadStruct("desc", given_desc, &desc);
+  if (error.status == INTACT_OK && given_linear != nullptr) {
+    error = ReadStruct("linear", given_linear, &linear);
+  }
+  return error.status == INTACT_OK ? Adopt(MakePlan(desc, linear, weights), watch, conv) : error;
+}
+
+// Runs `run` on arguments of this version.
+template <class Run>
+Error WithArguments(const intact_conv* conv, const intact_conv_args* args, const Run& run) {
+  if (conv == nullptr) return NullArgument("conv");
+  intact_conv_args own = INTACT_CONV_ARGS_INIT;
+  Error error = ReadStruct("args", args, &own);
+  return error.status == INTACT_OK ? run(own) : error;
+}
+
 }  // namespace
 
 extern "C" {
 
-intact_status intact_conv_create(const intact_conv_desc* desc, const void* weights, intact_conv** conv) {
+intact_status intact_conv_create(const intact_conv_desc* desc, const intact_linear_desc* linear,
+                                 const void* weights, intact_conv** conv) {
   return Guard("intact_conv_create", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
     *conv = nullptr;
-    if (desc == nullptr) return NullArgument("desc");
-    const Stopwatch watch;
-    auto plan = Convolution::Create(*desc, weights);
-    if (!plan) return plan.error();
-    if (IsVerbose()) Print(**plan, "plan", "", watch);
-    *conv = new intact_conv{std::move(*plan)};
-    return {};
+    return Create(desc, linear, weights, conv);
+  });
+}
+
+intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
+                                  intact_run_info* info) {
+  return Guard("intact_conv_prepare", [&]() -> Error {
+    return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
+      Error error = CheckStructSize("info", info);
+      if (error.status != INTACT_OK) return error;
+      intact_run_info made = INTACT_RUN_INFO_INIT;
+      error = conv->plan->Prepare(own, &made);
+      if (error.status == INTACT_OK) WriteStruct(made, info);
+      return error;
+    });
   });
 }
 
 intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args) {
   return Guard("intact_conv_run", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    if (args == nullptr) return NullArgument("args");
     const Stopwatch watch;
-    Error error = conv->plan->Run(*args);
-    if (IsVerbose() && error.status == INTACT_OK) {
-      Print(*conv->plan, "run batch=" + std::to_string(args->batch),
-            " threads=" + std::to_string(args->threads), watch);
-    }
-    return error;
+    return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
+      Error error = conv->plan->Run(own);
+      if (IsVerbose() && error.status == INTACT_OK) {
+        Print(*conv->plan, "run batch=" + std::to_string(own.batch),
+              " threads=" + std::to_string(own.threads), watch);
+      }
+      return error;
+    });
   });
 }
 
 intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_args* args, int32_t part,
                                    int32_t parts) {
   return Guard("intact_conv_run_part", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    if (args == nullptr) return NullArgument("args");
     const Stopwatch watch;
-    Error error = conv->plan->RunPart(*args, part, parts);
-    if (IsVerbose() && error.status == INTACT_OK) {
-      Print(*conv->plan, "run batch=" + std::to_string(args->batch),
-            " part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
-    }
-    return error;
+    return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
+      Error error = conv->plan->RunPart(own, part, parts);
+      if (IsVerbose() && error.status == INTACT_OK) {
+        Print(*conv->plan, "run batch=" + std::to_string(own.batch),
+              " part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
+      }
+      return error;
+    });
   });
 }
 
 intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info) {
   return Guard("intact_conv_query", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
-    Error error = CheckStruct("info", info);
+    Error error = CheckStructSize("info", info);
     if (error.status != INTACT_OK) return error;
     const Convolution& plan = *conv->plan;
-    *info = {sizeof(intact_conv_info),
-             {1, 1, 1},
-             static_cast<intact_isa>(plan.isa()),
-             plan.mode(),
-             plan.kernel_name().c_str(),
-             plan.packed_bytes(),
-             plan.accumulator_min(),
-             plan.accumulator_max()};
-    const Spatial& output = plan.geometry().output;
-    std::copy(output.end() - plan.spatial_dims(), output.end(), info->output);
+    const ConvGeometry& geometry = plan.geometry();
+    intact_conv_info made = INTACT_CONV_INFO_INIT;
+    made.spatial_dims = geometry.dims;
+    made.a_type = plan.problem().a_type;
+    made.b_type = plan.problem().b_type;
+    made.c_type = plan.problem().output.c_type;
+    made.residual_type = plan.problem().output.residual_type;
+    made.isa = static_cast<int32_t>(plan.isa());
+    made.mode = plan.problem().mode;
+    made.input_channels = geometry.input_channels;
+    made.output_channels = geometry.output_channels;
+    for (int i = 0; i < INTACT_MAX_SPATIAL; ++i) {
+      made.input[i] = i < geometry.dims ? geometry.input[geometry.Place(i)] : 1;
+      made.output[i] = i < geometry.dims ? geometry.output[geometry.Place(i)] : 1;
+    }
+    made.kernel = plan.kernel_name().c_str();
+    made.packed_bytes = plan.packed_bytes();
+    made.accumulator_min = plan.accumulator_min();
+    made.accumulator_max = plan.accumulator_max();
+    WriteStruct(made, info);
     return {};
   });
 }
@@ -130,11 +176,12 @@ intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info)
 intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate) {
   return Guard("intact_conv_certificate", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
-    Error error = CheckStruct("certificate", certificate);
+    Error error = CheckStructSize("certificate", certificate);
     if (error.status != INTACT_OK) return error;
     const auto made = conv->plan->MakeCertificate();
     if (!made) return made.error();
-    *certificate = ToStruct(*made, conv->plan->a_type(), conv->plan->schedule_statistics());
+    WriteStruct(ToStruct(*made, conv->plan->problem().a_type, conv->plan->schedule_statistics()),
+                certificate);
     return {};
   });
 }
@@ -149,6 +196,54 @@ intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, 
     if (!listed) return listed.error();
     for (const auto& pair : *listed) pairs[(*written)++] = ToStruct(pair, *conv->plan);
     return {};
+  });
+}
+
+intact_status intact_conv_save(const intact_conv* conv, const char* path) {
+  return Guard("intact_conv_save", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    if (path == nullptr) return NullArgument("path");
+    const auto image = ImageOf(*conv->plan);
+    return image ? WriteFile(path, *image) : image.error();
+  });
+}
+
+intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size) {
+  return Guard("intact_conv_save_memory", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    if (size == nullptr) return NullArgument("size");
+    const auto image = ImageOf(*conv->plan);
+    return image ? SaveTo(*image, data, size) : image.error();
+  });
+}
+
+intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv) {
+  return Guard("intact_conv_load", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    *conv = nullptr;
+    if (path == nullptr) return NullArgument("path");
+    const Stopwatch watch;
+    const auto file = MapFile(path);
+    if (!file) return file.error();
+    Error error = Adopt(LoadConvolution(file->data.get(), file->size, max_isa), watch, conv);
+    if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
+    return error;
+  });
+}
+
+intact_status intact_conv_load_memory(const void* data, size_t size, int32_t max_isa, intact_conv** conv) {
+  return Guard("intact_conv_load_memory", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    *conv = nullptr;
+    if (data == nullptr) return NullArgument("data");
+    const Stopwatch watch;
+    if (reinterpret_cast<uintptr_t>(data) % 64 == 0) {
+      return Adopt(LoadConvolution(data, size, max_isa), watch, conv);
+    }
+    AlignedBuffer<uint8_t> aligned;
+    if (!aligned.Resize(size)) return {INTACT_OUT_OF_MEMORY, "no memory for the file"};
+    std::memcpy(aligned.data(), data, size);
+    return Adopt(LoadConvolution(aligned.data(), size, max_isa), watch, conv);
   });
 }
 

@@ -1,15 +1,21 @@
-// The C ABI but for convolutions: translates statuses and messages; nothing throws through it.
+// The C ABI but for convolutions: reads structs of any version, translates statuses and messages; nothing
+// throws through it.
 #include <intact/intact.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "jit/isa.h"
+#include "kernels/api/create.h"
 #include "kernels/api/guard.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/plans/gemm_plan.h"
+#include "kernels/problem/checks.h"
 #include "kernels/weights/pack_file.h"
 
 struct intact_gemm {
@@ -19,14 +25,8 @@ struct intact_gemm {
 namespace {
 
 using intact::Error;
-using intact::kernels::CheckListing;
-using intact::kernels::CheckStruct;
-using intact::kernels::GemmPlan;
-using intact::kernels::Guard;
-using intact::kernels::IsVerbose;
-using intact::kernels::ModeName;
-using intact::kernels::NullArgument;
-using intact::kernels::Stopwatch;
+using intact::Result;
+using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C face
 
 // A fixed buffer: reporting that memory ran out must not need memory.
 thread_local char last_error[512] = "";
@@ -34,22 +34,44 @@ thread_local char last_error[512] = "";
 void PrintPlan(const GemmPlan& plan, const Stopwatch& watch) {
   std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n",
                static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
-               plan.kernel_name().c_str(), ModeName(plan.data().mode), watch.Microseconds());
+               plan.kernel_name().c_str(), ModeName(plan.data().problem.mode), watch.Microseconds());
 }
 
 // `part`: "threads=2" or "part=0/4".
 void PrintRun(const GemmPlan& plan, int64_t m, const std::string& part, const Stopwatch& watch) {
   std::fprintf(stderr, "intact: run m=%lld n=%lld k=%lld %s mode=%s %s %.1f us\n", static_cast<long long>(m),
                static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
-               plan.KernelNameFor(m).c_str(), ModeName(plan.data().mode), part.c_str(), watch.Microseconds());
+               plan.KernelNameFor(m).c_str(), ModeName(plan.data().problem.mode), part.c_str(),
+               watch.Microseconds());
 }
 
 // Hands `plan`, which took as long as `watch` says, to the caller.
-Error Adopt(intact::Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& watch, intact_gemm** gemm) {
+Error Adopt(Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& watch, intact_gemm** gemm) {
   if (!plan) return plan.error();
   if (IsVerbose()) PrintPlan(**plan, watch);
   *gemm = new intact_gemm{std::move(*plan)};
   return {};
+}
+
+Error Create(const intact_gemm_desc* given_desc, const intact_linear_desc* given_linear, const void* b,
+             intact_gemm** gemm) {
+  const Stopwatch watch;
+  intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  Error error = ReadStruct("desc", given_desc, &desc);
+  if (error.status == INTACT_OK && given_linear != nullptr) {
+    error = ReadStruct("linear", given_linear, &linear);
+  }
+  return error.status == INTACT_OK ? Adopt(MakePlan(desc, linear, b), watch, gemm) : error;
+}
+
+// Runs `run` on arguments of this version.
+template <class Run>
+Error WithArguments(const intact_gemm* gemm, const intact_gemm_args* args, const Run& run) {
+  if (gemm == nullptr) return NullArgument("gemm");
+  intact_gemm_args own = INTACT_GEMM_ARGS_INIT;
+  Error error = ReadStruct("args", args, &own);
+  return error.status == INTACT_OK ? run(own) : error;
 }
 
 }  // namespace
@@ -95,8 +117,8 @@ const char* intact_version(void) { return INTACT_VERSION_STRING; }
 
 const char* intact_last_error(void) { return last_error; }
 
-const char* intact_status_name(intact_status status) {
-  switch (status) {
+const char* intact_status_name(int32_t status) {
+  switch (static_cast<intact_status>(status)) {
     case INTACT_OK:
       return "ok";
     case INTACT_INVALID_ARGUMENT:
@@ -113,13 +135,13 @@ const char* intact_status_name(intact_status status) {
   return "unknown status";
 }
 
-const char* intact_isa_name(intact_isa isa) {
+const char* intact_isa_name(int32_t isa) {
   if (isa == INTACT_ISA_ANY) return "any";
   if (isa < INTACT_ISA_AVX2 || isa > INTACT_ISA_AMX_INT8) return nullptr;
   return intact::jit::ToString(static_cast<intact::jit::Isa>(isa)).data();
 }
 
-int intact_isa_available(intact_isa isa) {
+int32_t intact_isa_available(int32_t isa) {
   if (isa < INTACT_ISA_AVX2 || isa > INTACT_ISA_AMX_INT8) return 0;
   const auto which = static_cast<intact::jit::Isa>(isa);
   int is_available = 0;
@@ -133,63 +155,77 @@ int intact_isa_available(intact_isa isa) {
   return is_available;
 }
 
-intact_status intact_gemm_create(const intact_gemm_desc* desc, const void* b, intact_gemm** gemm) {
+intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
+                                 const void* b, intact_gemm** gemm) {
   return Guard("intact_gemm_create", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     *gemm = nullptr;
-    if (desc == nullptr) return NullArgument("desc");
-    const Stopwatch watch;
-    return Adopt(GemmPlan::Create(*desc, b), watch, gemm);
+    return Create(desc, linear, b, gemm);
+  });
+}
+
+intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
+                                  intact_run_info* info) {
+  return Guard("intact_gemm_prepare", [&]() -> Error {
+    return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
+      Error error = CheckStructSize("info", info);
+      if (error.status != INTACT_OK) return error;
+      intact_run_info made = INTACT_RUN_INFO_INIT;
+      error = gemm->plan->Prepare(own, &made);
+      if (error.status == INTACT_OK) WriteStruct(made, info);
+      return error;
+    });
   });
 }
 
 intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args) {
   return Guard("intact_gemm_run", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    if (args == nullptr) return NullArgument("args");
     const Stopwatch watch;
-    Error error = gemm->plan->Run(*args);
-    if (IsVerbose() && error.status == INTACT_OK) {
-      PrintRun(*gemm->plan, args->m, "threads=" + std::to_string(args->threads), watch);
-    }
-    return error;
+    return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
+      Error error = gemm->plan->Run(own);
+      if (IsVerbose() && error.status == INTACT_OK) {
+        PrintRun(*gemm->plan, own.m, "threads=" + std::to_string(own.threads), watch);
+      }
+      return error;
+    });
   });
 }
 
 intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_args* args, int32_t part,
                                    int32_t parts) {
   return Guard("intact_gemm_run_part", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    if (args == nullptr) return NullArgument("args");
     const Stopwatch watch;
-    Error error = gemm->plan->RunPart(*args, part, parts);
-    if (IsVerbose() && error.status == INTACT_OK) {
-      PrintRun(*gemm->plan, args->m, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
-    }
-    return error;
+    return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
+      Error error = gemm->plan->RunPart(own, part, parts);
+      if (IsVerbose() && error.status == INTACT_OK) {
+        PrintRun(*gemm->plan, own.m, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
+      }
+      return error;
+    });
   });
 }
 
 intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info) {
   return Guard("intact_gemm_query", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    Error error = CheckStruct("info", info);
+    Error error = CheckStructSize("info", info);
     if (error.status != INTACT_OK) return error;
     const GemmPlan& plan = *gemm->plan;
-    const intact::kernels::GemmData& data = plan.data();
-    *info = {sizeof(intact_gemm_info),
-             data.n,
-             data.k,
-             data.a_type,
-             data.b_type,
-             data.epilogue.c_type,
-             static_cast<intact_isa>(plan.isa()),
-             data.mode,
-             plan.kernel_name().c_str(),
-             plan.packed_bytes(),
-             data.certificate.accumulator_min,
-             data.certificate.accumulator_max,
-             data.epilogue.residual};
+    const LinearProblem& problem = plan.data().problem;
+    intact_gemm_info made = INTACT_GEMM_INFO_INIT;
+    made.n = plan.data().n;
+    made.k = plan.data().k;
+    made.a_type = problem.a_type;
+    made.b_type = problem.b_type;
+    made.c_type = problem.output.c_type;
+    made.residual_type = problem.output.residual_type;
+    made.isa = static_cast<int32_t>(plan.isa());
+    made.mode = problem.mode;
+    made.kernel = plan.kernel_name().c_str();
+    made.packed_bytes = plan.packed_bytes();
+    made.accumulator_min = plan.weights().certificate().accumulator_min;
+    made.accumulator_max = plan.weights().certificate().accumulator_max;
+    WriteStruct(made, info);
     return {};
   });
 }
@@ -197,10 +233,11 @@ intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info)
 intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate) {
   return Guard("intact_gemm_certificate", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    Error error = CheckStruct("certificate", certificate);
+    Error error = CheckStructSize("certificate", certificate);
     if (error.status != INTACT_OK) return error;
-    const intact::kernels::GemmData& data = gemm->plan->data();
-    *certificate = ToStruct(data.certificate, data.a_type, gemm->plan->schedule_statistics());
+    const LinearWeights& weights = gemm->plan->weights();
+    WriteStruct(ToStruct(weights.certificate(), weights.problem().a_type, gemm->plan->schedule_statistics()),
+                certificate);
     return {};
   });
 }
@@ -210,17 +247,16 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
   return Guard("intact_gemm_panel_certificates", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     if (panels == nullptr) return NullArgument("panels");
-    const intact::kernels::GemmData& data = gemm->plan->data();
-    const std::vector<int64_t>& failing_pairs = data.certificate.panel_failing_pairs;
+    const LinearWeights& weights = gemm->plan->weights();
+    const std::vector<int64_t>& failing_pairs = weights.certificate().panel_failing_pairs;
     const auto size = static_cast<int64_t>(failing_pairs.size());
     if (first < 0 || count < 0 || first > size || count > size - first) {
-      return {INTACT_INVALID_ARGUMENT, "first is " + std::to_string(first) + " and count is " +
-                                           std::to_string(count) + "; there are " + std::to_string(size) +
-                                           " panels"};
+      return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
+                             "; there are " + std::to_string(size) + " panels");
     }
     for (int64_t i = 0; i < count; ++i) {
       panels[i] = {failing_pairs[static_cast<size_t>(first + i)],
-                   intact::kernels::SafeDepthQuads(data.weights, first + i, data.range)};
+                   SafeDepthQuads(weights.packed(), first + i, weights.problem().range)};
     }
     return {};
   });
@@ -232,8 +268,8 @@ intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, 
     if (gemm == nullptr) return NullArgument("gemm");
     Error error = CheckListing(first, count, pairs, written);
     if (error.status != INTACT_OK) return error;
-    const intact::kernels::GemmData& data = gemm->plan->data();
-    for (const auto& pair : ListFailingPairs(data.weights, data.range, first, count)) {
+    const LinearWeights& weights = gemm->plan->weights();
+    for (const auto& pair : ListFailingPairs(weights.packed(), weights.problem().range, first, count)) {
       pairs[(*written)++] = {pair.k, pair.n, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
     }
     return {};
@@ -244,34 +280,43 @@ intact_status intact_gemm_save(const intact_gemm* gemm, const char* path) {
   return Guard("intact_gemm_save", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     if (path == nullptr) return NullArgument("path");
-    return intact::kernels::WriteFile(path, intact::kernels::WritePackImage(gemm->plan->data()));
+    const auto image = ImageOf(*gemm->plan);
+    return image ? WriteFile(path, *image) : image.error();
   });
 }
 
-intact_status intact_gemm_load(const char* path, intact_isa max_isa, intact_gemm** gemm) {
+intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size) {
+  return Guard("intact_gemm_save_memory", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    if (size == nullptr) return NullArgument("size");
+    const auto image = ImageOf(*gemm->plan);
+    return image ? SaveTo(*image, data, size) : image.error();
+  });
+}
+
+intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** gemm) {
   return Guard("intact_gemm_load", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     *gemm = nullptr;
     if (path == nullptr) return NullArgument("path");
     const Stopwatch watch;
-    const auto file = intact::kernels::MapFile(path);
+    const auto file = MapFile(path);
     if (!file) return file.error();
-    Error error = Adopt(GemmPlan::Load(file->data.get(), file->size, max_isa, file->data), watch, gemm);
+    Error error = Adopt(LoadGemm(file->data.get(), file->size, max_isa, file->data), watch, gemm);
     if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
     return error;
   });
 }
 
-intact_status intact_gemm_load_memory(const void* data, size_t size, intact_isa max_isa, intact_gemm** gemm) {
+intact_status intact_gemm_load_memory(const void* data, size_t size, int32_t max_isa, intact_gemm** gemm) {
   return Guard("intact_gemm_load_memory", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     *gemm = nullptr;
     if (data == nullptr) return NullArgument("data");
-    if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
-      return {INTACT_INVALID_ARGUMENT, "data is not aligned to 64 bytes"};
-    }
+    if (reinterpret_cast<uintptr_t>(data) % 64 != 0)
+      return InvalidArgument("data is not aligned to 64 bytes");
     const Stopwatch watch;
-    return Adopt(GemmPlan::Load(data, size, max_isa, nullptr), watch, gemm);
+    return Adopt(LoadGemm(data, size, max_isa, nullptr), watch, gemm);
   });
 }
 

@@ -4,12 +4,15 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <exception>
 #include <intact/intact.hpp>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/schedule.h"
@@ -69,14 +72,84 @@ Error CheckListing(int64_t first, int64_t count, const Pair* pairs, int64_t* wri
                                        std::to_string(count) + "; expected 0 or more"};
 }
 
-/// Checks an output struct, which the caller must have initialised.
+/// Sizes of structs in the first version of the header. They never change: a struct of that size is accepted
+/// for ever, and what it lacks takes its default.
 template <class Struct>
-Error CheckStruct(const char* name, const Struct* out) {
-  if (out == nullptr) return NullArgument(name);
-  if (out->struct_size == sizeof(Struct)) return {};
+inline constexpr size_t kFirstSize = 0;
+template <>
+inline constexpr size_t kFirstSize<intact_linear_desc> = 120;
+template <>
+inline constexpr size_t kFirstSize<intact_gemm_desc> = 40;
+template <>
+inline constexpr size_t kFirstSize<intact_gemm_args> = 88;
+template <>
+inline constexpr size_t kFirstSize<intact_gemm_info> = 80;
+template <>
+inline constexpr size_t kFirstSize<intact_run_info> = 48;
+template <>
+inline constexpr size_t kFirstSize<intact_certificate> = 96;
+template <>
+inline constexpr size_t kFirstSize<intact_conv_desc> = 208;
+template <>
+inline constexpr size_t kFirstSize<intact_conv_args> = 112;
+template <>
+inline constexpr size_t kFirstSize<intact_conv_info> = 136;
+
+static_assert(sizeof(intact_linear_desc) >= kFirstSize<intact_linear_desc> &&
+              sizeof(intact_conv_desc) >= kFirstSize<intact_conv_desc>);
+
+/// Longer structs than this are a mistake, not of a newer program.
+inline constexpr size_t kMostStructBytes = 4096;
+
+template <class Struct>
+Error CheckStructSize(const char* name, const Struct* given) {
+  if (given == nullptr) return NullArgument(name);
+  if (given->struct_size >= kFirstSize<Struct> && given->struct_size <= kMostStructBytes) return {};
   return {INTACT_INVALID_ARGUMENT, std::string(name) + "->struct_size is " +
-                                       std::to_string(out->struct_size) + "; expected " +
-                                       std::to_string(sizeof(Struct))};
+                                       std::to_string(given->struct_size) + "; expected " +
+                                       std::to_string(sizeof(Struct)) + " (use its INIT macro)"};
+}
+
+/// `given`, a struct of any version, as this version's: what it lacks is as in `defaults`, and what it has
+/// beyond must be zero.
+template <class Struct>
+Error ReadStruct(const char* name, const Struct* given, Struct* made) {
+  Error error = CheckStructSize(name, given);
+  if (error.status != INTACT_OK) return error;
+  const size_t size = given->struct_size;
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(Struct); i < size; ++i) {
+    if (bytes[i] == 0) continue;
+    return {INTACT_INVALID_ARGUMENT, std::string(name) + " has byte " + std::to_string(i) +
+                                         " set, beyond the " + std::to_string(sizeof(Struct)) +
+                                         " that this version of the library knows; expected 0"};
+  }
+  std::memcpy(made, given, std::min(size, sizeof(Struct)));
+  made->struct_size = sizeof(Struct);
+  return {};
+}
+
+/// Fills `out`, a struct of any version whose size has been checked, as far as it reaches.
+template <class Struct>
+void WriteStruct(const Struct& made, Struct* out) {
+  const size_t size = out->struct_size;
+  auto* const bytes = reinterpret_cast<unsigned char*>(out);
+  std::memcpy(bytes, &made, std::min(size, sizeof(Struct)));
+  if (size > sizeof(Struct)) std::memset(bytes + sizeof(Struct), 0, size - sizeof(Struct));
+  out->struct_size = size;
+}
+
+/// Checks the buffer of a function that saves to memory, and copies `image` there if there is room.
+inline Error SaveTo(const std::vector<uint8_t>& image, void* data, size_t* size) {
+  const size_t room = *size;
+  *size = image.size();
+  if (data == nullptr) return {};
+  if (room < image.size()) {
+    return {INTACT_INVALID_ARGUMENT, "size is " + std::to_string(room) + "; expected at least " +
+                                         std::to_string(image.size()) + " bytes"};
+  }
+  std::memcpy(data, image.data(), image.size());
+  return {};
 }
 
 }  // namespace intact::kernels

@@ -1,17 +1,37 @@
 #include "kernels/base/threads.h"
 
 #include <algorithm>
+#include <string>
 
 #include "kernels/base/aligned_buffer.h"
 
 namespace intact::kernels {
 
+namespace {
+
+// Null if memory ran out.
 uint8_t* ThreadScratch(int64_t bytes) {
   thread_local AlignedBuffer<uint8_t> buffer;
   const auto size = static_cast<size_t>(bytes);
   // The analyzer does not see that the unique_ptr in `buffer` is null after its reset.
   // NOLINTNEXTLINE(clang-analyzer-unix.Malloc)
   return buffer.size() >= size || buffer.Resize(size) ? buffer.data() : nullptr;
+}
+
+}  // namespace
+
+Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t bytes) {
+  if (scratch == nullptr) {
+    uint8_t* const own = ThreadScratch(bytes);
+    if (own == nullptr && bytes > 0) return Error{INTACT_OUT_OF_MEMORY, "no scratch memory"};
+    return own;
+  }
+  if (scratch_bytes < ScratchSize(bytes)) {
+    return Error{INTACT_INVALID_ARGUMENT, "scratch_bytes is " + std::to_string(scratch_bytes) +
+                                              "; expected at least " + std::to_string(ScratchSize(bytes))};
+  }
+  auto* const given = static_cast<uint8_t*>(scratch);
+  return given + (-reinterpret_cast<uintptr_t>(given) & 63);
 }
 
 ThreadCount CountThreads(int32_t wanted, int64_t parts) {

@@ -6,6 +6,7 @@
 #include <xmmintrin.h>
 
 #include <cstdint>
+#include <intact/intact.hpp>
 
 namespace intact::kernels {
 
@@ -26,8 +27,12 @@ class ScopedFloatEnvironment {
   unsigned saved_;
 };
 
-/// Scratch memory of the calling thread, kept between runs; null if memory ran out.
-uint8_t* ThreadScratch(int64_t bytes);
+/// What callers who bring their own scratch must bring where `bytes` are used, which are aligned to 64.
+inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 63; }
+
+/// `bytes` of scratch memory, aligned to 64: the caller's, if there is any, or memory of the calling thread
+/// that is kept between runs. Errors: INVALID_ARGUMENT (the caller's is too small), OUT_OF_MEMORY.
+Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t bytes);
 
 /// How many of `wanted` threads (0: OpenMP's default) share a run, of `parts` at most, and how many run at
 /// once: more threads than processors gain nothing, and where the system refuses one OpenMP ends the process.

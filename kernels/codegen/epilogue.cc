@@ -24,8 +24,6 @@ std::string EpilogueSpec::Name() const {
                                              : "_plain");
 }
 
-int ElementBytes(intact_type type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
-
 namespace {
 
 // Whatever the caller's rounding mode; of 8-bit outputs' bounds, which are small.

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "jit/emitters/emitter.h"
+#include "kernels/problem/requantization.h"
 
 namespace intact::kernels {
 
@@ -49,18 +50,6 @@ struct EpilogueSpec {
   KnownOutput known = KnownOutput::kNothing;  // which it is with an f32 residual
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8"
-};
-
-/// The activation's bounds and the output's zero point.
-struct OutputBounds {
-  float lo = 0.0f, hi = 0.0f;
-  int32_t zero_point = 0;
-};
-
-/// What a residual stands for: (r − zero_point)·scale.
-struct ResidualScale {
-  float scale = 0.0f;
-  int32_t zero_point = 0;
 };
 
 /// OutputBounds and ResidualScale as vectors, so that code short of registers reads them from memory.
@@ -89,9 +78,6 @@ struct EpilogueArgs {
   const uint8_t* residual = nullptr;  // at the tile's first row
   int64_t residual_stride_bytes = 0;
 };
-
-/// Bytes of an output element.
-int ElementBytes(intact_type type);
 
 class Epilogue {
  public:

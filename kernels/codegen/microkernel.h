@@ -8,7 +8,7 @@
 //     rows[1] + tap ─► k0 k1 k2 k3 | …    quad 1  n0: k4 …
 //     …                                   …
 //
-// Taps (rows.h) follow each other in the depth: a GEMM has one, a convolution's filter several. Each quad
+// Taps (access.h) follow each other in the depth: a GEMM has one, a convolution's filter several. Each quad
 // broadcasts four bytes of every row and multiplies them with all columns' vectors; accumulators stay in
 // registers over the whole depth, so the epilogue is fused. They start from `initial`, which carries bias and
 // the constant term of zero points per column (pack.h), so those of activations cost nothing. Small tiles
@@ -54,7 +54,7 @@
 #include "jit/emitters/dot.h"
 #include "jit/isa.h"
 #include "kernels/codegen/epilogue.h"
-#include "kernels/problem/rows.h"
+#include "kernels/problem/access.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {

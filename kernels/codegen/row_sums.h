@@ -12,7 +12,7 @@
 #include <intact/intact.hpp>
 
 #include "jit/isa.h"
-#include "kernels/problem/rows.h"
+#include "kernels/problem/access.h"
 
 namespace intact::kernels {
 

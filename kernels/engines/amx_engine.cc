@@ -23,7 +23,6 @@ constexpr double kDotLatency = 52;
 /// Sums of a block, and before them room for rows that its first tile computes again.
 constexpr int64_t kSlotInts = 2 * kMaxBlockTiles * kTileBytes / 4;
 constexpr int64_t kSlotBytes = kSlotInts * 4;
-constexpr int64_t kBlockBytes = kMaxBlockTiles * kTileBytes;
 /// Panels for which reading A in place, from L2 again for each block, beats staging it.
 constexpr int64_t kFewPanels = 4;
 
@@ -68,12 +67,12 @@ void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t e
 
 }  // namespace
 
-bool ReadsLinesInPlace(int64_t line, int64_t panels, const Taps& taps) {
-  const int64_t tap_steps = CeilDivide(taps.depth, kTileDepth);
-  const double in_place = RowCycles(EvenTile(line), panels, taps.count() * tap_steps);
+bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth) {
+  const int64_t tap_steps = CeilDivide(tap_depth, kTileDepth);
+  const double in_place = RowCycles(EvenTile(line), panels, tap_count * tap_steps);
   const double staged =
-      RowCycles(kTileRows, panels, CeilDivide(taps.count() * taps.depth, kTileDepth)) +
-      static_cast<double>(taps.count()) * (kCopyCycles + kCopyTileCycles * static_cast<double>(tap_steps));
+      RowCycles(kTileRows, panels, CeilDivide(tap_count * tap_depth, kTileDepth)) +
+      static_cast<double>(tap_count) * (kCopyCycles + kCopyTileCycles * static_cast<double>(tap_steps));
   return in_place <= staged;
 }
 
@@ -88,7 +87,7 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
     return taps.count() == 1 && panels > kFewPanels && block_rows * rows.stride > ABlockBytes(caches);
   };
   blocking.stages_a = (taps.count() > 1 && taps.depth % kTileDepth != 0) || is_too_far_apart() ||
-                      (has_lines && !ReadsLinesInPlace(rows.line, panels, taps));
+                      (has_lines && !ReadsLinesInPlace(rows.line, panels, taps.count(), taps.depth));
   blocking.tile_rows = EvenTile(blocking.stages_a ? rows.count : std::min(rows.count, rows.line));
   const int64_t tiles = CeilDivide(rows.count, blocking.tile_rows);
   blocking.row_tiles = panels == 1 && tiles >= kMaxBlockTiles ? kMaxBlockTiles : std::min<int64_t>(tiles, 2);
@@ -118,9 +117,10 @@ class AmxEngine::Region {
         buffers_(buffers),
         range_(range),
         panel_end_(CeilDivide(range.column_end, kPanelColumns)),
-        blocking_(ChooseAmxBlocking({range.row_end - range.row_begin, buffers.a.stride, buffers.a.line_rows},
-                                    panel_end_ - range.column_begin / kPanelColumns, data_.taps, Caches())),
-        is_even_(buffers.a.IsEven() && data_.taps.count() == 1),
+        blocking_(ChooseAmxBlocking(
+            {range.row_end - range.row_begin, buffers.rows().stride, buffers.rows().line_rows},
+            panel_end_ - range.column_begin / kPanelColumns, data_.taps(), Caches())),
+        is_even_(buffers.rows().IsEven() && data_.taps().count() == 1),
         streams_(buffers.may_stream && engine.can_stream_),
         slots_(reinterpret_cast<int32_t*>(scratch)),
         edge_(scratch + engine.MaxBlocks() * kSlotBytes),
@@ -169,8 +169,8 @@ class AmxEngine::Region {
   }
 
   int64_t LineEnd(int64_t row) const {
-    if (blocking_.stages_a || buffers_.a.IsEven()) return range_.row_end;
-    return (row / buffers_.a.line_rows + 1) * buffers_.a.line_rows;
+    if (blocking_.stages_a || buffers_.rows().IsEven()) return range_.row_end;
+    return (row / buffers_.rows().line_rows + 1) * buffers_.rows().line_rows;
   }
 
   // One block of rows × the chunk.
@@ -196,15 +196,15 @@ class AmxEngine::Region {
 
   // All whole tiles in place; returns the depth where they end.
   int64_t AddTaps() {
-    const int64_t steps = data_.taps.depth / kTileDepth;
+    const int64_t steps = data_.taps().depth / kTileDepth;
     if (steps == 0) return 0;
-    for (const int64_t offset : data_.taps.offsets) {
+    for (const int64_t offset : data_.taps().offsets) {
       AmxSegment& segment = *segments_end_++;
-      segment.a_stride_bytes = buffers_.a.stride;
+      segment.a_stride_bytes = buffers_.rows().stride;
       segment.steps = steps;
-      for (size_t i = 0; i < row_tiles(); ++i) segment.a[i] = buffers_.a.At(tiles_[i].first) + offset;
+      for (size_t i = 0; i < row_tiles(); ++i) segment.a[i] = buffers_.rows().At(tiles_[i].first) + offset;
     }
-    return data_.taps.count() * steps * kTileDepth;
+    return data_.taps().count() * steps * kTileDepth;
   }
 
   void AddStaged(int64_t begin, int64_t end) {
@@ -214,7 +214,7 @@ class AmxEngine::Region {
     uint8_t* to = staged_;
     for (size_t i = 0; i < row_tiles(); ++i) {
       segment.a[i] = to;
-      Stage(RowCursor(buffers_.a, tiles_[i].first), data_.taps, blocking_.tile_rows, begin, end, to);
+      Stage(RowCursor(buffers_.rows(), tiles_[i].first), data_.taps(), blocking_.tile_rows, begin, end, to);
       to += blocking_.tile_rows * segment.a_stride_bytes;
     }
   }
@@ -246,21 +246,22 @@ class AmxEngine::Region {
   void Finish(const Block& block, const int32_t* sums) {
     const int64_t column = block.panel * kPanelColumns;
     const int64_t columns = std::min(range_.column_end - column, block.panels * kPanelColumns);
-    const int64_t element = data_.element_bytes();
-    uint8_t* const c = buffers_.c + row_ * buffers_.c_stride_bytes + column * element;
     AmxStoreArgs& waiting = args_.store;
     waiting_panels_ = static_cast<size_t>(block.panels);
     waiting.sums = sums;
     waiting.sums_end = sums + rows_ * block.panels * kPanelColumns;
-    waiting.c = c;
-    waiting.c_stride_bytes = buffers_.c_stride_bytes;
+    waiting.c = buffers_.output.C(row_, column);
+    waiting.c_stride_bytes = buffers_.output.c_stride_bytes;
     waiting.epilogue = data_.EpilogueAt(buffers_, row_, column);
     if (columns % kPanelColumns == 0) return;
-    waiting.c = edge_;
-    waiting.c_stride_bytes = block.panels * kPanelColumns * element;
-    CopyResidual(data_, rows_, columns, block.panels * kPanelColumns, edge_ + kBlockBytes, &waiting.epilogue);
+    const ScratchTile scratch(buffers_.output, rows_, block.panels * kPanelColumns, edge_);
+    scratch.Load(row_, column, columns);
+    waiting.c = scratch.map().c;
+    waiting.c_stride_bytes = scratch.map().c_stride_bytes;
+    waiting.epilogue.residual = scratch.map().residual;
+    waiting.epilogue.residual_stride_bytes = scratch.map().residual_stride_bytes;
     engine_.stores_[false][waiting_panels_](&waiting);
-    CopyTile(edge_, waiting.c_stride_bytes, rows_, columns * element, c, buffers_.c_stride_bytes);
+    scratch.Store(row_, column, columns);
     SetStored();
   }
 
@@ -291,9 +292,10 @@ class AmxEngine::Region {
     const int64_t row = has_depth ? row_ : row_ + rows_;
     const int64_t first = block.index * kLines;  // of its rows
     if (row >= range_.row_end || first >= rows_ || !is_even_) return;
-    args_.prefetch = buffers_.a.At(std::min(row + first, range_.row_end - 1)) + (has_depth ? depth_end : 0);
-    args_.prefetch_stride_bytes = buffers_.a.stride;
-    args_.prefetch_step_bytes = kTileDepth - kLines * buffers_.a.stride;
+    args_.prefetch =
+        buffers_.rows().At(std::min(row + first, range_.row_end - 1)) + (has_depth ? depth_end : 0);
+    args_.prefetch_stride_bytes = buffers_.rows().stride;
+    args_.prefetch_step_bytes = kTileDepth - kLines * buffers_.rows().stride;
   }
 
   size_t row_tiles() const { return static_cast<size_t>(row_tiles_); }
@@ -331,11 +333,11 @@ Result<std::unique_ptr<Engine>> AmxEngine::Create(const GemmData& data) {
 }
 
 Error AmxEngine::SetInitial() {
-  if (data_.shift() == 0) return {};
+  if (data_.a_flip() == 0) return {};
   if (!initial_.Resize(data_.initial.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
   for (size_t n = 0; n < initial_.size(); ++n) {
-    const ColumnParts& sums = data_.certificate.column_sums[n];
-    const int64_t shifted = data_.initial[n] + data_.shift() * (sums.positive + sums.negative);
+    const ColumnParts& sums = data_.linear->certificate().column_sums[n];
+    const int64_t shifted = data_.initial[n] + data_.a_flip() * (sums.positive + sums.negative);
     initial_[n] = static_cast<int32_t>(static_cast<uint32_t>(shifted));
   }
   return {};
@@ -346,7 +348,7 @@ Error AmxEngine::GenerateKernels() {
   if (error.status != INTACT_OK) return error;
   can_stream_ = data_.element_bytes() == 4;
   AmxKernelSpec spec;
-  spec.a_signed = data_.a_type == INTACT_S8;
+  spec.a_signed = data_.problem.a_type == INTACT_S8;
   for (const bool streams : {false, true}) {
     if (streams && !can_stream_) continue;
     spec.epilogue = data_.epilogue;
@@ -388,11 +390,13 @@ int64_t AmxEngine::MaxBlocks() const {
   return CeilDivide(std::min(data_.weights.panels(), MaxChunkPanels(data_.k, Caches())), 2);
 }
 
-int64_t AmxEngine::EdgeBytes() const { return kBlockBytes * (data_.epilogue.has_residual() ? 2 : 1); }
+int64_t AmxEngine::EdgeBytes() const {
+  return ScratchTile::Bytes(kMaxBlockTiles * kTileRows, kPanelColumns, data_.epilogue.has_residual());
+}
 
 // One for each tap, and for what is staged.
 int64_t AmxEngine::SegmentBytes() const {
-  return RoundUp((data_.taps.count() + 1) * static_cast<int64_t>(sizeof(AmxSegment)), 64);
+  return RoundUp((data_.taps().count() + 1) * static_cast<int64_t>(sizeof(AmxSegment)), 64);
 }
 
 int64_t AmxEngine::ScratchBytes(int64_t /*rows*/) const {

@@ -56,9 +56,9 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
                               const CacheSizes& caches);
 
 /// Whether loading tiles from lines of `line` rows in place, tap by tap, beats staging them, by an estimate.
-/// Of several taps each must be whole tiles for it: they are estimated as if padded to that, the staged ones
-/// not.
-bool ReadsLinesInPlace(int64_t line, int64_t panels, const Taps& taps);
+/// With several taps, reading in place needs taps of whole tiles: they are estimated as if padded to that,
+/// the staged ones not.
+bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth);
 
 class AmxEngine final : public Engine {
  public:
@@ -82,7 +82,7 @@ class AmxEngine final : public Engine {
   const int32_t* initial() const { return initial_.size() != 0 ? initial_.data() : data_.initial.data(); }
   /// Blocks of sums that may wait for their next depths at a time.
   int64_t MaxBlocks() const;
-  /// Scratch for an edge within a panel: C's block, and the residual's behind it.
+  /// Scratch for an edge within a panel.
   int64_t EdgeBytes() const;
   int64_t SegmentBytes() const;
 
@@ -91,7 +91,8 @@ class AmxEngine final : public Engine {
   using PerPanels = std::array<std::array<Function, kMaxBlockTiles + 1>, 2>;
 
   const GemmData& data_;
-  AlignedBuffer<int32_t> initial_;  // as data_.initial, without the shift that s8 activations need elsewhere
+  AlignedBuffer<int32_t>
+      initial_;  // as KernelData::initial, without the shift that s8 activations need elsewhere
   std::string kernel_name_;
   std::array<PerPanels<AmxKernelFunction>, kMaxBlockTiles + 1> kernels_ = {};  // [row tiles][streams][panels]
   PerPanels<AmxStoreFunction> stores_ = {};                                    // [streams][panels]

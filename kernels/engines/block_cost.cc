@@ -22,7 +22,7 @@ constexpr double kWideVector = 1.2;
 }  // namespace
 
 bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
-  return block.dot == jit::DotKind::kWide || data.a_flip() != 0 || data.taps.depth % kQuad != 0;
+  return block.dot == jit::DotKind::kWide || data.a_flip() != 0 || data.taps().depth % kQuad != 0;
 }
 
 BlockCost::BlockCost(const KernelBlock& block, const GemmData& data) : block_(block) {
@@ -32,11 +32,11 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data) : block_(bl
   quads_ = static_cast<double>(quads);
   streams_weights_ = block.dot == jit::DotKind::kVnni &&
                      quads * block.vectors * jit::VectorBytes(block.isa) > Caches().l1d_bytes / 2;
-  if (data.taps.shared) {
-    run_rows_ = data.taps.line_rows;
+  if (data.taps().shared) {
+    run_rows_ = data.taps().line_rows;
     shares_pixels_ = true;
-  } else if (!IsStaged(block, data) && data.taps.HasLineEnds()) {
-    CutAtLines(data.taps);
+  } else if (!IsStaged(block, data) && data.taps().HasLineEnds()) {
+    CutAtLines(data.taps());
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kVectors = 4;  // of int32 in a vector of channels
 
 // What the kernel's epilogue depends on: zero points of weights are in the weights.
-EpilogueSpec KernelEpilogue(const GemmData& data) {
+EpilogueSpec KernelEpilogue(const KernelData& data) {
   EpilogueSpec epilogue = data.epilogue;
   epilogue.has_b_zero_points = false;
   return epilogue;
@@ -33,19 +33,19 @@ double VectorCost(const DepthwiseKernelSpec& spec) {
   return std::max((shuffles + others) / 2, shuffles + 0.25 * others);
 }
 
-jit::DotKind KernelDot(const GemmData& data, jit::Isa isa) {
+jit::DotKind KernelDot(const KernelData& data, jit::Isa isa) {
   // Less its zero point a weight is int16.
   return data.epilogue.has_b_zero_points ? jit::DotKind::kWide : DotOf(isa, INTACT_EXACT);
 }
 
 }  // namespace
 
-DepthwiseEngine::DepthwiseEngine(const GemmData& data, const TapGrid& taps, jit::Isa isa)
+DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, jit::Isa isa)
     : data_(data),
       spec_{VectorIsa(isa), KernelDot(data, isa), taps, KernelEpilogue(data)},
       v_(spec_.channels()) {}
 
-Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const GemmData& data, const TapGrid& taps,
+Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelData& data, const TapGrid& taps,
                                                                  jit::Isa isa) {
   for (int64_t tap = 0; tap < taps.taps(); ++tap) {
     // What a block of pixels adds to it is small beside it.
@@ -107,8 +107,8 @@ Error DepthwiseEngine::Fill(const DepthwiseSchedule& schedule, Cover* cover) con
     FillRecord(schedule, cover->starts[i],
                cover->records.data() + static_cast<int64_t>(i) * cover->record_bytes);
   }
-  const auto arrange = [&](const AlignedBuffer<float>& from, AlignedBuffer<float>* to) {
-    if (from.size() == 0) return true;
+  const auto arrange = [&](const std::vector<float>& from, AlignedBuffer<float>* to) {
+    if (from.empty()) return true;
     if (!to->Resize(vectors * static_cast<size_t>(v_))) return false;
     for (size_t vector = 0; vector < vectors; ++vector) {
       for (int64_t i = 0; i < v_; ++i) {
@@ -119,12 +119,13 @@ Error DepthwiseEngine::Fill(const DepthwiseSchedule& schedule, Cover* cover) con
     }
     return true;
   };
-  if (!arrange(data_.scales, &cover->scales) || !arrange(data_.bias, &cover->bias)) return out_of_memory;
+  if (!arrange(data_.problem.scales, &cover->scales) || !arrange(data_.problem.bias_f32, &cover->bias))
+    return out_of_memory;
   return {};
 }
 
 int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
-  return data_.weights.At(tap, channel) - data_.b_zero_point(static_cast<size_t>(channel));
+  return data_.weights.At(tap, channel) - data_.problem.WeightZeroPoint(channel);
 }
 
 void DepthwiseEngine::FillRecord(const DepthwiseSchedule& schedule, int64_t start, uint8_t* record) const {
@@ -155,7 +156,7 @@ int64_t DepthwiseEngine::packed_bytes() const {
 }
 
 void DepthwiseEngine::RunRow(const DepthwiseRow& row) const noexcept {
-  if (RunsFlat(row.pixels, row.c_stride_bytes)) {
+  if (RunsFlat(row.pixels, row.output.c_stride_bytes)) {
     RunFlat(row);
   } else {
     RunByChannels(row);
@@ -163,15 +164,8 @@ void DepthwiseEngine::RunRow(const DepthwiseRow& row) const noexcept {
 }
 
 DepthwiseRow DepthwiseEngine::From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const {
-  DepthwiseRow rest;
-  rest.pixel0 = row.pixel0 + pixel * spec_.taps.pixel_stride_bytes + channel;
-  rest.pixels = row.pixels - pixel;
-  rest.c = row.c + pixel * row.c_stride_bytes + channel * data_.element_bytes();
-  rest.c_stride_bytes = row.c_stride_bytes;
-  rest.residual_stride_bytes = row.residual_stride_bytes;
-  if (row.residual == nullptr) return rest;
-  rest.residual = row.residual + pixel * row.residual_stride_bytes + channel * data_.residual_bytes();
-  return rest;
+  return {row.pixel0 + pixel * spec_.taps.pixel_stride_bytes + channel, row.pixels - pixel,
+          row.output.EveryRow(1, pixel).FromColumn(channel)};
 }
 
 void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept {
@@ -179,11 +173,11 @@ void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const Depthwi
   args.input = row.pixel0;
   args.pixels = row.pixels;
   args.record = cover.records.data() + static_cast<int64_t>(vector) * cover.record_bytes;
-  args.c = row.c;
-  args.c_stride_bytes = row.c_stride_bytes;
+  args.c = row.output.c;
+  args.c_stride_bytes = row.output.c_stride_bytes;
   args.epilogue.constants = &data_.constants;
-  args.epilogue.residual = row.residual;
-  args.epilogue.residual_stride_bytes = row.residual_stride_bytes;
+  args.epilogue.residual = row.output.residual;
+  args.epilogue.residual_stride_bytes = row.output.residual_stride_bytes;
   const int64_t column = static_cast<int64_t>(vector) * v_;
   if (cover.scales.size() != 0) args.epilogue.scales = cover.scales.data() + column;
   if (cover.bias.size() != 0) args.epilogue.bias = cover.bias.data() + column;
@@ -195,7 +189,7 @@ void DepthwiseEngine::RunByChannels(const DepthwiseRow& row) const noexcept {
     const int64_t start = by_channels_.starts[i];
     const int64_t done = static_cast<int64_t>(i) * v_;
     // Where C is the residual, what is computed again would find it overwritten.
-    if (data_.n < v_ || (row.residual != nullptr && start < done)) {
+    if (data_.n < v_ || (row.output.residual != nullptr && start < done)) {
       RunThroughScratch(i, done, row);
     } else {
       RunVector(by_channels_, i, From(row, 0, start));
@@ -209,7 +203,10 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   const int64_t step = flat_.step_pixels * data_.n;
   const size_t last = flat_.starts.size() - 1;
   const auto run = [&](size_t vector, int64_t start, int64_t count) {
-    RunVector(flat_, vector, {row.pixel0 + start, count, row.c + start * element, step * element});
+    DepthwiseRow part{row.pixel0 + start, count, row.output};
+    part.output.c += start * element;
+    part.output.c_stride_bytes = step * element;
+    RunVector(flat_, vector, part);
   };
   for (size_t i = 0; i < last; ++i) {
     const int64_t start = flat_.starts[i];
@@ -221,29 +218,17 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
 
 void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept {
   constexpr int64_t kPixels = 8;
-  constexpr int64_t kElementBytes = 4;  // at most
   constexpr int64_t kChannels = 64;
-  alignas(64) std::array<uint8_t, kPixels * kChannels * kElementBytes> c;
-  alignas(64) std::array<uint8_t, kPixels * kChannels * kElementBytes> residual;
+  alignas(64) std::array<uint8_t, kPixels * kChannels * 4 * 2> scratch;  // of 4-byte elements, and a residual
   const int64_t start = by_channels_.starts[vector];
   const int64_t channels = std::min(data_.n - start, v_);
   for (int64_t pixel = 0; pixel < row.pixels; pixel += kPixels) {
     const DepthwiseRow rest = From(row, pixel, start);
-    DepthwiseRow piece = rest;
-    piece.pixels = std::min(kPixels, rest.pixels);
-    piece.c = c.data();
-    piece.c_stride_bytes = v_ * data_.element_bytes();
-    if (row.residual != nullptr) {
-      residual.fill(0);
-      piece.residual = residual.data();
-      piece.residual_stride_bytes = v_ * data_.residual_bytes();
-      CopyTile(rest.residual, rest.residual_stride_bytes, piece.pixels, channels * data_.residual_bytes(),
-               residual.data(), piece.residual_stride_bytes);
-    }
-    RunVector(by_channels_, vector, piece);
-    const int64_t skipped_bytes = (done - start) * data_.element_bytes();
-    CopyTile(c.data() + skipped_bytes, piece.c_stride_bytes, piece.pixels,
-             channels * data_.element_bytes() - skipped_bytes, rest.c + skipped_bytes, rest.c_stride_bytes);
+    const int64_t pixels = std::min(kPixels, rest.pixels);
+    const ScratchTile tile(rest.output, pixels, v_, scratch.data());
+    tile.Load(0, 0, channels);
+    RunVector(by_channels_, vector, {rest.pixel0, pixels, tile.map()});
+    tile.Store(0, 0, done - start, channels);
   }
 }
 

@@ -36,10 +36,7 @@ namespace intact::kernels {
 struct DepthwiseRow {
   const uint8_t* pixel0 = nullptr;  // the first one's first tap
   int64_t pixels = 0;
-  uint8_t* c = nullptr;
-  int64_t c_stride_bytes = 0;
-  const uint8_t* residual = nullptr;  // null where EpilogueSpec::residual is none; may be `c`
-  int64_t residual_stride_bytes = 0;
+  OutputMap output;  // a row for each pixel
 };
 
 class DepthwiseEngine {
@@ -47,7 +44,7 @@ class DepthwiseEngine {
   /// `data.n` channels and `data.k` = taps.taps() depths; `data` outlives the engine. Pixels of the band are
   /// data.n bytes. UNSUPPORTED if a tap lies 2³¹ bytes or more from the first one; CODEGEN_FAILED names the
   /// kernel.
-  static Result<std::unique_ptr<DepthwiseEngine>> Create(const GemmData& data, const TapGrid& taps,
+  static Result<std::unique_ptr<DepthwiseEngine>> Create(const KernelData& data, const TapGrid& taps,
                                                          jit::Isa isa);
 
   /// Bytes beyond the last tap of a band that may be read.
@@ -76,7 +73,7 @@ class DepthwiseEngine {
     AlignedBuffer<float> scales, bias;
   };
 
-  DepthwiseEngine(const GemmData& data, const TapGrid& taps, jit::Isa isa);
+  DepthwiseEngine(const KernelData& data, const TapGrid& taps, jit::Isa isa);
   bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {
     return flat_.kernel != nullptr && c_stride_bytes == data_.n * data_.element_bytes() &&
            pixels * data_.n >= v_;
@@ -100,7 +97,7 @@ class DepthwiseEngine {
   /// A vector of by_channels_, of which channels before `done` are not written.
   void RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept;
 
-  const GemmData& data_;
+  const KernelData& data_;
   DepthwiseKernelSpec spec_;  // of by_channels_
   int64_t v_;                 // channels of a vector
   Cover by_channels_;

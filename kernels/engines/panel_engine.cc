@@ -2,22 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 
 namespace intact::kernels {
 namespace {
-
-// A call of memcpy costs more than the copy of a short row.
-void CopyShortRow(const uint8_t* from, int64_t bytes, uint8_t* to) {
-  for (; bytes >= 16; bytes -= 16, from += 16, to += 16) std::memcpy(to, from, 16);
-  for (const int64_t part : {8, 4, 2, 1}) {
-    if ((bytes & part) == 0) continue;
-    std::memcpy(to, from, static_cast<size_t>(part));
-    from += part;
-    to += part;
-  }
-}
 
 constexpr int kMaxRows = 16;   // of a tile
 constexpr int kMaxTiles = 16;  // of a call
@@ -95,7 +83,7 @@ struct PanelEngine::Tiles {
   int64_t rows = 0;  // of each
   int64_t count = 0;
   bool begins_line = false, ends_line = false;
-  const SkippingInitial* initial = nullptr;  // null: GemmData::initial
+  const SkippingInitial* initial = nullptr;  // null: KernelData::initial
   const Functions* functions = nullptr;
 
   int64_t all_rows() const { return rows * count; }
@@ -107,37 +95,6 @@ struct PanelEngine::Tiles {
     return functions->at[streams][is_edge][prefetches][begins_line][ends_line];
   }
 };
-
-void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,
-              int64_t to_stride_bytes) noexcept {
-  constexpr int64_t kShort = 128;
-  for (int64_t i = 0; i < rows; ++i, from += from_stride_bytes, to += to_stride_bytes) {
-    if (row_bytes < kShort) {
-      CopyShortRow(from, row_bytes, to);
-    } else {
-      std::memcpy(to, from, static_cast<size_t>(row_bytes));
-    }
-  }
-}
-
-void CopyResidual(const GemmData& data, int64_t rows, int64_t columns, int64_t padded_columns,
-                  uint8_t* scratch, EpilogueArgs* args) noexcept {
-  if (args->residual == nullptr) return;
-  const int64_t bytes = columns * data.residual_bytes();
-  const int64_t stride_bytes = padded_columns * data.residual_bytes();
-  // What lay in scratch may be denormal floats, which cost time.
-  std::memset(scratch, 0, static_cast<size_t>(rows * stride_bytes));
-  CopyTile(args->residual, args->residual_stride_bytes, rows, bytes, scratch, stride_bytes);
-  args->residual = scratch;
-  args->residual_stride_bytes = stride_bytes;
-}
-
-bool MayStream(const RunBuffers& buffers, int64_t rows, int64_t row_bytes) {
-  constexpr int64_t kLine = 64;
-  // A residual in C's place has its lines read anyway.
-  return buffers.residual != buffers.c && row_bytes > Caches().l2_bytes / rows &&
-         buffers.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(buffers.c) % kLine == 0;
-}
 
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
     : data_(data),
@@ -163,9 +120,9 @@ Error PanelEngine::GenerateKernels() {
     spec.dot = block_.dot;
     spec.mr = block_.mr;
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
-    spec.vector_step = static_cast<int>(data_.taps.vector_step);
-    spec.shared = data_.taps.shared;
-    spec.tap_quads = static_cast<int>(data_.taps.depth / kQuad);
+    spec.vector_step = static_cast<int>(data_.taps().vector_step);
+    spec.shared = data_.taps().shared;
+    spec.tap_quads = static_cast<int>(data_.taps().depth / kQuad);
     spec.epilogue = data_.epilogue;
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     if (kernel_name_.empty()) kernel_name_ = spec.Name();
@@ -186,8 +143,8 @@ Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
     spec.begins_line = (variant & 2) != 0;
     spec.ends_line = (variant & 1) != 0;
     if ((spec.epilogue.streams && !CanStream()) || (spec.prefetches && (is_edge || !CanPrefetch()))) continue;
-    if ((spec.begins_line && !CanSkip(data_.taps.head, spec.mr)) ||
-        (spec.ends_line && !CanSkip(data_.taps.tail, spec.mr))) {
+    if ((spec.begins_line && !CanSkip(data_.taps().head, spec.mr)) ||
+        (spec.ends_line && !CanSkip(data_.taps().tail, spec.mr))) {
       continue;
     }
     const Result<MicrokernelFunction> function = GetMicrokernel(spec);
@@ -204,12 +161,12 @@ bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
 }
 
 int64_t PanelEngine::StagedTapBytes() const {
-  return RoundUp(data_.taps.depth, kQuad) / kQuad * jit::ActivationQuadBytes(block_.dot);
+  return RoundUp(data_.taps().depth, kQuad) / kQuad * jit::ActivationQuadBytes(block_.dot);
 }
 
 int64_t PanelEngine::StagedStride() const {
   // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
-  return RoundUp(data_.taps.count() * StagedTapBytes(), 64) + 64;
+  return RoundUp(data_.taps().count() * StagedTapBytes(), 64) + 64;
 }
 
 int64_t PanelEngine::ScratchBytes(int64_t rows) const {
@@ -222,7 +179,7 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
   const int64_t chunk = ColumnsPerChunk(data_.weights.panel_stride_bytes() / kPanelColumns, nr_);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
-    RowMap a = buffers.a;
+    RowMap a = buffers.rows();
     if (is_staged_) {
       Stage(a, block, block_end, staged);
       a = RowMap(staged, StagedStride());
@@ -242,8 +199,8 @@ void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uin
   for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
     const uint8_t* const from = cursor.Next();
     uint8_t* to = staged;
-    for (const int64_t tap : data_.taps.offsets) {
-      stage(from + tap, data_.taps.depth, data_.a_flip(), to);
+    for (const int64_t tap : data_.taps().offsets) {
+      stage(from + tap, data_.taps().depth, data_.a_flip(), to);
       to += StagedTapBytes();
     }
   }
@@ -255,15 +212,15 @@ void PanelEngine::SetTaps(const SkippingInitial* initial, MicrokernelArgs* call)
   if (is_staged_) {
     call->taps = &kOneTap;
     call->taps_end = call->taps + 1;
-    call->tap_bytes = data_.taps.count() * StagedTapBytes();
+    call->tap_bytes = data_.taps().count() * StagedTapBytes();
     return;
   }
-  const TapRange range = initial == nullptr ? TapRange{0, data_.taps.count()} : initial->taps;
-  call->taps = data_.taps.offsets.data() + range.first;
-  call->taps_end = data_.taps.offsets.data() + range.end;
-  call->tap_bytes = data_.taps.depth;
-  call->head_end = data_.taps.head;
-  call->tail_begin = data_.taps.depth - data_.taps.tail;
+  const TapRange range = initial == nullptr ? TapRange{0, data_.taps().count()} : initial->taps;
+  call->taps = data_.taps().offsets.data() + range.first;
+  call->taps_end = data_.taps().offsets.data() + range.end;
+  call->tap_bytes = data_.taps().depth;
+  call->head_end = data_.taps().head;
+  call->tail_begin = data_.taps().depth - data_.taps().tail;
 }
 
 // Those of all taps if none were made for `range`.
@@ -284,12 +241,12 @@ void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, Ro
   tiles->functions = &functions_[static_cast<size_t>(tiles->rows - 1)];
   if (!has_lines) return cursor->Take(tiles->all_rows(), pointers);
   tiles->initial = &data_.skipping_initial.front();
-  if (!data_.taps.line_taps.empty()) {
-    tiles->initial = FindInitial(NeededTaps(data_.taps.line_taps, a, *cursor, tiles->rows));
+  if (!data_.taps().line_taps.empty()) {
+    tiles->initial = FindInitial(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
   }
-  tiles->begins_line = CanSkip(data_.taps.head, tiles->rows) && cursor->BeginsLine();
+  tiles->begins_line = CanSkip(data_.taps().head, tiles->rows) && cursor->BeginsLine();
   cursor->Take(tiles->rows, pointers);
-  tiles->ends_line = CanSkip(data_.taps.tail, tiles->rows) && cursor->BeginsLine();
+  tiles->ends_line = CanSkip(data_.taps().tail, tiles->rows) && cursor->BeginsLine();
 }
 
 // Of a call: their rows of A stay in L1 while the columns pass them.
@@ -310,7 +267,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
               Columns(RoundUp(next_end, kPanelColumns)) - Columns(range.column_end)};
   }
   RowCursor cursor(a, range.row_begin);
-  TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps.line_rows);
+  TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps().line_rows);
   std::array<Tiles, 2> both;
   Tiles* tiles = both.data();
   Tiles* next = &both[1];
@@ -337,7 +294,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
                            uint8_t* scratch_tile) const noexcept {
   MicrokernelArgs call;
   call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
-  call.c_stride_bytes = buffers.c_stride_bytes;
+  call.c_stride_bytes = buffers.output.c_stride_bytes;
   call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
   SetTaps(tiles.initial, &call);
   const bool streams = buffers.may_stream && CanStream();
@@ -361,7 +318,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   for (tile.count = 1; tile.row_begin < tiles.row_begin + tiles.all_rows(); tile.row_begin += tile.rows) {
     SetTile(buffers, tile, edge_begin, &call);
     call.rows = pointers + (tile.row_begin - tiles.row_begin);
-    RunEdge(tile, range.column_end - edge_begin, scratch_tile, &call);
+    RunEdge(buffers, tile, edge_begin, range.column_end - edge_begin, scratch_tile, &call);
   }
 }
 
@@ -370,26 +327,25 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
                           MicrokernelArgs* call) const {
   const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
   const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? data_.initial : tiles.initial->columns;
-  call->b = Columns(column) + first_tap * data_.taps.depth * kPanelColumns;
+  call->b = Columns(column) + first_tap * data_.taps().depth * kPanelColumns;
   call->initial = initial.data() + column;
-  call->a_offset = column / lanes_ * data_.taps.vector_step;
-  call->c = buffers.c + tiles.row_begin * buffers.c_stride_bytes + column * data_.element_bytes();
+  call->a_offset = column / lanes_ * data_.taps().vector_step;
+  call->c = buffers.output.C(tiles.row_begin, column);
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
 }
 
 // A tile whose last vector is partial.
-void PanelEngine::RunEdge(const Tiles& tile, int64_t columns, uint8_t* scratch_tile,
-                          MicrokernelArgs* call) const noexcept {
-  auto* const c = static_cast<uint8_t*>(call->c);
-  const int64_t c_stride_bytes = call->c_stride_bytes;
+void PanelEngine::RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
+                          uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept {
+  const ScratchTile scratch(buffers.output, tile.rows, nr_, scratch_tile);
+  scratch.Load(tile.row_begin, column, columns);
   call->tiles = 1;
-  call->c = scratch_tile;
-  call->c_stride_bytes = int64_t{nr_} * data_.element_bytes();
-  CopyResidual(data_, tile.rows, columns, RoundUp(columns, lanes_), scratch_tile + TileBytes(),
-               &call->epilogue);
+  call->c = scratch.map().c;
+  call->c_stride_bytes = scratch.map().c_stride_bytes;
+  call->epilogue.residual = scratch.map().residual;
+  call->epilogue.residual_stride_bytes = scratch.map().residual_stride_bytes;
   tile.Function(false, true, false)(call);
-  CopyTile(scratch_tile, call->c_stride_bytes, tile.rows, columns * data_.element_bytes(), c, c_stride_bytes);
-  call->c_stride_bytes = c_stride_bytes;
+  scratch.Store(tile.row_begin, column, columns);
 }
 
 }  // namespace intact::kernels

@@ -50,9 +50,10 @@ class PanelEngine final : public Engine {
   Error GenerateKernels();
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool CanSkip(int64_t padding, int64_t rows) const;
-  int64_t TileBytes() const { return RoundUp(int64_t{4} * block_.mr * nr_, 64); }
-  /// Scratch for an edge within a vector: C's tile, and the residual's behind it.
-  int64_t EdgeBytes() const { return TileBytes() * (data_.epilogue.has_residual() ? 2 : 1); }
+  /// Scratch for an edge within a vector.
+  int64_t EdgeBytes() const {
+    return RoundUp(ScratchTile::Bytes(block_.mr, nr_, data_.epilogue.has_residual()), 64);
+  }
   /// Of a tap in staged rows, and between those.
   int64_t StagedTapBytes() const;
   int64_t StagedStride() const;
@@ -72,10 +73,10 @@ class PanelEngine final : public Engine {
   void SetTaps(const SkippingInitial* initial, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
   const SkippingInitial* FindInitial(const TapRange& range) const;
-  void RunEdge(const Tiles& tile, int64_t columns, uint8_t* scratch_tile,
-               MicrokernelArgs* call) const noexcept;
+  void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
+               uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
   /// Columns of groups have few weights: kernels that share pixels need not fetch those of others.
-  bool CanPrefetch() const { return !data_.taps.shared; }
+  bool CanPrefetch() const { return !data_.taps().shared; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -52,6 +51,8 @@ const std::array<StripForm, 2>& FormsOf(jit::Isa isa, bool planar) {
   return std::find_if(kForms.begin(), kForms.end(), is_its)->forms;
 }
 
+Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"}; }
+
 double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics) {
   const auto quads = static_cast<double>(std::max<int64_t>(statistics.quads, 1));
   return (form.item_cost * static_cast<double>(statistics.items) +
@@ -84,6 +85,18 @@ struct ScheduledEngine::TileRows {
   }
 };
 
+// The row of C that row i of a tile is; less than 0 if it is none.
+class ScheduledEngine::RowOf {
+ public:
+  explicit RowOf(const TileRows& rows) : rows_(rows) {}
+  int64_t operator()(int64_t i) const {
+    return i < rows_.count ? rows_.row[static_cast<size_t>(i)] : kDropped;
+  }
+
+ private:
+  const TileRows& rows_;
+};
+
 ScheduledEngine::ScheduledEngine(const GemmData& data, jit::Isa isa, int amax,
                                  std::unique_ptr<ScheduledEngine> fallback)
     : data_(data),
@@ -92,37 +105,49 @@ ScheduledEngine::ScheduledEngine(const GemmData& data, jit::Isa isa, int amax,
       fallback_(std::move(fallback)),
       lanes_(jit::VectorBytes(isa) / 4) {}
 
-Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData& data, jit::Isa isa, int amax,
-                                                                 std::unique_ptr<ScheduledEngine> fallback) {
-  std::unique_ptr<ScheduledEngine> engine(new ScheduledEngine(data, isa, amax, std::move(fallback)));
-  for (const auto step : {&ScheduledEngine::Schedule, &ScheduledEngine::GenerateKernels}) {
-    Error error = (engine.get()->*step)();
-    if (error.status != INTACT_OK) return error;
+Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData& data, jit::Isa isa,
+                                                                 const ScheduledEngine* like) {
+  std::unique_ptr<ScheduledEngine> fallback;
+  const LinearProblem& problem = data.problem;
+  if (UsesSchedule(isa, problem.mode) && problem.range.high < 255 && problem.is_range_checked) {
+    Result<std::unique_ptr<ScheduledEngine>> full =
+        CreateFor(data, isa, 255, nullptr, like == nullptr ? nullptr : like->fallback_.get());
+    if (!full) return full.error();
+    fallback = std::move(*full);
   }
+  return CreateFor(data, isa, problem.range.high, std::move(fallback), like);
+}
+
+Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::CreateFor(const GemmData& data, jit::Isa isa,
+                                                                    int amax,
+                                                                    std::unique_ptr<ScheduledEngine> fallback,
+                                                                    const ScheduledEngine* like) {
+  std::unique_ptr<ScheduledEngine> engine(new ScheduledEngine(data, isa, amax, std::move(fallback)));
+  Error error = like == nullptr ? engine->Schedule() : engine->ScheduleLike(*like);
+  if (error.status == INTACT_OK) error = engine->GenerateKernels();
+  if (error.status != INTACT_OK) return error;
   return engine;
 }
 
 Error ScheduledEngine::Schedule() {
-  Error out_of_memory = {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
-  const std::optional<PlanarDepth>& planar = data_.taps.planar;
   const auto shape_for = [&](const StripForm& form) {
     const int rows = form.vectors * lanes_;
     // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads = std::max<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16);
     ScheduleShape shape{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
-    if (planar) {
-      shape.planar = &*planar;
-      if (data_.b_zero_points.size() != 0) shape.zero_points = data_.b_zero_points.data();
+    if (data_.IsPlanar()) {
+      shape.group_columns = data_.planar().group_columns;
+      if (data_.problem.HasWeightZeroPoints()) shape.zero_points = data_.problem.b_zero_points.data();
     }
     return shape;
   };
-  const auto& forms = FormsOf(isa_, planar.has_value());
+  const auto& forms = FormsOf(isa_, data_.IsPlanar());
   const StripForm* best = &forms.back();  // of one column: it suits any weights
   row_cost_ = std::numeric_limits<double>::infinity();
   for (const StripForm& form : forms) {
-    if (planar && planar->group_columns % form.columns != 0) continue;
+    if (data_.IsPlanar() && data_.planar().group_columns % form.columns != 0) continue;
     const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, shape_for(form));
-    if (!statistics) return out_of_memory;
+    if (!statistics) return OutOfMemory();
     const double cost = PredictedCost(form, *statistics);
     if (cost >= row_cost_) continue;
     row_cost_ = cost;
@@ -131,15 +156,32 @@ Error ScheduledEngine::Schedule() {
   block_vectors_ = best->vectors;
   rows_ = best->vectors * lanes_;
   tile_rows_ = rows_ * best->blocks;
-  if (!schedule_.Build(data_.weights, shape_for(*best))) return out_of_memory;
-  row_cost_ = PredictedCost(*best, schedule_.statistics());
+  auto made = std::make_shared<ScheduledWeights>();
+  if (!made->Build(data_.weights, shape_for(*best))) return OutOfMemory();
+  row_cost_ = PredictedCost(*best, made->statistics());
+  if (data_.IsPlanar() && !data_.planar().IsModel()) made->Relocate(data_.planar());
+  schedule_ = std::move(made);
+  return {};
+}
+
+Error ScheduledEngine::ScheduleLike(const ScheduledEngine& like) {
+  block_vectors_ = like.block_vectors_;
+  rows_ = like.rows_;
+  tile_rows_ = like.tile_rows_;
+  row_cost_ = like.row_cost_;
+  schedule_ = like.schedule_;
+  if (!data_.IsPlanar()) return {};
+  auto made = std::make_shared<ScheduledWeights>();
+  if (!made->CopyFrom(*like.schedule_)) return OutOfMemory();
+  made->Relocate(data_.planar());
+  schedule_ = std::move(made);
   return {};
 }
 
 Error ScheduledEngine::GenerateKernels() {
   for (int vectors = 1; vectors <= block_vectors_; ++vectors) {
-    const ScheduledKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_.shape().strip_columns,
-                                   schedule_.largest_group()};
+    const ScheduledKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_->shape().strip_columns,
+                                   schedule_->largest_group()};
     const Result<ScheduledKernelFunction> kernel = GetScheduledKernel(spec);
     if (!kernel) return kernel.error();
     kernels_.push_back(*kernel);
@@ -177,25 +219,25 @@ int64_t ScheduledEngine::RowsPerBlock() const {
 }
 
 int64_t ScheduledEngine::PanelsPerChunk() const {
-  const int64_t panel_bytes = std::max<int64_t>(schedule_.bytes() / data_.weights.panels(), 1);
+  const int64_t panel_bytes = std::max<int64_t>(schedule_->bytes() / data_.weights.panels(), 1);
   return std::clamp<int64_t>(Caches().l2_bytes / 2 / panel_bytes, 1, 32);
 }
 
 int64_t ScheduledEngine::ScratchBytes(int64_t rows) const {
   const int64_t block = std::min(RoundUp(rows, rows_), RowsPerBlock());
-  const int64_t panels = data_.taps.planar ? 0 : RoundUp(ActivationPanelBytes(block, data_.k), 64);
+  const int64_t panels = data_.IsPlanar() ? 0 : RoundUp(ActivationPanelBytes(block, data_.k), 64);
   const int64_t bytes = FixedBytes() + panels;
   return fallback_ == nullptr ? bytes : std::max(bytes, fallback_->ScratchBytes(rows));
 }
 
 void ScheduledEngine::RunRange(const RunBuffers& buffers, const Range& range,
                                uint8_t* scratch) const noexcept {
-  if (data_.taps.planar) return RunPlanar(buffers, range, scratch);
+  if (data_.IsPlanar()) return RunPlanar(buffers, range, scratch);
   uint8_t* const panels = PackedRows(scratch);
   for (int64_t block = range.row_begin; block < range.row_end; block += RowsPerBlock()) {
     const int64_t block_end = std::min(range.row_end, block + RowsPerBlock());
     uint8_t largest = 0;
-    RowCursor cursor(buffers.a, block);
+    RowCursor cursor(buffers.rows(), block);
     for (int64_t row = block; row < block_end; row += rows_) {
       const int64_t rows = std::min<int64_t>(rows_, block_end - row);
       largest = std::max(largest, Pack(&cursor, rows, panels + ActivationPanelBytes(row - block, data_.k)));
@@ -211,12 +253,12 @@ void ScheduledEngine::RunRange(const RunBuffers& buffers, const Range& range,
 
 void ScheduledEngine::RunPlanar(const RunBuffers& buffers, const Range& range,
                                 uint8_t* scratch) const noexcept {
-  if (buffers.planar.largest > amax_ && fallback_ != nullptr) {
+  if (buffers.planar().largest > amax_ && fallback_ != nullptr) {
     return fallback_->RunPlanar(buffers, range, scratch);
   }
   const auto position_of = [&](int64_t row) {
-    const int64_t from_first = row - buffers.planar.first_row;
-    const PlanarDepth& planar = *data_.taps.planar;
+    const int64_t from_first = row - buffers.planar().first_row;
+    const PlanarAccess& planar = data_.planar();
     return from_first / planar.line_rows * planar.line_positions + from_first % planar.line_rows;
   };
   auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
@@ -225,7 +267,7 @@ void ScheduledEngine::RunPlanar(const RunBuffers& buffers, const Range& range,
   for (int64_t position = position_of(range.row_begin); position < position_end; position += tile_rows_) {
     const int64_t positions = std::min<int64_t>(tile_rows_, position_end - position);
     const uint8_t* const a =
-        RowMap::Pointer(buffers.planar.origin + static_cast<uintptr_t>(position * kQuad));
+        RowMap::Pointer(buffers.planar().origin + static_cast<uintptr_t>(position * kQuad));
     const TileRows rows = RowsOfPositions(buffers, position, positions, scratch);
     for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsAtOnce()) {
       const int64_t end = std::min(panel_end, panel + PanelsAtOnce());
@@ -241,15 +283,14 @@ void ScheduledEngine::RunPlanar(const RunBuffers& buffers, const Range& range,
 ScheduledEngine::TileRows ScheduledEngine::RowsOfPositions(const RunBuffers& buffers, int64_t position,
                                                            int64_t positions,
                                                            uint8_t* scratch) const noexcept {
-  const PlanarDepth& planar = *data_.taps.planar;
+  const PlanarAccess& planar = data_.planar();
   TileRows rows;
   int64_t line = position / planar.line_positions;
   int64_t x = position % planar.line_positions;
   for (int64_t left = positions; left > 0; left = positions - rows.count, ++line, x = 0) {
     const int64_t valid = std::clamp<int64_t>(planar.line_rows - x, 0, left);
-    const int64_t row = buffers.planar.first_row + line * planar.line_rows + x;
-    rows.Add(static_cast<int32_t>(row), valid, buffers.c + row * buffers.c_stride_bytes,
-             buffers.c_stride_bytes);
+    const int64_t row = buffers.planar().first_row + line * planar.line_rows + x;
+    rows.Add(static_cast<int32_t>(row), valid, buffers.output.C(row, 0), buffers.output.c_stride_bytes);
     rows.AddDropped(std::min(planar.line_positions - x, left) - valid, Drop(scratch));
   }
   rows.FillVector(lanes_, Drop(scratch));
@@ -259,7 +300,7 @@ ScheduledEngine::TileRows ScheduledEngine::RowsOfPositions(const RunBuffers& buf
 ScheduledEngine::TileRows ScheduledEngine::AdjacentRows(const RunBuffers& buffers, int64_t row, int64_t rows,
                                                         uint8_t* scratch) const noexcept {
   TileRows all;
-  all.Add(static_cast<int32_t>(row), rows, buffers.c + row * buffers.c_stride_bytes, buffers.c_stride_bytes);
+  all.Add(static_cast<int32_t>(row), rows, buffers.output.C(row, 0), buffers.output.c_stride_bytes);
   all.FillVector(lanes_, Drop(scratch));
   return all;
 }
@@ -269,10 +310,10 @@ uint8_t ScheduledEngine::Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) c
   std::array<const uint8_t*, kMaxTileRows> pointers;
   std::generate_n(pointers.begin(), rows, [&] { return cursor->Next(); });
   uint8_t largest = 0;
-  for (const int64_t tap : data_.taps.offsets) {
+  for (const int64_t tap : data_.taps().offsets) {
     largest = std::max(largest, PackActivations({pointers.data(), static_cast<size_t>(rows)}, tap,
-                                                data_.taps.depth, data_.a_flip(), rows_, panel));
-    panel += ActivationPanelBytes(rows_, data_.taps.depth);
+                                                data_.taps().depth, data_.a_flip(), rows_, panel));
+    panel += ActivationPanelBytes(rows_, data_.taps().depth);
   }
   return largest;
 }
@@ -302,13 +343,13 @@ void ScheduledEngine::RunBlock(const RunBuffers& buffers, const Range& range, co
 void ScheduledEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
                                  int32_t* accumulators) const noexcept {
   const int64_t panel_size = int64_t{kPanelColumns} * tile_rows_;
-  const ScheduleShape& shape = schedule_.shape();
-  const bool planar = data_.taps.planar.has_value();
+  const ScheduleShape& shape = schedule_->shape();
+  const bool planar = data_.IsPlanar();
   ScheduledKernelArgs args;
-  for (int64_t window = 0; window < schedule_.windows(); ++window) {
+  for (int64_t window = 0; window < schedule_->windows(); ++window) {
     const uint8_t* const from = planar ? a : a + window * shape.window_quads * kQuad * rows_;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      args.strips = schedule_.Strips(window, panel);
+      args.strips = schedule_->Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
       args.strip_count = (columns + shape.strip_columns - 1) / shape.strip_columns;
       args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
@@ -336,49 +377,34 @@ void ScheduledEngine::Store(const RunBuffers& buffers, const Range& range, const
     args.accumulators = accumulators + (column - range.column_begin) * tile_rows_;
     args.c_offset = column * data_.element_bytes();
     args.epilogue = data_.EpilogueAt(buffers, rows.row[0], column);
-    const bool is_edge = columns != tile_columns_;
-    if (buffers.residual != nullptr && (is_edge || data_.taps.planar)) {
-      GatherResidual(buffers, rows, column, columns, ResidualEdge(scratch), &args.epilogue);
-    }
-    if (is_edge) {
+    if (columns != tile_columns_) {
       StoreEdge(buffers, rows, column, columns, args, Edge(scratch));
-    } else {
-      const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr;
-      (streams ? streaming_epilogue_ : epilogue_)(&args);
+      continue;
     }
+    if (data_.IsPlanar()) {
+      const ScratchTile residual(buffers.output, rows.count, tile_columns_, Edge(scratch));
+      residual.LoadRows(RowOf(rows), column, columns);
+      args.epilogue.residual = residual.map().residual;
+      args.epilogue.residual_stride_bytes = residual.map().residual_stride_bytes;
+    }
+    const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr;
+    (streams ? streaming_epilogue_ : epilogue_)(&args);
   }
 }
 
-// Whole tiles to scratch, and what is of C from there.
+// Whole vectors to scratch, and what is of C from there.
 void ScheduledEngine::StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column,
                                 int64_t columns, TileEpilogueArgs args, uint8_t* scratch) const noexcept {
-  const int64_t element = data_.element_bytes();
+  const ScratchTile tile(buffers.output, RoundUp(rows.count, lanes_), tile_columns_, scratch);
+  tile.LoadRows(RowOf(rows), column, columns);
   std::array<uint8_t*, kMaxTileRows> c;
-  std::generate(c.begin(), c.end(), [to = scratch, this, element]() mutable {
-    return std::exchange(to, to + tile_columns_ * element);
-  });
+  for (size_t i = 0; i < c.size(); ++i) c[i] = tile.map().C(static_cast<int64_t>(i), 0);
   args.c = c.data();
   args.c_offset = 0;
+  args.epilogue.residual = tile.map().residual;
+  args.epilogue.residual_stride_bytes = tile.map().residual_stride_bytes;
   epilogue_(&args);
-  for (size_t i = 0; i < static_cast<size_t>(rows.count); ++i) {
-    if (rows.row[i] == kDropped) continue;
-    std::memcpy(buffers.c + rows.row[i] * buffers.c_stride_bytes + column * element, c[i],
-                static_cast<size_t>(columns * element));
-  }
-}
-
-// Whole vectors of the residual of a tile, which in C has neither whole vectors nor adjacent rows.
-void ScheduledEngine::GatherResidual(const RunBuffers& buffers, const TileRows& rows, int64_t column,
-                                     int64_t columns, uint8_t* to, EpilogueArgs* args) const noexcept {
-  const int64_t element = data_.residual_bytes();
-  args->residual = to;
-  args->residual_stride_bytes = tile_columns_ * element;
-  std::memset(to, 0, static_cast<size_t>(rows.count * args->residual_stride_bytes));
-  for (size_t i = 0; i < static_cast<size_t>(rows.count); ++i, to += args->residual_stride_bytes) {
-    if (rows.row[i] == kDropped) continue;
-    std::memcpy(to, buffers.residual + rows.row[i] * buffers.residual_stride_bytes + column * element,
-                static_cast<size_t>(columns * element));
-  }
+  tile.StoreRows(RowOf(rows), column, columns);
 }
 
 }  // namespace intact::kernels

@@ -5,7 +5,7 @@
 //   blocks of rows ─► windows of depth (A in L1) ─► panels: one grouped kernel call each, into int32
 //   accumulators of the chunk ─► tile epilogue
 //
-// A convolution's rows may come from a planar band instead (Taps::planar): then nothing is packed, register
+// A convolution's rows may come from a planar band instead (PlanarAccess): then nothing is packed, register
 // blocks are made of its positions, and those between two lines are dropped when C is stored. All panels of a
 // tile of positions are computed one after the other, while its lines of C are in L1.
 #ifndef INTACT_KERNELS_ENGINES_SCHEDULED_ENGINE_H_
@@ -26,37 +26,44 @@ namespace intact::kernels {
 
 class ScheduledEngine final : public Engine {
  public:
-  /// Schedules the weights for activations in [0, amax], with the strip width that the cost model finds
-  /// cheaper. Rows that hold a larger activation are left to `fallback`; without one the caller guarantees
-  /// that there are none. `data` outlives the engine.
-  static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, jit::Isa isa, int amax,
-                                                         std::unique_ptr<ScheduledEngine> fallback);
+  /// Schedules the weights for the declared range, with the strip width that the cost model finds cheaper; or
+  /// takes the schedule of `like`, an engine of the same weights for other extents of a convolution's input.
+  /// `data` outlives the engine.
+  static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, jit::Isa isa,
+                                                         const ScheduledEngine* like);
 
   int mr() const override { return tile_rows_; }
   int nr() const override { return kPanelColumns; }
   std::string KernelName() const override { return kernel_name_; }
   double Cost(int64_t m) const override;
   int64_t packed_bytes() const override {
-    return schedule_.bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
+    return schedule_->bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
   }
   int64_t WholeRows(int64_t m) const override { return m / lanes_ * lanes_; }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
-  const ScheduleStatistics& statistics() const { return schedule_.statistics(); }
+  const ScheduleStatistics& statistics() const { return schedule_->statistics(); }
 
  private:
   ScheduledEngine(const GemmData& data, jit::Isa isa, int amax, std::unique_ptr<ScheduledEngine> fallback);
+  /// For activations in [0, amax]. Rows that hold a larger one are left to `fallback`; without one the caller
+  /// guarantees that there are none.
+  static Result<std::unique_ptr<ScheduledEngine>> CreateFor(const GemmData& data, jit::Isa isa, int amax,
+                                                            std::unique_ptr<ScheduledEngine> fallback,
+                                                            const ScheduledEngine* like);
   Error Schedule();
+  Error ScheduleLike(const ScheduledEngine& like);
   Error GenerateKernels();
   uint8_t Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
   /// The range is within one band.
   void RunPlanar(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept;
   struct TileRows;
+  class RowOf;
   /// The rows of C from `row` on.
   TileRows AdjacentRows(const RunBuffers& buffers, int64_t row, int64_t rows,
                         uint8_t* scratch) const noexcept;
-  /// Those that `positions` positions from `position` on are.
+  /// The rows of C at band positions [position, position + positions).
   TileRows RowsOfPositions(const RunBuffers& buffers, int64_t position, int64_t positions,
                            uint8_t* scratch) const noexcept;
   /// `range`: of columns.
@@ -64,23 +71,22 @@ class ScheduledEngine final : public Engine {
              uint8_t* scratch) const noexcept;
   void StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,
                  TileEpilogueArgs args, uint8_t* scratch) const noexcept;
-  void GatherResidual(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,
-                      uint8_t* to, EpilogueArgs* args) const noexcept;
   void RunBlock(const RunBuffers& buffers, const Range& range, const uint8_t* panels,
                 uint8_t* scratch) const noexcept;
   int64_t RowsPerBlock() const;
   int64_t PanelsPerChunk() const;
   /// Panels whose accumulators are in memory at a time: a chunk's, if they wait for further windows.
-  int64_t PanelsAtOnce() const { return schedule_.windows() == 1 ? 1 : PanelsPerChunk(); }
-  // Scratch: accumulators, a tile of C and one of the residual where columns are no whole tile, a row of C
-  // for what is dropped, packed A.
+  int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
+  // Scratch: accumulators, a tile of C where columns are no whole tile, a row of C for what is dropped,
+  // packed A.
   int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows_ * 4; }
-  int64_t EdgeBytes() const { return int64_t{4} * tile_columns_ * RoundUp(tile_rows_, lanes_); }
+  int64_t EdgeBytes() const {
+    return ScratchTile::Bytes(RoundUp(tile_rows_, lanes_), tile_columns_, data_.epilogue.has_residual());
+  }
   int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
   uint8_t* Edge(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
-  uint8_t* ResidualEdge(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
-  uint8_t* Drop(uint8_t* scratch) const { return ResidualEdge(scratch) + EdgeBytes(); }
-  int64_t FixedBytes() const { return AccumulatorBytes() + 2 * EdgeBytes() + DropBytes(); }
+  uint8_t* Drop(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
+  int64_t FixedBytes() const { return AccumulatorBytes() + EdgeBytes() + DropBytes(); }
   uint8_t* PackedRows(uint8_t* scratch) const { return scratch + FixedBytes(); }
   /// Of `rows` rows, at most tile_rows_.
   void Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
@@ -95,7 +101,7 @@ class ScheduledEngine final : public Engine {
   int tile_rows_ = 0;                 // of the accumulators: register blocks side by side
   int tile_columns_ = 0;              // that are stored at a time
   double row_cost_ = 0;               // of a full block, see Cost()
-  ScheduledWeights schedule_;
+  std::shared_ptr<const ScheduledWeights> schedule_;
   std::string kernel_name_;
   std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
   TileEpilogueFunction epilogue_ = nullptr;

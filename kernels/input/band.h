@@ -1,5 +1,5 @@
 // The band: a copy of the input pixels that some output pixels read, with the padding in place, so that taps
-// lie at the same distances from every output pixel (rows.h) and none needs to ask for a border.
+// lie at the same distances from every output pixel (access.h) and none needs to ask for a border.
 //
 //   plane (an image, or a depth of a volume's output)
 //     slice per tap in depth
@@ -13,8 +13,8 @@
 
 #include <cstdint>
 
+#include "kernels/problem/access.h"
 #include "kernels/problem/conv_geometry.h"
-#include "kernels/problem/rows.h"
 
 namespace intact::kernels {
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "kernels/base/blocking.h"
-#include "kernels/engines/engine.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
@@ -156,12 +155,12 @@ int64_t PlanarBand::EndFrom(int64_t row, int64_t row_end) const {
   return std::min(row_end, plane * geometry_.plane_pixels() + end_line * width());
 }
 
-PlanarDepth PlanarBand::MakeDepth() const {
-  PlanarDepth depth;
-  depth.line_rows = width();
-  depth.line_positions = line_positions_;
-  depth.group_columns = geometry_.group_outputs();
-  depth.group_bytes = group_quads() * quad_bytes_;
+PlanarAccess PlanarBand::MakeAccess() const {
+  PlanarAccess access;
+  access.line_rows = width();
+  access.line_positions = line_positions_;
+  access.group_columns = geometry_.group_outputs();
+  access.group_bytes = group_quads() * quad_bytes_;
   const Spatial& kernel = geometry_.kernel;
   const Spatial& dilation = geometry_.dilation;
   for (int64_t quad = 0; quad < group_quads(); ++quad) {
@@ -169,10 +168,10 @@ PlanarDepth PlanarBand::MakeDepth() const {
       const int64_t slice = tap / (kernel[kHeight] * kernel[kWidth]);
       const int64_t y = tap / kernel[kWidth] % kernel[kHeight] * dilation[kHeight];
       const int64_t x = tap % kernel[kWidth] * dilation[kWidth];
-      depth.quad_offsets.push_back(static_cast<uint32_t>(quad * quad_bytes_ + Offset(slice, y, x) * kQuad));
+      access.quad_offsets.push_back(static_cast<uint32_t>(quad * quad_bytes_ + Offset(slice, y, x) * kQuad));
     }
   }
-  return depth;
+  return access;
 }
 
 PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,

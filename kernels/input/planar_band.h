@@ -27,8 +27,8 @@
 
 #include "kernels/codegen/pixel_transpose.h"
 #include "kernels/input/band.h"
+#include "kernels/problem/access.h"
 #include "kernels/problem/conv_geometry.h"
-#include "kernels/problem/rows.h"
 
 namespace intact::kernels {
 
@@ -65,7 +65,7 @@ class PlanarBand {
                    uint8_t* to) const noexcept;
 
   /// How the depth of a column lies in it: quads of channels, and the taps of each.
-  PlanarDepth MakeDepth() const;
+  PlanarAccess MakeAccess() const;
 
  private:
   static constexpr int64_t kSlackBytes = 512;  // a register block of positions

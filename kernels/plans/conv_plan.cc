@@ -1,166 +1,128 @@
 #include "kernels/plans/conv_plan.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
+#include <utility>
 
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
-#include "kernels/engines/amx_engine.h"
-#include "kernels/weights/channel_order.h"
 
 namespace intact::kernels {
 namespace {
 
-int64_t LargestDivisor(int64_t number, int64_t limit) {
-  for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor) {
-    if (number % divisor == 0) return divisor;
-  }
-  return 1;
+PlanarBand PlanarBandOf(const ConvLayout& layout, const ConvGeometry& geometry) {
+  PlanarBand band(geometry, static_cast<uint8_t>(layout.problem().a_zero_point), layout.problem().a_flip());
+  if (!layout.channel_order().empty()) band.OrderChannels(layout.channel_order());
+  return band;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(const GemmProblem& problem, const ConvGeometry& geometry,
-                                                   const OutputGrid& grid) {
-  const Result<jit::Isa> isa = ChooseIsa(problem.isas);
-  if (!isa) return isa.error();
-  std::unique_ptr<ConvPlan> plan(new ConvPlan);
-  plan->geometry_ = geometry;
-  plan->grid_ = grid;
-  plan->ChooseLayout(problem, *isa);
-  Error error;
-  if (plan->IsPlanar()) error = plan->planar_.GenerateKernel();
-  if (error.status != INTACT_OK) return error;
-  error = plan->MakeUnits(problem);
+bool ConvPlan::Fits(const ConvLayout& layout, const ConvGeometry& geometry) {
+  return !layout.IsPlanar() || PlanarBandOf(layout, geometry).IsSmall();
+}
+
+Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(std::shared_ptr<const ConvLayout> layout,
+                                                   const ConvGeometry& geometry, const OutputGrid& grid) {
+  std::unique_ptr<ConvPlan> plan(new ConvPlan(std::move(layout), geometry, grid));
+  Error error = plan->layout_->IsDepthwise() ? plan->MakeDepthwise() : plan->MakeUnits();
   if (error.status != INTACT_OK) return error;
   return plan;
 }
 
-void ConvPlan::ChooseLayout(const GemmProblem& problem, jit::Isa isa) {
-  // On any ISA, so that all have the same pairs and refuse the same problems.
-  const bool saturates = problem.mode == INTACT_SATURATING;
-  const bool has_zero_points = problem.HasWeightZeroPoints();
-  const int64_t inputs = geometry_.group_inputs();
-  const uint8_t flip = ActivationFlip(problem.a_type);
-  const auto padding = static_cast<uint8_t>(problem.a_zero_point + flip);
-  has_neutral_zeros_ = saturates;
-  const bool reads_band = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
-  if (reads_band) reading_ = Reading::kBand;
-  // Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own.
-  const bool has_own_channels = reads_band && saturates && has_zero_points && inputs % kQuad != 0;
-  if (has_own_channels && geometry_.groups > 1) reading_ = Reading::kBandPerUnit;
-  const bool may_join_groups =
-      !UsesSchedule(isa, problem.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
-  if (inputs == 1 && geometry_.groups > 1) {
-    reading_ = Reading::kDepthwise;
-    taps_.depth = geometry_.taps();
-    taps_.is_depthwise = true;
-    return;
+Error ConvPlan::MakeDepthwise() {
+  depthwise_data_ = std::make_unique<KernelData>(layout_->weights(0), layout_->isa(), false);
+  Result<std::unique_ptr<DepthwiseConv>> depthwise = DepthwiseConv::Create(
+      *depthwise_data_, geometry_, layout_->padding(), layout_->problem().a_flip(), layout_->isa());
+  if (!depthwise) return depthwise.error();
+  depthwise_ = std::move(*depthwise);
+  kernel_name_ = depthwise_->KernelName();
+  return {};
+}
+
+Error ConvPlan::MakeUnits() {
+  const Result<Access> access = MakeSource();
+  if (!access) return access.error();
+  for (int64_t i = 0; i < layout_->units(); ++i) {
+    Result<std::unique_ptr<GemmPlan>> unit =
+        GemmPlan::Create(layout_->weights(i), *access, layout_->isa(), layout_->model(i));
+    if (!unit) return unit.error();
+    units_.push_back(std::move(*unit));
   }
-  if (WantsPlanar(problem, isa)) {
-    planar_ = PlanarBand(geometry_, static_cast<uint8_t>(problem.a_zero_point), flip);
-    if (planar_.IsSmall()) {
-      reading_ = Reading::kPlanarBand;
-      if (UsesSchedule(isa, problem.mode) && planar_.CanOrderChannels()) {
-        planar_.OrderChannels(PairChannels(problem, geometry_));
-      }
-      taps_.planar = planar_.MakeDepth();
-      taps_.depth = static_cast<int64_t>(taps_.planar->quad_offsets.size()) * kQuad;
-      return;
+  kernel_name_ = units_.front()->kernel_name();
+  return {};
+}
+
+Result<Access> ConvPlan::MakeSource() {
+  const uint8_t flip = layout_->problem().a_flip();
+  switch (layout_->reading()) {
+    case ConvLayout::Reading::kPlanarBand: {
+      PlanarBand band = PlanarBandOf(*layout_, geometry_);
+      Error error = band.GenerateKernel();
+      if (error.status != INTACT_OK) return error;
+      Access access = band.MakeAccess();
+      source_ = std::make_unique<PlanarSource>(std::move(band));
+      return access;
+    }
+    case ConvLayout::Reading::kInPlace: {
+      source_ = std::make_unique<InPlaceSource>(geometry_);
+      Taps taps;
+      taps.depth = layout_->tap_depth();
+      return Access(std::move(taps));
+    }
+    default: {
+      const Band band(geometry_, layout_->channels(), layout_->padding(), flip);
+      const bool is_per_unit = layout_->reading() == ConvLayout::Reading::kBandPerUnit;
+      source_ = std::make_unique<BandSource>(band, is_per_unit ? layout_->unit_groups() : geometry_.groups,
+                                             geometry_.group_inputs());
+      return Access(MakeTaps(band));
     }
   }
-  if (may_join_groups) {
-    const int64_t lanes = jit::VectorBytes(isa) / 4;
-    unit_groups_ = LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
-    const bool fills_vector = unit_outputs() == lanes && unit_groups_ < geometry_.groups;
-    if (fills_vector && reads_band && !has_zero_points && !UsesTiles(isa)) taps_.vector_step = unit_inputs();
-  }
-  BandChannels channels{geometry_.input_channels, 1, geometry_.input_channels};
-  if (has_own_channels) channels = {inputs, 1, RoundUp(inputs, kQuad)};
-  band_ = Band(geometry_, channels, padding, flip);
-  joins_width_ = reads_band && geometry_.dilation[kWidth] == 1 && channels.count == unit_inputs() &&
-                 (!saturates || channels.pitch % 2 == 0);
-  SetTaps();
-  if (taps_.vector_step != 0) SharePixels();
-  // What follows a tap must not meet zero points in saturating mode.
-  if (UsesTiles(isa) && reads_band && !(saturates && has_zero_points)) PadTapsForTiles();
-  // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
-  if (!saturates && !has_zero_points) {
-    SetLineTaps();
-    SetLineEnds();
-  }
 }
 
-bool ConvPlan::WantsPlanar(const GemmProblem& problem, jit::Isa isa) const {
-  if (problem.mode == INTACT_SATURATING || geometry_.groups == 1) return false;
-  if (UsesSchedule(isa, problem.mode)) return true;
-  const int64_t lanes = jit::VectorBytes(isa) / 4;
-  const int64_t outputs = geometry_.group_outputs();
-  const bool fills_vectors =
-      outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
-  // It needs no sums of rows either, which take long where each group has its own.
-  const int64_t most_lanes = UsesTiles(isa) ? lanes : 4 * lanes;  // tiles are many times as fast
-  if (!fills_vectors || problem.HasWeightZeroPoints()) return outputs < most_lanes;
-  // Without it, groups that fill a vector only together cost as much as if each filled it; with it, each
-  // pixel that outputs read is transposed, and outputs themselves.
-  constexpr int64_t kMost = 16;
-  const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
-  return reading_ == Reading::kBand && outputs < lanes && outputs * strides < kMost;
-}
-
-// Whether one stride leads from each plane of the input that is read in place to the next.
-bool ConvPlan::PlanesAreEven() const {
-  return geometry_.input[kDepth] == geometry_.output[kDepth] * geometry_.stride[kDepth];
-}
-
-void ConvPlan::SetTaps() {
+Taps ConvPlan::MakeTaps(const Band& band) const {
   const Spatial& kernel = geometry_.kernel;
-  taps_.offsets.clear();
+  Taps taps;
+  taps.offsets.clear();
   for (int64_t depth = 0; depth < kernel[kDepth]; ++depth) {
     for (int64_t height = 0; height < kernel[kHeight]; ++height) {
-      for (int64_t width = 0; width < (joins_width_ ? 1 : kernel[kWidth]); ++width) {
-        taps_.offsets.push_back(band_.TapOffset(depth, height, width));
+      for (int64_t width = 0; width < (layout_->joins_width() ? 1 : kernel[kWidth]); ++width) {
+        taps.offsets.push_back(band.TapOffset(depth, height, width));
       }
     }
   }
-  taps_.depth = unit_inputs() + (joins_width_ ? (kernel[kWidth] - 1) * band_.pixel_bytes() : 0);
-  if (reading_ != Reading::kInPlace) taps_.depth = RoundUp(taps_.depth, kQuad);
-}
-
-// Tiles read whole taps in place: where that is worth it, they are made whole.
-void ConvPlan::PadTapsForTiles() {
-  constexpr int64_t kFewDepths = 4096;  // more may grow to kMostGrowth times as many
-  constexpr int64_t kMostGrowth = 4;
-  const int64_t padded = RoundUp(taps_.depth, kTileDepth);
-  if (taps_.count() * padded > kFewDepths && padded > kMostGrowth * taps_.depth) return;
-  const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
-  if (ReadsLinesInPlace(geometry_.output[kWidth], panels, taps_)) taps_.depth = padded;
+  taps.depth = layout_->tap_depth();
+  taps.vector_step = layout_->vector_step();
+  if (taps.vector_step != 0) SharePixels(band, &taps);
+  if (layout_->may_skip_padding()) {
+    SetLineTaps(&taps);
+    SetLineEnds(band, &taps);
+  }
+  return taps;
 }
 
 // Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
-void ConvPlan::SharePixels() {
+void ConvPlan::SharePixels(const Band& band, Taps* taps) const {
   constexpr int64_t kLeastRows = 4;
   constexpr int64_t kMostQuads = 32;
   constexpr int64_t kMostBytes = 1 << 30;  // of a line of the band: kernels know distances in it
-  const int64_t taps = geometry_.kernel[kWidth];
+  const int64_t width = geometry_.kernel[kWidth];
   const int64_t rows = geometry_.output[kWidth];
-  if (taps == 1 || taps * taps_.depth / kQuad > kMostQuads || rows < kLeastRows) return;
-  if (geometry_.Span(kWidth, rows) * band_.pixel_bytes() > kMostBytes) return;
-  taps_.shared = {taps, geometry_.dilation[kWidth] * band_.pixel_bytes(), band_.row_stride()};
-  taps_.line_rows = geometry_.output[kWidth];
+  if (width == 1 || width * taps->depth / kQuad > kMostQuads || rows < kLeastRows) return;
+  if (geometry_.Span(kWidth, rows) * band.pixel_bytes() > kMostBytes) return;
+  taps->shared = {width, geometry_.dilation[kWidth] * band.pixel_bytes(), band.row_stride()};
+  taps->line_rows = geometry_.output[kWidth];
 }
 
 // Lines above the input and below it are padding for all their pixels.
-void ConvPlan::SetLineTaps() {
+void ConvPlan::SetLineTaps(Taps* taps) const {
   const int64_t heights = geometry_.kernel[kHeight];
   constexpr int64_t kMostLines = 4096;  // a range is kept for each
   constexpr int64_t kMostHeights = 16;  // and constants for each that differs: more save little
   if (geometry_.kernel[kDepth] > 1 || geometry_.HasPadding(kDepth)) return;
   if (geometry_.output[kHeight] > kMostLines || heights > kMostHeights) return;
-  const int64_t per_height = taps_.count() / heights;
+  const int64_t per_height = taps->count() / heights;
   for (int64_t line = 0; line < geometry_.output[kHeight]; ++line) {
-    TapRange range{taps_.count(), 0};
+    TapRange range{taps->count(), 0};
     for (int64_t height = 0; height < heights; ++height) {
       const int64_t y = line * geometry_.stride[kHeight] - geometry_.pad_begin[kHeight] +
                         height * geometry_.dilation[kHeight];
@@ -170,116 +132,32 @@ void ConvPlan::SetLineTaps() {
     }
     // A line of padding alone: taps all the same, since kernels run some.
     if (range.end == 0) range = {0, per_height};
-    taps_.line_taps.push_back(range);
+    taps->line_taps.push_back(range);
   }
-  const auto is_whole = [&](const TapRange& range) { return range == TapRange{0, taps_.count()}; };
-  if (std::all_of(taps_.line_taps.begin(), taps_.line_taps.end(), is_whole)) taps_.line_taps.clear();
+  const auto is_whole = [&](const TapRange& range) { return range == TapRange{0, taps->count()}; };
+  if (std::all_of(taps->line_taps.begin(), taps->line_taps.end(), is_whole)) taps->line_taps.clear();
 }
 
 // Where a line begins, the first pixels of its taps may lie before the input; where it ends, the last beyond.
-void ConvPlan::SetLineEnds() {
-  if (!joins_width_ || geometry_.input_channels % kQuad != 0) return;
+void ConvPlan::SetLineEnds(const Band& band, Taps* taps) const {
+  if (!layout_->joins_width() || geometry_.input_channels % kQuad != 0) return;
   const int64_t width = geometry_.kernel[kWidth];
   const int64_t last =
       (geometry_.output[kWidth] - 1) * geometry_.stride[kWidth] - geometry_.pad_begin[kWidth];
   const int64_t head = std::clamp<int64_t>(geometry_.pad_begin[kWidth], 0, width - 1);
   const int64_t tail = std::clamp<int64_t>(last + width - geometry_.input[kWidth], 0, width - 1 - head);
-  taps_.head = head * band_.pixel_bytes();
-  taps_.tail = tail == 0 ? 0 : taps_.depth - (width - tail) * band_.pixel_bytes();
-  taps_.line_rows = geometry_.output[kWidth];
+  taps->head = head * band.pixel_bytes();
+  taps->tail = tail == 0 ? 0 : taps->depth - (width - tail) * band.pixel_bytes();
+  taps->line_rows = geometry_.output[kWidth];
 }
 
-int64_t ConvPlan::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
-  if (IsDepthwise()) return tap;
-  if (IsPlanar()) {
-    const int64_t first = n / geometry_.group_outputs() * geometry_.group_inputs();
-    const int64_t place = planar_.PlaceOf(first + channel) - first;
-    return (place / kQuad * geometry_.taps() + tap) * kQuad + place % kQuad;
-  }
-  channel += n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
-  if (!joins_width_) return tap * taps_.depth + channel;
-  const int64_t width = geometry_.kernel[kWidth];
-  return tap / width * taps_.depth + tap % width * band_.pixel_bytes() + channel;
-}
-
-template <class Run>
-void ConvPlan::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
-  const int64_t inputs = geometry_.group_inputs();
-  int64_t adjacent = inputs;
-  if (IsPlanar()) adjacent = planar_.HasOrder() ? 1 : kQuad;
-  for (int64_t channel = 0; channel < inputs; channel += adjacent) {
-    run(channel, DepthOf(tap, channel, n), std::min(adjacent, inputs - channel));
-  }
-}
-
-Error ConvPlan::MakeUnits(const GemmProblem& problem) {
-  for (int64_t unit = 0; unit < geometry_.output_channels / unit_outputs(); ++unit) {
-    Result<std::unique_ptr<GemmPlan>> plan = MakeUnit(problem, unit);
-    if (!plan) return plan.error();
-    units_.push_back(std::move(*plan));
-  }
-  kernel_name_ = units_.front()->kernel_name();
-  if (!IsDepthwise()) return {};
-  const uint8_t flip = ActivationFlip(problem.a_type);
-  Result<std::unique_ptr<DepthwiseConv>> depthwise =
-      DepthwiseConv::Create(units_.front()->data(), geometry_,
-                            static_cast<uint8_t>(problem.a_zero_point + flip), flip, units_.front()->isa());
-  if (!depthwise) return depthwise.error();
-  depthwise_ = std::move(*depthwise);
-  kernel_name_ = depthwise_->KernelName();
-  return {};
-}
-
-Result<std::unique_ptr<GemmPlan>> ConvPlan::MakeUnit(const GemmProblem& conv, int64_t unit) const {
-  const int64_t first = unit * unit_outputs();
-  GemmProblem problem = conv;
-  problem.n = unit_outputs();
-  problem.k = taps_.count() * taps_.depth;
-  if (reading_ != Reading::kInPlace) {
-    problem.a_zero_point += ActivationFlip(conv.a_type);
-    problem.a_type = INTACT_U8;
-  }
-  if (conv.b_zero_point_count > 1) {
-    problem.b_zero_points += first;
-    problem.b_zero_point_count = problem.n;
-  }
-  if (conv.clamp_excess != nullptr) problem.clamp_excess += first;
-  problem.naming = {"output channel", "weights", first, geometry_.taps() * geometry_.group_inputs()};
-  if (conv.scale_count > 1) {
-    problem.scales += first;
-    problem.scale_count = problem.n;
-  }
-  if (conv.bias_s32 != nullptr) problem.bias_s32 += first;
-  if (conv.bias_f32 != nullptr) problem.bias_f32 += first;
-  const std::vector<int8_t> weights = UnitWeights(conv, unit);
-  problem.b = {weights.data(), problem.k, problem.n, 1, problem.k, conv.b.flip};
-  return GemmPlan::Create(problem, taps_);
-}
-
-// [output channel][depth], as the caller's type has them.
-std::vector<int8_t> ConvPlan::UnitWeights(const GemmProblem& conv, int64_t unit) const {
-  const int64_t depth = taps_.count() * taps_.depth;
-  const int64_t inputs = geometry_.group_inputs();
-  std::vector<int8_t> weights(static_cast<size_t>(unit_outputs() * depth));
-  for (int64_t n = 0; n < unit_outputs(); ++n) {
-    const int64_t column = unit * unit_outputs() + n;
-    const int32_t neutral = has_neutral_zeros_ ? 0 : conv.WeightZeroPoint(column);
-    int8_t* const to = &weights[static_cast<size_t>(n * depth)];
-    std::fill_n(to, depth, static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ conv.b.flip));
-    for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
-      const int8_t* const from = conv.b.data + (column * geometry_.taps() + tap) * inputs;
-      ForEachRun(tap, n, [&](int64_t channel, int64_t depth_begin, int64_t count) {
-        std::copy_n(from + channel, count, to + depth_begin);
-      });
-    }
-  }
-  return weights;
-}
+// ----- how a run is cut ------------------------------------------------------------------------------------
 
 int64_t ConvPlan::packed_bytes() const {
-  return std::accumulate(units_.begin(), units_.end(),
-                         depthwise_ == nullptr ? int64_t{0} : depthwise_->packed_bytes(),
-                         [](int64_t bytes, const auto& unit) { return bytes + unit->packed_bytes(); });
+  if (depthwise_ != nullptr) return layout_->packed_bytes() + depthwise_->packed_bytes();
+  int64_t bytes = 0;
+  for (const auto& unit : units_) bytes += unit->packed_bytes();
+  return bytes;
 }
 
 ScheduleStatistics ConvPlan::schedule_statistics() const {
@@ -288,92 +166,37 @@ ScheduleStatistics ConvPlan::schedule_statistics() const {
   return all;
 }
 
-void ConvPlan::CopyTap(int64_t column, int64_t tap, int8_t* to) const {
-  const PackedWeights& packed = units_[static_cast<size_t>(column / unit_outputs())]->data().weights;
-  const int64_t n = column % unit_outputs();
-  ForEachRun(tap, n, [&](int64_t channel, int64_t depth, int64_t count) {
-    CopyDepths(packed, depth, n, count, to + channel);
-  });
-}
-
-int64_t ConvPlan::accumulator_min() const {
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const auto& unit : units_) least = std::min(least, unit->data().certificate.accumulator_min);
-  return least;
-}
-
-int64_t ConvPlan::accumulator_max() const {
-  int64_t most = std::numeric_limits<int64_t>::min();
-  for (const auto& unit : units_) most = std::max(most, unit->data().certificate.accumulator_max);
-  return most;
-}
-
 ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   Shape shape;
   shape.rows = RowCount(batch);
   shape.piece_rows = shape.rows;
+  shape.nr = static_cast<int>(geometry_.output_channels);
   shape.is_by_line = !grid_.IsEven(batch) && RunsByLine();
   if (!grid_.IsEven(batch) && !shape.is_by_line) {
     shape.piece_rows = std::min(shape.rows, MostSpreadRows());
     shape.spread_bytes = RoundUp(shape.piece_rows * SpreadRowBytes(), 64);
   }
-  if (IsDepthwise()) {
+  if (depthwise_ != nullptr) {
     shape.mr = static_cast<int>(geometry_.output[kWidth]);
-    shape.columns = 1;
     shape.bytes = shape.spread_bytes + RoundUp(depthwise_->ScratchBytes(), 64);
     return shape;
   }
-  if (IsPlanar()) {
-    shape.piece_rows = std::min(shape.piece_rows, planar_.max_rows());
-    shape.band_bytes = RoundUp(planar_.bytes(), 64);
-  } else if (reading_ != Reading::kInPlace) {
-    shape.piece_rows = std::min(shape.piece_rows, band_.max_rows());
-    shape.band_bytes = RoundUp(band_.bytes(), 64);
-  }
+  shape.piece_rows = std::min(shape.piece_rows, source_->max_rows());
+  shape.staged_bytes = RoundUp(source_->bytes(), 64);
   shape.run_rows = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
   const Engine& engine = units_.front()->EngineFor(shape.run_rows);
   shape.mr = engine.mr();
-  shape.columns = units() == 1 ? unit_outputs() : units();
-  shape.nr = units() == 1 ? engine.nr() : 1;
+  shape.nr = units() == 1 ? engine.nr() : static_cast<int>(layout_->unit_outputs());
   for (const auto& unit : units_) {
     const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.run_rows), shape.run_rows);
-    shape.bytes = std::max(shape.bytes, shape.spread_bytes + shape.band_bytes + bytes);
+    shape.bytes = std::max(shape.bytes, shape.spread_bytes + shape.staged_bytes + bytes);
   }
   return shape;
 }
 
-RowMap ConvPlan::RowsInPlace(const ConvInput& input) const {
-  const auto& [depth, height, width] = geometry_.stride;
-  RowMap map(input.a, width * input.stride);
-  if (geometry_.input == geometry_.output) return map;
-  map.line_rows = geometry_.output[kWidth];
-  map.line_stride = height * geometry_.input[kWidth] * input.stride;
-  map.plane_lines = geometry_.output[kHeight];
-  map.plane_stride = depth * geometry_.input[kHeight] * geometry_.input[kWidth] * input.stride;
-  return map;
-}
-
-RunBuffers OutputBuffers(const intact_conv_args& args, const GemmData& data, int64_t channels) {
-  RunBuffers buffers;
-  buffers.c = static_cast<uint8_t*>(args.c);
-  buffers.c_stride_bytes = (args.c_stride == 0 ? channels : args.c_stride) * data.element_bytes();
-  buffers.residual = static_cast<const uint8_t*>(args.residual);
-  buffers.residual_stride_bytes =
-      (args.residual_stride == 0 ? channels : args.residual_stride) * data.residual_bytes();
-  return buffers;
-}
-
-RunBuffers ConvPlan::BuffersOf(const intact_conv_args& args, const Shape& shape) const {
-  const GemmData& data = units_.front()->data();
-  RunBuffers buffers = OutputBuffers(args, data, geometry_.output_channels);
-  if (shape.spread_bytes > 0 || shape.is_by_line) return buffers;
-  buffers.may_stream = units() == 1 && MayStream(buffers, shape.rows, unit_outputs() * data.element_bytes());
-  return LineOf(buffers, 0, grid_.FirstPixel());
-}
-
 int64_t ConvPlan::SpreadRowBytes() const {
-  const GemmData& data = units_.front()->data();
-  return geometry_.output_channels * (data.element_bytes() + data.residual_bytes());
+  const int residual_bytes = output().has_residual() ? ElementBytes(output().residual_type) : 0;
+  return geometry_.output_channels * (ElementBytes(output().c_type) + residual_bytes);
 }
 
 // As many as stay in half of L1, from where they are copied; whole lines, as bands hold them, unless those
@@ -381,147 +204,112 @@ int64_t ConvPlan::SpreadRowBytes() const {
 int64_t ConvPlan::MostSpreadRows() const {
   const int64_t rows = std::max<int64_t>(Caches().l1d_bytes / 2 / SpreadRowBytes(), 1);
   const int64_t line = geometry_.output[kWidth];
-  return rows < line && !IsDepthwise() ? rows : std::max<int64_t>(rows / line, 1) * line;
+  return rows < line && depthwise_ == nullptr ? rows : std::max<int64_t>(rows / line, 1) * line;
 }
 
 // A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
 bool ConvPlan::RunsByLine() const {
   constexpr int64_t kLeastRows = 12;
-  const jit::Isa isa = units_.front()->isa();
-  return !UsesSchedule(isa, units_.front()->data().mode) && !UsesTiles(isa) && !IsPlanar() &&
-         !IsDepthwise() && geometry_.output[kWidth] >= kLeastRows;
+  const jit::Isa isa = layout_->isa();
+  return !UsesSchedule(isa, layout_->problem().mode) && !UsesTiles(isa) && !layout_->IsPlanar() &&
+         depthwise_ == nullptr && geometry_.output[kWidth] >= kLeastRows;
 }
 
-// Rows of C and the residual from `row` on, RowStep() pixels apart from `pixel` on.
-RunBuffers ConvPlan::LineOf(const RunBuffers& pixels, int64_t row, int64_t pixel) const {
-  RunBuffers line = pixels;
-  line.c_stride_bytes *= grid_.RowStep();
-  line.c += pixel * pixels.c_stride_bytes - row * line.c_stride_bytes;
-  line.residual_stride_bytes *= grid_.RowStep();
-  if (line.residual == nullptr) return line;
-  line.residual += pixel * pixels.residual_stride_bytes - row * line.residual_stride_bytes;
-  return line;
-}
+// ----- a run -----------------------------------------------------------------------------------------------
 
-void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, const Shape& shape,
-                         const Range& piece, uint8_t* scratch) const {
-  const GemmData& data = units_.front()->data();
-  const int64_t channels = geometry_.output_channels;
-  Range columns = piece;
-  if (IsDepthwise()) {
-    columns.column_end = channels;
-  } else if (units() > 1) {
-    columns.column_begin *= unit_outputs();
-    columns.column_end *= unit_outputs();
-  }
-  const int64_t row_elements = columns.column_end - columns.column_begin;
-  const int64_t step = grid_.RowStep();
-  RunBuffers dense;  // row 0 lies piece.row_begin rows before what is there
-  dense.c_stride_bytes = channels * data.element_bytes();
-  dense.residual_stride_bytes = channels * data.residual_bytes();
-  uint8_t* const residual = scratch + shape.piece_rows * dense.c_stride_bytes;
-  const auto place = [&](int64_t row, int64_t row_bytes) {
-    return (row - piece.row_begin) * row_bytes + columns.column_begin * (row_bytes / channels);
-  };
-  dense.c = scratch - piece.row_begin * dense.c_stride_bytes;
-  if (buffers.residual != nullptr) {
-    dense.residual = residual - piece.row_begin * dense.residual_stride_bytes;
-    const int64_t bytes = data.residual_bytes();
-    grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
-      CopyTile(buffers.residual + pixel * buffers.residual_stride_bytes + columns.column_begin * bytes,
-               step * buffers.residual_stride_bytes, rows, row_elements * bytes,
-               residual + place(row, dense.residual_stride_bytes), dense.residual_stride_bytes);
-    });
-  }
-  RunPiece(input, dense, shape, piece, scratch + shape.spread_bytes);
-  const int64_t bytes = data.element_bytes();
-  grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
-    CopyTile(scratch + place(row, dense.c_stride_bytes), dense.c_stride_bytes, rows, row_elements * bytes,
-             buffers.c + pixel * buffers.c_stride_bytes + columns.column_begin * bytes,
-             step * buffers.c_stride_bytes);
-  });
-}
-
-void ConvPlan::RunPiece(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
-                        uint8_t* scratch) const {
-  switch (reading_) {
-    case Reading::kDepthwise:
-      return depthwise_->Run(input, buffers, piece.row_begin, piece.row_end, scratch);
-    case Reading::kPlanarBand:
-      return RunPlanar(input, buffers, shape, piece, scratch);
-    case Reading::kInPlace:
-      buffers.a = RowsInPlace(input);
-      break;
-    case Reading::kBand:
-      buffers.a = band_.Stage(input, 0, piece.row_begin, piece.row_end, scratch);
-      break;
-    case Reading::kBandPerUnit:
-      break;  // below
-  }
-  if (units() == 1) return RunUnit(0, shape, buffers, piece, scratch);
-  const uintptr_t origin = buffers.a.origin;
-  for (int64_t unit = piece.column_begin; unit < piece.column_end; ++unit) {
-    if (reading_ == Reading::kBandPerUnit) {
-      buffers.a = band_.Stage(input, unit * unit_inputs(), piece.row_begin, piece.row_end, scratch);
-    } else {
-      buffers.a.origin = origin + static_cast<uintptr_t>(unit * unit_inputs());
-    }
-    RunUnit(unit, shape, buffers, {piece.row_begin, piece.row_end, 0, unit_outputs()}, scratch);
-  }
-}
-
-void ConvPlan::RunPlanar(const ConvInput& input, RunBuffers buffers, const Shape& shape, const Range& piece,
-                         uint8_t* scratch) const {
-  for (int64_t group = 0; group < geometry_.groups; group += planar_.groups()) {
-    Range range = piece;
-    range.column_begin = std::max(range.column_begin, group * geometry_.group_outputs());
-    range.column_end = std::min(range.column_end, (group + planar_.groups()) * geometry_.group_outputs());
-    if (range.Empty()) continue;
-    buffers.planar = planar_.Stage(input, group, range.row_begin, range.row_end, scratch);
-    RunUnit(0, shape, buffers, range, scratch);
-  }
-}
-
-void ConvPlan::RunUnit(int64_t unit, const Shape& shape, RunBuffers buffers, const Range& range,
-                       uint8_t* scratch) const {
-  const GemmPlan& plan = *units_[static_cast<size_t>(unit)];
-  buffers.c += unit * unit_outputs() * plan.data().element_bytes();
-  if (buffers.residual != nullptr) buffers.residual += unit * unit_outputs() * plan.data().residual_bytes();
-  const Engine& engine = plan.EngineFor(shape.run_rows);
-  if (!shape.is_by_line) return plan.RunShare(engine, buffers, range, scratch + shape.band_bytes);
-  grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
-    Range line = range;
-    line.row_begin = row;
-    line.row_end = row + rows;
-    plan.RunShare(engine, LineOf(buffers, row, pixel), line, scratch + shape.band_bytes);
-  });
-}
-
-ConvInput ConvPlan::InputOf(const intact_conv_args& args) const {
-  return {static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
-}
-
-int64_t ConvPlan::PieceEnd(const Shape& shape, int64_t row, int64_t row_end) const {
-  row_end = std::min(row_end, row + shape.piece_rows);
-  if (reading_ == Reading::kInPlace || IsDepthwise()) return row_end;
-  return IsPlanar() ? planar_.EndFrom(row, row_end) : band_.EndFrom(row, row_end);
-}
-
-void ConvPlan::RunShare(const intact_conv_args& args, const Shape& shape, int part, int parts,
-                        uint8_t* scratch) const {
-  const Range share = Partition(shape.rows, shape.columns, shape.mr, static_cast<int>(shape.nr), part, parts);
+void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const Shape& shape, int part,
+                        int parts, uint8_t* scratch) const {
+  const Range share = Partition(shape.rows, geometry_.output_channels, shape.mr, shape.nr, part, parts);
   if (share.Empty()) return;
-  const ConvInput input = InputOf(args);
-  const RunBuffers buffers = BuffersOf(args, shape);
+  RunBuffers buffers;
+  buffers.output = output;
+  if (shape.spread_bytes == 0 && !shape.is_by_line) {
+    buffers.may_stream =
+        units() == 1 && MayStream(output, shape.rows, layout_->unit_outputs() * output.c_bytes);
+    buffers.output = output.EveryRow(grid_.RowStep(), grid_.FirstPixel());
+  }
   Range piece = share;
   for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
-    piece.row_end = PieceEnd(shape, piece.row_begin, share.row_end);
+    piece.row_end = std::min(share.row_end, piece.row_begin + shape.piece_rows);
+    if (source_ != nullptr) piece.row_end = source_->EndFrom(piece.row_begin, piece.row_end);
     if (shape.spread_bytes > 0) {
-      RunSpread(input, buffers, shape, piece, scratch);
+      RunSpread(input, output, shape, piece, scratch);
     } else {
       RunPiece(input, buffers, shape, piece, scratch);
     }
   }
+}
+
+void ConvPlan::RunSpread(const ConvInput& input, const OutputMap& output, const Shape& shape,
+                         const Range& piece, uint8_t* scratch) const {
+  const int64_t columns = piece.column_end - piece.column_begin;
+  const int64_t step = grid_.RowStep();
+  OutputMap dense = output;
+  dense.c_stride_bytes = geometry_.output_channels * output.c_bytes;
+  dense.residual_stride_bytes = geometry_.output_channels * output.residual_bytes;
+  dense.c = scratch;
+  uint8_t* const residual = scratch + shape.piece_rows * dense.c_stride_bytes;
+  if (output.residual != nullptr) {
+    dense.residual = residual;
+    grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+      const int64_t place = (row - piece.row_begin) * dense.residual_stride_bytes;
+      CopyTile(output.Residual(pixel, piece.column_begin), step * output.residual_stride_bytes, rows,
+               columns * output.residual_bytes, residual + place + piece.column_begin * output.residual_bytes,
+               dense.residual_stride_bytes);
+    });
+  }
+  RunBuffers buffers;
+  buffers.output = dense.EveryRow(1, 0, piece.row_begin);
+  RunPiece(input, buffers, shape, piece, scratch + shape.spread_bytes);
+  grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+    CopyTile(dense.C(row - piece.row_begin, piece.column_begin), dense.c_stride_bytes, rows,
+             columns * output.c_bytes, output.C(pixel, piece.column_begin), step * output.c_stride_bytes);
+  });
+}
+
+void ConvPlan::RunPiece(const ConvInput& input, const RunBuffers& buffers, const Shape& shape,
+                        const Range& piece, uint8_t* scratch) const {
+  if (depthwise_ != nullptr) {
+    return depthwise_->Run(input, buffers.output, piece.row_begin, piece.row_end, scratch);
+  }
+  const int64_t group_outputs = geometry_.group_outputs();
+  const int64_t unit_outputs = layout_->unit_outputs();
+  const int64_t staged_columns = source_->groups() * group_outputs;
+  for (int64_t first = 0; first < geometry_.output_channels; first += staged_columns) {
+    Range staged = piece;
+    staged.column_begin = std::max(piece.column_begin, first);
+    staged.column_end = std::min(piece.column_end, first + staged_columns);
+    if (staged.Empty()) continue;
+    RunBuffers unit_buffers = buffers;
+    unit_buffers.a = source_->Stage(input, first / group_outputs, piece.row_begin, piece.row_end, scratch);
+    if (units() == 1) {
+      RunUnit(*units_.front(), shape, unit_buffers, staged, scratch);
+      continue;
+    }
+    const RowMap rows = unit_buffers.rows();
+    for (int64_t column = staged.column_begin; column < staged.column_end; column += unit_outputs) {
+      RowMap own = rows;
+      own.origin += static_cast<uintptr_t>((column - first) / group_outputs * geometry_.group_inputs());
+      unit_buffers.a = own;
+      unit_buffers.output = buffers.output.FromColumn(column);
+      RunUnit(*units_[static_cast<size_t>(column / unit_outputs)], shape, unit_buffers,
+              {piece.row_begin, piece.row_end, 0, unit_outputs}, scratch);
+    }
+  }
+}
+
+void ConvPlan::RunUnit(const GemmPlan& unit, const Shape& shape, const RunBuffers& buffers,
+                       const Range& range, uint8_t* scratch) const {
+  const Engine& engine = unit.EngineFor(shape.run_rows);
+  if (!shape.is_by_line) return unit.RunShare(engine, buffers, range, scratch + shape.staged_bytes);
+  grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+    RunBuffers line_buffers = buffers;
+    line_buffers.output = buffers.output.EveryRow(grid_.RowStep(), pixel, row);
+    Range line = range;
+    line.row_begin = row;
+    line.row_end = row + rows;
+    unit.RunShare(engine, line_buffers, line, scratch + shape.staged_bytes);
+  });
 }
 
 }  // namespace intact::kernels

@@ -4,6 +4,9 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <utility>
+
+#include "kernels/codegen/dispatch.h"
 
 namespace intact::kernels {
 namespace {
@@ -94,26 +97,27 @@ std::vector<ConvPhase> PhasesOf(const ConvGeometry& transposed) {
 }
 
 std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeometry& transposed,
-                              const GemmProblem& problem) {
+                              const WeightView& weights) {
   const int64_t inputs = transposed.group_inputs();
-  std::vector<int8_t> weights;
-  weights.reserve(taps.size() * static_cast<size_t>(inputs * problem.n));
-  for (int64_t column = 0; column < problem.n; ++column) {
+  std::vector<int8_t> own;
+  own.reserve(taps.size() * static_cast<size_t>(inputs * weights.n));
+  for (int64_t column = 0; column < weights.n; ++column) {
     for (const int64_t tap : taps) {
-      const int8_t* const from = problem.b.data + (column * transposed.taps() + tap) * inputs;
-      weights.insert(weights.end(), from, from + inputs);
+      const int8_t* const from = weights.data + (column * transposed.taps() + tap) * inputs;
+      own.insert(own.end(), from, from + inputs);
     }
   }
-  return weights;
+  return own;
 }
 
 // ----- padding that clamps ---------------------------------------------------------------------------------
 
-PaddingExcess::PaddingExcess(const ConvGeometry& geometry, const GemmProblem& problem) {
+PaddingExcess::PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem,
+                             const WeightView& weights) {
   if (problem.mode != INTACT_SATURATING) return;
   constexpr int64_t kMin = std::numeric_limits<int16_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int16_t>::max();
-  const int64_t zero_point = problem.a_zero_point + ActivationFlip(problem.a_type);
+  const int64_t zero_point = problem.ActivationZeroPoint();
   const int64_t inputs = geometry.group_inputs();
   tap_excess_.resize(static_cast<size_t>(geometry.taps() * problem.n));
   all_taps_.resize(static_cast<size_t>(problem.n));
@@ -121,7 +125,7 @@ PaddingExcess::PaddingExcess(const ConvGeometry& geometry, const GemmProblem& pr
     for (int64_t tap = 0; tap < geometry.taps(); ++tap) {
       int64_t& excess = tap_excess_[static_cast<size_t>(tap * problem.n + column)];
       for (int64_t i = tap * inputs; i + 1 < (tap + 1) * inputs; i += 2) {
-        const int64_t sum = zero_point * (problem.b.At(i, column) + problem.b.At(i + 1, column));
+        const int64_t sum = zero_point * (weights.At(i, column) + weights.At(i + 1, column));
         excess += std::clamp(sum, kMin, kMax) - sum;
       }
       all_taps_[static_cast<size_t>(column)] += excess;
@@ -141,49 +145,48 @@ std::vector<int64_t> PaddingExcess::WithoutTaps(const std::vector<int64_t>& taps
 
 // ----- bare pixels -----------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<BarePixels>> BarePixels::Create(const ConvGeometry& transposed,
-                                                       const std::vector<ConvPhase>& phases,
-                                                       const GemmProblem& problem,
-                                                       const std::vector<int64_t>& excess) {
+Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
+                                               const std::vector<int64_t>& excess, jit::Isa isa) {
+  LinearProblem bare = problem;
+  bare.clamp_excess = excess;
+  PadColumns(&bare.clamp_excess);
+  std::vector<int8_t> weights;
+  for (int64_t n = 0; n < problem.n; ++n) {
+    const auto neutral = static_cast<uint8_t>(problem.WeightZeroPoint(n));
+    weights.push_back(static_cast<int8_t>(neutral ^ problem.b_flip()));
+  }
+  const WeightView view{weights.data(), 1, problem.n, problem.n, 1, problem.b_flip()};
+  auto packed = LinearWeights::Pack(std::move(bare), view, {"output channel", "weights", 0, 0},
+                                    PairsSaturate(isa, problem.mode));
+  if (!packed) return packed.error();
+  Taps taps;
+  taps.depth = 1;
+  return GemmPlan::Create(std::move(*packed), std::move(taps), isa);
+}
+
+bool BarePixels::Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases) {
   const auto pixels = [](const Spatial& extents) { return extents[0] * extents[1] * extents[2]; };
   int64_t bare = pixels(transposed.output);
   for (const ConvPhase& phase : phases) bare -= pixels(phase.grid.count);
-  if (bare == 0) return std::unique_ptr<BarePixels>();
-  std::unique_ptr<BarePixels> made(new BarePixels(transposed));
+  return bare != 0;
+}
+
+BarePixels::BarePixels(const ConvGeometry& transposed, const GemmPlan& plan)
+    : geometry_(transposed),
+      plan_(plan),
+      zero_point_(static_cast<uint8_t>(plan.data().problem.a_zero_point)) {
   for (const Dimension dimension : {kDepth, kHeight, kWidth}) {
-    std::vector<int64_t>& residues = made->residues_[dimension];
+    std::vector<int64_t>& residues = residues_[dimension];
     for (const AxisPhase& phase : AxisPhasesOf(transposed, dimension)) residues.push_back(phase.residue);
     std::sort(residues.begin(), residues.end());
   }
   int64_t begin = 0;
   const auto end_gap = [&](int64_t end) {
-    if (begin < end) made->gaps_.emplace_back(begin, end);
+    if (begin < end) gaps_.emplace_back(begin, end);
     begin = end + 1;
   };
-  for (const int64_t residue : made->residues_[kWidth]) end_gap(residue);
+  for (const int64_t residue : residues_[kWidth]) end_gap(residue);
   end_gap(std::min(transposed.stride[kWidth], transposed.output[kWidth]));
-  Error error = made->MakePlan(problem, excess);
-  if (error.status != INTACT_OK) return error;
-  return made;
-}
-
-Error BarePixels::MakePlan(const GemmProblem& conv, const std::vector<int64_t>& excess) {
-  std::vector<int8_t> weights;
-  for (int64_t n = 0; n < conv.n; ++n) {
-    weights.push_back(static_cast<int8_t>(static_cast<uint8_t>(conv.WeightZeroPoint(n)) ^ conv.b.flip));
-  }
-  GemmProblem problem = conv;
-  problem.k = 1;
-  problem.b = {weights.data(), 1, conv.n, conv.n, 1, conv.b.flip};
-  problem.clamp_excess = excess.empty() ? nullptr : excess.data();
-  problem.naming = {"output channel", "weights", 0, 0};
-  Taps taps;
-  taps.depth = 1;
-  Result<std::unique_ptr<GemmPlan>> plan = GemmPlan::Create(problem, taps);
-  if (!plan) return plan.error();
-  plan_ = std::move(*plan);
-  zero_point_ = static_cast<uint8_t>(conv.a_zero_point);
-  return {};
 }
 
 bool BarePixels::HasTaps(Dimension dimension, int64_t output) const {
@@ -193,10 +196,10 @@ bool BarePixels::HasTaps(Dimension dimension, int64_t output) const {
 
 int64_t BarePixels::ScratchBytes() const {
   const int64_t width = geometry_.output[kWidth];
-  return plan_->ShareBytes(plan_->EngineFor(width), width);
+  return plan_.ShareBytes(plan_.EngineFor(width), width);
 }
 
-void BarePixels::RunShare(const RunBuffers& buffers, int64_t batch, int part, int parts,
+void BarePixels::RunShare(const OutputMap& output, int64_t batch, int part, int parts,
                           uint8_t* scratch) const {
   const int64_t width = geometry_.output[kWidth];
   const int64_t stride = geometry_.stride[kWidth];
@@ -205,35 +208,31 @@ void BarePixels::RunShare(const RunBuffers& buffers, int64_t batch, int part, in
   for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
     const int64_t first = line * width;
     if (!HasTaps(kHeight, line % height) || !HasTaps(kDepth, line / height % geometry_.output[kDepth])) {
-      RunPixels(buffers, first, 1, width, scratch);
+      RunPixels(output, first, 1, width, scratch);
       continue;
     }
     for (const auto& [begin, end] : gaps_) {
       const int64_t periods = (width - 1 - begin) / stride + 1;
       if (periods > end - begin) {
         for (int64_t x = begin; x < end; ++x) {
-          RunPixels(buffers, first + x, stride, (width - 1 - x) / stride + 1, scratch);
+          RunPixels(output, first + x, stride, (width - 1 - x) / stride + 1, scratch);
         }
       } else {
         for (int64_t x = begin; x < width; x += stride) {
-          RunPixels(buffers, first + x, 1, std::min(end - begin, width - x), scratch);
+          RunPixels(output, first + x, 1, std::min(end - begin, width - x), scratch);
         }
       }
     }
   }
 }
 
-void BarePixels::RunPixels(const RunBuffers& buffers, int64_t pixel, int64_t step, int64_t count,
+void BarePixels::RunPixels(const OutputMap& output, int64_t pixel, int64_t step, int64_t count,
                            uint8_t* scratch) const {
-  RunBuffers pixels = buffers;
-  pixels.a = RowMap(&zero_point_, 0);
-  pixels.c += pixel * buffers.c_stride_bytes;
-  pixels.c_stride_bytes *= step;
-  if (pixels.residual != nullptr) pixels.residual += pixel * buffers.residual_stride_bytes;
-  pixels.residual_stride_bytes *= step;
-  pixels.may_stream = false;
-  const Engine& engine = plan_->EngineFor(geometry_.output[kWidth]);
-  plan_->RunShare(engine, pixels, {0, count, 0, plan_->data().n}, scratch);
+  RunBuffers buffers;
+  buffers.a = RowMap(&zero_point_, 0);
+  buffers.output = output.EveryRow(step, pixel);
+  const Engine& engine = plan_.EngineFor(geometry_.output[kWidth]);
+  plan_.RunShare(engine, buffers, {0, count, 0, plan_.data().n}, scratch);
 }
 
 }  // namespace intact::kernels

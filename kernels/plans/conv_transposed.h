@@ -37,18 +37,19 @@ struct ConvPhase {
   std::vector<int64_t> taps;  // number of the caller's tap that each of its own is
 };
 
-/// Those with taps and outputs, at most one for each tap.
+/// The phases of a transposed convolution of given extents that have taps and outputs, at most one for each
+/// tap.
 std::vector<ConvPhase> PhasesOf(const ConvGeometry& transposed);
 
 /// Weights of some taps, [output channel][tap][channel], in the caller's type.
 std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeometry& transposed,
-                              const GemmProblem& problem);
+                              const WeightView& weights);
 
 /// What padding adds to accumulators in saturating mode by clamping: clamp(p) − p over the pairs of a tap,
 /// whose activations are the zero point. 0 in exact mode.
 class PaddingExcess {
  public:
-  PaddingExcess(const ConvGeometry& geometry, const GemmProblem& problem);
+  PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem, const WeightView& weights);
   /// Of all taps but these, for each output channel; empty in exact mode.
   std::vector<int64_t> WithoutTaps(const std::vector<int64_t>& taps) const;
 
@@ -57,37 +58,37 @@ class PaddingExcess {
   std::vector<int64_t> all_taps_;    // [output channel]: their sum; empty likewise
 };
 
+/// The plan of bare pixels, of any extents: its depth is 1, and its weights contribute nothing. `excess`:
+/// that of all taps.
+Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
+                                               const std::vector<int64_t>& excess, jit::Isa isa);
+
 /// The bare pixels of an output.
 class BarePixels {
  public:
-  /// Null if there are none. `excess`: PaddingExcess of all taps.
-  static Result<std::unique_ptr<BarePixels>> Create(const ConvGeometry& transposed,
-                                                    const std::vector<ConvPhase>& phases,
-                                                    const GemmProblem& problem,
-                                                    const std::vector<int64_t>& excess);
+  /// Of a transposed convolution of given extents, computed by `plan`, which outlives it.
+  BarePixels(const ConvGeometry& transposed, const GemmPlan& plan);
 
-  const GemmPlan& plan() const { return *plan_; }
-  void RunAllAs(int64_t m) { plan_->RunAllAs(m); }
+  /// Whether an output has any, beside the phases'.
+  static bool Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases);
+
   /// How many shares a run can be cut into.
   int64_t Parts(int64_t batch) const { return batch * geometry_.output[kDepth] * geometry_.output[kHeight]; }
   /// Scratch that a share needs, aligned to 64 bytes.
   int64_t ScratchBytes() const;
-  /// `buffers` are those of the output, and without A.
-  void RunShare(const RunBuffers& buffers, int64_t batch, int part, int parts, uint8_t* scratch) const;
+  /// `output`: the caller's pixels.
+  void RunShare(const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
 
  private:
-  explicit BarePixels(const ConvGeometry& geometry) : geometry_(geometry) {}
-  Error MakePlan(const GemmProblem& conv, const std::vector<int64_t>& excess);
   bool HasTaps(Dimension dimension, int64_t output) const;
   /// `count` pixels, `step` apart.
-  void RunPixels(const RunBuffers& buffers, int64_t pixel, int64_t step, int64_t count,
-                 uint8_t* scratch) const;
+  void RunPixels(const OutputMap& output, int64_t pixel, int64_t step, int64_t count, uint8_t* scratch) const;
 
   ConvGeometry geometry_;
+  const GemmPlan& plan_;
+  uint8_t zero_point_;                                             // what the plan reads
   std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // with taps, ascending
   std::vector<std::pair<int64_t, int64_t>> gaps_;  // [begin, end) between the width's, and around them
-  uint8_t zero_point_ = 0;                         // what the plan reads
-  std::unique_ptr<GemmPlan> plan_;                 // of depth 1, whose weights contribute nothing
 };
 
 }  // namespace intact::kernels

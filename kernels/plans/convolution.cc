@@ -2,143 +2,144 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "kernels/base/threads.h"
-#include "kernels/codegen/dispatch.h"
+#include "kernels/problem/checks.h"
 
 namespace intact::kernels {
 namespace {
 
-Error Invalid(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
-
-Error Unexpected(const char* field, int64_t value, const std::string& expected) {
-  return Invalid(std::string(field) + " is " + std::to_string(value) + "; expected " + expected);
-}
-
-Error CheckConvDescriptor(const intact_conv_desc& desc, const void* weights) {
-  if (desc.struct_size != sizeof(intact_conv_desc)) {
-    return Unexpected("desc->struct_size", static_cast<int64_t>(desc.struct_size),
-                      std::to_string(sizeof(intact_conv_desc)) + " (use INTACT_CONV_DESC_INIT)");
-  }
-  if (weights == nullptr) return Invalid("weights is NULL");
-  for (const auto& [field, value] : {std::pair("gemm.n", desc.gemm.n), std::pair("gemm.k", desc.gemm.k),
-                                     std::pair("gemm.b_stride_k", desc.gemm.b_stride_k),
-                                     std::pair("gemm.b_stride_n", desc.gemm.b_stride_n)}) {
-    if (value != 0) return Unexpected(field, value, "0: a convolution's weights have a layout of their own");
-  }
-  return {};
-}
+constexpr size_t kMostPrepared = 64;  // as intact.h promises
 
 }  // namespace
 
-Result<std::unique_ptr<Convolution>> Convolution::Create(const intact_conv_desc& desc, const void* weights) {
-  const ScopedFloatEnvironment float_environment;
-  Error error = CheckConvDescriptor(desc, weights);
+Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, const ConvGeometry& geometry,
+                                                         const WeightView& weights, jit::Isa isa) {
+  std::unique_ptr<Convolution> made(new Convolution(std::move(problem), geometry, isa));
+  Error error = made->MakeLayouts(weights);
   if (error.status != INTACT_OK) return error;
-  const Result<ConvGeometry> geometry = CheckGeometry(desc);
-  if (!geometry) return geometry.error();
-  intact_gemm_desc gemm = desc.gemm;
-  gemm.n = geometry->output_channels;
-  gemm.k = geometry->taps() * geometry->group_inputs();
-  gemm.b_stride_k = 1;
-  gemm.b_stride_n = gemm.k;
-  const Result<GemmProblem> problem = CheckDescriptor(gemm, weights);
-  if (!problem) return problem.error();
-  const Result<jit::Isa> isa = ChooseIsa(problem->isas);
-  if (!isa) return isa.error();
-  std::unique_ptr<Convolution> made(new Convolution);
-  made->geometry_ = *geometry;
-  made->spatial_dims_ = desc.spatial_dims;
-  made->a_type_ = problem->a_type;
-  made->mode_ = problem->mode;
-  made->isa_ = *isa;
-  made->range_ = problem->range;
-  made->epilogue_ = problem->epilogue;
-  error = made->MakePhases(*problem);
-  if (error.status != INTACT_OK) return error;
-  made->shares_of_one_ = made->MakeShares(1);
+  const Result<ConvGeometry> sized = TypicallySized(geometry);
+  if (!sized) return sized.error();
+  const Result<std::shared_ptr<const Plans>> plans = made->MakePlans(*sized);
+  if (!plans) return plans.error();
+  int64_t most = -1;
+  for (const auto& plan : (*plans)->plans) {
+    const ConvGeometry& own = plan->geometry();
+    const int64_t products = own.plane_pixels() * own.output[kDepth] * own.taps();
+    if (products > most) made->kernel_name_ = plan->kernel_name();
+    most = std::max(most, products);
+  }
+  if (most < 0) made->kernel_name_ = made->bare_plan_->kernel_name();
+  if (!geometry.IsOpen()) made->fixed_ = Cut(*plans, 1);
   return made;
 }
 
-Error Convolution::MakePhases(const GemmProblem& problem) {
-  if (!geometry_.is_transposed) {
-    auto plan = ConvPlan::Create(problem, geometry_, OutputGrid::All(geometry_.output));
-    if (!plan) return plan.error();
-    kernel_name_ = (*plan)->kernel_name();
-    plans_.push_back(std::move(*plan));
-    return {};
-  }
-  const std::vector<ConvPhase> phases = PhasesOf(geometry_);
-  const PaddingExcess excess(geometry_, problem);
-  int64_t most = 0;
-  for (const ConvPhase& phase : phases) {
-    const std::vector<int8_t> weights = WeightsOf(phase.taps, geometry_, problem);
-    const std::vector<int64_t> others = excess.WithoutTaps(phase.taps);
-    GemmProblem own = problem;
-    own.k = phase.geometry.taps() * geometry_.group_inputs();
-    own.b = {weights.data(), own.k, own.n, 1, own.k, problem.b.flip};
-    own.clamp_excess = others.empty() ? nullptr : others.data();
-    auto plan = ConvPlan::Create(own, phase.geometry, phase.grid);
-    if (!plan) return plan.error();
-    const int64_t products = phase.geometry.plane_pixels() * phase.geometry.output[kDepth] * own.k;
-    if (products > most) kernel_name_ = (*plan)->kernel_name();
-    most = std::max(most, products);
-    plans_.push_back(std::move(*plan));
-    plan_taps_.push_back(phase.taps);
-  }
-  KeepUnreadTaps(problem);
-  return MakeBare(problem, phases, excess);
+// ----- layouts ---------------------------------------------------------------------------------------------
+
+Error Convolution::MakeLayouts(const WeightView& weights) {
+  const Result<ConvGeometry> sized = TypicallySized(geometry_);
+  if (!sized) return sized.error();
+  if (geometry_.is_transposed) return MakePhases(*sized, weights);
+  auto layout = ConvLayout::Create(problem_, weights, *sized, isa_);
+  if (!layout) return layout.error();
+  layouts_.push_back(std::move(*layout));
+  return {};
 }
 
-void Convolution::KeepUnreadTaps(const GemmProblem& problem) {
+Error Convolution::MakePhases(const ConvGeometry& sized, const WeightView& weights) {
+  const std::vector<ConvPhase> phases = PhasesOf(sized);
+  const PaddingExcess excess(geometry_, problem_, weights);
+  for (const ConvPhase& phase : phases) {
+    const std::vector<int8_t> own = WeightsOf(phase.taps, geometry_, weights);
+    const int64_t k = phase.geometry.taps() * geometry_.group_inputs();
+    LinearProblem problem = problem_;
+    problem.clamp_excess = excess.WithoutTaps(phase.taps);
+    PadColumns(&problem.clamp_excess);
+    auto layout =
+        ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.flip}, phase.geometry, isa_);
+    if (!layout) return layout.error();
+    layouts_.push_back(std::move(*layout));
+    layout_taps_.push_back(phase.taps);
+  }
+  KeepUnreadTaps(weights);
+  if (!geometry_.IsOpen() && !BarePixels::Has(sized, phases)) return {};
+  Result<std::unique_ptr<GemmPlan>> bare = MakeBarePlan(problem_, excess.WithoutTaps({}), isa_);
+  if (!bare) return bare.error();
+  bare_plan_ = std::move(*bare);
+  return {};
+}
+
+void Convolution::KeepUnreadTaps(const WeightView& weights) {
   std::vector<bool> is_read(static_cast<size_t>(geometry_.taps()));
-  for (const std::vector<int64_t>& taps : plan_taps_) {
+  for (const std::vector<int64_t>& taps : layout_taps_) {
     for (const int64_t tap : taps) is_read[static_cast<size_t>(tap)] = true;
   }
   for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
     if (!is_read[static_cast<size_t>(tap)]) unread_taps_.push_back(tap);
   }
-  unread_weights_ = WeightsOf(unread_taps_, geometry_, problem);
-  for (int8_t& weight : unread_weights_) weight = static_cast<int8_t>(weight ^ problem.b.flip);
+  unread_weights_ = WeightsOf(unread_taps_, geometry_, weights);
+  for (int8_t& weight : unread_weights_) weight = static_cast<int8_t>(weight ^ weights.flip);
 }
 
-Error Convolution::MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
-                            const PaddingExcess& excess) {
-  Result<std::unique_ptr<BarePixels>> bare =
-      BarePixels::Create(geometry_, phases, problem, excess.WithoutTaps({}));
-  if (!bare) return bare.error();
-  bare_ = std::move(*bare);
-  if (plans_.empty()) kernel_name_ = bare_->plan().kernel_name();
-  return {};
+Result<std::shared_ptr<const ConvLayout>> Convolution::LayoutWithoutPlanarBand(size_t phase) const {
+  const std::lock_guard lock(mutex_);
+  without_planar_band_.resize(layouts_.size());
+  std::shared_ptr<const ConvLayout>& kept = without_planar_band_[phase];
+  if (kept != nullptr) return kept;
+  const ConvLayout& planar = *layouts_[phase];
+  const ConvGeometry& geometry = planar.geometry();
+  const int64_t inputs = geometry.group_inputs();
+  const int64_t k = geometry.taps() * inputs;
+  std::vector<int8_t> weights(static_cast<size_t>(k * problem_.n));
+  for (int64_t column = 0; column < problem_.n; ++column) {
+    for (int64_t tap = 0; tap < geometry.taps(); ++tap) {
+      planar.CopyTap(column, tap, &weights[static_cast<size_t>(column * k + tap * inputs)]);
+    }
+  }
+  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem_.b_flip());
+  auto layout = ConvLayout::Create(planar.problem(), {weights.data(), k, problem_.n, 1, k, problem_.b_flip()},
+                                   geometry, isa_, false);
+  if (layout) kept = *layout;
+  return layout;
 }
 
 int64_t Convolution::packed_bytes() const {
-  int64_t bytes = bare_ == nullptr ? 0 : bare_->plan().packed_bytes();
-  for (const auto& plan : plans_) bytes += plan->packed_bytes();
+  int64_t bytes = bare_plan_ == nullptr ? 0 : bare_plan_->packed_bytes();
+  if (fixed_ != nullptr) {
+    for (const auto& plan : fixed_->plans->plans) bytes += plan->packed_bytes();
+  } else {
+    for (const auto& layout : layouts_) bytes += layout->packed_bytes();
+  }
   return bytes;
-}
-
-void Convolution::RunAllAs(int64_t m) {
-  for (const auto& plan : plans_) plan->RunAllAs(m);
-  if (bare_ != nullptr) bare_->RunAllAs(m);
-  shares_of_one_ = MakeShares(1);
 }
 
 ScheduleStatistics Convolution::schedule_statistics() const {
   ScheduleStatistics all;
-  for (const auto& plan : plans_) all += plan->schedule_statistics();
+  if (fixed_ != nullptr) {
+    for (const auto& plan : fixed_->plans->plans) all += plan->schedule_statistics();
+    return all;
+  }
+  for (const auto& layout : layouts_) {
+    for (int64_t unit = 0; unit < layout->units() && layout->model(unit) != nullptr; ++unit) {
+      all += layout->model(unit)->schedule_statistics();
+    }
+  }
   return all;
 }
 
-void Convolution::CopyColumn(int64_t column, int8_t* to) const {
-  const int64_t pitch = PairPitch();
-  for (size_t i = 0; i < plans_.size(); ++i) {
-    for (int64_t tap = 0; tap < plans_[i]->taps(); ++tap) {
-      const int64_t place = plan_taps_.empty() ? tap : plan_taps_[i][static_cast<size_t>(tap)];
-      plans_[i]->CopyTap(column, tap, to + place * pitch);
+void Convolution::RunAllAs(int64_t m) {
+  if (bare_plan_ != nullptr) bare_plan_->RunAllAs(m);
+  if (fixed_ == nullptr) return;
+  for (const auto& plan : fixed_->plans->plans) plan->RunAllAs(m);
+  fixed_ = Cut(fixed_->plans, 1);
+}
+
+void Convolution::CopyColumn(int64_t column, int64_t pitch, int8_t* to) const {
+  for (size_t i = 0; i < layouts_.size(); ++i) {
+    for (int64_t tap = 0; tap < layouts_[i]->geometry().taps(); ++tap) {
+      const int64_t place = layout_taps_.empty() ? tap : layout_taps_[i][static_cast<size_t>(tap)];
+      layouts_[i]->CopyTap(column, tap, to + place * pitch);
     }
   }
   const int64_t inputs = geometry_.group_inputs();
@@ -151,11 +152,11 @@ void Convolution::CopyColumn(int64_t column, int8_t* to) const {
 
 PairedColumns Convolution::Pairs() const {
   return {geometry_.taps() * PairPitch(), geometry_.output_channels,
-          [this](int64_t column, int8_t* to) { CopyColumn(column, to); }};
+          [this](int64_t column, int8_t* to) { CopyColumn(column, PairPitch(), to); }};
 }
 
 Result<Certificate> Convolution::MakeCertificate() const {
-  Result<Certificate> certificate = Certify(Pairs(), range_);
+  Result<Certificate> certificate = Certify(Pairs(), problem_.range);
   if (!certificate) return certificate;
   certificate->accumulator_min = accumulator_min();
   certificate->accumulator_max = accumulator_max();
@@ -163,98 +164,193 @@ Result<Certificate> Convolution::MakeCertificate() const {
 }
 
 Result<std::vector<FailingPair>> Convolution::ListFailingPairs(int64_t first, int64_t count) const {
-  return kernels::ListFailingPairs(Pairs(), range_, first, count);
+  return kernels::ListFailingPairs(Pairs(), problem_.range, first, count);
 }
 
 int64_t Convolution::accumulator_min() const {
   int64_t least = std::numeric_limits<int64_t>::max();
-  if (bare_ != nullptr) least = bare_->plan().data().certificate.accumulator_min;
-  for (const auto& plan : plans_) least = std::min(least, plan->accumulator_min());
+  if (bare_plan_ != nullptr) least = bare_plan_->weights().certificate().accumulator_min;
+  for (const auto& layout : layouts_) {
+    for (int64_t unit = 0; unit < layout->units(); ++unit) {
+      least = std::min(least, layout->weights(unit)->certificate().accumulator_min);
+    }
+  }
   return least;
 }
 
 int64_t Convolution::accumulator_max() const {
   int64_t most = std::numeric_limits<int64_t>::min();
-  if (bare_ != nullptr) most = bare_->plan().data().certificate.accumulator_max;
-  for (const auto& plan : plans_) most = std::max(most, plan->accumulator_max());
+  if (bare_plan_ != nullptr) most = bare_plan_->weights().certificate().accumulator_max;
+  for (const auto& layout : layouts_) {
+    for (int64_t unit = 0; unit < layout->units(); ++unit) {
+      most = std::max(most, layout->weights(unit)->certificate().accumulator_max);
+    }
+  }
   return most;
 }
 
-Error Convolution::CheckArguments(const intact_conv_args& args) const {
-  if (args.struct_size != sizeof(intact_conv_args)) {
-    return Unexpected("args->struct_size", static_cast<int64_t>(args.struct_size),
-                      "that of INTACT_CONV_ARGS_INIT");
+// ----- sizes -----------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<ConvPlan>> Convolution::MakePlan(size_t phase, const ConvGeometry& geometry,
+                                                        const OutputGrid& grid) const {
+  const std::shared_ptr<const ConvLayout>& layout = layouts_[phase];
+  if (ConvPlan::Fits(*layout, geometry)) return ConvPlan::Create(layout, geometry, grid);
+  const auto other = LayoutWithoutPlanarBand(phase);
+  if (!other) return other.error();
+  return ConvPlan::Create(*other, geometry, grid);
+}
+
+Result<std::shared_ptr<const Convolution::Plans>> Convolution::MakePlans(const ConvGeometry& sized) const {
+  auto made = std::make_shared<Plans>();
+  made->geometry = sized;
+  const auto add = [&](Result<std::unique_ptr<ConvPlan>> plan) {
+    if (!plan) return plan.error();
+    made->plans.push_back(std::move(*plan));
+    return Error();
+  };
+  if (!sized.is_transposed) {
+    Error error = add(MakePlan(0, sized, OutputGrid::All(sized.output)));
+    if (error.status != INTACT_OK) return error;
+    return std::shared_ptr<const Plans>(std::move(made));
   }
-  if (args.a == nullptr) return Invalid("a is NULL");
-  if (args.c == nullptr) return Invalid("c is NULL");
-  const int64_t pixels = geometry_.output[kDepth] * geometry_.plane_pixels();
-  const int64_t most = std::numeric_limits<int32_t>::max() / pixels;
+  const std::vector<ConvPhase> phases = PhasesOf(sized);
+  for (const ConvPhase& phase : phases) {
+    const auto taps = std::find(layout_taps_.begin(), layout_taps_.end(), phase.taps);
+    Error error = add(MakePlan(static_cast<size_t>(taps - layout_taps_.begin()), phase.geometry, phase.grid));
+    if (error.status != INTACT_OK) return error;
+  }
+  if (BarePixels::Has(sized, phases)) made->bare = std::make_unique<BarePixels>(sized, *bare_plan_);
+  return std::shared_ptr<const Plans>(std::move(made));
+}
+
+Convolution::PreparedPointer Convolution::Cut(std::shared_ptr<const Plans> plans, int64_t batch) {
+  auto prepared = std::make_shared<Prepared>();
+  prepared->batch = batch;
+  for (const auto& plan : plans->plans) {
+    const ConvPlan::Shape& shape = prepared->shapes.emplace_back(plan->ShapeOf(batch));
+    prepared->parts = std::max(prepared->parts, plan->Parts(shape));
+    prepared->bytes = std::max(prepared->bytes, shape.bytes);
+  }
+  if (plans->bare != nullptr) {
+    prepared->parts = std::max(prepared->parts, plans->bare->Parts(batch));
+    prepared->bytes = std::max(prepared->bytes, plans->bare->ScratchBytes());
+  }
+  prepared->plans = std::move(plans);
+  return prepared;
+}
+
+Result<Convolution::PreparedPointer> Convolution::Find(const intact_conv_args& args) const {
+  if (fixed_ == nullptr || args.batch != 1) {
+    Spatial input = geometry_.input;
+    for (int i = 0; i < geometry_.dims; ++i) {
+      if (args.input[i] != 0) input[geometry_.Place(i)] = args.input[i];
+    }
+    return FindOrMake(input, args);
+  }
+  for (int i = 0; i < geometry_.dims; ++i) {
+    if (args.input[i] == 0 || args.input[i] == geometry_.input[geometry_.Place(i)]) continue;
+    return Sized(geometry_, args.input).error();
+  }
+  return fixed_;
+}
+
+Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& input,
+                                                             const intact_conv_args& args) const {
+  std::shared_ptr<const Plans> plans;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto i = used_.begin(); i != used_.end(); ++i) {
+      if ((*i)->plans->geometry.input != input) continue;
+      plans = (*i)->plans;
+      if ((*i)->batch != args.batch) continue;
+      used_.splice(used_.begin(), used_, i);
+      return used_.front();
+    }
+  }
+  const Result<ConvGeometry> sized = Sized(geometry_, args.input);
+  if (!sized) return sized.error();
+  const int64_t most = std::numeric_limits<int32_t>::max() / (sized->output[kDepth] * sized->plane_pixels());
   if (args.batch < 1 || args.batch > most) {
     return Unexpected("batch", args.batch, "1 to " + std::to_string(most));
   }
-  for (const auto& [field, stride, channels] :
-       {std::tuple("a_stride", args.a_stride, geometry_.input_channels),
-        std::tuple("c_stride", args.c_stride, geometry_.output_channels)}) {
-    if (stride != 0 && (stride < channels || stride > kMaxStride)) {
-      return Unexpected(field, stride, "0 or at least " + std::to_string(channels) + ", at most 2^40");
-    }
+  if (plans == nullptr && fixed_ != nullptr) plans = fixed_->plans;
+  if (plans == nullptr) {
+    Result<std::shared_ptr<const Plans>> made = MakePlans(*sized);
+    if (!made) return made.error();
+    plans = std::move(*made);
   }
-  return CheckResidual(epilogue_, geometry_.output_channels,
-                       {args.residual, args.residual_stride, args.c, args.c_stride});
+  PreparedPointer prepared = Cut(std::move(plans), args.batch);
+  const std::lock_guard lock(mutex_);
+  used_.push_front(prepared);
+  if (used_.size() > kMostPrepared) used_.pop_back();
+  return prepared;
 }
 
-Convolution::Shares Convolution::MakeShares(int64_t batch) const {
-  Shares shares;
-  for (const auto& plan : plans_) {
-    const ConvPlan::Shape& shape = shares.shapes.emplace_back(plan->ShapeOf(batch));
-    shares.parts = std::max(shares.parts, shape.parts());
-    shares.bytes = std::max(shares.bytes, shape.bytes);
-  }
-  if (bare_ == nullptr) return shares;
-  shares.parts = std::max(shares.parts, bare_->Parts(batch));
-  shares.bytes = std::max(shares.bytes, bare_->ScratchBytes());
-  return shares;
+// ----- runs ------------------------------------------------------------------------------------------------
+
+Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) const {
+  Error error = CheckThreads(args.threads);
+  if (error.status != INTACT_OK) return error;
+  const Result<PreparedPointer> found = Find(args);
+  if (!found) return found.error();
+  const Prepared& prepared = **found;
+  const ThreadCount count = CountThreads(args.threads, prepared.parts);
+  const Spatial& output = prepared.plans->geometry.output;
+  std::fill(std::begin(info->output), std::end(info->output), 1);
+  std::copy(output.end() - geometry_.dims, output.end(), info->output);
+  info->scratch_bytes = ScratchSize(prepared.bytes * count.threads);
+  info->part_scratch_bytes = ScratchSize(prepared.bytes);
+  return {};
 }
 
-const Convolution::Shares& Convolution::SharesOf(int64_t batch, Shares* made) const {
-  if (batch == 1) return shares_of_one_;
-  *made = MakeShares(batch);
-  return *made;
+Error Convolution::CheckArguments(const intact_conv_args& args) const {
+  if (args.a == nullptr) return InvalidArgument("a is NULL");
+  Error error = CheckStride("a_stride", args.a_stride, geometry_.input_channels);
+  if (error.status != INTACT_OK) return error;
+  return CheckOutput(problem_.output, geometry_.output_channels,
+                     {args.c, args.c_stride, args.residual, args.residual_stride});
 }
 
-void Convolution::RunShare(const intact_conv_args& args, const Shares& shares, int part, int parts,
+void Convolution::RunShare(const intact_conv_args& args, const Prepared& prepared, int part, int parts,
                            uint8_t* scratch) const {
-  for (size_t i = 0; i < plans_.size(); ++i)
-    plans_[i]->RunShare(args, shares.shapes[i], part, parts, scratch);
-  if (bare_ == nullptr) return;
-  const RunBuffers buffers = OutputBuffers(args, bare_->plan().data(), geometry_.output_channels);
-  bare_->RunShare(buffers, args.batch, part, parts, scratch);
+  const ConvInput input{static_cast<const uint8_t*>(args.a),
+                        args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
+  const OutputMap output = OutputMap::Of(problem_.output, geometry_.output_channels, args.c, args.c_stride,
+                                         args.residual, args.residual_stride);
+  for (size_t i = 0; i < prepared.shapes.size(); ++i) {
+    prepared.plans->plans[i]->RunShare(input, output, prepared.shapes[i], part, parts, scratch);
+  }
+  if (prepared.plans->bare != nullptr) {
+    prepared.plans->bare->RunShare(output, args.batch, part, parts, scratch);
+  }
 }
 
 Error Convolution::Run(const intact_conv_args& args) const {
   Error error = CheckArguments(args);
+  if (error.status == INTACT_OK) error = CheckThreads(args.threads);
   if (error.status != INTACT_OK) return error;
-  if (args.threads < 0) return Unexpected("threads", args.threads, "0 or more");
-  Shares made;
-  const Shares& shares = SharesOf(args.batch, &made);
-  const ThreadCount count = CountThreads(args.threads, shares.parts);
-  uint8_t* const scratch = ThreadScratch(shares.bytes * count.threads);
-  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
+  const Result<PreparedPointer> found = Find(args);
+  if (!found) return found.error();
+  const Prepared& prepared = **found;
+  const ThreadCount count = CountThreads(args.threads, prepared.parts);
+  const Result<uint8_t*> scratch =
+      ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes * count.threads);
+  if (!scratch) return scratch.error();
   RunParts(count, [&](int part, int thread) {
-    RunShare(args, shares, part, count.parts, scratch + thread * shares.bytes);
+    RunShare(args, prepared, part, count.parts, *scratch + thread * prepared.bytes);
   });
   return {};
 }
 
-Error Convolution::RunPart(const intact_conv_args& args, int part, int parts) const {
+Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const {
   Error error = CheckArguments(args);
   if (error.status == INTACT_OK) error = CheckPart(part, parts);
   if (error.status != INTACT_OK) return error;
-  Shares made;
-  const Shares& shares = SharesOf(args.batch, &made);
-  uint8_t* const scratch = ThreadScratch(shares.bytes);
-  if (scratch == nullptr) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
-  RunShare(args, shares, part, parts, scratch);
+  const Result<PreparedPointer> found = Find(args);
+  if (!found) return found.error();
+  const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, (*found)->bytes);
+  if (!scratch) return scratch.error();
+  RunShare(args, **found, part, parts, *scratch);
   return {};
 }
 

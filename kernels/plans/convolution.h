@@ -1,8 +1,9 @@
-// The convolution behind intact.h: one plan (conv.h), or those of a transposed one's phases
-// (conv_transposed.h).
+// The convolution behind intact.h: layouts of weights (conv_layout.h), one, or those of a transposed one's
+// phases (conv_transposed.h), and plans for the sizes that run (conv_plan.h).
 //
-//   Create: check geometry and descriptor → phases → a ConvPlan each, and the bare pixels
-//   Run:    shares to threads ─► a share of each plan
+//   Create:   phases ─► a layout each; plans, if all extents are known
+//   Prepare:  extents and batch ─► plans and how they are cut, kept for the sizes used last
+//   Run:      shares to threads ─► a share of each plan
 #ifndef INTACT_KERNELS_PLANS_CONVOLUTION_H_
 #define INTACT_KERNELS_PLANS_CONVOLUTION_H_
 
@@ -10,32 +11,36 @@
 
 #include <cstdint>
 #include <intact/intact.hpp>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "kernels/plans/conv_layout.h"
 #include "kernels/plans/conv_plan.h"
 #include "kernels/plans/conv_transposed.h"
 #include "kernels/problem/conv_geometry.h"
+#include "kernels/problem/linear_problem.h"
 
 namespace intact::kernels {
 
 class Convolution {
  public:
-  static Result<std::unique_ptr<Convolution>> Create(const intact_conv_desc& desc, const void* weights);
+  /// `weights`: a depth for each (tap, channel of the group), dense by output channel.
+  static Result<std::unique_ptr<Convolution>> Create(LinearProblem problem, const ConvGeometry& geometry,
+                                                     const WeightView& weights, jit::Isa isa);
 
+  Error Prepare(const intact_conv_args& args, intact_run_info* info) const;
   Error Run(const intact_conv_args& args) const;
-  Error RunPart(const intact_conv_args& args, int part, int parts) const;
+  Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
 
-  intact_type a_type() const { return a_type_; }
+  const LinearProblem& problem() const { return problem_; }
   const ConvGeometry& geometry() const { return geometry_; }
-  /// The caller's dimensions: the last of the geometry's.
-  int spatial_dims() const { return spatial_dims_; }
   jit::Isa isa() const { return isa_; }
-  intact_mode mode() const { return mode_; }
   const std::string& kernel_name() const { return kernel_name_; }
   int64_t packed_bytes() const;
-  /// For tests: see GemmPlan::RunAllAs().
+  /// For tests: see GemmPlan::RunAllAs(). Only plans whose extents are known.
   void RunAllAs(int64_t m);
   /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout. Made anew by each
   /// call, in a pass over the packed weights.
@@ -47,46 +52,62 @@ class Convolution {
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
   ScheduleStatistics schedule_statistics() const;
+  /// The weights of an output channel as kernels see them: each tap's channels from a multiple of `pitch` on.
+  void CopyColumn(int64_t column, int64_t pitch, int8_t* to) const;
 
  private:
-  Convolution() = default;
-  Error MakePhases(const GemmProblem& problem);
-  void KeepUnreadTaps(const GemmProblem& problem);
-  Error MakeBare(const GemmProblem& problem, const std::vector<ConvPhase>& phases,
-                 const PaddingExcess& excess);
-  /// As kernels see them, each tap's channels from a multiple of PairPitch() on.
-  PairedColumns Pairs() const;
-  void CopyColumn(int64_t column, int8_t* to) const;
-  Error CheckArguments(const intact_conv_args& args) const;
-  /// How a run is cut.
-  struct Shares {
+  /// The plans of an input of given extents.
+  struct Plans {
+    ConvGeometry geometry;
+    std::vector<std::unique_ptr<ConvPlan>> plans;  // may be none of a transposed convolution
+    std::unique_ptr<BarePixels> bare;              // null: there are none
+  };
+  /// How a run of them is cut.
+  struct Prepared {
+    std::shared_ptr<const Plans> plans;
+    int64_t batch = 0;
     std::vector<ConvPlan::Shape> shapes;  // of each plan
     int64_t parts = 1;                    // more are of no use
     int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
   };
-  Shares MakeShares(int64_t batch) const;
-  /// Those of a batch: kept, or made in `made`.
-  const Shares& SharesOf(int64_t batch, Shares* made) const;
-  void RunShare(const intact_conv_args& args, const Shares& shares, int part, int parts,
+  using PreparedPointer = std::shared_ptr<const Prepared>;
+
+  Convolution(LinearProblem problem, const ConvGeometry& geometry, jit::Isa isa)
+      : problem_(std::move(problem)), geometry_(geometry), isa_(isa) {}
+  Error MakeLayouts(const WeightView& weights);
+  Error MakePhases(const ConvGeometry& sized, const WeightView& weights);
+  void KeepUnreadTaps(const WeightView& weights);
+  PairedColumns Pairs() const;
+
+  Result<std::shared_ptr<const Plans>> MakePlans(const ConvGeometry& sized) const;
+  Result<std::unique_ptr<ConvPlan>> MakePlan(size_t phase, const ConvGeometry& geometry,
+                                             const OutputGrid& grid) const;
+  Result<std::shared_ptr<const ConvLayout>> LayoutWithoutPlanarBand(size_t phase) const;
+  static PreparedPointer Cut(std::shared_ptr<const Plans> plans, int64_t batch);
+  /// Of the arguments' batch and extents: kept, or made.
+  Result<PreparedPointer> Find(const intact_conv_args& args) const;
+  Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
+  Error CheckArguments(const intact_conv_args& args) const;
+  void RunShare(const intact_conv_args& args, const Prepared& prepared, int part, int parts,
                 uint8_t* scratch) const;
 
+  LinearProblem problem_;
   ConvGeometry geometry_;
-  int spatial_dims_ = 2;
-  intact_type a_type_ = INTACT_U8;
-  intact_mode mode_ = INTACT_EXACT;
-  jit::Isa isa_ = jit::Isa::kAvx2;
-  ActivationRange range_;  // declared, as kernels see activations
-  EpilogueSpec epilogue_;
-  std::vector<std::unique_ptr<ConvPlan>> plans_;  // may be none of a transposed convolution
-  std::unique_ptr<BarePixels> bare_;              // null: there are none
-  // Of a transposed one, for the certificate: the caller's number of each plan's taps; then taps that no
-  // output reads, with their weights, [output channel][tap][channel], as kernels see them.
-  std::vector<std::vector<int64_t>> plan_taps_;
+  jit::Isa isa_;
+  std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
+  // Of a transposed one: the caller's number of each layout's taps; then taps that no output reads, with
+  // their weights, [output channel][tap][channel], as kernels see them, for the certificate.
+  std::vector<std::vector<int64_t>> layout_taps_;
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;
+  std::unique_ptr<GemmPlan> bare_plan_;
   std::string kernel_name_;  // of the plan with most products
-  // Of a batch of one: where a convolution has many plans or units, to make them takes microseconds.
-  Shares shares_of_one_;
+
+  PreparedPointer fixed_;  // a batch of one, where no extent is open
+  mutable std::mutex mutex_;
+  mutable std::list<PreparedPointer> used_;  // the last used first
+  // Where an extent is open: layouts for inputs that are too large for a planar band, made when there is one.
+  mutable std::vector<std::shared_ptr<const ConvLayout>> without_planar_band_;
 };
 
 }  // namespace intact::kernels

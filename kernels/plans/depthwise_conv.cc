@@ -9,7 +9,7 @@ namespace intact::kernels {
 
 static_assert(Band::kSlackBytes >= DepthwiseEngine::kSlackBytes);
 
-Result<std::unique_ptr<DepthwiseConv>> DepthwiseConv::Create(const GemmData& data,
+Result<std::unique_ptr<DepthwiseConv>> DepthwiseConv::Create(const KernelData& data,
                                                              const ConvGeometry& geometry, uint8_t padding,
                                                              uint8_t flip, jit::Isa isa) {
   std::unique_ptr<DepthwiseConv> conv(new DepthwiseConv(data, geometry, padding, flip));
@@ -102,47 +102,42 @@ int64_t DepthwiseConv::ScratchBytes() const {
   return bytes;
 }
 
-bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const RunBuffers& buffers) const {
+bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const OutputMap& output) const {
   return inner_ != nullptr && input.stride == data_.n &&
-         inner_->ReadsOnlyTaps(inner_x_.size(), buffers.c_stride_bytes);
+         inner_->ReadsOnlyTaps(inner_x_.size(), output.c_stride_bytes);
 }
 
-void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, int64_t row_begin, int64_t row_end,
+void DepthwiseConv::Run(const ConvInput& input, const OutputMap& output, int64_t row_begin, int64_t row_end,
                         uint8_t* scratch) const noexcept {
   const ScopedFloatEnvironment float_environment;
   const int64_t height = geometry_.output[kHeight];
   const int64_t line_end = row_end / geometry_.output[kWidth];  // over all planes
-  const bool is_in_place = CanReadInPlace(input, buffers);
+  const bool is_in_place = CanReadInPlace(input, output);
   for (int64_t line = row_begin / geometry_.output[kWidth]; line < line_end;) {
     const int64_t plane = line / height;
     const Inner all{line % height, std::min(height, line % height + line_end - line)};
     if (is_in_place) {
       const Inner inner{std::clamp(inner_y_.begin, all.begin, all.end),
                         std::clamp(inner_y_.end, all.begin, all.end)};
-      RunLines(input, buffers, plane, {all.begin, inner.begin}, scratch);
-      RunInner(input, buffers, plane, inner);
-      RunColumns(left_, 0, input, buffers, plane, inner, scratch);
-      RunColumns(right_, inner_x_.end, input, buffers, plane, inner, scratch);
-      RunLines(input, buffers, plane, {inner.end, all.end}, scratch);
+      RunLines(input, output, plane, {all.begin, inner.begin}, scratch);
+      RunInner(input, output, plane, inner);
+      RunColumns(left_, 0, input, output, plane, inner, scratch);
+      RunColumns(right_, inner_x_.end, input, output, plane, inner, scratch);
+      RunLines(input, output, plane, {inner.end, all.end}, scratch);
     } else {
-      RunLines(input, buffers, plane, all, scratch);
+      RunLines(input, output, plane, all, scratch);
     }
     line += all.size();
   }
 }
 
-DepthwiseRow DepthwiseConv::RowAt(const RunBuffers& buffers, int64_t plane, int64_t line, int64_t x,
+DepthwiseRow DepthwiseConv::RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x,
                                   int64_t stride) const {
   const int64_t row = (plane * geometry_.output[kHeight] + line) * geometry_.output[kWidth] + x;
-  DepthwiseRow to;
-  to.c = buffers.c + row * buffers.c_stride_bytes;
-  to.c_stride_bytes = stride * buffers.c_stride_bytes;
-  if (buffers.residual != nullptr) to.residual = buffers.residual + row * buffers.residual_stride_bytes;
-  to.residual_stride_bytes = stride * buffers.residual_stride_bytes;
-  return to;
+  return {nullptr, 0, output.EveryRow(stride, row)};
 }
 
-void DepthwiseConv::RunLines(const ConvInput& input, const RunBuffers& buffers, int64_t plane,
+void DepthwiseConv::RunLines(const ConvInput& input, const OutputMap& output, int64_t plane,
                              const Inner& lines, uint8_t* scratch) const noexcept {
   const int64_t width = geometry_.output[kWidth];
   const int64_t first_row = plane * geometry_.plane_pixels();
@@ -151,7 +146,7 @@ void DepthwiseConv::RunLines(const ConvInput& input, const RunBuffers& buffers, 
     const int64_t band_end = lines_.band.EndFrom(row, row_end);
     const RowMap map = lines_.band.Stage(input, 0, row, band_end, scratch);
     for (; row < band_end; row += width) {
-      DepthwiseRow to = RowAt(buffers, plane, (row - first_row) / width, 0, 1);
+      DepthwiseRow to = RowAt(output, plane, (row - first_row) / width, 0, 1);
       to.pixel0 = map.At(row);
       to.pixels = width;
       lines_.engine->RunRow(to);
@@ -159,13 +154,13 @@ void DepthwiseConv::RunLines(const ConvInput& input, const RunBuffers& buffers, 
   }
 }
 
-void DepthwiseConv::RunInner(const ConvInput& input, const RunBuffers& buffers, int64_t plane,
+void DepthwiseConv::RunInner(const ConvInput& input, const OutputMap& output, int64_t plane,
                              const Inner& lines) const noexcept {
   const int64_t x = inner_x_.begin * geometry_.stride[kWidth] - geometry_.pad_begin[kWidth];
   for (int64_t line = lines.begin; line < lines.end; ++line) {
     const int64_t y = line * geometry_.stride[kHeight] - geometry_.pad_begin[kHeight];
     const int64_t pixel = (plane * geometry_.input[kHeight] + y) * geometry_.input[kWidth] + x;
-    DepthwiseRow to = RowAt(buffers, plane, line, inner_x_.begin, 1);
+    DepthwiseRow to = RowAt(output, plane, line, inner_x_.begin, 1);
     to.pixel0 = input.a + pixel * input.stride;
     to.pixels = inner_x_.size();
     inner_->RunRow(to);
@@ -173,7 +168,7 @@ void DepthwiseConv::RunInner(const ConvInput& input, const RunBuffers& buffers, 
 }
 
 void DepthwiseConv::RunColumns(const Part& part, int64_t begin, const ConvInput& input,
-                               const RunBuffers& buffers, int64_t plane, const Inner& lines,
+                               const OutputMap& output, int64_t plane, const Inner& lines,
                                uint8_t* scratch) const noexcept {
   if (part.engine == nullptr) return;
   const int64_t columns = part.band.line_rows();
@@ -184,7 +179,7 @@ void DepthwiseConv::RunColumns(const Part& part, int64_t begin, const ConvInput&
     const RowMap map = part.band.Stage(input, 0, row, band_end, scratch);
     for (int64_t column = 0; column < columns; ++column) {
       DepthwiseRow to =
-          RowAt(buffers, plane, (row - first_row) / columns, begin + column, geometry_.output[kWidth]);
+          RowAt(output, plane, (row - first_row) / columns, begin + column, geometry_.output[kWidth]);
       to.pixel0 = map.At(row + column);
       to.pixels = (band_end - row) / columns;
       part.engine->RunRow(to);

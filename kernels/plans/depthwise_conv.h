@@ -27,15 +27,15 @@ namespace intact::kernels {
 class DepthwiseConv {
  public:
   /// `padding` and `flip` as for Band; `data` outlives it.
-  static Result<std::unique_ptr<DepthwiseConv>> Create(const GemmData& data, const ConvGeometry& geometry,
+  static Result<std::unique_ptr<DepthwiseConv>> Create(const KernelData& data, const ConvGeometry& geometry,
                                                        uint8_t padding, uint8_t flip, jit::Isa isa);
 
   std::string KernelName() const { return lines_.engine->KernelName(); }
   int64_t packed_bytes() const;
   /// Scratch that Run() needs, aligned to 64 bytes.
   int64_t ScratchBytes() const;
-  /// Computes rows [row_begin, row_end) of C: whole lines. `buffers` without A.
-  void Run(const ConvInput& input, const RunBuffers& buffers, int64_t row_begin, int64_t row_end,
+  /// Computes rows [row_begin, row_end) of C: whole lines.
+  void Run(const ConvInput& input, const OutputMap& output, int64_t row_begin, int64_t row_end,
            uint8_t* scratch) const noexcept;
 
  private:
@@ -50,7 +50,7 @@ class DepthwiseConv {
     int64_t size() const { return end - begin; }
   };
 
-  DepthwiseConv(const GemmData& data, const ConvGeometry& geometry, uint8_t padding, uint8_t flip)
+  DepthwiseConv(const KernelData& data, const ConvGeometry& geometry, uint8_t padding, uint8_t flip)
       : data_(data), geometry_(geometry), padding_(padding), flip_(flip) {}
   Inner InnerOf(Dimension dimension) const;
   TapGrid GridOf(const Band& band) const;
@@ -58,18 +58,18 @@ class DepthwiseConv {
   Error MakeInner(jit::Isa isa);
   /// Columns [begin, begin + count) of the output, whose pixels are those of a column.
   Error MakeColumns(int64_t begin, int64_t count, jit::Isa isa, Part* part) const;
-  bool CanReadInPlace(const ConvInput& input, const RunBuffers& buffers) const;
+  bool CanReadInPlace(const ConvInput& input, const OutputMap& output) const;
   /// Pixels of C from (plane, line, x) on, `stride` rows apart.
-  DepthwiseRow RowAt(const RunBuffers& buffers, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
+  DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
 
-  void RunLines(const ConvInput& input, const RunBuffers& buffers, int64_t plane, const Inner& lines,
+  void RunLines(const ConvInput& input, const OutputMap& output, int64_t plane, const Inner& lines,
                 uint8_t* scratch) const noexcept;
-  void RunInner(const ConvInput& input, const RunBuffers& buffers, int64_t plane,
+  void RunInner(const ConvInput& input, const OutputMap& output, int64_t plane,
                 const Inner& lines) const noexcept;
-  void RunColumns(const Part& part, int64_t begin, const ConvInput& input, const RunBuffers& buffers,
+  void RunColumns(const Part& part, int64_t begin, const ConvInput& input, const OutputMap& output,
                   int64_t plane, const Inner& lines, uint8_t* scratch) const noexcept;
 
-  const GemmData& data_;
+  const KernelData& data_;
   ConvGeometry geometry_;
   uint8_t padding_, flip_;
   Part lines_;

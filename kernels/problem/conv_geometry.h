@@ -1,5 +1,6 @@
 // The shape of a convolution, in three spatial dimensions whatever the caller's: missing ones are outermost
-// and of extent 1.
+// and of extent 1. Extents of the input may be open: then a geometry stands for all sizes, and Sized() makes
+// one that can be computed.
 #ifndef INTACT_KERNELS_PROBLEM_CONV_GEOMETRY_H_
 #define INTACT_KERNELS_PROBLEM_CONV_GEOMETRY_H_
 
@@ -16,12 +17,19 @@ using Spatial = std::array<int64_t, INTACT_MAX_SPATIAL>;
 enum Dimension : uint8_t { kDepth, kHeight, kWidth };
 
 struct ConvGeometry {
-  // The stride is 1 in dimensions of one output, unless transposed.
+  int dims = 2;  // the caller's: the last ones of the arrays below
   int64_t input_channels = 0, output_channels = 0, groups = 1;
   // Negative padding crops: plans of a transposed convolution's phases have such (conv_transposed.h).
-  Spatial input = {}, kernel = {}, stride = {}, dilation = {}, pad_begin = {}, pad_end = {};
+  Spatial input = {}, kernel = {}, stride = {}, dilation = {}, pad_begin = {}, pad_end = {}, output_pad = {};
   Spatial output = {};
   bool is_transposed = false;
+  // Where runs give the input's extent. Input and output are INTACT_ANY_EXTENT there unless Sized().
+  std::array<bool, INTACT_MAX_SPATIAL> is_open = {};
+
+  /// Whether runs give the input's extent in some dimension.
+  bool IsOpen() const { return is_open[kDepth] || is_open[kHeight] || is_open[kWidth]; }
+  /// The number of the caller's dimension `i` in the arrays above.
+  size_t Place(int i) const { return static_cast<size_t>(INTACT_MAX_SPATIAL - dims + i); }
 
   int64_t group_inputs() const { return input_channels / groups; }
   int64_t group_outputs() const { return output_channels / groups; }
@@ -36,8 +44,19 @@ struct ConvGeometry {
   }
 };
 
-/// Checks all of `desc` but what it holds of a GEMM. INVALID_ARGUMENT names the field and its value.
+/// Checks all of `desc`. INVALID_ARGUMENT names the field and its value.
 Result<ConvGeometry> CheckGeometry(const intact_conv_desc& desc);
+
+/// The descriptor of `geometry`, as CheckGeometry() gave it.
+intact_conv_desc DescOf(const ConvGeometry& geometry);
+
+/// `geometry` of an input of `given` extents, as a run's arguments have them: 0 stands for the descriptor's.
+/// INVALID_ARGUMENT likewise. In dimensions of one output the stride becomes 1, unless transposed.
+Result<ConvGeometry> Sized(const ConvGeometry& geometry, const int64_t* given);
+
+/// `geometry` of an input of common extents where they are open: what is chosen once for all sizes is chosen
+/// for this one.
+Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_PROBLEM_CONV_GEOMETRY_H_

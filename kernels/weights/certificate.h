@@ -19,16 +19,10 @@
 #include <intact/intact.hpp>
 #include <vector>
 
+#include "kernels/problem/operands.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
-
-/// Activations as kernels see them.
-struct ActivationRange {
-  int low = 0, high = 255;
-  bool IsFull() const { return low == 0 && high == 255; }
-  bool operator==(const ActivationRange&) const = default;
-};
 
 /// A pair that can saturate, and activations that make it.
 struct FailingPair {

@@ -11,20 +11,21 @@ namespace {
 
 class GroupOrder {
  public:
-  GroupOrder(const GemmProblem& conv, const ConvGeometry& geometry, int64_t group)
+  GroupOrder(const LinearProblem& problem, const WeightView& view, const ConvGeometry& geometry,
+             int64_t group)
       : channels_(static_cast<size_t>(geometry.group_inputs())),
         weights_(static_cast<size_t>(geometry.group_outputs() * geometry.taps())) {
     std::vector<int16_t> by_channel(channels_ * weights_);
     for (size_t i = 0; i < weights_; ++i) {
       const int64_t column = group * geometry.group_outputs() + static_cast<int64_t>(i) / geometry.taps();
       const int64_t tap = static_cast<int64_t>(i) % geometry.taps();
-      const int32_t zero_point = conv.WeightZeroPoint(column);
+      const int32_t zero_point = problem.WeightZeroPoint(column);
       for (size_t channel = 0; channel < channels_; ++channel) {
         const int64_t depth = tap * geometry.group_inputs() + static_cast<int64_t>(channel);
-        by_channel[channel * weights_ + i] = static_cast<int16_t>(conv.b.At(depth, column) - zero_point);
+        by_channel[channel * weights_ + i] = static_cast<int16_t>(view.At(depth, column) - zero_point);
       }
     }
-    const LaneCapacity capacity = CapacityFor(conv.range.high);
+    const LaneCapacity capacity = CapacityFor(problem.range.high);
     heavy_.resize(channels_ * channels_);
     for (size_t x = 0; x < channels_; ++x) {
       for (size_t y = 0; y < x; ++y) {
@@ -83,11 +84,12 @@ class GroupOrder {
 
 }  // namespace
 
-std::vector<int64_t> PairChannels(const GemmProblem& conv, const ConvGeometry& geometry) {
+std::vector<int64_t> PairChannels(const LinearProblem& problem, const WeightView& weights,
+                                  const ConvGeometry& geometry) {
   std::vector<int64_t> order;
   order.reserve(static_cast<size_t>(geometry.input_channels));
   for (int64_t group = 0; group < geometry.groups; ++group) {
-    for (const size_t channel : GroupOrder(conv, geometry, group).Find()) {
+    for (const size_t channel : GroupOrder(problem, weights, geometry, group).Find()) {
       order.push_back(group * geometry.group_inputs() + static_cast<int64_t>(channel));
     }
   }

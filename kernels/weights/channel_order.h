@@ -14,14 +14,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/conv_geometry.h"
+#include "kernels/problem/linear_problem.h"
 
 namespace intact::kernels {
 
-/// The channel at each place, group by group; places of a group hold its channels. `conv`: as ConvPlan gets
-/// it.
-std::vector<int64_t> PairChannels(const GemmProblem& conv, const ConvGeometry& geometry);
+/// The channel at each place, group by group; places of a group hold its channels. `weights` are those of all
+/// output channels, a depth for each (tap, channel of the group).
+std::vector<int64_t> PairChannels(const LinearProblem& problem, const WeightView& weights,
+                                  const ConvGeometry& geometry);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_WEIGHTS_CHANNEL_ORDER_H_

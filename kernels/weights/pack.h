@@ -6,13 +6,7 @@
 //                            to 64.
 //   A   [k/4][rows][4]       a panel of up to mr rows as u8; depth is padded with zeros to 4
 //
-// Activations are u8 throughout and weights s8: s8 activations are shifted by +128 and u8 weights by −128,
-// which flips their top bit. With a', b' and the zero points za', zb' shifted likewise,
-//
-//   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
-//
-// Kernels compute the first sum. The second term is a constant of the column: accumulators start from it. The
-// third needs the sum of each row of A (row_sums.h); it is there only where zb' is not 0 (epilogue.h).
+// Both are as kernels see them: operands.h.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_H_
 
@@ -22,31 +16,12 @@
 #include <span>
 
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/problem/operands.h"
 
 namespace intact::kernels {
 
-/// Columns in a canonical panel: one zmm or two ymm of k-quads, one row of an AMX B tile.
-inline constexpr int kPanelColumns = 16;
-/// Depths in a quad (kr, "c4").
-inline constexpr int kQuad = 4;
+/// A quad of a panel: one zmm, two ymm, or one row of an AMX B tile.
 inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
-
-/// Flips the top bit of activations of `type`, so that they become u8: see above.
-constexpr uint8_t ActivationFlip(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
-/// Flips the top bit of weights of `type`, so that they become s8.
-constexpr uint8_t WeightFlip(intact_type type) { return type == INTACT_U8 ? 0x80 : 0; }
-
-/// Weights as the caller holds them: element [k, n] at data[k·stride_k + n·stride_n].
-struct WeightView {
-  const int8_t* data = nullptr;  // u8 in the same bits
-  int64_t k = 0, n = 0;
-  int64_t stride_k = 0, stride_n = 0;
-  uint8_t flip = 0;  // WeightFlip()
-  /// As kernels see it.
-  int8_t At(int64_t row, int64_t column) const {
-    return static_cast<int8_t>(data[row * stride_k + column * stride_n] ^ flip);
-  }
-};
 
 /// Where depth k of column n of a panel lies in it.
 constexpr int64_t OffsetInPanel(int64_t k, int64_t n) {

@@ -5,21 +5,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
+#include "kernels/base/blocking.h"
+
 namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -29,17 +31,21 @@ struct PackHeader {
   uint64_t file_bytes;
   uint64_t checksum;  // of all that follows
   int64_t n, k;
-  uint32_t a_type, b_type, c_type, mode;
-  uint32_t has_bias_f32, has_bias_s32, is_range_checked;
-  int32_t a_zero_point, c_zero_point;
-  int32_t range_low, range_high;  // as kernels see activations
-  float lo, hi;                   // bounds of the activation function, see epilogue.h
-  uint32_t has_b_zero_points;
-  int64_t pairs, failing_pairs, worst_column, worst_column_failing_pairs;
-  uint32_t residual_type;
+  // intact_linear_desc
+  int32_t a_type, b_type, c_type, mode;
+  int32_t a_zero_point, c_zero_point, activation, range_check;
+  float clamp_min, clamp_max;
+  int32_t a_min, a_max;
+  int32_t residual_type, residual_zero_point;
   float residual_scale;
-  int32_t residual_zero_point;
+  uint32_t has_bias_f32, has_bias_s32;
+  // intact_conv_desc; all 0 in the file of a GEMM
+  int32_t spatial_dims, transposed;
   uint32_t reserved;  // 0
+  int64_t input_channels, output_channels, groups;
+  std::array<int64_t, INTACT_MAX_SPATIAL> input, kernel, stride, dilation, pad_begin, pad_end, output_pad;
+  // Certificate
+  int64_t pairs, failing_pairs, worst_column, worst_column_failing_pairs;
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
 static_assert(std::endian::native == std::endian::little);
@@ -60,7 +66,7 @@ Layout LayoutOf(const PackHeader& header) {
   layout.bias_f32 = layout.scales + (header.c_type == INTACT_S32 ? 0 : column_bytes);
   layout.bias_s32 = layout.bias_f32 + (header.has_bias_f32 != 0 ? column_bytes : 0);
   layout.b_zero_points = layout.bias_s32 + (header.has_bias_s32 != 0 ? column_bytes : 0);
-  layout.panels = layout.b_zero_points + (header.has_b_zero_points != 0 ? column_bytes : 0);
+  layout.panels = layout.b_zero_points + column_bytes;
   layout.end = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(int64_t)), kAlignment);
   return layout;
 }
@@ -76,67 +82,18 @@ uint64_t Checksum(const uint8_t* image, size_t size) {
   return hash;
 }
 
-bool IsOneOf(uint32_t value, std::initializer_list<uint32_t> values) {
-  for (const uint32_t v : values) {
-    if (v == value) return true;
-  }
-  return false;
-}
-
 bool IsWithin(int64_t value, int64_t low, int64_t high) { return value >= low && value <= high; }
 
-Error CheckResidualFields(const PackHeader& header) {
-  if (!IsOneOf(header.residual_type, {INTACT_TYPE_NONE, INTACT_U8, INTACT_S8, INTACT_F32}) ||
-      (header.c_type == INTACT_S32 && header.residual_type != INTACT_TYPE_NONE)) {
-    return Refused("the residual's type is unknown, or not for this output");
-  }
-  const bool has_residual = header.residual_type != INTACT_TYPE_NONE;
-  const float scale = header.residual_scale;
-  if (has_residual ? !(scale > 0.0f) || !std::isfinite(scale) : scale != 0.0f) {
-    return Refused("the residual's scale is " + std::to_string(scale));
-  }
-  const int low = header.residual_type == INTACT_S8 ? -128 : 0;
-  const int high = header.residual_type == INTACT_S8 ? 127 : header.residual_type == INTACT_U8 ? 255 : 0;
-  if (!IsWithin(header.residual_zero_point, low, high)) {
-    return Refused("the residual's zero point is out of range");
-  }
-  if (header.reserved != 0) return Refused("a reserved field is not zero");
-  return {};
-}
-
-// The fields' values; the checksum has vouched that they are as written, this that a writer may write them.
-Error CheckFields(const PackHeader& header) {
-  if (!IsWithin(header.n, 1, std::numeric_limits<int32_t>::max()) ||
-      !IsWithin(header.k, 1, std::numeric_limits<int32_t>::max())) {
+// What the sections' places follow from.
+Error CheckShape(const PackHeader& header) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (!IsWithin(header.n, 1, kMost) || !IsWithin(header.k, 1, kMost) ||
+      header.n > (int64_t{1} << 40) / header.k) {
     return Refused("n or k is out of range");
   }
-  if (!IsOneOf(header.a_type, {INTACT_U8, INTACT_S8}) || !IsOneOf(header.b_type, {INTACT_U8, INTACT_S8}) ||
-      !IsOneOf(header.c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32})) {
-    return Refused("a type is unknown");
-  }
-  if (!IsOneOf(header.mode, {INTACT_EXACT, INTACT_SATURATING})) return Refused("the mode is unknown");
-  if (!IsOneOf(header.has_bias_f32, {0, 1}) || !IsOneOf(header.has_bias_s32, {0, 1}) ||
-      !IsOneOf(header.is_range_checked, {0, 1}) || !IsOneOf(header.has_b_zero_points, {0, 1}) ||
-      (header.c_type == INTACT_S32 && header.has_bias_f32 != 0)) {
-    return Refused("a flag is out of range");
-  }
-  const int64_t shift = header.a_type == INTACT_S8 ? 128 : 0;
-  if (!IsWithin(header.range_low, 0, header.range_high) || header.range_high > 255 ||
-      !IsWithin(header.a_zero_point + shift, header.range_low, header.range_high)) {
-    return Refused("the activations' range or zero point is out of range");
-  }
-  const int c_low = header.c_type == INTACT_S8 ? -128 : 0;
-  const int c_high = header.c_type == INTACT_S8 ? 127 : header.c_type == INTACT_U8 ? 255 : 0;
-  if (!IsWithin(header.c_zero_point, c_low, c_high))
-    return Refused("the output's zero point is out of range");
-  // The epilogue relies on 8-bit outputs' bounds lying within the type.
-  const bool is_8bit = header.c_type == INTACT_U8 || header.c_type == INTACT_S8;
-  const float infinity = std::numeric_limits<float>::infinity();
-  const float lowest = is_8bit ? static_cast<float>(c_low - header.c_zero_point) : -infinity;
-  const float highest = is_8bit ? static_cast<float>(c_high - header.c_zero_point) : infinity;
-  const bool is_ordered = lowest <= header.lo && header.lo <= header.hi && header.hi <= highest;
-  if (!is_ordered) return Refused("the output's bounds are out of range");
-  return CheckResidualFields(header);
+  if (header.has_bias_f32 > 1 || header.has_bias_s32 > 1) return Refused("a flag is out of range");
+  if (header.reserved != 0) return Refused("a reserved field is not zero");
+  return {};
 }
 
 // Columns and depths beyond n and k must be zero: sums over whole quads and panels rely on it.
@@ -150,42 +107,6 @@ bool IsPaddingZero(const PackedWeights& weights) {
   return true;
 }
 
-template <class T>
-Error ReadColumns(const uint8_t* from, int64_t count, AlignedBuffer<T>* to) {
-  if (!to->Resize(static_cast<size_t>(count))) return {INTACT_OUT_OF_MEMORY, "no memory for the epilogue"};
-  std::memcpy(to->data(), from, to->bytes());
-  return {};
-}
-
-// Values a plan's creation would have refused.
-Error CheckFloats(const AlignedBuffer<float>& values, bool must_be_positive, const char* name) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i]) || (must_be_positive && !(values[i] > 0.0f))) {
-      return Refused(std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(values[i]));
-    }
-  }
-  return {};
-}
-
-Error CheckZeroPoints(const AlignedBuffer<int32_t>& zero_points) {
-  for (size_t i = 0; i < zero_points.size(); ++i) {
-    if (!IsWithin(zero_points[i], -128, 127)) {
-      return Refused("b_zero_points[" + std::to_string(i) + "] is " + std::to_string(zero_points[i]) +
-                     " as kernels see it");
-    }
-  }
-  return {};
-}
-
-// Whether the file tells what the weights' certificate says.
-bool HoldsCertificate(const PackHeader& header, const uint8_t* panels, const Certificate& certificate) {
-  return header.pairs == certificate.pairs && header.failing_pairs == certificate.failing_pairs &&
-         header.worst_column == certificate.worst_column &&
-         header.worst_column_failing_pairs == certificate.worst_column_failing_pairs &&
-         std::memcmp(panels, certificate.panel_failing_pairs.data(),
-                     certificate.panel_failing_pairs.size() * sizeof(int64_t)) == 0;
-}
-
 void CopyTo(std::vector<uint8_t>* image, int64_t offset, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(image->data() + offset, from, bytes);
 }
@@ -194,51 +115,123 @@ std::string ErrnoText() { return std::strerror(errno); }  // NOLINT(concurrency-
 
 }  // namespace
 
-std::vector<uint8_t> WritePackImage(const GemmData& data) {
+std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
+                                    const PackedWeights& weights, const Certificate& certificate) {
+  std::vector<int32_t> b_zero_points;
+  const intact_linear_desc linear = DescOf(problem, &b_zero_points);
   PackHeader header{};
   header.magic = kMagic;
   header.version = kVersion;
   header.header_bytes = sizeof(PackHeader);
-  header.n = data.n;
-  header.k = data.k;
-  header.a_type = data.a_type;
-  header.b_type = data.b_type;
-  header.c_type = data.epilogue.c_type;
-  header.mode = data.mode;
-  header.has_bias_f32 = data.epilogue.has_bias ? 1 : 0;
-  header.has_bias_s32 = data.bias_s32.size() != 0 ? 1 : 0;
-  header.has_b_zero_points = data.epilogue.has_b_zero_points ? 1 : 0;
-  header.is_range_checked = data.is_range_checked ? 1 : 0;
-  header.a_zero_point = data.a_zero_point;
-  header.c_zero_point = data.bounds.zero_point;
-  header.range_low = data.range.low;
-  header.range_high = data.range.high;
-  header.lo = data.bounds.lo;
-  header.hi = data.bounds.hi;
-  header.pairs = data.certificate.pairs;
-  header.failing_pairs = data.certificate.failing_pairs;
-  header.worst_column = data.certificate.worst_column;
-  header.worst_column_failing_pairs = data.certificate.worst_column_failing_pairs;
-  header.residual_type = data.epilogue.residual;
-  header.residual_scale = data.residual.scale;
-  header.residual_zero_point = data.residual.zero_point;
+  header.n = weights.n;
+  header.k = weights.k;
+  header.a_type = linear.a_type;
+  header.b_type = linear.b_type;
+  header.c_type = linear.c_type;
+  header.mode = linear.mode;
+  header.a_zero_point = linear.a_zero_point;
+  header.c_zero_point = linear.c_zero_point;
+  header.activation = linear.activation;
+  header.range_check = linear.range_check;
+  header.clamp_min = linear.clamp_min;
+  header.clamp_max = linear.clamp_max;
+  header.a_min = linear.a_min;
+  header.a_max = linear.a_max;
+  header.residual_type = linear.residual_type;
+  header.residual_zero_point = linear.residual_zero_point;
+  header.residual_scale = linear.residual_scale;
+  header.has_bias_f32 = linear.bias_f32 != nullptr ? 1 : 0;
+  header.has_bias_s32 = linear.bias_s32 != nullptr ? 1 : 0;
+  if (conv) {
+    header.spatial_dims = conv->spatial_dims;
+    header.transposed = conv->transposed;
+    header.input_channels = conv->input_channels;
+    header.output_channels = conv->output_channels;
+    header.groups = conv->groups;
+    header.input = std::to_array(conv->input);
+    header.kernel = std::to_array(conv->kernel);
+    header.stride = std::to_array(conv->stride);
+    header.dilation = std::to_array(conv->dilation);
+    header.pad_begin = std::to_array(conv->pad_begin);
+    header.pad_end = std::to_array(conv->pad_end);
+    header.output_pad = std::to_array(conv->output_pad);
+  }
+  header.pairs = certificate.pairs;
+  header.failing_pairs = certificate.failing_pairs;
+  header.worst_column = certificate.worst_column;
+  header.worst_column_failing_pairs = certificate.worst_column_failing_pairs;
   const Layout layout = LayoutOf(header);
   header.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
-  CopyTo(&image, layout.weights, data.weights.data, static_cast<size_t>(data.weights.bytes()));
-  CopyTo(&image, layout.scales, data.scales.data(), data.scales.bytes());
-  CopyTo(&image, layout.bias_f32, data.bias.data(), data.bias.bytes());
-  CopyTo(&image, layout.bias_s32, data.bias_s32.data(), data.bias_s32.bytes());
-  CopyTo(&image, layout.b_zero_points, data.b_zero_points.data(), data.b_zero_points.bytes());
-  CopyTo(&image, layout.panels, data.certificate.panel_failing_pairs.data(),
-         data.certificate.panel_failing_pairs.size() * sizeof(int64_t));
+  const auto copy_columns = [&](int64_t offset, const auto& values) {
+    CopyTo(&image, offset, values.data(), values.size() * sizeof(values[0]));
+  };
+  CopyTo(&image, layout.weights, weights.data, static_cast<size_t>(weights.bytes()));
+  copy_columns(layout.scales, problem.scales);
+  copy_columns(layout.bias_f32, problem.bias_f32);
+  copy_columns(layout.bias_s32, problem.bias_s32);
+  copy_columns(layout.b_zero_points, b_zero_points);
+  copy_columns(layout.panels, certificate.panel_failing_pairs);
   CopyTo(&image, 0, &header, sizeof(header));
   header.checksum = Checksum(image.data(), image.size());
   CopyTo(&image, 0, &header, sizeof(header));
   return image;
 }
 
-Error ReadPackImage(const void* image, size_t size, GemmData* data) {
+namespace {
+
+intact_linear_desc LinearOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  linear.a_type = header.a_type;
+  linear.b_type = header.b_type;
+  linear.c_type = header.c_type;
+  linear.mode = header.mode;
+  linear.a_zero_point = header.a_zero_point;
+  linear.c_zero_point = header.c_zero_point;
+  linear.activation = header.activation;
+  linear.range_check = header.range_check;
+  linear.clamp_min = header.clamp_min;
+  linear.clamp_max = header.clamp_max;
+  linear.a_min = header.a_min;
+  linear.a_max = header.a_max;
+  linear.residual_type = header.residual_type;
+  linear.residual_zero_point = header.residual_zero_point;
+  linear.residual_scale = header.residual_scale;
+  const auto columns = [&](int64_t offset) { return static_cast<const void*>(image + offset); };
+  linear.b_zero_points = static_cast<const int32_t*>(columns(layout.b_zero_points));
+  linear.b_zero_point_count = header.n;
+  if (header.has_bias_s32 != 0) linear.bias_s32 = static_cast<const int32_t*>(columns(layout.bias_s32));
+  if (header.has_bias_f32 != 0) linear.bias_f32 = static_cast<const float*>(columns(layout.bias_f32));
+  if (header.c_type == INTACT_S32) return linear;
+  linear.scales = static_cast<const float*>(columns(layout.scales));
+  linear.scale_count = header.n;
+  return linear;
+}
+
+std::optional<intact_conv_desc> ConvOf(const PackHeader& header) {
+  if (header.spatial_dims == 0) return std::nullopt;
+  intact_conv_desc conv = INTACT_CONV_DESC_INIT;
+  conv.spatial_dims = header.spatial_dims;
+  conv.transposed = header.transposed;
+  conv.input_channels = header.input_channels;
+  conv.output_channels = header.output_channels;
+  conv.groups = header.groups;
+  const auto copy = [](const std::array<int64_t, INTACT_MAX_SPATIAL>& from, int64_t* to) {
+    std::copy(from.begin(), from.end(), to);
+  };
+  copy(header.input, conv.input);
+  copy(header.kernel, conv.kernel);
+  copy(header.stride, conv.stride);
+  copy(header.dilation, conv.dilation);
+  copy(header.pad_begin, conv.pad_begin);
+  copy(header.pad_end, conv.pad_end);
+  copy(header.output_pad, conv.output_pad);
+  return conv;
+}
+
+}  // namespace
+
+Result<PackContents> ReadPackImage(const void* image, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(image);
   PackHeader header{};
   if (size < sizeof(header)) {
@@ -255,51 +248,39 @@ Error ReadPackImage(const void* image, size_t size, GemmData* data) {
     return Refused((size < header.file_bytes ? "truncated: " : "too long: ") + std::to_string(size) +
                    " bytes; expected " + std::to_string(header.file_bytes));
   }
-  if (size % 8 != 0 || header.checksum != Checksum(bytes, size))
+  if (size % 8 != 0 || header.checksum != Checksum(bytes, size)) {
     return Refused("corrupted: the checksum differs");
-  Error error = CheckFields(header);
+  }
+  Error error = CheckShape(header);
   if (error.status != INTACT_OK) return error;
   const Layout layout = LayoutOf(header);
   if (layout.end != static_cast<int64_t>(size)) return Refused("corrupted: the size does not match n and k");
 
-  data->n = header.n;
-  data->k = header.k;
-  data->a_type = static_cast<intact_type>(header.a_type);
-  data->b_type = static_cast<intact_type>(header.b_type);
-  data->mode = static_cast<intact_mode>(header.mode);
-  data->a_zero_point = header.a_zero_point;
-  data->range = {header.range_low, header.range_high};
-  data->is_range_checked = header.is_range_checked != 0;
-  data->weights.n = header.n;
-  data->weights.k = header.k;
-  data->weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
-  data->epilogue = {static_cast<intact_type>(header.c_type), header.has_bias_f32 != 0,
-                    header.has_b_zero_points != 0, static_cast<intact_type>(header.residual_type)};
-  data->bounds = {header.lo, header.hi, header.c_zero_point};
-  data->residual = {header.residual_scale, header.residual_zero_point};
-  const int64_t columns = data->weights.panels() * kPanelColumns;
-  const bool has_scales = header.c_type != INTACT_S32;
-  if (has_scales) error = ReadColumns(bytes + layout.scales, columns, &data->scales);
-  if (error.status == INTACT_OK && data->epilogue.has_bias) {
-    error = ReadColumns(bytes + layout.bias_f32, columns, &data->bias);
-  }
-  if (error.status == INTACT_OK && header.has_bias_s32 != 0) {
-    error = ReadColumns(bytes + layout.bias_s32, columns, &data->bias_s32);
-  }
-  if (error.status == INTACT_OK && data->epilogue.has_b_zero_points) {
-    error = ReadColumns(bytes + layout.b_zero_points, columns, &data->b_zero_points);
-  }
-  if (error.status == INTACT_OK) error = CheckFloats(data->scales, true, "scales");
-  if (error.status == INTACT_OK) error = CheckFloats(data->bias, false, "bias_f32");
-  if (error.status == INTACT_OK) error = CheckZeroPoints(data->b_zero_points);
-  if (error.status != INTACT_OK) return error;
+  PackContents contents;
+  contents.conv = ConvOf(header);
+  contents.linear = LinearOf(header, layout, bytes);
+  contents.weights.n = header.n;
+  contents.weights.k = header.k;
+  contents.weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
+  if (!IsPaddingZero(contents.weights)) return Refused("corrupted: the padding of the weights is not zero");
+  contents.certificate.pairs = header.pairs;
+  contents.certificate.failing_pairs = header.failing_pairs;
+  contents.certificate.worst_column = header.worst_column;
+  contents.certificate.worst_column_failing_pairs = header.worst_column_failing_pairs;
+  contents.certificate.panel_failing_pairs.resize(static_cast<size_t>(contents.weights.panels()));
+  std::memcpy(contents.certificate.panel_failing_pairs.data(), bytes + layout.panels,
+              contents.certificate.panel_failing_pairs.size() * sizeof(int64_t));
+  return contents;
+}
 
-  if (!IsPaddingZero(data->weights)) return Refused("corrupted: the padding of the weights is not zero");
-  data->certificate = Certify(data->weights, data->range);
-  if (!HoldsCertificate(header, bytes + layout.panels, data->certificate)) {
-    return Refused("corrupted: the certificate is not that of the weights");
+Error CheckHeldCertificate(const Certificate& held, const Certificate& made) {
+  if (held.pairs == made.pairs && held.failing_pairs == made.failing_pairs &&
+      held.worst_column == made.worst_column &&
+      held.worst_column_failing_pairs == made.worst_column_failing_pairs &&
+      held.panel_failing_pairs == made.panel_failing_pairs) {
+    return {};
   }
-  return {};
+  return Refused("corrupted: the certificate is not that of the weights");
 }
 
 Error WriteFile(const std::string& path, const std::vector<uint8_t>& image) {

@@ -1,20 +1,23 @@
 // The pack file: a plan on disk. Written on one machine, it loads on any other, whatever their ISAs: weights
-// lie in the canonical layout, which VNNI and AMX run in place; what an ISA needs besides (a schedule) is
-// derived when it is loaded.
+// lie in the canonical layout, which VNNI and AMX run in place; what an ISA needs besides (a schedule, a
+// convolution's own layout) is derived when it is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 3
+//   0             PackHeader, version 4: what it is of, the descriptors, the certificate
 //   then, each aligned to 64 bytes and padded with zeros to 64:
-//                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes (pack.h)
+//                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes (pack.h); of a convolution depth k is
+//                             (tap, channel of the group), and n the output channels
 //                 scales      f32[⌈n/16⌉·16]   unless c_type is s32
 //                 bias_f32    f32[⌈n/16⌉·16]   if has_bias_f32
 //                 bias_s32    s32[⌈n/16⌉·16]   if has_bias_s32
-//                 zero points s32[⌈n/16⌉·16]   if has_b_zero_points: of the weights
-//                 panels      PanelCertificate[⌈n/16⌉]
+//                 zero points s32[⌈n/16⌉·16]   of the weights, in their type
+//                 panels      failing pairs of each panel of the certificate, s64[⌈n/16⌉]
 //
 // The checksum covers every byte after itself, header included: for each 8-byte word w, h = rotl(h ^ w,
 // 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. A step is a bijection of h and of w, so
-// any change confined to one word is found for certain, any other with probability 1 − 2⁻⁶⁴.
+// any change confined to one word is found for certain, any other with probability 1 − 2⁻⁶⁴. It proves the
+// bytes; a reader makes the plan from the descriptors in them as from a caller's, which proves that they make
+// sense.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 
@@ -22,19 +25,35 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "kernels/engines/engine.h"
+#include "kernels/problem/linear_problem.h"
+#include "kernels/weights/certificate.h"
+#include "kernels/weights/pack.h"
 
 namespace intact::kernels {
 
-/// The image of a pack file. Throws std::bad_alloc.
-std::vector<uint8_t> WritePackImage(const GemmData& data);
+/// What a pack file tells.
+struct PackContents {
+  std::optional<intact_conv_desc> conv;  // nothing: it is a GEMM's
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  PackedWeights weights;
+  Certificate certificate;  // without columns' sums and accumulators' bounds
+};
 
-/// Checks everything, then fills `data`, whose weights stay in the image. `initial` and the accumulators'
-/// bounds are left to the plan, which derives them from the weights.
-Error ReadPackImage(const void* image, size_t size, GemmData* data);
+/// The image of a pack file. Throws std::bad_alloc.
+std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
+                                    const PackedWeights& weights, const Certificate& certificate);
+
+/// Checks that the image is whole and as a writer makes it; what it holds stays in it, aligned to 64 bytes.
+/// The descriptors are as written, and yet to be checked, and so is whether the certificate is that of the
+/// weights.
+Result<PackContents> ReadPackImage(const void* image, size_t size);
+
+/// INVALID_ARGUMENT unless `held`, a file's, is the certificate that was `made` of its weights.
+Error CheckHeldCertificate(const Certificate& held, const Certificate& made);
 
 /// Writes `image` to `path` through a temporary file beside it, so that it appears whole or not at all.
 Error WriteFile(const std::string& path, const std::vector<uint8_t>& image);

@@ -256,7 +256,7 @@ class StripScheduler {
     if (folds) SetZeroPoints(column, weights.n);
     for (int64_t quad = begin; quad < end; ++quad) {
       Item item;
-      item.offset = OffsetOf(column, quad, begin);
+      item.offset = OffsetOf(weights.quads(), column, quad, begin);
       std::memcpy(item.weights.data(), panel + quad * kPanelQuadBytes, sizeof(item.weights));
       folds ? AddFolded(item) : AddOrSplit(item);
     }
@@ -301,11 +301,9 @@ class StripScheduler {
     if (heaviest != 0) ++item_count_;  // else all zeros: contributes nothing
   }
 
-  uint32_t OffsetOf(int64_t column, int64_t quad, int64_t begin) const {
-    if (shape_.planar == nullptr) return static_cast<uint32_t>((quad - begin) * shape_.rows * kQuad);
-    const PlanarDepth& planar = *shape_.planar;
-    return planar.quad_offsets[static_cast<size_t>(quad)] +
-           static_cast<uint32_t>(column / planar.group_columns * planar.group_bytes);
+  uint32_t OffsetOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
+    if (shape_.group_columns == 0) return static_cast<uint32_t>((quad - begin) * shape_.rows * kQuad);
+    return static_cast<uint32_t>(column / shape_.group_columns * quads + quad);
   }
 
   // Leaves as much of each heavy pair in the first item as fits, and moves the rest to a second, light one. A
@@ -445,9 +443,56 @@ bool ScheduledWeights::Build(const PackedWeights& weights, const ScheduleShape& 
     shape_ = shape;
     panels_ = weights.panels();
     windows_ = Windows(weights, shape);
+    quads_ = weights.quads();
     return WithColumns(shape.strip_columns, [&](auto columns) { return BuildStrips<columns>(weights); });
   } catch (const std::bad_alloc&) {
     return false;
+  }
+}
+
+bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
+  try {
+    shape_ = other.shape_;
+    statistics_ = other.statistics_;
+    windows_ = other.windows_;
+    panels_ = other.panels_;
+    quads_ = other.quads_;
+    bytes_ = other.bytes_;
+    largest_group_ = other.largest_group_;
+    auto strips = other.strips_.begin();
+    for (const AlignedBuffer<uint8_t>& from : other.blocks_) {
+      AlignedBuffer<uint8_t>& block = blocks_.emplace_back();
+      if (!block.Resize(from.size())) return false;
+      std::memcpy(block.data(), from.data(), from.size());
+      const uint8_t* const end = from.data() + from.size();
+      for (; strips != other.strips_.end() && *strips >= from.data() && *strips < end; ++strips) {
+        strips_.push_back(block.data() + (*strips - from.data()));
+      }
+    }
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+void ScheduledWeights::Relocate(const PlanarAccess& planar) noexcept {
+  const int64_t item_bytes = 4 + int64_t{kQuad} * shape_.strip_columns;
+  for (const uint8_t* const strips : strips_) {
+    auto* item = const_cast<uint8_t*>(strips);  // in blocks_
+    for (int strip = 0; strip < kPanelColumns / shape_.strip_columns; ++strip) {
+      std::array<uint16_t, kMaxGroup> counts;
+      std::memcpy(counts.data(), item, sizeof(counts));
+      item += kStripHeaderBytes;
+      int64_t items = 0;
+      for (int64_t i = 0; i < kMaxGroup; ++i) items += counts[static_cast<size_t>(i)] * (kMaxGroup - i);
+      for (; items > 0; --items, item += item_bytes) {
+        uint32_t number = 0;
+        std::memcpy(&number, item, sizeof(number));
+        const uint32_t offset = planar.quad_offsets[static_cast<size_t>(number % quads_)] +
+                                static_cast<uint32_t>(number / quads_ * planar.group_bytes);
+        std::memcpy(item, &offset, sizeof(offset));
+      }
+    }
   }
 }
 

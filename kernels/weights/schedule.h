@@ -23,7 +23,9 @@
 //
 //   A window     [quads][rows][4] u8, rows = those of the register block; an item reads all rows of its quad
 //
-// A planar band (planar_band.h) may take the place of A's windows; the offsets are then those of its quads.
+// A planar band (planar_band.h) may take the place of A's windows. Where its quads lie depends on the input's
+// extents: items are built with the numbers of their quads, and these are replaced by offsets for each
+// extent.
 //
 // Zero points of weights may be folded in: w − zb takes nine bits and its sign, and becomes as many items as
 // that needs. Where zero points are what they are meant to be, in the middle of the weights, that is one, and
@@ -36,7 +38,7 @@
 #include <vector>
 
 #include "kernels/base/aligned_buffer.h"
-#include "kernels/problem/rows.h"
+#include "kernels/problem/access.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
@@ -61,8 +63,9 @@ struct ScheduleShape {
   int64_t window_quads = 0;  // depth of a window
   int amax = 255;            // activations lie in [0, amax]
   bool saturates = true;     // items are added up in int16: VPMADDUBSW; else any group is light enough
-  // Where A is a planar band: offsets are its own, of all windows.
-  const PlanarDepth* planar = nullptr;
+  // Where A is a planar band: the columns of a group, which read the same channels. Then quad q of a column's
+  // depth has the number (group · quads + q) in place of an offset, until Relocate().
+  int64_t group_columns = 0;
   // Of each column, to be folded in; null: none.
   const int32_t* zero_points = nullptr;
 };
@@ -90,6 +93,11 @@ class ScheduledWeights {
   /// False if memory ran out.
   [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleShape& shape) noexcept;
 
+  /// The same strips in memory of their own; false if memory ran out.
+  [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;
+  /// Replaces the numbers of quads by offsets in a planar band.
+  void Relocate(const PlanarAccess& planar) noexcept;
+
   const ScheduleShape& shape() const { return shape_; }
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
@@ -107,7 +115,7 @@ class ScheduledWeights {
 
   ScheduleShape shape_;
   ScheduleStatistics statistics_;
-  int64_t windows_ = 0, panels_ = 0;
+  int64_t windows_ = 0, panels_ = 0, quads_ = 0;
   int64_t bytes_ = 0;
   int largest_group_ = 1;
   std::vector<AlignedBuffer<uint8_t>> blocks_;  // of whole panels

@@ -12,7 +12,7 @@ int main(void) {
   desc.n = 2;
   desc.k = 3;
   intact_gemm* gemm = NULL;
-  if (intact_gemm_create(&desc, b, &gemm) != INTACT_OK) {
+  if (intact_gemm_create(&desc, NULL, b, &gemm) != INTACT_OK) {
     fprintf(stderr, "intact_gemm_create: %s\n", intact_last_error());
     return 1;
   }

@@ -18,10 +18,10 @@ int main() {
     std::fprintf(stderr, "Gemm::Create: %s\n", gemm.error().message.c_str());
     return 1;
   }
-  const intact_status status =
+  const intact::Error error =
       gemm->Run(intact::MatrixView(a.data(), 2, 3), intact::MatrixView(c.data(), 2, 2));
-  if (status != INTACT_OK || c != expected) {
-    std::fprintf(stderr, "Gemm::Run: %s, or wrong result\n", intact_status_name(status));
+  if (!error.ok() || c != expected) {
+    std::fprintf(stderr, "Gemm::Run: %s, or wrong result\n", error.message.c_str());
     return 1;
   }
   return 0;

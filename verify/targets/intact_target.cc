@@ -19,9 +19,8 @@ const T* DataOrNull(const std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
-// What a GEMM's descriptor and a convolution's have in common.
-GemmDesc OperationDescOf(const reference::Operation& operation, const RunOptions& options) {
-  GemmDesc desc = MakeGemmDesc();
+intact_linear_desc LinearDescOf(const reference::Operation& operation, const RunOptions& options) {
+  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   desc.a_type = operation.a_type;
   desc.b_type = operation.b_type;
   desc.c_type = operation.c_type;
@@ -133,7 +132,8 @@ Result<std::vector<uint8_t>> Named(Result<std::vector<uint8_t>> output, const Pl
 }  // namespace
 
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
-  GemmDesc desc = OperationDescOf(gemm, options);
+  GemmDesc desc = MakeGemmDesc();
+  desc.linear = LinearDescOf(gemm, options);
   desc.n = gemm.n;
   desc.k = gemm.k;
   return desc;
@@ -142,7 +142,7 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
 ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options) {
   const reference::ConvGeometry& geometry = conv.geometry;
   ConvDesc desc = MakeConvDesc();
-  desc.gemm = OperationDescOf(conv, options);
+  desc.linear = LinearDescOf(conv, options);
   desc.spatial_dims = geometry.dims;
   desc.input_channels = geometry.input_channels;
   desc.output_channels = geometry.output_channels;
@@ -219,7 +219,7 @@ Result<std::vector<uint8_t>> IntactTarget::RunConv(const reference::Conv& conv,
                                                    const RunOptions& options) const {
   const Result<Conv> plan = CreatePlan(conv, options);
   if (!plan) return plan.error();
-  const auto run = [&](const intact_conv_args& args) { return StatusError(plan->Run(args)); };
+  const auto run = [&](const intact_conv_args& args) { return plan->Run(args); };
   return Named(RunGuarded(conv, options, run), *plan);
 }
 

@@ -1,4 +1,6 @@
-// Where kernels find A: a pointer to each row, and a convolution's taps beside it.
+// Access: how kernels find A. Either by rows, a pointer to each and a convolution's taps beside it (Taps,
+// RowMap), or in a planar band, by positions (PlanarAccess, PlanarRows; planar_band.h). What a plan knows
+// stands in the first of each pair, what a run adds in the second.
 //
 //   row m   At(m) + taps.offsets[0] ─► taps.depth bytes      depths 0 …
 //                 + taps.offsets[1] ─► taps.depth bytes      depths taps.depth …
@@ -11,24 +13,29 @@
 //   plane 0   line 0   p0 p1 p2 …  p(line_rows − 1)          ─► row 0, 1, …
 //             line 1   …
 //   plane 1   …
-#ifndef INTACT_KERNELS_PROBLEM_ROWS_H_
-#define INTACT_KERNELS_PROBLEM_ROWS_H_
+#ifndef INTACT_KERNELS_PROBLEM_ACCESS_H_
+#define INTACT_KERNELS_PROBLEM_ACCESS_H_
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <variant>
 #include <vector>
 
 namespace intact::kernels {
 
-/// The depth of columns that read A from a planar band (planar_band.h).
-struct PlanarDepth {
+/// How columns read A from a planar band (planar_band.h).
+struct PlanarAccess {
   std::vector<uint32_t> quad_offsets;  // where quad q of the depth lies, in bytes from a position
   int64_t group_columns = 0;           // the columns of a group, which read the same channels
   int64_t group_bytes = 0;             // from those channels to the next group's
   int64_t line_rows = 0;               // rows (output pixels) of a line
   int64_t line_positions = 0;          // from a line to the next
+
+  /// Whether the input's extents, and with them all but the groups' columns, are left open: plans for given
+  /// extents are made like the one that has this access.
+  bool IsModel() const { return quad_offsets.empty(); }
 };
 
 /// A planar band as it is staged for a run of rows of one plane.
@@ -67,11 +74,11 @@ struct Taps {
   int64_t head = 0, tail = 0;
   std::optional<SharedPixels> shared;  // where kernels are to use that
   int64_t line_rows = 0;               // of an output line, where it is used, or one of the above is not 0
-  std::optional<PlanarDepth> planar;   // then nothing of the above but the depth counts
-  bool is_depthwise = false;           // then neither: depthwise_engine.h knows where its taps are
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
   bool HasLineEnds() const { return head != 0 || tail != 0; }
 };
+
+using Access = std::variant<Taps, PlanarAccess>;
 
 /// The rows of one run, by number. Strides are in bytes.
 struct RowMap {
@@ -100,6 +107,9 @@ struct RowMap {
     return reinterpret_cast<const uint8_t*>(address);  // NOLINT(performance-no-int-to-ptr)
   }
 };
+
+/// The rows of A of one run, as its plan's Access asks for them.
+using InputRows = std::variant<RowMap, PlanarRows>;
 
 /// Walks over the rows of a map in their order, without divisions.
 class RowCursor {
@@ -155,4 +165,4 @@ class RowCursor {
 };
 
 }  // namespace intact::kernels
-#endif  // INTACT_KERNELS_PROBLEM_ROWS_H_
+#endif  // INTACT_KERNELS_PROBLEM_ACCESS_H_

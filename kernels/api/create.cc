@@ -1,0 +1,131 @@
+#include "kernels/api/create.h"
+
+#include <optional>
+#include <utility>
+
+#include "kernels/base/threads.h"
+#include "kernels/codegen/dispatch.h"
+#include "kernels/problem/checks.h"
+#include "kernels/weights/pack_file.h"
+
+namespace intact::kernels {
+namespace {
+
+Result<jit::Isa> ChooseIsaUnder(int32_t max_isa) {
+  const Result<jit::IsaSet> permitted = PermittedIsas(max_isa);
+  if (!permitted) return permitted.error();
+  return ChooseIsa(*permitted);
+}
+
+Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeights>> weights, jit::Isa isa) {
+  if (!weights) return weights.error();
+  Taps taps;
+  taps.depth = (*weights)->k();
+  return GemmPlan::Create(std::move(*weights), std::move(taps), isa);
+}
+
+// Weights of a convolution: a depth for each (tap, channel of the group), dense by output channel.
+WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t flip) {
+  const int64_t k = geometry.taps() * geometry.group_inputs();
+  return {weights, k, geometry.output_channels, 1, k, flip};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const intact_linear_desc& linear,
+                                           const void* b) {
+  const ScopedFloatEnvironment float_environment;
+  const Result<WeightView> view = CheckGemm(desc, b, WeightFlip(static_cast<intact_type>(linear.b_type)));
+  if (!view) return view.error();
+  Result<LinearProblem> problem = CheckLinear(linear, desc.n);
+  if (!problem) return problem.error();
+  const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
+  if (!isa) return isa.error();
+  const bool pairs_saturate = PairsSaturate(*isa, problem->mode);
+  return PlanOf(LinearWeights::Pack(std::move(*problem), *view, {}, pairs_saturate), *isa);
+}
+
+Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, const intact_linear_desc& linear,
+                                              const void* weights) {
+  const ScopedFloatEnvironment float_environment;
+  if (weights == nullptr) return InvalidArgument("weights is NULL");
+  const Result<ConvGeometry> geometry = CheckGeometry(desc);
+  if (!geometry) return geometry.error();
+  Result<LinearProblem> problem = CheckLinear(linear, geometry->output_channels);
+  if (!problem) return problem.error();
+  const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
+  if (!isa) return isa.error();
+  const WeightView view = ViewOf(static_cast<const int8_t*>(weights), *geometry, problem->b_flip());
+  return Convolution::Create(std::move(*problem), *geometry, view, *isa);
+}
+
+Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
+                                           std::shared_ptr<const void> mapping) {
+  const ScopedFloatEnvironment float_environment;
+  const Result<jit::Isa> isa = ChooseIsaUnder(max_isa);
+  if (!isa) return isa.error();
+  Result<PackContents> contents = ReadPackImage(image, size);
+  if (!contents) return contents.error();
+  if (contents->conv) return InvalidArgument("it holds a convolution; expected a GEMM (use intact_conv_load)");
+  Result<LinearProblem> problem = CheckLinear(contents->linear, contents->weights.n);
+  if (!problem) return problem.error();
+  Certificate certificate = Certify(contents->weights, problem->range);
+  Error error = CheckHeldCertificate(contents->certificate, certificate);
+  if (error.status != INTACT_OK) return error;
+  const bool pairs_saturate = PairsSaturate(*isa, problem->mode);
+  return PlanOf(LinearWeights::Borrow(std::move(*problem), std::move(contents->weights),
+                                      std::move(certificate), std::move(mapping), pairs_saturate),
+                *isa);
+}
+
+Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa) {
+  const ScopedFloatEnvironment float_environment;
+  const Result<jit::Isa> isa = ChooseIsaUnder(max_isa);
+  if (!isa) return isa.error();
+  const Result<PackContents> contents = ReadPackImage(image, size);
+  if (!contents) return contents.error();
+  if (!contents->conv) return InvalidArgument("it holds a GEMM; expected a convolution (use intact_gemm_load)");
+  const Result<ConvGeometry> geometry = CheckGeometry(*contents->conv);
+  if (!geometry) return geometry.error();
+  const PackedWeights& packed = contents->weights;
+  const int64_t k = geometry->taps() * geometry->group_inputs();
+  if (packed.n != geometry->output_channels || packed.k != k) {
+    return InvalidArgument("corrupted: the geometry does not match n and k");
+  }
+  Result<LinearProblem> problem = CheckLinear(contents->linear, packed.n);
+  if (!problem) return problem.error();
+  std::vector<int8_t> weights(static_cast<size_t>(k * packed.n));
+  for (int64_t n = 0; n < packed.n; ++n) CopyDepths(packed, 0, n, k, &weights[static_cast<size_t>(n * k)]);
+  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem->b_flip());
+  const WeightView view = ViewOf(weights.data(), *geometry, problem->b_flip());
+  Result<std::unique_ptr<Convolution>> plan = Convolution::Create(std::move(*problem), *geometry, view, *isa);
+  if (!plan) return plan.error();
+  const Result<Certificate> certificate = (*plan)->MakeCertificate();
+  if (!certificate) return certificate.error();
+  Error error = CheckHeldCertificate(contents->certificate, *certificate);
+  if (error.status != INTACT_OK) return error;
+  return plan;
+}
+
+Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan) {
+  const LinearWeights& weights = plan.weights();
+  return WritePackImage(weights.problem(), std::nullopt, weights.packed(), weights.certificate());
+}
+
+Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
+  const ConvGeometry& geometry = plan.geometry();
+  const int64_t k = geometry.taps() * geometry.group_inputs();
+  std::vector<int8_t> weights(static_cast<size_t>(k * geometry.output_channels));
+  for (int64_t n = 0; n < geometry.output_channels; ++n) {
+    plan.CopyColumn(n, geometry.group_inputs(), &weights[static_cast<size_t>(n * k)]);
+  }
+  PackedWeights packed;
+  if (!PackWeights(ViewOf(weights.data(), geometry, 0), &packed)) {
+    return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
+  }
+  const Result<Certificate> certificate = plan.MakeCertificate();
+  if (!certificate) return certificate.error();
+  return WritePackImage(plan.problem(), DescOf(geometry), packed, *certificate);
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,34 @@
+// Plans from descriptors and from pack files: what the C ABI and tests that look inside have in common.
+#ifndef INTACT_KERNELS_API_CREATE_H_
+#define INTACT_KERNELS_API_CREATE_H_
+
+#include <intact/intact.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <vector>
+
+#include "kernels/plans/convolution.h"
+#include "kernels/plans/gemm_plan.h"
+
+namespace intact::kernels {
+
+/// From descriptors of this version, which are yet to be checked.
+Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const intact_linear_desc& linear,
+                                           const void* b);
+Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, const intact_linear_desc& linear,
+                                              const void* weights);
+
+/// From a pack file's image, aligned to 64 bytes. A GEMM's weights stay in it, and `mapping` keeps it alive.
+Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
+                                           std::shared_ptr<const void> mapping);
+Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa);
+
+/// The images of pack files. Errors: OUT_OF_MEMORY.
+Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan);
+Result<std::vector<uint8_t>> ImageOf(const Convolution& plan);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_API_CREATE_H_

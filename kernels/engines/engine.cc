@@ -1,0 +1,38 @@
+#include "kernels/engines/engine.h"
+
+namespace intact::kernels {
+namespace {
+
+EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
+  const LinearProblem& problem = weights.problem();
+  EpilogueSpec epilogue;
+  epilogue.c_type = problem.output.c_type;
+  epilogue.has_bias = !problem.bias_f32.empty();
+  epilogue.has_b_zero_points = problem.HasWeightZeroPoints() && !folds_zero_points;
+  epilogue.residual = problem.output.residual_type;
+  if (epilogue.residual == INTACT_F32) return epilogue;  // which may be anything
+  const double largest = weights.largest_output() + 255.0 * double{problem.output.residual.scale};
+  epilogue.known = KnowOutput(epilogue.c_type, problem.output.bounds, largest);
+  return epilogue;
+}
+
+}  // namespace
+
+KernelData::KernelData(std::shared_ptr<const LinearWeights> given, jit::Isa isa, bool folds_zero_points)
+    : linear(std::move(given)),
+      problem(linear->problem()),
+      weights(linear->packed()),
+      initial(linear->initial()),
+      n(linear->n()),
+      k(linear->k()),
+      epilogue(EpilogueOf(*linear, folds_zero_points)),
+      constants(MakeEpilogueConstants(problem.output.bounds, problem.output.residual, isa)) {}
+
+bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes) {
+  constexpr int64_t kLine = 64;
+  // A residual in C's place has its lines read anyway.
+  return output.residual != output.c && row_bytes > Caches().l2_bytes / rows &&
+         output.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
+}
+
+}  // namespace intact::kernels

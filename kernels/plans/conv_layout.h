@@ -1,0 +1,140 @@
+// The layout of a convolution's weights on one ISA, which serves inputs of any extents: how input is read,
+// how the depth is made of taps and channels, and the weights themselves, packed by unit. What depends on
+// extents is a ConvPlan's (conv_plan.h).
+//
+// Rows of A are output pixels, and the depth is made of taps (access.h): nothing is unrolled into a matrix.
+//
+// Input is read in place where a filter has one tap and there is no padding (1×1, any stride); else from a
+// band. Taps that lie side by side along the width are one tap of more channels, so that layers of few
+// channels fill their k-quads; quads at the end of a tap read into what follows it, against weights that
+// contribute nothing.
+//
+// A unit is what one GemmPlan computes: a group, or several of few channels side by side, whose weights are
+// then block-diagonal, so that their columns fill a vector.
+//
+//   weights of a unit of two groups      columns of group 0   columns of group 1
+//     channels of group 0                w                    neutral
+//     channels of group 1                neutral              w
+//
+// A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
+// saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
+//
+// Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
+// reads its own channels (Taps::vector_step).
+//
+// Depthwise convolutions have kernels of their own (depthwise_conv.h).
+#ifndef INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
+#define INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <vector>
+
+#include "jit/isa.h"
+#include "kernels/input/band.h"
+#include "kernels/input/planar_band.h"
+#include "kernels/plans/gemm_plan.h"
+#include "kernels/problem/conv_geometry.h"
+#include "kernels/problem/linear_problem.h"
+#include "kernels/weights/linear_weights.h"
+
+namespace intact::kernels {
+
+class ConvLayout {
+ public:
+  /// `geometry` is not transposed; where extents are open it is of typical ones, for which the layout is
+  /// chosen. `weights` hold a depth for each (tap, channel of the group). `may_be_planar`: whether every
+  /// extent fits a planar band, as far as the caller knows. Errors: those of creation.
+  static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem,
+                                                          const WeightView& weights,
+                                                          const ConvGeometry& geometry, jit::Isa isa,
+                                                          bool may_be_planar = true);
+
+  /// How input is read.
+  enum class Reading : uint8_t {
+    kInPlace,
+    kBand,         // of all channels
+    kBandPerUnit,  // of a unit's channels alone
+    kPlanarBand,
+    kDepthwise,  // as DepthwiseConv does it
+  };
+  Reading reading() const { return reading_; }
+  bool IsPlanar() const { return reading_ == Reading::kPlanarBand; }
+  bool IsDepthwise() const { return reading_ == Reading::kDepthwise; }
+  const LinearProblem& problem() const { return problem_; }
+  /// That the layout was chosen for: types, channels, groups and the kernel are those of all sizes.
+  const ConvGeometry& geometry() const { return geometry_; }
+  jit::Isa isa() const { return isa_; }
+  /// Padding as kernels see it.
+  uint8_t padding() const { return static_cast<uint8_t>(problem_.ActivationZeroPoint()); }
+
+  /// Channels that a column's depth is made of, and columns of a unit.
+  int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
+  int64_t unit_outputs() const {
+    const bool has_all = vector_step_ != 0 || IsPlanar() || IsDepthwise();
+    return (has_all ? geometry_.groups : unit_groups_) * geometry_.group_outputs();
+  }
+  int64_t unit_groups() const { return unit_groups_; }
+  int64_t units() const { return static_cast<int64_t>(weights_.size()); }
+  const std::shared_ptr<const LinearWeights>& weights(int64_t unit) const {
+    return weights_[static_cast<size_t>(unit)];
+  }
+  /// Where extents are open, a plan that those of a unit for given extents are made like; else null.
+  const GemmPlan* model(int64_t unit) const {
+    return models_.empty() ? nullptr : models_[static_cast<size_t>(unit)].get();
+  }
+
+  /// What a band copies of each pixel, and the order of a planar band's channels, empty if it is the input's.
+  const BandChannels& channels() const { return channels_; }
+  const std::vector<int64_t>& channel_order() const { return channel_order_; }
+  /// Whether taps along the width are one.
+  bool joins_width() const { return joins_width_; }
+  /// Depths of a tap, and taps of a column's depth.
+  int64_t tap_depth() const { return tap_depth_; }
+  int64_t tap_count() const { return geometry_.taps() / (joins_width_ ? geometry_.kernel[kWidth] : 1); }
+  /// See Taps::vector_step.
+  int64_t vector_step() const { return vector_step_; }
+  /// Whether padding need not be computed.
+  bool may_skip_padding() const { return may_skip_padding_; }
+
+  /// Copies the weights of a column at a tap as kernels see them, channel after channel, whatever the layout.
+  void CopyTap(int64_t column, int64_t tap, int8_t* to) const;
+  int64_t packed_bytes() const;
+
+ private:
+  ConvLayout(const LinearProblem& problem, const ConvGeometry& geometry, jit::Isa isa)
+      : problem_(problem), geometry_(geometry), isa_(isa) {}
+  void Choose(const WeightView& weights, bool may_be_planar);
+  void ChoosePlanar(const WeightView& weights);
+  bool PlanesAreEven() const;
+  bool WantsPlanar() const;
+  void PadTapsForTiles();
+  int64_t depth() const { return tap_count() * tap_depth_; }
+  Error PackUnits(const WeightView& weights);
+  Error MakeModels();
+  std::vector<int8_t> UnitWeights(const WeightView& weights, int64_t unit) const;
+  /// Where the channel number `channel` of the group of column `n` lies in the depth, at `tap` of all taps.
+  int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;
+  /// Calls run(channel, depth, count) for the channels of the group of column `n` at a tap: `count` of them
+  /// from number `channel` on are adjacent in the depth.
+  template <class Run>
+  void ForEachRun(int64_t tap, int64_t n, const Run& run) const;
+
+  LinearProblem problem_;
+  ConvGeometry geometry_;
+  jit::Isa isa_;
+  Reading reading_ = Reading::kInPlace;
+  int64_t unit_groups_ = 1;
+  BandChannels channels_;
+  std::vector<int64_t> channel_order_, channel_places_;
+  bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point
+  bool joins_width_ = false;
+  int64_t tap_depth_ = 0, vector_step_ = 0;
+  bool may_skip_padding_ = false;
+  std::vector<std::shared_ptr<const LinearWeights>> weights_;  // by unit
+  std::vector<std::unique_ptr<GemmPlan>> models_;              // likewise
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_CONV_LAYOUT_H_

@@ -1,0 +1,341 @@
+#include "kernels/problem/checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kMaxDimension = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxWeights = int64_t{1} << 40;
+
+std::string Got(const char* field, int64_t value) {
+  return std::string(field) + " is " + std::to_string(value);
+}
+
+bool IsOneOf(int64_t value, std::initializer_list<int64_t> values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+struct Limits {
+  int32_t min, max;
+};
+
+Limits TypeLimits(int32_t type) { return type == INTACT_S8 ? Limits{-128, 127} : Limits{0, 255}; }
+
+Error CheckTypes(const intact_linear_desc& desc) {
+  const int32_t a_type = desc.a_type;
+  const int64_t b_type = desc.b_type;
+  const int64_t c_type = desc.c_type;
+  const int64_t mode = desc.mode;
+  if (!IsOneOf(a_type, {INTACT_U8, INTACT_S8})) {
+    return InvalidArgument(Got("a_type", a_type) + "; expected INTACT_U8 or INTACT_S8");
+  }
+  if (!IsOneOf(b_type, {INTACT_U8, INTACT_S8})) {
+    return InvalidArgument(Got("b_type", b_type) + "; expected INTACT_U8 or INTACT_S8");
+  }
+  if (!IsOneOf(c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32})) {
+    return InvalidArgument(Got("c_type", c_type) +
+                           "; expected INTACT_U8, INTACT_S8, INTACT_S32 or INTACT_F32");
+  }
+  if (!IsOneOf(mode, {INTACT_EXACT, INTACT_SATURATING})) {
+    return InvalidArgument(Got("mode", mode) + "; expected INTACT_EXACT or INTACT_SATURATING");
+  }
+  return {};
+}
+
+Error CheckShape(const intact_gemm_desc& desc) {
+  if (desc.n < 1 || desc.n > kMaxDimension)
+    return InvalidArgument(Got("n", desc.n) + "; expected 1 to 2147483647");
+  if (desc.k < 1 || desc.k > kMaxDimension)
+    return InvalidArgument(Got("k", desc.k) + "; expected 1 to 2147483647");
+  if (desc.n * desc.k > kMaxWeights)
+    return InvalidArgument("n·k is " + std::to_string(desc.n * desc.k) + "; expected at most 2^40");
+  if (desc.b_stride_k < 0 || desc.b_stride_n < 0 || desc.b_stride_k > kMaxWeights ||
+      desc.b_stride_n > kMaxWeights) {
+    return InvalidArgument("b_stride_k is " + std::to_string(desc.b_stride_k) + " and b_stride_n is " +
+                           std::to_string(desc.b_stride_n) + "; expected 0 to 2^40");
+  }
+  return {};
+}
+
+std::string Text(Limits limits) { return std::to_string(limits.min) + " to " + std::to_string(limits.max); }
+
+// The declared range of activations; all of the type if none is.
+Limits DeclaredLimits(const intact_linear_desc& desc) {
+  return desc.a_min == 0 && desc.a_max == 0 ? TypeLimits(desc.a_type) : Limits{desc.a_min, desc.a_max};
+}
+
+Error CheckRange(const intact_linear_desc& desc) {
+  const Limits type = TypeLimits(desc.a_type);
+  const Limits declared = DeclaredLimits(desc);
+  if (declared.min > declared.max || declared.min < type.min || declared.max > type.max) {
+    return InvalidArgument("a_min is " + std::to_string(desc.a_min) + " and a_max is " +
+                           std::to_string(desc.a_max) + "; expected a range within " + Text(type));
+  }
+  const int64_t range_check = desc.range_check;
+  if (!IsOneOf(range_check, {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED})) {
+    return InvalidArgument(Got("range_check", range_check) + "; expected an intact_range_check");
+  }
+  return {};
+}
+
+Error CheckZeroPoints(const intact_linear_desc& desc) {
+  const Limits a = DeclaredLimits(desc);
+  if (desc.a_zero_point < a.min || desc.a_zero_point > a.max) {
+    return InvalidArgument(Got("a_zero_point", desc.a_zero_point) + "; expected " + Text(a));
+  }
+  const bool is_8bit = IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8});
+  const Limits c = is_8bit ? TypeLimits(desc.c_type) : Limits{0, 0};
+  if (desc.c_zero_point < c.min || desc.c_zero_point > c.max) {
+    return InvalidArgument(Got("c_zero_point", desc.c_zero_point) + "; expected " + Text(c) +
+                           " for this c_type");
+  }
+  return {};
+}
+
+Error CheckWeightZeroPoints(const intact_linear_desc& desc, int64_t n) {
+  if (desc.b_zero_points == nullptr && desc.b_zero_point_count == 0) return {};
+  if (desc.b_zero_points == nullptr) {
+    return InvalidArgument("b_zero_points is NULL and " + Got("b_zero_point_count", desc.b_zero_point_count) +
+                           "; expected 1 or n values, or a count of 0");
+  }
+  if (desc.b_zero_point_count != 1 && desc.b_zero_point_count != n) {
+    return InvalidArgument(Got("b_zero_point_count", desc.b_zero_point_count) +
+                           "; expected 1 or n = " + std::to_string(n));
+  }
+  const Limits b = TypeLimits(desc.b_type);
+  for (int64_t i = 0; i < desc.b_zero_point_count; ++i) {
+    if (desc.b_zero_points[i] < b.min || desc.b_zero_points[i] > b.max) {
+      return InvalidArgument("b_zero_points[" + std::to_string(i) + "] is " +
+                             std::to_string(desc.b_zero_points[i]) + "; expected " + Text(b));
+    }
+  }
+  return {};
+}
+
+Error CheckScales(const intact_linear_desc& desc, int64_t n) {
+  if (desc.c_type == INTACT_S32) {
+    if (desc.scales != nullptr || desc.scale_count != 0)
+      return InvalidArgument(
+          "scales are given for s32 output, which never passes through float; expected NULL and scale_count "
+          "0");
+    if (desc.bias_f32 != nullptr)
+      return InvalidArgument(
+          "bias_f32 is given for s32 output, which never passes through float; expected NULL");
+    if (desc.activation != INTACT_ACTIVATION_NONE)
+      return InvalidArgument("activation is given for s32 output; expected INTACT_ACTIVATION_NONE");
+    return {};
+  }
+  if (desc.scales == nullptr)
+    return InvalidArgument("scales is NULL; expected 1 or n values for this c_type");
+  if (desc.scale_count != 1 && desc.scale_count != n) {
+    return InvalidArgument("scale_count is " + std::to_string(desc.scale_count) +
+                           "; expected 1 or n = " + std::to_string(n));
+  }
+  for (int64_t i = 0; i < desc.scale_count; ++i) {
+    if (!(desc.scales[i] > 0.0f) || !std::isfinite(desc.scales[i])) {
+      return InvalidArgument("scales[" + std::to_string(i) + "] is " + std::to_string(desc.scales[i]) +
+                             "; expected a finite value above 0");
+    }
+  }
+  for (int64_t i = 0; desc.bias_f32 != nullptr && i < n; ++i) {
+    if (!std::isfinite(desc.bias_f32[i])) {
+      return InvalidArgument("bias_f32[" + std::to_string(i) + "] is " + std::to_string(desc.bias_f32[i]) +
+                             "; expected a finite value");
+    }
+  }
+  return {};
+}
+
+Error CheckActivation(const intact_linear_desc& desc) {
+  const int64_t activation = desc.activation;
+  if (!IsOneOf(activation, {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP})) {
+    return InvalidArgument(Got("activation", activation) + "; expected an intact_activation");
+  }
+  // Not "min > max": a NaN must fail too.
+  if (desc.activation == INTACT_ACTIVATION_CLAMP && !(desc.clamp_min <= desc.clamp_max)) {
+    return InvalidArgument("clamp_min is " + std::to_string(desc.clamp_min) + " and clamp_max is " +
+                           std::to_string(desc.clamp_max) + "; expected clamp_min ≤ clamp_max");
+  }
+  return {};
+}
+
+Error CheckResidualFields(const intact_linear_desc& desc) {
+  const int64_t type = desc.residual_type;
+  if (!IsOneOf(type, {INTACT_TYPE_NONE, INTACT_U8, INTACT_S8, INTACT_F32})) {
+    return InvalidArgument(Got("residual_type", type) +
+                           "; expected INTACT_TYPE_NONE, INTACT_U8, INTACT_S8 or INTACT_F32");
+  }
+  const bool has_residual = type != INTACT_TYPE_NONE;
+  if (has_residual && desc.c_type == INTACT_S32) {
+    return InvalidArgument(Got("residual_type", type) +
+                           " with s32 output, which never passes through float; expected INTACT_TYPE_NONE");
+  }
+  const float scale = desc.residual_scale;
+  if (has_residual ? !(scale > 0.0f) || !std::isfinite(scale) : scale != 0.0f) {
+    return InvalidArgument(
+        "residual_scale is " + std::to_string(scale) + "; expected " +
+        (has_residual ? "a finite value above 0" : "0, for residual_type is INTACT_TYPE_NONE"));
+  }
+  const Limits limits = IsOneOf(type, {INTACT_U8, INTACT_S8}) ? TypeLimits(desc.residual_type) : Limits{0, 0};
+  if (desc.residual_zero_point < limits.min || desc.residual_zero_point > limits.max) {
+    return InvalidArgument(Got("residual_zero_point", desc.residual_zero_point) + "; expected " +
+                           Text(limits) + " for this residual_type");
+  }
+  return {};
+}
+
+// The activation's bounds, within what the output type can hold.
+OutputBounds BoundsOf(const intact_linear_desc& desc) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  OutputBounds bounds{-infinity, infinity, desc.c_zero_point};
+  if (desc.activation == INTACT_ACTIVATION_RELU) bounds.lo = 0.0f;
+  if (desc.activation == INTACT_ACTIVATION_CLAMP) {
+    bounds.lo = desc.clamp_min;
+    bounds.hi = desc.clamp_max;
+  }
+  if (!IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8})) return bounds;
+  const Limits limits = TypeLimits(desc.c_type);
+  const auto type_lo = static_cast<float>(limits.min - desc.c_zero_point);
+  const auto type_hi = static_cast<float>(limits.max - desc.c_zero_point);
+  const auto clamp = [&](float bound) {
+    return bound < type_lo ? type_lo : bound > type_hi ? type_hi : bound;
+  };
+  bounds.lo = clamp(bounds.lo);
+  bounds.hi = clamp(bounds.hi);
+  return bounds;
+}
+
+// `count` values at `from`, 1 for all or one each, for `n` columns.
+template <class T>
+std::vector<T> ReadColumns(const T* from, int64_t count, int64_t n) {
+  if (from == nullptr) return {};
+  std::vector<T> values;
+  if (count == 1) {
+    values.assign(static_cast<size_t>(n), *from);
+  } else {
+    values.assign(from, from + n);
+  }
+  PadColumns(&values);
+  return values;
+}
+
+// Empty if all are 0 as kernels see them.
+std::vector<int32_t> ReadWeightZeroPoints(const intact_linear_desc& desc, int64_t n) {
+  const int32_t flip = WeightFlip(static_cast<intact_type>(desc.b_type));
+  std::vector<int32_t> values = ReadColumns(desc.b_zero_points, desc.b_zero_point_count, n);
+  if (values.empty() && flip != 0) {
+    values.assign(static_cast<size_t>(n), 0);
+    PadColumns(&values);
+  }
+  for (int32_t& value : values) value -= flip;
+  const bool are_zero = std::all_of(values.begin(), values.end(), [](int32_t value) { return value == 0; });
+  return are_zero ? std::vector<int32_t>() : values;
+}
+
+}  // namespace
+
+Error InvalidArgument(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
+
+Error Unexpected(const std::string& field, int64_t value, const std::string& expected) {
+  return InvalidArgument(field + " is " + std::to_string(value) + "; expected " + expected);
+}
+
+Result<jit::IsaSet> PermittedIsas(int32_t max_isa) {
+  if (max_isa < INTACT_ISA_ANY || max_isa > INTACT_ISA_AMX_INT8) {
+    return Unexpected("max_isa", max_isa, "an intact_isa");
+  }
+  Result<jit::IsaSet> permitted = jit::PermittedIsas();
+  if (!permitted || max_isa == INTACT_ISA_ANY) return permitted;
+  return *permitted & jit::CappedAt(static_cast<jit::Isa>(max_isa));
+}
+
+Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
+  Error error = CheckTypes(desc);
+  if (error.status == INTACT_OK) error = CheckActivation(desc);
+  if (error.status == INTACT_OK) error = CheckScales(desc, n);
+  if (error.status == INTACT_OK) error = CheckRange(desc);
+  if (error.status == INTACT_OK) error = CheckZeroPoints(desc);
+  if (error.status == INTACT_OK) error = CheckWeightZeroPoints(desc, n);
+  if (error.status == INTACT_OK) error = CheckResidualFields(desc);
+  if (error.status != INTACT_OK) return error;
+  LinearProblem problem;
+  problem.n = n;
+  problem.a_type = static_cast<intact_type>(desc.a_type);
+  problem.b_type = static_cast<intact_type>(desc.b_type);
+  problem.mode = static_cast<intact_mode>(desc.mode);
+  problem.a_zero_point = desc.a_zero_point;
+  const Limits range = DeclaredLimits(desc);
+  problem.range = {range.min + problem.a_flip(), range.max + problem.a_flip()};
+  problem.is_range_checked = desc.range_check == INTACT_RANGE_CHECKED;
+  problem.output = {static_cast<intact_type>(desc.c_type),
+                    BoundsOf(desc),
+                    static_cast<intact_type>(desc.residual_type),
+                    {desc.residual_scale, desc.residual_zero_point}};
+  problem.b_zero_points = ReadWeightZeroPoints(desc, n);
+  problem.bias_s32 = ReadColumns(desc.bias_s32, n, n);
+  problem.bias_f32 = ReadColumns(desc.bias_f32, n, n);
+  problem.scales = ReadColumns(desc.scales, desc.scale_count, n);
+  return problem;
+}
+
+Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b, uint8_t flip) {
+  if (b == nullptr) return InvalidArgument("b is NULL");
+  Error error = CheckShape(desc);
+  if (error.status != INTACT_OK) return error;
+  return WeightView{static_cast<const int8_t*>(b),
+                    desc.k,
+                    desc.n,
+                    desc.b_stride_k == 0 ? desc.n : desc.b_stride_k,
+                    desc.b_stride_n == 0 ? 1 : desc.b_stride_n,
+                    flip};
+}
+
+// ----- a run's arguments -----------------------------------------------------------------------------------
+
+Error CheckPart(int32_t part, int32_t parts) {
+  if (parts >= 1 && part >= 0 && part < parts) return {};
+  return InvalidArgument("part is " + std::to_string(part) + " of " + std::to_string(parts) +
+                         "; expected 0 to parts − 1");
+}
+
+Error CheckThreads(int32_t threads) {
+  return threads >= 0 ? Error() : Unexpected("threads", threads, "0 or more");
+}
+
+Error CheckStride(const char* field, int64_t stride, int64_t elements) {
+  if (stride == 0 || (stride >= elements && stride <= kMaxStride)) return {};
+  return Unexpected(field, stride, "0 or at least " + std::to_string(elements) + ", at most 2^40");
+}
+
+Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments) {
+  if (arguments.c == nullptr) return InvalidArgument("c is NULL");
+  Error error = CheckStride("c_stride", arguments.c_stride, columns);
+  if (error.status != INTACT_OK) return error;
+  const bool is_given = arguments.residual != nullptr;
+  if (is_given != output.has_residual()) {
+    return InvalidArgument(is_given ? "residual is given; expected NULL, for the plan has none"
+                                    : "residual is NULL; expected a tensor of the plan's type");
+  }
+  const int64_t stride = arguments.residual_stride;
+  error = CheckStride("residual_stride", stride, columns);
+  if (error.status != INTACT_OK) return error;
+  if (!is_given || arguments.residual != arguments.c) return {};
+  const int bytes = ElementBytes(output.residual_type);
+  if (bytes != ElementBytes(output.c_type)) {
+    return InvalidArgument("residual is c, whose elements are of another size; expected a tensor of " +
+                           std::to_string(bytes) + "-byte elements beside c");
+  }
+  const auto or_dense = [&](int64_t given) { return given == 0 ? columns : given; };
+  if (or_dense(stride) != or_dense(arguments.c_stride)) {
+    return Unexpected("residual_stride", stride,
+                      "c_stride, which is " + std::to_string(arguments.c_stride) + ", for residual is c");
+  }
+  return {};
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,50 @@
+// Everything that a user can get wrong in a descriptor or in a run's arguments is found here, before anything
+// else looks at it. Errors are INVALID_ARGUMENT and name the field, its value and what was expected.
+#ifndef INTACT_KERNELS_PROBLEM_CHECKS_H_
+#define INTACT_KERNELS_PROBLEM_CHECKS_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+
+#include "jit/isa.h"
+#include "kernels/problem/linear_problem.h"
+
+namespace intact::kernels {
+
+/// "`field` is `value`; expected `expected`"
+Error Unexpected(const std::string& field, int64_t value, const std::string& expected);
+Error InvalidArgument(const std::string& message);
+
+/// The permitted ISAs under a plan's own cap: an intact_isa, if the caller gave one.
+Result<jit::IsaSet> PermittedIsas(int32_t max_isa);
+
+/// The linear problem of `n` columns.
+Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n);
+
+/// A problem that was read from a file: what CheckLinear() would have refused is refused here too.
+Error CheckLinear(const LinearProblem& problem);
+
+/// The shape and layout of a GEMM's weights.
+Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b, uint8_t flip);
+
+/// A run's rows beside A: where C and the residual lie.
+struct OutputArguments {
+  const void* c = nullptr;
+  int64_t c_stride = 0;
+  const void* residual = nullptr;
+  int64_t residual_stride = 0;
+};
+/// The largest stride, in elements.
+inline constexpr int64_t kMaxStride = int64_t{1} << 40;
+/// That `stride` is 0 or leads from a row of `elements` to the next.
+Error CheckStride(const char* field, int64_t stride, int64_t elements);
+/// Against what a plan of `columns` columns wants.
+Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments);
+Error CheckPart(int32_t part, int32_t parts);
+Error CheckThreads(int32_t threads);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PROBLEM_CHECKS_H_

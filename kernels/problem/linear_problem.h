@@ -1,0 +1,66 @@
+// The linear problem: what a GEMM and a convolution have in common, checked and owned. It is made once, from
+// an intact_linear_desc (checks.h) or from a pack file, and everything after it reads it: weights, plans,
+// files. The phases of a transposed convolution and groups of output channels are slices of it.
+//
+// Values of columns are padded to whole panels, the last one repeated: kernels compute the padding, and drop
+// it.
+#ifndef INTACT_KERNELS_PROBLEM_LINEAR_PROBLEM_H_
+#define INTACT_KERNELS_PROBLEM_LINEAR_PROBLEM_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/problem/operands.h"
+#include "kernels/problem/requantization.h"
+
+namespace intact::kernels {
+
+struct LinearProblem {
+  int64_t n = 0;  // columns
+  intact_type a_type = INTACT_U8;
+  intact_type b_type = INTACT_S8;
+  intact_mode mode = INTACT_EXACT;
+  int32_t a_zero_point = 0;  // in a_type
+  ActivationRange range;     // declared
+  bool is_range_checked = true;
+  Requantization output;
+  // A value for each column, padded as told above; empty: the problem has none.
+  std::vector<int32_t> b_zero_points;  // as kernels see weights; empty if all are 0
+  std::vector<int32_t> bias_s32;
+  std::vector<float> bias_f32;
+  std::vector<float> scales;  // empty with s32 output only
+  // What accumulators get beside, on ISAs where pairs saturate: the clamping of padding that is not computed
+  // (conv_transposed.h).
+  std::vector<int64_t> clamp_excess;
+
+  /// The problem of columns [first, first + count).
+  LinearProblem Slice(int64_t first, int64_t count) const;
+  /// The same problem of activations that were shifted to u8 on the way (a convolution's band).
+  LinearProblem WithShiftedActivations() const;
+
+  uint8_t a_flip() const { return ActivationFlip(a_type); }
+  uint8_t b_flip() const { return WeightFlip(b_type); }
+  /// As kernels see them: the zero point of activations, and a column's of weights.
+  int32_t ActivationZeroPoint() const { return a_zero_point + a_flip(); }
+  int32_t WeightZeroPoint(int64_t column) const {
+    return b_zero_points.empty() ? 0 : b_zero_points[static_cast<size_t>(column)];
+  }
+  bool HasWeightZeroPoints() const { return !b_zero_points.empty(); }
+};
+
+/// The descriptor that CheckLinear() makes `problem` of; it points into `problem` and to `b_zero_points`,
+/// which gets those of weights in their own type.
+intact_linear_desc DescOf(const LinearProblem& problem, std::vector<int32_t>* b_zero_points);
+
+/// Pads `values`, one for each of n columns, to whole panels.
+template <class T>
+void PadColumns(std::vector<T>* values) {
+  if (values->empty()) return;
+  const size_t padded = (values->size() + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  values->resize(padded, values->back());
+}
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PROBLEM_LINEAR_PROBLEM_H_

@@ -1,0 +1,48 @@
+// A and B as kernels see them: activations are u8 throughout and weights s8. s8 activations are shifted by
+// +128 and u8 weights by −128, which flips their top bit. With a', b' and the zero points za', zb' shifted
+// likewise,
+//
+//   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
+//
+// Kernels compute the first sum. The second term is a constant of the column: accumulators start from it. The
+// third needs the sum of each row of A (row_sums.h); it is there only where zb' is not 0 (epilogue.h).
+#ifndef INTACT_KERNELS_PROBLEM_OPERANDS_H_
+#define INTACT_KERNELS_PROBLEM_OPERANDS_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+
+namespace intact::kernels {
+
+/// Columns in a canonical panel (pack.h); arrays with a value for each column are padded to whole panels.
+inline constexpr int kPanelColumns = 16;
+/// Depths in a quad (kr, "c4").
+inline constexpr int kQuad = 4;
+
+/// Flips the top bit of activations of `type`, so that they become u8: see above.
+constexpr uint8_t ActivationFlip(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
+/// Flips the top bit of weights of `type`, so that they become s8.
+constexpr uint8_t WeightFlip(intact_type type) { return type == INTACT_U8 ? 0x80 : 0; }
+
+/// Activations as kernels see them.
+struct ActivationRange {
+  int low = 0, high = 255;
+  bool IsFull() const { return low == 0 && high == 255; }
+  bool operator==(const ActivationRange&) const = default;
+};
+
+/// Weights as the caller holds them: element [k, n] at data[k·stride_k + n·stride_n].
+struct WeightView {
+  const int8_t* data = nullptr;  // u8 in the same bits
+  int64_t k = 0, n = 0;
+  int64_t stride_k = 0, stride_n = 0;
+  uint8_t flip = 0;  // WeightFlip()
+  /// As kernels see it.
+  int8_t At(int64_t row, int64_t column) const {
+    return static_cast<int8_t>(data[row * stride_k + column * stride_n] ^ flip);
+  }
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PROBLEM_OPERANDS_H_

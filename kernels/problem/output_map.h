@@ -1,0 +1,124 @@
+// Where the rows of C and of the residual lie: one distance apart, whatever they are: rows of a matrix,
+// pixels of an image or of a line of it, every other pixel of a transposed convolution's phase.
+#ifndef INTACT_KERNELS_PROBLEM_OUTPUT_MAP_H_
+#define INTACT_KERNELS_PROBLEM_OUTPUT_MAP_H_
+
+#include <cstdint>
+
+#include "kernels/problem/requantization.h"
+
+namespace intact::kernels {
+
+struct OutputMap {
+  uint8_t* c = nullptr;  // row 0, which need not be there
+  int64_t c_stride_bytes = 0;
+  const uint8_t* residual = nullptr;  // null where there is none; may be `c`
+  int64_t residual_stride_bytes = 0;
+  int c_bytes = 0, residual_bytes = 0;  // of an element
+
+  /// Dense rows of `elements` where a stride is 0; strides are in elements.
+  static OutputMap Of(const Requantization& output, int64_t elements, void* c, int64_t c_stride,
+                      const void* residual, int64_t residual_stride) {
+    const int c_bytes = ElementBytes(output.c_type);
+    const int residual_bytes = ElementBytes(output.residual_type);
+    return {static_cast<uint8_t*>(c),
+            (c_stride == 0 ? elements : c_stride) * c_bytes,
+            static_cast<const uint8_t*>(residual),
+            (residual_stride == 0 ? elements : residual_stride) * residual_bytes,
+            c_bytes,
+            residual_bytes};
+  }
+
+  uint8_t* C(int64_t row, int64_t column) const { return c + row * c_stride_bytes + column * c_bytes; }
+  /// Null where there is none.
+  const uint8_t* Residual(int64_t row, int64_t column) const {
+    return residual == nullptr ? nullptr : residual + row * residual_stride_bytes + column * residual_bytes;
+  }
+  /// The map whose column 0 is `column` of this one.
+  OutputMap FromColumn(int64_t column) const {
+    OutputMap map = *this;
+    map.c = C(0, column);
+    map.residual = Residual(0, column);
+    return map;
+  }
+  /// The map whose rows from `row` on lie `step` rows of this one apart, from its row `first` on.
+  OutputMap EveryRow(int64_t step, int64_t first, int64_t row = 0) const {
+    OutputMap map = *this;
+    map.c_stride_bytes *= step;
+    map.residual_stride_bytes *= step;
+    map.c = C(first, 0) - row * map.c_stride_bytes;
+    if (residual != nullptr) map.residual = Residual(first, 0) - row * map.residual_stride_bytes;
+    return map;
+  }
+};
+
+/// Copies `rows` rows of `row_bytes`.
+void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,
+              int64_t to_stride_bytes) noexcept;
+
+/// A tile that does not lie where kernels may write whole vectors: it is computed in scratch, and what
+/// belongs to C is copied from there.
+///
+///   scratch   rows × padded_columns of C   |   rows × padded_columns of the residual, if there is one
+class ScratchTile {
+ public:
+  ScratchTile(const OutputMap& output, int64_t rows, int64_t padded_columns, uint8_t* scratch)
+      : output_(output), rows_(rows), tile_(output) {
+    tile_.c = scratch;
+    tile_.c_stride_bytes = padded_columns * output.c_bytes;
+    tile_.residual_stride_bytes = padded_columns * output.residual_bytes;
+    if (output.residual != nullptr) tile_.residual = residual();
+  }
+  static int64_t Bytes(int64_t rows, int64_t padded_columns, bool has_residual) {
+    constexpr int64_t kElementBytes = 4;  // at most
+    return rows * padded_columns * kElementBytes * (has_residual ? 2 : 1);
+  }
+
+  /// Where the tile's rows lie meanwhile, as rows 0 to `rows`.
+  const OutputMap& map() const { return tile_; }
+  /// Brings the residual of `columns` columns from `column` on, of the rows from `row` on.
+  void Load(int64_t row, int64_t column, int64_t columns) const noexcept {
+    if (output_.residual == nullptr) return;
+    Clear();
+    CopyTile(output_.Residual(row, column), output_.residual_stride_bytes, rows_,
+             columns * output_.residual_bytes, residual(), tile_.residual_stride_bytes);
+  }
+  /// Copies the columns to C, but for the first `skipped`.
+  void Store(int64_t row, int64_t column, int64_t skipped, int64_t columns) const noexcept {
+    CopyTile(tile_.C(0, skipped), tile_.c_stride_bytes, rows_, (columns - skipped) * output_.c_bytes,
+             output_.C(row, column + skipped), output_.c_stride_bytes);
+  }
+  void Store(int64_t row, int64_t column, int64_t columns) const noexcept { Store(row, column, 0, columns); }
+  /// The same for rows that lie anywhere: row i of the tile is row_of(i) of C, or none if that is negative.
+  template <class RowOf>
+  void LoadRows(const RowOf& row_of, int64_t column, int64_t columns) const noexcept {
+    if (output_.residual == nullptr) return;
+    Clear();
+    for (int64_t i = 0; i < rows_; ++i) {
+      const int64_t row = row_of(i);
+      if (row < 0) continue;
+      CopyTile(output_.Residual(row, column), 0, 1, columns * output_.residual_bytes,
+               residual() + i * tile_.residual_stride_bytes, 0);
+    }
+  }
+  template <class RowOf>
+  void StoreRows(const RowOf& row_of, int64_t column, int64_t columns) const noexcept {
+    for (int64_t i = 0; i < rows_; ++i) {
+      const int64_t row = row_of(i);
+      if (row < 0) continue;
+      CopyTile(tile_.C(i, 0), 0, 1, columns * output_.c_bytes, output_.C(row, column), 0);
+    }
+  }
+
+ private:
+  uint8_t* residual() const { return tile_.c + rows_ * tile_.c_stride_bytes; }
+  /// What lies in scratch may be denormal floats, which cost time.
+  void Clear() const noexcept;
+
+  const OutputMap& output_;
+  int64_t rows_;
+  OutputMap tile_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PROBLEM_OUTPUT_MAP_H_

@@ -1,0 +1,38 @@
+// What the contract (include/intact/intact.h) says about the output, but for what each column has of its own:
+// its type, the residual that is added, the activation's bounds. The emitted half is epilogue.h.
+#ifndef INTACT_KERNELS_PROBLEM_REQUANTIZATION_H_
+#define INTACT_KERNELS_PROBLEM_REQUANTIZATION_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+
+namespace intact::kernels {
+
+/// Bytes of an element of a tensor.
+constexpr int ElementBytes(intact_type type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
+
+/// The activation's bounds and the output's zero point. Bounds of 8-bit outputs lie within what the type can
+/// hold, less the zero point.
+struct OutputBounds {
+  float lo = 0.0f, hi = 0.0f;
+  int32_t zero_point = 0;
+};
+
+/// What a residual stands for: (r − zero_point)·scale.
+struct ResidualScale {
+  float scale = 0.0f;
+  int32_t zero_point = 0;
+};
+
+struct Requantization {
+  intact_type c_type = INTACT_S32;
+  OutputBounds bounds;
+  intact_type residual_type = INTACT_TYPE_NONE;
+  ResidualScale residual;
+
+  bool has_residual() const { return residual_type != INTACT_TYPE_NONE; }
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PROBLEM_REQUANTIZATION_H_

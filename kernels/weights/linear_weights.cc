@@ -1,0 +1,117 @@
+#include "kernels/weights/linear_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace intact::kernels {
+
+Result<std::shared_ptr<const LinearWeights>> LinearWeights::Pack(LinearProblem problem, const WeightView& b,
+                                                                 const Naming& naming, bool pairs_saturate) {
+  std::shared_ptr<LinearWeights> weights(new LinearWeights);
+  weights->problem_ = std::move(problem);
+  weights->naming_ = naming;
+  if (!PackWeights(b, &weights->packed_)) return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
+  weights->certificate_ = Certify(weights->packed_, weights->problem_.range);
+  Error error = weights->BoundAccumulators(pairs_saturate);
+  if (error.status != INTACT_OK) return error;
+  return std::shared_ptr<const LinearWeights>(std::move(weights));
+}
+
+Result<std::shared_ptr<const LinearWeights>> LinearWeights::Borrow(LinearProblem problem,
+                                                                   PackedWeights packed,
+                                                                   Certificate certificate,
+                                                                   std::shared_ptr<const void> mapping,
+                                                                   bool pairs_saturate) {
+  std::shared_ptr<LinearWeights> weights(new LinearWeights);
+  weights->problem_ = std::move(problem);
+  weights->packed_ = std::move(packed);
+  weights->certificate_ = std::move(certificate);
+  weights->mapping_ = std::move(mapping);
+  Error error = weights->BoundAccumulators(pairs_saturate);
+  if (error.status != INTACT_OK) return error;
+  return std::shared_ptr<const LinearWeights>(std::move(weights));
+}
+
+int64_t LinearWeights::bytes() const {
+  int64_t bytes = packed_.bytes() + static_cast<int64_t>(initial_.bytes());
+  for (const size_t values : {problem_.bias_s32.size(), problem_.b_zero_points.size(), problem_.scales.size(),
+                              problem_.bias_f32.size()}) {
+    bytes += static_cast<int64_t>(values * sizeof(int32_t));
+  }
+  return bytes;
+}
+
+Error LinearWeights::BoundAccumulators(bool pairs_saturate) {
+  // A checked range is a hint: any activation must come out right.
+  const ActivationRange admissible = problem_.is_range_checked ? ActivationRange{} : problem_.range;
+  const auto padded = static_cast<size_t>(packed_.panels() * kPanelColumns);
+  if (!initial_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  certificate_.accumulator_min = std::numeric_limits<int64_t>::max();
+  certificate_.accumulator_max = std::numeric_limits<int64_t>::min();
+  std::fill_n(initial_.data(), padded, 0);  // padding columns are computed and dropped
+  for (int64_t panel = 0; panel < packed_.panels(); ++panel) {
+    const int64_t first = panel * kPanelColumns;
+    const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, n() - first));
+    std::array<ColumnParts, kPanelColumns> parts;
+    std::copy_n(certificate_.column_sums.begin() + first, kPanelColumns, parts.begin());
+    if (problem_.HasWeightZeroPoints()) {
+      std::array<int32_t, kPanelColumns> zero_points = {};
+      std::copy_n(problem_.b_zero_points.begin() + first, columns, zero_points.begin());
+      parts = SumPanel(packed_, panel, zero_points);
+    }
+    for (size_t i = 0; i < columns; ++i) {
+      Error error = BoundColumn(first + static_cast<int64_t>(i), parts[i], admissible, pairs_saturate);
+      if (error.status != INTACT_OK) return error;
+    }
+  }
+  return {};
+}
+
+Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible,
+                                 bool pairs_saturate) {
+  constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  const auto i = static_cast<size_t>(n);
+  const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[i];
+  const int64_t initial = bias - problem_.ActivationZeroPoint() * (parts.positive + parts.negative);
+  // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every ISA
+  // refuses the same problems.
+  std::vector<ColumnBound> bounds = {parts.Bound(admissible)};
+  const int64_t excess = problem_.clamp_excess.empty() ? 0 : problem_.clamp_excess[i];
+  if (problem_.mode == INTACT_SATURATING) {
+    bounds.push_back(BoundSaturatingColumn(packed_, n, problem_.WeightZeroPoint(n), admissible));
+    bounds.back().lowest += excess;
+    bounds.back().highest += excess;
+  }
+  for (const ColumnBound& bound : bounds) {
+    const int64_t lowest = initial + bound.lowest;
+    const int64_t highest = initial + bound.highest;
+    if (lowest >= kMin && highest <= kMax) continue;
+    return {INTACT_OVERFLOW, std::string(naming_.column) + " " + std::to_string(naming_.first_column + n) +
+                                 " of " + naming_.weights + " can accumulate " +
+                                 std::to_string(lowest < kMin ? lowest : highest) +
+                                 ", which leaves int32; its depth is " +
+                                 std::to_string(naming_.depth == 0 ? k() : naming_.depth)};
+  }
+  for (const ColumnBound& bound : bounds) {
+    const double largest = std::max(std::abs(static_cast<double>(initial + bound.lowest)),
+                                    std::abs(static_cast<double>(initial + bound.highest)));
+    const double scale = problem_.scales.empty() ? 1.0 : double{problem_.scales[i]};
+    const double added = problem_.bias_f32.empty() ? 0.0 : std::abs(double{problem_.bias_f32[i]});
+    largest_output_ = std::max(largest_output_, largest * scale + added);
+  }
+  // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
+  const int64_t start = initial + (pairs_saturate ? excess : 0);
+  initial_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
+  const ColumnBound declared = parts.Bound(problem_.range);
+  certificate_.accumulator_min = std::min(certificate_.accumulator_min, initial + declared.lowest);
+  certificate_.accumulator_max = std::max(certificate_.accumulator_max, initial + declared.highest);
+  return {};
+}
+
+}  // namespace intact::kernels

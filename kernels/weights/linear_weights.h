@@ -1,0 +1,65 @@
+// The weights of a linear problem: packed, certified, and proven to keep accumulators within int32. They know
+// of no engine, no extent and no register block: plans of any size share them.
+#ifndef INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
+#define INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/problem/linear_problem.h"
+#include "kernels/weights/certificate.h"
+#include "kernels/weights/pack.h"
+
+namespace intact::kernels {
+
+/// What messages call the columns of some weights.
+struct Naming {
+  const char* column = "column";
+  const char* weights = "b";
+  int64_t first_column = 0;
+  int64_t depth = 0;  // 0: k
+};
+
+class LinearWeights {
+ public:
+  /// Packs `b`. `pairs_saturate`: whether int16 pair sums saturate where these weights will run. Errors:
+  /// OVERFLOW (names the column), OUT_OF_MEMORY.
+  static Result<std::shared_ptr<const LinearWeights>> Pack(LinearProblem problem, const WeightView& b,
+                                                           const Naming& naming, bool pairs_saturate);
+  /// From panels that are packed already, in memory that `mapping` keeps alive, and their certificate.
+  static Result<std::shared_ptr<const LinearWeights>> Borrow(LinearProblem problem, PackedWeights packed,
+                                                             Certificate certificate,
+                                                             std::shared_ptr<const void> mapping,
+                                                             bool pairs_saturate);
+
+  const LinearProblem& problem() const { return problem_; }
+  int64_t n() const { return problem_.n; }
+  int64_t k() const { return packed_.k; }
+  const PackedWeights& packed() const { return packed_; }
+  const Certificate& certificate() const { return certificate_; }
+  /// What accumulators start from, of each column: bias_s32 − za·Σ_k (b − zb), as kernels see them. Padded to
+  /// whole panels.
+  const AlignedBuffer<int32_t>& initial() const { return initial_; }
+  /// |float(y)·scale + bias| at most, over all admissible activations.
+  double largest_output() const { return largest_output_; }
+  /// Memory of the panels and of the columns' values.
+  int64_t bytes() const;
+
+ private:
+  LinearWeights() = default;
+  Error BoundAccumulators(bool pairs_saturate);
+  Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible, bool pairs_saturate);
+
+  LinearProblem problem_;
+  Naming naming_;
+  PackedWeights packed_;
+  std::shared_ptr<const void> mapping_;
+  Certificate certificate_;
+  AlignedBuffer<int32_t> initial_;
+  double largest_output_ = 0;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
