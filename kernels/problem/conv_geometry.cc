@@ -170,9 +170,13 @@ Result<ConvGeometry> CheckGeometry(const intact_conv_desc& desc) {
     if (desc.input[i] != INTACT_ANY_EXTENT) error = CheckWithin("input" + Index(i), desc.input[i], 1);
   }
   if (error.status != INTACT_OK) return error;
+  if (!geometry.IsOpen()) {
+    error = SetExtents(&geometry);
+    if (error.status != INTACT_OK) return error;
+    return geometry;
+  }
   const Result<ConvGeometry> sized = TypicallySized(geometry);
   if (!sized) return sized.error();
-  if (!geometry.IsOpen()) return *sized;
   geometry.output = sized->output;
   for (size_t i = 0; i < geometry.output.size(); ++i) {
     if (geometry.is_open[i]) geometry.output[i] = INTACT_ANY_EXTENT;
@@ -192,6 +196,12 @@ intact_conv_desc DescOf(const ConvGeometry& geometry) {
     desc.input[i] = geometry.input[place];
     desc.kernel[i] = geometry.kernel[place];
     desc.stride[i] = geometry.stride[place];
+    // In dimensions of one output the given stride is not kept: the least that leads beyond the input says
+    // the same.
+    const int64_t padded = geometry.input[place] + geometry.pad_begin[place] + geometry.pad_end[place];
+    const int64_t beyond = padded - geometry.Span(static_cast<Dimension>(place), 1) + 1;
+    if (!geometry.is_transposed && geometry.output[place] == 1)
+      desc.stride[i] = std::max(beyond, desc.stride[i]);
     desc.dilation[i] = geometry.dilation[place];
     desc.pad_begin[i] = geometry.pad_begin[place];
     desc.pad_end[i] = geometry.pad_end[place];
@@ -220,6 +230,7 @@ Result<ConvGeometry> Sized(const ConvGeometry& geometry, const int64_t* given) {
 }
 
 Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry) {
+  if (!geometry.IsOpen()) return geometry;
   const auto sized_for = [&](int64_t outputs) -> Result<ConvGeometry> {
     ConvGeometry sized = geometry;
     for (size_t i = 0; i < sized.input.size(); ++i) {
@@ -240,7 +251,7 @@ Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry) {
   };
   constexpr int64_t kTypical = 56;
   Result<ConvGeometry> sized = sized_for(kTypical);
-  return sized || !geometry.IsOpen() ? sized : sized_for(1);
+  return sized ? sized : sized_for(1);
 }
 
 }  // namespace intact::kernels
