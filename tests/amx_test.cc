@@ -287,10 +287,10 @@ TEST(AmxBlocks, ReadLongLinesOfWholeTapsInPlace) {
   };
   EXPECT_FALSE(choose(56, 4, SomeTaps(3, 192)).stages_a);
   EXPECT_EQ(choose(56, 4, SomeTaps(3, 192)).tile_rows, 14);
-  EXPECT_TRUE(choose(56, 4, SomeTaps(3, 188)).stages_a);      // no whole tiles
-  EXPECT_TRUE(choose(2, 32, SomeTaps(3, 192)).stages_a);      // short lines
-  EXPECT_TRUE(ReadsLinesInPlace(112, 4, SomeTaps(7, 24)));    // to be padded to whole tiles
-  EXPECT_FALSE(ReadsLinesInPlace(112, 64, SomeTaps(7, 24)));  // which costs more for many panels
+  EXPECT_TRUE(choose(56, 4, SomeTaps(3, 188)).stages_a);  // no whole tiles
+  EXPECT_TRUE(choose(2, 32, SomeTaps(3, 192)).stages_a);  // short lines
+  EXPECT_TRUE(ReadsLinesInPlace(112, 4, 7, 24));          // to be padded to whole tiles
+  EXPECT_FALSE(ReadsLinesInPlace(112, 64, 7, 24));        // which costs more for many panels
 }
 
 // ----- the engine ------------------------------------------------------------------------------------------

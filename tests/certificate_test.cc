@@ -339,7 +339,9 @@ TEST(CertificateApi, TellsU8WeightsAsTheInstructionSeesThem) {
   const Result<Gemm> gemm = Gemm::Create(desc, b.data());
   ASSERT_TRUE(gemm) << gemm.error().message;
   EXPECT_EQ(gemm->Info().b_type, INTACT_U8);
-  EXPECT_EQ(gemm->Certificate().failing_pairs, 1);
+  const Result<intact_certificate> certificate = gemm->Certificate();
+  ASSERT_TRUE(certificate) << certificate.error().message;
+  EXPECT_EQ(certificate->failing_pairs, 1);
   intact_failing_pair pair;
   int64_t written = 0;
   ASSERT_EQ(intact_gemm_failing_pairs(gemm->handle(), 0, 1, &pair, &written), INTACT_OK);

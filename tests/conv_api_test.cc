@@ -77,7 +77,7 @@ struct Refusal {
 TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
   const std::vector<Refusal> refusals = {
       {"desc->struct_size is 3; expected", [](ConvDesc* d) { d->struct_size = 3; }},
-      {"desc->struct_size is 5; expected", [](ConvDesc* d) { d->gemm.struct_size = 5; }},
+      {"linear->struct_size is 5; expected", [](ConvDesc* d) { d->linear.struct_size = 5; }},
       {"spatial_dims is 0; expected 1, 2 or 3", [](ConvDesc* d) { d->spatial_dims = 0; }},
       {"spatial_dims is 4; expected 1, 2 or 3", [](ConvDesc* d) { d->spatial_dims = 4; }},
       {"input_channels is 0; expected 1 to", [](ConvDesc* d) { d->input_channels = 0; }},
@@ -126,10 +126,6 @@ TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
          d->transposed = 1;
          d->stride[0] = d->stride[1] = 1 << 24;
        }},
-      {"gemm.n is 6; expected 0", [](ConvDesc* d) { d->gemm.n = 6; }},
-      {"gemm.k is 36; expected 0", [](ConvDesc* d) { d->gemm.k = 36; }},
-      {"gemm.b_stride_k is 1; expected 0", [](ConvDesc* d) { d->gemm.b_stride_k = 1; }},
-      {"gemm.b_stride_n is 1; expected 0", [](ConvDesc* d) { d->gemm.b_stride_n = 1; }},
       {"scale_count is 4; expected 1 or n = 6", [](ConvDesc* d) { d->linear.scale_count = 4; }},
       {"a_zero_point is 256", [](ConvDesc* d) { d->linear.a_zero_point = 256; }},
   };
@@ -150,9 +146,10 @@ TEST(ConvDescriptor, NullArguments) {
   intact_conv* handle = nullptr;
   EXPECT_EQ(intact_conv_create(nullptr, nullptr, draft.weights.data(), &handle), INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: desc is NULL");
-  EXPECT_EQ(intact_conv_create(&draft.desc, nullptr, &handle), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_create(&draft.desc, &draft.desc.linear, nullptr, &handle), INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: weights is NULL");
-  EXPECT_EQ(intact_conv_create(&draft.desc, &draft.desc.linear, draft.weights.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_create(&draft.desc, &draft.desc.linear, draft.weights.data(), nullptr),
+            INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: conv is NULL");
   EXPECT_EQ(intact_conv_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
   EXPECT_EQ(intact_conv_query(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
@@ -298,7 +295,8 @@ TEST_F(ConvRun, PartsMakeTheWhole) {
   const std::vector<uint8_t> whole = c_;
   for (const int parts : {1, 2, 3, 7, 1000}) {
     std::fill(c_.begin(), c_.end(), 99);
-    for (int part = parts - 1; part >= 0; --part) ASSERT_EQ(conv_->RunPart(args_, part, parts).status, INTACT_OK);
+    for (int part = parts - 1; part >= 0; --part)
+      ASSERT_EQ(conv_->RunPart(args_, part, parts).status, INTACT_OK);
     EXPECT_EQ(c_, whole) << parts;
   }
   EXPECT_EQ(whole[0], 3 * 4 * 4 / 2);      // a corner sees four taps

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -16,6 +17,8 @@
 
 #include "kernels/codegen/depthwise_schedule.h"
 #include "kernels/engines/depthwise_engine.h"
+#include "kernels/problem/linear_problem.h"
+#include "kernels/weights/linear_weights.h"
 #include "reference/requantize.h"
 #include "tests/emulated_isas.h"
 #include "tests/require_isas.h"
@@ -104,7 +107,7 @@ class Problem {
     MakeData();
   }
 
-  const GemmData& data() const { return data_; }
+  const KernelData& data() const { return *data_; }
   const TapGrid& taps() const { return taps_; }
   const std::vector<uint8_t>& band() const { return band_; }
   const std::vector<uint8_t>& residual() const { return residual_; }
@@ -126,37 +129,33 @@ class Problem {
 
   void MakeData() {
     const int64_t n = case_.channels;
-    data_.n = n;
-    data_.k = taps_.taps();
-    ASSERT_TRUE(PackWeights({weights_.data(), data_.k, n, n, 1, 0}, &data_.weights));
-    data_.epilogue.c_type = case_.c_type;
-    data_.epilogue.has_bias = case_.has_bias;
-    data_.epilogue.has_b_zero_points = case_.has_weight_zero_points;
-    const auto padded = static_cast<size_t>(data_.weights.panels() * kPanelColumns);
-    ASSERT_TRUE(data_.initial.Resize(padded));
-    for (size_t i = 0; i < padded; ++i)
-      data_.initial[i] = static_cast<int32_t>(random_.Integer(-100000, 100000));
+    const int64_t taps = taps_.taps();
+    linear_.n = n;
+    linear_.bias_s32.resize(static_cast<size_t>(n));
+    for (int32_t& bias : linear_.bias_s32) bias = static_cast<int32_t>(random_.Integer(-100000, 100000));
     if (case_.has_weight_zero_points) {
-      ASSERT_TRUE(data_.b_zero_points.Resize(padded));
-      for (size_t i = 0; i < padded; ++i) data_.b_zero_points[i] = static_cast<int32_t>(Draw(-128, 127));
+      linear_.b_zero_points.resize(static_cast<size_t>(n));
+      for (int32_t& zero_point : linear_.b_zero_points) zero_point = static_cast<int32_t>(Draw(-128, 127));
     }
     if (case_.c_type != INTACT_S32) {
-      ASSERT_TRUE(data_.scales.Resize(padded));
-      for (size_t i = 0; i < padded; ++i) data_.scales[i] = static_cast<float>(random_.Unit() * Scale());
+      linear_.scales.resize(static_cast<size_t>(n));
+      for (float& scale : linear_.scales) scale = static_cast<float>(random_.Unit() * Scale());
     }
     if (case_.has_bias) {
-      ASSERT_TRUE(data_.bias.Resize(padded));
-      for (size_t i = 0; i < padded; ++i) data_.bias[i] = static_cast<float>(random_.Gauss() * 20);
+      linear_.bias_f32.resize(static_cast<size_t>(n));
+      for (float& bias : linear_.bias_f32) bias = static_cast<float>(random_.Gauss() * 20);
     }
     SetOutput();
-    if (case_.residual == INTACT_TYPE_NONE) {
-      data_.epilogue.known = KnowOutput(case_.c_type, data_.bounds, LargestSum() * Scale());
-    }
-    data_.constants = MakeEpilogueConstants(data_.bounds, data_.residual, case_.isa);
+    PadColumns(&linear_.bias_s32);
+    PadColumns(&linear_.b_zero_points);
+    PadColumns(&linear_.scales);
+    PadColumns(&linear_.bias_f32);
+    auto packed = LinearWeights::Pack(linear_, {weights_.data(), taps, n, n, 1}, {}, false);
+    ASSERT_TRUE(packed) << packed.error().message;
+    data_.emplace(std::move(*packed), case_.isa, /*folds_zero_points=*/false);
+    ASSERT_EQ(data_->epilogue.has_b_zero_points, linear_.HasWeightZeroPoints());
   }
 
-  // Larger than any.
-  double LargestSum() const { return 200000.0 + static_cast<double>(255 * 256 * taps_.taps()); }
   // The largest: outputs are in range, or far beyond int32.
   double Scale() const { return case_.output == Output::kHuge ? 1e6 : 1e-3; }
 
@@ -176,16 +175,17 @@ class Problem {
       lo = std::max(lo, type_lo);
       hi = std::min(hi, type_lo + 255.0f);
     }
-    data_.bounds = {lo, hi, output_.zero_point};
+    linear_.output.c_type = case_.c_type;
+    linear_.output.bounds = {lo, hi, output_.zero_point};
   }
 
   int32_t Accumulator(int64_t pixel, int64_t channel) const {
     const auto n = static_cast<size_t>(channel);
-    int32_t sum = data_.initial[n];
+    int32_t sum = linear_.bias_s32[n];
     for (int64_t tap = 0; tap < taps_.taps(); ++tap) {
       const int64_t at = pixel * taps_.pixel_stride_bytes + taps_.Offset(tap) + channel;
       const int32_t weight = weights_[static_cast<size_t>(tap * case_.channels + channel)];
-      sum += band_[static_cast<size_t>(at)] * (weight - data_.b_zero_point(n));
+      sum += band_[static_cast<size_t>(at)] * (weight - linear_.WeightZeroPoint(channel));
     }
     return sum;
   }
@@ -204,8 +204,8 @@ class Problem {
       residual_.insert(residual_.end(), bytes, bytes + ElementBytes(case_.residual));
     }
     if (count == 0) return;
-    data_.epilogue.residual = case_.residual;
-    data_.residual = {0.75f, case_.residual == INTACT_F32 ? 0 : 17};
+    linear_.output.residual_type = case_.residual;
+    linear_.output.residual = {0.75f, case_.residual == INTACT_F32 ? 0 : 17};
   }
 
   // Less its zero point.
@@ -216,7 +216,7 @@ class Problem {
       std::memcpy(&f, element, sizeof(f));
     } else {
       const int32_t value = case_.residual == INTACT_S8 ? static_cast<int8_t>(*element) : *element;
-      f = static_cast<float>(value - data_.residual.zero_point);
+      f = static_cast<float>(value - linear_.output.residual.zero_point);
     }
     return f;
   }
@@ -225,11 +225,11 @@ class Problem {
     const int32_t y = Accumulator(pixel, channel);
     const auto n = static_cast<size_t>(channel);
     reference::Requantization q = output_;
-    if (case_.c_type != INTACT_S32) q.scale = data_.scales[n];
-    if (case_.has_bias) q.bias_f32 = data_.bias[n];
+    if (case_.c_type != INTACT_S32) q.scale = linear_.scales[n];
+    if (case_.has_bias) q.bias_f32 = linear_.bias_f32[n];
     if (case_.residual != INTACT_TYPE_NONE) {
       q.has_residual = true;
-      q.residual_scale = data_.residual.scale;
+      q.residual_scale = linear_.output.residual.scale;
       q.residual = ResidualAt(pixel * case_.channels + channel);
     }
     const size_t size = c->size();
@@ -248,7 +248,8 @@ class Problem {
   verify::Random random_;
   std::vector<uint8_t> band_, residual_;
   std::vector<int8_t> weights_;
-  GemmData data_;
+  LinearProblem linear_;
+  std::optional<KernelData> data_;
   reference::Requantization output_;  // but for what differs by channel
 };
 
@@ -266,21 +267,25 @@ void ExpectExact(const Case& one) {
   std::vector<uint8_t> padded = problem.band();
   padded.resize(padded.size() + DepthwiseEngine::kSlackBytes, 0xff);
   band->Load(padded.data());
-  DepthwiseRow row{band->data(), one.pixels, c->data(), stride};
+  OutputMap output;
+  output.c = c->data();
+  output.c_stride_bytes = stride;
+  output.c_bytes = ElementBytes(one.c_type);
   Result<verify::GuardedMatrix> residual = verify::GuardedMatrix::Allocate(1, 1, 1);
   if (one.is_in_place) {
     const int64_t row_bytes = one.channels * problem.element_bytes();
     CopyTile(problem.residual().data(), row_bytes, one.pixels, row_bytes, c->data(), stride);
-    row.residual = c->data();
-    row.residual_stride_bytes = stride;
+    output.residual = c->data();
+    output.residual_stride_bytes = stride;
   } else if (one.residual != INTACT_TYPE_NONE) {
-    row.residual_stride_bytes = (one.channels + 2) * ElementBytes(one.residual);
+    output.residual_stride_bytes = (one.channels + 2) * ElementBytes(one.residual);
     residual = verify::GuardedMatrix::Allocate(one.pixels, one.channels * ElementBytes(one.residual),
-                                               row.residual_stride_bytes);
+                                               output.residual_stride_bytes);
     residual->Load(problem.residual().data());
-    row.residual = residual->data();
+    output.residual = residual->data();
   }
-  (*engine)->RunRow(row);
+  if (one.residual != INTACT_TYPE_NONE) output.residual_bytes = ElementBytes(one.residual);
+  (*engine)->RunRow({band->data(), one.pixels, output});
   EXPECT_EQ(c->StrayWrite(), std::nullopt);
   ASSERT_EQ(c->Dense(), problem.Expected()) << (*engine)->KernelName();
 }

@@ -16,8 +16,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/emulated_isas.h"
@@ -213,7 +213,7 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Bytes image = Image(kProblems[0]);
   image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 1; expected 3");
+  ExpectRefused(path_, "format version 1; expected 4");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
@@ -253,7 +253,7 @@ TEST_F(PackFile, RefusesMisalignedMemory) {
   EXPECT_THAT(intact_last_error(), HasSubstr("aligned to 64"));
   EXPECT_EQ(intact_gemm_load_memory(bytes, 0, INTACT_ISA_ANY, &gemm), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("truncated"));
-  EXPECT_EQ(intact_gemm_load_memory(bytes, 200, static_cast<intact_isa>(7), &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_gemm_load_memory(bytes, 200, 7, &gemm), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("max_isa is 7"));
 }
 
@@ -300,10 +300,16 @@ TEST_F(PackFile, KeepsTheOldFileIfTheDiskIsFull) {
 
 // ----- fuzz ------------------------------------------------------------------------------------------------
 
-// The header's fields that a run depends on, and its checksum, as kernels/pack_file.h tells them.
-constexpr size_t kChecksumAt = 24, kCoveredFrom = 32, kColumnsAt = 32, kDepthAt = 40, kOutputTypeAt = 56;
-constexpr size_t kResidualTypeAt = 136, kResidualScaleAt = 140, kResidualZeroPointAt = 144;
-constexpr size_t kHeaderEnd = 152;
+// Where the header's fields are: kernels/weights/pack_file.cc.
+constexpr size_t kChecksumAt = 24, kCoveredFrom = 32, kColumnsAt = 32, kDepthAt = 40;
+constexpr size_t kATypeAt = 48, kBTypeAt = 52, kOutputTypeAt = 56, kModeAt = 60;
+constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68, kActivationAt = 72, kRangeCheckAt = 76;
+constexpr size_t kClampMinAt = 80, kClampMaxAt = 84, kAMinAt = 88, kAMaxAt = 92;
+constexpr size_t kResidualTypeAt = 96, kResidualZeroPointAt = 100, kResidualScaleAt = 104;
+constexpr size_t kHasBiasF32At = 108, kHasBiasS32At = 112, kSpatialDimsAt = 116, kReservedAt = 124;
+constexpr size_t kLinearEnd = 128;  // what follows is a convolution's
+constexpr size_t kPairsAt = 320, kFailingPairsAt = 328, kWorstColumnAt = 336, kWorstColumnPairsAt = 344;
+constexpr size_t kHeaderEnd = 352, kWeightsAt = 384;
 
 template <class T>
 T Field(std::span<const uint8_t> image, size_t at) {
@@ -320,12 +326,14 @@ void Seal(std::span<uint8_t> image) {
   std::memcpy(&image[kChecksumAt], &hash, sizeof(hash));
 }
 
-// Changes a few bytes, mostly of the header, to random or to telling values.
+// Changes a few bytes, mostly of the header and of what every file uses of it, to random or to telling
+// values.
 void Mutate(std::span<uint8_t> image, verify::Random& random) {
   constexpr uint8_t kTelling[] = {0, 1, 2, 3, 4, 15, 16, 17, 63, 64, 65, 127, 128, 254, 255};
   for (int64_t changes = random.Integer(1, 4); changes > 0; --changes) {
-    const bool in_header = random.Integer(0, 3) != 0;
-    const int64_t end = in_header ? int64_t{kHeaderEnd} : std::ssize(image);
+    constexpr int64_t kEnds[] = {kLinearEnd, kLinearEnd, kHeaderEnd};
+    const int64_t where = random.Integer(0, 3);
+    const int64_t end = where < std::ssize(kEnds) ? kEnds[where] : std::ssize(image);
     const auto at = static_cast<size_t>(random.Integer(int64_t{kCoveredFrom}, end - 1));
     image[at] = random.Integer(0, 1) == 0 ? kTelling[random.Integer(0, std::ssize(kTelling) - 1)]
                                           : static_cast<uint8_t>(random.Next());
@@ -338,10 +346,10 @@ void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
   const auto n = Field<int64_t>(image, kColumnsAt);
   const auto k = Field<int64_t>(image, kDepthAt);
   const int64_t element =
-      reference::ElementSize(static_cast<intact_type>(Field<uint32_t>(image, kOutputTypeAt)));
+      reference::ElementSize(static_cast<intact_type>(Field<int32_t>(image, kOutputTypeAt)));
   const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * k));
   const auto c = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * element));
-  const auto residual_type = static_cast<intact_type>(Field<uint32_t>(image, kResidualTypeAt));
+  const auto residual_type = static_cast<intact_type>(Field<int32_t>(image, kResidualTypeAt));
   const auto residual =
       verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * reference::ElementSize(residual_type)));
   ASSERT_TRUE(a && c && residual);
@@ -396,118 +404,157 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
   EXPECT_GT(refused, 500);
 }
 
+// A field of an image, spoilt.
+struct Spoilt {
+  const char* line;
+  size_t at;
+  uint32_t value;
+  const char* words;
+};
+
+constexpr const char* kU8 = "gemm u8s8u8 m=1 n=3 k=5 bias=f32";
+constexpr const char* kS32 = "gemm u8s8s32 m=1 n=3 k=5 bias=s32";
+
+Bytes Forged(Bytes image, size_t at, uint32_t value) {
+  std::memcpy(&image[at], &value, sizeof(value));
+  Seal(image);
+  return image;
+}
+
 TEST_F(PackFile, RefusesFieldsOutOfRange) {
-  struct Case {
-    size_t at;
-    uint32_t value;
-    const char* words;
-  };
-  for (const Case& c : {
-           Case{kColumnsAt, 0, "n or k"},
-           Case{kColumnsAt + 4, 1, "n or k"},
-           Case{kDepthAt, 0, "n or k"},
-           Case{48, 3, "a type"},
-           Case{52, 3, "a type"},
-           Case{52, 0, "a type"},
-           Case{kOutputTypeAt, 9, "a type"},
-           Case{60, 2, "mode"},
-           Case{64, 2, "flag"},
-           Case{68, 2, "flag"},
-           Case{72, 2, "flag"},
-           Case{100, 2, "flag"},
-           Case{100, 1, "size"},
-           Case{76, 256, "zero point"},
-           Case{80, 256, "zero point"},
-           Case{84, 1000, "range"},
-           Case{88, 256, "range"},
-           Case{76, 0x7fffffff, "zero point"},
-           Case{92, 0x7fc00000, "bounds"},
-           Case{92, 0xc3800000, "bounds"},  // −256: below what u8 can hold
-           Case{96, 0x43800000, "bounds"},  // 256: above
-           Case{112, 1000, "certificate"},  // failing pairs
-           Case{120, 5, "certificate"},     // worst column
-           Case{kResidualTypeAt, 3, "residual's type"},
-           Case{kResidualTypeAt, 5, "residual's type"},
-           Case{kResidualTypeAt, 1, "residual's scale is 0"},
-           Case{kResidualScaleAt, 0x3f800000, "residual's scale is 1"},
-           Case{kResidualScaleAt, 0x7fc00000, "residual's scale is nan"},
-           Case{kResidualZeroPointAt, 1, "residual's zero point"},
-           Case{148, 1, "reserved"},
-           Case{192 + 12, 7, "padding"},      // column 3 of 3
-           Case{192 + 64 + 1, 7, "padding"},  // depth 5 of 5
-           Case{kColumnsAt, 17, "size"},
-           Case{kDepthAt, 65, "size"},
+  for (const Spoilt& c : {
+           Spoilt{kU8, kColumnsAt, 0, "n or k"},
+           Spoilt{kU8, kColumnsAt + 4, 1, "n or k"},
+           Spoilt{kU8, kDepthAt, 0, "n or k"},
+           Spoilt{kU8, kATypeAt, 3, "a_type is 3"},
+           Spoilt{kU8, kBTypeAt, 3, "b_type is 3"},
+           Spoilt{kU8, kBTypeAt, 0, "b_type is 0"},
+           Spoilt{kU8, kOutputTypeAt, 9, "c_type is 9"},
+           Spoilt{kU8, kOutputTypeAt, 0xffffffff, "c_type is -1"},
+           Spoilt{kU8, kOutputTypeAt, INTACT_S32, "size"},
+           Spoilt{kU8, kModeAt, 2, "mode is 2"},
+           Spoilt{kU8, kHasBiasF32At, 2, "flag"},
+           Spoilt{kU8, kHasBiasS32At, 2, "flag"},
+           Spoilt{kU8, kHasBiasF32At, 0, "size"},
+           Spoilt{kU8, kHasBiasS32At, 1, "size"},
+           Spoilt{kU8, kRangeCheckAt, 2, "range_check is 2"},
+           Spoilt{kU8, kAZeroPointAt, 256, "a_zero_point is 256"},
+           Spoilt{kU8, kAZeroPointAt, 0x7fffffff, "a_zero_point is 2147483647"},
+           Spoilt{kU8, kCZeroPointAt, 256, "c_zero_point is 256"},
+           Spoilt{kU8, kAMinAt, 1000, "a_min is 1000 and a_max is 0"},
+           Spoilt{kU8, kAMaxAt, 256, "a_min is 0 and a_max is 256"},
+           Spoilt{kU8, kActivationAt, 3, "activation is 3"},
+           Spoilt{kU8, kClampMinAt, 0x7fc00000, "clamp_min is nan"},
+           Spoilt{kU8, kClampMaxAt, 0x7fc00000, "clamp_max is nan"},
+           Spoilt{kU8, kClampMinAt, 0x43800000, "clamp_min is 256"},   // above the other
+           Spoilt{kU8, kClampMaxAt, 0xc3800000, "clamp_max is -256"},  // below it
+           Spoilt{kU8, kPairsAt, 1000, "certificate"},
+           Spoilt{kU8, kFailingPairsAt, 1000, "certificate"},
+           Spoilt{kU8, kWorstColumnAt, 5, "certificate"},
+           Spoilt{kU8, kWorstColumnPairsAt, 5, "certificate"},
+           Spoilt{kU8, kResidualTypeAt, 3, "residual_type is 3"},
+           Spoilt{kU8, kResidualTypeAt, 5, "residual_type is 5"},
+           Spoilt{kU8, kResidualTypeAt, 1, "residual_scale is 0"},
+           Spoilt{kU8, kResidualScaleAt, 0x3f800000, "residual_scale is 1"},
+           Spoilt{kU8, kResidualScaleAt, 0x7fc00000, "residual_scale is nan"},
+           Spoilt{kU8, kResidualZeroPointAt, 1, "residual_zero_point is 1"},
+           Spoilt{kU8, kSpatialDimsAt, 1, "it holds a convolution; expected a GEMM"},
+           Spoilt{kU8, kReservedAt, 1, "reserved"},
+           Spoilt{kU8, kWeightsAt + 12, 7, "padding"},      // column 3 of 3
+           Spoilt{kU8, kWeightsAt + 64 + 1, 7, "padding"},  // depth 5 of 5
+           Spoilt{kU8, kColumnsAt, 17, "size"},
+           Spoilt{kU8, kDepthAt, 65, "size"},
+           Spoilt{kS32, kActivationAt, 1, "activation is given for s32 output"},
+           Spoilt{kS32, kCZeroPointAt, 1, "c_zero_point is 1"},
        }) {
-    Bytes image = Image("gemm u8s8u8 m=1 n=3 k=5 bias=f32");
-    std::memcpy(&image[c.at], &c.value, sizeof(c.value));
-    Seal(image);
-    Write(path_, image);
+    SCOPED_TRACE(c.words);
+    Write(path_, Forged(Image(c.line), c.at, c.value));
     ExpectRefused(path_, c.words);
   }
 }
 
-TEST_F(PackFile, RefusesResidualsThatAPlanWouldRefuse) {
-  struct Case {
-    const char* line;
-    size_t at;
-    uint32_t value;
-    const char* words;
+// The place of one is the other's.
+TEST_F(PackFile, RefusesABiasThatAPlanWouldRefuse) {
+  Write(path_, Forged(Forged(Image(kS32), kHasBiasS32At, 0), kHasBiasF32At, 1));
+  ExpectRefused(path_, "bias_f32 is given for s32 output");
+}
+
+// The epilogue relies on bounds that lie within the type: a file's are clamped to it, as a descriptor's are.
+TEST_F(PackFile, BoundsOf8BitOutputsAreWithinTheType) {
+  const Problem problem = Parsed("gemm u8s8u8 m=9 n=3 k=5 zc=9 bias=f32 fill=extremes");
+  const reference::Gemm gemm = verify::Materialize(problem);
+  const Bytes image = Image(problem.ToString().c_str());
+  const Bytes expected = Output(Create(problem), gemm);
+  const std::pair<size_t, uint32_t> beyond[] = {
+      {kClampMinAt, 0xc3800000},  // −256: below what u8 can hold
+      {kClampMaxAt, 0x43800000},  // 256: above
+      {kClampMinAt, 0xff800000},  // −∞
+      {kClampMaxAt, 0x7f800000},  // ∞
   };
-  constexpr const char* kU8 = "gemm u8s8u8 m=1 n=3 k=5 res=u8 zres=255";
-  constexpr const char* kS8 = "gemm u8s8u8 m=1 n=3 k=5 res=s8 zres=-128";
-  for (const Case& c : {
-           Case{kU8, kResidualScaleAt, 0, "residual's scale is 0"},
-           Case{kU8, kResidualScaleAt, 0x7f800000, "residual's scale is inf"},
-           Case{kU8, kResidualScaleAt, 0xbf800000, "residual's scale is -1"},
-           Case{kU8, kResidualZeroPointAt, 256, "residual's zero point"},
-           Case{kU8, kResidualZeroPointAt, 0xffffffff, "residual's zero point"},
-           Case{kS8, kResidualZeroPointAt, 128, "residual's zero point"},
-           Case{kS8, kResidualZeroPointAt, 0xffffff7f, "residual's zero point"},
-           Case{"gemm u8s8f32 m=1 n=3 k=5 res=f32", kResidualZeroPointAt, 1, "residual's zero point"},
-           Case{kU8, kOutputTypeAt, INTACT_S32, "residual's type"},
-       }) {
-    Bytes image = Image(c.line);
-    std::memcpy(&image[c.at], &c.value, sizeof(c.value));
-    if (c.value == INTACT_S32) {  // whose bounds are infinite, and which has no zero point
-      const float infinity = std::numeric_limits<float>::infinity();
-      const float bounds[] = {-infinity, infinity};
-      std::memcpy(&image[92], bounds, sizeof(bounds));
+  for (const auto& [at, bits] : beyond) {
+    const Bytes forged = Forged(image, at, bits);
+    ASSERT_NE(forged, image);
+    Write(path_, forged);
+    for (const intact_isa isa : kIsas) {
+      if (intact_isa_available(isa) == 0) continue;
+      const Result<Plan> plan = LoadPlan(path_, isa);
+      ASSERT_TRUE(plan) << plan.error().message;
+      EXPECT_EQ(Output(*plan, gemm), expected) << at << " on " << intact_isa_name(isa);
+      const std::string again = path_ + ".again";
+      ASSERT_EQ(intact_gemm_save(plan->get(), again.c_str()), INTACT_OK);
+      EXPECT_EQ(Read(again), image) << at;
     }
-    Seal(image);
-    Write(path_, image);
+  }
+}
+
+TEST_F(PackFile, RefusesResidualsThatAPlanWouldRefuse) {
+  constexpr const char* kWithU8 = "gemm u8s8u8 m=1 n=3 k=5 res=u8 zres=255";
+  constexpr const char* kWithS8 = "gemm u8s8u8 m=1 n=3 k=5 res=s8 zres=-128";
+  for (const Spoilt& c : {
+           Spoilt{kWithU8, kResidualScaleAt, 0, "residual_scale is 0"},
+           Spoilt{kWithU8, kResidualScaleAt, 0x7f800000, "residual_scale is inf"},
+           Spoilt{kWithU8, kResidualScaleAt, 0xbf800000, "residual_scale is -1"},
+           Spoilt{kWithU8, kResidualZeroPointAt, 256, "residual_zero_point is 256"},
+           Spoilt{kWithU8, kResidualZeroPointAt, 0xffffffff, "residual_zero_point is -1"},
+           Spoilt{kWithS8, kResidualZeroPointAt, 128, "residual_zero_point is 128"},
+           Spoilt{kWithS8, kResidualZeroPointAt, 0xffffff7f, "residual_zero_point is -129"},
+           Spoilt{"gemm u8s8f32 m=1 n=3 k=5 res=f32", kResidualZeroPointAt, 1, "residual_zero_point is 1"},
+           Spoilt{kS32, kResidualTypeAt, INTACT_U8, "residual_type is 1 with s32 output"},
+       }) {
+    SCOPED_TRACE(c.words);
+    Write(path_, Forged(Image(c.line), c.at, c.value));
     ExpectRefused(path_, c.words);
   }
 }
 
 TEST_F(PackFile, RefusesFloatsThatAPlanWouldRefuse) {
-  const Bytes image = Image("gemm u8s8u8 m=1 n=3 k=5 bias=f32");
-  constexpr size_t kScalesAt = 192 + 1024;
+  const Bytes image = Image(kU8);
+  constexpr size_t kScalesAt = kWeightsAt + 1024;
   constexpr size_t kBiasAt = kScalesAt + 64;
   for (const uint32_t bits : {0x7fc00000u, 0x7f800000u, 0u, 0xbf800000u}) {  // NaN, ∞, 0, −1
-    Bytes mutant = image;
-    std::memcpy(&mutant[kScalesAt], &bits, sizeof(bits));
-    Seal(mutant);
-    Write(path_, mutant);
+    Write(path_, Forged(image, kScalesAt, bits));
     ExpectRefused(path_, "scales[0]");
   }
-  Bytes mutant = image;
-  const uint32_t nan = 0x7fc00000u;
-  std::memcpy(&mutant[kBiasAt + 4], &nan, sizeof(nan));
-  Seal(mutant);
-  Write(path_, mutant);
-  ExpectRefused(path_, "bias_f32[1]");
+  Write(path_, Forged(image, kBiasAt + 4, 0x7fc00000u));
+  ExpectRefused(path_, "bias_f32[1] is nan");
 }
 
 TEST_F(PackFile, RefusesWeightZeroPointsOutOfRange) {
-  const Bytes image = Image("gemm u8u8s32 m=1 n=3 k=5 zb=7");
-  constexpr size_t kZeroPointsAt = 192 + 1024;
-  ASSERT_EQ(Field<int32_t>(image, kZeroPointsAt), 7 - 128);  // as kernels see it
-  for (const int32_t value : {128, -129, 1 << 20}) {
-    Bytes mutant = image;
-    std::memcpy(&mutant[kZeroPointsAt + 8], &value, sizeof(value));
-    Seal(mutant);
-    Write(path_, mutant);
-    ExpectRefused(path_, "b_zero_points[2]");
+  struct Case {
+    const char* line;
+    int32_t zero_point;
+    std::vector<int32_t> beyond;
+  };
+  constexpr size_t kZeroPointsAt = kWeightsAt + 1024;
+  for (const Case& c : {Case{"gemm u8u8s32 m=1 n=3 k=5 zb=7", 7, {256, -1, 1 << 20}},
+                        Case{"gemm u8s8s32 m=1 n=3 k=5 zb=7", 7, {128, -129, 1 << 20}},
+                        Case{"gemm u8s8s32 m=1 n=3 k=5", 0, {128, -129, 1 << 20}}}) {
+    const Bytes image = Image(c.line);
+    ASSERT_EQ(Field<int32_t>(image, kZeroPointsAt + 8), c.zero_point);
+    for (const int32_t value : c.beyond) {
+      Write(path_, Forged(image, kZeroPointsAt + 8, static_cast<uint32_t>(value)));
+      ExpectRefused(path_, ("b_zero_points[2] is " + std::to_string(value)).c_str());
+    }
   }
 }
 
