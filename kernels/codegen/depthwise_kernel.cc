@@ -38,7 +38,7 @@ class DepthwiseKernel {
         dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_)),
         epilogue_(KernelEpilogue(spec), *emitter_) {}
 
-  Result<const void*> Generate() {
+  Result<jit::Code> Generate() {
     TakeGeneralRegisters();
     session_.Begin(registers_);
     code().mov(input_, Argument(offsetof(DepthwiseKernelArgs, input)));
@@ -220,8 +220,8 @@ std::string DepthwiseKernelSpec::Name() const {
 }
 
 Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec) {
-  return jit::GetFunction<DepthwiseKernelFunction>(spec.Name(),
-                                                   [&] { return DepthwiseKernel(spec).Generate(); });
+  return jit::GetFunction<DepthwiseKernelFunction>(
+      spec, [](const DepthwiseKernelSpec& key) { return DepthwiseKernel(key).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -24,11 +24,13 @@
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
 
+#include <compare>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <string>
 
 #include "jit/emitters/dot.h"
+#include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/codegen/depthwise_schedule.h"
 #include "kernels/codegen/epilogue.h"
@@ -44,7 +46,7 @@ struct DepthwiseKernelArgs {
   EpilogueArgs epilogue;  // scales and bias dealt where DepthwiseKernelSpec::is_dealt()
 };
 
-using DepthwiseKernelFunction = void (*)(const DepthwiseKernelArgs*);
+using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 
 struct DepthwiseKernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
@@ -58,7 +60,8 @@ struct DepthwiseKernelSpec {
   DepthwiseSchedule Schedule() const { return {taps, dot, pixels()}; }
   /// Whether the epilogue takes vectors as they come out.
   bool is_dealt() const { return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_residual(); }
-  /// "u8s8u8_depthwise_1x3x3_z0_y3648_x32_s32_4x64_vnni_avx512vnni"; it is the key of the code cache.
+  auto operator<=>(const DepthwiseKernelSpec&) const = default;
+  /// "u8s8u8_depthwise_1x3x3_z0_y3648_x32_s32_4x64_vnni_avx512vnni".
   std::string Name() const;
 };
 

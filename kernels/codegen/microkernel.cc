@@ -30,7 +30,7 @@ class Microkernel {
         dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_)),
         epilogue_(spec.epilogue, *emitter_) {}
 
-  Result<const void*> Generate() {
+  Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
     const asmjit::Label tile = code().newLabel();
@@ -353,7 +353,8 @@ std::string MicrokernelSpec::Name() const {
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {
-  return jit::GetFunction<MicrokernelFunction>(spec.Name(), [&] { return Microkernel(spec).Generate(); });
+  return jit::GetFunction<MicrokernelFunction>(
+      spec, [](const MicrokernelSpec& key) { return Microkernel(key).Generate(); });
 }
 
 }  // namespace intact::kernels

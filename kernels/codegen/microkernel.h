@@ -46,12 +46,14 @@
 #ifndef INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
 #define INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
 
+#include <compare>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <optional>
 #include <string>
 
 #include "jit/emitters/dot.h"
+#include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/codegen/epilogue.h"
 #include "kernels/problem/rows.h"
@@ -83,7 +85,7 @@ struct MicrokernelArgs {
   EpilogueArgs epilogue;
 };
 
-using MicrokernelFunction = void (*)(MicrokernelArgs*);
+using MicrokernelFunction = jit::Function<void(MicrokernelArgs*)>;
 
 struct MicrokernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
@@ -101,14 +103,14 @@ struct MicrokernelSpec {
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }
-  /// "u8s8s32_gemm_8x48c4_vnni_avx512vnni"; it is the key of the code cache.
-  std::string Name() const;
+  std::string Name() const;  // "u8s8s32_gemm_8x48c4_vnni_avx512vnni"
+  auto operator<=>(const MicrokernelSpec&) const = default;
 };
 
 /// Bytes that a prefetching kernel fetches in a quad.
 inline constexpr int kPrefetchQuadBytes = 64;
 
-/// The function for `spec`, generated on first use. CODEGEN_FAILED names the kernel.
+/// The function for `spec`, which its owners share. CODEGEN_FAILED names the kernel.
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec);
 
 }  // namespace intact::kernels

@@ -68,7 +68,7 @@ class DepthwiseEngine {
  private:
   /// Vectors of channels, each with its record and, for outputs that are scaled, its scales and bias.
   struct Cover {
-    DepthwiseKernelFunction kernel = nullptr;
+    DepthwiseKernelFunction kernel;
     std::vector<int64_t> starts;  // where vectors begin in the line of channels
     int64_t step_pixels = 1;      // the kernel's pixel, in pixels
     int64_t record_bytes = 0;
@@ -78,8 +78,7 @@ class DepthwiseEngine {
 
   DepthwiseEngine(const GemmData& data, const TapGrid& taps, jit::Isa isa);
   bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {
-    return flat_.kernel != nullptr && c_stride_bytes == data_.n * data_.element_bytes() &&
-           pixels * data_.n >= v_;
+    return flat_.kernel && c_stride_bytes == data_.n * data_.element_bytes() && pixels * data_.n >= v_;
   }
   /// The kernel's pixel of the flat cover, in pixels.
   int64_t step_pixels() const;

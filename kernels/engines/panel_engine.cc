@@ -103,7 +103,7 @@ struct PanelEngine::Tiles {
     return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
            initial == other.initial;
   }
-  MicrokernelFunction Function(bool streams, bool is_edge, bool prefetches) const {
+  const MicrokernelFunction& Function(bool streams, bool is_edge, bool prefetches) const {
     return functions->at[streams][is_edge][prefetches][begins_line][ends_line];
   }
 };
@@ -165,7 +165,7 @@ Error PanelEngine::GenerateKernels() {
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
     spec.vector_step = static_cast<int>(data_.taps.vector_step);
     spec.shared = data_.taps.shared;
-    spec.tap_quads = static_cast<int>(data_.taps.depth / kQuad);
+    if (spec.shared) spec.tap_quads = static_cast<int>(data_.taps.depth / kQuad);
     spec.epilogue = data_.epilogue;
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     if (kernel_name_.empty()) kernel_name_ = spec.Name();

@@ -343,7 +343,7 @@ void ScheduledEngine::Store(const RunBuffers& buffers, const Range& range, const
     if (is_edge) {
       StoreEdge(buffers, rows, column, columns, args, Edge(scratch));
     } else {
-      const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr;
+      const bool streams = buffers.may_stream && streaming_epilogue_;
       (streams ? streaming_epilogue_ : epilogue_)(&args);
     }
   }
