@@ -45,6 +45,7 @@ class DepthwiseKernel {
     code().mov(pixels_, Argument(offsetof(DepthwiseKernelArgs, pixels)));
     code().mov(record_, Argument(offsetof(DepthwiseKernelArgs, record)));
     code().mov(c_, Argument(offsetof(DepthwiseKernelArgs, c)));
+    code().mov(places_, Argument(offsetof(DepthwiseKernelArgs, places)));
     epilogue_.Prepare(registers_.Argument(), offsetof(DepthwiseKernelArgs, epilogue));
     PixelLoop();
     session_.End();
@@ -54,13 +55,12 @@ class DepthwiseKernel {
  private:
   /// Two places' bytes, interleaved: the low and the high halves of the quarters.
   struct Pair {
-    std::pair<int64_t, int64_t> offsets;
+    std::pair<int, int> places;
     Vec low, high;
   };
 
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
-  Mem Input(int64_t offset) const { return x86::ptr(input_, static_cast<int>(offset)); }
   Mem Record(int64_t vector) const {
     return x86::ptr(record_, static_cast<int>(vector) * registers_.vector_bytes());
   }
@@ -70,6 +70,14 @@ class DepthwiseKernel {
     pixels_ = registers_.NewGeneral("pixels");
     record_ = registers_.NewGeneral("record");
     c_ = registers_.NewGeneral("c");
+    places_ = registers_.NewGeneral("places");
+    place_ = registers_.NewGeneral("place");
+    // The epilogue takes some when it is prepared, after Begin(): they must be saved by then.
+    constexpr int kEpilogueRegisters = 4;
+    std::vector<Gp> epilogue;
+    epilogue.reserve(kEpilogueRegisters);
+    for (int i = 0; i < kEpilogueRegisters; ++i) epilogue.push_back(registers_.NewGeneral("epilogue"));
+    for (const Gp& general : epilogue) registers_.Free(general);
   }
 
   // Blocks of spec_.pixels() pixels, and one for the rest.
@@ -83,7 +91,7 @@ class DepthwiseKernel {
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
     Pixels(most);
-    code().add(input_, static_cast<int>(most * spec_.taps.pixel_stride_bytes));
+    code().add(input_, Argument(offsetof(DepthwiseKernelArgs, block_stride_bytes)));
     code().sub(pixels_, most);
     code().cmp(pixels_, most);
     code().jge(main);
@@ -141,9 +149,9 @@ class DepthwiseKernel {
   }
 
   void Group(const TapGroup& group) {
-    const Pair first = PairAt(group.offsets[0], group.offsets[1]);
-    const Pair second = spec_.dot == jit::DotKind::kWide ? Pair{{}, zero_, zero_}
-                                                         : PairAt(group.offsets[2], group.offsets[3]);
+    const Pair first = PairAt(group.places[0], group.places[1]);
+    const Pair second =
+        spec_.dot == jit::DotKind::kWide ? Pair{{}, zero_, zero_} : PairAt(group.places[2], group.places[3]);
     for (int i = 0; i < kVectors; ++i) {
       const bool is_high = i / 2 == 1;
       Unpack(i % 2 == 1, is_high ? first.high : first.low, is_high ? second.high : second.low);
@@ -172,26 +180,31 @@ class DepthwiseKernel {
   }
 
   // Those used last are kept, as registers allow.
-  Pair PairAt(int64_t first, int64_t second) {
-    const std::pair<int64_t, int64_t> offsets = {first, second};
+  Pair PairAt(int first, int second) {
+    const std::pair<int, int> places = {first, second};
     const auto known =
-        std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& pair) { return pair.offsets == offsets; });
+        std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& pair) { return pair.places == places; });
     if (known != pairs_.end()) {
       pairs_.splice(pairs_.begin(), pairs_, known);
       return pairs_.front();
     }
     if (pairs_.size() < max_pairs_) {
-      pairs_.push_front({offsets, registers_.NewVector("low pairs"), registers_.NewVector("high pairs")});
+      pairs_.push_front({places, registers_.NewVector("low pairs"), registers_.NewVector("high pairs")});
     } else {
       pairs_.splice(pairs_.begin(), pairs_, std::prev(pairs_.end()));
-      pairs_.front().offsets = offsets;
+      pairs_.front().places = places;
     }
     const Pair& pair = pairs_.front();
-    emitter_->Load(pair.high, Input(first));
-    emitter_->Load(operand_, Input(second));
+    LoadPlace(pair.high, first);
+    LoadPlace(operand_, second);
     code().vpunpcklbw(pair.low, pair.high, operand_);
     code().vpunpckhbw(pair.high, pair.high, operand_);
     return pair;
+  }
+
+  void LoadPlace(const Vec& to, int place) {
+    code().mov(place_, x86::ptr(places_, place * static_cast<int>(sizeof(int64_t))));
+    emitter_->Load(to, x86::ptr(input_, place_));
   }
 
   DepthwiseKernelSpec spec_;
@@ -202,7 +215,7 @@ class DepthwiseKernel {
   std::unique_ptr<jit::DotForm> dot_;
   Epilogue epilogue_;
 
-  Gp input_, pixels_, record_, c_;
+  Gp input_, pixels_, record_, c_, places_, place_;
   std::vector<std::vector<Vec>> accumulators_;  // [pixels][kVectors]
   Vec operand_, product_, zero_;
   std::list<Pair> pairs_;  // the last used first
@@ -212,7 +225,7 @@ class DepthwiseKernel {
 }  // namespace
 
 // Their accumulators are half the registers.
-int DepthwiseKernelSpec::pixels() const { return jit::VectorCount(isa) / (2 * kVectors); }
+int DepthwisePixels(jit::Isa isa) { return jit::VectorCount(isa) / (2 * kVectors); }
 
 std::string DepthwiseKernelSpec::Name() const {
   return "u8s8" + epilogue.Name() + "_depthwise_" + taps.Name() + "_" + std::to_string(pixels()) + "x" +

@@ -45,8 +45,7 @@ struct DepthwiseRow {
 class DepthwiseEngine {
  public:
   /// `data.n` channels and `data.k` = taps.taps() depths; `data` outlives the engine. Pixels of the band are
-  /// data.n bytes. UNSUPPORTED if a tap lies 2³¹ bytes or more from the first one; CODEGEN_FAILED names the
-  /// kernel.
+  /// data.n bytes. CODEGEN_FAILED names the kernel.
   static Result<std::unique_ptr<DepthwiseEngine>> Create(const GemmData& data, const TapGrid& taps,
                                                          jit::Isa isa);
 
@@ -71,6 +70,8 @@ class DepthwiseEngine {
     DepthwiseKernelFunction kernel;
     std::vector<int64_t> starts;  // where vectors begin in the line of channels
     int64_t step_pixels = 1;      // the kernel's pixel, in pixels
+    std::vector<int64_t> places;  // where the kernel's places lie, and from a block of pixels to the next
+    int64_t block_stride_bytes = 0;
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
     AlignedBuffer<float> scales, bias;
@@ -82,9 +83,10 @@ class DepthwiseEngine {
   }
   /// The kernel's pixel of the flat cover, in pixels.
   int64_t step_pixels() const;
-  DepthwiseKernelSpec FlatSpec() const;
+  TapGrid FlatTaps() const;
+  DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
   bool IsFlatBetter() const;
-  Error Make(const DepthwiseKernelSpec& spec, Cover* cover);
+  Error Make(const TapGrid& taps, Cover* cover);
   Error Fill(const DepthwiseSchedule& schedule, Cover* cover) const;
   void FillRecord(const DepthwiseSchedule& schedule, int64_t start, uint8_t* record) const;
   int32_t Weight(int64_t tap, int64_t channel) const;
@@ -100,6 +102,7 @@ class DepthwiseEngine {
   void RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept;
 
   const GemmData& data_;
+  TapGrid taps_;
   DepthwiseKernelSpec spec_;  // of by_channels_
   int64_t v_;                 // channels of a vector
   Cover by_channels_;
