@@ -44,8 +44,8 @@ class DepthwiseKernel {
     code().mov(input_, Argument(offsetof(DepthwiseKernelArgs, input)));
     code().mov(pixels_, Argument(offsetof(DepthwiseKernelArgs, pixels)));
     code().mov(record_, Argument(offsetof(DepthwiseKernelArgs, record)));
+    LoadPlaces();
     code().mov(c_, Argument(offsetof(DepthwiseKernelArgs, c)));
-    code().mov(places_, Argument(offsetof(DepthwiseKernelArgs, places)));
     epilogue_.Prepare(registers_.Argument(), offsetof(DepthwiseKernelArgs, epilogue));
     PixelLoop();
     session_.End();
@@ -70,14 +70,43 @@ class DepthwiseKernel {
     pixels_ = registers_.NewGeneral("pixels");
     record_ = registers_.NewGeneral("record");
     c_ = registers_.NewGeneral("c");
-    places_ = registers_.NewGeneral("places");
-    place_ = registers_.NewGeneral("place");
     // The epilogue takes some when it is prepared, after Begin(): they must be saved by then.
-    constexpr int kEpilogueRegisters = 4;
+    constexpr int kEpilogueRegisters = 3;
     std::vector<Gp> epilogue;
     epilogue.reserve(kEpilogueRegisters);
     for (int i = 0; i < kEpilogueRegisters; ++i) epilogue.push_back(registers_.NewGeneral("epilogue"));
+    TakePlaceRegisters();
     for (const Gp& general : epilogue) registers_.Free(general);
+  }
+
+  // For the rows and columns after the first: where there are not enough, rows come first, and one of the
+  // rows and one of the columns without a register of its own is at hand at a time.
+  void TakePlaceRegisters() {
+    const int rows = spec_.taps.rows - 1;
+    const int columns = column_count() - 1;
+    int left = registers_.FreeGenerals();
+    if (rows + columns > left) {
+      places_ = registers_.NewGeneral("places");
+      other_row_.offset = registers_.NewGeneral("another row");
+      other_column_.offset = registers_.NewGeneral("another column");
+      left -= 3;
+    }
+    for (int i = 0; i < std::min(rows, left); ++i) rows_.push_back(registers_.NewGeneral("row"));
+    left -= std::min(rows, left);
+    for (int i = 0; i < std::min(columns, left); ++i) columns_.push_back(registers_.NewGeneral("column"));
+  }
+
+  void LoadPlaces() {
+    const Gp places = c_;  // which is not loaded yet
+    code().mov(places, Argument(offsetof(DepthwiseKernelArgs, places)));
+    if (places_.isValid()) code().mov(places_, places);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      code().mov(rows_[i], input_);
+      code().add(rows_[i], FirstPlace(places, static_cast<int>(i) + 1));
+    }
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      code().mov(columns_[i], PlaceOffset(places, static_cast<int>(i) + 1));
+    }
   }
 
   // Blocks of spec_.pixels() pixels, and one for the rest.
@@ -91,6 +120,7 @@ class DepthwiseKernel {
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
     Pixels(most);
+    for (const Gp& row : rows_) code().add(row, Argument(offsetof(DepthwiseKernelArgs, block_stride_bytes)));
     code().add(input_, Argument(offsetof(DepthwiseKernelArgs, block_stride_bytes)));
     code().sub(pixels_, most);
     code().cmp(pixels_, most);
@@ -109,6 +139,8 @@ class DepthwiseKernel {
 
   void Pixels(int count) {
     TakeVectors(count);
+    other_row_.number = 0;
+    other_column_.number = 0;
     for (std::vector<Vec>& pixel : accumulators_) {
       for (int i = 0; i < kVectors; ++i) emitter_->Load(pixel[static_cast<size_t>(i)], Record(i));
     }
@@ -202,10 +234,40 @@ class DepthwiseKernel {
     return pair;
   }
 
-  void LoadPlace(const Vec& to, int place) {
-    code().mov(place_, x86::ptr(places_, place * static_cast<int>(sizeof(int64_t))));
-    emitter_->Load(to, x86::ptr(input_, place_));
+  // The columns of row 0 have the places that are as far from the first as the columns.
+  Mem PlaceOffset(const Gp& places, int place) const {
+    return x86::ptr(places, place * static_cast<int>(sizeof(int64_t)));
   }
+  Mem FirstPlace(const Gp& places, int row) const { return PlaceOffset(places, row * column_count()); }
+
+  void LoadPlace(const Vec& to, int place) {
+    const int column = place % column_count();
+    const Gp row = Row(place / column_count());
+    emitter_->Load(to, column == 0 ? x86::ptr(row) : x86::ptr(row, Column(column)));
+  }
+
+  // Where its first place is.
+  Gp Row(int row) {
+    if (row == 0) return input_;
+    if (row <= std::ssize(rows_)) return rows_[static_cast<size_t>(row - 1)];
+    if (other_row_.number != row) {
+      code().mov(other_row_.offset, FirstPlace(places_, row));
+      code().add(other_row_.offset, input_);
+      other_row_.number = row;
+    }
+    return other_row_.offset;
+  }
+
+  Gp Column(int column) {
+    if (column <= std::ssize(columns_)) return columns_[static_cast<size_t>(column - 1)];
+    if (other_column_.number != column) {
+      code().mov(other_column_.offset, PlaceOffset(places_, column));
+      other_column_.number = column;
+    }
+    return other_column_.offset;
+  }
+
+  int column_count() const { return spec_.taps.columns.column_count(); }
 
   DepthwiseKernelSpec spec_;
   DepthwiseSchedule schedule_;
@@ -215,7 +277,15 @@ class DepthwiseKernel {
   std::unique_ptr<jit::DotForm> dot_;
   Epilogue epilogue_;
 
-  Gp input_, pixels_, record_, c_, places_, place_;
+  Gp input_, pixels_, record_, c_;
+  std::vector<Gp> rows_, columns_;  // those after the first, as registers allow
+  // One without a register of its own.
+  struct Other {
+    Gp offset;
+    int number = 0;  // 0: none is in the register
+  };
+  Other other_row_, other_column_;
+  Gp places_;                                   // where there are others
   std::vector<std::vector<Vec>> accumulators_;  // [pixels][kVectors]
   Vec operand_, product_, zero_;
   std::list<Pair> pairs_;  // the last used first
