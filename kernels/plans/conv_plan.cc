@@ -142,11 +142,9 @@ void ConvPlan::PadTapsForTiles() {
 void ConvPlan::SharePixels() {
   constexpr int64_t kLeastRows = 4;
   constexpr int64_t kMostQuads = 32;
-  constexpr int64_t kMostBytes = 1 << 30;  // of a line of the band: kernels know distances in it
   const int64_t taps = geometry_.kernel[kWidth];
   const int64_t rows = geometry_.output[kWidth];
   if (taps == 1 || taps * taps_.depth / kQuad > kMostQuads || rows < kLeastRows) return;
-  if (geometry_.Span(kWidth, rows) * band_.pixel_bytes() > kMostBytes) return;
   taps_.shared = {taps, geometry_.dilation[kWidth] * band_.pixel_bytes(), band_.row_stride()};
   taps_.line_rows = geometry_.output[kWidth];
 }

@@ -15,7 +15,6 @@
 #define INTACT_KERNELS_PROBLEM_ROWS_H_
 
 #include <algorithm>
-#include <compare>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -51,7 +50,6 @@ struct SharedPixels {
   int64_t taps = 1;      // along the width, which follow each other in Taps::offsets
   int64_t tap_step = 0;  // in bytes, from one to the next
   int64_t row_step = 0;  // from a row of a line to the next
-  auto operator<=>(const SharedPixels&) const = default;
 };
 
 struct Taps {
