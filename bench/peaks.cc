@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <utility>
 
 #include "jit/assembler.h"
 #include "kernels/codegen/amx_kernel.h"
@@ -14,7 +15,7 @@
 namespace intact::bench {
 namespace {
 
-using LoopFunction = void (*)(int64_t);
+using LoopFunction = jit::Function<void(int64_t)>;
 constexpr int kUnroll = 4;
 
 struct Loop {
@@ -35,12 +36,12 @@ void EmitLoop(Session& session, const jit::RegisterFile& registers, const std::f
 }
 
 Loop Finish(Session& session, const jit::RegisterFile& registers, double multiply_adds) {
-  const Result<const void*> function = session.Finish(registers);
+  Result<jit::Code> function = session.Finish(registers);
   if (!function) {
     std::fprintf(stderr, "%s\n", function.error().message.c_str());
     std::exit(1);
   }
-  return {reinterpret_cast<LoopFunction>(const_cast<void*>(*function)), kUnroll * multiply_adds};
+  return {LoopFunction(std::move(*function)), kUnroll * multiply_adds};
 }
 
 // As many independent accumulators as the form leaves registers for, so that latency is hidden.

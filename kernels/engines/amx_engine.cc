@@ -355,7 +355,7 @@ Error AmxEngine::GenerateKernels() {
     spec.epilogue.streams = streams;
     for (spec.panels = 1; spec.panels <= kMaxBlockTiles; ++spec.panels) {
       const auto panels = static_cast<size_t>(spec.panels);
-      const Result<AmxStoreFunction> store = GetAmxStore(spec.epilogue, spec.panels);
+      const Result<AmxStoreFunction> store = GetAmxStore({spec.panels, spec.epilogue});
       if (!store) return store.error();
       stores_[streams][panels] = *store;
       for (spec.row_tiles = 1; spec.row_tiles * spec.panels <= kMaxBlockTiles; spec.row_tiles *= 2) {

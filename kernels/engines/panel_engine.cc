@@ -91,7 +91,7 @@ struct PanelEngine::Tiles {
     return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
            initial == other.initial;
   }
-  MicrokernelFunction Function(bool streams, bool is_edge, bool prefetches) const {
+  const MicrokernelFunction& Function(bool streams, bool is_edge, bool prefetches) const {
     return functions->at[streams][is_edge][prefetches][begins_line][ends_line];
   }
 };
@@ -120,12 +120,9 @@ Error PanelEngine::GenerateKernels() {
     spec.dot = block_.dot;
     spec.mr = block_.mr;
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
-    spec.vector_step = static_cast<int>(data_.taps().vector_step);
-    spec.shared = data_.taps().shared;
-    spec.tap_quads = static_cast<int>(data_.taps().depth / kQuad);
+    spec.steps = data_.taps().vector_step != 0;
     spec.epilogue = data_.epilogue;
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
-    if (kernel_name_.empty()) kernel_name_ = spec.Name();
     for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
       Error error = GenerateKernels(spec, is_edge);
       if (error.status != INTACT_OK) return error;
@@ -137,6 +134,14 @@ Error PanelEngine::GenerateKernels() {
 // Of one height.
 Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
   Functions& functions = functions_[static_cast<size_t>(spec.mr - 1)];
+  if (const std::optional<SharedPixels>& shared = data_.taps().shared) {
+    std::vector<int64_t> taps;
+    for (int64_t tap = 0; tap < shared->taps; ++tap) taps.push_back(tap * shared->tap_step);
+    PlacedPattern placed = PlacePattern(taps, shared->row_step, spec.mr);
+    spec.shared = {std::move(placed.pattern), static_cast<int>(data_.taps().depth / kQuad)};
+    functions.pixel_offsets = std::move(placed.offsets);
+  }
+  if (spec.mr == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
   for (unsigned variant = 0; variant < 16; ++variant) {
     spec.epilogue.streams = (variant & 8) != 0;
     spec.prefetches = (variant & 4) != 0;
@@ -295,6 +300,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   MicrokernelArgs call;
   call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
   call.c_stride_bytes = buffers.output.c_stride_bytes;
+  call.vector_step = data_.taps().vector_step;
+  call.pixel_offsets = tiles.functions->pixel_offsets.data();
   call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
   SetTaps(tiles.initial, &call);
   const bool streams = buffers.may_stream && CanStream();

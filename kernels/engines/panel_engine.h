@@ -41,6 +41,7 @@ class PanelEngine final : public Engine {
   /// The kernels for tiles of one height: [streams][is_edge][prefetches][begins_line][ends_line].
   struct Functions {
     MicrokernelFunction at[2][2][2][2][2] = {};
+    std::vector<int64_t> pixel_offsets;  // MicrokernelArgs::pixel_offsets
   };
   struct Tiles;
   class TileCutter;
@@ -75,8 +76,8 @@ class PanelEngine final : public Engine {
   const SkippingInitial* FindInitial(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
-  /// Columns of groups have few weights: kernels that share pixels need not fetch those of others.
-  bool CanPrefetch() const { return !data_.taps().shared; }
+  /// Columns of groups have few weights: kernels need not fetch those of others.
+  bool CanPrefetch() const { return data_.taps().vector_step == 0; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
 

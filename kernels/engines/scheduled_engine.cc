@@ -387,7 +387,7 @@ void ScheduledEngine::Store(const RunBuffers& buffers, const Range& range, const
       args.epilogue.residual = residual.map().residual;
       args.epilogue.residual_stride_bytes = residual.map().residual_stride_bytes;
     }
-    const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr;
+    const bool streams = buffers.may_stream && streaming_epilogue_;
     (streams ? streaming_epilogue_ : epilogue_)(&args);
   }
 }
