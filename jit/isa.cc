@@ -17,9 +17,6 @@ namespace {
 
 using Features = asmjit::CpuFeatures::X86;
 
-constexpr std::array<std::string_view, kAllIsas.size()> kNames = {"avx2", "avx_vnni", "avx512", "avx512_vnni",
-                                                                  "amx_int8"};
-
 // CPUID leaf 7, subleaf 1, EAX bit 4. asmjit's detection of 2022 overlooks it on CPUs that have AVX-512 too.
 // Its state is AVX's, which asmjit checks with AVX2.
 bool HasAvxVnni() {
@@ -101,7 +98,11 @@ std::string MissingInHardware(Isa isa) {
 const Result<IsaSet>& EnvironmentCap() {
   static const Result<IsaSet> kCap = []() -> Result<IsaSet> {
     const char* value = std::getenv("INTACT_MAX_ISA");
-    if (value == nullptr || *value == '\0') return CappedAt(Isa::kAmxInt8);
+    if (value == nullptr || *value == '\0') {
+      IsaSet all;
+      for (const Isa isa : kAllIsas) all.Add(isa);
+      return all;
+    }
     const Result<Isa> isa = ParseIsa(value);
     if (!isa) return Error{isa.error().status, "INTACT_MAX_ISA: " + isa.error().message};
     return CappedAt(*isa);
@@ -117,7 +118,7 @@ bool IsEmulated(Isa isa) {
 
 // What the kernel has to say of tiles, if anybody is to use them.
 std::string WhyTilesAreRefused(Isa isa) {
-  return isa != Isa::kAmxInt8 || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
+  return !TraitsOf(isa).has_tiles || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ std::string IsaSet::ToString() const {
   return text;
 }
 
-std::string_view ToString(Isa isa) { return kNames[static_cast<size_t>(isa) - 1]; }
+std::string_view ToString(Isa isa) { return TraitsOf(isa).name; }
 
 std::string CompactName(Isa isa) {
   std::string name(ToString(isa));
@@ -145,24 +146,8 @@ Result<Isa> ParseIsa(std::string_view name) {
     if (ToString(isa) == name) return isa;
   }
   std::string known;
-  for (const std::string_view isa : kNames) known += (known.empty() ? "" : ", ") + std::string(isa);
+  for (const IsaTraits& isa : kIsaTraits) known += (known.empty() ? "" : ", ") + std::string(isa.name);
   return Error{INTACT_INVALID_ARGUMENT, "unknown ISA '" + std::string(name) + "'; expected one of " + known};
-}
-
-IsaSet CappedAt(Isa cap) {
-  switch (cap) {
-    case Isa::kAvx2:
-      return {Isa::kAvx2};
-    case Isa::kAvxVnni:
-      return {Isa::kAvx2, Isa::kAvxVnni};
-    case Isa::kAvx512:
-      return {Isa::kAvx2, Isa::kAvx512};
-    case Isa::kAvx512Vnni:
-      return {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni};
-    case Isa::kAmxInt8:
-      break;
-  }
-  return {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmxInt8};
 }
 
 IsaSet HardwareIsas() {

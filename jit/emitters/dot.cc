@@ -23,7 +23,7 @@ class VnniForm final : public SingleStepForm {
   }
 
  private:
-  // AVX-VNNI has the VEX encoding only; asmjit prefers EVEX.
+  // Without AVX-512 there is the VEX encoding only; asmjit prefers EVEX.
   asmjit::x86::Assembler& Encode() {
     if (vex_) code().vex();
     return code();
@@ -95,7 +95,7 @@ std::string_view ToString(DotKind kind) {
 std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter) {
   switch (kind) {
     case DotKind::kVnni:
-      return std::make_unique<VnniForm>(emitter, isa == Isa::kAvxVnni);
+      return std::make_unique<VnniForm>(emitter, TraitsOf(isa).vectors.encoding == Encoding::kVex);
     case DotKind::kTriple:
       return std::make_unique<TripleForm>(emitter);
     case DotKind::kWide:

@@ -38,6 +38,9 @@ inline constexpr std::array kKernels = {
 /// Whether plans can run on `isa` where the machine permits it.
 bool HasKernels(jit::Isa isa);
 
+/// All ISAs, the one that is chosen first of all first.
+std::array<jit::Isa, jit::kAllIsas.size()> IsasByRank();
+
 /// The best of `permitted` that has kernels. UNSUPPORTED if there is none.
 Result<jit::Isa> ChooseIsa(jit::IsaSet permitted);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -218,12 +219,13 @@ void SetBounds(const intact_gemm_desc& desc, GemmProblem* problem) {
 }  // namespace
 
 Result<jit::IsaSet> PermittedIsas(int64_t max_isa) {
-  if (max_isa < INTACT_ISA_ANY || max_isa > INTACT_ISA_AMX_INT8) {
+  const std::optional<jit::Isa> cap = jit::IsaOf(max_isa);
+  if (!cap && max_isa != INTACT_ISA_ANY) {
     return Invalid(Got("max_isa", max_isa) + "; expected an intact_isa");
   }
   Result<jit::IsaSet> permitted = jit::PermittedIsas();
-  if (!permitted || max_isa == INTACT_ISA_ANY) return permitted;
-  return *permitted & jit::CappedAt(static_cast<jit::Isa>(max_isa));
+  if (!permitted || !cap) return permitted;
+  return *permitted & jit::CappedAt(*cap);
 }
 
 Result<GemmProblem> CheckDescriptor(const intact_gemm_desc& desc, const void* b) {
