@@ -109,15 +109,18 @@ Peak MakePeak(jit::Isa isa, jit::DotKind dot) {
 
 }  // namespace
 
+// Each ISA's own, the best first, and then those of the exact forms, where they are others. ISAs whose
+// kernels run the same loop share a peak.
 std::vector<Peak> AvailablePeaks() {
   std::vector<Peak> peaks;
   const Result<jit::IsaSet> permitted = jit::PermittedIsas();
-  for (const Peak& peak :
-       {PeakOf(jit::Isa::kAmxInt8), MakePeak(jit::Isa::kAvx512Vnni, jit::DotKind::kVnni),
-        MakePeak(jit::Isa::kAvxVnni, jit::DotKind::kVnni), MakePeak(jit::Isa::kAvx512, jit::DotKind::kTriple),
-        MakePeak(jit::Isa::kAvx2, jit::DotKind::kTriple), MakePeak(jit::Isa::kAvx512, jit::DotKind::kWide),
-        MakePeak(jit::Isa::kAvx2, jit::DotKind::kWide)}) {
-    if (permitted && permitted->Has(peak.isa)) peaks.push_back(peak);
+  for (const intact_mode mode : {INTACT_SATURATING, INTACT_EXACT}) {
+    for (const jit::Isa isa : kernels::IsasByRank()) {
+      if (!permitted || !permitted->Has(isa)) continue;
+      const Peak peak = MakePeak(isa, kernels::DotOf(isa, mode));
+      const bool is_new = std::ranges::find(peaks, peak.name, &Peak::name) == peaks.end();
+      if (is_new) peaks.push_back(peak);
+    }
   }
   return peaks;
 }

@@ -92,7 +92,8 @@ struct Audit {
 Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range);
 Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range);
 
-/// The ladder, weakest first.
+/// Every ISA of intact.h, in the order of the library's ladder, weakest first: what names, sweeps, costs and
+/// tests go through.
 inline constexpr std::array kIsaLadder = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
                                           INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
 
