@@ -16,19 +16,17 @@
 #include "tests/on_every_isa.h"
 #include "tests/require_isas.h"
 #include "tests/tiles_target.h"
+#include "verify/audit.h"
 #include "verify/problem.h"
 
 namespace intact::verify {
 namespace {
 
-constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
-
 void ExpectExactOnEveryIsa(const reference::Gemm& gemm) {
   const std::vector<uint8_t> expected =
       reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact));
   RunOptions options;
-  for (const intact_isa isa : kIsas) {
+  for (const intact_isa isa : kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;  // told of by Differential
     options.isa = isa;
     const Result<std::vector<uint8_t>> actual = IntactTarget().Run(gemm, options);
@@ -187,7 +185,7 @@ std::string NameOf(const ::testing::TestParamInfo<Differential::ParamType>& test
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Differential,
-                         ::testing::Combine(::testing::ValuesIn(kIsas),
+                         ::testing::Combine(::testing::ValuesIn(kIsaLadder),
                                             ::testing::Values(INTACT_EXACT, INTACT_SATURATING),
                                             ::testing::ValuesIn(AllFills().begin(), AllFills().end())),
                          NameOf);

@@ -17,6 +17,7 @@
 #include "tests/expect_model.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
+#include "verify/audit.h"
 
 namespace intact::tests {
 namespace {
@@ -25,9 +26,6 @@ using verify::Problem;
 using Bytes = std::vector<uint8_t>;
 
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
-
-constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
 
 class SameBytes : public testing::TestWithParam<intact_isa> {
  protected:
@@ -297,7 +295,7 @@ TEST_P(SameBytes, WithADeclaredRangeOfOneValue) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SameBytes, testing::ValuesIn(kIsas),
+INSTANTIATE_TEST_SUITE_P(All, SameBytes, testing::ValuesIn(verify::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 }  // namespace
