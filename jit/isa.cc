@@ -17,12 +17,16 @@ namespace {
 
 using Features = asmjit::CpuFeatures::X86;
 
-// CPUID leaf 7, subleaf 1, EAX bit 4. asmjit's detection of 2022 overlooks it on CPUs that have AVX-512 too.
-// Its state is AVX's, which asmjit checks with AVX2.
-bool HasAvxVnni() {
+// CPUID leaf 7, subleaf 1: EAX bit 4 is AVX-VNNI, EDX bit 4 AVX-VNNI-INT8. asmjit's detection of 2022
+// overlooks the one on CPUs that have AVX-512 too, and does not know the other. Their state is AVX's, which
+// asmjit checks with AVX2.
+std::string MissingForVnni(bool int8) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kAvxVnniBit = 1u << 4;
-  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnniBit) != 0;
+  constexpr unsigned kAvxVnniBit = 1u << 4, kAvxVnniInt8Bit = 1u << 4;
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) == 0 || (eax & kAvxVnniBit) == 0) {
+    return "the CPU or operating system lacks AVX-VNNI";
+  }
+  return int8 && (edx & kAvxVnniInt8Bit) == 0 ? "the CPU lacks AVX-VNNI-INT8" : "";
 }
 
 uint64_t EnabledState() {  // XCR0
@@ -73,9 +77,10 @@ std::string MissingInHardware(Isa isa) {
   switch (isa) {
     case Isa::kAvx2:
       return missing({{Features::kAVX2, "AVX2"}});
-    case Isa::kAvxVnni: {
+    case Isa::kAvxVnni:
+    case Isa::kAvxVnniInt8: {
       const std::string why = missing({{Features::kAVX2, "AVX2"}});
-      return !why.empty() || HasAvxVnni() ? why : "the CPU or operating system lacks AVX-VNNI";
+      return why.empty() ? MissingForVnni(isa == Isa::kAvxVnniInt8) : why;
     }
     case Isa::kAvx512:
     case Isa::kAvx512Vnni: {

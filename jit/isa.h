@@ -3,15 +3,16 @@
 //
 // The ISAs form a ladder with one side step. A cap names a machine, and keeps what that machine has:
 //
-//   avx2 ──► avx_vnni ─────────────► (client CPUs)
+//   avx2 ──► avx_vnni ──► avx_vnni_int8 ──► (client CPUs)
 //     └────► avx512 ──► avx512_vnni ──► amx_int8
 //
-//   cap          keeps
-//   avx2         avx2
-//   avx_vnni     avx2, avx_vnni
-//   avx512       avx2, avx512
-//   avx512_vnni  avx2, avx_vnni, avx512, avx512_vnni
-//   amx_int8     all
+//   cap            keeps
+//   avx2           avx2
+//   avx_vnni       avx2, avx_vnni
+//   avx_vnni_int8  avx2, avx_vnni, avx_vnni_int8
+//   avx512         avx2, avx512
+//   avx512_vnni    avx2, avx_vnni, avx512, avx512_vnni
+//   amx_int8       all: of the machines with AMX the newest have AVX-VNNI-INT8, those without AMX do not
 #ifndef INTACT_JIT_ISA_H_
 #define INTACT_JIT_ISA_H_
 
@@ -33,6 +34,7 @@ enum class Isa : uint8_t {
   kAvx512 = INTACT_ISA_AVX512,  // F, BW, DQ, VL
   kAvx512Vnni = INTACT_ISA_AVX512_VNNI,
   kAmxInt8 = INTACT_ISA_AMX_INT8,
+  kAvxVnniInt8 = INTACT_ISA_AVX_VNNI_INT8,
 };
 
 class IsaSet {
@@ -72,7 +74,7 @@ inline constexpr VectorFile kYmm = {32, 16, Encoding::kVex};
 inline constexpr VectorFile kZmm = {64, 32, Encoding::kEvex};
 
 /// Which products of four bytes an ISA's vectors add to int32 by one instruction (VNNI).
-enum class DotProducts : uint8_t { kNone, kU8S8 };
+enum class DotProducts : uint8_t { kNone, kU8S8, kAllSigns };
 
 /// A row of the table of ISAs.
 struct IsaTraits {
@@ -91,15 +93,16 @@ inline constexpr std::array kIsaTraits = [] {
   using enum Isa;
   using enum DotProducts;
   // clang-format off
-  return std::array{
-      //        isa          name           vectors  products  tiles  rank  a cap keeps
-      IsaTraits{kAvx2,       "avx2",        kYmm,    kNone,    false, 1,    {kAvx2}},
-      IsaTraits{kAvxVnni,    "avx_vnni",    kYmm,    kU8S8,    false, 3,    {kAvx2, kAvxVnni}},
-      IsaTraits{kAvx512,     "avx512",      kZmm,    kNone,    false, 2,    {kAvx2, kAvx512}},
-      IsaTraits{kAvx512Vnni, "avx512_vnni", kZmm,    kU8S8,    false, 5,    {kAvx2, kAvxVnni, kAvx512, kAvx512Vnni}},
-      IsaTraits{kAmxInt8,    "amx_int8",    kZmm,    kU8S8,    true,  6,    {kAvx2, kAvxVnni, kAvx512, kAvx512Vnni,
-                                                                             kAmxInt8}},
-  };
+  return std::to_array<IsaTraits>({
+      // isa         name             vectors products  tiles rank a cap keeps
+      {kAvx2,        "avx2",          kYmm,   kNone,     false, 1, {kAvx2}},
+      {kAvxVnni,     "avx_vnni",      kYmm,   kU8S8,     false, 3, {kAvx2, kAvxVnni}},
+      {kAvxVnniInt8, "avx_vnni_int8", kYmm,   kAllSigns, false, 4, {kAvx2, kAvxVnni, kAvxVnniInt8}},
+      {kAvx512,      "avx512",        kZmm,   kNone,     false, 2, {kAvx2, kAvx512}},
+      {kAvx512Vnni,  "avx512_vnni",   kZmm,   kU8S8,     false, 5, {kAvx2, kAvxVnni, kAvx512, kAvx512Vnni}},
+      {kAmxInt8,     "amx_int8",      kZmm,   kU8S8,     true,  6, {kAvx2, kAvxVnni, kAvxVnniInt8, kAvx512,
+                                                                    kAvx512Vnni, kAmxInt8}},
+  });
   // clang-format on
 }();
 

@@ -38,6 +38,11 @@ jit::DotKind DotOf(jit::Isa isa, intact_mode mode) {
   return mode == INTACT_SATURATING ? jit::DotKind::kTriple : jit::DotKind::kWide;
 }
 
+bool TakesSigned(const KernelBlock& block) {
+  return block.dot == jit::DotKind::kVnni &&
+         jit::TraitsOf(block.isa).dot_products == jit::DotProducts::kAllSigns;
+}
+
 bool PairsSaturate(jit::Isa isa, intact_mode mode) { return mode == INTACT_SATURATING && !HasVnni(isa); }
 
 bool UsesSchedule(jit::Isa isa, intact_mode mode) { return mode == INTACT_EXACT && !HasVnni(isa); }

@@ -132,6 +132,17 @@ void CopyResidual(const GemmData& data, int64_t rows, int64_t columns, int64_t p
   args->residual_stride_bytes = stride_bytes;
 }
 
+Error UnshiftInitial(const GemmData& data, AlignedBuffer<int32_t>* initial) {
+  if (data.shift() == 0) return {};
+  if (!initial->Resize(data.initial.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  for (size_t n = 0; n < initial->size(); ++n) {
+    const ColumnParts& sums = data.certificate.column_sums[n];
+    const int64_t unshifted = data.initial[n] + data.shift() * (sums.positive + sums.negative);
+    (*initial)[n] = static_cast<int32_t>(static_cast<uint32_t>(unshifted));
+  }
+  return {};
+}
+
 bool MayStream(const RunBuffers& buffers, int64_t rows, int64_t row_bytes) {
   constexpr int64_t kLine = 64;
   // A residual in C's place has its lines read anyway.
@@ -144,12 +155,15 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
       block_(block),
       lanes_(Lanes(block.isa)),
       nr_(lanes_ * block.vectors),
+      is_signed_(BlockCost::IsSigned(block, data)),
       is_staged_(BlockCost::IsStaged(block, data)),
       cost_(block, data) {}
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block) {
   std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block));
-  Error error = engine->GenerateKernels();
+  Error error;
+  if (engine->is_signed_) error = UnshiftInitial(data, &engine->initial_);
+  if (error.status == INTACT_OK) error = engine->GenerateKernels();
   if (error.status != INTACT_OK) return error;
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -161,6 +175,7 @@ Error PanelEngine::GenerateKernels() {
     MicrokernelSpec spec;
     spec.isa = block_.isa;
     spec.dot = block_.dot;
+    spec.signs.a_signed = is_signed_;
     spec.mr = block_.mr;
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
     spec.vector_step = static_cast<int>(data_.taps.vector_step);
@@ -238,12 +253,13 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
 
 void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
   const auto stage = block_.dot == jit::DotKind::kWide ? StageWide : StageRow;
+  const uint8_t flip = is_signed_ ? 0 : data_.a_flip();
   RowCursor cursor(a, row_begin);
   for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
     const uint8_t* const from = cursor.Next();
     uint8_t* to = staged;
     for (const int64_t tap : data_.taps.offsets) {
-      stage(from + tap, data_.taps.depth, data_.a_flip(), to);
+      stage(from + tap, data_.taps.depth, flip, to);
       to += StagedTapBytes();
     }
   }
@@ -369,7 +385,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
 void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column,
                           MicrokernelArgs* call) const {
   const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
-  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? data_.initial : tiles.initial->columns;
+  const AlignedBuffer<int32_t>& all = is_signed_ ? initial_ : data_.initial;
+  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? all : tiles.initial->columns;
   call->b = Columns(column) + first_tap * data_.taps.depth * kPanelColumns;
   call->initial = initial.data() + column;
   call->a_offset = column / lanes_ * data_.taps.vector_step;
