@@ -48,7 +48,7 @@ Loop GenerateVectorLoop(const Peak& peak) {
   Session session("peak_" + peak.name);
   jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
   const auto emitter = jit::MakeEmitter(peak.isa, session.code(), registers);
-  const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter);
+  const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter, peak.signs);
   session.Begin(registers);
   const jit::Vec a = registers.NewVector("a");
   const jit::Operand b = form->NewB("b");
@@ -99,27 +99,31 @@ const Loop& GetLoop(const Peak& peak) {
 
 bool IsZmm(jit::Isa isa) { return jit::VectorBytes(isa) == 64; }
 
-Peak MakePeak(jit::Isa isa, jit::DotKind dot) {
+Peak MakePeak(jit::Isa isa, jit::DotKind dot, jit::DotSigns signs = {}) {
   if (kernels::UsesTiles(isa)) return {"tdpbusd/tmm", isa, dot};
-  const char* sequence = dot == jit::DotKind::kVnni     ? "vpdpbusd"
+  const char* sequence = dot == jit::DotKind::kVnni     ? jit::VnniInstruction(signs)
                          : dot == jit::DotKind::kTriple ? "triple"
                                                         : "wide";
-  return {std::string(sequence) + (IsZmm(isa) ? "/zmm" : "/ymm"), isa, dot};
+  return {std::string(sequence) + (IsZmm(isa) ? "/zmm" : "/ymm"), isa, dot, signs};
 }
 
 }  // namespace
 
-// Each ISA's own, the best first, and then those of the exact forms, where they are others. ISAs whose
-// kernels run the same loop share a peak.
+// Each ISA's own, the best first, beside it that of s8 activations where they have another, and then those of
+// the exact forms. ISAs whose kernels run the same loop share a peak.
 std::vector<Peak> AvailablePeaks() {
   std::vector<Peak> peaks;
   const Result<jit::IsaSet> permitted = jit::PermittedIsas();
   for (const intact_mode mode : {INTACT_SATURATING, INTACT_EXACT}) {
     for (const jit::Isa isa : kernels::IsasByRank()) {
       if (!permitted || !permitted->Has(isa)) continue;
-      const Peak peak = MakePeak(isa, kernels::DotOf(isa, mode));
-      const bool is_new = std::ranges::find(peaks, peak.name, &Peak::name) == peaks.end();
-      if (is_new) peaks.push_back(peak);
+      const jit::DotKind dot = kernels::DotOf(isa, mode);
+      const bool takes_signed = jit::TraitsOf(isa).dot_products == jit::DotProducts::kAllSigns;
+      for (const bool a_signed : {false, true}) {
+        const Peak peak = MakePeak(isa, dot, {a_signed, true});
+        const bool is_new = std::ranges::find(peaks, peak.name, &Peak::name) == peaks.end();
+        if (is_new && (!a_signed || takes_signed)) peaks.push_back(peak);
+      }
     }
   }
   return peaks;
