@@ -126,7 +126,7 @@ std::vector<Refusal> Refusals() {
        }},
       {"c_type is 7", [](Draft* d) { SetRaw(&d->desc.c_type, 7); }},
       {"mode is 2", [](Draft* d) { SetRaw(&d->desc.mode, 2); }},
-      {"max_isa is 6", [](Draft* d) { SetRaw(&d->desc.max_isa, 6); }},
+      {"max_isa is 99", [](Draft* d) { SetRaw(&d->desc.max_isa, 99); }},
       {"max_isa is 4294967295", [](Draft* d) { SetRaw(&d->desc.max_isa, -1); }},
       {"activation is 3", [](Draft* d) { SetRaw(&d->desc.activation, 3); }},
       {"range_check is 2", [](Draft* d) { SetRaw(&d->desc.range_check, 2); }},
