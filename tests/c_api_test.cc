@@ -20,6 +20,7 @@
 #include "tests/expect_model.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
+#include "verify/audit.h"
 
 namespace intact::tests {
 namespace {
@@ -95,7 +96,8 @@ std::vector<Refusal> Refusals() {
       {"a_type is 0", [](Draft* d) { SetRaw(&d->desc.linear.a_type, 0); }},
       {"b_type is 4; expected INTACT_U8 or INTACT_S8", [](Draft* d) { d->desc.linear.b_type = INTACT_F32; }},
       {"b_type is 0", [](Draft* d) { SetRaw(&d->desc.linear.b_type, 0); }},
-      {"b_zero_points is NULL and b_zero_point_count is 1", [](Draft* d) { d->desc.linear.b_zero_point_count = 1; }},
+      {"b_zero_points is NULL and b_zero_point_count is 1",
+       [](Draft* d) { d->desc.linear.b_zero_point_count = 1; }},
       {"b_zero_point_count is 0; expected 1 or n = 3",
        [](Draft* d) {
          d->SetZeroPoints({0, 0, 0}, 0);
@@ -125,7 +127,7 @@ std::vector<Refusal> Refusals() {
        }},
       {"c_type is 7", [](Draft* d) { SetRaw(&d->desc.linear.c_type, 7); }},
       {"mode is 2", [](Draft* d) { SetRaw(&d->desc.linear.mode, 2); }},
-      {"max_isa is 6", [](Draft* d) { SetRaw(&d->desc.linear.max_isa, 6); }},
+      {"max_isa is 99", [](Draft* d) { SetRaw(&d->desc.linear.max_isa, 99); }},
       {"max_isa is 4294967295", [](Draft* d) { SetRaw(&d->desc.linear.max_isa, -1); }},
       {"activation is 3", [](Draft* d) { SetRaw(&d->desc.linear.activation, 3); }},
       {"range_check is 2", [](Draft* d) { SetRaw(&d->desc.linear.range_check, 2); }},
@@ -275,7 +277,8 @@ TEST(Create, RefusesNullPointers) {
   EXPECT_EQ(gemm, nullptr);
   EXPECT_EQ(intact_gemm_create(&draft.desc, nullptr, &gemm), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("b is NULL"));
-  EXPECT_EQ(intact_gemm_create(&draft.desc, &draft.desc.linear, draft.b.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_gemm_create(&draft.desc, &draft.desc.linear, draft.b.data(), nullptr),
+            INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("gemm is NULL"));
 }
 
@@ -521,6 +524,15 @@ TEST(Names, AreThere) {
   intact_gemm_destroy(nullptr);
 }
 
+// kIsaLadder is what all other tests go through.
+TEST(Names, OfAllIsasAreOnTheLadder) {
+  int count = 0;
+  while (intact_isa_name(static_cast<intact_isa>(count + 1)) != nullptr) {
+    EXPECT_THAT(verify::kIsaLadder, testing::Contains(static_cast<intact_isa>(++count)));
+  }
+  EXPECT_EQ(count, std::ssize(verify::kIsaLadder));
+}
+
 TEST(LastError, IsPerThread) {
   EXPECT_EQ(intact_gemm_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
   std::string other = "?";
@@ -567,8 +579,10 @@ TEST(Wrapper, AddsResiduals) {
   EXPECT_EQ(gemm->RunPart(a_view, c_view, r_view, 0, 1).status, INTACT_OK);
   EXPECT_EQ(c, expected);
   EXPECT_EQ(gemm->Run(a_view, c_view).status, INTACT_INVALID_ARGUMENT);
-  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const int8_t>(r.data(), 1, 2)).status, INTACT_INVALID_ARGUMENT);
-  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const uint8_t>(c.data(), 1, 3)).status, INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const int8_t>(r.data(), 1, 2)).status,
+            INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(gemm->Run(a_view, c_view, MatrixView<const uint8_t>(c.data(), 1, 3)).status,
+            INTACT_INVALID_ARGUMENT);
 }
 
 // ----- INTACT_MAX_ISA --------------------------------------------------------------------------------------
@@ -592,8 +606,7 @@ ChildOutcome PlanInAChild(const std::string& environment) {
 TEST(MaxIsa, CapsTheProcessAsAPlansFieldCapsThePlan) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   if (const char* cap = std::getenv("INTACT_MAX_ISA")) GTEST_SKIP() << "INTACT_MAX_ISA is " << cap;
-  for (const intact_isa cap : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                               INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8}) {
+  for (const intact_isa cap : verify::kIsaLadder) {
     Draft draft;
     draft.desc.linear.max_isa = cap;
     const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());

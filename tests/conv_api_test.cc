@@ -16,6 +16,7 @@
 
 #include "reference/conv.h"
 #include "tests/expect_model.h"
+#include "verify/audit.h"
 #include "verify/problem.h"
 #include "verify/targets/intact_target.h"
 
@@ -152,7 +153,8 @@ TEST(ConvDescriptor, NullArguments) {
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: desc is NULL");
   EXPECT_EQ(intact_conv_create(&draft.desc, nullptr, &handle), INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: weights is NULL");
-  EXPECT_EQ(intact_conv_create(&draft.desc, &draft.desc.linear, draft.weights.data(), nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_create(&draft.desc, &draft.desc.linear, draft.weights.data(), nullptr),
+            INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: conv is NULL");
   EXPECT_EQ(intact_conv_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
   EXPECT_EQ(intact_conv_query(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
@@ -236,8 +238,7 @@ TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
 
 // 2^20 taps of 127·255 leave int32, whatever the ISA and the layout.
 TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
-  for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                               INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8}) {
+  for (const intact_isa isa : verify::kIsaLadder) {
     Draft draft;
     draft.weights.assign(size_t{2} << 17, 127);
     draft.desc.input_channels = 2 << 17;
@@ -298,7 +299,8 @@ TEST_F(ConvRun, PartsMakeTheWhole) {
   const std::vector<uint8_t> whole = c_;
   for (const int parts : {1, 2, 3, 7, 1000}) {
     std::fill(c_.begin(), c_.end(), 99);
-    for (int part = parts - 1; part >= 0; --part) ASSERT_EQ(conv_->RunPart(args_, part, parts).status, INTACT_OK);
+    for (int part = parts - 1; part >= 0; --part)
+      ASSERT_EQ(conv_->RunPart(args_, part, parts).status, INTACT_OK);
     EXPECT_EQ(c_, whole) << parts;
   }
   EXPECT_EQ(whole[0], 3 * 4 * 4 / 2);      // a corner sees four taps

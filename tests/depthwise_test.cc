@@ -19,6 +19,7 @@
 #include "reference/requantize.h"
 #include "tests/emulated_isas.h"
 #include "tests/require_isas.h"
+#include "verify/audit.h"
 #include "verify/guarded_matrix.h"
 #include "verify/random.h"
 
@@ -382,9 +383,7 @@ TEST_P(Depthwise, AddsResiduals) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Depthwise,
-                         testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                         INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8),
+INSTANTIATE_TEST_SUITE_P(All, Depthwise, testing::ValuesIn(verify::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 // ----- schedules -------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Microkernel {
         session_(spec.Name()),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
-        dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_)),
+        dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_, spec.signs)),
         epilogue_(spec.epilogue, *emitter_) {}
 
   Result<jit::Code> Generate() {
@@ -418,8 +418,8 @@ std::string SharedTaps::Name() const {
 }
 
 std::string MicrokernelSpec::Name() const {
-  std::string name =
-      "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
+  std::string name = std::string(signs.a_signed ? "s8" : "u8") + (signs.b_signed ? "s8" : "u8") +
+                     epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
   if (prefetches) name += "_prefetch";
   if (steps) name += "_step";
   if (shared) name.append("_").append(shared->Name());

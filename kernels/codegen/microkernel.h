@@ -102,6 +102,7 @@ struct SharedTaps {
 struct MicrokernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;
+  jit::DotSigns signs;
   int mr = 1;       // rows
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;

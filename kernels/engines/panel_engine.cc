@@ -101,12 +101,15 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
       block_(block),
       lanes_(Lanes(block.isa)),
       nr_(lanes_ * block.vectors),
+      is_signed_(BlockCost::IsSigned(block, data)),
       is_staged_(BlockCost::IsStaged(block, data)),
       cost_(block, data) {}
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block) {
   std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block));
-  Error error = engine->GenerateKernels();
+  Error error;
+  if (engine->is_signed_) error = UnshiftInitial(data, &engine->initial_);
+  if (error.status == INTACT_OK) error = engine->GenerateKernels();
   if (error.status != INTACT_OK) return error;
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -118,6 +121,7 @@ Error PanelEngine::GenerateKernels() {
     MicrokernelSpec spec;
     spec.isa = block_.isa;
     spec.dot = block_.dot;
+    spec.signs.a_signed = is_signed_;
     spec.mr = block_.mr;
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
     spec.steps = data_.taps().vector_step != 0;
@@ -200,12 +204,13 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
 
 void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
   const auto stage = block_.dot == jit::DotKind::kWide ? StageWide : StageRow;
+  const uint8_t flip = is_signed_ ? 0 : data_.a_flip();
   RowCursor cursor(a, row_begin);
   for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
     const uint8_t* const from = cursor.Next();
     uint8_t* to = staged;
     for (const int64_t tap : data_.taps().offsets) {
-      stage(from + tap, data_.taps().depth, data_.a_flip(), to);
+      stage(from + tap, data_.taps().depth, flip, to);
       to += StagedTapBytes();
     }
   }
@@ -333,7 +338,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
 void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column,
                           MicrokernelArgs* call) const {
   const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
-  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? data_.initial : tiles.initial->columns;
+  const AlignedBuffer<int32_t>& all = is_signed_ ? initial_ : data_.initial;
+  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? all : tiles.initial->columns;
   call->b = Columns(column) + first_tap * data_.taps().depth * kPanelColumns;
   call->initial = initial.data() + column;
   call->a_offset = column / lanes_ * data_.taps().vector_step;
