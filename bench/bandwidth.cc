@@ -12,7 +12,6 @@
 #include <cstring>
 
 #include "jit/assembler.h"
-#include "jit/code_cache.h"
 #include "jit/emitters/emitter.h"
 #include "verify/report_terminal.h"
 
@@ -34,9 +33,10 @@ constexpr int64_t kUnitBytes = kMaxStreams * kBlockBytes;
 constexpr Seconds kShortestTime(100e-6);
 constexpr int kPasses = 3;
 
-Result<const void*> Generate(jit::Isa isa, const ReadLoop& loop, const std::string& name) {
+Result<jit::Code> Generate(jit::Isa isa, const ReadLoop& loop) {
   namespace x86 = asmjit::x86;
-  jit::Assembler session(name);
+  jit::Assembler session(fmt::format("read_{}x{}_prefetch{}_{}", loop.streams, kBlockBytes,
+                                     loop.prefetch_bytes, jit::CompactName(isa)));
   jit::RegisterFile registers = jit::MakeRegisterFile(isa);
   const auto emitter = jit::MakeEmitter(isa, session.code(), registers);
   const jit::Gp args = registers.Argument();
@@ -71,12 +71,10 @@ Result<const void*> Generate(jit::Isa isa, const ReadLoop& loop, const std::stri
 }
 
 Result<ReadLoop> MakeLoop(jit::Isa isa, int streams, int prefetch_bytes) {
-  ReadLoop loop{streams, prefetch_bytes};
-  const std::string name =
-      fmt::format("read_{}x{}_prefetch{}_{}", streams, kBlockBytes, prefetch_bytes, jit::CompactName(isa));
-  const Result<const void*> function = jit::GetOrGenerate(name, [&] { return Generate(isa, loop, name); });
-  if (!function) return function.error();
-  loop.run = reinterpret_cast<void (*)(const ReadArgs*)>(const_cast<void*>(*function));
+  ReadLoop loop{streams, prefetch_bytes, {}};
+  Result<jit::Code> code = Generate(isa, loop);
+  if (!code) return code.error();
+  loop.run = jit::Function<void(const ReadArgs*)>(std::move(*code));
   return loop;
 }
 
@@ -119,7 +117,7 @@ Result<ReadBandwidth> ReadBandwidth::Create(jit::Isa isa, int64_t bytes) {
       best = std::max(best, rate);
     }
   }
-  return ReadBandwidth(std::move(buffer), fastest);
+  return ReadBandwidth(std::move(buffer), std::move(fastest));
 }
 
 double ReadBandwidth::Measure() const { return Rate(loop_, buffer_.get(), buffer_.get_deleter().bytes); }

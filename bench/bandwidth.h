@@ -11,8 +11,10 @@
 #include <intact/intact.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "jit/function.h"
 #include "jit/isa.h"
 
 namespace intact::bench {
@@ -27,7 +29,7 @@ struct ReadArgs {
 struct ReadLoop {
   int streams = 1;
   int prefetch_bytes = 0;  // how far ahead; 0 = not at all
-  void (*run)(const ReadArgs*) = nullptr;
+  jit::Function<void(const ReadArgs*)> run;
 };
 
 class ReadBandwidth {
@@ -46,7 +48,7 @@ class ReadBandwidth {
     void operator()(uint8_t* data) const noexcept;
   };
   using Buffer = std::unique_ptr<uint8_t[], Unmap>;
-  ReadBandwidth(Buffer buffer, ReadLoop loop) : buffer_(std::move(buffer)), loop_(loop) {}
+  ReadBandwidth(Buffer buffer, ReadLoop loop) : buffer_(std::move(buffer)), loop_(std::move(loop)) {}
 
   Buffer buffer_;
   ReadLoop loop_;

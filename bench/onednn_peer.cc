@@ -23,6 +23,7 @@ dnnl::cpu_isa CapOf(jit::Isa isa) {
     case jit::Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
     case jit::Isa::kAvxVnni:
+    case jit::Isa::kAvxVnniInt8:  // which oneDNN 2 does not know
       return dnnl::cpu_isa::avx2_vnni;
     case jit::Isa::kAvx512:
       return dnnl::cpu_isa::avx512_core;

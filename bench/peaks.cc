@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <utility>
 
 #include "jit/assembler.h"
 #include "kernels/codegen/amx_kernel.h"
@@ -14,7 +15,7 @@
 namespace intact::bench {
 namespace {
 
-using LoopFunction = void (*)(int64_t);
+using LoopFunction = jit::Function<void(int64_t)>;
 constexpr int kUnroll = 4;
 
 struct Loop {
@@ -35,12 +36,12 @@ void EmitLoop(Session& session, const jit::RegisterFile& registers, const std::f
 }
 
 Loop Finish(Session& session, const jit::RegisterFile& registers, double multiply_adds) {
-  const Result<const void*> function = session.Finish(registers);
+  Result<jit::Code> function = session.Finish(registers);
   if (!function) {
     std::fprintf(stderr, "%s\n", function.error().message.c_str());
     std::exit(1);
   }
-  return {reinterpret_cast<LoopFunction>(const_cast<void*>(*function)), kUnroll * multiply_adds};
+  return {LoopFunction(std::move(*function)), kUnroll * multiply_adds};
 }
 
 // As many independent accumulators as the form leaves registers for, so that latency is hidden.
@@ -48,7 +49,7 @@ Loop GenerateVectorLoop(const Peak& peak) {
   Session session("peak_" + peak.name);
   jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
   const auto emitter = jit::MakeEmitter(peak.isa, session.code(), registers);
-  const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter);
+  const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter, peak.signs);
   session.Begin(registers);
   const jit::Vec a = registers.NewVector("a");
   const jit::Operand b = form->NewB("b");
@@ -99,25 +100,32 @@ const Loop& GetLoop(const Peak& peak) {
 
 bool IsZmm(jit::Isa isa) { return jit::VectorBytes(isa) == 64; }
 
-Peak MakePeak(jit::Isa isa, jit::DotKind dot) {
+Peak MakePeak(jit::Isa isa, jit::DotKind dot, jit::DotSigns signs = {}) {
   if (kernels::UsesTiles(isa)) return {"tdpbusd/tmm", isa, dot};
-  const char* sequence = dot == jit::DotKind::kVnni     ? "vpdpbusd"
+  const char* sequence = dot == jit::DotKind::kVnni     ? jit::VnniInstruction(signs)
                          : dot == jit::DotKind::kTriple ? "triple"
                                                         : "wide";
-  return {std::string(sequence) + (IsZmm(isa) ? "/zmm" : "/ymm"), isa, dot};
+  return {std::string(sequence) + (IsZmm(isa) ? "/zmm" : "/ymm"), isa, dot, signs};
 }
 
 }  // namespace
 
+// Each ISA's own, the best first, beside it that of s8 activations where they have another, and then those of
+// the exact forms. ISAs whose kernels run the same loop share a peak.
 std::vector<Peak> AvailablePeaks() {
   std::vector<Peak> peaks;
   const Result<jit::IsaSet> permitted = jit::PermittedIsas();
-  for (const Peak& peak :
-       {PeakOf(jit::Isa::kAmxInt8), MakePeak(jit::Isa::kAvx512Vnni, jit::DotKind::kVnni),
-        MakePeak(jit::Isa::kAvxVnni, jit::DotKind::kVnni), MakePeak(jit::Isa::kAvx512, jit::DotKind::kTriple),
-        MakePeak(jit::Isa::kAvx2, jit::DotKind::kTriple), MakePeak(jit::Isa::kAvx512, jit::DotKind::kWide),
-        MakePeak(jit::Isa::kAvx2, jit::DotKind::kWide)}) {
-    if (permitted && permitted->Has(peak.isa)) peaks.push_back(peak);
+  for (const intact_mode mode : {INTACT_SATURATING, INTACT_EXACT}) {
+    for (const jit::Isa isa : kernels::IsasByRank()) {
+      if (!permitted || !permitted->Has(isa)) continue;
+      const jit::DotKind dot = kernels::DotOf(isa, mode);
+      const bool takes_signed = jit::TraitsOf(isa).dot_products == jit::DotProducts::kAllSigns;
+      for (const bool a_signed : {false, true}) {
+        const Peak peak = MakePeak(isa, dot, {a_signed, true});
+        const bool is_new = std::ranges::find(peaks, peak.name, &Peak::name) == peaks.end();
+        if (is_new && (!a_signed || takes_signed)) peaks.push_back(peak);
+      }
+    }
   }
   return peaks;
 }

@@ -14,9 +14,10 @@ namespace intact::bench {
 
 /// A registers-only loop of one instruction sequence.
 struct Peak {
-  std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "triple/ymm", …
+  std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "vpdpbssd/ymm", "triple/ymm", …
   jit::Isa isa;
   jit::DotKind dot;  // of vectors; it says nothing of tiles
+  jit::DotSigns signs = {};
 };
 
 /// Those that this machine can run.

@@ -21,7 +21,9 @@ std::string ToHtml(const Table& table) {
   return text;
 }
 
-constexpr std::array kColours = {"#b35900", "#6a3d9a", "#1f78b4", "#116329", "#a40e26"};
+constexpr std::array kColours = {"#b35900", "#6a3d9a", "#1f78b4", "#116329",
+                                 "#a40e26", "#7a6a00", "#00736b", "#444444"};
+static_assert(kColours.size() >= jit::kAllIsas.size());
 
 std::string ColourOf(std::string_view isa) {
   const Result<jit::Isa> parsed = jit::ParseIsa(isa);

@@ -102,7 +102,8 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
       progress(++done, total);
     }
   }
-  std::ranges::stable_sort(results.rows, {}, [](const Row& row) { return *jit::ParseIsa(row.isa); });
+  const auto place = [&](const Row& row) { return std::ranges::find(request.isas, *jit::ParseIsa(row.isa)); };
+  std::ranges::stable_sort(results.rows, {}, place);
 
   base.shape = kTinyShape;
   const Workload tiny(base);

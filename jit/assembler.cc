@@ -19,12 +19,13 @@ const char* DumpDirectory() {
   return kDirectory;
 }
 
-// Code is never freed (the cache keeps it), so the runtime is never destroyed either: a plan may outlive
-// main().
+// It is never destroyed: a plan, and so its code, may outlive main().
 asmjit::JitRuntime& Runtime() {
   static auto* const kRuntime = new asmjit::JitRuntime;
   return *kRuntime;
 }
+
+void Free(const void* function) noexcept { Runtime().release(const_cast<void*>(function)); }
 
 // Appends to the map that perf reads for this process: address, size and name of each function.
 void WritePerfMap(const void* function, size_t size, const std::string& name) {
@@ -69,7 +70,7 @@ void Assembler::End() {
   code_.ret();
 }
 
-Result<const void*> Assembler::Finish(const RegisterFile& registers) {
+Result<Code> Assembler::Finish(const RegisterFile& registers) {
   const auto failed = [&](const std::string& why) {
     return Error{INTACT_CODEGEN_FAILED, "kernel " + name_ + ": " + why};
   };
@@ -83,8 +84,9 @@ Result<const void*> Assembler::Finish(const RegisterFile& registers) {
   void* function = nullptr;
   const asmjit::Error error = Runtime().add(&function, &holder_);
   if (error != asmjit::kErrorOk) return failed(asmjit::DebugUtils::errorAsString(error));
+  Code code(function, Free);
   Publish(function, holder_.codeSize());
-  return static_cast<const void*>(function);
+  return code;
 }
 
 void Assembler::Publish(const void* function, size_t size) const {
@@ -96,6 +98,11 @@ void Assembler::Publish(const void* function, size_t size) const {
   }
   static const bool kPerfMap = std::getenv("INTACT_PERF_MAP") != nullptr;
   if (kPerfMap) WritePerfMap(function, size, name_);
+}
+
+CodeUsage GetCodeUsage() {
+  const asmjit::JitAllocator::Statistics statistics = Runtime().allocator()->statistics();
+  return {static_cast<int64_t>(statistics.allocationCount()), static_cast<int64_t>(statistics.usedSize())};
 }
 
 }  // namespace intact::jit

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/function.h"
 #include "jit/register_file.h"
 
 namespace intact::jit {
@@ -30,9 +31,9 @@ class Assembler {
   void Begin(const RegisterFile& registers);
   /// vzeroupper, pops, ret.
   void End();
-  /// The executable function, which lives as long as the process. CODEGEN_FAILED names the kernel and the
-  /// first error of asmjit or of `registers`.
-  Result<const void*> Finish(const RegisterFile& registers);
+  /// The executable function. CODEGEN_FAILED names the kernel and the first error of asmjit or of
+  /// `registers`.
+  Result<Code> Finish(const RegisterFile& registers);
 
  private:
   class Recorder : public asmjit::ErrorHandler {

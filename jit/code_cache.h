@@ -1,25 +1,86 @@
-// Generated functions by kernel name. The name says all that the code depends on, so it is the key.
+// Plans that live at the same time share their generated functions: the cache finds a function by its spec.
+//
+//   plan ──► Function ──► code + its entry        cache:  spec ──► (weak) entry
+//   plan ──► Function ──┘
+//
+// The cache does not own code. With its last Function a kernel's code is freed and its entry erased, so the
+// cache is as large as the plans that live need, however many have come and gone.
+//
+// A key is a whole spec, compared member by member, and what a generator knows is its spec: a member that
+// kernels depend on cannot be forgotten in the key.
 //
 // Thread-safe. Two threads that miss at once wait for one generation; a failed one leaves no entry.
 #ifndef INTACT_JIT_CODE_CACHE_H_
 #define INTACT_JIT_CODE_CACHE_H_
 
-#include <functional>
 #include <intact/intact.hpp>
-#include <string>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "jit/function.h"
 
 namespace intact::jit {
 
-/// The function called `name`, made by `generate` if it is not there yet.
-Result<const void*> GetOrGenerate(const std::string& name,
-                                  const std::function<Result<const void*>()>& generate);
+/// The functions of one kind of `Spec`s, which have an operator<=>.
+template <class Spec>
+class CodeCache {
+ public:
+  /// It is never destroyed: plans may be made and destroyed until the process ends.
+  static CodeCache& Instance() {
+    static auto* const kCache = new CodeCache;
+    return *kCache;
+  }
 
-/// The same as a `Function` pointer.
-template <class Function>
-Result<Function> GetFunction(const std::string& name, const std::function<Result<const void*>()>& generate) {
-  const Result<const void*> function = GetOrGenerate(name, generate);
-  if (!function) return function.error();
-  return reinterpret_cast<Function>(const_cast<void*>(*function));
+  /// The code of `spec`, from generate() if nobody owns it yet.
+  template <class Generate>
+  Result<Code> Get(const Spec& spec, const Generate& generate) {
+    std::shared_ptr<Entry> entry;  // outlives the lock, which its destructor takes as well
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(spec);
+    if (found != entries_.end()) entry = found->second.lock();
+    if (entry == nullptr) {
+      Result<Code> code = generate(spec);
+      if (!code) return code;
+      entry = std::make_shared<Entry>(this, spec, std::move(*code));
+      entries_.insert_or_assign(spec, entry);
+    }
+    return Code(entry, entry->code.get());
+  }
+
+ private:
+  /// What all owners of a function share.
+  struct Entry {
+    Entry(CodeCache* in_cache, const Spec& its_spec, Code its_code)
+        : cache(in_cache), spec(its_spec), code(std::move(its_code)) {}
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry() { cache->EraseExpired(spec); }
+
+    CodeCache* cache;
+    Spec spec;
+    Code code;
+  };
+
+  /// Another thread may have generated the function again already: then its entry stays.
+  void EraseExpired(const Spec& spec) {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(spec);
+    if (found != entries_.end() && found->second.expired()) entries_.erase(found);
+  }
+
+  std::mutex mutex_;
+  std::map<Spec, std::weak_ptr<Entry>> entries_;
+};
+
+/// The function of `spec`, shared with all who own it; from `generate`, a Result<Code>(const Spec&), if there
+/// are none.
+template <class F, class Spec, class Generate>
+Result<F> GetFunction(const Spec& spec, const Generate& generate) {
+  Result<Code> code = CodeCache<Spec>::Instance().Get(spec, generate);
+  if (!code) return code.error();
+  return F(std::move(*code));
 }
 
 }  // namespace intact::jit

@@ -17,15 +17,16 @@ namespace {
 
 using Features = asmjit::CpuFeatures::X86;
 
-constexpr std::array<std::string_view, kAllIsas.size()> kNames = {"avx2", "avx_vnni", "avx512", "avx512_vnni",
-                                                                  "amx_int8"};
-
-// CPUID leaf 7, subleaf 1, EAX bit 4. asmjit's detection of 2022 overlooks it on CPUs that have AVX-512 too.
-// Its state is AVX's, which asmjit checks with AVX2.
-bool HasAvxVnni() {
+// CPUID leaf 7, subleaf 1: EAX bit 4 is AVX-VNNI, EDX bit 4 AVX-VNNI-INT8. asmjit's detection of 2022
+// overlooks the one on CPUs that have AVX-512 too, and does not know the other. Their state is AVX's, which
+// asmjit checks with AVX2.
+std::string MissingForVnni(bool int8) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kAvxVnniBit = 1u << 4;
-  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnniBit) != 0;
+  constexpr unsigned kAvxVnniBit = 1u << 4, kAvxVnniInt8Bit = 1u << 4;
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) == 0 || (eax & kAvxVnniBit) == 0) {
+    return "the CPU or operating system lacks AVX-VNNI";
+  }
+  return int8 && (edx & kAvxVnniInt8Bit) == 0 ? "the CPU lacks AVX-VNNI-INT8" : "";
 }
 
 uint64_t EnabledState() {  // XCR0
@@ -76,9 +77,10 @@ std::string MissingInHardware(Isa isa) {
   switch (isa) {
     case Isa::kAvx2:
       return missing({{Features::kAVX2, "AVX2"}});
-    case Isa::kAvxVnni: {
+    case Isa::kAvxVnni:
+    case Isa::kAvxVnniInt8: {
       const std::string why = missing({{Features::kAVX2, "AVX2"}});
-      return !why.empty() || HasAvxVnni() ? why : "the CPU or operating system lacks AVX-VNNI";
+      return why.empty() ? MissingForVnni(isa == Isa::kAvxVnniInt8) : why;
     }
     case Isa::kAvx512:
     case Isa::kAvx512Vnni: {
@@ -101,7 +103,11 @@ std::string MissingInHardware(Isa isa) {
 const Result<IsaSet>& EnvironmentCap() {
   static const Result<IsaSet> kCap = []() -> Result<IsaSet> {
     const char* value = std::getenv("INTACT_MAX_ISA");
-    if (value == nullptr || *value == '\0') return CappedAt(Isa::kAmxInt8);
+    if (value == nullptr || *value == '\0') {
+      IsaSet all;
+      for (const Isa isa : kAllIsas) all.Add(isa);
+      return all;
+    }
     const Result<Isa> isa = ParseIsa(value);
     if (!isa) return Error{isa.error().status, "INTACT_MAX_ISA: " + isa.error().message};
     return CappedAt(*isa);
@@ -117,7 +123,7 @@ bool IsEmulated(Isa isa) {
 
 // What the kernel has to say of tiles, if anybody is to use them.
 std::string WhyTilesAreRefused(Isa isa) {
-  return isa != Isa::kAmxInt8 || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
+  return !TraitsOf(isa).has_tiles || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
 }
 
 }  // namespace
@@ -132,7 +138,7 @@ std::string IsaSet::ToString() const {
   return text;
 }
 
-std::string_view ToString(Isa isa) { return kNames[static_cast<size_t>(isa) - 1]; }
+std::string_view ToString(Isa isa) { return TraitsOf(isa).name; }
 
 std::string CompactName(Isa isa) {
   std::string name(ToString(isa));
@@ -145,24 +151,8 @@ Result<Isa> ParseIsa(std::string_view name) {
     if (ToString(isa) == name) return isa;
   }
   std::string known;
-  for (const std::string_view isa : kNames) known += (known.empty() ? "" : ", ") + std::string(isa);
+  for (const IsaTraits& isa : kIsaTraits) known += (known.empty() ? "" : ", ") + std::string(isa.name);
   return Error{INTACT_INVALID_ARGUMENT, "unknown ISA '" + std::string(name) + "'; expected one of " + known};
-}
-
-IsaSet CappedAt(Isa cap) {
-  switch (cap) {
-    case Isa::kAvx2:
-      return {Isa::kAvx2};
-    case Isa::kAvxVnni:
-      return {Isa::kAvx2, Isa::kAvxVnni};
-    case Isa::kAvx512:
-      return {Isa::kAvx2, Isa::kAvx512};
-    case Isa::kAvx512Vnni:
-      return {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni};
-    case Isa::kAmxInt8:
-      break;
-  }
-  return {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmxInt8};
 }
 
 IsaSet HardwareIsas() {

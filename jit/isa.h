@@ -3,23 +3,26 @@
 //
 // The ISAs form a ladder with one side step. A cap names a machine, and keeps what that machine has:
 //
-//   avx2 ──► avx_vnni ─────────────► (client CPUs)
+//   avx2 ──► avx_vnni ──► avx_vnni_int8 ──► (client CPUs)
 //     └────► avx512 ──► avx512_vnni ──► amx_int8
 //
-//   cap          keeps
-//   avx2         avx2
-//   avx_vnni     avx2, avx_vnni
-//   avx512       avx2, avx512
-//   avx512_vnni  avx2, avx_vnni, avx512, avx512_vnni
-//   amx_int8     all
+//   cap            keeps
+//   avx2           avx2
+//   avx_vnni       avx2, avx_vnni
+//   avx_vnni_int8  avx2, avx_vnni, avx_vnni_int8
+//   avx512         avx2, avx512
+//   avx512_vnni    avx2, avx_vnni, avx512, avx512_vnni
+//   amx_int8       all: of the machines with AMX the newest have AVX-VNNI-INT8, those without AMX do not
 #ifndef INTACT_JIT_ISA_H_
 #define INTACT_JIT_ISA_H_
 
 #include <intact/intact.h>
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <intact/intact.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,10 +34,8 @@ enum class Isa : uint8_t {
   kAvx512 = INTACT_ISA_AVX512,  // F, BW, DQ, VL
   kAvx512Vnni = INTACT_ISA_AVX512_VNNI,
   kAmxInt8 = INTACT_ISA_AMX_INT8,
+  kAvxVnniInt8 = INTACT_ISA_AVX_VNNI_INT8,
 };
-
-inline constexpr std::array kAllIsas = {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni,
-                                        Isa::kAmxInt8};
 
 class IsaSet {
  public:
@@ -43,7 +44,7 @@ class IsaSet {
     for (const Isa isa : isas) Add(isa);
   }
   constexpr bool Has(Isa isa) const { return (bits_ & Bit(isa)) != 0; }
-  constexpr void Add(Isa isa) { bits_ = static_cast<uint8_t>(bits_ | Bit(isa)); }
+  constexpr void Add(Isa isa) { bits_ |= Bit(isa); }
   constexpr bool Empty() const { return bits_ == 0; }
   constexpr IsaSet operator&(IsaSet other) const { return FromBits(bits_ & other.bits_); }
   constexpr IsaSet operator|(IsaSet other) const { return FromBits(bits_ | other.bits_); }
@@ -52,13 +53,83 @@ class IsaSet {
 
  private:
   static constexpr unsigned Bit(Isa isa) { return 1u << static_cast<unsigned>(isa); }
-  static constexpr IsaSet FromBits(int bits) {
+  static constexpr IsaSet FromBits(unsigned bits) {
     IsaSet set;
-    set.bits_ = static_cast<uint8_t>(bits);
+    set.bits_ = bits;
     return set;
   }
-  uint8_t bits_ = 0;
+  unsigned bits_ = 0;
 };
+
+/// How instructions name the vector registers: an ISA without AVX-512 has the VEX encoding alone.
+enum class Encoding : uint8_t { kVex, kEvex };
+
+/// The registers of vector kernels.
+struct VectorFile {
+  int bytes;  // of a register
+  int count;
+  Encoding encoding;
+};
+inline constexpr VectorFile kYmm = {32, 16, Encoding::kVex};
+inline constexpr VectorFile kZmm = {64, 32, Encoding::kEvex};
+
+/// Which products of four bytes an ISA's vectors add to int32 by one instruction (VNNI).
+enum class DotProducts : uint8_t { kNone, kU8S8, kAllSigns };
+
+/// A row of the table of ISAs.
+struct IsaTraits {
+  Isa isa;
+  std::string_view name;
+  VectorFile vectors;
+  DotProducts dot_products;
+  bool has_tiles;
+  int rank;          // the permitted ISA of the highest rank is chosen
+  IsaSet cap_keeps;  // what a machine named by this ISA has (the table above)
+};
+
+/// The ladder, weakest first. AVX-VNNI outranks AVX-512 without VNNI: half the width, but a third of the
+/// instructions.
+inline constexpr std::array kIsaTraits = [] {
+  using enum Isa;
+  using enum DotProducts;
+  // clang-format off
+  return std::to_array<IsaTraits>({
+      // isa         name             vectors products  tiles rank a cap keeps
+      {kAvx2,        "avx2",          kYmm,   kNone,     false, 1, {kAvx2}},
+      {kAvxVnni,     "avx_vnni",      kYmm,   kU8S8,     false, 3, {kAvx2, kAvxVnni}},
+      {kAvxVnniInt8, "avx_vnni_int8", kYmm,   kAllSigns, false, 4, {kAvx2, kAvxVnni, kAvxVnniInt8}},
+      {kAvx512,      "avx512",        kZmm,   kNone,     false, 2, {kAvx2, kAvx512}},
+      {kAvx512Vnni,  "avx512_vnni",   kZmm,   kU8S8,     false, 5, {kAvx2, kAvxVnni, kAvx512, kAvx512Vnni}},
+      {kAmxInt8,     "amx_int8",      kZmm,   kU8S8,     true,  6, {kAvx2, kAvxVnni, kAvxVnniInt8, kAvx512,
+                                                                    kAvx512Vnni, kAmxInt8}},
+  });
+  // clang-format on
+}();
+
+/// The ladder's ISAs.
+inline constexpr std::array kAllIsas = [] {
+  std::array<Isa, kIsaTraits.size()> isas = {};
+  for (size_t i = 0; i < isas.size(); ++i) isas[i] = kIsaTraits[i].isa;
+  return isas;
+}();
+
+/// The row of `isa`. Values that come from outside pass IsaOf() first, so that every Isa has one; what has
+/// none is taken for the weakest.
+constexpr const IsaTraits& TraitsOf(Isa isa) {
+  for (const IsaTraits& traits : kIsaTraits) {
+    if (traits.isa == isa) return traits;
+  }
+  assert(false);
+  return kIsaTraits.front();
+}
+
+/// The ISA of an intact_isa; nothing if there is none of that value (INTACT_ISA_ANY among them).
+constexpr std::optional<Isa> IsaOf(int64_t value) {
+  for (const Isa isa : kAllIsas) {
+    if (static_cast<int64_t>(isa) == value) return isa;
+  }
+  return std::nullopt;
+}
 
 std::string_view ToString(Isa isa);
 
@@ -69,7 +140,7 @@ std::string CompactName(Isa isa);
 Result<Isa> ParseIsa(std::string_view name);
 
 /// What a machine named by `cap` has (the table above).
-IsaSet CappedAt(Isa cap);
+constexpr IsaSet CappedAt(Isa cap) { return TraitsOf(cap).cap_keeps; }
 
 /// What CPU and operating system offer, before any cap. Constant over the process.
 IsaSet HardwareIsas();

@@ -55,6 +55,12 @@ int RegisterFile::FreeVectors() const {
   return free;
 }
 
+int RegisterFile::FreeGenerals() const {
+  int free = 0;
+  for (const auto id : kGeneralOrder) free += general_names_[static_cast<size_t>(id)].empty() ? 1 : 0;
+  return free;
+}
+
 std::string RegisterFile::Holders() const {
   std::string text;
   for (const std::string& name : vector_names_) text += name.empty() ? "" : " " + name;

@@ -33,6 +33,7 @@ class RegisterFile {
 
   int vector_bytes() const { return vector_bytes_; }
   int FreeVectors() const;
+  int FreeGenerals() const;
   /// Whether `general` was ever handed out, and so must be saved if it is callee-saved.
   bool Touched(const Gp& general) const { return general_touched_[general.id()]; }
   /// "" or what went wrong and who holds the registers.

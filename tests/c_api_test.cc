@@ -19,6 +19,7 @@
 #include "tests/expect_model.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
+#include "verify/audit.h"
 
 namespace intact::tests {
 namespace {
@@ -119,7 +120,7 @@ std::vector<Refusal> Refusals() {
        }},
       {"c_type is 7", [](Draft* d) { d->desc.linear.c_type = 7; }},
       {"mode is 2", [](Draft* d) { d->desc.linear.mode = 2; }},
-      {"max_isa is 6", [](Draft* d) { d->desc.linear.max_isa = 6; }},
+      {"max_isa is 99", [](Draft* d) { d->desc.linear.max_isa = 99; }},
       {"max_isa is -1", [](Draft* d) { d->desc.linear.max_isa = -1; }},
       {"activation is 3", [](Draft* d) { d->desc.linear.activation = 3; }},
       {"range_check is 2", [](Draft* d) { d->desc.linear.range_check = 2; }},
@@ -516,6 +517,15 @@ TEST(Names, AreThere) {
   intact_gemm_destroy(nullptr);
 }
 
+// kIsaLadder is what all other tests go through.
+TEST(Names, OfAllIsasAreOnTheLadder) {
+  int count = 0;
+  while (intact_isa_name(static_cast<intact_isa>(count + 1)) != nullptr) {
+    EXPECT_THAT(verify::kIsaLadder, testing::Contains(static_cast<intact_isa>(++count)));
+  }
+  EXPECT_EQ(count, std::ssize(verify::kIsaLadder));
+}
+
 TEST(LastError, IsPerThread) {
   EXPECT_EQ(intact_gemm_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
   std::string other = "?";
@@ -601,8 +611,7 @@ ChildOutcome PlanInAChild(const std::string& environment) {
 TEST(MaxIsa, CapsTheProcessAsAPlansFieldCapsThePlan) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   if (const char* cap = std::getenv("INTACT_MAX_ISA")) GTEST_SKIP() << "INTACT_MAX_ISA is " << cap;
-  for (const intact_isa cap : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                               INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8}) {
+  for (const intact_isa cap : verify::kIsaLadder) {
     Draft draft;
     draft.desc.linear.max_isa = cap;
     const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());

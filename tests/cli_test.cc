@@ -13,6 +13,7 @@
 #include "tests/binary_test.h"
 #include "tests/npy_text.h"
 #include "tests/require_isas.h"
+#include "verify/audit.h"
 
 namespace {
 
@@ -127,8 +128,7 @@ TEST_F(Cli, Info) {
 }
 
 TEST_F(Cli, ExactLayersEqualPyTorchOnEveryIsa) {
-  for (const intact_isa isa :
-       {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI}) {
+  for (const intact_isa isa : verify::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;  // counted by the differential test
     const json layers = LayerJson(kLayers + "u* --expect output_onednn.npy --isa " + intact_isa_name(isa), 0);
     ASSERT_EQ(layers.size(), 20u);

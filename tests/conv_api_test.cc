@@ -16,6 +16,7 @@
 
 #include "reference/conv.h"
 #include "tests/expect_model.h"
+#include "verify/audit.h"
 #include "verify/problem.h"
 #include "verify/targets/intact_target.h"
 
@@ -233,8 +234,7 @@ TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
 
 // 2^20 taps of 127·255 leave int32, whatever the ISA and the layout.
 TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
-  for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                               INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8}) {
+  for (const intact_isa isa : verify::kIsaLadder) {
     Draft draft;
     draft.weights.assign(size_t{2} << 17, 127);
     draft.desc.input_channels = 2 << 17;

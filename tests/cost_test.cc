@@ -28,8 +28,7 @@ std::vector<Row> RowsOf(const Cost& cost) {
 /// What is to be timed on this machine.
 std::vector<Row> ExpectedRows(bool seven_bits) {
   std::vector<Row> rows;
-  for (const intact_isa isa :
-       {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI}) {
+  for (const intact_isa isa : kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;
     const bool saturates = isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512;
     if (saturates) rows.emplace_back(isa, INTACT_SATURATING, false);

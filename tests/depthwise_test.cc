@@ -22,6 +22,7 @@
 #include "reference/requantize.h"
 #include "tests/emulated_isas.h"
 #include "tests/require_isas.h"
+#include "verify/audit.h"
 #include "verify/guarded_matrix.h"
 #include "verify/random.h"
 
@@ -387,30 +388,30 @@ TEST_P(Depthwise, AddsResiduals) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Depthwise,
-                         testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                         INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8),
+INSTANTIATE_TEST_SUITE_P(All, Depthwise, testing::ValuesIn(verify::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 // ----- schedules -------------------------------------------------------------------------------------------
 
 // Every pixel weighs each of its taps once, and nothing is read that is no pixel's tap.
 void ExpectSchedule(const TapGrid& taps, jit::DotKind dot, int most) {
-  const DepthwiseSchedule schedule(taps, dot, most);
+  const DepthwiseSchedule schedule(taps.Shape(most), dot);
+  const std::vector<int64_t> offsets = taps.PlaceOffsets(most);
   for (int pixels = 1; pixels <= most; ++pixels) {
     std::map<std::pair<int, int64_t>, int> weighed;  // (pixel, tap)
     for (const TapGroup& group : schedule.Groups(pixels)) {
-      ASSERT_EQ(std::ssize(group.offsets), TapsPerGroup(dot));
-      std::vector<bool> is_tap(group.offsets.size());
+      ASSERT_EQ(std::ssize(group.places), TapsPerGroup(dot));
       for (const TapGroup::Use& use : group.uses) {
         const std::vector<int>& weights = schedule.weights()[static_cast<size_t>(use.weights)];
         for (size_t i = 0; i < weights.size(); ++i) {
           if (weights[i] < 0) continue;
-          EXPECT_EQ(group.offsets[i], use.pixel * taps.pixel_stride_bytes + taps.Offset(weights[i]));
+          EXPECT_EQ(offsets[static_cast<size_t>(group.places[i])],
+                    use.pixel * taps.pixel_stride_bytes + taps.Offset(weights[i]));
           ++weighed[{use.pixel, weights[i]}];
         }
       }
-      for (const int64_t offset : group.offsets) {
+      for (const int place : group.places) {
+        const int64_t offset = offsets[static_cast<size_t>(place)];
         bool is_read = false;
         for (int pixel = 0; pixel < pixels; ++pixel) {
           for (int64_t tap = 0; tap < taps.taps(); ++tap) {
@@ -446,18 +447,28 @@ TEST(DepthwiseSchedules, WeighEachTapOnce) {
 // Two pixels of a 3×3 filter at stride 1 share groups of four; of two bytes each, rows pair up.
 TEST(DepthwiseSchedules, ShareWhatNeighboursWant) {
   const TapGrid taps = GridOf({1, 3, 3}, 64, 40);
-  EXPECT_EQ(DepthwiseSchedule(taps, jit::DotKind::kVnni, 4).weights().size(), 6u);
-  EXPECT_EQ(DepthwiseSchedule(taps, jit::DotKind::kVnni, 4).Groups(4).size(), 6u);
-  EXPECT_EQ(DepthwiseSchedule(taps, jit::DotKind::kWide, 2).Groups(2).size(), 6u);
+  EXPECT_EQ(DepthwiseSchedule(taps.Shape(4), jit::DotKind::kVnni).weights().size(), 6u);
+  EXPECT_EQ(DepthwiseSchedule(taps.Shape(4), jit::DotKind::kVnni).Groups(4).size(), 6u);
+  EXPECT_EQ(DepthwiseSchedule(taps.Shape(2), jit::DotKind::kWide).Groups(2).size(), 6u);
 }
 
-TEST(DepthwiseSchedules, TellTheirTaps) {
-  EXPECT_EQ(GridOf({3, 3, 3}, 64, 40).Name(), "3x3x3_z8064_y2688_x64_s64");
-  EXPECT_EQ(GridOf({1, 1, 3, 2, 1, true}, 32, 4).Name(), "1x1x3_z320_y320_x0.160.32_s32");
+// Neither channels nor widths, nor strides beyond what pixels share, make another kernel.
+TEST(DepthwiseSchedules, KnowNoDistances) {
+  const auto name = [](const Filter& filter, int64_t channels, int64_t pixels) {
+    return GridOf(filter, channels, pixels).Shape(4).Name();
+  };
+  EXPECT_EQ(name({1, 3, 3}, 64, 40), "3x3_x1_s1");
+  EXPECT_EQ(name({1, 3, 3}, 32, 112), "3x3_x1_s1");
+  EXPECT_EQ(name({3, 3, 3}, 64, 40), "9x3_x1_s1");
+  EXPECT_EQ(name({1, 3, 3, 2}, 64, 40), "3x3_x1_s2");
+  for (const int64_t stride : {3, 4, 5, 100}) EXPECT_EQ(name({1, 3, 3, stride}, 64, 40), "3x3_x1_s3");
+  EXPECT_EQ(name({1, 1, 3, 1, 2}, 64, 40), "1x3_x2_s1");
+  EXPECT_EQ(name({1, 1, 3, 3, 2}, 64, 40), "1x3_0.1.3_2.4.6_5.7.9_8.10.11");
+  EXPECT_EQ(name({1, 1, 3, 2, 1, true}, 32, 40), name({1, 1, 3, 2, 1, true}, 64, 400));
   DepthwiseKernelSpec spec;
-  spec.taps = GridOf({1, 3, 3}, 32, 40);
+  spec.taps = GridOf({1, 3, 3}, 32, 40).Shape(2);
   spec.epilogue.c_type = INTACT_U8;
-  EXPECT_EQ(spec.Name(), "u8s8u8_depthwise_1x3x3_z4032_y1344_x32_s32_2x32_wide_avx2");
+  EXPECT_EQ(spec.Name(), "u8s8u8_depthwise_3x3_x1_s1_2x32_wide_avx2");
 }
 
 TEST(DepthwiseEngines, SaveInstructionsWhereOutputsAreKnown) {
@@ -465,21 +476,12 @@ TEST(DepthwiseEngines, SaveInstructionsWhereOutputsAreKnown) {
     const Problem problem(
         {jit::Isa::kAvx2, {1, 3, 3}, 32, 9, INTACT_U8, Fill::kRandom, false, true, 0, output});
     const auto engine = DepthwiseEngine::Create(problem.data(), problem.taps(), jit::Isa::kAvx2);
-    return engine ? (*engine)->KernelName().substr(0, 27) : engine.error().message;
+    return engine ? (*engine)->KernelName().substr(0, 25) : engine.error().message;
   };
-  EXPECT_EQ(kernel_name(Output::kHuge), "u8s8u8_bias_depthwise_1x3x3");
-  EXPECT_EQ(kernel_name(Output::kShifted), "u8s8u8_bias_int32_depthwise");
-  EXPECT_EQ(kernel_name(Output::kClamped), "u8s8u8_bias_int32_depthwise");
-  EXPECT_EQ(kernel_name(Output::kPlain), "u8s8u8_bias_plain_depthwise");
-}
-
-TEST(DepthwiseEngines, RefuseFiltersBeyondAddresses) {
-  const Problem problem({jit::Isa::kAvx2, {1, 3, 3}, 32, 1});
-  TapGrid taps = problem.taps();
-  taps.row_strides_bytes[1] = int64_t{1} << 30;
-  const auto engine = DepthwiseEngine::Create(problem.data(), taps, jit::Isa::kAvx2);
-  ASSERT_FALSE(engine);
-  EXPECT_EQ(engine.error().status, INTACT_UNSUPPORTED);
+  EXPECT_EQ(kernel_name(Output::kHuge), "u8s8u8_bias_depthwise_3x3");
+  EXPECT_EQ(kernel_name(Output::kShifted), "u8s8u8_bias_int32_depthwi");
+  EXPECT_EQ(kernel_name(Output::kClamped), "u8s8u8_bias_int32_depthwi");
+  EXPECT_EQ(kernel_name(Output::kPlain), "u8s8u8_bias_plain_depthwi");
 }
 
 }  // namespace

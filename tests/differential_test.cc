@@ -6,29 +6,29 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "kernels/codegen/microkernel.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/on_every_isa.h"
 #include "tests/require_isas.h"
 #include "tests/tiles_target.h"
+#include "verify/audit.h"
 #include "verify/problem.h"
 
 namespace intact::verify {
 namespace {
 
-constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
-
 void ExpectExactOnEveryIsa(const reference::Gemm& gemm) {
   const std::vector<uint8_t> expected =
       reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact));
   RunOptions options;
-  for (const intact_isa isa : kIsas) {
+  for (const intact_isa isa : kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;  // told of by Differential
     options.isa = isa;
     const Result<std::vector<uint8_t>> actual = IntactTarget().Run(gemm, options);
@@ -55,6 +55,86 @@ TEST(RequireIsas, AreParsedStrictly) {
     EXPECT_FALSE(tests::ParseIsas(list)) << list;
   }
 }
+
+// ----- kernels in all signs --------------------------------------------------------------------------------
+
+// Plans use the kernels for s8 weights alone, since packed weights are s8 (pack.h).
+TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
+  if (intact_isa_available(INTACT_ISA_AVX_VNNI_INT8) == 0) INTACT_SKIP_ISA("avx_vnni_int8");
+  constexpr int64_t kDepth = 20, kColumns = kernels::kPanelColumns, kMostRows = 7;
+  std::mt19937 generator(1);
+  std::vector<uint8_t> a(kMostRows * kDepth), b(kDepth * kColumns);
+  for (std::vector<uint8_t>* const operand : {&a, &b}) {
+    constexpr uint8_t kExtremes[] = {0, 0x7f, 0x80, 0xff};
+    for (uint8_t& byte : *operand) {
+      const auto drawn = static_cast<uint32_t>(generator());
+      byte = drawn % 2 == 0 ? kExtremes[drawn / 2 % 4] : static_cast<uint8_t>(drawn >> 8);
+    }
+  }
+  std::vector<int32_t> initial(kColumns);
+  for (int32_t& value : initial) value = static_cast<int32_t>(generator() % 2001) - 1000;
+  const auto value = [](uint8_t byte, bool is_signed) {
+    return is_signed ? static_cast<int8_t>(byte) : int{byte};
+  };
+  for (const jit::DotSigns signs :
+       {jit::DotSigns{false, false}, {false, true}, {true, false}, {true, true}}) {
+    for (int mr = 1; mr <= kMostRows; ++mr) {
+      kernels::MicrokernelSpec spec;
+      spec.isa = jit::Isa::kAvxVnniInt8;
+      spec.dot = jit::DotKind::kVnni;
+      spec.signs = signs;
+      spec.mr = mr;
+      spec.vectors = 2;
+      SCOPED_TRACE(spec.Name());
+      const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      std::vector<int32_t> c(static_cast<size_t>(mr * kColumns));
+      std::vector<const uint8_t*> rows;
+      for (int m = 0; m < mr; ++m) rows.push_back(a.data() + m * kDepth);
+      const int64_t tap = 0;
+      kernels::MicrokernelArgs args;
+      args.rows = rows.data();
+      args.taps = &tap;
+      args.taps_end = &tap + 1;
+      args.tap_bytes = kDepth;
+      args.b = reinterpret_cast<const int8_t*>(b.data());
+      args.b_panel_stride_bytes = std::ssize(b);
+      args.c = c.data();
+      args.c_stride_bytes = kColumns * 4;
+      args.initial = initial.data();
+      (*kernel)(&args);
+      for (int64_t i = 0; i < std::ssize(c); ++i) {
+        const int64_t m = i / kColumns, n = i % kColumns;
+        int32_t expected = initial[static_cast<size_t>(n)];
+        for (int64_t k = 0; k < kDepth; ++k) {
+          expected += value(a[static_cast<size_t>(m * kDepth + k)], signs.a_signed) *
+                      value(b[static_cast<size_t>(kernels::OffsetInPanel(k, n))], signs.b_signed);
+        }
+        ASSERT_EQ(c[static_cast<size_t>(i)], expected) << m << ", " << n;
+      }
+    }
+  }
+}
+
+TEST(VnniInt8Kernels, TakeSignedActivationsAsTheyAre) {
+  if (intact_isa_available(INTACT_ISA_AVX_VNNI_INT8) == 0) INTACT_SKIP_ISA("avx_vnni_int8");
+  const auto kernel = [](intact_type a_type, intact_type b_type) {
+    GemmDesc desc = MakeGemmDesc();
+    desc.n = 64;
+    desc.k = 64;
+    desc.a_type = a_type;
+    desc.b_type = b_type;
+    desc.max_isa = INTACT_ISA_AVX_VNNI_INT8;
+    const std::vector<int8_t> b(64 * 64, 1);
+    const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+    return gemm ? std::string(gemm->Info().kernel) : gemm.error().message;
+  };
+  EXPECT_EQ(kernel(INTACT_U8, INTACT_S8), "u8s8s32_gemm_7x16c4_vnni_avxvnniint8");
+  EXPECT_EQ(kernel(INTACT_S8, INTACT_S8), "s8s8s32_gemm_7x16c4_vnni_avxvnniint8");
+  EXPECT_EQ(kernel(INTACT_S8, INTACT_U8).substr(0, 4), "s8s8");
+}
+
+// ----- the library -----------------------------------------------------------------------------------------
 
 class Differential : public tests::OnEveryIsa {};
 
@@ -187,7 +267,7 @@ std::string NameOf(const ::testing::TestParamInfo<Differential::ParamType>& test
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Differential,
-                         ::testing::Combine(::testing::ValuesIn(kIsas),
+                         ::testing::Combine(::testing::ValuesIn(kIsaLadder),
                                             ::testing::Values(INTACT_EXACT, INTACT_SATURATING),
                                             ::testing::ValuesIn(AllFills().begin(), AllFills().end())),
                          NameOf);

@@ -20,6 +20,12 @@ class EmulatedIsas : public ::testing::Environment {
   /// Whether `isa` is there only because of this.
   static bool Has(intact_isa isa) { return Emulated().Has(static_cast<jit::Isa>(isa)); }
 
+  /// Whether all dot products of an `isa` that is emulated are: AVX-VNNI-INT8 has AVX-VNNI's too, which the
+  /// CPU may execute.
+  static bool IsWhollyEmulated(intact_isa isa) {
+    return isa != INTACT_ISA_AVX_VNNI_INT8 || Has(INTACT_ISA_AVX_VNNI);
+  }
+
   void SetUp() override {
     const auto emulate = [](jit::Isa isa, jit::Isa native) {
       if (jit::HardwareIsas().Has(isa) || !jit::HardwareIsas().Has(native)) return;
@@ -27,6 +33,7 @@ class EmulatedIsas : public ::testing::Environment {
       Emulated().Add(isa);
     };
     emulate(jit::Isa::kAvxVnni, jit::Isa::kAvx2);
+    emulate(jit::Isa::kAvxVnniInt8, jit::Isa::kAvx2);
     emulate(jit::Isa::kAmxInt8, jit::Isa::kAvx512Vnni);
     if (!Emulated().Empty()) std::cout << "emulated here: " << Emulated().ToString() << "\n";
     emulator_.emplace();

@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "jit/emitters/dot.h"
 #include "tests/emulator/xstate.h"
 
 namespace intact::emulator {
@@ -68,7 +69,13 @@ void StateWhoExecutes(const Run& run) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// VPDPBUSD
+// VPDPBUSD and its like for other signs
+
+using jit::DotSigns;
+
+constexpr DotSigns kAllSigns[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
+int Value(uint8_t byte, bool is_signed) { return is_signed ? static_cast<int8_t>(byte) : int{byte}; }
 
 bool HasAvx512() { return asmjit::CpuInfo::host().hasFeature(asmjit::CpuFeatures::X86::kAVX512_F); }
 
@@ -100,8 +107,8 @@ void EmitMoveAll(x86::Assembler& as, const RegisterFile& file, bool is_load) {
   }
 }
 
-/// `registers` after VPDPBUSD dst, first, with the bytes of the second source given.
-RegisterFile ExpectedAfter(const RegisterFile& registers, uint32_t dst, uint32_t first,
+/// `registers` after the dot product dst, first, with the bytes of the second source given.
+RegisterFile ExpectedAfter(const RegisterFile& registers, DotSigns signs, uint32_t dst, uint32_t first,
                            std::span<const uint8_t> second) {
   RegisterFile result = registers;
   auto& out = result.bytes[dst];
@@ -111,7 +118,7 @@ RegisterFile ExpectedAfter(const RegisterFile& registers, uint32_t dst, uint32_t
     std::memcpy(&accumulator, &registers.bytes[dst][4 * lane], 4);
     int64_t sum = accumulator;
     for (size_t i = 4 * lane; i < 4 * lane + 4; ++i) {
-      sum += int64_t{registers.bytes[first][i]} * static_cast<int8_t>(second[i]);
+      sum += int64_t{Value(registers.bytes[first][i], signs.a_signed)} * Value(second[i], signs.b_signed);
     }
     const auto wrapped = static_cast<uint32_t>(sum);
     std::memcpy(&out[4 * lane], &wrapped, 4);
@@ -123,7 +130,45 @@ x86::Vec Vector(bool is_256, uint32_t number) {
   return is_256 ? x86::Vec(x86::ymm(number)) : x86::Vec(x86::xmm(number));
 }
 
-TEST(EmulatedVpdpbusd, TakesEveryRegisterInEveryPlace) {
+// As GNU as 2.40 encodes them.
+TEST(VexDot, HasItsEncodings) {
+  const auto bytes = [](DotSigns signs, const x86::Vec& dst, const x86::Vec& first,
+                        const asmjit::Operand_& second) {
+    asmjit::CodeHolder code;
+    code.init(asmjit::Environment::host());
+    x86::Assembler as(&code);
+    jit::EmitVexDot(as, signs, dst, first, second);
+    const uint8_t* const begin = code.textSection()->data();
+    return std::vector<uint8_t>(begin, begin + code.textSection()->bufferSize());
+  };
+  using Bytes = std::vector<uint8_t>;
+  EXPECT_EQ(bytes({true, true}, x86::ymm1, x86::ymm2, x86::ymm3), (Bytes{0xc4, 0xe2, 0x6f, 0x50, 0xcb}));
+  EXPECT_EQ(bytes({true, false}, x86::ymm1, x86::ymm2, x86::ymm3), (Bytes{0xc4, 0xe2, 0x6e, 0x50, 0xcb}));
+  EXPECT_EQ(bytes({false, false}, x86::ymm1, x86::ymm2, x86::ymm3), (Bytes{0xc4, 0xe2, 0x6c, 0x50, 0xcb}));
+  EXPECT_EQ(bytes({false, true}, x86::ymm1, x86::ymm2, x86::ymm3), (Bytes{0xc4, 0xe2, 0x6d, 0x50, 0xcb}));
+  EXPECT_EQ(bytes({true, true}, x86::xmm11, x86::xmm12, x86::xmm13), (Bytes{0xc4, 0x42, 0x1b, 0x50, 0xdd}));
+  EXPECT_EQ(bytes({true, false}, x86::ymm9, x86::ymm10, x86::ptr(x86::rax, x86::r9, 3, 0x40)),
+            (Bytes{0xc4, 0x22, 0x2e, 0x50, 0x4c, 0xc8, 0x40}));
+  EXPECT_EQ(bytes({false, false}, x86::xmm15, x86::xmm2, x86::ptr(x86::r12)),
+            (Bytes{0xc4, 0x42, 0x68, 0x50, 0x3c, 0x24}));
+}
+
+TEST(VexDot, RefusesWhatVexDoesNotEncode) {
+  struct Recorder : asmjit::ErrorHandler {
+    void handleError(asmjit::Error, const char*, asmjit::BaseEmitter*) override { has_error = true; }
+    bool has_error = false;
+  } recorder;
+  asmjit::CodeHolder code;
+  code.init(asmjit::Environment::host());
+  code.setErrorHandler(&recorder);
+  x86::Assembler as(&code);
+  jit::EmitVexDot(as, {true, true}, x86::zmm1, x86::zmm2, x86::zmm3);
+  EXPECT_TRUE(recorder.has_error);
+}
+
+class EmulatedDot : public testing::TestWithParam<DotSigns> {};
+
+TEST_P(EmulatedDot, TakesEveryRegisterInEveryPlace) {
   const ScopedEmulator emulator;
   StateWhoExecutes([] {
     uint32_t seed = 0;
@@ -135,12 +180,12 @@ TEST(EmulatedVpdpbusd, TakesEveryRegisterInEveryPlace) {
         RegisterFile after;
         RunEmitted([&](x86::Assembler& as) {
           EmitMoveAll(as, before, true);
-          as.vex().vpdpbusd(Vector(is_256, dst), Vector(is_256, first), Vector(is_256, second));
+          jit::EmitVexDot(as, GetParam(), Vector(is_256, dst), Vector(is_256, first), Vector(is_256, second));
           EmitMoveAll(as, after, false);
           as.vzeroupper();
         });
         const std::span<const uint8_t> bytes = std::span(before.bytes[second]).first(is_256 ? 32 : 16);
-        ASSERT_TRUE(after == ExpectedAfter(before, dst, first, bytes))
+        ASSERT_TRUE(after == ExpectedAfter(before, GetParam(), dst, first, bytes))
             << "256 bits: " << is_256 << ", registers " << dst << " " << first << " " << second;
       }
     }
@@ -247,7 +292,35 @@ class LowOperand {
   uint8_t* pages_ = nullptr;
 };
 
-TEST(EmulatedVpdpbusd, TakesEveryFormOfMemoryOperand) {
+TEST_P(EmulatedDot, MultipliesExtremes) {
+  const ScopedEmulator emulator;
+  StateWhoExecutes([] {
+    constexpr uint8_t kBytes[] = {0, 1, 0x7f, 0x80, 0xff};
+    constexpr uint32_t kSums[] = {0, 0x7fffffff, 0x80000000, 0xffffffff};  // which wrap
+    RegisterFile before;
+    for (const uint8_t first : kBytes) {
+      for (const uint8_t second : kBytes) {
+        for (const uint32_t sum : kSums) {
+          for (size_t lane = 0; lane < 8; ++lane) std::memcpy(&before.bytes[1][4 * lane], &sum, 4);
+          std::fill_n(before.bytes[2].begin(), 32, first);
+          std::fill_n(before.bytes[3].begin(), 32, second);
+          RegisterFile after;
+          RunEmitted([&](x86::Assembler& as) {
+            EmitMoveAll(as, before, true);
+            jit::EmitVexDot(as, GetParam(), x86::ymm1, x86::ymm2, x86::ymm3);
+            EmitMoveAll(as, after, false);
+            as.vzeroupper();
+          });
+          const auto bytes = std::span<const uint8_t>(before.bytes[3]).first(32);
+          ASSERT_TRUE(after == ExpectedAfter(before, GetParam(), 1, 2, bytes))
+              << int{first} << " × " << int{second} << " + " << sum;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(EmulatedDot, TakesEveryFormOfMemoryOperand) {
   const ScopedEmulator emulator;
   const LowOperand low;
   StateWhoExecutes([&] {
@@ -263,17 +336,17 @@ TEST(EmulatedVpdpbusd, TakesEveryFormOfMemoryOperand) {
           if (form.base == kRsp) EmitCopyToStack(as, form, address, is_256);
           EmitMoveAll(as, before, true);
           EmitPoint(as, form, address);
-          as.vex().vpdpbusd(Vector(is_256, 9), Vector(is_256, 10), form.Operand(address));
+          jit::EmitVexDot(as, GetParam(), Vector(is_256, 9), Vector(is_256, 10), form.Operand(address));
           EmitMoveAll(as, after, false);
         });
       });
-      ASSERT_TRUE(after == ExpectedAfter(before, 9, 10, operand))
+      ASSERT_TRUE(after == ExpectedAfter(before, GetParam(), 9, 10, operand))
           << form.ToString() << ", 256 bits: " << is_256;
     }
   });
 }
 
-TEST(EmulatedVpdpbusd, TakesRipRelativeOperands) {
+TEST_P(EmulatedDot, TakesRipRelativeOperands) {
   const ScopedEmulator emulator;
   StateWhoExecutes([] {
     const std::vector<uint8_t> operand = RandomBytes(32, 5);
@@ -286,15 +359,15 @@ TEST(EmulatedVpdpbusd, TakesRipRelativeOperands) {
       as.embed(operand.data(), operand.size());
       as.bind(code);
       EmitMoveAll(as, before, true);
-      as.vex().vpdpbusd(x86::ymm3, x86::ymm14, x86::ptr(data));
+      jit::EmitVexDot(as, GetParam(), x86::ymm3, x86::ymm14, x86::ptr(data));
       EmitMoveAll(as, after, false);
       as.vzeroupper();
     });
-    EXPECT_TRUE(after == ExpectedAfter(before, 3, 14, operand));
+    EXPECT_TRUE(after == ExpectedAfter(before, GetParam(), 3, 14, operand));
   });
 }
 
-TEST(EmulatedVpdpbusd, ReadsRegistersInTheirInitialStateAsZero) {
+TEST_P(EmulatedDot, ReadsRegistersInTheirInitialStateAsZero) {
   const ScopedEmulator emulator;
   StateWhoExecutes([] {
     const std::vector<uint8_t> operand = RandomBytes(32, 7);
@@ -302,12 +375,15 @@ TEST(EmulatedVpdpbusd, ReadsRegistersInTheirInitialStateAsZero) {
     RunEmitted([&](x86::Assembler& as) {
       as.mov(x86::rax, reinterpret_cast<uint64_t>(operand.data()));
       as.vzeroall();
-      as.vex().vpdpbusd(x86::ymm1, x86::ymm2, x86::ptr(x86::rax));
+      jit::EmitVexDot(as, GetParam(), x86::ymm1, x86::ymm2, x86::ptr(x86::rax));
       EmitMoveAll(as, after, false);
     });
     EXPECT_TRUE(after == RegisterFile());
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(AllSigns, EmulatedDot, testing::ValuesIn(kAllSigns),
+                         [](const auto& test) { return std::string(jit::VnniInstruction(test.param)); });
 
 /// A signal frame's XSAVE area, all garbage but for the kernel's words and XSTATE_BV.
 class FakeFrame {

@@ -25,6 +25,7 @@
 #include "tests/plan.h"
 #include "tests/require_isas.h"
 #include "tests/temp_path.h"
+#include "verify/audit.h"
 #include "verify/guarded_buffer.h"
 #include "verify/random.h"
 
@@ -36,9 +37,6 @@ using verify::Problem;
 using Bytes = std::vector<uint8_t>;
 
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
-
-constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
 
 // Every output type, kind of bias and scale, types of activations, modes and declared ranges.
 constexpr const char* kProblems[] = {
@@ -114,7 +112,7 @@ TEST_F(PackFile, ComputesTheSameBytesOnEveryIsa) {
   int pairs = 0;
   for (const char* line : kProblems) {
     Bytes first_image;
-    for (const intact_isa saver : kIsas) {
+    for (const intact_isa saver : verify::kIsaLadder) {
       if (intact_isa_available(saver) == 0) continue;
       Problem problem = Parsed(line);
       problem.isa = saver;
@@ -123,7 +121,7 @@ TEST_F(PackFile, ComputesTheSameBytesOnEveryIsa) {
       const Bytes image = Read(path_);
       if (first_image.empty()) first_image = image;
       EXPECT_EQ(image, first_image) << "the file depends on the ISA";
-      for (const intact_isa loader : kIsas) {
+      for (const intact_isa loader : verify::kIsaLadder) {
         if (intact_isa_available(loader) == 0) continue;
         SCOPED_TRACE(problem.ToString() + " loaded on " + intact_isa_name(loader));
         const Result<Plan> loaded = LoadPlan(path_, loader);
@@ -385,7 +383,7 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
       Mutate(data, random);
       Seal(data);
       intact_gemm* gemm = nullptr;
-      const intact_isa isa = kIsas[i % std::ssize(kIsas)];
+      const intact_isa isa = verify::kIsaLadder[static_cast<size_t>(i) % verify::kIsaLadder.size()];
       const intact_status status = intact_gemm_load_memory(data.data(), data.size(), isa, &gemm);
       const Plan plan(gemm);
       if (status == INTACT_OK) {

@@ -9,6 +9,7 @@
 
 #include "tests/emulated_isas.h"
 #include "tests/require_isas.h"
+#include "verify/audit.h"
 #include "verify/guarded_buffer.h"
 #include "verify/random.h"
 
@@ -57,9 +58,7 @@ TEST_P(RowSumsTest, AreWhatKernelsSee) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RowSumsTest,
-                         testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                         INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8),
+INSTANTIATE_TEST_SUITE_P(All, RowSumsTest, testing::ValuesIn(verify::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tests/expect_model.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
+#include "verify/audit.h"
 
 namespace intact::tests {
 namespace {
@@ -25,9 +26,6 @@ using verify::Problem;
 using Bytes = std::vector<uint8_t>;
 
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
-
-constexpr intact_isa kIsas[] = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
 
 class SameBytes : public testing::TestWithParam<intact_isa> {
  protected:
@@ -290,14 +288,15 @@ TEST_P(SameBytes, WithADeclaredRangeOfOneValue) {
     const int8_t value = check == INTACT_RANGE_CHECKED ? 127 : -128;
     const std::vector<int8_t> a(static_cast<size_t>(70 * desc.k), value);
     std::vector<int32_t> c(70 * 16);
-    ASSERT_EQ(gemm->Run(MatrixView<const int8_t>(a.data(), 70, 64), MatrixView<int32_t>(c.data(), 70, 16)).status,
-              INTACT_OK);
+    ASSERT_EQ(
+        gemm->Run(MatrixView<const int8_t>(a.data(), 70, 64), MatrixView<int32_t>(c.data(), 70, 16)).status,
+        INTACT_OK);
     const int32_t expected = (value + 128) * 127 * 64;
     EXPECT_TRUE(std::all_of(c.begin(), c.end(), [&](int32_t y) { return y == expected; }));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SameBytes, testing::ValuesIn(kIsas),
+INSTANTIATE_TEST_SUITE_P(All, SameBytes, testing::ValuesIn(verify::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "tools/commands.h"
 #include "tools/machine.h"
+#include "verify/audit.h"
 #include "verify/output_file.h"
 #include "verify/printable.h"
 #include "verify/problem.h"
@@ -18,8 +19,9 @@
 namespace intact::tools {
 
 void RunChoice::AddOptions(CLI::App* app) {
-  app->add_option("--isa", isa_name,
-                  "avx2, avx_vnni, avx512, avx512_vnni or amx_int8 (default: the best here)");
+  std::string names;
+  for (const intact_isa each : verify::kIsaLadder) names += fmt::format("{}, ", intact_isa_name(each));
+  app->add_option("--isa", isa_name, names + "or any (default: the best here)");
   app->add_option("--mode", mode_name, "exact or saturating")->capture_default_str();
 }
 

@@ -92,9 +92,10 @@ struct Audit {
 Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range);
 Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range);
 
-/// The ladder, weakest first.
-inline constexpr std::array kIsaLadder = {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
-                                          INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
+/// Every ISA of intact.h, in the order of the library's ladder, weakest first: what names, sweeps, costs and
+/// tests go through.
+inline constexpr std::array kIsaLadder = {INTACT_ISA_AVX2,   INTACT_ISA_AVX_VNNI,    INTACT_ISA_AVX_VNNI_INT8,
+                                          INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
 
 /// Whether int8 kernels of other libraries (and ours in saturating mode) go through VPMADDUBSW on this ISA.
 /// Where they do, reduce_range is to be True; elsewhere it costs a bit for nothing.

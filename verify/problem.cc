@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "verify/audit.h"
 #include "verify/fill.h"
 
 namespace intact::verify {
@@ -40,12 +41,6 @@ constexpr Name<intact_type> kResiduals[] = {
     {"none", INTACT_TYPE_NONE}, {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"f32", INTACT_F32}};
 constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
 constexpr Name<intact_mode> kModes[] = {{"exact", INTACT_EXACT}, {"saturating", INTACT_SATURATING}};
-constexpr Name<intact_isa> kIsas[] = {{"any", INTACT_ISA_ANY},
-                                      {"avx2", INTACT_ISA_AVX2},
-                                      {"avx_vnni", INTACT_ISA_AVX_VNNI},
-                                      {"avx512", INTACT_ISA_AVX512},
-                                      {"avx512_vnni", INTACT_ISA_AVX512_VNNI},
-                                      {"amx_int8", INTACT_ISA_AMX_INT8}};
 constexpr Name<intact_range_check> kRangeChecks[] = {{"checked", INTACT_RANGE_CHECKED},
                                                      {"unchecked", INTACT_RANGE_UNCHECKED}};
 constexpr Name<BiasKind> kBiases[] = {
@@ -59,15 +54,25 @@ constexpr Name<intact_activation> kActivations[] = {
 
 Error Invalid(std::string message) { return Error{INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
-template <class E, size_t kCount>
-std::string_view NameOf(const Name<E> (&names)[kCount], E value) {
-  const auto* found = std::find_if(std::begin(names), std::end(names),
-                                   [value](const Name<E>& name) { return name.value == value; });
+// As the library names them.
+const std::vector<Name<intact_isa>>& Isas() {
+  static const std::vector<Name<intact_isa>> kIsas = [] {
+    std::vector<Name<intact_isa>> names = {{"any", INTACT_ISA_ANY}};
+    for (const intact_isa isa : kIsaLadder) names.push_back({intact_isa_name(isa), isa});
+    return names;
+  }();
+  return kIsas;
+}
+
+template <class Names, class E>
+std::string_view NameOf(const Names& names, E value) {
+  const auto found = std::find_if(std::begin(names), std::end(names),
+                                  [value](const Name<E>& name) { return name.value == value; });
   return found == std::end(names) ? std::string_view("unknown") : found->text;
 }
 
-template <class E, size_t kCount>
-Result<E> ValueOf(const Name<E> (&names)[kCount], std::string_view key, std::string_view text) {
+template <class Names, class E = decltype(std::begin(std::declval<const Names&>())->value)>
+Result<E> ValueOf(const Names& names, std::string_view key, std::string_view text) {
   std::string known;
   for (const Name<E>& name : names) {
     if (name.text == text) return name.value;
@@ -110,8 +115,8 @@ Field Number(std::string_view key, T Problem::*member) {
           }};
 }
 
-template <class E, size_t kCount>
-Field Choice(std::string_view key, E Problem::*member, const Name<E> (&names)[kCount]) {
+template <class E, class Names>
+Field Choice(std::string_view key, E Problem::*member, const Names& names) {
   return {key, [member, &names](const Problem& p) { return std::string(NameOf(names, p.*member)); },
           [key, member, &names](std::string_view text, Problem* p) -> std::optional<Error> {
             const Result<E> value = ValueOf(names, key, text);
@@ -250,7 +255,7 @@ const std::vector<Field>& SharedFields() {
       Number("respad", &Problem::res_pad),
       Number("threads", &Problem::threads),
       Choice("mode", &Problem::mode, kModes),
-      Choice("isa", &Problem::isa, kIsas),
+      Choice("isa", &Problem::isa, Isas()),
   };
   return kFields;
 }
@@ -645,7 +650,7 @@ std::span<const Fill> AllFills() {
 std::string_view ToString(Fill fill) { return NameOf(kFills, fill); }
 std::string_view ToString(intact_mode mode) { return NameOf(kModes, mode); }
 std::string_view ToString(intact_type type) { return NameOf(kTypes, type); }
-Result<intact_isa> ParseIsa(std::string_view name) { return ValueOf(kIsas, "isa", name); }
+Result<intact_isa> ParseIsa(std::string_view name) { return ValueOf(Isas(), "isa", name); }
 Result<intact_mode> ParseMode(std::string_view name) { return ValueOf(kModes, "mode", name); }
 
 }  // namespace intact::verify

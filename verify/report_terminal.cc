@@ -93,7 +93,7 @@ std::string CostRows(const Cost& cost) {
                                  certificate == nullptr ? "" : CertificateLine(*certificate));
   for (const Timing& exact : cost.timings) {
     if (exact.mode != INTACT_EXACT || exact.seven_bits) continue;
-    text += fmt::format("    {:<12} {:>12} {:>18} {:>18} {:>11} {:>12}\n", intact_isa_name(exact.isa),
+    text += fmt::format("    {:<13} {:>12} {:>18} {:>18} {:>11} {:>12}\n", intact_isa_name(exact.isa),
                         Describe(cost, cost.Find(exact.isa, INTACT_SATURATING, false)),
                         Describe(cost, &exact), Describe(cost, cost.Find(exact.isa, INTACT_EXACT, true)),
                         Optional(exact.ItemsPerQuad()), Optional(exact.GroupsPerQuad()));
@@ -175,11 +175,11 @@ std::string ToText(const Machine& machine) {
 
 std::string ToText(const std::vector<IsaStatus>& isas) {
   std::string text =
-      fmt::format("\n  {:<12} {:<5} {:<38} {}\n", "ISA", "here", "int8 dot product", "reduce_range");
+      fmt::format("\n  {:<13} {:<5} {:<38} {}\n", "ISA", "here", "int8 dot product", "reduce_range");
   for (const IsaStatus& status : isas) {
     const bool saturates = SaturatesInt16(status.isa);
     text += fmt::format(
-        "  {:<12} {:<5} {:<38} {:<6}{}\n", intact_isa_name(status.isa), status.available ? "yes" : "no",
+        "  {:<13} {:<5} {:<38} {:<6}{}\n", intact_isa_name(status.isa), status.available ? "yes" : "no",
         saturates ? "vpmaddubsw: saturates in int16" : "int32 accumulation: does not saturate",
         saturates ? "True" : "False",
         status.available ? std::string() : fmt::format("  ({})", status.reason));
@@ -224,7 +224,7 @@ std::string ToText(const LayerCheck& check) {
 std::string ToText(std::span<const Cost> costs) {
   std::string text = fmt::format(
       "cost of exactness: one thread, medians; 1.20x is 1.2 times as fast as the saturating kernel\n"
-      "    {:<12} {:>12} {:>18} {:>18} {:>11} {:>12}\n",
+      "    {:<13} {:>12} {:>18} {:>18} {:>11} {:>12}\n",
       "ISA", "saturating", "exact", "exact, 7 bits", "items/quad", "groups/quad");
   for (const Cost& cost : costs) text += CostRows(cost);
   return text;
@@ -300,11 +300,11 @@ std::string ToText(const Ramp& ramp) {
 
 std::string ToText(const SweepResult& sweep) {
   std::string text = fmt::format(
-      "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n  {:<12} {:<11} {:>9} {:>8} "
+      "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n  {:<13} {:<11} {:>9} {:>8} "
       "{:>8} {:>11} {:>11} {:>11}\n",
       "ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained");
   for (const SweepCell& cell : sweep.cells) {
-    text += fmt::format("  {:<12} {:<11} {:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n", intact_isa_name(cell.isa),
+    text += fmt::format("  {:<13} {:<11} {:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n", intact_isa_name(cell.isa),
                         ToString(cell.mode), cell.problems, cell.skipped, cell.failed, cell.outputs,
                         cell.differing, cell.Unexplained());
   }
@@ -322,10 +322,10 @@ std::string ToText(const Report& report) {
   std::string text = fmt::format("{}{}\n{}\n{}\n", ToText(report.machine), ToText(report.isas),
                                  ToText(report.pairs), ToText(report.map));
   text += fmt::format(
-      "ramp: outputs that step the wrong way under a rising constant\n  {:<12} {:<11} {:<24} {:>13} {:>12}\n",
+      "ramp: outputs that step the wrong way under a rising constant\n  {:<13} {:<11} {:<24} {:>13} {:>12}\n",
       "ISA", "mode", "layer", "non-monotonic", "unexplained");
   for (const Ramp& ramp : report.ramps) {
-    text += fmt::format("  {:<12} {:<11} {:<24} {:>13} {:>12}\n", intact_isa_name(ramp.isa),
+    text += fmt::format("  {:<13} {:<11} {:<24} {:>13} {:>12}\n", intact_isa_name(ramp.isa),
                         ToString(ramp.mode), ramp.layer, ramp.NonMonotonic(), ramp.Unexplained());
   }
   text += fmt::format("\n{}\nreduce_range of the built-in layers\n", ToText(report.sweep));

@@ -82,14 +82,17 @@ typedef enum intact_mode {
 } intact_mode;
 
 /** An ISA as a cap names the machine it comes from: a plan capped at AVX512 behaves as on a machine with
- * AVX-512 and no VNNI. A cap only removes. */
+ * AVX-512 and no VNNI. A cap only removes. That of AVX_VNNI_INT8 keeps AVX2 and AVX_VNNI beside it; of the
+ * others only AMX_INT8, which removes nothing, keeps AVX_VNNI_INT8: some of its machines have it, while those
+ * of AVX512_VNNI do not. Values tell no order. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,
   INTACT_ISA_AVX2 = 1,
   INTACT_ISA_AVX_VNNI = 2,
   INTACT_ISA_AVX512 = 3, /**< F, BW, DQ, VL */
   INTACT_ISA_AVX512_VNNI = 4,
-  INTACT_ISA_AMX_INT8 = 5
+  INTACT_ISA_AMX_INT8 = 5,
+  INTACT_ISA_AVX_VNNI_INT8 = 6 /**< AVX-VNNI and AVX-VNNI-INT8: s8×s8 without a shift */
 } intact_isa;
 
 /** What a run does about activations above a declared a_max. */
@@ -262,7 +265,8 @@ INTACT_API const char* intact_last_error(void);
 
 INTACT_API const char* intact_status_name(int32_t status);
 
-/** "avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8"; "any" for INTACT_ISA_ANY; NULL if unknown. */
+/** "avx2", "avx_vnni", "avx_vnni_int8", "avx512", "avx512_vnni", "amx_int8"; "any" for INTACT_ISA_ANY; NULL
+ * if unknown. */
 INTACT_API const char* intact_isa_name(int32_t isa);
 
 /** 1 if this machine, its kernel and INTACT_MAX_ISA permit `isa`, else 0. */

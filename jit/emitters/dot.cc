@@ -1,5 +1,7 @@
 #include "jit/emitters/dot.h"
 
+#include <cassert>
+
 namespace intact::jit {
 namespace {
 
@@ -13,23 +15,24 @@ class SingleStepForm : public DotForm {
 
 class VnniForm final : public SingleStepForm {
  public:
-  VnniForm(Emitter& emitter, bool vex) : SingleStepForm(emitter), vex_(vex) {}
+  VnniForm(Emitter& emitter, bool vex, DotSigns signs) : SingleStepForm(emitter), vex_(vex), signs_(signs) {
+    assert(vex || (!signs.a_signed && signs.b_signed));
+  }
   void Dot(int /*step*/, const Vec& accumulator, const Vec& a, const Operand& b) override {
-    Encode().vpdpbusd(accumulator, a, b[0]);
+    Emit(accumulator, a, b[0]);
   }
   bool reads_memory() const override { return true; }
-  void DotMemory(const Vec& accumulator, const Vec& a, const Mem& b) override {
-    Encode().vpdpbusd(accumulator, a, b);
-  }
+  void DotMemory(const Vec& accumulator, const Vec& a, const Mem& b) override { Emit(accumulator, a, b); }
 
  private:
-  // AVX-VNNI has the VEX encoding only; asmjit prefers EVEX.
-  asmjit::x86::Assembler& Encode() {
-    if (vex_) code().vex();
-    return code();
+  // Without AVX-512 there is the VEX encoding only; asmjit prefers EVEX.
+  void Emit(const Vec& accumulator, const Vec& a, const asmjit::Operand_& b) {
+    if (vex_) return EmitVexDot(code(), signs_, accumulator, a, b);
+    code().emit(asmjit::x86::Inst::kIdVpdpbusd, accumulator, a, b);
   }
 
   bool vex_;
+  DotSigns signs_;
 };
 
 // Exact only for pairs whose sum fits int16: VPMADDUBSW clamps it, and 2·255·127 is beyond.
@@ -92,10 +95,35 @@ std::string_view ToString(DotKind kind) {
   return "?";
 }
 
-std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter) {
+const char* VnniInstruction(DotSigns signs) {
+  if (signs.a_signed) return signs.b_signed ? "vpdpbssd" : "vpdpbsud";
+  return signs.b_signed ? "vpdpbusd" : "vpdpbuud";
+}
+
+// asmjit of 2022 knows vpdpbusd alone. The others differ from it in the mandatory prefix, which is the low
+// two bits of the third byte:
+//
+//   C4 | ~R ~X ~B 00010 | W ~vvvv L pp | 50 | …     pp   0 uud   1 usd   2 sud   3 ssd
+void EmitVexDot(asmjit::x86::Assembler& code, DotSigns signs, const Vec& accumulator, const Vec& a,
+                const asmjit::Operand_& b) {
+  constexpr size_t kLeastBytes = 5;
+  const size_t begin = code.offset();
+  code.setInlineComment(VnniInstruction(signs));  // the listing calls it vpdpbusd
+  code.vex().emit(asmjit::x86::Inst::kIdVpdpbusd, accumulator, a, b);
+  uint8_t* const bytes = code.bufferData() + begin;
+  if (code.offset() < begin + kLeastBytes || bytes[0] != 0xc4 || (bytes[1] & 0x1f) != 2 ||
+      (bytes[2] & 0x83) != 1 || bytes[3] != 0x50) {
+    code.reportError(asmjit::kErrorInvalidInstruction, "vpdpbusd has another encoding than that of VEX");
+    return;
+  }
+  const int prefix = (signs.a_signed ? 2 : 0) + (signs.b_signed ? 1 : 0);
+  bytes[2] = static_cast<uint8_t>((bytes[2] & ~3) | prefix);
+}
+
+std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter, DotSigns signs) {
   switch (kind) {
     case DotKind::kVnni:
-      return std::make_unique<VnniForm>(emitter, isa == Isa::kAvxVnni);
+      return std::make_unique<VnniForm>(emitter, TraitsOf(isa).vectors.encoding == Encoding::kVex, signs);
     case DotKind::kTriple:
       return std::make_unique<TripleForm>(emitter);
     case DotKind::kWide:

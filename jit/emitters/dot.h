@@ -2,7 +2,7 @@
 // int32 accumulators. One class per instruction sequence; the loops around them exist once, in the generator.
 //
 //   form     instructions per vector and quad            exact
-//   vnni     vpdpbusd                                     always
+//   vnni     vpdpbusd, or its like for other signs        always
 //   triple   vpmaddubsw, vpmaddwd(1), vpaddd              only where no pair sum leaves int16
 //   wide     2 × (vpmaddwd, vpaddd) on int16 operands     always
 //
@@ -14,6 +14,7 @@
 #ifndef INTACT_JIT_EMITTERS_DOT_H_
 #define INTACT_JIT_EMITTERS_DOT_H_
 
+#include <compare>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,13 @@
 #include "jit/emitters/emitter.h"
 
 namespace intact::jit {
+
+/// What a vnni form takes the bytes of A and of B for. All other forms multiply u8 by s8, and so does
+/// AVX-512's VNNI.
+struct DotSigns {
+  bool a_signed = false, b_signed = true;
+  auto operator<=>(const DotSigns&) const = default;
+};
 
 enum class DotKind : uint8_t { kVnni, kTriple, kWide };
 std::string_view ToString(DotKind kind);
@@ -60,7 +68,15 @@ class DotForm {
   Emitter& emitter_;
 };
 
-std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter);
+/// Other `signs` than the usual ones need an ISA with DotProducts::kAllSigns.
+std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter, DotSigns signs = {});
+
+/// "vpdpbusd", "vpdpbssd", …
+const char* VnniInstruction(DotSigns signs);
+
+/// Emits that instruction in its VEX encoding; `b` is a register or memory.
+void EmitVexDot(asmjit::x86::Assembler& code, DotSigns signs, const Vec& accumulator, const Vec& a,
+                const asmjit::Operand_& b);
 
 /// A register of int16 ones, which turns vpmaddwd into the widening of int16 pairs.
 Vec NewOnes(Emitter& emitter);

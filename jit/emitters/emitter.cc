@@ -15,8 +15,6 @@ void StoreYmmLaneSums(asmjit::x86::Assembler& code, const Mem& to, const std::ar
   code.vmovdqu(to, first.xmm());
 }
 
-bool IsWide(Isa isa) { return isa != Isa::kAvx2 && isa != Isa::kAvxVnni; }
-
 class YmmEmitter final : public Emitter {
  public:
   using Emitter::Emitter;
@@ -179,15 +177,15 @@ std::vector<int32_t> PackOrder(int lanes) {
   return order;
 }
 
-int VectorBytes(Isa isa) { return IsWide(isa) ? 64 : 32; }
+int VectorBytes(Isa isa) { return TraitsOf(isa).vectors.bytes; }
 
-int VectorCount(Isa isa) { return IsWide(isa) ? 32 : 16; }
+int VectorCount(Isa isa) { return TraitsOf(isa).vectors.count; }
 
 RegisterFile MakeRegisterFile(Isa isa) { return {VectorBytes(isa), VectorCount(isa)}; }
 
 std::unique_ptr<Emitter> MakeEmitter(Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers) {
-  if (IsWide(isa)) return std::make_unique<ZmmEmitter>(code, registers);
-  return std::make_unique<YmmEmitter>(code, registers);
+  if (TraitsOf(isa).vectors.encoding == Encoding::kVex) return std::make_unique<YmmEmitter>(code, registers);
+  return std::make_unique<ZmmEmitter>(code, registers);
 }
 
 }  // namespace intact::jit

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -137,18 +138,18 @@ const char* intact_status_name(int32_t status) {
 
 const char* intact_isa_name(int32_t isa) {
   if (isa == INTACT_ISA_ANY) return "any";
-  if (isa < INTACT_ISA_AVX2 || isa > INTACT_ISA_AMX_INT8) return nullptr;
-  return intact::jit::ToString(static_cast<intact::jit::Isa>(isa)).data();
+  const std::optional<intact::jit::Isa> known = intact::jit::IsaOf(isa);
+  return known ? intact::jit::ToString(*known).data() : nullptr;
 }
 
 int32_t intact_isa_available(int32_t isa) {
-  if (isa < INTACT_ISA_AVX2 || isa > INTACT_ISA_AMX_INT8) return 0;
-  const auto which = static_cast<intact::jit::Isa>(isa);
+  const std::optional<intact::jit::Isa> known = intact::jit::IsaOf(isa);
+  if (!known) return 0;
   int is_available = 0;
   // The message of an earlier call stays: this one cannot fail.
   try {
     const intact::Result<intact::jit::IsaSet> permitted = intact::jit::PermittedIsas();
-    is_available = permitted && permitted->Has(which) && intact::kernels::HasKernels(which) ? 1 : 0;
+    is_available = permitted && permitted->Has(*known) && intact::kernels::HasKernels(*known) ? 1 : 0;
   } catch (const std::exception&) {
     is_available = 0;
   }

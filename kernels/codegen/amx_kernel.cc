@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "jit/assembler.h"
@@ -101,7 +102,7 @@ class AmxKernel {
         emitter_(jit::MakeEmitter(kIsa, session_.code(), registers_)),
         store_(*emitter_, spec.epilogue, spec.panels, offsetof(AmxKernelArgs, store)) {}
 
-  Result<const void*> Generate() {
+  Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
     LoadSeed();
@@ -273,8 +274,8 @@ class AmxKernel {
 };
 
 // rdi points to a TileConfig.
-Result<const void*> GenerateConfigure(const std::string& name) {
-  jit::Assembler session(name);
+Result<jit::Code> GenerateConfigure() {
+  jit::Assembler session("configure_tiles_" + jit::CompactName(kIsa));
   const jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
   session.Begin(registers);
   session.code().ldtilecfg(x86::ptr(registers.Argument()));
@@ -282,8 +283,8 @@ Result<const void*> GenerateConfigure(const std::string& name) {
   return session.Finish(registers);
 }
 
-Result<const void*> GenerateRelease(const std::string& name) {
-  jit::Assembler session(name);
+Result<jit::Code> GenerateRelease() {
+  jit::Assembler session("release_tiles_" + jit::CompactName(kIsa));
   const jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
   session.Begin(registers);
   session.code().tilerelease();
@@ -291,11 +292,11 @@ Result<const void*> GenerateRelease(const std::string& name) {
   return session.Finish(registers);
 }
 
-Result<const void*> GenerateStore(const std::string& name, const EpilogueSpec& spec, int panels) {
-  jit::Assembler session(name);
+Result<jit::Code> GenerateStore(const AmxStoreSpec& spec) {
+  jit::Assembler session(spec.Name());
   jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
   const auto emitter = jit::MakeEmitter(kIsa, session.code(), registers);
-  RowStore store(*emitter, spec, panels, 0);
+  RowStore store(*emitter, spec.epilogue, spec.panels, 0);
   store.TakeRegisters();
   session.Begin(registers);
   store.Prepare();
@@ -304,24 +305,22 @@ Result<const void*> GenerateStore(const std::string& name, const EpilogueSpec& s
   return session.Finish(registers);
 }
 
+// They live as long as the process: threads use them whatever plan they run.
 struct TileFunctions {
-  void (*configure)(const TileConfig*) = nullptr;
-  void (*release)() = nullptr;
+  jit::Function<void(const TileConfig*)> configure;
+  jit::Function<void()> release;
 };
 
 const Result<TileFunctions>& GetTileFunctions() {
-  static const Result<TileFunctions> kFunctions = []() -> Result<TileFunctions> {
-    const std::string configure_name = "configure_tiles_" + jit::CompactName(kIsa);
-    const auto configure = jit::GetFunction<void (*)(const TileConfig*)>(
-        configure_name, [&] { return GenerateConfigure(configure_name); });
+  static const auto* const kFunctions = new Result<TileFunctions>([]() -> Result<TileFunctions> {
+    Result<jit::Code> configure = GenerateConfigure();
     if (!configure) return configure.error();
-    const std::string release_name = "release_tiles_" + jit::CompactName(kIsa);
-    const auto release =
-        jit::GetFunction<void (*)()>(release_name, [&] { return GenerateRelease(release_name); });
+    Result<jit::Code> release = GenerateRelease();
     if (!release) return release.error();
-    return TileFunctions{*configure, *release};
-  }();
-  return kFunctions;
+    return TileFunctions{jit::Function<void(const TileConfig*)>(std::move(*configure)),
+                         jit::Function<void()>(std::move(*release))};
+  }());
+  return *kFunctions;
 }
 
 }  // namespace
@@ -334,13 +333,16 @@ std::string AmxKernelSpec::Name() const {
 }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec) {
-  return jit::GetFunction<AmxKernelFunction>(spec.Name(), [&] { return AmxKernel(spec).Generate(); });
+  return jit::GetFunction<AmxKernelFunction>(
+      spec, [](const AmxKernelSpec& key) { return AmxKernel(key).Generate(); });
 }
 
-Result<AmxStoreFunction> GetAmxStore(const EpilogueSpec& epilogue, int panels) {
-  const std::string name =
-      epilogue.Name() + "_store_" + std::to_string(panels * kPanelColumns) + "_" + jit::CompactName(kIsa);
-  return jit::GetFunction<AmxStoreFunction>(name, [&] { return GenerateStore(name, epilogue, panels); });
+std::string AmxStoreSpec::Name() const {
+  return epilogue.Name() + "_store_" + std::to_string(panels * kPanelColumns) + "_" + jit::CompactName(kIsa);
+}
+
+Result<AmxStoreFunction> GetAmxStore(const AmxStoreSpec& spec) {
+  return jit::GetFunction<AmxStoreFunction>(spec, GenerateStore);
 }
 
 TileConfig TileConfigFor(int64_t rows) {

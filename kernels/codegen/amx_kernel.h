@@ -29,10 +29,12 @@
 #define INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <string>
 
+#include "jit/function.h"
 #include "kernels/codegen/epilogue.h"
 
 namespace intact::kernels {
@@ -78,15 +80,16 @@ struct AmxKernelArgs {
   const int8_t* last_b = nullptr;  // the kernel's own: it has no register left for it, nor for `segment`
 };
 
-using AmxKernelFunction = void (*)(AmxKernelArgs*);
-using AmxStoreFunction = void (*)(const AmxStoreArgs*);
+using AmxKernelFunction = jit::Function<void(AmxKernelArgs*)>;
+using AmxStoreFunction = jit::Function<void(const AmxStoreArgs*)>;
 
 struct AmxKernelSpec {
   bool a_signed = false, b_signed = true;
   int row_tiles = 2;  // 1, 2 or 4; row_tiles·panels ≤ kMaxBlockTiles
   int panels = 2;
   EpilogueSpec epilogue;
-  std::string Name() const;  // "u8s8s32_gemm_32x32c4_tdpbusd_amxint8"; it is the key of the code cache
+  std::string Name() const;  // "u8s8s32_gemm_32x32c4_tdpbusd_amxint8"
+  auto operator<=>(const AmxKernelSpec&) const = default;
 };
 
 /// Whether a kernel fetches what comes after it. Thin blocks use a line of A or B once, and leave it to the
@@ -95,8 +98,15 @@ constexpr bool AmxKernelPrefetches(int row_tiles, int panels) { return row_tiles
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec);
 
-/// Stores a block of `panels` panels by itself.
-Result<AmxStoreFunction> GetAmxStore(const EpilogueSpec& epilogue, int panels);
+/// Stores a block by itself.
+struct AmxStoreSpec {
+  int panels = 2;
+  EpilogueSpec epilogue;
+  std::string Name() const;  // "s32_store_32_amxint8"
+  auto operator<=>(const AmxStoreSpec&) const = default;
+};
+
+Result<AmxStoreFunction> GetAmxStore(const AmxStoreSpec& spec);
 
 /// What LDTILECFG loads (palette 1).
 struct TileConfig {

@@ -38,12 +38,13 @@ class DepthwiseKernel {
         dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_)),
         epilogue_(KernelEpilogue(spec), *emitter_) {}
 
-  Result<const void*> Generate() {
+  Result<jit::Code> Generate() {
     TakeGeneralRegisters();
     session_.Begin(registers_);
     code().mov(input_, Argument(offsetof(DepthwiseKernelArgs, input)));
     code().mov(pixels_, Argument(offsetof(DepthwiseKernelArgs, pixels)));
     code().mov(record_, Argument(offsetof(DepthwiseKernelArgs, record)));
+    LoadPlaces();
     code().mov(c_, Argument(offsetof(DepthwiseKernelArgs, c)));
     epilogue_.Prepare(registers_.Argument(), offsetof(DepthwiseKernelArgs, epilogue));
     PixelLoop();
@@ -54,13 +55,12 @@ class DepthwiseKernel {
  private:
   /// Two places' bytes, interleaved: the low and the high halves of the quarters.
   struct Pair {
-    std::pair<int64_t, int64_t> offsets;
+    std::pair<int, int> places;
     Vec low, high;
   };
 
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
-  Mem Input(int64_t offset) const { return x86::ptr(input_, static_cast<int>(offset)); }
   Mem Record(int64_t vector) const {
     return x86::ptr(record_, static_cast<int>(vector) * registers_.vector_bytes());
   }
@@ -70,6 +70,43 @@ class DepthwiseKernel {
     pixels_ = registers_.NewGeneral("pixels");
     record_ = registers_.NewGeneral("record");
     c_ = registers_.NewGeneral("c");
+    // The epilogue takes some when it is prepared, after Begin(): they must be saved by then.
+    constexpr int kEpilogueRegisters = 3;
+    std::vector<Gp> epilogue;
+    epilogue.reserve(kEpilogueRegisters);
+    for (int i = 0; i < kEpilogueRegisters; ++i) epilogue.push_back(registers_.NewGeneral("epilogue"));
+    TakePlaceRegisters();
+    for (const Gp& general : epilogue) registers_.Free(general);
+  }
+
+  // For the rows and columns after the first: where there are not enough, rows come first, and one of the
+  // rows and one of the columns without a register of its own is at hand at a time.
+  void TakePlaceRegisters() {
+    const int rows = spec_.taps.rows - 1;
+    const int columns = column_count() - 1;
+    int left = registers_.FreeGenerals();
+    if (rows + columns > left) {
+      places_ = registers_.NewGeneral("places");
+      other_row_.offset = registers_.NewGeneral("another row");
+      other_column_.offset = registers_.NewGeneral("another column");
+      left -= 3;
+    }
+    for (int i = 0; i < std::min(rows, left); ++i) rows_.push_back(registers_.NewGeneral("row"));
+    left -= std::min(rows, left);
+    for (int i = 0; i < std::min(columns, left); ++i) columns_.push_back(registers_.NewGeneral("column"));
+  }
+
+  void LoadPlaces() {
+    const Gp places = c_;  // which is not loaded yet
+    code().mov(places, Argument(offsetof(DepthwiseKernelArgs, places)));
+    if (places_.isValid()) code().mov(places_, places);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      code().mov(rows_[i], input_);
+      code().add(rows_[i], FirstPlace(places, static_cast<int>(i) + 1));
+    }
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      code().mov(columns_[i], PlaceOffset(places, static_cast<int>(i) + 1));
+    }
   }
 
   // Blocks of spec_.pixels() pixels, and one for the rest.
@@ -83,7 +120,8 @@ class DepthwiseKernel {
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
     Pixels(most);
-    code().add(input_, static_cast<int>(most * spec_.taps.pixel_stride_bytes));
+    for (const Gp& row : rows_) code().add(row, Argument(offsetof(DepthwiseKernelArgs, block_stride_bytes)));
+    code().add(input_, Argument(offsetof(DepthwiseKernelArgs, block_stride_bytes)));
     code().sub(pixels_, most);
     code().cmp(pixels_, most);
     code().jge(main);
@@ -101,6 +139,8 @@ class DepthwiseKernel {
 
   void Pixels(int count) {
     TakeVectors(count);
+    other_row_.number = 0;
+    other_column_.number = 0;
     for (std::vector<Vec>& pixel : accumulators_) {
       for (int i = 0; i < kVectors; ++i) emitter_->Load(pixel[static_cast<size_t>(i)], Record(i));
     }
@@ -141,9 +181,9 @@ class DepthwiseKernel {
   }
 
   void Group(const TapGroup& group) {
-    const Pair first = PairAt(group.offsets[0], group.offsets[1]);
-    const Pair second = spec_.dot == jit::DotKind::kWide ? Pair{{}, zero_, zero_}
-                                                         : PairAt(group.offsets[2], group.offsets[3]);
+    const Pair first = PairAt(group.places[0], group.places[1]);
+    const Pair second =
+        spec_.dot == jit::DotKind::kWide ? Pair{{}, zero_, zero_} : PairAt(group.places[2], group.places[3]);
     for (int i = 0; i < kVectors; ++i) {
       const bool is_high = i / 2 == 1;
       Unpack(i % 2 == 1, is_high ? first.high : first.low, is_high ? second.high : second.low);
@@ -172,27 +212,62 @@ class DepthwiseKernel {
   }
 
   // Those used last are kept, as registers allow.
-  Pair PairAt(int64_t first, int64_t second) {
-    const std::pair<int64_t, int64_t> offsets = {first, second};
+  Pair PairAt(int first, int second) {
+    const std::pair<int, int> places = {first, second};
     const auto known =
-        std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& pair) { return pair.offsets == offsets; });
+        std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& pair) { return pair.places == places; });
     if (known != pairs_.end()) {
       pairs_.splice(pairs_.begin(), pairs_, known);
       return pairs_.front();
     }
     if (pairs_.size() < max_pairs_) {
-      pairs_.push_front({offsets, registers_.NewVector("low pairs"), registers_.NewVector("high pairs")});
+      pairs_.push_front({places, registers_.NewVector("low pairs"), registers_.NewVector("high pairs")});
     } else {
       pairs_.splice(pairs_.begin(), pairs_, std::prev(pairs_.end()));
-      pairs_.front().offsets = offsets;
+      pairs_.front().places = places;
     }
     const Pair& pair = pairs_.front();
-    emitter_->Load(pair.high, Input(first));
-    emitter_->Load(operand_, Input(second));
+    LoadPlace(pair.high, first);
+    LoadPlace(operand_, second);
     code().vpunpcklbw(pair.low, pair.high, operand_);
     code().vpunpckhbw(pair.high, pair.high, operand_);
     return pair;
   }
+
+  // The columns of row 0 have the places that are as far from the first as the columns.
+  Mem PlaceOffset(const Gp& places, int place) const {
+    return x86::ptr(places, place * static_cast<int>(sizeof(int64_t)));
+  }
+  Mem FirstPlace(const Gp& places, int row) const { return PlaceOffset(places, row * column_count()); }
+
+  void LoadPlace(const Vec& to, int place) {
+    const int column = place % column_count();
+    const Gp row = Row(place / column_count());
+    emitter_->Load(to, column == 0 ? x86::ptr(row) : x86::ptr(row, Column(column)));
+  }
+
+  // Where its first place is.
+  Gp Row(int row) {
+    if (row == 0) return input_;
+    if (row <= std::ssize(rows_)) return rows_[static_cast<size_t>(row - 1)];
+    if (other_row_.number != row) {
+      code().mov(other_row_.offset, FirstPlace(places_, row));
+      code().add(other_row_.offset, input_);
+      other_row_.number = row;
+    }
+    return other_row_.offset;
+  }
+
+  Gp Column(int column) {
+    if (column <= std::ssize(columns_)) return columns_[static_cast<size_t>(column - 1)];
+    if (other_column_.number != column) {
+      code().mov(other_column_.offset, PlaceOffset(places_, column));
+      other_column_.number = column;
+    }
+    return other_column_.offset;
+  }
+
+  int column_count() const { return spec_.taps.columns.column_count(); }
 
   DepthwiseKernelSpec spec_;
   DepthwiseSchedule schedule_;
@@ -203,6 +278,14 @@ class DepthwiseKernel {
   Epilogue epilogue_;
 
   Gp input_, pixels_, record_, c_;
+  std::vector<Gp> rows_, columns_;  // those after the first, as registers allow
+  // One without a register of its own.
+  struct Other {
+    Gp offset;
+    int number = 0;  // 0: none is in the register
+  };
+  Other other_row_, other_column_;
+  Gp places_;                                   // where there are others
   std::vector<std::vector<Vec>> accumulators_;  // [pixels][kVectors]
   Vec operand_, product_, zero_;
   std::list<Pair> pairs_;  // the last used first
@@ -212,7 +295,7 @@ class DepthwiseKernel {
 }  // namespace
 
 // Their accumulators are half the registers.
-int DepthwiseKernelSpec::pixels() const { return jit::VectorCount(isa) / (2 * kVectors); }
+int DepthwisePixels(jit::Isa isa) { return jit::VectorCount(isa) / (2 * kVectors); }
 
 std::string DepthwiseKernelSpec::Name() const {
   return "u8s8" + epilogue.Name() + "_depthwise_" + taps.Name() + "_" + std::to_string(pixels()) + "x" +
@@ -220,8 +303,8 @@ std::string DepthwiseKernelSpec::Name() const {
 }
 
 Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec) {
-  return jit::GetFunction<DepthwiseKernelFunction>(spec.Name(),
-                                                   [&] { return DepthwiseKernel(spec).Generate(); });
+  return jit::GetFunction<DepthwiseKernelFunction>(
+      spec, [](const DepthwiseKernelSpec& key) { return DepthwiseKernel(key).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -24,11 +24,13 @@
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
 
+#include <compare>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <string>
 
 #include "jit/emitters/dot.h"
+#include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/codegen/depthwise_schedule.h"
 #include "kernels/codegen/epilogue.h"
@@ -36,31 +38,37 @@
 namespace intact::kernels {
 
 struct DepthwiseKernelArgs {
-  const uint8_t* input = nullptr;  // the first pixel's first tap
-  int64_t pixels = 0;              // ≥ 0
+  const uint8_t* input = nullptr;   // the first pixel's first tap
+  const int64_t* places = nullptr;  // TapGrid::PlaceOffsets() of DepthwiseKernelSpec::pixels()
+  int64_t block_stride_bytes = 0;   // from the input of as many pixels to that of the next
+  int64_t pixels = 0;               // ≥ 0
   const uint8_t* record = nullptr;
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
   EpilogueArgs epilogue;  // scales and bias dealt where DepthwiseKernelSpec::is_dealt()
 };
 
-using DepthwiseKernelFunction = void (*)(const DepthwiseKernelArgs*);
+using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 
 struct DepthwiseKernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;  // or kVnni
-  TapGrid taps;
-  EpilogueSpec epilogue;  // has_b_zero_points is not for this kernel: weights carry them
+  TapShape taps;                           // of pixels() pixels
+  EpilogueSpec epilogue;                   // has_b_zero_points is not for this kernel: weights carry them
 
   int channels() const { return jit::VectorBytes(isa); }
   /// Pixels that are computed at a time.
-  int pixels() const;
-  DepthwiseSchedule Schedule() const { return {taps, dot, pixels()}; }
+  int pixels() const { return taps.columns.pixels; }
+  DepthwiseSchedule Schedule() const { return {taps, dot}; }
   /// Whether the epilogue takes vectors as they come out.
   bool is_dealt() const { return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_residual(); }
-  /// "u8s8u8_depthwise_1x3x3_z0_y3648_x32_s32_4x64_vnni_avx512vnni"; it is the key of the code cache.
+  auto operator<=>(const DepthwiseKernelSpec&) const = default;
+  /// "u8s8u8_depthwise_3x3_x1_s1_4x64_vnni_avx512vnni".
   std::string Name() const;
 };
+
+/// How many pixels kernels of `isa` compute at a time.
+int DepthwisePixels(jit::Isa isa);
 
 /// Where channel `channel` of V lies among the V dwords of dealt vectors.
 constexpr int64_t DealtIndex(int64_t channel, int64_t lanes) {

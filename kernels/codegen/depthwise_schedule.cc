@@ -12,25 +12,28 @@ constexpr int kUnused = -1;
 
 }  // namespace
 
-std::string TapGrid::Name() const {
-  const int64_t step = width() > 1 ? columns[1] - columns[0] : 0;
-  bool is_regular = true;
-  std::string list;
-  for (size_t i = 0; i < columns.size(); ++i) {
-    is_regular &= columns[i] == static_cast<int64_t>(i) * step;
-    if (i > 0) list += ".";
-    list += std::to_string(columns[i]);
-  }
-  return std::to_string(rows[0]) + "x" + std::to_string(rows[1]) + "x" + std::to_string(width()) + "_z" +
-         std::to_string(row_strides_bytes[0]) + "_y" + std::to_string(row_strides_bytes[1]) + "_x" +
-         (is_regular ? std::to_string(step) : list) + "_s" + std::to_string(pixel_stride_bytes);
+std::string TapShape::Name() const {
+  return std::to_string(rows) + "x" + std::to_string(columns.width) + "_" + columns.Name();
 }
 
-DepthwiseSchedule::DepthwiseSchedule(TapGrid taps, jit::DotKind dot, int pixels)
-    : taps_(std::move(taps)), dot_(dot) {
+TapShape TapGrid::Shape(int pixels) const {
+  return {static_cast<int>(row_count()), PlacePattern(columns, pixel_stride_bytes, pixels).pattern};
+}
+
+std::vector<int64_t> TapGrid::PlaceOffsets(int pixels) const {
+  const PlacedPattern placed = PlacePattern(columns, pixel_stride_bytes, pixels);
+  std::vector<int64_t> offsets;
+  for (int64_t row = 0; row < row_count(); ++row) {
+    for (const int64_t column : placed.offsets) offsets.push_back(RowOffset(row) + column);
+  }
+  return offsets;
+}
+
+DepthwiseSchedule::DepthwiseSchedule(TapShape shape, jit::DotKind dot) : shape_(std::move(shape)), dot_(dot) {
+  const int pixels = shape_.columns.pixels;
   Layout best;
   for (const int sharing : {1, 2}) {
-    if (sharing > pixels) continue;
+    if (pixels % sharing != 0) continue;
     for (const bool across_rows : {false, true}) {
       for (const bool fills_groups : {false, true}) {
         const Layout layout{sharing, across_rows, fills_groups};
@@ -54,22 +57,22 @@ void DepthwiseSchedule::AppendGroups(const Places& places, size_t size, std::vec
 }
 
 std::vector<DepthwiseSchedule::Places> DepthwiseSchedule::GroupsOfSet(const Layout& layout) const {
-  std::set<int64_t> columns;
+  std::set<int> columns;
   for (int pixel = 0; pixel < layout.sharing; ++pixel) {
-    for (const int64_t column : taps_.columns) columns.insert(pixel * taps_.pixel_stride_bytes + column);
+    for (int tap = 0; tap < shape_.columns.width; ++tap) columns.insert(shape_.columns.Column(pixel, tap));
   }
-  const int64_t size = TapsPerGroup(dot_);
-  const int64_t rows = taps_.row_count();
-  const int64_t rows_across = !layout.across_rows ? 0 : layout.fills_groups ? rows / size * size : rows;
+  const int size = TapsPerGroup(dot_);
+  const int rows = shape_.rows;
+  const int rows_across = !layout.across_rows ? 0 : layout.fills_groups ? rows / size * size : rows;
   std::vector<Places> groups;
   Places places;
-  for (const int64_t column : columns) {
-    for (int64_t row = 0; row < rows_across; ++row) places.push_back({row, column});
+  for (const int column : columns) {
+    for (int row = 0; row < rows_across; ++row) places.push_back({row, column});
     AppendGroups(places, static_cast<size_t>(size), &groups);
     places.clear();
   }
-  for (int64_t row = rows_across; row < rows; ++row) {
-    for (const int64_t column : columns) places.push_back({row, column});
+  for (int row = rows_across; row < rows; ++row) {
+    for (const int column : columns) places.push_back({row, column});
     if (layout.fills_groups && row + 1 < rows) continue;
     AppendGroups(places, static_cast<size_t>(size), &groups);
     places.clear();
@@ -78,15 +81,15 @@ std::vector<DepthwiseSchedule::Places> DepthwiseSchedule::GroupsOfSet(const Layo
 }
 
 std::vector<int> DepthwiseSchedule::TapsAt(const Places& places, int pixel) const {
+  const int width = shape_.columns.width;
   std::vector<int> taps;
   bool is_wanted = false;
   for (size_t i = 0; i < places.size(); ++i) {
-    const int64_t offset = places[i].column - pixel * taps_.pixel_stride_bytes;
-    const auto column = std::find(taps_.columns.begin(), taps_.columns.end(), offset);
+    int tap = 0;
+    while (tap < width && shape_.columns.Column(pixel, tap) != places[i].column) ++tap;
     const bool is_filling = i > 0 && places[i] == places[i - 1];
-    const bool is_tap = column != taps_.columns.end() && !is_filling;
-    taps.push_back(is_tap ? static_cast<int>(places[i].row * taps_.width() + (column - taps_.columns.begin()))
-                          : kUnused);
+    const bool is_tap = tap < width && !is_filling;
+    taps.push_back(is_tap ? places[i].row * width + tap : kUnused);
     is_wanted |= is_tap;
   }
   if (!is_wanted) taps.clear();
@@ -120,12 +123,12 @@ std::vector<TapGroup> DepthwiseSchedule::Groups(int pixels) const {
   for (size_t i = 0; i < groups_.size(); ++i) {
     for (int first = 0; first < pixels; first += layout_.sharing) {
       Places places = groups_[i];
-      for (Place& place : places) place.column += first * taps_.pixel_stride_bytes;
+      for (Place& place : places) place.column = ShiftedColumn(place.column, first);
       for (int pixel = first; pixel < std::min(pixels, first + layout_.sharing); ++pixel) {
         const int weights = weights_of_group_[i][static_cast<size_t>(pixel - first)];
         if (weights == kUnused) continue;
         const auto [entry, is_new] = known.try_emplace(places, groups.size());
-        if (is_new) groups.push_back({OffsetsOf(places), {}});
+        if (is_new) groups.push_back({NumbersOf(places), {}});
         groups[entry->second].uses.push_back({pixel, weights});
       }
     }
@@ -134,10 +137,18 @@ std::vector<TapGroup> DepthwiseSchedule::Groups(int pixels) const {
   return groups;
 }
 
-std::vector<int64_t> DepthwiseSchedule::OffsetsOf(const Places& places) const {
-  std::vector<int64_t> offsets;
-  for (const Place& place : places) offsets.push_back(taps_.RowOffset(place.row) + place.column);
-  return offsets;
+int DepthwiseSchedule::ShiftedColumn(int column, int first) const {
+  const auto found = std::find(shape_.columns.columns.begin(), shape_.columns.columns.end(), column);
+  const auto index = static_cast<int>(found - shape_.columns.columns.begin());
+  return shape_.columns.Column(first + index / shape_.columns.width, index % shape_.columns.width);
+}
+
+std::vector<int> DepthwiseSchedule::NumbersOf(const Places& places) const {
+  std::vector<int> numbers;
+  for (const Place& place : places) {
+    numbers.push_back(place.row * shape_.columns.column_count() + place.column);
+  }
+  return numbers;
 }
 
 // What no pixel weighs may lie outside the input: another place of the group takes its place.
@@ -149,20 +160,18 @@ void DepthwiseSchedule::DropUnweighed(TapGroup* group) const {
   };
   size_t weighed = 0;
   while (!is_weighed(weighed)) ++weighed;
-  for (size_t i = 0; i < group->offsets.size(); ++i) {
-    if (!is_weighed(i)) group->offsets[i] = group->offsets[weighed];
+  for (size_t i = 0; i < group->places.size(); ++i) {
+    if (!is_weighed(i)) group->places[i] = group->places[weighed];
   }
 }
 
 // Of a vector of bytes: it becomes two of pairs and four of groups, and the accumulators are four.
 DepthwiseSchedule::Cost DepthwiseSchedule::CostOf(int pixels) const {
-  std::set<std::pair<int64_t, int64_t>> pairs;
+  std::set<std::pair<int, int>> pairs;
   size_t uses = 0;
   const std::vector<TapGroup> groups = Groups(pixels);
   for (const TapGroup& group : groups) {
-    for (size_t i = 0; i < group.offsets.size(); i += 2) {
-      pairs.emplace(group.offsets[i], group.offsets[i + 1]);
-    }
+    for (size_t i = 0; i < group.places.size(); i += 2) pairs.emplace(group.places[i], group.places[i + 1]);
     uses += group.uses.size();
   }
   const size_t dot_instructions = dot_ == jit::DotKind::kVnni ? 1 : 2;

@@ -17,14 +17,26 @@
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_SCHEDULE_H_
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "jit/emitters/dot.h"
+#include "kernels/codegen/tap_pattern.h"
 
 namespace intact::kernels {
+
+/// What schedules and kernels depend on of where taps lie. The *places* that pixels read are numbered row by
+/// row: place row·columns.column_count() + column.
+struct TapShape {
+  int rows = 1;  // of the filter: kd·kh
+  TapPattern columns;
+
+  int taps() const { return rows * columns.width; }
+  auto operator<=>(const TapShape&) const = default;
+  std::string Name() const;  // "3x3_x1_s1"
+};
 
 /// Where the taps of an output pixel lie in the input, in bytes from the first. Tap t of a kd×kh×kw filter is
 /// (t / kw / kh, t / kw % kh, t % kw).
@@ -43,7 +55,10 @@ struct TapGrid {
   int64_t Offset(int64_t tap) const {
     return RowOffset(tap / width()) + columns[static_cast<size_t>(tap % width())];
   }
-  std::string Name() const;  // "1x3x3_z0_y3648_x32_s32"
+  /// Of `pixels` adjacent pixels.
+  TapShape Shape(int pixels) const;
+  /// Where the places of Shape() lie, in bytes from the first pixel's first tap.
+  std::vector<int64_t> PlaceOffsets(int pixels) const;
 };
 
 /// Inputs that are interleaved, and the output pixels that want them.
@@ -52,7 +67,7 @@ struct TapGroup {
     int pixel = 0;
     int weights = 0;  // an index of DepthwiseSchedule::weights
   };
-  std::vector<int64_t> offsets;  // TapsPerGroup() of them, in bytes from the first pixel's first tap
+  std::vector<int> places;  // TapsPerGroup() of them
   std::vector<Use> uses;
 };
 
@@ -61,8 +76,8 @@ constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kVnni
 
 class DepthwiseSchedule {
  public:
-  /// For kernels that compute up to `pixels` adjacent pixels at a time.
-  DepthwiseSchedule(TapGrid taps, jit::DotKind dot, int pixels);
+  /// For kernels that compute up to shape.columns.pixels adjacent pixels at a time.
+  DepthwiseSchedule(TapShape shape, jit::DotKind dot);
 
   /// The tap that each place of a group is multiplied with; −1: weight 0.
   const std::vector<std::vector<int>>& weights() const { return weights_; }
@@ -81,13 +96,9 @@ class DepthwiseSchedule {
     bool across_rows = false;
     bool fills_groups = false;  // groups go on from row to row; across rows: rows left over go along
   };
-  /// A byte of the input: filter row, and offset within it.
   struct Place {
-    int64_t row = 0, column = 0;
-    bool operator==(const Place&) const = default;
-    bool operator<(const Place& other) const {
-      return std::tie(row, column) < std::tie(other.row, other.column);
-    }
+    int row = 0, column = 0;
+    auto operator<=>(const Place&) const = default;
   };
   using Places = std::vector<Place>;
 
@@ -97,11 +108,14 @@ class DepthwiseSchedule {
   /// The taps of `pixel` at `places`; empty if it has none there.
   std::vector<int> TapsAt(const Places& places, int pixel) const;
   void Choose(const Layout& layout);
-  std::vector<int64_t> OffsetsOf(const Places& places) const;
+  /// The column that is to pixel `first` what `column`, which one of the first set's pixels reads, is to
+  /// pixel 0.
+  int ShiftedColumn(int column, int first) const;
+  std::vector<int> NumbersOf(const Places& places) const;
   void DropUnweighed(TapGroup* group) const;
   Cost CostOf(int pixels) const;
 
-  TapGrid taps_;
+  TapShape shape_;
   jit::DotKind dot_;
   Layout layout_;
   std::vector<std::vector<int>> weights_;

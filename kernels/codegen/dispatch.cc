@@ -1,26 +1,30 @@
 #include "kernels/codegen/dispatch.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace intact::kernels {
 namespace {
 
-bool HasVnni(jit::Isa isa) { return isa != jit::Isa::kAvx2 && isa != jit::Isa::kAvx512; }
+bool HasVnni(jit::Isa isa) { return jit::TraitsOf(isa).dot_products != jit::DotProducts::kNone; }
 
 }  // namespace
 
-bool UsesTiles(jit::Isa isa) { return isa == jit::Isa::kAmxInt8; }
+bool UsesTiles(jit::Isa isa) { return jit::TraitsOf(isa).has_tiles; }
 
 bool HasKernels(jit::Isa isa) {
   return UsesTiles(isa) || std::any_of(kKernels.begin(), kKernels.end(),
                                        [&](const KernelBlock& block) { return block.isa == isa; });
 }
 
+std::array<jit::Isa, jit::kAllIsas.size()> IsasByRank() {
+  std::array isas = jit::kAllIsas;
+  std::ranges::sort(isas, std::greater(), [](jit::Isa isa) { return jit::TraitsOf(isa).rank; });
+  return isas;
+}
+
 Result<jit::Isa> ChooseIsa(jit::IsaSet permitted) {
-  // Fastest first. AVX-VNNI comes before AVX-512 without VNNI: half the width, but a third of the
-  // instructions.
-  for (const jit::Isa isa :
-       {jit::Isa::kAmxInt8, jit::Isa::kAvx512Vnni, jit::Isa::kAvxVnni, jit::Isa::kAvx512, jit::Isa::kAvx2}) {
+  for (const jit::Isa isa : IsasByRank()) {
     if (permitted.Has(isa) && HasKernels(isa)) return isa;
   }
   return Error{INTACT_UNSUPPORTED, "no permitted ISA has kernels: at least AVX2 is needed (permitted: " +
@@ -32,6 +36,11 @@ jit::Isa VectorIsa(jit::Isa isa) { return UsesTiles(isa) ? jit::Isa::kAvx512Vnni
 jit::DotKind DotOf(jit::Isa isa, intact_mode mode) {
   if (HasVnni(isa)) return jit::DotKind::kVnni;
   return mode == INTACT_SATURATING ? jit::DotKind::kTriple : jit::DotKind::kWide;
+}
+
+bool TakesSigned(const KernelBlock& block) {
+  return block.dot == jit::DotKind::kVnni &&
+         jit::TraitsOf(block.isa).dot_products == jit::DotProducts::kAllSigns;
 }
 
 bool PairsSaturate(jit::Isa isa, intact_mode mode) { return mode == INTACT_SATURATING && !HasVnni(isa); }

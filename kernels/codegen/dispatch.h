@@ -28,6 +28,7 @@ inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 4, 2},
     KernelBlock{jit::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
+    KernelBlock{jit::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
@@ -37,6 +38,9 @@ inline constexpr std::array kKernels = {
 
 /// Whether plans can run on `isa` where the machine permits it.
 bool HasKernels(jit::Isa isa);
+
+/// All ISAs, the one that is chosen first of all first.
+std::array<jit::Isa, jit::kAllIsas.size()> IsasByRank();
 
 /// The best of `permitted` that has kernels. UNSUPPORTED if there is none.
 Result<jit::Isa> ChooseIsa(jit::IsaSet permitted);
@@ -49,6 +53,9 @@ jit::Isa VectorIsa(jit::Isa isa);
 
 /// The form of the dot product that `mode` on `isa` takes from the canonical panels.
 jit::DotKind DotOf(jit::Isa isa, intact_mode mode);
+
+/// Whether `block` multiplies s8 activations as they are; others see them shifted to u8 (pack.h).
+bool TakesSigned(const KernelBlock& block);
 
 /// Whether int16 pair sums saturate in `mode` on `isa`.
 bool PairsSaturate(jit::Isa isa, intact_mode mode);

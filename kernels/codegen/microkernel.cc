@@ -27,10 +27,10 @@ class Microkernel {
         session_(spec.Name()),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
-        dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_)),
+        dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_, spec.signs)),
         epilogue_(spec.epilogue, *emitter_) {}
 
-  Result<const void*> Generate() {
+  Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
     const asmjit::Label tile = code().newLabel();
@@ -73,12 +73,14 @@ class Microkernel {
   void TakeRegisters() {
     for (int i = 0; i < (spec_.shared ? 1 : spec_.mr); ++i) rows_.push_back(registers_.NewGeneral("row"));
     offset_ = registers_.NewGeneral("offset");
-    end_ = registers_.NewGeneral("tap's end");
+    if (!spec_.shared) end_ = registers_.NewGeneral("tap's end");
+    if (HasVectorStep()) vector_step_ = registers_.NewGeneral("vector step");
     taps_ = registers_.NewGeneral("taps");
     b_ = registers_.NewGeneral("b");
     if (panels() > 1) panel_stride_ = registers_.NewGeneral("panel stride");
     if (panels() > 3) panel_stride3_ = registers_.NewGeneral("3 panel strides");
     if (spec_.prefetches) prefetch_ = registers_.NewGeneral("prefetch");
+    if (spec_.shared) TakePixelRegisters();
     chains_ = Chains();
     accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
     for (std::vector<Vec>& row : accumulators_) {
@@ -90,6 +92,18 @@ class Microkernel {
       if (dot_->reads_memory() && registers_.FreeVectors() == 0) break;
       b_operands_.push_back(dot_->NewB("b"));
     }
+  }
+
+  // For the pixels after the first, as far as registers go.
+  void TakePixelRegisters() {
+    const int pixels = spec_.shared->pattern.column_count() - 1;
+    int left = registers_.FreeGenerals();
+    if (pixels > left) {
+      pixel_offsets_ = registers_.NewGeneral("pixel offsets");
+      other_pixel_ = registers_.NewGeneral("another pixel");
+      left -= 2;
+    }
+    for (int i = 0; i < std::min(pixels, left); ++i) pixels_.push_back(registers_.NewGeneral("pixel"));
   }
 
   void Prologue() {
@@ -112,6 +126,14 @@ class Microkernel {
         for (int j = 0; j < spec_.vectors; ++j) emitter_->Zero(accumulator(chain, i, j));
       }
     }
+    if (spec_.shared) {
+      code().mov(taps_, Argument(offsetof(MicrokernelArgs, pixel_offsets)));
+      if (pixel_offsets_.isValid()) code().mov(pixel_offsets_, taps_);
+      for (size_t i = 0; i < pixels_.size(); ++i) {
+        code().mov(pixels_[i], PixelOffset(taps_, static_cast<int>(i) + 1));
+      }
+    }
+    if (HasVectorStep()) code().mov(vector_step_, Argument(offsetof(MicrokernelArgs, vector_step)));
     code().mov(taps_, Argument(offsetof(MicrokernelArgs, rows)));
     for (size_t i = 0; i < rows_.size(); ++i) code().mov(rows_[i], x86::ptr(taps_, static_cast<int>(i) * 8));
     code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
@@ -152,15 +174,44 @@ class Microkernel {
     for (int step = 0; step < dot_->steps(); ++step) {
       for (int i = rows.begin; i < rows.end; ++i) {
         const Gp& row = rows_[static_cast<size_t>(i)];
+        code().vpbroadcastd(a_operand_, x86::ptr(row, offset_, 0, quad * a_bytes() + step * 4));
         for (int j = 0; j < spec_.vectors; ++j) {
-          if (j == 0 || spec_.vector_step != 0) {
-            const int displacement = quad * a_bytes() + step * 4 + j * spec_.vector_step;
-            code().vpbroadcastd(a_operand_, x86::ptr(row, offset_, 0, displacement));
-          }
           Dot(step, accumulator(quad % chains_, i, j), j, quad);
         }
       }
     }
+  }
+
+  // Quads 0 to `quads` − 1.
+  void Quads(int quads, const Span& rows) {
+    for (int quad = 0; quad < quads; ++quad) HasVectorStep() ? SteppingQuad(quad, rows) : Quad(quad, rows);
+    // Forward and back again.
+    if (HasVectorStep() && quads % 2 == 1) StepVectors(-(spec_.vectors - 1));
+  }
+
+  // A quad of each vector. Every other one begins with the last vector, where the one before it ended: so
+  // there is no more to do than to step from vector to vector.
+  void SteppingQuad(int quad, const Span& rows) {
+    Prefetch(quad);
+    const bool is_forward = quad % 2 == 0;
+    for (int count = 0; count < spec_.vectors; ++count) {
+      if (count > 0) StepVectors(is_forward ? 1 : -1);
+      const int j = is_forward ? count : spec_.vectors - 1 - count;
+      const auto vector = static_cast<size_t>(j);
+      if (vector < b_operands_.size()) dot_->LoadB(b_operands_[vector], BAddress(j, quad));
+      for (int i = rows.begin; i < rows.end; ++i) {
+        code().vpbroadcastd(a_operand_,
+                            x86::ptr(rows_[static_cast<size_t>(i)], offset_, 0, quad * a_bytes()));
+        Dot(0, accumulator(quad % chains_, i, j), j, quad);
+      }
+    }
+  }
+
+  bool HasVectorStep() const { return spec_.steps && spec_.vectors > 1; }
+
+  void StepVectors(int vectors) {
+    for (; vectors > 0; --vectors) code().add(offset_, vector_step_);
+    for (; vectors < 0; ++vectors) code().sub(offset_, vector_step_);
   }
 
   void Dot(int step, const Vec& sum, int j, int quad) {
@@ -184,18 +235,23 @@ class Microkernel {
   }
 
   // The taps of a line of the filter: a quad of a pixel is loaded once for all rows and taps that read it.
+  // offset_ is where the first pixel is, and steps from vector to vector as SteppingQuad() has it.
   void LineTaps() {
-    const int taps = static_cast<int>(spec_.shared->taps);
+    const int taps = spec_.shared->pattern.width;
+    code().add(offset_, rows_[0]);
     // Vectors read other quads each.
     const int at_once = dot_->reads_memory() ? taps : static_cast<int>(b_operands_.size());
-    for (int quad = 0; quad < spec_.tap_quads; ++quad) {
-      for (int j = 0; j < spec_.vectors; ++j) {
+    for (int quad = 0; quad < spec_.shared->quads; ++quad) {
+      const bool is_forward = quad % 2 == 0;
+      for (int count = 0; count < spec_.vectors; ++count) {
+        if (count > 0) StepVectors(is_forward ? 1 : -1);
+        const int j = is_forward ? count : spec_.vectors - 1 - count;
         for (int tap = 0; tap < taps; tap += at_once) {
           SharedQuad(quad, j, {tap, std::min(tap + at_once, taps)});
         }
       }
     }
-    Advance(taps * spec_.tap_quads);
+    code().add(b_, taps * spec_.shared->quads * kPanelQuadBytes);
   }
 
   struct Reader {
@@ -204,19 +260,18 @@ class Microkernel {
 
   // Vector j's products of one quad of each pixel with some of the taps.
   void SharedQuad(int quad, int j, const Span& taps) {
-    std::map<int64_t, std::vector<Reader>> pixels;
+    std::map<int, std::vector<Reader>> pixels;
     for (int tap = taps.begin; tap < taps.end; ++tap) {
       for (int row = 0; row < spec_.mr; ++row) {
-        pixels[row * spec_.shared->row_step + tap * spec_.shared->tap_step].push_back({row, tap});
+        pixels[spec_.shared->pattern.Column(row, tap)].push_back({row, tap});
       }
     }
-    const auto b_address = [&](int tap) { return BAddress(j, tap * spec_.tap_quads + quad); };
+    const auto b_address = [&](int tap) { return BAddress(j, tap * spec_.shared->quads + quad); };
     const int in_registers = std::min(taps.begin + static_cast<int>(b_operands_.size()), taps.end);
     const auto operand = [&](int tap) { return b_operands_[static_cast<size_t>(tap - taps.begin)]; };
     for (int tap = taps.begin; tap < in_registers; ++tap) dot_->LoadB(operand(tap), b_address(tap));
     for (const auto& [pixel, readers] : pixels) {
-      const int displacement = static_cast<int>(pixel) + quad * a_bytes() + j * spec_.vector_step;
-      code().vpbroadcastd(a_operand_, x86::ptr(rows_[0], offset_, 0, displacement));
+      code().vpbroadcastd(a_operand_, PixelAddress(pixel, quad * a_bytes()));
       for (const auto& [row, tap] : readers) {
         const Vec& sum = accumulator((tap + quad) % chains_, row, j);
         if (tap < in_registers) {
@@ -226,6 +281,18 @@ class Microkernel {
         }
       }
     }
+  }
+
+  Mem PixelOffset(const Gp& offsets, int pixel) const {
+    return x86::ptr(offsets, pixel * static_cast<int>(sizeof(int64_t)));
+  }
+
+  Mem PixelAddress(int pixel, int displacement) {
+    if (pixel == 0) return x86::ptr(offset_, displacement);
+    const auto held = static_cast<size_t>(pixel - 1);
+    if (held < pixels_.size()) return x86::ptr(offset_, pixels_[held], 0, displacement);
+    code().mov(other_pixel_, PixelOffset(pixel_offsets_, pixel));
+    return x86::ptr(offset_, other_pixel_, 0, displacement);
   }
 
   void Advance(int quads) {
@@ -238,9 +305,9 @@ class Microkernel {
     const asmjit::Label tap = code().newLabel();
     code().bind(tap);
     code().mov(offset_, x86::ptr(taps_));
-    if (spec_.vector_step != 0) code().add(offset_, Argument(offsetof(MicrokernelArgs, a_offset)));
+    if (spec_.steps) code().add(offset_, Argument(offsetof(MicrokernelArgs, a_offset)));
     spec_.shared ? LineTaps() : Tap();
-    code().add(taps_, spec_.shared ? static_cast<int>(spec_.shared->taps) * 8 : 8);
+    code().add(taps_, spec_.shared ? spec_.shared->pattern.width * 8 : 8);
     code().cmp(taps_, Argument(offsetof(MicrokernelArgs, taps_end)));
     code().jne(tap);
   }
@@ -255,7 +322,7 @@ class Microkernel {
   void DepthLoop(size_t end, const Span& rows) {
     code().mov(end_, Argument(end));
     code().add(end_, x86::ptr(taps_));
-    if (spec_.vector_step != 0) code().add(end_, Argument(offsetof(MicrokernelArgs, a_offset)));
+    if (spec_.steps) code().add(end_, Argument(offsetof(MicrokernelArgs, a_offset)));
     const asmjit::Label main = code().newLabel();
     const asmjit::Label rest = code().newLabel();
     const asmjit::Label single = code().newLabel();
@@ -265,7 +332,7 @@ class Microkernel {
     code().jg(rest);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
-    for (int quad = 0; quad < kUnroll; ++quad) Quad(quad, rows);
+    Quads(kUnroll, rows);
     Advance(kUnroll);
     code().cmp(offset_, end_);
     code().jle(main);
@@ -274,7 +341,7 @@ class Microkernel {
     code().cmp(offset_, end_);
     code().je(done);
     code().bind(single);
-    Quad(0, rows);
+    Quads(1, rows);
     Advance(1);
     code().cmp(offset_, end_);
     code().jne(single);
@@ -299,7 +366,11 @@ class Microkernel {
     registers_.Free(a_operand_);
     dot_->Release();
     for (const Gp& row : rows_) registers_.Free(row);
-    for (const Gp& general : {offset_, end_, taps_, b_}) registers_.Free(general);
+    for (const Gp& pixel : pixels_) registers_.Free(pixel);
+    for (const Gp& general : {end_, vector_step_, pixel_offsets_, other_pixel_}) {
+      if (general.isValid()) registers_.Free(general);
+    }
+    for (const Gp& general : {offset_, taps_, b_}) registers_.Free(general);
     if (panels() > 1) registers_.Free(panel_stride_);
     if (panels() > 3) registers_.Free(panel_stride3_);
     if (spec_.prefetches) {
@@ -329,7 +400,9 @@ class Microkernel {
   Epilogue epilogue_;
 
   std::vector<Gp> rows_;
-  Gp offset_, end_, taps_, b_, panel_stride_, panel_stride3_, prefetch_;
+  Gp offset_, end_, taps_, b_, panel_stride_, panel_stride3_, prefetch_, vector_step_;
+  std::vector<Gp> pixels_;          // offsets of those after the first, as registers allow
+  Gp pixel_offsets_, other_pixel_;  // where some have none: their table, and one of them
   int chains_ = 1;
   std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
   std::vector<Operand> b_operands_;
@@ -338,22 +411,26 @@ class Microkernel {
 
 }  // namespace
 
+std::string SharedTaps::Name() const {
+  std::string name = "taps";
+  name += std::to_string(pattern.width) + "x" + std::to_string(quads) + "_" + pattern.Name();
+  return name;
+}
+
 std::string MicrokernelSpec::Name() const {
-  std::string name =
-      "u8s8" + epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
+  std::string name = std::string(signs.a_signed ? "s8" : "u8") + (signs.b_signed ? "s8" : "u8") +
+                     epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
   if (prefetches) name += "_prefetch";
-  if (vector_step != 0) name += "_step" + std::to_string(vector_step);
-  if (shared) {
-    name += "_taps" + std::to_string(shared->taps) + "x" + std::to_string(tap_quads) + "by" +
-            std::to_string(shared->tap_step) + "_rows_by" + std::to_string(shared->row_step);
-  }
+  if (steps) name += "_step";
+  if (shared) name.append("_").append(shared->Name());
   if (begins_line) name += "_begin";
   if (ends_line) name += "_end";
   return name + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {
-  return jit::GetFunction<MicrokernelFunction>(spec.Name(), [&] { return Microkernel(spec).Generate(); });
+  return jit::GetFunction<MicrokernelFunction>(
+      spec, [](const MicrokernelSpec& key) { return Microkernel(key).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -26,7 +26,8 @@
 // Vectors of a grouped convolution may read channels of their own (Taps::vector_step): then each product
 // needs a quad of its own, and loads are what it waits for. But rows of a line read the same pixels, with
 // different taps: where the taps along the width are few, each quad is loaded once for all of them
-// (Taps::shared).
+// (Taps::shared). Which rows and taps share pixels is a pattern (tap_pattern.h); where the pixels lie is read
+// from a table.
 //
 //   pixels of a line     x0        x1             x2                       x3                 …
 //   rows[0] ×            tap 0     tap 1          tap 2
@@ -46,15 +47,17 @@
 #ifndef INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
 #define INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
 
+#include <compare>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <optional>
 #include <string>
 
 #include "jit/emitters/dot.h"
+#include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/codegen/epilogue.h"
-#include "kernels/problem/access.h"
+#include "kernels/codegen/tap_pattern.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
@@ -70,7 +73,10 @@ struct MicrokernelArgs {
   // Where in a tap the head ends that a line's first row leaves out, and where the tail begins that its last
   // row leaves out; for kernels that begin or end lines.
   int64_t head_end = 0, tail_begin = 0;
-  int64_t a_offset = 0;  // added to taps, where the kernel has a vector step
+  // Where each vector of columns reads activations of its own: added to taps for the first vector, and from
+  // vector to vector.
+  int64_t a_offset = 0, vector_step = 0;
+  const int64_t* pixel_offsets = nullptr;  // of each column of SharedTaps::pattern
   const int8_t* b = nullptr;
   int64_t b_panel_stride_bytes = 0;
   const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
@@ -83,32 +89,39 @@ struct MicrokernelArgs {
   EpilogueArgs epilogue;
 };
 
-using MicrokernelFunction = void (*)(MicrokernelArgs*);
+using MicrokernelFunction = jit::Function<void(MicrokernelArgs*)>;
+
+/// The taps of a line of the filter, all of whose quads are unrolled.
+struct SharedTaps {
+  TapPattern pattern;  // of the rows of a tile
+  int quads = 0;       // of each tap
+  auto operator<=>(const SharedTaps&) const = default;
+  std::string Name() const;  // "taps3x4_x1_s1"
+};
 
 struct MicrokernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;
+  jit::DotSigns signs;
   int mr = 1;       // rows
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;
-  int vector_step = 0;  // Taps::vector_step; not with the wide form
-  // Taps::shared, and the quads of each of those taps: all are unrolled. Not with the wide form either, nor
-  // at a line's ends, nor with prefetching.
-  std::optional<SharedPixels> shared;
-  int tap_quads = 0;
+  // Each vector of columns reads activations of its own. Not with the wide form, nor with prefetching.
+  bool steps = false;
+  std::optional<SharedTaps> shared;  // where rows share pixels; with steps, and not at a line's ends
   // The first row begins a line, the last one ends it; from mr = 2 on.
   bool begins_line = false, ends_line = false;
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }
-  /// "u8s8s32_gemm_8x48c4_vnni_avx512vnni"; it is the key of the code cache.
-  std::string Name() const;
+  std::string Name() const;  // "u8s8s32_gemm_8x48c4_vnni_avx512vnni"
+  auto operator<=>(const MicrokernelSpec&) const = default;
 };
 
 /// Bytes that a prefetching kernel fetches in a quad.
 inline constexpr int kPrefetchQuadBytes = 64;
 
-/// The function for `spec`, generated on first use. CODEGEN_FAILED names the kernel.
+/// The function for `spec`, which its owners share. CODEGEN_FAILED names the kernel.
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec);
 
 }  // namespace intact::kernels

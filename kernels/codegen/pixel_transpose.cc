@@ -2,6 +2,7 @@
 
 #include <emmintrin.h>
 
+#include <compare>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -18,21 +19,26 @@ using jit::Gp;
 using jit::Mem;
 using jit::Vec;
 
+struct PixelTransposeSpec {
+  bool flips = false, shuffles = false;
+  auto operator<=>(const PixelTransposeSpec&) const = default;
+  std::string Name() const {
+    return std::string(flips ? "s8" : "u8") + "_pixel_transpose_8x16" + (shuffles ? "_shuffled" : "");
+  }
+};
+
 class PixelTranspose {
  public:
-  PixelTranspose(const std::string& name, bool flips, bool shuffles)
-      : flips_(flips),
-        shuffles_(shuffles),
-        session_(name),
-        registers_(jit::MakeRegisterFile(jit::Isa::kAvx2)) {}
+  explicit PixelTranspose(const PixelTransposeSpec& spec)
+      : spec_(spec), session_(spec.Name()), registers_(jit::MakeRegisterFile(jit::Isa::kAvx2)) {}
 
-  Result<const void*> Generate() {
+  Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
     code().mov(pixels_, Argument(offsetof(PixelTransposeArgs, pixels)));
     code().mov(quad_bytes_, Argument(offsetof(PixelTransposeArgs, quad_bytes)));
     code().vmovdqu(largest_, Argument(offsetof(PixelTransposeArgs, largest)));
-    if (flips_) {
+    if (spec_.flips) {
       code().vpcmpeqd(flip_, flip_, flip_);
       code().vpsllw(flip_, flip_, 15);
       code().vpacksswb(flip_, flip_, flip_);  // −32768 saturates to 0x80
@@ -67,8 +73,8 @@ class PixelTranspose {
       turned_.push_back(registers_.NewVector("turned"));
     }
     largest_ = registers_.NewVector("largest");
-    if (flips_) flip_ = registers_.NewVector("flip");
-    if (shuffles_) shuffle_ = registers_.NewVector("shuffle");
+    if (spec_.flips) flip_ = registers_.NewVector("flip");
+    if (spec_.shuffles) shuffle_ = registers_.NewVector("shuffle");
   }
 
   void EightPixels() {
@@ -94,15 +100,15 @@ class PixelTranspose {
   // Pixels i and i + 4 into the halves of vector i.
   void Load() {
     code().mov(offset_, x86::ptr(source_, static_cast<int>(offsetof(QuadSource, offset))));
-    if (shuffles_) {
+    if (spec_.shuffles) {
       code().vbroadcasti128(shuffle_, x86::ptr(source_, static_cast<int>(offsetof(QuadSource, shuffle))));
     }
     for (size_t i = 0; i < rows_.size(); ++i) {
       const Vec& row = rows_[i];
       code().vmovdqu(row.xmm(), x86::ptr(pixel_[i], offset_));
       code().vinserti128(row, row, x86::ptr(pixel_[i + 4], offset_), 1);
-      if (flips_) code().vpxor(row, row, flip_);
-      if (shuffles_) code().vpshufb(row, row, shuffle_);
+      if (spec_.flips) code().vpxor(row, row, flip_);
+      if (spec_.shuffles) code().vpshufb(row, row, shuffle_);
       code().vpmaxub(largest_, largest_, row);
     }
   }
@@ -121,7 +127,7 @@ class PixelTranspose {
     std::swap(rows_, turned_);
   }
 
-  bool flips_, shuffles_;
+  PixelTransposeSpec spec_;
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::vector<Gp> pixel_;
@@ -143,10 +149,9 @@ uint8_t PixelTransposeArgs::Largest() const {
 }
 
 Result<PixelTransposeFunction> GetPixelTranspose(bool flips, bool shuffles) {
-  const std::string name =
-      std::string(flips ? "s8" : "u8") + "_pixel_transpose_8x16" + (shuffles ? "_shuffled" : "");
   return jit::GetFunction<PixelTransposeFunction>(
-      name, [&] { return PixelTranspose(name, flips, shuffles).Generate(); });
+      PixelTransposeSpec{flips, shuffles},
+      [](const PixelTransposeSpec& spec) { return PixelTranspose(spec).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 
+#include "jit/function.h"
+
 namespace intact::kernels {
 
 /// Sixteen bytes of a pixel that become four quads.
@@ -39,7 +41,7 @@ struct PixelTransposeArgs {
   uint8_t Largest() const;
 };
 
-using PixelTransposeFunction = void (*)(PixelTransposeArgs*);
+using PixelTransposeFunction = jit::Function<void(PixelTransposeArgs*)>;
 
 /// `flips`: the top bit of each byte, see ActivationFlip(). `shuffles`: whether any source needs it.
 Result<PixelTransposeFunction> GetPixelTranspose(bool flips, bool shuffles);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
@@ -39,22 +40,21 @@ uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
 }  // namespace
 
 Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
-  const std::string name =
-      std::string(a_type == INTACT_S8 ? "s8" : "u8") + "_row_sums_4_" + jit::CompactName(isa);
-  const auto function = jit::GetFunction<Function>(name, [&] { return Generate(name, isa, a_type); });
+  Result<Function> function = jit::GetFunction<Function>(Spec{isa, a_type}, Generate);
   if (!function) return function.error();
   RowSums sums;
-  sums.function_ = *function;
+  sums.function_ = std::move(*function);
   sums.vector_bytes_ = jit::VectorBytes(isa);
   sums.a_type_ = a_type;
   return sums;
 }
 
 // Sums kRows rows of whole vectors, s8 as they are.
-Result<const void*> RowSums::Generate(const std::string& name, jit::Isa isa, intact_type a_type) {
-  jit::Assembler session(name);
-  jit::RegisterFile registers = jit::MakeRegisterFile(isa);
-  const auto emitter = jit::MakeEmitter(isa, session.code(), registers);
+Result<jit::Code> RowSums::Generate(const Spec& spec) {
+  const bool is_signed = spec.a_type == INTACT_S8;
+  jit::Assembler session((is_signed ? "s8_row_sums_4_" : "u8_row_sums_4_") + jit::CompactName(spec.isa));
+  jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
+  const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
   const auto argument = [&](size_t member) {
     return x86::ptr(registers.Argument(), static_cast<int>(member));
@@ -86,7 +86,7 @@ Result<const void*> RowSums::Generate(const std::string& name, jit::Isa isa, int
                                        x86::ptr(a, stride3)};
   for (size_t i = 0; i < kRows; ++i) {
     emitter->Load(bytes, rows[i]);
-    if (a_type == INTACT_S8) {
+    if (is_signed) {
       code.vpmaddubsw(bytes, ones8, bytes);
     } else {
       code.vpmaddubsw(bytes, bytes, ones8);

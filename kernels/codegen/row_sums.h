@@ -8,9 +8,11 @@
 
 #include <intact/intact.h>
 
+#include <compare>
 #include <cstdint>
 #include <intact/intact.hpp>
 
+#include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/problem/access.h"
 
@@ -33,12 +35,17 @@ class RowSums {
     int64_t vectors = 0;  // ≥ 1
     int32_t* sums = nullptr;
   };
-  using Function = void (*)(const Args*);
+  struct Spec {
+    jit::Isa isa;
+    intact_type a_type;
+    auto operator<=>(const Spec&) const = default;
+  };
+  using Function = jit::Function<void(const Args*)>;
   /// sums[i] = Σ of `k` bytes of row i of `rows`, `stride` bytes apart.
   void SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
-  static Result<const void*> Generate(const std::string& name, jit::Isa isa, intact_type a_type);
+  static Result<jit::Code> Generate(const Spec& spec);
 
-  Function function_ = nullptr;
+  Function function_;
   int64_t vector_bytes_ = 0;
   intact_type a_type_ = INTACT_U8;
 };

@@ -31,7 +31,7 @@ class ScheduledKernel {
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)) {}
 
-  Result<const void*> Generate() {
+  Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
     code().mov(blocks_, Argument(offsetof(ScheduledKernelArgs, blocks)));
@@ -224,8 +224,8 @@ std::string ScheduledKernelSpec::Name() const {
 }
 
 Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec) {
-  return jit::GetFunction<ScheduledKernelFunction>(spec.Name(),
-                                                   [&] { return ScheduledKernel(spec).Generate(); });
+  return jit::GetFunction<ScheduledKernelFunction>(
+      spec, [](const ScheduledKernelSpec& key) { return ScheduledKernel(key).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -16,10 +16,12 @@
 #ifndef INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
 
+#include <compare>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <string>
 
+#include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/weights/schedule.h"
@@ -35,7 +37,7 @@ struct ScheduledKernelArgs {
   int32_t* accumulators = nullptr;   // [strip_count·strip_columns][rows]
 };
 
-using ScheduledKernelFunction = void (*)(const ScheduledKernelArgs*);
+using ScheduledKernelFunction = jit::Function<void(const ScheduledKernelArgs*)>;
 
 struct ScheduledKernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
@@ -44,6 +46,7 @@ struct ScheduledKernelSpec {
   int strip_columns = 2;
   int largest_group = kMaxGroup;  // of the schedule
   bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
+  auto operator<=>(const ScheduledKernelSpec&) const = default;
   std::string Name() const;  // "u8s8_grouped_16of24x2c4_by5_avx2"
 };
 

@@ -1,6 +1,7 @@
 #include "kernels/codegen/tile_epilogue.h"
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -24,20 +25,29 @@ alignas(64) constexpr std::array<uint8_t, 64> kTurnSquares = [] {
 
 constexpr int kByteColumns = 16;  // a quarter of a vector
 
+struct TileEpilogueSpec {
+  jit::Isa isa = jit::Isa::kAvx2;
+  EpilogueSpec epilogue;
+  int tile_rows = 0;
+  auto operator<=>(const TileEpilogueSpec&) const = default;
+  std::string Name() const {
+    return epilogue.Name() + "_tile_epilogue_" + std::to_string(tile_rows) + "_" + jit::CompactName(isa);
+  }
+};
+
 class TileEpilogue {
  public:
-  TileEpilogue(const std::string& name, jit::Isa isa, const EpilogueSpec& spec, int tile_rows)
+  explicit TileEpilogue(const TileEpilogueSpec& spec)
       : spec_(spec),
-        tile_rows_(tile_rows),
-        session_(name),
-        registers_(jit::MakeRegisterFile(isa)),
-        emitter_(jit::MakeEmitter(isa, session_.code(), registers_)),
-        epilogue_(spec, *emitter_) {}
+        session_(spec.Name()),
+        registers_(jit::MakeRegisterFile(spec.isa)),
+        emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
+        epilogue_(spec.epilogue, *emitter_) {}
 
-  Result<const void*> Generate() {
+  Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
-    ForTiles([&] { spec_.is_dealt ? StoreBytes() : StoreRows(); });
+    ForTiles([&] { spec_.epilogue.is_dealt ? StoreBytes() : StoreRows(); });
     session_.End();
     return session_.Finish(registers_);
   }
@@ -82,7 +92,7 @@ class TileEpilogue {
     code().bind(done_);
   }
 
-  jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * tile_rows_ * 4); }
+  jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * spec_.tile_rows * 4); }
 
   // Rows that round up are not stored: they have no residual and no sum.
   void StoreRows() {
@@ -145,8 +155,7 @@ class TileEpilogue {
     registers_.Free(spare);
   }
 
-  EpilogueSpec spec_;
-  int tile_rows_;
+  TileEpilogueSpec spec_;
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
@@ -168,10 +177,9 @@ int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue) {
 
 Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows) {
   epilogue.is_dealt = TakesColumns(epilogue);
-  const std::string name =
-      epilogue.Name() + "_tile_epilogue_" + std::to_string(tile_rows) + "_" + jit::CompactName(isa);
   return jit::GetFunction<TileEpilogueFunction>(
-      name, [&] { return TileEpilogue(name, isa, epilogue, tile_rows).Generate(); });
+      TileEpilogueSpec{isa, epilogue, tile_rows},
+      [](const TileEpilogueSpec& spec) { return TileEpilogue(spec).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 
+#include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/codegen/epilogue.h"
 
@@ -23,7 +24,7 @@ struct TileEpilogueArgs {
   EpilogueArgs epilogue;
 };
 
-using TileEpilogueFunction = void (*)(const TileEpilogueArgs*);
+using TileEpilogueFunction = jit::Function<void(const TileEpilogueArgs*)>;
 
 /// Columns of a tile.
 int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue);

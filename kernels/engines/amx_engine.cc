@@ -325,22 +325,10 @@ class AmxEngine::Region {
 
 Result<std::unique_ptr<Engine>> AmxEngine::Create(const GemmData& data) {
   std::unique_ptr<AmxEngine> engine(new AmxEngine(data));
-  for (const auto step : {&AmxEngine::SetInitial, &AmxEngine::GenerateKernels}) {
-    Error error = (engine.get()->*step)();
-    if (error.status != INTACT_OK) return error;
-  }
+  Error error = UnshiftInitial(data, &engine->initial_);
+  if (error.status == INTACT_OK) error = engine->GenerateKernels();
+  if (error.status != INTACT_OK) return error;
   return std::unique_ptr<Engine>(std::move(engine));
-}
-
-Error AmxEngine::SetInitial() {
-  if (data_.a_flip() == 0) return {};
-  if (!initial_.Resize(data_.initial.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
-  for (size_t n = 0; n < initial_.size(); ++n) {
-    const ColumnParts& sums = data_.linear->certificate().column_sums[n];
-    const int64_t shifted = data_.initial[n] + data_.a_flip() * (sums.positive + sums.negative);
-    initial_[n] = static_cast<int32_t>(static_cast<uint32_t>(shifted));
-  }
-  return {};
 }
 
 Error AmxEngine::GenerateKernels() {
@@ -355,7 +343,7 @@ Error AmxEngine::GenerateKernels() {
     spec.epilogue.streams = streams;
     for (spec.panels = 1; spec.panels <= kMaxBlockTiles; ++spec.panels) {
       const auto panels = static_cast<size_t>(spec.panels);
-      const Result<AmxStoreFunction> store = GetAmxStore(spec.epilogue, spec.panels);
+      const Result<AmxStoreFunction> store = GetAmxStore({spec.panels, spec.epilogue});
       if (!store) return store.error();
       stores_[streams][panels] = *store;
       for (spec.row_tiles = 1; spec.row_tiles * spec.panels <= kMaxBlockTiles; spec.row_tiles *= 2) {

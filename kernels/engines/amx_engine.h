@@ -77,7 +77,6 @@ class AmxEngine final : public Engine {
   class Region;  // one RunRange()
 
   explicit AmxEngine(const GemmData& data) : data_(data) {}
-  Error SetInitial();
   Error GenerateKernels();
   const int32_t* initial() const { return initial_.size() != 0 ? initial_.data() : data_.initial.data(); }
   /// Blocks of sums that may wait for their next depths at a time.

@@ -21,8 +21,13 @@ constexpr double kWideVector = 1.2;
 
 }  // namespace
 
+bool BlockCost::IsSigned(const KernelBlock& block, const GemmData& data) {
+  return data.problem.a_type == INTACT_S8 && TakesSigned(block) && data.skipping_initial.empty();
+}
+
 bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
-  return block.dot == jit::DotKind::kWide || data.a_flip() != 0 || data.taps().depth % kQuad != 0;
+  const bool is_shifted = data.a_flip() != 0 && !IsSigned(block, data);
+  return block.dot == jit::DotKind::kWide || is_shifted || data.taps().depth % kQuad != 0;
 }
 
 BlockCost::BlockCost(const KernelBlock& block, const GemmData& data) : block_(block) {

@@ -27,8 +27,11 @@ class BlockCost {
   /// Rows from a line's begin on, whole lines, that whole tiles are to cover; 0: tiles go on over lines.
   int64_t run_rows() const { return run_rows_; }
 
-  /// Whether kernels of `block` cannot read A where it is: s8 must be shifted, a depth that is no multiple of
-  /// four padded, and the wide form reads int16.
+  /// Whether kernels of `block` multiply s8 activations as they are. Constants for skipped padding assume the
+  /// shift; they are there for bands alone, which hold u8.
+  static bool IsSigned(const KernelBlock& block, const GemmData& data);
+  /// Whether kernels of `block` cannot read A where it is: s8 must be shifted for most, a depth that is no
+  /// multiple of four padded, and the wide form reads int16.
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -42,22 +40,18 @@ jit::DotKind KernelDot(const KernelData& data, jit::Isa isa) {
 
 DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, jit::Isa isa)
     : data_(data),
-      spec_{VectorIsa(isa), KernelDot(data, isa), taps, KernelEpilogue(data)},
+      taps_(taps),
+      spec_{VectorIsa(isa), KernelDot(data, isa), taps.Shape(DepthwisePixels(VectorIsa(isa))),
+            KernelEpilogue(data)},
       v_(spec_.channels()) {}
 
 Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelData& data, const TapGrid& taps,
                                                                  jit::Isa isa) {
-  for (int64_t tap = 0; tap < taps.taps(); ++tap) {
-    // What a block of pixels adds to it is small beside it.
-    if (std::abs(taps.Offset(tap)) + 64 * taps.pixel_stride_bytes < std::numeric_limits<int32_t>::max())
-      continue;
-    return Error{INTACT_UNSUPPORTED, "a filter of a depthwise convolution spans 2 GiB of padded input"};
-  }
   std::unique_ptr<DepthwiseEngine> engine(new DepthwiseEngine(data, taps, isa));
-  Error error = engine->Make(engine->spec_, &engine->by_channels_);
+  Error error = engine->Make(taps, &engine->by_channels_);
   if (error.status == INTACT_OK && engine->IsFlatBetter()) {
     engine->flat_.step_pixels = engine->step_pixels();
-    error = engine->Make(engine->FlatSpec(), &engine->flat_);
+    error = engine->Make(engine->FlatTaps(), &engine->flat_);
   }
   if (error.status != INTACT_OK) return error;
   return engine;
@@ -65,24 +59,33 @@ Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelDat
 
 int64_t DepthwiseEngine::step_pixels() const { return std::lcm(data_.n, v_) / data_.n; }
 
-DepthwiseKernelSpec DepthwiseEngine::FlatSpec() const {
-  DepthwiseKernelSpec flat = spec_;
-  flat.taps.pixel_stride_bytes *= step_pixels();
+TapGrid DepthwiseEngine::FlatTaps() const {
+  TapGrid flat = taps_;
+  flat.pixel_stride_bytes *= step_pixels();
   return flat;
+}
+
+DepthwiseKernelSpec DepthwiseEngine::SpecFor(const TapGrid& taps) const {
+  DepthwiseKernelSpec spec = spec_;
+  spec.taps = taps.Shape(spec.pixels());
+  return spec;
 }
 
 bool DepthwiseEngine::IsFlatBetter() const {
   constexpr int64_t kMostPixels = 8;  // beyond, a row is too short for many steps
   constexpr double kUnaligned = 1.1;  // pixels that are no whole vectors
-  if (spec_.taps.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
+  if (taps_.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
   if (spec_.epilogue.has_residual()) return false;  // rare enough
   if (data_.n < v_) return true;
   if (step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
-  return VectorCost(FlatSpec()) * vectors < VectorCost(spec_) * kUnaligned * std::ceil(vectors);
+  return VectorCost(SpecFor(FlatTaps())) * vectors < VectorCost(spec_) * kUnaligned * std::ceil(vectors);
 }
 
-Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, Cover* cover) {
+Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
+  const DepthwiseKernelSpec spec = SpecFor(taps);
+  cover->places = taps.PlaceOffsets(spec.pixels());
+  cover->block_stride_bytes = spec.pixels() * taps.pixel_stride_bytes;
   const int64_t line = cover->step_pixels * data_.n;
   for (int64_t start = 0; start < line; start += v_) cover->starts.push_back(start);
   if (cover->step_pixels > 1) {
@@ -164,13 +167,15 @@ void DepthwiseEngine::RunRow(const DepthwiseRow& row) const noexcept {
 }
 
 DepthwiseRow DepthwiseEngine::From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const {
-  return {row.pixel0 + pixel * spec_.taps.pixel_stride_bytes + channel, row.pixels - pixel,
+  return {row.pixel0 + pixel * taps_.pixel_stride_bytes + channel, row.pixels - pixel,
           row.output.EveryRow(1, pixel).FromColumn(channel)};
 }
 
 void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept {
   DepthwiseKernelArgs args;
   args.input = row.pixel0;
+  args.places = cover.places.data();
+  args.block_stride_bytes = cover.block_stride_bytes;
   args.pixels = row.pixels;
   args.record = cover.records.data() + static_cast<int64_t>(vector) * cover.record_bytes;
   args.c = row.output.c;

@@ -42,8 +42,7 @@ struct DepthwiseRow {
 class DepthwiseEngine {
  public:
   /// `data.n` channels and `data.k` = taps.taps() depths; `data` outlives the engine. Pixels of the band are
-  /// data.n bytes. UNSUPPORTED if a tap lies 2³¹ bytes or more from the first one; CODEGEN_FAILED names the
-  /// kernel.
+  /// data.n bytes. CODEGEN_FAILED names the kernel.
   static Result<std::unique_ptr<DepthwiseEngine>> Create(const KernelData& data, const TapGrid& taps,
                                                          jit::Isa isa);
 
@@ -65,9 +64,11 @@ class DepthwiseEngine {
  private:
   /// Vectors of channels, each with its record and, for outputs that are scaled, its scales and bias.
   struct Cover {
-    DepthwiseKernelFunction kernel = nullptr;
+    DepthwiseKernelFunction kernel;
     std::vector<int64_t> starts;  // where vectors begin in the line of channels
     int64_t step_pixels = 1;      // the kernel's pixel, in pixels
+    std::vector<int64_t> places;  // where the kernel's places lie, and from a block of pixels to the next
+    int64_t block_stride_bytes = 0;
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
     AlignedBuffer<float> scales, bias;
@@ -75,14 +76,14 @@ class DepthwiseEngine {
 
   DepthwiseEngine(const KernelData& data, const TapGrid& taps, jit::Isa isa);
   bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {
-    return flat_.kernel != nullptr && c_stride_bytes == data_.n * data_.element_bytes() &&
-           pixels * data_.n >= v_;
+    return flat_.kernel && c_stride_bytes == data_.n * data_.element_bytes() && pixels * data_.n >= v_;
   }
   /// The kernel's pixel of the flat cover, in pixels.
   int64_t step_pixels() const;
-  DepthwiseKernelSpec FlatSpec() const;
+  TapGrid FlatTaps() const;
+  DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
   bool IsFlatBetter() const;
-  Error Make(const DepthwiseKernelSpec& spec, Cover* cover);
+  Error Make(const TapGrid& taps, Cover* cover);
   Error Fill(const DepthwiseSchedule& schedule, Cover* cover) const;
   void FillRecord(const DepthwiseSchedule& schedule, int64_t start, uint8_t* record) const;
   int32_t Weight(int64_t tap, int64_t channel) const;
@@ -98,6 +99,7 @@ class DepthwiseEngine {
   void RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept;
 
   const KernelData& data_;
+  TapGrid taps_;
   DepthwiseKernelSpec spec_;  // of by_channels_
   int64_t v_;                 // channels of a vector
   Cover by_channels_;

@@ -28,6 +28,18 @@ KernelData::KernelData(std::shared_ptr<const LinearWeights> given, jit::Isa isa,
       epilogue(EpilogueOf(*linear, folds_zero_points)),
       constants(MakeEpilogueConstants(problem.output.bounds, problem.output.residual, isa)) {}
 
+Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial) {
+  const int64_t shift = data.a_flip();
+  if (shift == 0) return {};
+  if (!initial->Resize(data.initial.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  for (size_t n = 0; n < initial->size(); ++n) {
+    const ColumnParts& sums = data.linear->certificate().column_sums[n];
+    const int64_t unshifted = data.initial[n] + shift * (sums.positive + sums.negative);
+    (*initial)[n] = static_cast<int32_t>(static_cast<uint32_t>(unshifted));
+  }
+  return {};
+}
+
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes) {
   constexpr int64_t kLine = 64;
   // A residual in C's place has its lines read anyway.

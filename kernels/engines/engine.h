@@ -113,6 +113,10 @@ class Engine {
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
 };
 
+/// KernelData::initial without the shift of s8 activations, for kernels that multiply those as they are. Leaves
+/// `initial` empty where there is no shift.
+Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial);
+
 /// Whether non-temporal stores pay for `rows` rows of C, `row_bytes` each: RunBuffers::may_stream.
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes);
 

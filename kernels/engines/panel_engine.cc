@@ -91,7 +91,7 @@ struct PanelEngine::Tiles {
     return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
            initial == other.initial;
   }
-  MicrokernelFunction Function(bool streams, bool is_edge, bool prefetches) const {
+  const MicrokernelFunction& Function(bool streams, bool is_edge, bool prefetches) const {
     return functions->at[streams][is_edge][prefetches][begins_line][ends_line];
   }
 };
@@ -101,12 +101,15 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
       block_(block),
       lanes_(Lanes(block.isa)),
       nr_(lanes_ * block.vectors),
+      is_signed_(BlockCost::IsSigned(block, data)),
       is_staged_(BlockCost::IsStaged(block, data)),
       cost_(block, data) {}
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block) {
   std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block));
-  Error error = engine->GenerateKernels();
+  Error error;
+  if (engine->is_signed_) error = UnshiftInitial(data, &engine->initial_);
+  if (error.status == INTACT_OK) error = engine->GenerateKernels();
   if (error.status != INTACT_OK) return error;
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -118,14 +121,12 @@ Error PanelEngine::GenerateKernels() {
     MicrokernelSpec spec;
     spec.isa = block_.isa;
     spec.dot = block_.dot;
+    spec.signs.a_signed = is_signed_;
     spec.mr = block_.mr;
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
-    spec.vector_step = static_cast<int>(data_.taps().vector_step);
-    spec.shared = data_.taps().shared;
-    spec.tap_quads = static_cast<int>(data_.taps().depth / kQuad);
+    spec.steps = data_.taps().vector_step != 0;
     spec.epilogue = data_.epilogue;
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
-    if (kernel_name_.empty()) kernel_name_ = spec.Name();
     for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
       Error error = GenerateKernels(spec, is_edge);
       if (error.status != INTACT_OK) return error;
@@ -137,6 +138,14 @@ Error PanelEngine::GenerateKernels() {
 // Of one height.
 Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
   Functions& functions = functions_[static_cast<size_t>(spec.mr - 1)];
+  if (const std::optional<SharedPixels>& shared = data_.taps().shared) {
+    std::vector<int64_t> taps;
+    for (int64_t tap = 0; tap < shared->taps; ++tap) taps.push_back(tap * shared->tap_step);
+    PlacedPattern placed = PlacePattern(taps, shared->row_step, spec.mr);
+    spec.shared = {std::move(placed.pattern), static_cast<int>(data_.taps().depth / kQuad)};
+    functions.pixel_offsets = std::move(placed.offsets);
+  }
+  if (spec.mr == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
   for (unsigned variant = 0; variant < 16; ++variant) {
     spec.epilogue.streams = (variant & 8) != 0;
     spec.prefetches = (variant & 4) != 0;
@@ -195,12 +204,13 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
 
 void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
   const auto stage = block_.dot == jit::DotKind::kWide ? StageWide : StageRow;
+  const uint8_t flip = is_signed_ ? 0 : data_.a_flip();
   RowCursor cursor(a, row_begin);
   for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
     const uint8_t* const from = cursor.Next();
     uint8_t* to = staged;
     for (const int64_t tap : data_.taps().offsets) {
-      stage(from + tap, data_.taps().depth, data_.a_flip(), to);
+      stage(from + tap, data_.taps().depth, flip, to);
       to += StagedTapBytes();
     }
   }
@@ -295,6 +305,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   MicrokernelArgs call;
   call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
   call.c_stride_bytes = buffers.output.c_stride_bytes;
+  call.vector_step = data_.taps().vector_step;
+  call.pixel_offsets = tiles.functions->pixel_offsets.data();
   call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
   SetTaps(tiles.initial, &call);
   const bool streams = buffers.may_stream && CanStream();
@@ -326,7 +338,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
 void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column,
                           MicrokernelArgs* call) const {
   const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
-  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? data_.initial : tiles.initial->columns;
+  const AlignedBuffer<int32_t>& all = is_signed_ ? initial_ : data_.initial;
+  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? all : tiles.initial->columns;
   call->b = Columns(column) + first_tap * data_.taps().depth * kPanelColumns;
   call->initial = initial.data() + column;
   call->a_offset = column / lanes_ * data_.taps().vector_step;

@@ -5,9 +5,9 @@
 //            ─► tiles of mr×nr, some rows of tiles at a time, whose rows of A stay in L1: a call for each nr
 //               columns
 //
-// A is read where it is, unless kernels cannot read it there: s8 must be shifted, a depth that is no multiple
-// of four padded, and the wide form reads int16. Such rows are staged, a block at a time, their taps joined.
-// An edge within a vector goes through a scratch tile.
+// A is read where it is, unless kernels cannot read it there: s8 must be shifted where the ISA multiplies u8
+// alone, a depth that is no multiple of four padded, and the wide form reads int16. Such rows are staged, a
+// block at a time, their taps joined. An edge within a vector goes through a scratch tile.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -33,6 +33,7 @@ class PanelEngine final : public Engine {
   int mr() const override { return block_.mr; }
   int nr() const override { return nr_; }
   std::string KernelName() const override { return kernel_name_; }
+  int64_t packed_bytes() const override { return static_cast<int64_t>(initial_.bytes()); }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
@@ -41,6 +42,7 @@ class PanelEngine final : public Engine {
   /// The kernels for tiles of one height: [streams][is_edge][prefetches][begins_line][ends_line].
   struct Functions {
     MicrokernelFunction at[2][2][2][2][2] = {};
+    std::vector<int64_t> pixel_offsets;  // MicrokernelArgs::pixel_offsets
   };
   struct Tiles;
   class TileCutter;
@@ -75,16 +77,17 @@ class PanelEngine final : public Engine {
   const SkippingInitial* FindInitial(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
-  /// Columns of groups have few weights: kernels that share pixels need not fetch those of others.
-  bool CanPrefetch() const { return !data_.taps().shared; }
+  /// Columns of groups have few weights: kernels need not fetch those of others.
+  bool CanPrefetch() const { return data_.taps().vector_step == 0; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
 
   const GemmData& data_;
   KernelBlock block_;
   int lanes_, nr_;
-  bool is_staged_;
+  bool is_signed_, is_staged_;
   BlockCost cost_;
+  AlignedBuffer<int32_t> initial_;  // instead of data_'s where is_signed_
   std::string kernel_name_;
   std::vector<Functions> functions_;  // [rows − 1]; only those that n can need are set
 };

@@ -24,31 +24,27 @@ struct StripForm {
   int blocks = 1;  // of registers, in a tile
 };
 
-struct IsaForms {
-  jit::Isa isa;
-  std::array<StripForm, 2> forms;
-};
+// Of several columns, and of one, which suits any weights.
+using Forms = std::array<StripForm, 2>;
 
 // Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
-constexpr std::array kForms = {
-    IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}}},
-    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}}},
-};
+constexpr Forms kYmmForms = {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}};
+constexpr Forms kZmmForms = {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}};
 
 // From a planar band, whose vectors lie across cache lines: each load counts twice there, so that several
 // columns should share it. Fitted to Laplace weights on Emerald Rapids. With VPDPBUSD there is one item a
 // quad, and as many registers as accumulators need.
-constexpr std::array kPlanarForms = {
-    IsaForms{jit::Isa::kAvx2, {StripForm{2, 3, 0.67, 0.33, 5}, StripForm{1, 4, 0.79, 0.39, 2}}},
-    IsaForms{jit::Isa::kAvx512, {StripForm{2, 4, 0.67, 0.33, 2}, StripForm{1, 4, 0.89, 0.45, 2}}},
-    IsaForms{jit::Isa::kAvxVnni, {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}}},
-    IsaForms{jit::Isa::kAvx512Vnni, {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}}},
-};
+constexpr Forms kPlanarYmmForms = {StripForm{2, 3, 0.67, 0.33, 5}, StripForm{1, 4, 0.79, 0.39, 2}};
+constexpr Forms kPlanarZmmForms = {StripForm{2, 4, 0.67, 0.33, 2}, StripForm{1, 4, 0.89, 0.45, 2}};
+constexpr Forms kPlanarYmmVnniForms = {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}};
+constexpr Forms kPlanarZmmVnniForms = {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}};
 
-const std::array<StripForm, 2>& FormsOf(jit::Isa isa, bool planar) {
-  const auto is_its = [&](const IsaForms& forms) { return forms.isa == isa; };
-  if (planar) return std::find_if(kPlanarForms.begin(), kPlanarForms.end(), is_its)->forms;
-  return std::find_if(kForms.begin(), kForms.end(), is_its)->forms;
+// They depend on what an ISA's vectors are, so that every ISA has some.
+const Forms& FormsOf(jit::Isa isa, bool planar) {
+  const bool is_zmm = jit::VectorBytes(isa) == 64;
+  if (!planar) return is_zmm ? kZmmForms : kYmmForms;
+  if (UsesSchedule(isa, INTACT_EXACT)) return is_zmm ? kPlanarZmmForms : kPlanarYmmForms;
+  return is_zmm ? kPlanarZmmVnniForms : kPlanarYmmVnniForms;
 }
 
 Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"}; }
@@ -387,7 +383,7 @@ void ScheduledEngine::Store(const RunBuffers& buffers, const Range& range, const
       args.epilogue.residual = residual.map().residual;
       args.epilogue.residual_stride_bytes = residual.map().residual_stride_bytes;
     }
-    const bool streams = buffers.may_stream && streaming_epilogue_ != nullptr;
+    const bool streams = buffers.may_stream && streaming_epilogue_;
     (streams ? streaming_epilogue_ : epilogue_)(&args);
   }
 }

@@ -104,8 +104,8 @@ class ScheduledEngine final : public Engine {
   std::shared_ptr<const ScheduledWeights> schedule_;
   std::string kernel_name_;
   std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
-  TileEpilogueFunction epilogue_ = nullptr;
-  TileEpilogueFunction streaming_epilogue_ = nullptr;  // where a row of a tile is a whole cache line of C
+  TileEpilogueFunction epilogue_;
+  TileEpilogueFunction streaming_epilogue_;  // where a row of a tile is a whole cache line of C
 };
 
 }  // namespace intact::kernels

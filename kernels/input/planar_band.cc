@@ -234,7 +234,7 @@ void PlanarBand::ListPixels(const PixelLine& line, const PixelPhase& phase, int6
 uint8_t PlanarBand::Transpose(std::span<const uint8_t* const> pixels, int64_t group,
                               uint8_t* to) const noexcept {
   uint8_t largest = 0;
-  if (transpose_ == nullptr) {
+  if (!transpose_) {
     const int64_t inputs = geometry_.group_inputs();
     for (int64_t i = 0; i < std::min(groups_, geometry_.groups - group); ++i) {
       largest = std::max(largest, PackActivations(pixels, (group + i) * inputs, inputs, flip_,

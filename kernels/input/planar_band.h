@@ -116,8 +116,8 @@ class PlanarBand {
   std::vector<PixelPhase> pixel_phases_;
   std::vector<int64_t> order_, places_;  // the channel at each place, and the place of each; or empty
   int64_t sources_per_band_ = 0;
-  std::vector<QuadSource> sources_;             // band by band; empty where pixels are too short for them
-  PixelTransposeFunction transpose_ = nullptr;  // if there are sources
+  std::vector<QuadSource> sources_;   // band by band; empty where pixels are too short for them
+  PixelTransposeFunction transpose_;  // if there are sources
 };
 
 }  // namespace intact::kernels

@@ -104,11 +104,9 @@ Taps ConvPlan::MakeTaps(const Band& band) const {
 void ConvPlan::SharePixels(const Band& band, Taps* taps) const {
   constexpr int64_t kLeastRows = 4;
   constexpr int64_t kMostQuads = 32;
-  constexpr int64_t kMostBytes = 1 << 30;  // of a line of the band: kernels know distances in it
   const int64_t width = geometry_.kernel[kWidth];
   const int64_t rows = geometry_.output[kWidth];
   if (width == 1 || width * taps->depth / kQuad > kMostQuads || rows < kLeastRows) return;
-  if (geometry_.Span(kWidth, rows) * band.pixel_bytes() > kMostBytes) return;
   taps->shared = {width, geometry_.dilation[kWidth] * band.pixel_bytes(), band.row_stride()};
   taps->line_rows = geometry_.output[kWidth];
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -246,12 +247,11 @@ Error Unexpected(const std::string& field, int64_t value, const std::string& exp
 }
 
 Result<jit::IsaSet> PermittedIsas(int32_t max_isa) {
-  if (max_isa < INTACT_ISA_ANY || max_isa > INTACT_ISA_AMX_INT8) {
-    return Unexpected("max_isa", max_isa, "an intact_isa");
-  }
+  const std::optional<jit::Isa> cap = jit::IsaOf(max_isa);
+  if (max_isa != INTACT_ISA_ANY && !cap) return Unexpected("max_isa", max_isa, "an intact_isa");
   Result<jit::IsaSet> permitted = jit::PermittedIsas();
-  if (!permitted || max_isa == INTACT_ISA_ANY) return permitted;
-  return *permitted & jit::CappedAt(static_cast<jit::Isa>(max_isa));
+  if (!permitted || !cap) return permitted;
+  return *permitted & jit::CappedAt(*cap);
 }
 
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint8_t kOpcodeTileConfig = 0x49;
 constexpr uint8_t kOpcodeTileMove = 0x4B;
-constexpr uint8_t kOpcodeDpbusd = 0x50;
+constexpr uint8_t kOpcodeVectorDot = 0x50;
 constexpr uint8_t kOpcodeTileDot = 0x5E;
 
 std::atomic<uint64_t> emulated_count = 0;
@@ -41,23 +41,43 @@ struct Outcome {
   std::string fault;
 };
 
-/// dst += Σ of four products u8 (first source) × s8 (second source), in each int32 lane, wrapping.
-Ymm DotBytes(Ymm dst, const Ymm& first, const Ymm& second, size_t bytes) {
+/// Of the bytes that a dot product multiplies. Vectors and tiles have the same prefixes for the same signs.
+struct Signs {
+  bool first, second;
+};
+
+Signs SignsOf(Prefix prefix) {
+  switch (prefix) {
+    case Prefix::kF2:
+      return {true, true};
+    case Prefix::kF3:
+      return {true, false};
+    case Prefix::k66:
+      return {false, true};
+    default:
+      return {false, false};
+  }
+}
+
+int Value(uint8_t byte, bool is_signed) { return is_signed ? static_cast<int8_t>(byte) : int{byte}; }
+
+/// dst += Σ of four products of bytes, in each int32 lane, wrapping.
+Ymm DotBytes(Ymm dst, const Ymm& first, const Ymm& second, Signs signs, size_t bytes) {
   for (size_t lane = 0; lane < bytes; lane += 4) {
     uint32_t sum = 0;
     std::memcpy(&sum, &dst[lane], sizeof(sum));
     for (size_t i = lane; i < lane + 4; ++i) {
-      sum += static_cast<uint32_t>(first[i] * static_cast<int8_t>(second[i]));
+      sum += static_cast<uint32_t>(Value(first[i], signs.first) * Value(second[i], signs.second));
     }
     std::memcpy(&dst[lane], &sum, sizeof(sum));
   }
   return dst;
 }
 
-/// VPDPBUSD reg, vvvv, rm
-std::optional<Outcome> Dpbusd(const VexInstruction& instruction, ucontext_t* context) {
+/// VPDPB{SS,SU,US,UU}D reg, vvvv, rm
+std::optional<Outcome> VectorDot(const VexInstruction& instruction, ucontext_t* context) {
   std::optional<VectorState> registers = VectorState::Of(context);
-  if (instruction.prefix != Prefix::k66 || !registers) return std::nullopt;
+  if (!registers) return std::nullopt;
   const size_t bytes = instruction.is_256 ? 32 : 16;
   const gregset_t& general = context->uc_mcontext.gregs;
   Ymm second = {};
@@ -67,10 +87,11 @@ std::optional<Outcome> Dpbusd(const VexInstruction& instruction, ucontext_t* con
   } else {
     second = registers->Read(instruction.rm);
   }
-  Ymm result = DotBytes(registers->Read(instruction.reg), registers->Read(instruction.vvvv), second, bytes);
+  Ymm result = DotBytes(registers->Read(instruction.reg), registers->Read(instruction.vvvv), second,
+                        SignsOf(instruction.prefix), bytes);
   std::fill(result.begin() + static_cast<std::ptrdiff_t>(bytes), result.end(), uint8_t{0});
   registers->Write(instruction.reg, result);
-  return Outcome{"VPDPBUSD", ""};
+  return Outcome{"VPDPB..D", ""};
 }
 
 /// LDTILECFG mem, STTILECFG mem, TILERELEASE, TILEZERO reg
@@ -110,26 +131,17 @@ std::optional<Outcome> TileMove(const VexInstruction& instruction, const gregset
 /// TDPB{SS,SU,US,UU}D reg, rm, vvvv
 std::optional<Outcome> TileDot(const VexInstruction& instruction) {
   if (instruction.is_memory) return std::nullopt;
-  const auto dot = [&](const char* name, bool a_is_signed, bool b_is_signed) {
-    return Outcome{
-        name, tiles.DotProduct(instruction.reg, instruction.rm, instruction.vvvv, a_is_signed, b_is_signed)};
-  };
-  switch (instruction.prefix) {
-    case Prefix::kF2:
-      return dot("TDPBSSD", true, true);
-    case Prefix::kF3:
-      return dot("TDPBSUD", true, false);
-    case Prefix::k66:
-      return dot("TDPBUSD", false, true);
-    default:
-      return dot("TDPBUUD", false, false);
-  }
+  const Signs signs = SignsOf(instruction.prefix);
+  const char* const name =
+      signs.first ? (signs.second ? "TDPBSSD" : "TDPBSUD") : (signs.second ? "TDPBUSD" : "TDPBUUD");
+  return Outcome{
+      name, tiles.DotProduct(instruction.reg, instruction.rm, instruction.vvvv, signs.first, signs.second)};
 }
 
 /// Carries out `instruction`, if it is one of ours.
 std::optional<Outcome> Execute(const VexInstruction& instruction, ucontext_t* context) {
   if (instruction.w) return std::nullopt;
-  if (instruction.opcode == kOpcodeDpbusd) return Dpbusd(instruction, context);
+  if (instruction.opcode == kOpcodeVectorDot) return VectorDot(instruction, context);
   if (instruction.is_256) return std::nullopt;
   if (instruction.opcode == kOpcodeTileDot) return TileDot(instruction);
   if (instruction.vvvv != 0) return std::nullopt;

@@ -1,11 +1,11 @@
-// Executes in software what the CPU at hand lacks, so that kernels for AVX-VNNI and AMX can be tested on any
-// machine with AVX2: the CPU refuses such an instruction by SIGILL, the handler carries it out on the
-// registers that the kernel saved, and lets the thread go on behind it. It is slow (microseconds per
+// Executes in software what the CPU at hand lacks, so that kernels for AVX-VNNI, AVX-VNNI-INT8 and AMX can be
+// tested on any machine with AVX2: the CPU refuses such an instruction by SIGILL, the handler carries it out
+// on the registers that the kernel saved, and lets the thread go on behind it. It is slow (microseconds per
 // instruction), and for tests only.
 //
-// Emulated: VEX-encoded VPDPBUSD; LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1,
-// TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an instruction executes it itself, and
-// nothing here runs.
+// Emulated: VEX-encoded VPDPBUSD, VPDPBSSD, VPDPBSUD and VPDPBUUD; LDTILECFG, STTILECFG, TILERELEASE,
+// TILEZERO, TILELOADD, TILELOADDT1, TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an
+// instruction executes it itself, and nothing here runs.
 #ifndef INTACT_TESTS_EMULATOR_EMULATOR_H_
 #define INTACT_TESTS_EMULATOR_EMULATOR_H_
 

@@ -1,4 +1,4 @@
-// Decodes VEX-encoded instructions of the 0F38 map, where AVX-VNNI and AMX live.
+// Decodes VEX-encoded instructions of the 0F38 map, where AVX-VNNI, AVX-VNNI-INT8 and AMX live.
 //
 //   C4 | ~R ~X ~B 00010 | W ~vvvv L pp | opcode | mod reg rm | [scale index base] | [disp8 or disp32]
 //

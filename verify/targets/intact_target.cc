@@ -207,7 +207,9 @@ Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOp
 }
 
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
-  const Result<Gemm> plan = CreatePlan(gemm, options);
+  // Kernels go with their last plan: each plan lives until the next one is made, and neighbours share them.
+  thread_local Result<Gemm> plan = Error{};
+  plan = CreatePlan(gemm, options);
   if (!plan) return plan.error();
   const auto run = [&](const intact_gemm_args& args) {
     return StatusError(intact_gemm_run(plan->handle(), &args));
@@ -217,7 +219,8 @@ Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, cons
 
 Result<std::vector<uint8_t>> IntactTarget::RunConv(const reference::Conv& conv,
                                                    const RunOptions& options) const {
-  const Result<Conv> plan = CreatePlan(conv, options);
+  thread_local Result<Conv> plan = Error{};  // until the next one is made, as in Run()
+  plan = CreatePlan(conv, options);
   if (!plan) return plan.error();
   const auto run = [&](const intact_conv_args& args) { return plan->Run(args); };
   return Named(RunGuarded(conv, options, run), *plan);

@@ -1,0 +1,43 @@
+// Emitted functions as their users own them: the code goes with the last one.
+#ifndef INTACT_JIT_FUNCTION_H_
+#define INTACT_JIT_FUNCTION_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace intact::jit {
+
+/// Executable code, by the address where it begins. The last owner frees it.
+using Code = std::shared_ptr<const void>;
+
+template <class Signature>
+class Function;
+
+/// One owner of code that is a function of the System V ABI: null unless it was made from code. A copy is
+/// another owner and costs an atomic increment, a call costs no more than one through a pointer.
+template <class... Args>
+class Function<void(Args...)> {
+ public:
+  Function() = default;
+  explicit Function(Code code) : code_(std::move(code)) {}
+
+  explicit operator bool() const noexcept { return code_ != nullptr; }
+  void operator()(Args... args) const noexcept {
+    reinterpret_cast<void (*)(Args...)>(const_cast<void*>(code_.get()))(args...);
+  }
+
+ private:
+  Code code_;
+};
+
+/// All code that the process has now.
+struct CodeUsage {
+  int64_t functions = 0;
+  int64_t bytes = 0;  // with what alignment adds
+  bool operator==(const CodeUsage&) const = default;
+};
+CodeUsage GetCodeUsage();
+
+}  // namespace intact::jit
+#endif  // INTACT_JIT_FUNCTION_H_

@@ -1,0 +1,42 @@
+// Which columns of the input adjacent output pixels share, along the width of a filter: kernels depend on it,
+// and read from a table where the columns lie, so that one kernel serves all widths and numbers of channels.
+//
+//   the columns of a filter of three taps    stride 1    stride 2    stride 3
+//     pixel 0                                0 1 2       0 1 2       0 1 2
+//     pixel 1                                  1 2 3         2 3 4         3 4 5
+//
+// Only columns that some tap reads have numbers, which rise from left to right: at a larger stride than 3
+// pixels share as little, and the pattern is the one of stride 3.
+#ifndef INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
+#define INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace intact::kernels {
+
+struct TapPattern {
+  int pixels = 1;
+  int width = 1;                   // taps of a pixel
+  std::vector<int> columns = {0};  // [pixels][width]: the column's number
+
+  int Column(int pixel, int tap) const { return columns[static_cast<size_t>(pixel * width + tap)]; }
+  int column_count() const;
+  auto operator<=>(const TapPattern&) const = default;
+  /// "x1_s1": the columns from tap to tap and from pixel to pixel; or all columns, "0.1_3.4".
+  std::string Name() const;
+};
+
+/// A pattern and where its columns lie.
+struct PlacedPattern {
+  TapPattern pattern;
+  std::vector<int64_t> offsets;  // of each column
+};
+
+/// Of `pixels` adjacent pixels: pixel p reads `taps`[i] + p·pixel_stride with its tap i.
+PlacedPattern PlacePattern(const std::vector<int64_t>& taps, int64_t pixel_stride, int pixels);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
