@@ -212,6 +212,18 @@ constexpr const char* kSmall =
     "conv u8s8u8 in=4x5 c=2 o=3 kernel=2x1 za=3 zc=9 bias=f32 scale=channel fill=bait";
 constexpr const char* kSmallGemm = "gemm u8s8u8 m=1 n=3 k=4 bias=f32";
 
+// Where sections begin, of an image with a section of each kind, as kernels/weights/pack_file.h tells them:
+// 3 output channels are a panel, and 4 depths a kibibyte of it.
+constexpr size_t kChecksumAt = 24;
+constexpr size_t kCoveredFrom = 32;
+constexpr size_t kHeaderBytes = 352;
+constexpr size_t kWeightsAt = 384;
+constexpr size_t kScalesAt = kWeightsAt + 1024;
+constexpr size_t kBiasAt = kScalesAt + 64;
+constexpr size_t kZeroPointsAt = kBiasAt + 64;
+constexpr size_t kPanelsAt = kZeroPointsAt + 64;
+constexpr size_t kEnd = kPanelsAt + 64;
+
 TEST(SavedConvMemory, EveryAlignmentLoads) {
   const Layer layer(kSmall, false);
   const Bytes image = ImageOf(kSmall);
@@ -224,7 +236,8 @@ TEST(SavedConvMemory, EveryAlignmentLoads) {
   }
 }
 
-// The layer's taps that no output reads are in the file all the same.
+// The layer's taps that no output reads are in the file all the same: it holds the weights that one of an
+// ordinary convolution holds.
 TEST(SavedConvMemory, KeepsTapsThatNoOutputReads) {
   const char* const line =
       "conv u8s8s32 in=1x2 c=2 o=3 kernel=5x5 stride=3x3 pad=2x1:2x3 za=7 fill=bait transposed=yes";
@@ -234,6 +247,15 @@ TEST(SavedConvMemory, KeepsTapsThatNoOutputReads) {
   ASSERT_TRUE(loaded) << loaded.error().message;
   layer.ExpectIsPlan(*loaded, static_cast<intact_isa>(loaded->Info().isa));
   EXPECT_TRUE(ImageOf(*loaded) == image);
+
+  ConvDesc desc = verify::DescOf(layer.conv, layer.OptionsOn(INTACT_ISA_ANY));
+  desc.transposed = 0;
+  desc.input[0] = desc.input[1] = 9;
+  const Result<Conv> ordinary = Conv::Create(desc, layer.conv.b.data());
+  ASSERT_TRUE(ordinary) << ordinary.error().message;
+  const Bytes expected = ImageOf(*ordinary);
+  ASSERT_EQ(image.size(), expected.size());
+  EXPECT_TRUE(std::equal(image.begin() + kWeightsAt, image.end(), expected.begin() + kWeightsAt));
 }
 
 // Open and fixed dimensions, and a stride that leads nowhere in the one that is fixed.
@@ -352,18 +374,6 @@ TEST(ConvRefusals, OfOtherFiles) {
   EXPECT_TRUE(Conv::Load(path));
   std::filesystem::remove(path);
 }
-
-// Where sections begin, of an image with a section of each kind, as kernels/weights/pack_file.h tells them:
-// 3 output channels are a panel, and 4 depths a kibibyte of it.
-constexpr size_t kChecksumAt = 24;
-constexpr size_t kCoveredFrom = 32;
-constexpr size_t kHeaderBytes = 352;
-constexpr size_t kWeightsAt = 384;
-constexpr size_t kScalesAt = kWeightsAt + 1024;
-constexpr size_t kBiasAt = kScalesAt + 64;
-constexpr size_t kZeroPointsAt = kBiasAt + 64;
-constexpr size_t kPanelsAt = kZeroPointsAt + 64;
-constexpr size_t kEnd = kPanelsAt + 64;
 
 TEST(ConvRefusals, OfTruncations) {
   const Bytes image = ImageOf(kSmall);
