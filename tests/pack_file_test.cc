@@ -493,7 +493,7 @@ TEST_F(PackFile, BoundsOf8BitOutputsAreWithinTheType) {
     const Bytes forged = Forged(image, at, bits);
     ASSERT_NE(forged, image);
     Write(path_, forged);
-    for (const intact_isa isa : kIsas) {
+    for (const intact_isa isa : verify::kIsaLadder) {
       if (intact_isa_available(isa) == 0) continue;
       const Result<Plan> plan = LoadPlan(path_, isa);
       ASSERT_TRUE(plan) << plan.error().message;
