@@ -122,9 +122,9 @@ TEST(VnniInt8Kernels, TakeSignedActivationsAsTheyAre) {
     GemmDesc desc = MakeGemmDesc();
     desc.n = 64;
     desc.k = 64;
-    desc.a_type = a_type;
-    desc.b_type = b_type;
-    desc.max_isa = INTACT_ISA_AVX_VNNI_INT8;
+    desc.linear.a_type = a_type;
+    desc.linear.b_type = b_type;
+    desc.linear.max_isa = INTACT_ISA_AVX_VNNI_INT8;
     const std::vector<int8_t> b(64 * 64, 1);
     const Result<Gemm> gemm = Gemm::Create(desc, b.data());
     return gemm ? std::string(gemm->Info().kernel) : gemm.error().message;
