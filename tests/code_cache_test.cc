@@ -33,7 +33,7 @@ Gemm MakeGemm(int64_t n, int64_t k, intact_mode mode = INTACT_EXACT) {
   GemmDesc desc = MakeGemmDesc();
   desc.n = n;
   desc.k = k;
-  desc.mode = mode;
+  desc.linear.mode = mode;
   Result<Gemm> gemm = Gemm::Create(desc, Weights().data());
   EXPECT_TRUE(gemm) << gemm.error().message;
   return std::move(*gemm);
@@ -47,7 +47,7 @@ struct Shape {
 
 Conv MakeConv(const Shape& shape) {
   ConvDesc desc = MakeConvDesc();
-  desc.gemm.mode = shape.mode;
+  desc.linear.mode = shape.mode;
   desc.spatial_dims = 2;
   desc.input_channels = shape.inputs;
   desc.output_channels = shape.outputs;

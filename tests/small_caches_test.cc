@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/base/blocking.h"
 #include "kernels/api/create.h"
+#include "kernels/base/blocking.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/gemm_plan.h"
 #include "tests/emulated_isas.h"
