@@ -12,7 +12,7 @@ usage() {
   cat <<'END'
 usage: tools/bootstrap.sh COMMAND [ARGUMENT...]
 
-Each command installs the Debian packages that are missing, then configures and builds what it needs.
+Each command installs the Debian packages that are missing, then configures and builds what it runs.
 
   build    build build/release;                        arguments go to `cmake --build`
   test     build and run all tests;                    arguments go to `ctest`
@@ -149,14 +149,14 @@ case $command in
     ;;
   verify)
     install_packages
-    build release
+    build release --target intact
     say "verifying this machine's kernels; the report goes to report/"
     build/release/tools/intact verify "$@"
     ;;
   bench)
     install_packages
     install_peers
-    build release
+    build release --target intact_bench
     bench "$@"
     ;;
   lint)

@@ -253,6 +253,9 @@ const std::vector<Field>& SharedFields() {
       Number("apad", &Problem::a_pad),
       Number("cpad", &Problem::c_pad),
       Number("respad", &Problem::res_pad),
+      Choice("open", &Problem::open_extents, kNoYes),
+      Choice("scratch", &Problem::own_scratch, kNoYes),
+      Choice("saved", &Problem::saved, kNoYes),
       Number("threads", &Problem::threads),
       Choice("mode", &Problem::mode, kModes),
       Choice("isa", &Problem::isa, Isas()),
@@ -586,6 +589,7 @@ std::optional<Error> Problem::Check() const {
   if (std::optional<Error> range = CheckDeclaredRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
   if (std::optional<Error> residual_error = CheckResidual(*this)) return residual_error;
+  if (open_extents && !conv) return Invalid("open: only a convolution has extents");
   return conv ? CheckConv(*this) : CheckGemm(*this);
 }
 
@@ -634,8 +638,9 @@ reference::Conv MaterializeConv(const Problem& problem) {
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {
-  return {problem.mode,         problem.isa,      problem.a_pad,       problem.c_pad,   problem.threads,
-          problem.declared_min, problem.declared, problem.range_check, problem.res_pad, problem.in_place};
+  return {problem.mode,         problem.isa,         problem.a_pad,       problem.c_pad,   problem.threads,
+          problem.declared_min, problem.declared,    problem.range_check, problem.res_pad, problem.in_place,
+          problem.open_extents, problem.own_scratch, problem.saved};
 }
 
 std::span<const Fill> AllFills() {

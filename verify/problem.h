@@ -83,6 +83,11 @@ struct Problem {
   int64_t res_pad = 0;  // and the residual
   // The residual lies where C is to be; as C, it has c_pad and elements of c_type's size.
   bool in_place = false;
+  // How the plan comes about and runs: a convolution's extents are given with the run, memory is the
+  // caller's, the plan was saved and loaded. None of it makes a difference.
+  bool open_extents = false;
+  bool own_scratch = false;
+  bool saved = false;
   int32_t threads = 1;
   intact_mode mode = INTACT_EXACT;
   intact_isa isa = INTACT_ISA_ANY;

@@ -223,6 +223,10 @@ class ConvList {
  private:
   void Add(Problem problem) {
     problem.seed = seed_;
+    // None of this makes a difference. The numbers are coprime to each other's and to the lists' lengths.
+    problem.open_extents = problems_.size() % 3 == 1;
+    problem.own_scratch = problems_.size() % 2 == 1;
+    problem.saved = problems_.size() % 11 == 5;
     problems_.push_back(problem);
   }
 

@@ -51,6 +51,9 @@ class ProblemList {
  private:
   void Add(Problem problem) {
     problem.seed = seed_;
+    // None of this makes a difference. The numbers are coprime to each other's and to the lists' lengths.
+    problem.own_scratch = problems_.size() % 2 == 1;
+    problem.saved = problems_.size() % 11 == 5;
     problems_.push_back(problem);
   }
 

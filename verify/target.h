@@ -29,6 +29,10 @@ struct RunOptions {
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   int64_t res_pad = 0;
   bool in_place = false;  // the residual is where C is to be, with c_pad
+  // See Problem; targets without such a thing run as ever.
+  bool open_extents = false;
+  bool own_scratch = false;
+  bool saved = false;
 };
 
 class Target {

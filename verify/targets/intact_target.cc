@@ -150,7 +150,7 @@ ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options) {
   desc.transposed = geometry.IsTransposed() ? 1 : 0;
   const auto axes = std::span(geometry.axes).last(static_cast<size_t>(geometry.dims));
   for (size_t i = 0; i < axes.size(); ++i) {
-    desc.input[i] = axes[i].input;
+    desc.input[i] = options.open_extents ? INTACT_ANY_EXTENT : axes[i].input;
     desc.kernel[i] = axes[i].kernel;
     desc.stride[i] = axes[i].stride;
     desc.dilation[i] = axes[i].dilation;
@@ -186,6 +186,8 @@ intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, 
   const reference::ConvGeometry& geometry = conv.geometry;
   intact_conv_args args = INTACT_CONV_ARGS_INIT;
   args.batch = geometry.batch;
+  const auto axes = std::span(geometry.axes).last(static_cast<size_t>(geometry.dims));
+  for (size_t i = 0; options.open_extents && i < axes.size(); ++i) args.input[i] = axes[i].input;
   args.a = buffers.a;
   args.a_stride = geometry.input_channels + options.a_pad;
   args.c = buffers.c;
@@ -206,24 +208,84 @@ Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOp
   return RunBetweenGuards(conv, options, run);
 }
 
+namespace {
+
+// A plan as options ask for it, with the memory that a loaded one's weights stay in.
+template <class Plan>
+struct KeptPlan {
+  std::optional<GuardedMatrix> image;
+  Result<Plan> plan = Error{};
+};
+
+// Saves the plan and loads it again, from memory that ends at a guard page.
+template <class Plan>
+Error Reload(const RunOptions& options, KeptPlan<Plan>* kept) {
+  const Result<std::vector<uint8_t>> bytes = kept->plan->SaveMemory();
+  if (!bytes) return bytes.error();
+  Result<GuardedMatrix> image = GuardedMatrix::Allocate(1, std::ssize(*bytes), std::ssize(*bytes));
+  if (!image) return image.error();
+  image->Load(bytes->data());
+  kept->plan = Plan::LoadMemory(image->data(), bytes->size(), options.isa);
+  kept->image = std::move(*image);
+  return kept->plan ? Error() : kept->plan.error();
+}
+
+template <class Plan, class Operation>
+Error Make(const Operation& operation, const RunOptions& options, KeptPlan<Plan>* kept) {
+  kept->plan = CreatePlan(operation, options);
+  if (!kept->plan) return kept->plan.error();
+  return options.saved ? Reload(options, kept) : Error();
+}
+
+intact_status Prepare(const Gemm& plan, const intact_gemm_args& args, intact_run_info* info) {
+  return intact_gemm_prepare(plan.handle(), &args, info);
+}
+intact_status Prepare(const Conv& plan, const intact_conv_args& args, intact_run_info* info) {
+  return intact_conv_prepare(plan.handle(), &args, info);
+}
+intact_status RunOnce(const Gemm& plan, const intact_gemm_args& args) {
+  return intact_gemm_run(plan.handle(), &args);
+}
+intact_status RunOnce(const Conv& plan, const intact_conv_args& args) {
+  return intact_conv_run(plan.handle(), &args);
+}
+
+// In scratch that ends at a guard page, if it is to be the caller's.
+template <class Plan, class Args>
+Error RunAs(const Plan& plan, Args args, const RunOptions& options) {
+  if (!options.own_scratch) return StatusError(RunOnce(plan, args));
+  intact_run_info info = INTACT_RUN_INFO_INIT;
+  Error error = StatusError(Prepare(plan, args, &info));
+  if (!error.ok()) return error;
+  const auto bytes = static_cast<int64_t>(info.scratch_bytes);
+  Result<GuardedMatrix> scratch = GuardedMatrix::Allocate(1, bytes, bytes);
+  if (!scratch) return scratch.error();
+  args.scratch = scratch->data();
+  args.scratch_bytes = info.scratch_bytes;
+  error = StatusError(RunOnce(plan, args));
+  if (!error.ok()) return error;
+  const std::optional<std::string> stray = scratch->StrayWrite();
+  return stray ? Failed(fmt::format("wrote outside its scratch: {}", *stray)) : Error();
+}
+
+}  // namespace
+
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
   // Kernels go with their last plan: each plan lives until the next one is made, and neighbours share them.
-  thread_local Result<Gemm> plan = Error{};
-  plan = CreatePlan(gemm, options);
-  if (!plan) return plan.error();
-  const auto run = [&](const intact_gemm_args& args) {
-    return StatusError(intact_gemm_run(plan->handle(), &args));
-  };
-  return Named(RunGuarded(gemm, options, run), *plan);
+  thread_local KeptPlan<Gemm> kept;
+  const Error error = Make(gemm, options, &kept);
+  if (!error.ok()) return error;
+  const auto run = [&](const intact_gemm_args& args) { return RunAs(*kept.plan, args, options); };
+  return Named(RunGuarded(gemm, options, run), *kept.plan);
 }
 
 Result<std::vector<uint8_t>> IntactTarget::RunConv(const reference::Conv& conv,
                                                    const RunOptions& options) const {
-  thread_local Result<Conv> plan = Error{};  // until the next one is made, as in Run()
-  plan = CreatePlan(conv, options);
-  if (!plan) return plan.error();
-  const auto run = [&](const intact_conv_args& args) { return plan->Run(args); };
-  return Named(RunGuarded(conv, options, run), *plan);
+  thread_local KeptPlan<Conv> kept;  // until the next one is made, as in Run()
+  const Error error = Make(conv, options, &kept);
+  if (!error.ok()) return error;
+  const auto run = [&](const intact_conv_args& args) { return RunAs(*kept.plan, args, options); };
+  return Named(RunGuarded(conv, options, run), *kept.plan);
 }
 
 }  // namespace intact::verify
