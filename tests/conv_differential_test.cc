@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -272,6 +273,12 @@ class ConvLayer : public ::testing::TestWithParam<std::tuple<const char*, intact
   void SetUp() override {
     const auto& [name, isa] = GetParam();
     if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
+    // A layer takes half a minute to emulate, and these activations are u8, for which AVX-VNNI-INT8 has
+    // AVX-VNNI's instruction: two layers tell that it is chosen rightly.
+    const bool is_told = std::string_view(name) != "u8_0_0" && std::string_view(name) != "u7_6_0";
+    if (isa == INTACT_ISA_AVX_VNNI_INT8 && tests::EmulatedIsas::Has(isa) && is_told) {
+      GTEST_SKIP() << intact_isa_name(isa) << " is emulated";
+    }
     Result<Layer> layer = ReadLayer(std::string(INTACT_TEST_DATA "/torch-layers/") + name);
     ASSERT_TRUE(layer) << layer.error().message;
     layer_ = *layer;
