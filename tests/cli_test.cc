@@ -128,7 +128,7 @@ TEST_F(Cli, Info) {
 }
 
 TEST_F(Cli, ExactLayersEqualPyTorchOnEveryIsa) {
-  for (const intact_isa isa : verify::kIsaLadder) {
+  for (const intact_isa isa : intact::verify::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;  // counted by the differential test
     const json layers = LayerJson(kLayers + "u* --expect output_onednn.npy --isa " + intact_isa_name(isa), 0);
     ASSERT_EQ(layers.size(), 20u);
