@@ -309,13 +309,11 @@ class ScratchOnIsa : public testing::TestWithParam<std::tuple<intact_isa, int>> 
            &c, std::move(expected)});
   }
 
-  // As it stands, a batch of two of it, and with extents that the run gives.
+  // As it stands, with extents that the run gives, and a batch of two.
   static void OnConv(const char* line, const Check& check) {
-    for (const int64_t batch : {1, 2}) {
-      for (const bool is_open : {false, true}) {
-        SCOPED_TRACE(std::string(line) + " batch=" + std::to_string(batch) + (is_open ? " open" : ""));
-        OnConv(line, batch, is_open, check);
-      }
+    for (const auto& [batch, is_open] : {std::pair(1, false), {1, true}, {2, false}}) {
+      SCOPED_TRACE(std::string(line) + " batch=" + std::to_string(batch) + (is_open ? " open" : ""));
+      OnConv(line, batch, is_open, check);
     }
   }
 
