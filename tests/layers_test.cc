@@ -23,7 +23,7 @@ using Order = std::vector<std::string_view>;
 const std::vector<Order> kOrders = {
     {"jit", "kernels/base", "kernels/problem", "kernels/weights", "kernels/codegen", "kernels/input",
      "kernels/engines", "kernels/plans", "kernels/api", "verify/targets", "tools", "bench", "tests"},
-    {"reference", "verify", "verify/targets", "tools", "bench", "tests"},
+    {"reference", "verify", "tools", "bench", "tests"},
 };
 
 // Includes of the project's own files, as they are spelled.
