@@ -66,7 +66,8 @@ Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32
   if (!isa) return isa.error();
   Result<PackContents> contents = ReadPackImage(image, size);
   if (!contents) return contents.error();
-  if (contents->conv) return InvalidArgument("it holds a convolution; expected a GEMM (use intact_conv_load)");
+  if (contents->conv)
+    return InvalidArgument("it holds a convolution; expected a GEMM (use intact_conv_load)");
   Result<LinearProblem> problem = CheckLinear(contents->linear, contents->weights.n);
   if (!problem) return problem.error();
   Certificate certificate = Certify(contents->weights, problem->range);
@@ -84,7 +85,8 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
   if (!isa) return isa.error();
   const Result<PackContents> contents = ReadPackImage(image, size);
   if (!contents) return contents.error();
-  if (!contents->conv) return InvalidArgument("it holds a GEMM; expected a convolution (use intact_gemm_load)");
+  if (!contents->conv)
+    return InvalidArgument("it holds a GEMM; expected a convolution (use intact_gemm_load)");
   const Result<ConvGeometry> geometry = CheckGeometry(*contents->conv);
   if (!geometry) return geometry.error();
   const PackedWeights& packed = contents->weights;

@@ -113,8 +113,8 @@ class Engine {
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
 };
 
-/// KernelData::initial without the shift of s8 activations, for kernels that multiply those as they are. Leaves
-/// `initial` empty where there is no shift.
+/// KernelData::initial without the shift of s8 activations, for kernels that multiply those as they are.
+/// Leaves `initial` empty where there is no shift.
 Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial);
 
 /// Whether non-temporal stores pay for `rows` rows of C, `row_bytes` each: RunBuffers::may_stream.
