@@ -159,7 +159,13 @@ TEST(CodeOfPlans, LeavesMemoryFlat) {
   }
   EXPECT_EQ(jit::GetCodeUsage(), before);
   const int64_t growth = ResidentBytes() - resident_before;
-  EXPECT_LT(growth, kMostGrowth);
+#if defined(__SANITIZE_ADDRESS__)
+  // The sanitizer keeps what is freed for a while, up to 256 MB; leaks are its own to find.
+  constexpr int64_t kKept = 400 << 20;
+#else
+  constexpr int64_t kKept = 0;
+#endif
+  EXPECT_LT(growth, kMostGrowth + kKept);
   RecordProperty("resident_growth_bytes", std::to_string(growth));
   std::printf("%ld plans: resident memory grew by %ld bytes\n", kPlans, growth);
 }
