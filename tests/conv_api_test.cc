@@ -175,6 +175,50 @@ TEST(ConvDescriptor, TransposedOutputsAreThoseOfTheFormula) {
   EXPECT_EQ(certificate->pairs, 6 * 9 * 2);
 }
 
+// All phases have a layout, whatever typical extents leave out.
+TEST(ConvDescriptor, OpenTransposedOnesHaveAllPhases) {
+  ConvDesc desc = MakeConvDesc();
+  desc.spatial_dims = 1;
+  desc.transposed = 1;
+  desc.input_channels = desc.output_channels = 1;
+  desc.input[0] = INTACT_ANY_EXTENT;
+  desc.kernel[0] = 1;
+  desc.stride[0] = 40;
+  desc.pad_begin[0] = 12;
+  desc.pad_end[0] = 11;
+  const int8_t weight = 3;
+  const Result<Conv> conv = Conv::Create(desc, &weight);
+  ASSERT_TRUE(conv) << conv.error().message;
+  const std::vector<uint8_t> a = {1, 2, 3};
+  std::vector<int32_t> c(58, 99);
+  const Error error =
+      conv->Run(PixelView<const uint8_t>{a.data(), 1, {3}, 1}, PixelView<int32_t>{c.data(), 1, {58}, 1});
+  ASSERT_TRUE(error.ok()) << error.message;
+  std::vector<int32_t> expected(58, 0);
+  expected[28] = 6;
+  EXPECT_EQ(c, expected);
+}
+
+TEST(ConvDescriptor, OpenOnesMayHaveAnyStride) {
+  for (const int64_t groups : {1, 4}) {
+    ConvDesc desc = MakeConvDesc();
+    desc.input_channels = 16;
+    desc.output_channels = 12;
+    desc.groups = groups;
+    desc.input[0] = desc.input[1] = INTACT_ANY_EXTENT;
+    desc.stride[0] = desc.stride[1] = 1 << 30;
+    const std::vector<int8_t> weights(16 * 12, 1);
+    const Result<Conv> conv = Conv::Create(desc, weights.data());
+    ASSERT_TRUE(conv) << conv.error().message;
+    const std::vector<uint8_t> a(16 * 4, 2);
+    std::vector<int32_t> c(12);
+    const Error error = conv->Run(PixelView<const uint8_t>{a.data(), 1, {2, 2}, 16},
+                                  PixelView<int32_t>{c.data(), 1, {1, 1}, 12});
+    ASSERT_TRUE(error.ok()) << error.message;
+    EXPECT_EQ(c, std::vector<int32_t>(12, static_cast<int32_t>(2 * 16 / groups)));
+  }
+}
+
 // An output that no input pixel reaches at all.
 TEST(ConvDescriptor, TransposedMayHaveBarePixelsOnly) {
   Draft draft;

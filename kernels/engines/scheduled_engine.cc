@@ -65,19 +65,19 @@ struct ScheduledEngine::TileRows {
   std::array<uint8_t*, kMaxTileRows> c;   // column 0; whole vectors of them
 
   void Add(int32_t first, int64_t rows, uint8_t* to, int64_t stride) {
-    int32_t* const to_row = &row[static_cast<size_t>(count)];
-    uint8_t** const to_c = &c[static_cast<size_t>(count)];
+    int32_t* const to_row = row.data() + count;
+    uint8_t** const to_c = c.data() + count;
     for (int32_t i = 0; i < rows; ++i) to_row[i] = first + i;
     for (int64_t i = 0; i < rows; ++i) to_c[i] = to + i * stride;
     count += rows;
   }
   void AddDropped(int64_t rows, uint8_t* to) {
-    std::fill_n(&row[static_cast<size_t>(count)], rows, kDropped);
-    std::fill_n(&c[static_cast<size_t>(count)], rows, to);
+    std::fill_n(row.data() + count, rows, kDropped);
+    std::fill_n(c.data() + count, rows, to);
     count += rows;
   }
   void FillVector(int lanes, uint8_t* to) {
-    std::fill_n(&c[static_cast<size_t>(count)], RoundUp(count, lanes) - count, to);
+    std::fill_n(c.data() + count, RoundUp(count, lanes) - count, to);
   }
 };
 

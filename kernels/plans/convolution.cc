@@ -216,6 +216,7 @@ Result<std::shared_ptr<const Convolution::Plans>> Convolution::MakePlans(const C
   const std::vector<ConvPhase> phases = PhasesOf(sized);
   for (const ConvPhase& phase : phases) {
     const auto taps = std::find(layout_taps_.begin(), layout_taps_.end(), phase.taps);
+    if (taps == layout_taps_.end()) return Error{INTACT_CODEGEN_FAILED, "a phase without a layout"};
     Error error = add(MakePlan(static_cast<size_t>(taps - layout_taps_.begin()), phase.geometry, phase.grid));
     if (error.status != INTACT_OK) return error;
   }
@@ -281,6 +282,9 @@ Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& inpu
   }
   PreparedPointer prepared = Cut(std::move(plans), args.batch);
   const std::lock_guard lock(mutex_);
+  for (const PreparedPointer& other : used_) {  // of a thread that was faster
+    if (other->batch == args.batch && other->plans->geometry.input == input) return other;
+  }
   used_.push_front(prepared);
   if (used_.size() > kMostPrepared) used_.pop_back();
   return prepared;

@@ -24,9 +24,6 @@ Result<jit::IsaSet> PermittedIsas(int32_t max_isa);
 /// The linear problem of `n` columns.
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n);
 
-/// A problem that was read from a file: what CheckLinear() would have refused is refused here too.
-Error CheckLinear(const LinearProblem& problem);
-
 /// The shape and layout of a GEMM's weights.
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b, uint8_t flip);
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/base/blocking.h"
 #include "kernels/problem/checks.h"
 
 namespace intact::kernels {
@@ -237,15 +238,19 @@ Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry) {
       if (!geometry.is_open[i]) continue;
       const int64_t padding = geometry.pad_begin[i] + geometry.pad_end[i];
       // A transposed convolution: as many outputs as it has phases at least.
-      const int64_t least = geometry.is_transposed
-                                ? (std::max(outputs, geometry.stride[i]) + padding) / geometry.stride[i] + 1
-                                : geometry.Span(static_cast<Dimension>(i), outputs) - padding;
+      const int64_t least =
+          geometry.is_transposed
+              ? CeilDivide(std::max(outputs, geometry.stride[i]) + padding, geometry.stride[i]) + 1
+              : geometry.Span(static_cast<Dimension>(i), outputs) - padding;
       sized.input[i] = std::max<int64_t>(least, 1);
     }
     Error error = SetExtents(&sized);
     if (error.status != INTACT_OK) return error;
-    for (size_t i = 0; i < sized.stride.size(); ++i) {
-      if (geometry.is_open[i]) sized.stride[i] = geometry.stride[i];  // other sizes have more outputs
+    // Other sizes have more outputs, and then a stride; how long it is does not matter to what is chosen.
+    for (size_t i = 0; i < sized.stride.size() && !geometry.is_transposed; ++i) {
+      if (geometry.is_open[i] && sized.output[i] == 1) {
+        sized.stride[i] = std::min<int64_t>(geometry.stride[i], 2);
+      }
     }
     return sized;
   };
