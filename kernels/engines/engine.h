@@ -105,7 +105,7 @@ class Engine {
   /// Predicted time for `m` rows, in times that the ISA's own sequence (vpdpbusd, or the triple before it)
   /// takes for a row: engines of one plan are compared by it.
   virtual double Cost(int64_t m) const = 0;
-  /// Those of `m` rows that fill its vectors: the others may be cheaper on another engine.
+  /// How many of `m` rows fill its vectors: the others may be cheaper on another engine.
   virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;

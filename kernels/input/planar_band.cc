@@ -82,10 +82,6 @@ bool PlanarBand::CanOrderChannels() const {
 
 void PlanarBand::OrderChannels(std::vector<int64_t> order) {
   order_ = std::move(order);
-  places_.resize(order_.size());
-  for (size_t place = 0; place < order_.size(); ++place) {
-    places_[static_cast<size_t>(order_[place])] = static_cast<int64_t>(place);
-  }
   SetSources();
 }
 

@@ -42,10 +42,6 @@ class PlanarBand {
   /// The channel at each place, group by group; if CanOrderChannels().
   void OrderChannels(std::vector<int64_t> order);
   bool HasOrder() const { return !order_.empty(); }
-  /// The place of input channel `channel`.
-  int64_t PlaceOf(int64_t channel) const {
-    return HasOrder() ? places_[static_cast<size_t>(channel)] : channel;
-  }
   /// Before Stage(). CODEGEN_FAILED names the kernel.
   Error GenerateKernel();
 
@@ -114,7 +110,7 @@ class PlanarBand {
   int64_t quads_ = 0, quad_bytes_ = 0;
   std::vector<int64_t> line_phases_;  // that some tap reads
   std::vector<PixelPhase> pixel_phases_;
-  std::vector<int64_t> order_, places_;  // the channel at each place, and the place of each; or empty
+  std::vector<int64_t> order_;  // the channel at each place; empty if it is the input's
   int64_t sources_per_band_ = 0;
   std::vector<QuadSource> sources_;   // band by band; empty where pixels are too short for them
   PixelTransposeFunction transpose_;  // if there are sources

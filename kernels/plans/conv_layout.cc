@@ -161,9 +161,8 @@ Error ConvLayout::PackUnits(const WeightView& weights) {
 // A planar model has no offsets; the others are ordinary plans for typical extents, of which only schedules
 // are of use.
 Error ConvLayout::MakeModels() {
-  if (IsDepthwise() || !UsesSchedule(isa_, problem_.mode)) {
-    if (!IsPlanar()) return {};
-  }
+  const bool has_schedule = IsPlanar() || (UsesSchedule(isa_, problem_.mode) && !IsDepthwise());
+  if (!has_schedule) return {};
   for (const std::shared_ptr<const LinearWeights>& weights : weights_) {
     Access access = Taps{};
     if (IsPlanar()) {

@@ -100,7 +100,7 @@ class ConvPlan {
   std::shared_ptr<const ConvLayout> layout_;
   ConvGeometry geometry_;
   OutputGrid grid_;
-  // Of a depthwise convolution the first two, else the others.
+  // A depthwise convolution has the first two, any other has the rest.
   std::unique_ptr<KernelData> depthwise_data_;
   std::unique_ptr<DepthwiseConv> depthwise_;
   std::unique_ptr<InputSource> source_;

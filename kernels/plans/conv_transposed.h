@@ -66,7 +66,7 @@ Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
 /// The bare pixels of an output.
 class BarePixels {
  public:
-  /// Of a transposed convolution of given extents, computed by `plan`, which outlives it.
+  /// `transposed` has given extents; `plan` computes the pixels, and outlives this.
   BarePixels(const ConvGeometry& transposed, const GemmPlan& plan);
 
   /// Whether an output has any, beside the phases'.

@@ -83,7 +83,7 @@ void Convolution::KeepUnreadTaps(const WeightView& weights) {
 }
 
 Result<std::shared_ptr<const ConvLayout>> Convolution::LayoutWithoutPlanarBand(size_t phase) const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(without_planar_band_mutex_);  // not the one that prepared runs take
   without_planar_band_.resize(layouts_.size());
   std::shared_ptr<const ConvLayout>& kept = without_planar_band_[phase];
   if (kept != nullptr) return kept;

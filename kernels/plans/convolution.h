@@ -84,7 +84,7 @@ class Convolution {
                                              const OutputGrid& grid) const;
   Result<std::shared_ptr<const ConvLayout>> LayoutWithoutPlanarBand(size_t phase) const;
   static PreparedPointer Cut(std::shared_ptr<const Plans> plans, int64_t batch);
-  /// Of the arguments' batch and extents: kept, or made.
+  /// What the arguments' batch and extents need: kept, or made.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;
   Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
   Error CheckArguments(const intact_conv_args& args) const;
@@ -95,7 +95,7 @@ class Convolution {
   ConvGeometry geometry_;
   jit::Isa isa_;
   std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
-  // Of a transposed one: the caller's number of each layout's taps; then taps that no output reads, with
+  // A transposed one has the caller's number of each layout's taps; then taps that no output reads, with
   // their weights, [output channel][tap][channel], as kernels see them, for the certificate.
   std::vector<std::vector<int64_t>> layout_taps_;
   std::vector<int64_t> unread_taps_;
@@ -107,6 +107,7 @@ class Convolution {
   mutable std::mutex mutex_;
   mutable std::list<PreparedPointer> used_;  // the last used first
   // Where an extent is open: layouts for inputs that are too large for a planar band, made when there is one.
+  mutable std::mutex without_planar_band_mutex_;
   mutable std::vector<std::shared_ptr<const ConvLayout>> without_planar_band_;
 };
 

@@ -93,6 +93,13 @@ Error CheckShape(const PackHeader& header) {
   }
   if (header.has_bias_f32 > 1 || header.has_bias_s32 > 1) return Refused("a flag is out of range");
   if (header.reserved != 0) return Refused("a reserved field is not zero");
+  const std::array<std::array<int64_t, INTACT_MAX_SPATIAL>, 7> extents = {
+      header.input,     header.kernel,  header.stride,    header.dilation,
+      header.pad_begin, header.pad_end, header.output_pad};
+  const bool has_geometry = header.transposed != 0 || header.input_channels != 0 ||
+                            header.output_channels != 0 || header.groups != 0 ||
+                            extents != decltype(extents){};
+  if (header.spatial_dims == 0 && has_geometry) return Refused("a GEMM has a convolution's geometry");
   return {};
 }
 
