@@ -519,7 +519,7 @@ TEST(ConvForgeries, OfGeometry) {
       {kOutputPadAt, 1, "output_pad[0] is 1; expected 0"},
   });
   ExpectForgeriesRefused<int32_t>({
-      {kSpatialDimsAt, 0, "it holds a GEMM"},
+      {kSpatialDimsAt, 0, "a GEMM has a convolution's geometry"},
       {kSpatialDimsAt, 4, "spatial_dims is 4"},
       {kSpatialDimsAt, -1, "spatial_dims is -1"},
       {kTransposedAt, 2, "transposed is 2"},
