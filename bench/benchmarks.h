@@ -19,6 +19,9 @@ void RegisterBandwidth(jit::Isa isa);  // bandwidth/read/64MiB, …, with `isa`'
 void RegisterSuite(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa);
 void RegisterThreads(std::span<const jit::Isa> isas);  // gemm/…/threads:2
 void RegisterPlans(std::span<const jit::Isa> isas);    // plan/create/isa:avx2/n:16/k:64, …
+/// conv/isa:avx2/…/open: convolutions whose plans leave the input's extents to the run, in turns with plans
+/// that were given them; the counter of_fixed is how many times as fast they are.
+void RegisterOpenExtents(const Suite& suite, std::span<const jit::Isa> isas);
 
 /// Ends a benchmark that cannot be measured.
 void Fail(benchmark::State& state, const std::string& why);

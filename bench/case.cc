@@ -55,6 +55,7 @@ std::string Case::Name() const {
   if (shape.conv || c_type != INTACT_S32) name += fmt::format("/c:{}", verify::ToString(c_type));
   name += NameOf(shape);
   if (threads != 1) name += fmt::format("/threads:{}", threads);
+  if (is_open) name += "/open";
   return name;
 }
 

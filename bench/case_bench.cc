@@ -71,7 +71,7 @@ void Register(const Case& c) {
   if (c.threads != 1) registered->UseRealTime();
 }
 
-/// Of intact, with all weights and declared ranges.
+/// intact's, with all weights and declared ranges.
 void RegisterVariants(Case c) {
   for (const Weights& weights : kWeights) {
     c.weights = weights;

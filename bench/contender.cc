@@ -35,6 +35,10 @@ class ConvContender final : public Contender {
  public:
   ConvContender(Conv plan, const Case& c) : plan_(std::move(plan)) {
     args_.batch = c.shape.conv->batch;
+    if (c.is_open) {
+      args_.input[0] = c.shape.conv->height;
+      args_.input[1] = c.shape.conv->width;
+    }
     args_.threads = c.threads;
   }
 
@@ -93,8 +97,8 @@ ConvDesc ConvDescOf(const Workload& workload, const Case& c) {
   desc.output_channels = g.c_out;
   desc.groups = g.groups;
   desc.transposed = g.transposed ? 1 : 0;
-  desc.input[0] = g.height;
-  desc.input[1] = g.width;
+  desc.input[0] = c.is_open ? INTACT_ANY_EXTENT : g.height;
+  desc.input[1] = c.is_open ? INTACT_ANY_EXTENT : g.width;
   for (int i = 0; i < desc.spatial_dims; ++i) {
     desc.kernel[i] = g.kernel;
     desc.stride[i] = g.stride;

@@ -33,7 +33,7 @@ const std::vector<std::pair<std::string_view, const Words*>> kChoices = {
     {"--benchmark_counters_tabular", &kTruths},
     {"--benchmark_enable_random_interleaving", &kTruths}};
 
-// Of a type that says whether there are fractions.
+// `Number` says whether fractions are taken.
 template <class Number>
 struct Limits {
   std::string_view flag;

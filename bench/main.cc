@@ -110,7 +110,10 @@ int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vec
   RegisterPlans(isas);
   const std::vector<std::string> suites =
       options.suite.empty() ? std::vector<std::string>{"figures", "conv"} : std::vector{options.suite};
-  for (const std::string& suite : suites) RegisterSuite(*FindSuite(suite), isas, best);
+  for (const std::string& suite : suites) {
+    RegisterSuite(*FindSuite(suite), isas, best);
+    RegisterOpenExtents(*FindSuite(suite), isas);
+  }
   RegisterThreads(isas);
   auto count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());

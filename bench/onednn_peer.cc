@@ -35,7 +35,7 @@ dnnl::cpu_isa CapOf(jit::Isa isa) {
   return dnnl::cpu_isa::all;
 }
 
-/// Of an output.
+/// An output's type.
 Type TypeOf(intact_type c_type) {
   if (c_type == INTACT_F32) return Type::f32;
   return c_type == INTACT_S32 ? Type::s32 : Type::u8;
@@ -82,7 +82,7 @@ class OneDnnContender final : public Contender {
     Finish(description, {{gemm.k, gemm.n}, Type::s8, Layout::ab}, gemm.b.data());
   }
 
-  /// Of int8, or of floats for c_type f32; channels last.
+  /// Makes a convolution of int8, or of floats for c_type f32; channels last.
   template <class Primitive>
   void SetConvolution(dnnl::algorithm algorithm, const reference::Conv& conv, const Geometry& g,
                       intact_type c_type) {

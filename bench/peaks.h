@@ -20,7 +20,7 @@ struct Peak {
   jit::DotSigns signs = {};
 };
 
-/// Those that this machine can run.
+/// The sequences that this machine can run.
 std::vector<Peak> AvailablePeaks();
 
 /// The sequence that `isa`'s kernels are measured by: tdpbusd for AMX, vpdpbusd for the VNNIs, triple before

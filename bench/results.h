@@ -127,7 +127,7 @@ struct Group {
   std::string name;
   std::vector<Row> rows;
 };
-/// Those that there are of "gemm", "dense" (in parts too, if some are: "first layer", "other dense"),
+/// Groups that have rows, among "gemm", "dense" (in parts too, if some are: "first layer", "other dense"),
 /// "grouped", "depthwise" and "transposed".
 std::vector<Group> GroupsOf(std::span<const Row> rows);
 

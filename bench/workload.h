@@ -31,11 +31,11 @@ using Bytes = kernels::AlignedBuffer<uint8_t>;
 
 class Workload {
  public:
-  /// Of c's shape, weights and range; the rest of `c` does not matter.
+  /// Takes c's shape, weights and range; the rest of `c` does not matter.
   explicit Workload(const Case& c);
 
   /// What is computed on the ordinary input, with u8 outputs, per-channel scales and ReLU; s32 outputs have
-  /// none of these. The one that the case's shape is.
+  /// none of these. A GEMM or a convolution, as the case's shape is.
   const reference::Gemm& gemm() const { return std::get<reference::Gemm>(operation_); }
   const reference::Conv& conv() const { return std::get<reference::Conv>(operation_); }
   /// The ordinary input as a contender of `c_type` takes it, u8 or for f32 floats; aligned to a cache line.

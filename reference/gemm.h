@@ -54,7 +54,7 @@ struct Operands {
 std::vector<int32_t> Accumulators(const Gemm& gemm, Model model);
 /// The same from operands already prepared.
 std::vector<int32_t> Accumulators(const Operands& operands, Model model);
-/// Of GEMMs that share their rows, each with its columns beside those of the one before.
+/// The same for GEMMs that share their rows, each with its columns beside those of the one before.
 std::vector<int32_t> Accumulators(std::span<const Operands> groups, Model model);
 
 /// Output bytes, dense m×n of c_type, from accumulators.

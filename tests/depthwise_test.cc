@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/codegen/depthwise_schedule.h"
+#include "kernels/codegen/depthwise_interleaving.h"
 #include "kernels/engines/depthwise_engine.h"
 #include "kernels/problem/linear_problem.h"
 #include "kernels/weights/linear_weights.h"
@@ -395,7 +395,7 @@ INSTANTIATE_TEST_SUITE_P(All, Depthwise, testing::ValuesIn(verify::kIsaLadder),
 
 // Every pixel weighs each of its taps once, and nothing is read that is no pixel's tap.
 void ExpectSchedule(const TapGrid& taps, jit::DotKind dot, int most) {
-  const DepthwiseSchedule schedule(taps.Shape(most), dot);
+  const DepthwiseInterleaving schedule(taps.Shape(most), dot);
   const std::vector<int64_t> offsets = taps.PlaceOffsets(most);
   for (int pixels = 1; pixels <= most; ++pixels) {
     std::map<std::pair<int, int64_t>, int> weighed;  // (pixel, tap)
@@ -426,7 +426,7 @@ void ExpectSchedule(const TapGrid& taps, jit::DotKind dot, int most) {
   }
 }
 
-TEST(DepthwiseSchedules, WeighEachTapOnce) {
+TEST(DepthwiseInterleavings, WeighEachTapOnce) {
   for (const Filter& shape : kFilters) {
     for (const int64_t stride : {1, 2, 3}) {
       for (const int64_t dilation : {1, 2}) {
@@ -445,15 +445,15 @@ TEST(DepthwiseSchedules, WeighEachTapOnce) {
 }
 
 // Two pixels of a 3×3 filter at stride 1 share groups of four; of two bytes each, rows pair up.
-TEST(DepthwiseSchedules, ShareWhatNeighboursWant) {
+TEST(DepthwiseInterleavings, ShareWhatNeighboursWant) {
   const TapGrid taps = GridOf({1, 3, 3}, 64, 40);
-  EXPECT_EQ(DepthwiseSchedule(taps.Shape(4), jit::DotKind::kVnni).weights().size(), 6u);
-  EXPECT_EQ(DepthwiseSchedule(taps.Shape(4), jit::DotKind::kVnni).Groups(4).size(), 6u);
-  EXPECT_EQ(DepthwiseSchedule(taps.Shape(2), jit::DotKind::kWide).Groups(2).size(), 6u);
+  EXPECT_EQ(DepthwiseInterleaving(taps.Shape(4), jit::DotKind::kVnni).weights().size(), 6u);
+  EXPECT_EQ(DepthwiseInterleaving(taps.Shape(4), jit::DotKind::kVnni).Groups(4).size(), 6u);
+  EXPECT_EQ(DepthwiseInterleaving(taps.Shape(2), jit::DotKind::kWide).Groups(2).size(), 6u);
 }
 
 // Neither channels nor widths, nor strides beyond what pixels share, make another kernel.
-TEST(DepthwiseSchedules, KnowNoDistances) {
+TEST(DepthwiseInterleavings, KnowNoDistances) {
   const auto name = [](const Filter& filter, int64_t channels, int64_t pixels) {
     return GridOf(filter, channels, pixels).Shape(4).Name();
   };

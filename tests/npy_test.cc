@@ -101,7 +101,7 @@ TEST_F(NpyTest, RefusesMalformedHeaders) {
 TEST_F(NpyTest, RefusesWhatIsNoFile) {
   EXPECT_THAT(ReadNpy("/nonexistent/x.npy").error().message, HasSubstr("/nonexistent/x.npy: no such file"));
   EXPECT_THAT(ReadNpy(testing::TempDir()).error().message, HasSubstr("not a regular file"));
-  // Of a size that no memory holds, and no disk: it has no blocks.
+  // A size that no memory holds, and no disk: the file has no blocks.
   ASSERT_FALSE(Read(""));
   std::filesystem::resize_file(path_, uintmax_t{1} << 42);
   EXPECT_THAT(ReadNpy(path_).error().message,

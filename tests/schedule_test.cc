@@ -51,7 +51,7 @@ class Decoder {
       for (int64_t panel = 0; panel < weights_.panels(); ++panel) {
         const uint8_t* const begin = schedule_.Strips(window, panel);
         at_ = begin;
-        for (int64_t column = 0; column < kPanelColumns; column += schedule_.shape().strip_columns) {
+        for (int64_t column = 0; column < kPanelColumns; column += schedule_.spec().strip_columns) {
           strips.push_back({panel * kPanelColumns + column, Groups(window)});
         }
         bytes += at_ - begin;
@@ -83,13 +83,13 @@ class Decoder {
   }
 
   DecodedItem Item(int64_t window) {
-    const ScheduleShape& shape = schedule_.shape();
+    const ScheduleSpec& spec = schedule_.spec();
     DecodedItem item;
     const auto offset = int64_t{Read<uint32_t>()};
-    EXPECT_EQ(offset % (shape.rows * kQuad), 0);
-    EXPECT_LT(offset / (shape.rows * kQuad), shape.window_quads);
-    item.quad = window * shape.window_quads + offset / (shape.rows * kQuad);
-    for (int i = 0; i < shape.strip_columns * kQuad; ++i) item.weights.push_back(Read<int8_t>());
+    EXPECT_EQ(offset % (spec.rows * kQuad), 0);
+    EXPECT_LT(offset / (spec.rows * kQuad), spec.window_quads);
+    item.quad = window * spec.window_quads + offset / (spec.rows * kQuad);
+    for (int i = 0; i < spec.strip_columns * kQuad; ++i) item.weights.push_back(Read<int8_t>());
     return item;
   }
 
@@ -117,16 +117,16 @@ std::vector<int> SumOfItems(const std::vector<DecodedStrip>& strips, const Packe
 }
 
 // What items stand for: the weight, less its zero point where that is folded in.
-int Folded(const PackedWeights& weights, const ScheduleShape& shape, int64_t k, int64_t n) {
-  const bool has_zero_point = shape.zero_points != nullptr && n < weights.n;
-  return weights.At(k, n) - (has_zero_point ? shape.zero_points[n] : 0);
+int Folded(const PackedWeights& weights, const ScheduleSpec& spec, int64_t k, int64_t n) {
+  const bool has_zero_point = spec.zero_points != nullptr && n < weights.n;
+  return weights.At(k, n) - (has_zero_point ? spec.zero_points[n] : 0);
 }
 
-bool AddsUpTo(const PackedWeights& weights, const ScheduleShape& shape, const std::vector<int>& sums) {
+bool AddsUpTo(const PackedWeights& weights, const ScheduleSpec& spec, const std::vector<int>& sums) {
   const int64_t columns = weights.panels() * kPanelColumns;
   for (int64_t k = 0; k < weights.quads() * kQuad; ++k) {
     for (int64_t n = 0; n < columns; ++n) {
-      if (sums[static_cast<size_t>(k * columns + n)] != Folded(weights, shape, k, n)) return false;
+      if (sums[static_cast<size_t>(k * columns + n)] != Folded(weights, spec, k, n)) return false;
     }
   }
   return true;
@@ -185,20 +185,20 @@ PackedWeights Pack(const Problem& problem) {
   return packed;
 }
 
-ScheduledWeights Schedule(const PackedWeights& weights, const ScheduleShape& shape) {
+ScheduledWeights Schedule(const PackedWeights& weights, const ScheduleSpec& spec) {
   ScheduledWeights schedule;
-  EXPECT_TRUE(schedule.Build(weights, shape));
+  EXPECT_TRUE(schedule.Build(weights, spec));
   return schedule;
 }
 
 // Activations that drive column n's sums as far as they go, up or down, against exact arithmetic.
 bool IsExactAtItsBounds(const std::vector<DecodedStrip>& strips, const PackedWeights& weights,
-                        const ScheduleShape& shape, int64_t n, int amax) {
+                        const ScheduleSpec& spec, int64_t n, int amax) {
   for (const int sign : {1, -1}) {
     std::vector<uint8_t> a;
     int32_t exact = 0;
     for (int64_t k = 0; k < weights.quads() * kQuad; ++k) {
-      const int w = Folded(weights, shape, k, n);
+      const int w = Folded(weights, spec, k, n);
       a.push_back(static_cast<uint8_t>(sign * w > 0 ? amax : 0));
       exact += a.back() * w;
     }
@@ -209,8 +209,8 @@ bool IsExactAtItsBounds(const std::vector<DecodedStrip>& strips, const PackedWei
 
 struct Case {
   Problem problem;
-  ScheduleShape shape;
-  std::vector<int32_t> zero_points;  // those of the shape, if it has any
+  ScheduleSpec spec;
+  std::vector<int32_t> zero_points;  // those of the spec, if it has any
 };
 
 Case AnyCase() {
@@ -221,28 +221,28 @@ Case AnyCase() {
   c.problem.n = *rc::gen::inRange<int64_t>(1, 40);
   c.problem.k = *rc::gen::inRange<int64_t>(1, 300);
   c.problem.wmax = *rc::gen::element(128, 127, 64, 7, 1);
-  c.shape.strip_columns = *rc::gen::element(1, 2, 4);
-  c.shape.rows = *rc::gen::element(8, 24, 64);
-  c.shape.window_quads = *rc::gen::inRange<int64_t>(1, 90);
-  c.shape.amax = *rc::gen::oneOf(rc::gen::element(255, 127, 128), rc::gen::inRange(1, 256));
-  c.problem.declared = c.shape.amax;
+  c.spec.strip_columns = *rc::gen::element(1, 2, 4);
+  c.spec.rows = *rc::gen::element(8, 24, 64);
+  c.spec.window_quads = *rc::gen::inRange<int64_t>(1, 90);
+  c.spec.amax = *rc::gen::oneOf(rc::gen::element(255, 127, 128), rc::gen::inRange(1, 256));
+  c.problem.declared = c.spec.amax;
   if (*rc::gen::arbitrary<bool>()) {
     const auto count = static_cast<size_t>(c.problem.n);
     c.zero_points = *rc::gen::container<std::vector<int32_t>>(count, rc::gen::inRange(-128, 128));
-    c.shape.zero_points = c.zero_points.data();
+    c.spec.zero_points = c.zero_points.data();
   }
   return c;
 }
 
 RC_GTEST_PROP(Schedule, ItemsAddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
   const Case c = AnyCase();
-  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.shape.strip_columns
-           << " window_quads=" << c.shape.window_quads;
+  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.spec.strip_columns
+           << " window_quads=" << c.spec.window_quads;
   const PackedWeights weights = Pack(c.problem);
-  const ScheduledWeights schedule = Schedule(weights, c.shape);
+  const ScheduledWeights schedule = Schedule(weights, c.spec);
   const std::vector<DecodedStrip> strips = Decoder(schedule, weights).Decode();
-  RC_ASSERT(AddsUpTo(weights, c.shape, SumOfItems(strips, weights)));
-  RC_ASSERT(OverloadedLanes(strips, c.shape.amax) == 0);
+  RC_ASSERT(AddsUpTo(weights, c.spec, SumOfItems(strips, weights)));
+  RC_ASSERT(OverloadedLanes(strips, c.spec.amax) == 0);
 
   int64_t groups = 0;
   int64_t items = 0;
@@ -250,8 +250,8 @@ RC_GTEST_PROP(Schedule, ItemsAddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
     groups += std::ssize(strip.groups);
     for (const auto& group : strip.groups) items += std::ssize(group);
   }
-  RC_ASSERT(schedule.statistics().groups == groups * c.shape.strip_columns);
-  RC_ASSERT(schedule.statistics().items == items * c.shape.strip_columns);
+  RC_ASSERT(schedule.statistics().groups == groups * c.spec.strip_columns);
+  RC_ASSERT(schedule.statistics().items == items * c.spec.strip_columns);
   RC_ASSERT(schedule.statistics().quads == weights.quads() * weights.panels() * kPanelColumns);
 }
 
@@ -272,15 +272,15 @@ bool WasFirstFit(const std::vector<DecodedItem>& group, const std::vector<Decode
 
 RC_GTEST_PROP(Schedule, NoGroupLeavesRoomForItemsOfALaterOne, ()) {
   const Case c = AnyCase();
-  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.shape.strip_columns
-           << " window_quads=" << c.shape.window_quads;
+  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.spec.strip_columns
+           << " window_quads=" << c.spec.window_quads;
   const PackedWeights weights = Pack(c.problem);
-  for (const DecodedStrip& strip : Decoder(Schedule(weights, c.shape), weights).Decode()) {
+  for (const DecodedStrip& strip : Decoder(Schedule(weights, c.spec), weights).Decode()) {
     for (size_t i = 0; i < strip.groups.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
         if (strip.groups[i].size() == kMaxGroup || strip.groups[j].size() == kMaxGroup) continue;
-        RC_ASSERT(WasFirstFit(strip.groups[i], strip.groups[j], c.shape.amax) ||
-                  WasFirstFit(strip.groups[j], strip.groups[i], c.shape.amax));
+        RC_ASSERT(WasFirstFit(strip.groups[i], strip.groups[j], c.spec.amax) ||
+                  WasFirstFit(strip.groups[j], strip.groups[i], c.spec.amax));
       }
     }
   }
@@ -288,12 +288,12 @@ RC_GTEST_PROP(Schedule, NoGroupLeavesRoomForItemsOfALaterOne, ()) {
 
 RC_GTEST_PROP(Schedule, IsExactInInt16AtTheBoundOfEachColumn, ()) {
   const Case c = AnyCase();
-  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.shape.strip_columns
-           << " window_quads=" << c.shape.window_quads;
+  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.spec.strip_columns
+           << " window_quads=" << c.spec.window_quads;
   const PackedWeights weights = Pack(c.problem);
-  const std::vector<DecodedStrip> strips = Decoder(Schedule(weights, c.shape), weights).Decode();
+  const std::vector<DecodedStrip> strips = Decoder(Schedule(weights, c.spec), weights).Decode();
   for (int64_t n = 0; n < weights.n; ++n) {
-    RC_ASSERT(IsExactAtItsBounds(strips, weights, c.shape, n, c.shape.amax));
+    RC_ASSERT(IsExactAtItsBounds(strips, weights, c.spec, n, c.spec.amax));
   }
 }
 
@@ -316,20 +316,20 @@ TEST(Schedule, GroupsAreFilledToTheirCapacity) {
 }
 
 TEST(Schedule, IsEstimatedFromAShareOfItsColumns) {
-  const ScheduleShape shape{2, 24, 256, 255};
+  const ScheduleSpec spec{2, 24, 256, 255};
   for (const char* line :
        {"gemm u8s8s32 m=1 n=40 k=300 fill=gauss", "gemm u8s8s32 m=1 n=64 k=64 fill=student"}) {
     const PackedWeights weights = Pack(tests::Parsed(line));
-    const ScheduleStatistics all = Schedule(weights, shape).statistics();
-    const auto estimate = EstimateSchedule(weights, shape);
+    const ScheduleStatistics all = Schedule(weights, spec).statistics();
+    const auto estimate = EstimateSchedule(weights, spec);
     ASSERT_TRUE(estimate) << line;
     EXPECT_EQ(estimate->quads, all.quads) << line;
     EXPECT_EQ(estimate->items, all.items) << line;
     EXPECT_EQ(estimate->groups, all.groups) << line;
   }
   const PackedWeights weights = Pack(tests::Parsed("gemm u8s8s32 m=1 n=1024 k=1024 fill=gauss"));
-  const ScheduleStatistics all = Schedule(weights, shape).statistics();
-  const auto estimate = EstimateSchedule(weights, shape);
+  const ScheduleStatistics all = Schedule(weights, spec).statistics();
+  const auto estimate = EstimateSchedule(weights, spec);
   ASSERT_TRUE(estimate);
   EXPECT_EQ(estimate->quads * 16, all.quads);
   EXPECT_NEAR(static_cast<double>(estimate->items * 16) / static_cast<double>(all.items), 1, 0.01);
@@ -364,14 +364,14 @@ TEST(OnePairTooMany, IsFoundInTheSchedule) {
   static_assert(CapacityFor(254).negative == CapacityFor(255).negative + 1);
   const PackedWeights weights = Pack(tests::Parsed("gemm u8s8s32 m=1 n=16 k=512 wmax=128 fill=bound"));
   for (const int strip_columns : {1, 2, 4}) {
-    const ScheduleShape shape{strip_columns, 24, 256, 254};
-    const auto strips = Decoder(Schedule(weights, shape), weights).Decode();
-    EXPECT_TRUE(AddsUpTo(weights, shape, SumOfItems(strips, weights)));
+    const ScheduleSpec spec{strip_columns, 24, 256, 254};
+    const auto strips = Decoder(Schedule(weights, spec), weights).Decode();
+    EXPECT_TRUE(AddsUpTo(weights, spec, SumOfItems(strips, weights)));
     EXPECT_EQ(OverloadedLanes(strips, 254), 0);
     EXPECT_GT(OverloadedLanes(strips, 255), 0);
     int64_t inexact = 0;
     for (int64_t n = 0; n < weights.n; ++n)
-      inexact += IsExactAtItsBounds(strips, weights, shape, n, 255) ? 0 : 1;
+      inexact += IsExactAtItsBounds(strips, weights, spec, n, 255) ? 0 : 1;
     EXPECT_GT(inexact, 0);
   }
 }

@@ -104,7 +104,7 @@ void SetEpilogue(Problem* problem) {
   if (!problem->in_place) problem->res_pad = AnyOf({0, 5});
 }
 
-// Of an extent: around the blocks, or anything.
+// An extent around the blocks, or any.
 int64_t AnyExtent(int64_t most) {
   constexpr std::array<int64_t, 12> kAroundBlocks = {1, 2, 7, 8, 15, 16, 17, 33, 48, 64, 65, 129};
   const int64_t extent = AnyBool() ? *rc::gen::elementOf(kAroundBlocks) : AnyOfRange(1, 150);

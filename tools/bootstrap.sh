@@ -32,7 +32,7 @@ fail() {
   exit 1
 }
 
-# Those of the arguments that dpkg does not know as installed.
+# Prints the arguments that dpkg does not know as installed.
 missing_packages() {
   local package
   for package in "$@"; do

@@ -117,7 +117,7 @@ Result<Gemm> CreateGemm(const Weights& weights, int amax, intact_isa isa) {
   return Gemm::Create(desc, weights.values.data());
 }
 
-// Of an input as large as the kernel.
+// A convolution of an input as large as the kernel.
 Result<Conv> CreateConv(const Weights& weights, int amax, intact_isa isa) {
   const std::vector<int64_t> kernel = weights.Kernel();
   ConvDesc desc = MakeConvDesc();

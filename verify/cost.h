@@ -31,7 +31,7 @@ struct Timing {
   bool seven_bits = false;              // activations declared to lie in [0, 127]; checked at run time
   std::string kernel;                   // the plan's main one; a run of few rows may take another
   intact_certificate certificate = {};  // for the declared range; 0 items where no schedule is run
-  /// Of the plan's schedule, which runs of few rows may do without; nothing if it has none.
+  /// What the plan's schedule has, which runs of few rows may do without; nothing if there is none.
   std::optional<double> ItemsPerQuad() const;
   std::optional<double> GroupsPerQuad() const;
   std::optional<double> microseconds;  // nothing: the output was wrong, and is not timed
@@ -44,7 +44,7 @@ struct Cost {
   std::vector<Timing> timings;     // ISAs of this machine, weakest first; in the order above
 
   bool AllRight() const;
-  /// Of the weights, for all activations of the type; nullptr if this machine runs nothing.
+  /// The weights' certificate for all activations of the type; nullptr if this machine runs nothing.
   const intact_certificate* FullRangeCertificate() const;
   /// nullptr if that was not run.
   const Timing* Find(intact_isa isa, intact_mode mode, bool seven_bits) const;

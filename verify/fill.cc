@@ -65,7 +65,7 @@ uint8_t HalfNormal(const Problem& p, int64_t start, Random& random) {
   return ToDistance(p, static_cast<double>(start) + std::fabs(random.Gauss()) * width);
 }
 
-// Of channel c of pixel m; `pixels` in all. `hot`: kOneHot's one channel.
+// The activation of channel c of pixel m; `pixels` in all. `hot`: kOneHot's one channel.
 uint8_t OneActivation(const Problem& p, int64_t pixels, int64_t m, int64_t c, int64_t hot, Random& random) {
   const int64_t largest = p.LargestActivation();
   switch (p.fill) {

@@ -376,7 +376,7 @@ std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, La
   return ReadQuantization(folder, conv.geometry.output_channels, fields, &conv);
 }
 
-/// Of the output, as ReadExpected() wants it.
+/// The output's extents, as ReadExpected() wants them.
 std::vector<int64_t> OutputShape(const Layer& layer) {
   if (!layer.conv) return {layer.gemm.m, layer.gemm.n};
   const reference::ConvGeometry& geometry = layer.conv->geometry;

@@ -13,7 +13,7 @@
 
 namespace intact::verify {
 
-/// Of a convolution, or nothing of a GEMM.
+/// A convolution's geometry; a GEMM has none.
 using MaybeConv = std::optional<reference::ConvGeometry>;
 
 /// "m 3 n 5"; or "n 0 oh 2 ow 4 oc 5" (image, pixel, output channel), with as many spatial dimensions as

@@ -38,10 +38,10 @@
 // reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
 // saturated_pairs, pairs[].
 //
-// A pair is m, n, k (depths k and k+1), a0, a1, w0, w1, true_sum, clamped_sum. Of a convolution m, n and k
-// are those of reference/conv.h (n is the output channel), and pairs have besides batch and output (the image
-// and the pixel's coordinates, outermost first), tap (its coordinates in the filter) and channels (the two of
-// the input); differences have batch and output, witnesses tap and channels.
+// A pair is m, n, k (depths k and k+1), a0, a1, w0, w1, true_sum, clamped_sum. In a convolution m, n and
+// k are those of reference/conv.h (n is the output channel), and pairs have besides batch and output (the
+// image and the pixel's coordinates, outermost first), tap (its coordinates in the filter) and channels (the
+// two of the input); differences have batch and output, witnesses tap and channels.
 #ifndef INTACT_VERIFY_REPORT_H_
 #define INTACT_VERIFY_REPORT_H_
 

@@ -23,7 +23,7 @@ constexpr int kVectors = 4;  // accumulators of a pixel
 
 EpilogueSpec KernelEpilogue(const DepthwiseKernelSpec& spec) {
   EpilogueSpec epilogue = spec.epilogue;
-  epilogue.is_dealt = spec.is_dealt();
+  epilogue.form.is_dealt = spec.is_dealt();
   return epilogue;
 }
 
@@ -31,7 +31,7 @@ class DepthwiseKernel {
  public:
   explicit DepthwiseKernel(const DepthwiseKernelSpec& spec)
       : spec_(spec),
-        schedule_(spec.Schedule()),
+        interleaving_(spec.Interleaving()),
         session_(spec.Name()),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
@@ -144,7 +144,7 @@ class DepthwiseKernel {
     for (std::vector<Vec>& pixel : accumulators_) {
       for (int i = 0; i < kVectors; ++i) emitter_->Load(pixel[static_cast<size_t>(i)], Record(i));
     }
-    for (const TapGroup& group : schedule_.Groups(count)) Group(group);
+    for (const TapGroup& group : interleaving_.Groups(count)) Group(group);
     ReleaseOperands();
     for (std::vector<Vec>& pixel : accumulators_) {
       if (!spec_.is_dealt()) emitter_->Undeal(&pixel);
@@ -211,7 +211,7 @@ class DepthwiseKernel {
     }
   }
 
-  // Those used last are kept, as registers allow.
+  // The pairs used last are kept, as registers allow.
   Pair PairAt(int first, int second) {
     const std::pair<int, int> places = {first, second};
     const auto known =
@@ -270,7 +270,7 @@ class DepthwiseKernel {
   int column_count() const { return spec_.taps.columns.column_count(); }
 
   DepthwiseKernelSpec spec_;
-  DepthwiseSchedule schedule_;
+  DepthwiseInterleaving interleaving_;
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;

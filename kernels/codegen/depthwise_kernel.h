@@ -2,10 +2,10 @@
 //
 // A vector of V channels (V bytes of a pixel) is computed in four vectors of int32:
 //
-//   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group (depthwise_schedule.h)
-//   unpack bytes    two vectors of pairs of taps
-//   unpack again    four vectors, a dword a channel: 4 bytes (vnni), or 2 words extended with zeros (wide)
-//   dot             accumulator of each pixel that wants the group += its weights, read from memory
+//   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group
+//   (depthwise_interleaving.h) unpack bytes    two vectors of pairs of taps unpack again    four vectors, a
+//   dword a channel: 4 bytes (vnni), or 2 words extended with zeros (wide) dot             accumulator of
+//   each pixel that wants the group += its weights, read from memory
 //
 // Unpacks work within 128-bit quarters, so that the channels come out dealt: dword d of quarter q of vector i
 // is channel 16q + 4i + d. Weights and initial accumulators are arranged alike, and packing to bytes undoes
@@ -17,7 +17,7 @@
 //
 // A record holds what a vector of channels needs: the initial accumulators, then the weights.
 //
-//   [4][V/4] int32   |   [DepthwiseSchedule::weights()][4][V/4] dwords of 4 or 2 weights
+//   [4][V/4] int32   |   [DepthwiseInterleaving::weights()][4][V/4] dwords of 4 or 2 weights
 //
 // Contract: reads V bytes at each tap of each pixel and writes exactly V elements a pixel. No alignment is
 // needed. Registers follow the System V ABI.
@@ -32,7 +32,7 @@
 #include "jit/emitters/dot.h"
 #include "jit/function.h"
 #include "jit/isa.h"
-#include "kernels/codegen/depthwise_schedule.h"
+#include "kernels/codegen/depthwise_interleaving.h"
 #include "kernels/codegen/epilogue.h"
 
 namespace intact::kernels {
@@ -53,13 +53,13 @@ using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 struct DepthwiseKernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;  // or kVnni
-  TapShape taps;                           // of pixels() pixels
+  FilterPattern taps;                      // of pixels() pixels
   EpilogueSpec epilogue;                   // has_b_zero_points is not for this kernel: weights carry them
 
   int channels() const { return jit::VectorBytes(isa); }
   /// Pixels that are computed at a time.
   int pixels() const { return taps.columns.pixels; }
-  DepthwiseSchedule Schedule() const { return {taps, dot}; }
+  DepthwiseInterleaving Interleaving() const { return {taps, dot}; }
   /// Whether the epilogue takes vectors as they come out.
   bool is_dealt() const { return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_residual(); }
   auto operator<=>(const DepthwiseKernelSpec&) const = default;

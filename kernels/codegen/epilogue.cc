@@ -17,11 +17,11 @@ std::string TypeName(intact_type type) {
 
 std::string EpilogueSpec::Name() const {
   return TypeName(c_type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
-         (has_residual() ? "_plus_" + TypeName(residual) : "") + (streams ? "_streamed" : "") +
-         (is_dealt ? "_dealt" : "") +
-         (known == KnownOutput::kNothing     ? ""
-          : known == KnownOutput::kFitsInt32 ? "_int32"
-                                             : "_plain");
+         (has_residual() ? "_plus_" + TypeName(residual) : "") + (form.streams ? "_streamed" : "") +
+         (form.is_dealt ? "_dealt" : "") +
+         (form.known == KnownOutput::kNothing     ? ""
+          : form.known == KnownOutput::kFitsInt32 ? "_int32"
+                                                  : "_plain");
 }
 
 namespace {
@@ -109,7 +109,7 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
   const auto address = [&](size_t j) { return x86::ptr(c, static_cast<int>(j) * vector_stride); };
   if (ElementBytes(spec_.c_type) == 4) {
     for (size_t j = 0; j < accumulators.size(); ++j) {
-      if (spec_.streams) {
+      if (spec_.form.streams) {
         emitter_.code().vmovntdq(address(j), accumulators[j]);
       } else {
         emitter_.Store(address(j), accumulators[j]);
@@ -152,15 +152,15 @@ void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {
   const jit::Mem lowest = Constant(offsetof(EpilogueConstants, lowest));
   const jit::Mem highest = Constant(offsetof(EpilogueConstants, highest));
   const jit::Vec& packed = vectors[0];
-  const bool is_bounded = spec_.known != KnownOutput::kSaturates;
-  if (spec_.is_dealt) {
+  const bool is_bounded = spec_.form.known != KnownOutput::kSaturates;
+  if (spec_.form.is_dealt) {
     emitter_.PackDealtBytes(vectors, is_bounded ? &zero_point : nullptr, is_signed);
   } else {
     emitter_.PackBytes(vectors, zero_point, is_signed, Constant(offsetof(EpilogueConstants, pack_order)));
   }
   if (!is_bounded) return;
   is_signed ? code.vpmaxsb(packed, packed, lowest) : code.vpmaxub(packed, packed, lowest);
-  if (spec_.known == KnownOutput::kNothing) return;
+  if (spec_.form.known == KnownOutput::kNothing) return;
   is_signed ? code.vpminsb(packed, packed, highest) : code.vpminub(packed, packed, highest);
 }
 
@@ -227,11 +227,11 @@ void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
 void Epilogue::Bound(const jit::Vec& accumulator) {
   x86::Assembler& code = emitter_.code();
   // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
-  const bool may_be_nan = spec_.has_residual() && spec_.known == KnownOutput::kNothing;
+  const bool may_be_nan = spec_.has_residual() && spec_.form.known == KnownOutput::kNothing;
   if (spec_.c_type == INTACT_F32 || may_be_nan) {
     code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
   }
-  if (spec_.known == KnownOutput::kNothing) {
+  if (spec_.form.known == KnownOutput::kNothing) {
     code.vminps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, hi)));
   }
   if (spec_.c_type == INTACT_F32) return;

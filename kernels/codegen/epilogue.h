@@ -36,12 +36,8 @@ enum class KnownOutput : uint8_t {
   kSaturates,  // that, the zero point is 0, and the bounds are the type's
 };
 
-/// What the emitted code depends on.
-struct EpilogueSpec {
-  intact_type c_type = INTACT_S32;
-  bool has_bias = false;                    // float32 bias
-  bool has_b_zero_points = false;           // and so rows' sums
-  intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
+/// How an epilogue is emitted: it changes no byte of C.
+struct EpilogueForm {
   // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
   // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
   bool streams = false;
@@ -49,6 +45,16 @@ struct EpilogueSpec {
   // 8-bit outputs, which packing puts in order, and without a residual, which is not dealt.
   bool is_dealt = false;
   KnownOutput known = KnownOutput::kNothing;  // which it is with an f32 residual
+  auto operator<=>(const EpilogueForm&) const = default;
+};
+
+/// What the emitted code depends on.
+struct EpilogueSpec {
+  intact_type c_type = INTACT_S32;
+  bool has_bias = false;                    // float32 bias
+  bool has_b_zero_points = false;           // and so rows' sums
+  intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
+  EpilogueForm form;
   auto operator<=>(const EpilogueSpec&) const = default;
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8"

@@ -53,7 +53,7 @@ class ScheduledKernel {
  private:
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
-  // Of a register block in a quad of A, and as many in a column of accumulators.
+  // A register block has as many in a quad of A as in a column of accumulators.
   int BlockBytes() const { return spec_.vectors * registers_.vector_bytes(); }
   int ItemBytes() const { return 4 + 4 * spec_.strip_columns; }
   size_t Index(int vector, int column) const { return static_cast<size_t>(column) * spec_.vectors + vector; }

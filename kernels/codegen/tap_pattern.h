@@ -35,7 +35,7 @@ struct PlacedPattern {
   std::vector<int64_t> offsets;  // of each column
 };
 
-/// Of `pixels` adjacent pixels: pixel p reads `taps`[i] + p·pixel_stride with its tap i.
+/// The pattern of `pixels` adjacent pixels: pixel p reads `taps`[i] + p·pixel_stride with its tap i.
 PlacedPattern PlacePattern(const std::vector<int64_t>& taps, int64_t pixel_stride, int pixels);
 
 }  // namespace intact::kernels

@@ -47,7 +47,7 @@ class TileEpilogue {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
-    ForTiles([&] { spec_.epilogue.is_dealt ? StoreBytes() : StoreRows(); });
+    ForTiles([&] { spec_.epilogue.form.is_dealt ? StoreBytes() : StoreRows(); });
     session_.End();
     return session_.Finish(registers_);
   }
@@ -176,7 +176,7 @@ int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue) {
 }
 
 Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows) {
-  epilogue.is_dealt = TakesColumns(epilogue);
+  epilogue.form.is_dealt = TakesColumns(epilogue);
   return jit::GetFunction<TileEpilogueFunction>(
       TileEpilogueSpec{isa, epilogue, tile_rows},
       [](const TileEpilogueSpec& spec) { return TileEpilogue(spec).Generate(); });

@@ -30,7 +30,7 @@ using TileEpilogueFunction = jit::Function<void(const TileEpilogueArgs*)>;
 int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue);
 
 /// Stores rows of a tile's columns, one below the other; `tile_rows` from a column of accumulators to the
-/// next. Those that round up TileEpilogueArgs::rows may be stored or not.
+/// next. Rows that round up TileEpilogueArgs::rows may be stored or not.
 Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows);
 
 }  // namespace intact::kernels

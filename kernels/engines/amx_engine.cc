@@ -14,8 +14,8 @@ constexpr double kShareOfPeak = 0.69;      // of TDPBUSD's cycle per row, with A
 constexpr double kLoadCycles = 32;  // of a tile of B; 21 at L2's bandwidth, and some that do not overlap
 constexpr double kConfigurationCycles = 400;  // LDTILECFG, TILERELEASE and filling the pipeline; assumed
 
-// Of copying a tap of a row, and each 64 bytes of it; assumed too. And how many cycles a dot product takes at
-// least in a block of four, which wait for each other.
+// Copying a tap of a row costs the first, and each 64 bytes of it the second; assumed too. The third is what
+// a dot product takes at least in a block of four, which wait for each other.
 constexpr double kCopyCycles = 8;
 constexpr double kCopyTileCycles = 3;
 constexpr double kDotLatency = 52;
@@ -340,7 +340,7 @@ Error AmxEngine::GenerateKernels() {
   for (const bool streams : {false, true}) {
     if (streams && !can_stream_) continue;
     spec.epilogue = data_.epilogue;
-    spec.epilogue.streams = streams;
+    spec.epilogue.form.streams = streams;
     for (spec.panels = 1; spec.panels <= kMaxBlockTiles; ++spec.panels) {
       const auto panels = static_cast<size_t>(spec.panels);
       const Result<AmxStoreFunction> store = GetAmxStore({spec.panels, spec.epilogue});

@@ -21,11 +21,11 @@ EpilogueSpec KernelEpilogue(const KernelData& data) {
   return epilogue;
 }
 
-// Cycles for one pixel's vector of channels. Of zmm, unpacks and packs have one port, and a quarter
-// of all others get in their way: measured on Golden Cove.
+// Cycles for one pixel's vector of channels. Unpacks and packs of zmm have one port, and a
+// quarter of all others get in their way: measured on Golden Cove.
 double VectorCost(const DepthwiseKernelSpec& spec) {
   constexpr double kPacks = 3, kEpilogue = 14;
-  const DepthwiseSchedule::Cost cost = spec.Schedule().cost();
+  const DepthwiseInterleaving::Cost cost = spec.Interleaving().cost();
   const double shuffles = cost.unpacks + kPacks, others = cost.dots + kEpilogue;
   if (jit::VectorBytes(spec.isa) < 64) return (shuffles + others) / 3;
   return std::max((shuffles + others) / 2, shuffles + 0.25 * others);
@@ -98,16 +98,16 @@ Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   if (!kernel) return kernel.error();
   cover->kernel = *kernel;
   kernel_name_ = spec.Name();
-  return Fill(spec.Schedule(), cover);
+  return Fill(spec.Interleaving(), cover);
 }
 
-Error DepthwiseEngine::Fill(const DepthwiseSchedule& schedule, Cover* cover) const {
+Error DepthwiseEngine::Fill(const DepthwiseInterleaving& interleaving, Cover* cover) const {
   Error out_of_memory{INTACT_OUT_OF_MEMORY, "no memory for depthwise weights"};
   const size_t vectors = cover->starts.size();
-  cover->record_bytes = kVectors * v_ * (1 + std::ssize(schedule.weights()));
+  cover->record_bytes = kVectors * v_ * (1 + std::ssize(interleaving.weights()));
   if (!cover->records.Resize(vectors * static_cast<size_t>(cover->record_bytes))) return out_of_memory;
   for (size_t i = 0; i < vectors; ++i) {
-    FillRecord(schedule, cover->starts[i],
+    FillRecord(interleaving, cover->starts[i],
                cover->records.data() + static_cast<int64_t>(i) * cover->record_bytes);
   }
   const auto arrange = [&](const std::vector<float>& from, AlignedBuffer<float>* to) {
@@ -131,13 +131,14 @@ int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
   return data_.weights.At(tap, channel) - data_.problem.WeightZeroPoint(channel);
 }
 
-void DepthwiseEngine::FillRecord(const DepthwiseSchedule& schedule, int64_t start, uint8_t* record) const {
+void DepthwiseEngine::FillRecord(const DepthwiseInterleaving& interleaving, int64_t start,
+                                 uint8_t* record) const {
   const bool is_wide = spec_.dot == jit::DotKind::kWide;
   for (int64_t i = 0; i < v_; ++i) {
     const int64_t channel = ChannelAt(start, i);
     uint8_t* to = record + DealtIndex(i, v_ / kVectors) * 4;
     std::memcpy(to, &data_.initial[static_cast<size_t>(channel)], sizeof(int32_t));
-    for (const std::vector<int>& taps : schedule.weights()) {
+    for (const std::vector<int>& taps : interleaving.weights()) {
       to += kVectors * v_;
       uint32_t dword = 0;
       for (size_t slot = 0; slot < taps.size(); ++slot) {

@@ -84,8 +84,8 @@ class DepthwiseEngine {
   DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
   bool IsFlatBetter() const;
   Error Make(const TapGrid& taps, Cover* cover);
-  Error Fill(const DepthwiseSchedule& schedule, Cover* cover) const;
-  void FillRecord(const DepthwiseSchedule& schedule, int64_t start, uint8_t* record) const;
+  Error Fill(const DepthwiseInterleaving& interleaving, Cover* cover) const;
+  void FillRecord(const DepthwiseInterleaving& interleaving, int64_t start, uint8_t* record) const;
   int32_t Weight(int64_t tap, int64_t channel) const;
   int64_t ChannelAt(int64_t start, int64_t i) const { return (start + i) % data_.n; }
 

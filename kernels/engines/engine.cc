@@ -12,7 +12,7 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   epilogue.residual = problem.output.residual_type;
   if (epilogue.residual == INTACT_F32) return epilogue;  // which may be anything
   const double largest = weights.largest_output() + 255.0 * double{problem.output.residual.scale};
-  epilogue.known = KnowOutput(epilogue.c_type, problem.output.bounds, largest);
+  epilogue.form.known = KnowOutput(epilogue.c_type, problem.output.bounds, largest);
   return epilogue;
 }
 

@@ -24,7 +24,7 @@ namespace intact::kernels {
 struct RunBuffers {
   InputRows a;
   OutputMap output;
-  /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueSpec::streams.
+  /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueForm::streams.
   bool may_stream = false;
   /// Σ_k of row `row_sums_begin` of A, as kernels see it, and of those that follow; null where
   /// EpilogueSpec::has_b_zero_points is false.

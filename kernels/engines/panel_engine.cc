@@ -91,10 +91,23 @@ struct PanelEngine::Tiles {
     return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
            initial == other.initial;
   }
-  const MicrokernelFunction& Function(bool streams, bool is_edge, bool prefetches) const {
-    return functions->at[streams][is_edge][prefetches][begins_line][ends_line];
+  /// Runs the kernel for `variant` of tiles that are like these.
+  void Run(Variant variant, MicrokernelArgs* call) const {
+    variant.begins_line = begins_line;
+    variant.ends_line = ends_line;
+    functions->of_variant[variant.Index()](call);
   }
 };
+
+PanelEngine::Variant PanelEngine::Variant::Of(unsigned index) {
+  const auto bit = [index](int number) { return (index >> number & 1) != 0; };
+  return {bit(0), bit(1), bit(2), bit(3), bit(4)};
+}
+
+size_t PanelEngine::Variant::Index() const {
+  return size_t{streams} | size_t{is_edge} << 1 | size_t{prefetches} << 2 | size_t{begins_line} << 3 |
+         size_t{ends_line} << 4;
+}
 
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
     : data_(data),
@@ -135,7 +148,7 @@ Error PanelEngine::GenerateKernels() {
   return {};
 }
 
-// Of one height.
+// The kernels for tiles of one height.
 Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
   Functions& functions = functions_[static_cast<size_t>(spec.mr - 1)];
   if (const std::optional<SharedPixels>& shared = data_.taps().shared) {
@@ -146,22 +159,24 @@ Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
     functions.pixel_offsets = std::move(placed.offsets);
   }
   if (spec.mr == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
-  for (unsigned variant = 0; variant < 16; ++variant) {
-    spec.epilogue.streams = (variant & 8) != 0;
-    spec.prefetches = (variant & 4) != 0;
-    spec.begins_line = (variant & 2) != 0;
-    spec.ends_line = (variant & 1) != 0;
-    if ((spec.epilogue.streams && !CanStream()) || (spec.prefetches && (is_edge || !CanPrefetch()))) continue;
-    if ((spec.begins_line && !CanSkip(data_.taps().head, spec.mr)) ||
-        (spec.ends_line && !CanSkip(data_.taps().tail, spec.mr))) {
-      continue;
-    }
-    const Result<MicrokernelFunction> function = GetMicrokernel(spec);
+  for (unsigned index = 0; index < Variant::kCount; ++index) {
+    const Variant variant = Variant::Of(index);
+    if (variant.is_edge != is_edge || !IsNeeded(variant, spec.mr)) continue;
+    spec.epilogue.form.streams = variant.streams;
+    spec.prefetches = variant.prefetches;
+    spec.begins_line = variant.begins_line;
+    spec.ends_line = variant.ends_line;
+    Result<MicrokernelFunction> function = GetMicrokernel(spec);
     if (!function) return function.error();
-    functions.at[spec.epilogue.streams][is_edge][spec.prefetches][spec.begins_line][spec.ends_line] =
-        *function;
+    functions.of_variant[index] = std::move(*function);
   }
   return {};
+}
+
+bool PanelEngine::IsNeeded(const Variant& variant, int rows) const {
+  return (!variant.streams || CanStream()) && (!variant.prefetches || (!variant.is_edge && CanPrefetch())) &&
+         (!variant.begins_line || CanSkip(data_.taps().head, rows)) &&
+         (!variant.ends_line || CanSkip(data_.taps().tail, rows));
 }
 
 // Whether tiles of `rows` rows can leave one out.
@@ -233,7 +248,7 @@ void PanelEngine::SetTaps(const SkippingInitial* initial, MicrokernelArgs* call)
   call->tail_begin = data_.taps().depth - data_.taps().tail;
 }
 
-// Those of all taps if none were made for `range`.
+// The initial sums of all taps if none were made for `range`.
 const SkippingInitial* PanelEngine::FindInitial(const TapRange& range) const {
   const auto found = std::find_if(data_.skipping_initial.begin(), data_.skipping_initial.end(),
                                   [&](const SkippingInitial& made) { return made.taps == range; });
@@ -259,7 +274,7 @@ void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, Ro
   tiles->ends_line = CanSkip(data_.taps().tail, tiles->rows) && cursor->BeginsLine();
 }
 
-// Of a call: their rows of A stay in L1 while the columns pass them.
+// How many tiles a call takes: their rows of A stay in L1 while the columns pass them.
 int64_t PanelEngine::MaxTiles(int64_t columns) const {
   if (columns <= nr_) return kMaxTiles;
   return std::clamp<int64_t>(Caches().l1d_bytes / 2 / (block_.mr * data_.k), 1, kMaxTiles);
@@ -317,14 +332,14 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     call.tiles = tiles.count;
     const bool prefetches = CanPrefetch() && !region->IsDone();
     if (prefetches) call.prefetch = region->Take(tiles.count * data_.weights.quads() * kPrefetchQuadBytes);
-    tiles.Function(streams, false, prefetches)(&call);
+    tiles.Run({.streams = streams, .prefetches = prefetches}, &call);
   }
   if (edge_begin == range.column_end) return;
   if ((range.column_end - edge_begin) % lanes_ == 0) {
     SetTile(buffers, tiles, edge_begin, &call);
     call.rows = pointers;
     call.tiles = tiles.count;
-    return tiles.Function(streams, true, false)(&call);
+    return tiles.Run({.streams = streams, .is_edge = true}, &call);
   }
   Tiles tile = tiles;
   for (tile.count = 1; tile.row_begin < tiles.row_begin + tiles.all_rows(); tile.row_begin += tile.rows) {
@@ -357,7 +372,7 @@ void PanelEngine::RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t 
   call->c_stride_bytes = scratch.map().c_stride_bytes;
   call->epilogue.residual = scratch.map().residual;
   call->epilogue.residual_stride_bytes = scratch.map().residual_stride_bytes;
-  tile.Function(false, true, false)(call);
+  tile.Run({.is_edge = true}, call);
   scratch.Store(tile.row_begin, column, columns);
 }
 

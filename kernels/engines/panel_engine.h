@@ -39,9 +39,17 @@ class PanelEngine final : public Engine {
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
  private:
-  /// The kernels for tiles of one height: [streams][is_edge][prefetches][begins_line][ends_line].
+  /// What kernels for tiles of one height differ in.
+  struct Variant {
+    bool streams = false, is_edge = false, prefetches = false, begins_line = false, ends_line = false;
+
+    static constexpr unsigned kCount = 32;
+    static Variant Of(unsigned index);
+    size_t Index() const;
+  };
+  /// The kernels for tiles of one height, those that are needed.
   struct Functions {
-    MicrokernelFunction at[2][2][2][2][2] = {};
+    std::array<MicrokernelFunction, Variant::kCount> of_variant;
     std::vector<int64_t> pixel_offsets;  // MicrokernelArgs::pixel_offsets
   };
   struct Tiles;
@@ -51,12 +59,13 @@ class PanelEngine final : public Engine {
   PanelEngine(const GemmData& data, const KernelBlock& block);
   Error GenerateKernels();
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
+  bool IsNeeded(const Variant& variant, int rows) const;
   bool CanSkip(int64_t padding, int64_t rows) const;
   /// Scratch for an edge within a vector.
   int64_t EdgeBytes() const {
     return RoundUp(ScratchTile::Bytes(block_.mr, nr_, data_.epilogue.has_residual()), 64);
   }
-  /// Of a tap in staged rows, and between those.
+  /// Bytes of a tap in a staged row, and from one staged row to the next.
   int64_t StagedTapBytes() const;
   int64_t StagedStride() const;
   int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }

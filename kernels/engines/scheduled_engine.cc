@@ -24,7 +24,7 @@ struct StripForm {
   int blocks = 1;  // of registers, in a tile
 };
 
-// Of several columns, and of one, which suits any weights.
+// Strips of several columns, and of one, which suits any weights.
 using Forms = std::array<StripForm, 2>;
 
 // Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
@@ -126,23 +126,23 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::CreateFor(const GemmDa
 }
 
 Error ScheduledEngine::Schedule() {
-  const auto shape_for = [&](const StripForm& form) {
+  const auto spec_for = [&](const StripForm& form) {
     const int rows = form.vectors * lanes_;
     // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads = std::max<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16);
-    ScheduleShape shape{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
+    ScheduleSpec spec{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
     if (data_.IsPlanar()) {
-      shape.group_columns = data_.planar().group_columns;
-      if (data_.problem.HasWeightZeroPoints()) shape.zero_points = data_.problem.b_zero_points.data();
+      spec.group_columns = data_.planar().group_columns;
+      if (data_.problem.HasWeightZeroPoints()) spec.zero_points = data_.problem.b_zero_points.data();
     }
-    return shape;
+    return spec;
   };
   const auto& forms = FormsOf(isa_, data_.IsPlanar());
   const StripForm* best = &forms.back();  // of one column: it suits any weights
   row_cost_ = std::numeric_limits<double>::infinity();
   for (const StripForm& form : forms) {
     if (data_.IsPlanar() && data_.planar().group_columns % form.columns != 0) continue;
-    const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, shape_for(form));
+    const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, spec_for(form));
     if (!statistics) return OutOfMemory();
     const double cost = PredictedCost(form, *statistics);
     if (cost >= row_cost_) continue;
@@ -153,7 +153,7 @@ Error ScheduledEngine::Schedule() {
   rows_ = best->vectors * lanes_;
   tile_rows_ = rows_ * best->blocks;
   auto made = std::make_shared<ScheduledWeights>();
-  if (!made->Build(data_.weights, shape_for(*best))) return OutOfMemory();
+  if (!made->Build(data_.weights, spec_for(*best))) return OutOfMemory();
   row_cost_ = PredictedCost(*best, made->statistics());
   if (data_.IsPlanar() && !data_.planar().IsModel()) made->Relocate(data_.planar());
   schedule_ = std::move(made);
@@ -176,7 +176,7 @@ Error ScheduledEngine::ScheduleLike(const ScheduledEngine& like) {
 
 Error ScheduledEngine::GenerateKernels() {
   for (int vectors = 1; vectors <= block_vectors_; ++vectors) {
-    const ScheduledKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_->shape().strip_columns,
+    const ScheduledKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_->spec().strip_columns,
                                    schedule_->largest_group()};
     const Result<ScheduledKernelFunction> kernel = GetScheduledKernel(spec);
     if (!kernel) return kernel.error();
@@ -189,7 +189,7 @@ Error ScheduledEngine::GenerateKernels() {
   tile_columns_ = TileColumns(isa_, data_.epilogue);
   if (lanes_ != 16 || data_.element_bytes() != 4) return {};
   EpilogueSpec streaming = data_.epilogue;
-  streaming.streams = true;
+  streaming.form.streams = true;
   const Result<TileEpilogueFunction> streaming_epilogue = GetTileEpilogue(isa_, streaming, tile_rows_);
   if (!streaming_epilogue) return streaming_epilogue.error();
   streaming_epilogue_ = *streaming_epilogue;
@@ -339,15 +339,15 @@ void ScheduledEngine::RunBlock(const RunBuffers& buffers, const Range& range, co
 void ScheduledEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
                                  int32_t* accumulators) const noexcept {
   const int64_t panel_size = int64_t{kPanelColumns} * tile_rows_;
-  const ScheduleShape& shape = schedule_->shape();
+  const ScheduleSpec& spec = schedule_->spec();
   const bool planar = data_.IsPlanar();
   ScheduledKernelArgs args;
   for (int64_t window = 0; window < schedule_->windows(); ++window) {
-    const uint8_t* const from = planar ? a : a + window * shape.window_quads * kQuad * rows_;
+    const uint8_t* const from = planar ? a : a + window * spec.window_quads * kQuad * rows_;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       args.strips = schedule_->Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
-      args.strip_count = (columns + shape.strip_columns - 1) / shape.strip_columns;
+      args.strip_count = (columns + spec.strip_columns - 1) / spec.strip_columns;
       args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
       args.a = from;
       args.accumulators = accumulators + (panel - panel_begin) * panel_size;

@@ -88,7 +88,7 @@ class ScheduledEngine final : public Engine {
   uint8_t* Drop(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
   int64_t FixedBytes() const { return AccumulatorBytes() + EdgeBytes() + DropBytes(); }
   uint8_t* PackedRows(uint8_t* scratch) const { return scratch + FixedBytes(); }
-  /// Of `rows` rows, at most tile_rows_.
+  /// Sums `rows` rows, at most tile_rows_.
   void Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
                   int32_t* accumulators) const noexcept;
 

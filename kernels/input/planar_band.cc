@@ -212,7 +212,7 @@ uint8_t PlanarBand::StageLine(const PixelLine& line, int64_t group, uint8_t* to)
   return largest;
 }
 
-// Those from position `first` on.
+// Lists the pixels from position `first` on.
 void PlanarBand::ListPixels(const PixelLine& line, const PixelPhase& phase, int64_t first,
                             std::span<const uint8_t*> pixels) const noexcept {
   const int64_t count = std::ssize(pixels);

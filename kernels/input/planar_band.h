@@ -94,7 +94,7 @@ class PlanarBand {
     const uint8_t* first;
     int64_t stride;
   };
-  /// Of the groups from `group` on, all phases.
+  /// Stages all phases of the groups from `group` on.
   uint8_t StageLine(const PixelLine& line, int64_t group, uint8_t* to) const noexcept;
   void ListPixels(const PixelLine& line, const PixelPhase& phase, int64_t first,
                   std::span<const uint8_t*> pixels) const noexcept;

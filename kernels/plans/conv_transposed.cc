@@ -180,13 +180,6 @@ BarePixels::BarePixels(const ConvGeometry& transposed, const GemmPlan& plan)
     for (const AxisPhase& phase : AxisPhasesOf(transposed, dimension)) residues.push_back(phase.residue);
     std::sort(residues.begin(), residues.end());
   }
-  int64_t begin = 0;
-  const auto end_gap = [&](int64_t end) {
-    if (begin < end) gaps_.emplace_back(begin, end);
-    begin = end + 1;
-  };
-  for (const int64_t residue : residues_[kWidth]) end_gap(residue);
-  end_gap(std::min(transposed.stride[kWidth], transposed.output[kWidth]));
 }
 
 bool BarePixels::HasTaps(Dimension dimension, int64_t output) const {
@@ -211,17 +204,8 @@ void BarePixels::RunShare(const OutputMap& output, int64_t batch, int part, int 
       RunPixels(output, first, 1, width, scratch);
       continue;
     }
-    for (const auto& [begin, end] : gaps_) {
-      const int64_t periods = (width - 1 - begin) / stride + 1;
-      if (periods > end - begin) {
-        for (int64_t x = begin; x < end; ++x) {
-          RunPixels(output, first + x, stride, (width - 1 - x) / stride + 1, scratch);
-        }
-      } else {
-        for (int64_t x = begin; x < width; x += stride) {
-          RunPixels(output, first + x, 1, std::min(end - begin, width - x), scratch);
-        }
-      }
+    for (int64_t x = 0; x < std::min(stride, width); ++x) {
+      if (!HasTaps(kWidth, x)) RunPixels(output, first + x, stride, (width - 1 - x) / stride + 1, scratch);
     }
   }
 }

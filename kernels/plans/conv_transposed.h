@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "kernels/plans/gemm_plan.h"
@@ -50,7 +49,7 @@ std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeomet
 class PaddingExcess {
  public:
   PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem, const WeightView& weights);
-  /// Of all taps but these, for each output channel; empty in exact mode.
+  /// The excess of all taps but these, for each output channel; empty in exact mode.
   std::vector<int64_t> WithoutTaps(const std::vector<int64_t>& taps) const;
 
  private:
@@ -88,7 +87,6 @@ class BarePixels {
   const GemmPlan& plan_;
   uint8_t zero_point_;                                             // what the plan reads
   std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // with taps, ascending
-  std::vector<std::pair<int64_t, int64_t>> gaps_;  // [begin, end) between the width's, and around them
 };
 
 }  // namespace intact::kernels

@@ -42,8 +42,8 @@ class Convolution {
   int64_t packed_bytes() const;
   /// For tests: see GemmPlan::RunAllAs(). Only plans whose extents are known.
   void RunAllAs(int64_t m);
-  /// Of all output channels; pairs are adjacent channels of a tap, whatever the layout. Made anew by each
-  /// call, in a pass over the packed weights.
+  /// Covers all output channels; pairs are adjacent channels of a tap, whatever the layout. Each call makes
+  /// it anew, in a pass over the packed weights.
   Result<Certificate> MakeCertificate() const;
   /// By output channel, tap and channel: number `first` and on, at most `count`. Their `k` is
   /// tap·PairPitch() + channel of the group.

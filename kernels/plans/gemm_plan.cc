@@ -82,7 +82,7 @@ Error GemmPlan::AddSkippingInitial(const TapRange& range) {
   return {};
 }
 
-// Of the blocks of this ISA and form, those that some M would choose.
+// The blocks of this ISA and form that some M would choose.
 std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
   std::vector<std::pair<KernelBlock, BlockCost>> candidates;
   for (const KernelBlock& block : kKernels) {

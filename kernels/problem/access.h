@@ -5,7 +5,7 @@
 //   row m   At(m) + taps.offsets[0] ─► taps.depth bytes      depths 0 …
 //                 + taps.offsets[1] ─► taps.depth bytes      depths taps.depth …
 //
-// The rows of a GEMM are one stride apart, and there is one tap, at 0. Those of a convolution are output
+// The rows of a GEMM are one stride apart, and there is one tap, at 0. A convolution's rows are output
 // pixels, each pointing to the input pixel of its first tap: pixels of a line are one stride apart, lines
 // another, and planes (images, or the depths of a volume) a third. Taps lie at the same distances from every
 // pixel, so a tile of rows is addressed by its pointers and one offset.
@@ -65,12 +65,11 @@ struct Taps {
   // From the activations that one vector of columns reads to those of the next: 0, or the input channels of a
   // grouped convolution whose groups fill a vector.
   int64_t vector_step = 0;
-  // Of each output line of a plane, where lines read nothing but padding with some of their taps: those need
-  // not be computed. Empty where that cannot be used.
+  // One range for each output line of a plane, where lines read nothing but padding with some of their taps:
+  // those need not be computed. Empty where that cannot be used.
   std::vector<TapRange> line_taps;
-  // Of each tap, the bytes at its begin that are padding for the first row of a line, and those at its end
-  // that are for the last: not computed either. Whole quads, less than the depth together; 0 where that
-  // cannot be used.
+  // How many bytes at each tap's begin are padding for the first row of a line, and how many at its end for
+  // the last: not computed either. Whole quads, less than the depth together; 0 where that cannot be used.
   int64_t head = 0, tail = 0;
   std::optional<SharedPixels> shared;  // where kernels are to use that
   int64_t line_rows = 0;               // of an output line, where it is used, or one of the above is not 0
@@ -82,7 +81,7 @@ using Access = std::variant<Taps, PlanarAccess>;
 
 /// The rows of one run, by number. Strides are in bytes.
 struct RowMap {
-  // Of row 0: an address, since the row itself need not be there.
+  // Where row 0 is, or would be: an address, since the row itself need not be there.
   uintptr_t origin = 0;
   int64_t stride = 0;
   int64_t line_rows = std::numeric_limits<int64_t>::max();

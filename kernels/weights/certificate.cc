@@ -83,7 +83,7 @@ int64_t SafeDepthOfLane(const PackedWeights& weights, int64_t column, int64_t la
   return shortest;
 }
 
-// Of the pairs of a quad's row the eight of four columns, in int16: for instance the sums of their positive
+// Eight pairs, those of four columns in a quad's row, in int16: for instance the sums of their positive
 // weights and of their negative ones.
 struct PairSigns {
   __m128i positive, negative;

@@ -83,7 +83,7 @@ std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, Activati
 Result<std::vector<FailingPair>> ListFailingPairs(const PairedColumns& weights, ActivationRange range,
                                                   int64_t first, int64_t count);
 
-/// Those of a panel's columns, whose zero points are `zero_points`; columns beyond n are zero.
+/// The parts of a panel's columns, whose zero points are `zero_points`; columns beyond n are zero.
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
                                                 const std::array<int32_t, kPanelColumns>& zero_points);
 

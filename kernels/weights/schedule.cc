@@ -29,7 +29,7 @@ class Load {
 
   Load() { std::fill_n(vectors_, kVectors, _mm_setzero_si128()); }
 
-  /// Of the weights of an item.
+  /// The load of an item with these weights.
   explicit Load(const int8_t* weights) {
     if constexpr (kColumns == 1) {
       int32_t quad = 0;
@@ -101,7 +101,7 @@ class Load {
   struct Signs {
     __m128i positive, negative;  // int32
   };
-  // Of eight weights, four pairs.
+  // Eight weights are four pairs.
   static Signs SumPairs(__m128i weights) {
     const __m128i zero = _mm_setzero_si128();
     const __m128i ones = _mm_set1_epi16(1);
@@ -124,7 +124,7 @@ class ItemIndex {
  public:
   static constexpr size_t kNone = SIZE_MAX;
 
-  /// Of items that have these loads, none above `heaviest`.
+  /// Starts over with items that have these loads, none above `heaviest`.
   void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
     loads_ = loads;
     heaviest_ = static_cast<int16_t>(heaviest);
@@ -197,9 +197,9 @@ template <int kColumns>
 class StripScheduler {
  public:
   /// For strips of at most `quads`.
-  StripScheduler(const ScheduleShape& shape, int64_t quads)
-      : shape_(shape), most_items_(MostItems(shape) * quads) {
-    const LaneCapacity capacity = CapacityFor(shape.saturates ? shape.amax : 1);
+  StripScheduler(const ScheduleSpec& spec, int64_t quads)
+      : spec_(spec), most_items_(MostItems(spec) * quads) {
+    const LaneCapacity capacity = CapacityFor(spec.saturates ? spec.amax : 1);
     // A group of kMaxGroup items cannot exceed this, which int16 loads hold.
     constexpr int kMost = kMaxPairLoad * kMaxGroup;
     capacity_ = Load<kColumns>(std::min(capacity.positive, kMost), std::min(capacity.negative, kMost));
@@ -217,8 +217,8 @@ class StripScheduler {
   /// Writes the strip of columns [column, column + kColumns) in `window` to `stream`; returns the end of it.
   uint8_t* Write(const PackedWeights& weights, int64_t column, int64_t window, uint8_t* stream,
                  ScheduleStatistics* statistics) {
-    const int64_t begin = window * shape_.window_quads;
-    const int64_t end = std::min(weights.quads(), begin + shape_.window_quads);
+    const int64_t begin = window * spec_.window_quads;
+    const int64_t end = std::min(weights.quads(), begin + spec_.window_quads);
     CollectItems(weights, column, begin, end);
     SortItems();
     FormGroups();
@@ -246,13 +246,13 @@ class StripScheduler {
     std::array<uint32_t, kMaxGroup> items;
   };
 
-  // Of a quad: w − zb is the sum of at most three weights; and each may be split.
-  static int64_t MostItems(const ScheduleShape& shape) { return shape.zero_points == nullptr ? 2 : 6; }
+  // A quad has no more: w − zb is the sum of at most three weights; and each may be split.
+  static int64_t MostItems(const ScheduleSpec& spec) { return spec.zero_points == nullptr ? 2 : 6; }
 
   void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
     item_count_ = 0;
     const int8_t* panel = weights.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
-    const bool folds = shape_.zero_points != nullptr;
+    const bool folds = spec_.zero_points != nullptr;
     if (folds) SetZeroPoints(column, weights.n);
     for (int64_t quad = begin; quad < end; ++quad) {
       Item item;
@@ -262,12 +262,12 @@ class StripScheduler {
     }
   }
 
-  // Of the strip's weights. Columns beyond the last are dropped: they keep their zeros.
+  // Takes the strip's. Columns beyond the last are dropped: they keep their zeros.
   void SetZeroPoints(int64_t column, int64_t columns) {
     zero_points_.fill(0);
     const auto count = static_cast<size_t>(std::clamp<int64_t>(columns - column, 0, kColumns));
     for (size_t i = 0; i < count * kQuad; ++i) {
-      zero_points_[i] = shape_.zero_points[static_cast<size_t>(column) + i / kQuad];
+      zero_points_[i] = spec_.zero_points[static_cast<size_t>(column) + i / kQuad];
     }
   }
 
@@ -302,8 +302,8 @@ class StripScheduler {
   }
 
   uint32_t OffsetOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
-    if (shape_.group_columns == 0) return static_cast<uint32_t>((quad - begin) * shape_.rows * kQuad);
-    return static_cast<uint32_t>(column / shape_.group_columns * quads + quad);
+    if (spec_.group_columns == 0) return static_cast<uint32_t>((quad - begin) * spec_.rows * kQuad);
+    return static_cast<uint32_t>(column / spec_.group_columns * quads + quad);
   }
 
   // Leaves as much of each heavy pair in the first item as fits, and moves the rest to a second, light one. A
@@ -381,7 +381,7 @@ class StripScheduler {
     return stream;
   }
 
-  ScheduleShape shape_;
+  ScheduleSpec spec_;
   int64_t most_items_;
   Load<kColumns> capacity_;
   std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
@@ -396,8 +396,8 @@ class StripScheduler {
   std::vector<Group> groups_;
 };
 
-int64_t Windows(const PackedWeights& weights, const ScheduleShape& shape) {
-  return (weights.quads() + shape.window_quads - 1) / shape.window_quads;
+int64_t Windows(const PackedWeights& weights, const ScheduleSpec& spec) {
+  return (weights.quads() + spec.window_quads - 1) / spec.window_quads;
 }
 
 // Calls function(strip_columns), a constant that it is compiled for.
@@ -412,8 +412,8 @@ auto WithColumns(int strip_columns, Function function) {
 
 template <int kColumns>
 bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
-  const int64_t window_quads = std::min(weights.quads(), shape_.window_quads);
-  StripScheduler<kColumns> scheduler(shape_, window_quads);
+  const int64_t window_quads = std::min(weights.quads(), spec_.window_quads);
+  StripScheduler<kColumns> scheduler(spec_, window_quads);
   const int64_t most_bytes = kPanelColumns / kColumns * scheduler.MostBytes();
   uint8_t* stream = nullptr;
   uint8_t* block_end = nullptr;
@@ -438,13 +438,13 @@ bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
   return true;
 }
 
-bool ScheduledWeights::Build(const PackedWeights& weights, const ScheduleShape& shape) noexcept {
+bool ScheduledWeights::Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept {
   try {
-    shape_ = shape;
+    spec_ = spec;
     panels_ = weights.panels();
-    windows_ = Windows(weights, shape);
+    windows_ = Windows(weights, spec);
     quads_ = weights.quads();
-    return WithColumns(shape.strip_columns, [&](auto columns) { return BuildStrips<columns>(weights); });
+    return WithColumns(spec.strip_columns, [&](auto columns) { return BuildStrips<columns>(weights); });
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -452,7 +452,7 @@ bool ScheduledWeights::Build(const PackedWeights& weights, const ScheduleShape& 
 
 bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
   try {
-    shape_ = other.shape_;
+    spec_ = other.spec_;
     statistics_ = other.statistics_;
     windows_ = other.windows_;
     panels_ = other.panels_;
@@ -476,10 +476,10 @@ bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
 }
 
 void ScheduledWeights::Relocate(const PlanarAccess& planar) noexcept {
-  const int64_t item_bytes = 4 + int64_t{kQuad} * shape_.strip_columns;
+  const int64_t item_bytes = 4 + int64_t{kQuad} * spec_.strip_columns;
   for (const uint8_t* const strips : strips_) {
     auto* item = const_cast<uint8_t*>(strips);  // in blocks_
-    for (int strip = 0; strip < kPanelColumns / shape_.strip_columns; ++strip) {
+    for (int strip = 0; strip < kPanelColumns / spec_.strip_columns; ++strip) {
       std::array<uint16_t, kMaxGroup> counts;
       std::memcpy(counts.data(), item, sizeof(counts));
       item += kStripHeaderBytes;
@@ -497,16 +497,16 @@ void ScheduledWeights::Relocate(const PlanarAccess& planar) noexcept {
 }
 
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
-                                                   const ScheduleShape& shape) noexcept {
+                                                   const ScheduleSpec& spec) noexcept {
   // Columns in units that strips of any width divide.
   const int64_t units = weights.panels() * kPanelColumns / kMaxStripColumns;
   const int64_t step = std::max<int64_t>(units / (kSampledColumns / kMaxStripColumns), 1);
   try {
-    return WithColumns(shape.strip_columns, [&](auto columns) {
-      StripScheduler<columns> scheduler(shape, std::min(weights.quads(), shape.window_quads));
+    return WithColumns(spec.strip_columns, [&](auto columns) {
+      StripScheduler<columns> scheduler(spec, std::min(weights.quads(), spec.window_quads));
       std::vector<uint8_t> stream(static_cast<size_t>(scheduler.MostBytes()));
       ScheduleStatistics statistics;
-      for (int64_t window = 0; window < Windows(weights, shape); ++window) {
+      for (int64_t window = 0; window < Windows(weights, spec); ++window) {
         for (int64_t unit = 0; unit < units; unit += step) {
           for (int64_t i = 0; i < kMaxStripColumns; i += columns) {
             scheduler.Write(weights, unit * kMaxStripColumns + i, window, stream.data(), &statistics);

@@ -57,7 +57,7 @@ constexpr LaneCapacity CapacityFor(int amax) {
 }
 
 /// What a schedule is made for.
-struct ScheduleShape {
+struct ScheduleSpec {
   int strip_columns = 2;     // 1, 2 or 4
   int rows = 0;              // of the register block: the offsets' unit is rows·4 bytes
   int64_t window_quads = 0;  // depth of a window
@@ -66,7 +66,7 @@ struct ScheduleShape {
   // Where A is a planar band: the columns of a group, which read the same channels. Then quad q of a column's
   // depth has the number (group · quads + q) in place of an offset, until Relocate().
   int64_t group_columns = 0;
-  // Of each column, to be folded in; null: none.
+  // One of each column, to be folded in; null: none.
   const int32_t* zero_points = nullptr;
 };
 
@@ -85,20 +85,20 @@ struct ScheduleStatistics {
 
 /// What a schedule would come to, from a sample of the columns; nothing if memory ran out.
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
-                                                   const ScheduleShape& shape) noexcept;
+                                                   const ScheduleSpec& spec) noexcept;
 
 /// Scheduled weights: strips in the order in which the kernel runs them.
 class ScheduledWeights {
  public:
   /// False if memory ran out.
-  [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleShape& shape) noexcept;
+  [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
 
   /// The same strips in memory of their own; false if memory ran out.
   [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;
   /// Replaces the numbers of quads by offsets in a planar band.
   void Relocate(const PlanarAccess& planar) noexcept;
 
-  const ScheduleShape& shape() const { return shape_; }
+  const ScheduleSpec& spec() const { return spec_; }
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return bytes_; }
@@ -113,7 +113,7 @@ class ScheduledWeights {
   template <int kColumns>
   bool BuildStrips(const PackedWeights& weights);
 
-  ScheduleShape shape_;
+  ScheduleSpec spec_;
   ScheduleStatistics statistics_;
   int64_t windows_ = 0, panels_ = 0, quads_ = 0;
   int64_t bytes_ = 0;

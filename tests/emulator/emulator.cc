@@ -41,7 +41,8 @@ struct Outcome {
   std::string fault;
 };
 
-/// Of the bytes that a dot product multiplies. Vectors and tiles have the same prefixes for the same signs.
+/// Whether the bytes that a dot product multiplies are signed. Vectors and tiles have the same prefixes for
+/// the same signs.
 struct Signs {
   bool first, second;
 };

@@ -1,4 +1,4 @@
-#include "kernels/codegen/depthwise_schedule.h"
+#include "kernels/codegen/depthwise_interleaving.h"
 
 #include <algorithm>
 #include <map>
@@ -12,11 +12,11 @@ constexpr int kUnused = -1;
 
 }  // namespace
 
-std::string TapShape::Name() const {
+std::string FilterPattern::Name() const {
   return std::to_string(rows) + "x" + std::to_string(columns.width) + "_" + columns.Name();
 }
 
-TapShape TapGrid::Shape(int pixels) const {
+FilterPattern TapGrid::Shape(int pixels) const {
   return {static_cast<int>(row_count()), PlacePattern(columns, pixel_stride_bytes, pixels).pattern};
 }
 
@@ -29,8 +29,9 @@ std::vector<int64_t> TapGrid::PlaceOffsets(int pixels) const {
   return offsets;
 }
 
-DepthwiseSchedule::DepthwiseSchedule(TapShape shape, jit::DotKind dot) : shape_(std::move(shape)), dot_(dot) {
-  const int pixels = shape_.columns.pixels;
+DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind dot)
+    : filter_(std::move(filter)), dot_(dot) {
+  const int pixels = filter_.columns.pixels;
   Layout best;
   for (const int sharing : {1, 2}) {
     if (pixels % sharing != 0) continue;
@@ -49,20 +50,20 @@ DepthwiseSchedule::DepthwiseSchedule(TapShape shape, jit::DotKind dot) : shape_(
 }
 
 // Cuts `places` into groups of `size`; what is missing in the last one is filled with its last place.
-void DepthwiseSchedule::AppendGroups(const Places& places, size_t size, std::vector<Places>* groups) {
+void DepthwiseInterleaving::AppendGroups(const Places& places, size_t size, std::vector<Places>* groups) {
   for (size_t first = 0; first < places.size(); first += size) {
     Places& group = groups->emplace_back();
     for (size_t i = 0; i < size; ++i) group.push_back(places[std::min(first + i, places.size() - 1)]);
   }
 }
 
-std::vector<DepthwiseSchedule::Places> DepthwiseSchedule::GroupsOfSet(const Layout& layout) const {
+std::vector<DepthwiseInterleaving::Places> DepthwiseInterleaving::GroupsOfSet(const Layout& layout) const {
   std::set<int> columns;
   for (int pixel = 0; pixel < layout.sharing; ++pixel) {
-    for (int tap = 0; tap < shape_.columns.width; ++tap) columns.insert(shape_.columns.Column(pixel, tap));
+    for (int tap = 0; tap < filter_.columns.width; ++tap) columns.insert(filter_.columns.Column(pixel, tap));
   }
   const int size = TapsPerGroup(dot_);
-  const int rows = shape_.rows;
+  const int rows = filter_.rows;
   const int rows_across = !layout.across_rows ? 0 : layout.fills_groups ? rows / size * size : rows;
   std::vector<Places> groups;
   Places places;
@@ -80,13 +81,13 @@ std::vector<DepthwiseSchedule::Places> DepthwiseSchedule::GroupsOfSet(const Layo
   return groups;
 }
 
-std::vector<int> DepthwiseSchedule::TapsAt(const Places& places, int pixel) const {
-  const int width = shape_.columns.width;
+std::vector<int> DepthwiseInterleaving::TapsAt(const Places& places, int pixel) const {
+  const int width = filter_.columns.width;
   std::vector<int> taps;
   bool is_wanted = false;
   for (size_t i = 0; i < places.size(); ++i) {
     int tap = 0;
-    while (tap < width && shape_.columns.Column(pixel, tap) != places[i].column) ++tap;
+    while (tap < width && filter_.columns.Column(pixel, tap) != places[i].column) ++tap;
     const bool is_filling = i > 0 && places[i] == places[i - 1];
     const bool is_tap = tap < width && !is_filling;
     taps.push_back(is_tap ? places[i].row * width + tap : kUnused);
@@ -96,7 +97,7 @@ std::vector<int> DepthwiseSchedule::TapsAt(const Places& places, int pixel) cons
   return taps;
 }
 
-void DepthwiseSchedule::Choose(const Layout& layout) {
+void DepthwiseInterleaving::Choose(const Layout& layout) {
   layout_ = layout;
   groups_ = GroupsOfSet(layout);
   weights_.clear();
@@ -117,7 +118,7 @@ void DepthwiseSchedule::Choose(const Layout& layout) {
   }
 }
 
-std::vector<TapGroup> DepthwiseSchedule::Groups(int pixels) const {
+std::vector<TapGroup> DepthwiseInterleaving::Groups(int pixels) const {
   std::vector<TapGroup> groups;
   std::map<Places, size_t> known;
   for (size_t i = 0; i < groups_.size(); ++i) {
@@ -137,22 +138,22 @@ std::vector<TapGroup> DepthwiseSchedule::Groups(int pixels) const {
   return groups;
 }
 
-int DepthwiseSchedule::ShiftedColumn(int column, int first) const {
-  const auto found = std::find(shape_.columns.columns.begin(), shape_.columns.columns.end(), column);
-  const auto index = static_cast<int>(found - shape_.columns.columns.begin());
-  return shape_.columns.Column(first + index / shape_.columns.width, index % shape_.columns.width);
+int DepthwiseInterleaving::ShiftedColumn(int column, int first) const {
+  const auto found = std::find(filter_.columns.columns.begin(), filter_.columns.columns.end(), column);
+  const auto index = static_cast<int>(found - filter_.columns.columns.begin());
+  return filter_.columns.Column(first + index / filter_.columns.width, index % filter_.columns.width);
 }
 
-std::vector<int> DepthwiseSchedule::NumbersOf(const Places& places) const {
+std::vector<int> DepthwiseInterleaving::NumbersOf(const Places& places) const {
   std::vector<int> numbers;
   for (const Place& place : places) {
-    numbers.push_back(place.row * shape_.columns.column_count() + place.column);
+    numbers.push_back(place.row * filter_.columns.column_count() + place.column);
   }
   return numbers;
 }
 
 // What no pixel weighs may lie outside the input: another place of the group takes its place.
-void DepthwiseSchedule::DropUnweighed(TapGroup* group) const {
+void DepthwiseInterleaving::DropUnweighed(TapGroup* group) const {
   const auto is_weighed = [&](size_t i) {
     return std::any_of(group->uses.begin(), group->uses.end(), [&](const TapGroup::Use& use) {
       return weights_[static_cast<size_t>(use.weights)][i] != kUnused;
@@ -165,8 +166,8 @@ void DepthwiseSchedule::DropUnweighed(TapGroup* group) const {
   }
 }
 
-// Of a vector of bytes: it becomes two of pairs and four of groups, and the accumulators are four.
-DepthwiseSchedule::Cost DepthwiseSchedule::CostOf(int pixels) const {
+// The cost of a vector of bytes: it becomes two of pairs and four of groups, with four accumulators.
+DepthwiseInterleaving::Cost DepthwiseInterleaving::CostOf(int pixels) const {
   std::set<std::pair<int, int>> pairs;
   size_t uses = 0;
   const std::vector<TapGroup> groups = Groups(pixels);

@@ -13,8 +13,8 @@
 // A *layout* says how many adjacent pixels share the places that they want between them, and whether groups
 // run along filter rows or across them: across rows, a column's group serves all pixels that see the column.
 // Which is best depends on filter, stride and instruction; the cheapest is chosen by counting instructions.
-#ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_SCHEDULE_H_
-#define INTACT_KERNELS_CODEGEN_DEPTHWISE_SCHEDULE_H_
+#ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
+#define INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 
 #include <array>
 #include <compare>
@@ -27,14 +27,14 @@
 
 namespace intact::kernels {
 
-/// What schedules and kernels depend on of where taps lie. The *places* that pixels read are numbered row by
-/// row: place row·columns.column_count() + column.
-struct TapShape {
+/// What interleavings and kernels depend on of where taps lie. The *places* that pixels read are numbered row
+/// by row: place row·columns.column_count() + column.
+struct FilterPattern {
   int rows = 1;  // of the filter: kd·kh
   TapPattern columns;
 
   int taps() const { return rows * columns.width; }
-  auto operator<=>(const TapShape&) const = default;
+  auto operator<=>(const FilterPattern&) const = default;
   std::string Name() const;  // "3x3_x1_s1"
 };
 
@@ -55,8 +55,8 @@ struct TapGrid {
   int64_t Offset(int64_t tap) const {
     return RowOffset(tap / width()) + columns[static_cast<size_t>(tap % width())];
   }
-  /// Of `pixels` adjacent pixels.
-  TapShape Shape(int pixels) const;
+  /// The taps of `pixels` adjacent pixels.
+  FilterPattern Shape(int pixels) const;
   /// Where the places of Shape() lie, in bytes from the first pixel's first tap.
   std::vector<int64_t> PlaceOffsets(int pixels) const;
 };
@@ -65,7 +65,7 @@ struct TapGrid {
 struct TapGroup {
   struct Use {
     int pixel = 0;
-    int weights = 0;  // an index of DepthwiseSchedule::weights
+    int weights = 0;  // an index of DepthwiseInterleaving::weights
   };
   std::vector<int> places;  // TapsPerGroup() of them
   std::vector<Use> uses;
@@ -74,10 +74,10 @@ struct TapGroup {
 /// Taps that one step of `dot` adds up.
 constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kVnni ? 4 : 2; }
 
-class DepthwiseSchedule {
+class DepthwiseInterleaving {
  public:
-  /// For kernels that compute up to shape.columns.pixels adjacent pixels at a time.
-  DepthwiseSchedule(TapShape shape, jit::DotKind dot);
+  /// For kernels that compute up to filter.columns.pixels adjacent pixels at a time.
+  DepthwiseInterleaving(FilterPattern filter, jit::DotKind dot);
 
   /// The tap that each place of a group is multiplied with; −1: weight 0.
   const std::vector<std::vector<int>>& weights() const { return weights_; }
@@ -115,7 +115,7 @@ class DepthwiseSchedule {
   void DropUnweighed(TapGroup* group) const;
   Cost CostOf(int pixels) const;
 
-  TapShape shape_;
+  FilterPattern filter_;
   jit::DotKind dot_;
   Layout layout_;
   std::vector<std::vector<int>> weights_;
@@ -125,4 +125,4 @@ class DepthwiseSchedule {
 };
 
 }  // namespace intact::kernels
-#endif  // INTACT_KERNELS_CODEGEN_DEPTHWISE_SCHEDULE_H_
+#endif  // INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
