@@ -51,8 +51,8 @@ int32_t WeightZeroPoint(const Operation& operation, int64_t n) noexcept;
 
 /// The requantization of column n, without a residual.
 Requantization RequantizationOf(const Operation& operation, int64_t n);
-/// That of one output, number `output` of C's: `q`, which is its column's, with the residual, if there is
-/// one.
+/// The requantization of one output, number `output` of C's: `q`, which is its column's, with the residual,
+/// if there is one.
 Requantization WithResidual(Requantization q, const Operation& operation, int64_t output);
 
 /// Bytes of one element of `type`.

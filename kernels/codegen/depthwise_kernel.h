@@ -3,9 +3,11 @@
 // A vector of V channels (V bytes of a pixel) is computed in four vectors of int32:
 //
 //   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group
-//   (depthwise_interleaving.h) unpack bytes    two vectors of pairs of taps unpack again    four vectors, a
-//   dword a channel: 4 bytes (vnni), or 2 words extended with zeros (wide) dot             accumulator of
-//   each pixel that wants the group += its weights, read from memory
+//   unpack bytes    two vectors of pairs of taps
+//   unpack again    four vectors, a dword a channel: 4 bytes (vnni), or 2 words extended with zeros (wide)
+//   dot             accumulator of each pixel that wants the group += its weights, read from memory
+//
+// depthwise_interleaving.h tells the groups.
 //
 // Unpacks work within 128-bit quarters, so that the channels come out dealt: dword d of quarter q of vector i
 // is channel 16q + 4i + d. Weights and initial accumulators are arranged alike, and packing to bytes undoes

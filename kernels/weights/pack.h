@@ -1,9 +1,8 @@
 // Packing: the one canonical layout of weights, and panels of activations.
 //
-//   B   [n/16][k/4][16][4]   panels of 16 columns; a quad's row is 64 bytes: one zmm, two ymm, or one row of
-//   an AMX
-//                            B tile, with no further shuffle. Columns are padded with zeros to 16, depth
-//                            to 64.
+//   B   [n/16][k/4][16][4]   panels of 16 columns; a quad's row is 64 bytes: one zmm, two ymm, or one row
+//                            of an AMX B tile, with no further shuffle. Columns are padded with zeros to
+//                            16, depth to 64.
 //   A   [k/4][rows][4]       a panel of up to mr rows as u8; depth is padded with zeros to 4
 //
 // Both are as kernels see them: operands.h.
