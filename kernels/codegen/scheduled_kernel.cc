@@ -218,7 +218,7 @@ class ScheduledKernel {
 
 std::string ScheduledKernelSpec::Name() const {
   const int lanes = jit::VectorBytes(isa) / 4;
-  return "u8s8_grouped_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
+  return "u8s8_scheduled_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
          "x" + std::to_string(strip_columns) + "c4_by" + std::to_string(largest_group) +
          (IsVnni() ? "_vnni_" : "_") + jit::CompactName(isa);
 }

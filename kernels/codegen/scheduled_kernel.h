@@ -1,5 +1,5 @@
-// The grouped kernel: accumulates scheduled weights (schedule.h) over one window of A, or over a planar band
-// (planar_band.h), exactly: with VPMADDUBSW, or with VPDPBUSD where there is one.
+// The scheduled kernel: accumulates scheduled weights (schedule.h) over one window of A, or over a planar
+// band (planar_band.h), exactly: with VPMADDUBSW, or with VPDPBUSD where there is one.
 //
 // Rows of A fill the vectors' lanes, weights are broadcast:
 //
@@ -47,7 +47,7 @@ struct ScheduledKernelSpec {
   int largest_group = kMaxGroup;  // of the schedule
   bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
   auto operator<=>(const ScheduledKernelSpec&) const = default;
-  std::string Name() const;  // "u8s8_grouped_16of24x2c4_by5_avx2"
+  std::string Name() const;  // "u8s8_scheduled_16of24x2c4_by5_avx2"
 };
 
 Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec);

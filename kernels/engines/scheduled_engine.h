@@ -2,7 +2,7 @@
 // (schedule.h): rows of A fill the vectors' lanes, weights are broadcast.
 //
 //   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► register
-//   blocks of rows ─► windows of depth (A in L1) ─► panels: one grouped kernel call each, into int32
+//   blocks of rows ─► windows of depth (A in L1) ─► panels: one scheduled kernel call each, into int32
 //   accumulators of the chunk ─► tile epilogue
 //
 // A convolution's rows may come from a planar band instead (PlanarAccess): then nothing is packed, register
