@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/commands.h"
+#include "verify/audit.h"
 #include "verify/npy.h"
 #include "verify/place.h"
 #include "verify/report_json.h"
@@ -176,8 +177,8 @@ Result<Findings> Certify(const Weights& weights, const Create& create) {
   findings.certificate = *certificate;
   Error error = AddWitnesses(*plan, weights, &findings);
   if (error.status != INTACT_OK) return error;
-  for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512}) {
-    if (intact_isa_available(isa) == 0) continue;
+  for (const intact_isa isa : verify::kIsaLadder) {
+    if (!verify::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;
     const auto capped = create(isa);
     if (!capped) return capped.error();
     const Result<intact_certificate> of_isa = CertificateOf(*capped);

@@ -11,20 +11,20 @@
 //
 //   violated       some pair sum clamps on this layer's own activations
 //   proven         no pair is at risk within the bound, and the activations obey the bound: no input within
-//   the
-//                  bound can saturate. (Or no pair is at risk even at full range: then no input at all can.)
-//   holds_on_data  nothing clamps on these activations, but an input could make it: a pair is at risk, or the
-//                  activations left the bound (a quantizer calibrated for 7 bits still clamps at 255 only)
+//                  the bound can saturate. (Or no pair is at risk even at full range: then no input at all
+//                  can.)
+//   holds_on_data  nothing clamps on these activations, but an input could make it: a pair is at risk, or
+//                  the activations left the bound (a quantizer calibrated for 7 bits still clamps at 255
+//                  only)
 //
 // The layer's own verdict uses the bound that it declares: 7 bits if its reduce_range is true, else full
 // range. Beside it stand the verdicts of the three remedies in use:
 //
 //   pytorch_7bit_activations     u8 in [0, 127]: then no weights can saturate, 2·127·128 < 32768
 //   onnxruntime_7bit_weights     weights in [−64, 64], activations at full range: 2·255·64 < 32768
-//   s8_shifted_7bit_activations  s8 in [−64, 63], which the shift by 128 turns into [64, 191]: no remedy. For
-//   a
-//                                layer with u8 activations: as if they were fed so, halved where they exceed
-//                                7 bits
+//   s8_shifted_7bit_activations  s8 in [−64, 63], which the shift by 128 turns into [64, 191]: no remedy.
+//                                For a layer with u8 activations: as if they were fed so, halved where they
+//                                exceed 7 bits
 #ifndef INTACT_VERIFY_AUDIT_H_
 #define INTACT_VERIFY_AUDIT_H_
 
@@ -97,8 +97,9 @@ Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range);
 inline constexpr std::array kIsaLadder = {INTACT_ISA_AVX2,   INTACT_ISA_AVX_VNNI,    INTACT_ISA_AVX_VNNI_INT8,
                                           INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8};
 
-/// Whether int8 kernels of other libraries (and ours in saturating mode) go through VPMADDUBSW on this ISA.
-/// Where they do, reduce_range is to be True; elsewhere it costs a bit for nothing.
+/// Whether int8 kernels of other libraries (and ours in saturating mode) go through VPMADDUBSW on this ISA,
+/// and ours in exact mode are scheduled. Where they do, reduce_range is to be True; elsewhere it costs a bit
+/// for nothing.
 bool SaturatesInt16(intact_isa isa);
 
 /// The ISA that the library chooses here when none is asked for; ANY if it can use none.
