@@ -342,7 +342,7 @@ TEST(OpenExtentsRefusals, NameTheExtentAndWriteNothing) {
       {"input[1] is -1; expected 0 or the descriptor's 30", fix_width, {9, INTACT_ANY_EXTENT}},
       {"input[0] is 0; expected 1 to", fix_width, {0, 30}},
       {"pad_begin[1] + pad_end[1] is 6; expected less than 5", transpose, {9, 1}},
-      {"the padded input has more than 2^40 elements", nothing, {kLarge, kLarge}},
+      {"the padded input has more than 2^40 pixels × input_channels", nothing, {kLarge, kLarge}},
       {"the output has more than 2147483647 pixels", nothing, {1 << 16, 1 << 16}},
   };
   for (const Refusal& refusal : refusals) {
@@ -446,6 +446,25 @@ TEST(OpenExtentsViews, GiveTheExtents) {
   const PixelView<const uint8_t> small{a.data(), 2, {2, 6, 1}, 4, 5};
   output.batch = 2;
   EXPECT_THAT(conv->Run(small, output).message, HasSubstr("kernel[0] is 5"));
+}
+
+// In the C ABI 0 stands for the descriptor's extent; a view that is empty is a mistake.
+TEST(OpenExtentsViews, AreNotEmpty) {
+  Draft draft;
+  draft.desc.input[0] = 7;
+  draft.desc.input[1] = 6;
+  const Result<Conv> conv = draft.Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  const std::vector<uint8_t> a(size_t{7} * 6 * 4, 1);
+  std::vector<int32_t> c(size_t{5} * 4 * 6, 99);
+  const PixelView<int32_t> output{c.data(), 1, {5, 4, 1}, 6};
+  for (const int64_t extent : {0, -1}) {
+    const PixelView<const uint8_t> input{a.data(), 1, {7, extent, 1}, 4};
+    const Error error = conv->Run(input, output);
+    EXPECT_EQ(error.status, INTACT_INVALID_ARGUMENT);
+    EXPECT_EQ(error.message, "a's extent 1 is " + std::to_string(extent) + "; expected at least 1");
+  }
+  EXPECT_THAT(c, testing::Each(99));
 }
 
 }  // namespace

@@ -126,10 +126,25 @@ inline Error CheckType(const char* view, int32_t type, int32_t wanted) {
           std::string(view) + " has elements of type " + name(type) + "; expected " + name(wanted)};
 }
 
-inline Error CheckExtent(const std::string& what, int64_t value, int64_t wanted) {
+// Checks that succeed take no memory: names become strings only in a message.
+
+inline Error CheckExtent(const char* what, int64_t value, int64_t wanted) {
   if (value == wanted) return {};
   return {INTACT_INVALID_ARGUMENT,
-          what + " is " + std::to_string(value) + "; expected " + std::to_string(wanted)};
+          std::string(what) + " is " + std::to_string(value) + "; expected " + std::to_string(wanted)};
+}
+
+/// The same of extent `i` of a view of pixels.
+inline Error CheckExtent(const char* view, size_t i, int64_t value, int64_t wanted) {
+  if (value == wanted) return {};
+  return CheckExtent((std::string(view) + "'s extent " + std::to_string(i)).c_str(), value, wanted);
+}
+
+/// That a view of pixels is not empty: 0 would stand for the descriptor's extent.
+inline Error CheckNotEmpty(const char* view, size_t i, int64_t value) {
+  if (value >= 1) return {};
+  return {INTACT_INVALID_ARGUMENT, std::string(view) + "'s extent " + std::to_string(i) + " is " +
+                                       std::to_string(value) + "; expected at least 1"};
 }
 
 inline void SetOptions(const RunOptions& options, auto* args) {
@@ -429,12 +444,15 @@ class Conv {
       error = detail::CheckExtent("the number of c's channels", c.channels, info_.output_channels);
     }
     if (error.ok()) error = detail::CheckExtent("c's batch", c.batch, a.batch);
+    for (size_t i = 0; error.ok() && i < static_cast<size_t>(info_.spatial_dims); ++i) {
+      error = detail::CheckNotEmpty("a", i, a.extents[i]);
+    }
     if (!error.ok()) return error;
     // Where the descriptor fixes an extent, the library compares it.
     const Result<intact_run_info> run = Prepare(a.batch, a.extents, options);
     if (!run) return run.error();
     for (size_t i = 0; i < static_cast<size_t>(info_.spatial_dims); ++i) {
-      error = detail::CheckExtent("c's extent " + std::to_string(i), c.extents[i], run->output[i]);
+      error = detail::CheckExtent("c", i, c.extents[i], run->output[i]);
       if (!error.ok()) return error;
       args->input[i] = a.extents[i];
     }
@@ -455,8 +473,7 @@ class Conv {
     }
     if (error.ok()) error = detail::CheckExtent("residual's batch", residual.batch, c.batch);
     for (size_t i = 0; error.ok() && i < static_cast<size_t>(info_.spatial_dims); ++i) {
-      error =
-          detail::CheckExtent("residual's extent " + std::to_string(i), residual.extents[i], c.extents[i]);
+      error = detail::CheckExtent("residual", i, residual.extents[i], c.extents[i]);
     }
     args->residual = residual.data;
     args->residual_stride = residual.stride;
