@@ -97,8 +97,16 @@ TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
       {"dilation[0] is -1; expected 1 to", [](ConvDesc* d) { d->dilation[0] = -1; }},
       {"pad_begin[0] is -1; expected 0 to", [](ConvDesc* d) { d->pad_begin[0] = -1; }},
       {"pad_end[1] is 4294967296; expected 0 to", [](ConvDesc* d) { d->pad_end[1] = int64_t{1} << 32; }},
-      {"the padded input has more than 2^40 elements",
+      {"the padded input has more than 2^40 pixels × input_channels",
        [](ConvDesc* d) { d->pad_end[0] = d->pad_end[1] = 1 << 30; }},
+      {"the padded input has more than 2^40 pixels × output_channels",
+       [](ConvDesc* d) { d->pad_end[0] = d->pad_end[1] = 450'000; }},
+      {"there are more than 2^40 weights",
+       [](ConvDesc* d) {
+         d->kernel[0] = d->kernel[1] = 1;
+         d->input_channels = 1 << 30;
+         d->output_channels = d->linear.scale_count = 1 << 12;
+       }},
       {"transposed is 2; expected 0 or 1", [](ConvDesc* d) { d->transposed = 2; }},
       {"output_pad[1] is 1; expected 0: only a transposed convolution has one",
        [](ConvDesc* d) { d->output_pad[1] = 1; }},

@@ -108,16 +108,20 @@ Error CheckSizes(const ConvGeometry& geometry) {
   const Spatial& kernel = geometry.kernel;
   const int64_t depth = Product({kernel[0], kernel[1], kernel[2], geometry.group_inputs()}, kMaxExtent);
   if (depth > kMaxExtent) return InvalidArgument("kernel × input_channels/groups is beyond 2147483647");
+  if (Product({depth, geometry.output_channels}, kMaxElements) > kMaxElements) {
+    return InvalidArgument("there are more than 2^40 weights");
+  }
   const auto elements = [](const Spatial& extents, int64_t channels) {
     return Product({extents[0], extents[1], extents[2], channels}, kMaxElements);
   };
   Spatial padded = geometry.is_transposed ? geometry.output : geometry.input;
   for (size_t i = 0; i < padded.size(); ++i) padded[i] += geometry.pad_begin[i] + geometry.pad_end[i];
-  if (elements(padded, geometry.input_channels) > kMaxElements) {
-    return InvalidArgument(geometry.is_transposed
-                               ? "the output before it is cropped has more than 2^40 pixels × "
-                                 "input_channels"
-                               : "the padded input has more than 2^40 elements");
+  // A band of a depthwise convolution holds each input channel as often as outputs read it.
+  for (const auto& [field, channels] : {std::pair("input_channels", geometry.input_channels),
+                                        std::pair("output_channels", geometry.output_channels)}) {
+    if (elements(padded, channels) <= kMaxElements) continue;
+    const char* const what = geometry.is_transposed ? "the output before it is cropped" : "the padded input";
+    return InvalidArgument(std::string(what) + " has more than 2^40 pixels × " + field);
   }
   if (elements(geometry.output, 1) > kMaxExtent)
     return InvalidArgument("the output has more than 2147483647 pixels");
