@@ -422,7 +422,7 @@ bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
       if (block_end - stream < most_bytes) {
         const int64_t panels_left = windows_ * panels_ - std::ssize(strips_);
         const int64_t bytes = std::max(most_bytes, std::min(most_bytes * panels_left, kBlockBytes));
-        AlignedBuffer<uint8_t>& block = blocks_.emplace_back();
+        AlignedBuffer<uint8_t>& block = blocks_.emplace_back().data;
         if (!block.Resize(static_cast<size_t>(bytes))) return false;
         stream = block.data();
         block_end = stream + bytes;
@@ -433,6 +433,7 @@ bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
         largest_group_ = std::max(largest_group_, scheduler.LargestGroup());
       }
       bytes_ += stream - strips_.back();
+      blocks_.back().used = static_cast<size_t>(stream - blocks_.back().data.data());
     }
   }
   return true;
@@ -460,13 +461,14 @@ bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
     bytes_ = other.bytes_;
     largest_group_ = other.largest_group_;
     auto strips = other.strips_.begin();
-    for (const AlignedBuffer<uint8_t>& from : other.blocks_) {
-      AlignedBuffer<uint8_t>& block = blocks_.emplace_back();
-      if (!block.Resize(from.size())) return false;
-      std::memcpy(block.data(), from.data(), from.size());
-      const uint8_t* const end = from.data() + from.size();
-      for (; strips != other.strips_.end() && *strips >= from.data() && *strips < end; ++strips) {
-        strips_.push_back(block.data() + (*strips - from.data()));
+    for (const Block& from : other.blocks_) {
+      Block& block = blocks_.emplace_back();
+      block.used = from.used;
+      if (!block.data.Resize(block.used)) return false;
+      const uint8_t* const begin = from.data.data();
+      std::memcpy(block.data.data(), begin, block.used);
+      for (; strips != other.strips_.end() && *strips >= begin && *strips < begin + block.used; ++strips) {
+        strips_.push_back(block.data.data() + (*strips - begin));
       }
     }
     return true;

@@ -118,8 +118,12 @@ class ScheduledWeights {
   int64_t windows_ = 0, panels_ = 0, quads_ = 0;
   int64_t bytes_ = 0;
   int largest_group_ = 1;
-  std::vector<AlignedBuffer<uint8_t>> blocks_;  // of whole panels
-  std::vector<const uint8_t*> strips_;          // [window][panel], in blocks_
+  struct Block {  // of whole panels
+    AlignedBuffer<uint8_t> data;
+    size_t used = 0;  // bytes
+  };
+  std::vector<Block> blocks_;
+  std::vector<const uint8_t*> strips_;  // [window][panel], in blocks_
 };
 
 }  // namespace intact::kernels
