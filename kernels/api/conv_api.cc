@@ -61,7 +61,7 @@ intact_conv_failing_pair ToStruct(const FailingPair& pair, const Convolution& pl
 
 Error Adopt(Result<std::unique_ptr<Convolution>> plan, const Stopwatch& watch, intact_conv** conv) {
   if (!plan) return plan.error();
-  if (IsVerbose()) Print(**plan, "plan", "", watch);
+  PrintIfVerbose([&] { Print(**plan, "plan", "", watch); });
   *conv = new intact_conv{std::move(*plan)};
   return {};
 }
@@ -119,11 +119,12 @@ intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* a
     const Stopwatch watch;
     return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
       Error error = conv->plan->Run(own);
-      if (IsVerbose() && error.status == INTACT_OK) {
+      if (error.status != INTACT_OK) return error;
+      PrintIfVerbose([&] {
         Print(*conv->plan, "run batch=" + std::to_string(own.batch),
               " threads=" + std::to_string(own.threads), watch);
-      }
-      return error;
+      });
+      return {};
     });
   });
 }
@@ -134,11 +135,12 @@ intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_ar
     const Stopwatch watch;
     return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
       Error error = conv->plan->RunPart(own, part, parts);
-      if (IsVerbose() && error.status == INTACT_OK) {
+      if (error.status != INTACT_OK) return error;
+      PrintIfVerbose([&] {
         Print(*conv->plan, "run batch=" + std::to_string(own.batch),
               " part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
-      }
-      return error;
+      });
+      return {};
     });
   });
 }

@@ -49,7 +49,7 @@ void PrintRun(const GemmPlan& plan, int64_t m, const std::string& part, const St
 // Hands `plan`, which took as long as `watch` says, to the caller.
 Error Adopt(Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& watch, intact_gemm** gemm) {
   if (!plan) return plan.error();
-  if (IsVerbose()) PrintPlan(**plan, watch);
+  PrintIfVerbose([&] { PrintPlan(**plan, watch); });
   *gemm = new intact_gemm{std::move(*plan)};
   return {};
 }
@@ -184,10 +184,9 @@ intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* a
     const Stopwatch watch;
     return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
       Error error = gemm->plan->Run(own);
-      if (IsVerbose() && error.status == INTACT_OK) {
-        PrintRun(*gemm->plan, own.m, "threads=" + std::to_string(own.threads), watch);
-      }
-      return error;
+      if (error.status != INTACT_OK) return error;
+      PrintIfVerbose([&] { PrintRun(*gemm->plan, own.m, "threads=" + std::to_string(own.threads), watch); });
+      return {};
     });
   });
 }
@@ -198,10 +197,11 @@ intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_ar
     const Stopwatch watch;
     return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
       Error error = gemm->plan->RunPart(own, part, parts);
-      if (IsVerbose() && error.status == INTACT_OK) {
+      if (error.status != INTACT_OK) return error;
+      PrintIfVerbose([&] {
         PrintRun(*gemm->plan, own.m, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
-      }
-      return error;
+      });
+      return {};
     });
   });
 }

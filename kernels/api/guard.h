@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <intact/intact.hpp>
@@ -43,6 +44,18 @@ intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
 
 /// INTACT_VERBOSE.
 bool IsVerbose();
+
+/// Prints by `print` where INTACT_VERBOSE asks for it. A line that finds no memory is lost, and the call that
+/// it tells of succeeds all the same.
+template <class Print>
+void PrintIfVerbose(const Print& print) noexcept {
+  if (!IsVerbose()) return;
+  try {
+    print();
+  } catch (const std::bad_alloc&) {
+    std::fputs("intact: no memory for this line\n", stderr);
+  }
+}
 
 inline const char* ModeName(intact_mode mode) { return mode == INTACT_EXACT ? "exact" : "saturating"; }
 
