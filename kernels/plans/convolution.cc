@@ -281,12 +281,18 @@ Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& inpu
     plans = std::move(*made);
   }
   PreparedPointer prepared = Cut(std::move(plans), args.batch);
+  PreparedPointer evicted;  // destroyed after the lock: other threads' runs do not wait for it
   const std::lock_guard lock(mutex_);
-  for (const PreparedPointer& other : used_) {  // of a thread that was faster
-    if (other->batch == args.batch && other->plans->geometry.input == input) return other;
+  for (auto i = used_.begin(); i != used_.end(); ++i) {  // another thread may have been faster
+    if ((*i)->batch != args.batch || (*i)->plans->geometry.input != input) continue;
+    used_.splice(used_.begin(), used_, i);
+    return used_.front();
   }
   used_.push_front(prepared);
-  if (used_.size() > kMostPrepared) used_.pop_back();
+  if (used_.size() > kMostPrepared) {
+    evicted = std::move(used_.back());
+    used_.pop_back();
+  }
   return prepared;
 }
 
