@@ -1,5 +1,5 @@
-// The caller's scratch: with as much as is told, of any alignment, runs take no memory; with less they are
-// refused before anything is written.
+// The caller's scratch: with as much as is told, of any alignment, runs take no memory; with less they use
+// fewer threads, and with less than one needs they are refused before anything is written.
 //
 // Every function of the C library that allocates is replaced in this binary, so that each call is counted,
 // those of operator new and of other libraries too.
@@ -234,21 +234,39 @@ void ExpectNoAllocations(const Runs& runs) {
 void ExpectTooLittleIsRefused(const Runs& runs) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   ASSERT_EQ(runs.prepare(&info), INTACT_OK) << intact_last_error();
-  const auto expect_refused = [&](intact_status status, size_t given, size_t told) {
+  const auto expect_refused = [&](intact_status status, size_t given, const std::string& why) {
     EXPECT_EQ(status, INTACT_INVALID_ARGUMENT);
-    EXPECT_THAT(intact_last_error(), HasSubstr("scratch_bytes is " + std::to_string(given) +
-                                               "; expected at least " + std::to_string(told)));
+    EXPECT_THAT(intact_last_error(), HasSubstr("scratch_bytes is " + std::to_string(given) + why));
     EXPECT_THAT(*runs.c, Each(0xa5));
   };
   std::fill(runs.c->begin(), runs.c->end(), uint8_t{0xa5});
+  const std::string too_little = "; expected at least " + std::to_string(info.part_scratch_bytes);
   for (const size_t missing : {size_t{1}, info.part_scratch_bytes / 2, info.part_scratch_bytes}) {
-    const size_t whole = info.scratch_bytes - missing;
-    const size_t part = info.part_scratch_bytes - missing;
-    const Scratch scratch(std::max<size_t>(whole, 1));
-    expect_refused(runs.run(scratch.data(), whole), whole, info.scratch_bytes);
-    expect_refused(runs.run_part(scratch.data(), part, 0, kParts), part, info.part_scratch_bytes);
+    const size_t given = info.part_scratch_bytes - missing;
+    const Scratch scratch(std::max<size_t>(given, 1));
+    expect_refused(runs.run(scratch.data(), given), given, too_little);
+    expect_refused(runs.run_part(scratch.data(), given, 0, kParts), given, too_little);
     EXPECT_TRUE(scratch.FrontIntact());
-    for (size_t i = 0; i < whole; ++i) ASSERT_EQ(scratch.data()[i], verify::GuardedBuffer::kCanary);
+    for (size_t i = 0; i < given; ++i) ASSERT_EQ(scratch.data()[i], verify::GuardedBuffer::kCanary);
+  }
+  const std::string none = " and scratch is NULL; expected 0";
+  expect_refused(runs.run(nullptr, info.scratch_bytes), info.scratch_bytes, none);
+  expect_refused(runs.run_part(nullptr, 1, 0, kParts), 1, none);
+}
+
+// What was told for fewer threads, before OpenMP's default grew, say.
+void ExpectLessServesFewerThreads(const Runs& runs) {
+  intact_run_info info = INTACT_RUN_INFO_INIT;
+  ASSERT_EQ(runs.prepare(&info), INTACT_OK) << intact_last_error();
+  for (const size_t bytes : {info.part_scratch_bytes, info.scratch_bytes - 1}) {
+    if (bytes < info.part_scratch_bytes) continue;
+    const Scratch scratch(bytes);
+    std::fill(runs.c->begin(), runs.c->end(), uint8_t{0xa5});
+    intact_status status = INTACT_OK;
+    EXPECT_EQ(CountAllocations([&] { status = runs.run(scratch.data(), bytes); }), 0);
+    EXPECT_EQ(status, INTACT_OK) << intact_last_error();
+    EXPECT_TRUE(*runs.c == runs.expected) << "wrong in " << bytes << " bytes";
+    EXPECT_TRUE(scratch.FrontIntact());
   }
 }
 
@@ -375,6 +393,11 @@ TEST_P(ScratchOnIsa, GemmsRefuseTooLittle) {
   for (const char* line : kGemms) OnGemm(line, ExpectTooLittleIsRefused);
 }
 
+TEST_P(ScratchOnIsa, LessServesFewerThreads) {
+  for (const char* line : kGemms) OnGemm(line, ExpectLessServesFewerThreads);
+  for (const ConvLayer& layer : kConvLayers) OnConv(layer.line, ExpectLessServesFewerThreads);
+}
+
 TEST_P(ScratchOnIsa, GemmsDoNotReadWhatItHolds) {
   for (const char* line : kGemms) OnGemm(line, ExpectScratchMayHoldAnything);
 }
@@ -427,6 +450,71 @@ INSTANTIATE_TEST_SUITE_P(All, ScratchOnIsa,
                          NameOf);
 
 // ----- C++ -------------------------------------------------------------------------------------------------
+
+// How often the second of two runs allocates. The first one makes OpenMP's threads.
+template <class Run>
+int64_t CountAllocationsOf(const Run& run) {
+  Error error = run();
+  EXPECT_TRUE(error.ok()) << error.message;
+  const int64_t count = CountAllocations([&] { error = run(); });
+  EXPECT_TRUE(error.ok()) << error.message;
+  return count;
+}
+
+TEST(Wrapper, GemmsTakeNoMemory) {
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 20;
+  desc.k = 70;
+  desc.linear.c_type = INTACT_F32;
+  desc.linear.residual_type = INTACT_S8;
+  const float one = 1;
+  desc.linear.scales = &one;
+  desc.linear.scale_count = 1;
+  desc.linear.residual_scale = 1;
+  const std::vector<int8_t> b(20 * 70, 1);
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const std::vector<uint8_t> a(9 * 70, 1);
+  const std::vector<int8_t> residual(9 * 20, -3);
+  std::vector<float> c(9 * 20);
+  const Result<intact_run_info> info = gemm->Prepare(9, {.threads = 2});
+  ASSERT_TRUE(info) << info.error().message;
+  Bytes memory(info->scratch_bytes);
+  const RunOptions options{2, memory.data(), memory.size()};
+  const MatrixView<const uint8_t> input(a.data(), 9, 70);
+  const MatrixView<const int8_t> added(residual.data(), 9, 20);
+  const MatrixView<float> output(c.data(), 9, 20);
+  EXPECT_EQ(CountAllocationsOf([&] { return gemm->Run(input, output, added, options); }), 0);
+  EXPECT_THAT(c, Each(67.0f));
+}
+
+TEST(Wrapper, ConvolutionsTakeNoMemory) {
+  ConvDesc desc = MakeConvDesc();
+  desc.input_channels = desc.output_channels = 16;
+  desc.input[0] = desc.input[1] = INTACT_ANY_EXTENT;
+  desc.kernel[0] = desc.kernel[1] = 3;
+  desc.linear.c_type = INTACT_F32;
+  desc.linear.residual_type = INTACT_S8;
+  const float one = 1;
+  desc.linear.scales = &one;
+  desc.linear.scale_count = 1;
+  desc.linear.residual_scale = 1;
+  const std::vector<int8_t> weights(size_t{16} * 16 * 9, 1);
+  const Result<Conv> conv = Conv::Create(desc, weights.data());
+  ASSERT_TRUE(conv) << conv.error().message;
+  const std::vector<uint8_t> a(size_t{12} * 10 * 16, 1);
+  const std::vector<int8_t> residual(size_t{10} * 8 * 16, -3);
+  std::vector<float> c(residual.size());
+  const Result<intact_run_info> info = conv->Prepare(1, {12, 10}, {.threads = 2});
+  ASSERT_TRUE(info) << info.error().message;
+  Bytes memory(info->scratch_bytes);
+  const RunOptions options{2, memory.data(), memory.size()};
+  const PixelView<const uint8_t> input{a.data(), 1, {12, 10}, 16};
+  const PixelView<const int8_t> added{residual.data(), 1, {10, 8}, 16};
+  const PixelView<float> output{c.data(), 1, {10, 8}, 16};
+  EXPECT_EQ(CountAllocationsOf([&] { return conv->Run(input, output, added, options); }), 0);
+  EXPECT_THAT(c, Each(141.0f));
+}
 
 TEST(ScratchOptions, ReachTheRun) {
   GemmDesc desc = MakeGemmDesc();

@@ -30,12 +30,15 @@ class ScopedFloatEnvironment {
 /// What callers who bring their own scratch must bring where `bytes` are used, which are aligned to 64.
 inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 63; }
 
-/// `bytes` of scratch memory, aligned to 64: the caller's, if there is any, or memory of the calling thread
-/// that is kept between runs. Errors: INVALID_ARGUMENT (the caller's is too small), OUT_OF_MEMORY.
-Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t bytes);
+/// Scratch memory for `*threads` shares of `share_bytes` each, aligned to 64: the caller's, if there is any,
+/// or memory of the calling thread that is kept between runs. OpenMP's default may have grown since the
+/// caller asked how much to bring: where the caller's serves fewer, `*threads` becomes how many it serves.
+/// Errors: INVALID_ARGUMENT (it serves none, or has a size and is NULL), OUT_OF_MEMORY.
+Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads);
 
-/// How many of `wanted` threads (0: OpenMP's default) share a run, of `parts` at most, and how many run at
-/// once: more threads than processors gain nothing, and where the system refuses one OpenMP ends the process.
+/// Into how many parts `wanted` threads (0: OpenMP's default) cut a run, `parts` at most, and how many
+/// threads run them: more threads than processors gain nothing, and where the system refuses one OpenMP ends
+/// the process. The threads may be fewer still, which changes neither the parts nor the result.
 struct ThreadCount {
   int parts, threads;
 };

@@ -342,9 +342,9 @@ Error Convolution::Run(const intact_conv_args& args) const {
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
   const Prepared& prepared = **found;
-  const ThreadCount count = CountThreads(args.threads, prepared.parts);
+  ThreadCount count = CountThreads(args.threads, prepared.parts);
   const Result<uint8_t*> scratch =
-      ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes * count.threads);
+      ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes, &count.threads);
   if (!scratch) return scratch.error();
   RunParts(count, [&](int part, int thread) {
     RunShare(args, prepared, part, count.parts, *scratch + thread * prepared.bytes);
@@ -358,7 +358,8 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
   if (error.status != INTACT_OK) return error;
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
-  const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, (*found)->bytes);
+  int threads = 1;
+  const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, (*found)->bytes, &threads);
   if (!scratch) return scratch.error();
   RunShare(args, **found, part, parts, *scratch);
   return {};

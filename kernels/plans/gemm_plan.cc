@@ -259,9 +259,9 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   const Engine& engine = EngineFor(args.m);
   const RunBuffers buffers = BuffersOf(args);
   const int64_t tiles = TileCount(args.m, data_.n, engine.mr(), engine.nr());
-  const ThreadCount count = CountThreads(args.threads, tiles);
+  ThreadCount count = CountThreads(args.threads, tiles);
   const int64_t bytes = ShareBytes(engine, args.m);
-  const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, bytes * count.threads);
+  const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads);
   if (!scratch) return scratch.error();
   RunParts(count, [&](int part, int thread) {
     const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, count.parts);
@@ -275,7 +275,9 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
   if (error.status == INTACT_OK) error = CheckPart(part, parts);
   if (error.status != INTACT_OK) return error;
   const Engine& engine = EngineFor(args.m);
-  const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(engine, args.m));
+  int threads = 1;
+  const Result<uint8_t*> scratch =
+      ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(engine, args.m), &threads);
   if (!scratch) return scratch.error();
   const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
   RunShare(engine, BuffersOf(args), range, *scratch);
