@@ -3,13 +3,14 @@
  * C ABI of the library. Every object is an opaque handle, every call that can fail returns a status, and
  * intact_last_error() then names the argument and its value.
  *
- * Every struct begins with its own size; fill it with the matching *_INIT macro. Structs grow at their end
- * only, and any size from the first version's on is accepted, so a program and a library of different
- * versions go together:
+ * Every struct that a call takes by itself begins with its own size; fill it with the matching *_INIT macro.
+ * Such structs grow at their end only, and any size from the first version's to 4096 bytes is accepted, so a
+ * program and a library of different versions go together:
  *   - a field that the caller's struct is too short to have takes its default;
  *   - bytes that the library does not know, because the caller's struct is longer, must be zero: a newer
  *     program asks for nothing that an older library would overlook;
  *   - a struct that the library fills is filled as far as it reaches, and zero beyond what the library knows.
+ * Structs that a call lists in an array (panel certificates, failing pairs) have no size and never change.
  * Enumerations are int32_t in structs and arguments, with the named constants below.
  *
  * The contract, for activations A (M×K), weights B (K×N) and output C (M×N):
@@ -82,9 +83,9 @@ typedef enum intact_mode {
 } intact_mode;
 
 /** An ISA as a cap names the machine it comes from: a plan capped at AVX512 behaves as on a machine with
- * AVX-512 and no VNNI. A cap only removes. That of AVX_VNNI_INT8 keeps AVX2 and AVX_VNNI beside it; of the
- * others only AMX_INT8, which removes nothing, keeps AVX_VNNI_INT8: some of its machines have it, while those
- * of AVX512_VNNI do not. Values tell no order. */
+ * AVX-512 and no VNNI. A cap only removes. The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. No other cap
+ * keeps AVX_VNNI_INT8 but AMX_INT8, which removes nothing: some machines with AMX have it, while machines
+ * with AVX512_VNNI and no AMX do not. Values tell no order. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,
   INTACT_ISA_AVX2 = 1,
@@ -178,7 +179,9 @@ typedef struct intact_gemm_args {
    * runs. Its contents are of no use after the run. Calls that run at once, parts among them, need one each.
    */
   void* scratch;
-  size_t scratch_bytes; /**< of `scratch`: no less than intact_gemm_prepare() tells; 0 with NULL */
+  /** The size of `scratch`; must be 0 with NULL. What intact_gemm_prepare() tells serves all threads. With
+   * less, the run uses as many threads as the scratch serves, and is refused if it serves none. */
+  size_t scratch_bytes;
 } intact_gemm_args;
 
 #define INTACT_GEMM_ARGS_INIT \
@@ -190,8 +193,9 @@ typedef struct intact_run_info {
   /** Extents of the output: m and n of a GEMM; of a convolution its spatial dimensions, outermost first. 1
    * beyond the dimensions. */
   int64_t output[3];
-  size_t scratch_bytes;      /**< that intact_…_run() of these arguments needs, for all its threads */
-  size_t part_scratch_bytes; /**< that each call of intact_…_run_part() needs */
+  size_t scratch_bytes; /**< what intact_…_run() of these arguments uses, for all its threads */
+  /** What each call of intact_…_run_part() needs, and intact_…_run() on one thread. */
+  size_t part_scratch_bytes;
 } intact_run_info;
 
 #define INTACT_RUN_INFO_INIT \
@@ -282,9 +286,10 @@ INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const 
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
-/** C = the contract. Thread-safe. With valid arguments and scratch it cannot fail, and takes no memory (but
- * for OpenMP's threads, the first time). Without scratch it fails only if memory runs out, before anything is
- * written. */
+/** C = the contract. Thread-safe. With valid arguments and scratch, as much as intact_gemm_prepare() told
+ * when it was asked, it cannot fail, and takes no memory (but for OpenMP's threads, the first time). Without
+ * scratch it fails only if memory runs out, before anything is written. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
 /** The share `part` of `parts` of the same run, for callers that own their threads: call it once for each
@@ -292,16 +297,20 @@ INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_g
 INTACT_API intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_args* args,
                                               int32_t part, int32_t parts);
 
+/** Tells what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info);
 
+/** Which weights can make VPMADDUBSW saturate: see intact_certificate. Thread-safe.
+ * Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate);
 
-/** Copies the certificates of panels [first, first + count) to `panels`. */
+/** Copies the certificates of panels [first, first + count) to `panels`. Thread-safe.
+ * Errors: INVALID_ARGUMENT (there are no such panels). */
 INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
                                                         intact_panel_certificate* panels);
 
 /** Lists failing pairs by column, then depth: number `first` and on, at most `count`; `*written` tells how
- * many. */
+ * many. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
                                                    intact_failing_pair* pairs, int64_t* written);
 
@@ -316,13 +325,14 @@ INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* p
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
 /** Makes a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
- * not copied: it must not change while the plan lives. `max_isa`, an intact_isa, caps as in a descriptor. A
- * file that is truncated, corrupted, foreign or a convolution's is refused with INVALID_ARGUMENT and a
- * message that says what is wrong. */
+ * not copied: it must not change while the plan lives. `max_isa`, an intact_isa, caps as in a descriptor.
+ * Errors: INVALID_ARGUMENT (the file cannot be read, or is truncated, corrupted, foreign or a convolution's;
+ * the message says which), and those of intact_gemm_create(): UNSUPPORTED, OVERFLOW, CODEGEN_FAILED,
+ * OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** gemm);
 
 /** The same from memory that stays valid and unchanged while the plan lives; `data` is aligned to 64 bytes.
- */
+ * Errors: those of intact_gemm_load(). */
 INTACT_API intact_status intact_gemm_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_gemm** gemm);
 
@@ -406,7 +416,7 @@ typedef struct intact_conv_args {
   int64_t residual_stride; /**< elements between its adjacent pixels, ≥ output_channels; 0 = that */
   int32_t threads;         /**< ≥ 0; 0 = OpenMP's default. Not read by intact_conv_run_part(). */
   void* scratch;           /**< as in intact_gemm_args */
-  size_t scratch_bytes;    /**< of `scratch`: no less than intact_conv_prepare() tells; 0 with NULL */
+  size_t scratch_bytes;    /**< likewise: as much as intact_conv_prepare() tells serves all threads */
   /** Extents of the input, as in the descriptor: given where that says INTACT_ANY_EXTENT; elsewhere 0 or the
    * descriptor's. */
   int64_t input[INTACT_MAX_SPATIAL];
@@ -431,9 +441,11 @@ typedef struct intact_conv_info {
   int64_t
       output[INTACT_MAX_SPATIAL]; /**< extents of the output likewise; INTACT_ANY_EXTENT where runs tell */
   const char* kernel;             /**< name of the main kernel, as in logs, dumps and perf */
-  int64_t packed_bytes;           /**< memory the packed weights occupy */
-  int64_t accumulator_min;        /**< smallest y that activations in the declared range can make */
-  int64_t accumulator_max;        /**< largest; both are within int32 */
+  /** Memory the packed weights occupy. Where extents are open: what all sizes share, without what
+   * intact_conv_prepare() keeps for each. */
+  int64_t packed_bytes;
+  int64_t accumulator_min; /**< smallest y that activations in the declared range can make */
+  int64_t accumulator_max; /**< largest; both are within int32 */
 } intact_conv_info;
 
 #define INTACT_CONV_INFO_INIT                                                                        \
@@ -455,15 +467,17 @@ INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const 
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);
 
-/** Output = the contract. Thread-safe. With valid arguments and scratch, a run that is prepared cannot fail,
- * and takes no memory (but for OpenMP's threads, the first time). Else it fails only as intact_conv_prepare()
- * does, or if memory runs out, before anything is written. */
+/** Output = the contract. Thread-safe. With valid arguments and scratch, as much as intact_conv_prepare()
+ * told when it was asked, a run that is prepared cannot fail, and takes no memory (but for OpenMP's threads,
+ * the first time). Else it fails only as intact_conv_prepare() does, or if memory runs out, before anything
+ * is written. */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
 /** The share `part` of `parts` of the same run: see intact_gemm_run_part(). */
 INTACT_API intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_args* args,
                                               int32_t part, int32_t parts);
 
+/** Tells what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info);
 
 /** Which weights can make VPMADDUBSW saturate: see intact_certificate; columns are output channels and pairs
@@ -486,18 +500,20 @@ typedef struct intact_conv_failing_pair {
 INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, int64_t count,
                                                    intact_conv_failing_pair* pairs, int64_t* written);
 
-/** Writes the plan to `path`, as intact_gemm_save() does, and its geometry with it. Errors likewise.
- */
+/** Writes the plan to `path`, as intact_gemm_save() does, and its geometry with it.
+ * Errors: those of intact_gemm_save(). */
 INTACT_API intact_status intact_conv_save(const intact_conv* conv, const char* path);
 
-/** The same to memory of the caller's: see intact_gemm_save_memory(). */
+/** Writes the same bytes to memory of the caller's: see intact_gemm_save_memory(). */
 INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size);
 
 /** Makes a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The weights are packed
- * anew for the ISA at hand; nothing is kept of the file. */
+ * anew for the ISA at hand; nothing is kept of the file. Errors: those of intact_gemm_load(), but that here a
+ * GEMM's file is refused; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
 
-/** The same from memory, of any alignment, which is not needed afterwards. */
+/** The same from memory, of any alignment, which is not needed afterwards. Errors: those of
+ * intact_conv_load(). */
 INTACT_API intact_status intact_conv_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_conv** conv);
 
