@@ -337,6 +337,7 @@ template <int shift>
 void StageParts(const uint8_t* a, int64_t k, uint8_t flip, uint32_t mask, uint8_t* staged) {
   const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
   const __m128i masks = _mm_set1_epi32(static_cast<int>(mask));
+  constexpr uint32_t kEveryByte = 0x01010101;
   int64_t depth = 0;
   for (; depth + kVector <= k; depth += kVector, staged += 2 * kVector) {
     const __m128i bytes =
@@ -347,10 +348,15 @@ void StageParts(const uint8_t* a, int64_t k, uint8_t flip, uint32_t mask, uint8_
     _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(first, second));
   }
   for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
-    std::array<uint8_t, kQuad> quad = {};
-    StageRow(a + depth, std::min<int64_t>(kQuad, k - depth), flip, quad.data());
-    uint32_t dword = 0;
-    std::memcpy(&dword, quad.data(), sizeof(dword));
+    uint32_t dword = flip * kEveryByte;
+    if (depth + kQuad <= k) {
+      uint32_t bytes = 0;
+      std::memcpy(&bytes, a + depth, sizeof(bytes));
+      dword ^= bytes;
+    } else {
+      dword = 0;
+      for (int64_t i = depth; i < k; ++i) dword |= static_cast<uint32_t>(a[i] ^ flip) << (8 * (i - depth));
+    }
     const std::array<uint32_t, 2> parts = {dword & mask, (dword >> shift) & mask};
     std::memcpy(staged, parts.data(), sizeof(parts));
   }
