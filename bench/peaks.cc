@@ -52,7 +52,9 @@ Loop GenerateVectorLoop(const Peak& peak) {
   const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter, peak.signs);
   session.Begin(registers);
   const jit::Vec a = registers.NewVector("a");
-  const jit::Operand b = form->NewB("b");
+  jit::Operand b;
+  for (int i = 0; i < form->b_registers(); ++i) b.push_back(registers.NewVector("b"));
+  form->TakeRegisters();
   form->Prepare();
   std::vector<jit::Vec> sums;
   while (registers.FreeVectors() > 0) sums.push_back(registers.NewVector("accumulator"));
@@ -62,7 +64,8 @@ Loop GenerateVectorLoop(const Peak& peak) {
   }
   EmitLoop(session, registers, [&] {
     for (const jit::Vec& sum : sums) {
-      for (int step = 0; step < form->steps(); ++step) form->Dot(step, sum, a, b);
+      for (int step = 0; step < form->steps(); ++step)
+        form->Dot(sum, a, b[static_cast<size_t>(step) % b.size()]);
     }
   });
   return Finish(session, registers, static_cast<double>(sums.size()) * registers.vector_bytes());

@@ -65,6 +65,24 @@ constexpr auto kBert = Gemms({
 });
 
 // Weights K×N 4096×4096, 4096×11008 and 11008×4096, as in a decoder of 7 billion weights.
+constexpr auto kThin = Gemms({
+    {1, 768, 768},
+    {2, 768, 768},
+    {4, 768, 768},
+    {8, 768, 768},
+    {16, 768, 768},
+    {1, 1024, 4096},
+    {2, 1024, 4096},
+    {4, 1024, 4096},
+    {8, 1024, 4096},
+    {16, 1024, 4096},
+    {1, 4096, 4096},
+    {2, 4096, 4096},
+    {4, 4096, 4096},
+    {8, 4096, 4096},
+    {16, 4096, 4096},
+});
+
 constexpr auto kLlm = Gemms({
     {1, 4096, 4096},
     {8, 4096, 4096},
@@ -185,6 +203,7 @@ constexpr std::array kShort = {
 constexpr std::array kSuites = {
     Suite{"short", "a few of each of the others, in less than a minute", kShort},
     Suite{"figures", "twelve GEMMs from thin to square", kFigures},
+    Suite{"thin", "M = 1, 2, 4, 8, 16 on weights K×N 768×768, 4096×1024, 4096×4096", kThin},
     Suite{"bert", "BERT base and large, 128 and 384 tokens", kBert},
     Suite{"llm", "M = 1, 8, 32, 128 on weights K×N 4096×4096, 4096×11008, 11008×4096", kLlm},
     Suite{"square", "M = N = K from 64 to 2048", kSquare},

@@ -38,7 +38,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--frobnicate", "--frobnicate");
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
-                 "{short,figures,bert,llm,square,conv,transposed,resnet50,mobilenet_v2}");
+                 "{short,figures,thin,bert,llm,square,conv,transposed,resnet50,mobilenet_v2}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");

@@ -46,7 +46,7 @@ TEST(Suites, ContainWhatTheySay) {
       EXPECT_TRUE(shapes.insert(layer.shape.ToString()).second) << layer.shape.ToString() << " twice";
     }
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "bert", "llm", "square", "conv",
+  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "square", "conv",
                                                    "transposed", "resnet50", "mobilenet_v2"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 

@@ -5,52 +5,41 @@
 namespace intact::jit {
 namespace {
 
-// Forms whose operands are one register each, as memory holds them.
-class SingleStepForm : public DotForm {
- public:
-  using DotForm::DotForm;
-  Operand NewB(const std::string& name) override { return {registers().NewVector(name)}; }
-  void LoadB(const Operand& b, const Mem& from) override { emitter().Load(b[0], from); }
-};
+namespace x86 = asmjit::x86;
 
-class VnniForm final : public SingleStepForm {
+class VnniForm final : public DotForm {
  public:
-  VnniForm(Emitter& emitter, bool vex, DotSigns signs) : SingleStepForm(emitter), vex_(vex), signs_(signs) {
+  VnniForm(Emitter& emitter, bool vex, DotSigns signs) : DotForm(emitter), vex_(vex), signs_(signs) {
     assert(vex || (!signs.a_signed && signs.b_signed));
   }
-  void Dot(int /*step*/, const Vec& accumulator, const Vec& a, const Operand& b) override {
-    Emit(accumulator, a, b[0]);
+  // Without AVX-512 there is the VEX encoding only; asmjit prefers EVEX.
+  void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
+    if (vex_) return EmitVexDot(code(), signs_, sum, a, b);
+    code().emit(x86::Inst::kIdVpdpbusd, sum, a, b);
   }
-  bool reads_memory() const override { return true; }
-  void DotMemory(const Vec& accumulator, const Vec& a, const Mem& b) override { Emit(accumulator, a, b); }
 
  private:
-  // Without AVX-512 there is the VEX encoding only; asmjit prefers EVEX.
-  void Emit(const Vec& accumulator, const Vec& a, const asmjit::Operand_& b) {
-    if (vex_) return EmitVexDot(code(), signs_, accumulator, a, b);
-    code().emit(asmjit::x86::Inst::kIdVpdpbusd, accumulator, a, b);
-  }
-
   bool vex_;
   DotSigns signs_;
 };
 
 // Exact only for pairs whose sum fits int16: VPMADDUBSW clamps it, and 2·255·127 is beyond.
-class TripleForm final : public SingleStepForm {
+class TripleForm final : public DotForm {
  public:
-  using SingleStepForm::SingleStepForm;
-  void Prepare() override {
+  using DotForm::DotForm;
+  void TakeRegisters() override {
     product_ = registers().NewVector("product");
-    ones_ = NewOnes(emitter());
-  }
-  void Dot(int /*step*/, const Vec& accumulator, const Vec& a, const Operand& b) override {
-    code().vpmaddubsw(product_, a, b[0]);        // 2 products → int16
-    code().vpmaddwd(product_, product_, ones_);  // 2 pair sums → int32
-    code().vpaddd(accumulator, accumulator, product_);
+    ones_ = registers().NewVector("ones");
   }
   void Release() override {
     registers().Free(product_);
     registers().Free(ones_);
+  }
+  void Prepare() override { SetOnes(emitter(), ones_); }
+  void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
+    code().emit(x86::Inst::kIdVpmaddubsw, product_, a, b);  // 2 products → int16
+    code().vpmaddwd(product_, product_, ones_);             // 2 pair sums → int32
+    code().vpaddd(sum, sum, product_);
   }
 
  private:
@@ -61,23 +50,53 @@ class WideForm final : public DotForm {
  public:
   using DotForm::DotForm;
   int steps() const override { return 2; }
-  Operand NewB(const std::string& name) override {
-    return {registers().NewVector(name + " even"), registers().NewVector(name + " odd")};
-  }
-  void Prepare() override { product_ = registers().NewVector("product"); }
+  int b_registers() const override { return 2; }
+  bool reads_memory() const override { return false; }
+  void TakeRegisters() override { product_ = registers().NewVector("product"); }
+  void Release() override { registers().Free(product_); }
   void LoadB(const Operand& b, const Mem& from) override {
     emitter().Load(b[1], from);
     code().vpsllw(b[0], b[1], 8);
     code().vpsraw(b[0], b[0], 8);
     code().vpsraw(b[1], b[1], 8);
   }
-  void Dot(int step, const Vec& accumulator, const Vec& a, const Operand& b) override {
-    code().vpmaddwd(product_, a, b[static_cast<size_t>(step)]);
-    code().vpaddd(accumulator, accumulator, product_);
+  void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
+    code().emit(x86::Inst::kIdVpmaddwd, product_, a, b);
+    code().vpaddd(sum, sum, product_);
   }
-  void Release() override { registers().Free(product_); }
 
  private:
+  Vec product_;
+};
+
+class SplitForm final : public DotForm {
+ public:
+  using DotForm::DotForm;
+  int steps() const override { return 2; }
+  int group_quads() const override { return 8; }
+  void TakeRegisters() override { product_ = registers().NewVector("product"); }
+  void Release() override { registers().Free(product_); }
+  void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
+    code().emit(x86::Inst::kIdVpmaddubsw, product_, a, b);
+    code().vpaddw(sum, sum, product_);
+  }
+  void FirstDot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
+    code().emit(x86::Inst::kIdVpmaddubsw, sum, a, b);
+  }
+  void Widen(const std::vector<Sums>& sums) override {
+    const Vec& factor = product_;
+    SetOnes(emitter(), factor);
+    AddProducts(sums, 0, factor);  // l
+    code().vpsllw(factor, factor, 4);
+    AddProducts(sums, 1, factor);  // 16·h
+  }
+
+ private:
+  void AddProducts(const std::vector<Sums>& sums, size_t step, const Vec& factor) {
+    for (const Sums& one : sums) code().vpmaddwd(one.of_step.at(step), one.of_step.at(step), factor);
+    for (const Sums& one : sums) code().vpaddd(one.accumulator, one.accumulator, one.of_step.at(step));
+  }
+
   Vec product_;
 };
 
@@ -91,6 +110,8 @@ std::string_view ToString(DotKind kind) {
       return "triple";
     case DotKind::kWide:
       return "wide";
+    case DotKind::kSplit:
+      return "split";
   }
   return "?";
 }
@@ -128,18 +149,24 @@ std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter, Do
       return std::make_unique<TripleForm>(emitter);
     case DotKind::kWide:
       return std::make_unique<WideForm>(emitter);
+    case DotKind::kSplit:
+      return std::make_unique<SplitForm>(emitter);
   }
   return nullptr;
 }
 
-Vec NewOnes(Emitter& emitter) {
-  const Vec ones = emitter.registers().NewVector("ones");
+void SetOnes(Emitter& emitter, const Vec& ones) {
   if (emitter.vector_bytes() == 64) {
     emitter.code().vpternlogd(ones, ones, ones, 0xff);
   } else {
     emitter.code().vpcmpeqw(ones, ones, ones);
   }
   emitter.code().vpsrlw(ones, ones, 15);
+}
+
+Vec NewOnes(Emitter& emitter) {
+  const Vec ones = emitter.registers().NewVector("ones");
+  SetOnes(emitter, ones);
   return ones;
 }
 

@@ -1,22 +1,29 @@
 // The dot verbs: how four adjacent depths (a k-quad) of u8 activations and s8 weights are multiplied into
 // int32 accumulators. One class per instruction sequence; the loops around them exist once, in the generator.
 //
-//   form     instructions per vector and quad            exact
-//   vnni     vpdpbusd, or its like for other signs        always
-//   triple   vpmaddubsw, vpmaddwd(1), vpaddd              only where no pair sum leaves int16
-//   wide     2 × (vpmaddwd, vpaddd) on int16 operands     always
+//   form     instructions per vector and quad               exact
+//   vnni     vpdpbusd, or its like for other signs           always
+//   triple   vpmaddubsw, vpmaddwd(1), vpaddd                 only where no pair sum leaves int16
+//   wide     2 × (vpmaddwd, vpaddd) on int16 operands         always
+//   split    2 × (vpmaddubsw, vpaddw), widened every eighth  always
 //
 // A quad takes one step or more: each broadcasts one dword of A and multiplies it with the B vectors. The
-// wide form has two, for the even and the odd depths, from an A that is packed as int16:
+// wide form has two, for the even and the odd depths, from an A that is staged as int16; what it takes a
+// vector of B apart with is shared by a tile's rows.
 //
-//   A quad   vnni, triple: a0 a1 a2 a3 (u8)          wide: a0 a2 | a1 a3 (u16)
+// The split form takes an activation apart, a = 16·h + l with h and l ≤ 15. A pair sum of either is at most
+// 2·15·128 = 3840, so eight quads of any weights add up within int16, 30720, before they are widened: l's by
+// vpmaddwd with 1, h's with 16. Its A is staged with both halves, which are its steps. It is for tiles of few
+// rows: a tile needs three registers for each of its vectors.
+//
+//   A quad   vnni, triple: a0 a1 a2 a3 (u8)   wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
 //   B quad   b0 b1 b2 b3 (s8) for all forms; the wide one splits a loaded vector with shifts
 #ifndef INTACT_JIT_EMITTERS_DOT_H_
 #define INTACT_JIT_EMITTERS_DOT_H_
 
+#include <array>
 #include <compare>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,10 +38,12 @@ struct DotSigns {
   auto operator<=>(const DotSigns&) const = default;
 };
 
-enum class DotKind : uint8_t { kVnni, kTriple, kWide };
+enum class DotKind : uint8_t { kVnni, kTriple, kWide, kSplit };
 std::string_view ToString(DotKind kind);
-/// Bytes of a row's quad in packed A: 4 per step.
-constexpr int ActivationQuadBytes(DotKind kind) { return kind == DotKind::kWide ? 8 : 4; }
+/// Bytes of a row's quad in A as kernels read it: 4 per step.
+constexpr int ActivationQuadBytes(DotKind kind) {
+  return kind == DotKind::kWide || kind == DotKind::kSplit ? 8 : 4;
+}
 
 /// Registers that together hold one B vector.
 using Operand = std::vector<Vec>;
@@ -46,18 +55,30 @@ class DotForm {
   DotForm(const DotForm&) = delete;
   DotForm& operator=(const DotForm&) = delete;
 
-  /// Steps of a quad.
+  /// Steps of a quad: each broadcasts a dword of A.
   virtual int steps() const { return 1; }
-  virtual Operand NewB(const std::string& name) = 0;
-  /// Emits constants; after the registers of operands and accumulators are taken.
-  virtual void Prepare() {}
-  virtual void LoadB(const Operand& b, const Mem& from) = 0;
-  virtual void Dot(int step, const Vec& accumulator, const Vec& a, const Operand& b) = 0;
-  /// Whether DotMemory() can take the place of LoadB() and Dot(), where registers are short.
-  virtual bool reads_memory() const { return false; }
-  virtual void DotMemory(const Vec& /*accumulator*/, const Vec& /*a*/, const Mem& /*b*/) {}
-  /// Frees the form's own registers, so that the epilogue may have them.
+  /// Quads that are summed in int16 before they are widened, in one sum for each step; 0: none are.
+  virtual int group_quads() const { return 0; }
+  /// Registers that a B vector is loaded to, the one for each step or one for all; and whether Dot() may have
+  /// B in memory instead, where registers are short.
+  virtual int b_registers() const { return 1; }
+  virtual bool reads_memory() const { return true; }
+  virtual void LoadB(const Operand& b, const Mem& from) { emitter().Load(b[0], from); }
+  /// Takes the form's own registers; Release() frees them, so that the epilogue may have them.
+  virtual void TakeRegisters() {}
   virtual void Release() {}
+  /// Emits constants.
+  virtual void Prepare() {}
+  /// `b` is a register or memory; `sum` the accumulator, or the step's int16 sum if quads are summed there.
+  virtual void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) = 0;
+  /// The same where `sum` holds nothing yet.
+  virtual void FirstDot(const Vec& /*sum*/, const Vec& /*a*/, const asmjit::Operand_& /*b*/) {}
+  /// Adds int16 sums, one of each step, to their accumulators, and destroys them.
+  struct Sums {
+    Vec accumulator;
+    std::array<Vec, 2> of_step;
+  };
+  virtual void Widen(const std::vector<Sums>& /*sums*/) {}
 
  protected:
   asmjit::x86::Assembler& code() { return emitter_.code(); }
@@ -78,7 +99,8 @@ const char* VnniInstruction(DotSigns signs);
 void EmitVexDot(asmjit::x86::Assembler& code, DotSigns signs, const Vec& accumulator, const Vec& a,
                 const asmjit::Operand_& b);
 
-/// A register of int16 ones, which turns vpmaddwd into the widening of int16 pairs.
+/// Fills `ones` with int16 ones, which turn vpmaddwd into the widening of int16 pairs.
+void SetOnes(Emitter& emitter, const Vec& ones);
 Vec NewOnes(Emitter& emitter);
 
 }  // namespace intact::jit

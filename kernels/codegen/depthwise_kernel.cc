@@ -207,7 +207,7 @@ class DepthwiseKernel {
       code().vpmaddwd(product_, operand_, weights);
       code().vpaddd(accumulator, accumulator, product_);
     } else {
-      dot_->DotMemory(accumulator, operand_, weights);
+      dot_->Dot(accumulator, operand_, weights);
     }
   }
 
@@ -274,7 +274,7 @@ class DepthwiseKernel {
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
-  std::unique_ptr<jit::DotForm> dot_;
+  std::unique_ptr<jit::DotForm> dot_;  // vnni's
   Epilogue epilogue_;
 
   Gp input_, pixels_, record_, c_;

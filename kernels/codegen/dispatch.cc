@@ -38,6 +38,11 @@ jit::DotKind DotOf(jit::Isa isa, intact_mode mode) {
   return mode == INTACT_SATURATING ? jit::DotKind::kTriple : jit::DotKind::kWide;
 }
 
+bool Computes(const KernelBlock& block, jit::Isa isa, intact_mode mode) {
+  return block.isa == VectorIsa(isa) &&
+         (block.dot == jit::DotKind::kTriple) == (DotOf(isa, mode) == jit::DotKind::kTriple);
+}
+
 bool TakesSigned(const KernelBlock& block) {
   return block.dot == jit::DotKind::kVnni &&
          jit::TraitsOf(block.isa).dot_products == jit::DotProducts::kAllSigns;

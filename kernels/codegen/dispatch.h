@@ -27,10 +27,14 @@ struct KernelBlock {
 inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 4, 2},
+    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
+    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kSplit, 1, 4},
     KernelBlock{jit::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
     KernelBlock{jit::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
+    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 4, 2},
+    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 1, 4},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 7, 4},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
@@ -51,8 +55,11 @@ bool UsesTiles(jit::Isa isa);
 /// The ISA of the vector kernels in kKernels that plans on `isa` run: itself, or AVX-512-VNNI's for AMX.
 jit::Isa VectorIsa(jit::Isa isa);
 
-/// The form of the dot product that `mode` on `isa` takes from the canonical panels.
+/// The form of the dot product that `mode` on `isa` takes from the canonical panels, where rows are many.
 jit::DotKind DotOf(jit::Isa isa, intact_mode mode);
+
+/// Whether `block` computes what `mode` on `isa` promises.
+bool Computes(const KernelBlock& block, jit::Isa isa, intact_mode mode);
 
 /// Whether `block` multiplies s8 activations as they are; others see them shifted to u8 (pack.h).
 bool TakesSigned(const KernelBlock& block);

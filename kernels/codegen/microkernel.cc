@@ -15,10 +15,9 @@ namespace {
 namespace x86 = asmjit::x86;
 using jit::Gp;
 using jit::Mem;
-using jit::Operand;
 using jit::Vec;
 
-constexpr int kUnroll = 4;  // quads in the main loop
+constexpr int kUnroll = 4;  // quads in the main loop, unless the form sums more
 
 class Microkernel {
  public:
@@ -58,6 +57,8 @@ class Microkernel {
     return accumulators_[static_cast<size_t>(chain) * static_cast<size_t>(spec_.mr) +
                          static_cast<size_t>(row)][static_cast<size_t>(vector)];
   }
+  // Quads in the main loop: a group's, if the form sums groups.
+  int unroll() const { return std::max(kUnroll, dot_->group_quads()); }
   int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // of a row's quad
   int panels() const { return (spec_.nr() + kPanelColumns - 1) / kPanelColumns; }
 
@@ -86,11 +87,22 @@ class Microkernel {
     for (std::vector<Vec>& row : accumulators_) {
       for (int j = 0; j < spec_.vectors; ++j) row.push_back(registers_.NewVector("accumulator"));
     }
+    if (dot_->group_quads() != 0) TakeSums();
     a_operand_ = registers_.NewVector("a");
+    dot_->TakeRegisters();
     // B vectors that find no register are read from memory, row by row.
     for (int j = 0; j < spec_.vectors; ++j) {
       if (dot_->reads_memory() && registers_.FreeVectors() == 0) break;
-      b_operands_.push_back(dot_->NewB("b"));
+      jit::Operand& b = b_operands_.emplace_back();
+      for (int i = 0; i < dot_->b_registers(); ++i) b.push_back(registers_.NewVector("b"));
+    }
+  }
+
+  void TakeSums() {
+    for (const std::vector<Vec>& row : accumulators_) {
+      for (const Vec& accumulator : row) {
+        sums_.push_back({accumulator, {registers_.NewVector("sum"), registers_.NewVector("sum")}});
+      }
     }
   }
 
@@ -175,14 +187,12 @@ class Microkernel {
       for (int i = rows.begin; i < rows.end; ++i) {
         const Gp& row = rows_[static_cast<size_t>(i)];
         code().vpbroadcastd(a_operand_, x86::ptr(row, offset_, 0, quad * a_bytes() + step * 4));
-        for (int j = 0; j < spec_.vectors; ++j) {
-          Dot(step, accumulator(quad % chains_, i, j), j, quad);
-        }
+        for (int j = 0; j < spec_.vectors; ++j) Dot(step, i, j, quad);
       }
     }
   }
 
-  // Quads 0 to `quads` − 1.
+  // Quads 0 to `quads` − 1; int16 sums are begun by the first.
   void Quads(int quads, const Span& rows) {
     for (int quad = 0; quad < quads; ++quad) HasVectorStep() ? SteppingQuad(quad, rows) : Quad(quad, rows);
     // Forward and back again.
@@ -202,7 +212,7 @@ class Microkernel {
       for (int i = rows.begin; i < rows.end; ++i) {
         code().vpbroadcastd(a_operand_,
                             x86::ptr(rows_[static_cast<size_t>(i)], offset_, 0, quad * a_bytes()));
-        Dot(0, accumulator(quad % chains_, i, j), j, quad);
+        Dot(0, i, j, quad);
       }
     }
   }
@@ -214,23 +224,31 @@ class Microkernel {
     for (; vectors < 0; ++vectors) code().sub(offset_, vector_step_);
   }
 
-  void Dot(int step, const Vec& sum, int j, int quad) {
+  void Dot(int step, int i, int j, int quad) {
     const auto vector = static_cast<size_t>(j);
+    const Mem address = BAddress(j, quad);
+    const asmjit::Operand_* b = &address;
     if (vector < b_operands_.size()) {
-      dot_->Dot(step, sum, a_operand_, b_operands_[vector]);
-    } else {
-      dot_->DotMemory(sum, a_operand_, BAddress(j, quad));
+      b = &b_operands_[vector][dot_->b_registers() == 1 ? 0 : static_cast<size_t>(step)];
     }
+    if (sums_.empty()) return dot_->Dot(accumulator(quad % chains_, i, j), a_operand_, *b);
+    const jit::DotForm::Sums& sums = sums_[static_cast<size_t>(i * spec_.vectors + j)];
+    const Vec& sum = sums.of_step.at(static_cast<size_t>(step));
+    begins_group_&& quad == 0 ? dot_->FirstDot(sum, a_operand_, *b) : dot_->Dot(sum, a_operand_, *b);
   }
+
+  // The split form's tiles are of few rows, and wait for memory: they fetch every line ahead, in each panel.
+  bool IsThin() const { return spec_.dot == jit::DotKind::kSplit; }
 
   void Prefetch(int quad) {
     if (spec_.prefetches) code().prefetcht1(x86::ptr(prefetch_, quad * kPrefetchQuadBytes));
-    if (quad != 0) return;
+    if (quad != 0 && !IsThin()) return;
     constexpr int kPage = 4096;
+    constexpr int kThinAhead = 2048;
     for (int panel = 0; panel < panels(); ++panel) {
-      Mem next_page = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
-      next_page.addOffset(kPage);
-      code().prefetcht0(next_page);
+      Mem ahead = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
+      ahead.addOffset(IsThin() ? kThinAhead : kPage);
+      code().prefetcht0(ahead);
     }
   }
 
@@ -240,15 +258,12 @@ class Microkernel {
     const int taps = spec_.shared->pattern.width;
     code().add(offset_, rows_[0]);
     // Vectors read other quads each.
-    const int at_once = dot_->reads_memory() ? taps : static_cast<int>(b_operands_.size());
     for (int quad = 0; quad < spec_.shared->quads; ++quad) {
       const bool is_forward = quad % 2 == 0;
       for (int count = 0; count < spec_.vectors; ++count) {
         if (count > 0) StepVectors(is_forward ? 1 : -1);
         const int j = is_forward ? count : spec_.vectors - 1 - count;
-        for (int tap = 0; tap < taps; tap += at_once) {
-          SharedQuad(quad, j, {tap, std::min(tap + at_once, taps)});
-        }
+        SharedQuad(quad, j);
       }
     }
     code().add(b_, taps * spec_.shared->quads * kPanelQuadBytes);
@@ -258,26 +273,28 @@ class Microkernel {
     int row, tap;
   };
 
-  // Vector j's products of one quad of each pixel with some of the taps.
-  void SharedQuad(int quad, int j, const Span& taps) {
+  // Vector j's products of one quad of each pixel.
+  void SharedQuad(int quad, int j) {
+    const int taps = spec_.shared->pattern.width;
     std::map<int, std::vector<Reader>> pixels;
-    for (int tap = taps.begin; tap < taps.end; ++tap) {
+    for (int tap = 0; tap < taps; ++tap) {
       for (int row = 0; row < spec_.mr; ++row) {
         pixels[spec_.shared->pattern.Column(row, tap)].push_back({row, tap});
       }
     }
     const auto b_address = [&](int tap) { return BAddress(j, tap * spec_.shared->quads + quad); };
-    const int in_registers = std::min(taps.begin + static_cast<int>(b_operands_.size()), taps.end);
-    const auto operand = [&](int tap) { return b_operands_[static_cast<size_t>(tap - taps.begin)]; };
-    for (int tap = taps.begin; tap < in_registers; ++tap) dot_->LoadB(operand(tap), b_address(tap));
+    const int in_registers = std::min(static_cast<int>(b_operands_.size()), taps);
+    for (int tap = 0; tap < in_registers; ++tap) {
+      dot_->LoadB(b_operands_[static_cast<size_t>(tap)], b_address(tap));
+    }
     for (const auto& [pixel, readers] : pixels) {
       code().vpbroadcastd(a_operand_, PixelAddress(pixel, quad * a_bytes()));
       for (const auto& [row, tap] : readers) {
         const Vec& sum = accumulator((tap + quad) % chains_, row, j);
         if (tap < in_registers) {
-          dot_->Dot(0, sum, a_operand_, operand(tap));
+          dot_->Dot(sum, a_operand_, b_operands_[static_cast<size_t>(tap)][0]);
         } else {
-          dot_->DotMemory(sum, a_operand_, b_address(tap));
+          dot_->Dot(sum, a_operand_, b_address(tap));
         }
       }
     }
@@ -327,24 +344,31 @@ class Microkernel {
     const asmjit::Label rest = code().newLabel();
     const asmjit::Label single = code().newLabel();
     const asmjit::Label done = code().newLabel();
-    code().sub(end_, kUnroll * a_bytes());
+    code().sub(end_, unroll() * a_bytes());
     code().cmp(offset_, end_);
     code().jg(rest);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
-    Quads(kUnroll, rows);
-    Advance(kUnroll);
+    begins_group_ = true;
+    Quads(unroll(), rows);
+    Advance(unroll());
+    dot_->Widen(sums_);
     code().cmp(offset_, end_);
     code().jle(main);
     code().bind(rest);
-    code().add(end_, kUnroll * a_bytes());
+    code().add(end_, unroll() * a_bytes());
     code().cmp(offset_, end_);
     code().je(done);
+    begins_group_ = false;
+    for (const jit::DotForm::Sums& sums : sums_) {
+      for (const Vec& sum : sums.of_step) emitter_->Zero(sum);
+    }
     code().bind(single);
     Quads(1, rows);
     Advance(1);
     code().cmp(offset_, end_);
     code().jne(single);
+    dot_->Widen(sums_);
     code().bind(done);
   }
 
@@ -360,8 +384,11 @@ class Microkernel {
   }
 
   void ReleaseOperands() {
-    for (const Operand& operand : b_operands_) {
+    for (const jit::Operand& operand : b_operands_) {
       for (const Vec& vector : operand) registers_.Free(vector);
+    }
+    for (const jit::DotForm::Sums& sums : sums_) {
+      for (const Vec& sum : sums.of_step) registers_.Free(sum);
     }
     registers_.Free(a_operand_);
     dot_->Release();
@@ -405,7 +432,9 @@ class Microkernel {
   Gp pixel_offsets_, other_pixel_;  // where some have none: their table, and one of them
   int chains_ = 1;
   std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
-  std::vector<Operand> b_operands_;
+  std::vector<jit::DotForm::Sums> sums_;        // [mr·vectors], if quads are summed in int16
+  bool begins_group_ = false;                   // whether the next quad 0 begins them
+  std::vector<jit::Operand> b_operands_;
   Vec a_operand_;
 };
 

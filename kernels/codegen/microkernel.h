@@ -35,15 +35,15 @@
 //   rows[2] ×                                     tap 0                    tap 1              tap 2
 //
 // Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
-// each pass of the loop fetches a line of the page after. Kernels that prefetch also fetch another region, a
-// line a quad, for the tiles to come.
+// each pass of the loop fetches a line of the page after, and the split form, which is for few rows, every
+// line a stretch ahead. Kernels that prefetch also fetch another region, a line a quad, for the tiles to
+// come.
 //
 // A call runs tiles one below the other, so that short ones do not wait for calls.
 //
-// Contract: rows and `b` are readable for whole quads, `initial` (each of those that
-// a kernel at a line's end reads), scales and bias for nr elements, and
-// exactly tiles × mr × nr elements of C are written. No alignment is needed. Registers follow the System V
-// ABI.
+// Contract: rows and `b` are readable for whole quads, `initial` (each that a kernel at a line's end reads),
+// scales and bias for nr elements, and exactly tiles × mr × nr elements of C are written. No alignment is
+// needed. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
 #define INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
 
@@ -101,12 +101,13 @@ struct SharedTaps {
 
 struct MicrokernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
-  jit::DotKind dot = jit::DotKind::kWide;
+  jit::DotKind dot = jit::DotKind::kTriple;
   jit::DotSigns signs;
   int mr = 1;       // rows
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;
-  // Each vector of columns reads activations of its own. Not with the wide form, nor with prefetching.
+  // Each vector of columns reads activations of its own. Not with the wide and split forms, nor with
+  // prefetching.
   bool steps = false;
   std::optional<SharedTaps> shared;  // where rows share pixels; with steps, and not at a line's ends
   // The first row begins a line, the last one ends it; from mr = 2 on.

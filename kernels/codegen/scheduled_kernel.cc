@@ -175,8 +175,7 @@ class ScheduledKernel {
     for (int column = 0; column < spec_.strip_columns; ++column) {
       code().vpbroadcastd(weights_[0], x86::ptr(items_, offset + 4 + column * 4));
       for (int vector = 0; vector < spec_.vectors; ++vector) {
-        dot_->Dot(0, accumulators_[Index(vector, column)], vectors_[static_cast<size_t>(vector)],
-                  {weights_[0]});
+        dot_->Dot(accumulators_[Index(vector, column)], vectors_[static_cast<size_t>(vector)], {weights_[0]});
       }
     }
   }

@@ -31,7 +31,7 @@ class BlockCost {
   /// shift; they are there for bands alone, which hold u8.
   static bool IsSigned(const KernelBlock& block, const GemmData& data);
   /// Whether kernels of `block` cannot read A where it is: s8 must be shifted for most, a depth that is no
-  /// multiple of four padded, and the wide form reads int16.
+  /// multiple of four padded, and the wide and split forms read it taken apart.
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:

@@ -6,8 +6,8 @@
 //               columns
 //
 // A is read where it is, unless kernels cannot read it there: s8 must be shifted where the ISA multiplies u8
-// alone, a depth that is no multiple of four padded, and the wide form reads int16. Such rows are staged, a
-// block at a time, their taps joined. An edge within a vector goes through a scratch tile.
+// alone, a depth that is no multiple of four padded, and the wide and split forms read it taken apart. Such
+// rows are staged, a block at a time, their taps joined. An edge within a vector goes through a scratch tile.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 

@@ -394,7 +394,7 @@ void ScheduledEngine::StoreEdge(const RunBuffers& buffers, const TileRows& rows,
   const ScratchTile tile(buffers.output, RoundUp(rows.count, lanes_), tile_columns_, scratch);
   tile.LoadRows(RowOf(rows), column, columns);
   std::array<uint8_t*, kMaxTileRows> c;
-  for (size_t i = 0; i < c.size(); ++i) c[i] = tile.map().C(static_cast<int64_t>(i), 0);
+  for (int64_t i = 0; i < RoundUp(rows.count, lanes_); ++i) c[static_cast<size_t>(i)] = tile.map().C(i, 0);
   args.c = c.data();
   args.c_offset = 0;
   args.epilogue.residual = tile.map().residual;

@@ -82,11 +82,11 @@ Error GemmPlan::AddSkippingInitial(const TapRange& range) {
   return {};
 }
 
-// The blocks of this ISA and form that some M would choose.
+// The blocks of this ISA and mode that some M would choose.
 std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
   std::vector<std::pair<KernelBlock, BlockCost>> candidates;
   for (const KernelBlock& block : kKernels) {
-    if (block.isa != VectorIsa(isa_) || block.dot != DotOf(isa_, data_.problem.mode)) continue;
+    if (!Computes(block, isa_, data_.problem.mode)) continue;
     candidates.emplace_back(block, BlockCost(block, data_));
   }
   std::vector<KernelBlock> used;

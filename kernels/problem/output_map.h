@@ -4,6 +4,7 @@
 #define INTACT_KERNELS_PROBLEM_OUTPUT_MAP_H_
 
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/problem/requantization.h"
 
@@ -52,9 +53,34 @@ struct OutputMap {
   }
 };
 
+/// Copies the first and the last `size` bytes of a row that is no longer than both together.
+template <size_t size>
+void CopyEnds(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
+  std::memcpy(to, from, size);
+  std::memcpy(to + bytes - size, from + bytes - size, size);
+}
+
+/// Copies a row, which a call of memcpy would take longer for where it is short.
+inline void CopyRow(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
+  constexpr int64_t kShort = 128;
+  if (bytes >= kShort) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  for (; bytes > 32; bytes -= 16, from += 16, to += 16) std::memcpy(to, from, 16);
+  if (bytes >= 16) return CopyEnds<16>(from, bytes, to);
+  if (bytes >= 8) return CopyEnds<8>(from, bytes, to);
+  if (bytes >= 4) return CopyEnds<4>(from, bytes, to);
+  for (int64_t i = 0; i < bytes; ++i) to[i] = from[i];
+}
+
 /// Copies `rows` rows of `row_bytes`.
-void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes, uint8_t* to,
-              int64_t to_stride_bytes) noexcept;
+inline void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes,
+                     uint8_t* to, int64_t to_stride_bytes) noexcept {
+  for (int64_t i = 0; i < rows; ++i, from += from_stride_bytes, to += to_stride_bytes) {
+    CopyRow(from, row_bytes, to);
+  }
+}
 
 /// A tile that does not lie where kernels may write whole vectors: it is computed in scratch, and what
 /// belongs to C is copied from there.
@@ -97,8 +123,8 @@ class ScratchTile {
     for (int64_t i = 0; i < rows_; ++i) {
       const int64_t row = row_of(i);
       if (row < 0) continue;
-      CopyTile(output_.Residual(row, column), 0, 1, columns * output_.residual_bytes,
-               residual() + i * tile_.residual_stride_bytes, 0);
+      CopyRow(output_.Residual(row, column), columns * output_.residual_bytes,
+              residual() + i * tile_.residual_stride_bytes);
     }
   }
   template <class RowOf>
@@ -106,14 +132,16 @@ class ScratchTile {
     for (int64_t i = 0; i < rows_; ++i) {
       const int64_t row = row_of(i);
       if (row < 0) continue;
-      CopyTile(tile_.C(i, 0), 0, 1, columns * output_.c_bytes, output_.C(row, column), 0);
+      CopyRow(tile_.C(i, 0), columns * output_.c_bytes, output_.C(row, column));
     }
   }
 
  private:
   uint8_t* residual() const { return tile_.c + rows_ * tile_.c_stride_bytes; }
   /// What lies in scratch may be denormal floats, which cost time.
-  void Clear() const noexcept;
+  void Clear() const noexcept {
+    std::memset(residual(), 0, static_cast<size_t>(rows_ * tile_.residual_stride_bytes));
+  }
 
   const OutputMap& output_;
   int64_t rows_;

@@ -330,27 +330,46 @@ void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexce
   for (int64_t depth = k; depth % kQuad != 0; ++depth) staged[depth] = 0;
 }
 
-void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
-  constexpr uint32_t kEven = 0x00ff00ffu;
+namespace {
+
+// Writes two dwords for each quad, both under `mask`: its bits as they are, and moved right by `shift`.
+template <int shift>
+void StageParts(const uint8_t* a, int64_t k, uint8_t flip, uint32_t mask, uint8_t* staged) {
   const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
-  const __m128i even_mask = _mm_set1_epi32(kEven);
+  const __m128i masks = _mm_set1_epi32(static_cast<int>(mask));
+  constexpr uint32_t kEveryByte = 0x01010101;
   int64_t depth = 0;
   for (; depth + kVector <= k; depth += kVector, staged += 2 * kVector) {
     const __m128i bytes =
         _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth)), flip_bytes);
-    const __m128i even = _mm_and_si128(bytes, even_mask);
-    const __m128i odd = _mm_and_si128(_mm_srli_epi32(bytes, 8), even_mask);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged), _mm_unpacklo_epi32(even, odd));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(even, odd));
+    const __m128i first = _mm_and_si128(bytes, masks);
+    const __m128i second = _mm_and_si128(_mm_srli_epi32(bytes, shift), masks);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged), _mm_unpacklo_epi32(first, second));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(first, second));
   }
   for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
-    std::array<uint8_t, kQuad> quad = {};
-    StageRow(a + depth, std::min<int64_t>(kQuad, k - depth), flip, quad.data());
-    uint32_t dword = 0;
-    std::memcpy(&dword, quad.data(), sizeof(dword));
-    const std::array<uint32_t, 2> halves = {dword & kEven, (dword >> 8) & kEven};
-    std::memcpy(staged, halves.data(), sizeof(halves));
+    uint32_t dword = flip * kEveryByte;
+    if (depth + kQuad <= k) {
+      uint32_t bytes = 0;
+      std::memcpy(&bytes, a + depth, sizeof(bytes));
+      dword ^= bytes;
+    } else {
+      dword = 0;
+      for (int64_t i = depth; i < k; ++i) dword |= static_cast<uint32_t>(a[i] ^ flip) << (8 * (i - depth));
+    }
+    const std::array<uint32_t, 2> parts = {dword & mask, (dword >> shift) & mask};
+    std::memcpy(staged, parts.data(), sizeof(parts));
   }
+}
+
+}  // namespace
+
+void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
+  StageParts<8>(a, k, flip, 0x00ff00ff, staged);
+}
+
+void StageSplit(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
+  StageParts<4>(a, k, flip, 0x0f0f0f0f, staged);
 }
 
 }  // namespace intact::kernels

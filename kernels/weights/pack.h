@@ -68,6 +68,10 @@ void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexce
 /// The same spread to int16 for the wide dot form: a0 a1 a2 a3 → a0 a2 | a1 a3, twice the bytes.
 void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
 
+/// The same taken apart for the split dot form, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3, twice
+/// the bytes.
+void StageSplit(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+
 inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
 
 }  // namespace intact::kernels
