@@ -64,7 +64,7 @@ constexpr auto kBert = Gemms({
     {384, 1024, 4096},
 });
 
-// Weights K×N 4096×4096, 4096×11008 and 11008×4096, as in a decoder of 7 billion weights.
+// One sample, and a few.
 constexpr auto kThin = Gemms({
     {1, 768, 768},
     {2, 768, 768},
@@ -83,6 +83,7 @@ constexpr auto kThin = Gemms({
     {16, 4096, 4096},
 });
 
+// Weights K×N 4096×4096, 4096×11008 and 11008×4096, as in a decoder of 7 billion weights.
 constexpr auto kLlm = Gemms({
     {1, 4096, 4096},
     {8, 4096, 4096},

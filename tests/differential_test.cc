@@ -1,8 +1,10 @@
 // The library against the scalar reference: every ISA × mode × fill, on shapes around the register blocks.
 // ISAs that the CPU lacks are emulated where they can be.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -12,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/microkernel.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
@@ -57,6 +60,61 @@ TEST(RequireIsas, AreParsedStrictly) {
 }
 
 // ----- kernels in all signs --------------------------------------------------------------------------------
+
+// Whatever the cost model chooses: int16 sums of the split form, and all others, are at their largest where
+// everything has one sign.
+TEST(Blocks, ComputeAtTheirLargestSums) {
+  constexpr int64_t kDepth = 4 * 37;  // four groups of eight quads and a rest
+  int computed = 0;
+  for (const kernels::KernelBlock& block : kernels::kKernels) {
+    if (intact_isa_available(static_cast<intact_isa>(block.isa)) == 0) continue;
+    const bool may_saturate = block.dot == jit::DotKind::kTriple;
+    const auto stage = block.dot == jit::DotKind::kWide    ? kernels::StageWide
+                       : block.dot == jit::DotKind::kSplit ? kernels::StageSplit
+                                                           : kernels::StageRow;
+    const int64_t row_bytes = kDepth / kernels::kQuad * jit::ActivationQuadBytes(block.dot);
+    for (int mr = 1; mr <= block.mr; ++mr) {
+      kernels::MicrokernelSpec spec;
+      spec.isa = block.isa;
+      spec.dot = block.dot;
+      spec.mr = mr;
+      spec.vectors = block.vectors;
+      SCOPED_TRACE(spec.Name());
+      const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      for (const int weight : {-128, -64, 64, 127}) {
+        if (may_saturate && std::abs(weight) > 64) continue;
+        const std::vector<uint8_t> a(kDepth, 255);
+        std::vector<uint8_t> staged(static_cast<size_t>(mr * row_bytes));
+        std::vector<const uint8_t*> rows;
+        for (int m = 0; m < mr; ++m) {
+          rows.push_back(staged.data() + m * row_bytes);
+          stage(a.data(), kDepth, 0, staged.data() + m * row_bytes);
+        }
+        const int64_t panels = (spec.nr() + kernels::kPanelColumns - 1) / kernels::kPanelColumns;
+        const std::vector<int8_t> b(static_cast<size_t>(panels * kDepth * kernels::kPanelColumns),
+                                    static_cast<int8_t>(weight));
+        const std::vector<int32_t> initial(static_cast<size_t>(spec.nr()), 7);
+        std::vector<int32_t> c(static_cast<size_t>(mr * spec.nr()));
+        const int64_t tap = 0;
+        kernels::MicrokernelArgs args;
+        args.rows = rows.data();
+        args.taps = &tap;
+        args.taps_end = &tap + 1;
+        args.tap_bytes = row_bytes;
+        args.b = b.data();
+        args.b_panel_stride_bytes = kDepth * kernels::kPanelColumns;
+        args.c = c.data();
+        args.c_stride_bytes = spec.nr() * 4;
+        args.initial = initial.data();
+        (*kernel)(&args);
+        EXPECT_THAT(c, testing::Each(static_cast<int32_t>(7 + 255 * kDepth * weight))) << weight;
+        ++computed;
+      }
+    }
+  }
+  EXPECT_GT(computed, 0);
+}
 
 // Plans use the kernels for s8 weights alone, since packed weights are s8 (pack.h).
 TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {

@@ -52,8 +52,8 @@ void PrintIfVerbose(const Print& print) noexcept {
   if (!IsVerbose()) return;
   try {
     print();
-  } catch (const std::bad_alloc&) {
-    std::fputs("intact: no memory for this line\n", stderr);
+  } catch (...) {
+    std::fputs("intact: a line is lost: no memory for it\n", stderr);
   }
 }
 

@@ -1,7 +1,8 @@
 // Which kernels can run a problem: the list of all register blocks, and what decides among ISAs and forms.
-// Which block of a form runs is decided by M and N (PanelEngine::Cost).
+// Which block runs, of the forms that compute what the mode promises, is decided by M and N
+// (PanelEngine::Cost).
 //
-// kKernels is the one list that dispatch, tests and benchmarks expand: no kernel can exist untested. AMX is
+// kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is
 // not in it: its plans have an engine of tiles (amx_engine.h) besides AVX-512-VNNI's block.
 #ifndef INTACT_KERNELS_CODEGEN_DISPATCH_H_
 #define INTACT_KERNELS_CODEGEN_DISPATCH_H_
@@ -33,7 +34,7 @@ inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
-    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 4, 2},
+    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 2, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 1, 4},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
     KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 7, 4},

@@ -1,6 +1,7 @@
 #include "kernels/codegen/microkernel.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -30,6 +31,7 @@ class Microkernel {
         epilogue_(spec.epilogue, *emitter_) {}
 
   Result<jit::Code> Generate() {
+    assert(dot_->steps() == 1 || (!spec_.steps && !spec_.shared && !spec_.begins_line && !spec_.ends_line));
     TakeRegisters();
     session_.Begin(registers_);
     const asmjit::Label tile = code().newLabel();
@@ -234,7 +236,11 @@ class Microkernel {
     if (sums_.empty()) return dot_->Dot(accumulator(quad % chains_, i, j), a_operand_, *b);
     const jit::DotForm::Sums& sums = sums_[static_cast<size_t>(i * spec_.vectors + j)];
     const Vec& sum = sums.of_step.at(static_cast<size_t>(step));
-    begins_group_&& quad == 0 ? dot_->FirstDot(sum, a_operand_, *b) : dot_->Dot(sum, a_operand_, *b);
+    if (begins_group_ && quad == 0) {
+      dot_->FirstDot(sum, a_operand_, *b);
+    } else {
+      dot_->Dot(sum, a_operand_, *b);
+    }
   }
 
   // The split form's tiles are of few rows, and wait for memory: they fetch every line ahead, in each panel.

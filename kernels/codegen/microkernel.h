@@ -110,7 +110,7 @@ struct MicrokernelSpec {
   // prefetching.
   bool steps = false;
   std::optional<SharedTaps> shared;  // where rows share pixels; with steps, and not at a line's ends
-  // The first row begins a line, the last one ends it; from mr = 2 on.
+  // The first row begins a line, the last one ends it; from mr = 2 on. Not with the wide and split forms.
   bool begins_line = false, ends_line = false;
   EpilogueSpec epilogue;
 

@@ -1,6 +1,7 @@
 #include "kernels/engines/block_cost.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/base/blocking.h"
 
@@ -76,6 +77,8 @@ double BlockCost::Of(int64_t m) const {
 double BlockCost::OfRows(int64_t rows) const {
   if (rows == 0) return 0;
   const int64_t tiles = CeilDivide(rows, block_.mr);
+  // The split form is for a single row of tiles, to which its weights come from memory.
+  if (block_.dot == jit::DotKind::kSplit && tiles > 1) return std::numeric_limits<double>::infinity();
   const int64_t whole = vectors_ / block_.vectors;
   const int64_t rest = vectors_ % block_.vectors;
   const auto of_tiles = [&](int64_t count, int64_t tile_rows) {

@@ -35,17 +35,17 @@ class PanelEngine::PrefetchRegion {
  public:
   PrefetchRegion() = default;
   PrefetchRegion(const void* begin, int64_t bytes)
-      : next_(static_cast<const uint8_t*>(begin)), remaining_bytes_(bytes) {}
+      : next_(reinterpret_cast<uintptr_t>(begin)), remaining_bytes_(bytes) {}
   bool IsDone() const { return remaining_bytes_ <= 0; }
   const void* Take(int64_t bytes) {
-    const uint8_t* const share = next_;
-    next_ += bytes;
+    const uintptr_t share = next_;
+    next_ += static_cast<uintptr_t>(bytes);
     remaining_bytes_ -= bytes;
-    return share;
+    return reinterpret_cast<const void*>(share);  // NOLINT(performance-no-int-to-ptr): may lie beyond the end
   }
 
  private:
-  const uint8_t* next_ = nullptr;
+  uintptr_t next_ = 0;
   int64_t remaining_bytes_ = 0;
 };
 
@@ -188,6 +188,12 @@ bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
   return cost_.run_rows() != 0 && padding != 0 && rows > 1;
 }
 
+// The split form fetches its own by itself, and a line a quad is one panel's.
+bool PanelEngine::FetchesOwn(const Range& range) const {
+  return IsSingle(range) && nr_ == kPanelColumns && CanPrefetch() &&
+         (block_.dot == jit::DotKind::kTriple || block_.dot == jit::DotKind::kWide);
+}
+
 int64_t PanelEngine::StagedTapBytes() const {
   return RoundUp(data_.taps().depth, kQuad) / kQuad * jit::ActivationQuadBytes(block_.dot);
 }
@@ -290,17 +296,12 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
                            uint8_t* scratch_tile) const noexcept {
   std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // of two groups of tiles
   const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
-  // A single row of tiles waits for its own weights: fetching others would only hold them up. The split form
-  // fetches its own by itself.
-  const bool is_single = range.row_end - range.row_begin <= block_.mr;
-  const bool has_next = next_end > range.column_end && !is_single;
+  // A single row of tiles waits for its own weights: fetching others would only hold them up.
+  const bool has_next = next_end > range.column_end && !IsSingle(range);
   PrefetchRegion region;
   if (has_next) {
     region = {Columns(range.column_end),
               Columns(RoundUp(next_end, kPanelColumns)) - Columns(range.column_end)};
-  } else if (is_single && block_.dot != jit::DotKind::kVnni && block_.dot != jit::DotKind::kSplit) {
-    region = {Columns(range.column_begin) + kOwnAhead,
-              Columns(RoundUp(range.column_end, kPanelColumns)) - Columns(range.column_begin)};
   }
   RowCursor cursor(a, range.row_begin);
   TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps().line_rows);
@@ -341,8 +342,13 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     SetTile(buffers, tiles, column, &call);
     call.rows = pointers;
     call.tiles = tiles.count;
-    const bool prefetches = CanPrefetch() && !region->IsDone();
-    if (prefetches) call.prefetch = region->Take(tiles.count * data_.weights.quads() * kPrefetchQuadBytes);
+    const bool fetches_own = FetchesOwn(range);
+    const bool prefetches = CanPrefetch() && (fetches_own || !region->IsDone());
+    if (fetches_own) {
+      call.prefetch = Columns(column) + kOwnAhead;
+    } else if (prefetches) {
+      call.prefetch = region->Take(tiles.count * data_.weights.quads() * kPrefetchQuadBytes);
+    }
     tiles.Run({.streams = streams, .prefetches = prefetches}, &call);
   }
   if (edge_begin == range.column_end) return;

@@ -86,6 +86,9 @@ class PanelEngine final : public Engine {
   const SkippingInitial* FindInitial(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
+  bool IsSingle(const Range& range) const { return range.row_end - range.row_begin <= block_.mr; }
+  /// Whether the only row of tiles fetches its own weights ahead.
+  bool FetchesOwn(const Range& range) const;
   /// Columns of groups have few weights: kernels need not fetch those of others.
   bool CanPrefetch() const { return data_.taps().vector_step == 0; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
