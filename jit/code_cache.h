@@ -52,8 +52,8 @@ class CodeCache {
  private:
   /// What all owners of a function share.
   struct Entry {
-    Entry(CodeCache* in_cache, const Spec& its_spec, Code its_code)
-        : cache(in_cache), spec(its_spec), code(std::move(its_code)) {}
+    Entry(CodeCache* in_cache, Spec its_spec, Code its_code)
+        : cache(in_cache), spec(std::move(its_spec)), code(std::move(its_code)) {}
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     ~Entry() { cache->EraseExpired(spec); }

@@ -147,8 +147,8 @@ TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
       const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
       ASSERT_TRUE(kernel) << kernel.error().message;
       std::vector<int32_t> c(static_cast<size_t>(mr * kColumns));
-      std::vector<const uint8_t*> rows;
-      for (int m = 0; m < mr; ++m) rows.push_back(a.data() + m * kDepth);
+      std::vector<const uint8_t*> rows(static_cast<size_t>(mr));
+      for (int m = 0; m < mr; ++m) rows[static_cast<size_t>(m)] = a.data() + m * kDepth;
       const int64_t tap = 0;
       kernels::MicrokernelArgs args;
       args.rows = rows.data();

@@ -228,18 +228,18 @@ class Microkernel {
 
   void Dot(int step, int i, int j, int quad) {
     const auto vector = static_cast<size_t>(j);
-    const Mem address = BAddress(j, quad);
-    const asmjit::Operand_* b = &address;
+    asmjit::Operand b = BAddress(j, quad);
     if (vector < b_operands_.size()) {
-      b = &b_operands_[vector][dot_->b_registers() == 1 ? 0 : static_cast<size_t>(step)];
+      b = b_operands_[vector][dot_->b_registers() == 1 ? 0 : static_cast<size_t>(step)];
     }
-    if (sums_.empty()) return dot_->Dot(accumulator(quad % chains_, i, j), a_operand_, *b);
-    const jit::DotForm::Sums& sums = sums_[static_cast<size_t>(i * spec_.vectors + j)];
+    if (sums_.empty()) return dot_->Dot(accumulator(quad % chains_, i, j), a_operand_, b);
+    const jit::DotForm::Sums& sums =
+        sums_[static_cast<size_t>(i) * static_cast<size_t>(spec_.vectors) + vector];
     const Vec& sum = sums.of_step.at(static_cast<size_t>(step));
     if (begins_group_ && quad == 0) {
-      dot_->FirstDot(sum, a_operand_, *b);
+      dot_->FirstDot(sum, a_operand_, b);
     } else {
-      dot_->Dot(sum, a_operand_, *b);
+      dot_->Dot(sum, a_operand_, b);
     }
   }
 

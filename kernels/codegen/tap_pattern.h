@@ -22,7 +22,9 @@ struct TapPattern {
   int width = 1;                   // taps of a pixel
   std::vector<int> columns = {0};  // [pixels][width]: the column's number
 
-  int Column(int pixel, int tap) const { return columns[static_cast<size_t>(pixel * width + tap)]; }
+  int Column(int pixel, int tap) const {
+    return columns[static_cast<size_t>(pixel) * static_cast<size_t>(width) + static_cast<size_t>(tap)];
+  }
   int column_count() const;
   auto operator<=>(const TapPattern&) const = default;
   /// "x1_s1": the columns from tap to tap and from pixel to pixel; or all columns, "0.1_3.4".

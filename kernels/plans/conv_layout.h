@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "jit/isa.h"
@@ -103,8 +104,8 @@ class ConvLayout {
   int64_t packed_bytes() const;
 
  private:
-  ConvLayout(const LinearProblem& problem, const ConvGeometry& geometry, jit::Isa isa)
-      : problem_(problem), geometry_(geometry), isa_(isa) {}
+  ConvLayout(LinearProblem problem, const ConvGeometry& geometry, jit::Isa isa)
+      : problem_(std::move(problem)), geometry_(geometry), isa_(isa) {}
   void Choose(const WeightView& weights, bool may_be_planar);
   void ChoosePlanar(const WeightView& weights);
   bool PlanesAreEven() const;
