@@ -2,9 +2,6 @@
 #include "jit/code_cache.h"
 
 #include <gtest/gtest.h>
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/allocator_interface.h>
-#endif
 #include <malloc.h>
 #include <unistd.h>
 
@@ -19,6 +16,11 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+// sanitizer/allocator_interface.h declares it, which GCC does not ship.
+extern "C" size_t __sanitizer_get_current_allocated_bytes();  // NOLINT(bugprone-reserved-identifier)
+#endif
 
 namespace intact {
 namespace {
