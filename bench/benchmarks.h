@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bench/suites.h"
+#include "bench/workload.h"
 #include "jit/isa.h"
 
 namespace intact::bench {
@@ -23,6 +24,9 @@ void RegisterPlans(std::span<const jit::Isa> isas);    // plan/create/isa:avx2/n
 /// that were given them; the counter of_fixed is how many times as fast they are.
 void RegisterOpenExtents(const Suite& suite, std::span<const jit::Isa> isas);
 
+/// What `c` computes on. The last one is kept, until the next call: a benchmark's function is called several
+/// times, and making a workload takes longer than measuring. Not thread-safe.
+const Workload& WorkloadOf(const Case& c);
 /// Ends a benchmark that cannot be measured.
 void Fail(benchmark::State& state, const std::string& why);
 /// Whether any did.

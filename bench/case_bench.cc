@@ -20,20 +20,6 @@ namespace {
 // Up to here reading the weights may be what limits.
 constexpr int64_t kThinM = 16;
 
-// The last one is kept: a benchmark's function is called several times, and making a workload takes longer
-// than measuring.
-const Workload& WorkloadOf(const Case& c) {
-  static std::optional<Case> last;
-  static std::optional<Workload> workload;
-  const bool is_same =
-      last && last->shape == c.shape && last->weights.fill == c.weights.fill && last->amax == c.amax;
-  if (!is_same) {
-    workload.emplace(c);
-    last = c;
-  }
-  return *workload;
-}
-
 void RunCase(benchmark::State& state, const Case& c) {
   const Workload& workload = WorkloadOf(c);
   const Result<std::unique_ptr<Contender>> contender = MakeContender(workload, c);
@@ -98,6 +84,18 @@ void RegisterPeer(Case c, const Suite& suite) {
 }
 
 }  // namespace
+
+const Workload& WorkloadOf(const Case& c) {
+  static std::optional<Case> last;
+  static std::optional<Workload> workload;
+  const bool is_same =
+      last && last->shape == c.shape && last->weights.fill == c.weights.fill && last->amax == c.amax;
+  if (!is_same) {
+    workload.emplace(c);
+    last = c;
+  }
+  return *workload;
+}
 
 void RegisterSuite(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa) {
   Case c;

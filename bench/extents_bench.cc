@@ -2,7 +2,6 @@
 // knows them run the same input in turns.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <vector>
@@ -10,21 +9,16 @@
 #include "bench/benchmarks.h"
 #include "bench/contender.h"
 #include "bench/workload.h"
+#include "verify/turns.h"
 
 namespace intact::bench {
 namespace {
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 void RunPair(benchmark::State& state, const Case& open) {
   using Clock = std::chrono::steady_clock;
   Case fixed = open;
   fixed.is_open = false;
-  const Workload workload(open);
+  const Workload& workload = WorkloadOf(open);
   std::array<std::unique_ptr<Contender>, 2> contenders;
   for (const Case* const c : std::array<const Case*, 2>{&open, &fixed}) {
     Result<std::unique_ptr<Contender>> made = MakeContender(workload, *c);
@@ -48,7 +42,7 @@ void RunPair(benchmark::State& state, const Case& open) {
     ratios.push_back(seconds[1] / seconds[0]);
     state.SetIterationTime(seconds[0]);
   }
-  state.counters["of_fixed"] = Median(std::move(ratios));
+  state.counters["of_fixed"] = verify::Median(std::move(ratios));
   state.SetLabel(contenders[0]->Implementation());
 }
 

@@ -14,6 +14,20 @@ constexpr std::array<Layer, kCount> Gemms(const Shape (&shapes)[kCount]) {
   return layers;
 }
 
+struct WeightShape {
+  int64_t n, k;
+};
+
+/// All of the weights with each m.
+template <size_t kMs, size_t kWeightShapes>
+constexpr auto ForEachM(const int64_t (&ms)[kMs], const WeightShape (&weights)[kWeightShapes]) {
+  std::array<Layer, kMs* kWeightShapes> layers = {};
+  for (size_t i = 0; i < layers.size(); ++i) {
+    layers[i].shape = {ms[i % kMs], weights[i / kMs].n, weights[i / kMs].k};
+  }
+  return layers;
+}
+
 /// `times` convolutions of c_in channels of size×size pixels.
 constexpr Layer Conv(int times, int64_t c_in, int64_t size, int64_t c_out, int64_t kernel, int64_t stride = 1,
                      int64_t groups = 1) {
@@ -65,39 +79,10 @@ constexpr auto kBert = Gemms({
 });
 
 // One sample, and a few.
-constexpr auto kThin = Gemms({
-    {1, 768, 768},
-    {2, 768, 768},
-    {4, 768, 768},
-    {8, 768, 768},
-    {16, 768, 768},
-    {1, 1024, 4096},
-    {2, 1024, 4096},
-    {4, 1024, 4096},
-    {8, 1024, 4096},
-    {16, 1024, 4096},
-    {1, 4096, 4096},
-    {2, 4096, 4096},
-    {4, 4096, 4096},
-    {8, 4096, 4096},
-    {16, 4096, 4096},
-});
+constexpr auto kThin = ForEachM({1, 2, 4, 8, 16}, {{768, 768}, {1024, 4096}, {4096, 4096}});
 
-// Weights K×N 4096×4096, 4096×11008 and 11008×4096, as in a decoder of 7 billion weights.
-constexpr auto kLlm = Gemms({
-    {1, 4096, 4096},
-    {8, 4096, 4096},
-    {32, 4096, 4096},
-    {128, 4096, 4096},
-    {1, 11008, 4096},
-    {8, 11008, 4096},
-    {32, 11008, 4096},
-    {128, 11008, 4096},
-    {1, 4096, 11008},
-    {8, 4096, 11008},
-    {32, 4096, 11008},
-    {128, 4096, 11008},
-});
+// As in a decoder of 7 billion weights.
+constexpr auto kLlm = ForEachM({1, 8, 32, 128}, {{4096, 4096}, {11008, 4096}, {4096, 11008}});
 
 constexpr auto kSquare = Gemms({
     {64, 64, 64},

@@ -46,8 +46,8 @@ TEST(Suites, ContainWhatTheySay) {
       EXPECT_TRUE(shapes.insert(layer.shape.ToString()).second) << layer.shape.ToString() << " twice";
     }
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "square", "conv",
-                                                   "transposed", "resnet50", "mobilenet_v2"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "square",
+                                                   "conv", "transposed", "resnet50", "mobilenet_v2"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
   EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);

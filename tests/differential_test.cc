@@ -61,6 +61,32 @@ TEST(RequireIsas, AreParsedStrictly) {
 
 // ----- kernels in all signs --------------------------------------------------------------------------------
 
+// Runs the kernel for `spec` on a tile: `rows` as it reads them, `row_bytes` each, and panels of `b`.
+std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t* rows, int64_t row_bytes,
+                             const int8_t* b, int64_t panel_bytes, const std::vector<int32_t>& initial) {
+  const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
+  if (!kernel) {
+    ADD_FAILURE() << kernel.error().message;
+    return {};
+  }
+  std::vector<int32_t> c(static_cast<size_t>(spec.mr * spec.nr()));
+  std::vector<const uint8_t*> pointers(static_cast<size_t>(spec.mr));
+  for (int m = 0; m < spec.mr; ++m) pointers[static_cast<size_t>(m)] = rows + m * row_bytes;
+  const int64_t tap = 0;
+  kernels::MicrokernelArgs args;
+  args.rows = pointers.data();
+  args.taps = &tap;
+  args.taps_end = &tap + 1;
+  args.tap_bytes = row_bytes;
+  args.b = b;
+  args.b_panel_stride_bytes = panel_bytes;
+  args.c = c.data();
+  args.c_stride_bytes = spec.nr() * 4;
+  args.initial = initial.data();
+  (*kernel)(&args);
+  return c;
+}
+
 // Whatever the cost model chooses: int16 sums of the split form, and all others, are at their largest where
 // everything has one sign.
 TEST(Blocks, ComputeAtTheirLargestSums) {
@@ -69,9 +95,6 @@ TEST(Blocks, ComputeAtTheirLargestSums) {
   for (const kernels::KernelBlock& block : kernels::kKernels) {
     if (intact_isa_available(static_cast<intact_isa>(block.isa)) == 0) continue;
     const bool may_saturate = block.dot == jit::DotKind::kTriple;
-    const auto stage = block.dot == jit::DotKind::kWide    ? kernels::StageWide
-                       : block.dot == jit::DotKind::kSplit ? kernels::StageSplit
-                                                           : kernels::StageRow;
     const int64_t row_bytes = kDepth / kernels::kQuad * jit::ActivationQuadBytes(block.dot);
     for (int mr = 1; mr <= block.mr; ++mr) {
       kernels::MicrokernelSpec spec;
@@ -80,34 +103,20 @@ TEST(Blocks, ComputeAtTheirLargestSums) {
       spec.mr = mr;
       spec.vectors = block.vectors;
       SCOPED_TRACE(spec.Name());
-      const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
-      ASSERT_TRUE(kernel) << kernel.error().message;
       for (const int weight : {-128, -64, 64, 127}) {
         if (may_saturate && std::abs(weight) > 64) continue;
         const std::vector<uint8_t> a(kDepth, 255);
         std::vector<uint8_t> staged(static_cast<size_t>(mr * row_bytes));
-        std::vector<const uint8_t*> rows;
         for (int m = 0; m < mr; ++m) {
-          rows.push_back(staged.data() + m * row_bytes);
-          stage(a.data(), kDepth, 0, staged.data() + m * row_bytes);
+          kernels::StageFor(block.dot)(a.data(), kDepth, 0, staged.data() + m * row_bytes);
         }
         const int64_t panels = (spec.nr() + kernels::kPanelColumns - 1) / kernels::kPanelColumns;
         const std::vector<int8_t> b(static_cast<size_t>(panels * kDepth * kernels::kPanelColumns),
                                     static_cast<int8_t>(weight));
         const std::vector<int32_t> initial(static_cast<size_t>(spec.nr()), 7);
-        std::vector<int32_t> c(static_cast<size_t>(mr * spec.nr()));
-        const int64_t tap = 0;
-        kernels::MicrokernelArgs args;
-        args.rows = rows.data();
-        args.taps = &tap;
-        args.taps_end = &tap + 1;
-        args.tap_bytes = row_bytes;
-        args.b = b.data();
-        args.b_panel_stride_bytes = kDepth * kernels::kPanelColumns;
-        args.c = c.data();
-        args.c_stride_bytes = spec.nr() * 4;
-        args.initial = initial.data();
-        (*kernel)(&args);
+        const std::vector<int32_t> c =
+            RunTile(spec, staged.data(), row_bytes, b.data(), kDepth * kernels::kPanelColumns, initial);
+        ASSERT_FALSE(c.empty());
         EXPECT_THAT(c, testing::Each(static_cast<int32_t>(7 + 255 * kDepth * weight))) << weight;
         ++computed;
       }
@@ -144,23 +153,9 @@ TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
       spec.mr = mr;
       spec.vectors = 2;
       SCOPED_TRACE(spec.Name());
-      const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
-      ASSERT_TRUE(kernel) << kernel.error().message;
-      std::vector<int32_t> c(static_cast<size_t>(mr * kColumns));
-      std::vector<const uint8_t*> rows(static_cast<size_t>(mr));
-      for (int m = 0; m < mr; ++m) rows[static_cast<size_t>(m)] = a.data() + m * kDepth;
-      const int64_t tap = 0;
-      kernels::MicrokernelArgs args;
-      args.rows = rows.data();
-      args.taps = &tap;
-      args.taps_end = &tap + 1;
-      args.tap_bytes = kDepth;
-      args.b = reinterpret_cast<const int8_t*>(b.data());
-      args.b_panel_stride_bytes = std::ssize(b);
-      args.c = c.data();
-      args.c_stride_bytes = kColumns * 4;
-      args.initial = initial.data();
-      (*kernel)(&args);
+      const std::vector<int32_t> c =
+          RunTile(spec, a.data(), kDepth, reinterpret_cast<const int8_t*>(b.data()), std::ssize(b), initial);
+      ASSERT_EQ(std::ssize(c), mr * kColumns);
       for (int64_t i = 0; i < std::ssize(c); ++i) {
         const int64_t m = i / kColumns, n = i % kColumns;
         int32_t expected = initial[static_cast<size_t>(n)];

@@ -461,16 +461,22 @@ int64_t CountAllocationsOf(const Run& run) {
   return count;
 }
 
+intact_linear_desc WithResidual() {
+  static constexpr float kOne = 1;
+  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
+  desc.c_type = INTACT_F32;
+  desc.residual_type = INTACT_S8;
+  desc.scales = &kOne;
+  desc.scale_count = 1;
+  desc.residual_scale = 1;
+  return desc;
+}
+
 TEST(Wrapper, GemmsTakeNoMemory) {
   GemmDesc desc = MakeGemmDesc();
   desc.n = 20;
   desc.k = 70;
-  desc.linear.c_type = INTACT_F32;
-  desc.linear.residual_type = INTACT_S8;
-  const float one = 1;
-  desc.linear.scales = &one;
-  desc.linear.scale_count = 1;
-  desc.linear.residual_scale = 1;
+  desc.linear = WithResidual();
   const std::vector<int8_t> b(20 * 70, 1);
   const Result<Gemm> gemm = Gemm::Create(desc, b.data());
   ASSERT_TRUE(gemm) << gemm.error().message;
@@ -493,12 +499,7 @@ TEST(Wrapper, ConvolutionsTakeNoMemory) {
   desc.input_channels = desc.output_channels = 16;
   desc.input[0] = desc.input[1] = INTACT_ANY_EXTENT;
   desc.kernel[0] = desc.kernel[1] = 3;
-  desc.linear.c_type = INTACT_F32;
-  desc.linear.residual_type = INTACT_S8;
-  const float one = 1;
-  desc.linear.scales = &one;
-  desc.linear.scale_count = 1;
-  desc.linear.residual_scale = 1;
+  desc.linear = WithResidual();
   const std::vector<int8_t> weights(size_t{16} * 16 * 9, 1);
   const Result<Conv> conv = Conv::Create(desc, weights.data());
   ASSERT_TRUE(conv) << conv.error().message;

@@ -51,7 +51,6 @@ class WideForm final : public DotForm {
   using DotForm::DotForm;
   int steps() const override { return 2; }
   int b_registers() const override { return 2; }
-  bool reads_memory() const override { return false; }
   void TakeRegisters() override { product_ = registers().NewVector("product"); }
   void Release() override { registers().Free(product_); }
   void LoadB(const Operand& b, const Mem& from) override {

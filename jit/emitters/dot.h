@@ -59,10 +59,9 @@ class DotForm {
   virtual int steps() const { return 1; }
   /// Quads that are summed in int16 before they are widened, in one sum for each step; 0: none are.
   virtual int group_quads() const { return 0; }
-  /// Registers that a B vector is loaded to, the one for each step or one for all; and whether Dot() may have
-  /// B in memory instead, where registers are short.
+  /// Registers that a B vector is loaded to: one for each step, or one for all, which may stay in memory
+  /// where registers are short.
   virtual int b_registers() const { return 1; }
-  virtual bool reads_memory() const { return true; }
   virtual void LoadB(const Operand& b, const Mem& from) { emitter().Load(b[0], from); }
   /// Takes the form's own registers; Release() frees them, so that the epilogue may have them.
   virtual void TakeRegisters() {}

@@ -94,7 +94,7 @@ class Microkernel {
     dot_->TakeRegisters();
     // B vectors that find no register are read from memory, row by row.
     for (int j = 0; j < spec_.vectors; ++j) {
-      if (dot_->reads_memory() && registers_.FreeVectors() == 0) break;
+      if (dot_->b_registers() == 1 && registers_.FreeVectors() == 0) break;
       jit::Operand& b = b_operands_.emplace_back();
       for (int i = 0; i < dot_->b_registers(); ++i) b.push_back(registers_.NewVector("b"));
     }
@@ -263,7 +263,6 @@ class Microkernel {
   void LineTaps() {
     const int taps = spec_.shared->pattern.width;
     code().add(offset_, rows_[0]);
-    // Vectors read other quads each.
     for (int quad = 0; quad < spec_.shared->quads; ++quad) {
       const bool is_forward = quad % 2 == 0;
       for (int count = 0; count < spec_.vectors; ++count) {

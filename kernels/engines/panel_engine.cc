@@ -228,9 +228,7 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
 }
 
 void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
-  const auto stage = block_.dot == jit::DotKind::kWide    ? StageWide
-                     : block_.dot == jit::DotKind::kSplit ? StageSplit
-                                                          : StageRow;
+  const StageFunction stage = StageFor(block_.dot);
   const uint8_t flip = is_signed_ ? 0 : data_.a_flip();
   RowCursor cursor(a, row_begin);
   for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
@@ -337,13 +335,13 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
   SetTaps(tiles.initial, &call);
   const bool streams = buffers.may_stream && CanStream();
+  const bool fetches_own = FetchesOwn(range);
   const int64_t edge_begin = range.column_end - (range.column_end - range.column_begin) % nr_;
   for (int64_t column = range.column_begin; column < edge_begin; column += nr_) {
     SetTile(buffers, tiles, column, &call);
     call.rows = pointers;
     call.tiles = tiles.count;
-    const bool fetches_own = FetchesOwn(range);
-    const bool prefetches = CanPrefetch() && (fetches_own || !region->IsDone());
+    const bool prefetches = fetches_own || (CanPrefetch() && !region->IsDone());
     if (fetches_own) {
       call.prefetch = Columns(column) + kOwnAhead;
     } else if (prefetches) {

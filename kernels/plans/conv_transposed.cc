@@ -195,7 +195,8 @@ int64_t BarePixels::ScratchBytes() const {
 void BarePixels::RunShare(const OutputMap& output, int64_t batch, int part, int parts,
                           uint8_t* scratch) const {
   const int64_t width = geometry_.output[kWidth];
-  const int64_t stride = geometry_.stride[kWidth];
+  // A larger one leads to no other pixel of the line, and times the distance of pixels it may leave int64.
+  const int64_t stride = std::min<int64_t>(geometry_.stride[kWidth], width);
   const int64_t height = geometry_.output[kHeight];
   const int64_t lines = Parts(batch);
   for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
@@ -204,7 +205,7 @@ void BarePixels::RunShare(const OutputMap& output, int64_t batch, int part, int 
       RunPixels(output, first, 1, width, scratch);
       continue;
     }
-    for (int64_t x = 0; x < std::min(stride, width); ++x) {
+    for (int64_t x = 0; x < stride; ++x) {
       if (!HasTaps(kWidth, x)) RunPixels(output, first + x, stride, (width - 1 - x) / stride + 1, scratch);
     }
   }

@@ -348,13 +348,11 @@ void StageParts(const uint8_t* a, int64_t k, uint8_t flip, uint32_t mask, uint8_
     _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(first, second));
   }
   for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
-    uint32_t dword = flip * kEveryByte;
+    uint32_t dword = 0;
     if (depth + kQuad <= k) {
-      uint32_t bytes = 0;
-      std::memcpy(&bytes, a + depth, sizeof(bytes));
-      dword ^= bytes;
+      std::memcpy(&dword, a + depth, sizeof(dword));
+      dword ^= flip * kEveryByte;
     } else {
-      dword = 0;
       for (int64_t i = depth; i < k; ++i) dword |= static_cast<uint32_t>(a[i] ^ flip) << (8 * (i - depth));
     }
     const std::array<uint32_t, 2> parts = {dword & mask, (dword >> shift) & mask};

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "jit/emitters/dot.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/problem/operands.h"
 
@@ -71,6 +72,12 @@ void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexc
 /// The same taken apart for the split dot form, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3, twice
 /// the bytes.
 void StageSplit(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+
+/// What stages a row as kernels of form `dot` read it.
+using StageFunction = void (*)(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+constexpr StageFunction StageFor(jit::DotKind dot) {
+  return dot == jit::DotKind::kWide ? StageWide : dot == jit::DotKind::kSplit ? StageSplit : StageRow;
+}
 
 inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
 
