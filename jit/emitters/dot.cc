@@ -99,6 +99,36 @@ class SplitForm final : public DotForm {
   Vec product_;
 };
 
+// Exact where the weights of a group are light enough for its sum.
+class ScheduledForm final : public DotForm {
+ public:
+  using DotForm::DotForm;
+  int group_quads() const override { return 8; }
+  void TakeRegisters() override {
+    product_ = registers().NewVector("product");
+    ones_ = registers().NewVector("ones");
+  }
+  void Release() override {
+    registers().Free(product_);
+    registers().Free(ones_);
+  }
+  void Prepare() override { SetOnes(emitter(), ones_); }
+  void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
+    code().emit(x86::Inst::kIdVpmaddubsw, product_, a, b);
+    code().vpaddw(sum, sum, product_);
+  }
+  void FirstDot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
+    code().emit(x86::Inst::kIdVpmaddubsw, sum, a, b);
+  }
+  void Widen(const std::vector<Sums>& sums) override {
+    for (const Sums& one : sums) code().vpmaddwd(one.of_step[0], one.of_step[0], ones_);
+    for (const Sums& one : sums) code().vpaddd(one.accumulator, one.accumulator, one.of_step[0]);
+  }
+
+ private:
+  Vec product_, ones_;
+};
+
 }  // namespace
 
 std::string_view ToString(DotKind kind) {
@@ -111,6 +141,8 @@ std::string_view ToString(DotKind kind) {
       return "wide";
     case DotKind::kSplit:
       return "split";
+    case DotKind::kScheduled:
+      return "scheduled";
   }
   return "?";
 }
@@ -150,6 +182,8 @@ std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter, Do
       return std::make_unique<WideForm>(emitter);
     case DotKind::kSplit:
       return std::make_unique<SplitForm>(emitter);
+    case DotKind::kScheduled:
+      return std::make_unique<ScheduledForm>(emitter);
   }
   return nullptr;
 }

@@ -6,6 +6,7 @@
 //   triple   vpmaddubsw, vpmaddwd(1), vpaddd                 only where no pair sum leaves int16
 //   wide     2 × (vpmaddwd, vpaddd) on int16 operands         always
 //   split    2 × (vpmaddubsw, vpaddw), widened every eighth  always
+//   scheduled  vpmaddubsw, vpaddw, widened every group       where groups are scheduled to be light enough
 //
 // A quad takes one step or more: each broadcasts one dword of A and multiplies it with the B vectors. The
 // wide form has two, for the even and the odd depths, from an A that is staged as int16; what it takes a
@@ -15,6 +16,8 @@
 // 2·15·128 = 3840, so eight quads of any weights add up within int16, 30720, before they are widened: l's by
 // vpmaddwd with 1, h's with 16. Its A is staged with both halves, which are its steps. It is for tiles of few
 // rows: a tile needs three registers for each of its vectors.
+//
+// The scheduled form runs weights in the order and the groups of their schedule (scheduled_vectors.h).
 //
 //   A quad   vnni, triple: a0 a1 a2 a3 (u8)   wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
 //   B quad   b0 b1 b2 b3 (s8) for all forms; the wide one splits a loaded vector with shifts
@@ -38,7 +41,7 @@ struct DotSigns {
   auto operator<=>(const DotSigns&) const = default;
 };
 
-enum class DotKind : uint8_t { kVnni, kTriple, kWide, kSplit };
+enum class DotKind : uint8_t { kVnni, kTriple, kWide, kSplit, kScheduled };
 std::string_view ToString(DotKind kind);
 /// Bytes of a row's quad in A as kernels read it: 4 per step.
 constexpr int ActivationQuadBytes(DotKind kind) {
@@ -57,7 +60,7 @@ class DotForm {
 
   /// Steps of a quad: each broadcasts a dword of A.
   virtual int steps() const { return 1; }
-  /// Quads that are summed in int16 before they are widened, in one sum for each step; 0: none are.
+  /// The most quads that are summed in int16 before they are widened, in one sum for each step; 0: none are.
   virtual int group_quads() const { return 0; }
   /// Registers that a B vector is loaded to: one for each step, or one for all, which may stay in memory
   /// where registers are short.

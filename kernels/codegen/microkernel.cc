@@ -9,6 +9,7 @@
 
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
+#include "kernels/weights/scheduled_vectors.h"
 
 namespace intact::kernels {
 namespace {
@@ -19,6 +20,7 @@ using jit::Mem;
 using jit::Vec;
 
 constexpr int kUnroll = 4;  // quads in the main loop, unless the form sums more
+constexpr int kThinAhead = 2048;  // bytes of weights
 
 class Microkernel {
  public:
@@ -38,7 +40,7 @@ class Microkernel {
     code().bind(tile);
     dot_->Prepare();
     Prologue();
-    TapLoop();
+    IsScheduled() ? WindowLoop() : TapLoop();
     AddChains();
     ReleaseOperands();
     StoreTile();
@@ -84,6 +86,10 @@ class Microkernel {
     if (panels() > 3) panel_stride3_ = registers_.NewGeneral("3 panel strides");
     if (spec_.prefetches) prefetch_ = registers_.NewGeneral("prefetch");
     if (spec_.shared) TakePixelRegisters();
+    if (IsScheduled()) {
+      counts_ = registers_.NewGeneral("counts");
+      windows_ = registers_.NewGeneral("windows");
+    }
     chains_ = Chains();
     accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
     for (std::vector<Vec>& row : accumulators_) {
@@ -103,7 +109,9 @@ class Microkernel {
   void TakeSums() {
     for (const std::vector<Vec>& row : accumulators_) {
       for (const Vec& accumulator : row) {
-        sums_.push_back({accumulator, {registers_.NewVector("sum"), registers_.NewVector("sum")}});
+        jit::DotForm::Sums& sums = sums_.emplace_back();
+        sums.accumulator = accumulator;
+        for (int i = 0; i < dot_->steps(); ++i) sums.of_step.at(static_cast<size_t>(i)) = registers_.NewVector("sum");
       }
     }
   }
@@ -154,7 +162,11 @@ class Microkernel {
     if (panels() > 1) code().mov(panel_stride_, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)));
     if (panels() > 3) code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
     if (spec_.prefetches) code().mov(prefetch_, Argument(offsetof(MicrokernelArgs, prefetch)));
-    code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
+    if (IsScheduled()) {
+      code().mov(windows_, Argument(offsetof(MicrokernelArgs, windows)));
+    } else {
+      code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
+    }
   }
 
   // From taps_.
@@ -250,7 +262,6 @@ class Microkernel {
     if (spec_.prefetches) code().prefetcht1(x86::ptr(prefetch_, quad * kPrefetchQuadBytes));
     if (quad != 0 && !IsThin()) return;
     constexpr int kPage = 4096;
-    constexpr int kThinAhead = 2048;
     for (int panel = 0; panel < panels(); ++panel) {
       Mem ahead = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
       ahead.addOffset(IsThin() ? kThinAhead : kPage);
@@ -334,6 +345,55 @@ class Microkernel {
     code().jne(tap);
   }
 
+  bool IsScheduled() const { return spec_.dot == jit::DotKind::kScheduled; }
+
+  // The windows of a strip: b_ runs through weights, taps_ through the numbers of their quads.
+  void WindowLoop() {
+    const asmjit::Label window = code().newLabel();
+    code().bind(window);
+    code().mov(counts_, b_);
+    code().lea(taps_, x86::ptr(b_, sizeof(VectorWindowHeader)));
+    code().mov(end_.r32(), x86::ptr(b_, offsetof(VectorWindowHeader, weights_begin)));
+    code().add(b_, end_);
+    for (int size = spec_.largest_group; size >= 1; --size) Groups(size);
+    code().dec(windows_);
+    code().jnz(window);
+  }
+
+  // All groups of `size` quads.
+  void Groups(int size) {
+    const asmjit::Label loop = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    constexpr int kQuadNumber = static_cast<int>(sizeof(uint16_t));
+    const Gp& count = end_;
+    code().movzx(count.r32(), x86::word_ptr(counts_, (kMaxGroup - size) * kQuadNumber));
+    code().test(count.r32(), count.r32());
+    code().jz(done);
+    code().bind(loop);
+    for (int quad = 0; quad < size; ++quad) {
+      code().movzx(offset_.r32(), x86::word_ptr(taps_, quad * kQuadNumber));
+      if (quad % (64 / registers_.vector_bytes()) == 0) {
+        code().prefetcht0(x86::ptr(b_, quad * registers_.vector_bytes() + kThinAhead));
+      }
+      asmjit::Operand b = x86::ptr(b_, quad * registers_.vector_bytes());
+      if (!b_operands_.empty()) {
+        dot_->LoadB(b_operands_[0], b.as<Mem>());
+        b = b_operands_[0][0];
+      }
+      for (size_t i = 0; i < sums_.size(); ++i) {
+        code().vpbroadcastd(a_operand_, x86::ptr(rows_[i], offset_, 2));
+        const Vec& sum = sums_[i].of_step[0];
+        quad == 0 ? dot_->FirstDot(sum, a_operand_, b) : dot_->Dot(sum, a_operand_, b);
+      }
+    }
+    code().add(taps_, size * kQuadNumber);
+    code().add(b_, size * registers_.vector_bytes());
+    dot_->Widen(sums_);
+    code().dec(count.r32());
+    code().jnz(loop);
+    code().bind(done);
+  }
+
   void Tap() {
     if (spec_.begins_line) DepthLoop(offsetof(MicrokernelArgs, head_end), {1, spec_.mr});
     if (spec_.ends_line) DepthLoop(offsetof(MicrokernelArgs, tail_begin), {0, spec_.mr});
@@ -393,13 +453,13 @@ class Microkernel {
       for (const Vec& vector : operand) registers_.Free(vector);
     }
     for (const jit::DotForm::Sums& sums : sums_) {
-      for (const Vec& sum : sums.of_step) registers_.Free(sum);
+      for (int i = 0; i < dot_->steps(); ++i) registers_.Free(sums.of_step.at(static_cast<size_t>(i)));
     }
     registers_.Free(a_operand_);
     dot_->Release();
     for (const Gp& row : rows_) registers_.Free(row);
     for (const Gp& pixel : pixels_) registers_.Free(pixel);
-    for (const Gp& general : {end_, vector_step_, pixel_offsets_, other_pixel_}) {
+    for (const Gp& general : {end_, vector_step_, pixel_offsets_, other_pixel_, counts_, windows_}) {
       if (general.isValid()) registers_.Free(general);
     }
     for (const Gp& general : {offset_, taps_, b_}) registers_.Free(general);
@@ -433,6 +493,7 @@ class Microkernel {
 
   std::vector<Gp> rows_;
   Gp offset_, end_, taps_, b_, panel_stride_, panel_stride3_, prefetch_, vector_step_;
+  Gp counts_, windows_;             // of a scheduled strip
   std::vector<Gp> pixels_;          // offsets of those after the first, as registers allow
   Gp pixel_offsets_, other_pixel_;  // where some have none: their table, and one of them
   int chains_ = 1;

@@ -77,8 +77,9 @@ struct MicrokernelArgs {
   // vector to vector.
   int64_t a_offset = 0, vector_step = 0;
   const int64_t* pixel_offsets = nullptr;  // of each column of SharedTaps::pattern
-  const int8_t* b = nullptr;
+  const void* b = nullptr;  // panels; the scheduled form's strip (scheduled_vectors.h)
   int64_t b_panel_stride_bytes = 0;
+  int64_t windows = 0;  // of a strip
   const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
@@ -112,6 +113,9 @@ struct MicrokernelSpec {
   std::optional<SharedTaps> shared;  // where rows share pixels; with steps, and not at a line's ends
   // The first row begins a line, the last one ends it; from mr = 2 on. Not with the wide and split forms.
   bool begins_line = false, ends_line = false;
+  // Of the schedule, for the scheduled form: it runs one vector of columns, rows that are one tap, and has
+  // none of the above.
+  int largest_group = 0;
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }

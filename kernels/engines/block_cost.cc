@@ -21,6 +21,9 @@ constexpr double kWideCost = 1.33;
 constexpr double kWideVector = 1.2;
 // The split form's product, likewise; measured at M = 1, 2 and 4 on Zen 3.
 constexpr double kSplitCost = 1.9;
+// The scheduled form's items and groups, likewise.
+constexpr double kItemCost = 0.55;
+constexpr double kGroupCost = 0.5;
 
 }  // namespace
 
@@ -30,14 +33,21 @@ bool BlockCost::IsSigned(const KernelBlock& block, const GemmData& data) {
 
 bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
   const bool is_shifted = data.a_flip() != 0 && !IsSigned(block, data);
-  return jit::ActivationQuadBytes(block.dot) != kQuad || is_shifted || data.taps().depth % kQuad != 0;
+  const bool has_taps = data.taps().count() > 1 || !data.skipping_initial.empty();
+  return jit::ActivationQuadBytes(block.dot) != kQuad || is_shifted || data.taps().depth % kQuad != 0 ||
+         (block.dot == jit::DotKind::kScheduled && has_taps);
 }
 
-BlockCost::BlockCost(const KernelBlock& block, const GemmData& data) : block_(block) {
+BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics)
+    : block_(block) {
   const int64_t lanes = jit::VectorBytes(block.isa) / 4;
   const int64_t quads = CeilDivide(data.k, kQuad);
   vectors_ = CeilDivide(data.n, lanes);
   quads_ = static_cast<double>(quads);
+  if (statistics.quads != 0) {
+    items_ = static_cast<double>(statistics.items) / static_cast<double>(statistics.quads);
+    groups_ = static_cast<double>(statistics.groups) / static_cast<double>(statistics.quads);
+  }
   streams_weights_ = block.dot == jit::DotKind::kVnni &&
                      quads * block.vectors * jit::VectorBytes(block.isa) > Caches().l1d_bytes / 2;
   if (data.taps().shared) {
@@ -96,6 +106,10 @@ double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
   }
   if (block_.dot == jit::DotKind::kSplit) {
     return quads_ * kSplitCost * static_cast<double>(rows * vectors) + kTileCost;
+  }
+  if (block_.dot == jit::DotKind::kScheduled) {
+    return quads_ * (kItemCost * items_ + kGroupCost * groups_) * static_cast<double>(rows * vectors) +
+           kTileCost;
   }
   auto products = static_cast<double>(rows * vectors);
   const bool overflows = rows * vectors + vectors + 1 > jit::VectorCount(block_.isa);

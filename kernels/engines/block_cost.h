@@ -14,13 +14,15 @@
 
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/engine.h"
+#include "kernels/weights/schedule.h"
 
 namespace intact::kernels {
 
 /// The model of one block for one plan's weights.
 class BlockCost {
  public:
-  BlockCost(const KernelBlock& block, const GemmData& data);
+  /// `statistics`: of the schedule that the scheduled form runs; others have none.
+  BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics = {});
 
   /// Time for `m` rows, in times that the ISA's own sequence takes for a row.
   double Of(int64_t m) const;
@@ -31,7 +33,7 @@ class BlockCost {
   /// shift; they are there for bands alone, which hold u8.
   static bool IsSigned(const KernelBlock& block, const GemmData& data);
   /// Whether kernels of `block` cannot read A where it is: s8 must be shifted for most, a depth that is no
-  /// multiple of four padded, and the wide and split forms read it taken apart.
+  /// multiple of four padded, the wide and split forms read it taken apart, the scheduled one as a single tap.
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:
@@ -42,6 +44,7 @@ class BlockCost {
   KernelBlock block_;
   int64_t vectors_ = 0;  // of columns
   double quads_ = 0;
+  double items_ = 0, groups_ = 0;  // of a quad, of a schedule
   bool streams_weights_ = false;  // from L2 or beyond, tile after tile
   bool shares_pixels_ = false;    // which vectors from memory cost nothing beside
   int64_t run_rows_ = 0;

@@ -113,17 +113,20 @@ size_t PanelEngine::Variant::Index() const {
          size_t{ends_line} << 4;
 }
 
-PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block)
+PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
+                         std::shared_ptr<const ScheduledVectors> schedule)
     : data_(data),
       block_(block),
       lanes_(Lanes(block.isa)),
       nr_(lanes_ * block.vectors),
       is_signed_(BlockCost::IsSigned(block, data)),
       is_staged_(BlockCost::IsStaged(block, data)),
-      cost_(block, data) {}
+      schedule_(std::move(schedule)),
+      cost_(block, data, schedule_ == nullptr ? ScheduleStatistics{} : schedule_->statistics()) {}
 
-Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block) {
-  std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block));
+Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block,
+                                                    std::shared_ptr<const ScheduledVectors> schedule) {
+  std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block, std::move(schedule)));
   Error error;
   if (engine->is_signed_) error = UnshiftInitial(data, &engine->initial_);
   if (error.status == INTACT_OK) error = engine->GenerateKernels();
@@ -143,6 +146,7 @@ Error PanelEngine::GenerateKernels() {
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
     spec.steps = data_.taps().vector_step != 0;
     spec.epilogue = data_.epilogue;
+    if (schedule_ != nullptr) spec.largest_group = schedule_->largest_group();
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
       Error error = GenerateKernels(spec, is_edge);
@@ -210,7 +214,7 @@ int64_t PanelEngine::ScratchBytes(int64_t rows) const {
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
   uint8_t* const staged = scratch + EdgeBytes();
   const int64_t block_rows = BlockRows();
-  const int64_t chunk = ColumnsPerChunk(data_.weights.panel_stride_bytes() / kPanelColumns, nr_);
+  const int64_t chunk = ColumnsPerChunk(ColumnBytes(), nr_);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
     RowMap a = buffers.rows();
@@ -295,7 +299,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // of two groups of tiles
   const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
   // A single row of tiles waits for its own weights: fetching others would only hold them up.
-  const bool has_next = next_end > range.column_end && !IsSingle(range);
+  const bool has_next = next_end > range.column_end && !IsSingle(range) && CanPrefetch();
   PrefetchRegion region;
   if (has_next) {
     region = {Columns(range.column_end),
@@ -331,6 +335,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
   call.c_stride_bytes = buffers.output.c_stride_bytes;
   call.vector_step = data_.taps().vector_step;
+  if (schedule_ != nullptr) call.windows = schedule_->windows();
   call.pixel_offsets = tiles.functions->pixel_offsets.data();
   call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
   SetTaps(tiles.initial, &call);

@@ -22,18 +22,23 @@
 #include "kernels/codegen/microkernel.h"
 #include "kernels/engines/block_cost.h"
 #include "kernels/engines/engine.h"
+#include "kernels/weights/scheduled_vectors.h"
 
 namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
-  /// `data` outlives the engine. CODEGEN_FAILED names the kernel.
-  static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block);
+  /// `data` outlives the engine; `schedule`: what the scheduled form runs, null for others. CODEGEN_FAILED
+  /// names the kernel.
+  static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
+                                                std::shared_ptr<const ScheduledVectors> schedule);
 
   int mr() const override { return block_.mr; }
   int nr() const override { return nr_; }
   std::string KernelName() const override { return kernel_name_; }
-  int64_t packed_bytes() const override { return static_cast<int64_t>(initial_.bytes()); }
+  int64_t packed_bytes() const override {
+    return static_cast<int64_t>(initial_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes());
+  }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
@@ -56,7 +61,8 @@ class PanelEngine final : public Engine {
   class TileCutter;
   class PrefetchRegion;
 
-  PanelEngine(const GemmData& data, const KernelBlock& block);
+  PanelEngine(const GemmData& data, const KernelBlock& block,
+              std::shared_ptr<const ScheduledVectors> schedule);
   Error GenerateKernels();
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
@@ -69,7 +75,14 @@ class PanelEngine final : public Engine {
   int64_t StagedTapBytes() const;
   int64_t StagedStride() const;
   int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }
-  const int8_t* Columns(int64_t column) const { return data_.weights.Panel(column / kPanelColumns); }
+  const uint8_t* Columns(int64_t column) const {
+    if (schedule_ != nullptr) return schedule_->Strip(column);
+    return reinterpret_cast<const uint8_t*>(data_.weights.Panel(column / kPanelColumns));
+  }
+  int64_t ColumnBytes() const {
+    return schedule_ != nullptr ? CeilDivide(schedule_->bytes(), data_.n)
+                                : data_.weights.panel_stride_bytes() / kPanelColumns;
+  }
   void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   /// Computes `range` from the rows that `a` holds under the same numbers, and fetches the columns up to
   /// `next_end` meanwhile.
@@ -89,8 +102,8 @@ class PanelEngine final : public Engine {
   bool IsSingle(const Range& range) const { return range.row_end - range.row_begin <= block_.mr; }
   /// Whether the only row of tiles fetches its own weights ahead.
   bool FetchesOwn(const Range& range) const;
-  /// Columns of groups have few weights: kernels need not fetch those of others.
-  bool CanPrefetch() const { return data_.taps().vector_step == 0; }
+  /// Columns of groups have few weights: kernels need not fetch those of others. A strip is one stream.
+  bool CanPrefetch() const { return data_.taps().vector_step == 0 && schedule_ == nullptr; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
 
@@ -98,6 +111,7 @@ class PanelEngine final : public Engine {
   KernelBlock block_;
   int lanes_, nr_;
   bool is_signed_, is_staged_;
+  std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;
   AlignedBuffer<int32_t> initial_;  // instead of data_'s where is_signed_
   std::string kernel_name_;

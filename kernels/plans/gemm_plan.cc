@@ -27,6 +27,14 @@ int64_t RowSumBytes(const GemmData& data) {
   return RoundUp(SummedRows(data.k) * static_cast<int64_t>(sizeof(int32_t)), 64);
 }
 
+// Activations beyond a declared range that is checked run on these vectors too.
+ScheduleSpec VectorSpec(const GemmData& data, jit::Isa isa) {
+  const int amax = data.problem.is_range_checked ? 255 : data.problem.range.high;
+  return ScheduledVectors::SpecFor(data.weights, jit::VectorBytes(isa) / kQuad, amax);
+}
+
+Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"}; }
+
 constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
 
 }  // namespace
@@ -83,11 +91,23 @@ Error GemmPlan::AddSkippingInitial(const TapRange& range) {
 }
 
 // The blocks of this ISA and mode that some M would choose.
-std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
+Result<std::vector<KernelBlock>> GemmPlan::BlocksInUse(const GemmPlan* like) const {
   std::vector<std::pair<KernelBlock, BlockCost>> candidates;
   for (const KernelBlock& block : kKernels) {
     if (!Computes(block, isa_, data_.problem.mode)) continue;
-    candidates.emplace_back(block, BlockCost(block, data_));
+    ScheduleStatistics statistics;
+    if (block.dot == jit::DotKind::kScheduled) {
+      if (data_.taps().vector_step != 0 || data_.weights.quads() > kMaxVectorQuads) continue;
+      if (like != nullptr && like->vectors_ != nullptr) {
+        statistics = like->vectors_->statistics();
+      } else {
+        const std::optional<ScheduleStatistics> estimate =
+            EstimateSchedule(data_.weights, VectorSpec(data_, block.isa));
+        if (!estimate) return OutOfMemory();
+        statistics = *estimate;
+      }
+    }
+    candidates.emplace_back(block, BlockCost(block, data_, statistics));
   }
   std::vector<KernelBlock> used;
   const auto best = [&](int64_t m) {
@@ -103,7 +123,7 @@ std::vector<KernelBlock> GemmPlan::BlocksInUse() const {
 
 Error GemmPlan::MakeEngines(const GemmPlan* like) {
   if (!data_.IsPlanar()) {
-    Error error = MakePanelEngines();
+    Error error = MakePanelEngines(like);
     if (error.status != INTACT_OK) return error;
   }
   if (UsesSchedule(isa_, data_.problem.mode) || data_.IsPlanar()) {
@@ -127,9 +147,19 @@ Error GemmPlan::MakeEngines(const GemmPlan* like) {
   return {};
 }
 
-Error GemmPlan::MakePanelEngines() {
-  for (const KernelBlock& block : BlocksInUse()) {
-    Result<std::unique_ptr<Engine>> panel = PanelEngine::Create(data_, block);
+Error GemmPlan::MakePanelEngines(const GemmPlan* like) {
+  const Result<std::vector<KernelBlock>> blocks = BlocksInUse(like);
+  if (!blocks) return blocks.error();
+  for (const KernelBlock& block : *blocks) {
+    const bool is_scheduled = block.dot == jit::DotKind::kScheduled;
+    if (is_scheduled && like != nullptr) vectors_ = like->vectors_;
+    if (is_scheduled && vectors_ == nullptr) {
+      auto made = std::make_shared<ScheduledVectors>();
+      if (!made->Build(data_.weights, VectorSpec(data_, block.isa))) return OutOfMemory();
+      vectors_ = std::move(made);
+    }
+    Result<std::unique_ptr<Engine>> panel =
+        PanelEngine::Create(data_, block, is_scheduled ? vectors_ : nullptr);
     if (!panel) return panel.error();
     engines_.push_back(std::move(*panel));
   }

@@ -21,6 +21,7 @@
 #include "kernels/engines/scheduled_engine.h"
 #include "kernels/problem/access.h"
 #include "kernels/weights/linear_weights.h"
+#include "kernels/weights/scheduled_vectors.h"
 
 namespace intact::kernels {
 
@@ -63,8 +64,8 @@ class GemmPlan {
   Error SetSkippingInitial();
   Error AddSkippingInitial(const TapRange& range);
   Error MakeEngines(const GemmPlan* like);
-  Error MakePanelEngines();
-  std::vector<KernelBlock> BlocksInUse() const;
+  Error MakePanelEngines(const GemmPlan* like);
+  Result<std::vector<KernelBlock>> BlocksInUse(const GemmPlan* like) const;
   Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   /// Computes `range` on `engine`, and what does not fill its vectors where that is cheapest.
@@ -75,6 +76,7 @@ class GemmPlan {
   GemmData data_;
   std::vector<std::unique_ptr<Engine>> engines_;  // at least one
   const ScheduledEngine* scheduled_ = nullptr;    // among engines_
+  std::shared_ptr<const ScheduledVectors> vectors_;  // what one of them runs; null: none does
   RowSums row_sums_;                              // where the epilogue has weight zero points
   std::string kernel_name_;
   int64_t run_all_as_ = 0;  // 0: each M as itself

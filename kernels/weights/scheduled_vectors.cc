@@ -1,0 +1,87 @@
+#include "kernels/weights/scheduled_vectors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "kernels/base/blocking.h"
+#include "kernels/weights/strip_scheduler.h"
+
+namespace intact::kernels {
+namespace {
+
+// Quads of a window: those of few rows stay in half of L1, and the ends of loops are few beside them.
+constexpr int64_t kMostWindowQuads = 512;
+
+// Appends the window that `scheduler` has scheduled, whose first quad is `first_quad`.
+template <int kColumns>
+void AppendWindow(const StripScheduler<kColumns>& scheduler, int64_t first_quad,
+                  std::vector<uint8_t>* stream) {
+  constexpr size_t kVector = kColumns * kQuad;
+  const auto items = static_cast<size_t>(scheduler.item_count());
+  VectorWindowHeader header;
+  header.counts = scheduler.CountGroups();
+  header.weights_begin =
+      static_cast<uint32_t>(RoundUp(sizeof(header) + items * sizeof(uint16_t), kVector));
+  const size_t begin = stream->size();
+  stream->resize(begin + header.weights_begin + items * kVector);
+  uint8_t* const window = stream->data() + begin;
+  std::memcpy(window, &header, sizeof(header));
+  std::array<int64_t, kMaxGroup> places = scheduler.Places(header.counts);
+  for (const auto& group : scheduler.groups()) {
+    int64_t& place = places[kMaxGroup - group.size];
+    for (size_t i = 0; i < group.size; ++i, ++place) {
+      const auto& item = scheduler.item(group.items[i]);
+      const auto quad = static_cast<uint16_t>(first_quad + item.offset / kQuad);
+      std::memcpy(window + sizeof(header) + static_cast<size_t>(place) * sizeof(quad), &quad, sizeof(quad));
+      std::memcpy(window + header.weights_begin + static_cast<size_t>(place) * kVector, item.weights.data(),
+                  kVector);
+    }
+  }
+}
+
+}  // namespace
+
+ScheduleSpec ScheduledVectors::SpecFor(const PackedWeights& weights, int lanes, int amax) {
+  const int64_t windows = CeilDivide(weights.quads(), kMostWindowQuads);
+  ScheduleSpec spec;
+  spec.strip_columns = lanes;
+  spec.rows = 1;
+  spec.window_quads = CeilDivide(weights.quads(), windows);
+  spec.amax = amax;
+  return spec;
+}
+
+template <int kColumns>
+void ScheduledVectors::BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec,
+                                   std::vector<uint8_t>* stream) {
+  StripScheduler<kColumns> scheduler(spec, spec.window_quads);
+  for (int64_t column = 0; column < weights.n; column += kColumns) {
+    begins_.push_back(stream->size());
+    for (int64_t window = 0; window < windows_; ++window) {
+      scheduler.Schedule(weights, column, window, &statistics_);
+      largest_group_ = std::max(largest_group_, scheduler.LargestGroup());
+      AppendWindow(scheduler, window * spec.window_quads, stream);
+    }
+  }
+}
+
+bool ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept {
+  try {
+    lanes_ = spec.strip_columns;
+    windows_ = Windows(weights, spec);
+    std::vector<uint8_t> stream;
+    if (lanes_ == 8) {
+      BuildStrips<8>(weights, spec, &stream);
+    } else {
+      BuildStrips<16>(weights, spec, &stream);
+    }
+    if (!data_.Resize(stream.size())) return false;
+    std::memcpy(data_.data(), stream.data(), stream.size());
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,65 @@
+// Scheduled weights (schedule.h) whose strips are vectors: columns fill the lanes, and rows of A are broadcast
+// as with the canonical panels. A group must be light in all columns of a vector, so groups are smaller than
+// those of narrow strips; but neither A nor C is transposed, and no register is spent on columns: a schedule
+// for rows however few.
+//
+//   strip    [window 0][window 1] …
+//   window   [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][u32 where the weights begin]
+//            [u16 number of the quad in A's row, of each item] … [weights of each item: a vector]
+//
+// Windows and weights are aligned to vectors. A window's quads stay in L1 for all rows of a tile.
+#ifndef INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_
+#define INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/weights/pack.h"
+#include "kernels/weights/schedule.h"
+
+namespace intact::kernels {
+
+/// What a window begins with.
+struct VectorWindowHeader {
+  std::array<uint16_t, kMaxGroup> counts;
+  uint32_t weights_begin;  // in bytes from the header's own begin; quads' numbers follow the header
+};
+
+/// The deepest A that numbers of quads reach.
+inline constexpr int64_t kMaxVectorQuads = int64_t{1} << 16;
+
+class ScheduledVectors {
+ public:
+  /// What ScheduledVectors are built for: vectors of `lanes` columns, activations in [0, amax].
+  static ScheduleSpec SpecFor(const PackedWeights& weights, int lanes, int amax);
+
+  /// At most kMaxVectorQuads quads. False if memory ran out.
+  [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
+
+  const ScheduleStatistics& statistics() const { return statistics_; }
+  /// Items of the largest group, at least one.
+  int largest_group() const { return largest_group_; }
+  int64_t windows() const { return windows_; }
+  int64_t bytes() const { return static_cast<int64_t>(data_.bytes()); }
+  /// The columns from `column` on, which begins a vector.
+  const uint8_t* Strip(int64_t column) const {
+    return data_.data() + begins_[static_cast<size_t>(column / lanes_)];
+  }
+
+ private:
+  template <int kColumns>
+  void BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec, std::vector<uint8_t>* stream);
+
+  int lanes_ = 1;
+  ScheduleStatistics statistics_;
+  int largest_group_ = 1;
+  int64_t windows_ = 0;
+  AlignedBuffer<uint8_t> data_;
+  std::vector<size_t> begins_;  // of strips, in data_
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_

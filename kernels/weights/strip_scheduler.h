@@ -1,0 +1,406 @@
+// How a strip of columns becomes groups of items that int16 sums hold: see schedule.h. Shared by the forms in
+// which schedules are stored.
+#ifndef INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
+#define INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
+
+#include <emmintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kernels/weights/pack.h"
+#include "kernels/weights/schedule.h"
+
+namespace intact::kernels {
+
+inline constexpr int kMaxPairLoad = 256;  // −128 twice
+
+// Sums of weights of one sign in each int16 lane of a strip: of the pairs in a vector, up to four, the
+// positive ones, then the negative ones. At most kMaxPairLoad·kMaxGroup each.
+template <int kColumns>
+class Load {
+ public:
+  static constexpr size_t kLanes = kColumns * 4;  // columns × 2 pairs × 2 signs
+  static constexpr size_t kVectors = (kLanes + 7) / 8;
+  using Lanes = std::array<int16_t, kVectors * 8>;
+
+  Load() { std::fill_n(vectors_, kVectors, _mm_setzero_si128()); }
+
+  /// The load of an item with these weights.
+  explicit Load(const int8_t* weights) {
+    if constexpr (kColumns == 1) {
+      int32_t quad = 0;
+      std::memcpy(&quad, weights, sizeof(quad));
+      const Signs sums = SumPairs(_mm_cvtsi32_si128(quad));
+      vectors_[0] = _mm_packs_epi32(_mm_unpacklo_epi64(sums.positive, sums.negative), _mm_setzero_si128());
+    } else {
+      for (size_t i = 0; i < kVectors; ++i) {
+        const Signs sums = SumPairs(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights + 8 * i)));
+        vectors_[i] = _mm_packs_epi32(sums.positive, sums.negative);
+      }
+    }
+  }
+
+  /// The same for each pair.
+  Load(int positive, int negative) {
+    Lanes lanes = {};
+    for (size_t pair = 0; pair < kLanes / 2; ++pair) {
+      lanes[Lane(pair, 1)] = static_cast<int16_t>(positive);
+      lanes[Lane(pair, -1)] = static_cast<int16_t>(negative);
+    }
+    std::memcpy(vectors_, lanes.data(), sizeof(lanes));
+  }
+
+  static size_t Lane(size_t pair, int sign) {
+    constexpr size_t kPairs = std::min<size_t>(kLanes / 2, 4);  // of a vector
+    return pair / 4 * 8 + pair % 4 + (sign > 0 ? 0 : kPairs);
+  }
+
+  Lanes ToLanes() const {
+    Lanes lanes;
+    std::memcpy(lanes.data(), vectors_, sizeof(lanes));
+    return lanes;
+  }
+
+  /// Whether it stays within `room` in every lane.
+  bool Fits(const Load& room) const {
+    __m128i beyond = _mm_setzero_si128();
+    for (size_t i = 0; i < kVectors; ++i) {
+      beyond = _mm_or_si128(beyond, _mm_cmpgt_epi16(vectors_[i], room.vectors_[i]));
+    }
+    return _mm_movemask_epi8(beyond) == 0;
+  }
+
+  Load operator-(const Load& other) const {
+    Load rest;
+    for (size_t i = 0; i < kVectors; ++i) rest.vectors_[i] = _mm_sub_epi16(vectors_[i], other.vectors_[i]);
+    return rest;
+  }
+
+  Load AtMost(int16_t most) const {
+    Load bounded;
+    for (size_t i = 0; i < kVectors; ++i) {
+      bounded.vectors_[i] = _mm_min_epi16(vectors_[i], _mm_set1_epi16(most));
+    }
+    return bounded;
+  }
+
+  int Heaviest() const {
+    __m128i most = vectors_[0];
+    for (const __m128i& vector : vectors_) most = _mm_max_epi16(most, vector);
+    if constexpr (kLanes >= 8) most = _mm_max_epi16(most, _mm_srli_si128(most, 8));
+    most = _mm_max_epi16(most, _mm_srli_si128(most, 4));
+    most = _mm_max_epi16(most, _mm_srli_si128(most, 2));
+    return _mm_extract_epi16(most, 0);
+  }
+
+ private:
+  struct Signs {
+    __m128i positive, negative;  // int32
+  };
+  // Eight weights are four pairs.
+  static Signs SumPairs(__m128i weights) {
+    const __m128i zero = _mm_setzero_si128();
+    const __m128i ones = _mm_set1_epi16(1);
+    const __m128i words = _mm_srai_epi16(_mm_unpacklo_epi8(weights, weights), 8);
+    return {_mm_madd_epi16(_mm_max_epi16(words, zero), ones),
+            _mm_madd_epi16(_mm_max_epi16(_mm_sub_epi16(zero, words), zero), ones)};
+  }
+
+  __m128i vectors_[kVectors];
+};
+
+// The items of a strip that are in no group yet: which is the first that a group has room for?
+//
+// For each lane and level there is a row of bits, one per item: does it add at most that much to the lane?
+// The items that fit a room are then the AND of one row per lane, and of those left. Levels are kLevel units
+// of weight apart, so that the rows stay in L1; the few that pass them and do not fit are found by their
+// loads.
+template <int kColumns>
+class ItemIndex {
+ public:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  /// Starts over with items that have these loads, none above `heaviest`.
+  void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
+    loads_ = loads;
+    heaviest_ = static_cast<int16_t>(heaviest);
+    words_ = (loads.size() + kWordBits - 1) / kWordBits;
+    first_word_ = 0;
+    left_.assign(words_, ~uint64_t{0});
+    if (loads.size() % kWordBits != 0) left_.back() >>= kWordBits - loads.size() % kWordBits;
+    rows_.assign((static_cast<size_t>(heaviest) / kLevel + 1) * kLanes * words_, 0);
+    for (size_t item = 0; item < loads.size(); ++item) {
+      const auto rows = RowsAt(loads[item]);
+      for (const size_t row : rows) rows_[row + item / kWordBits] |= uint64_t{1} << item % kWordBits;
+    }
+    // So far those of each level alone: each takes over those of the level below.
+    const size_t level_words = kLanes * words_;
+    for (size_t i = level_words; i < rows_.size(); i += 2) {
+      auto* const level = reinterpret_cast<__m128i*>(&rows_[i]);
+      const auto* const below = reinterpret_cast<const __m128i*>(&rows_[i - level_words]);
+      _mm_storeu_si128(level, _mm_or_si128(_mm_loadu_si128(level), _mm_loadu_si128(below)));
+    }
+  }
+
+  void Remove(size_t item) { left_[item / kWordBits] &= ~(uint64_t{1} << item % kWordBits); }
+
+  /// The first that is left.
+  size_t First() {
+    while (first_word_ < words_ && left_[first_word_] == 0) ++first_word_;
+    if (first_word_ == words_) return kNone;
+    return first_word_ * kWordBits + static_cast<size_t>(std::countr_zero(left_[first_word_]));
+  }
+
+  /// The first that is left and fits in `room`; none before `begin` does.
+  size_t FirstThatFits(const Load<kColumns>& room, size_t begin) const {
+    const auto rows = RowsAt(room.AtMost(heaviest_));
+    for (size_t word = begin / kWordBits; word < words_; ++word) {
+      uint64_t candidates = left_[word];
+      for (const size_t row : rows) candidates &= rows_[row + word];
+      for (; candidates != 0; candidates &= candidates - 1) {
+        const size_t item = word * kWordBits + static_cast<size_t>(std::countr_zero(candidates));
+        if (loads_[item].Fits(room)) return item;
+      }
+    }
+    return kNone;
+  }
+
+ private:
+  static constexpr size_t kLanes = Load<kColumns>::kLanes;
+  static constexpr size_t kLevel = 2;
+  static constexpr size_t kWordBits = 64;
+
+  // Where the rows of the load's levels begin.
+  std::array<size_t, kLanes> RowsAt(const Load<kColumns>& load) const {
+    const auto lanes = load.ToLanes();
+    std::array<size_t, kLanes> rows;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      rows[lane] = (static_cast<size_t>(lanes[lane]) / kLevel * kLanes + lane) * words_;
+    }
+    return rows;
+  }
+
+  std::span<const Load<kColumns>> loads_;
+  int16_t heaviest_ = 0;
+  size_t words_ = 0;       // of a row
+  size_t first_word_ = 0;  // that may have an item left
+  std::vector<uint64_t> left_;
+  std::vector<uint64_t> rows_;  // [level][lane][words_]
+};
+
+// Turns strips into groups; keeps its memory from strip to strip.
+template <int kColumns>
+class StripScheduler {
+ public:
+  /// For strips of at most `quads`.
+  StripScheduler(const ScheduleSpec& spec, int64_t quads)
+      : spec_(spec), most_items_(MostItems(spec) * quads) {
+    const LaneCapacity capacity = CapacityFor(spec.saturates ? spec.amax : 1);
+    // A group of kMaxGroup items cannot exceed this, which int16 loads hold.
+    constexpr int kMost = kMaxPairLoad * kMaxGroup;
+    capacity_ = Load<kColumns>(std::min(capacity.positive, kMost), std::min(capacity.negative, kMost));
+    const auto most = static_cast<size_t>(most_items_);
+    items_.resize(most);
+    heaviest_.resize(most);
+    loads_.resize(most);
+    order_.resize(most);
+    sorted_loads_.resize(most);
+  }
+
+  struct Item {       // as in the stream of ScheduledWeights
+    uint32_t offset;  // of its quad
+    std::array<int8_t, kColumns * kQuad> weights;
+  };
+  static_assert(sizeof(Item) == 4 + kColumns * kQuad);
+  struct Group {
+    uint32_t size = 0;
+    std::array<uint32_t, kMaxGroup> items;
+  };
+
+  /// The most items that a strip has in a window.
+  int64_t MostItems() const { return most_items_; }
+
+  /// Schedules columns [column, column + kColumns) in `window`, and adds what it came to.
+  void Schedule(const PackedWeights& weights, int64_t column, int64_t window,
+                ScheduleStatistics* statistics) {
+    const int64_t begin = window * spec_.window_quads;
+    const int64_t end = std::min(weights.quads(), begin + spec_.window_quads);
+    CollectItems(weights, column, begin, end);
+    SortItems();
+    FormGroups();
+    statistics->quads += (end - begin) * kColumns;
+    statistics->items += static_cast<int64_t>(item_count_) * kColumns;
+    statistics->groups += std::ssize(groups_) * kColumns;
+  }
+
+  /// Of the last Schedule(): items; groups in the order that they were found in; how many there are of
+  /// kMaxGroup items, of one less, … of one.
+  int64_t item_count() const { return static_cast<int64_t>(item_count_); }
+  const Item& item(uint32_t index) const { return items_[index]; }
+  const std::vector<Group>& groups() const { return groups_; }
+  std::array<uint16_t, kMaxGroup> CountGroups() const {
+    std::array<uint16_t, kMaxGroup> counts = {};
+    for (const Group& group : groups_) ++counts[kMaxGroup - group.size];
+    return counts;
+  }
+  /// Where each size's items begin, if those of larger groups come first: in items.
+  static std::array<int64_t, kMaxGroup> Places(const std::array<uint16_t, kMaxGroup>& counts) {
+    std::array<int64_t, kMaxGroup> places;
+    int64_t place = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      places[i] = place;
+      place += counts[i] * static_cast<int64_t>(kMaxGroup - i);
+    }
+    return places;
+  }
+  /// Items of its largest group; 0 if there is none.
+  int LargestGroup() const {
+    const auto smaller = [](const Group& a, const Group& b) { return a.size < b.size; };
+    const auto largest = std::max_element(groups_.begin(), groups_.end(), smaller);
+    return largest == groups_.end() ? 0 : static_cast<int>(largest->size);
+  }
+
+ private:
+  // A quad has no more: w − zb is the sum of at most three weights; and each may be split.
+  static int64_t MostItems(const ScheduleSpec& spec) { return spec.zero_points == nullptr ? 2 : 6; }
+
+  void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
+    item_count_ = 0;
+    const int8_t* panel = weights.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
+    const bool folds = spec_.zero_points != nullptr;
+    if (folds) SetZeroPoints(column, weights.n);
+    for (int64_t quad = begin; quad < end; ++quad) {
+      Item item;
+      item.offset = OffsetOf(weights.quads(), column, quad, begin);
+      std::memcpy(item.weights.data(), panel + quad * kPanelQuadBytes, sizeof(item.weights));
+      folds ? AddFolded(item) : AddOrSplit(item);
+    }
+  }
+
+  // Takes the strip's. Columns beyond the last are dropped: they keep their zeros.
+  void SetZeroPoints(int64_t column, int64_t columns) {
+    zero_points_.fill(0);
+    const auto count = static_cast<size_t>(std::clamp<int64_t>(columns - column, 0, kColumns));
+    for (size_t i = 0; i < count * kQuad; ++i) {
+      zero_points_[i] = spec_.zero_points[static_cast<size_t>(column) + i / kQuad];
+    }
+  }
+
+  // As items whose weights add up to the item's less their zero points.
+  void AddFolded(Item item) {
+    std::array<int, kColumns* kQuad> left = {};
+    for (size_t i = 0; i < left.size(); ++i) left[i] = item.weights[i] - zero_points_[i];
+    while (std::any_of(left.begin(), left.end(), [](int weight) { return weight != 0; })) {
+      for (size_t i = 0; i < left.size(); ++i) {
+        item.weights[i] = static_cast<int8_t>(std::clamp(left[i], -128, 127));
+        left[i] -= item.weights[i];
+      }
+      AddOrSplit(item);
+    }
+  }
+
+  void AddOrSplit(const Item& item) {
+    const Load<kColumns> load(item.weights.data());
+    if (load.Fits(capacity_)) {
+      Add(item, load);
+    } else {
+      Split(item, load);
+    }
+  }
+
+  void Add(const Item& item, const Load<kColumns>& load) {
+    const int heaviest = load.Heaviest();
+    items_[item_count_] = item;
+    loads_[item_count_] = load;
+    heaviest_[item_count_] = static_cast<uint16_t>(heaviest);
+    if (heaviest != 0) ++item_count_;  // else all zeros: contributes nothing
+  }
+
+  uint32_t OffsetOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
+    if (spec_.group_columns == 0) return static_cast<uint32_t>((quad - begin) * spec_.rows * kQuad);
+    return static_cast<uint32_t>(column / spec_.group_columns * quads + quad);
+  }
+
+  // Leaves as much of each heavy pair in the first item as fits, and moves the rest to a second, light one. A
+  // weight alone is never too heavy, so both of a heavy pair have one sign, and the larger can give it all.
+  void Split(Item item, const Load<kColumns>& load) {
+    Item rest = {item.offset, {}};
+    const auto excesses = (load - capacity_).ToLanes();
+    for (size_t pair = 0; pair < item.weights.size() / 2; ++pair) {
+      for (const int sign : {1, -1}) {
+        const int excess = std::max<int>(excesses[Load<kColumns>::Lane(pair, sign)], 0);
+        const bool is_first = sign * item.weights[2 * pair] >= sign * item.weights[2 * pair + 1];
+        const size_t from = 2 * pair + (is_first ? 0 : 1);
+        rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excess);
+        item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excess);
+      }
+    }
+    Add(item, Load<kColumns>(item.weights.data()));
+    Add(rest, Load<kColumns>(rest.weights.data()));
+  }
+
+  // Heaviest first, by counting; equals keep their order.
+  void SortItems() {
+    std::array<uint32_t, kMaxPairLoad + 1> places = {};
+    for (size_t i = 0; i < item_count_; ++i) ++places[heaviest_[i]];
+    heaviest_of_all_ = kMaxPairLoad;
+    while (heaviest_of_all_ > 0 && places[static_cast<size_t>(heaviest_of_all_)] == 0) --heaviest_of_all_;
+    uint32_t heavier = 0;
+    for (int load = heaviest_of_all_; load > 0; --load) {
+      heavier += std::exchange(places[static_cast<size_t>(load)], heavier);
+    }
+    for (size_t i = 0; i < item_count_; ++i) {
+      const uint32_t place = places[heaviest_[i]]++;
+      order_[place] = static_cast<uint32_t>(i);
+      sorted_loads_[place] = loads_[i];
+    }
+  }
+
+  // First fit, heaviest first: an item joins the first group that has room for it. The same group by group:
+  // each takes the first item left that fits, until it is full or none does.
+  void FormGroups() {
+    index_.Reset({sorted_loads_.data(), item_count_}, heaviest_of_all_);
+    groups_.clear();
+    for (size_t first = index_.First(); first != ItemIndex<kColumns>::kNone; first = index_.First()) {
+      Group group;
+      Load<kColumns> room = capacity_;
+      while (true) {
+        group.items[group.size++] = order_[first];
+        index_.Remove(first);
+        if (group.size == kMaxGroup) break;
+        room = room - sorted_loads_[first];
+        first = index_.FirstThatFits(room, first);
+        if (first == ItemIndex<kColumns>::kNone) break;
+      }
+      groups_.push_back(group);
+    }
+  }
+
+  ScheduleSpec spec_;
+  int64_t most_items_;
+  Load<kColumns> capacity_;
+  std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
+  size_t item_count_ = 0;
+  std::vector<Item> items_;
+  std::vector<Load<kColumns>> loads_;  // of each
+  std::vector<uint16_t> heaviest_;     // of the lanes of each
+  int heaviest_of_all_ = 0;
+  std::vector<uint32_t> order_;               // items, heaviest first
+  std::vector<Load<kColumns>> sorted_loads_;  // in that order
+  ItemIndex<kColumns> index_;                 // of them
+  std::vector<Group> groups_;
+};
+
+inline int64_t Windows(const PackedWeights& weights, const ScheduleSpec& spec) {
+  return (weights.quads() + spec.window_quads - 1) / spec.window_quads;
+}
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
