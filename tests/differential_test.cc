@@ -16,6 +16,7 @@
 
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/microkernel.h"
+#include "kernels/weights/scheduled_vectors.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/on_every_isa.h"
@@ -61,9 +62,11 @@ TEST(RequireIsas, AreParsedStrictly) {
 
 // ----- kernels in all signs --------------------------------------------------------------------------------
 
-// Runs the kernel for `spec` on a tile: `rows` as it reads them, `row_bytes` each, and panels of `b`.
+// Runs the kernel for `spec` on a tile: `rows` as it reads them, `row_bytes` each, and panels of `b`, or a strip
+// of `windows`.
 std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t* rows, int64_t row_bytes,
-                             const int8_t* b, int64_t panel_bytes, const std::vector<int32_t>& initial) {
+                             const void* b, int64_t panel_bytes, const std::vector<int32_t>& initial,
+                             int64_t windows = 0) {
   const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
   if (!kernel) {
     ADD_FAILURE() << kernel.error().message;
@@ -80,6 +83,7 @@ std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t
   args.tap_bytes = row_bytes;
   args.b = b;
   args.b_panel_stride_bytes = panel_bytes;
+  args.windows = windows;
   args.c = c.data();
   args.c_stride_bytes = spec.nr() * 4;
   args.initial = initial.data();
@@ -114,8 +118,19 @@ TEST(Blocks, ComputeAtTheirLargestSums) {
         const std::vector<int8_t> b(static_cast<size_t>(panels * kDepth * kernels::kPanelColumns),
                                     static_cast<int8_t>(weight));
         const std::vector<int32_t> initial(static_cast<size_t>(spec.nr()), 7);
-        const std::vector<int32_t> c =
-            RunTile(spec, staged.data(), row_bytes, b.data(), kDepth * kernels::kPanelColumns, initial);
+        std::vector<int32_t> c;
+        if (block.dot == jit::DotKind::kScheduled) {
+          kernels::PackedWeights weights;
+          weights.k = kDepth;
+          weights.n = spec.nr();
+          weights.data = b.data();
+          kernels::ScheduledVectors schedule;
+          ASSERT_TRUE(schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255)));
+          spec.largest_group = schedule.largest_group();
+          c = RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, initial, schedule.windows());
+        } else {
+          c = RunTile(spec, staged.data(), row_bytes, b.data(), kDepth * kernels::kPanelColumns, initial);
+        }
         ASSERT_FALSE(c.empty());
         EXPECT_THAT(c, testing::Each(static_cast<int32_t>(7 + 255 * kDepth * weight))) << weight;
         ++computed;
@@ -154,7 +169,7 @@ TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
       spec.vectors = 2;
       SCOPED_TRACE(spec.Name());
       const std::vector<int32_t> c =
-          RunTile(spec, a.data(), kDepth, reinterpret_cast<const int8_t*>(b.data()), std::ssize(b), initial);
+          RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), initial);
       ASSERT_EQ(std::ssize(c), mr * kColumns);
       for (int64_t i = 0; i < std::ssize(c); ++i) {
         const int64_t m = i / kColumns, n = i % kColumns;
