@@ -62,8 +62,8 @@ TEST(RequireIsas, AreParsedStrictly) {
 
 // ----- kernels in all signs --------------------------------------------------------------------------------
 
-// Runs the kernel for `spec` on a tile: `rows` as it reads them, `row_bytes` each, and panels of `b`, or a strip
-// of `windows`.
+// Runs the kernel for `spec` on a tile: `rows` as it reads them, `row_bytes` each, and panels of `b`, or a
+// strip of `windows`.
 std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t* rows, int64_t row_bytes,
                              const void* b, int64_t panel_bytes, const std::vector<int32_t>& initial,
                              int64_t windows = 0) {
@@ -168,8 +168,7 @@ TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
       spec.mr = mr;
       spec.vectors = 2;
       SCOPED_TRACE(spec.Name());
-      const std::vector<int32_t> c =
-          RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), initial);
+      const std::vector<int32_t> c = RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), initial);
       ASSERT_EQ(std::ssize(c), mr * kColumns);
       for (int64_t i = 0; i < std::ssize(c); ++i) {
         const int64_t m = i / kColumns, n = i % kColumns;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/weights/scheduled_vectors.h"
 #include "reference/models.h"
 #include "tests/expect_model.h"
 #include "tests/require_isas.h"
@@ -97,6 +98,46 @@ class Decoder {
   const PackedWeights& weights_;
   const uint8_t* at_ = nullptr;
 };
+
+// The same from a schedule of whole vectors, whose numbers of quads are those of the whole depth.
+std::vector<DecodedStrip> DecodeVectors(const ScheduledVectors& schedule, const PackedWeights& weights,
+                                        const ScheduleSpec& spec) {
+  std::vector<DecodedStrip> strips;
+  const auto vector_bytes = static_cast<size_t>(spec.strip_columns) * kQuad;
+  for (int64_t column = 0; column < weights.n; column += spec.strip_columns) {
+    DecodedStrip& strip = strips.emplace_back();
+    strip.column = column;
+    const uint8_t* window = schedule.Strip(column);
+    for (int64_t i = 0; i < schedule.windows(); ++i) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(window) % vector_bytes, 0u);
+      VectorWindowHeader header;
+      std::memcpy(&header, window, sizeof(header));
+      const uint8_t* number = window + sizeof(header);
+      const uint8_t* vector = window + header.weights_begin;
+      for (size_t rest = 0; rest < header.counts.size(); ++rest) {
+        const size_t size = kMaxGroup - rest;
+        EXPECT_TRUE(header.counts[rest] == 0 || static_cast<int>(size) <= schedule.largest_group());
+        for (int count = 0; count < header.counts[rest]; ++count) {
+          for (DecodedItem& item : strip.groups.emplace_back(size)) {
+            uint16_t quad = 0;
+            std::memcpy(&quad, number, sizeof(quad));
+            EXPECT_EQ(quad / spec.window_quads, i);
+            item.quad = quad;
+            item.weights.assign(vector, vector + vector_bytes);
+            number += sizeof(quad);
+            vector += vector_bytes;
+          }
+        }
+      }
+      EXPECT_LE(number, window + header.weights_begin);
+      window = vector;
+    }
+    const bool is_last = column + spec.strip_columns >= weights.n;
+    EXPECT_EQ(window,
+              is_last ? schedule.Strip(0) + schedule.bytes() : schedule.Strip(column + spec.strip_columns));
+  }
+  return strips;
+}
 
 // Padded depths × padded columns.
 std::vector<int> SumOfItems(const std::vector<DecodedStrip>& strips, const PackedWeights& weights) {
@@ -253,6 +294,30 @@ RC_GTEST_PROP(Schedule, ItemsAddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
   RC_ASSERT(schedule.statistics().groups == groups * c.spec.strip_columns);
   RC_ASSERT(schedule.statistics().items == items * c.spec.strip_columns);
   RC_ASSERT(schedule.statistics().quads == weights.quads() * weights.panels() * kPanelColumns);
+}
+
+RC_GTEST_PROP(ScheduledVectors, AddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
+  const Case c = AnyCase();
+  const PackedWeights weights = Pack(c.problem);
+  const int lanes = *rc::gen::element(8, 16);
+  ScheduleSpec spec = ScheduledVectors::SpecFor(weights, lanes, c.spec.amax);
+  RC_ASSERT(spec.window_quads == weights.quads());
+  if (*rc::gen::arbitrary<bool>()) spec.window_quads = c.spec.window_quads;
+  RC_LOG() << c.problem.ToString() << " lanes=" << lanes << " window_quads=" << spec.window_quads;
+  ScheduledVectors schedule;
+  RC_ASSERT(schedule.Build(weights, spec));
+  const std::vector<DecodedStrip> strips = DecodeVectors(schedule, weights, spec);
+  RC_ASSERT(AddsUpTo(weights, spec, SumOfItems(strips, weights)));
+  RC_ASSERT(OverloadedLanes(strips, spec.amax) == 0);
+}
+
+// Deep ones are cut into windows of one size.
+TEST(ScheduledVectors, HaveWindowsThatStayInL1) {
+  PackedWeights weights;
+  weights.k = 4 * 1025;
+  weights.n = 1;
+  const ScheduleSpec spec = ScheduledVectors::SpecFor(weights, 8, 255);
+  EXPECT_EQ(spec.window_quads, 342);
 }
 
 // First fit: of two groups that are not full, one was there when the other's items came, and had room for

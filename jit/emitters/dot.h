@@ -1,12 +1,12 @@
 // The dot verbs: how four adjacent depths (a k-quad) of u8 activations and s8 weights are multiplied into
 // int32 accumulators. One class per instruction sequence; the loops around them exist once, in the generator.
 //
-//   form     instructions per vector and quad               exact
-//   vnni     vpdpbusd, or its like for other signs           always
-//   triple   vpmaddubsw, vpmaddwd(1), vpaddd                 only where no pair sum leaves int16
-//   wide     2 × (vpmaddwd, vpaddd) on int16 operands         always
-//   split    2 × (vpmaddubsw, vpaddw), widened every eighth  always
-//   scheduled  vpmaddubsw, vpaddw, widened every group       where groups are scheduled to be light enough
+//   form       instructions per vector and quad               exact
+//   vnni       vpdpbusd, or its like for other signs           always
+//   triple     vpmaddubsw, vpmaddwd(1), vpaddd                 only where no pair sum leaves int16
+//   wide       2 × (vpmaddwd, vpaddd) on int16 operands         always
+//   split      2 × (vpmaddubsw, vpaddw), widened every eighth  always
+//   scheduled  vpmaddubsw, vpaddw, widened after each group    where a group's weights are light enough
 //
 // A quad takes one step or more: each broadcasts one dword of A and multiplies it with the B vectors. The
 // wide form has two, for the even and the odd depths, from an A that is staged as int16; what it takes a
@@ -17,7 +17,8 @@
 // vpmaddwd with 1, h's with 16. Its A is staged with both halves, which are its steps. It is for tiles of few
 // rows: a tile needs three registers for each of its vectors.
 //
-// The scheduled form runs weights in the order and the groups of their schedule (scheduled_vectors.h).
+// The scheduled form runs quads in the order and the groups of a schedule of its weights
+// (kernels/weights/scheduled_vectors.h).
 //
 //   A quad   vnni, triple: a0 a1 a2 a3 (u8)   wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
 //   B quad   b0 b1 b2 b3 (s8) for all forms; the wide one splits a loaded vector with shifts

@@ -114,7 +114,8 @@ class Microkernel {
       for (const Vec& accumulator : row) {
         jit::DotForm::Sums& sums = sums_.emplace_back();
         sums.accumulator = accumulator;
-        for (int i = 0; i < dot_->steps(); ++i) sums.of_step.at(static_cast<size_t>(i)) = registers_.NewVector("sum");
+        for (int i = 0; i < dot_->steps(); ++i)
+          sums.of_step.at(static_cast<size_t>(i)) = registers_.NewVector("sum");
       }
     }
   }

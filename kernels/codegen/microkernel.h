@@ -39,6 +39,9 @@
 // line a stretch ahead. Kernels that prefetch also fetch another region, a line a quad, for the tiles to
 // come.
 //
+// The scheduled form takes its weights from a strip (scheduled_vectors.h): a group's quads lie anywhere in the
+// rows, at the numbers that the strip gives.
+//
 // A call runs tiles one below the other, so that short ones do not wait for calls.
 //
 // Contract: rows and `b` are readable for whole quads, `initial` (each that a kernel at a line's end reads),
@@ -77,9 +80,9 @@ struct MicrokernelArgs {
   // vector to vector.
   int64_t a_offset = 0, vector_step = 0;
   const int64_t* pixel_offsets = nullptr;  // of each column of SharedTaps::pattern
-  const void* b = nullptr;  // panels; the scheduled form's strip (scheduled_vectors.h)
+  const void* b = nullptr;                 // panels; the scheduled form's strip (scheduled_vectors.h)
   int64_t b_panel_stride_bytes = 0;
-  int64_t windows = 0;  // of a strip
+  int64_t windows = 0;             // of a strip
   const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
   void* c = nullptr;
   int64_t c_stride_bytes = 0;

@@ -33,7 +33,8 @@ class BlockCost {
   /// shift; they are there for bands alone, which hold u8.
   static bool IsSigned(const KernelBlock& block, const GemmData& data);
   /// Whether kernels of `block` cannot read A where it is: s8 must be shifted for most, a depth that is no
-  /// multiple of four padded, the wide and split forms read it taken apart, the scheduled one as a single tap.
+  /// multiple of four padded, the wide and split forms read it taken apart, the scheduled one as a single
+  /// tap.
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:
@@ -45,8 +46,8 @@ class BlockCost {
   int64_t vectors_ = 0;  // of columns
   double quads_ = 0;
   double items_ = 0, groups_ = 0;  // of a quad, of a schedule
-  bool streams_weights_ = false;  // from L2 or beyond, tile after tile
-  bool shares_pixels_ = false;    // which vectors from memory cost nothing beside
+  bool streams_weights_ = false;   // from L2 or beyond, tile after tile
+  bool shares_pixels_ = false;     // which vectors from memory cost nothing beside
   int64_t run_rows_ = 0;
   double saved_rows_ = 0;  // of a run: whose computation is left out
 };

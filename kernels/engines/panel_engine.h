@@ -1,4 +1,5 @@
-// GEMM from the canonical B panels: columns fill the vectors' lanes, rows of A are broadcast (microkernel.h).
+// GEMM whose columns fill the vectors' lanes and whose rows of A are broadcast (microkernel.h): from the
+// canonical B panels, or from weights scheduled by vectors (scheduled_vectors.h).
 //
 //   RunRange ─► blocks of rows (A, in a quarter of L2)
 //            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
@@ -6,8 +7,8 @@
 //               columns
 //
 // A is read where it is, unless kernels cannot read it there: s8 must be shifted where the ISA multiplies u8
-// alone, a depth that is no multiple of four padded, and the wide and split forms read it taken apart. Such
-// rows are staged, a block at a time, their taps joined. An edge within a vector goes through a scratch tile.
+// alone, a depth that is no multiple of four padded, the wide and split forms read it taken apart, and the
+// scheduled one as a single tap. Such rows are staged, a block at a time, their taps joined. An edge within a vector goes through a scratch tile.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 

@@ -74,10 +74,10 @@ class GemmPlan {
   void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
   GemmData data_;
-  std::vector<std::unique_ptr<Engine>> engines_;  // at least one
-  const ScheduledEngine* scheduled_ = nullptr;    // among engines_
+  std::vector<std::unique_ptr<Engine>> engines_;     // at least one
+  const ScheduledEngine* scheduled_ = nullptr;       // among engines_
   std::shared_ptr<const ScheduledVectors> vectors_;  // what one of them runs; null: none does
-  RowSums row_sums_;                              // where the epilogue has weight zero points
+  RowSums row_sums_;                                 // where the epilogue has weight zero points
   std::string kernel_name_;
   int64_t run_all_as_ = 0;  // 0: each M as itself
   jit::Isa isa_;

@@ -21,8 +21,7 @@ void AppendWindow(const StripScheduler<kColumns>& scheduler, int64_t first_quad,
   const auto items = static_cast<size_t>(scheduler.item_count());
   VectorWindowHeader header;
   header.counts = scheduler.CountGroups();
-  header.weights_begin =
-      static_cast<uint32_t>(RoundUp(sizeof(header) + items * sizeof(uint16_t), kVector));
+  header.weights_begin = static_cast<uint32_t>(RoundUp(sizeof(header) + items * sizeof(uint16_t), kVector));
   const size_t begin = stream->size();
   stream->resize(begin + header.weights_begin + items * kVector);
   uint8_t* const window = stream->data() + begin;

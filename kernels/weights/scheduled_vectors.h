@@ -1,7 +1,7 @@
-// Scheduled weights (schedule.h) whose strips are vectors: columns fill the lanes, and rows of A are broadcast
-// as with the canonical panels. A group must be light in all columns of a vector, so groups are smaller than
-// those of narrow strips; but neither A nor C is transposed, and no register is spent on columns: a schedule
-// for rows however few.
+// Scheduled weights (schedule.h) whose strips are vectors: columns fill the lanes, and rows of A are
+// broadcast as with the canonical panels. A group must be light in all columns of a vector, so groups are
+// smaller than those of narrow strips; but neither A nor C is transposed, and no register is spent on
+// columns: a schedule for rows however few.
 //
 //   strip    [window 0][window 1] …
 //   window   [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][u32 where the weights begin]

@@ -3,7 +3,7 @@
 #ifndef INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
 #define INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
 
-#include <emmintrin.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -128,13 +128,16 @@ class ItemIndex {
   static constexpr size_t kNone = SIZE_MAX;
 
   /// Starts over with items that have these loads, none above `heaviest`.
-  void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
+  [[gnu::target("avx2")]] void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
     loads_ = loads;
     heaviest_ = static_cast<int16_t>(heaviest);
-    words_ = (loads.size() + kWordBits - 1) / kWordBits;
+    words_ = (loads.size() + kVectorBits - 1) / kVectorBits * kVectorWords;
     first_word_ = 0;
-    left_.assign(words_, ~uint64_t{0});
-    if (loads.size() % kWordBits != 0) left_.back() >>= kWordBits - loads.size() % kWordBits;
+    left_.assign(words_, 0);
+    std::fill_n(left_.begin(), loads.size() / kWordBits, ~uint64_t{0});
+    if (loads.size() % kWordBits != 0) {
+      left_[loads.size() / kWordBits] = (uint64_t{1} << loads.size() % kWordBits) - 1;
+    }
     rows_.assign((static_cast<size_t>(heaviest) / kLevel + 1) * kLanes * words_, 0);
     for (size_t item = 0; item < loads.size(); ++item) {
       const auto rows = RowsAt(loads[item]);
@@ -142,10 +145,9 @@ class ItemIndex {
     }
     // So far those of each level alone: each takes over those of the level below.
     const size_t level_words = kLanes * words_;
-    for (size_t i = level_words; i < rows_.size(); i += 2) {
-      auto* const level = reinterpret_cast<__m128i*>(&rows_[i]);
-      const auto* const below = reinterpret_cast<const __m128i*>(&rows_[i - level_words]);
-      _mm_storeu_si128(level, _mm_or_si128(_mm_loadu_si128(level), _mm_loadu_si128(below)));
+    for (size_t i = level_words; i < rows_.size(); i += kVectorWords) {
+      const __m256i level = _mm256_or_si256(Vector(rows_, i), Vector(rows_, i - level_words));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(&rows_[i]), level);
     }
   }
 
@@ -159,14 +161,24 @@ class ItemIndex {
   }
 
   /// The first that is left and fits in `room`; none before `begin` does.
-  size_t FirstThatFits(const Load<kColumns>& room, size_t begin) const {
+  [[gnu::target("avx2")]] size_t FirstThatFits(const Load<kColumns>& room, size_t begin) const {
     const auto rows = RowsAt(room.AtMost(heaviest_));
-    for (size_t word = begin / kWordBits; word < words_; ++word) {
-      uint64_t candidates = left_[word];
-      for (const size_t row : rows) candidates &= rows_[row + word];
-      for (; candidates != 0; candidates &= candidates - 1) {
-        const size_t item = word * kWordBits + static_cast<size_t>(std::countr_zero(candidates));
-        if (loads_[item].Fits(room)) return item;
+    for (size_t word = begin / kVectorBits * kVectorWords; word < words_; word += kVectorWords) {
+      __m256i vector = Vector(left_, word);
+      // A few lanes at a time: most vectors have no candidate left after some.
+      for (size_t lane = 0; lane < kLanes && _mm256_testz_si256(vector, vector) == 0; lane += 4) {
+        for (size_t i = lane; i < lane + 4; ++i) {
+          vector = _mm256_and_si256(vector, Vector(rows_, rows[i] + word));
+        }
+      }
+      if (_mm256_testz_si256(vector, vector) != 0) continue;
+      alignas(32) std::array<uint64_t, kVectorWords> words;
+      _mm256_store_si256(reinterpret_cast<__m256i*>(words.data()), vector);
+      for (size_t i = 0; i < kVectorWords; ++i) {
+        for (uint64_t candidates = words[i]; candidates != 0; candidates &= candidates - 1) {
+          const size_t item = (word + i) * kWordBits + static_cast<size_t>(std::countr_zero(candidates));
+          if (loads_[item].Fits(room)) return item;
+        }
       }
     }
     return kNone;
@@ -174,9 +186,14 @@ class ItemIndex {
 
  private:
   static constexpr size_t kLanes = Load<kColumns>::kLanes;
-  static constexpr size_t kLevel = 2;
+  static constexpr size_t kLevel = 8;
   static constexpr size_t kWordBits = 64;
+  static constexpr size_t kVectorWords = 4;
+  static constexpr size_t kVectorBits = kVectorWords * kWordBits;
 
+  [[gnu::target("avx2")]] static __m256i Vector(const std::vector<uint64_t>& words, size_t begin) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&words[begin]));
+  }
   // Where the rows of the load's levels begin.
   std::array<size_t, kLanes> RowsAt(const Load<kColumns>& load) const {
     const auto lanes = load.ToLanes();
