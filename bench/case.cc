@@ -56,6 +56,7 @@ std::string Case::Name() const {
   name += NameOf(shape);
   if (threads != 1) name += fmt::format("/threads:{}", threads);
   if (is_open) name += "/open";
+  if (is_tuned) name += "/tuned";
   return name;
 }
 

@@ -13,12 +13,22 @@ namespace {
 
 class GemmContender final : public Contender {
  public:
-  GemmContender(Gemm plan, const Case& c) : plan_(std::move(plan)) {
+  GemmContender(Gemm plan, const Case& c) : plan_(std::move(plan)), implementation_(plan_.Info().kernel) {
     args_.m = c.shape.m;
     args_.threads = c.threads;
   }
 
-  std::string Implementation() const override { return plan_.Info().kernel; }
+  /// Has the plan choose its kernel by measurement.
+  Error Tune() {
+    constexpr double kMilliseconds = 100;
+    const Result<intact_tune_info> info = plan_.Tune(args_.m, kMilliseconds);
+    if (!info) return info.error();
+    implementation_ = info->kernel;
+    if (implementation_ != info->model_kernel) implementation_ += fmt::format(" for {}", info->model_kernel);
+    return {};
+  }
+
+  std::string Implementation() const override { return implementation_; }
 
   bool Run(const uint8_t* a, uint8_t* c) override {
     args_.a = a;
@@ -28,6 +38,7 @@ class GemmContender final : public Contender {
 
  private:
   Gemm plan_;
+  std::string implementation_;
   intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
 };
 
@@ -113,7 +124,11 @@ Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const
   if (c.shape.conv) {
     return Enter<ConvContender>(Conv::Create(ConvDescOf(workload, c), workload.conv().b.data()), c);
   }
-  return Enter<GemmContender>(Gemm::Create(GemmDescOf(workload, c), workload.gemm().b.data()), c);
+  auto gemm = Enter<GemmContender>(Gemm::Create(GemmDescOf(workload, c), workload.gemm().b.data()), c);
+  if (!gemm || !c.is_tuned) return gemm;
+  const Error error = static_cast<GemmContender&>(**gemm).Tune();
+  if (!error.ok()) return error;
+  return gemm;
 }
 
 }  // namespace intact::bench

@@ -112,7 +112,7 @@ int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vec
       options.suite.empty() ? std::vector<std::string>{"figures", "conv"} : std::vector{options.suite};
   for (const std::string& suite : suites) {
     RegisterSuite(*FindSuite(suite), isas, best);
-    RegisterOpenExtents(*FindSuite(suite), isas);
+    RegisterPairs(*FindSuite(suite), isas);
   }
   RegisterThreads(isas);
   auto count = static_cast<int>(arguments.size());

@@ -170,6 +170,15 @@ IsaSet HardwareIsas() {
   return set;
 }
 
+std::string CpuKind::ToString() const {
+  return vendor + " family " + std::to_string(family) + " model " + std::to_string(model);
+}
+
+CpuKind HostCpu() {
+  const asmjit::CpuInfo& host = asmjit::CpuInfo::host();
+  return {host.vendor(), host.familyId(), host.modelId()};
+}
+
 Result<IsaSet> PermittedIsas() {
   const Result<IsaSet>& cap = EnvironmentCap();
   if (!cap) return cap;

@@ -145,6 +145,15 @@ constexpr IsaSet CappedAt(Isa cap) { return TraitsOf(cap).cap_keeps; }
 /// What CPU and operating system offer, before any cap. Constant over the process.
 IsaSet HardwareIsas();
 
+/// The kind of CPU, by which measurements of speed are told apart; as CPUID tells it, the extended fields
+/// included.
+struct CpuKind {
+  std::string vendor;  // "AuthenticAMD"
+  uint32_t family = 0, model = 0;
+  std::string ToString() const;  // "AuthenticAMD family 25 model 1"
+};
+CpuKind HostCpu();
+
 /// HardwareIsas() under INTACT_MAX_ISA, which is read once. Error if the variable names no ISA. For AMX,
 /// which needs it, the kernel's permission is asked here, once and for the whole process, unless the cap
 /// excludes it.

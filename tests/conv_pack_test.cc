@@ -419,7 +419,7 @@ constexpr size_t kNAt = 32, kKAt = 40, kATypeAt = 48, kBTypeAt = 52, kCTypeAt = 
 constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68, kActivationAt = 72, kRangeCheckAt = 76;
 constexpr size_t kAMinAt = 88, kResidualTypeAt = 96, kResidualScaleAt = 104, kHasBiasF32At = 108,
                  kHasBiasS32At = 112;
-constexpr size_t kSpatialDimsAt = 116, kTransposedAt = 120, kReservedAt = 124;
+constexpr size_t kSpatialDimsAt = 116, kTransposedAt = 120, kChoicesAt = 124;
 constexpr size_t kInputChannelsAt = 128, kOutputChannelsAt = 136, kGroupsAt = 144, kInputAt = 152,
                  kKernelAt = 176;
 constexpr size_t kStrideAt = 200, kDilationAt = 224, kPadBeginAt = 248, kPadEndAt = 272, kOutputPadAt = 296;
@@ -524,15 +524,15 @@ TEST(ConvForgeries, OfGeometry) {
       {kSpatialDimsAt, -1, "spatial_dims is -1"},
       {kTransposedAt, 2, "transposed is 2"},
       {kTransposedAt, -1, "transposed is -1"},
-      {kReservedAt, 1, "reserved"},
-      {kReservedAt, -1, "reserved"},
+      {kChoicesAt, 1, "a convolution has a GEMM's choices"},
+      {kChoicesAt, -1, "a convolution has a GEMM's choices"},
   });
 }
 
 TEST(ConvForgeries, OfArithmetic) {
   ExpectForgeriesRefused<int32_t>({
-      {kVersionAt, 3, "format version 3"},
-      {kVersionAt, 5, "format version 5"},
+      {kVersionAt, 4, "format version 4"},
+      {kVersionAt, 6, "format version 6"},
       {kHeaderBytesAt, 344, "format version"},
       {kATypeAt, 0, "a_type is 0"},
       {kATypeAt, INTACT_S32, "a_type is 3"},

@@ -211,7 +211,7 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Bytes image = Image(kProblems[0]);
   image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 1; expected 4");
+  ExpectRefused(path_, "format version 1; expected 5");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
@@ -304,7 +304,7 @@ constexpr size_t kATypeAt = 48, kBTypeAt = 52, kOutputTypeAt = 56, kModeAt = 60;
 constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68, kActivationAt = 72, kRangeCheckAt = 76;
 constexpr size_t kClampMinAt = 80, kClampMaxAt = 84, kAMinAt = 88, kAMaxAt = 92;
 constexpr size_t kResidualTypeAt = 96, kResidualZeroPointAt = 100, kResidualScaleAt = 104;
-constexpr size_t kHasBiasF32At = 108, kHasBiasS32At = 112, kSpatialDimsAt = 116, kReservedAt = 124;
+constexpr size_t kHasBiasF32At = 108, kHasBiasS32At = 112, kSpatialDimsAt = 116, kChoicesAt = 124;
 constexpr size_t kLinearEnd = 128;  // what follows is a convolution's
 constexpr size_t kPairsAt = 320, kFailingPairsAt = 328, kWorstColumnAt = 336, kWorstColumnPairsAt = 344;
 constexpr size_t kHeaderEnd = 352, kWeightsAt = 384;
@@ -457,7 +457,7 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kResidualScaleAt, 0x7fc00000, "residual_scale is nan"},
            Spoilt{kU8, kResidualZeroPointAt, 1, "residual_zero_point is 1"},
            Spoilt{kU8, kSpatialDimsAt, 1, "it holds a convolution; expected a GEMM"},
-           Spoilt{kU8, kReservedAt, 1, "reserved"},
+           Spoilt{kU8, kChoicesAt, 1, "size"},
            Spoilt{kU8, kWeightsAt + 12, 7, "padding"},      // column 3 of 3
            Spoilt{kU8, kWeightsAt + 64 + 1, 7, "padding"},  // depth 5 of 5
            Spoilt{kU8, kColumnsAt, 17, "size"},

@@ -7,26 +7,14 @@
 
 namespace intact::tools {
 
-namespace {
-
-// From CPUID leaf 1, EAX. The extended model counts for families 6 and 15, the extended family for 15.
-void SetFamilyAndModel(uint32_t signature, verify::Machine* machine) {
-  const auto field = [signature](int lowest_bit, int bits) {
-    return static_cast<int>((signature >> lowest_bit) & ((1u << bits) - 1));
-  };
-  const int family = field(8, 4);
-  machine->family = family == 15 ? family + field(20, 8) : family;
-  machine->model = field(4, 4) + (family == 6 || family == 15 ? field(16, 4) << 4 : 0);
-}
-
-}  // namespace
-
 verify::Machine DescribeMachine() {
   verify::Machine machine;
   if (!cpuinfo_initialize()) return machine;
   const auto size_of = [](const cpuinfo_cache* cache) { return cache == nullptr ? 0 : int64_t{cache->size}; };
   machine.cpu = cpuinfo_get_package(0)->name;
-  SetFamilyAndModel(cpuinfo_get_core(0)->cpuid, &machine);
+  const jit::CpuKind kind = jit::HostCpu();
+  machine.family = static_cast<int>(kind.family);
+  machine.model = static_cast<int>(kind.model);
   machine.cores = cpuinfo_get_cores_count();
   machine.threads = cpuinfo_get_processors_count();
   machine.l1d_bytes = size_of(cpuinfo_get_l1d_cache(0));

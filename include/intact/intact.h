@@ -223,6 +223,22 @@ typedef struct intact_gemm_info {
         INTACT_EXACT, NULL, 0, 0, 0                                                                     \
   }
 
+/** What intact_gemm_tune() measured. */
+typedef struct intact_tune_info {
+  size_t struct_size;        /**< sizeof(intact_tune_info) */
+  double microseconds;       /**< a run on `kernel`: the median of its turns, on one thread */
+  double model_microseconds; /**< a run on `model_kernel` in the same turns */
+  int32_t candidates;        /**< kernels that were timed */
+  int32_t reserved;          /**< 0 */
+  char kernel[120];          /**< the fastest */
+  char model_kernel[120];    /**< what the cost model would choose */
+} intact_tune_info;
+
+#define INTACT_TUNE_INFO_INIT                        \
+  {                                                  \
+    sizeof(intact_tune_info), 0, 0, 0, 0, {0}, { 0 } \
+  }
+
 /** Which weights can make VPMADDUBSW saturate, decided for all activations in the plan's range at once, on
  * any machine (kernels without VNNI that add two products in int16 are wrong for them; this library's exact
  * mode never is). A pair is two adjacent depths (k, k+1), k even, of one column. With a in [lo, hi] and w as
@@ -285,6 +301,17 @@ INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const 
 /** Tells what a run of `args` needs, whose pointers are not read. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
+
+/** Times the kernels that can run `m` rows (more than 8192: as many) on the plan's own weights, in turns on
+ * the calling thread until `milliseconds` are spent (0 to 1000000; four runs of each kernel at least), and
+ * has runs of `m` rows take the fastest from now on, or the cost model's where that is hardly slower. All
+ * kernels of a plan compute the same bytes, so this changes no result; without it the choice is a cost
+ * model's. The choice is saved with the plan, and taken where it is loaded on a CPU of the same vendor,
+ * family and model. `info` may be NULL. Not thread-safe: tune a plan before others use it, and before asking
+ * intact_gemm_prepare(), whose answer it may change. Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY;
+ * the plan is then as before. */
+INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds,
+                                          intact_tune_info* info);
 
 /** C = the contract. Thread-safe. With valid arguments and scratch, as much as intact_gemm_prepare() told
  * when it was asked, it cannot fail, and takes no memory (but for OpenMP's threads, the first time). Without

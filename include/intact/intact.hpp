@@ -169,8 +169,8 @@ Result<std::vector<uint8_t>> SaveToVector(const Save& save) {
 
 /// A GEMM with fixed weights: C = Requantize(A·B + bias).
 ///
-/// Move-only; what is moved from may only be assigned to or destroyed. Immutable: Run() may be called from
-/// many threads at once. Dimensions and strides are in elements.
+/// Move-only; what is moved from may only be assigned to or destroyed. Immutable but for Tune(): Run() may be
+/// called from many threads at once. Dimensions and strides are in elements.
 class Gemm {
  public:
   /// Copies and packs `b`, which is addressed by desc.b_stride_k and desc.b_stride_n; nothing is kept of the
@@ -201,6 +201,15 @@ class Gemm {
   Result<std::vector<uint8_t>> SaveMemory() const {
     return detail::SaveToVector(
         [&](void* data, size_t* size) { return intact_gemm_save_memory(handle_.get(), data, size); });
+  }
+
+  /// Chooses the fastest kernel for runs of `m` rows by measurement: see intact_gemm_tune(). Not while others
+  /// use the Gemm.
+  Result<intact_tune_info> Tune(int64_t m, double milliseconds = 10) {
+    intact_tune_info info = INTACT_TUNE_INFO_INIT;
+    Error error = detail::LastError(intact_gemm_tune(handle_.get(), m, milliseconds, &info));
+    if (!error.ok()) return error;
+    return info;
   }
 
   /// What a run of `m` rows needs.

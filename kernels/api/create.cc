@@ -74,9 +74,14 @@ Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32
   Error error = CheckHeldCertificate(contents->certificate, certificate);
   if (error.status != INTACT_OK) return error;
   const bool pairs_saturate = PairsSaturate(*isa, problem->mode);
-  return PlanOf(LinearWeights::Borrow(std::move(*problem), std::move(contents->weights),
-                                      std::move(certificate), std::move(mapping), pairs_saturate),
-                *isa);
+  Result<std::unique_ptr<GemmPlan>> plan =
+      PlanOf(LinearWeights::Borrow(std::move(*problem), std::move(contents->weights), std::move(certificate),
+                                   std::move(mapping), pairs_saturate),
+             *isa);
+  if (!plan) return plan.error();
+  error = (*plan)->Restore(contents->tuned);
+  if (error.status != INTACT_OK) return error;
+  return plan;
 }
 
 Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa) {
@@ -111,7 +116,8 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
 
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan) {
   const LinearWeights& weights = plan.weights();
-  return WritePackImage(weights.problem(), std::nullopt, weights.packed(), weights.certificate());
+  return WritePackImage(weights.problem(), std::nullopt, weights.packed(), weights.certificate(),
+                        plan.tuned());
 }
 
 Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {

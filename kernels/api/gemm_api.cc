@@ -2,6 +2,7 @@
 // throws through it.
 #include <intact/intact.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -44,6 +45,14 @@ void PrintRun(const GemmPlan& plan, int64_t m, const std::string& part, const St
                static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
                plan.KernelNameFor(m).c_str(), ModeName(plan.data().problem.mode), part.c_str(),
                watch.Microseconds());
+}
+
+void PrintTuned(const GemmPlan& plan, int64_t m, const GemmPlan::Tuned& tuned) {
+  std::fprintf(stderr,
+               "intact: tune m=%lld n=%lld k=%lld %s %.1f us, the fastest of %d; by the model %s %.1f us\n",
+               static_cast<long long>(m), static_cast<long long>(plan.data().n),
+               static_cast<long long>(plan.data().k), tuned.kernel.c_str(), tuned.microseconds,
+               tuned.candidates, tuned.model_kernel.c_str(), tuned.model_microseconds);
 }
 
 // Hands `plan`, which took as long as `watch` says, to the caller.
@@ -176,6 +185,31 @@ intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_arg
       if (error.status == INTACT_OK) WriteStruct(made, info);
       return error;
     });
+  });
+}
+
+intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds, intact_tune_info* info) {
+  return Guard("intact_gemm_tune", [&]() -> Error {
+    if (gemm == nullptr) return NullArgument("gemm");
+    Error error = CheckRows(m);
+    if (error.status == INTACT_OK && info != nullptr) error = CheckStructSize("info", info);
+    if (error.status != INTACT_OK) return error;
+    constexpr double kMost = 1e6;
+    if (!(milliseconds >= 0 && milliseconds <= kMost)) {
+      return InvalidArgument("milliseconds is " + std::to_string(milliseconds) + "; expected 0 to 1000000");
+    }
+    const auto tuned = gemm->plan->Tune(m, std::chrono::duration<double>(milliseconds * 1e-3));
+    if (!tuned) return tuned.error();
+    PrintIfVerbose([&] { PrintTuned(*gemm->plan, m, *tuned); });
+    if (info == nullptr) return {};
+    intact_tune_info made = INTACT_TUNE_INFO_INIT;
+    made.microseconds = tuned->microseconds;
+    made.model_microseconds = tuned->model_microseconds;
+    made.candidates = tuned->candidates;
+    std::snprintf(made.kernel, sizeof(made.kernel), "%s", tuned->kernel.c_str());
+    std::snprintf(made.model_kernel, sizeof(made.model_kernel), "%s", tuned->model_kernel.c_str());
+    WriteStruct(made, info);
+    return {};
   });
 }
 

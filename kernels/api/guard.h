@@ -100,6 +100,8 @@ inline constexpr size_t kFirstSize<intact_gemm_info> = 80;
 template <>
 inline constexpr size_t kFirstSize<intact_run_info> = 48;
 template <>
+inline constexpr size_t kFirstSize<intact_tune_info> = 272;
+template <>
 inline constexpr size_t kFirstSize<intact_certificate> = 96;
 template <>
 inline constexpr size_t kFirstSize<intact_conv_desc> = 208;

@@ -23,6 +23,7 @@ constexpr int kUnroll = 4;  // quads in the main loop, unless the form sums more
 // How many bytes of weights ahead forms fetch that wait for them; measured on Zen 3.
 constexpr int kSplitAhead = 4096;
 constexpr int kStripAhead = 2048;
+constexpr int kStripFarAhead = 40960;  // into L2, about the next strip of a deep A
 constexpr int kLine = 64;
 
 class Microkernel {
@@ -386,6 +387,7 @@ class Microkernel {
       code().movzx(offset_.r32(), x86::word_ptr(taps_, quad * kQuadNumber));
       if (quad % (kLine / registers_.vector_bytes()) == 0) {
         code().prefetcht0(x86::ptr(b_, quad * registers_.vector_bytes() + kStripAhead));
+        code().prefetcht1(x86::ptr(b_, quad * registers_.vector_bytes() + kStripFarAhead));
       }
       asmjit::Operand b = x86::ptr(b_, quad * registers_.vector_bytes());
       if (!b_operands_.empty()) {

@@ -39,8 +39,8 @@
 // line a stretch ahead. Kernels that prefetch also fetch another region, a line a quad, for the tiles to
 // come.
 //
-// The scheduled form takes its weights from a strip (scheduled_vectors.h): a group's quads lie anywhere in the
-// rows, at the numbers that the strip gives.
+// The scheduled form takes its weights from a strip (scheduled_vectors.h): a group's quads lie anywhere in
+// the rows, at the numbers that the strip gives.
 //
 // A call runs tiles one below the other, so that short ones do not wait for calls.
 //

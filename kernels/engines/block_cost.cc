@@ -1,8 +1,8 @@
 #include "kernels/engines/block_cost.h"
 
 #include <algorithm>
-#include <limits>
 
+#include "jit/isa.h"
 #include "kernels/base/blocking.h"
 
 namespace intact::kernels {
@@ -16,15 +16,24 @@ constexpr double kInFlight = 10;
 constexpr double kVectorFromL2 = 3.7;       // of 64 bytes: 34 B a cycle
 constexpr double kVectorPassing = 0.3;      // what it costs beside where products hide that
 constexpr double kVectorFromMemory = 1.02;  // per product, where a vector of weights is read for each row
-// The forms before VNNI, in triples. Measured in turns with the triple on Zen 3, 1 to 3136 rows, depths of 16
-// to 4096, Laplace, Gaussian and uniform weights.
-//
-// The int16 form: a product, and the widening of a vector of weights, which a tile's rows share.
-constexpr double kWideCost = 1.25;
-constexpr double kWideVector = 0.8;
-// The split form: a product.
-constexpr double kSplitCost = 1.7;
-// The scheduled form: a row of an item and of a group, an item beside its rows, a tile.
+// What the int16 and the split form take, in triples: a product, and a vector of weights, which a tile's rows
+// share: its widening, its way from the caches.
+struct FormCosts {
+  double wide, wide_vector, split, split_vector;
+};
+// Measured in turns with the triple on Zen 3: 1 to 3136 rows, depths of 16 to 4096, Laplace, Gaussian and
+// uniform weights.
+constexpr FormCosts kAmd = {1.23, 0.8, 1.25, 0.45};
+// Counted, for three vector ports of which two multiply and shift.
+constexpr FormCosts kOthers = {1.33, 1.0, 1.4, 0.5};
+
+const FormCosts& CostsHere() {
+  static const bool kIsAmd = jit::HostCpu().vendor == "AuthenticAMD";
+  return kIsAmd ? kAmd : kOthers;
+}
+
+// The scheduled form, likewise, measured on Zen 3: a row of an item and of a group, an item beside its rows,
+// a tile.
 constexpr double kItemRow = 0.68;
 constexpr double kGroupRow = 0.42;
 constexpr double kItem = 1.9;
@@ -92,8 +101,6 @@ double BlockCost::Of(int64_t m) const {
 double BlockCost::OfRows(int64_t rows) const {
   if (rows == 0) return 0;
   const int64_t tiles = CeilDivide(rows, block_.mr);
-  // The split form is for a single row of tiles, to which its weights come from memory.
-  if (block_.dot == jit::DotKind::kSplit && tiles > 1) return std::numeric_limits<double>::infinity();
   const int64_t whole = vectors_ / block_.vectors;
   const int64_t rest = vectors_ % block_.vectors;
   const auto of_tiles = [&](int64_t count, int64_t tile_rows) {
@@ -106,11 +113,12 @@ double BlockCost::OfRows(int64_t rows) const {
 double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
   if (vectors == 0) return 0;
   if (block_.dot == jit::DotKind::kWide) {
-    return quads_ * kWideCost * (static_cast<double>(rows) + kWideVector) * static_cast<double>(vectors) +
-           kTileCost;
+    const double product = CostsHere().wide * (static_cast<double>(rows) + CostsHere().wide_vector);
+    return quads_ * product * static_cast<double>(vectors) + kTileCost;
   }
   if (block_.dot == jit::DotKind::kSplit) {
-    return quads_ * kSplitCost * static_cast<double>(rows * vectors) + kTileCost;
+    const double product = CostsHere().split * static_cast<double>(rows) + CostsHere().split_vector;
+    return quads_ * product * static_cast<double>(vectors) + kTileCost;
   }
   if (block_.dot == jit::DotKind::kScheduled) {
     const double row = kItemRow * items_ + kGroupRow * groups_;

@@ -8,7 +8,8 @@
 //
 // A is read where it is, unless kernels cannot read it there: s8 must be shifted where the ISA multiplies u8
 // alone, a depth that is no multiple of four padded, the wide and split forms read it taken apart, and the
-// scheduled one as a single tap. Such rows are staged, a block at a time, their taps joined. An edge within a vector goes through a scratch tile.
+// scheduled one as a single tap. Such rows are staged, a block at a time, their taps joined. An edge within a
+// vector goes through a scratch tile.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -100,8 +101,9 @@ class PanelEngine final : public Engine {
   const SkippingInitial* FindInitial(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
-  bool IsSingle(const Range& range) const { return range.row_end - range.row_begin <= block_.mr; }
-  /// Whether the only row of tiles fetches its own weights ahead.
+  /// One or two rows of tiles: they wait for their own weights.
+  bool IsThin(const Range& range) const { return range.row_end - range.row_begin <= 2 * block_.mr; }
+  /// Whether thin ranges fetch them ahead by what kernels prefetch.
   bool FetchesOwn(const Range& range) const;
   /// Columns of groups have few weights: kernels need not fetch those of others. A strip is one stream.
   bool CanPrefetch() const { return data_.taps().vector_step == 0 && schedule_ == nullptr; }

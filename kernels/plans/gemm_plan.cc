@@ -94,10 +94,9 @@ Error GemmPlan::AddSkippingInitial(const TapRange& range) {
 Result<std::vector<KernelBlock>> GemmPlan::BlocksInUse(const GemmPlan* like) const {
   std::vector<std::pair<KernelBlock, BlockCost>> candidates;
   for (const KernelBlock& block : kKernels) {
-    if (!Computes(block, isa_, data_.problem.mode)) continue;
+    if (!CanRun(block)) continue;
     ScheduleStatistics statistics;
     if (block.dot == jit::DotKind::kScheduled) {
-      if (data_.taps().vector_step != 0 || data_.weights.quads() > kMaxVectorQuads) continue;
       if (like != nullptr && like->vectors_ != nullptr) {
         statistics = like->vectors_->statistics();
       } else {
@@ -150,20 +149,30 @@ Error GemmPlan::MakeEngines(const GemmPlan* like) {
 Error GemmPlan::MakePanelEngines(const GemmPlan* like) {
   const Result<std::vector<KernelBlock>> blocks = BlocksInUse(like);
   if (!blocks) return blocks.error();
+  if (like != nullptr) vectors_ = like->vectors_;
   for (const KernelBlock& block : *blocks) {
-    const bool is_scheduled = block.dot == jit::DotKind::kScheduled;
-    if (is_scheduled && like != nullptr) vectors_ = like->vectors_;
-    if (is_scheduled && vectors_ == nullptr) {
-      auto made = std::make_shared<ScheduledVectors>();
-      if (!made->Build(data_.weights, VectorSpec(data_, block.isa))) return OutOfMemory();
-      vectors_ = std::move(made);
-    }
-    Result<std::unique_ptr<Engine>> panel =
-        PanelEngine::Create(data_, block, is_scheduled ? vectors_ : nullptr);
+    Result<std::unique_ptr<Engine>> panel = MakePanelEngine(block, &vectors_);
     if (!panel) return panel.error();
     engines_.push_back(std::move(*panel));
   }
   return {};
+}
+
+Result<std::unique_ptr<Engine>> GemmPlan::MakePanelEngine(
+    const KernelBlock& block, std::shared_ptr<const ScheduledVectors>* vectors) const {
+  if (block.dot != jit::DotKind::kScheduled) return PanelEngine::Create(data_, block, nullptr);
+  if (*vectors == nullptr) {
+    auto made = std::make_shared<ScheduledVectors>();
+    if (!made->Build(data_.weights, VectorSpec(data_, block.isa))) return OutOfMemory();
+    *vectors = std::move(made);
+  }
+  return PanelEngine::Create(data_, block, *vectors);
+}
+
+bool GemmPlan::CanRun(const KernelBlock& block) const {
+  if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
+  return block.dot != jit::DotKind::kScheduled ||
+         (data_.taps().vector_step == 0 && data_.weights.quads() <= kMaxVectorQuads);
 }
 
 ScheduleStatistics GemmPlan::schedule_statistics() const {
@@ -179,15 +188,15 @@ int64_t GemmPlan::packed_bytes() const {
     bytes += static_cast<int64_t>(skipping.columns.bytes());
   }
   for (const auto& engine : engines_) bytes += engine->packed_bytes();
+  for (const auto& engine : tuned_engines_) bytes += engine->packed_bytes();
   return bytes;
 }
 
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
-  if (args.m < 1 || args.m > std::numeric_limits<int32_t>::max()) {
-    return Unexpected("m", args.m, "1 to 2147483647");
-  }
+  Error error = CheckRows(args.m);
+  if (error.status != INTACT_OK) return error;
   if (args.a == nullptr) return InvalidArgument("a is NULL");
-  Error error = CheckStride("a_stride", args.a_stride, data_.k);
+  error = CheckStride("a_stride", args.a_stride, data_.k);
   if (error.status != INTACT_OK) return error;
   return CheckOutput(data_.problem.output, data_.n,
                      {args.c, args.c_stride, args.residual, args.residual_stride});
@@ -260,16 +269,20 @@ void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Ra
 }
 
 const Engine& GemmPlan::EngineFor(int64_t m) const {
+  const auto tuned =
+      std::find_if(tuned_.begin(), tuned_.end(), [&](const auto& one) { return one.first == m; });
+  return tuned != tuned_.end() ? *tuned->second : ModelEngineFor(m);
+}
+
+const Engine& GemmPlan::ModelEngineFor(int64_t m) const {
   if (run_all_as_ != 0) m = run_all_as_;
   const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
   return **std::min_element(engines_.begin(), engines_.end(), cheaper);
 }
 
 Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) const {
-  if (args.m < 1 || args.m > std::numeric_limits<int32_t>::max()) {
-    return Unexpected("m", args.m, "1 to 2147483647");
-  }
-  Error error = CheckThreads(args.threads);
+  Error error = CheckRows(args.m);
+  if (error.status == INTACT_OK) error = CheckThreads(args.threads);
   if (error.status != INTACT_OK) return error;
   const Engine& engine = EngineFor(args.m);
   const ThreadCount count = CountThreads(args.threads, TileCount(args.m, data_.n, engine.mr(), engine.nr()));

@@ -2,16 +2,19 @@
 // ABI is one whose rows have one tap; a convolution has one for each unit of its weights (conv_plan.h).
 //
 //   Create: bound what depends on the access → make engines
+//   Tune:   time all engines for an M (gemm_tuning.cc)
 //   Run:    choose the engine for M → threads ─► rectangles of C, one Engine::RunRange() each
 #ifndef INTACT_KERNELS_PLANS_GEMM_PLAN_H_
 #define INTACT_KERNELS_PLANS_GEMM_PLAN_H_
 
 #include <intact/intact.h>
 
+#include <chrono>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "jit/isa.h"
@@ -21,6 +24,7 @@
 #include "kernels/engines/scheduled_engine.h"
 #include "kernels/problem/access.h"
 #include "kernels/weights/linear_weights.h"
+#include "kernels/weights/pack_file.h"
 #include "kernels/weights/scheduled_vectors.h"
 
 namespace intact::kernels {
@@ -51,6 +55,25 @@ class GemmPlan {
   const std::string& kernel_name() const { return kernel_name_; }
   /// The kernel that runs `m` rows.
   std::string KernelNameFor(int64_t m) const { return EngineFor(m).KernelName(); }
+  /// Times every kernel that can run `m` rows (8192 of them at most), in turns until `budget` is spent, four
+  /// runs of each at least, and runs as many rows on the fastest from now on. All compute the same bytes. Not
+  /// while others use the plan.
+  struct Tuned {
+    std::string kernel;        // the fastest
+    double microseconds = 0;   // of a run on it, the median; on one thread
+    std::string model_kernel;  // that which the cost model chooses
+    double model_microseconds = 0;
+    int candidates = 0;
+  };
+  Result<Tuned> Tune(int64_t m, std::chrono::duration<double> budget);
+  /// The kernels that Tune() would time.
+  Result<std::vector<std::string>> CandidateNames() const;
+  /// What Tune() chose, and where.
+  TunedChoices tuned() const;
+  /// Chooses as `tuned` tells, if that was measured on a CPU of this kind; kernels that there are none of any
+  /// more are passed over.
+  Error Restore(const TunedChoices& tuned);
+
   /// For tests and measurements: from now on every M runs on the engine that runs `m` rows.
   void RunAllAs(int64_t m) { run_all_as_ = m; }
   /// Memory of the weights, in all forms.
@@ -66,6 +89,19 @@ class GemmPlan {
   Error MakeEngines(const GemmPlan* like);
   Error MakePanelEngines(const GemmPlan* like);
   Result<std::vector<KernelBlock>> BlocksInUse(const GemmPlan* like) const;
+  bool CanRun(const KernelBlock& block) const;
+  /// `vectors`: the schedule of the scheduled form, made if it is null.
+  Result<std::unique_ptr<Engine>> MakePanelEngine(const KernelBlock& block,
+                                                  std::shared_ptr<const ScheduledVectors>* vectors) const;
+  /// What Tune() may choose from: the engines of the plan, and those that its cost model left out.
+  struct Candidates {
+    std::vector<const Engine*> all;
+    std::vector<std::unique_ptr<Engine>> others;  // among them
+  };
+  Result<Candidates> MakeCandidates() const;
+  void Choose(int64_t m, const Engine* engine, Candidates* candidates);
+  /// The engine for `m` rows by the cost model.
+  const Engine& ModelEngineFor(int64_t m) const;
   Error CheckArguments(const intact_gemm_args& args) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   /// Computes `range` on `engine`, and what does not fill its vectors where that is cheapest.
@@ -79,7 +115,9 @@ class GemmPlan {
   std::shared_ptr<const ScheduledVectors> vectors_;  // what one of them runs; null: none does
   RowSums row_sums_;                                 // where the epilogue has weight zero points
   std::string kernel_name_;
-  int64_t run_all_as_ = 0;  // 0: each M as itself
+  std::vector<std::pair<int64_t, const Engine*>> tuned_;  // by rising M
+  std::vector<std::unique_ptr<Engine>> tuned_engines_;    // those of tuned_ that are not among engines_
+  int64_t run_all_as_ = 0;                                // 0: each M as itself
   jit::Isa isa_;
 };
 

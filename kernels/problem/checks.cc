@@ -242,6 +242,11 @@ std::vector<int32_t> ReadWeightZeroPoints(const intact_linear_desc& desc, int64_
 
 Error InvalidArgument(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
 
+Error CheckRows(int64_t m) {
+  if (m >= 1 && m <= std::numeric_limits<int32_t>::max()) return {};
+  return Unexpected("m", m, "1 to 2147483647");
+}
+
 Error Unexpected(const std::string& field, int64_t value, const std::string& expected) {
   return InvalidArgument(field + " is " + std::to_string(value) + "; expected " + expected);
 }

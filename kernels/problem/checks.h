@@ -18,6 +18,9 @@ namespace intact::kernels {
 Error Unexpected(const std::string& field, int64_t value, const std::string& expected);
 Error InvalidArgument(const std::string& message);
 
+/// The rows of a GEMM's run.
+Error CheckRows(int64_t m);
+
 /// The permitted ISAs under a plan's own cap: an intact_isa, if the caller gave one.
 Result<jit::IsaSet> PermittedIsas(int32_t max_isa);
 

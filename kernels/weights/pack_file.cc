@@ -21,7 +21,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -41,7 +41,7 @@ struct PackHeader {
   uint32_t has_bias_f32, has_bias_s32;
   // intact_conv_desc; all 0 in the file of a GEMM
   int32_t spatial_dims, transposed;
-  uint32_t reserved;  // 0
+  uint32_t choices;  // of TunedChoices
   int64_t input_channels, output_channels, groups;
   std::array<int64_t, INTACT_MAX_SPATIAL> input, kernel, stride, dilation, pad_begin, pad_end, output_pad;
   // Certificate
@@ -50,11 +50,20 @@ struct PackHeader {
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
 static_assert(std::endian::native == std::endian::little);
 
+struct PackedCpu {
+  std::array<char, 64> name;
+};
+struct PackedChoice {
+  int64_t m;
+  std::array<char, 120> kernel;
+};
+static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAlignment == 0);
+
 Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 
 // Where the sections lie; all of it follows from the header's n, k, c_type and flags.
 struct Layout {
-  int64_t weights, scales, bias_f32, bias_s32, b_zero_points, panels, end;
+  int64_t weights, scales, bias_f32, bias_s32, b_zero_points, panels, choices, end;
 };
 
 Layout LayoutOf(const PackHeader& header) {
@@ -67,7 +76,11 @@ Layout LayoutOf(const PackHeader& header) {
   layout.bias_s32 = layout.bias_f32 + (header.has_bias_f32 != 0 ? column_bytes : 0);
   layout.b_zero_points = layout.bias_s32 + (header.has_bias_s32 != 0 ? column_bytes : 0);
   layout.panels = layout.b_zero_points + column_bytes;
-  layout.end = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(int64_t)), kAlignment);
+  layout.choices = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(int64_t)), kAlignment);
+  layout.end = layout.choices;
+  if (header.choices != 0) {
+    layout.end += static_cast<int64_t>(sizeof(PackedCpu) + header.choices * sizeof(PackedChoice));
+  }
   return layout;
 }
 
@@ -92,7 +105,6 @@ Error CheckShape(const PackHeader& header) {
     return Refused("n or k is out of range");
   }
   if (header.has_bias_f32 > 1 || header.has_bias_s32 > 1) return Refused("a flag is out of range");
-  if (header.reserved != 0) return Refused("a reserved field is not zero");
   const std::array<std::array<int64_t, INTACT_MAX_SPATIAL>, 7> extents = {
       header.input,     header.kernel,  header.stride,    header.dilation,
       header.pad_begin, header.pad_end, header.output_pad};
@@ -100,6 +112,7 @@ Error CheckShape(const PackHeader& header) {
                             header.output_channels != 0 || header.groups != 0 ||
                             extents != decltype(extents){};
   if (header.spatial_dims == 0 && has_geometry) return Refused("a GEMM has a convolution's geometry");
+  if (header.spatial_dims != 0 && header.choices != 0) return Refused("a convolution has a GEMM's choices");
   return {};
 }
 
@@ -118,12 +131,27 @@ void CopyTo(std::vector<uint8_t>* image, int64_t offset, const void* from, size_
   if (bytes > 0) std::memcpy(image->data() + offset, from, bytes);
 }
 
+template <size_t size>
+void CopyName(const std::string& name, std::array<char, size>* to) {
+  to->fill(0);
+  std::copy_n(name.begin(), std::min(name.size(), size - 1), to->begin());
+}
+
+// Nothing unless it ends with zeros.
+template <size_t size>
+std::optional<std::string> NameOf(const std::array<char, size>& from) {
+  const auto end = std::find(from.begin(), from.end(), '\0');
+  const bool is_name = end != from.end() && std::all_of(end, from.end(), [](char c) { return c == '\0'; });
+  return is_name ? std::optional<std::string>(std::in_place, from.begin(), end) : std::nullopt;
+}
+
 std::string ErrnoText() { return std::strerror(errno); }  // NOLINT(concurrency-mt-unsafe)
 
 }  // namespace
 
 std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
-                                    const PackedWeights& weights, const Certificate& certificate) {
+                                    const PackedWeights& weights, const Certificate& certificate,
+                                    const TunedChoices& tuned) {
   std::vector<int32_t> b_zero_points;
   const intact_linear_desc linear = DescOf(problem, &b_zero_points);
   PackHeader header{};
@@ -167,6 +195,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   header.failing_pairs = certificate.failing_pairs;
   header.worst_column = certificate.worst_column;
   header.worst_column_failing_pairs = certificate.worst_column_failing_pairs;
+  header.choices = static_cast<uint32_t>(tuned.choices.size());
   const Layout layout = LayoutOf(header);
   header.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
@@ -179,6 +208,18 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   copy_columns(layout.bias_s32, problem.bias_s32);
   copy_columns(layout.b_zero_points, b_zero_points);
   copy_columns(layout.panels, certificate.panel_failing_pairs);
+  if (!tuned.choices.empty()) {
+    PackedCpu cpu;
+    CopyName(tuned.cpu, &cpu.name);
+    CopyTo(&image, layout.choices, &cpu, sizeof(cpu));
+    int64_t offset = layout.choices + static_cast<int64_t>(sizeof(cpu));
+    for (const TunedChoices::Choice& choice : tuned.choices) {
+      PackedChoice packed{choice.m, {}};
+      CopyName(choice.kernel, &packed.kernel);
+      CopyTo(&image, offset, &packed, sizeof(packed));
+      offset += static_cast<int64_t>(sizeof(packed));
+    }
+  }
   CopyTo(&image, 0, &header, sizeof(header));
   header.checksum = Checksum(image.data(), image.size());
   CopyTo(&image, 0, &header, sizeof(header));
@@ -236,6 +277,29 @@ std::optional<intact_conv_desc> ConvOf(const PackHeader& header) {
   return conv;
 }
 
+// Rows in rising order, with names that are such; what kernels there are is the plan's business.
+Result<TunedChoices> ChoicesOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
+  TunedChoices tuned;
+  if (header.choices == 0) return tuned;
+  const Error refused = Refused("corrupted: a tuned choice makes no sense");
+  PackedCpu cpu;
+  std::memcpy(&cpu, image + layout.choices, sizeof(cpu));
+  const std::optional<std::string> name = NameOf(cpu.name);
+  if (!name) return refused;
+  tuned.cpu = *name;
+  const uint8_t* at = image + layout.choices + sizeof(cpu);
+  int64_t last_m = 0;
+  for (uint32_t i = 0; i < header.choices; ++i, at += sizeof(PackedChoice)) {
+    PackedChoice choice;
+    std::memcpy(&choice, at, sizeof(choice));
+    const std::optional<std::string> kernel = NameOf(choice.kernel);
+    if (!kernel || choice.m <= last_m || choice.m > std::numeric_limits<int32_t>::max()) return refused;
+    last_m = choice.m;
+    tuned.choices.push_back({choice.m, *kernel});
+  }
+  return tuned;
+}
+
 }  // namespace
 
 Result<PackContents> ReadPackImage(const void* image, size_t size) {
@@ -270,6 +334,9 @@ Result<PackContents> ReadPackImage(const void* image, size_t size) {
   contents.weights.k = header.k;
   contents.weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
   if (!IsPaddingZero(contents.weights)) return Refused("corrupted: the padding of the weights is not zero");
+  Result<TunedChoices> tuned = ChoicesOf(header, layout, bytes);
+  if (!tuned) return tuned.error();
+  contents.tuned = std::move(*tuned);
   contents.certificate.pairs = header.pairs;
   contents.certificate.failing_pairs = header.failing_pairs;
   contents.certificate.worst_column = header.worst_column;

@@ -3,7 +3,7 @@
 // convolution's own layout) is derived when it is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 4: what it is of, the descriptors, the certificate
+//   0             PackHeader, version 5: what it is of, the descriptors, the certificate
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes (pack.h); of a convolution depth k is
 //                             (tap, channel of the group), and n the output channels
@@ -12,6 +12,9 @@
 //                 bias_s32    s32[⌈n/16⌉·16]   if has_bias_s32
 //                 zero points s32[⌈n/16⌉·16]   of the weights, in their type
 //                 panels      failing pairs of each panel of the certificate, s64[⌈n/16⌉]
+//                 choices     of a GEMM that was tuned: the CPU, char[64], then for each number of rows m s64
+//                 and
+//                             the kernel's name, char[120]; names end with zeros
 //
 // The checksum covers every byte after itself, header included: for each 8-byte word w, h = rotl(h ^ w,
 // 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. A step is a bijection of h and of w, so
@@ -35,17 +38,29 @@
 
 namespace intact::kernels {
 
+/// The kernels that measurements chose on one CPU, by rows.
+struct TunedChoices {
+  struct Choice {
+    int64_t m = 0;
+    std::string kernel;
+  };
+  std::string cpu;  // jit::CpuKind::ToString()
+  std::vector<Choice> choices;
+};
+
 /// What a pack file tells.
 struct PackContents {
   std::optional<intact_conv_desc> conv;  // nothing: it is a GEMM's
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
   PackedWeights weights;
   Certificate certificate;  // without columns' sums and accumulators' bounds
+  TunedChoices tuned;
 };
 
 /// The image of a pack file. Throws std::bad_alloc.
 std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
-                                    const PackedWeights& weights, const Certificate& certificate);
+                                    const PackedWeights& weights, const Certificate& certificate,
+                                    const TunedChoices& tuned = {});
 
 /// Checks that the image is whole and as a writer makes it; what it holds stays in it, aligned to 64 bytes.
 /// The descriptors are as written, and yet to be checked, and so is whether the certificate is that of the

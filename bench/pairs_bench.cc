@@ -1,0 +1,80 @@
+// What a choice of the plan's maker is worth: two plans run the same input in turns. Extents of a convolution
+// that are left open against known ones; kernels chosen by measurement against the cost model's.
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <chrono>
+#include <vector>
+
+#include "bench/benchmarks.h"
+#include "bench/contender.h"
+#include "bench/workload.h"
+#include "verify/turns.h"
+
+namespace intact::bench {
+namespace {
+
+// The first of the pair is measured; `counter` is how many times as fast it is as the second.
+void RunPair(benchmark::State& state, const std::array<Case, 2>& pair, const char* counter) {
+  using Clock = std::chrono::steady_clock;
+  const Workload& workload = WorkloadOf(pair[0]);
+  std::vector<std::unique_ptr<Contender>> contenders;
+  for (const Case& c : pair) {
+    Result<std::unique_ptr<Contender>> made = MakeContender(workload, c);
+    if (!made) return Fail(state, made.error().message);
+    if (!workload.Recognise(made->get(), c.c_type, AdmissibleModels(c))) {
+      return Fail(state, "the result is wrong: not timed");
+    }
+    contenders.push_back(std::move(*made));
+  }
+  Bytes output = workload.NewC(pair[0].c_type);
+  std::vector<double> ratios;
+  size_t first = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    std::array<double, 2> seconds = {};
+    for (const size_t turn : {first, 1 - first}) {
+      const Clock::time_point begin = Clock::now();
+      benchmark::DoNotOptimize(contenders[turn]->Run(workload.a(pair[0].c_type), output.data()));
+      seconds.at(turn) = std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+    first = 1 - first;
+    ratios.push_back(seconds[1] / seconds[0]);
+    state.SetIterationTime(seconds[0]);
+  }
+  state.counters[counter] = verify::Median(std::move(ratios));
+  state.SetLabel(contenders[0]->Implementation());
+}
+
+void Register(const Case& measured, const Case& other, const char* counter) {
+  const std::array<Case, 2> pair = {measured, other};
+  benchmark::RegisterBenchmark(measured.Name().c_str(), RunPair, pair, counter)
+      ->Unit(benchmark::kMicrosecond)
+      ->UseManualTime();
+}
+
+}  // namespace
+
+void RegisterPairs(const Suite& suite, std::span<const jit::Isa> isas) {
+  for (const jit::Isa isa : isas) {
+    for (const Layer& layer : suite.layers) {
+      Case c;
+      c.isa = isa;
+      c.shape = layer.shape;
+      if (layer.shape.conv) {
+        Case open = c;
+        open.c_type = c.c_type = INTACT_U8;
+        open.is_open = true;
+        Register(open, c, "of_fixed");
+        continue;
+      }
+      for (const Weights& weights : kWeights) {
+        c.weights = weights;
+        Case tuned = c;
+        tuned.is_tuned = true;
+        Register(tuned, c, "of_model");
+      }
+    }
+  }
+}
+
+}  // namespace intact::bench
