@@ -172,7 +172,8 @@ Error ConvLayout::MakeModels() {
     } else {
       std::get<Taps>(access).depth = depth();
     }
-    Result<std::unique_ptr<GemmPlan>> model = GemmPlan::Create(weights, std::move(access), isa_);
+    Result<std::unique_ptr<GemmPlan>> model =
+        GemmPlan::Create(weights, std::move(access), isa_, kUsualPixels);
     if (!model) return model.error();
     models_.push_back(std::move(*model));
   }

@@ -42,6 +42,9 @@
 
 namespace intact::kernels {
 
+/// Runs of convolutions have as many output pixels or more, but for the rests of lines and of images.
+inline constexpr int64_t kUsualPixels = 32;
+
 class ConvLayout {
  public:
   /// `geometry` is not transposed; where extents are open it is of typical ones, for which the layout is

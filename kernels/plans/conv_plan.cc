@@ -44,7 +44,7 @@ Error ConvPlan::MakeUnits() {
   if (!access) return access.error();
   for (int64_t i = 0; i < layout_->units(); ++i) {
     Result<std::unique_ptr<GemmPlan>> unit =
-        GemmPlan::Create(layout_->weights(i), *access, layout_->isa(), layout_->model(i));
+        GemmPlan::Create(layout_->weights(i), *access, layout_->isa(), kUsualPixels, layout_->model(i));
     if (!unit) return unit.error();
     units_.push_back(std::move(*unit));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
@@ -40,10 +41,11 @@ constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
 }  // namespace
 
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearWeights> weights,
-                                                   Access access, jit::Isa isa, const GemmPlan* like) {
+                                                   Access access, jit::Isa isa, int64_t usual_rows,
+                                                   const GemmPlan* like) {
   std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(weights), std::move(access), isa));
   Error error = plan->SetSkippingInitial();
-  if (error.status == INTACT_OK) error = plan->MakeEngines(like);
+  if (error.status == INTACT_OK) error = plan->MakeEngines(usual_rows, like);
   if (error.status != INTACT_OK) return error;
   return plan;
 }
@@ -90,8 +92,8 @@ Error GemmPlan::AddSkippingInitial(const TapRange& range) {
   return {};
 }
 
-// The blocks of this ISA and mode that some M would choose.
-Result<std::vector<KernelBlock>> GemmPlan::BlocksInUse(const GemmPlan* like) const {
+// The blocks of this ISA and mode that some M would choose; scheduled_ is made before.
+Result<std::vector<KernelBlock>> GemmPlan::BlocksInUse(int64_t usual_rows, const GemmPlan* like) const {
   std::vector<std::pair<KernelBlock, BlockCost>> candidates;
   for (const KernelBlock& block : kKernels) {
     if (!CanRun(block)) continue;
@@ -110,27 +112,34 @@ Result<std::vector<KernelBlock>> GemmPlan::BlocksInUse(const GemmPlan* like) con
   }
   std::vector<KernelBlock> used;
   const auto best = [&](int64_t m) {
-    const auto is_cheaper = [&](const auto& a, const auto& b) { return a.second.Of(m) < b.second.Of(m); };
-    return std::min_element(candidates.begin(), candidates.end(), is_cheaper)->first;
+    // A schedule takes as much memory as the weights.
+    const auto cost = [&](const auto& candidate) {
+      const bool is_wasted = m < usual_rows && candidate.first.dot == jit::DotKind::kScheduled;
+      return is_wasted ? std::numeric_limits<double>::infinity() : candidate.second.Of(m);
+    };
+    const auto is_cheaper = [&](const auto& a, const auto& b) { return cost(a) < cost(b); };
+    const auto found = std::min_element(candidates.begin(), candidates.end(), is_cheaper);
+    const bool is_best = scheduled_ == nullptr || cost(*found) <= scheduled_->Cost(m);
+    return is_best ? std::optional<KernelBlock>(found->first) : std::nullopt;
   };
   for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
-    const KernelBlock block = best(m);
-    if (std::find(used.begin(), used.end(), block) == used.end()) used.push_back(block);
+    const std::optional<KernelBlock> block = best(m);
+    if (block && std::find(used.begin(), used.end(), *block) == used.end()) used.push_back(*block);
   }
   return used;
 }
 
-Error GemmPlan::MakeEngines(const GemmPlan* like) {
-  if (!data_.IsPlanar()) {
-    Error error = MakePanelEngines(like);
-    if (error.status != INTACT_OK) return error;
-  }
+Error GemmPlan::MakeEngines(int64_t usual_rows, const GemmPlan* like) {
   if (UsesSchedule(isa_, data_.problem.mode) || data_.IsPlanar()) {
     auto scheduled =
         ScheduledEngine::Create(data_, VectorIsa(isa_), like == nullptr ? nullptr : like->scheduled_);
     if (!scheduled) return scheduled.error();
     scheduled_ = scheduled->get();
     engines_.push_back(std::move(*scheduled));
+  }
+  if (!data_.IsPlanar()) {
+    Error error = MakePanelEngines(usual_rows, like);
+    if (error.status != INTACT_OK) return error;
   }
   if (UsesTiles(isa_) && !data_.IsPlanar()) {
     Result<std::unique_ptr<Engine>> tiles = AmxEngine::Create(data_);
@@ -146,8 +155,8 @@ Error GemmPlan::MakeEngines(const GemmPlan* like) {
   return {};
 }
 
-Error GemmPlan::MakePanelEngines(const GemmPlan* like) {
-  const Result<std::vector<KernelBlock>> blocks = BlocksInUse(like);
+Error GemmPlan::MakePanelEngines(int64_t usual_rows, const GemmPlan* like) {
+  const Result<std::vector<KernelBlock>> blocks = BlocksInUse(usual_rows, like);
   if (!blocks) return blocks.error();
   if (like != nullptr) vectors_ = like->vectors_;
   for (const KernelBlock& block : *blocks) {

@@ -31,10 +31,12 @@ namespace intact::kernels {
 
 class GemmPlan {
  public:
-  /// `like`: a plan of the same weights for other extents of a convolution's input, whose schedule it shares;
-  /// or null.
+  /// `like`: a plan of the same weights for other extents of a convolution's input, whose schedules it
+  /// shares; or null. `usual_rows`: runs have as many rows or more, but for rests; memory for fewer would be
+  /// wasted.
   static Result<std::unique_ptr<GemmPlan>> Create(std::shared_ptr<const LinearWeights> weights, Access access,
-                                                  jit::Isa isa, const GemmPlan* like = nullptr);
+                                                  jit::Isa isa, int64_t usual_rows = 1,
+                                                  const GemmPlan* like = nullptr);
 
   // The C ABI's GEMM.
   Error Prepare(const intact_gemm_args& args, intact_run_info* info) const;
@@ -86,9 +88,9 @@ class GemmPlan {
       : data_(std::move(weights), std::move(access), isa), isa_(isa) {}
   Error SetSkippingInitial();
   Error AddSkippingInitial(const TapRange& range);
-  Error MakeEngines(const GemmPlan* like);
-  Error MakePanelEngines(const GemmPlan* like);
-  Result<std::vector<KernelBlock>> BlocksInUse(const GemmPlan* like) const;
+  Error MakeEngines(int64_t usual_rows, const GemmPlan* like);
+  Error MakePanelEngines(int64_t usual_rows, const GemmPlan* like);
+  Result<std::vector<KernelBlock>> BlocksInUse(int64_t usual_rows, const GemmPlan* like) const;
   bool CanRun(const KernelBlock& block) const;
   /// `vectors`: the schedule of the scheduled form, made if it is null.
   Result<std::unique_ptr<Engine>> MakePanelEngine(const KernelBlock& block,
