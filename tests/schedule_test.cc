@@ -311,6 +311,25 @@ RC_GTEST_PROP(ScheduledVectors, AddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
   RC_ASSERT(OverloadedLanes(strips, spec.amax) == 0);
 }
 
+// Columns of the last panel that make no vector cost nothing.
+TEST(ScheduledVectors, AreEstimatedFromTheColumnsThereAre) {
+  for (const int64_t n : {1, 8, 24, 40}) {
+    Problem problem;
+    problem.n = n;
+    problem.k = 200;
+    problem.fill = verify::Fill::kLaplace;
+    const PackedWeights weights = Pack(problem);
+    const ScheduleSpec spec = ScheduledVectors::SpecFor(weights, 8, 255);
+    ScheduledVectors schedule;
+    ASSERT_TRUE(schedule.Build(weights, spec));
+    const auto estimate = EstimateSchedule(weights, spec);
+    ASSERT_TRUE(estimate);
+    EXPECT_EQ(estimate->quads, schedule.statistics().quads) << n;
+    EXPECT_EQ(estimate->items, schedule.statistics().items) << n;
+    EXPECT_EQ(estimate->groups, schedule.statistics().groups) << n;
+  }
+}
+
 // Deep ones are cut into windows of one size.
 TEST(ScheduledVectors, HaveWindowsThatStayInL1) {
   PackedWeights weights;

@@ -29,11 +29,12 @@
  * The result does not depend on the ISA, the number of threads or on how M is split. Only a plan created
  * with INTACT_SATURATING may differ: see intact_mode.
  *
- * Thread safety: plans are immutable; any number of threads may run and query the same plan at once. The
- * error message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE is set.
+ * Thread safety: plans are immutable but for intact_gemm_tune(); any number of threads may run and query the
+ * same plan at once. The error message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE
+ * is set.
  *
  * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per
- * plan and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
+ * plan, tuning and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
  * INTACT_PERF_MAP=1 (symbols for perf).
  */
 #ifndef INTACT_INTACT_H_
@@ -254,9 +255,9 @@ typedef struct intact_certificate {
   int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
   int64_t accumulator_max; /**< largest; both are within int32 */
   int64_t panels;          /**< ⌈n/16⌉ */
-  /** What exact kernels without VNNI run, × columns; 0 where the plan has no schedule. A quad is four depths
-   * of a column, as the plan lays them out; heavy quads are split into two items; a group of items is added
-   * up in int16. */
+  /** What exact kernels without VNNI run where rows are many, × columns; 0 where the plan has no schedule. A
+   * quad is four depths of a column, as the plan lays them out; heavy quads are split into two items; a group
+   * of items is added up in int16. */
   int64_t schedule_quads, schedule_items, schedule_groups;
 } intact_certificate;
 
@@ -307,7 +308,8 @@ INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const inta
  * has runs of `m` rows take the fastest from now on, or the cost model's where that is hardly slower. All
  * kernels of a plan compute the same bytes, so this changes no result; without it the choice is a cost
  * model's. The choice is saved with the plan, and taken where it is loaded on a CPU of the same vendor,
- * family and model. `info` may be NULL. Not thread-safe: tune a plan before others use it, and before asking
+ * family and model that may run that kernel; elsewhere it is passed over, and not saved again. `info` may be
+ * NULL. Not thread-safe: tune a plan before others use it, and before asking
  * intact_gemm_prepare(), whose answer it may change. Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY;
  * the plan is then as before. */
 INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds,

@@ -260,7 +260,8 @@ class Microkernel {
     }
   }
 
-  // The split form's tiles are of few rows, and wait for memory: they fetch every line ahead, in each panel.
+  // The split form's tiles are of few rows, and may wait for memory: they fetch every line ahead, in each
+  // panel.
   bool IsThin() const { return spec_.dot == jit::DotKind::kSplit; }
 
   void Prefetch(int quad) {
@@ -534,7 +535,9 @@ std::string MicrokernelSpec::Name() const {
   if (shared) name.append("_").append(shared->Name());
   if (begins_line) name += "_begin";
   if (ends_line) name += "_end";
-  return name + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
+  name += "_" + std::string(jit::ToString(dot));
+  if (largest_group != 0) name += "_by" + std::to_string(largest_group);
+  return name + "_" + jit::CompactName(isa);
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {

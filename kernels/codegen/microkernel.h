@@ -35,9 +35,9 @@
 //   rows[2] ×                                     tap 0                    tap 1              tap 2
 //
 // Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
-// each pass of the loop fetches a line of the page after, and the split form, which is for few rows, every
-// line a stretch ahead. Kernels that prefetch also fetch another region, a line a quad, for the tiles to
-// come.
+// each pass of the loop fetches a line of the page after, and the split form, whose tiles are of few rows,
+// every line a stretch ahead. Kernels that prefetch also fetch another region, a line a quad, for the tiles
+// to come.
 //
 // The scheduled form takes its weights from a strip (scheduled_vectors.h): a group's quads lie anywhere in
 // the rows, at the numbers that the strip gives.

@@ -7,6 +7,9 @@
 // A tile takes, in dot products of a vector,
 //
 //   Σ over quads of max(rows × vectors, those that the latency or the weights' way from L2 take)  +  a call
+//
+// The forms before VNNI count a product and a vector of weights apart, the scheduled one the items and groups
+// of its schedule instead of quads.
 #ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 #define INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 

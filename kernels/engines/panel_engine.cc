@@ -192,9 +192,9 @@ bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
   return cost_.run_rows() != 0 && padding != 0 && rows > 1;
 }
 
-// The split form fetches its own by itself, and a line a quad is one panel's.
-bool PanelEngine::FetchesOwn(const Range& range) const {
-  return IsThin(range) && nr_ == kPanelColumns && CanPrefetch() &&
+// The split form fetches them by itself, and a line a quad is one panel's.
+bool PanelEngine::CanFetchOwn() const {
+  return nr_ == kPanelColumns && CanPrefetch() &&
          (block_.dot == jit::DotKind::kTriple || block_.dot == jit::DotKind::kWide);
 }
 

@@ -101,10 +101,13 @@ class PanelEngine final : public Engine {
   const SkippingInitial* FindInitial(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
-  /// One or two rows of tiles: they wait for their own weights.
-  bool IsThin(const Range& range) const { return range.row_end - range.row_begin <= 2 * block_.mr; }
-  /// Whether thin ranges fetch them ahead by what kernels prefetch.
-  bool FetchesOwn(const Range& range) const;
+  /// Whether thin ranges may fetch their own weights by what kernels prefetch.
+  bool CanFetchOwn() const;
+  /// So few rows of tiles that they wait for their own weights.
+  bool IsThin(const Range& range) const {
+    return range.row_end - range.row_begin <= (CanFetchOwn() ? 2 : 1) * block_.mr;
+  }
+  bool FetchesOwn(const Range& range) const { return CanFetchOwn() && IsThin(range); }
   /// Columns of groups have few weights: kernels need not fetch those of others. A strip is one stream.
   bool CanPrefetch() const { return data_.taps().vector_step == 0 && schedule_ == nullptr; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.

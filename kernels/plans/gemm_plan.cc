@@ -99,7 +99,8 @@ Result<std::vector<KernelBlock>> GemmPlan::BlocksInUse(int64_t usual_rows, const
     if (!CanRun(block)) continue;
     ScheduleStatistics statistics;
     if (block.dot == jit::DotKind::kScheduled) {
-      if (like != nullptr && like->vectors_ != nullptr) {
+      if (like != nullptr && like->vectors_ == nullptr) continue;
+      if (like != nullptr) {
         statistics = like->vectors_->statistics();
       } else {
         const std::optional<ScheduleStatistics> estimate =
@@ -222,8 +223,12 @@ RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
 
 int64_t GemmPlan::ShareBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
-  for (const auto& other : engines_)
-    bytes = std::max(bytes, other->ScratchBytes(std::min<int64_t>(m, engine.mr())));
+  // A rest of rows may be another's.
+  for (const auto* const engines : {&engines_, &tuned_engines_}) {
+    for (const auto& other : *engines) {
+      bytes = std::max(bytes, other->ScratchBytes(std::min<int64_t>(m, engine.mr())));
+    }
+  }
   return RowSumBytes(data_) + RoundUp(bytes, 64);
 }
 
@@ -278,9 +283,8 @@ void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Ra
 }
 
 const Engine& GemmPlan::EngineFor(int64_t m) const {
-  const auto tuned =
-      std::find_if(tuned_.begin(), tuned_.end(), [&](const auto& one) { return one.first == m; });
-  return tuned != tuned_.end() ? *tuned->second : ModelEngineFor(m);
+  const auto tuned = FirstTunedFrom(m);
+  return tuned != tuned_.end() && tuned->first == m ? *tuned->second : ModelEngineFor(m);
 }
 
 const Engine& GemmPlan::ModelEngineFor(int64_t m) const {

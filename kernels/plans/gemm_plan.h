@@ -9,6 +9,7 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <intact/intact.hpp>
@@ -73,8 +74,8 @@ class GemmPlan {
   /// What Tune() chose, and where.
   TunedChoices tuned() const;
   /// Chooses as `tuned` tells, if that was measured on a CPU of this kind; kernels that there are none of any
-  /// more are passed over.
-  Error Restore(const TunedChoices& tuned);
+  /// more, or no memory for, are passed over.
+  void Restore(const TunedChoices& tuned);
 
   /// For tests and measurements: from now on every M runs on the engine that runs `m` rows.
   void RunAllAs(int64_t m) { run_all_as_ = m; }
@@ -98,10 +99,18 @@ class GemmPlan {
   /// What Tune() may choose from: the engines of the plan, and those that its cost model left out.
   struct Candidates {
     std::vector<const Engine*> all;
-    std::vector<std::unique_ptr<Engine>> others;  // among them
+    std::vector<std::unique_ptr<Engine>> others;      // among them
+    std::shared_ptr<const ScheduledVectors> vectors;  // what the scheduled form runs
+    const Engine* scheduled = nullptr;                // among others, or null
   };
+  std::vector<const Engine*> OwnEngines() const;
   Result<Candidates> MakeCandidates() const;
   void Choose(int64_t m, const Engine* engine, Candidates* candidates);
+  void DropUnchosen();
+  using TunedEngines = std::vector<std::pair<int64_t, const Engine*>>;
+  TunedEngines::const_iterator FirstTunedFrom(int64_t m) const {
+    return std::ranges::lower_bound(tuned_, m, {}, &TunedEngines::value_type::first);
+  }
   /// The engine for `m` rows by the cost model.
   const Engine& ModelEngineFor(int64_t m) const;
   Error CheckArguments(const intact_gemm_args& args) const;
@@ -117,9 +126,9 @@ class GemmPlan {
   std::shared_ptr<const ScheduledVectors> vectors_;  // what one of them runs; null: none does
   RowSums row_sums_;                                 // where the epilogue has weight zero points
   std::string kernel_name_;
-  std::vector<std::pair<int64_t, const Engine*>> tuned_;  // by rising M
-  std::vector<std::unique_ptr<Engine>> tuned_engines_;    // those of tuned_ that are not among engines_
-  int64_t run_all_as_ = 0;                                // 0: each M as itself
+  TunedEngines tuned_;                                  // by rising M
+  std::vector<std::unique_ptr<Engine>> tuned_engines_;  // those of tuned_ that are not among engines_
+  int64_t run_all_as_ = 0;                              // 0: each M as itself
   jit::Isa isa_;
 };
 

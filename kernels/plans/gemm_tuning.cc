@@ -62,16 +62,23 @@ const Engine* Find(const std::vector<const Engine*>& engines, const std::string&
 
 }  // namespace
 
+std::vector<const Engine*> GemmPlan::OwnEngines() const {
+  std::vector<const Engine*> own;
+  for (const auto& engine : engines_) own.push_back(engine.get());
+  for (const auto& engine : tuned_engines_) own.push_back(engine.get());
+  return own;
+}
+
 Result<GemmPlan::Candidates> GemmPlan::MakeCandidates() const {
   Candidates candidates;
-  std::shared_ptr<const ScheduledVectors> vectors = vectors_;
-  for (const auto& engine : engines_) candidates.all.push_back(engine.get());
-  for (const auto& engine : tuned_engines_) candidates.all.push_back(engine.get());
+  candidates.all = OwnEngines();
+  candidates.vectors = vectors_;
   for (const KernelBlock& block : kKernels) {
     if (!CanRun(block)) continue;
-    Result<std::unique_ptr<Engine>> engine = MakePanelEngine(block, &vectors);
+    Result<std::unique_ptr<Engine>> engine = MakePanelEngine(block, &candidates.vectors);
     if (!engine) return engine.error();
     if (Find(candidates.all, (*engine)->KernelName()) != nullptr) continue;
+    if (block.dot == jit::DotKind::kScheduled) candidates.scheduled = engine->get();
     candidates.all.push_back(engine->get());
     candidates.others.push_back(std::move(*engine));
   }
@@ -80,16 +87,25 @@ Result<GemmPlan::Candidates> GemmPlan::MakeCandidates() const {
 
 // Of the other candidates the plan keeps those that it has chosen.
 void GemmPlan::Choose(int64_t m, const Engine* engine, Candidates* candidates) {
-  const auto other = std::find_if(candidates->others.begin(), candidates->others.end(),
-                                  [&](const auto& made) { return made.get() == engine; });
-  if (other != candidates->others.end()) tuned_engines_.push_back(std::move(*other));
-  const auto place =
-      std::find_if(tuned_.begin(), tuned_.end(), [&](const auto& one) { return one.first >= m; });
+  const auto other = std::ranges::find(candidates->others, engine, &std::unique_ptr<Engine>::get);
+  if (other != candidates->others.end()) {
+    if (engine == candidates->scheduled) vectors_ = candidates->vectors;
+    tuned_engines_.push_back(std::move(*other));
+    candidates->others.erase(other);
+  }
+  const auto place = tuned_.begin() + (FirstTunedFrom(m) - tuned_.begin());
   if (place != tuned_.end() && place->first == m) {
     place->second = engine;
   } else {
     tuned_.emplace(place, m, engine);
   }
+}
+
+// Those that another has taken the place of.
+void GemmPlan::DropUnchosen() {
+  std::erase_if(tuned_engines_, [&](const auto& engine) {
+    return std::ranges::find(tuned_, engine.get(), &TunedEngines::value_type::second) == tuned_.end();
+  });
 }
 
 Result<GemmPlan::Tuned> GemmPlan::Tune(int64_t tuned_m, std::chrono::duration<double> budget) {
@@ -138,6 +154,7 @@ Result<GemmPlan::Tuned> GemmPlan::Tune(int64_t tuned_m, std::chrono::duration<do
   const Tuned tuned = {fastest->KernelName(), microseconds(fastest), model.KernelName(), microseconds(&model),
                        static_cast<int>(engines.size())};
   Choose(tuned_m, fastest, &*candidates);
+  DropUnchosen();
   return tuned;
 }
 
@@ -156,15 +173,22 @@ TunedChoices GemmPlan::tuned() const {
   return tuned;
 }
 
-Error GemmPlan::Restore(const TunedChoices& tuned) {
-  if (tuned.choices.empty() || tuned.cpu != jit::HostCpu().ToString()) return {};
-  Result<Candidates> candidates = MakeCandidates();
-  if (!candidates) return candidates.error();
-  for (const TunedChoices::Choice& choice : tuned.choices) {
-    const Engine* const engine = Find(candidates->all, choice.kernel);
-    if (engine != nullptr) Choose(choice.m, engine, &*candidates);
+void GemmPlan::Restore(const TunedChoices& tuned) {
+  if (tuned.choices.empty() || tuned.cpu != jit::HostCpu().ToString()) return;
+  Candidates candidates;
+  candidates.all = OwnEngines();
+  const bool has_all = std::ranges::all_of(tuned.choices, [&](const TunedChoices::Choice& choice) {
+    return Find(candidates.all, choice.kernel) != nullptr;
+  });
+  if (!has_all) {
+    Result<Candidates> made = MakeCandidates();
+    if (made) candidates = std::move(*made);
   }
-  return {};
+  for (const TunedChoices::Choice& choice : tuned.choices) {
+    const Engine* const engine = Find(candidates.all, choice.kernel);
+    if (engine != nullptr) Choose(choice.m, engine, &candidates);
+  }
+  DropUnchosen();
 }
 
 }  // namespace intact::kernels

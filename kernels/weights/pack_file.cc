@@ -61,7 +61,7 @@ static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAli
 
 Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 
-// Where the sections lie; all of it follows from the header's n, k, c_type and flags.
+// Where the sections lie; all of it follows from the header's n, k, c_type, flags and number of choices.
 struct Layout {
   int64_t weights, scales, bias_f32, bias_s32, b_zero_points, panels, choices, end;
 };

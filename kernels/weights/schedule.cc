@@ -142,17 +142,18 @@ void ScheduledWeights::Relocate(const PlanarAccess& planar) noexcept {
 
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept {
-  // Columns in units that strips of most widths divide.
+  // Columns in units that narrow strips divide, of whole panels; of whole vectors as many as there are.
   const int64_t unit_columns = std::max<int64_t>(kUnitColumns, spec.strip_columns);
-  const int64_t units = weights.panels() * kPanelColumns / unit_columns;
+  const int64_t columns = spec.strip_columns > kUnitColumns ? weights.n : weights.panels() * kPanelColumns;
+  const int64_t units = (columns + unit_columns - 1) / unit_columns;
   const int64_t step = std::max<int64_t>(units / (kSampledColumns / unit_columns), 1);
   try {
-    return WithColumns(spec.strip_columns, [&](auto columns) {
-      StripScheduler<columns> scheduler(spec, std::min(weights.quads(), spec.window_quads));
+    return WithColumns(spec.strip_columns, [&](auto width) {
+      StripScheduler<width> scheduler(spec, std::min(weights.quads(), spec.window_quads));
       ScheduleStatistics statistics;
       for (int64_t window = 0; window < Windows(weights, spec); ++window) {
         for (int64_t unit = 0; unit < units; unit += step) {
-          for (int64_t i = 0; i < unit_columns; i += columns) {
+          for (int64_t i = 0; i < unit_columns; i += width) {
             scheduler.Schedule(weights, unit * unit_columns + i, window, &statistics);
           }
         }

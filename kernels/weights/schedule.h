@@ -13,9 +13,9 @@
 //
 // Weights are broadcast and activations fill the vector's lanes (rows), not the other way round: a group must
 // then be light in the pairs of its own `strip` of one to four columns only, instead of in all columns that a
-// vector holds. The depth order is free (integer addition commutes), so each strip has its own: a bin
-// packing, first fit, heaviest item first. It takes some tens of ns an item, which is most of what a plan
-// costs.
+// vector holds. (The other way round is for few rows: scheduled_vectors.h.) The depth order is free (integer
+// addition commutes), so each strip has its own: a bin packing, first fit, heaviest item first. It takes some
+// tens of ns an item, which is most of what a plan costs.
 //
 //   window       depths whose A panel stays in L1; strips do not cross it
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
@@ -58,7 +58,7 @@ constexpr LaneCapacity CapacityFor(int amax) {
 
 /// What a schedule is made for.
 struct ScheduleSpec {
-  int strip_columns = 2;     // 1, 2 or 4
+  int strip_columns = 2;     // 1, 2 or 4; 8 or 16 of ScheduledVectors
   int rows = 0;              // of the register block: the offsets' unit is rows·4 bytes
   int64_t window_quads = 0;  // depth of a window
   int amax = 255;            // activations lie in [0, amax]
