@@ -535,9 +535,9 @@ std::string MicrokernelSpec::Name() const {
   if (shared) name.append("_").append(shared->Name());
   if (begins_line) name += "_begin";
   if (ends_line) name += "_end";
-  name += "_" + std::string(jit::ToString(dot));
-  if (largest_group != 0) name += "_by" + std::to_string(largest_group);
-  return name + "_" + jit::CompactName(isa);
+  name.append("_").append(jit::ToString(dot));
+  if (largest_group != 0) name.append("_by").append(std::to_string(largest_group));
+  return name.append("_").append(jit::CompactName(isa));
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {
