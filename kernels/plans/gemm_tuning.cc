@@ -49,6 +49,7 @@ std::vector<double> TimeInTurns(size_t contenders, std::chrono::duration<double>
     }
   } while (Clock::now() - begin < budget);
   std::vector<double> medians;
+  medians.reserve(contenders);
   for (std::vector<double>& of_one : seconds) medians.push_back(Median(std::move(of_one)));
   return medians;
 }
