@@ -23,8 +23,8 @@ class VnniForm final : public DotForm {
   DotSigns signs_;
 };
 
-// Exact only for pairs whose sum fits int16: VPMADDUBSW clamps it, and 2·255·127 is beyond.
-class TripleForm final : public DotForm {
+// What widens int16 pairs by vpmaddwd with ones.
+class WideningForm : public DotForm {
  public:
   using DotForm::DotForm;
   void TakeRegisters() override {
@@ -36,14 +36,24 @@ class TripleForm final : public DotForm {
     registers().Free(ones_);
   }
   void Prepare() override { SetOnes(emitter(), ones_); }
-  void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
-    code().emit(x86::Inst::kIdVpmaddubsw, product_, a, b);  // 2 products → int16
-    code().vpmaddwd(product_, product_, ones_);             // 2 pair sums → int32
-    code().vpaddd(sum, sum, product_);
-  }
+
+ protected:
+  const Vec& product() const { return product_; }
+  const Vec& ones() const { return ones_; }
 
  private:
   Vec product_, ones_;
+};
+
+// Exact only for pairs whose sum fits int16: VPMADDUBSW clamps it, and 2·255·127 is beyond.
+class TripleForm final : public WideningForm {
+ public:
+  using WideningForm::WideningForm;
+  void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
+    code().emit(x86::Inst::kIdVpmaddubsw, product(), a, b);  // 2 products → int16
+    code().vpmaddwd(product(), product(), ones());           // 2 pair sums → int32
+    code().vpaddd(sum, sum, product());
+  }
 };
 
 class WideForm final : public DotForm {
@@ -100,33 +110,21 @@ class SplitForm final : public DotForm {
 };
 
 // Exact where the weights of a group are light enough for its sum.
-class ScheduledForm final : public DotForm {
+class ScheduledForm final : public WideningForm {
  public:
-  using DotForm::DotForm;
+  using WideningForm::WideningForm;
   int group_quads() const override { return 8; }
-  void TakeRegisters() override {
-    product_ = registers().NewVector("product");
-    ones_ = registers().NewVector("ones");
-  }
-  void Release() override {
-    registers().Free(product_);
-    registers().Free(ones_);
-  }
-  void Prepare() override { SetOnes(emitter(), ones_); }
   void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
-    code().emit(x86::Inst::kIdVpmaddubsw, product_, a, b);
-    code().vpaddw(sum, sum, product_);
+    code().emit(x86::Inst::kIdVpmaddubsw, product(), a, b);
+    code().vpaddw(sum, sum, product());
   }
   void FirstDot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
     code().emit(x86::Inst::kIdVpmaddubsw, sum, a, b);
   }
   void Widen(const std::vector<Sums>& sums) override {
-    for (const Sums& one : sums) code().vpmaddwd(one.of_step[0], one.of_step[0], ones_);
+    for (const Sums& one : sums) code().vpmaddwd(one.of_step[0], one.of_step[0], ones());
     for (const Sums& one : sums) code().vpaddd(one.accumulator, one.accumulator, one.of_step[0]);
   }
-
- private:
-  Vec product_, ones_;
 };
 
 }  // namespace

@@ -116,8 +116,8 @@ struct MicrokernelSpec {
   std::optional<SharedTaps> shared;  // where rows share pixels; with steps, and not at a line's ends
   // The first row begins a line, the last one ends it; from mr = 2 on. Not with the wide and split forms.
   bool begins_line = false, ends_line = false;
-  // Of the schedule, for the scheduled form: it runs one vector of columns, rows that are one tap, and has
-  // none of the above.
+  // Items of the largest group in the schedule that the scheduled form runs; 0 for the other forms. Its tiles
+  // are one vector wide and their rows one tap long, and it has none of the above.
   int largest_group = 0;
   EpilogueSpec epilogue;
 

@@ -257,11 +257,13 @@ class StripScheduler {
     statistics->groups += std::ssize(groups_) * kColumns;
   }
 
-  /// Of the last Schedule(): items; groups in the order that they were found in; how many there are of
-  /// kMaxGroup items, of one less, … of one.
+  // The following tell what the last Schedule() came to.
+
   int64_t item_count() const { return static_cast<int64_t>(item_count_); }
   const Item& item(uint32_t index) const { return items_[index]; }
+  /// In the order in which they were found.
   const std::vector<Group>& groups() const { return groups_; }
+  /// How many groups there are of kMaxGroup items, of one item less, and so on down to one.
   std::array<uint16_t, kMaxGroup> CountGroups() const {
     std::array<uint16_t, kMaxGroup> counts = {};
     for (const Group& group : groups_) ++counts[kMaxGroup - group.size];
