@@ -86,10 +86,10 @@ class Decoder {
   DecodedItem Item(int64_t window) {
     const ScheduleSpec& spec = schedule_.spec();
     DecodedItem item;
-    const auto offset = int64_t{Read<uint32_t>()};
-    EXPECT_EQ(offset % (spec.rows * kQuad), 0);
-    EXPECT_LT(offset / (spec.rows * kQuad), spec.window_quads);
-    item.quad = window * spec.window_quads + offset / (spec.rows * kQuad);
+    const auto offset = int64_t{Read<uint16_t>()};
+    EXPECT_EQ(offset % spec.rows, 0);
+    EXPECT_LT(offset / spec.rows, spec.window_quads);
+    item.quad = window * spec.window_quads + offset / spec.rows;
     for (int i = 0; i < spec.strip_columns * kQuad; ++i) item.weights.push_back(Read<int8_t>());
     return item;
   }

@@ -55,7 +55,8 @@ class ScheduledKernel {
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
   // A register block has as many in a quad of A as in a column of accumulators.
   int BlockBytes() const { return spec_.vectors * registers_.vector_bytes(); }
-  int ItemBytes() const { return 4 + 4 * spec_.strip_columns; }
+  int OffsetBytes() const { return spec_.is_planar ? 4 : 2; }
+  int ItemBytes() const { return OffsetBytes() + kQuad * spec_.strip_columns; }
   size_t Index(int vector, int column) const { return static_cast<size_t>(column) * spec_.vectors + vector; }
 
   void TakeRegisters() {
@@ -165,15 +166,31 @@ class ScheduledKernel {
     code().bind(done);
   }
 
+  void LoadOffset(int item) {
+    const int at = item * ItemBytes();
+    if (spec_.is_planar) {
+      code().mov(quad_.r32(), x86::ptr(items_, at));
+    } else {
+      code().movzx(quad_.r32(), x86::word_ptr(items_, at));
+    }
+  }
+
+  // Of the quad whose offset was loaded.
+  Mem Activations(int vector) const {
+    return x86::ptr(a_, quad_, spec_.is_planar ? 0 : 2, vector * registers_.vector_bytes());
+  }
+
+  Mem Weights(int item, int column) const {
+    return x86::ptr(items_, item * ItemBytes() + OffsetBytes() + column * kQuad);
+  }
+
   void ItemVnni(int item) {
-    const int offset = item * ItemBytes();
-    code().mov(quad_.r32(), x86::ptr(items_, offset));
+    LoadOffset(item);
     for (int vector = 0; vector < spec_.vectors; ++vector) {
-      emitter_->Load(vectors_[static_cast<size_t>(vector)],
-                     x86::ptr(a_, quad_, 0, vector * registers_.vector_bytes()));
+      emitter_->Load(vectors_[static_cast<size_t>(vector)], Activations(vector));
     }
     for (int column = 0; column < spec_.strip_columns; ++column) {
-      code().vpbroadcastd(weights_[0], x86::ptr(items_, offset + 4 + column * 4));
+      code().vpbroadcastd(weights_[0], Weights(item, column));
       for (int vector = 0; vector < spec_.vectors; ++vector) {
         dot_->Dot(accumulators_[Index(vector, column)], vectors_[static_cast<size_t>(vector)], {weights_[0]});
       }
@@ -181,13 +198,12 @@ class ScheduledKernel {
   }
 
   void Item(int item) {
-    const int offset = item * ItemBytes();
-    code().mov(quad_.r32(), x86::ptr(items_, offset));
+    LoadOffset(item);
     for (int column = 0; column < spec_.strip_columns; ++column) {
-      code().vpbroadcastd(weights_[static_cast<size_t>(column)], x86::ptr(items_, offset + 4 + column * 4));
+      code().vpbroadcastd(weights_[static_cast<size_t>(column)], Weights(item, column));
     }
     for (int vector = 0; vector < spec_.vectors; ++vector) {
-      emitter_->Load(activations_, x86::ptr(a_, quad_, 0, vector * registers_.vector_bytes()));
+      emitter_->Load(activations_, Activations(vector));
       for (int column = 0; column < spec_.strip_columns; ++column) {
         const Vec& sum = sums_[Index(vector, column)];
         const Vec& weights = weights_[static_cast<size_t>(column)];
@@ -218,7 +234,7 @@ class ScheduledKernel {
 std::string ScheduledKernelSpec::Name() const {
   const int lanes = jit::VectorBytes(isa) / 4;
   return "u8s8_scheduled_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
-         "x" + std::to_string(strip_columns) + "c4_by" + std::to_string(largest_group) +
+         "x" + std::to_string(strip_columns) + (is_planar ? "c4_planar_by" : "c4_by") + std::to_string(largest_group) +
          (IsVnni() ? "_vnni_" : "_") + jit::CompactName(isa);
 }
 

@@ -45,9 +45,10 @@ struct ScheduledKernelSpec {
   int block_vectors = 1;  // rows of the accumulators' columns, in vectors
   int strip_columns = 2;
   int largest_group = kMaxGroup;  // of the schedule
+  bool is_planar = false;         // items have offsets in a planar band
   bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
   auto operator<=>(const ScheduledKernelSpec&) const = default;
-  std::string Name() const;  // "u8s8_scheduled_16of24x2c4_by5_avx2"
+  std::string Name() const;  // "u8s8_scheduled_16of24x2c4_by5_avx2"; "…_planar_by5…"
 };
 
 Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec);

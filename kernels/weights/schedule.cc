@@ -24,17 +24,12 @@ auto WithColumns(int strip_columns, Function function) {
   return function(std::integral_constant<int, 16>());
 }
 
-// The most that a strip takes.
-template <int kColumns>
-int64_t MostBytes(const StripScheduler<kColumns>& scheduler) {
-  constexpr auto kItemBytes = static_cast<int64_t>(sizeof(typename StripScheduler<kColumns>::Item));
-  return kStripHeaderBytes + scheduler.MostItems() * kItemBytes;
-}
-
-// Writes what `scheduler` has scheduled, largest groups first; returns the end of it.
-template <int kColumns>
-uint8_t* WriteGroups(const StripScheduler<kColumns>& scheduler, uint8_t* stream) {
-  using Item = typename StripScheduler<kColumns>::Item;
+// Writes what `scheduler` has scheduled, largest groups first; returns the end of it. Offset: uint16_t or
+// uint32_t, a quad's offset is its number times `quad_offset`.
+template <class Offset, int kColumns>
+uint8_t* WriteGroups(const StripScheduler<kColumns>& scheduler, uint32_t quad_offset, uint8_t* stream) {
+  constexpr size_t kWeights = kColumns * kQuad;
+  constexpr auto kItem = static_cast<int64_t>(sizeof(Offset) + kWeights);
   const std::array<uint16_t, kMaxGroup> counts = scheduler.CountGroups();
   std::memcpy(stream, counts.data(), sizeof(counts));
   stream += sizeof(counts);
@@ -42,11 +37,13 @@ uint8_t* WriteGroups(const StripScheduler<kColumns>& scheduler, uint8_t* stream)
   for (const auto& group : scheduler.groups()) {
     int64_t& place = places[kMaxGroup - group.size];
     for (size_t i = 0; i < group.size; ++i, ++place) {
-      std::memcpy(stream + place * static_cast<int64_t>(sizeof(Item)), &scheduler.item(group.items[i]),
-                  sizeof(Item));
+      const auto& item = scheduler.item(group.items[i]);
+      const auto offset = static_cast<Offset>(item.quad * quad_offset);
+      std::memcpy(stream + place * kItem, &offset, sizeof(offset));
+      std::memcpy(stream + place * kItem + sizeof(offset), item.weights.data(), kWeights);
     }
   }
-  return stream + scheduler.item_count() * static_cast<int64_t>(sizeof(Item));
+  return stream + scheduler.item_count() * kItem;
 }
 
 }  // namespace
@@ -55,7 +52,8 @@ template <int kColumns>
 bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
   const int64_t window_quads = std::min(weights.quads(), spec_.window_quads);
   StripScheduler<kColumns> scheduler(spec_, window_quads);
-  const int64_t most_bytes = kPanelColumns / kColumns * MostBytes(scheduler);
+  const int64_t most_bytes =
+      kPanelColumns / kColumns * (kStripHeaderBytes + scheduler.MostItems() * spec_.ItemBytes());
   uint8_t* stream = nullptr;
   uint8_t* block_end = nullptr;
   for (int64_t window = 0; window < windows_; ++window) {
@@ -71,7 +69,9 @@ bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
       strips_.push_back(stream);
       for (int64_t column = panel * kPanelColumns; column < (panel + 1) * kPanelColumns; column += kColumns) {
         scheduler.Schedule(weights, column, window, &statistics_);
-        stream = WriteGroups(scheduler, stream);
+        stream = spec_.group_columns == 0
+                     ? WriteGroups<uint16_t>(scheduler, static_cast<uint32_t>(spec_.rows), stream)
+                     : WriteGroups<uint32_t>(scheduler, 1, stream);
         largest_group_ = std::max(largest_group_, scheduler.LargestGroup());
       }
       bytes_ += stream - strips_.back();
@@ -120,7 +120,7 @@ bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
 }
 
 void ScheduledWeights::Relocate(const PlanarAccess& planar) noexcept {
-  const int64_t item_bytes = 4 + int64_t{kQuad} * spec_.strip_columns;
+  const int64_t item_bytes = spec_.ItemBytes();
   for (const uint8_t* const strips : strips_) {
     auto* item = const_cast<uint8_t*>(strips);  // in blocks_
     for (int strip = 0; strip < kPanelColumns / spec_.strip_columns; ++strip) {

@@ -19,13 +19,13 @@
 //
 //   window       depths whose A panel stays in L1; strips do not cross it
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
-//   item         [u32 byte offset of the quad in A's window][strip_columns × 4 weights]
+//   item         [u16 offset of the quad in A's window, in quads of rows][strip_columns × 4 weights]
 //
 //   A window     [quads][rows][4] u8, rows = those of the register block; an item reads all rows of its quad
 //
 // A planar band (planar_band.h) may take the place of A's windows. Where its quads lie depends on the input's
-// extents: items are built with the numbers of their quads, and these are replaced by offsets for each
-// extent.
+// extents, and may be far: items then have a u32 in place of the u16. They are built with the numbers of
+// their quads, and these are replaced by offsets in bytes for each extent.
 //
 // Zero points of weights may be folded in: w − zb takes nine bits and its sign, and becomes as many items as
 // that needs. Where zero points are what they are meant to be, in the middle of the weights, that is one, and
@@ -59,7 +59,7 @@ constexpr LaneCapacity CapacityFor(int amax) {
 /// What a schedule is made for.
 struct ScheduleSpec {
   int strip_columns = 2;     // 1, 2 or 4; 8 or 16 of ScheduledVectors
-  int rows = 0;              // of the register block: the offsets' unit is rows·4 bytes
+  int rows = 0;              // of the register block: a quad of A's window is rows·4 bytes
   int64_t window_quads = 0;  // depth of a window
   int amax = 255;            // activations lie in [0, amax]
   bool saturates = true;     // items are added up in int16: VPMADDUBSW; else any group is light enough
@@ -68,7 +68,14 @@ struct ScheduleSpec {
   int64_t group_columns = 0;
   // One of each column, to be folded in; null: none.
   const int32_t* zero_points = nullptr;
+
+  /// Bytes of an item's offset in a stream of strips.
+  int OffsetBytes() const { return group_columns == 0 ? 2 : 4; }
+  int ItemBytes() const { return OffsetBytes() + kQuad * strip_columns; }
 };
+
+/// A window's offsets in units of 4 bytes stay below this.
+inline constexpr int64_t kMostWindowOffset = int64_t{1} << 16;
 
 /// What it came to, per quad of weights: the cost model's inputs.
 struct ScheduleStatistics {

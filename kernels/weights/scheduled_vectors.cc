@@ -31,7 +31,7 @@ void AppendWindow(const StripScheduler<kColumns>& scheduler, int64_t first_quad,
     int64_t& place = places[kMaxGroup - group.size];
     for (size_t i = 0; i < group.size; ++i, ++place) {
       const auto& item = scheduler.item(group.items[i]);
-      const auto quad = static_cast<uint16_t>(first_quad + item.offset / kQuad);
+      const auto quad = static_cast<uint16_t>(first_quad + item.quad);
       std::memcpy(window + sizeof(header) + static_cast<size_t>(place) * sizeof(quad), &quad, sizeof(quad));
       std::memcpy(window + header.weights_begin + static_cast<size_t>(place) * kVector, item.weights.data(),
                   kVector);
@@ -45,7 +45,6 @@ ScheduleSpec ScheduledVectors::SpecFor(const PackedWeights& weights, int lanes, 
   const int64_t windows = CeilDivide(weights.quads(), kMostWindowQuads);
   ScheduleSpec spec;
   spec.strip_columns = lanes;
-  spec.rows = 1;
   spec.window_quads = CeilDivide(weights.quads(), windows);
   spec.amax = amax;
   return spec;

@@ -231,11 +231,10 @@ class StripScheduler {
     sorted_loads_.resize(most);
   }
 
-  struct Item {       // as in the stream of ScheduledWeights
-    uint32_t offset;  // of its quad
+  struct Item {
+    uint32_t quad;  // its number in the window; where A is a planar band, see ScheduleSpec::group_columns
     std::array<int8_t, kColumns * kQuad> weights;
   };
-  static_assert(sizeof(Item) == 4 + kColumns * kQuad);
   struct Group {
     uint32_t size = 0;
     std::array<uint32_t, kMaxGroup> items;
@@ -297,7 +296,7 @@ class StripScheduler {
     if (folds) SetZeroPoints(column, weights.n);
     for (int64_t quad = begin; quad < end; ++quad) {
       Item item;
-      item.offset = OffsetOf(weights.quads(), column, quad, begin);
+      item.quad = NumberOf(weights.quads(), column, quad, begin);
       std::memcpy(item.weights.data(), panel + quad * kPanelQuadBytes, sizeof(item.weights));
       folds ? AddFolded(item) : AddOrSplit(item);
     }
@@ -342,15 +341,15 @@ class StripScheduler {
     if (heaviest != 0) ++item_count_;  // else all zeros: contributes nothing
   }
 
-  uint32_t OffsetOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
-    if (spec_.group_columns == 0) return static_cast<uint32_t>((quad - begin) * spec_.rows * kQuad);
+  uint32_t NumberOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
+    if (spec_.group_columns == 0) return static_cast<uint32_t>(quad - begin);
     return static_cast<uint32_t>(column / spec_.group_columns * quads + quad);
   }
 
   // Leaves as much of each heavy pair in the first item as fits, and moves the rest to a second, light one. A
   // weight alone is never too heavy, so both of a heavy pair have one sign, and the larger can give it all.
   void Split(Item item, const Load<kColumns>& load) {
-    Item rest = {item.offset, {}};
+    Item rest = {item.quad, {}};
     const auto excesses = (load - capacity_).ToLanes();
     for (size_t pair = 0; pair < item.weights.size() / 2; ++pair) {
       for (const int sign : {1, -1}) {
