@@ -216,7 +216,7 @@ constexpr const char* kSmallGemm = "gemm u8s8u8 m=1 n=3 k=4 bias=f32";
 // 3 output channels are a panel, and 4 depths a kibibyte of it.
 constexpr size_t kChecksumAt = 24;
 constexpr size_t kCoveredFrom = 32;
-constexpr size_t kHeaderBytes = 352;
+constexpr size_t kHeaderBytes = 360;
 constexpr size_t kWeightsAt = 384;
 constexpr size_t kScalesAt = kWeightsAt + 1024;
 constexpr size_t kBiasAt = kScalesAt + 64;
@@ -531,9 +531,9 @@ TEST(ConvForgeries, OfGeometry) {
 
 TEST(ConvForgeries, OfArithmetic) {
   ExpectForgeriesRefused<int32_t>({
-      {kVersionAt, 4, "format version 4"},
-      {kVersionAt, 6, "format version 6"},
-      {kHeaderBytesAt, 344, "format version"},
+      {kVersionAt, 5, "format version 5"},
+      {kVersionAt, 7, "format version 7"},
+      {kHeaderBytesAt, 352, "format version"},
       {kATypeAt, 0, "a_type is 0"},
       {kATypeAt, INTACT_S32, "a_type is 3"},
       {kBTypeAt, INTACT_F32, "b_type is 4"},

@@ -211,7 +211,7 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Bytes image = Image(kProblems[0]);
   image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 1; expected 5");
+  ExpectRefused(path_, "format version 1; expected 6");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
@@ -307,7 +307,7 @@ constexpr size_t kResidualTypeAt = 96, kResidualZeroPointAt = 100, kResidualScal
 constexpr size_t kHasBiasF32At = 108, kHasBiasS32At = 112, kSpatialDimsAt = 116, kChoicesAt = 124;
 constexpr size_t kLinearEnd = 128;  // what follows is a convolution's
 constexpr size_t kPairsAt = 320, kFailingPairsAt = 328, kWorstColumnAt = 336, kWorstColumnPairsAt = 344;
-constexpr size_t kHeaderEnd = 352, kWeightsAt = 384;
+constexpr size_t kHeaderEnd = 360, kWeightsAt = 384;
 
 template <class T>
 T Field(std::span<const uint8_t> image, size_t at) {

@@ -415,9 +415,9 @@ TEST(Schedule, IsEstimatedFromAShareOfItsColumns) {
   const ScheduleStatistics all = Schedule(weights, spec).statistics();
   const auto estimate = EstimateSchedule(weights, spec);
   ASSERT_TRUE(estimate);
-  EXPECT_EQ(estimate->quads * 16, all.quads);
-  EXPECT_NEAR(static_cast<double>(estimate->items * 16) / static_cast<double>(all.items), 1, 0.01);
-  EXPECT_NEAR(static_cast<double>(estimate->groups * 16) / static_cast<double>(all.groups), 1, 0.02);
+  EXPECT_EQ(estimate->quads * 32, all.quads);
+  EXPECT_NEAR(static_cast<double>(estimate->items * 32) / static_cast<double>(all.items), 1, 0.01);
+  EXPECT_NEAR(static_cast<double>(estimate->groups * 32) / static_cast<double>(all.groups), 1, 0.02);
 }
 
 TEST(Schedule, CapacityIsTheLargestThatFits) {

@@ -124,8 +124,8 @@ TEST_P(TuneHere, ChoicesAreSavedWithTheirCpu) {
   const std::string cpu = jit::HostCpu().ToString();
   const auto load = [&](const TunedChoices& tuned) {
     const auto image =
-        kernels::WritePackImage(plan_->weights().problem(), std::nullopt, plan_->weights().packed(),
-                                plan_->weights().certificate(), tuned);
+        kernels::WritePackImage(plan_->weights().problem(), std::nullopt, **plan_->weights().Panels(),
+                                plan_->weights().certificate(), 0, tuned);
     const auto held = std::make_shared<std::vector<uint8_t>>(image);
     auto loaded = kernels::LoadGemm(held->data(), held->size(), GetParam(), held);
     EXPECT_TRUE(loaded) << loaded.error().message;
@@ -158,8 +158,8 @@ TEST_P(TuneHere, FilesWithChoicesThatMakeNoSenseAreRefused) {
         TunedChoices{cpu, {{7, "a"}, {5, "a"}}}, TunedChoices{cpu, {{int64_t{1} << 31, "a"}}},
         TunedChoices{cpu, {{1, std::string("a\0b", 3)}}}, TunedChoices{std::string("a\0b", 3), {{1, "a"}}}}) {
     const auto image =
-        kernels::WritePackImage(plan_->weights().problem(), std::nullopt, plan_->weights().packed(),
-                                plan_->weights().certificate(), tuned);
+        kernels::WritePackImage(plan_->weights().problem(), std::nullopt, **plan_->weights().Panels(),
+                                plan_->weights().certificate(), 0, tuned);
     const auto loaded = kernels::LoadGemm(image.data(), image.size(), GetParam(), nullptr);
     ASSERT_FALSE(loaded);
     EXPECT_THAT(loaded.error().message, HasSubstr("a tuned choice makes no sense"));

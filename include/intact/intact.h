@@ -158,10 +158,14 @@ typedef struct intact_gemm_desc {
   int64_t k;          /**< depth, ≥ 1 */
   int64_t b_stride_k; /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
   int64_t b_stride_n; /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
+  /** The rows that most runs have, if they are known: exact plans without VNNI then keep the weights in the
+   * one form that is fastest for them, in half the memory, and are made sooner. Runs of any m are as right,
+   * and may be slower. 0: any; the plan keeps a form for each range of m that wants its own. */
+  int64_t usual_m;
 } intact_gemm_desc;
 
 #define INTACT_GEMM_DESC_INIT \
-  { sizeof(intact_gemm_desc), 0, 0, 0, 0 }
+  { sizeof(intact_gemm_desc), 0, 0, 0, 0, 0 }
 
 /** The buffers of one run. A is m×k, C and the residual are m×n, row-major. They must not overlap, but that
  * the residual may be C itself: c's pointer and stride, and elements of its size. No alignment is needed.

@@ -17,11 +17,14 @@ Result<jit::Isa> ChooseIsaUnder(int32_t max_isa) {
   return ChooseIsa(*permitted);
 }
 
-Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeights>> weights, jit::Isa isa) {
+Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeights>> weights, jit::Isa isa,
+                                         int64_t usual_m) {
   if (!weights) return weights.error();
   Taps taps;
   taps.depth = (*weights)->k();
-  return GemmPlan::Create(std::move(*weights), std::move(taps), isa);
+  auto plan = GemmPlan::Create(std::move(*weights), std::move(taps), isa, {1, usual_m});
+  if (plan) (*plan)->DropUnreadPanels();
+  return plan;
 }
 
 // Weights of a convolution: a depth for each (tap, channel of the group), dense by output channel.
@@ -42,7 +45,7 @@ Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const i
   const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
   if (!isa) return isa.error();
   const bool pairs_saturate = PairsSaturate(*isa, problem->mode);
-  return PlanOf(LinearWeights::Pack(std::move(*problem), *view, {}, pairs_saturate), *isa);
+  return PlanOf(LinearWeights::Pack(std::move(*problem), *view, {}, pairs_saturate), *isa, desc.usual_m);
 }
 
 Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, const intact_linear_desc& linear,
@@ -77,7 +80,7 @@ Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32
   Result<std::unique_ptr<GemmPlan>> plan =
       PlanOf(LinearWeights::Borrow(std::move(*problem), std::move(contents->weights), std::move(certificate),
                                    std::move(mapping), pairs_saturate),
-             *isa);
+             *isa, contents->usual_m);
   if (!plan) return plan.error();
   (*plan)->Restore(contents->tuned);
   return plan;
@@ -115,7 +118,9 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
 
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan) {
   const LinearWeights& weights = plan.weights();
-  return WritePackImage(weights.problem(), std::nullopt, weights.packed(), weights.certificate(),
+  const auto panels = weights.Panels();
+  if (!panels) return panels.error();
+  return WritePackImage(weights.problem(), std::nullopt, **panels, weights.certificate(), plan.usual_m(),
                         plan.tuned());
 }
 
@@ -123,9 +128,9 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
   const ConvGeometry& geometry = plan.geometry();
   const int64_t k = geometry.taps() * geometry.group_inputs();
   std::vector<int8_t> weights(static_cast<size_t>(k * geometry.output_channels));
-  for (int64_t n = 0; n < geometry.output_channels; ++n) {
-    plan.CopyColumn(n, geometry.group_inputs(), &weights[static_cast<size_t>(n * k)]);
-  }
+  const Result<Convolution::CopyColumn> columns = plan.ColumnsAt(geometry.group_inputs());
+  if (!columns) return columns.error();
+  for (int64_t n = 0; n < geometry.output_channels; ++n) (*columns)(n, &weights[static_cast<size_t>(n * k)]);
   PackedWeights packed;
   if (!PackWeights(ViewOf(weights.data(), geometry, 0), &packed)) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};

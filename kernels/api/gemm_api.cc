@@ -289,9 +289,11 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
       return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
                              "; there are " + std::to_string(size) + " panels");
     }
+    const auto packed = weights.Panels();
+    if (!packed) return packed.error();
     for (int64_t i = 0; i < count; ++i) {
       panels[i] = {failing_pairs[static_cast<size_t>(first + i)],
-                   SafeDepthQuads(weights.packed(), first + i, weights.problem().range)};
+                   SafeDepthQuads(**packed, first + i, weights.problem().range)};
     }
     return {};
   });
@@ -304,7 +306,9 @@ intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, 
     Error error = CheckListing(first, count, pairs, written);
     if (error.status != INTACT_OK) return error;
     const LinearWeights& weights = gemm->plan->weights();
-    for (const auto& pair : ListFailingPairs(weights.packed(), weights.problem().range, first, count)) {
+    const auto packed = weights.Panels();
+    if (!packed) return packed.error();
+    for (const auto& pair : ListFailingPairs(**packed, weights.problem().range, first, count)) {
       pairs[(*written)++] = {pair.k, pair.n, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
     }
     return {};

@@ -69,6 +69,7 @@ class AmxEngine final : public Engine {
   int nr() const override { return 2 * kPanelColumns; }
   std::string KernelName() const override { return kernel_name_; }
   int64_t packed_bytes() const override { return static_cast<int64_t>(initial_.bytes()); }
+  bool ReadsPanels() const override { return true; }
   double Cost(int64_t m) const override;
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;

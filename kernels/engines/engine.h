@@ -102,6 +102,8 @@ class Engine {
   virtual std::string KernelName() const = 0;
   /// Memory of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
+  /// Whether its kernels read the canonical panels.
+  virtual bool ReadsPanels() const = 0;
   /// Predicted time for `m` rows, in times that the ISA's own sequence (vpdpbusd, or the triple before it)
   /// takes for a row: engines of one plan are compared by it.
   virtual double Cost(int64_t m) const = 0;

@@ -41,6 +41,7 @@ class PanelEngine final : public Engine {
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(initial_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes());
   }
+  bool ReadsPanels() const override { return schedule_ == nullptr; }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;

@@ -127,13 +127,16 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::CreateFor(const GemmDa
                                                                     std::unique_ptr<ScheduledEngine> fallback,
                                                                     const ScheduledEngine* like) {
   std::unique_ptr<ScheduledEngine> engine(new ScheduledEngine(data, isa, amax, std::move(fallback)));
-  Error error = like == nullptr ? engine->Schedule() : engine->ScheduleLike(*like);
-  if (error.status == INTACT_OK) error = engine->GenerateKernels();
+  if (like != nullptr) {
+    engine->ChooseLike(*like);
+    return engine;
+  }
+  Error error = engine->Choose();
   if (error.status != INTACT_OK) return error;
   return engine;
 }
 
-Error ScheduledEngine::Schedule() {
+Error ScheduledEngine::Choose() {
   const auto spec_for = [&](const StripForm& form) {
     const int rows = form.vectors * lanes_;
     // A's window takes three quarters of L1: the schedule streams through the rest.
@@ -158,34 +161,44 @@ Error ScheduledEngine::Schedule() {
     row_cost_ = cost;
     best = &form;
   }
+  spec_ = spec_for(*best);
   block_vectors_ = best->vectors;
   rows_ = best->vectors * lanes_;
   tile_rows_ = rows_ * best->blocks;
-  auto made = std::make_shared<ScheduledWeights>();
-  if (!made->Build(data_.weights, spec_for(*best))) return OutOfMemory();
-  row_cost_ = PredictedCost(*best, made->statistics());
-  if (data_.IsPlanar() && !data_.planar().IsModel()) made->Relocate(data_.planar());
-  schedule_ = std::move(made);
   return {};
 }
 
-Error ScheduledEngine::ScheduleLike(const ScheduledEngine& like) {
+void ScheduledEngine::ChooseLike(const ScheduledEngine& like) {
+  like_ = &like;
+  spec_ = like.spec_;
   block_vectors_ = like.block_vectors_;
   rows_ = like.rows_;
   tile_rows_ = like.tile_rows_;
   row_cost_ = like.row_cost_;
-  schedule_ = like.schedule_;
-  if (!data_.IsPlanar()) return {};
-  auto made = std::make_shared<ScheduledWeights>();
-  if (!made->CopyFrom(*like.schedule_)) return OutOfMemory();
-  made->Relocate(data_.planar());
-  schedule_ = std::move(made);
-  return {};
+}
+
+Error ScheduledEngine::Build() {
+  if (fallback_ != nullptr) {
+    Error error = fallback_->Build();
+    if (error.status != INTACT_OK) return error;
+  }
+  const ScheduledEngine* const like = std::exchange(like_, nullptr);
+  if (like != nullptr && !data_.IsPlanar()) {
+    schedule_ = like->schedule_;
+  } else {
+    auto made = std::make_shared<ScheduledWeights>();
+    if (!(like == nullptr ? made->Build(data_.weights, spec_) : made->CopyFrom(*like->schedule_))) {
+      return OutOfMemory();
+    }
+    if (data_.IsPlanar() && !data_.planar().IsModel()) made->Relocate(data_.planar());
+    schedule_ = std::move(made);
+  }
+  return GenerateKernels();
 }
 
 Error ScheduledEngine::GenerateKernels() {
   for (int vectors = 1; vectors <= block_vectors_; ++vectors) {
-    const ScheduledKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, schedule_->spec().strip_columns,
+    const ScheduledKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, spec_.strip_columns,
                                    schedule_->largest_group(), data_.IsPlanar()};
     const Result<ScheduledKernelFunction> kernel = GetScheduledKernel(spec);
     if (!kernel) return kernel.error();
@@ -209,7 +222,7 @@ double ScheduledEngine::Cost(int64_t m) const {
   const double overhead = kVectorCost / static_cast<double>(data_.weights.quads());
   // An item loads its offset, the weights of its columns, and a vector of A for each of rows.
   const auto loads = [&](double vectors) {
-    const double columns = schedule_->spec().strip_columns;
+    const double columns = spec_.strip_columns;
     return (1 + columns + vectors) / (columns * vectors);
   };
   // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer.
@@ -354,15 +367,14 @@ void ScheduledEngine::RunBlock(const RunBuffers& buffers, const Range& range, co
 void ScheduledEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
                                  int32_t* accumulators) const noexcept {
   const int64_t panel_size = int64_t{kPanelColumns} * tile_rows_;
-  const ScheduleSpec& spec = schedule_->spec();
   const bool planar = data_.IsPlanar();
   ScheduledKernelArgs args;
   for (int64_t window = 0; window < schedule_->windows(); ++window) {
-    const uint8_t* const from = planar ? a : a + window * spec.window_quads * kQuad * rows_;
+    const uint8_t* const from = planar ? a : a + window * spec_.window_quads * kQuad * rows_;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       args.strips = schedule_->Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
-      args.strip_count = (columns + spec.strip_columns - 1) / spec.strip_columns;
+      args.strip_count = (columns + spec_.strip_columns - 1) / spec_.strip_columns;
       args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
       args.a = from;
       args.accumulators = accumulators + (panel - panel_begin) * panel_size;

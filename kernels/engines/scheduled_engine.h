@@ -26,15 +26,19 @@ namespace intact::kernels {
 
 class ScheduledEngine final : public Engine {
  public:
-  /// Schedules the weights for the declared range, with the strip width that the cost model finds cheaper; or
-  /// takes the schedule of `like`, an engine of the same weights for other extents of a convolution's input.
-  /// `data` outlives the engine.
+  /// Chooses the strip width that the cost model finds cheaper for the declared range; or that of `like`, an
+  /// engine of the same weights for other extents of a convolution's input. Until it is built the engine
+  /// tells its cost alone. `data` outlives the engine, and so does `like` until it is built.
   static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, jit::Isa isa,
                                                          const ScheduledEngine* like);
+
+  /// Schedules the weights, or takes the schedule of `like`. Once.
+  Error Build();
 
   int mr() const override { return tile_rows_; }
   int nr() const override { return kPanelColumns; }
   std::string KernelName() const override { return kernel_name_; }
+  bool ReadsPanels() const override { return false; }
   double Cost(int64_t m) const override;
   int64_t packed_bytes() const override {
     return schedule_->bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
@@ -44,6 +48,7 @@ class ScheduledEngine final : public Engine {
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
   const ScheduleStatistics& statistics() const { return schedule_->statistics(); }
+  const std::shared_ptr<const ScheduledWeights>& schedule() const { return schedule_; }
 
  private:
   ScheduledEngine(const GemmData& data, jit::Isa isa, int amax, std::unique_ptr<ScheduledEngine> fallback);
@@ -52,8 +57,8 @@ class ScheduledEngine final : public Engine {
   static Result<std::unique_ptr<ScheduledEngine>> CreateFor(const GemmData& data, jit::Isa isa, int amax,
                                                             std::unique_ptr<ScheduledEngine> fallback,
                                                             const ScheduledEngine* like);
-  Error Schedule();
-  Error ScheduleLike(const ScheduledEngine& like);
+  Error Choose();
+  void ChooseLike(const ScheduledEngine& like);
   Error GenerateKernels();
   uint8_t Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
   /// The range is within one band.
@@ -96,6 +101,8 @@ class ScheduledEngine final : public Engine {
   jit::Isa isa_;
   int amax_;
   std::unique_ptr<ScheduledEngine> fallback_;
+  const ScheduledEngine* like_ = nullptr;  // until it is built
+  ScheduleSpec spec_;
   int lanes_;
   int block_vectors_ = 0, rows_ = 0;  // of a register block
   int tile_rows_ = 0;                 // of the accumulators: register blocks side by side

@@ -173,7 +173,7 @@ Error ConvLayout::MakeModels() {
       std::get<Taps>(access).depth = depth();
     }
     Result<std::unique_ptr<GemmPlan>> model =
-        GemmPlan::Create(weights, std::move(access), isa_, kUsualPixels);
+        GemmPlan::Create(weights, std::move(access), isa_, {kUsualPixels});
     if (!model) return model.error();
     models_.push_back(std::move(*model));
   }
@@ -199,8 +199,18 @@ std::vector<int8_t> ConvLayout::UnitWeights(const WeightView& weights, int64_t u
   return own;
 }
 
-void ConvLayout::CopyTap(int64_t column, int64_t tap, int8_t* to) const {
-  const PackedWeights& packed = weights(column / unit_outputs())->packed();
+Result<ConvLayout::UnitPanels> ConvLayout::Panels() const {
+  UnitPanels panels;
+  for (const auto& unit : weights_) {
+    Result<std::shared_ptr<const PackedWeights>> own = unit->Panels();
+    if (!own) return own.error();
+    panels.push_back(std::move(*own));
+  }
+  return panels;
+}
+
+void ConvLayout::CopyTap(const UnitPanels& panels, int64_t column, int64_t tap, int8_t* to) const {
+  const PackedWeights& packed = *panels[static_cast<size_t>(column / unit_outputs())];
   const int64_t n = column % unit_outputs();
   ForEachRun(tap, n, [&](int64_t channel, int64_t depth, int64_t count) {
     CopyDepths(packed, depth, n, count, to + channel);

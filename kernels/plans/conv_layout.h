@@ -102,8 +102,12 @@ class ConvLayout {
   /// Whether padding need not be computed.
   bool may_skip_padding() const { return may_skip_padding_; }
 
+  using UnitPanels = std::vector<std::shared_ptr<const PackedWeights>>;
+  /// LinearWeights::Panels() of each unit.
+  Result<UnitPanels> Panels() const;
   /// Copies the weights of a column at a tap as kernels see them, channel after channel, whatever the layout.
-  void CopyTap(int64_t column, int64_t tap, int8_t* to) const;
+  /// `panels`: Panels().
+  void CopyTap(const UnitPanels& panels, int64_t column, int64_t tap, int8_t* to) const;
   int64_t packed_bytes() const;
 
  private:

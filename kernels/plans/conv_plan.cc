@@ -42,9 +42,10 @@ Error ConvPlan::MakeDepthwise() {
 Error ConvPlan::MakeUnits() {
   const Result<Access> access = MakeSource();
   if (!access) return access.error();
+  const UsualRows usual{kUsualPixels, layout_->geometry().IsOpen() ? 0 : RowCount(1)};
   for (int64_t i = 0; i < layout_->units(); ++i) {
     Result<std::unique_ptr<GemmPlan>> unit =
-        GemmPlan::Create(layout_->weights(i), *access, layout_->isa(), kUsualPixels, layout_->model(i));
+        GemmPlan::Create(layout_->weights(i), *access, layout_->isa(), usual, layout_->model(i));
     if (!unit) return unit.error();
     units_.push_back(std::move(*unit));
   }

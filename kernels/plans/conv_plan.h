@@ -67,6 +67,10 @@ class ConvPlan {
     for (const auto& unit : units_) unit->RunAllAs(m);
   }
   ScheduleStatistics schedule_statistics() const;
+  /// See GemmPlan::DropUnreadPanels(): no other plan reads those of the layout.
+  void DropUnreadPanels() {
+    for (const auto& unit : units_) unit->DropUnreadPanels();
+  }
 
  private:
   ConvPlan(std::shared_ptr<const ConvLayout> layout, const ConvGeometry& geometry, const OutputGrid& grid)

@@ -12,6 +12,15 @@ namespace {
 
 constexpr size_t kMostPrepared = 64;  // as intact.h promises
 
+// All of the plans that there will be.
+void DropUnreadPanels(const std::vector<std::unique_ptr<ConvPlan>>& plans) {
+  for (const auto& plan : plans) {
+    // Phases may share a layout.
+    const auto has_its_layout = [&](const auto& other) { return &other->layout() == &plan->layout(); };
+    if (std::ranges::count_if(plans, has_its_layout) == 1) plan->DropUnreadPanels();
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, const ConvGeometry& geometry,
@@ -31,7 +40,9 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
     most = std::max(most, products);
   }
   if (most < 0) made->kernel_name_ = made->bare_plan_->kernel_name();
-  if (!geometry.IsOpen()) made->fixed_ = Cut(*plans, 1);
+  if (geometry.IsOpen()) return made;
+  DropUnreadPanels((*plans)->plans);
+  made->fixed_ = Cut(*plans, 1);
   return made;
 }
 
@@ -92,9 +103,11 @@ Result<std::shared_ptr<const ConvLayout>> Convolution::LayoutWithoutPlanarBand(s
   const int64_t inputs = geometry.group_inputs();
   const int64_t k = geometry.taps() * inputs;
   std::vector<int8_t> weights(static_cast<size_t>(k * problem_.n));
+  const Result<ConvLayout::UnitPanels> panels = planar.Panels();
+  if (!panels) return panels.error();
   for (int64_t column = 0; column < problem_.n; ++column) {
     for (int64_t tap = 0; tap < geometry.taps(); ++tap) {
-      planar.CopyTap(column, tap, &weights[static_cast<size_t>(column * k + tap * inputs)]);
+      planar.CopyTap(*panels, column, tap, &weights[static_cast<size_t>(column * k + tap * inputs)]);
     }
   }
   for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem_.b_flip());
@@ -135,28 +148,39 @@ void Convolution::RunAllAs(int64_t m) {
   fixed_ = Cut(fixed_->plans, 1);
 }
 
-void Convolution::CopyColumn(int64_t column, int64_t pitch, int8_t* to) const {
-  for (size_t i = 0; i < layouts_.size(); ++i) {
-    for (int64_t tap = 0; tap < layouts_[i]->geometry().taps(); ++tap) {
-      const int64_t place = layout_taps_.empty() ? tap : layout_taps_[i][static_cast<size_t>(tap)];
-      layouts_[i]->CopyTap(column, tap, to + place * pitch);
+Result<Convolution::CopyColumn> Convolution::ColumnsAt(int64_t pitch) const {
+  std::vector<ConvLayout::UnitPanels> panels;
+  for (const auto& layout : layouts_) {
+    Result<ConvLayout::UnitPanels> own = layout->Panels();
+    if (!own) return own.error();
+    panels.push_back(std::move(*own));
+  }
+  return CopyColumn([this, pitch, panels = std::move(panels)](int64_t column, int8_t* to) {
+    for (size_t i = 0; i < layouts_.size(); ++i) {
+      for (int64_t tap = 0; tap < layouts_[i]->geometry().taps(); ++tap) {
+        const int64_t place = layout_taps_.empty() ? tap : layout_taps_[i][static_cast<size_t>(tap)];
+        layouts_[i]->CopyTap(panels[i], column, tap, to + place * pitch);
+      }
     }
-  }
-  const int64_t inputs = geometry_.group_inputs();
-  const auto unread = static_cast<int64_t>(unread_taps_.size());
-  for (int64_t i = 0; i < unread; ++i) {
-    std::copy_n(unread_weights_.begin() + (column * unread + i) * inputs, inputs,
-                to + unread_taps_[static_cast<size_t>(i)] * pitch);
-  }
+    const int64_t inputs = geometry_.group_inputs();
+    const auto unread = static_cast<int64_t>(unread_taps_.size());
+    for (int64_t i = 0; i < unread; ++i) {
+      std::copy_n(unread_weights_.begin() + (column * unread + i) * inputs, inputs,
+                  to + unread_taps_[static_cast<size_t>(i)] * pitch);
+    }
+  });
 }
 
-PairedColumns Convolution::Pairs() const {
-  return {geometry_.taps() * PairPitch(), geometry_.output_channels,
-          [this](int64_t column, int8_t* to) { CopyColumn(column, PairPitch(), to); }};
+Result<PairedColumns> Convolution::Pairs() const {
+  Result<CopyColumn> columns = ColumnsAt(PairPitch());
+  if (!columns) return columns.error();
+  return PairedColumns{geometry_.taps() * PairPitch(), geometry_.output_channels, std::move(*columns)};
 }
 
 Result<Certificate> Convolution::MakeCertificate() const {
-  Result<Certificate> certificate = Certify(Pairs(), problem_.range);
+  const Result<PairedColumns> pairs = Pairs();
+  if (!pairs) return pairs.error();
+  Result<Certificate> certificate = Certify(*pairs, problem_.range);
   if (!certificate) return certificate;
   certificate->accumulator_min = accumulator_min();
   certificate->accumulator_max = accumulator_max();
@@ -164,7 +188,9 @@ Result<Certificate> Convolution::MakeCertificate() const {
 }
 
 Result<std::vector<FailingPair>> Convolution::ListFailingPairs(int64_t first, int64_t count) const {
-  return kernels::ListFailingPairs(Pairs(), problem_.range, first, count);
+  const Result<PairedColumns> pairs = Pairs();
+  if (!pairs) return pairs.error();
+  return kernels::ListFailingPairs(*pairs, problem_.range, first, count);
 }
 
 int64_t Convolution::accumulator_min() const {

@@ -10,6 +10,7 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <functional>
 #include <intact/intact.hpp>
 #include <list>
 #include <memory>
@@ -52,8 +53,10 @@ class Convolution {
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
   ScheduleStatistics schedule_statistics() const;
-  /// The weights of an output channel as kernels see them: each tap's channels from a multiple of `pitch` on.
-  void CopyColumn(int64_t column, int64_t pitch, int8_t* to) const;
+  /// What copies the weights of output channels as kernels see them: each tap's channels from a multiple of
+  /// `pitch` on. It refers to this.
+  using CopyColumn = std::function<void(int64_t column, int8_t* to)>;
+  Result<CopyColumn> ColumnsAt(int64_t pitch) const;
 
  private:
   /// The plans of an input of given extents.
@@ -77,7 +80,7 @@ class Convolution {
   Error MakeLayouts(const WeightView& weights);
   Error MakePhases(const ConvGeometry& sized, const WeightView& weights);
   void KeepUnreadTaps(const WeightView& weights);
-  PairedColumns Pairs() const;
+  Result<PairedColumns> Pairs() const;
 
   Result<std::shared_ptr<const Plans>> MakePlans(const ConvGeometry& sized) const;
   Result<std::unique_ptr<ConvPlan>> MakePlan(size_t phase, const ConvGeometry& geometry,

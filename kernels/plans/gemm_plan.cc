@@ -41,11 +41,11 @@ constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
 }  // namespace
 
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearWeights> weights,
-                                                   Access access, jit::Isa isa, int64_t usual_rows,
+                                                   Access access, jit::Isa isa, UsualRows usual,
                                                    const GemmPlan* like) {
-  std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(weights), std::move(access), isa));
+  std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(weights), std::move(access), isa, usual));
   Error error = plan->SetSkippingInitial();
-  if (error.status == INTACT_OK) error = plan->MakeEngines(usual_rows, like);
+  if (error.status == INTACT_OK) error = plan->MakeEngines(like);
   if (error.status != INTACT_OK) return error;
   return plan;
 }
@@ -92,9 +92,21 @@ Error GemmPlan::AddSkippingInitial(const TapRange& range) {
   return {};
 }
 
-// The blocks of this ISA and mode that some M would choose; scheduled_ is made before.
-Result<std::vector<KernelBlock>> GemmPlan::BlocksInUse(int64_t usual_rows, const GemmPlan* like) const {
-  std::vector<std::pair<KernelBlock, BlockCost>> candidates;
+Result<std::unique_ptr<ScheduledEngine>> GemmPlan::MakeScheduledEngine(const GemmPlan* like) const {
+  if (!UsesSchedule(isa_, data_.problem.mode) && !data_.IsPlanar()) return std::unique_ptr<ScheduledEngine>();
+  if (like != nullptr && like->scheduled_ == nullptr) return std::unique_ptr<ScheduledEngine>();
+  return ScheduledEngine::Create(data_, VectorIsa(isa_), like == nullptr ? nullptr : like->scheduled_);
+}
+
+// `scheduled` may be null, and need not be built.
+Result<GemmPlan::Needed> GemmPlan::NeededEngines(const ScheduledEngine* scheduled,
+                                                 const GemmPlan* like) const {
+  if (data_.IsPlanar()) return Needed{{}, true};
+  struct Candidate {
+    KernelBlock block;
+    BlockCost cost;
+  };
+  std::vector<Candidate> candidates;
   for (const KernelBlock& block : kKernels) {
     if (!CanRun(block)) continue;
     ScheduleStatistics statistics;
@@ -109,38 +121,60 @@ Result<std::vector<KernelBlock>> GemmPlan::BlocksInUse(int64_t usual_rows, const
         statistics = *estimate;
       }
     }
-    candidates.emplace_back(block, BlockCost(block, data_, statistics));
+    candidates.push_back({block, BlockCost(block, data_, statistics)});
   }
-  std::vector<KernelBlock> used;
+  // The best for `m` rows; null: the scheduled engine.
   const auto best = [&](int64_t m) {
-    // A schedule takes as much memory as the weights.
-    const auto cost = [&](const auto& candidate) {
-      const bool is_wasted = m < usual_rows && candidate.first.dot == jit::DotKind::kScheduled;
-      return is_wasted ? std::numeric_limits<double>::infinity() : candidate.second.Of(m);
+    const auto cost = [&](const Candidate& candidate) {
+      // A schedule takes as much memory as the weights.
+      const bool is_wasted = m < usual_.least && candidate.block.dot == jit::DotKind::kScheduled;
+      return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
     };
-    const auto is_cheaper = [&](const auto& a, const auto& b) { return cost(a) < cost(b); };
+    const auto is_cheaper = [&](const Candidate& a, const Candidate& b) { return cost(a) < cost(b); };
     const auto found = std::min_element(candidates.begin(), candidates.end(), is_cheaper);
-    const bool is_best = scheduled_ == nullptr || cost(*found) <= scheduled_->Cost(m);
-    return is_best ? std::optional<KernelBlock>(found->first) : std::nullopt;
+    const bool has = found != candidates.end();
+    if (scheduled != nullptr && (!has || scheduled->Cost(m) < cost(*found))) return candidates.end();
+    return found;
   };
-  for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
-    const std::optional<KernelBlock> block = best(m);
-    if (block && std::find(used.begin(), used.end(), *block) == used.end()) used.push_back(*block);
+  // One form for all rows.
+  const bool names_rows = usual_.named != 0 && UsesSchedule(isa_, data_.problem.mode);
+  if (names_rows) {
+    const auto found = best(usual_.named);
+    if (found == candidates.end()) return Needed{{}, true};
+    const bool is_scheduled = found->block.dot == jit::DotKind::kScheduled;
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      return (candidate.block.dot == jit::DotKind::kScheduled) != is_scheduled;
+    });
+    scheduled = nullptr;
   }
-  return used;
+  Needed needed;
+  for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
+    const auto found = best(m);
+    if (found == candidates.end()) {
+      needed.scheduled = true;
+    } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
+      needed.blocks.push_back(found->block);
+    }
+  }
+  return needed;
 }
 
-Error GemmPlan::MakeEngines(int64_t usual_rows, const GemmPlan* like) {
-  if (UsesSchedule(isa_, data_.problem.mode) || data_.IsPlanar()) {
-    auto scheduled =
-        ScheduledEngine::Create(data_, VectorIsa(isa_), like == nullptr ? nullptr : like->scheduled_);
-    if (!scheduled) return scheduled.error();
+Error GemmPlan::MakeEngines(const GemmPlan* like) {
+  Result<std::unique_ptr<ScheduledEngine>> scheduled = MakeScheduledEngine(like);
+  if (!scheduled) return scheduled.error();
+  const Result<Needed> needed = NeededEngines(scheduled->get(), like);
+  if (!needed) return needed.error();
+  if (needed->scheduled) {
+    Error error = (*scheduled)->Build();
+    if (error.status != INTACT_OK) return error;
     scheduled_ = scheduled->get();
     engines_.push_back(std::move(*scheduled));
   }
-  if (!data_.IsPlanar()) {
-    Error error = MakePanelEngines(usual_rows, like);
-    if (error.status != INTACT_OK) return error;
+  if (like != nullptr) vectors_ = like->vectors_;
+  for (const KernelBlock& block : needed->blocks) {
+    Result<std::unique_ptr<Engine>> panel = MakePanelEngine(block, &vectors_);
+    if (!panel) return panel.error();
+    engines_.push_back(std::move(*panel));
   }
   if (UsesTiles(isa_) && !data_.IsPlanar()) {
     Result<std::unique_ptr<Engine>> tiles = AmxEngine::Create(data_);
@@ -152,20 +186,17 @@ Error GemmPlan::MakeEngines(int64_t usual_rows, const GemmPlan* like) {
     if (!row_sums) return row_sums.error();
     row_sums_ = std::move(*row_sums);
   }
-  kernel_name_ = EngineFor(kLargeM).KernelName();
+  kernel_name_ = EngineFor(usual_.named == 0 ? kLargeM : usual_.named).KernelName();
   return {};
 }
 
-Error GemmPlan::MakePanelEngines(int64_t usual_rows, const GemmPlan* like) {
-  const Result<std::vector<KernelBlock>> blocks = BlocksInUse(usual_rows, like);
-  if (!blocks) return blocks.error();
-  if (like != nullptr) vectors_ = like->vectors_;
-  for (const KernelBlock& block : *blocks) {
-    Result<std::unique_ptr<Engine>> panel = MakePanelEngine(block, &vectors_);
-    if (!panel) return panel.error();
-    engines_.push_back(std::move(*panel));
+void GemmPlan::DropUnreadPanels() {
+  if (data_.IsPlanar()) return;
+  for (const Engine* const engine : OwnEngines()) {
+    if (engine->ReadsPanels()) return;
   }
-  return {};
+  if (vectors_ != nullptr) return weights().DropPanels(vectors_);
+  weights().DropPanels(scheduled_->schedule());
 }
 
 Result<std::unique_ptr<Engine>> GemmPlan::MakePanelEngine(
@@ -186,7 +217,8 @@ bool GemmPlan::CanRun(const KernelBlock& block) const {
 }
 
 ScheduleStatistics GemmPlan::schedule_statistics() const {
-  if (!UsesSchedule(isa_, data_.problem.mode) || scheduled_ == nullptr) return {};
+  if (!UsesSchedule(isa_, data_.problem.mode)) return {};
+  if (scheduled_ == nullptr) return vectors_ == nullptr ? ScheduleStatistics() : vectors_->statistics();
   ScheduleStatistics statistics = scheduled_->statistics();
   statistics.quads = statistics.quads / (data_.weights.panels() * kPanelColumns) * data_.n;
   return statistics;

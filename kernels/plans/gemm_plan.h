@@ -30,13 +30,18 @@
 
 namespace intact::kernels {
 
+/// How many rows runs have, as far as is known: memory for others would be wasted. Any number runs.
+struct UsualRows {
+  int64_t least = 1;  // but for rests
+  int64_t named = 0;  // as many, and the plan keeps the one form of the weights that is best for them; 0: any
+};
+
 class GemmPlan {
  public:
   /// `like`: a plan of the same weights for other extents of a convolution's input, whose schedules it
-  /// shares; or null. `usual_rows`: runs have as many rows or more, but for rests; memory for fewer would be
-  /// wasted.
+  /// shares; or null.
   static Result<std::unique_ptr<GemmPlan>> Create(std::shared_ptr<const LinearWeights> weights, Access access,
-                                                  jit::Isa isa, int64_t usual_rows = 1,
+                                                  jit::Isa isa, UsualRows usual = {},
                                                   const GemmPlan* like = nullptr);
 
   // The C ABI's GEMM.
@@ -81,17 +86,26 @@ class GemmPlan {
   void RunAllAs(int64_t m) { run_all_as_ = m; }
   /// Memory of the weights, in all forms.
   int64_t packed_bytes() const;
+  int64_t usual_m() const { return usual_.named; }
+  /// Frees the canonical panels if no engine reads them. Not while others use the plan or its weights; no
+  /// other plan reads those.
+  void DropUnreadPanels();
   /// What the scheduled engine runs; zeros if there is none.
   ScheduleStatistics schedule_statistics() const;
 
  private:
-  GemmPlan(std::shared_ptr<const LinearWeights> weights, Access access, jit::Isa isa)
-      : data_(std::move(weights), std::move(access), isa), isa_(isa) {}
+  GemmPlan(std::shared_ptr<const LinearWeights> weights, Access access, jit::Isa isa, UsualRows usual)
+      : data_(std::move(weights), std::move(access), isa), usual_(usual), isa_(isa) {}
   Error SetSkippingInitial();
   Error AddSkippingInitial(const TapRange& range);
-  Error MakeEngines(int64_t usual_rows, const GemmPlan* like);
-  Error MakePanelEngines(int64_t usual_rows, const GemmPlan* like);
-  Result<std::vector<KernelBlock>> BlocksInUse(int64_t usual_rows, const GemmPlan* like) const;
+  Error MakeEngines(const GemmPlan* like);
+  /// What runs need: the blocks of panel engines, and whether the scheduled engine.
+  struct Needed {
+    std::vector<KernelBlock> blocks;
+    bool scheduled = false;
+  };
+  Result<Needed> NeededEngines(const ScheduledEngine* scheduled, const GemmPlan* like) const;
+  Result<std::unique_ptr<ScheduledEngine>> MakeScheduledEngine(const GemmPlan* like) const;
   bool CanRun(const KernelBlock& block) const;
   /// `vectors`: the schedule of the scheduled form, made if it is null.
   Result<std::unique_ptr<Engine>> MakePanelEngine(const KernelBlock& block,
@@ -121,6 +135,7 @@ class GemmPlan {
   void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
   GemmData data_;
+  UsualRows usual_;
   std::vector<std::unique_ptr<Engine>> engines_;     // at least one
   const ScheduledEngine* scheduled_ = nullptr;       // among engines_
   std::shared_ptr<const ScheduledVectors> vectors_;  // what one of them runs; null: none does

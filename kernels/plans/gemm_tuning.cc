@@ -74,6 +74,18 @@ Result<GemmPlan::Candidates> GemmPlan::MakeCandidates() const {
   Candidates candidates;
   candidates.all = OwnEngines();
   candidates.vectors = vectors_;
+  Error error = weights().RestorePanels();
+  if (error.status != INTACT_OK) return error;
+  if (scheduled_ == nullptr) {
+    Result<std::unique_ptr<ScheduledEngine>> scheduled = MakeScheduledEngine(nullptr);
+    if (!scheduled) return scheduled.error();
+    if (*scheduled != nullptr) {
+      error = (*scheduled)->Build();
+      if (error.status != INTACT_OK) return error;
+      candidates.all.push_back(scheduled->get());
+      candidates.others.push_back(std::move(*scheduled));
+    }
+  }
   for (const KernelBlock& block : kKernels) {
     if (!CanRun(block)) continue;
     Result<std::unique_ptr<Engine>> engine = MakePanelEngine(block, &candidates.vectors);

@@ -9,13 +9,28 @@
 #include <vector>
 
 namespace intact::kernels {
+namespace {
+
+Error NoMemoryForPanels() { return {INTACT_OUT_OF_MEMORY, "no memory for packed weights"}; }
+
+// Panels for `packed`, which has sizes alone; false if memory ran out.
+bool MakePanels(const PanelSource& source, PackedWeights* packed) {
+  const auto size = static_cast<size_t>(packed->bytes());
+  if (!packed->owned.Resize(size)) return false;
+  std::fill_n(packed->owned.data(), size, int8_t{0});
+  source.AddTo(packed->owned.data(), packed->panel_stride_bytes());
+  packed->data = packed->owned.data();
+  return true;
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const LinearWeights>> LinearWeights::Pack(LinearProblem problem, const WeightView& b,
                                                                  const Naming& naming, bool pairs_saturate) {
   std::shared_ptr<LinearWeights> weights(new LinearWeights);
   weights->problem_ = std::move(problem);
   weights->naming_ = naming;
-  if (!PackWeights(b, &weights->packed_)) return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
+  if (!PackWeights(b, &weights->packed_)) return NoMemoryForPanels();
   weights->certificate_ = Certify(weights->packed_, weights->problem_.range);
   Error error = weights->BoundAccumulators(pairs_saturate);
   if (error.status != INTACT_OK) return error;
@@ -37,8 +52,30 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Borrow(LinearProblem
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
+void LinearWeights::DropPanels(std::shared_ptr<const PanelSource> source) const {
+  dropped_to_ = std::move(source);
+  if (mapping_ != nullptr) return;  // they take no memory of ours while nobody reads them
+  packed_.owned = {};
+  packed_.data = nullptr;
+}
+
+Error LinearWeights::RestorePanels() const {
+  if (packed_.data == nullptr && !MakePanels(*dropped_to_, &packed_)) return NoMemoryForPanels();
+  dropped_to_ = nullptr;
+  return {};
+}
+
+Result<std::shared_ptr<const PackedWeights>> LinearWeights::Panels() const {
+  if (packed_.data != nullptr) return std::shared_ptr<const PackedWeights>(std::shared_ptr<void>(), &packed_);
+  auto made = std::make_shared<PackedWeights>();
+  made->k = packed_.k;
+  made->n = packed_.n;
+  if (!MakePanels(*dropped_to_, made.get())) return NoMemoryForPanels();
+  return std::shared_ptr<const PackedWeights>(std::move(made));
+}
+
 int64_t LinearWeights::bytes() const {
-  int64_t bytes = packed_.bytes() + static_cast<int64_t>(initial_.bytes());
+  int64_t bytes = (dropped_to_ == nullptr ? packed_.bytes() : 0) + static_cast<int64_t>(initial_.bytes());
   for (const size_t values : {problem_.bias_s32.size(), problem_.b_zero_points.size(), problem_.scales.size(),
                               problem_.bias_f32.size()}) {
     bytes += static_cast<int64_t>(values * sizeof(int32_t));

@@ -37,14 +37,22 @@ class LinearWeights {
   const LinearProblem& problem() const { return problem_; }
   int64_t n() const { return problem_.n; }
   int64_t k() const { return packed_.k; }
+  /// Without data while panels are dropped.
   const PackedWeights& packed() const { return packed_; }
+  /// The panels, or a copy made again of those that are dropped. Thread-safe. OUT_OF_MEMORY.
+  Result<std::shared_ptr<const PackedWeights>> Panels() const;
+  /// Frees the panels' memory: no kernel reads them, and `source` holds the weights. Not while others use
+  /// these weights, which stay what they are; nor are RestorePanels().
+  void DropPanels(std::shared_ptr<const PanelSource> source) const;
+  /// Has panels again for kernels that read them. OUT_OF_MEMORY.
+  Error RestorePanels() const;
   const Certificate& certificate() const { return certificate_; }
   /// What accumulators start from, of each column: bias_s32 − za·Σ_k (b − zb), as kernels see them. Padded to
   /// whole panels.
   const AlignedBuffer<int32_t>& initial() const { return initial_; }
   /// |float(y)·scale + bias| at most, over all admissible activations.
   double largest_output() const { return largest_output_; }
-  /// Memory of the panels and of the columns' values.
+  /// Memory of the panels, if they are kept, and of the columns' values.
   int64_t bytes() const;
 
  private:
@@ -54,7 +62,8 @@ class LinearWeights {
 
   LinearProblem problem_;
   Naming naming_;
-  PackedWeights packed_;
+  mutable PackedWeights packed_;
+  mutable std::shared_ptr<const PanelSource> dropped_to_;  // null: panels are kept
   std::shared_ptr<const void> mapping_;
   Certificate certificate_;
   AlignedBuffer<int32_t> initial_;

@@ -44,6 +44,19 @@ struct PackedWeights {
   }
 };
 
+/// A form of weights that the panels can be made from again.
+class PanelSource {
+ public:
+  virtual ~PanelSource() = default;
+  PanelSource() = default;
+  PanelSource(const PanelSource&) = default;
+  PanelSource& operator=(const PanelSource&) = default;
+  PanelSource(PanelSource&&) = default;
+  PanelSource& operator=(PanelSource&&) = default;
+  /// Adds the weights to `panels`, zeros of the form that PackedWeights has.
+  virtual void AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept = 0;
+};
+
 /// False if memory ran out. Like all packing it runs AVX2, which every plan needs: after ChooseIsa().
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 

@@ -21,7 +21,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -46,6 +46,7 @@ struct PackHeader {
   std::array<int64_t, INTACT_MAX_SPATIAL> input, kernel, stride, dilation, pad_begin, pad_end, output_pad;
   // Certificate
   int64_t pairs, failing_pairs, worst_column, worst_column_failing_pairs;
+  int64_t usual_m;  // 0 in the file of a convolution
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
 static_assert(std::endian::native == std::endian::little);
@@ -112,6 +113,9 @@ Error CheckShape(const PackHeader& header) {
                             header.output_channels != 0 || header.groups != 0 ||
                             extents != decltype(extents){};
   if (header.spatial_dims == 0 && has_geometry) return Refused("a GEMM has a convolution's geometry");
+  if (!IsWithin(header.usual_m, 0, header.spatial_dims == 0 ? kMost : 0)) {
+    return Refused("usual_m is out of range");
+  }
   if (header.spatial_dims != 0 && header.choices != 0) return Refused("a convolution has a GEMM's choices");
   return {};
 }
@@ -151,7 +155,7 @@ std::string ErrnoText() { return std::strerror(errno); }  // NOLINT(concurrency-
 
 std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
                                     const PackedWeights& weights, const Certificate& certificate,
-                                    const TunedChoices& tuned) {
+                                    int64_t usual_m, const TunedChoices& tuned) {
   std::vector<int32_t> b_zero_points;
   const intact_linear_desc linear = DescOf(problem, &b_zero_points);
   PackHeader header{};
@@ -195,6 +199,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   header.failing_pairs = certificate.failing_pairs;
   header.worst_column = certificate.worst_column;
   header.worst_column_failing_pairs = certificate.worst_column_failing_pairs;
+  header.usual_m = usual_m;
   header.choices = static_cast<uint32_t>(tuned.choices.size());
   const Layout layout = LayoutOf(header);
   header.file_bytes = static_cast<uint64_t>(layout.end);
@@ -337,6 +342,7 @@ Result<PackContents> ReadPackImage(const void* image, size_t size) {
   Result<TunedChoices> tuned = ChoicesOf(header, layout, bytes);
   if (!tuned) return tuned.error();
   contents.tuned = std::move(*tuned);
+  contents.usual_m = header.usual_m;
   contents.certificate.pairs = header.pairs;
   contents.certificate.failing_pairs = header.failing_pairs;
   contents.certificate.worst_column = header.worst_column;

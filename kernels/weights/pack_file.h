@@ -3,7 +3,7 @@
 // convolution's own layout) is derived when it is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 5: what it is of, the descriptors, the certificate
+//   0             PackHeader, version 6: what it is of, the descriptors, the certificate
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes (pack.h); of a convolution depth k is
 //                             (tap, channel of the group), and n the output channels
@@ -54,13 +54,14 @@ struct PackContents {
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
   PackedWeights weights;
   Certificate certificate;  // without columns' sums and accumulators' bounds
+  int64_t usual_m = 0;      // of a GEMM
   TunedChoices tuned;
 };
 
 /// The image of a pack file. Throws std::bad_alloc.
 std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
                                     const PackedWeights& weights, const Certificate& certificate,
-                                    const TunedChoices& tuned = {});
+                                    int64_t usual_m = 0, const TunedChoices& tuned = {});
 
 /// Checks that the image is whole and as a writer makes it; what it holds stays in it, aligned to 64 bytes.
 /// The descriptors are as written, and yet to be checked, and so is whether the certificate is that of the

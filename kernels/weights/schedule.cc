@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kBlockBytes = int64_t{1} << 20;  // of the stream
 constexpr int64_t kUnitColumns = 4;
-constexpr int64_t kSampledColumns = 64;  // about so many tell what a schedule comes to
+// About so many columns and quads tell what a schedule comes to.
+constexpr int64_t kMostSampledColumns = 64, kLeastSampledColumns = 16, kSampledQuads = 8192;
 
 // Calls function(strip_columns), a constant that it is compiled for.
 template <class Function>
@@ -119,25 +120,40 @@ bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
   }
 }
 
-void ScheduledWeights::Relocate(const PlanarAccess& planar) noexcept {
+template <class Visit>
+void ScheduledWeights::ForEachItem(const Visit& visit) const noexcept {
   const int64_t item_bytes = spec_.ItemBytes();
-  for (const uint8_t* const strips : strips_) {
-    auto* item = const_cast<uint8_t*>(strips);  // in blocks_
-    for (int strip = 0; strip < kPanelColumns / spec_.strip_columns; ++strip) {
+  for (int64_t i = 0; i < std::ssize(strips_); ++i) {
+    const uint8_t* item = strips_[static_cast<size_t>(i)];
+    for (int column = 0; column < kPanelColumns; column += spec_.strip_columns) {
       std::array<uint16_t, kMaxGroup> counts;
       std::memcpy(counts.data(), item, sizeof(counts));
       item += kStripHeaderBytes;
-      int64_t items = 0;
-      for (int64_t i = 0; i < kMaxGroup; ++i) items += counts[static_cast<size_t>(i)] * (kMaxGroup - i);
-      for (; items > 0; --items, item += item_bytes) {
-        uint32_t number = 0;
-        std::memcpy(&number, item, sizeof(number));
-        const uint32_t offset = planar.quad_offsets[static_cast<size_t>(number % quads_)] +
-                                static_cast<uint32_t>(number / quads_ * planar.group_bytes);
-        std::memcpy(item, &offset, sizeof(offset));
+      for (int64_t items = CountItems(counts); items > 0; --items, item += item_bytes) {
+        visit(i / panels_, i % panels_, column, item);
       }
     }
   }
+}
+
+void ScheduledWeights::Relocate(const PlanarAccess& planar) noexcept {
+  ForEachItem([&](int64_t /*window*/, int64_t /*panel*/, int /*column*/, const uint8_t* item) {
+    uint32_t number = 0;
+    std::memcpy(&number, item, sizeof(number));
+    const uint32_t offset = planar.quad_offsets[static_cast<size_t>(number % quads_)] +
+                            static_cast<uint32_t>(number / quads_ * planar.group_bytes);
+    std::memcpy(const_cast<uint8_t*>(item), &offset, sizeof(offset));  // in blocks_
+  });
+}
+
+void ScheduledWeights::AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept {
+  ForEachItem([&](int64_t window, int64_t panel, int column, const uint8_t* item) {
+    uint16_t offset = 0;
+    std::memcpy(&offset, item, sizeof(offset));
+    const int64_t quad = window * spec_.window_quads + offset / spec_.rows;
+    int8_t* const to = panels + panel * panel_stride_bytes + quad * kPanelQuadBytes + column * kQuad;
+    AddWeights(item + sizeof(offset), spec_.strip_columns * kQuad, to);
+  });
 }
 
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
@@ -146,7 +162,9 @@ std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
   const int64_t unit_columns = std::max<int64_t>(kUnitColumns, spec.strip_columns);
   const int64_t columns = spec.strip_columns > kUnitColumns ? weights.n : weights.panels() * kPanelColumns;
   const int64_t units = (columns + unit_columns - 1) / unit_columns;
-  const int64_t step = std::max<int64_t>(units / (kSampledColumns / unit_columns), 1);
+  const int64_t sampled =
+      std::clamp(kSampledQuads / weights.quads(), kLeastSampledColumns, kMostSampledColumns);
+  const int64_t step = std::max<int64_t>(units / (sampled / unit_columns), 1);
   try {
     return WithColumns(spec.strip_columns, [&](auto width) {
       StripScheduler<width> scheduler(spec, std::min(weights.quads(), spec.window_quads));

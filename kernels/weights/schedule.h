@@ -95,13 +95,15 @@ std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept;
 
 /// Scheduled weights: strips in the order in which the kernel runs them.
-class ScheduledWeights {
+class ScheduledWeights final : public PanelSource {
  public:
   /// False if memory ran out.
   [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
 
   /// The same strips in memory of their own; false if memory ran out.
   [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;
+  /// Not of a planar band's.
+  void AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept override;
   /// Replaces the numbers of quads by offsets in a planar band.
   void Relocate(const PlanarAccess& planar) noexcept;
 
@@ -119,6 +121,9 @@ class ScheduledWeights {
  private:
   template <int kColumns>
   bool BuildStrips(const PackedWeights& weights);
+  /// Calls visit(window, panel, first column in the panel, item).
+  template <class Visit>
+  void ForEachItem(const Visit& visit) const noexcept;
 
   ScheduleSpec spec_;
   ScheduleStatistics statistics_;

@@ -82,4 +82,25 @@ bool ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& s
   }
 }
 
+void ScheduledVectors::AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept {
+  const int vector_bytes = lanes_ * kQuad;
+  for (size_t strip = 0; strip < begins_.size(); ++strip) {
+    const int64_t column = static_cast<int64_t>(strip) * lanes_;
+    int8_t* const to = panels + column / kPanelColumns * panel_stride_bytes + column % kPanelColumns * kQuad;
+    const uint8_t* window = data_.data() + begins_[strip];
+    for (int64_t i = 0; i < windows_; ++i) {
+      VectorWindowHeader header;
+      std::memcpy(&header, window, sizeof(header));
+      const int64_t items = CountItems(header.counts);
+      for (int64_t item = 0; item < items; ++item) {
+        uint16_t quad = 0;
+        std::memcpy(&quad, window + sizeof(header) + item * static_cast<int64_t>(sizeof(quad)), sizeof(quad));
+        AddWeights(window + header.weights_begin + item * vector_bytes, vector_bytes,
+                   to + int64_t{quad} * kPanelQuadBytes);
+      }
+      window += header.weights_begin + items * vector_bytes;
+    }
+  }
+}
+
 }  // namespace intact::kernels

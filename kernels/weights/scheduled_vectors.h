@@ -31,7 +31,7 @@ struct VectorWindowHeader {
 /// The deepest A that numbers of quads reach.
 inline constexpr int64_t kMaxVectorQuads = int64_t{1} << 16;
 
-class ScheduledVectors {
+class ScheduledVectors final : public PanelSource {
  public:
   /// What ScheduledVectors are built for: vectors of `lanes` columns, activations in [0, amax].
   static ScheduleSpec SpecFor(const PackedWeights& weights, int lanes, int amax);
@@ -44,6 +44,7 @@ class ScheduledVectors {
   int largest_group() const { return largest_group_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return static_cast<int64_t>(data_.bytes()); }
+  void AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept override;
   /// The columns from `column` on, which begins a vector.
   const uint8_t* Strip(int64_t column) const {
     return data_.data() + begins_[static_cast<size_t>(column / lanes_)];

@@ -125,75 +125,94 @@ class Load {
 template <int kColumns>
 class ItemIndex {
  public:
-  static constexpr size_t kNone = SIZE_MAX;
-
   /// Starts over with items that have these loads, none above `heaviest`.
   [[gnu::target("avx2")]] void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
     loads_ = loads;
     heaviest_ = static_cast<int16_t>(heaviest);
-    words_ = (loads.size() + kVectorBits - 1) / kVectorBits * kVectorWords;
+    words_ = (loads.size() + kWordBits - 1) / kWordBits;
     first_word_ = 0;
-    left_.assign(words_, 0);
+    left_.assign(words_ + kVectorWords, 0);
     std::fill_n(left_.begin(), loads.size() / kWordBits, ~uint64_t{0});
     if (loads.size() % kWordBits != 0) {
       left_[loads.size() / kWordBits] = (uint64_t{1} << loads.size() % kWordBits) - 1;
     }
-    rows_.assign((static_cast<size_t>(heaviest) / kLevel + 1) * kLanes * words_, 0);
+    const size_t level_words = kLanes * words_;
+    const size_t all_words = (static_cast<size_t>(heaviest) / kLevel + 1) * level_words;
+    rows_.assign(all_words + kVectorWords, 0);
     for (size_t item = 0; item < loads.size(); ++item) {
-      const auto rows = RowsAt(loads[item]);
-      for (const size_t row : rows) rows_[row + item / kWordBits] |= uint64_t{1} << item % kWordBits;
+      uint64_t* const rows = &rows_[item / kWordBits];
+      for (const size_t row : RowsAt(loads[item])) rows[row] |= uint64_t{1} << item % kWordBits;
     }
     // So far those of each level alone: each takes over those of the level below.
-    const size_t level_words = kLanes * words_;
-    for (size_t i = level_words; i < rows_.size(); i += kVectorWords) {
-      const __m256i level = _mm256_or_si256(Vector(rows_, i), Vector(rows_, i - level_words));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(&rows_[i]), level);
+    for (size_t i = level_words; i < all_words; i += kVectorWords) {
+      StoreVector(_mm256_or_si256(Vector(rows_, i), Vector(rows_, i - level_words)), i, &rows_);
     }
   }
 
-  void Remove(size_t item) { left_[item / kWordBits] &= ~(uint64_t{1} << item % kWordBits); }
-
-  /// The first that is left.
-  size_t First() {
+  /// Takes the first that is left, then, for as long as there is one and they are fewer than `most`, the
+  /// next that is left and that `room` has room for beside those taken. Writes them to `items`; returns how
+  /// many.
+  [[gnu::target("avx2")]] size_t Take(Load<kColumns> room, size_t most, size_t* items) {
     while (first_word_ < words_ && left_[first_word_] == 0) ++first_word_;
-    if (first_word_ == words_) return kNone;
-    return first_word_ * kWordBits + static_cast<size_t>(std::countr_zero(left_[first_word_]));
-  }
-
-  /// The first that is left and fits in `room`; none before `begin` does.
-  [[gnu::target("avx2")]] size_t FirstThatFits(const Load<kColumns>& room, size_t begin) const {
-    const auto rows = RowsAt(room.AtMost(heaviest_));
-    for (size_t word = begin / kVectorBits * kVectorWords; word < words_; word += kVectorWords) {
-      __m256i vector = Vector(left_, word);
-      // A few lanes at a time: most vectors have no candidate left after some.
-      for (size_t lane = 0; lane < kLanes && _mm256_testz_si256(vector, vector) == 0; lane += 4) {
-        for (size_t i = lane; i < lane + 4; ++i) {
-          vector = _mm256_and_si256(vector, Vector(rows_, rows[i] + word));
+    if (first_word_ == words_) return 0;
+    candidates_ = left_;
+    size_t word = first_word_;
+    for (size_t count = 0;; word = FirstCandidates(room, word)) {
+      while (true) {
+        if (word >= words_) return count;
+        const auto item = word * kWordBits + static_cast<size_t>(std::countr_zero(candidates_[word]));
+        // What does not fit now does not fit later.
+        candidates_[word] &= candidates_[word] - 1;
+        if (loads_[item].Fits(room)) {
+          left_[word] &= ~(uint64_t{1} << item % kWordBits);
+          items[count++] = item;
+          if (count == most) return count;
+          room = room - loads_[item];
+          break;
         }
-      }
-      if (_mm256_testz_si256(vector, vector) != 0) continue;
-      alignas(32) std::array<uint64_t, kVectorWords> words;
-      _mm256_store_si256(reinterpret_cast<__m256i*>(words.data()), vector);
-      for (size_t i = 0; i < kVectorWords; ++i) {
-        for (uint64_t candidates = words[i]; candidates != 0; candidates &= candidates - 1) {
-          const size_t item = (word + i) * kWordBits + static_cast<size_t>(std::countr_zero(candidates));
-          if (loads_[item].Fits(room)) return item;
-        }
+        // Of one vector: others are not reduced to what fits yet.
+        const size_t end = word / kVectorWords * kVectorWords + kVectorWords;
+        while (word < end && candidates_[word] == 0) ++word;
+        if (word == end) word = FirstCandidates(room, word);
       }
     }
-    return kNone;
   }
 
  private:
   static constexpr size_t kLanes = Load<kColumns>::kLanes;
-  static constexpr size_t kLevel = 8;
+  static constexpr size_t kLevel = kColumns <= 2 ? 4 : 8;
   static constexpr size_t kWordBits = 64;
   static constexpr size_t kVectorWords = 4;
-  static constexpr size_t kVectorBits = kVectorWords * kWordBits;
 
+  // Vectors may lie across the ends of rows; beyond the last there is room for one.
   [[gnu::target("avx2")]] static __m256i Vector(const std::vector<uint64_t>& words, size_t begin) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&words[begin]));
   }
+  [[gnu::target("avx2")]] static void StoreVector(__m256i vector, size_t begin, std::vector<uint64_t>* words) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(&(*words)[begin]), vector);
+  }
+
+  // The first word, from that of `begin`'s vector on, that has a candidate by the rows for `room`, to which
+  // its vector's candidates are reduced; words_ or more if there is none.
+  [[gnu::target("avx2")]] size_t FirstCandidates(const Load<kColumns>& room, size_t begin) {
+    const auto rows = RowsAt(room.AtMost(heaviest_));
+    for (size_t word = begin / kVectorWords * kVectorWords; word < words_; word += kVectorWords) {
+      __m256i vector = Vector(candidates_, word);
+      // Most vectors of strips of many columns have no candidate left after some lanes.
+      for (size_t lane = 0; lane < kLanes && (lane == 0 || _mm256_testz_si256(vector, vector) == 0);
+           lane += kLanesAtOnce) {
+        for (size_t i = lane; i < lane + kLanesAtOnce; ++i) {
+          vector = _mm256_and_si256(vector, Vector(rows_, rows[i] + word));
+        }
+      }
+      StoreVector(vector, word, &candidates_);
+      const __m256i is_zero = _mm256_cmpeq_epi64(vector, _mm256_setzero_si256());
+      const auto left = static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(is_zero))) ^ 15U;
+      if (left != 0) return word + static_cast<size_t>(std::countr_zero(left));
+    }
+    return words_;
+  }
+
   // Where the rows of the load's levels begin.
   std::array<size_t, kLanes> RowsAt(const Load<kColumns>& load) const {
     const auto lanes = load.ToLanes();
@@ -204,11 +223,13 @@ class ItemIndex {
     return rows;
   }
 
+  static constexpr size_t kLanesAtOnce = std::min<size_t>(kLanes, 8);
+
   std::span<const Load<kColumns>> loads_;
   int16_t heaviest_ = 0;
   size_t words_ = 0;       // of a row
   size_t first_word_ = 0;  // that may have an item left
-  std::vector<uint64_t> left_;
+  std::vector<uint64_t> left_, candidates_;
   std::vector<uint64_t> rows_;  // [level][lane][words_]
 };
 
@@ -386,18 +407,11 @@ class StripScheduler {
   void FormGroups() {
     index_.Reset({sorted_loads_.data(), item_count_}, heaviest_of_all_);
     groups_.clear();
-    for (size_t first = index_.First(); first != ItemIndex<kColumns>::kNone; first = index_.First()) {
-      Group group;
-      Load<kColumns> room = capacity_;
-      while (true) {
-        group.items[group.size++] = order_[first];
-        index_.Remove(first);
-        if (group.size == kMaxGroup) break;
-        room = room - sorted_loads_[first];
-        first = index_.FirstThatFits(room, first);
-        if (first == ItemIndex<kColumns>::kNone) break;
-      }
-      groups_.push_back(group);
+    std::array<size_t, kMaxGroup> taken;
+    while (const size_t size = index_.Take(capacity_, kMaxGroup, taken.data())) {
+      Group& group = groups_.emplace_back();
+      group.size = static_cast<uint32_t>(size);
+      for (size_t i = 0; i < size; ++i) group.items[i] = order_[taken[i]];
     }
   }
 
@@ -415,6 +429,18 @@ class StripScheduler {
   ItemIndex<kColumns> index_;                 // of them
   std::vector<Group> groups_;
 };
+
+/// Of groups of 8, 7, … 1 items.
+inline int64_t CountItems(const std::array<uint16_t, kMaxGroup>& counts) {
+  int64_t items = 0;
+  for (int64_t i = 0; i < kMaxGroup; ++i) items += counts[static_cast<size_t>(i)] * (kMaxGroup - i);
+  return items;
+}
+
+/// Adds the weights of an item to those of its quad, of which it is a part.
+inline void AddWeights(const uint8_t* weights, int count, int8_t* to) {
+  for (int i = 0; i < count; ++i) to[i] = static_cast<int8_t>(to[i] + static_cast<int8_t>(weights[i]));
+}
 
 inline int64_t Windows(const PackedWeights& weights, const ScheduleSpec& spec) {
   return (weights.quads() + spec.window_quads - 1) / spec.window_quads;
