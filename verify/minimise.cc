@@ -114,6 +114,7 @@ std::vector<Problem> Simpler(const Problem& problem) {
   Try(problem, &Problem::open_extents, false, &candidates);
   Try(problem, &Problem::own_scratch, false, &candidates);
   Try(problem, &Problem::saved, false, &candidates);
+  Try(problem, &Problem::usual_m, int64_t{0}, &candidates);
   Try(problem, &Problem::a_pad, int64_t{0}, &candidates);
   Try(problem, &Problem::c_pad, int64_t{0}, &candidates);
   Try(problem, &Problem::res_pad, int64_t{0}, &candidates);

@@ -272,7 +272,7 @@ struct Kind {
 const Kind& GemmKind() {
   static const Kind kGemm = {"gemm",
                              {Required(Number("m", &Problem::m)), Required(Number("n", &Problem::n)),
-                              Required(Number("k", &Problem::k))}};
+                              Required(Number("k", &Problem::k)), Number("usual", &Problem::usual_m)}};
   return kGemm;
 }
 
@@ -453,7 +453,8 @@ std::optional<Error> CheckSizes(std::initializer_list<Tensor> tensors, std::stri
 
 std::optional<Error> CheckGemm(const Problem& p) {
   if (auto error = CheckRanges(
-          {{"m", p.m, 1, kMaxDimension}, {"n", p.n, 1, kMaxDimension}, {"k", p.k, 1, kMaxDimension}})) {
+          {{"m", p.m, 1, kMaxDimension}, {"n", p.n, 1, kMaxDimension}, {"k", p.k, 1, kMaxDimension},
+           {"usual", p.usual_m, 0, kMaxDimension}})) {
     return error;
   }
   return CheckSizes({{"A", p.m * (p.k + p.a_pad)},
@@ -640,7 +641,7 @@ reference::Conv MaterializeConv(const Problem& problem) {
 RunOptions RunOptionsOf(const Problem& problem) {
   return {problem.mode,         problem.isa,         problem.a_pad,       problem.c_pad,   problem.threads,
           problem.declared_min, problem.declared,    problem.range_check, problem.res_pad, problem.in_place,
-          problem.open_extents, problem.own_scratch, problem.saved};
+          problem.open_extents, problem.own_scratch, problem.saved,       problem.usual_m};
 }
 
 std::span<const Fill> AllFills() {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "verify/random.h"
@@ -54,6 +55,8 @@ class ProblemList {
     // None of this makes a difference. The numbers are coprime to each other's and to the lists' lengths.
     problem.own_scratch = problems_.size() % 2 == 1;
     problem.saved = problems_.size() % 11 == 5;
+    constexpr std::array<int64_t, 7> kUsual = {0, 0, 1, 0, 8, 0, 128};
+    problem.usual_m = kUsual[problems_.size() % kUsual.size()];
     problems_.push_back(problem);
   }
 

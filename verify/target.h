@@ -33,6 +33,7 @@ struct RunOptions {
   bool open_extents = false;
   bool own_scratch = false;
   bool saved = false;
+  int64_t usual_m = 0;
 };
 
 class Target {

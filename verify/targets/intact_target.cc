@@ -136,6 +136,7 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   desc.linear = LinearDescOf(gemm, options);
   desc.n = gemm.n;
   desc.k = gemm.k;
+  desc.usual_m = options.usual_m;
   return desc;
 }
 
