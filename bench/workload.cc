@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/codegen/dispatch.h"
+#include "verify/fill.h"
 
 namespace intact::bench {
 namespace {
@@ -58,16 +59,32 @@ reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {
   return verify::Materialize(problem);
 }
 
+/// Gives `gemm`, a problem of MakeGemm(), the weights of a trained layer, if `c` has them; and the scales
+/// that fit them.
+void SetTrainedWeights(const Case& c, reference::Gemm* gemm) {
+  if (!c.weights.trained) return;
+  const Geometry g = c.shape.AsConvolution();
+  const std::vector<int8_t> columns = DrawLike(*c.weights.trained, g.c_out, g.Taps(), g.Channels());
+  gemm->b = reference::FromColumns(columns, gemm->n, gemm->k);
+  gemm->scales.clear();
+  verify::Problem problem;
+  problem.n = gemm->n;
+  problem.scale = verify::ScaleKind::kChannel;
+  verify::FillEpilogue(problem, {gemm, 1}, gemm);
+}
+
 /// What a GEMM and a convolution have alike.
 const reference::Operation& Common(const reference::Operation& operation) { return operation; }
 
-reference::Axis AxisOf(int64_t input, const Geometry& g) {
+/// The dimension of an image whose extents `of` tells.
+reference::Axis AxisOf(const Geometry& g, int64_t Extents::*of) {
   reference::Axis axis;
-  axis.input = input;
-  axis.kernel = g.kernel;
-  axis.stride = g.stride;
-  axis.pad_begin = g.PadBegin();
-  axis.pad_end = g.PadEnd();
+  axis.input = Extents(g.height, g.width).*of;
+  axis.kernel = g.kernel.*of;
+  axis.stride = g.stride.*of;
+  axis.dilation = g.dilation;
+  axis.pad_begin = g.PadBegin().*of;
+  axis.pad_end = g.PadEnd().*of;
   axis.transposed = g.transposed;
   return axis;
 }
@@ -75,11 +92,12 @@ reference::Axis AxisOf(int64_t input, const Geometry& g) {
 /// With the weights that the GEMM of the same shape has, and as many activations as it takes.
 reference::Conv MakeConv(const Case& c) {
   const Geometry& g = *c.shape.conv;
-  const reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
+  reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
+  SetTrainedWeights(c, &weights);
   reference::Conv conv;
   static_cast<reference::Operation&>(conv) = Common(weights);
-  conv.geometry.axes[1] = AxisOf(g.height, g);
-  conv.geometry.axes[2] = AxisOf(g.width, g);
+  conv.geometry.axes[1] = AxisOf(g, &Extents::height);
+  conv.geometry.axes[2] = AxisOf(g, &Extents::width);
   conv.geometry.batch = g.batch;
   conv.geometry.input_channels = g.c_in;
   conv.geometry.output_channels = g.c_out;
@@ -138,12 +156,14 @@ Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRow
   if (shape_.conv) {
     operation_ = MakeConv(c);
   } else {
-    operation_ = MakeGemm(c, shape_.m, shape_.n, shape_.k);
+    reference::Gemm gemm = MakeGemm(c, shape_.m, shape_.n, shape_.k);
+    SetTrainedWeights(c, &gemm);
+    operation_ = std::move(gemm);
   }
   const int largest = LargestActivation(c);
   std::vector<uint8_t> a = std::visit([](const auto& operation) { return operation.a; }, operation_);
   int8_ = MakeInput(a, static_cast<uint8_t>(largest), false);
-  if (!shape_.conv) return;
+  if (!shape_.conv && !c.weights.trained) return;  // see TypesOf()
   for (uint8_t& value : a) value /= kFloatDivisor;
   float_ = MakeInput(std::move(a), static_cast<uint8_t>(largest / kFloatDivisor), true);
 }
