@@ -111,26 +111,33 @@ reference::Conv MakeConv(const Case& c) {
   return conv;
 }
 
-/// The GEMMs that are computed, next to each other, on activations `a`.
-std::vector<reference::Gemm> Lower(reference::Gemm gemm, std::vector<uint8_t> a) {
-  gemm.a = std::move(a);
+/// Some rows of the GEMMs that are computed, next to each other, on activations `a`.
+std::vector<reference::Gemm> Lower(reference::Gemm gemm, const std::vector<uint8_t>& a,
+                                   const std::vector<int64_t>& rows) {
+  gemm.m = std::ssize(rows);
+  gemm.a.clear();
+  for (const int64_t row : rows) {
+    const auto begin = a.begin() + row * gemm.k;
+    gemm.a.insert(gemm.a.end(), begin, begin + gemm.k);
+  }
   return {std::move(gemm)};
 }
-std::vector<reference::Gemm> Lower(reference::Conv conv, std::vector<uint8_t> a) {
+std::vector<reference::Gemm> Lower(reference::Conv conv, std::vector<uint8_t> a,
+                                   const std::vector<int64_t>& rows) {
   conv.a = std::move(a);
-  return reference::Lower(conv);
+  return reference::Lower(conv, rows);
 }
 
-std::span<const uint8_t> RowOf(const reference::Gemm& gemm, int64_t row) {
-  return std::span(gemm.a).subspan(static_cast<size_t>(row * gemm.k), static_cast<size_t>(gemm.k));
-}
-
-/// Copies rows of `gemm`'s A.
-void AppendRows(const reference::Gemm& gemm, const std::vector<int64_t>& rows, std::vector<uint8_t>* a) {
-  for (const int64_t row : rows) {
-    const std::span<const uint8_t> values = RowOf(gemm, row);
-    a->insert(a->end(), values.begin(), values.end());
+/// The taps of a row of the output that are inside the input.
+std::vector<bool> TapsInside(const reference::Gemm& /*gemm*/, int64_t /*row*/) { return {true}; }
+std::vector<bool> TapsInside(const reference::Conv& conv, int64_t row) {
+  const reference::ConvGeometry& g = conv.geometry;
+  const reference::Pixel pixel = reference::PixelOf(g, row);
+  std::vector<bool> inside;
+  for (int64_t tap = 0; tap < g.Taps(); ++tap) {
+    inside.push_back(reference::InputRow(g, pixel, reference::TapOf(g, tap)) >= 0);
   }
+  return inside;
 }
 
 /// First, middle and last image row and column of outputs, from the first to the last image, as rows of C.
@@ -160,6 +167,7 @@ Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRow
     SetTrainedWeights(c, &gemm);
     operation_ = std::move(gemm);
   }
+  FindProbes();
   const int largest = LargestActivation(c);
   std::vector<uint8_t> a = std::visit([](const auto& operation) { return operation.a; }, operation_);
   int8_ = MakeInput(a, static_cast<uint8_t>(largest), false);
@@ -169,13 +177,11 @@ Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRow
 }
 
 /// Rows of the maximum that have the same taps inside the input are equal.
-void Workload::FindProbes(const reference::Gemm& of_maximum) {
-  std::map<std::string, size_t> probes;
-  maximum_probes_.clear();
-  like_.clear();
-  for (int64_t row = 0; row < of_maximum.m; ++row) {
-    const std::span<const uint8_t> values = RowOf(of_maximum, row);
-    const auto [found, is_new] = probes.emplace(std::string(values.begin(), values.end()), probes.size());
+void Workload::FindProbes() {
+  std::map<std::vector<bool>, size_t> probes;
+  for (int64_t row = 0; row < shape_.m; ++row) {
+    const auto inside = [&](const auto& operation) { return TapsInside(operation, row); };
+    const auto [found, is_new] = probes.emplace(std::visit(inside, operation_), probes.size());
     if (is_new) maximum_probes_.push_back(row);
     like_.push_back(found->second);
   }
@@ -186,22 +192,19 @@ Workload::Input Workload::MakeInput(std::vector<uint8_t> ordinary, uint8_t large
   Input input;
   input.ordinary = ToBytes(ordinary, is_float);
   input.maximum = ToBytes(maximum, is_float);
-  const auto lower = [&](std::vector<uint8_t> a) {
-    return std::visit([&](const auto& operation) { return Lower(operation, std::move(a)); }, operation_);
+  const auto lower = [&](std::vector<uint8_t> a, const std::vector<int64_t>& rows) {
+    return std::visit([&](const auto& operation) { return Lower(operation, std::move(a), rows); },
+                      operation_);
   };
-  std::vector<reference::Gemm> groups = lower(std::move(ordinary));
-  const std::vector<reference::Gemm> of_maximum = lower(std::move(maximum));
-  FindProbes(of_maximum.front());
+  std::vector<reference::Gemm> groups = lower(std::move(ordinary), ordinary_probes_);
+  const std::vector<reference::Gemm> of_maximum = lower(std::move(maximum), maximum_probes_);
   const size_t count = ordinary_probes_.size() + maximum_probes_.size();
   input.exact.resize(count * static_cast<size_t>(shape_.n));
   input.triple.resize(input.exact.size());
   int64_t first_column = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
     reference::Gemm& probe = groups[i];
-    std::vector<uint8_t> rows;
-    AppendRows(probe, ordinary_probes_, &rows);
-    AppendRows(of_maximum[i], maximum_probes_, &rows);
-    probe.a = std::move(rows);
+    probe.a.insert(probe.a.end(), of_maximum[i].a.begin(), of_maximum[i].a.end());
     probe.m = static_cast<int64_t>(count);
     const reference::Operands operands(probe);
     const auto fill_in = [&](reference::Model model, std::vector<int32_t>* all) {
