@@ -104,8 +104,8 @@ std::vector<int8_t> DrawLike(const WeightFigures& figures, int64_t outputs, int6
   const int64_t tried = std::clamp<int64_t>(kTriedWeights / depth, 1, outputs);
   const Draws draws(tried, depth);
   // The share is told in hundredths of a percent, and counts whole pairs.
-  const double pair = 100.0 / static_cast<double>(tried * taps * ((channels + 1) / 2));
-  const double slack = std::max(0.005, pair / 2);
+  const int64_t pairs = tried * taps * ((channels + 1) / 2);
+  const double slack = std::max(0.005, 50.0 / static_cast<double>(pairs));
   const double share = figures.failing_pairs_percent;
   const auto smallest = Bisect(draws, channels, [&](const WeightFigures& drawn) {
     return drawn.failing_pairs_percent <= share + slack;

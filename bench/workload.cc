@@ -140,6 +140,17 @@ std::vector<bool> TapsInside(const reference::Conv& conv, int64_t row) {
   return inside;
 }
 
+/// As numbers: a peer's ReLU may make −0 of what is negative.
+bool AreEqualFloats(const uint8_t* a, const uint8_t* b, int64_t count) {
+  for (int64_t i = 0; i < count; ++i, a += sizeof(float), b += sizeof(float)) {
+    float of_a = 0, of_b = 0;
+    std::memcpy(&of_a, a, sizeof of_a);
+    std::memcpy(&of_b, b, sizeof of_b);
+    if (of_a != of_b) return false;
+  }
+  return true;
+}
+
 /// First, middle and last image row and column of outputs, from the first to the last image, as rows of C.
 std::vector<int64_t> SampledRows(const Shape& shape) {
   const Geometry g = shape.AsConvolution();
@@ -251,8 +262,10 @@ bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, intact_type
       reference::Outputs(epilogue, shape_.n, model == reference::Model::kTriple ? input.triple : input.exact);
   const int64_t row_bytes = shape_.n * reference::ElementSize(c_type);
   const auto is_row = [&](const uint8_t* actual, int64_t row, size_t probe) {
-    return std::equal(actual + row * row_bytes, actual + (row + 1) * row_bytes,
-                      expected.begin() + static_cast<int64_t>(probe) * row_bytes);
+    const uint8_t* const begin = actual + row * row_bytes;
+    const uint8_t* const wanted = expected.data() + static_cast<int64_t>(probe) * row_bytes;
+    return c_type == INTACT_F32 ? AreEqualFloats(begin, wanted, shape_.n)
+                                : std::equal(begin, begin + row_bytes, wanted);
   };
   for (size_t i = 0; i < ordinary_probes_.size(); ++i) {
     if (!is_row(c, ordinary_probes_[i], i)) return false;

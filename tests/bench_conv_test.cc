@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
@@ -166,6 +167,26 @@ TEST(RecognitionOfConvolutions, TellsThemApart) {
     std::swap_ranges(conv->b.begin(), conv->b.begin() + half, conv->b.begin() + half);
   };
   EXPECT_EQ(recognise(swaps_groups), std::nullopt);
+}
+
+TEST(RecognitionOfConvolutions, SignOfFloatZeroDoesNotCount) {
+  Case c;
+  c.shape = Shape::Of({5, 6, 40, 18, 3});
+  c.c_type = INTACT_F32;
+  const Workload workload(c);
+  int64_t zeros = 0;
+  const auto negate_zeros = [&](const uint8_t* /*a*/, uint8_t* output) {
+    for (int64_t i = 0; i < c.shape.m * c.shape.n; ++i, output += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, output, sizeof value);
+      if (value != 0) continue;
+      output[sizeof value - 1] = 0x80;
+      ++zeros;
+    }
+  };
+  FakeContender fake(workload, c, Model::kExact, negate_zeros);
+  EXPECT_EQ(workload.Recognise(&fake, c.c_type, kBoth), Model::kExact);
+  EXPECT_GT(zeros, 0);
 }
 
 /// Two layers of a network on one ISA: a dense one, twice, and a depthwise one; and its first.
