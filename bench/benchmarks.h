@@ -17,13 +17,13 @@ void RegisterPeaks();                  // peak/vpdpbusd/zmm, …
 void RegisterBandwidth(jit::Isa isa);  // bandwidth/read/64MiB, …, with `isa`'s loads
 /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, conv/…: intact on `isas`, peers, which are
 /// confined to `peer_isa`, on that.
-void RegisterSuite(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa);
+void RegisterLayers(std::span<const Layer> layers, std::span<const jit::Isa> isas, jit::Isa peer_isa);
 void RegisterThreads(std::span<const jit::Isa> isas);  // gemm/…/threads:2
 void RegisterPlans(std::span<const jit::Isa> isas);    // plan/create/isa:avx2/n:16/k:64, …
 /// conv/…/open: a plan that leaves the input's extents to the run; the counter of_fixed is how many times as
 /// fast it is as one that knows them, in turns. gemm/…/tuned: a plan whose kernel is chosen by measurement;
 /// of_model, as the same plan with the cost model's choice. The label tells both.
-void RegisterPairs(const Suite& suite, std::span<const jit::Isa> isas);
+void RegisterPairs(std::span<const Layer> layers, std::span<const jit::Isa> isas);
 
 /// What `c` computes on. The last one is kept, until the next call: a benchmark's function is called several
 /// times, and making a workload takes longer than measuring. Not thread-safe.

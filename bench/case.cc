@@ -7,12 +7,20 @@ namespace {
 
 constexpr int64_t kFirstLayerChannels = 4;
 
+/// "2", or "2x1" where they differ.
+std::string Text(const Extents& extents, std::string_view by) {
+  if (extents.height == extents.width) return fmt::format("{}", extents.height);
+  return fmt::format("{}{}{}", extents.height, by, extents.width);
+}
+
 std::string NameOf(const Shape& shape) {
   if (!shape.conv) return fmt::format("/m:{}/n:{}/k:{}", shape.m, shape.n, shape.k);
   const Geometry& g = *shape.conv;
-  return fmt::format("/in:{}x{}/c_in:{}/c_out:{}/kernel:{}x{}/stride:{}/groups:{}/batch:{}{}", g.height,
-                     g.width, g.c_in, g.c_out, g.kernel, g.kernel, g.stride, g.groups, g.batch,
-                     g.transposed ? "/transposed" : "");
+  std::string name = fmt::format("/in:{}x{}/c_in:{}/c_out:{}/kernel:{}x{}/stride:{}", g.height, g.width,
+                                 g.c_in, g.c_out, g.kernel.height, g.kernel.width, Text(g.stride, "x"));
+  if (g.dilation != 1) name += fmt::format("/dilation:{}", g.dilation);
+  name += fmt::format("/groups:{}/batch:{}", g.groups, g.batch);
+  return name + (g.transposed ? "/transposed" : "");
 }
 
 constexpr std::array kTypes = {INTACT_S32, INTACT_U8, INTACT_F32};
@@ -25,8 +33,9 @@ std::string Geometry::ToString() const {
   std::string text = transposed ? "transposed " : "";
   text += is_depthwise ? fmt::format("dw {}×{}×{}", c_in, height, width)
                        : fmt::format("{}×{}×{}→{}", c_in, height, width, c_out);
-  text += fmt::format(" {}×{}", kernel, kernel);
-  if (stride != 1) text += fmt::format("/{}", stride);
+  text += fmt::format(" {}×{}", kernel.height, kernel.width);
+  if (stride != 1) text += fmt::format("/{}", Text(stride, "×"));
+  if (dilation != 1) text += fmt::format(" d{}", dilation);
   if (groups != 1 && !is_depthwise) text += fmt::format(" g{}", groups);
   if (batch != 1) text += fmt::format(" batch {}", batch);
   return text;
@@ -60,10 +69,10 @@ std::string Case::Name() const {
   return name;
 }
 
-std::span<const intact_type> TypesOf(const Shape& shape, std::string_view peer) {
+std::span<const intact_type> TypesOf(const Case& c) {
   const std::span<const intact_type> all = kTypes;
-  const bool has_float = shape.conv && !shape.conv->transposed && !peer.empty();
-  return has_float ? all : all.first(kInt8Types);
+  const bool has_float = c.shape.conv ? !c.shape.conv->transposed : c.weights.trained.has_value();
+  return has_float && !c.peer.empty() ? all : all.first(kInt8Types);
 }
 
 }  // namespace intact::bench

@@ -12,33 +12,57 @@
 #include <string>
 #include <string_view>
 
+#include "bench/trained_weights.h"
 #include "jit/isa.h"
 #include "verify/problem.h"
 
 namespace intact::bench {
 
-/// A 2-D convolution, channels last, its filter square and its input padded by (kernel − 1)/2 on every side.
-/// Or a transposed one, whose output is cropped to stride times the input: kernel ≥ stride.
+/// A number for each dimension of an image; a single one stands for both.
+struct Extents {
+  int64_t height = 1, width = 1;
+
+  constexpr Extents() = default;
+  constexpr Extents(int64_t both) : height(both), width(both) {}  // NOLINT(google-explicit-constructor)
+  constexpr Extents(int64_t of_height, int64_t of_width) : height(of_height), width(of_width) {}
+  bool operator==(const Extents&) const = default;
+};
+
+/// A 2-D convolution, channels last, its input padded by dilation·(kernel − 1)/2 on every side. Or a
+/// transposed one, not dilated, whose output is cropped to stride times the input: kernel ≥ stride.
 struct Geometry {
   int64_t height = 1, width = 1;  // of the input
   int64_t c_in = 1, c_out = 1;
-  int64_t kernel = 1, stride = 1, groups = 1, batch = 1;
+  Extents kernel = 1, stride = 1;
+  int64_t groups = 1, batch = 1;
   bool transposed = false;
+  int64_t dilation = 1;
   bool operator==(const Geometry&) const = default;
 
-  constexpr int64_t PadBegin() const { return transposed ? (kernel - stride + 1) / 2 : (kernel - 1) / 2; }
-  constexpr int64_t PadEnd() const { return transposed ? (kernel - stride) / 2 : (kernel - 1) / 2; }
-  constexpr int64_t OutHeight() const { return OutOf(height); }
-  constexpr int64_t OutWidth() const { return OutOf(width); }
-  constexpr int64_t Taps() const { return kernel * kernel; }
+  constexpr Extents PadBegin() const {
+    return {PadBegin(kernel.height, stride.height), PadBegin(kernel.width, stride.width)};
+  }
+  constexpr Extents PadEnd() const {
+    return {PadEnd(kernel.height, stride.height), PadEnd(kernel.width, stride.width)};
+  }
+  constexpr int64_t OutHeight() const { return OutOf(height, kernel.height, stride.height); }
+  constexpr int64_t OutWidth() const { return OutOf(width, kernel.width, stride.width); }
+  constexpr int64_t Taps() const { return kernel.height * kernel.width; }
   /// Input channels that an output channel reads.
   constexpr int64_t Channels() const { return c_in / groups; }
-  // "64×56×56→256 3×3/2 g32"; "dw 32×112×112 3×3"; "transposed 64×28×28→32 4×4/2"
+  // "64×56×56→256 3×3/2 g32"; "dw 32×112×112 3×3"; "transposed 64×28×28→32 4×4/2"; "64×56×28→64 1×3/2×1 d4"
   std::string ToString() const;
 
  private:
-  constexpr int64_t OutOf(int64_t in) const {
-    return transposed ? in * stride : (in + PadBegin() + PadEnd() - kernel) / stride + 1;
+  constexpr int64_t PadBegin(int64_t taps, int64_t step) const {
+    return transposed ? (taps - step + 1) / 2 : dilation * (taps - 1) / 2;
+  }
+  constexpr int64_t PadEnd(int64_t taps, int64_t step) const {
+    return transposed ? (taps - step) / 2 : dilation * (taps - 1) / 2;
+  }
+  constexpr int64_t OutOf(int64_t in, int64_t taps, int64_t step) const {
+    if (transposed) return in * step;
+    return (in + PadBegin(taps, step) + PadEnd(taps, step) - dilation * (taps - 1) - 1) / step + 1;
   }
 };
 
@@ -55,8 +79,9 @@ struct Shape {
   /// Multiplications and additions, without padding of the depth; with the zeros around an input, but not
   /// those that a transposed convolution has between its pixels.
   double Operations() const {
-    const auto stride = static_cast<double>(conv && conv->transposed ? conv->stride : 1);
-    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / (stride * stride);
+    const Extents stride = conv && conv->transposed ? conv->stride : 1;
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) /
+           static_cast<double>(stride.height * stride.width);
   }
   int64_t WeightBytes() const { return n * k; }
   int64_t InputElements() const;
@@ -72,8 +97,10 @@ Kind KindOf(const Shape& shape);
 
 /// Per-channel symmetric weights of some distribution, the largest at ±127.
 struct Weights {
-  const char* name;
-  verify::Fill fill;
+  std::string_view name;
+  verify::Fill fill;                                    // of the activations too
+  std::optional<WeightFigures> trained = std::nullopt;  // drawn like those instead
+  bool operator==(const Weights&) const = default;
 };
 
 inline constexpr std::array kWeights = {
@@ -82,6 +109,9 @@ inline constexpr std::array kWeights = {
 /// What networks have; the default.
 inline constexpr Weights kLaplace = kWeights[1];
 
+/// The name of the weights that a trained network's layers have.
+inline constexpr std::string_view kTrained = "trained";
+
 struct Case {
   Shape shape;
   Weights weights = kLaplace;
@@ -89,8 +119,8 @@ struct Case {
   jit::Isa isa = jit::Isa::kAvx2;
   std::string peer;                 // "" for intact
   intact_mode mode = INTACT_EXACT;  // of intact
-  // s32; u8: per-channel scales and ReLU; f32: a convolution in float, activations, weights and all, and
-  // ReLU, which peers have.
+  // s32; u8: per-channel scales and ReLU; f32: all in float, activations, weights and output, and ReLU,
+  // which peers have.
   intact_type c_type = INTACT_S32;
   int threads = 1;
   bool is_open = false;   // a convolution whose plan leaves the input's extents to the run; of intact
@@ -104,9 +134,10 @@ struct Case {
   std::string Name() const;
 };
 
-/// The outputs that a shape is measured with, by intact ("") or by a peer. Not in float if transposed: that
-/// oneDNN does, channels last, by its reference.
-std::span<const intact_type> TypesOf(const Shape& shape, std::string_view peer);
+/// The outputs that a shape and its weights are measured with, by intact or by the case's peer. In float
+/// convolutions, and GEMMs of trained networks; not if transposed: that oneDNN does, channels last, by its
+/// reference.
+std::span<const intact_type> TypesOf(const Case& c);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_CASE_H_

@@ -57,15 +57,16 @@ void Register(const Case& c) {
   if (c.threads != 1) registered->UseRealTime();
 }
 
-/// intact's, with all weights and declared ranges.
-void RegisterVariants(Case c) {
-  for (const Weights& weights : kWeights) {
+/// intact's, with all weights that `layer` is measured with, and declared ranges.
+void RegisterVariants(Case c, const Layer& layer) {
+  c.shape = layer.shape;
+  for (const Weights& weights : WeightsOf(layer)) {
     c.weights = weights;
     // A declared range changes exact kernels without VNNI only.
     const bool has_range = kernels::UsesSchedule(c.isa, c.mode);
     for (const int amax : has_range ? std::vector<int>{0, 127} : std::vector<int>{0}) {
       c.amax = amax;
-      for (const intact_type c_type : TypesOf(c.shape, c.peer)) {
+      for (const intact_type c_type : TypesOf(c)) {
         c.c_type = c_type;
         Register(c);
       }
@@ -73,10 +74,11 @@ void RegisterVariants(Case c) {
   }
 }
 
-void RegisterPeer(Case c, const Suite& suite) {
-  for (const Layer& layer : suite.layers) {
+void RegisterPeer(Case c, std::span<const Layer> layers) {
+  for (const Layer& layer : layers) {
     c.shape = layer.shape;
-    for (const intact_type c_type : TypesOf(c.shape, c.peer)) {
+    c.weights = DefaultWeights(layer);
+    for (const intact_type c_type : TypesOf(c)) {
       c.c_type = c_type;
       Register(c);
     }
@@ -88,8 +90,7 @@ void RegisterPeer(Case c, const Suite& suite) {
 const Workload& WorkloadOf(const Case& c) {
   static std::optional<Case> last;
   static std::optional<Workload> workload;
-  const bool is_same =
-      last && last->shape == c.shape && last->weights.fill == c.weights.fill && last->amax == c.amax;
+  const bool is_same = last && last->shape == c.shape && last->weights == c.weights && last->amax == c.amax;
   if (!is_same) {
     workload.emplace(c);
     last = c;
@@ -97,7 +98,7 @@ const Workload& WorkloadOf(const Case& c) {
   return *workload;
 }
 
-void RegisterSuite(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa peer_isa) {
+void RegisterLayers(std::span<const Layer> layers, std::span<const jit::Isa> isas, jit::Isa peer_isa) {
   Case c;
   for (const jit::Isa isa : isas) {
     c.isa = isa;
@@ -106,9 +107,8 @@ void RegisterSuite(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa 
         continue;  // there it is the exact kernel
       }
       c.mode = mode;
-      for (const Layer& layer : suite.layers) {
-        c.shape = layer.shape;
-        RegisterVariants(c);
+      for (const Layer& layer : layers) {
+        RegisterVariants(c, layer);
       }
     }
   }
@@ -116,7 +116,7 @@ void RegisterSuite(const Suite& suite, std::span<const jit::Isa> isas, jit::Isa 
   c.isa = peer_isa;
   for (const Peer* peer : Peers()) {
     c.peer = peer->Name();
-    RegisterPeer(c, suite);
+    RegisterPeer(c, layers);
   }
 }
 

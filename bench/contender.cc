@@ -110,12 +110,15 @@ ConvDesc ConvDescOf(const Workload& workload, const Case& c) {
   desc.transposed = g.transposed ? 1 : 0;
   desc.input[0] = c.is_open ? INTACT_ANY_EXTENT : g.height;
   desc.input[1] = c.is_open ? INTACT_ANY_EXTENT : g.width;
-  for (int i = 0; i < desc.spatial_dims; ++i) {
-    desc.kernel[i] = g.kernel;
-    desc.stride[i] = g.stride;
-    desc.pad_begin[i] = g.PadBegin();
-    desc.pad_end[i] = g.PadEnd();
-  }
+  const auto set = [](int64_t* field, const Extents& extents) {
+    field[0] = extents.height;
+    field[1] = extents.width;
+  };
+  set(desc.kernel, g.kernel);
+  set(desc.stride, g.stride);
+  set(desc.dilation, g.dilation);
+  set(desc.pad_begin, g.PadBegin());
+  set(desc.pad_end, g.PadEnd());
   return desc;
 }
 

@@ -33,7 +33,7 @@ constexpr int kFailure = 1;
 struct Options {
   std::string suite;
   std::string isa = "any";
-  std::string weights = kLaplace.name;
+  std::string weights;
   int milliseconds = 250;
   std::string json, html;
 };
@@ -47,20 +47,22 @@ std::vector<std::string> Names(const auto& named) {
 
 std::string Description() {
   std::string text = "int8 GEMM and convolution beside peers and the machine's peaks.\n\nSuites:\n";
-  for (const Suite& suite : Suites()) text += fmt::format("  {:<13} {}\n", suite.name, suite.what);
+  for (const Suite& suite : Suites()) text += fmt::format("  {:<16} {}\n", suite.name, suite.what);
   return text +
          "\nWith --benchmark_... options (--benchmark_filter=REGEX, --benchmark_list_tests=true, ...) it "
          "runs "
-         "its named benchmarks, those of --suite (default: figures and conv) and --isa, by Google Benchmark.";
+         "its named benchmarks, those of --suite (default: figures, thin and conv) and --isa, by Google "
+         "Benchmark.";
 }
 
 void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--suite", options->suite, "shapes to measure (default: short)")
       ->check(CLI::IsMember(Names(Suites())));
   app->add_option("--isa", options->isa, "only this ISA, for intact and peers (default: all that are here)");
-  app->add_option("--weights", options->weights, "distribution of the weights")
-      ->check(CLI::IsMember(Names(kWeights)))
-      ->capture_default_str();
+  app->add_option("--weights", options->weights,
+                  "distribution of the weights (default: laplace; of a trained network's layers each "
+                  "its own)")
+      ->check(CLI::IsMember(Names(kWeights)));
   app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();
@@ -81,7 +83,8 @@ std::vector<jit::Isa> AvailableIsas() {
 int RunTable(const Options& options, std::vector<jit::Isa> isas) {
   Request request;
   request.suite = FindSuite(options.suite.empty() ? "short" : options.suite);
-  request.weights = *std::ranges::find(kWeights, options.weights, &Weights::name);
+  const auto* const weights = std::ranges::find(kWeights, options.weights, &Weights::name);
+  if (weights != kWeights.end()) request.weights = *weights;
   request.isas = std::move(isas);
   request.budget = std::chrono::milliseconds(options.milliseconds);
   const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
@@ -108,12 +111,17 @@ int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vec
   RegisterPeaks();
   RegisterBandwidth(best);
   RegisterPlans(isas);
-  const std::vector<std::string> suites =
-      options.suite.empty() ? std::vector<std::string>{"figures", "conv"} : std::vector{options.suite};
+  const std::vector<std::string> suites = options.suite.empty()
+                                              ? std::vector<std::string>{"figures", "thin", "conv"}
+                                              : std::vector{options.suite};
+  std::vector<Layer> layers;
   for (const std::string& suite : suites) {
-    RegisterSuite(*FindSuite(suite), isas, best);
-    RegisterPairs(*FindSuite(suite), isas);
+    for (const Layer& layer : FindSuite(suite)->layers) {
+      if (std::ranges::find(layers, layer.shape, &Layer::shape) == layers.end()) layers.push_back(layer);
+    }
   }
+  RegisterLayers(layers, isas, best);
+  RegisterPairs(layers, isas);
   RegisterThreads(isas);
   auto count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());

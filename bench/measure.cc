@@ -1,5 +1,6 @@
 #include "bench/measure.h"
 
+#include <array>
 #include <cstddef>
 #include <thread>
 #include <vector>
@@ -38,15 +39,19 @@ verify::Measurement TurnOf(const Entrant& entrant, const Workload& workload, uin
 /// Who `entrant` is and what it computes; not timed yet.
 Timing Check(const Workload& workload, const Entrant& entrant) {
   Timing timing;
-  timing.contender = entrant.what.peer.empty() ? kIntact : entrant.what.peer;
-  timing.c_type = verify::ToString(entrant.what.c_type);
+  const Case& what = entrant.what;
+  timing.contender = !what.peer.empty() ? what.peer : what.mode == INTACT_EXACT ? kIntact : kSaturating;
+  timing.c_type = verify::ToString(what.c_type);
   if (!entrant.contender) {
     timing.result = entrant.contender.error().message;
     return timing;
   }
   Contender* const contender = entrant.contender->get();
   timing.implementation = contender->Implementation();
-  const auto model = workload.Recognise(contender, entrant.what.c_type, AdmissibleModels(entrant.what));
+  auto model = workload.Recognise(contender, what.c_type, AdmissibleModels(what));
+  // Where no pair can saturate, the models agree.
+  constexpr std::array kExactModel = {reference::Model::kExact};
+  if (model && workload.Recognise(contender, what.c_type, kExactModel)) model = reference::Model::kExact;
   timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
   return timing;
 }
@@ -94,8 +99,7 @@ Result<Row> MeasureRow(const Workload& workload, std::span<const Entrant> entran
     Timing& timing = row.timings[timed[i]];
     const std::vector<double>& microseconds = figures[i + 2];
     timing.microseconds = verify::Median(microseconds);
-    timing.spread =
-        (verify::Quantile(microseconds, 0.75) - verify::Quantile(microseconds, 0.25)) / timing.microseconds;
+    timing.spread = verify::Spread(microseconds);
   }
   return row;
 }

@@ -44,7 +44,7 @@ Type TypeOf(intact_type c_type) {
 /// A primitive whose weights are packed, in whatever format it prefers, when it is made.
 class OneDnnContender final : public Contender {
  public:
-  // Throws dnnl::error.
+  // Of int8, or of floats for c_type f32. Throws dnnl::error.
   OneDnnContender(const Workload& workload, const Case& c)
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
     if (c.shape.conv && c.shape.conv->transposed) {
@@ -74,41 +74,45 @@ class OneDnnContender final : public Contender {
 
  private:
   void SetMatmul(const reference::Gemm& gemm, intact_type c_type) {
-    const Descriptor a({gemm.m, gemm.k}, Type::u8, Layout::ab);
-    const Descriptor b({gemm.k, gemm.n}, Type::s8, Layout::any);
+    const bool is_float = c_type == INTACT_F32;
+    const Type type = is_float ? Type::f32 : Type::s8;
+    const Descriptor a({gemm.m, gemm.k}, is_float ? Type::f32 : Type::u8, Layout::ab);
+    const Descriptor b({gemm.k, gemm.n}, type, Layout::any);
     const Descriptor c({gemm.m, gemm.n}, TypeOf(c_type), Layout::ab);
     const dnnl::matmul::primitive_desc description({a, b, c}, Attributes(gemm, c_type), engine_);
     primitive_ = dnnl::matmul(description);
-    Finish(description, {{gemm.k, gemm.n}, Type::s8, Layout::ab}, gemm.b.data());
+    Finish(description, {{gemm.k, gemm.n}, type, Layout::ab}, gemm.b);
   }
 
-  /// Makes a convolution of int8, or of floats for c_type f32; channels last.
+  /// Makes a convolution; channels last.
   template <class Primitive>
   void SetConvolution(dnnl::algorithm algorithm, const reference::Conv& conv, const Geometry& g,
                       intact_type c_type) {
     const bool is_float = c_type == INTACT_F32;
     const Type type = is_float ? Type::f32 : Type::s8;
-    const Dimensions kernel = {g.kernel, g.kernel}, stride = {g.stride, g.stride};
-    const Dimensions begin = {g.PadBegin(), g.PadBegin()}, end = {g.PadEnd(), g.PadEnd()};
-    Dimensions filter = {g.c_out / g.groups, g.Channels(), g.kernel, g.kernel};
+    const auto both = [](const Extents& extents) { return Dimensions{extents.height, extents.width}; };
+    Dimensions filter = {g.c_out / g.groups, g.Channels(), g.kernel.height, g.kernel.width};
     if (g.groups != 1) filter.insert(filter.begin(), g.groups);
     const Descriptor a({g.batch, g.c_in, g.height, g.width}, is_float ? Type::f32 : Type::u8, Layout::nhwc);
     const Descriptor b(filter, type, Layout::any);
     const Descriptor c({g.batch, g.c_out, g.OutHeight(), g.OutWidth()}, TypeOf(c_type), Layout::nhwc);
     const typename Primitive::primitive_desc description(
-        {dnnl::prop_kind::forward_inference, algorithm, a, b, c, stride, begin, end},
+        {dnnl::prop_kind::forward_inference, algorithm, a, b, c, both(g.stride), both(g.dilation - 1),
+         both(g.PadBegin()), both(g.PadEnd())},
         Attributes(conv, c_type), engine_);
     primitive_ = Primitive(description);
     const Descriptor plain(filter, type, g.groups != 1 ? Layout::gohwi : Layout::ohwi);
-    const std::vector<float> floats(conv.b.begin(), conv.b.end());
-    Finish(description, plain,
-           is_float ? static_cast<const void*>(floats.data()) : static_cast<const void*>(conv.b.data()));
+    Finish(description, plain, conv.b);
   }
 
-  /// Packs `weights`, which are laid out as `plain` says, and gathers the arguments.
+  /// Packs `weights`, which are laid out as `plain` says, in its type, and gathers the arguments.
   template <class Description>
-  void Finish(const Description& description, const Descriptor& plain, const void* weights) {
-    dnnl::memory source(plain, engine_, const_cast<void*>(weights));  // read only
+  void Finish(const Description& description, const Descriptor& plain, const std::vector<int8_t>& weights) {
+    const std::vector<float> floats(weights.begin(), weights.end());
+    const bool is_float = plain.data_type() == Type::f32;
+    const void* const data =
+        is_float ? static_cast<const void*>(floats.data()) : static_cast<const void*>(weights.data());
+    dnnl::memory source(plain, engine_, const_cast<void*>(data));  // read only
     dnnl::memory packed(description.weights_desc(), engine_);
     dnnl::reorder(source, packed).execute(stream_, source, packed);
     stream_.wait();

@@ -54,12 +54,13 @@ void Register(const Case& measured, const Case& other, const char* counter) {
 
 }  // namespace
 
-void RegisterPairs(const Suite& suite, std::span<const jit::Isa> isas) {
+void RegisterPairs(std::span<const Layer> layers, std::span<const jit::Isa> isas) {
   for (const jit::Isa isa : isas) {
-    for (const Layer& layer : suite.layers) {
+    for (const Layer& layer : layers) {
       Case c;
       c.isa = isa;
       c.shape = layer.shape;
+      c.weights = DefaultWeights(layer);
       if (layer.shape.conv) {
         Case open = c;
         open.c_type = c.c_type = INTACT_U8;
@@ -67,7 +68,7 @@ void RegisterPairs(const Suite& suite, std::span<const jit::Isa> isas) {
         Register(open, c, "of_fixed");
         continue;
       }
-      for (const Weights& weights : kWeights) {
+      for (const Weights& weights : WeightsOf(layer)) {
         c.weights = weights;
         Case tuned = c;
         tuned.is_tuned = true;

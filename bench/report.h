@@ -1,36 +1,38 @@
 // The results for people and for programs: a table for the terminal, an HTML page with a roofline, and JSON.
 //
-// bench.json, schema version 1. Times are medians of turns (measure.h); GOPS are 2·M·N·K per nanosecond.
+// bench.json, schema version 2. Times are medians of turns (measure.h); GOPS are 2·M·N·K per nanosecond.
 //
-//   schema           "intact-bench"; schema_version 1; version of intact; suite; weights (their distribution)
+//   schema           "intact-bench"; schema_version 2; version of intact; suite; weights (their
+//                    distribution; "trained": each layer's own, as networks.h tells)
 //   machine, isas[]  as in report.json (verify/report.h)
 //   peaks[]          registers-only instruction peaks: name, gops
 //   reads[]          read bandwidth of one core: bytes (of the buffer), level ("L1", "L2", "L3", "memory":
 //                    where it fits), gb_per_s
 //   peers[]          name, version
 //   rows[]           one shape on one ISA, all in the same run: isa, m, n, k, conv (null for a GEMM; else
-//                    height and width of the input, c_in, c_out, kernel, stride, groups, batch, transposed;
-//                    m, n and k are then output pixels, output channels, taps × channels of a group), times
-//                    (that the suite's network has it), peak (its sequence), peak_gops, read_gb_per_s (buffer
-//                    as large as the weights), memory_bound (reading the weights takes longer than the
-//                    operations at the peak), intensity (operations per byte of A, B and s32 C), fused_cost
-//                    (of intact's u8 output over s32, as a share of time; null if not timed), timings[]:
-//                    contender ("intact" or a peer's name), c_type ("s32"; "u8": per-channel scales and ReLU;
-//                    "f32": a peer's convolution in float, with ReLU), implementation (as its library names
-//                    it; intact's is the kernel for many rows), result ("exact"; "saturates": equal to the
-//                    triple model, not to the exact result; else why it is not timed), microseconds (null if
-//                    not timed), spread (interquartile range over median), gops, of_peak, of_bandwidth
-//                    (weights' bytes per second over read_gb_per_s), speed_up (a peer's: how many times as
-//                    fast intact is, with the same c_type, beside f32 with u8)
+//                    height and width of the input, c_in, c_out, kernel and stride ([height, width] each),
+//                    groups, batch, transposed, dilation; m, n and k are then output pixels, output channels,
+//                    taps × channels of a group), times (that the suite's network has it), peak (its
+//                    sequence), peak_gops, read_gb_per_s (buffer as large as the weights), memory_bound
+//                    (reading the weights takes longer than the operations at the peak), intensity
+//                    (operations per byte of A, B and s32 C), fused_cost (of intact's u8 output over s32, as
+//                    a share of time; null if not timed), timings[]: contender ("intact"; "saturating",
+//                    intact in that mode; or a peer's name), c_type ("s32"; "u8": per-channel scales and
+//                    ReLU; "f32": a peer in float, with ReLU), implementation (as its library names it;
+//                    intact's is the kernel for many rows), result ("exact"; "saturates": equal to the triple
+//                    model, not to the exact result; else why it is not timed), microseconds (null if not
+//                    timed), spread (interquartile range over median), gops, of_peak, of_bandwidth (weights'
+//                    bytes per second over read_gb_per_s), speed_up (of others than intact: how many times as
+//                    fast that is, with the same c_type, beside f32 with u8)
 //   first_calls[]    per ISA, exact mode, s32 output: isa, error ("" or why there are no figures),
 //                    create_microseconds (a plan of N = 16, K = 64, its code cached), pack_gb_per_s (weights'
 //                    bytes over the time to create a plan of N = K = 1024), speed_up_of_two_threads
 //                    (1024×1024×1024; 0 on one CPU)
 //   means[]          geometric means of speed_up: isa, kind (of the rows: "gemm", "dense", "first layer",
-//                    "other dense", "grouped", "depthwise"), contender, c_type, rows (how many have it),
-//                    speed_up
-//   sums[]           of a network, all its convolutions as often as it has them: isa, contender, c_type,
-//                    convolutions, milliseconds
+//                    "other dense", "grouped", "depthwise", "transposed"; "all" of a network), contender,
+//                    c_type, rows (how many have it), speed_up, worst (the least of them)
+//   sums[]           of a network, all its layers as often as it has them: isa, contender, c_type, layers,
+//                    milliseconds
 #ifndef INTACT_BENCH_REPORT_H_
 #define INTACT_BENCH_REPORT_H_
 

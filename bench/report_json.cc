@@ -45,38 +45,39 @@ Json ToJson(const Row& row) {
 
 constexpr std::array<std::string_view, 3> kTypes = {"s32", "u8", "f32"};
 
-/// Intact's speed over a peer's, where both were timed.
-std::optional<Json> Mean(const Group& group, std::string_view peer, std::string_view c_type) {
+/// Intact's speed over another contender's, where both were timed.
+std::optional<Json> Mean(const Group& group, std::string_view other, std::string_view c_type) {
   std::vector<double> speed_ups;
   for (const Row& row : group.rows) {
-    if (const std::optional<double> value = SpeedUp(row, peer, c_type)) speed_ups.push_back(*value);
+    if (const std::optional<double> value = SpeedUp(row, other, c_type)) speed_ups.push_back(*value);
   }
   if (speed_ups.empty()) return std::nullopt;
   return Json{{"isa", group.rows.front().isa},
               {"kind", group.name},
-              {"contender", peer},
+              {"contender", other},
               {"c_type", c_type},
               {"rows", speed_ups.size()},
-              {"speed_up", *GeometricMean(speed_ups)}};
+              {"speed_up", *GeometricMean(speed_ups)},
+              {"worst", *WorstOf(group.rows, other, c_type)}};
 }
 
 std::optional<Json> Sum(std::span<const Row> rows, std::string_view contender, std::string_view c_type) {
   const std::optional<double> milliseconds = NetworkMilliseconds(rows, contender, c_type);
-  if (Convolutions(rows) == 0 || !milliseconds) return std::nullopt;
+  if (Layers(rows) == 0 || !milliseconds) return std::nullopt;
   return Json{{"isa", rows.front().isa},
               {"contender", contender},
               {"c_type", c_type},
-              {"convolutions", Convolutions(rows)},
+              {"layers", Layers(rows)},
               {"milliseconds", *milliseconds}};
 }
 
 void AddSummaries(const Results& results, Json* json) {
   Json& means = (*json)["means"] = Json::array();
   Json& sums = (*json)["sums"] = Json::array();
-  std::vector<std::string> contenders = {std::string(kIntact)};
-  for (const PeerVersion& peer : results.peers) contenders.push_back(peer.name);
   for (const std::string& isa : results.Isas()) {
     const std::vector<Row> rows = results.RowsOf(isa);
+    std::vector<std::string> contenders = OthersOf(rows);
+    contenders.insert(contenders.begin(), std::string(kIntact));
     for (const std::string& contender : contenders) {
       for (const std::string_view c_type : kTypes) {
         if (std::optional<Json> sum = Sum(rows, contender, c_type)) sums.push_back(std::move(*sum));
@@ -93,7 +94,7 @@ void AddSummaries(const Results& results, Json* json) {
 
 Json ToJson(const Results& results) {
   Json json = {{"schema", "intact-bench"},
-               {"schema_version", 1},
+               {"schema_version", 2},
                {"version", intact_version()},
                {"suite", results.suite},
                {"weights", results.weights},

@@ -25,29 +25,29 @@ std::string OrDash(const std::optional<double>& value, const std::function<std::
   return value ? text(*value) : "-";
 }
 
-/// The columns of a table of GEMMs or of convolutions on one ISA, cell by cell; then means, and of a network
-/// the sums.
+/// The columns of a table of GEMMs, of convolutions, or of a network's layers on one ISA, cell by cell; then
+/// means, and of a network the worst of each ratio and the sums.
 class Builder {
  public:
-  Builder(const Results& results, std::vector<Row> rows)
-      : rows_(std::move(rows)), groups_(GroupsOf(rows_)), convolutions_(Convolutions(rows_)) {
-    for (const PeerVersion& peer : results.peers) peers_.push_back(peer.name);
-  }
+  explicit Builder(std::vector<Row> rows)
+      : rows_(std::move(rows)), groups_(GroupsOf(rows_)), layers_(Layers(rows_)), others_(OthersOf(rows_)) {}
 
   Table Build() && {
-    const bool is_conv = rows_.front().shape.conv.has_value();
-    table_.title = fmt::format("{}{}: peak is {}", rows_.front().isa, is_conv ? ", convolutions" : "",
-                               rows_.front().peak);
-    AddHeads(is_conv);
-    if (convolutions_ > 0) Add("times", [](const Row& row) { return fmt::format("{}", row.times); });
+    const auto is_conv = [](const Row& row) { return row.shape.conv.has_value(); };
+    const bool has_conv = std::ranges::any_of(rows_, is_conv);
+    const bool has_gemm = !std::ranges::all_of(rows_, is_conv);
+    const std::string_view what = !has_conv ? "" : has_gemm ? ", layers" : ", convolutions";
+    table_.title = fmt::format("{}{}: peak is {}", rows_.front().isa, what, rows_.front().peak);
+    AddHeads(has_conv, has_gemm);
+    if (layers_ > 0) Add("times", [](const Row& row) { return fmt::format("{}", row.times); });
     AddGops("s32", "s32 GOPS");
     Add("of roof", RoofText, RoofShare, Percent);
     AddGops("u8", "u8 GOPS");
     Add(
         "u8 cost", [](const Row& row) { return OrDash(FusedCost(row), Cost); }, FusedFactor,
         [](double factor) { return Cost(factor - 1); });
-    if (is_conv) {
-      for (const std::string& peer : peers_) AddPeer(peer, "f32");
+    for (const std::string& other : others_) {
+      if (HasTiming(rows_, other, "f32")) AddOther(other, "f32");
     }
     AddNotes();
     return std::move(table_);
@@ -79,19 +79,21 @@ class Builder {
   }
 
   /// The first cell of each line.
-  void AddHeads(bool is_conv) {
-    table_.head = {is_conv ? "C×H×W→O" : "M×N×K"};
+  void AddHeads(bool has_conv, bool has_gemm) {
+    table_.head = {!has_conv ? "M×N×K" : has_gemm ? "C×H×W→O, M×N×K" : "C×H×W→O"};
     for (const Row& row : rows_) table_.rows.push_back({row.shape.ToString()});
     for (const Group& group : groups_) {
-      table_.rows.push_back({"geometric mean" + (is_conv ? ", " + group.name : "")});
+      table_.rows.push_back({"geometric mean" + (has_conv ? ", " + group.name : "")});
     }
-    if (convolutions_ > 0) table_.rows.push_back({fmt::format("sum of {}, ms", convolutions_)});
+    if (layers_ == 0) return;
+    table_.rows.push_back({"worst ratio"});
+    table_.rows.push_back({fmt::format("sum of {}, ms", layers_)});
   }
 
-  /// A column: a cell of each row, the geometric mean of the values that there are in each group, and the
-  /// sum's cell.
+  /// A column: a cell of each row, the geometric mean of the values that there are in each group, the cells
+  /// of the worst and of the sum.
   void Add(std::string head, const Text& text, const Value& value = {}, const Format& mean = {},
-           const std::string& sum = "") {
+           const std::string& worst = "", const std::string& sum = "") {
     table_.head.push_back(std::move(head));
     auto line = table_.rows.begin();
     for (const Row& row : rows_) (line++)->push_back(text(row));
@@ -103,34 +105,36 @@ class Builder {
       }
       (line++)->push_back(mean ? OrDash(GeometricMean(values), mean) : "");
     }
-    if (convolutions_ > 0) line->push_back(sum);
+    if (layers_ == 0) return;
+    (line++)->push_back(worst);
+    line->push_back(sum);
   }
 
   void AddGopsOf(const std::string& contender, const std::string& c_type, std::string head) {
     const auto text = [&](const Row& row) { return GopsText(row, row.Find(contender, c_type)); };
     const auto milliseconds = [](double sum) { return fmt::format("{:.2f}", sum); };
-    Add(std::move(head), text, {}, {}, OrDash(Sum(contender, c_type), milliseconds));
+    Add(std::move(head), text, {}, {}, "", OrDash(Sum(contender, c_type), milliseconds));
   }
 
-  /// A peer's speed, and intact's over it.
-  void AddPeer(const std::string& peer, const std::string& c_type) {
-    AddGopsOf(peer, c_type, c_type == "f32" ? peer + " f32" : peer);
-    const auto speed_up = [&](const Row& row) { return SpeedUp(row, peer, c_type); };
+  /// Another contender's speed, and intact's over it.
+  void AddOther(const std::string& other, const std::string& c_type) {
+    AddGopsOf(other, c_type, c_type == "f32" ? other + " f32" : other);
+    const auto speed_up = [&](const Row& row) { return SpeedUp(row, other, c_type); };
     const bool is_marked = std::ranges::any_of(rows_, [&](const Row& row) {
-      const Timing* const timing = row.Find(peer, c_type);
+      const Timing* const timing = row.Find(other, c_type);
       return timing != nullptr && timing->result == kSaturates;
     });
     saturates_ = saturates_ || is_marked;
     const auto mean = [&](double ratio) { return Ratio(ratio) + std::string(is_marked ? kMark : ""); };
-    const std::optional<double> ours = Sum(kIntact, OursBeside(c_type)), theirs = Sum(peer, c_type);
+    const std::optional<double> ours = Sum(kIntact, OursBeside(c_type)), theirs = Sum(other, c_type);
     Add(
         "ratio", [&](const Row& row) { return OrDash(speed_up(row), Ratio); }, speed_up, mean,
-        ours && theirs ? mean(*theirs / *ours) : "-");
+        OrDash(WorstOf(rows_, other, c_type), mean), ours && theirs ? mean(*theirs / *ours) : "-");
   }
 
   void AddGops(const std::string& c_type, std::string head) {
     AddGopsOf(std::string(kIntact), c_type, std::move(head));
-    for (const std::string& peer : peers_) AddPeer(peer, c_type);
+    for (const std::string& other : others_) AddOther(other, c_type);
   }
 
   void AddNotes() {
@@ -142,8 +146,8 @@ class Builder {
       table_.notes.emplace_back(
           "the peak widens after each k-quad; exact kernels widen once a group, and may exceed it");
     }
-    if (rows_.front().shape.conv && !peers_.empty()) {
-      table_.notes.emplace_back("f32: a peer's convolution in float; its ratio is that of intact's u8");
+    if (std::ranges::any_of(others_, [&](const std::string& o) { return HasTiming(rows_, o, "f32"); })) {
+      table_.notes.emplace_back("f32: a peer in float; its ratio is that of intact's u8");
     }
     for (const Row& row : rows_) {
       for (const Timing& timing : row.timings) {
@@ -156,8 +160,8 @@ class Builder {
 
   std::vector<Row> rows_;
   std::vector<Group> groups_;
-  int convolutions_;  // of a network; else 0
-  std::vector<std::string> peers_;
+  int layers_;  // of a network; else 0
+  std::vector<std::string> others_;
   Table table_;
   bool saturates_ = false;
 };
@@ -225,12 +229,13 @@ Table MachineTable(const Results& results) {
 
 std::vector<Table> IsaTables(const Results& results, std::string_view isa) {
   std::vector<Row> gemms = results.RowsOf(isa), convolutions;
+  if (Layers(gemms) > 0) return {Builder(std::move(gemms)).Build()};
   const auto is_conv = [](const Row& row) { return row.shape.conv.has_value(); };
   std::ranges::copy_if(gemms, std::back_inserter(convolutions), is_conv);
   std::erase_if(gemms, is_conv);
   std::vector<Table> tables;
   for (std::vector<Row>* rows : {&gemms, &convolutions}) {
-    if (!rows->empty()) tables.push_back(Builder(results, std::move(*rows)).Build());
+    if (!rows->empty()) tables.push_back(Builder(std::move(*rows)).Build());
   }
   return tables;
 }

@@ -19,7 +19,8 @@ struct Table {
 
 /// CPU, caches, ISAs, peaks: a label and its text each. No head.
 Table MachineTable(const Results& results);
-/// One ISA: its GEMMs and its convolutions, if there are; then geometric means, and a network's sums.
+/// One ISA: its GEMMs and its convolutions, if there are, of a network together; then geometric means, and a
+/// network's worst ratios and sums.
 std::vector<Table> IsaTables(const Results& results, std::string_view isa);
 Table FirstCallTable(const Results& results);
 

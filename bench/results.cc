@@ -25,7 +25,10 @@ const Timing* Row::Find(std::string_view contender, std::string_view c_type) con
 }
 
 bool Results::AllRight() const {
-  const auto is_right = [](const Timing& timing) { return timing.contender != kIntact || timing.IsTimed(); };
+  const auto is_right = [](const Timing& timing) {
+    const bool is_ours = timing.contender == kIntact || timing.contender == kSaturating;
+    return !is_ours || timing.IsTimed();
+  };
   return std::ranges::all_of(rows,
                              [&](const Row& row) { return std::ranges::all_of(row.timings, is_right); }) &&
          std::ranges::all_of(first_calls, [](const FirstCall& call) { return call.error.empty(); });
@@ -57,9 +60,9 @@ double OfRoof(const Row& row, const Timing& timing) { return RoofMicroseconds(ro
 
 std::string_view OursBeside(std::string_view c_type) { return c_type == "f32" ? "u8" : c_type; }
 
-std::optional<double> SpeedUp(const Row& row, std::string_view peer, std::string_view c_type) {
+std::optional<double> SpeedUp(const Row& row, std::string_view other, std::string_view c_type) {
   const Timing* const ours = row.Find(kIntact, OursBeside(c_type));
-  const Timing* const theirs = row.Find(peer, c_type);
+  const Timing* const theirs = row.Find(other, c_type);
   if (ours == nullptr || theirs == nullptr) return std::nullopt;
   return theirs->microseconds / ours->microseconds;
 }
@@ -105,14 +108,42 @@ std::vector<Group> GroupsOf(std::span<const Row> rows) {
   add("grouped", {Kind::kGrouped});
   add("depthwise", {Kind::kDepthwise});
   add("transposed", {Kind::kTransposed});
+  const auto is_all = [&](const Group& group) { return group.rows.size() == rows.size(); };
+  if (Layers(rows) > 0 && std::ranges::none_of(groups, is_all)) {
+    groups.push_back({"all", {rows.begin(), rows.end()}});
+  }
   return groups;
 }
 
-int Convolutions(std::span<const Row> rows) {
+int Layers(std::span<const Row> rows) {
   const bool is_network = std::ranges::any_of(rows, [](const Row& row) { return row.times > 1; });
   int count = 0;
   for (const Row& row : rows) count += row.times;
   return is_network ? count : 0;
+}
+
+std::vector<std::string> OthersOf(std::span<const Row> rows) {
+  std::vector<std::string> others;
+  for (const Row& row : rows) {
+    for (const Timing& timing : row.timings) {
+      const bool is_new = std::ranges::find(others, timing.contender) == others.end();
+      if (timing.contender != kIntact && is_new) others.push_back(timing.contender);
+    }
+  }
+  return others;
+}
+
+bool HasTiming(std::span<const Row> rows, std::string_view contender, std::string_view c_type) {
+  return std::ranges::any_of(rows, [&](const Row& row) { return row.Find(contender, c_type) != nullptr; });
+}
+
+std::optional<double> WorstOf(std::span<const Row> rows, std::string_view other, std::string_view c_type) {
+  std::optional<double> worst;
+  for (const Row& row : rows) {
+    const std::optional<double> speed_up = SpeedUp(row, other, c_type);
+    if (speed_up && (!worst || *speed_up < *worst)) worst = speed_up;
+  }
+  return worst;
 }
 
 std::optional<double> NetworkMilliseconds(std::span<const Row> rows, std::string_view contender,
@@ -125,6 +156,10 @@ std::optional<double> NetworkMilliseconds(std::span<const Row> rows, std::string
   }
   return 1e-3 * microseconds;
 }
+
+void to_json(nlohmann::json& json, const Extents& extents) { json = {extents.height, extents.width}; }
+
+void from_json(const nlohmann::json& json, Extents& extents) { extents = {json.at(0), json.at(1)}; }
 
 void to_json(nlohmann::json& json, const Shape& shape) {
   json = {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}, {"conv", nullptr}};

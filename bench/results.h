@@ -17,13 +17,14 @@
 namespace intact::bench {
 
 inline constexpr std::string_view kIntact = "intact";
+inline constexpr std::string_view kSaturating = "saturating";  // intact in that mode
 inline constexpr std::string_view kExact = "exact";
 inline constexpr std::string_view kSaturates = "saturates";
 inline constexpr std::string_view kWrong = "wrong: not timed";
 
 /// One contender and type of output.
 struct Timing {
-  std::string contender;  // kIntact, or the peer's name
+  std::string contender;  // kIntact, kSaturating, or a peer's name
   std::string c_type;     // "s32", "u8" or, a convolution in float, "f32"
   std::string implementation;
   std::string result;  // kExact; kSaturates: equal to the triple model instead; kWrong; or why it cannot run
@@ -90,9 +91,11 @@ struct Results {
 };
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timing, contender, c_type, implementation, result, microseconds, spread)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Geometry, height, width, c_in, c_out, kernel, stride, groups, batch,
-                                   transposed)
 // NOLINTBEGIN(readability-identifier-naming): the library finds them by these names
+void to_json(nlohmann::json& json, const Extents& extents);
+void from_json(const nlohmann::json& json, Extents& extents);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Geometry, height, width, c_in, c_out, kernel, stride, groups, batch,
+                                   transposed, dilation)
 void to_json(nlohmann::json& json, const Shape& shape);
 void from_json(const nlohmann::json& json, Shape& shape);
 // NOLINTEND(readability-identifier-naming)
@@ -112,8 +115,8 @@ bool IsMemoryBound(const Row& row);
 double OfRoof(const Row& row, const Timing& timing);
 /// What a peer's timing of `c_type` is compared with: intact's u8 with a convolution in float.
 std::string_view OursBeside(std::string_view c_type);
-/// How many times as fast as `peer` intact is; nothing unless both were timed.
-std::optional<double> SpeedUp(const Row& row, std::string_view peer, std::string_view c_type);
+/// How many times as fast as another contender intact is; nothing unless both were timed.
+std::optional<double> SpeedUp(const Row& row, std::string_view other, std::string_view c_type);
 /// How much longer a u8 output takes than an s32 one, as a share.
 std::optional<double> FusedCost(const Row& row);
 /// Operations per byte of A (or the input), B and s32 C, each moved once: the roofline's abscissa.
@@ -128,11 +131,17 @@ struct Group {
   std::vector<Row> rows;
 };
 /// Groups that have rows, among "gemm", "dense" (in parts too, if some are: "first layer", "other dense"),
-/// "grouped", "depthwise" and "transposed".
+/// "grouped", "depthwise" and "transposed"; and "all" of a network that has several.
 std::vector<Group> GroupsOf(std::span<const Row> rows);
 
-/// The convolutions of a network, each as often as it has it; 0 unless `rows` are of one.
-int Convolutions(std::span<const Row> rows);
+/// The layers of a network, each as often as it has it; 0 unless `rows` are of one.
+int Layers(std::span<const Row> rows);
+/// Whom intact is compared with on any of `rows`: its own saturating kernels, then peers.
+std::vector<std::string> OthersOf(std::span<const Row> rows);
+/// Whether any of `rows` has a timing of these.
+bool HasTiming(std::span<const Row> rows, std::string_view contender, std::string_view c_type);
+/// The least SpeedUp() of the rows; nothing if none has one.
+std::optional<double> WorstOf(std::span<const Row> rows, std::string_view other, std::string_view c_type);
 /// The sum of their times in milliseconds; nothing if one was not timed.
 std::optional<double> NetworkMilliseconds(std::span<const Row> rows, std::string_view contender,
                                           std::string_view c_type);

@@ -11,24 +11,31 @@
 #include "bench/peaks.h"
 #include "bench/peers.h"
 #include "bench/workload.h"
+#include "kernels/codegen/dispatch.h"
 #include "tools/machine.h"
 
 namespace intact::bench {
 namespace {
 
+/// Intact and the peers; of a trained network's layer intact's saturating kernel too.
 std::vector<Entrant> EntrantsOf(const Workload& workload, const Case& base,
                                 std::span<const Peer* const> peers) {
   std::vector<Entrant> entrants;
-  const auto add = [&](const std::string& peer) {
-    for (const intact_type c_type : TypesOf(base.shape, peer)) {
-      Case c = base;
-      c.peer = peer;
+  const auto add = [&](Case c) {
+    for (const intact_type c_type : TypesOf(c)) {
       c.c_type = c_type;
       entrants.push_back({c, MakeContender(workload, c)});
     }
   };
-  add("");
-  for (const Peer* peer : peers) add(peer->Name());
+  Case c = base;
+  add(c);
+  c.mode = INTACT_SATURATING;
+  if (c.weights.trained && kernels::PairsSaturate(c.isa, c.mode)) add(c);
+  c.mode = base.mode;
+  for (const Peer* peer : peers) {
+    c.peer = peer->Name();
+    add(c);
+  }
   return entrants;
 }
 
@@ -84,16 +91,17 @@ std::optional<Error> MeasureMachine(jit::Isa isa, Results* results) {
 Result<Results> Run(const Request& request, const verify::Progress& progress) {
   Results results;
   results.suite = request.suite->name;
-  results.weights = request.weights.name;
+  const auto weights_of = [&](const Layer& layer) { return request.weights.value_or(DefaultWeights(layer)); };
+  results.weights = weights_of(request.suite->layers.front()).name;
   if (const std::optional<Error> error = MeasureMachine(request.isas.back(), &results)) return *error;
 
   const auto total = static_cast<int64_t>((request.suite->layers.size() + 1) * request.isas.size());
   int64_t done = 0;
   progress(done, total);
   Case base;
-  base.weights = request.weights;
   for (const Layer& layer : request.suite->layers) {
     base.shape = layer.shape;
+    base.weights = weights_of(layer);
     const Workload workload(base);
     for (const jit::Isa isa : request.isas) {
       base.isa = isa;
@@ -105,6 +113,7 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
   const auto place = [&](const Row& row) { return std::ranges::find(request.isas, *jit::ParseIsa(row.isa)); };
   std::ranges::stable_sort(results.rows, {}, place);
 
+  base.weights = request.weights.value_or(kLaplace);
   base.shape = kTinyShape;
   const Workload tiny(base);
   base.shape = kThreadsShape;

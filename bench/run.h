@@ -4,6 +4,7 @@
 #define INTACT_BENCH_RUN_H_
 
 #include <intact/intact.hpp>
+#include <optional>
 #include <vector>
 
 #include "bench/measure.h"
@@ -14,9 +15,9 @@ namespace intact::bench {
 
 struct Request {
   const Suite* suite = nullptr;
-  Weights weights = kLaplace;
-  std::vector<jit::Isa> isas;  // at least one; weakest first
-  Seconds budget{0.25};        // for the turns of a row
+  std::optional<Weights> weights;  // nothing: what each layer's default is
+  std::vector<jit::Isa> isas;      // at least one; weakest first
+  Seconds budget{0.25};            // for the turns of a row
 };
 
 /// An error if this machine's peaks cannot be measured; what else goes wrong is told in the results.

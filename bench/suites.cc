@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 
+#include "bench/networks.h"
+
 namespace intact::bench {
 namespace {
 
@@ -197,9 +199,23 @@ constexpr std::array kSuites = {
     Suite{"transposed", "eight transposed convolutions, as networks upsample with", kTransposed},
     Suite{"resnet50", "ResNet-50's 53 convolutions and the sum of their times, batch 1", kResNet50},
     Suite{"mobilenet_v2", "MobileNet v2's 52 convolutions and the sum of their times, batch 1", kMobileNetV2},
+    Suite{"segmentation", "119 layers of a segmentation network, 1024×1024, and their sum; takes minutes",
+          kSegmentation},
+    Suite{"text_detection", "62 layers of a text detection network, 640×640, and their sum", kTextDetection},
+    Suite{"text_recognition", "44 layers of a text recognition network, 48×320, and their sum",
+          kTextRecognition},
 };
 
 }  // namespace
+
+Weights DefaultWeights(const Layer& layer) {
+  return layer.weights ? Weights{kTrained, kLaplace.fill, layer.weights} : kLaplace;
+}
+
+std::vector<Weights> WeightsOf(const Layer& layer) {
+  if (layer.weights) return {DefaultWeights(layer)};
+  return {kWeights.begin(), kWeights.end()};
+}
 
 std::span<const Suite> Suites() { return kSuites; }
 

@@ -2,8 +2,10 @@
 #ifndef INTACT_BENCH_SUITES_H_
 #define INTACT_BENCH_SUITES_H_
 
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "bench/case.h"
 
@@ -11,8 +13,14 @@ namespace intact::bench {
 
 struct Layer {
   Shape shape;
-  int times = 1;  // that the network has it
+  int times = 1;                                        // that the network has it
+  std::optional<WeightFigures> weights = std::nullopt;  // of a trained network's layer
 };
+
+/// A trained layer's own, or kLaplace.
+Weights DefaultWeights(const Layer& layer);
+/// A trained layer's own, or all of kWeights.
+std::vector<Weights> WeightsOf(const Layer& layer);
 
 struct Suite {
   std::string_view name;

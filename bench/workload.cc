@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/codegen/dispatch.h"
+#include "verify/fill.h"
 
 namespace intact::bench {
 namespace {
@@ -58,16 +59,32 @@ reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {
   return verify::Materialize(problem);
 }
 
+/// Gives `gemm`, a problem of MakeGemm(), the weights of a trained layer, if `c` has them; and the scales
+/// that fit them.
+void SetTrainedWeights(const Case& c, reference::Gemm* gemm) {
+  if (!c.weights.trained) return;
+  const Geometry g = c.shape.AsConvolution();
+  const std::vector<int8_t> columns = DrawLike(*c.weights.trained, g.c_out, g.Taps(), g.Channels());
+  gemm->b = reference::FromColumns(columns, gemm->n, gemm->k);
+  gemm->scales.clear();
+  verify::Problem problem;
+  problem.n = gemm->n;
+  problem.scale = verify::ScaleKind::kChannel;
+  verify::FillEpilogue(problem, {gemm, 1}, gemm);
+}
+
 /// What a GEMM and a convolution have alike.
 const reference::Operation& Common(const reference::Operation& operation) { return operation; }
 
-reference::Axis AxisOf(int64_t input, const Geometry& g) {
+/// The dimension of an image whose extents `of` tells.
+reference::Axis AxisOf(const Geometry& g, int64_t Extents::*of) {
   reference::Axis axis;
-  axis.input = input;
-  axis.kernel = g.kernel;
-  axis.stride = g.stride;
-  axis.pad_begin = g.PadBegin();
-  axis.pad_end = g.PadEnd();
+  axis.input = Extents(g.height, g.width).*of;
+  axis.kernel = g.kernel.*of;
+  axis.stride = g.stride.*of;
+  axis.dilation = g.dilation;
+  axis.pad_begin = g.PadBegin().*of;
+  axis.pad_end = g.PadEnd().*of;
   axis.transposed = g.transposed;
   return axis;
 }
@@ -75,11 +92,12 @@ reference::Axis AxisOf(int64_t input, const Geometry& g) {
 /// With the weights that the GEMM of the same shape has, and as many activations as it takes.
 reference::Conv MakeConv(const Case& c) {
   const Geometry& g = *c.shape.conv;
-  const reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
+  reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
+  SetTrainedWeights(c, &weights);
   reference::Conv conv;
   static_cast<reference::Operation&>(conv) = Common(weights);
-  conv.geometry.axes[1] = AxisOf(g.height, g);
-  conv.geometry.axes[2] = AxisOf(g.width, g);
+  conv.geometry.axes[1] = AxisOf(g, &Extents::height);
+  conv.geometry.axes[2] = AxisOf(g, &Extents::width);
   conv.geometry.batch = g.batch;
   conv.geometry.input_channels = g.c_in;
   conv.geometry.output_channels = g.c_out;
@@ -93,26 +111,44 @@ reference::Conv MakeConv(const Case& c) {
   return conv;
 }
 
-/// The GEMMs that are computed, next to each other, on activations `a`.
-std::vector<reference::Gemm> Lower(reference::Gemm gemm, std::vector<uint8_t> a) {
-  gemm.a = std::move(a);
+/// Some rows of the GEMMs that are computed, next to each other, on activations `a`.
+std::vector<reference::Gemm> Lower(reference::Gemm gemm, const std::vector<uint8_t>& a,
+                                   const std::vector<int64_t>& rows) {
+  gemm.m = std::ssize(rows);
+  gemm.a.clear();
+  for (const int64_t row : rows) {
+    const auto begin = a.begin() + row * gemm.k;
+    gemm.a.insert(gemm.a.end(), begin, begin + gemm.k);
+  }
   return {std::move(gemm)};
 }
-std::vector<reference::Gemm> Lower(reference::Conv conv, std::vector<uint8_t> a) {
+std::vector<reference::Gemm> Lower(reference::Conv conv, std::vector<uint8_t> a,
+                                   const std::vector<int64_t>& rows) {
   conv.a = std::move(a);
-  return reference::Lower(conv);
+  return reference::Lower(conv, rows);
 }
 
-std::span<const uint8_t> RowOf(const reference::Gemm& gemm, int64_t row) {
-  return std::span(gemm.a).subspan(static_cast<size_t>(row * gemm.k), static_cast<size_t>(gemm.k));
-}
-
-/// Copies rows of `gemm`'s A.
-void AppendRows(const reference::Gemm& gemm, const std::vector<int64_t>& rows, std::vector<uint8_t>* a) {
-  for (const int64_t row : rows) {
-    const std::span<const uint8_t> values = RowOf(gemm, row);
-    a->insert(a->end(), values.begin(), values.end());
+/// The taps of a row of the output that are inside the input.
+std::vector<bool> TapsInside(const reference::Gemm& /*gemm*/, int64_t /*row*/) { return {true}; }
+std::vector<bool> TapsInside(const reference::Conv& conv, int64_t row) {
+  const reference::ConvGeometry& g = conv.geometry;
+  const reference::Pixel pixel = reference::PixelOf(g, row);
+  std::vector<bool> inside;
+  for (int64_t tap = 0; tap < g.Taps(); ++tap) {
+    inside.push_back(reference::InputRow(g, pixel, reference::TapOf(g, tap)) >= 0);
   }
+  return inside;
+}
+
+/// As numbers: a peer's ReLU may make −0 of what is negative.
+bool AreEqualFloats(const uint8_t* a, const uint8_t* b, int64_t count) {
+  for (int64_t i = 0; i < count; ++i, a += sizeof(float), b += sizeof(float)) {
+    float of_a = 0, of_b = 0;
+    std::memcpy(&of_a, a, sizeof of_a);
+    std::memcpy(&of_b, b, sizeof of_b);
+    if (of_a != of_b) return false;
+  }
+  return true;
 }
 
 /// First, middle and last image row and column of outputs, from the first to the last image, as rows of C.
@@ -138,24 +174,25 @@ Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRow
   if (shape_.conv) {
     operation_ = MakeConv(c);
   } else {
-    operation_ = MakeGemm(c, shape_.m, shape_.n, shape_.k);
+    reference::Gemm gemm = MakeGemm(c, shape_.m, shape_.n, shape_.k);
+    SetTrainedWeights(c, &gemm);
+    operation_ = std::move(gemm);
   }
+  FindProbes();
   const int largest = LargestActivation(c);
   std::vector<uint8_t> a = std::visit([](const auto& operation) { return operation.a; }, operation_);
   int8_ = MakeInput(a, static_cast<uint8_t>(largest), false);
-  if (!shape_.conv) return;
+  if (!shape_.conv && !c.weights.trained) return;  // see TypesOf()
   for (uint8_t& value : a) value /= kFloatDivisor;
   float_ = MakeInput(std::move(a), static_cast<uint8_t>(largest / kFloatDivisor), true);
 }
 
 /// Rows of the maximum that have the same taps inside the input are equal.
-void Workload::FindProbes(const reference::Gemm& of_maximum) {
-  std::map<std::string, size_t> probes;
-  maximum_probes_.clear();
-  like_.clear();
-  for (int64_t row = 0; row < of_maximum.m; ++row) {
-    const std::span<const uint8_t> values = RowOf(of_maximum, row);
-    const auto [found, is_new] = probes.emplace(std::string(values.begin(), values.end()), probes.size());
+void Workload::FindProbes() {
+  std::map<std::vector<bool>, size_t> probes;
+  for (int64_t row = 0; row < shape_.m; ++row) {
+    const auto inside = [&](const auto& operation) { return TapsInside(operation, row); };
+    const auto [found, is_new] = probes.emplace(std::visit(inside, operation_), probes.size());
     if (is_new) maximum_probes_.push_back(row);
     like_.push_back(found->second);
   }
@@ -166,22 +203,19 @@ Workload::Input Workload::MakeInput(std::vector<uint8_t> ordinary, uint8_t large
   Input input;
   input.ordinary = ToBytes(ordinary, is_float);
   input.maximum = ToBytes(maximum, is_float);
-  const auto lower = [&](std::vector<uint8_t> a) {
-    return std::visit([&](const auto& operation) { return Lower(operation, std::move(a)); }, operation_);
+  const auto lower = [&](std::vector<uint8_t> a, const std::vector<int64_t>& rows) {
+    return std::visit([&](const auto& operation) { return Lower(operation, std::move(a), rows); },
+                      operation_);
   };
-  std::vector<reference::Gemm> groups = lower(std::move(ordinary));
-  const std::vector<reference::Gemm> of_maximum = lower(std::move(maximum));
-  FindProbes(of_maximum.front());
+  std::vector<reference::Gemm> groups = lower(std::move(ordinary), ordinary_probes_);
+  const std::vector<reference::Gemm> of_maximum = lower(std::move(maximum), maximum_probes_);
   const size_t count = ordinary_probes_.size() + maximum_probes_.size();
   input.exact.resize(count * static_cast<size_t>(shape_.n));
   input.triple.resize(input.exact.size());
   int64_t first_column = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
     reference::Gemm& probe = groups[i];
-    std::vector<uint8_t> rows;
-    AppendRows(probe, ordinary_probes_, &rows);
-    AppendRows(of_maximum[i], maximum_probes_, &rows);
-    probe.a = std::move(rows);
+    probe.a.insert(probe.a.end(), of_maximum[i].a.begin(), of_maximum[i].a.end());
     probe.m = static_cast<int64_t>(count);
     const reference::Operands operands(probe);
     const auto fill_in = [&](reference::Model model, std::vector<int32_t>* all) {
@@ -228,8 +262,10 @@ bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, intact_type
       reference::Outputs(epilogue, shape_.n, model == reference::Model::kTriple ? input.triple : input.exact);
   const int64_t row_bytes = shape_.n * reference::ElementSize(c_type);
   const auto is_row = [&](const uint8_t* actual, int64_t row, size_t probe) {
-    return std::equal(actual + row * row_bytes, actual + (row + 1) * row_bytes,
-                      expected.begin() + static_cast<int64_t>(probe) * row_bytes);
+    const uint8_t* const begin = actual + row * row_bytes;
+    const uint8_t* const wanted = expected.data() + static_cast<int64_t>(probe) * row_bytes;
+    return c_type == INTACT_F32 ? AreEqualFloats(begin, wanted, shape_.n)
+                                : std::equal(begin, begin + row_bytes, wanted);
   };
   for (size_t i = 0; i < ordinary_probes_.size(); ++i) {
     if (!is_row(c, ordinary_probes_[i], i)) return false;

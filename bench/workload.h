@@ -54,7 +54,7 @@ class Workload {
   };
 
   const Input& InputFor(intact_type c_type) const { return c_type == INTACT_F32 ? float_ : int8_; }
-  void FindProbes(const reference::Gemm& of_maximum);
+  void FindProbes();
   Input MakeInput(std::vector<uint8_t> ordinary, uint8_t largest, bool is_float);
   bool Equals(const uint8_t* c, const uint8_t* c_of_maximum, intact_type c_type,
               reference::Model model) const;

@@ -1,6 +1,7 @@
 #include "reference/conv.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace intact::reference {
 namespace {
@@ -35,19 +36,21 @@ std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, i
   return std::vector<T>(begin, begin + g.GroupOutputs());
 }
 
-// The residual under a group's columns.
-std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group) {
+// The residual under a group's columns, in some rows.
+std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
+  if (conv.residual.empty()) return {};
   const int64_t row_bytes = conv.geometry.output_channels * ElementSize(conv.residual_type);
   const int64_t group_bytes = row_bytes / conv.geometry.groups;
   std::vector<uint8_t> residual;
-  for (auto row = conv.residual.begin(); row != conv.residual.end(); row += row_bytes) {
+  for (const int64_t m : rows) {
+    const auto row = conv.residual.begin() + m * row_bytes;
     residual.insert(residual.end(), row + group * group_bytes, row + (group + 1) * group_bytes);
   }
   return residual;
 }
 
-// A group; the tensors are still all of them.
-Gemm GroupOf(const Conv& conv, int64_t group) {
+// Some rows of a group; the tensors are still all of them.
+Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   const ConvGeometry& g = conv.geometry;
   Gemm gemm;
   static_cast<Operation&>(gemm) = static_cast<const Operation&>(conv);
@@ -55,20 +58,20 @@ Gemm GroupOf(const Conv& conv, int64_t group) {
   gemm.bias_s32 = GroupShare(conv.bias_s32, g, group);
   gemm.bias_f32 = GroupShare(conv.bias_f32, g, group);
   gemm.scales = GroupShare(conv.scales, g, group);
-  gemm.residual = GroupResidual(conv, group);
-  gemm.m = g.OutputPixels();
+  gemm.residual = GroupResidual(conv, group, rows);
+  gemm.m = std::ssize(rows);
   gemm.n = g.GroupOutputs();
   gemm.k = g.Taps() * g.TapDepth();
   return gemm;
 }
 
 // im2col.
-std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group) {
+std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   const ConvGeometry& g = conv.geometry;
   const auto zero_point = static_cast<uint8_t>(conv.a_zero_point);
-  std::vector<uint8_t> a(static_cast<size_t>(g.OutputPixels() * g.Taps() * g.TapDepth()), zero_point);
+  std::vector<uint8_t> a(rows.size() * static_cast<size_t>(g.Taps() * g.TapDepth()), zero_point);
   auto to = a.begin();
-  for (int64_t m = 0; m < g.OutputPixels(); ++m) {
+  for (const int64_t m : rows) {
     const Pixel pixel = PixelOf(g, m);
     for (int64_t tap = 0; tap < g.Taps(); ++tap, to += g.TapDepth()) {
       const int64_t row = InputRow(g, pixel, TapOf(g, tap));
@@ -166,10 +169,16 @@ std::vector<int32_t> Convolve(const Conv& conv) {
 }
 
 std::vector<Gemm> Lower(const Conv& conv) {
+  std::vector<int64_t> rows(static_cast<size_t>(conv.geometry.OutputPixels()));
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return Lower(conv, rows);
+}
+
+std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows) {
   std::vector<Gemm> gemms;
   for (int64_t group = 0; group < conv.geometry.groups; ++group) {
-    Gemm& gemm = gemms.emplace_back(GroupOf(conv, group));
-    gemm.a = LoweredActivations(conv, group);
+    Gemm& gemm = gemms.emplace_back(GroupOf(conv, group, rows));
+    gemm.a = LoweredActivations(conv, group, rows);
     gemm.b = LoweredWeights(conv, group);
   }
   return gemms;

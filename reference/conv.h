@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "reference/gemm.h"
@@ -107,6 +108,9 @@ std::vector<int32_t> Convolve(const Conv& conv);
 
 /// The GEMM of each group.
 std::vector<Gemm> Lower(const Conv& conv);
+
+/// The same of some rows of the output, in this order.
+std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows);
 
 /// y of every output pixel and channel, as `model` accumulates the lowered GEMMs. kExact is the contract.
 std::vector<int32_t> Accumulators(const Conv& conv, Model model);

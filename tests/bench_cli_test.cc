@@ -38,7 +38,8 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--frobnicate", "--frobnicate");
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
-                 "{short,figures,thin,bert,llm,square,conv,transposed,resnet50,mobilenet_v2}");
+                 "{short,figures,thin,bert,llm,square,conv,transposed,resnet50,mobilenet_v2,"
+                 "segmentation,text_detection,text_recognition}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
@@ -151,10 +152,24 @@ TEST_F(BenchCli, SuitesAndVariantsAreListed) {
        {"peak/triple/ymm\n", "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072\n",
         "gemm/isa:avx2/mode:exact/weights:t4/amax:127/c:u8/m:2048/n:2048/k:2048\n",
         "gemm/isa:avx2/mode:exact/weights:laplace/m:1024/n:1024/k:1024/threads:2/real_time\n",
+        "gemm/isa:avx2/mode:saturating/weights:uniform/c:u8/m:2/n:768/k:768\n",
+        "gemm/isa:avx2/mode:exact/weights:t4/m:4/n:1024/k:4096\n",
+        "gemm/isa:avx2/mode:exact/weights:gauss/m:16/n:4096/k:4096/tuned/manual_time\n",
         "conv/isa:avx2/mode:exact/weights:gauss/amax:127/c:u8/in:56x56/c_in:64/c_out:256/kernel:1x1/stride:1/"
         "groups:1/batch:1\n"}) {
     EXPECT_THAT(listed.out, HasSubstr(name));
   }
+  const std::string once = "\ngemm/isa:avx2/mode:exact/weights:laplace/m:8/n:4096/k:4096\n";
+  const size_t first = listed.out.find(once);
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(listed.out.find(once, first + 1), std::string::npos) << "two suites have it";
+  const Outcome trained = Run("--suite text_recognition --benchmark_list_tests=true");
+  EXPECT_THAT(trained.out, HasSubstr("conv/isa:avx2/mode:saturating/weights:trained/c:u8/in:1x40/c_in:480/"
+                                     "c_out:60/kernel:1x3/stride:1/groups:1/batch:1\n"));
+  EXPECT_THAT(trained.out, HasSubstr("/kernel:3x3/stride:2x1/groups:64/batch:1\n"));
+  EXPECT_THAT(trained.out, HasSubstr("gemm/isa:avx2/mode:exact/weights:trained/m:40/n:6625/k:120\n"));
+  EXPECT_THAT(Run("--suite segmentation --benchmark_list_tests=true").out,
+              HasSubstr("/kernel:3x3/stride:1/dilation:8/groups:1/batch:1\n"));
   EXPECT_THAT(Run("--suite llm --benchmark_list_tests=true").out, HasSubstr("/m:32/n:4096/k:11008\n"));
   EXPECT_THAT(Run("--suite resnet50 --benchmark_list_tests=true").out,
               HasSubstr("/c:s32/in:14x14/c_in:512/c_out:512/kernel:3x3/stride:2/groups:1/batch:1\n"));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
@@ -51,6 +52,22 @@ TEST(Suites, NetworksAddUp) {
                                       Pair(Kind::kGrouped, 1), Pair(Kind::kDepthwise, 2)));
 }
 
+// What was counted of the networks' files.
+TEST(Suites, TrainedNetworksAddUp) {
+  using testing::Pair;
+  const Totals segmentation = TotalsOf("segmentation");
+  EXPECT_THAT(segmentation.kinds, ElementsAre(Pair(Kind::kDense, 118), Pair(Kind::kFirstLayer, 1)));
+  EXPECT_EQ(segmentation.multiplications, 159673614336);
+  const Totals detection = TotalsOf("text_detection");
+  EXPECT_THAT(detection.kinds,
+              ElementsAre(Pair(Kind::kDense, 47), Pair(Kind::kFirstLayer, 1), Pair(Kind::kDepthwise, 14)));
+  EXPECT_EQ(detection.multiplications, 2233122944);
+  const Totals recognition = TotalsOf("text_recognition");
+  EXPECT_THAT(recognition.kinds, ElementsAre(Pair(Kind::kGemm, 9), Pair(Kind::kDense, 20),
+                                             Pair(Kind::kFirstLayer, 1), Pair(Kind::kDepthwise, 14)));
+  EXPECT_EQ(recognition.multiplications, 692197440);
+}
+
 // Every layer of a network but the first reads what some layer before it writes.
 TEST(Suites, NetworksAreConnected) {
   for (const char* name : {"resnet50", "mobilenet_v2"}) {
@@ -80,9 +97,16 @@ TEST(Shape, OfAConvolution) {
   EXPECT_EQ(Shape::Of({112, 112, 32, 32, 3, 1, 32, 1}).ToString(), "dw 32×112×112 3×3");
   const Shape transposed = Shape::Of({28, 14, 64, 32, 3, 2, 1, 1, true});
   EXPECT_EQ(transposed.m, 56 * 28);
-  EXPECT_EQ(transposed.conv->PadBegin() + transposed.conv->PadEnd(), 3 - 2);
+  EXPECT_EQ(transposed.conv->PadBegin(), Extents(1));
+  EXPECT_EQ(transposed.conv->PadEnd(), Extents(0));
   EXPECT_DOUBLE_EQ(transposed.Operations(), 2.0 * 28 * 14 * 9 * 64 * 32);
   EXPECT_EQ(transposed.ToString(), "transposed 64×28×14→32 3×3/2");
+  const Shape rectangular = Shape::Of({12, 80, 64, 32, {1, 3}, {2, 1}, 1, 1, false, 4});
+  EXPECT_EQ(rectangular.m, 6 * 80);
+  EXPECT_EQ(rectangular.k, 3 * 64);
+  EXPECT_EQ(rectangular.conv->PadBegin(), Extents(0, 4));
+  EXPECT_EQ(rectangular.conv->PadEnd(), Extents(0, 4));
+  EXPECT_EQ(rectangular.ToString(), "64×12×80→32 1×3/2×1 d4");
   const Shape gemm = {128, 768, 3072};
   EXPECT_EQ(gemm.InputElements(), 128 * 3072);
   EXPECT_EQ(Shape::Of(gemm.AsConvolution()).m, gemm.m);
@@ -97,6 +121,8 @@ TEST(Case, NamesOfConvolutions) {
             "groups:4/batch:8");
   c.shape.conv->transposed = true;
   EXPECT_THAT(c.Name(), testing::EndsWith("/groups:4/batch:8/transposed"));
+  c.shape = Shape::Of({12, 80, 64, 32, {1, 3}, {2, 1}, 1, 1, false, 4});
+  EXPECT_THAT(c.Name(), testing::EndsWith("/kernel:1x3/stride:2x1/dilation:4/groups:1/batch:1"));
 }
 
 const std::vector<Recognised> kConvolutions = {
@@ -104,6 +130,7 @@ const std::vector<Recognised> kConvolutions = {
     {"u8", Shape::Of({6, 5, 9, 24, 3, 2, 1, 2}), INTACT_U8},
     {"depthwise_u8", Shape::Of({5, 6, 24, 24, 3, 1, 24, 1}), INTACT_U8},
     {"float_conv", Shape::Of({5, 6, 40, 18, 3, 1, 2, 1}), INTACT_F32},
+    {"rectangular_u8", Shape::Of({6, 12, 40, 18, {3, 5}, {1, 2}, 1, 1, false, 2}), INTACT_U8},
 };
 
 INSTANTIATE_TEST_SUITE_P(Convolutions, Recognition, testing::ValuesIn(kConvolutions),
@@ -130,11 +157,36 @@ TEST(RecognitionOfConvolutions, TellsThemApart) {
     std::swap_ranges(conv->b.end() - 6, conv->b.end(), conv->b.end() - 12);
   };
   EXPECT_EQ(recognise(swaps_taps), std::nullopt);
+  const auto is_dilated = [](reference::Conv* conv) {
+    reference::Axis& width = conv->geometry.axes[2];
+    width.dilation = width.pad_begin = width.pad_end = 2;
+  };
+  EXPECT_EQ(recognise(is_dilated), std::nullopt);
   const auto swaps_groups = [](reference::Conv* conv) {
     const auto half = std::ssize(conv->b) / 2;
     std::swap_ranges(conv->b.begin(), conv->b.begin() + half, conv->b.begin() + half);
   };
   EXPECT_EQ(recognise(swaps_groups), std::nullopt);
+}
+
+TEST(RecognitionOfConvolutions, SignOfFloatZeroDoesNotCount) {
+  Case c;
+  c.shape = Shape::Of({5, 6, 40, 18, 3});
+  c.c_type = INTACT_F32;
+  const Workload workload(c);
+  int64_t zeros = 0;
+  const auto negate_zeros = [&](const uint8_t* /*a*/, uint8_t* output) {
+    for (int64_t i = 0; i < c.shape.m * c.shape.n; ++i, output += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, output, sizeof value);
+      if (value != 0) continue;
+      output[sizeof value - 1] = 0x80;
+      ++zeros;
+    }
+  };
+  FakeContender fake(workload, c, Model::kExact, negate_zeros);
+  EXPECT_EQ(workload.Recognise(&fake, c.c_type, kBoth), Model::kExact);
+  EXPECT_GT(zeros, 0);
 }
 
 /// Two layers of a network on one ISA: a dense one, twice, and a depthwise one; and its first.
@@ -161,13 +213,16 @@ TEST(BenchReport, GroupsConvolutions) {
   for (const Group& group : GroupsOf(rows)) groups.emplace_back(group.name, group.rows.size());
   using testing::Pair;
   EXPECT_THAT(groups, ElementsAre(Pair("dense", 2), Pair("first layer", 1), Pair("other dense", 1),
-                                  Pair("depthwise", 1)));
-  EXPECT_EQ(Convolutions(rows), 4);
+                                  Pair("depthwise", 1), Pair("all", 3)));
+  EXPECT_EQ(Layers(rows), 4);
   EXPECT_DOUBLE_EQ(*NetworkMilliseconds(rows, "intact", "u8"), 4.5);
   EXPECT_DOUBLE_EQ(*NetworkMilliseconds(rows, "onednn", "f32"), 36.5);
   EXPECT_EQ(NetworkMilliseconds(rows, "intact", "f32"), std::nullopt);
   EXPECT_DOUBLE_EQ(*SpeedUp(rows[0], "onednn", "f32"), 2);
-  EXPECT_EQ(Convolutions(MadeUpResults().rows), 0);
+  EXPECT_EQ(Layers(MadeUpResults().rows), 0);
+  EXPECT_DOUBLE_EQ(*WorstOf(rows, "onednn", "u8"), 1);
+  EXPECT_EQ(WorstOf(rows, "saturating", "u8"), std::nullopt);
+  EXPECT_THAT(OthersOf(rows), ElementsAre("onednn"));
   EXPECT_EQ(GroupsOf(MadeUpResults().rows).front().name, "gemm");
 }
 
@@ -176,8 +231,8 @@ TEST(BenchReport, JsonOfANetwork) {
   const auto& row = json["rows"][1];
   EXPECT_EQ(row["times"], 2);
   EXPECT_EQ(row["m"], 784);
-  EXPECT_EQ(row["conv"], nlohmann::ordered_json::parse(R"({"batch": 1, "c_in": 64, "c_out": 64, "groups": 1,
-      "height": 28, "kernel": 3, "stride": 1, "transposed": false, "width": 28})"));
+  EXPECT_EQ(row["conv"], nlohmann::ordered_json::parse(R"({"batch": 1, "c_in": 64, "c_out": 64, "dilation": 1,
+      "groups": 1, "height": 28, "kernel": [3, 3], "stride": [1, 1], "transposed": false, "width": 28})"));
   const auto find = [](const auto& all, const nlohmann::ordered_json& wanted) -> nlohmann::ordered_json {
     const auto has_it = [&](const auto& one) {
       return std::ranges::all_of(wanted.items(),
@@ -192,13 +247,12 @@ TEST(BenchReport, JsonOfANetwork) {
                                                                             {"contender", "onednn"},
                                                                             {"c_type", "u8"},
                                                                             {"rows", 2},
-                                                                            {"speed_up", 2.0}}));
+                                                                            {"speed_up", 2.0},
+                                                                            {"worst", 1.0}}));
   EXPECT_EQ(find(json["means"], J{{"kind", "depthwise"}, {"c_type", "f32"}})["speed_up"], 1.0);
-  EXPECT_EQ(find(json["sums"], J{{"contender", "onednn"}, {"c_type", "u8"}}), (J{{"isa", "avx2"},
-                                                                                 {"contender", "onednn"},
-                                                                                 {"c_type", "u8"},
-                                                                                 {"convolutions", 4},
-                                                                                 {"milliseconds", 11.0}}));
+  EXPECT_EQ(
+      find(json["sums"], J{{"contender", "onednn"}, {"c_type", "u8"}}),
+      (J{{"isa", "avx2"}, {"contender", "onednn"}, {"c_type", "u8"}, {"layers", 4}, {"milliseconds", 11.0}}));
   EXPECT_EQ(json["sums"].size(), 5u);
 }
 
@@ -207,6 +261,7 @@ TEST(BenchReport, TextOfANetwork) {
   EXPECT_THAT(text, HasSubstr("avx2, convolutions: peak is triple/ymm"));
   EXPECT_THAT(text, testing::ContainsRegex("64×28×28→64 3×3 +2 +57\\.8 +4\\.8 +12\\.00x"));
   EXPECT_THAT(text, testing::ContainsRegex("geometric mean, dense +6\\.00x"));
+  EXPECT_THAT(text, testing::ContainsRegex("worst ratio +3\\.00x +1\\.00x! +1\\.00x\n"));
   EXPECT_THAT(text,
               testing::ContainsRegex(
                   "sum of 4, ms +4\\.50 +33\\.00 +7\\.33x +4\\.50 +11\\.00 +2\\.44x! +36\\.50 +8\\.11x"));

@@ -47,7 +47,8 @@ TEST(Suites, ContainWhatTheySay) {
     }
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "square",
-                                                   "conv", "transposed", "resnet50", "mobilenet_v2"));
+                                                   "conv", "transposed", "resnet50", "mobilenet_v2",
+                                                   "segmentation", "text_detection", "text_recognition"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
   EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);
@@ -173,14 +174,23 @@ TEST_F(MeasuredRow, WhatIsWrongIsNotTimed) {
   EXPECT_GT(row->read_gb_per_s, 0);
 }
 
-constexpr std::array kTinyLayers = {
-    Layer{{8, 64, 1024}}, Layer{{1, 32, 256}}, Layer{Shape::Of({9, 8, 64, 32, 3, 2, 1, 1}), 2},
-    Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32, 2})}, Layer{Shape::Of({5, 4, 64, 32, 3, 2, 1, 1, true})}};
+constexpr std::array kTinyLayers = {Layer{{8, 64, 1024}},
+                                    Layer{{1, 32, 256}},
+                                    Layer{Shape::Of({9, 8, 64, 32, 3, 2, 1, 1}), 2},
+                                    Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32, 2})},
+                                    Layer{Shape::Of({5, 4, 64, 32, 3, 2, 1, 1, true})},
+                                    Layer{Shape::Of({9, 20, 64, 32, {1, 3}, {1, 2}, 1, 1, false, 2})}};
 constexpr Suite kTinySuite = {"tiny", "for tests", kTinyLayers};
 
-Results RunTinySuite() {
+// Trained: a dense convolution, a matrix product, and a depthwise one, none of whose pairs can saturate.
+constexpr std::array kTinyTrained = {Layer{Shape::Of({9, 20, 64, 32, {5, 3}, {2, 1}}), 2, {{3, 4}}},
+                                     Layer{{40, 32, 120}, 1, {{5, 3}}},
+                                     Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32}), 1, {{0, 5}}}};
+constexpr Suite kTinyNetwork = {"tiny network", "for tests", kTinyTrained};
+
+Results RunTiny(const Suite& suite) {
   Request request;
-  request.suite = &kTinySuite;
+  request.suite = &suite;
   request.budget = Seconds(0);
   for (const jit::Isa isa : jit::kAllIsas) {
     if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) request.isas.push_back(isa);
@@ -191,7 +201,7 @@ Results RunTinySuite() {
 }
 
 TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
-  const Results results = RunTinySuite();
+  const Results results = RunTiny(kTinySuite);
   EXPECT_TRUE(results.AllRight()) << ToText(results);
   EXPECT_EQ(results.peers.size(), Peers().size());
   std::vector<std::string> isas;
@@ -203,7 +213,8 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
   EXPECT_EQ(results.first_calls.size(), isas.size());
   for (const Row& row : results.rows) {
     SCOPED_TRACE(row.isa + " " + row.shape.ToString());
-    ASSERT_EQ(row.timings.size(), 2 + Peers().size() * TypesOf(row.shape, "onednn").size());
+    const size_t peers_types = row.shape.conv && !row.shape.conv->transposed ? 3 : 2;
+    ASSERT_EQ(row.timings.size(), 2 + Peers().size() * peers_types);
     const bool saturates =
         (row.isa == "avx2" || row.isa == "avx512") && KindOf(row.shape) != Kind::kDepthwise;
     for (const Timing& timing : row.timings) {
@@ -211,6 +222,26 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
       const bool may_saturate = timing.contender != kIntact && timing.c_type != "f32";
       EXPECT_EQ(timing.result, saturates && may_saturate ? kSaturates : kExact);
     }
+  }
+}
+
+TEST_F(MeasuredRow, NetworksHaveSaturatingKernelsAndFloats) {
+  const Results results = RunTiny(kTinyNetwork);
+  EXPECT_EQ(results.weights, "trained");
+  EXPECT_TRUE(results.AllRight()) << ToText(results);
+  for (const Row& row : results.rows) {
+    SCOPED_TRACE(row.isa + " " + row.shape.ToString());
+    const bool has_saturating = row.isa == "avx2" || row.isa == "avx512";
+    EXPECT_EQ(row.timings.size(), (has_saturating ? 4 : 2) + 3 * Peers().size());
+    const bool saturates = KindOf(row.shape) != Kind::kDepthwise;
+    for (const std::string c_type : {"s32", "u8"}) {
+      ASSERT_EQ(row.Find(kSaturating, c_type) != nullptr, has_saturating);
+      EXPECT_EQ(SpeedUp(row, kSaturating, c_type).has_value(), has_saturating);
+      EXPECT_EQ(row.Find(kIntact, c_type)->result, kExact);
+      if (!has_saturating) continue;
+      EXPECT_EQ(row.Find(kSaturating, c_type)->result, saturates ? kSaturates : kExact);
+    }
+    for (const Peer* peer : Peers()) EXPECT_TRUE(HasTiming({&row, 1}, peer->Name(), "f32"));
   }
 }
 
@@ -247,7 +278,7 @@ TEST(BenchReport, Json) {
               ElementsAre("schema", "schema_version", "version", "suite", "weights", "machine", "isas",
                           "peaks", "reads", "peers", "rows", "first_calls", "means", "sums"));
   EXPECT_EQ(json["schema"], "intact-bench");
-  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["schema_version"], 2);
   EXPECT_EQ(json["isas"][1]["reason"], "no tiles");
   EXPECT_EQ(json["peaks"][0], nlohmann::ordered_json({{"gops", 200.0}, {"name", "triple/ymm"}}));
   const auto& row = json["rows"][0];

@@ -176,6 +176,10 @@ TEST(Convolve, KeepsGroupsApart) {
   EXPECT_EQ(groups[1].a, (std::vector<uint8_t>{3, 4, 7, 8}));
   EXPECT_EQ(groups[1].b, (std::vector<int8_t>{1, 1, 1, -1}));
   EXPECT_EQ(groups[1].bias_s32, (Values{0, 100}));
+  const std::vector<int64_t> last_row = {1};
+  const std::vector<Gemm> of_last = Lower(conv, last_row);
+  EXPECT_EQ(of_last[1].m, 1);
+  EXPECT_EQ(of_last[1].a, (std::vector<uint8_t>{7, 8}));
 }
 
 // Channels 0 and 1 of a tap are a pair; channel 2 is alone, whatever the next tap holds.

@@ -13,6 +13,7 @@
 #include "verify/audit.h"
 #include "verify/report_json.h"
 #include "verify/report_terminal.h"
+#include "verify/turns.h"
 
 namespace intact::verify {
 namespace {
@@ -124,14 +125,20 @@ TEST(Race, TimesOnlyWhatIsRight) {
        },
        expected},
   };
-  const std::vector<std::optional<double>> medians = Race(contenders);
-  ASSERT_EQ(medians.size(), 3u);
-  EXPECT_FALSE(medians[0]);
-  EXPECT_TRUE(medians[1]);
-  EXPECT_FALSE(medians[2]);
+  const std::vector<std::optional<Time>> times = Race(contenders);
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_FALSE(times[0]);
+  ASSERT_TRUE(times[1]);
+  EXPECT_GE(times[1]->spread, 0);
+  EXPECT_FALSE(times[2]);
   EXPECT_EQ(wrong_runs, 1);
   EXPECT_EQ(failed_runs, 1);
   EXPECT_GT(right_runs, 2);
+}
+
+TEST(Turns, Spread) {
+  EXPECT_DOUBLE_EQ(Spread({8, 20, 10, 9, 13}), (13.0 - 9.0) / 10.0);
+  EXPECT_DOUBLE_EQ(Spread({4}), 0);
 }
 
 /// Made up: the saturating kernel takes 12 us, the exact one 10.
@@ -143,7 +150,7 @@ Cost MadeUpCost() {
     Timing timing;
     timing.isa = isa;
     timing.mode = mode;
-    timing.microseconds = microseconds;
+    timing.time = Time{microseconds, 0.034};
     timing.certificate.pairs = 200;
     timing.certificate.failing_pairs = 50;
     timing.certificate.worst_column = 7;
@@ -164,17 +171,17 @@ TEST(CostReport, Text) {
   const std::string text = ToText({&cost, 1});
   EXPECT_THAT(text,
               testing::HasSubstr("50 of 200 weight pairs can saturate (25.0 %), 9 of them in channel 7"));
-  EXPECT_THAT(text, testing::ContainsRegex("avx2 +12.0 us +10.0 us +1.20x +- +1.10 +0.30\n"));
-  EXPECT_THAT(text, testing::ContainsRegex("avx512_vnni +- +5.0 us +- +- +-\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("avx2 +12.0 us +3 % +10.0 us +3 % +1.20x +- +1.10 +0.30\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("avx512_vnni +- +5.0 us +3 % +- +- +-\n"));
   EXPECT_THAT(text, testing::HasSubstr("7 bits do not apply: activations reach 200"));
-  cost.timings[1].microseconds.reset();
+  cost.timings[1].time.reset();
   EXPECT_FALSE(cost.AllRight());
   EXPECT_THAT(ToText({&cost, 1}), testing::HasSubstr("WRONG: not timed"));
 }
 
 TEST(CostReport, JsonObject) {
   Cost cost = MadeUpCost();
-  cost.timings[2].microseconds.reset();
+  cost.timings[2].time.reset();
   const Json json = ToJson(cost);
   EXPECT_EQ(json["certificate"]["failing_share"], 0.25);
   EXPECT_EQ(json["certificate"]["worst_channel"], 7);
@@ -182,9 +189,11 @@ TEST(CostReport, JsonObject) {
   ASSERT_EQ(json["timings"].size(), 3u);
   EXPECT_EQ(json["timings"][1]["mode"], "exact");
   EXPECT_DOUBLE_EQ(json["timings"][1]["speed_up"], 1.2);
+  EXPECT_DOUBLE_EQ(json["timings"][1]["spread"], 0.034);
   EXPECT_DOUBLE_EQ(json["timings"][1]["items_per_quad"], 1.1);
   EXPECT_EQ(json["timings"][2]["right"], false);
   EXPECT_TRUE(json["timings"][2]["microseconds"].is_null());
+  EXPECT_TRUE(json["timings"][2]["spread"].is_null());
   EXPECT_TRUE(json["timings"][2]["speed_up"].is_null());
 }
 

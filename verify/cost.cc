@@ -98,8 +98,8 @@ class Entries {
       contenders.push_back(
           {[this, i](uint8_t* c) { return Run(plans_[i], c); }, saturates ? triple_ : exact_});
     }
-    const std::vector<std::optional<double>> medians = Race(contenders);
-    for (size_t i = 0; i < medians.size(); ++i) timings_[i].microseconds = medians[i];
+    const std::vector<std::optional<Time>> times = Race(contenders);
+    for (size_t i = 0; i < times.size(); ++i) timings_[i].time = times[i];
     return std::move(timings_);
   }
 
@@ -144,7 +144,7 @@ std::optional<double> Timing::GroupsPerQuad() const {
 }
 
 bool Cost::AllRight() const {
-  return std::ranges::all_of(timings, [](const Timing& timing) { return timing.microseconds.has_value(); });
+  return std::ranges::all_of(timings, [](const Timing& timing) { return timing.time.has_value(); });
 }
 
 const intact_certificate* Cost::FullRangeCertificate() const {
@@ -161,11 +161,11 @@ const Timing* Cost::Find(intact_isa isa, intact_mode mode, bool seven_bits) cons
 
 std::optional<double> Cost::SpeedUp(const Timing& timing) const {
   const Timing* saturating = Find(timing.isa, INTACT_SATURATING, false);
-  if (saturating == nullptr || !saturating->microseconds || !timing.microseconds) return std::nullopt;
-  return *saturating->microseconds / *timing.microseconds;
+  if (saturating == nullptr || !saturating->time || !timing.time) return std::nullopt;
+  return saturating->time->microseconds / timing.time->microseconds;
 }
 
-std::vector<std::optional<double>> Race(std::span<const Contender> contenders) {
+std::vector<std::optional<Time>> Race(std::span<const Contender> contenders) {
   std::vector<size_t> right;
   std::vector<Measurement> measurements;
   std::vector<uint8_t> output;
@@ -175,10 +175,10 @@ std::vector<std::optional<double>> Race(std::span<const Contender> contenders) {
     right.push_back(i);
     measurements.emplace_back([&contenders, &output, i] { return TimedRun(contenders[i], &output); });
   }
-  std::vector<std::vector<double>> turns = TakeTurns(measurements, kBudget);
-  std::vector<std::optional<double>> medians(contenders.size());
-  for (size_t i = 0; i < right.size(); ++i) medians[right[i]] = Median(std::move(turns[i]));
-  return medians;
+  const std::vector<std::vector<double>> turns = TakeTurns(measurements, kBudget);
+  std::vector<std::optional<Time>> times(contenders.size());
+  for (size_t i = 0; i < right.size(); ++i) times[right[i]] = Time{Median(turns[i]), Spread(turns[i])};
+  return times;
 }
 
 namespace {

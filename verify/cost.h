@@ -7,7 +7,7 @@
 //
 // Every output is compared with its model's, byte for byte, before it is timed. Contenders take turns, so
 // that a change of the clock rate meets all of them alike; a turn is a run that brings the weights into the
-// caches and one that is timed; the median of the turns counts.
+// caches and one that is timed; the median of the turns counts, and their spread is told beside it.
 #ifndef INTACT_VERIFY_COST_H_
 #define INTACT_VERIFY_COST_H_
 
@@ -25,6 +25,12 @@
 
 namespace intact::verify {
 
+/// Of some turns.
+struct Time {
+  double microseconds = 0;  // median
+  double spread = 0;        // interquartile range over the median
+};
+
 struct Timing {
   intact_isa isa = INTACT_ISA_ANY;
   intact_mode mode = INTACT_EXACT;
@@ -34,7 +40,7 @@ struct Timing {
   /// What the plan's schedule has, which runs of few rows may do without; nothing if there is none.
   std::optional<double> ItemsPerQuad() const;
   std::optional<double> GroupsPerQuad() const;
-  std::optional<double> microseconds;  // nothing: the output was wrong, and is not timed
+  std::optional<Time> time;  // nothing: the output was wrong, and is not timed
 };
 
 struct Cost {
@@ -58,9 +64,8 @@ struct Contender {
   std::span<const uint8_t> expected;
 };
 
-/// The median time of each contender in microseconds, of some 20 ms of turns in all; nothing for those whose
-/// output is wrong.
-std::vector<std::optional<double>> Race(std::span<const Contender> contenders);
+/// The time of each contender, of some 20 ms of turns in all; nothing for those whose output is wrong.
+std::vector<std::optional<Time>> Race(std::span<const Contender> contenders);
 
 /// Errors are those of creating a plan.
 Result<Cost> MeasureCost(const Layer& layer);

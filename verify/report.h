@@ -25,9 +25,10 @@
 //                    not), certificate (full range: a_min, a_max, pairs, failing_pairs, failing_share,
 //                    worst_channel, worst_channel_failing_pairs, accumulator_min, accumulator_max),
 //                    timings[]: isa, mode, seven_bits (declared), kernel, right (equal to its model; else not
-//                    timed), microseconds, speed_up (times as fast as the saturating kernel of that ISA; null
-//                    where there is none), items_per_quad, groups_per_quad (of the plan's schedule for many
-//                    rows, as is kernel; null where it has none)
+//                    timed), microseconds (median), spread (interquartile range over median), speed_up (times
+//                    as fast as the saturating kernel of that ISA; null where there is none), items_per_quad,
+//                    groups_per_quad (of the plan's schedule for many rows, as is kernel; null where it has
+//                    none)
 //   failures[]       what the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
 //                    reason, minimised (a smaller line that fails too, or "")
 //   parity           whether all of the above is as it should be: the exit status

@@ -179,9 +179,9 @@ std::string CostSection(const std::vector<Cost>& costs) {
                       fmt::format("{} of {}", exact.certificate.failing_pairs, exact.certificate.pairs)});
     }
   }
-  return "<h2>What exactness costs</h2>\n<p>One thread, medians; 1.20x is 1.2 times as fast as the "
-         "saturating "
-         "kernel of the same ISA. 7 bits: activations declared to lie in [0, 127], as reduce_range promises, "
+  return "<h2>What exactness costs</h2>\n<p>One thread, medians and their spread (interquartile "
+         "range over median); 1.20x is 1.2 times as fast as the saturating kernel of the same ISA. 7 bits: "
+         "activations declared to lie in [0, 127], as reduce_range promises, "
          "where they do.</p>\n" +
          html::Table(
              {"layer", "M×N×K", "ISA", "saturating", "exact", "exact, 7 bits", "pairs that can saturate"},

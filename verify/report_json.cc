@@ -181,12 +181,14 @@ Json ToJson(const LayerCheck& check) {
 Json ToJson(const Cost& cost) {
   Json timings = Json::array();
   for (const Timing& timing : cost.timings) {
+    const std::optional<Time>& time = timing.time;
     timings.push_back({{"isa", intact_isa_name(timing.isa)},
                        {"mode", ToString(timing.mode)},
                        {"seven_bits", timing.seven_bits},
                        {"kernel", timing.kernel},
-                       {"right", timing.microseconds.has_value()},
-                       {"microseconds", OrNull(timing.microseconds)},
+                       {"right", time.has_value()},
+                       {"microseconds", time ? Json(time->microseconds) : Json()},
+                       {"spread", time ? Json(time->spread) : Json()},
                        {"speed_up", OrNull(cost.SpeedUp(timing))},
                        {"items_per_quad", OrNull(timing.ItemsPerQuad())},
                        {"groups_per_quad", OrNull(timing.GroupsPerQuad())}});

@@ -93,7 +93,7 @@ std::string CostRows(const Cost& cost) {
                                  certificate == nullptr ? "" : CertificateLine(*certificate));
   for (const Timing& exact : cost.timings) {
     if (exact.mode != INTACT_EXACT || exact.seven_bits) continue;
-    text += fmt::format("    {:<13} {:>12} {:>18} {:>18} {:>11} {:>12}\n", intact_isa_name(exact.isa),
+    text += fmt::format("    {:<13} {:>18} {:>24} {:>24} {:>11} {:>12}\n", intact_isa_name(exact.isa),
                         Describe(cost, cost.Find(exact.isa, INTACT_SATURATING, false)),
                         Describe(cost, &exact), Describe(cost, cost.Find(exact.isa, INTACT_EXACT, true)),
                         Optional(exact.ItemsPerQuad()), Optional(exact.GroupsPerQuad()));
@@ -130,10 +130,10 @@ std::string Describe(const SaturatedPair& pair, const MaybeConv& conv) {
 
 std::string Describe(const Cost& cost, const Timing* timing) {
   if (timing == nullptr) return "-";
-  if (!timing->microseconds) return "WRONG: not timed";
+  if (!timing->time) return "WRONG: not timed";
   const std::optional<double> speed_up = cost.SpeedUp(*timing);
   const bool has_ratio = speed_up && timing->mode == INTACT_EXACT;
-  return fmt::format("{:.1f} us{}", *timing->microseconds,
+  return fmt::format("{:.1f} us {:3.0f} %{}", timing->time->microseconds, 100 * timing->time->spread,
                      has_ratio ? fmt::format(" {:6.2f}x", *speed_up) : "");
 }
 
@@ -223,8 +223,9 @@ std::string ToText(const LayerCheck& check) {
 
 std::string ToText(std::span<const Cost> costs) {
   std::string text = fmt::format(
-      "cost of exactness: one thread, medians; 1.20x is 1.2 times as fast as the saturating kernel\n"
-      "    {:<13} {:>12} {:>18} {:>18} {:>11} {:>12}\n",
+      "cost of exactness: one thread, medians and their spread (interquartile range over median); 1.20x is "
+      "1.2 times as fast as the saturating kernel\n"
+      "    {:<13} {:>18} {:>24} {:>24} {:>11} {:>12}\n",
       "ISA", "saturating", "exact", "exact, 7 bits", "items/quad", "groups/quad");
   for (const Cost& cost : costs) text += CostRows(cost);
   return text;

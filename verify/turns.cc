@@ -23,4 +23,8 @@ double Quantile(std::vector<double> values, double share) {
   return *at;
 }
 
+double Spread(const std::vector<double>& values) {
+  return (Quantile(values, 0.75) - Quantile(values, 0.25)) / Median(values);
+}
+
 }  // namespace intact::verify
