@@ -50,6 +50,8 @@ class DepthwiseEngine {
   static constexpr int64_t kSlackBytes = 64;
 
   std::string KernelName() const { return kernel_name_; }
+  /// Channels of a vector.
+  int64_t channel_step() const { return v_; }
   int64_t packed_bytes() const;
 
   /// Whether RunRow() reads nothing beyond the taps of its pixels, for rows of `pixels` or more: otherwise

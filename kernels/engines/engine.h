@@ -98,6 +98,8 @@ class Engine {
   /// Granularity of rows and columns at which C is cut among threads.
   virtual int mr() const = 0;
   virtual int nr() const = 0;
+  /// Columns are computed in whole numbers of so many, where a range ends with fewer.
+  virtual int column_step() const = 0;
   /// Name of the main kernel.
   virtual std::string KernelName() const = 0;
   /// Memory of this engine's own copy of the weights.

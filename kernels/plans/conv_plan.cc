@@ -217,7 +217,7 @@ bool ConvPlan::RunsByLine() const {
 
 void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const Shape& shape, int part,
                         int parts, uint8_t* scratch) const {
-  const Range share = Partition(shape.rows, geometry_.output_channels, shape.mr, shape.nr, part, parts);
+  const Range share = ShareOf(shape, part, parts);
   if (share.Empty()) return;
   RunBuffers buffers;
   buffers.output = output;
@@ -226,16 +226,44 @@ void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const S
         units() == 1 && MayStream(output, shape.rows, layout_->unit_outputs() * output.c_bytes);
     buffers.output = output.EveryRow(grid_.RowStep(), grid_.FirstPixel());
   }
-  Range piece = share;
-  for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
-    piece.row_end = std::min(share.row_end, piece.row_begin + shape.piece_rows);
-    if (source_ != nullptr) piece.row_end = source_->EndFrom(piece.row_begin, piece.row_end);
+  ForEachPiece(shape, share, [&](const Range& piece) {
     if (shape.spread_bytes > 0) {
       RunSpread(input, output, shape, piece, scratch);
     } else {
       RunPiece(input, buffers, shape, piece, scratch);
     }
+  });
+}
+
+void ConvPlan::AddShare(const Shape& shape, int part, int parts, Share* share) const {
+  const Range all = ShareOf(shape, part, parts);
+  if (all.Empty()) return;
+  ForEachPiece(shape, all, [&](const Range& piece) {
+    share->work += Work(shape, piece);
+    grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+      share->Add(pixel, grid_.RowStep(), {row, row + rows, piece.column_begin, piece.column_end});
+    });
+  });
+}
+
+double ConvPlan::Work(const Shape& shape, const Range& piece) const {
+  if (depthwise_ != nullptr) return depthwise_->Work(piece);
+  const auto of_unit = [&](const GemmPlan& unit, const Range& range) {
+    const Engine& engine = unit.EngineFor(shape.run_rows);
+    if (!shape.is_by_line) return unit.Work(engine, range);
+    double work = 0;
+    grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t /*pixel*/, int64_t rows) {
+      work += unit.Work(engine, {row, row + rows, range.column_begin, range.column_end});
+    });
+    return work;
+  };
+  if (units() == 1) return of_unit(*units_.front(), piece);
+  double work = 0;
+  const int64_t columns = layout_->unit_outputs();
+  for (int64_t unit = piece.column_begin / columns; unit * columns < piece.column_end; ++unit) {
+    work += of_unit(*units_[static_cast<size_t>(unit)], {piece.row_begin, piece.row_end, 0, columns});
   }
+  return work;
 }
 
 void ConvPlan::RunSpread(const ConvInput& input, const OutputMap& output, const Shape& shape,

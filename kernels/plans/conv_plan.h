@@ -11,6 +11,7 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/depthwise_conv.h"
 #include "kernels/plans/gemm_plan.h"
+#include "kernels/plans/share.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/output_grid.h"
 #include "kernels/problem/output_map.h"
@@ -57,6 +59,9 @@ class ConvPlan {
   void RunShare(const ConvInput& input, const OutputMap& output, const Shape& shape, int part, int parts,
                 uint8_t* scratch) const;
 
+  /// Adds to `share` what RunShare() computes.
+  void AddShare(const Shape& shape, int part, int parts, Share* share) const;
+
   const ConvLayout& layout() const { return *layout_; }
   const ConvGeometry& geometry() const { return geometry_; }
   const std::string& kernel_name() const { return kernel_name_; }
@@ -88,6 +93,21 @@ class ConvPlan {
   int64_t SpreadRowBytes() const;
   int64_t MostSpreadRows() const;
   bool RunsByLine() const;
+  Range ShareOf(const Shape& shape, int part, int parts) const {
+    return Partition(shape.rows, geometry_.output_channels, shape.mr, shape.nr, part, parts);
+  }
+  /// Calls run(piece) for the pieces that a thread computes one after the other.
+  template <class Run>
+  void ForEachPiece(const Shape& shape, const Range& share, const Run& run) const {
+    Range piece = share;
+    for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
+      piece.row_end = std::min(share.row_end, piece.row_begin + shape.piece_rows);
+      if (source_ != nullptr) piece.row_end = source_->EndFrom(piece.row_begin, piece.row_end);
+      run(piece);
+    }
+  }
+  /// What RunPiece() takes, see Share::work.
+  double Work(const Shape& shape, const Range& piece) const;
   void RunPiece(const ConvInput& input, const RunBuffers& buffers, const Shape& shape, const Range& piece,
                 uint8_t* scratch) const;
   /// The same in scratch, between copies from and to where `output` says.

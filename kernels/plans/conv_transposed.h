@@ -77,8 +77,13 @@ class BarePixels {
   int64_t ScratchBytes() const;
   /// `output`: the caller's pixels.
   void RunShare(const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
+  /// Adds to `share` what RunShare() computes.
+  void AddShare(int64_t batch, int part, int parts, Share* share) const;
 
  private:
+  /// Calls run(pixel, step, count) for the pixels of a share: `count` of them from `pixel` on, `step` apart.
+  template <class Run>
+  void ForEachRun(int64_t batch, int part, int parts, const Run& run) const;
   bool HasTaps(Dimension dimension, int64_t output) const;
   /// `count` pixels, `step` apart.
   void RunPixels(const OutputMap& output, int64_t pixel, int64_t step, int64_t count, uint8_t* scratch) const;

@@ -313,6 +313,22 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
   return {};
 }
 
+Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) const {
+  const Result<PreparedPointer> found = Find(args);
+  if (!found) return found.error();
+  const Prepared& prepared = **found;
+  const int parts = CountThreads(args.threads, prepared.parts).parts;
+  std::vector<Share> shares(static_cast<size_t>(parts));
+  for (int part = 0; part < parts; ++part) {
+    Share& share = shares[static_cast<size_t>(part)];
+    for (size_t i = 0; i < prepared.shapes.size(); ++i) {
+      prepared.plans->plans[i]->AddShare(prepared.shapes[i], part, parts, &share);
+    }
+    if (prepared.plans->bare != nullptr) prepared.plans->bare->AddShare(args.batch, part, parts, &share);
+  }
+  return shares;
+}
+
 Error Convolution::CheckArguments(const intact_conv_args& args) const {
   if (args.a == nullptr) return InvalidArgument("a is NULL");
   Error error = CheckStride("a_stride", args.a_stride, geometry_.input_channels);

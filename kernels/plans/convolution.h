@@ -35,6 +35,10 @@ class Convolution {
   Error Run(const intact_conv_args& args) const;
   Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
 
+  /// What each part of Run() of these arguments computes; on a machine that has as many processors as
+  /// args.threads. Reads the batch and the extents alone.
+  Result<std::vector<Share>> Shares(const intact_conv_args& args) const;
+
   const LinearProblem& problem() const { return problem_; }
   const ConvGeometry& geometry() const { return geometry_; }
   jit::Isa isa() const { return isa_; }

@@ -102,6 +102,11 @@ int64_t DepthwiseConv::ScratchBytes() const {
   return bytes;
 }
 
+double DepthwiseConv::Work(const Range& range) const {
+  const int64_t channels = RoundUp(range.column_end - range.column_begin, lines_.engine->channel_step());
+  return static_cast<double>((range.row_end - range.row_begin) * channels * data_.k);
+}
+
 bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const OutputMap& output) const {
   return inner_ != nullptr && input.stride == data_.n &&
          inner_->ReadsOnlyTaps(inner_x_.size(), output.c_stride_bytes);

@@ -37,6 +37,8 @@ class DepthwiseConv {
   /// Computes rows [row_begin, row_end) of C: whole lines.
   void Run(const ConvInput& input, const OutputMap& output, int64_t row_begin, int64_t row_end,
            uint8_t* scratch) const noexcept;
+  /// What Run() of `range` takes, see Share::work: all pixels take the same.
+  double Work(const Range& range) const;
 
  private:
   /// A band and the engine that reads it; without an engine there is nothing for it.

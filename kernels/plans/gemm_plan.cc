@@ -244,25 +244,38 @@ void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
 }
 
-// Null if `engine` had better run all of `m` rows.
-const Engine* GemmPlan::EngineForRest(const Engine& engine, int64_t m) const {
+// The engine for the rows of `range` that do not fill the vectors of `engine`; null if that had better run
+// all of them.
+const Engine* GemmPlan::EngineForRest(const Engine& engine, const Range& range) const {
+  const int64_t m = range.row_end - range.row_begin;
   const int64_t whole = engine.WholeRows(m);
   if (whole == m || whole == 0 || run_all_as_ != 0) return nullptr;
   const Engine& other = EngineFor(m - whole);
+  const auto is_cut = [&](int64_t column) { return column == data_.n || column % other.nr() == 0; };
+  if (!is_cut(range.column_begin) || !is_cut(range.column_end)) return nullptr;
   return engine.Cost(whole) + other.Cost(m - whole) < engine.Cost(m) ? &other : nullptr;
+}
+
+double GemmPlan::Work(const Engine& engine, const Range& range) const {
+  if (range.Empty()) return 0;
+  const int64_t rows = range.row_end - range.row_begin;
+  const auto work = [&](const Engine& runs, int64_t m) {
+    const int64_t columns = RoundUp(range.column_end - range.column_begin, runs.column_step());
+    return runs.Cost(m) * static_cast<double>(columns * data_.k);
+  };
+  const Engine* const other = EngineForRest(engine, range);
+  if (other == nullptr) return work(engine, rows);
+  const int64_t whole = engine.WholeRows(rows);
+  return work(engine, whole) + work(*other, rows - whole);
 }
 
 void GemmPlan::RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range,
                        uint8_t* scratch) const {
-  const int64_t rows = range.row_end - range.row_begin;
-  const Engine* const other = EngineForRest(engine, rows);
-  const auto is_cut = [&](int64_t column) { return column == data_.n || column % other->nr() == 0; };
-  if (other == nullptr || !is_cut(range.column_begin) || !is_cut(range.column_end)) {
-    return engine.RunRange(buffers, range, scratch);
-  }
+  const Engine* const other = EngineForRest(engine, range);
+  if (other == nullptr) return engine.RunRange(buffers, range, scratch);
   Range whole = range;
   Range rest = range;
-  whole.row_end = rest.row_begin = range.row_begin + engine.WholeRows(rows);
+  whole.row_end = rest.row_begin = range.row_begin + engine.WholeRows(range.row_end - range.row_begin);
   engine.RunRange(buffers, whole, scratch);
   other->RunRange(buffers, rest, scratch);
 }
@@ -306,6 +319,19 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   info->scratch_bytes = ScratchSize(bytes * count.threads);
   info->part_scratch_bytes = ScratchSize(bytes);
   return {};
+}
+
+std::vector<Share> GemmPlan::Shares(int64_t m, int threads) const {
+  const Engine& engine = EngineFor(m);
+  const int parts = CountThreads(threads, TileCount(m, data_.n, engine.mr(), engine.nr())).parts;
+  std::vector<Share> shares(static_cast<size_t>(parts));
+  for (int part = 0; part < parts; ++part) {
+    const Range range = Partition(m, data_.n, engine.mr(), engine.nr(), part, parts);
+    Share& share = shares[static_cast<size_t>(part)];
+    share.Add(range.row_begin, 1, range);
+    share.work = Work(engine, range);
+  }
+  return shares;
 }
 
 Error GemmPlan::Run(const intact_gemm_args& args) const {

@@ -1,0 +1,41 @@
+// How evenly runs on many threads are cut, computed and not measured: from the shares that the plans of this
+// machine's ISAs cut (kernels/plans/share.h), for numbers of threads that the machine need not have.
+#ifndef INTACT_BENCH_BALANCE_H_
+#define INTACT_BENCH_BALANCE_H_
+
+#include <array>
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <span>
+#include <string>
+
+#include "bench/suites.h"
+#include "jit/isa.h"
+#include "kernels/plans/share.h"
+
+namespace intact::bench {
+
+inline constexpr std::array kBalanceThreads = {2, 8, 32, 64, 128};
+
+/// The cut of a run for `threads` threads.
+struct Balance {
+  int threads = 1;
+  int used = 0;             // threads that have any work
+  double of_used = 0;       // the mean work of these over the largest
+  double efficiency = 0;    // the work of a run on one thread over `threads` times the largest
+  double shared_lines = 0;  // the share of C's cache lines that several threads write
+
+  /// The mean work of all threads, those without any among them, over the largest.
+  double OfAll() const { return of_used * used / threads; }
+};
+
+/// `single`: the work of a run on one thread; `row_bytes`: of the m rows of C, which are dense and begin with
+/// a cache line.
+Balance BalanceOf(std::span<const kernels::Share> shares, int threads, double single, int64_t m,
+                  int64_t element_bytes, int64_t n);
+
+/// A line for each layer of `suite`, and the worst of all, as text.
+Result<std::string> BalanceTable(const Suite& suite, jit::Isa isa, const Weights& weights);
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_BALANCE_H_
