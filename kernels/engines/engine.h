@@ -95,10 +95,12 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Granularity of rows and columns at which C is cut among threads.
+  /// The largest tile.
   virtual int mr() const = 0;
   virtual int nr() const = 0;
-  /// Columns are computed in whole numbers of so many, where a range ends with fewer.
+  /// C is cut among threads between multiples of as many rows, and of nr() columns.
+  virtual int row_step() const = 0;
+  /// The last columns of a range are computed as if they were a multiple of as many.
   virtual int column_step() const = 0;
   /// Name of the main kernel.
   virtual std::string KernelName() const = 0;

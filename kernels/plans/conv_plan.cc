@@ -168,14 +168,20 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   Shape shape;
   shape.rows = RowCount(batch);
   shape.piece_rows = shape.rows;
-  shape.nr = static_cast<int>(geometry_.output_channels);
+  shape.output.m = shape.rows;
+  shape.output.n = shape.output.column_step = geometry_.output_channels;
+  shape.output.line_columns = LineColumns(geometry_.output_channels, ElementBytes(output().c_type));
   shape.is_by_line = !grid_.IsEven(batch) && RunsByLine();
   if (!grid_.IsEven(batch) && !shape.is_by_line) {
     shape.piece_rows = std::min(shape.rows, MostSpreadRows());
     shape.spread_bytes = RoundUp(shape.piece_rows * SpreadRowBytes(), 64);
   }
   if (depthwise_ != nullptr) {
-    shape.mr = static_cast<int>(geometry_.output[kWidth]);
+    shape.output.row_step = geometry_.output[kWidth];
+    const bool is_ragged = geometry_.output_channels % depthwise_->channel_step() != 0;
+    // A ragged vector reads the residual of channels before it, which another thread may be overwriting.
+    if (!is_ragged || !output().has_residual()) shape.output.column_step = depthwise_->channel_step();
+    shape.output.column_bytes = 0;  // a share reads its own channels alone: lines are cut first
     shape.bytes = shape.spread_bytes + RoundUp(depthwise_->ScratchBytes(), 64);
     return shape;
   }
@@ -183,8 +189,11 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   shape.staged_bytes = RoundUp(source_->bytes(), 64);
   shape.run_rows = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
   const Engine& engine = units_.front()->EngineFor(shape.run_rows);
-  shape.mr = engine.mr();
-  shape.nr = units() == 1 ? engine.nr() : static_cast<int>(layout_->unit_outputs());
+  shape.output.row_step = engine.row_step();
+  shape.output.column_step = units() == 1 ? engine.nr() : layout_->unit_outputs();
+  const int64_t plane = geometry_.input[kHeight] * geometry_.input[kWidth];
+  shape.output.row_bytes = CeilDivide(geometry_.input_channels * plane, geometry_.plane_pixels());
+  shape.output.column_bytes = layout_->weights(0)->packed().k;
   for (const auto& unit : units_) {
     const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.run_rows), shape.run_rows);
     shape.bytes = std::max(shape.bytes, shape.spread_bytes + shape.staged_bytes + bytes);
@@ -217,7 +226,7 @@ bool ConvPlan::RunsByLine() const {
 
 void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const Shape& shape, int part,
                         int parts, uint8_t* scratch) const {
-  const Range share = ShareOf(shape, part, parts);
+  const Range share = Cut(shape, parts).Share(part);
   if (share.Empty()) return;
   RunBuffers buffers;
   buffers.output = output;
@@ -236,7 +245,7 @@ void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const S
 }
 
 void ConvPlan::AddShare(const Shape& shape, int part, int parts, Share* share) const {
-  const Range all = ShareOf(shape, part, parts);
+  const Range all = Cut(shape, parts).Share(part);
   if (all.Empty()) return;
   ForEachPiece(shape, all, [&](const Range& piece) {
     share->work += Work(shape, piece);
@@ -244,6 +253,30 @@ void ConvPlan::AddShare(const Shape& shape, int part, int parts, Share* share) c
       share->Add(pixel, grid_.RowStep(), {row, row + rows, piece.column_begin, piece.column_end});
     });
   });
+}
+
+// As if the share began with a line and with a piece.
+double ConvPlan::RowsCost(const Shape& shape, int64_t rows) const {
+  if (depthwise_ != nullptr) return static_cast<double>(rows);
+  const GemmPlan& unit = *units_.front();
+  const Engine& engine = unit.EngineFor(shape.run_rows);
+  const int64_t most = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
+  const int64_t rest = rows % most;
+  const double cost = rest == 0 ? 0 : unit.RowsCost(engine, rest);
+  return rows < most ? cost : cost + static_cast<double>(rows / most) * unit.RowsCost(engine, most);
+}
+
+Partition ConvPlan::Cut(const Shape& shape, int parts) const {
+  class Cost final : public RowCost {
+   public:
+    Cost(const ConvPlan& plan, const Shape& shape) : plan_(plan), shape_(shape) {}
+    double Of(int64_t rows) const override { return plan_.RowsCost(shape_, rows); }
+
+   private:
+    const ConvPlan& plan_;
+    const Shape& shape_;
+  };
+  return Partition::Choose(shape.output, parts, Cost(*this, shape));
 }
 
 double ConvPlan::Work(const Shape& shape, const Range& piece) const {
@@ -296,7 +329,7 @@ void ConvPlan::RunSpread(const ConvInput& input, const OutputMap& output, const 
 void ConvPlan::RunPiece(const ConvInput& input, const RunBuffers& buffers, const Shape& shape,
                         const Range& piece, uint8_t* scratch) const {
   if (depthwise_ != nullptr) {
-    return depthwise_->Run(input, buffers.output, piece.row_begin, piece.row_end, scratch);
+    return depthwise_->Run(input, buffers.output, piece, scratch);
   }
   const int64_t group_outputs = geometry_.group_outputs();
   const int64_t unit_outputs = layout_->unit_outputs();

@@ -193,12 +193,14 @@ int64_t BarePixels::ScratchBytes() const {
 }
 
 template <class Run>
-void BarePixels::ForEachRun(int64_t batch, int part, int parts, const Run& run) const {
+void BarePixels::ForEachRun(int64_t batch, int64_t part, int64_t parts, const Run& run) const {
   const int64_t width = geometry_.output[kWidth];
   // A larger one leads to no other pixel of the line, and times the distance of pixels it may leave int64.
   const int64_t stride = std::min<int64_t>(geometry_.stride[kWidth], width);
   const int64_t height = geometry_.output[kHeight];
   const int64_t lines = Parts(batch);
+  parts = std::min(parts, lines);
+  if (part >= parts) return;
   for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
     const int64_t first = line * width;
     if (!HasTaps(kHeight, line % height) || !HasTaps(kDepth, line / height % geometry_.output[kDepth])) {

@@ -71,8 +71,9 @@ class Convolution {
     std::shared_ptr<const Plans> plans;
     int64_t batch = 0;
     std::vector<ConvPlan::Shape> shapes;  // of each plan
-    int64_t parts = 1;                    // more are of no use
     int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
+    /// How many shares a run has that is cut for `threads`: more would be empty.
+    int Parts(int threads) const;
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
 

@@ -55,6 +55,10 @@ class GemmPlan {
   /// Computes `range`, one thread's share of a run or a piece of it.
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
 
+  /// How a run of `m` rows is cut for `parts` threads.
+  Partition Cut(const Engine& engine, int64_t m, int parts) const;
+  /// The time of `rows` rows by the cost model, as Engine::Cost() tells it.
+  double RowsCost(const Engine& engine, int64_t rows) const;
   /// What RunShare() of `range` takes, see Share::work.
   double Work(const Engine& engine, const Range& range) const;
 
@@ -124,6 +128,7 @@ class GemmPlan {
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   /// Computes `range` on `engine`, and what does not fill its vectors where that is cheapest.
   void RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
+  const Engine* EngineForRest(const Engine& engine, int64_t m) const;
   const Engine* EngineForRest(const Engine& engine, const Range& range) const;
   void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
