@@ -106,36 +106,42 @@ Balance BalanceOf(std::span<const Share> shares, int threads, double single, int
 Result<std::string> BalanceTable(const Suite& suite, jit::Isa isa, const Weights& weights) {
   constexpr int kName = 32, kCell = 20;
   std::string text = fmt::format(
-      "{}, u8 output: how evenly threads are given work, by the cost model\n"
-      "{:<{}}",
-      jit::ToString(isa), "", kName);
-  for (const int threads : kBalanceThreads)
+      "{}, u8 output, computed from the cuts of runs and the cost model, not measured. For each number of "
+      "threads:\n"
+      "the mean work of threads that have any over the largest (how many, if not all of them have),\n"
+      "the work of one thread that runs alone over all threads' time (idle threads and cut tiles cost "
+      "here),\n"
+      "and how many of C's cache lines several threads write\n\n{:<{}}",
+      jit::ToString(isa), "M×N×K, or the convolution", kName);
+  for (const int threads : kBalanceThreads) {
     text += fmt::format("  {:<{}}", fmt::format("{} threads", threads), kCell);
-  text += '\n';
+  }
   Case c;
   c.isa = isa;
   c.weights = weights;
   c.c_type = kType;
-  std::vector<Balance> worst;
+  std::array<double, kBalanceThreads.size()> worst;
+  worst.fill(1);
+  std::array<int, kBalanceThreads.size()> low = {};
   for (const Layer& layer : suite.layers) {
     c.shape = layer.shape;
     const Result<std::vector<Balance>> balances = BalancesOf(c);
     if (!balances) return balances.error();
-    text += fmt::format("{:<{}}", c.shape.ToString(), kName);
-    for (const Balance& balance : *balances) text += fmt::format("  {:<{}}", Cell(balance), kCell);
-    text += '\n';
-    if (worst.empty()) worst = *balances;
+    text += fmt::format("\n{:<{}}", c.shape.ToString(), kName);
     for (size_t i = 0; i < worst.size(); ++i) {
-      const Balance& other = (*balances)[i];
-      worst[i].of_used = std::min(worst[i].of_used, other.of_used);
-      worst[i].used = std::min(worst[i].used, other.used);
-      worst[i].efficiency = std::min(worst[i].efficiency, other.efficiency);
-      worst[i].shared_lines = std::max(worst[i].shared_lines, other.shared_lines);
+      const Balance& balance = (*balances)[i];
+      text += fmt::format("  {:<{}}", Cell(balance), kCell);
+      worst[i] = std::min(worst[i], balance.of_used);
+      low[i] += balance.of_used < kFloor ? 1 : 0;
     }
   }
-  text += fmt::format("{:<{}}", "worst", kName);
-  for (const Balance& balance : worst) text += fmt::format("  {:<{}}", Cell(balance), kCell);
-  return text + '\n';
+  text += fmt::format("\n{:<{}}", "worst", kName);
+  for (const double balance : worst) text += fmt::format("  {:<{}.2f}", balance, kCell);
+  text += fmt::format("\n{:<{}}", fmt::format("below {:.2f}", kFloor), kName);
+  for (const int count : low) {
+    text += fmt::format("  {:<{}}", fmt::format("{} of {}", count, suite.layers.size()), kCell);
+  }
+  return text + "\n\n";
 }
 
 }  // namespace intact::bench

@@ -22,19 +22,16 @@ struct Balance {
   int threads = 1;
   int used = 0;             // threads that have any work
   double of_used = 0;       // the mean work of these over the largest
-  double efficiency = 0;    // the work of a run on one thread over `threads` times the largest
+  double efficiency = 0;    // the work of a run on one thread over `threads` times the largest: idle threads
+                            // count, and what tiles cost more that are cut smaller
   double shared_lines = 0;  // the share of C's cache lines that several threads write
-
-  /// The mean work of all threads, those without any among them, over the largest.
-  double OfAll() const { return of_used * used / threads; }
 };
 
-/// `single`: the work of a run on one thread; `row_bytes`: of the m rows of C, which are dense and begin with
-/// a cache line.
+/// Of m×n outputs, dense from the begin of a cache line on. `single`: the work of a run on one thread.
 Balance BalanceOf(std::span<const kernels::Share> shares, int threads, double single, int64_t m,
                   int64_t element_bytes, int64_t n);
 
-/// A line for each layer of `suite`, and the worst of all, as text.
+/// A line for each layer of `suite`, the worst of them, and how many are below 0.85, as text.
 Result<std::string> BalanceTable(const Suite& suite, jit::Isa isa, const Weights& weights);
 
 }  // namespace intact::bench
