@@ -121,6 +121,14 @@ TEST(Partition, WritesWholeLinesWhereItCan) {
   EXPECT_EQ(Choose(output, 64).parts(), 64);  // and not where threads would be idle
 }
 
+TEST(Partition, BandsMayDiffer) {
+  // Of 7×7 tiles a grid of five cells gives some thread 14; a band of three cells and a band of two give 12.
+  const SharedOutput output{.m = 7, .n = 7 * 16, .row_step = 1, .column_step = 16};
+  for (const Range& share : SharesOf(Choose(output, 5))) {
+    EXPECT_LE((share.row_end - share.row_begin) * (share.column_end - share.column_begin), 12 * 16);
+  }
+}
+
 TEST(Partition, NoMoreThreadsThanItTakes) {
   // Two tiles for the slowest in any case.
   EXPECT_EQ(Choose({.m = 8, .n = 768, .row_step = 8, .column_step = 16}, 32).parts(), 24);
