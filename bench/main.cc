@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/balance.h"
 #include "bench/benchmarks.h"
 #include "bench/google_flags.h"
 #include "bench/peers.h"
@@ -36,6 +37,7 @@ struct Options {
   std::string weights;
   int milliseconds = 250;
   std::string json, html;
+  bool is_balance = false;
 };
 
 std::vector<std::string> Names(const auto& named) {
@@ -66,6 +68,8 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();
+  app->add_flag("--balance", options->is_balance,
+                "measure nothing: tell how evenly runs on 2 to 128 threads are cut");
   tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
@@ -100,6 +104,17 @@ int RunTable(const Options& options, std::vector<jit::Isa> isas) {
     if (!file.empty()) fmt::print("wrote {}\n", file);
   }
   return status;
+}
+
+int RunBalance(const Options& options, const std::vector<jit::Isa>& isas) {
+  const Suite* const suite = FindSuite(options.suite.empty() ? "short" : options.suite);
+  for (const jit::Isa isa : isas) {
+    const Result<std::string> table =
+        BalanceTable(*suite, isa, *std::ranges::find(kWeights, options.weights, &Weights::name));
+    if (!table) return Fail(table.error());
+    fmt::print("{}", *table);
+  }
+  return 0;
 }
 
 int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vector<char*> arguments) {
@@ -154,6 +169,13 @@ int Main(int argc, char** argv) {
   if (isas.empty()) return Fail("this machine permits no ISA that intact has kernels for");
   if (!options.json.empty() && options.json == options.html) {
     return Fail(fmt::format("--html {}: is the file of --json too; expected another", options.html));
+  }
+  if (options.is_balance) {
+    for (const char* other : {"--milliseconds", "--json", "--html"}) {
+      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning beside --balance", other));
+    }
+    if (named.size() > 1) return Fail("--balance: has no meaning beside --benchmark_... options");
+    return RunBalance(options, isas);
   }
   if (named.size() == 1) return RunTable(options, std::move(isas));
   for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html"}) {

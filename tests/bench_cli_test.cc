@@ -175,6 +175,17 @@ TEST_F(BenchCli, SuitesAndVariantsAreListed) {
               HasSubstr("/c:s32/in:14x14/c_in:512/c_out:512/kernel:3x3/stride:2/groups:1/batch:1\n"));
 }
 
+TEST_F(BenchCli, Balance) {
+  const Outcome outcome = Run("--suite square --isa avx2 --balance");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("128 threads"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n2048×2048×2048 "));
+  EXPECT_THAT(outcome.out, HasSubstr("\nbelow 0.85 "));
+  ExpectBadInput("--balance --milliseconds 9", "--milliseconds: has no meaning beside --balance");
+  ExpectBadInput("--balance --benchmark_filter=peak",
+                 "--balance: has no meaning beside --benchmark_... options");
+}
+
 TEST_F(BenchCli, TableJsonAndPage) {
   const std::string report = folder_ + "/new/bench";
   const Outcome outcome = Run("--suite square --isa avx2 --milliseconds 1 --json '" + folder_ +

@@ -16,89 +16,122 @@ namespace {
 // The same cases on every run, unless RC_PARAMS asks for others.
 [[maybe_unused]] const int kSeeded = setenv("RC_PARAMS", "seed=20240229 max_success=1000", /*overwrite=*/0);
 
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// What a run of `m` rows of a kernel of mr rows takes: its tiles are computed whole.
+class TileCost final : public RowCost {
+ public:
+  explicit TileCost(int64_t mr) : mr_(mr) {}
+  double Of(int64_t rows) const override { return static_cast<double>(RoundUp(rows, mr_)); }
 
-struct Cut {
-  int64_t m, n;
-  int mr, nr, parts;
+ private:
+  int64_t mr_;
 };
 
-Cut AnyCut() {
-  Cut cut;
-  cut.m = *rc::gen::inRange<int64_t>(1, 200);
-  cut.n = *rc::gen::inRange<int64_t>(1, 200);
-  cut.mr = *rc::gen::element(1, 4, 6, 8, 24, 32, 64);
-  cut.nr = *rc::gen::element(8, 16, 32, 48);
-  cut.parts = *rc::gen::inRange(1, 70);
-  return cut;
+SharedOutput AnyOutput(int64_t most) {
+  SharedOutput output;
+  output.m = *rc::gen::inRange<int64_t>(1, most);
+  output.n = *rc::gen::inRange<int64_t>(1, most);
+  output.row_step = *rc::gen::element(1, 4, 6, 8, 24, 32, 64);
+  output.column_step = *rc::gen::element(8, 16, 32, 48);
+  output.line_columns = *rc::gen::element(1, 16, 64);
+  output.row_bytes = *rc::gen::element(1, 7, 1000);
+  output.column_bytes = *rc::gen::element(1, 9, 1000);
+  return output;
 }
 
-std::vector<Range> Shares(const Cut& cut) {
+Partition Choose(const SharedOutput& output, int64_t parts) {
+  return Partition::Choose(output, parts, TileCost(output.row_step));
+}
+
+std::vector<Range> SharesOf(const Partition& partition) {
   std::vector<Range> shares;
-  shares.reserve(static_cast<size_t>(cut.parts));
-  for (int part = 0; part < cut.parts; ++part) {
-    shares.push_back(Partition(cut.m, cut.n, cut.mr, cut.nr, part, cut.parts));
-  }
+  for (int part = 0; part < partition.parts(); ++part) shares.push_back(partition.Share(part));
   return shares;
 }
 
-int64_t Tiles(const Cut& cut, const Range& share) {
-  if (share.Empty()) return 0;
-  return TileCount(share.row_end - share.row_begin, share.column_end - share.column_begin, cut.mr, cut.nr);
-}
-
 RC_GTEST_PROP(Partition, CoversEachElementOnce, ()) {
-  const Cut cut = AnyCut();
-  std::vector<int> covered(static_cast<size_t>(cut.m * cut.n));
-  for (const Range& share : Shares(cut)) {
-    if (share.Empty()) continue;
-    RC_ASSERT(share.row_begin >= 0 && share.row_end <= cut.m);
-    RC_ASSERT(share.column_begin >= 0 && share.column_end <= cut.n);
+  const SharedOutput output = AnyOutput(200);
+  const int parts = *rc::gen::inRange(1, 140);
+  const Partition partition = Choose(output, parts);
+  RC_ASSERT(partition.parts() >= 1 && partition.parts() <= parts);
+  std::vector<int> covered(static_cast<size_t>(output.m * output.n));
+  for (const Range& share : SharesOf(partition)) {
+    RC_ASSERT(!share.Empty());
+    RC_ASSERT(share.row_begin >= 0 && share.row_end <= output.m);
+    RC_ASSERT(share.column_begin >= 0 && share.column_end <= output.n);
     for (int64_t row = share.row_begin; row < share.row_end; ++row) {
       for (int64_t column = share.column_begin; column < share.column_end; ++column) {
-        ++covered[static_cast<size_t>(row * cut.n + column)];
+        ++covered[static_cast<size_t>(row * output.n + column)];
       }
     }
   }
-  RC_ASSERT(std::all_of(covered.begin(), covered.end(), [](int times) { return times == 1; }));
-}
-
-RC_GTEST_PROP(Partition, CutsBetweenTilesOnly, ()) {
-  const Cut cut = AnyCut();
-  for (const Range& share : Shares(cut)) {
-    if (share.Empty()) continue;
-    RC_ASSERT(share.row_begin % cut.mr == 0 && (share.row_end % cut.mr == 0 || share.row_end == cut.m));
-    RC_ASSERT(share.column_begin % cut.nr == 0 &&
-              (share.column_end % cut.nr == 0 || share.column_end == cut.n));
+  RC_ASSERT(std::ranges::all_of(covered, [](int times) { return times == 1; }));
+  for (const int beyond : {partition.parts(), parts, 1000}) {
+    RC_ASSERT(beyond < partition.parts() || partition.Share(beyond).Empty());
   }
 }
 
-RC_GTEST_PROP(Partition, GivesNoShareMoreThanTheBestGridNeeds, ()) {
-  const Cut cut = AnyCut();
-  const int64_t rows = CeilDivide(cut.m, cut.mr);
-  const int64_t columns = CeilDivide(cut.n, cut.nr);
-  int64_t best = rows * columns;
-  for (int64_t grid_rows = 1; grid_rows <= cut.parts; ++grid_rows) {
-    const int64_t grid_columns = cut.parts / grid_rows;
-    best = std::min(best, CeilDivide(rows, grid_rows) * CeilDivide(columns, grid_columns));
+RC_GTEST_PROP(Partition, CutsBetweenStepsOnly, ()) {
+  const SharedOutput output = AnyOutput(200);
+  for (const Range& share : SharesOf(Choose(output, *rc::gen::inRange(1, 140)))) {
+    const auto is_cut = [](int64_t at, int64_t step, int64_t end) { return at % step == 0 || at == end; };
+    RC_ASSERT(is_cut(share.row_begin, output.row_step, output.m));
+    RC_ASSERT(is_cut(share.row_end, output.row_step, output.m));
+    RC_ASSERT(is_cut(share.column_begin, output.column_step, output.n));
+    RC_ASSERT(is_cut(share.column_end, output.column_step, output.n));
   }
+}
+
+// Where there are this many tiles for each thread, or more, none waits long for another.
+RC_GTEST_PROP(Partition, IsBalancedWhereTilesAreMany, ()) {
+  constexpr int64_t kEnough = 64;
+  constexpr double kFloor = 0.85;
+  SharedOutput output = AnyOutput(6000);
+  output.m = RoundUp(output.m, output.row_step);
+  output.n = RoundUp(output.n, output.column_step);
+  const int64_t tiles = output.m / output.row_step * (output.n / output.column_step);
+  const auto most = static_cast<int>(std::min<int64_t>(tiles / kEnough, 256));
+  RC_PRE(most >= 2);
+  const int parts = *rc::gen::inRange(2, most + 1);
   int64_t largest = 0;
-  for (const Range& share : Shares(cut)) largest = std::max(largest, Tiles(cut, share));
-  RC_ASSERT(largest <= best);
-  RC_ASSERT(largest >= CeilDivide(rows * columns, cut.parts));
+  for (const Range& share : SharesOf(Choose(output, parts))) {
+    largest = std::max(largest, (share.row_end - share.row_begin) * (share.column_end - share.column_begin));
+  }
+  const double balance = static_cast<double>(output.m * output.n) / static_cast<double>(largest * parts);
+  RC_LOG() << output.m << "x" << output.n << " in tiles of " << output.row_step << "x" << output.column_step
+           << ", " << parts << " parts: " << balance << "\n";
+  RC_ASSERT(balance >= kFloor);
 }
 
 TEST(Partition, OneTileGoesToOnePart) {
-  int64_t busy = 0;
-  for (int part = 0; part < 16; ++part) busy += Partition(3, 5, 8, 16, part, 16).Empty() ? 0 : 1;
-  EXPECT_EQ(busy, 1);
+  const SharedOutput output{.m = 3, .n = 5, .row_step = 8, .column_step = 16};
+  EXPECT_EQ(Choose(output, 16).parts(), 1);
 }
 
 TEST(Partition, TakesAnyNumberOfParts) {
-  // Returns at once, however many parts a caller makes of two tiles.
+  // Returns at once, however many parts a caller makes, of two tiles and of many.
   constexpr int kMany = std::numeric_limits<int>::max();
-  EXPECT_FALSE(Partition(16, 16, 8, 16, 0, kMany).Empty());
-  EXPECT_TRUE(Partition(16, 16, 8, 16, kMany - 1, kMany).Empty());
+  EXPECT_EQ(Choose({.m = 16, .n = 16, .row_step = 8, .column_step = 16}, kMany).parts(), 2);
+  const SharedOutput large{.m = kMany, .n = 16, .row_step = 1, .column_step = 16};
+  EXPECT_GT(Choose(large, kMany).parts(), kMany / 2);
+}
+
+TEST(Partition, WritesWholeLinesWhereItCan) {
+  SharedOutput output{.m = 8, .n = 1024, .row_step = 8, .column_step = 16, .line_columns = 64};
+  for (const Range& share : SharesOf(Choose(output, 16))) EXPECT_EQ(share.column_begin % 64, 0);
+  EXPECT_EQ(Choose(output, 64).parts(), 64);  // and not where threads would be idle
+}
+
+TEST(Partition, BandsMayDiffer) {
+  // Of 7×7 tiles a grid of five cells gives some thread 14; a band of three cells and a band of two give 12.
+  const SharedOutput output{.m = 7, .n = 7 * 16, .row_step = 1, .column_step = 16};
+  for (const Range& share : SharesOf(Choose(output, 5))) {
+    EXPECT_LE((share.row_end - share.row_begin) * (share.column_end - share.column_begin), 12 * 16);
+  }
+}
+
+TEST(Partition, NoMoreThreadsThanItTakes) {
+  // Two tiles for the slowest in any case.
+  EXPECT_EQ(Choose({.m = 8, .n = 768, .row_step = 8, .column_step = 16}, 32).parts(), 24);
 }
 
 TEST(Blocking, RowsPerBlockAreWholeTiles) {

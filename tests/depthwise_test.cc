@@ -254,8 +254,8 @@ class Problem {
   reference::Requantization output_;  // but for what differs by channel
 };
 
-void ExpectExact(const Case& one) {
-  SCOPED_TRACE(testing::Message() << one);
+void ExpectExact(const Case& one, bool in_slices) {
+  SCOPED_TRACE(testing::Message() << one << (in_slices ? ", in slices of channels" : ""));
   const Problem problem(one);
   const auto engine = DepthwiseEngine::Create(problem.data(), problem.taps(), one.isa);
   ASSERT_TRUE(engine) << engine.error().message;
@@ -286,9 +286,17 @@ void ExpectExact(const Case& one) {
     output.residual = residual->data();
   }
   if (one.residual != INTACT_TYPE_NONE) output.residual_bytes = ElementBytes(one.residual);
-  (*engine)->RunRow({band->data(), one.pixels, output});
+  const int64_t slice = in_slices ? (*engine)->channel_step() : one.channels;
+  for (int64_t begin = 0; begin < one.channels; begin += slice) {
+    (*engine)->RunRow({band->data(), one.pixels, output}, begin, std::min(begin + slice, one.channels));
+  }
   EXPECT_EQ(c->StrayWrite(), std::nullopt);
   ASSERT_EQ(c->Dense(), problem.Expected()) << (*engine)->KernelName();
+}
+
+void ExpectExact(const Case& one) {
+  ExpectExact(one, false);
+  ExpectExact(one, true);
 }
 
 const std::vector<Filter> kFilters = {

@@ -41,10 +41,8 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
   return given + (-reinterpret_cast<uintptr_t>(given) & 63);
 }
 
-ThreadCount CountThreads(int32_t wanted, int64_t parts) {
-  const int64_t threads = wanted == 0 ? omp_get_max_threads() : wanted;
-  const int count = static_cast<int>(std::min(threads, parts));
-  return {count, std::min(count, omp_get_num_procs())};
-}
+int ThreadsOf(int32_t wanted) { return wanted == 0 ? omp_get_max_threads() : wanted; }
+
+ThreadCount CountThreads(int parts) { return {parts, std::min(parts, omp_get_num_procs())}; }
 
 }  // namespace intact::kernels

@@ -36,13 +36,16 @@ inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 6
 /// Errors: INVALID_ARGUMENT (it serves none, or has a size and is NULL), OUT_OF_MEMORY.
 Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads);
 
-/// Into how many parts `wanted` threads (0: OpenMP's default) cut a run, `parts` at most, and how many
-/// threads run them: more threads than processors gain nothing, and where the system refuses one OpenMP ends
-/// the process. The threads may be fewer still, which changes neither the parts nor the result.
+/// The threads that a caller asks for: `wanted`, or OpenMP's default where that is 0.
+int ThreadsOf(int32_t wanted);
+
+/// The parts of a run, and how many threads run them: more threads than processors gain nothing, and where
+/// the system refuses one OpenMP ends the process. The threads may be fewer still, which changes neither the
+/// parts nor the result.
 struct ThreadCount {
   int parts, threads;
 };
-ThreadCount CountThreads(int32_t wanted, int64_t parts);
+ThreadCount CountThreads(int parts);
 
 /// Calls run(part, thread) for each of count.parts.
 template <class Run>

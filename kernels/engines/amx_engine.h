@@ -67,6 +67,8 @@ class AmxEngine final : public Engine {
 
   int mr() const override { return 2 * kTileRows; }
   int nr() const override { return 2 * kPanelColumns; }
+  int row_step() const override { return kTileRows; }
+  int column_step() const override { return kPanelColumns; }
   std::string KernelName() const override { return kernel_name_; }
   int64_t packed_bytes() const override { return static_cast<int64_t>(initial_.bytes()); }
   bool ReadsPanels() const override { return true; }

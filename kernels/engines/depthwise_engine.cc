@@ -159,11 +159,13 @@ int64_t DepthwiseEngine::packed_bytes() const {
   return bytes;
 }
 
-void DepthwiseEngine::RunRow(const DepthwiseRow& row) const noexcept {
-  if (RunsFlat(row.pixels, row.output.c_stride_bytes)) {
+void DepthwiseEngine::RunRow(const DepthwiseRow& row, int64_t channel_begin,
+                             int64_t channel_end) const noexcept {
+  const bool has_all = channel_begin == 0 && channel_end == data_.n;
+  if (has_all && RunsFlat(row.pixels, row.output.c_stride_bytes)) {
     RunFlat(row);
   } else {
-    RunByChannels(row);
+    RunByChannels(row, channel_begin, channel_end);
   }
 }
 
@@ -190,12 +192,14 @@ void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const Depthwi
   cover.kernel(&args);
 }
 
-void DepthwiseEngine::RunByChannels(const DepthwiseRow& row) const noexcept {
-  for (size_t i = 0; i < by_channels_.starts.size(); ++i) {
+void DepthwiseEngine::RunByChannels(const DepthwiseRow& row, int64_t channel_begin,
+                                    int64_t channel_end) const noexcept {
+  for (int64_t done = channel_begin; done < channel_end; done += v_) {
+    const auto i = static_cast<size_t>(done / v_);
     const int64_t start = by_channels_.starts[i];
-    const int64_t done = static_cast<int64_t>(i) * v_;
-    // Where C is the residual, what is computed again would find it overwritten.
-    if (data_.n < v_ || (row.output.residual != nullptr && start < done)) {
+    // Where C is the residual, what is computed again would find it overwritten; and channels before the
+    // first are another thread's.
+    if (data_.n < v_ || start < channel_begin || (row.output.residual != nullptr && start < done)) {
       RunThroughScratch(i, done, row);
     } else {
       RunVector(by_channels_, i, From(row, 0, start));

@@ -50,6 +50,8 @@ class DepthwiseEngine {
   static constexpr int64_t kSlackBytes = 64;
 
   std::string KernelName() const { return kernel_name_; }
+  /// Channels of a vector.
+  int64_t channel_step() const { return v_; }
   int64_t packed_bytes() const;
 
   /// Whether RunRow() reads nothing beyond the taps of its pixels, for rows of `pixels` or more: otherwise
@@ -58,8 +60,10 @@ class DepthwiseEngine {
     return data_.n >= v_ || RunsFlat(pixels, c_stride_bytes);
   }
 
-  /// Writes data.n elements of each pixel, and reads as many of the residual.
-  void RunRow(const DepthwiseRow& row) const noexcept;
+  /// Writes elements [channel_begin, channel_end) of each pixel, and reads those of the residual.
+  /// `channel_begin` is a multiple of channel_step(), and `channel_end` too, or data.n. Reads of the band
+  /// what these channels need, and before them in the band where the last vector is ragged.
+  void RunRow(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
 
  private:
   /// Vectors of channels, each with its record and, for outputs that are scaled, its scales and bias.
@@ -93,7 +97,7 @@ class DepthwiseEngine {
   DepthwiseRow From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const;
   /// A vector of `cover`, whose channels and pixels `row` holds.
   void RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept;
-  void RunByChannels(const DepthwiseRow& row) const noexcept;
+  void RunByChannels(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   void RunFlat(const DepthwiseRow& row) const noexcept;
   /// A vector of by_channels_, of which channels before `done` are not written.
   void RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept;

@@ -95,9 +95,13 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Granularity of rows and columns at which C is cut among threads.
+  /// The largest tile.
   virtual int mr() const = 0;
   virtual int nr() const = 0;
+  /// C is cut among threads between multiples of as many rows, and of nr() columns.
+  virtual int row_step() const = 0;
+  /// The last columns of a range are computed as if they were a multiple of as many.
+  virtual int column_step() const = 0;
   /// Name of the main kernel.
   virtual std::string KernelName() const = 0;
   /// Memory of this engine's own copy of the weights.

@@ -49,7 +49,16 @@ int64_t Band::EndFrom(int64_t row, int64_t row_end) const {
 
 RowMap Band::Stage(const ConvInput& input, int64_t first_channel, int64_t row_begin, int64_t row_end,
                    uint8_t* to) const noexcept {
-  const ConvInput channels{input.a + first_channel, input.stride};
+  return StageRows({input.a + first_channel, input.stride}, {0, channels_.pitch}, row_begin, row_end, to);
+}
+
+RowMap Band::StageSlice(const ConvInput& input, int64_t begin, int64_t end, int64_t row_begin,
+                        int64_t row_end, uint8_t* to) const noexcept {
+  return StageRows(input, {begin, end}, row_begin, row_end, to);
+}
+
+RowMap Band::StageRows(const ConvInput& input, const Slice& slice, int64_t row_begin, int64_t row_end,
+                       uint8_t* to) const noexcept {
   const int64_t plane_pixels = geometry_.plane_pixels();
   const int64_t first_plane = row_begin / plane_pixels;
   const int64_t last_plane = (row_end - 1) / plane_pixels;
@@ -60,7 +69,8 @@ RowMap Band::Stage(const ConvInput& input, int64_t first_channel, int64_t row_be
     end_line = (row_end - 1) % plane_pixels / width() + 1;
   }
   for (int64_t plane = first_plane; plane <= last_plane; ++plane) {
-    StageLines(channels, plane, first_line, end_line - first_line, to + (plane - first_plane) * plane_bytes_);
+    StageLines(input, slice, plane, first_line, end_line - first_line,
+               to + (plane - first_plane) * plane_bytes_);
   }
   RowMap map(to, row_stride());
   map.line_rows = width();
@@ -71,12 +81,18 @@ RowMap Band::Stage(const ConvInput& input, int64_t first_channel, int64_t row_be
   return map;
 }
 
-void Band::StageLines(const ConvInput& input, int64_t plane, int64_t first_line, int64_t lines,
-                      uint8_t* to) const noexcept {
+void Band::StageLines(const ConvInput& input, const Slice& slice, int64_t plane, int64_t first_line,
+                      int64_t lines, uint8_t* to) const noexcept {
+  const bool is_whole = slice.size() == channels_.pitch;
   for (int64_t tap = 0; tap < geometry_.kernel[kDepth]; ++tap, to += slice_bytes_) {
     for (int64_t i = 0; i < geometry_.Span(kHeight, lines); ++i) {
       const int64_t y = first_line * geometry_.stride[kHeight] + i;
-      StageLine(input, InputLine(geometry_, input, plane, tap, y), to + i * line_bytes_);
+      const uint8_t* const line = InputLine(geometry_, input, plane, tap, y);
+      if (is_whole) {
+        StageLine(input, line, to + i * line_bytes_);
+      } else {
+        StageLineSlice(input, slice, line, to + i * line_bytes_);
+      }
     }
     // What the last quad of a tap may read of the next line; slices that follow are staged after this.
     std::memset(to + geometry_.Span(kHeight, lines) * line_bytes_, padding_, kQuad);
@@ -99,6 +115,28 @@ void Band::StageLine(const ConvInput& input, const uint8_t* line, uint8_t* to) c
     CopyPixels(first, input.stride, end - begin, to + begin * pitch);
   }
   std::memset(to + end * pitch, padding_, static_cast<size_t>((pixels - end) * pitch));
+}
+
+void Band::StageLineSlice(const ConvInput& input, const Slice& slice, const uint8_t* line,
+                          uint8_t* to) const noexcept {
+  const int64_t pixels = line_bytes_ / channels_.pitch;
+  const int64_t repeats = channels_.repeats;
+  const int64_t end = std::min(slice.end, channels_.count * repeats);  // padding follows
+  uint8_t* pixel = to + slice.begin;
+  for (int64_t x = -geometry_.pad_begin[kWidth]; x < pixels - geometry_.pad_begin[kWidth]; ++x) {
+    int64_t filled = 0;
+    if (line != nullptr && x >= 0 && x < geometry_.input[kWidth] && slice.begin < end) {
+      filled = end - slice.begin;
+      const uint8_t* const from = line + x * input.stride;
+      if (repeats == 1) {
+        CopyActivations(from + slice.begin, filled, flip_, pixel);
+      } else {
+        for (int64_t i = 0; i < filled; ++i) pixel[i] = from[(slice.begin + i) / repeats] ^ flip_;
+      }
+    }
+    std::memset(pixel + filled, padding_, static_cast<size_t>(slice.size() - filled));
+    pixel += channels_.pitch;
+  }
 }
 
 void Band::CopyPixels(const uint8_t* from, int64_t stride, int64_t pixels, uint8_t* to) const noexcept {

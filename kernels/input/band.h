@@ -67,12 +67,24 @@ class Band {
   /// 64 bytes.
   RowMap Stage(const ConvInput& input, int64_t first_channel, int64_t row_begin, int64_t row_end,
                uint8_t* to) const noexcept;
+  /// The same, but for bytes [begin, end) of each pixel of the band: the others are not written.
+  RowMap StageSlice(const ConvInput& input, int64_t begin, int64_t end, int64_t row_begin, int64_t row_end,
+                    uint8_t* to) const noexcept;
 
  private:
+  /// Bytes of a pixel of the band.
+  struct Slice {
+    int64_t begin = 0, end = 0;
+    int64_t size() const { return end - begin; }
+  };
   int64_t width() const { return geometry_.output[kWidth]; }
-  void StageLines(const ConvInput& input, int64_t plane, int64_t first_line, int64_t lines,
-                  uint8_t* to) const noexcept;
+  RowMap StageRows(const ConvInput& input, const Slice& slice, int64_t row_begin, int64_t row_end,
+                   uint8_t* to) const noexcept;
+  void StageLines(const ConvInput& input, const Slice& slice, int64_t plane, int64_t first_line,
+                  int64_t lines, uint8_t* to) const noexcept;
   void StageLine(const ConvInput& input, const uint8_t* line, uint8_t* to) const noexcept;
+  void StageLineSlice(const ConvInput& input, const Slice& slice, const uint8_t* line,
+                      uint8_t* to) const noexcept;
   void CopyPixels(const uint8_t* from, int64_t stride, int64_t pixels, uint8_t* to) const noexcept;
 
   ConvGeometry geometry_;

@@ -169,14 +169,20 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   Shape shape;
   shape.rows = RowCount(batch);
   shape.piece_rows = shape.rows;
-  shape.nr = static_cast<int>(geometry_.output_channels);
+  shape.output.m = shape.rows;
+  shape.output.n = shape.output.column_step = geometry_.output_channels;
+  shape.output.line_columns = LineColumns(geometry_.output_channels, ElementBytes(output().c_type));
   shape.is_by_line = !grid_.IsEven(batch) && RunsByLine();
   if (!grid_.IsEven(batch) && !shape.is_by_line) {
     shape.piece_rows = std::min(shape.rows, MostSpreadRows());
     shape.spread_bytes = RoundUp(shape.piece_rows * SpreadRowBytes(), 64);
   }
   if (depthwise_ != nullptr) {
-    shape.mr = static_cast<int>(geometry_.output[kWidth]);
+    shape.output.row_step = geometry_.output[kWidth];
+    const bool is_ragged = geometry_.output_channels % depthwise_->channel_step() != 0;
+    // A ragged vector reads the residual of channels before it, which another thread may be overwriting.
+    if (!is_ragged || !output().has_residual()) shape.output.column_step = depthwise_->channel_step();
+    shape.output.column_bytes = 0;  // a share reads its own channels alone: lines are cut first
     shape.bytes = shape.spread_bytes + RoundUp(depthwise_->ScratchBytes(), 64);
     return shape;
   }
@@ -184,8 +190,11 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   shape.staged_bytes = RoundUp(source_->bytes(), 64);
   shape.run_rows = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
   const Engine& engine = units_.front()->EngineFor(shape.run_rows);
-  shape.mr = engine.mr();
-  shape.nr = units() == 1 ? engine.nr() : static_cast<int>(layout_->unit_outputs());
+  shape.output.row_step = engine.row_step();
+  shape.output.column_step = units() == 1 ? engine.nr() : layout_->unit_outputs();
+  const int64_t plane = geometry_.input[kHeight] * geometry_.input[kWidth];
+  shape.output.row_bytes = CeilDivide(geometry_.input_channels * plane, geometry_.plane_pixels());
+  shape.output.column_bytes = layout_->weights(0)->packed().k;
   for (const auto& unit : units_) {
     const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.run_rows), shape.run_rows);
     shape.bytes = std::max(shape.bytes, shape.spread_bytes + shape.staged_bytes + bytes);
@@ -218,7 +227,7 @@ bool ConvPlan::RunsByLine() const {
 
 void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const Shape& shape, int part,
                         int parts, uint8_t* scratch) const {
-  const Range share = Partition(shape.rows, geometry_.output_channels, shape.mr, shape.nr, part, parts);
+  const Range share = Cut(shape, parts).Share(part);
   if (share.Empty()) return;
   RunBuffers buffers;
   buffers.output = output;
@@ -227,16 +236,68 @@ void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const S
         units() == 1 && MayStream(output, shape.rows, layout_->unit_outputs() * output.c_bytes);
     buffers.output = output.EveryRow(grid_.RowStep(), grid_.FirstPixel());
   }
-  Range piece = share;
-  for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
-    piece.row_end = std::min(share.row_end, piece.row_begin + shape.piece_rows);
-    if (source_ != nullptr) piece.row_end = source_->EndFrom(piece.row_begin, piece.row_end);
+  ForEachPiece(shape, share, [&](const Range& piece) {
     if (shape.spread_bytes > 0) {
       RunSpread(input, output, shape, piece, scratch);
     } else {
       RunPiece(input, buffers, shape, piece, scratch);
     }
+  });
+}
+
+void ConvPlan::AddShare(const Shape& shape, int part, int parts, Share* share) const {
+  const Range all = Cut(shape, parts).Share(part);
+  if (all.Empty()) return;
+  ForEachPiece(shape, all, [&](const Range& piece) {
+    share->work += Work(shape, piece);
+    grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+      share->Add(pixel, grid_.RowStep(), {row, row + rows, piece.column_begin, piece.column_end});
+    });
+  });
+}
+
+// As if the share began with a line and with a piece.
+double ConvPlan::RowsCost(const Shape& shape, int64_t rows) const {
+  if (depthwise_ != nullptr) return static_cast<double>(rows);
+  const GemmPlan& unit = *units_.front();
+  const Engine& engine = unit.EngineFor(shape.run_rows);
+  const int64_t most = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
+  const int64_t rest = rows % most;
+  const double cost = rest == 0 ? 0 : unit.RowsCost(engine, rest);
+  return rows < most ? cost : cost + static_cast<double>(rows / most) * unit.RowsCost(engine, most);
+}
+
+Partition ConvPlan::Cut(const Shape& shape, int parts) const {
+  class Cost final : public RowCost {
+   public:
+    Cost(const ConvPlan& plan, const Shape& shape) : plan_(plan), shape_(shape) {}
+    double Of(int64_t rows) const override { return plan_.RowsCost(shape_, rows); }
+
+   private:
+    const ConvPlan& plan_;
+    const Shape& shape_;
+  };
+  return Partition::Choose(shape.output, parts, Cost(*this, shape));
+}
+
+double ConvPlan::Work(const Shape& shape, const Range& piece) const {
+  if (depthwise_ != nullptr) return depthwise_->Work(piece);
+  const auto of_unit = [&](const GemmPlan& unit, const Range& range) {
+    const Engine& engine = unit.EngineFor(shape.run_rows);
+    if (!shape.is_by_line) return unit.Work(engine, range);
+    double work = 0;
+    grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t /*pixel*/, int64_t rows) {
+      work += unit.Work(engine, {row, row + rows, range.column_begin, range.column_end});
+    });
+    return work;
+  };
+  if (units() == 1) return of_unit(*units_.front(), piece);
+  double work = 0;
+  const int64_t columns = layout_->unit_outputs();
+  for (int64_t unit = piece.column_begin / columns; unit * columns < piece.column_end; ++unit) {
+    work += of_unit(*units_[static_cast<size_t>(unit)], {piece.row_begin, piece.row_end, 0, columns});
   }
+  return work;
 }
 
 void ConvPlan::RunSpread(const ConvInput& input, const OutputMap& output, const Shape& shape,
@@ -269,7 +330,7 @@ void ConvPlan::RunSpread(const ConvInput& input, const OutputMap& output, const 
 void ConvPlan::RunPiece(const ConvInput& input, const RunBuffers& buffers, const Shape& shape,
                         const Range& piece, uint8_t* scratch) const {
   if (depthwise_ != nullptr) {
-    return depthwise_->Run(input, buffers.output, piece.row_begin, piece.row_end, scratch);
+    return depthwise_->Run(input, buffers.output, piece, scratch);
   }
   const int64_t group_outputs = geometry_.group_outputs();
   const int64_t unit_outputs = layout_->unit_outputs();

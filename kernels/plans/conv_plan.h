@@ -11,6 +11,7 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/depthwise_conv.h"
 #include "kernels/plans/gemm_plan.h"
+#include "kernels/plans/share.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/output_grid.h"
 #include "kernels/problem/output_map.h"
@@ -42,20 +44,21 @@ class ConvPlan {
     int64_t rows = 0;          // output pixels of the run
     int64_t piece_rows = 0;    // that a thread computes at a time, at most
     int64_t run_rows = 0;      // that an engine is told to run at a time, at most
-    int mr = 1, nr = 1;        // granularity of rows and columns at which C is cut among threads
+    SharedOutput output;       // as it is cut among threads
     int64_t spread_bytes = 0;  // of a piece of C and the residual in scratch; 0: it lies in its places
     bool is_by_line = false;   // lines are run one by one
     int64_t staged_bytes = 0;
     int64_t bytes = 0;  // scratch that a share needs, aligned to 64 bytes
   };
   Shape ShapeOf(int64_t batch) const;
-  /// More shares are of no use.
-  int64_t Parts(const Shape& shape) const {
-    return TileCount(shape.rows, geometry_.output_channels, shape.mr, shape.nr);
-  }
-  /// Computes a share of a run. `output`: the caller's pixels.
+  /// How a run is cut for `parts` threads.
+  Partition Cut(const Shape& shape, int parts) const;
+  /// Computes a share of a run that is cut for `parts` threads. `output`: the caller's pixels.
   void RunShare(const ConvInput& input, const OutputMap& output, const Shape& shape, int part, int parts,
                 uint8_t* scratch) const;
+
+  /// Adds to `share` what RunShare() computes.
+  void AddShare(const Shape& shape, int part, int parts, Share* share) const;
 
   const ConvLayout& layout() const { return *layout_; }
   const ConvGeometry& geometry() const { return geometry_; }
@@ -92,6 +95,20 @@ class ConvPlan {
   int64_t SpreadRowBytes() const;
   int64_t MostSpreadRows() const;
   bool RunsByLine() const;
+  /// Calls run(piece) for the pieces that a thread computes one after the other.
+  template <class Run>
+  void ForEachPiece(const Shape& shape, const Range& share, const Run& run) const {
+    Range piece = share;
+    for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
+      piece.row_end = std::min(share.row_end, piece.row_begin + shape.piece_rows);
+      if (source_ != nullptr) piece.row_end = source_->EndFrom(piece.row_begin, piece.row_end);
+      run(piece);
+    }
+  }
+  /// The time of `rows` rows, as Engine::Cost() tells it.
+  double RowsCost(const Shape& shape, int64_t rows) const;
+  /// What RunPiece() takes, see Share::work.
+  double Work(const Shape& shape, const Range& piece) const;
   void RunPiece(const ConvInput& input, const RunBuffers& buffers, const Shape& shape, const Range& piece,
                 uint8_t* scratch) const;
   /// The same in scratch, between copies from and to where `output` says.

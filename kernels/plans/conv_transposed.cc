@@ -192,23 +192,40 @@ int64_t BarePixels::ScratchBytes() const {
   return plan_.ShareBytes(plan_.EngineFor(width), width);
 }
 
-void BarePixels::RunShare(const OutputMap& output, int64_t batch, int part, int parts,
-                          uint8_t* scratch) const {
+template <class Run>
+void BarePixels::ForEachRun(int64_t batch, int64_t part, int64_t parts, const Run& run) const {
   const int64_t width = geometry_.output[kWidth];
   // A larger one leads to no other pixel of the line, and times the distance of pixels it may leave int64.
   const int64_t stride = std::min<int64_t>(geometry_.stride[kWidth], width);
   const int64_t height = geometry_.output[kHeight];
   const int64_t lines = Parts(batch);
+  parts = std::min(parts, lines);
+  if (part >= parts) return;
   for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
     const int64_t first = line * width;
     if (!HasTaps(kHeight, line % height) || !HasTaps(kDepth, line / height % geometry_.output[kDepth])) {
-      RunPixels(output, first, 1, width, scratch);
+      run(first, 1, width);
       continue;
     }
     for (int64_t x = 0; x < stride; ++x) {
-      if (!HasTaps(kWidth, x)) RunPixels(output, first + x, stride, (width - 1 - x) / stride + 1, scratch);
+      if (!HasTaps(kWidth, x)) run(first + x, stride, (width - 1 - x) / stride + 1);
     }
   }
+}
+
+void BarePixels::RunShare(const OutputMap& output, int64_t batch, int part, int parts,
+                          uint8_t* scratch) const {
+  ForEachRun(batch, part, parts, [&](int64_t pixel, int64_t step, int64_t count) {
+    RunPixels(output, pixel, step, count, scratch);
+  });
+}
+
+void BarePixels::AddShare(int64_t batch, int part, int parts, Share* share) const {
+  ForEachRun(batch, part, parts, [&](int64_t pixel, int64_t step, int64_t count) {
+    const Range range{0, count, 0, plan_.data().n};
+    share->Add(pixel, step, range);
+    share->work += plan_.Work(plan_.EngineFor(geometry_.output[kWidth]), range);
+  });
 }
 
 void BarePixels::RunPixels(const OutputMap& output, int64_t pixel, int64_t step, int64_t count,

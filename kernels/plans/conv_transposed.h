@@ -71,14 +71,19 @@ class BarePixels {
   /// Whether an output has any, beside the phases'.
   static bool Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases);
 
-  /// How many shares a run can be cut into.
+  /// More shares than these are empty.
   int64_t Parts(int64_t batch) const { return batch * geometry_.output[kDepth] * geometry_.output[kHeight]; }
   /// Scratch that a share needs, aligned to 64 bytes.
   int64_t ScratchBytes() const;
   /// `output`: the caller's pixels.
   void RunShare(const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
+  /// Adds to `share` what RunShare() computes.
+  void AddShare(int64_t batch, int part, int parts, Share* share) const;
 
  private:
+  /// Calls run(pixel, step, count) for the pixels of a share: `count` of them from `pixel` on, `step` apart.
+  template <class Run>
+  void ForEachRun(int64_t batch, int64_t part, int64_t parts, const Run& run) const;
   bool HasTaps(Dimension dimension, int64_t output) const;
   /// `count` pixels, `step` apart.
   void RunPixels(const OutputMap& output, int64_t pixel, int64_t step, int64_t count, uint8_t* scratch) const;

@@ -255,15 +255,22 @@ Convolution::PreparedPointer Convolution::Cut(std::shared_ptr<const Plans> plans
   prepared->batch = batch;
   for (const auto& plan : plans->plans) {
     const ConvPlan::Shape& shape = prepared->shapes.emplace_back(plan->ShapeOf(batch));
-    prepared->parts = std::max(prepared->parts, plan->Parts(shape));
     prepared->bytes = std::max(prepared->bytes, shape.bytes);
   }
   if (plans->bare != nullptr) {
-    prepared->parts = std::max(prepared->parts, plans->bare->Parts(batch));
     prepared->bytes = std::max(prepared->bytes, plans->bare->ScratchBytes());
   }
   prepared->plans = std::move(plans);
   return prepared;
+}
+
+int Convolution::Prepared::Parts(int threads) const {
+  int64_t parts = 1;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    parts = std::max<int64_t>(parts, plans->plans[i]->Cut(shapes[i], threads).parts());
+  }
+  if (plans->bare != nullptr) parts = std::max(parts, std::min<int64_t>(plans->bare->Parts(batch), threads));
+  return static_cast<int>(parts);
 }
 
 Result<Convolution::PreparedPointer> Convolution::Find(const intact_conv_args& args) const {
@@ -330,13 +337,29 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
   const Prepared& prepared = **found;
-  const ThreadCount count = CountThreads(args.threads, prepared.parts);
+  const ThreadCount count = CountThreads(prepared.Parts(ThreadsOf(args.threads)));
   const Spatial& output = prepared.plans->geometry.output;
   std::fill(std::begin(info->output), std::end(info->output), 1);
   std::copy(output.end() - geometry_.dims, output.end(), info->output);
   info->scratch_bytes = ScratchSize(prepared.bytes * count.threads);
   info->part_scratch_bytes = ScratchSize(prepared.bytes);
   return {};
+}
+
+Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) const {
+  const Result<PreparedPointer> found = Find(args);
+  if (!found) return found.error();
+  const Prepared& prepared = **found;
+  const int threads = ThreadsOf(args.threads);
+  std::vector<Share> shares(static_cast<size_t>(prepared.Parts(threads)));
+  for (int part = 0; part < std::ssize(shares); ++part) {
+    Share& share = shares[static_cast<size_t>(part)];
+    for (size_t i = 0; i < prepared.shapes.size(); ++i) {
+      prepared.plans->plans[i]->AddShare(prepared.shapes[i], part, threads, &share);
+    }
+    if (prepared.plans->bare != nullptr) prepared.plans->bare->AddShare(args.batch, part, threads, &share);
+  }
+  return shares;
 }
 
 Error Convolution::CheckArguments(const intact_conv_args& args) const {
@@ -368,12 +391,13 @@ Error Convolution::Run(const intact_conv_args& args) const {
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
   const Prepared& prepared = **found;
-  ThreadCount count = CountThreads(args.threads, prepared.parts);
+  const int threads = ThreadsOf(args.threads);
+  ThreadCount count = CountThreads(prepared.Parts(threads));
   const Result<uint8_t*> scratch =
       ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes, &count.threads);
   if (!scratch) return scratch.error();
   RunParts(count, [&](int part, int thread) {
-    RunShare(args, prepared, part, count.parts, *scratch + thread * prepared.bytes);
+    RunShare(args, prepared, part, threads, *scratch + thread * prepared.bytes);
   });
   return {};
 }

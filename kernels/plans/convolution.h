@@ -36,6 +36,10 @@ class Convolution {
   Error Run(const intact_conv_args& args) const;
   Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
 
+  /// What each part of Run() of these arguments computes; on a machine that has as many processors as
+  /// args.threads. Reads the batch and the extents alone.
+  Result<std::vector<Share>> Shares(const intact_conv_args& args) const;
+
   const LinearProblem& problem() const { return problem_; }
   const ConvGeometry& geometry() const { return geometry_; }
   jit::Isa isa() const { return isa_; }
@@ -70,8 +74,9 @@ class Convolution {
     std::shared_ptr<const Plans> plans;
     int64_t batch = 0;
     std::vector<ConvPlan::Shape> shapes;  // of each plan
-    int64_t parts = 1;                    // more are of no use
     int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
+    /// How many shares a run has that is cut for `threads`: more would be empty.
+    int Parts(int threads) const;
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
 

@@ -102,30 +102,36 @@ int64_t DepthwiseConv::ScratchBytes() const {
   return bytes;
 }
 
+double DepthwiseConv::Work(const Range& range) const {
+  const int64_t channels = RoundUp(range.column_end - range.column_begin, lines_.engine->channel_step());
+  return static_cast<double>((range.row_end - range.row_begin) * channels * data_.k);
+}
+
 bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const OutputMap& output) const {
   return inner_ != nullptr && input.stride == data_.n &&
          inner_->ReadsOnlyTaps(inner_x_.size(), output.c_stride_bytes);
 }
 
-void DepthwiseConv::Run(const ConvInput& input, const OutputMap& output, int64_t row_begin, int64_t row_end,
+void DepthwiseConv::Run(const ConvInput& input, const OutputMap& output, const Range& range,
                         uint8_t* scratch) const noexcept {
   const ScopedFloatEnvironment float_environment;
   const int64_t height = geometry_.output[kHeight];
-  const int64_t line_end = row_end / geometry_.output[kWidth];  // over all planes
+  const int64_t line_end = range.row_end / geometry_.output[kWidth];  // over all planes
+  const Call call{input, output, range.column_begin, range.column_end, scratch};
   const bool is_in_place = CanReadInPlace(input, output);
-  for (int64_t line = row_begin / geometry_.output[kWidth]; line < line_end;) {
+  for (int64_t line = range.row_begin / geometry_.output[kWidth]; line < line_end;) {
     const int64_t plane = line / height;
     const Inner all{line % height, std::min(height, line % height + line_end - line)};
     if (is_in_place) {
       const Inner inner{std::clamp(inner_y_.begin, all.begin, all.end),
                         std::clamp(inner_y_.end, all.begin, all.end)};
-      RunLines(input, output, plane, {all.begin, inner.begin}, scratch);
-      RunInner(input, output, plane, inner);
-      RunColumns(left_, 0, input, output, plane, inner, scratch);
-      RunColumns(right_, inner_x_.end, input, output, plane, inner, scratch);
-      RunLines(input, output, plane, {inner.end, all.end}, scratch);
+      RunLines(call, plane, {all.begin, inner.begin});
+      RunInner(call, plane, inner);
+      RunColumns(left_, 0, call, plane, inner);
+      RunColumns(right_, inner_x_.end, call, plane, inner);
+      RunLines(call, plane, {inner.end, all.end});
     } else {
-      RunLines(input, output, plane, all, scratch);
+      RunLines(call, plane, all);
     }
     line += all.size();
   }
@@ -137,52 +143,51 @@ DepthwiseRow DepthwiseConv::RowAt(const OutputMap& output, int64_t plane, int64_
   return {nullptr, 0, output.EveryRow(stride, row)};
 }
 
-void DepthwiseConv::RunLines(const ConvInput& input, const OutputMap& output, int64_t plane,
-                             const Inner& lines, uint8_t* scratch) const noexcept {
+void DepthwiseConv::RunLines(const Call& call, int64_t plane, const Inner& lines) const noexcept {
   const int64_t width = geometry_.output[kWidth];
   const int64_t first_row = plane * geometry_.plane_pixels();
   const int64_t row_end = first_row + lines.end * width;
   for (int64_t row = first_row + lines.begin * width; row < row_end;) {
     const int64_t band_end = lines_.band.EndFrom(row, row_end);
-    const RowMap map = lines_.band.Stage(input, 0, row, band_end, scratch);
+    const RowMap map =
+        lines_.band.StageSlice(call.input, call.channel_begin, call.channel_end, row, band_end, call.scratch);
     for (; row < band_end; row += width) {
-      DepthwiseRow to = RowAt(output, plane, (row - first_row) / width, 0, 1);
+      DepthwiseRow to = RowAt(call.output, plane, (row - first_row) / width, 0, 1);
       to.pixel0 = map.At(row);
       to.pixels = width;
-      lines_.engine->RunRow(to);
+      lines_.engine->RunRow(to, call.channel_begin, call.channel_end);
     }
   }
 }
 
-void DepthwiseConv::RunInner(const ConvInput& input, const OutputMap& output, int64_t plane,
-                             const Inner& lines) const noexcept {
+void DepthwiseConv::RunInner(const Call& call, int64_t plane, const Inner& lines) const noexcept {
   const int64_t x = inner_x_.begin * geometry_.stride[kWidth] - geometry_.pad_begin[kWidth];
   for (int64_t line = lines.begin; line < lines.end; ++line) {
     const int64_t y = line * geometry_.stride[kHeight] - geometry_.pad_begin[kHeight];
     const int64_t pixel = (plane * geometry_.input[kHeight] + y) * geometry_.input[kWidth] + x;
-    DepthwiseRow to = RowAt(output, plane, line, inner_x_.begin, 1);
-    to.pixel0 = input.a + pixel * input.stride;
+    DepthwiseRow to = RowAt(call.output, plane, line, inner_x_.begin, 1);
+    to.pixel0 = call.input.a + pixel * call.input.stride;
     to.pixels = inner_x_.size();
-    inner_->RunRow(to);
+    inner_->RunRow(to, call.channel_begin, call.channel_end);
   }
 }
 
-void DepthwiseConv::RunColumns(const Part& part, int64_t begin, const ConvInput& input,
-                               const OutputMap& output, int64_t plane, const Inner& lines,
-                               uint8_t* scratch) const noexcept {
+void DepthwiseConv::RunColumns(const Part& part, int64_t begin, const Call& call, int64_t plane,
+                               const Inner& lines) const noexcept {
   if (part.engine == nullptr) return;
   const int64_t columns = part.band.line_rows();
   const int64_t first_row = plane * geometry_.output[kHeight] * columns;
   const int64_t row_end = first_row + lines.end * columns;
   for (int64_t row = first_row + lines.begin * columns; row < row_end;) {
     const int64_t band_end = part.band.EndFrom(row, row_end);
-    const RowMap map = part.band.Stage(input, 0, row, band_end, scratch);
+    const RowMap map =
+        part.band.StageSlice(call.input, call.channel_begin, call.channel_end, row, band_end, call.scratch);
     for (int64_t column = 0; column < columns; ++column) {
       DepthwiseRow to =
-          RowAt(output, plane, (row - first_row) / columns, begin + column, geometry_.output[kWidth]);
+          RowAt(call.output, plane, (row - first_row) / columns, begin + column, geometry_.output[kWidth]);
       to.pixel0 = map.At(row + column);
       to.pixels = (band_end - row) / columns;
-      part.engine->RunRow(to);
+      part.engine->RunRow(to, call.channel_begin, call.channel_end);
     }
     row = band_end;
   }

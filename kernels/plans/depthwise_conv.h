@@ -34,9 +34,13 @@ class DepthwiseConv {
   int64_t packed_bytes() const;
   /// Scratch that Run() needs, aligned to 64 bytes.
   int64_t ScratchBytes() const;
-  /// Computes rows [row_begin, row_end) of C: whole lines.
-  void Run(const ConvInput& input, const OutputMap& output, int64_t row_begin, int64_t row_end,
+  /// Shares of C are cut between multiples of as many channels.
+  int64_t channel_step() const { return lines_.engine->channel_step(); }
+  /// Computes `range` of C: whole lines.
+  void Run(const ConvInput& input, const OutputMap& output, const Range& range,
            uint8_t* scratch) const noexcept;
+  /// What Run() of `range` takes, see Share::work: all pixels take the same.
+  double Work(const Range& range) const;
 
  private:
   /// A band and the engine that reads it; without an engine there is nothing for it.
@@ -48,6 +52,14 @@ class DepthwiseConv {
   struct Inner {
     int64_t begin = 0, end = 0;
     int64_t size() const { return end - begin; }
+  };
+
+  /// What a run's share computes from, and which channels.
+  struct Call {
+    const ConvInput& input;
+    const OutputMap& output;
+    int64_t channel_begin, channel_end;
+    uint8_t* scratch;
   };
 
   DepthwiseConv(const KernelData& data, const ConvGeometry& geometry, uint8_t padding, uint8_t flip)
@@ -62,12 +74,10 @@ class DepthwiseConv {
   /// Pixels of C from (plane, line, x) on, `stride` rows apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
 
-  void RunLines(const ConvInput& input, const OutputMap& output, int64_t plane, const Inner& lines,
-                uint8_t* scratch) const noexcept;
-  void RunInner(const ConvInput& input, const OutputMap& output, int64_t plane,
-                const Inner& lines) const noexcept;
-  void RunColumns(const Part& part, int64_t begin, const ConvInput& input, const OutputMap& output,
-                  int64_t plane, const Inner& lines, uint8_t* scratch) const noexcept;
+  void RunLines(const Call& call, int64_t plane, const Inner& lines) const noexcept;
+  void RunInner(const Call& call, int64_t plane, const Inner& lines) const noexcept;
+  void RunColumns(const Part& part, int64_t begin, const Call& call, int64_t plane,
+                  const Inner& lines) const noexcept;
 
   const KernelData& data_;
   ConvGeometry geometry_;

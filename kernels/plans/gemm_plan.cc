@@ -276,7 +276,8 @@ void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
 }
 
-// Null if `engine` had better run all of `m` rows.
+// The engine for those of `m` rows that do not fill the vectors of `engine`; null if that had better run all
+// of them.
 const Engine* GemmPlan::EngineForRest(const Engine& engine, int64_t m) const {
   const int64_t whole = engine.WholeRows(m);
   if (whole == m || whole == 0 || run_all_as_ != 0) return nullptr;
@@ -284,17 +285,59 @@ const Engine* GemmPlan::EngineForRest(const Engine& engine, int64_t m) const {
   return engine.Cost(whole) + other.Cost(m - whole) < engine.Cost(m) ? &other : nullptr;
 }
 
+// Null too if the other engine cannot begin or end where the range does.
+const Engine* GemmPlan::EngineForRest(const Engine& engine, const Range& range) const {
+  const Engine* const other = EngineForRest(engine, range.row_end - range.row_begin);
+  const auto is_cut = [&](int64_t column) { return column == data_.n || column % other->nr() == 0; };
+  return other != nullptr && is_cut(range.column_begin) && is_cut(range.column_end) ? other : nullptr;
+}
+
+double GemmPlan::RowsCost(const Engine& engine, int64_t rows) const {
+  const Engine* const other = EngineForRest(engine, rows);
+  if (other == nullptr) return engine.Cost(rows);
+  const int64_t whole = engine.WholeRows(rows);
+  return engine.Cost(whole) + other->Cost(rows - whole);
+}
+
+Partition GemmPlan::Cut(const Engine& engine, int64_t m, int parts) const {
+  class Cost final : public RowCost {
+   public:
+    Cost(const GemmPlan& plan, const Engine& engine) : plan_(plan), engine_(engine) {}
+    double Of(int64_t rows) const override { return plan_.RowsCost(engine_, rows); }
+
+   private:
+    const GemmPlan& plan_;
+    const Engine& engine_;
+  };
+  SharedOutput output;
+  output.m = m;
+  output.n = data_.n;
+  output.row_step = engine.row_step();
+  output.column_step = engine.nr();
+  output.line_columns = LineColumns(data_.n, data_.element_bytes());
+  return Partition::Choose(output, parts, Cost(*this, engine));
+}
+
+double GemmPlan::Work(const Engine& engine, const Range& range) const {
+  if (range.Empty()) return 0;
+  const int64_t rows = range.row_end - range.row_begin;
+  const auto work = [&](const Engine& runs, int64_t m) {
+    const int64_t columns = RoundUp(range.column_end - range.column_begin, runs.column_step());
+    return runs.Cost(m) * static_cast<double>(columns * data_.k);
+  };
+  const Engine* const other = EngineForRest(engine, range);
+  if (other == nullptr) return work(engine, rows);
+  const int64_t whole = engine.WholeRows(rows);
+  return work(engine, whole) + work(*other, rows - whole);
+}
+
 void GemmPlan::RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range,
                        uint8_t* scratch) const {
-  const int64_t rows = range.row_end - range.row_begin;
-  const Engine* const other = EngineForRest(engine, rows);
-  const auto is_cut = [&](int64_t column) { return column == data_.n || column % other->nr() == 0; };
-  if (other == nullptr || !is_cut(range.column_begin) || !is_cut(range.column_end)) {
-    return engine.RunRange(buffers, range, scratch);
-  }
+  const Engine* const other = EngineForRest(engine, range);
+  if (other == nullptr) return engine.RunRange(buffers, range, scratch);
   Range whole = range;
   Range rest = range;
-  whole.row_end = rest.row_begin = range.row_begin + engine.WholeRows(rows);
+  whole.row_end = rest.row_begin = range.row_begin + engine.WholeRows(range.row_end - range.row_begin);
   engine.RunRange(buffers, whole, scratch);
   other->RunRange(buffers, rest, scratch);
 }
@@ -330,7 +373,7 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   if (error.status == INTACT_OK) error = CheckThreads(args.threads);
   if (error.status != INTACT_OK) return error;
   const Engine& engine = EngineFor(args.m);
-  const ThreadCount count = CountThreads(args.threads, TileCount(args.m, data_.n, engine.mr(), engine.nr()));
+  const ThreadCount count = CountThreads(Cut(engine, args.m, ThreadsOf(args.threads)).parts());
   const int64_t bytes = ShareBytes(engine, args.m);
   info->output[0] = args.m;
   info->output[1] = data_.n;
@@ -340,20 +383,32 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   return {};
 }
 
+std::vector<Share> GemmPlan::Shares(int64_t m, int threads) const {
+  const Engine& engine = EngineFor(m);
+  const Partition cut = Cut(engine, m, threads);
+  std::vector<Share> shares(static_cast<size_t>(cut.parts()));
+  for (int part = 0; part < cut.parts(); ++part) {
+    const Range range = cut.Share(part);
+    Share& share = shares[static_cast<size_t>(part)];
+    share.Add(range.row_begin, 1, range);
+    share.work = Work(engine, range);
+  }
+  return shares;
+}
+
 Error GemmPlan::Run(const intact_gemm_args& args) const {
   Error error = CheckArguments(args);
   if (error.status == INTACT_OK) error = CheckThreads(args.threads);
   if (error.status != INTACT_OK) return error;
   const Engine& engine = EngineFor(args.m);
   const RunBuffers buffers = BuffersOf(args);
-  const int64_t tiles = TileCount(args.m, data_.n, engine.mr(), engine.nr());
-  ThreadCount count = CountThreads(args.threads, tiles);
+  const Partition cut = Cut(engine, args.m, ThreadsOf(args.threads));
+  ThreadCount count = CountThreads(cut.parts());
   const int64_t bytes = ShareBytes(engine, args.m);
   const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads);
   if (!scratch) return scratch.error();
   RunParts(count, [&](int part, int thread) {
-    const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, count.parts);
-    RunShare(engine, buffers, range, *scratch + thread * bytes);
+    RunShare(engine, buffers, cut.Share(part), *scratch + thread * bytes);
   });
   return {};
 }
@@ -367,8 +422,7 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
   const Result<uint8_t*> scratch =
       ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(engine, args.m), &threads);
   if (!scratch) return scratch.error();
-  const Range range = Partition(args.m, data_.n, engine.mr(), engine.nr(), part, parts);
-  RunShare(engine, BuffersOf(args), range, *scratch);
+  RunShare(engine, BuffersOf(args), Cut(engine, args.m, parts).Share(part), *scratch);
   return {};
 }
 

@@ -23,6 +23,7 @@
 #include "kernels/codegen/row_sums.h"
 #include "kernels/engines/engine.h"
 #include "kernels/engines/scheduled_engine.h"
+#include "kernels/plans/share.h"
 #include "kernels/problem/access.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/pack_file.h"
@@ -49,12 +50,22 @@ class GemmPlan {
   Error Run(const intact_gemm_args& args) const;
   Error RunPart(const intact_gemm_args& args, int32_t part, int32_t parts) const;
 
+  /// What each part of Run() on `threads` threads computes; on a machine that has as many processors.
+  std::vector<Share> Shares(int64_t m, int threads) const;
+
   /// The engine for runs of `m` rows.
   const Engine& EngineFor(int64_t m) const;
   /// Scratch for one thread's share of a run of `m` rows.
   int64_t ShareBytes(const Engine& engine, int64_t m) const;
   /// Computes `range`, one thread's share of a run or a piece of it.
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
+
+  /// How a run of `m` rows is cut for `parts` threads.
+  Partition Cut(const Engine& engine, int64_t m, int parts) const;
+  /// The time of `rows` rows by the cost model, as Engine::Cost() tells it.
+  double RowsCost(const Engine& engine, int64_t rows) const;
+  /// What RunShare() of `range` takes, see Share::work.
+  double Work(const Engine& engine, const Range& range) const;
 
   const GemmData& data() const { return data_; }
   const LinearWeights& weights() const { return *data_.linear; }
@@ -132,6 +143,7 @@ class GemmPlan {
   /// Computes `range` on `engine`, and what does not fill its vectors where that is cheapest.
   void RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   const Engine* EngineForRest(const Engine& engine, int64_t m) const;
+  const Engine* EngineForRest(const Engine& engine, const Range& range) const;
   void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
   GemmData data_;

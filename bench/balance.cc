@@ -1,0 +1,147 @@
+#include "bench/balance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "bench/contender.h"
+#include "bench/workload.h"
+#include "kernels/api/create.h"
+#include "reference/operation.h"
+
+namespace intact::bench {
+namespace {
+
+using kernels::Share;
+
+constexpr int64_t kLineBytes = 64;
+constexpr intact_type kType = INTACT_U8;  // whose lines hold most columns
+constexpr double kFloor = 0.85;
+
+/// The cache lines of C that several shares write, over all.
+double SharedLines(std::span<const Share> shares, int64_t m, int64_t row_bytes, int64_t element_bytes) {
+  constexpr int32_t kNone = -1, kSeveral = -2;
+  std::vector<int32_t> writers(static_cast<size_t>((m * row_bytes + kLineBytes - 1) / kLineBytes), kNone);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const auto writer = static_cast<int32_t>(i);
+    for (const Share::Rows& rows : shares[i].rows) {
+      for (int64_t row = 0; row < rows.count; ++row) {
+        const int64_t at = (rows.first + row * rows.step) * row_bytes;
+        const int64_t begin = (at + rows.column_begin * element_bytes) / kLineBytes;
+        const int64_t last = (at + rows.column_end * element_bytes - 1) / kLineBytes;
+        for (int64_t line = begin; line <= last; ++line) {
+          int32_t& known = writers[static_cast<size_t>(line)];
+          known = known == kNone || known == writer ? writer : kSeveral;
+        }
+      }
+    }
+  }
+  return static_cast<double>(std::ranges::count(writers, kSeveral)) / static_cast<double>(writers.size());
+}
+
+/// Asks one plan for the shares of any number of threads.
+template <class Shares>
+Result<std::vector<Balance>> BalancesOf(const Shape& shape, const Shares& shares) {
+  const Result<std::vector<Share>> whole = shares(1);
+  if (!whole) return whole.error();
+  std::vector<Balance> balances;
+  for (const int threads : kBalanceThreads) {
+    const Result<std::vector<Share>> cut = shares(threads);
+    if (!cut) return cut.error();
+    balances.push_back(
+        BalanceOf(*cut, threads, whole->front().work, shape.m, reference::ElementSize(kType), shape.n));
+  }
+  return balances;
+}
+
+Result<std::vector<Balance>> BalancesOf(const Case& c) {
+  const Workload workload(c);
+  if (c.shape.conv) {
+    const ConvDesc desc = ConvDescOf(workload, c);
+    const auto plan = kernels::MakePlan(desc, desc.linear, workload.conv().b.data());
+    if (!plan) return plan.error();
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    args.batch = c.shape.conv->batch;
+    return BalancesOf(c.shape, [&](int threads) {
+      args.threads = threads;
+      return (*plan)->Shares(args);
+    });
+  }
+  const GemmDesc desc = GemmDescOf(workload, c);
+  const auto plan = kernels::MakePlan(desc, desc.linear, workload.gemm().b.data());
+  if (!plan) return plan.error();
+  return BalancesOf(
+      c.shape, [&](int threads) { return Result<std::vector<Share>>((*plan)->Shares(c.shape.m, threads)); });
+}
+
+std::string Cell(const Balance& balance) {
+  std::string text = fmt::format("{:.2f}", balance.of_used);
+  text += balance.used < balance.threads ? fmt::format(" ({:>3})", balance.used) : "      ";
+  text += fmt::format(" {:.2f}", balance.efficiency);
+  const auto percent = 100 * balance.shared_lines;
+  return text + (percent == 0 ? "     " : percent < 0.5 ? "  <1%" : fmt::format(" {:3.0f}%", percent));
+}
+
+}  // namespace
+
+Balance BalanceOf(std::span<const Share> shares, int threads, double single, int64_t m, int64_t element_bytes,
+                  int64_t n) {
+  Balance balance;
+  balance.threads = threads;
+  double largest = 0;
+  double all = 0;
+  for (const Share& share : shares) {
+    balance.used += share.work > 0 ? 1 : 0;
+    largest = std::max(largest, share.work);
+    all += share.work;
+  }
+  balance.of_used = all / (balance.used * largest);
+  balance.efficiency = single / (threads * largest);
+  balance.shared_lines = SharedLines(shares, m, n * element_bytes, element_bytes);
+  return balance;
+}
+
+Result<std::string> BalanceTable(const Suite& suite, jit::Isa isa, const Weights& weights) {
+  constexpr int kName = 32, kCell = 20;
+  std::string text = fmt::format(
+      "{}, u8 output, computed from the cuts of runs and the cost model, not measured. For each number of "
+      "threads:\n"
+      "the mean work of threads that have any over the largest (how many, if not all of them have),\n"
+      "the work of one thread that runs alone over all threads' time (idle threads and cut tiles cost "
+      "here),\n"
+      "and how many of C's cache lines several threads write\n\n{:<{}}",
+      jit::ToString(isa), "M×N×K, or the convolution", kName);
+  for (const int threads : kBalanceThreads) {
+    text += fmt::format("  {:<{}}", fmt::format("{} threads", threads), kCell);
+  }
+  Case c;
+  c.isa = isa;
+  c.weights = weights;
+  c.c_type = kType;
+  std::array<double, kBalanceThreads.size()> worst;
+  worst.fill(1);
+  std::array<int, kBalanceThreads.size()> low = {};
+  for (const Layer& layer : suite.layers) {
+    c.shape = layer.shape;
+    const Result<std::vector<Balance>> balances = BalancesOf(c);
+    if (!balances) return balances.error();
+    text += fmt::format("\n{:<{}}", c.shape.ToString(), kName);
+    for (size_t i = 0; i < worst.size(); ++i) {
+      const Balance& balance = (*balances)[i];
+      text += fmt::format("  {:<{}}", Cell(balance), kCell);
+      worst[i] = std::min(worst[i], balance.of_used);
+      low[i] += balance.of_used < kFloor ? 1 : 0;
+    }
+  }
+  text += fmt::format("\n{:<{}}", "worst", kName);
+  for (const double balance : worst) text += fmt::format("  {:<{}.2f}", balance, kCell);
+  text += fmt::format("\n{:<{}}", fmt::format("below {:.2f}", kFloor), kName);
+  for (const int count : low) {
+    text += fmt::format("  {:<{}}", fmt::format("{} of {}", count, suite.layers.size()), kCell);
+  }
+  return text + "\n\n";
+}
+
+}  // namespace intact::bench

@@ -1,0 +1,32 @@
+// What one thread computes of a run: which pixels of C it writes, and how long it takes by the engines' cost
+// model. Plans tell it without running, from the cuts that runs make.
+#ifndef INTACT_KERNELS_PLANS_SHARE_H_
+#define INTACT_KERNELS_PLANS_SHARE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/base/blocking.h"
+
+namespace intact::kernels {
+
+struct Share {
+  /// `count` rows of the caller's C, `step` rows apart from `first` on, columns [column_begin, column_end).
+  struct Rows {
+    int64_t first = 0, step = 1, count = 0;
+    int64_t column_begin = 0, column_end = 0;
+  };
+  std::vector<Rows> rows;
+  /// In multiply-adds at the rate of the ISA's own sequence (Engine::Cost()); what tiles compute beyond the
+  /// share counts, copies of the input do not.
+  double work = 0;
+
+  /// Adds as many rows as `range` has, and its columns.
+  void Add(int64_t first, int64_t step, const Range& range) {
+    if (range.Empty()) return;
+    rows.push_back({first, step, range.row_end - range.row_begin, range.column_begin, range.column_end});
+  }
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_SHARE_H_
