@@ -19,6 +19,13 @@ using jit::Gp;
 using jit::Mem;
 using jit::Vec;
 
+// From lanes that alternate between two columns to one column's half after the other's, and back.
+alignas(64) constexpr std::array<std::array<int32_t, 8>, 2> kYmmPairs = {
+    {{0, 2, 4, 6, 1, 3, 5, 7}, {0, 4, 1, 5, 2, 6, 3, 7}}};
+alignas(64) constexpr std::array<std::array<int32_t, 16>, 2> kZmmPairs = {
+    {{0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15},
+     {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15}}};
+
 // For blocks that leave no register for it.
 alignas(64) constexpr std::array<int16_t, 32> kOnes = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                                        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -58,6 +65,8 @@ class ScheduledKernel {
   int OffsetBytes() const { return spec_.is_planar ? 4 : 2; }
   int ItemBytes() const { return OffsetBytes() + kQuad * spec_.strip_columns; }
   size_t Index(int vector, int column) const { return static_cast<size_t>(column) * spec_.vectors + vector; }
+  // Vectors of weights and of sums that an item has for each vector of A.
+  int Columns() const { return spec_.is_paired ? 1 : spec_.strip_columns; }
 
   void TakeRegisters() {
     blocks_ = registers_.NewGeneral("blocks");
@@ -70,7 +79,7 @@ class ScheduledKernel {
     counts_ = registers_.NewGeneral("counts");
     count_ = registers_.NewGeneral("count");
     quad_ = registers_.NewGeneral("quad");
-    for (int i = 0; i < spec_.vectors * spec_.strip_columns; ++i) {
+    for (int i = 0; i < spec_.vectors * Columns(); ++i) {
       accumulators_.push_back(registers_.NewVector("accumulator"));
       if (!spec_.IsVnni()) sums_.push_back(registers_.NewVector("sum"));
     }
@@ -80,7 +89,7 @@ class ScheduledKernel {
       weights_.push_back(registers_.NewVector("weights"));
       return;
     }
-    for (int j = 0; j < spec_.strip_columns; ++j) weights_.push_back(registers_.NewVector("weights"));
+    for (int j = 0; j < Columns(); ++j) weights_.push_back(registers_.NewVector("weights"));
     activations_ = registers_.NewVector("activations");
     product_ = registers_.NewVector("product");
     has_ones_register_ = registers_.FreeVectors() > 0;
@@ -113,15 +122,42 @@ class ScheduledKernel {
     code().add(items_, kStripHeaderBytes);
     InitialiseAccumulators();
     for (int size = spec_.largest_group; size >= 1; --size) Groups(size);
+    StoreAccumulators();
+    code().add(result_, spec_.strip_columns * spec_.block_vectors * registers_.vector_bytes());
+  }
+
+  // A pair of columns leaves each column's half where it begins, and the other's behind it.
+  void StoreAccumulators() {
+    if (spec_.is_paired) {
+      PermutePair(0);
+      emitter_->Store(ResultAt(0, 0), accumulators_[0]);
+      constexpr int kOtherHalf = 0x4e;
+      if (registers_.vector_bytes() == 64) {
+        code().vshufi64x2(accumulators_[0], accumulators_[0], accumulators_[0], kOtherHalf);
+      } else {
+        code().vpermq(accumulators_[0], accumulators_[0], kOtherHalf);
+      }
+      emitter_->Store(ResultAt(0, 1), accumulators_[0]);
+      return;
+    }
     for (int column = 0; column < spec_.strip_columns; ++column) {
       for (int vector = 0; vector < spec_.vectors; ++vector) {
         emitter_->Store(ResultAt(vector, column), accumulators_[Index(vector, column)]);
       }
     }
-    code().add(result_, spec_.strip_columns * spec_.block_vectors * registers_.vector_bytes());
+  }
+
+  // `way`: of kYmmPairs and kZmmPairs.
+  void PermutePair(size_t way) {
+    const bool is_zmm = registers_.vector_bytes() == 64;
+    const int32_t* const lanes = is_zmm ? kZmmPairs[way].data() : kYmmPairs[way].data();
+    code().mov(quad_, reinterpret_cast<uint64_t>(lanes));
+    emitter_->Load(product_, x86::ptr(quad_));
+    code().vpermd(accumulators_[0], product_, accumulators_[0]);
   }
 
   void InitialiseAccumulators() {
+    if (spec_.is_paired) return InitialisePair();
     const asmjit::Label resume = code().newLabel();
     const asmjit::Label done = code().newLabel();
     code().test(initial_, initial_);
@@ -140,6 +176,20 @@ class ScheduledKernel {
         emitter_->Load(accumulators_[Index(vector, column)], ResultAt(vector, column));
       }
     }
+    code().bind(done);
+  }
+
+  void InitialisePair() {
+    const asmjit::Label resume = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().test(initial_, initial_);
+    code().jz(resume);
+    code().vpbroadcastq(accumulators_[0], x86::ptr(initial_));
+    code().add(initial_, spec_.strip_columns * 4);
+    code().jmp(done);
+    code().bind(resume);
+    emitter_->Load(accumulators_[0], ResultAt(0, 0));
+    PermutePair(1);
     code().bind(done);
   }
 
@@ -199,12 +249,13 @@ class ScheduledKernel {
 
   void Item(int item) {
     LoadOffset(item);
-    for (int column = 0; column < spec_.strip_columns; ++column) {
+    if (spec_.is_paired) code().vpbroadcastq(weights_[0], Weights(item, 0));
+    for (int column = 0; column < Columns() && !spec_.is_paired; ++column) {
       code().vpbroadcastd(weights_[static_cast<size_t>(column)], Weights(item, column));
     }
     for (int vector = 0; vector < spec_.vectors; ++vector) {
       emitter_->Load(activations_, Activations(vector));
-      for (int column = 0; column < spec_.strip_columns; ++column) {
+      for (int column = 0; column < Columns(); ++column) {
         const Vec& sum = sums_[Index(vector, column)];
         const Vec& weights = weights_[static_cast<size_t>(column)];
         if (item == 0) {
@@ -234,7 +285,7 @@ class ScheduledKernel {
 std::string ScheduledKernelSpec::Name() const {
   const int lanes = jit::VectorBytes(isa) / 4;
   return "u8s8_scheduled_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
-         "x" + std::to_string(strip_columns) + (is_planar ? "c4_planar_by" : "c4_by") + std::to_string(largest_group) +
+         "x" + std::to_string(strip_columns) + (is_planar ? "c4_planar_by" : is_paired ? "c4_paired_by" : "c4_by") + std::to_string(largest_group) +
          (IsVnni() ? "_vnni_" : "_") + jit::CompactName(isa);
 }
 

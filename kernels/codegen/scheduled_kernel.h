@@ -46,9 +46,12 @@ struct ScheduledKernelSpec {
   int strip_columns = 2;
   int largest_group = kMaxGroup;  // of the schedule
   bool is_planar = false;         // items have offsets in a planar band
+  // For rows that fill half a vector: A holds each twice, and the two columns of a strip, broadcast together,
+  // are computed at once. Before VNNI, not planar; `vectors` is 1.
+  bool is_paired = false;
   bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
   auto operator<=>(const ScheduledKernelSpec&) const = default;
-  std::string Name() const;  // "u8s8_scheduled_16of24x2c4_by5_avx2"; "…_planar_by5…"
+  std::string Name() const;  // "u8s8_scheduled_16of24x2c4_by5_avx2"; "…c4_planar_by5…", "…c4_paired_by5…"
 };
 
 Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec);

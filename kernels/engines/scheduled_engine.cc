@@ -35,6 +35,9 @@ constexpr double kVectorCost = 11;
 constexpr double kLoadShare = 0.75;
 constexpr double kZmmLoadShare = 0.4;
 
+// What half a vector of rows takes on a kernel for pairs of columns, of the time for a vector of a full block.
+constexpr double kPairedShare = 0.9;
+
 // Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
 constexpr Forms kYmmForms = {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}};
 constexpr Forms kZmmForms = {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}};
@@ -205,6 +208,13 @@ Error ScheduledEngine::GenerateKernels() {
     kernels_.push_back(*kernel);
     kernel_name_ = spec.Name();
   }
+  if (CanPair()) {
+    ScheduledKernelSpec spec{isa_, 1, tile_rows_ / lanes_, spec_.strip_columns, schedule_->largest_group()};
+    spec.is_paired = true;
+    const Result<ScheduledKernelFunction> kernel = GetScheduledKernel(spec);
+    if (!kernel) return kernel.error();
+    paired_kernel_ = *kernel;
+  }
   const Result<TileEpilogueFunction> epilogue = GetTileEpilogue(isa_, data_.epilogue, tile_rows_);
   if (!epilogue) return epilogue.error();
   epilogue_ = *epilogue;
@@ -218,6 +228,10 @@ Error ScheduledEngine::GenerateKernels() {
   return {};
 }
 
+bool ScheduledEngine::CanPair() const {
+  return !data_.IsPlanar() && spec_.strip_columns == 2 && UsesSchedule(isa_, INTACT_EXACT);
+}
+
 double ScheduledEngine::Cost(int64_t m) const {
   const double overhead = kVectorCost / static_cast<double>(data_.weights.quads());
   // An item loads its offset, the weights of its columns, and a vector of A for each of rows.
@@ -227,6 +241,7 @@ double ScheduledEngine::Cost(int64_t m) const {
   };
   // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer.
   const auto block_cost = [&](int64_t rows) {
+    if (CanPair() && 2 * rows <= lanes_) return lanes_ * (row_cost_ * kPairedShare + overhead);
     const int64_t padded_rows = RoundUp(rows, lanes_);
     const double more_loads = loads(static_cast<double>(padded_rows) / lanes_) / loads(block_vectors_) - 1;
     const double load_share = lanes_ == 16 ? kZmmLoadShare : kLoadShare;
@@ -332,7 +347,11 @@ ScheduledEngine::TileRows ScheduledEngine::AdjacentRows(const RunBuffers& buffer
 // The next `rows` rows, tap by tap; returns the largest activation.
 uint8_t ScheduledEngine::Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept {
   std::array<const uint8_t*, kMaxTileRows> pointers;
-  std::generate_n(pointers.begin(), rows, [&] { return cursor->Next(); });
+  const int64_t copies = ArePaired(rows) ? 2 : 1;
+  for (int64_t i = 0; i < rows; ++i) {
+    std::fill_n(pointers.begin() + i * copies, copies, cursor->Next());
+  }
+  rows *= copies;
   uint8_t largest = 0;
   for (const int64_t tap : data_.taps().offsets) {
     largest = std::max(largest, PackActivations({pointers.data(), static_cast<size_t>(rows)}, tap,
@@ -385,7 +404,7 @@ void ScheduledEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_b
       args.a += (rows - rest) * kQuad;
       args.accumulators += rows - rest;
       args.blocks = 1;
-      kernels_[static_cast<size_t>((rest - 1) / lanes_)](&args);
+      ArePaired(rest) ? paired_kernel_(&args) : kernels_[static_cast<size_t>((rest - 1) / lanes_)](&args);
     }
   }
 }

@@ -62,7 +62,10 @@ class ScheduledEngine final : public Engine {
   Error Choose();
   void ChooseLike(const ScheduledEngine& like);
   Error GenerateKernels();
+  bool CanPair() const;
   uint8_t Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
+  /// Whether `rows` rows that fill no block run twice in a vector, each for a column of its own.
+  bool ArePaired(int64_t rows) const { return paired_kernel_ && 2 * rows <= lanes_; }
   /// The range is within one band.
   void RunPlanar(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept;
   struct TileRows;
@@ -113,6 +116,7 @@ class ScheduledEngine final : public Engine {
   std::shared_ptr<const ScheduledWeights> schedule_;
   std::string kernel_name_;
   std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
+  ScheduledKernelFunction paired_kernel_;         // for half a vector of rows; of strips of two columns
   TileEpilogueFunction epilogue_;
   TileEpilogueFunction streaming_epilogue_;  // where a row of a tile is a whole cache line of C
 };
