@@ -45,7 +45,7 @@ constexpr double kNearly = 1.03;
 class Partition::Search {
  public:
   Search(const SharedOutput& output, int64_t parts, const RowCost& cost)
-      : output_(output), cost_(cost), parts_(parts), row_steps_(CeilDivide(output.m, output.row_step)) {}
+      : output_(output), cost_(cost), parts_(parts) {}
 
   // Of the slowest share of the fastest cut so far.
   double least() const { return least_; }
@@ -53,8 +53,10 @@ class Partition::Search {
   double cost() const { return taken_cost_; }
   const std::array<Bands, 2>& taken() const { return taken_; }
 
-  void Run(int64_t column_step) {
+  void Run(int64_t row_step, int64_t column_step) {
     constexpr int64_t kEach = 256;  // numbers of bands that are tried one by one
+    row_step_ = row_step;
+    row_steps_ = CeilDivide(output_.m, row_step);
     column_step_ = column_step;
     column_steps_ = CeilDivide(output_.n, column_step);
     taken_cost_ = taken_bytes_ = std::numeric_limits<double>::infinity();
@@ -98,7 +100,7 @@ class Partition::Search {
     double bytes = 0;
     for (const Cell& cell : largest) {
       if (cell.rows == 0) continue;
-      const int64_t rows = std::min(output_.m, cell.rows * output_.row_step);
+      const int64_t rows = std::min(output_.m, cell.rows * row_step_);
       const int64_t columns = std::min(output_.n, cell.columns * column_step_);
       cost = std::max(cost, cost_.Of(rows) * static_cast<double>(columns));
       bytes = std::max(bytes, static_cast<double>(rows) * static_cast<double>(output_.row_bytes) +
@@ -114,7 +116,8 @@ class Partition::Search {
 
   const SharedOutput& output_;
   const RowCost& cost_;
-  int64_t parts_, row_steps_;
+  int64_t parts_;
+  int64_t row_step_ = 1, row_steps_ = 1;
   int64_t column_step_ = 1, column_steps_ = 1;
   double least_ = 0, taken_cost_ = 0, taken_bytes_ = 0;
   std::array<Bands, 2> taken_;
@@ -129,15 +132,23 @@ Partition Partition::Choose(const SharedOutput& output, int64_t parts, const Row
   chosen.bands_[0] = {1, 1, CeilDivide(output.m, output.row_step)};
   if (parts == 1) return chosen;
   Search search(output, parts, cost);
-  search.Run(output.column_step);
-  chosen.bands_ = search.taken();
+  double slowest = std::numeric_limits<double>::infinity();
+  const auto take = [&](int64_t row_step, int64_t column_step, double most) {
+    search.Run(row_step, column_step);
+    if (search.cost() > most) return;
+    slowest = search.cost();
+    chosen.row_step_ = row_step;
+    chosen.column_step_ = column_step;
+    chosen.bands_ = search.taken();
+  };
+  take(output.row_step, output.column_step, slowest);
   const int64_t whole_lines = std::lcm(output.column_step, output.line_columns);
-  if (whole_lines == output.column_step || whole_lines >= output.n) return chosen;
-  const double most = kNearly * search.least();
-  search.Run(whole_lines);
-  if (search.cost() > most) return chosen;
-  chosen.column_step_ = whole_lines;
-  chosen.bands_ = search.taken();
+  if (whole_lines != output.column_step && whole_lines < output.n) {
+    take(output.row_step, whole_lines, kNearly * search.least());
+  }
+  if (output.least_row_step != 0) {
+    take(output.least_row_step, output.any_column_step, slowest / kNearly);
+  }
   return chosen;
 }
 

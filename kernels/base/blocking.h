@@ -41,7 +41,9 @@ struct Range {
 struct SharedOutput {
   int64_t m = 0, n = 0;
   int64_t row_step = 1, column_step = 1;  // cuts are at multiples of these
-  int64_t line_columns = 1;               // of a cache line, if rows of C begin with one; else 1
+  // Or, where that is faster, at multiples of fewer rows and of more columns; 0: not.
+  int64_t least_row_step = 0, any_column_step = 0;
+  int64_t line_columns = 1;  // of a cache line, if rows of C begin with one; else 1
   // What a share reads for each of its rows and each of its columns. Of the cuts that take about as long, the
   // one is best whose shares read least.
   int64_t row_bytes = 1, column_bytes = 1;

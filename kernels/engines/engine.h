@@ -100,6 +100,8 @@ class Engine {
   virtual int nr() const = 0;
   /// C is cut among threads between multiples of as many rows, and of nr() columns.
   virtual int row_step() const = 0;
+  /// Or of fewer, where rows beyond row_step() had better be another engine's; 0: not.
+  virtual int least_row_step() const { return 0; }
   /// The last columns of a range are computed as if they were a multiple of as many.
   virtual int column_step() const = 0;
   /// Name of the main kernel.

@@ -38,6 +38,7 @@ class ScheduledEngine final : public Engine {
   int mr() const override { return tile_rows_; }
   int nr() const override { return kPanelColumns; }
   int row_step() const override { return lanes_; }
+  int least_row_step() const override { return data_.IsPlanar() ? 0 : 1; }
   int column_step() const override { return schedule_->spec().strip_columns; }
   std::string KernelName() const override { return kernel_name_; }
   bool ReadsPanels() const override { return false; }

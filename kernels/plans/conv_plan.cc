@@ -191,6 +191,8 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   shape.run_rows = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
   const Engine& engine = units_.front()->EngineFor(shape.run_rows);
   shape.output.row_step = engine.row_step();
+  shape.output.least_row_step = engine.least_row_step();
+  shape.output.any_column_step = units() == 1 ? units_.front()->AnyColumnStep() : layout_->unit_outputs();
   shape.output.column_step = units() == 1 ? engine.nr() : layout_->unit_outputs();
   const int64_t plane = geometry_.input[kHeight] * geometry_.input[kWidth];
   shape.output.row_bytes = CeilDivide(geometry_.input_channels * plane, geometry_.plane_pixels());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "kernels/base/threads.h"
@@ -299,6 +300,14 @@ double GemmPlan::RowsCost(const Engine& engine, int64_t rows) const {
   return engine.Cost(whole) + other->Cost(rows - whole);
 }
 
+int64_t GemmPlan::AnyColumnStep() const {
+  int64_t step = 1;
+  for (const auto* const engines : {&engines_, &tuned_engines_}) {
+    for (const auto& engine : *engines) step = std::lcm(step, engine->nr());
+  }
+  return step;
+}
+
 Partition GemmPlan::Cut(const Engine& engine, int64_t m, int parts) const {
   class Cost final : public RowCost {
    public:
@@ -313,6 +322,8 @@ Partition GemmPlan::Cut(const Engine& engine, int64_t m, int parts) const {
   output.m = m;
   output.n = data_.n;
   output.row_step = engine.row_step();
+  output.least_row_step = engine.least_row_step();
+  output.any_column_step = AnyColumnStep();
   output.column_step = engine.nr();
   output.line_columns = LineColumns(data_.n, data_.element_bytes());
   return Partition::Choose(output, parts, Cost(*this, engine));

@@ -62,6 +62,8 @@ class GemmPlan {
 
   /// How a run of `m` rows is cut for `parts` threads.
   Partition Cut(const Engine& engine, int64_t m, int parts) const;
+  /// Columns between multiples of which any engine can begin and end.
+  int64_t AnyColumnStep() const;
   /// The time of `rows` rows by the cost model, as Engine::Cost() tells it.
   double RowsCost(const Engine& engine, int64_t rows) const;
   /// What RunShare() of `range` takes, see Share::work.
