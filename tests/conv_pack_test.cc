@@ -524,15 +524,15 @@ TEST(ConvForgeries, OfGeometry) {
       {kSpatialDimsAt, -1, "spatial_dims is -1"},
       {kTransposedAt, 2, "transposed is 2"},
       {kTransposedAt, -1, "transposed is -1"},
-      {kChoicesAt, 1, "a convolution has a GEMM's choices"},
-      {kChoicesAt, -1, "a convolution has a GEMM's choices"},
+      {kChoicesAt, 1, "size"},
+      {kChoicesAt, -1, "size"},
   });
 }
 
 TEST(ConvForgeries, OfArithmetic) {
   ExpectForgeriesRefused<int32_t>({
-      {kVersionAt, 4, "format version 4"},
-      {kVersionAt, 6, "format version 6"},
+      {kVersionAt, 5, "format version 5"},
+      {kVersionAt, 7, "format version 7"},
       {kHeaderBytesAt, 344, "format version"},
       {kATypeAt, 0, "a_type is 0"},
       {kATypeAt, INTACT_S32, "a_type is 3"},

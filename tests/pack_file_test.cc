@@ -211,7 +211,7 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Bytes image = Image(kProblems[0]);
   image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 1; expected 5");
+  ExpectRefused(path_, "format version 1; expected 6");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {

@@ -110,6 +110,7 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
   if (!certificate) return certificate.error();
   Error error = CheckHeldCertificate(contents->certificate, *certificate);
   if (error.status != INTACT_OK) return error;
+  (*plan)->Restore(contents->tuned);
   return plan;
 }
 
@@ -132,7 +133,7 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
   }
   const Result<Certificate> certificate = plan.MakeCertificate();
   if (!certificate) return certificate.error();
-  return WritePackImage(plan.problem(), DescOf(geometry), packed, *certificate);
+  return WritePackImage(plan.problem(), DescOf(geometry), packed, *certificate, plan.tuned());
 }
 
 }  // namespace intact::kernels

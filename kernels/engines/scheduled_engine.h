@@ -35,6 +35,7 @@ class ScheduledEngine final : public Engine {
   int mr() const override { return tile_rows_; }
   int nr() const override { return kPanelColumns; }
   std::string KernelName() const override { return kernel_name_; }
+  std::string KindName() const override { return "scheduled"; }
   double Cost(int64_t m) const override;
   int64_t packed_bytes() const override {
     return schedule_->bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
