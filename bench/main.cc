@@ -18,6 +18,7 @@
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
+#include "bench/tuning.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
@@ -29,12 +30,14 @@ namespace {
 using tools::Fail;
 
 constexpr int kFailure = 1;
+constexpr std::string_view kTuneSuite = "tune";  // which is for nothing else
 
 struct Options {
   std::string suite;
   std::string isa = "any";
   std::string weights = kLaplace.name;
   int milliseconds = 250;
+  bool tune = false;
   std::string json, html;
 };
 
@@ -64,6 +67,7 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();
+  app->add_flag("--tune", options->tune, "tuned plans beside those that the cost models make");
   tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
@@ -78,12 +82,27 @@ std::vector<jit::Isa> AvailableIsas() {
   return isas;
 }
 
-int RunTable(const Options& options, std::vector<jit::Isa> isas) {
+Request RequestOf(const Options& options, std::vector<jit::Isa> isas) {
   Request request;
   request.suite = FindSuite(options.suite.empty() ? "short" : options.suite);
   request.weights = *std::ranges::find(kWeights, options.weights, &Weights::name);
   request.isas = std::move(isas);
   request.budget = std::chrono::milliseconds(options.milliseconds);
+  return request;
+}
+
+int RunTuningTable(const Options& options, std::vector<jit::Isa> isas) {
+  if (!options.html.empty()) return Fail("--html: has no meaning beside --tune");
+  const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
+  fmt::print("{}", ToText(results));
+  const int status = results.AllRight() ? 0 : kFailure;
+  if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;
+  if (!options.json.empty()) fmt::print("wrote {}\n", options.json);
+  return status;
+}
+
+int RunTable(const Options& options, std::vector<jit::Isa> isas) {
+  const Request request = RequestOf(options, std::move(isas));
   const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
   if (!results) return Fail(results.error());
   fmt::print("{}", ToText(*results));
@@ -147,8 +166,9 @@ int Main(int argc, char** argv) {
   if (!options.json.empty() && options.json == options.html) {
     return Fail(fmt::format("--html {}: is the file of --json too; expected another", options.html));
   }
-  if (named.size() == 1) return RunTable(options, std::move(isas));
-  for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html"}) {
+  const bool is_tuned = options.tune || options.suite == kTuneSuite;
+  if (named.size() == 1) return (is_tuned ? RunTuningTable : RunTable)(options, std::move(isas));
+  for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html", "--tune"}) {
     if (app.count(table_only) != 0) {
       return Fail(fmt::format("{}: has no meaning beside --benchmark_... options", table_only));
     }

@@ -38,7 +38,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--frobnicate", "--frobnicate");
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
-                 "{short,figures,thin,bert,llm,square,conv,transposed,resnet50,mobilenet_v2}");
+                 "{short,figures,thin,bert,llm,square,conv,transposed,resnet50,mobilenet_v2,tune}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
@@ -158,6 +158,41 @@ TEST_F(BenchCli, SuitesAndVariantsAreListed) {
   EXPECT_THAT(Run("--suite llm --benchmark_list_tests=true").out, HasSubstr("/m:32/n:4096/k:11008\n"));
   EXPECT_THAT(Run("--suite resnet50 --benchmark_list_tests=true").out,
               HasSubstr("/c:s32/in:14x14/c_in:512/c_out:512/kernel:3x3/stride:2/groups:1/batch:1\n"));
+}
+
+TEST_F(BenchCli, TunedPlansBesideTheModels) {
+  const std::string report = folder_ + "/tune.json";
+  const Outcome outcome = Run("--suite square --tune --isa avx2 --milliseconds 1 --json '" + report + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("suite square"));
+  EXPECT_THAT(outcome.out, HasSubstr("\navx2: GEMMs to s32, convolutions to u8\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("geometric mean of model over tuned: "));
+  EXPECT_THAT(outcome.out, HasSubstr(" of 6\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("tuning: 6 of 6 (100 %)"));
+  const json results = json::parse(Contents(report));
+  EXPECT_EQ(results["schema"], "intact-bench-tune");
+  ASSERT_EQ(results["rows"].size(), 6u);
+  for (const json& row : results["rows"]) {
+    EXPECT_EQ(row["error"], "");
+    EXPECT_EQ(row["conv"], nullptr);
+    EXPECT_GT(row["model_microseconds"], 0);
+    if (row["model"] == row["tuned"]) {
+      EXPECT_EQ(row["ratio"], 1);
+      EXPECT_EQ(row["model_microseconds"], row["tuned_microseconds"]);
+    }
+  }
+  ExpectBadInput("--suite tune --html '" + folder_ + "/x.html'", "--html: has no meaning beside --tune");
+  ExpectBadInput("--benchmark_filter=peak --tune", "--tune: has no meaning beside --benchmark_... options");
+}
+
+TEST_F(BenchCli, NamedTunedConvolutions) {
+  const std::string name =
+      "conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:28x28/c_in:192/c_out:192/kernel:3x3/stride:1/"
+      "groups:192/batch:1/tuned";
+  const json benchmarks = Named("--isa avx2 '--benchmark_filter=^" + name + "/'");
+  ASSERT_EQ(benchmarks.size(), 1u);
+  EXPECT_GT(benchmarks[0]["of_model"], 0);
+  EXPECT_THAT(std::string(benchmarks[0]["label"]), HasSubstr("depthwise: "));
 }
 
 TEST_F(BenchCli, TableJsonAndPage) {

@@ -47,7 +47,7 @@ TEST(Suites, ContainWhatTheySay) {
     }
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "square",
-                                                   "conv", "transposed", "resnet50", "mobilenet_v2"));
+                                                   "conv", "transposed", "resnet50", "mobilenet_v2", "tune"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
   EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);

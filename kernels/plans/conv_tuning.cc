@@ -175,20 +175,20 @@ Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, 
       if (!is_model && tried[form].seconds[kernel] <= kHopeless * least) contenders.push_back({form, kernel});
     }
   }
-  const std::vector<double> seconds =
+  const std::vector<TurnTimes> times =
       TimeInTurns(contenders.size(), budget - (std::chrono::steady_clock::now() - begin), [&](size_t i) {
         const TriedForm& form = tried[contenders[i].form];
         timer->Run(*form.plan, form.candidates.shapes[contenders[i].kernel]);
       });
-  const size_t fastest = ChooseByTime(seconds, 0);
+  const size_t fastest = ChooseByTime(times, 0);
 
   const auto name_of = [&](size_t i) {
     const TriedForm& form = tried[contenders[i].form];
     return NameOf(form.plan->layout().form(), form.candidates.kernels[contenders[i].kernel]);
   };
   TunedPhase made;
-  made.tuned = {name_of(fastest), seconds[fastest] * kMicroseconds, name_of(0), seconds[0] * kMicroseconds,
-                candidates};
+  made.tuned = {name_of(fastest), times[fastest].median * kMicroseconds, name_of(0),
+                times[0].median * kMicroseconds, candidates};
   TriedForm& chosen = tried[contenders[fastest].form];
   const size_t kernel = contenders[fastest].kernel;
   chosen.plan->Choose(kernel, &chosen.candidates);

@@ -103,17 +103,17 @@ Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   args.c = c.data();
   args.residual = residual.data();  // not read where there is none
   const RunBuffers buffers = BuffersOf(args);
-  const std::vector<double> seconds = TimeInTurns(engines.size(), budget, [&](size_t i) {
+  const std::vector<TurnTimes> times = TimeInTurns(engines.size(), budget, [&](size_t i) {
     RunShare(*engines[i], buffers, {0, m, 0, data_.n}, scratch.data());
   });
 
   const Engine& model = ModelEngineFor(tuned_m);
   const auto model_place = static_cast<size_t>(std::ranges::find(engines, &model) - engines.begin());
-  const size_t chosen = ChooseByTime(seconds, model_place);
+  const size_t chosen = ChooseByTime(times, model_place);
   const Engine* const fastest = engines[chosen];
   constexpr double kMicroseconds = 1e6;
-  Tuned tuned = {fastest->KernelName(), seconds[chosen] * kMicroseconds, model.KernelName(),
-                 seconds[model_place] * kMicroseconds, static_cast<int>(engines.size())};
+  Tuned tuned = {fastest->KernelName(), times[chosen].median * kMicroseconds, model.KernelName(),
+                 times[model_place].median * kMicroseconds, static_cast<int>(engines.size())};
   Choose(tuned_m, fastest, &*candidates);
   DropUnchosen();
   return tuned;

@@ -2,7 +2,8 @@
 // bytes, so which one is chosen is a matter of time alone.
 //
 // Candidates take turns until the budget is spent, and medians count. The model's choice stays unless another
-// takes clearly less time.
+// takes clearly less time, and does so in its best turn as well: what disturbs a machine may come in the
+// turns of one candidate alone.
 #ifndef INTACT_KERNELS_PLANS_TUNING_H_
 #define INTACT_KERNELS_PLANS_TUNING_H_
 
@@ -50,10 +51,15 @@ inline double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
-/// Seconds for each contender, the median of turns, in which one goes after the other: `run(i)` runs number i
-/// once. Each runs four times at least.
+/// Seconds of a run, over all turns.
+struct TurnTimes {
+  double median = 0, least = 0;
+};
+
+/// The times of each contender in turns, in which one goes after the other: `run(i)` runs number i once. Each
+/// runs four times at least.
 template <class Run>
-std::vector<double> TimeInTurns(size_t contenders, TuningBudget budget, const Run& run) {
+std::vector<TurnTimes> TimeInTurns(size_t contenders, TuningBudget budget, const Run& run) {
   using Clock = std::chrono::steady_clock;
   const auto time = [&](size_t contender, int64_t runs) { return TimeRuns(runs, [&] { run(contender); }); };
   const Clock::time_point begin = Clock::now();
@@ -69,17 +75,24 @@ std::vector<double> TimeInTurns(size_t contenders, TuningBudget budget, const Ru
       seconds[i].push_back(time(i, runs[i]));
     }
   } while (Clock::now() - begin < budget);
-  std::vector<double> medians;
-  medians.reserve(contenders);
-  for (std::vector<double>& of_one : seconds) medians.push_back(MedianOf(std::move(of_one)));
-  return medians;
+  std::vector<TurnTimes> times;
+  times.reserve(contenders);
+  for (std::vector<double>& of_one : seconds) {
+    const double least = *std::min_element(of_one.begin(), of_one.end());
+    times.push_back({MedianOf(std::move(of_one)), least});
+  }
+  return times;
 }
 
 /// Which of the contenders to choose, where `model` is the cost model's.
-inline size_t ChooseByTime(const std::vector<double>& seconds, size_t model) {
-  const auto fastest =
-      static_cast<size_t>(std::min_element(seconds.begin(), seconds.end()) - seconds.begin());
-  return seconds[fastest] > kLeastGain * seconds[model] ? model : fastest;
+inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
+  size_t chosen = model;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const bool gains = times[i].median <= kLeastGain * times[model].median &&
+                       times[i].least <= kLeastGain * times[model].least;
+    if (gains && times[i].median < times[chosen].median) chosen = i;
+  }
+  return chosen;
 }
 
 /// Fills `a` with activations within the declared range, as callers have them: others run more slowly.
