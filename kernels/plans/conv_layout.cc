@@ -5,6 +5,7 @@
 
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
+#include "kernels/engines/cost_constants.h"
 #include "kernels/weights/channel_order.h"
 
 namespace intact::kernels {
@@ -138,13 +139,13 @@ bool ConvLayout::WantsPlanar() const {
   const bool fills_vectors =
       outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
   // It needs no sums of rows either, which take long where each group has its own.
-  const int64_t most_lanes = UsesTiles(isa_) ? lanes : 4 * lanes;  // tiles are many times as fast
+  const int64_t most_lanes =
+      UsesTiles(isa_) ? lanes : costs::kPlanarVectors * lanes;  // tiles are many times as fast
   if (!fills_vectors || problem_.HasWeightZeroPoints()) return outputs < most_lanes;
   // Without it, groups that fill a vector only together cost as much as if each filled it; with it, each
   // pixel that outputs read is transposed, and outputs themselves.
-  constexpr int64_t kMost = 16;
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
-  return NeedsBand() && outputs < lanes && outputs * strides < kMost;
+  return NeedsBand() && outputs < lanes && outputs * strides < costs::kPlanarOutputs;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next, whatever the
@@ -156,13 +157,12 @@ bool ConvLayout::PlanesAreEven() const {
 
 // Whether tiles could read whole taps of form_ in place if those were padded.
 bool ConvLayout::MayPadForTiles() const {
-  constexpr int64_t kFewDepths = 4096;  // more may grow to kMostGrowth times as many
-  constexpr int64_t kMostGrowth = 4;
   // What follows a tap must not meet zero points in saturating mode.
   const bool clamps = problem_.mode == INTACT_SATURATING && problem_.HasWeightZeroPoints();
   if (!UsesTiles(isa_) || form_.reading == Reading::kInPlace || clamps) return false;
   const int64_t padded = RoundUp(tap_depth_, kTileDepth);
-  return padded != tap_depth_ && (tap_count() * padded <= kFewDepths || padded <= kMostGrowth * tap_depth_);
+  return padded != tap_depth_ &&
+         (tap_count() * padded <= costs::kFewPaddedDepths || padded <= costs::kMostPaddedGrowth * tap_depth_);
 }
 
 bool ConvLayout::WantsWholeTiles() const {

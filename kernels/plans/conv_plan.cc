@@ -5,6 +5,7 @@
 
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
+#include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {
 namespace {
@@ -102,11 +103,10 @@ Taps ConvPlan::MakeTaps(const Band& band) const {
 
 // Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
 void ConvPlan::SharePixels(const Band& band, Taps* taps) const {
-  constexpr int64_t kLeastRows = 4;
-  constexpr int64_t kMostQuads = 32;
   const int64_t width = geometry_.kernel[kWidth];
   const int64_t rows = geometry_.output[kWidth];
-  if (width == 1 || width * taps->depth / kQuad > kMostQuads || rows < kLeastRows) return;
+  if (width == 1 || width * taps->depth / kQuad > costs::kMostSharingQuads || rows < costs::kLeastSharingRows)
+    return;
   taps->shared = {width, geometry_.dilation[kWidth] * band.pixel_bytes(), band.row_stride()};
   taps->line_rows = geometry_.output[kWidth];
 }
@@ -211,10 +211,9 @@ int64_t ConvPlan::MostSpreadRows() const {
 
 // A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
 bool ConvPlan::RunsByLine() const {
-  constexpr int64_t kLeastRows = 12;
   const jit::Isa isa = layout_->isa();
   return !UsesSchedule(isa, layout_->problem().mode) && !UsesTiles(isa) && !layout_->IsPlanar() &&
-         depthwise_ == nullptr && geometry_.output[kWidth] >= kLeastRows;
+         depthwise_ == nullptr && geometry_.output[kWidth] >= costs::kLeastLineRows;
 }
 
 // ----- candidates ------------------------------------------------------------------------------------------
