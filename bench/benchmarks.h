@@ -21,7 +21,7 @@ void RegisterLayers(std::span<const Layer> layers, std::span<const jit::Isa> isa
 void RegisterThreads(std::span<const jit::Isa> isas);  // gemm/…/threads:2
 void RegisterPlans(std::span<const jit::Isa> isas);    // plan/create/isa:avx2/n:16/k:64, …
 /// conv/…/open: a plan that leaves the input's extents to the run; the counter of_fixed is how many times as
-/// fast it is as one that knows them, in turns. gemm/…/tuned: a plan whose kernel is chosen by measurement;
+/// fast it is as one that knows them, in turns. …/tuned: a plan that was tuned by measurement;
 /// of_model, as the same plan with the cost model's choice. The label tells both.
 void RegisterPairs(std::span<const Layer> layers, std::span<const jit::Isa> isas);
 

@@ -124,13 +124,13 @@ struct Case {
   intact_type c_type = INTACT_S32;
   int threads = 1;
   bool is_open = false;   // a convolution whose plan leaves the input's extents to the run; of intact
-  bool is_tuned = false;  // a GEMM whose kernel is chosen by measurement; of intact
+  bool is_tuned = false;  // what runs is chosen by measurement; of intact
 
   /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072; a peer's has peer:onednn in mode's place;
   /// /amax:127, /c:u8 and /threads:2 where they differ from the default.
   /// conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:56x56/c_in:64/c_out:64/kernel:3x3/stride:1/groups:1/
   /// batch:1 (in one word): the same, with /c: always; /transposed at the end of a transposed one's, /open at
-  /// that of an open one's, /tuned at that of a tuned GEMM's.
+  /// that of an open one's, /tuned at that of a tuned plan's.
   std::string Name() const;
 };
 

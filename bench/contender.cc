@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <iterator>
 #include <utility>
 
@@ -11,24 +12,35 @@
 namespace intact::bench {
 namespace {
 
-class GemmContender final : public Contender {
+/// The names of what runs.
+class PlanContender : public Contender {
  public:
-  GemmContender(Gemm plan, const Case& c) : plan_(std::move(plan)), implementation_(plan_.Info().kernel) {
+  explicit PlanContender(std::string implementation) : implementation_(std::move(implementation)) {}
+  std::string Implementation() const override { return implementation_; }
+  std::string Replaced() const override { return replaced_; }
+  /// Has the plan choose what it runs by measurement.
+  virtual Error Tune(double milliseconds) = 0;
+
+ protected:
+  Error Take(const Result<intact_tune_info>& info) {
+    if (!info) return info.error();
+    implementation_ = info->kernel;
+    if (implementation_ != info->model_kernel) replaced_ = info->model_kernel;
+    return {};
+  }
+
+ private:
+  std::string implementation_, replaced_;
+};
+
+class GemmContender final : public PlanContender {
+ public:
+  GemmContender(Gemm plan, const Case& c) : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
     args_.m = c.shape.m;
     args_.threads = c.threads;
   }
 
-  /// Has the plan choose its kernel by measurement.
-  Error Tune() {
-    constexpr double kMilliseconds = 100;
-    const Result<intact_tune_info> info = plan_.Tune(args_.m, kMilliseconds);
-    if (!info) return info.error();
-    implementation_ = info->kernel;
-    if (implementation_ != info->model_kernel) implementation_ += fmt::format(" for {}", info->model_kernel);
-    return {};
-  }
-
-  std::string Implementation() const override { return implementation_; }
+  Error Tune(double milliseconds) override { return Take(plan_.Tune(args_.m, milliseconds)); }
 
   bool Run(const uint8_t* a, uint8_t* c) override {
     args_.a = a;
@@ -38,13 +50,12 @@ class GemmContender final : public Contender {
 
  private:
   Gemm plan_;
-  std::string implementation_;
   intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
 };
 
-class ConvContender final : public Contender {
+class ConvContender final : public PlanContender {
  public:
-  ConvContender(Conv plan, const Case& c) : plan_(std::move(plan)) {
+  ConvContender(Conv plan, const Case& c) : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
     args_.batch = c.shape.conv->batch;
     if (c.is_open) {
       args_.input[0] = c.shape.conv->height;
@@ -53,7 +64,9 @@ class ConvContender final : public Contender {
     args_.threads = c.threads;
   }
 
-  std::string Implementation() const override { return plan_.Info().kernel; }
+  Error Tune(double milliseconds) override {
+    return Take(plan_.Tune(std::to_array(args_.input), milliseconds));
+  }
 
   bool Run(const uint8_t* a, uint8_t* c) override {
     args_.a = a;
@@ -81,13 +94,18 @@ intact_linear_desc LinearDescOf(const reference::Operation& operation, const Cas
 }
 
 /// `plan` as a contender, if it is for exactly c.isa.
-template <class PlanContender, class Plan>
-Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Case& c) {
+template <class OfPlan, class Plan>
+Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Case& c, double tuning_milliseconds) {
   if (!plan) return plan.error();
   if (plan->Info().isa != static_cast<int32_t>(c.isa)) {
     return Error{INTACT_UNSUPPORTED, fmt::format("the plan is for {}", intact_isa_name(plan->Info().isa))};
   }
-  return std::unique_ptr<Contender>(std::make_unique<PlanContender>(std::move(*plan), c));
+  auto contender = std::make_unique<OfPlan>(std::move(*plan), c);
+  if (c.is_tuned) {
+    const Error error = contender->Tune(tuning_milliseconds);
+    if (!error.ok()) return error;
+  }
+  return std::unique_ptr<Contender>(std::move(contender));
 }
 
 }  // namespace
@@ -122,16 +140,15 @@ ConvDesc ConvDescOf(const Workload& workload, const Case& c) {
   return desc;
 }
 
-Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c) {
+Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c,
+                                                 double tuning_milliseconds) {
   if (!c.peer.empty()) return FindPeer(c.peer)->Make(workload, c);
   if (c.shape.conv) {
-    return Enter<ConvContender>(Conv::Create(ConvDescOf(workload, c), workload.conv().b.data()), c);
+    return Enter<ConvContender>(Conv::Create(ConvDescOf(workload, c), workload.conv().b.data()), c,
+                                tuning_milliseconds);
   }
-  auto gemm = Enter<GemmContender>(Gemm::Create(GemmDescOf(workload, c), workload.gemm().b.data()), c);
-  if (!gemm || !c.is_tuned) return gemm;
-  const Error error = static_cast<GemmContender&>(**gemm).Tune();
-  if (!error.ok()) return error;
-  return gemm;
+  return Enter<GemmContender>(Gemm::Create(GemmDescOf(workload, c), workload.gemm().b.data()), c,
+                              tuning_milliseconds);
 }
 
 }  // namespace intact::bench

@@ -22,13 +22,16 @@ class Contender {
 
   /// The name of what runs, as its library tells it.
   virtual std::string Implementation() const = 0;
+  /// What the cost model of intact would run, where measurement chose otherwise; else "".
+  virtual std::string Replaced() const { return {}; }
   /// C from A (or a convolution's output from its input), both dense. False if it failed.
   virtual bool Run(const uint8_t* a, uint8_t* c) = 0;
 };
 
 /// The contender that `c` names, on the weights of `workload`, which outlives it. UNSUPPORTED where it cannot
-/// run `c` on exactly c.isa.
-Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c);
+/// run `c` on exactly c.isa. `tuning_milliseconds`: the budget of plans that are tuned.
+Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c,
+                                                 double tuning_milliseconds = 100);
 
 /// How intact is asked for `c`, a GEMM or a convolution.
 GemmDesc GemmDescOf(const Workload& workload, const Case& c);

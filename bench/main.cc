@@ -19,6 +19,7 @@
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
+#include "bench/tuning.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
@@ -30,12 +31,14 @@ namespace {
 using tools::Fail;
 
 constexpr int kFailure = 1;
+constexpr std::string_view kTuneSuite = "tune";  // which is for nothing else
 
 struct Options {
   std::string suite;
   std::string isa = "any";
   std::string weights;
   int milliseconds = 250;
+  bool tune = false;
   std::string json, html;
   bool is_balance = false;
 };
@@ -70,6 +73,7 @@ void AddOptions(CLI::App* app, Options* options) {
       ->capture_default_str();
   app->add_flag("--balance", options->is_balance,
                 "measure nothing: tell how evenly runs on 2 to 128 threads are cut");
+  app->add_flag("--tune", options->tune, "tuned plans beside those that the cost models make");
   tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
@@ -84,13 +88,28 @@ std::vector<jit::Isa> AvailableIsas() {
   return isas;
 }
 
-int RunTable(const Options& options, std::vector<jit::Isa> isas) {
+Request RequestOf(const Options& options, std::vector<jit::Isa> isas) {
   Request request;
   request.suite = FindSuite(options.suite.empty() ? "short" : options.suite);
   const auto* const weights = std::ranges::find(kWeights, options.weights, &Weights::name);
   if (weights != kWeights.end()) request.weights = *weights;
   request.isas = std::move(isas);
   request.budget = std::chrono::milliseconds(options.milliseconds);
+  return request;
+}
+
+int RunTuningTable(const Options& options, std::vector<jit::Isa> isas) {
+  if (!options.html.empty()) return Fail("--html: has no meaning beside --tune");
+  const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
+  fmt::print("{}", ToText(results));
+  const int status = results.AllRight() ? 0 : kFailure;
+  if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;
+  if (!options.json.empty()) fmt::print("wrote {}\n", options.json);
+  return status;
+}
+
+int RunTable(const Options& options, std::vector<jit::Isa> isas) {
+  const Request request = RequestOf(options, std::move(isas));
   const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
   if (!results) return Fail(results.error());
   fmt::print("{}", ToText(*results));
@@ -170,15 +189,16 @@ int Main(int argc, char** argv) {
   if (!options.json.empty() && options.json == options.html) {
     return Fail(fmt::format("--html {}: is the file of --json too; expected another", options.html));
   }
+  const bool is_tuned = options.tune || options.suite == kTuneSuite;
   if (options.is_balance) {
-    for (const char* other : {"--milliseconds", "--json", "--html"}) {
+    for (const char* other : {"--milliseconds", "--json", "--html", "--tune"}) {
       if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning beside --balance", other));
     }
     if (named.size() > 1) return Fail("--balance: has no meaning beside --benchmark_... options");
     return RunBalance(options, isas);
   }
-  if (named.size() == 1) return RunTable(options, std::move(isas));
-  for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html"}) {
+  if (named.size() == 1) return (is_tuned ? RunTuningTable : RunTable)(options, std::move(isas));
+  for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html", "--tune"}) {
     if (app.count(table_only) != 0) {
       return Fail(fmt::format("{}: has no meaning beside --benchmark_... options", table_only));
     }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include "bench/benchmarks.h"
@@ -42,7 +43,8 @@ void RunPair(benchmark::State& state, const std::array<Case, 2>& pair, const cha
     state.SetIterationTime(seconds[0]);
   }
   state.counters[counter] = verify::Median(std::move(ratios));
-  state.SetLabel(contenders[0]->Implementation());
+  const std::string replaced = contenders[0]->Replaced();
+  state.SetLabel(contenders[0]->Implementation() + (replaced.empty() ? "" : " for " + replaced));
 }
 
 void Register(const Case& measured, const Case& other, const char* counter) {
@@ -66,6 +68,9 @@ void RegisterPairs(std::span<const Layer> layers, std::span<const jit::Isa> isas
         open.c_type = c.c_type = INTACT_U8;
         open.is_open = true;
         Register(open, c, "of_fixed");
+        Case tuned = c;
+        tuned.is_tuned = true;
+        Register(tuned, c, "of_model");
         continue;
       }
       for (const Weights& weights : WeightsOf(layer)) {

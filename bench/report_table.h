@@ -24,5 +24,8 @@ Table MachineTable(const Results& results);
 std::vector<Table> IsaTables(const Results& results, std::string_view isa);
 Table FirstCallTable(const Results& results);
 
+/// For the terminal.
+std::string ToText(const Table& table);
+
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_REPORT_TABLE_H_

@@ -10,7 +10,9 @@ namespace {
 
 size_t Width(const std::string& text) { return fmt::detail::compute_width(text); }
 
-/// Cells of a column under each other: the first flush left, the others right.
+}  // namespace
+
+// Cells of a column under each other: the first flush left, the others right.
 std::string ToText(const Table& table) {
   std::vector<std::vector<std::string>> lines = table.rows;
   lines.insert(lines.begin(), table.head);
@@ -27,8 +29,6 @@ std::string ToText(const Table& table) {
   for (const std::string& note : table.notes) text += fmt::format("  {}\n", note);
   return text;
 }
-
-}  // namespace
 
 std::string Title(const Results& results) {
   return fmt::format("intact {}, suite {}, {} weights; one thread, medians of turns", intact_version(),

@@ -188,6 +188,25 @@ constexpr std::array kShort = {
     Depthwise(1, 192, 28),     Conv(1, 256, 28, 256, 3, 1, 32),
 };
 
+// From thin to wide, where the choice among kernels changes, and convolutions of each kind.
+constexpr auto kTuneGemms =
+    ForEachM({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128},
+             {{768, 768}, {3072, 768}, {1024, 4096}, {256, 64}, {64, 32}, {1000, 16}});
+
+constexpr std::array kTuneConvs = {
+    Conv(1, 3, 112, 32, 3, 2),      Conv(1, 64, 28, 64, 3),          Conv(1, 128, 28, 128, 3, 2),
+    Conv(1, 256, 7, 256, 3),        Conv(1, 64, 28, 256, 1),         Conv(1, 24, 28, 144, 1),
+    Conv(1, 512, 7, 512, 1),        Conv(1, 256, 28, 128, 1, 2),     Conv(1, 128, 28, 128, 3, 1, 32),
+    Conv(1, 128, 28, 128, 3, 1, 4), Conv(1, 64, 28, 64, 1, 1, 8),    Depthwise(1, 192, 28),
+    Transposed(64, 28, 64, 4, 2),   Transposed(64, 28, 64, 4, 2, 8),
+};
+
+constexpr auto kTune = [] {
+  std::array<Layer, kTuneGemms.size() + kTuneConvs.size()> layers = {};
+  std::ranges::copy(kTuneConvs, std::ranges::copy(kTuneGemms, layers.begin()).out);
+  return layers;
+}();
+
 constexpr std::array kSuites = {
     Suite{"short", "a few of each of the others, in less than a minute", kShort},
     Suite{"figures", "twelve GEMMs from thin to square", kFigures},
@@ -204,6 +223,7 @@ constexpr std::array kSuites = {
     Suite{"text_detection", "62 layers of a text detection network, 640×640, and their sum", kTextDetection},
     Suite{"text_recognition", "44 layers of a text recognition network, 48×320, and their sum",
           kTextRecognition},
+    Suite{"tune", "GEMMs of 1 to 128 rows and convolutions, where choices change; implies --tune", kTune},
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
                  "{short,figures,thin,bert,llm,square,conv,transposed,resnet50,mobilenet_v2,"
-                 "segmentation,text_detection,text_recognition}");
+                 "segmentation,text_detection,text_recognition,tune}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
@@ -184,6 +184,41 @@ TEST_F(BenchCli, Balance) {
   ExpectBadInput("--balance --milliseconds 9", "--milliseconds: has no meaning beside --balance");
   ExpectBadInput("--balance --benchmark_filter=peak",
                  "--balance: has no meaning beside --benchmark_... options");
+}
+
+TEST_F(BenchCli, TunedPlansBesideTheModels) {
+  const std::string report = folder_ + "/tune.json";
+  const Outcome outcome = Run("--suite square --tune --isa avx2 --milliseconds 1 --json '" + report + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("suite square"));
+  EXPECT_THAT(outcome.out, HasSubstr("\navx2: GEMMs to s32, convolutions to u8\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("geometric mean of model over tuned: "));
+  EXPECT_THAT(outcome.out, HasSubstr(" of 6\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("tuning: 6 of 6 (100 %)"));
+  const json results = json::parse(Contents(report));
+  EXPECT_EQ(results["schema"], "intact-bench-tune");
+  ASSERT_EQ(results["rows"].size(), 6u);
+  for (const json& row : results["rows"]) {
+    EXPECT_EQ(row["error"], "");
+    EXPECT_EQ(row["conv"], nullptr);
+    EXPECT_GT(row["model_microseconds"], 0);
+    if (row["model"] == row["tuned"]) {
+      EXPECT_EQ(row["ratio"], 1);
+      EXPECT_EQ(row["model_microseconds"], row["tuned_microseconds"]);
+    }
+  }
+  ExpectBadInput("--suite tune --html '" + folder_ + "/x.html'", "--html: has no meaning beside --tune");
+  ExpectBadInput("--benchmark_filter=peak --tune", "--tune: has no meaning beside --benchmark_... options");
+}
+
+TEST_F(BenchCli, NamedTunedConvolutions) {
+  const std::string name =
+      "conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:28x28/c_in:192/c_out:192/kernel:3x3/stride:1/"
+      "groups:192/batch:1/tuned";
+  const json benchmarks = Named("--isa avx2 '--benchmark_filter=^" + name + "/'");
+  ASSERT_EQ(benchmarks.size(), 1u);
+  EXPECT_GT(benchmarks[0]["of_model"], 0);
+  EXPECT_THAT(std::string(benchmarks[0]["label"]), HasSubstr("depthwise: "));
 }
 
 TEST_F(BenchCli, TableJsonAndPage) {

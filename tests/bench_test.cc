@@ -47,7 +47,7 @@ TEST(Suites, ContainWhatTheySay) {
     }
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "square",
-                                                   "conv", "transposed", "resnet50", "mobilenet_v2",
+                                                   "conv", "transposed", "resnet50", "mobilenet_v2", "tune",
                                                    "segmentation", "text_detection", "text_recognition"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 

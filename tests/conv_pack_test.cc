@@ -524,8 +524,8 @@ TEST(ConvForgeries, OfGeometry) {
       {kSpatialDimsAt, -1, "spatial_dims is -1"},
       {kTransposedAt, 2, "transposed is 2"},
       {kTransposedAt, -1, "transposed is -1"},
-      {kChoicesAt, 1, "a convolution has a GEMM's choices"},
-      {kChoicesAt, -1, "a convolution has a GEMM's choices"},
+      {kChoicesAt, 1, "size"},
+      {kChoicesAt, -1, "size"},
   });
 }
 

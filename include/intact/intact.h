@@ -29,7 +29,7 @@
  * The result does not depend on the ISA, the number of threads or on how M is split. Only a plan created
  * with INTACT_SATURATING may differ: see intact_mode.
  *
- * Thread safety: plans are immutable but for intact_gemm_tune(); any number of threads may run and query the
+ * Thread safety: plans are immutable but for intact_…_tune(); any number of threads may run and query the
  * same plan at once. The error message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE
  * is set.
  *
@@ -228,12 +228,13 @@ typedef struct intact_gemm_info {
         INTACT_EXACT, NULL, 0, 0, 0                                                                     \
   }
 
-/** What intact_gemm_tune() measured. */
+/** What intact_…_tune() measured. Of a convolution, a name tells how its input is read before the kernel; of
+ * a transposed one, whose phases choose each for itself, that of the phase that takes longest. */
 typedef struct intact_tune_info {
   size_t struct_size;        /**< sizeof(intact_tune_info) */
   double microseconds;       /**< a run on `kernel`: the median of its turns, on one thread */
   double model_microseconds; /**< a run on `model_kernel` in the same turns */
-  int32_t candidates;        /**< kernels that were timed */
+  int32_t candidates;        /**< that were timed */
   int32_t reserved;          /**< 0 */
   char kernel[120];          /**< the fastest */
   char model_kernel[120];    /**< what the cost model would choose */
@@ -499,6 +500,17 @@ INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const 
  * are the run's own those of creation that depend on them: OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);
+
+/** Times what can compute an input of the extents `input`, given as in intact_conv_args (NULL: all are the
+ * descriptor's), as intact_gemm_tune() does: ways to read the input, groups of channels that are computed
+ * together, and the kernels with each; a depthwise convolution has one way. Runs of such an input, of any
+ * batch, take the fastest from now on, or the cost model's choice where that is hardly slower. Each way runs
+ * four times at least, on a batch of one; those that take twice as long as the fastest then are timed no
+ * further. All compute the same bytes. Choices are saved with the plan and taken as a GEMM's are. `info` may
+ * be NULL. Not thread-safe: tune a plan before others use it, and before asking intact_conv_prepare(), whose
+ * answer it may change. Errors: those of intact_conv_prepare(); the plan is then as before. */
+INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double milliseconds,
+                                          intact_tune_info* info);
 
 /** Output = the contract. Thread-safe. With valid arguments and scratch, as much as intact_conv_prepare()
  * told when it was asked, a run that is prepared cannot fail, and takes no memory (but for OpenMP's threads,

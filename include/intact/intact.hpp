@@ -323,8 +323,8 @@ class Gemm {
 
 /// A convolution with fixed weights: see intact_conv_desc for shapes and layouts.
 ///
-/// Move-only; what is moved from may only be assigned to or destroyed. Immutable: Run() may be called from
-/// many threads at once.
+/// Move-only; what is moved from may only be assigned to or destroyed. Immutable but for Tune(): Run() may be
+/// called from many threads at once.
 class Conv {
  public:
   /// Copies and packs `weights`; nothing is kept of the caller's memory. Errors: see intact_conv_create().
@@ -353,6 +353,17 @@ class Conv {
   Result<std::vector<uint8_t>> SaveMemory() const {
     return detail::SaveToVector(
         [&](void* data, size_t* size) { return intact_conv_save_memory(handle_.get(), data, size); });
+  }
+
+  /// Chooses the fastest way to compute inputs of these extents, which are given where the plan leaves them
+  /// open, by measurement: see intact_conv_tune(). Not while others use the Conv.
+  Result<intact_tune_info> Tune(const std::array<int64_t, INTACT_MAX_SPATIAL>& extents = {},
+                                double milliseconds = 10) {
+    intact_tune_info info = INTACT_TUNE_INFO_INIT;
+    Error error = detail::LastError(intact_conv_tune(handle_.get(), extents.data(), milliseconds, &info));
+    if (error.ok()) error = detail::LastError(intact_conv_query(handle_.get(), &info_));
+    if (!error.ok()) return error;
+    return info;
   }
 
   /// Prepares runs of `batch` inputs, whose extents are given where the plan leaves them open; tells what

@@ -46,6 +46,18 @@ void Print(const Convolution& plan, const std::string& what, const std::string& 
       how.c_str(), watch.Microseconds());
 }
 
+void PrintTuned(const Convolution& plan, const int64_t* given, const Tuned& tuned) {
+  const ConvGeometry& geometry = plan.geometry();
+  Spatial input = geometry.input;
+  for (int i = 0; i < geometry.dims && given != nullptr; ++i) {
+    if (given[i] != 0) input[geometry.Place(i)] = given[i];
+  }
+  std::fprintf(stderr, "intact: tune in=%s c=%lld o=%lld kernel=%s %s\n", Text(input).c_str(),
+               static_cast<long long>(geometry.input_channels),
+               static_cast<long long>(geometry.output_channels), Text(geometry.kernel).c_str(),
+               TextOf(tuned).c_str());
+}
+
 intact_conv_failing_pair ToStruct(const FailingPair& pair, const Convolution& plan) {
   const Spatial& kernel = plan.geometry().kernel;
   intact_conv_failing_pair made = {pair.n,  {},      pair.k % plan.PairPitch(), pair.w0, pair.w1, pair.a0,
@@ -111,6 +123,20 @@ intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_arg
       if (error.status == INTACT_OK) WriteStruct(made, info);
       return error;
     });
+  });
+}
+
+intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double milliseconds,
+                               intact_tune_info* info) {
+  return Guard("intact_conv_tune", [&]() -> Error {
+    if (conv == nullptr) return NullArgument("conv");
+    Error error = CheckTuning(milliseconds, info);
+    if (error.status != INTACT_OK) return error;
+    const Result<Tuned> tuned = conv->plan->Tune(input, BudgetOf(milliseconds));
+    if (!tuned) return tuned.error();
+    PrintIfVerbose([&] { PrintTuned(*conv->plan, input, *tuned); });
+    WriteTuned(*tuned, info);
+    return {};
   });
 }
 

@@ -113,6 +113,7 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
   if (!certificate) return certificate.error();
   Error error = CheckHeldCertificate(contents->certificate, *certificate);
   if (error.status != INTACT_OK) return error;
+  (*plan)->Restore(contents->tuned);
   return plan;
 }
 
@@ -137,7 +138,7 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
   }
   const Result<Certificate> certificate = plan.MakeCertificate();
   if (!certificate) return certificate.error();
-  return WritePackImage(plan.problem(), DescOf(geometry), packed, *certificate);
+  return WritePackImage(plan.problem(), DescOf(geometry), packed, *certificate, 0, plan.tuned());
 }
 
 }  // namespace intact::kernels

@@ -2,7 +2,7 @@
 // throws through it.
 #include <intact/intact.h>
 
-#include <chrono>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -47,12 +47,10 @@ void PrintRun(const GemmPlan& plan, int64_t m, const std::string& part, const St
                watch.Microseconds());
 }
 
-void PrintTuned(const GemmPlan& plan, int64_t m, const GemmPlan::Tuned& tuned) {
-  std::fprintf(stderr,
-               "intact: tune m=%lld n=%lld k=%lld %s %.1f us, the fastest of %d; by the model %s %.1f us\n",
-               static_cast<long long>(m), static_cast<long long>(plan.data().n),
-               static_cast<long long>(plan.data().k), tuned.kernel.c_str(), tuned.microseconds,
-               tuned.candidates, tuned.model_kernel.c_str(), tuned.model_microseconds);
+void PrintTuned(const GemmPlan& plan, int64_t m, const Tuned& tuned) {
+  std::fprintf(stderr, "intact: tune m=%lld n=%lld k=%lld %s\n", static_cast<long long>(m),
+               static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
+               TextOf(tuned).c_str());
 }
 
 // Hands `plan`, which took as long as `watch` says, to the caller.
@@ -109,6 +107,25 @@ intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
           schedule.quads,
           schedule.items,
           schedule.groups};
+}
+
+std::string TextOf(const Tuned& tuned) {
+  std::array<char, 512> text = {};
+  std::snprintf(text.data(), text.size(), "%s %.1f us, the fastest of %d; by the model %s %.1f us",
+                tuned.kernel.c_str(), tuned.microseconds, tuned.candidates, tuned.model_kernel.c_str(),
+                tuned.model_microseconds);
+  return text.data();
+}
+
+void WriteTuned(const Tuned& tuned, intact_tune_info* info) {
+  if (info == nullptr) return;
+  intact_tune_info made = INTACT_TUNE_INFO_INIT;
+  made.microseconds = tuned.microseconds;
+  made.model_microseconds = tuned.model_microseconds;
+  made.candidates = tuned.candidates;
+  std::snprintf(made.kernel, sizeof(made.kernel), "%s", tuned.kernel.c_str());
+  std::snprintf(made.model_kernel, sizeof(made.model_kernel), "%s", tuned.model_kernel.c_str());
+  WriteStruct(made, info);
 }
 
 bool IsVerbose() {
@@ -192,23 +209,12 @@ intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds
   return Guard("intact_gemm_tune", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     Error error = CheckRows(m);
-    if (error.status == INTACT_OK && info != nullptr) error = CheckStructSize("info", info);
+    if (error.status == INTACT_OK) error = CheckTuning(milliseconds, info);
     if (error.status != INTACT_OK) return error;
-    constexpr double kMost = 1e6;
-    if (!(milliseconds >= 0 && milliseconds <= kMost)) {
-      return InvalidArgument("milliseconds is " + std::to_string(milliseconds) + "; expected 0 to 1000000");
-    }
-    const auto tuned = gemm->plan->Tune(m, std::chrono::duration<double>(milliseconds * 1e-3));
+    const Result<Tuned> tuned = gemm->plan->Tune(m, BudgetOf(milliseconds));
     if (!tuned) return tuned.error();
     PrintIfVerbose([&] { PrintTuned(*gemm->plan, m, *tuned); });
-    if (info == nullptr) return {};
-    intact_tune_info made = INTACT_TUNE_INFO_INIT;
-    made.microseconds = tuned->microseconds;
-    made.model_microseconds = tuned->model_microseconds;
-    made.candidates = tuned->candidates;
-    std::snprintf(made.kernel, sizeof(made.kernel), "%s", tuned->kernel.c_str());
-    std::snprintf(made.model_kernel, sizeof(made.model_kernel), "%s", tuned->model_kernel.c_str());
-    WriteStruct(made, info);
+    WriteTuned(*tuned, info);
     return {};
   });
 }

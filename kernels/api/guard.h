@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/plans/tuning.h"
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/schedule.h"
 
@@ -153,6 +154,27 @@ void WriteStruct(const Struct& made, Struct* out) {
   if (size > sizeof(Struct)) std::memset(bytes + sizeof(Struct), 0, size - sizeof(Struct));
   out->struct_size = size;
 }
+
+/// Checks what a function that tunes is given: milliseconds, and `info` unless it is NULL.
+inline Error CheckTuning(double milliseconds, const intact_tune_info* info) {
+  if (info != nullptr) {
+    Error error = CheckStructSize("info", info);
+    if (error.status != INTACT_OK) return error;
+  }
+  constexpr double kMost = 1e6;
+  if (milliseconds >= 0 && milliseconds <= kMost) return {};
+  return {INTACT_INVALID_ARGUMENT,
+          "milliseconds is " + std::to_string(milliseconds) + "; expected 0 to 1000000"};
+}
+
+inline TuningBudget BudgetOf(double milliseconds) {
+  return std::chrono::duration<double, std::milli>(milliseconds);
+}
+
+/// "kernel 12.3 us, the fastest of 5; by the model …", as INTACT_VERBOSE tells it.
+std::string TextOf(const Tuned& tuned);
+/// Fills `info` unless it is NULL.
+void WriteTuned(const Tuned& tuned, intact_tune_info* info);
 
 /// Checks the buffer of a function that saves to memory, and copies `image` there if there is room.
 inline Error SaveTo(const std::vector<uint8_t>& image, void* data, size_t* size) {

@@ -4,27 +4,14 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/engines/cost_constants.h"
+
 namespace intact::kernels {
 namespace {
-
-// From which Cost() is estimated: figures of one machine (Sapphire Rapids class) and assumptions. None of it
-// has been fitted to measurements of this engine.
-constexpr double kVnniMultiplyAdds = 119;  // a cycle, of VPDPBUSD on ZMM
-constexpr double kShareOfPeak = 0.69;      // of TDPBUSD's cycle per row, with A in L1 and B from L2
-constexpr double kLoadCycles = 32;  // of a tile of B; 21 at L2's bandwidth, and some that do not overlap
-constexpr double kConfigurationCycles = 400;  // LDTILECFG, TILERELEASE and filling the pipeline; assumed
-
-// Copying a tap of a row costs the first, and each 64 bytes of it the second; assumed too. The third is what
-// a dot product takes at least in a block of four, which wait for each other.
-constexpr double kCopyCycles = 8;
-constexpr double kCopyTileCycles = 3;
-constexpr double kDotLatency = 52;
 
 /// Sums of a block, and before them room for rows that its first tile computes again.
 constexpr int64_t kSlotInts = 2 * kMaxBlockTiles * kTileBytes / 4;
 constexpr int64_t kSlotBytes = kSlotInts * 4;
-/// Panels for which reading A in place, from L2 again for each block, beats staging it.
-constexpr int64_t kFewPanels = 4;
 
 // The number of rows that the fewest tiles need.
 int64_t EvenTile(int64_t rows) { return CeilDivide(rows, CeilDivide(rows, kTileRows)); }
@@ -38,7 +25,7 @@ int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
 
 // Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep.
 double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps) {
-  const double block = std::max(static_cast<double>(4 * tile_rows), kDotLatency);
+  const double block = std::max(static_cast<double>(4 * tile_rows), costs::kDotLatency);
   return static_cast<double>(CeilDivide(panels, 2) * steps) * block / static_cast<double>(2 * tile_rows);
 }
 
@@ -70,9 +57,9 @@ void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t e
 bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth) {
   const int64_t tap_steps = CeilDivide(tap_depth, kTileDepth);
   const double in_place = RowCycles(EvenTile(line), panels, tap_count * tap_steps);
-  const double staged =
-      RowCycles(kTileRows, panels, CeilDivide(tap_count * tap_depth, kTileDepth)) +
-      static_cast<double>(tap_count) * (kCopyCycles + kCopyTileCycles * static_cast<double>(tap_steps));
+  const double staged = RowCycles(kTileRows, panels, CeilDivide(tap_count * tap_depth, kTileDepth)) +
+                        static_cast<double>(tap_count) *
+                            (costs::kCopyCycles + costs::kCopyTileCycles * static_cast<double>(tap_steps));
   return in_place <= staged;
 }
 
@@ -84,7 +71,7 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   AmxBlocking blocking;
   const auto is_too_far_apart = [&] {
     const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
-    return taps.count() == 1 && panels > kFewPanels && block_rows * rows.stride > ABlockBytes(caches);
+    return taps.count() == 1 && panels > costs::kFewPanels && block_rows * rows.stride > ABlockBytes(caches);
   };
   blocking.stages_a = (taps.count() > 1 && taps.depth % kTileDepth != 0) || is_too_far_apart() ||
                       (has_lines && !ReadsLinesInPlace(rows.line, panels, taps.count(), taps.depth));
@@ -363,14 +350,15 @@ Error AmxEngine::GenerateKernels() {
 double AmxEngine::Cost(int64_t m) const {
   const auto b_tiles = static_cast<double>(data_.weights.panels() * CeilDivide(data_.k, kTileDepth));
   const auto block_cycles = [&](int64_t rows) {
-    return b_tiles * std::max(static_cast<double>(rows) / kShareOfPeak, kLoadCycles);
+    return b_tiles * std::max(static_cast<double>(rows) / costs::kShareOfPeak, costs::kLoadCycles);
   };
   const int64_t tile_rows = EvenTile(m);
   const int64_t tiles = CeilDivide(m, tile_rows);
   const int64_t pairs = tiles / 2;
-  const double cycles = kConfigurationCycles + static_cast<double>(pairs) * block_cycles(2 * tile_rows) +
+  const double cycles = costs::kConfigurationCycles +
+                        static_cast<double>(pairs) * block_cycles(2 * tile_rows) +
                         static_cast<double>(tiles % 2) * block_cycles(tile_rows);
-  return cycles / (b_tiles * kTileBytes / kVnniMultiplyAdds);
+  return cycles / (b_tiles * kTileBytes / costs::kVnniMultiplyAdds);
 }
 
 int64_t AmxEngine::MaxBlocks() const {

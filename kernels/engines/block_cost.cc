@@ -4,40 +4,15 @@
 
 #include "jit/isa.h"
 #include "kernels/base/blocking.h"
+#include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {
 namespace {
 
-// Dot products of vpdpbusd, two a cycle. What a tile costs is measured; those of vectors are set so that the
-// blocks win that were faster on convolutions of 7 to 56 lines, and L2's rate is the one that AmxEngine
-// assumes.
-constexpr double kTileCost = 70;
-constexpr double kInFlight = 10;
-constexpr double kVectorFromL2 = 3.7;       // of 64 bytes: 34 B a cycle
-constexpr double kVectorPassing = 0.3;      // what it costs beside where products hide that
-constexpr double kVectorFromMemory = 1.02;  // per product, where a vector of weights is read for each row
-// What the int16 and the split form take, in triples: a product, and a vector of weights, which a tile's rows
-// share: its widening, its way from the caches.
-struct FormCosts {
-  double wide, wide_vector, split, split_vector;
-};
-// Measured in turns with the triple on Zen 3: 1 to 3136 rows, depths of 16 to 4096, Laplace, Gaussian and
-// uniform weights.
-constexpr FormCosts kAmd = {1.23, 0.8, 1.25, 0.45};
-// Counted, for three vector ports of which two multiply and shift.
-constexpr FormCosts kOthers = {1.33, 1.0, 1.4, 0.5};
-
-const FormCosts& CostsHere() {
+const costs::FormCosts& CostsHere() {
   static const bool kIsAmd = jit::HostCpu().vendor == "AuthenticAMD";
-  return kIsAmd ? kAmd : kOthers;
+  return kIsAmd ? costs::kFormsOnAmd : costs::kFormsElsewhere;
 }
-
-// The scheduled form, likewise, measured on Zen 3: a row of an item and of a group, an item beside its rows,
-// a tile.
-constexpr double kItemRow = 0.68;
-constexpr double kGroupRow = 0.42;
-constexpr double kItem = 1.9;
-constexpr double kScheduledTile = 20;
 
 }  // namespace
 
@@ -114,25 +89,25 @@ double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
   if (vectors == 0) return 0;
   if (block_.dot == jit::DotKind::kWide) {
     const double product = CostsHere().wide * (static_cast<double>(rows) + CostsHere().wide_vector);
-    return quads_ * product * static_cast<double>(vectors) + kTileCost;
+    return quads_ * product * static_cast<double>(vectors) + costs::kTileCost;
   }
   if (block_.dot == jit::DotKind::kSplit) {
     const double product = CostsHere().split * static_cast<double>(rows) + CostsHere().split_vector;
-    return quads_ * product * static_cast<double>(vectors) + kTileCost;
+    return quads_ * product * static_cast<double>(vectors) + costs::kTileCost;
   }
   if (block_.dot == jit::DotKind::kScheduled) {
-    const double row = kItemRow * items_ + kGroupRow * groups_;
-    return quads_ * static_cast<double>(vectors) * (row * static_cast<double>(rows) + kItem * items_) +
-           kScheduledTile;
+    const double row = costs::kItemRow * items_ + costs::kGroupRow * groups_;
+    return quads_ * static_cast<double>(vectors) * (row * static_cast<double>(rows) + costs::kItem * items_) +
+           costs::kScheduledTile;
   }
   auto products = static_cast<double>(rows * vectors);
   const bool overflows = rows * vectors + vectors + 1 > jit::VectorCount(block_.isa);
-  if (overflows && !shares_pixels_) products *= kVectorFromMemory;
+  if (overflows && !shares_pixels_) products *= costs::kVectorFromMemory;
   if (streams_weights_) {
     const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;
-    products = std::max(products + loads * kVectorPassing, loads * kVectorFromL2);
+    products = std::max(products + loads * costs::kVectorPassing, loads * costs::kVectorFromL2);
   }
-  return quads_ * std::max(products, kInFlight) + kTileCost;
+  return quads_ * std::max(products, costs::kInFlight) + costs::kTileCost;
 }
 
 }  // namespace intact::kernels

@@ -106,6 +106,8 @@ class Engine {
   virtual int column_step() const = 0;
   /// Name of the main kernel.
   virtual std::string KernelName() const = 0;
+  /// The same without what depends on the weights' values: engines of one kind for several weights share it.
+  virtual std::string KindName() const { return KernelName(); }
   /// Memory of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
   /// Whether its kernels read the canonical panels.

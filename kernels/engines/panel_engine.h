@@ -40,6 +40,7 @@ class PanelEngine final : public Engine {
   int row_step() const override { return 1; }
   int column_step() const override { return lanes_; }
   std::string KernelName() const override { return kernel_name_; }
+  std::string KindName() const override { return kind_name_; }
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(initial_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes());
   }
@@ -123,7 +124,7 @@ class PanelEngine final : public Engine {
   std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;
   AlignedBuffer<int32_t> initial_;  // instead of data_'s where is_signed_
-  std::string kernel_name_;
+  std::string kernel_name_, kind_name_;
   std::vector<Functions> functions_;  // [rows − 1]; only those that n can need are set
 };
 

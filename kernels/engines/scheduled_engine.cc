@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/codegen/dispatch.h"
+#include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {
 namespace {
@@ -14,48 +15,15 @@ namespace {
 constexpr int kMaxTileRows = 128;  // a whole number of vectors
 constexpr int32_t kDropped = -1;   // a row between two lines of a planar band
 
-/// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
-/// the triple takes for a quad.
-struct StripForm {
-  int columns;
-  int vectors;
-  double item_cost;
-  double group_cost;
-  int blocks = 1;  // of registers, in a tile
-};
-
-// Strips of several columns, and of one, which suits any weights.
-using Forms = std::array<StripForm, 2>;
-
-// What a vector of rows costs beside its items, in triples of a vector of columns: packing, storing, the ends
-// of loops. Measured on Zen 3 at depths of 16 to 4096.
-constexpr double kVectorCost = 11;
-// How much of the time grows with the loads a product takes, where a block has fewer vectors than the form:
-// measured 1.4 times the time for one vector on Zen 4, 1.75 on Zen 3, whose ymm take two loads a cycle.
-constexpr double kLoadShare = 0.75;
-constexpr double kZmmLoadShare = 0.4;
-
-// What half a vector of rows takes on a kernel for pairs of columns, of the time for a vector of a full block.
-constexpr double kPairedShare = 0.9;
-
-// Fitted to this kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
-constexpr Forms kYmmForms = {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}};
-constexpr Forms kZmmForms = {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}};
-
-// From a planar band, whose vectors lie across cache lines: each load counts twice there, so that several
-// columns should share it. Fitted to Laplace weights on Emerald Rapids. With VPDPBUSD there is one item a
-// quad, and as many registers as accumulators need.
-constexpr Forms kPlanarYmmForms = {StripForm{2, 3, 0.67, 0.33, 5}, StripForm{1, 4, 0.79, 0.39, 2}};
-constexpr Forms kPlanarZmmForms = {StripForm{2, 4, 0.67, 0.33, 2}, StripForm{1, 4, 0.89, 0.45, 2}};
-constexpr Forms kPlanarYmmVnniForms = {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}};
-constexpr Forms kPlanarZmmVnniForms = {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0}};
+using costs::Forms;
+using costs::StripForm;
 
 // They depend on what an ISA's vectors are, so that every ISA has some.
 const Forms& FormsOf(jit::Isa isa, bool planar) {
   const bool is_zmm = jit::VectorBytes(isa) == 64;
-  if (!planar) return is_zmm ? kZmmForms : kYmmForms;
-  if (UsesSchedule(isa, INTACT_EXACT)) return is_zmm ? kPlanarZmmForms : kPlanarYmmForms;
-  return is_zmm ? kPlanarZmmVnniForms : kPlanarYmmVnniForms;
+  if (!planar) return is_zmm ? costs::kZmmForms : costs::kYmmForms;
+  if (UsesSchedule(isa, INTACT_EXACT)) return is_zmm ? costs::kPlanarZmmForms : costs::kPlanarYmmForms;
+  return is_zmm ? costs::kPlanarZmmVnniForms : costs::kPlanarYmmVnniForms;
 }
 
 Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"}; }
@@ -233,7 +201,7 @@ bool ScheduledEngine::CanPair() const {
 }
 
 double ScheduledEngine::Cost(int64_t m) const {
-  const double overhead = kVectorCost / static_cast<double>(data_.weights.quads());
+  const double overhead = costs::kVectorCost / static_cast<double>(data_.weights.quads());
   // An item loads its offset, the weights of its columns, and a vector of A for each of rows.
   const auto loads = [&](double vectors) {
     const double columns = spec_.strip_columns;
@@ -241,10 +209,10 @@ double ScheduledEngine::Cost(int64_t m) const {
   };
   // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer.
   const auto block_cost = [&](int64_t rows) {
-    if (CanPair() && 2 * rows <= lanes_) return lanes_ * (row_cost_ * kPairedShare + overhead);
+    if (CanPair() && 2 * rows <= lanes_) return lanes_ * (row_cost_ * costs::kPairedShare + overhead);
     const int64_t padded_rows = RoundUp(rows, lanes_);
     const double more_loads = loads(static_cast<double>(padded_rows) / lanes_) / loads(block_vectors_) - 1;
-    const double load_share = lanes_ == 16 ? kZmmLoadShare : kLoadShare;
+    const double load_share = lanes_ == 16 ? costs::kZmmLoadShare : costs::kLoadShare;
     return static_cast<double>(padded_rows) * (row_cost_ * (1 + load_share * more_loads) + overhead);
   };
   const int64_t rest = m % rows_;

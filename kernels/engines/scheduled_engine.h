@@ -42,6 +42,7 @@ class ScheduledEngine final : public Engine {
   int column_step() const override { return schedule_->spec().strip_columns; }
   std::string KernelName() const override { return kernel_name_; }
   bool ReadsPanels() const override { return false; }
+  std::string KindName() const override { return "scheduled"; }
   double Cost(int64_t m) const override;
   int64_t packed_bytes() const override {
     return schedule_->bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());

@@ -5,6 +5,7 @@
 
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
+#include "kernels/engines/cost_constants.h"
 #include "kernels/weights/channel_order.h"
 
 namespace intact::kernels {
@@ -19,69 +20,114 @@ int64_t LargestDivisor(int64_t number, int64_t limit) {
 
 }  // namespace
 
+std::string ConvLayout::Form::ToString() const {
+  const auto name = [&]() -> std::string {
+    switch (reading) {
+      case Reading::kInPlace:
+        return "in place";
+      case Reading::kBand:
+        return "band";
+      case Reading::kBandPerUnit:
+        return "bands of units";
+      case Reading::kPlanarBand:
+        return "planar band";
+      case Reading::kDepthwise:
+        return "depthwise";
+    }
+    return {};
+  };
+  std::string text = name();
+  if (unit_groups != 1) text += ", " + std::to_string(unit_groups) + " groups";
+  if (has_whole_tiles) text += ", whole tiles";
+  return text;
+}
+
 Result<std::shared_ptr<const ConvLayout>> ConvLayout::Create(const LinearProblem& problem,
                                                              const WeightView& weights,
                                                              const ConvGeometry& geometry, jit::Isa isa,
-                                                             bool may_be_planar) {
+                                                             const Form& form) {
   std::shared_ptr<ConvLayout> layout(new ConvLayout(problem, geometry, isa));
-  layout->Choose(weights, may_be_planar);
+  layout->SetForm(form);
+  if (layout->IsPlanar()) layout->OrderChannels(weights);
   Error error = layout->PackUnits(weights);
   if (error.status == INTACT_OK && geometry.IsOpen()) error = layout->MakeModels();
   if (error.status != INTACT_OK) return error;
   return std::shared_ptr<const ConvLayout>(std::move(layout));
 }
 
-void ConvLayout::Choose(const WeightView& weights, bool may_be_planar) {
-  // On any ISA, so that all have the same pairs and refuse the same problems.
-  const bool saturates = problem_.mode == INTACT_SATURATING;
-  const bool has_zero_points = problem_.HasWeightZeroPoints();
-  const int64_t inputs = geometry_.group_inputs();
-  has_neutral_zeros_ = saturates;
-  const bool reads_band = geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
-  if (reads_band) reading_ = Reading::kBand;
-  // Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own.
-  const bool has_own_channels = reads_band && saturates && has_zero_points && inputs % kQuad != 0;
-  if (has_own_channels && geometry_.groups > 1) reading_ = Reading::kBandPerUnit;
-  const bool may_join_groups =
-      !UsesSchedule(isa_, problem_.mode) && !(saturates && (has_zero_points || inputs % 2 != 0));
-  if (inputs == 1 && geometry_.groups > 1) {
-    reading_ = Reading::kDepthwise;
-    tap_depth_ = 1;
-    return;
-  }
-  if (may_be_planar && WantsPlanar() &&
-      PlanarBand(geometry_, static_cast<uint8_t>(problem_.a_zero_point), problem_.a_flip()).IsSmall()) {
-    return ChoosePlanar(weights);
-  }
-  if (may_join_groups) {
-    const int64_t lanes = jit::VectorBytes(isa_) / 4;
-    unit_groups_ = LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
-    const bool fills_vector = unit_outputs() == lanes && unit_groups_ < geometry_.groups;
-    if (fills_vector && reads_band && !has_zero_points && !UsesTiles(isa_)) vector_step_ = unit_inputs();
-  }
-  channels_ = {geometry_.input_channels, 1, geometry_.input_channels};
-  if (has_own_channels) channels_ = {inputs, 1, RoundUp(inputs, kQuad)};
-  joins_width_ = reads_band && geometry_.dilation[kWidth] == 1 && channels_.count == unit_inputs() &&
-                 (!saturates || channels_.pitch % 2 == 0);
-  tap_depth_ = unit_inputs() + (joins_width_ ? (geometry_.kernel[kWidth] - 1) * channels_.pitch : 0);
-  if (reads_band) tap_depth_ = RoundUp(tap_depth_, kQuad);
-  // What follows a tap must not meet zero points in saturating mode.
-  if (UsesTiles(isa_) && reads_band && !(saturates && has_zero_points)) PadTapsForTiles();
-  // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
-  may_skip_padding_ = !saturates && !has_zero_points;
+// ----- which form ------------------------------------------------------------------------------------------
+
+ConvLayout::Form ConvLayout::ModelForm(const LinearProblem& problem, const ConvGeometry& geometry,
+                                       jit::Isa isa, bool may_be_planar) {
+  return ConvLayout(problem, geometry, isa).ModelForm(may_be_planar);
 }
 
-void ConvLayout::ChoosePlanar(const WeightView& weights) {
-  reading_ = Reading::kPlanarBand;
-  const PlanarBand band(geometry_, static_cast<uint8_t>(problem_.a_zero_point), problem_.a_flip());
-  if (UsesSchedule(isa_, problem_.mode) && band.CanOrderChannels()) {
-    channel_order_ = PairChannels(problem_, weights, geometry_);
-    channel_places_.resize(channel_order_.size());
-    for (size_t place = 0; place < channel_order_.size(); ++place) {
-      channel_places_[static_cast<size_t>(channel_order_[place])] = static_cast<int64_t>(place);
+ConvLayout::Form ConvLayout::ModelForm(bool may_be_planar) {
+  if (HasDepthwiseForm()) return {Reading::kDepthwise};
+  if (may_be_planar && WantsPlanar() && MayBePlanar()) return {Reading::kPlanarBand};
+  Form form = {RowReading()};
+  // Before VNNI rows fill the lanes, not columns.
+  if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) form.unit_groups = JoinedGroups();
+  SetForm(form);
+  form.has_whole_tiles = MayPadForTiles() && WantsWholeTiles();
+  return form;
+}
+
+std::vector<ConvLayout::Form> ConvLayout::FormsOf(const LinearProblem& problem, const ConvGeometry& geometry,
+                                                  jit::Isa isa) {
+  ConvLayout layout(problem, geometry, isa);
+  std::vector<Form> forms = {layout.ModelForm(true)};
+  // Which products are added in int16 is the form's matter, where they saturate.
+  if (layout.HasDepthwiseForm() || problem.mode == INTACT_SATURATING) return forms;
+  const auto add = [&](const Form& form) {
+    if (std::find(forms.begin(), forms.end(), form) == forms.end()) forms.push_back(form);
+  };
+  std::vector<int64_t> unit_groups = {1};
+  if (layout.MayJoinGroups()) unit_groups.push_back(layout.JoinedGroups());
+  for (const Reading reading : {Reading::kInPlace, Reading::kBand}) {
+    if (reading == Reading::kInPlace && layout.NeedsBand()) continue;
+    for (const int64_t groups : unit_groups) {
+      Form form = {reading, groups};
+      add(form);
+      layout.SetForm(form);
+      form.has_whole_tiles = true;
+      if (layout.MayPadForTiles()) add(form);
     }
   }
-  tap_depth_ = RoundUp(geometry_.group_inputs(), kQuad);
+  if (layout.MayBePlanar()) add({Reading::kPlanarBand});
+  return forms;
+}
+
+bool ConvLayout::NeedsBand() const {
+  return geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
+}
+
+// Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own. On any ISA, so
+// that all have the same pairs and refuse the same problems.
+bool ConvLayout::NeedsOwnChannels() const {
+  return NeedsBand() && problem_.mode == INTACT_SATURATING && problem_.HasWeightZeroPoints() &&
+         geometry_.group_inputs() % kQuad != 0;
+}
+
+ConvLayout::Reading ConvLayout::RowReading() const {
+  if (!NeedsBand()) return Reading::kInPlace;
+  return NeedsOwnChannels() && geometry_.groups > 1 ? Reading::kBandPerUnit : Reading::kBand;
+}
+
+bool ConvLayout::MayJoinGroups() const {
+  const bool saturates = problem_.mode == INTACT_SATURATING;
+  return !(saturates && (problem_.HasWeightZeroPoints() || geometry_.group_inputs() % 2 != 0));
+}
+
+// Whose columns fill a vector.
+int64_t ConvLayout::JoinedGroups() const {
+  const int64_t lanes = jit::VectorBytes(isa_) / 4;
+  return LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
+}
+
+bool ConvLayout::MayBePlanar() const {
+  return problem_.mode == INTACT_EXACT && geometry_.groups > 1 && !HasDepthwiseForm() &&
+         PlanarBand(geometry_, static_cast<uint8_t>(problem_.a_zero_point), problem_.a_flip()).IsSmall();
 }
 
 // Whether rows are to fill the lanes, from a planar band.
@@ -93,13 +139,13 @@ bool ConvLayout::WantsPlanar() const {
   const bool fills_vectors =
       outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
   // It needs no sums of rows either, which take long where each group has its own.
-  const int64_t most_lanes = UsesTiles(isa_) ? lanes : 4 * lanes;  // tiles are many times as fast
+  const int64_t most_lanes =
+      UsesTiles(isa_) ? lanes : costs::kPlanarVectors * lanes;  // tiles are many times as fast
   if (!fills_vectors || problem_.HasWeightZeroPoints()) return outputs < most_lanes;
   // Without it, groups that fill a vector only together cost as much as if each filled it; with it, each
   // pixel that outputs read is transposed, and outputs themselves.
-  constexpr int64_t kMost = 16;
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
-  return reading_ == Reading::kBand && outputs < lanes && outputs * strides < kMost;
+  return NeedsBand() && outputs < lanes && outputs * strides < costs::kPlanarOutputs;
 }
 
 // Whether one stride leads from each plane of the input that is read in place to the next, whatever the
@@ -109,15 +155,65 @@ bool ConvLayout::PlanesAreEven() const {
   return geometry_.input[kDepth] == geometry_.output[kDepth] * geometry_.stride[kDepth];
 }
 
-// Tiles read whole taps in place: where that is worth it, they are made whole.
-void ConvLayout::PadTapsForTiles() {
-  constexpr int64_t kFewDepths = 4096;  // more may grow to kMostGrowth times as many
-  constexpr int64_t kMostGrowth = 4;
+// Whether tiles could read whole taps of form_ in place if those were padded.
+bool ConvLayout::MayPadForTiles() const {
+  // What follows a tap must not meet zero points in saturating mode.
+  const bool clamps = problem_.mode == INTACT_SATURATING && problem_.HasWeightZeroPoints();
+  if (!UsesTiles(isa_) || form_.reading == Reading::kInPlace || clamps) return false;
   const int64_t padded = RoundUp(tap_depth_, kTileDepth);
-  if (tap_count() * padded > kFewDepths && padded > kMostGrowth * tap_depth_) return;
-  const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
-  if (ReadsLinesInPlace(geometry_.output[kWidth], panels, tap_count(), tap_depth_)) tap_depth_ = padded;
+  return padded != tap_depth_ &&
+         (tap_count() * padded <= costs::kFewPaddedDepths || padded <= costs::kMostPaddedGrowth * tap_depth_);
 }
+
+bool ConvLayout::WantsWholeTiles() const {
+  const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
+  return ReadsLinesInPlace(geometry_.output[kWidth], panels, tap_count(), tap_depth_);
+}
+
+// What follows from the form.
+void ConvLayout::SetForm(const Form& form) {
+  form_ = form;
+  const bool saturates = problem_.mode == INTACT_SATURATING;
+  const bool has_zero_points = problem_.HasWeightZeroPoints();
+  const bool reads_band = form.reading == Reading::kBand || form.reading == Reading::kBandPerUnit;
+  const int64_t inputs = geometry_.group_inputs();
+  has_neutral_zeros_ = saturates;
+  vector_step_ = 0;
+  if (IsDepthwise()) {
+    tap_depth_ = 1;
+    return;
+  }
+  if (IsPlanar()) {
+    tap_depth_ = RoundUp(inputs, kQuad);
+    return;
+  }
+  if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) {
+    const bool fills_vector =
+        unit_outputs() == jit::VectorBytes(isa_) / 4 && form.unit_groups < geometry_.groups;
+    if (fills_vector && reads_band && !has_zero_points && !UsesTiles(isa_)) vector_step_ = unit_inputs();
+  }
+  channels_ = {geometry_.input_channels, 1, geometry_.input_channels};
+  if (NeedsOwnChannels()) channels_ = {inputs, 1, RoundUp(inputs, kQuad)};
+  joins_width_ = reads_band && geometry_.dilation[kWidth] == 1 && channels_.count == unit_inputs() &&
+                 (!saturates || channels_.pitch % 2 == 0);
+  tap_depth_ = unit_inputs() + (joins_width_ ? (geometry_.kernel[kWidth] - 1) * channels_.pitch : 0);
+  if (reads_band) tap_depth_ = RoundUp(tap_depth_, kQuad);
+  if (form.has_whole_tiles) tap_depth_ = RoundUp(tap_depth_, kTileDepth);
+  // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
+  may_skip_padding_ = !saturates && !has_zero_points;
+}
+
+void ConvLayout::OrderChannels(const WeightView& weights) {
+  const PlanarBand band(geometry_, static_cast<uint8_t>(problem_.a_zero_point), problem_.a_flip());
+  if (!UsesSchedule(isa_, problem_.mode) || !band.CanOrderChannels()) return;
+  channel_order_ = PairChannels(problem_, weights, geometry_);
+  channel_places_.resize(channel_order_.size());
+  for (size_t place = 0; place < channel_order_.size(); ++place) {
+    channel_places_[static_cast<size_t>(channel_order_[place])] = static_cast<int64_t>(place);
+  }
+}
+
+// ----- weights ---------------------------------------------------------------------------------------------
 
 int64_t ConvLayout::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
   if (IsDepthwise()) return tap;
@@ -127,7 +223,7 @@ int64_t ConvLayout::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
         channel_places_.empty() ? channel : channel_places_[static_cast<size_t>(first + channel)] - first;
     return (place / kQuad * geometry_.taps() + tap) * kQuad + place % kQuad;
   }
-  channel += n / geometry_.group_outputs() % unit_groups_ * geometry_.group_inputs();
+  channel += n / geometry_.group_outputs() % form_.unit_groups * geometry_.group_inputs();
   if (!joins_width_) return tap * tap_depth_ + channel;
   const int64_t width = geometry_.kernel[kWidth];
   return tap / width * tap_depth_ + tap % width * channels_.pitch + channel;
@@ -144,7 +240,7 @@ void ConvLayout::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
 }
 
 Error ConvLayout::PackUnits(const WeightView& weights) {
-  const bool is_in_place = reading_ == Reading::kInPlace;
+  const bool is_in_place = form_.reading == Reading::kInPlace;
   const LinearProblem problem = is_in_place ? problem_ : problem_.WithShiftedActivations();
   for (int64_t first = 0; first < geometry_.output_channels; first += unit_outputs()) {
     const std::vector<int8_t> own = UnitWeights(weights, first / unit_outputs());

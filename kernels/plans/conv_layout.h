@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,14 +48,6 @@ inline constexpr int64_t kUsualPixels = 32;
 
 class ConvLayout {
  public:
-  /// `geometry` is not transposed; where extents are open it is of typical ones, for which the layout is
-  /// chosen. `weights` hold a depth for each (tap, channel of the group). `may_be_planar`: whether every
-  /// extent fits a planar band, as far as the caller knows. Errors: those of creation.
-  static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem,
-                                                          const WeightView& weights,
-                                                          const ConvGeometry& geometry, jit::Isa isa,
-                                                          bool may_be_planar = true);
-
   /// How input is read.
   enum class Reading : uint8_t {
     kInPlace,
@@ -63,9 +56,35 @@ class ConvLayout {
     kPlanarBand,
     kDepthwise,  // as DepthwiseConv does it
   };
-  Reading reading() const { return reading_; }
-  bool IsPlanar() const { return reading_ == Reading::kPlanarBand; }
-  bool IsDepthwise() const { return reading_ == Reading::kDepthwise; }
+  /// What the model chooses and a stopwatch may choose otherwise: all forms of a convolution give the same
+  /// bytes.
+  struct Form {
+    Reading reading = Reading::kInPlace;
+    int64_t unit_groups = 1;       // groups side by side in a unit
+    bool has_whole_tiles = false;  // taps are padded, so that tiles read them in place
+    bool operator==(const Form&) const = default;
+    /// "in place", "band", "planar band"; "band, 4 groups, whole tiles".
+    std::string ToString() const;
+  };
+  /// `geometry` as for Create(). `may_be_planar`: whether every extent fits a planar band, as far as the
+  /// caller knows.
+  static Form ModelForm(const LinearProblem& problem, const ConvGeometry& geometry, jit::Isa isa,
+                        bool may_be_planar = true);
+  /// All forms that compute the problem; the model's is the first.
+  static std::vector<Form> FormsOf(const LinearProblem& problem, const ConvGeometry& geometry, jit::Isa isa);
+
+  /// `geometry` is not transposed; where extents are open it is of typical ones, for which the layout is
+  /// chosen. `weights` hold a depth for each (tap, channel of the group). `form`: one of FormsOf(). Errors:
+  /// those of creation.
+  static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem,
+                                                          const WeightView& weights,
+                                                          const ConvGeometry& geometry, jit::Isa isa,
+                                                          const Form& form);
+
+  const Form& form() const { return form_; }
+  Reading reading() const { return form_.reading; }
+  bool IsPlanar() const { return form_.reading == Reading::kPlanarBand; }
+  bool IsDepthwise() const { return form_.reading == Reading::kDepthwise; }
   const LinearProblem& problem() const { return problem_; }
   /// That the layout was chosen for: types, channels, groups and the kernel are those of all sizes.
   const ConvGeometry& geometry() const { return geometry_; }
@@ -74,12 +93,12 @@ class ConvLayout {
   uint8_t padding() const { return static_cast<uint8_t>(problem_.ActivationZeroPoint()); }
 
   /// Channels that a column's depth is made of, and columns of a unit.
-  int64_t unit_inputs() const { return unit_groups_ * geometry_.group_inputs(); }
+  int64_t unit_inputs() const { return form_.unit_groups * geometry_.group_inputs(); }
   int64_t unit_outputs() const {
     const bool has_all = vector_step_ != 0 || IsPlanar() || IsDepthwise();
-    return (has_all ? geometry_.groups : unit_groups_) * geometry_.group_outputs();
+    return (has_all ? geometry_.groups : form_.unit_groups) * geometry_.group_outputs();
   }
-  int64_t unit_groups() const { return unit_groups_; }
+  int64_t unit_groups() const { return form_.unit_groups; }
   int64_t units() const { return static_cast<int64_t>(weights_.size()); }
   const std::shared_ptr<const LinearWeights>& weights(int64_t unit) const {
     return weights_[static_cast<size_t>(unit)];
@@ -113,11 +132,21 @@ class ConvLayout {
  private:
   ConvLayout(LinearProblem problem, const ConvGeometry& geometry, jit::Isa isa)
       : problem_(std::move(problem)), geometry_(geometry), isa_(isa) {}
-  void Choose(const WeightView& weights, bool may_be_planar);
-  void ChoosePlanar(const WeightView& weights);
+  Form ModelForm(bool may_be_planar);
+  /// How rows are read, if not from a planar band.
+  Reading RowReading() const;
+  bool HasDepthwiseForm() const { return geometry_.group_inputs() == 1 && geometry_.groups > 1; }
+  bool NeedsBand() const;
+  bool NeedsOwnChannels() const;
   bool PlanesAreEven() const;
+  bool MayBePlanar() const;
   bool WantsPlanar() const;
-  void PadTapsForTiles();
+  bool MayJoinGroups() const;
+  int64_t JoinedGroups() const;
+  bool MayPadForTiles() const;
+  bool WantsWholeTiles() const;
+  void SetForm(const Form& form);
+  void OrderChannels(const WeightView& weights);
   int64_t depth() const { return tap_count() * tap_depth_; }
   Error PackUnits(const WeightView& weights);
   Error MakeModels();
@@ -132,8 +161,7 @@ class ConvLayout {
   LinearProblem problem_;
   ConvGeometry geometry_;
   jit::Isa isa_;
-  Reading reading_ = Reading::kInPlace;
-  int64_t unit_groups_ = 1;
+  Form form_;
   BandChannels channels_;
   std::vector<int64_t> channel_order_, channel_places_;
   bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point

@@ -5,6 +5,7 @@
 
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
+#include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {
 namespace {
@@ -103,11 +104,10 @@ Taps ConvPlan::MakeTaps(const Band& band) const {
 
 // Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
 void ConvPlan::SharePixels(const Band& band, Taps* taps) const {
-  constexpr int64_t kLeastRows = 4;
-  constexpr int64_t kMostQuads = 32;
   const int64_t width = geometry_.kernel[kWidth];
   const int64_t rows = geometry_.output[kWidth];
-  if (width == 1 || width * taps->depth / kQuad > kMostQuads || rows < kLeastRows) return;
+  if (width == 1 || width * taps->depth / kQuad > costs::kMostSharingQuads || rows < costs::kLeastSharingRows)
+    return;
   taps->shared = {width, geometry_.dilation[kWidth] * band.pixel_bytes(), band.row_stride()};
   taps->line_rows = geometry_.output[kWidth];
 }
@@ -165,7 +165,7 @@ ScheduleStatistics ConvPlan::schedule_statistics() const {
   return all;
 }
 
-ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
+ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch, const std::vector<const Engine*>& engines) const {
   Shape shape;
   shape.rows = RowCount(batch);
   shape.piece_rows = shape.rows;
@@ -189,7 +189,11 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   shape.piece_rows = std::min(shape.piece_rows, source_->max_rows());
   shape.staged_bytes = RoundUp(source_->bytes(), 64);
   shape.run_rows = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
-  const Engine& engine = units_.front()->EngineFor(shape.run_rows);
+  shape.engines = engines;
+  for (size_t i = shape.engines.size(); i < units_.size(); ++i) {
+    shape.engines.push_back(&units_[i]->EngineFor(shape.run_rows));
+  }
+  const Engine& engine = *shape.engines.front();
   shape.output.row_step = engine.row_step();
   shape.output.least_row_step = engine.least_row_step();
   shape.output.any_column_step = units() == 1 ? units_.front()->AnyColumnStep() : layout_->unit_outputs();
@@ -197,8 +201,8 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch) const {
   const int64_t plane = geometry_.input[kHeight] * geometry_.input[kWidth];
   shape.output.row_bytes = CeilDivide(geometry_.input_channels * plane, geometry_.plane_pixels());
   shape.output.column_bytes = layout_->weights(0)->packed().k;
-  for (const auto& unit : units_) {
-    const int64_t bytes = unit->ShareBytes(unit->EngineFor(shape.run_rows), shape.run_rows);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const int64_t bytes = units_[i]->ShareBytes(*shape.engines[i], shape.run_rows);
     shape.bytes = std::max(shape.bytes, shape.spread_bytes + shape.staged_bytes + bytes);
   }
   return shape;
@@ -219,10 +223,51 @@ int64_t ConvPlan::MostSpreadRows() const {
 
 // A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
 bool ConvPlan::RunsByLine() const {
-  constexpr int64_t kLeastRows = 12;
   const jit::Isa isa = layout_->isa();
   return !UsesSchedule(isa, layout_->problem().mode) && !UsesTiles(isa) && !layout_->IsPlanar() &&
-         depthwise_ == nullptr && geometry_.output[kWidth] >= kLeastRows;
+         depthwise_ == nullptr && geometry_.output[kWidth] >= costs::kLeastLineRows;
+}
+
+// ----- candidates ------------------------------------------------------------------------------------------
+
+Result<ConvPlan::Candidates> ConvPlan::MakeCandidates() const {
+  Candidates candidates;
+  if (depthwise_ != nullptr) {
+    candidates.kernels = {kernel_name_};
+    candidates.shapes = {ShapeOf(1)};
+    return candidates;
+  }
+  for (const auto& unit : units_) {
+    Result<GemmPlan::Candidates> of_unit = unit->MakeCandidates();
+    if (!of_unit) return of_unit.error();
+    candidates.units.push_back(std::move(*of_unit));
+  }
+  const auto has = [&](const Shape& shape) {
+    return std::ranges::find(candidates.shapes, shape.engines, &Shape::engines) != candidates.shapes.end();
+  };
+  for (const Engine* const first : candidates.units.front().all) {
+    std::vector<const Engine*> engines;
+    for (const GemmPlan::Candidates& of_unit : candidates.units) {
+      const auto like = std::ranges::find(of_unit.all, first->KindName(), &Engine::KindName);
+      if (like != of_unit.all.end()) engines.push_back(*like);
+    }
+    if (engines.size() < units_.size()) continue;
+    candidates.kernels.push_back(first->KernelName());
+    candidates.shapes.push_back(ShapeOf(1, engines));
+  }
+  Shape model = ModelShape();
+  if (!has(model)) {
+    candidates.kernels.push_back(model.engines.front()->KernelName() + " and others, by unit");
+    candidates.shapes.push_back(std::move(model));
+  }
+  return candidates;
+}
+
+void ConvPlan::Choose(size_t kernel, Candidates* candidates) {
+  if (depthwise_ != nullptr) return;
+  chosen_ = candidates->shapes[kernel].engines;
+  for (size_t i = 0; i < units_.size(); ++i) units_[i]->Keep(chosen_[i], &candidates->units[i]);
+  kernel_name_ = candidates->kernels[kernel];
 }
 
 // ----- a run -----------------------------------------------------------------------------------------------
@@ -345,7 +390,7 @@ void ConvPlan::RunPiece(const ConvInput& input, const RunBuffers& buffers, const
     RunBuffers unit_buffers = buffers;
     unit_buffers.a = source_->Stage(input, first / group_outputs, piece.row_begin, piece.row_end, scratch);
     if (units() == 1) {
-      RunUnit(*units_.front(), shape, unit_buffers, staged, scratch);
+      RunUnit(0, shape, unit_buffers, staged, scratch);
       continue;
     }
     const RowMap rows = unit_buffers.rows();
@@ -354,15 +399,16 @@ void ConvPlan::RunPiece(const ConvInput& input, const RunBuffers& buffers, const
       own.origin += static_cast<uintptr_t>((column - first) / group_outputs * geometry_.group_inputs());
       unit_buffers.a = own;
       unit_buffers.output = buffers.output.FromColumn(column);
-      RunUnit(*units_[static_cast<size_t>(column / unit_outputs)], shape, unit_buffers,
+      RunUnit(static_cast<size_t>(column / unit_outputs), shape, unit_buffers,
               {piece.row_begin, piece.row_end, 0, unit_outputs}, scratch);
     }
   }
 }
 
-void ConvPlan::RunUnit(const GemmPlan& unit, const Shape& shape, const RunBuffers& buffers,
-                       const Range& range, uint8_t* scratch) const {
-  const Engine& engine = unit.EngineFor(shape.run_rows);
+void ConvPlan::RunUnit(size_t number, const Shape& shape, const RunBuffers& buffers, const Range& range,
+                       uint8_t* scratch) const {
+  const GemmPlan& unit = *units_[number];
+  const Engine& engine = *shape.engines[number];
   if (!shape.is_by_line) return unit.RunShare(engine, buffers, range, scratch + shape.staged_bytes);
   grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
     RunBuffers line_buffers = buffers;

@@ -48,9 +48,10 @@ class ConvPlan {
     int64_t spread_bytes = 0;  // of a piece of C and the residual in scratch; 0: it lies in its places
     bool is_by_line = false;   // lines are run one by one
     int64_t staged_bytes = 0;
-    int64_t bytes = 0;  // scratch that a share needs, aligned to 64 bytes
+    int64_t bytes = 0;                   // scratch that a share needs, aligned to 64 bytes
+    std::vector<const Engine*> engines;  // of the units
   };
-  Shape ShapeOf(int64_t batch) const;
+  Shape ShapeOf(int64_t batch) const { return ShapeOf(batch, chosen_); }
   /// How a run is cut for `parts` threads.
   Partition Cut(const Shape& shape, int parts) const;
   /// Computes a share of a run that is cut for `parts` threads. `output`: the caller's pixels.
@@ -61,8 +62,14 @@ class ConvPlan {
   void AddShare(const Shape& shape, int part, int parts, Share* share) const;
 
   const ConvLayout& layout() const { return *layout_; }
+  const std::shared_ptr<const ConvLayout>& shared_layout() const { return layout_; }
   const ConvGeometry& geometry() const { return geometry_; }
+  /// The main kernel's.
   const std::string& kernel_name() const { return kernel_name_; }
+  /// The kernel that a run of `shape` is computed by.
+  std::string KernelNameOf(const Shape& shape) const {
+    return shape.engines.empty() ? kernel_name_ : shape.engines.front()->KernelName();
+  }
   /// Memory of the weights in all forms.
   int64_t packed_bytes() const;
   /// For tests: see GemmPlan::RunAllAs().
@@ -75,11 +82,25 @@ class ConvPlan {
     for (const auto& unit : units_) unit->DropUnreadPanels();
   }
 
+  /// What a stopwatch may choose from: kernels that all units can run, and the choice of the cost model.
+  struct Candidates {
+    std::vector<GemmPlan::Candidates> units;
+    std::vector<std::string> kernels;
+    std::vector<Shape> shapes;  // of a batch of one, by kernel
+  };
+  Result<Candidates> MakeCandidates() const;
+  /// What the cost model chooses for a batch of one.
+  Shape ModelShape() const { return ShapeOf(1, {}); }
+  /// Has runs of any batch take the kernel number `kernel` of the candidates.
+  void Choose(size_t kernel, Candidates* candidates);
+
  private:
   ConvPlan(std::shared_ptr<const ConvLayout> layout, const ConvGeometry& geometry, const OutputGrid& grid)
       : layout_(std::move(layout)), geometry_(geometry), grid_(grid) {}
   Error MakeDepthwise();
   Error MakeUnits();
+  /// `engines` of the units; empty: each unit's for so many rows.
+  Shape ShapeOf(int64_t batch, const std::vector<const Engine*>& engines) const;
   Result<Access> MakeSource();
   Taps MakeTaps(const Band& band) const;
   void SharePixels(const Band& band, Taps* taps) const;
@@ -115,7 +136,7 @@ class ConvPlan {
   void RunSpread(const ConvInput& input, const OutputMap& output, const Shape& shape, const Range& piece,
                  uint8_t* scratch) const;
   /// `buffers` are those of the unit, and `range` is of its columns.
-  void RunUnit(const GemmPlan& unit, const Shape& shape, const RunBuffers& buffers, const Range& range,
+  void RunUnit(size_t number, const Shape& shape, const RunBuffers& buffers, const Range& range,
                uint8_t* scratch) const;
 
   std::shared_ptr<const ConvLayout> layout_;
@@ -126,6 +147,7 @@ class ConvPlan {
   std::unique_ptr<DepthwiseConv> depthwise_;
   std::unique_ptr<InputSource> source_;
   std::vector<std::unique_ptr<GemmPlan>> units_;
+  std::vector<const Engine*> chosen_;  // by a stopwatch, of the units; empty: none is
   std::string kernel_name_;
 };
 

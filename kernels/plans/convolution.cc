@@ -8,20 +8,12 @@
 #include "kernels/problem/checks.h"
 
 namespace intact::kernels {
-namespace {
 
-constexpr size_t kMostPrepared = 64;  // as intact.h promises
-
-// All of the plans that there will be.
-void DropUnreadPanels(const std::vector<std::unique_ptr<ConvPlan>>& plans) {
-  for (const auto& plan : plans) {
-    // Phases may share a layout.
-    const auto has_its_layout = [&](const auto& other) { return &other->layout() == &plan->layout(); };
-    if (std::ranges::count_if(plans, has_its_layout) == 1) plan->DropUnreadPanels();
-  }
+Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) {
+  const int64_t most = std::numeric_limits<int32_t>::max() / (sized.output[kDepth] * sized.plane_pixels());
+  if (batch >= 1 && batch <= most) return {};
+  return Unexpected("batch", batch, "1 to " + std::to_string(most));
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, const ConvGeometry& geometry,
                                                          const WeightView& weights, jit::Isa isa) {
@@ -32,18 +24,31 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
   if (!sized) return sized.error();
   const Result<std::shared_ptr<const Plans>> plans = made->MakePlans(*sized);
   if (!plans) return plans.error();
+  made->NameKernel(**plans);
+  if (!geometry.IsOpen()) made->Fix(*plans);
+  return made;
+}
+
+void Convolution::Fix(std::shared_ptr<const Plans> plans) {
+  for (const auto& plan : plans->plans) {
+    // Phases may share a layout.
+    const auto has_its_layout = [&](const auto& other) { return &other->layout() == &plan->layout(); };
+    if (std::ranges::count_if(plans->plans, has_its_layout) == 1) plan->DropUnreadPanels();
+  }
+  fixed_ = Cut(std::move(plans), 1);
+}
+
+void Convolution::NameKernel(const Plans& plans) {
+  const std::string* name = nullptr;
   int64_t most = -1;
-  for (const auto& plan : (*plans)->plans) {
+  for (const auto& plan : plans.plans) {
     const ConvGeometry& own = plan->geometry();
     const int64_t products = own.plane_pixels() * own.output[kDepth] * own.taps();
-    if (products > most) made->kernel_name_ = plan->kernel_name();
+    if (products > most) name = &plan->kernel_name();
     most = std::max(most, products);
   }
-  if (most < 0) made->kernel_name_ = made->bare_plan_->kernel_name();
-  if (geometry.IsOpen()) return made;
-  DropUnreadPanels((*plans)->plans);
-  made->fixed_ = Cut(*plans, 1);
-  return made;
+  if (name == nullptr) name = &bare_plan_->kernel_name();
+  if (kernel_names_.empty() || kernel_names_.back() != *name) kernel_names_.push_back(*name);
 }
 
 // ----- layouts ---------------------------------------------------------------------------------------------
@@ -52,7 +57,8 @@ Error Convolution::MakeLayouts(const WeightView& weights) {
   const Result<ConvGeometry> sized = TypicallySized(geometry_);
   if (!sized) return sized.error();
   if (geometry_.is_transposed) return MakePhases(*sized, weights);
-  auto layout = ConvLayout::Create(problem_, weights, *sized, isa_);
+  auto layout =
+      ConvLayout::Create(problem_, weights, *sized, isa_, ConvLayout::ModelForm(problem_, *sized, isa_));
   if (!layout) return layout.error();
   layouts_.push_back(std::move(*layout));
   return {};
@@ -67,8 +73,8 @@ Error Convolution::MakePhases(const ConvGeometry& sized, const WeightView& weigh
     LinearProblem problem = problem_;
     problem.clamp_excess = excess.WithoutTaps(phase.taps);
     PadColumns(&problem.clamp_excess);
-    auto layout =
-        ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.flip}, phase.geometry, isa_);
+    auto layout = ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.flip}, phase.geometry,
+                                     isa_, ConvLayout::ModelForm(problem, phase.geometry, isa_));
     if (!layout) return layout.error();
     layouts_.push_back(std::move(*layout));
     layout_taps_.push_back(phase.taps);
@@ -99,22 +105,28 @@ Result<std::shared_ptr<const ConvLayout>> Convolution::LayoutWithoutPlanarBand(s
   std::shared_ptr<const ConvLayout>& kept = without_planar_band_[phase];
   if (kept != nullptr) return kept;
   const ConvLayout& planar = *layouts_[phase];
-  const ConvGeometry& geometry = planar.geometry();
+  auto layout = MakeLayout(phase, ConvLayout::ModelForm(planar.problem(), planar.geometry(), isa_, false));
+  if (layout) kept = *layout;
+  return layout;
+}
+
+Result<std::shared_ptr<const ConvLayout>> Convolution::MakeLayout(size_t phase,
+                                                                  const ConvLayout::Form& form) const {
+  const ConvLayout& other = *layouts_[phase];
+  const ConvGeometry& geometry = other.geometry();
   const int64_t inputs = geometry.group_inputs();
   const int64_t k = geometry.taps() * inputs;
   std::vector<int8_t> weights(static_cast<size_t>(k * problem_.n));
-  const Result<ConvLayout::UnitPanels> panels = planar.Panels();
+  const Result<ConvLayout::UnitPanels> panels = other.Panels();
   if (!panels) return panels.error();
   for (int64_t column = 0; column < problem_.n; ++column) {
     for (int64_t tap = 0; tap < geometry.taps(); ++tap) {
-      planar.CopyTap(*panels, column, tap, &weights[static_cast<size_t>(column * k + tap * inputs)]);
+      other.CopyTap(*panels, column, tap, &weights[static_cast<size_t>(column * k + tap * inputs)]);
     }
   }
   for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem_.b_flip());
-  auto layout = ConvLayout::Create(planar.problem(), {weights.data(), k, problem_.n, 1, k, problem_.b_flip()},
-                                   geometry, isa_, false);
-  if (layout) kept = *layout;
-  return layout;
+  return ConvLayout::Create(other.problem(), {weights.data(), k, problem_.n, 1, k, problem_.b_flip()},
+                            geometry, isa_, form);
 }
 
 int64_t Convolution::packed_bytes() const {
@@ -142,6 +154,7 @@ ScheduleStatistics Convolution::schedule_statistics() const {
 }
 
 void Convolution::RunAllAs(int64_t m) {
+  run_all_as_ = m;
   if (bare_plan_ != nullptr) bare_plan_->RunAllAs(m);
   if (fixed_ == nullptr) return;
   for (const auto& plan : fixed_->plans->plans) plan->RunAllAs(m);
@@ -217,37 +230,59 @@ int64_t Convolution::accumulator_max() const {
 
 // ----- sizes -----------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<ConvPlan>> Convolution::MakePlan(size_t phase, const ConvGeometry& geometry,
-                                                        const OutputGrid& grid) const {
-  const std::shared_ptr<const ConvLayout>& layout = layouts_[phase];
-  if (ConvPlan::Fits(*layout, geometry)) return ConvPlan::Create(layout, geometry, grid);
-  const auto other = LayoutWithoutPlanarBand(phase);
-  if (!other) return other.error();
-  return ConvPlan::Create(*other, geometry, grid);
+Result<std::vector<Convolution::SizedPhase>> Convolution::PhasesFor(const ConvGeometry& sized) const {
+  std::vector<SizedPhase> sized_phases;
+  if (!sized.is_transposed) {
+    sized_phases.push_back({0, sized, OutputGrid::All(sized.output)});
+    return sized_phases;
+  }
+  for (const ConvPhase& phase : PhasesOf(sized)) {
+    const auto taps = std::find(layout_taps_.begin(), layout_taps_.end(), phase.taps);
+    if (taps == layout_taps_.end()) return Error{INTACT_CODEGEN_FAILED, "a phase without a layout"};
+    sized_phases.push_back({static_cast<size_t>(taps - layout_taps_.begin()), phase.geometry, phase.grid});
+  }
+  return sized_phases;
+}
+
+// As tuning chose, if it did and there is memory for it.
+Result<std::unique_ptr<ConvPlan>> Convolution::MakePlan(const SizedPhase& phase) const {
+  for (const Choice& choice : tuned_) {
+    if (choice.input != phase.geometry.input || choice.phase != phase.number) continue;
+    auto plan = MakeChosenPlan(phase, choice);
+    if (plan) return plan;
+  }
+  std::shared_ptr<const ConvLayout> layout = layouts_[phase.number];
+  if (!ConvPlan::Fits(*layout, phase.geometry)) {
+    auto other = LayoutWithoutPlanarBand(phase.number);
+    if (!other) return other.error();
+    layout = std::move(*other);
+  }
+  auto plan = ConvPlan::Create(std::move(layout), phase.geometry, phase.grid);
+  if (plan) (*plan)->RunAllAs(run_all_as_);
+  return plan;
 }
 
 Result<std::shared_ptr<const Convolution::Plans>> Convolution::MakePlans(const ConvGeometry& sized) const {
+  const Result<std::vector<SizedPhase>> phases = PhasesFor(sized);
+  if (!phases) return phases.error();
+  std::vector<std::unique_ptr<ConvPlan>> plans;
+  for (const SizedPhase& phase : *phases) {
+    Result<std::unique_ptr<ConvPlan>> plan = MakePlan(phase);
+    if (!plan) return plan.error();
+    plans.push_back(std::move(*plan));
+  }
+  return Combine(sized, std::move(plans));
+}
+
+std::shared_ptr<const Convolution::Plans> Convolution::Combine(
+    const ConvGeometry& sized, std::vector<std::unique_ptr<ConvPlan>> plans) const {
   auto made = std::make_shared<Plans>();
   made->geometry = sized;
-  const auto add = [&](Result<std::unique_ptr<ConvPlan>> plan) {
-    if (!plan) return plan.error();
-    made->plans.push_back(std::move(*plan));
-    return Error();
-  };
-  if (!sized.is_transposed) {
-    Error error = add(MakePlan(0, sized, OutputGrid::All(sized.output)));
-    if (error.status != INTACT_OK) return error;
-    return std::shared_ptr<const Plans>(std::move(made));
+  made->plans = std::move(plans);
+  if (sized.is_transposed && BarePixels::Has(sized, PhasesOf(sized))) {
+    made->bare = std::make_unique<BarePixels>(sized, *bare_plan_);
   }
-  const std::vector<ConvPhase> phases = PhasesOf(sized);
-  for (const ConvPhase& phase : phases) {
-    const auto taps = std::find(layout_taps_.begin(), layout_taps_.end(), phase.taps);
-    if (taps == layout_taps_.end()) return Error{INTACT_CODEGEN_FAILED, "a phase without a layout"};
-    Error error = add(MakePlan(static_cast<size_t>(taps - layout_taps_.begin()), phase.geometry, phase.grid));
-    if (error.status != INTACT_OK) return error;
-  }
-  if (BarePixels::Has(sized, phases)) made->bare = std::make_unique<BarePixels>(sized, *bare_plan_);
-  return std::shared_ptr<const Plans>(std::move(made));
+  return made;
 }
 
 Convolution::PreparedPointer Convolution::Cut(std::shared_ptr<const Plans> plans, int64_t batch) {
@@ -303,10 +338,8 @@ Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& inpu
   }
   const Result<ConvGeometry> sized = Sized(geometry_, args.input);
   if (!sized) return sized.error();
-  const int64_t most = std::numeric_limits<int32_t>::max() / (sized->output[kDepth] * sized->plane_pixels());
-  if (args.batch < 1 || args.batch > most) {
-    return Unexpected("batch", args.batch, "1 to " + std::to_string(most));
-  }
+  Error error = CheckBatch(*sized, args.batch);
+  if (error.status != INTACT_OK) return error;
   if (plans == nullptr && fixed_ != nullptr) plans = fixed_->plans;
   if (plans == nullptr) {
     Result<std::shared_ptr<const Plans>> made = MakePlans(*sized);

@@ -3,6 +3,7 @@
 //
 //   Create:   phases ─► a layout each; plans, if all extents are known
 //   Prepare:  extents and batch ─► plans and how they are cut, kept for the sizes used last
+//   Tune:     time all forms of layouts and kernels for an input's extents (conv_tuning.cc)
 //   Run:      shares to threads ─► a share of each plan
 #ifndef INTACT_KERNELS_PLANS_CONVOLUTION_H_
 #define INTACT_KERNELS_PLANS_CONVOLUTION_H_
@@ -21,8 +22,11 @@
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/conv_plan.h"
 #include "kernels/plans/conv_transposed.h"
+#include "kernels/plans/tuning.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/linear_problem.h"
+#include "kernels/problem/output_grid.h"
+#include "kernels/weights/pack_file.h"
 
 namespace intact::kernels {
 
@@ -43,9 +47,23 @@ class Convolution {
   const LinearProblem& problem() const { return problem_; }
   const ConvGeometry& geometry() const { return geometry_; }
   jit::Isa isa() const { return isa_; }
-  const std::string& kernel_name() const { return kernel_name_; }
+  /// Each name that it has had stays where it is.
+  const std::string& kernel_name() const { return kernel_names_.back(); }
   int64_t packed_bytes() const;
-  /// For tests: see GemmPlan::RunAllAs(). Only plans whose extents are known.
+
+  /// Times all that can compute an input of these extents, as a run's arguments have them (null: those of the
+  /// descriptor), and runs as large ones on the fastest from now on. All give the same bytes. Not while
+  /// others use the plan.
+  Result<Tuned> Tune(const int64_t* input, TuningBudget budget);
+  /// The ways to compute such an input that Tune() would time.
+  Result<std::vector<TunedChoices::ConvChoice>> ListCandidates(const int64_t* input) const;
+  /// What Tune() chose, and where.
+  TunedChoices tuned() const;
+  /// Chooses as `tuned` tells, if that was measured on a CPU of this kind; what there is none of any more, or
+  /// no memory for, is passed over.
+  void Restore(const TunedChoices& tuned);
+
+  /// For tests: has the cost model choose for all rows as for `m`. See GemmPlan::RunAllAs().
   void RunAllAs(int64_t m);
   /// Covers all output channels; pairs are adjacent channels of a tap, whatever the layout. Each call makes
   /// it anew, in a pass over the packed weights.
@@ -79,6 +97,27 @@ class Convolution {
     int Parts(int threads) const;
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
+  /// A phase of an input of given extents; the only one unless transposed.
+  struct SizedPhase {
+    size_t number = 0;  // of its layout
+    ConvGeometry geometry;
+    OutputGrid grid;
+  };
+  /// What tuning chose for a phase of an input's extents.
+  struct Choice {
+    Spatial input = {};
+    size_t phase = 0;
+    std::shared_ptr<const ConvLayout> layout;
+    std::string kernel;
+  };
+  /// A phase's plan as tuned, and how it was chosen.
+  struct TunedPhase {
+    std::unique_ptr<ConvPlan> plan;
+    Choice choice;
+    Tuned tuned;
+  };
+  class Timer;
+  static constexpr size_t kMostPrepared = 64;  // as intact.h promises
 
   Convolution(LinearProblem problem, const ConvGeometry& geometry, jit::Isa isa)
       : problem_(std::move(problem)), geometry_(geometry), isa_(isa) {}
@@ -87,14 +126,35 @@ class Convolution {
   void KeepUnreadTaps(const WeightView& weights);
   Result<PairedColumns> Pairs() const;
 
+  Result<std::vector<SizedPhase>> PhasesFor(const ConvGeometry& sized) const;
   Result<std::shared_ptr<const Plans>> MakePlans(const ConvGeometry& sized) const;
-  Result<std::unique_ptr<ConvPlan>> MakePlan(size_t phase, const ConvGeometry& geometry,
-                                             const OutputGrid& grid) const;
+  std::shared_ptr<const Plans> Combine(const ConvGeometry& sized,
+                                       std::vector<std::unique_ptr<ConvPlan>> plans) const;
+  Result<std::unique_ptr<ConvPlan>> MakePlan(const SizedPhase& phase) const;
   Result<std::shared_ptr<const ConvLayout>> LayoutWithoutPlanarBand(size_t phase) const;
+  /// From the weights of the layout there is.
+  Result<std::shared_ptr<const ConvLayout>> MakeLayout(size_t phase, const ConvLayout::Form& form) const;
+  void NameKernel(const Plans& plans);
+
+  /// All forms of a phase's layout, the model's first.
+  std::vector<ConvLayout::Form> FormsOf(const SizedPhase& phase) const;
+  Result<std::shared_ptr<const ConvLayout>> FindOrMakeLayout(size_t phase,
+                                                             const ConvLayout::Form& form) const;
+  Result<std::unique_ptr<ConvPlan>> MakePlanAs(const SizedPhase& phase, const ConvLayout::Form& form) const;
+  static Result<std::unique_ptr<ConvPlan>> MakeChosenPlan(const SizedPhase& phase, const Choice& choice);
+  Result<TunedPhase> TunePhase(const SizedPhase& phase, Timer* timer, TuningBudget budget) const;
+  void RestoreSize(const std::vector<TunedChoices::ConvChoice>& held);
+  Result<TunedPhase> RestorePhase(const SizedPhase& phase,
+                                  const std::vector<TunedChoices::ConvChoice>& held) const;
+  /// Has runs of such an input use these plans.
+  void Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> choices);
+  /// Has all runs take these plans, the only ones from now on.
+  void Fix(std::shared_ptr<const Plans> plans);
   static PreparedPointer Cut(std::shared_ptr<const Plans> plans, int64_t batch);
   /// What the arguments' batch and extents need: kept, or made.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;
   Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
+  static Error CheckBatch(const ConvGeometry& sized, int64_t batch);
   Error CheckArguments(const intact_conv_args& args) const;
   void RunShare(const intact_conv_args& args, const Prepared& prepared, int part, int parts,
                 uint8_t* scratch) const;
@@ -109,7 +169,9 @@ class Convolution {
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;
   std::unique_ptr<GemmPlan> bare_plan_;
-  std::string kernel_name_;  // of the plan with most products
+  std::list<std::string> kernel_names_;  // of the plan with most products, the present one last
+  std::vector<Choice> tuned_;            // by rising extents and phase
+  int64_t run_all_as_ = 0;               // see RunAllAs()
 
   PreparedPointer fixed_;  // a batch of one, where no extent is open
   mutable std::mutex mutex_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/base/threads.h"
+#include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {
 
@@ -53,13 +54,12 @@ DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
 }
 
 Error DepthwiseConv::MakeInner(jit::Isa isa) {
-  constexpr int64_t kLeastPixels = 8;  // fewer are not worth the calls for the columns beside them
   inner_x_ = InnerOf(kWidth);
   inner_y_ = InnerOf(kHeight);
   const bool is_flat = geometry_.kernel[kDepth] == 1 && geometry_.input[kDepth] == 1 &&
                        geometry_.output[kDepth] == 1 && !geometry_.HasPadding(kDepth);
   if (!is_flat || flip_ != 0 || geometry_.group_outputs() != 1) return {};
-  if (inner_x_.size() < kLeastPixels || inner_y_.size() == 0) return {};
+  if (inner_x_.size() < costs::kLeastInnerPixels || inner_y_.size() == 0) return {};
   TapGrid grid = GridOf(lines_.band);
   grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
   Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, grid, isa);

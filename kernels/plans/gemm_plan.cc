@@ -44,8 +44,10 @@ constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearWeights> weights,
                                                    Access access, jit::Isa isa, UsualRows usual,
                                                    const GemmPlan* like) {
+  Error error = weights->RestorePanels();
+  if (error.status != INTACT_OK) return error;
   std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(weights), std::move(access), isa, usual));
-  Error error = plan->SetSkippingInitial();
+  error = plan->SetSkippingInitial();
   if (error.status == INTACT_OK) error = plan->MakeEngines(like);
   if (error.status != INTACT_OK) return error;
   return plan;

@@ -10,7 +10,6 @@
 #include <intact/intact.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
@@ -24,6 +23,7 @@
 #include "kernels/engines/engine.h"
 #include "kernels/engines/scheduled_engine.h"
 #include "kernels/plans/share.h"
+#include "kernels/plans/tuning.h"
 #include "kernels/problem/access.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/pack_file.h"
@@ -79,14 +79,7 @@ class GemmPlan {
   /// Times every kernel that can run `m` rows (8192 of them at most), in turns until `budget` is spent, four
   /// runs of each at least, and runs as many rows on the fastest from now on. All compute the same bytes. Not
   /// while others use the plan.
-  struct Tuned {
-    std::string kernel;        // the fastest
-    double microseconds = 0;   // of a run on it, the median; on one thread
-    std::string model_kernel;  // that which the cost model chooses
-    double model_microseconds = 0;
-    int candidates = 0;
-  };
-  Result<Tuned> Tune(int64_t m, std::chrono::duration<double> budget);
+  Result<Tuned> Tune(int64_t m, TuningBudget budget);
   /// The kernels that Tune() would time.
   Result<std::vector<std::string>> CandidateNames() const;
   /// What Tune() chose, and where.
@@ -94,6 +87,20 @@ class GemmPlan {
   /// Chooses as `tuned` tells, if that was measured on a CPU of this kind; kernels that there are none of any
   /// more, or no memory for, are passed over.
   void Restore(const TunedChoices& tuned);
+
+  /// What a stopwatch may choose from: the engines of the plan, and those that its cost model left out.
+  struct Candidates {
+    std::vector<const Engine*> all;
+    std::vector<std::unique_ptr<Engine>> others;      // among them
+    std::shared_ptr<const ScheduledVectors> vectors;  // what the scheduled form runs
+    const Engine* scheduled = nullptr;                // among others, or null
+
+    /// The engine of that name; null if there is none.
+    const Engine* Find(const std::string& name) const;
+  };
+  Result<Candidates> MakeCandidates() const;
+  /// Makes `engine`, one of `candidates`, the plan's own.
+  void Keep(const Engine* engine, Candidates* candidates);
 
   /// For tests and measurements: from now on every M runs on the engine that runs `m` rows.
   void RunAllAs(int64_t m) { run_all_as_ = m; }
@@ -123,15 +130,7 @@ class GemmPlan {
   /// `vectors`: the schedule of the scheduled form, made if it is null.
   Result<std::unique_ptr<Engine>> MakePanelEngine(const KernelBlock& block,
                                                   std::shared_ptr<const ScheduledVectors>* vectors) const;
-  /// What Tune() may choose from: the engines of the plan, and those that its cost model left out.
-  struct Candidates {
-    std::vector<const Engine*> all;
-    std::vector<std::unique_ptr<Engine>> others;      // among them
-    std::shared_ptr<const ScheduledVectors> vectors;  // what the scheduled form runs
-    const Engine* scheduled = nullptr;                // among others, or null
-  };
   std::vector<const Engine*> OwnEngines() const;
-  Result<Candidates> MakeCandidates() const;
   void Choose(int64_t m, const Engine* engine, Candidates* candidates);
   void DropUnchosen();
   using TunedEngines = std::vector<std::pair<int64_t, const Engine*>>;

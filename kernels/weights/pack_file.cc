@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/base/blocking.h"
 
@@ -58,7 +59,14 @@ struct PackedChoice {
   int64_t m;
   std::array<char, 120> kernel;
 };
-static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAlignment == 0);
+struct PackedConvChoice {
+  std::array<int64_t, INTACT_MAX_SPATIAL> input;
+  int64_t phase;
+  std::array<char, 32> form;
+  std::array<char, 128> kernel;
+};
+static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAlignment == 0 &&
+              sizeof(PackedConvChoice) % kAlignment == 0);
 
 Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 
@@ -80,7 +88,8 @@ Layout LayoutOf(const PackHeader& header) {
   layout.choices = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(int64_t)), kAlignment);
   layout.end = layout.choices;
   if (header.choices != 0) {
-    layout.end += static_cast<int64_t>(sizeof(PackedCpu) + header.choices * sizeof(PackedChoice));
+    const size_t bytes = header.spatial_dims == 0 ? sizeof(PackedChoice) : sizeof(PackedConvChoice);
+    layout.end += static_cast<int64_t>(sizeof(PackedCpu) + header.choices * bytes);
   }
   return layout;
 }
@@ -116,7 +125,6 @@ Error CheckShape(const PackHeader& header) {
   if (!IsWithin(header.usual_m, 0, header.spatial_dims == 0 ? kMost : 0)) {
     return Refused("usual_m is out of range");
   }
-  if (header.spatial_dims != 0 && header.choices != 0) return Refused("a convolution has a GEMM's choices");
   return {};
 }
 
@@ -150,6 +158,31 @@ std::optional<std::string> NameOf(const std::array<char, size>& from) {
 }
 
 std::string ErrnoText() { return std::strerror(errno); }  // NOLINT(concurrency-mt-unsafe)
+
+void CopyChoices(const TunedChoices& tuned, bool is_conv, const Layout& layout, std::vector<uint8_t>* image) {
+  int64_t offset = layout.choices;
+  const auto add = [&](const auto& packed) {
+    CopyTo(image, offset, &packed, sizeof(packed));
+    offset += static_cast<int64_t>(sizeof(packed));
+  };
+  PackedCpu cpu;
+  CopyName(tuned.cpu, &cpu.name);
+  add(cpu);
+  if (is_conv) {
+    for (const TunedChoices::ConvChoice& choice : tuned.conv_choices) {
+      PackedConvChoice packed{choice.input, choice.phase, {}, {}};
+      CopyName(choice.form, &packed.form);
+      CopyName(choice.kernel, &packed.kernel);
+      add(packed);
+    }
+    return;
+  }
+  for (const TunedChoices::Choice& choice : tuned.choices) {
+    PackedChoice packed{choice.m, {}};
+    CopyName(choice.kernel, &packed.kernel);
+    add(packed);
+  }
+}
 
 }  // namespace
 
@@ -200,7 +233,8 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   header.worst_column = certificate.worst_column;
   header.worst_column_failing_pairs = certificate.worst_column_failing_pairs;
   header.usual_m = usual_m;
-  header.choices = static_cast<uint32_t>(tuned.choices.size());
+  const size_t choices = conv ? tuned.conv_choices.size() : tuned.choices.size();
+  header.choices = static_cast<uint32_t>(choices);
   const Layout layout = LayoutOf(header);
   header.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
@@ -213,18 +247,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   copy_columns(layout.bias_s32, problem.bias_s32);
   copy_columns(layout.b_zero_points, b_zero_points);
   copy_columns(layout.panels, certificate.panel_failing_pairs);
-  if (!tuned.choices.empty()) {
-    PackedCpu cpu;
-    CopyName(tuned.cpu, &cpu.name);
-    CopyTo(&image, layout.choices, &cpu, sizeof(cpu));
-    int64_t offset = layout.choices + static_cast<int64_t>(sizeof(cpu));
-    for (const TunedChoices::Choice& choice : tuned.choices) {
-      PackedChoice packed{choice.m, {}};
-      CopyName(choice.kernel, &packed.kernel);
-      CopyTo(&image, offset, &packed, sizeof(packed));
-      offset += static_cast<int64_t>(sizeof(packed));
-    }
-  }
+  if (choices != 0) CopyChoices(tuned, conv.has_value(), layout, &image);
   CopyTo(&image, 0, &header, sizeof(header));
   header.checksum = Checksum(image.data(), image.size());
   CopyTo(&image, 0, &header, sizeof(header));
@@ -282,26 +305,55 @@ std::optional<intact_conv_desc> ConvOf(const PackHeader& header) {
   return conv;
 }
 
-// Rows in rising order, with names that are such; what kernels there are is the plan's business.
+bool IsExtent(int64_t value) { return IsWithin(value, 1, std::numeric_limits<int32_t>::max()); }
+
+// Nothing unless it can be after `last`, which is null for the first.
+std::optional<TunedChoices::Choice> ChoiceOf(const PackedChoice& packed, const TunedChoices::Choice* last) {
+  const std::optional<std::string> kernel = NameOf(packed.kernel);
+  if (!kernel || !IsExtent(packed.m) || (last != nullptr && packed.m <= last->m)) return std::nullopt;
+  return TunedChoices::Choice{packed.m, *kernel};
+}
+
+std::optional<TunedChoices::ConvChoice> ChoiceOf(const PackedConvChoice& packed,
+                                                 const TunedChoices::ConvChoice* last) {
+  const std::optional<std::string> form = NameOf(packed.form);
+  const std::optional<std::string> kernel = NameOf(packed.kernel);
+  if (!form || !kernel || !std::all_of(packed.input.begin(), packed.input.end(), IsExtent) ||
+      !IsWithin(packed.phase, 0, std::numeric_limits<int32_t>::max())) {
+    return std::nullopt;
+  }
+  const auto place = [](const auto& choice) { return std::pair(choice.input, choice.phase); };
+  if (last != nullptr && place(packed) <= place(*last)) return std::nullopt;
+  return TunedChoices::ConvChoice{packed.input, packed.phase, *form, *kernel};
+}
+
+// `count` of them at `at`. False if one makes no sense.
+template <class Packed, class Choice>
+bool ReadChoices(const uint8_t* at, uint32_t count, std::vector<Choice>* choices) {
+  for (uint32_t i = 0; i < count; ++i, at += sizeof(Packed)) {
+    Packed packed;
+    std::memcpy(&packed, at, sizeof(packed));
+    std::optional<Choice> choice = ChoiceOf(packed, choices->empty() ? nullptr : &choices->back());
+    if (!choice) return false;
+    choices->push_back(std::move(*choice));
+  }
+  return true;
+}
+
+// What forms and kernels there are is the plan's business.
 Result<TunedChoices> ChoicesOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
   TunedChoices tuned;
   if (header.choices == 0) return tuned;
-  const Error refused = Refused("corrupted: a tuned choice makes no sense");
   PackedCpu cpu;
   std::memcpy(&cpu, image + layout.choices, sizeof(cpu));
   const std::optional<std::string> name = NameOf(cpu.name);
-  if (!name) return refused;
+  const uint8_t* const at = image + layout.choices + sizeof(cpu);
+  const bool makes_sense =
+      name &&
+      (header.spatial_dims == 0 ? ReadChoices<PackedChoice>(at, header.choices, &tuned.choices)
+                                : ReadChoices<PackedConvChoice>(at, header.choices, &tuned.conv_choices));
+  if (!makes_sense) return Refused("corrupted: a tuned choice makes no sense");
   tuned.cpu = *name;
-  const uint8_t* at = image + layout.choices + sizeof(cpu);
-  int64_t last_m = 0;
-  for (uint32_t i = 0; i < header.choices; ++i, at += sizeof(PackedChoice)) {
-    PackedChoice choice;
-    std::memcpy(&choice, at, sizeof(choice));
-    const std::optional<std::string> kernel = NameOf(choice.kernel);
-    if (!kernel || choice.m <= last_m || choice.m > std::numeric_limits<int32_t>::max()) return refused;
-    last_m = choice.m;
-    tuned.choices.push_back({choice.m, *kernel});
-  }
   return tuned;
 }
 

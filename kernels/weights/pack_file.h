@@ -12,9 +12,12 @@
 //                 bias_s32    s32[⌈n/16⌉·16]   if has_bias_s32
 //                 zero points s32[⌈n/16⌉·16]   of the weights, in their type
 //                 panels      failing pairs of each panel of the certificate, s64[⌈n/16⌉]
-//                 choices     of a GEMM that was tuned: the CPU, char[64], then for each number of rows m s64
-//                 and
-//                             the kernel's name, char[120]; names end with zeros
+//                 choices     of a plan that was tuned: the CPU, char[64], then
+//                               of a GEMM for each number of rows: it, s64, and the kernel's name, char[120]
+//                               of a convolution for each input and phase: its extents, s64[3], the phase,
+//                               s64, the form of its layout (conv_layout.h), char[32], and the kernel's
+//                               name, char[128]
+//                             names end with zeros
 //
 // The checksum covers every byte after itself, header included: for each 8-byte word w, h = rotl(h ^ w,
 // 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. A step is a bijection of h and of w, so
@@ -24,6 +27,7 @@
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <intact/intact.hpp>
@@ -38,14 +42,20 @@
 
 namespace intact::kernels {
 
-/// The kernels that measurements chose on one CPU, by rows.
+/// What measurements chose on one CPU.
 struct TunedChoices {
   struct Choice {
     int64_t m = 0;
     std::string kernel;
   };
-  std::string cpu;  // jit::CpuKind::ToString()
-  std::vector<Choice> choices;
+  struct ConvChoice {
+    std::array<int64_t, INTACT_MAX_SPATIAL> input = {};  // missing dimensions are outermost, of extent 1
+    int64_t phase = 0;                                   // of a transposed convolution, else 0
+    std::string form, kernel;
+  };
+  std::string cpu;                            // jit::CpuKind::ToString()
+  std::vector<Choice> choices;                // of a GEMM, by rising rows
+  std::vector<ConvChoice> conv_choices = {};  // of a convolution, by rising input and phase
 };
 
 /// What a pack file tells.

@@ -1,0 +1,225 @@
+#include "bench/tuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "bench/contender.h"
+#include "bench/report_table.h"
+#include "bench/workload.h"
+#include "tools/machine.h"
+#include "verify/report_json.h"
+#include "verify/turns.h"
+
+namespace intact::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Short runs are timed together.
+constexpr Seconds kShortestTurn(1e-3);
+
+double MicrosecondsOf(Contender* contender, const uint8_t* a, uint8_t* c, int64_t runs) {
+  const auto start = Clock::now();
+  for (int64_t i = 0; i < runs; ++i) (void)contender->Run(a, c);
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / static_cast<double>(runs);
+}
+
+/// A turn: a run that brings the operands into the caches, then some that are timed.
+verify::Measurement TurnOf(Contender* contender, const uint8_t* a, uint8_t* c) {
+  return [=] {
+    const Seconds once(1e-6 * MicrosecondsOf(contender, a, c, 1));
+    return MicrosecondsOf(contender, a, c, static_cast<int64_t>(kShortestTurn / once) + 1);
+  };
+}
+
+/// The plan as its cost model makes it, and a tuned one.
+struct Pair {
+  std::unique_ptr<Contender> model, tuned;
+};
+
+/// Both are right in all that a workload checks, and in every byte alike.
+std::string WhyWrong(const Workload& workload, const Case& c, const Pair& pair) {
+  Bytes outputs[] = {workload.NewC(c.c_type), workload.NewC(c.c_type)};
+  Contender* const contenders[] = {pair.model.get(), pair.tuned.get()};
+  for (size_t i = 0; i < std::size(contenders); ++i) {
+    if (!workload.Recognise(contenders[i], c.c_type, AdmissibleModels(c))) return std::string(kWrong);
+    if (!contenders[i]->Run(workload.a(c.c_type), outputs[i].data())) return "it failed";
+  }
+  const bool is_same = std::memcmp(outputs[0].data(), outputs[1].data(), outputs[0].size()) == 0;
+  return is_same ? "" : "wrong: tuning changed the output";
+}
+
+void MeasurePair(const Workload& workload, const Case& c, const Pair& pair, Seconds budget, TunedRow* row) {
+  Bytes output = workload.NewC(c.c_type);
+  const auto turn_of = [&](const std::unique_ptr<Contender>& contender) {
+    return TurnOf(contender.get(), workload.a(c.c_type), output.data());
+  };
+  std::vector<verify::Measurement> turns = {turn_of(pair.model)};
+  const bool is_same = row->model == row->tuned;
+  if (!is_same) turns.push_back(turn_of(pair.tuned));
+  const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
+  row->model_microseconds = row->tuned_microseconds = verify::Median(figures[0]);
+  if (is_same) return;
+  row->tuned_microseconds = verify::Median(figures[1]);
+  std::vector<double> ratios;
+  for (size_t i = 0; i < figures[0].size(); ++i) ratios.push_back(figures[0][i] / figures[1][i]);
+  row->ratio = verify::Median(std::move(ratios));
+}
+
+TunedRow MeasureRow(const Workload& workload, Case c, Seconds budget) {
+  TunedRow row;
+  row.isa = jit::ToString(c.isa);
+  row.shape = c.shape;
+  Result<std::unique_ptr<Contender>> model = MakeContender(workload, c);
+  c.is_tuned = true;
+  Result<std::unique_ptr<Contender>> tuned =
+      MakeContender(workload, c, std::chrono::duration<double, std::milli>(budget).count());
+  for (const auto* made : {&model, &tuned}) {
+    if (!*made) row.error = made->error().message;
+  }
+  if (!row.error.empty()) return row;
+  const Pair pair = {std::move(*model), std::move(*tuned)};
+  row.tuned = pair.tuned->Implementation();
+  row.model = pair.tuned->Replaced().empty() ? row.tuned : pair.tuned->Replaced();
+  row.error = WhyWrong(workload, c, pair);
+  if (row.error.empty()) MeasurePair(workload, c, pair, budget, &row);
+  return row;
+}
+
+std::vector<TunedRow> RowsOf(const TunedResults& results, const std::string& isa) {
+  std::vector<TunedRow> rows;
+  std::ranges::copy_if(results.rows, std::back_inserter(rows),
+                       [&](const TunedRow& row) { return row.isa == isa; });
+  return rows;
+}
+
+/// What follows from the rows of one ISA.
+std::vector<std::string> NotesOf(const std::vector<TunedRow>& rows) {
+  std::vector<double> ratios;
+  size_t wrong = 0;
+  const TunedRow* worst = nullptr;
+  double model_milliseconds = 0, tuned_milliseconds = 0;
+  bool is_network = false;
+  std::vector<std::string> notes;
+  for (const TunedRow& row : rows) {
+    if (!row.IsMeasured()) {
+      notes.push_back(fmt::format("{}: {}", row.shape.ToString(), row.error));
+      continue;
+    }
+    ratios.push_back(row.ratio);
+    if (row.ratio > kWrongChoice) ++wrong;
+    if (worst == nullptr || row.ratio > worst->ratio) worst = &row;
+    model_milliseconds += 1e-3 * row.times * row.model_microseconds;
+    tuned_milliseconds += 1e-3 * row.times * row.tuned_microseconds;
+    is_network = is_network || row.times > 1;
+  }
+  if (ratios.empty()) return notes;
+  notes.push_back(fmt::format("geometric mean of model over tuned: {:.3f}", *GeometricMean(ratios)));
+  notes.push_back(fmt::format("wrong choices of the model (by more than {:.0f} %): {} of {}",
+                              100 * (kWrongChoice - 1), wrong, ratios.size()));
+  if (worst->ratio > kWrongChoice) {
+    notes.push_back(
+        fmt::format("the worst: {}, {:.2f} times as long as tuned", worst->shape.ToString(), worst->ratio));
+  }
+  if (is_network) {
+    notes.push_back(fmt::format("all, as often as the network has them: {:.2f} ms by the model, {:.2f} tuned",
+                                model_milliseconds, tuned_milliseconds));
+  }
+  return notes;
+}
+
+Table TableOf(const std::vector<TunedRow>& rows) {
+  Table table;
+  table.title = fmt::format("{}: GEMMs to s32, convolutions to u8", rows.front().isa);
+  table.head = {"shape", "model us", "tuned us", "ratio", "by the model", "tuned"};
+  for (const TunedRow& row : rows) {
+    if (!row.IsMeasured()) {
+      table.rows.push_back({row.shape.ToString(), "-", "-", "-", row.model, row.tuned});
+      continue;
+    }
+    const bool is_same = row.model == row.tuned;
+    table.rows.push_back({row.shape.ToString(), fmt::format("{:.1f}", row.model_microseconds),
+                          is_same ? "=" : fmt::format("{:.1f}", row.tuned_microseconds),
+                          is_same ? "=" : fmt::format("{:.2f}x", row.ratio), row.model,
+                          is_same ? "=" : row.tuned});
+  }
+  table.notes = NotesOf(rows);
+  return table;
+}
+
+}  // namespace
+
+bool TunedResults::AllRight() const { return std::ranges::all_of(rows, &TunedRow::IsMeasured); }
+
+TunedResults RunTuned(const Request& request, const verify::Progress& progress) {
+  TunedResults results;
+  results.suite = request.suite->name;
+  const auto weights_of = [&](const Layer& layer) { return request.weights.value_or(DefaultWeights(layer)); };
+  results.weights = weights_of(request.suite->layers.front()).name;
+  results.machine = tools::DescribeMachine();
+  const auto total = static_cast<int64_t>(request.suite->layers.size() * request.isas.size());
+  int64_t done = 0;
+  progress(done, total);
+  Case c;
+  for (const Layer& layer : request.suite->layers) {
+    c.shape = layer.shape;
+    c.weights = weights_of(layer);
+    c.c_type = c.shape.conv ? INTACT_U8 : INTACT_S32;
+    const Workload workload(c);
+    for (const jit::Isa isa : request.isas) {
+      c.isa = isa;
+      results.rows.push_back(MeasureRow(workload, c, request.budget));
+      results.rows.back().times = layer.times;
+      progress(++done, total);
+    }
+  }
+  const auto place = [&](const TunedRow& row) {
+    return std::ranges::find(request.isas, *jit::ParseIsa(row.isa));
+  };
+  std::ranges::stable_sort(results.rows, {}, place);
+  return results;
+}
+
+std::string ToText(const TunedResults& results) {
+  std::string text = fmt::format(
+      "intact {}, suite {}, {} weights; kernels by the cost model and by stopwatch, one thread, "
+      "medians of turns\n  {}, family {}, model {}\n",
+      intact_version(), results.suite, results.weights, results.machine.cpu, results.machine.family,
+      results.machine.model);
+  std::string last;
+  for (const TunedRow& row : results.rows) {
+    if (row.isa != last) text += ToText(TableOf(RowsOf(results, row.isa)));
+    last = row.isa;
+  }
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const TunedResults& results) {
+  nlohmann::ordered_json json = {{"schema", "intact-bench-tune"},
+                                 {"schema_version", 1},
+                                 {"version", intact_version()},
+                                 {"suite", results.suite},
+                                 {"weights", results.weights},
+                                 {"machine", verify::ToJson(results.machine)},
+                                 {"rows", nlohmann::ordered_json::array()}};
+  for (const TunedRow& row : results.rows) {
+    nlohmann::ordered_json made = {{"isa", row.isa}};
+    made.update(nlohmann::ordered_json(nlohmann::json(row.shape)));
+    made["times"] = row.times;
+    made["error"] = row.error;
+    made["model"] = row.model;
+    made["tuned"] = row.tuned;
+    made["model_microseconds"] = row.model_microseconds;
+    made["tuned_microseconds"] = row.tuned_microseconds;
+    made["ratio"] = row.ratio;
+    json["rows"].push_back(std::move(made));
+  }
+  return json;
+}
+
+}  // namespace intact::bench

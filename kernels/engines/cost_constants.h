@@ -1,0 +1,127 @@
+// The constants of the cost models, by which plans choose engines, register blocks and layouts where no
+// stopwatch has chosen (intact_…_tune): what each means, and where it was measured. What choices they lead to
+// that are wrong on a CPU is told by `intact_bench --suite tune`.
+//
+// Costs are compared within a plan only, so their unit is that of the plan's ISA: the time that the ISA's own
+// sequence takes for a vector of columns and a k-quad of a row, vpdpbusd with VNNI and the triple before it.
+#ifndef INTACT_KERNELS_ENGINES_COST_CONSTANTS_H_
+#define INTACT_KERNELS_ENGINES_COST_CONSTANTS_H_
+
+#include <array>
+#include <cstdint>
+
+namespace intact::kernels::costs {
+
+// ----- register blocks of panels (block_cost.h), in dot products -------------------------------------------
+
+// With VNNI, two products a cycle. What a tile costs is measured, on a CPU that is not recorded; those of
+// vectors are set so that the blocks win that were faster on convolutions of 7 to 56 lines there, and L2's
+// rate is the one that AmxEngine assumes.
+inline constexpr double kTileCost = 70;        // a call and its epilogue
+inline constexpr double kInFlight = 10;        // products of a quad that the latency takes at least
+inline constexpr double kVectorFromL2 = 3.7;   // of 64 bytes: 34 B a cycle
+inline constexpr double kVectorPassing = 0.3;  // what it costs beside where products hide that
+inline constexpr double kVectorFromMemory =
+    1.02;  // per product, where a vector of weights is read for each row
+
+// What the int16 and the split form take: a product, and a vector of weights, which a tile's rows share: its
+// widening, its way from the caches.
+struct FormCosts {
+  double wide, wide_vector, split, split_vector;
+};
+// Measured in turns with the triple on Zen 3: 1 to 3136 rows, depths of 16 to 4096, Laplace, Gaussian and
+// uniform weights.
+inline constexpr FormCosts kFormsOnAmd = {1.23, 0.8, 1.25, 0.45};
+// Counted, for three vector ports of which two multiply and shift; not measured.
+inline constexpr FormCosts kFormsElsewhere = {1.33, 1.0, 1.4, 0.5};
+
+// The scheduled form, likewise, measured on Zen 3.
+inline constexpr double kItemRow = 0.68;      // a row of an item
+inline constexpr double kGroupRow = 0.42;     // a row of a group
+inline constexpr double kItem = 1.9;          // an item beside its rows
+inline constexpr double kScheduledTile = 20;  // a tile
+
+// ----- schedules whose rows fill the lanes (scheduled_engine.h), in triples --------------------------------
+
+/// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
+/// the triple takes for a quad.
+struct StripForm {
+  int columns;
+  int vectors;
+  double item_cost;
+  double group_cost;
+  int blocks = 1;  // of registers, in a tile
+};
+// Strips of several columns, and of one, which suits any weights.
+using Forms = std::array<StripForm, 2>;
+
+// What half a vector of rows takes on a kernel for pairs of columns, of the time for a vector of a full block;
+// measured on Zen 3.
+inline constexpr double kPairedShare = 0.9;
+
+// Fitted to the kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
+inline constexpr Forms kYmmForms = {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}};
+inline constexpr Forms kZmmForms = {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}};
+
+// From a planar band, whose vectors lie across cache lines: each load counts twice there, so that several
+// columns should share it. Fitted to Laplace weights on Emerald Rapids. With VPDPBUSD there is one item a
+// quad, and as many registers as accumulators need.
+inline constexpr Forms kPlanarYmmForms = {StripForm{2, 3, 0.67, 0.33, 5}, StripForm{1, 4, 0.79, 0.39, 2}};
+inline constexpr Forms kPlanarZmmForms = {StripForm{2, 4, 0.67, 0.33, 2}, StripForm{1, 4, 0.89, 0.45, 2}};
+inline constexpr Forms kPlanarYmmVnniForms = {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}};
+inline constexpr Forms kPlanarZmmVnniForms = {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0, 2}};
+
+// What a vector of rows costs beside its items, in triples of a vector of columns: packing, storing, the ends
+// of loops. Measured on Zen 3 at depths of 16 to 4096.
+inline constexpr double kVectorCost = 11;
+// How much of the time grows with the loads a product takes, where a block has fewer vectors than the form:
+// measured 1.4 times the time for one vector on Zen 4, 1.75 on Zen 3, whose ymm take two loads a cycle.
+inline constexpr double kLoadShare = 0.75;
+inline constexpr double kZmmLoadShare = 0.4;
+
+// ----- tiles (amx_engine.h), in cycles ---------------------------------------------------------------------
+
+// Figures of one machine (Sapphire Rapids class) and assumptions. None of it has been fitted to measurements
+// of the engine.
+inline constexpr double kVnniMultiplyAdds = 119;  // a cycle, of VPDPBUSD on ZMM
+inline constexpr double kShareOfPeak = 0.69;      // of TDPBUSD's cycle per row, with A in L1 and B from L2
+inline constexpr double kLoadCycles =
+    32;  // of a tile of B; 21 at L2's bandwidth, and some that do not overlap
+inline constexpr double kConfigurationCycles =
+    400;  // LDTILECFG, TILERELEASE and filling the pipeline; assumed
+
+// Copying a tap of a row costs the first, and each 64 bytes of it the second; assumed too.
+inline constexpr double kCopyCycles = 8;
+inline constexpr double kCopyTileCycles = 3;
+// What a dot product takes at least in a block of four, which wait for each other.
+inline constexpr double kDotLatency = 52;
+// Panels for which reading A in place, from L2 again for each block, beats staging it; assumed.
+inline constexpr int64_t kFewPanels = 4;
+
+// ----- layouts of convolutions (conv_layout.h, conv_plan.h, depthwise_conv.h) ------------------------------
+
+// On which CPU these were found is not recorded.
+
+// With VNNI, groups whose columns fill no whole vectors, or whose weights have zero points, come from a
+// planar band if their output channels are fewer than so many vectors.
+inline constexpr int64_t kPlanarVectors = 4;
+// Groups that fill a vector only together do so if their output channels times the strides are fewer: each
+// pixel that outputs read is transposed.
+inline constexpr int64_t kPlanarOutputs = 16;
+// How many depths taps that are padded for tiles may have; they may have more if that is at most so many
+// times as many as without the padding.
+inline constexpr int64_t kFewPaddedDepths = 4096;
+inline constexpr int64_t kMostPaddedGrowth = 4;
+// Kernels share the pixels of taps side by side where lines have so many rows or more, and the taps, which
+// are unrolled, so many k-quads or fewer.
+inline constexpr int64_t kLeastSharingRows = 4;
+inline constexpr int64_t kMostSharingQuads = 32;
+// Output whose pixels lie apart is run line by line where lines have so many pixels or more, and elsewhere
+// copied from scratch.
+inline constexpr int64_t kLeastLineRows = 12;
+// A depthwise convolution reads lines in place where so many pixels of them or more lie within the input:
+// fewer are not worth the calls for the columns beside them.
+inline constexpr int64_t kLeastInnerPixels = 8;
+
+}  // namespace intact::kernels::costs
+#endif  // INTACT_KERNELS_ENGINES_COST_CONSTANTS_H_

@@ -1,0 +1,342 @@
+// Choosing by stopwatch (tuning.h) among the ways to compute a convolution: how its input is read, which
+// groups lie side by side, and with each of these which kernel runs.
+//
+// A form's layout, plan and engines are made when its turn comes, and dropped unless one of its kernels is
+// near the fastest.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "kernels/base/threads.h"
+#include "kernels/plans/convolution.h"
+#include "kernels/plans/tuning.h"
+
+namespace intact::kernels {
+namespace {
+
+// Ways that take longer than so many times the fastest in their first runs are not timed any more.
+constexpr double kHopeless = 2;
+// First runs of a kernel; one of them brings its operands into the caches.
+constexpr int kFirstRuns = 4;
+
+constexpr double kMicroseconds = 1e6;
+
+int64_t PixelsOf(const Spatial& extents) { return extents[kDepth] * extents[kHeight] * extents[kWidth]; }
+
+std::string NameOf(const ConvLayout::Form& form, const std::string& kernel) {
+  return form.ToString() + ": " + kernel;
+}
+
+// A form that has been made, and its kernels.
+struct TriedForm {
+  std::unique_ptr<ConvPlan> plan;
+  ConvPlan::Candidates candidates;
+  size_t model = 0;               // which of the kernels the cost model chooses
+  std::vector<double> seconds{};  // of first runs, the least, by kernel
+};
+
+// A kernel of a form.
+struct Contender {
+  size_t form = 0, kernel = 0;
+};
+
+Result<TriedForm> TryForm(std::unique_ptr<ConvPlan> plan) {
+  Result<ConvPlan::Candidates> candidates = plan->MakeCandidates();
+  if (!candidates) return candidates.error();
+  const auto model =
+      std::ranges::find(candidates->shapes, plan->ModelShape().engines, &ConvPlan::Shape::engines);
+  const auto place = static_cast<size_t>(model - candidates->shapes.begin());
+  return TriedForm{std::move(plan), std::move(*candidates), place};
+}
+
+}  // namespace
+
+/// What runs of a convolution read and write while they are timed: an input of given extents.
+class Convolution::Timer {
+ public:
+  Error Allocate(const Convolution& convolution, const ConvGeometry& sized) {
+    const LinearProblem& problem = convolution.problem();
+    const int64_t inputs = PixelsOf(sized.input) * sized.input_channels;
+    const int64_t outputs = PixelsOf(sized.output) * sized.output_channels;
+    const int64_t residual_bytes =
+        problem.output.has_residual() ? outputs * ElementBytes(problem.output.residual_type) : 0;
+    const auto size = [](int64_t bytes) { return static_cast<size_t>(bytes); };
+    if (!a_.Resize(size(inputs)) || !c_.Resize(size(outputs * ElementBytes(problem.output.c_type))) ||
+        !residual_.Resize(size(residual_bytes))) {
+      return {INTACT_OUT_OF_MEMORY, "no memory to tune in"};
+    }
+    FillActivations(problem, a_.data(), a_.size());
+    std::fill_n(residual_.data(), residual_.size(), uint8_t{0});
+    input_ = {a_.data(), sized.input_channels};
+    output_ = OutputMap::Of(problem.output, sized.output_channels, c_.data(), 0,
+                            problem.output.has_residual() ? residual_.data() : nullptr, 0);
+    return {};
+  }
+  /// Before runs of `shape`.
+  Error MakeRoom(const ConvPlan::Shape& shape) {
+    const auto bytes = static_cast<size_t>(shape.bytes);
+    if (bytes <= scratch_.size() || scratch_.Resize(bytes)) return {};
+    return {INTACT_OUT_OF_MEMORY, "no memory to tune in"};
+  }
+  void Run(const ConvPlan& plan, const ConvPlan::Shape& shape) const {
+    plan.RunShare(input_, output_, shape, 0, 1, scratch_data());
+  }
+  /// Runs each kernel of `form` a few times.
+  Error RunFirst(TriedForm* form) {
+    for (const ConvPlan::Shape& shape : form->candidates.shapes) {
+      Error error = MakeRoom(shape);
+      if (error.status != INTACT_OK) return error;
+      std::array<double, kFirstRuns> seconds = {};
+      for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*form->plan, shape); });
+      form->seconds.push_back(*std::ranges::min_element(seconds));
+    }
+    return {};
+  }
+
+ private:
+  uint8_t* scratch_data() const { return const_cast<uint8_t*>(scratch_.data()); }
+
+  AlignedBuffer<uint8_t> a_, c_, residual_, scratch_;
+  ConvInput input_ = {};
+  OutputMap output_ = {};
+};
+
+// ----- forms -----------------------------------------------------------------------------------------------
+
+// Where extents are open the model chooses for typical ones, and for others if they do not fit that.
+std::vector<ConvLayout::Form> Convolution::FormsOf(const SizedPhase& phase) const {
+  const ConvLayout& layout = *layouts_[phase.number];
+  std::vector<ConvLayout::Form> forms = ConvLayout::FormsOf(layout.problem(), phase.geometry, isa_);
+  const bool may_be_planar =
+      std::ranges::find(forms, ConvLayout::Reading::kPlanarBand, &ConvLayout::Form::reading) != forms.end();
+  const ConvLayout::Form model =
+      ConvLayout::ModelForm(layout.problem(), layout.geometry(), isa_, may_be_planar);
+  std::erase(forms, model);
+  forms.insert(forms.begin(), model);
+  return forms;
+}
+
+Result<std::shared_ptr<const ConvLayout>> Convolution::FindOrMakeLayout(size_t phase,
+                                                                        const ConvLayout::Form& form) const {
+  if (layouts_[phase]->form() == form) return layouts_[phase];
+  for (const Choice& choice : tuned_) {
+    if (choice.phase == phase && choice.layout->form() == form) return choice.layout;
+  }
+  return MakeLayout(phase, form);
+}
+
+Result<std::unique_ptr<ConvPlan>> Convolution::MakePlanAs(const SizedPhase& phase,
+                                                          const ConvLayout::Form& form) const {
+  auto layout = FindOrMakeLayout(phase.number, form);
+  if (!layout) return layout.error();
+  return ConvPlan::Create(std::move(*layout), phase.geometry, phase.grid);
+}
+
+Result<std::unique_ptr<ConvPlan>> Convolution::MakeChosenPlan(const SizedPhase& phase, const Choice& choice) {
+  Result<std::unique_ptr<ConvPlan>> plan = ConvPlan::Create(choice.layout, phase.geometry, phase.grid);
+  if (!plan) return plan;
+  Result<ConvPlan::Candidates> candidates = (*plan)->MakeCandidates();
+  if (!candidates) return candidates.error();
+  const auto found = std::ranges::find(candidates->kernels, choice.kernel);
+  if (found == candidates->kernels.end()) {
+    return Error{INTACT_UNSUPPORTED, "there is no kernel " + choice.kernel};
+  }
+  (*plan)->Choose(static_cast<size_t>(found - candidates->kernels.begin()), &*candidates);
+  return plan;
+}
+
+// ----- tuning ----------------------------------------------------------------------------------------------
+
+Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, Timer* timer,
+                                                       TuningBudget budget) const {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<TriedForm> tried;  // the model's is the first
+  double least = 0;
+  int candidates = 0;
+  for (const ConvLayout::Form& form : FormsOf(phase)) {
+    Result<std::unique_ptr<ConvPlan>> plan = MakePlanAs(phase, form);
+    if (!plan) return plan.error();
+    if (tried.empty()) (*plan)->RunAllAs(run_all_as_);
+    Result<TriedForm> next = TryForm(std::move(*plan));
+    if (!next) return next.error();
+    Error error = timer->RunFirst(&*next);
+    if (error.status != INTACT_OK) return error;
+    candidates += static_cast<int>(next->seconds.size());
+    const double own = *std::ranges::min_element(next->seconds);
+    least = tried.empty() ? own : std::min(least, own);
+    if (tried.empty() || own <= kHopeless * least) tried.push_back(std::move(*next));
+  }
+
+  std::vector<Contender> contenders = {{0, tried.front().model}};
+  for (size_t form = 0; form < tried.size(); ++form) {
+    for (size_t kernel = 0; kernel < tried[form].seconds.size(); ++kernel) {
+      const bool is_model = form == 0 && kernel == tried[form].model;
+      if (!is_model && tried[form].seconds[kernel] <= kHopeless * least) contenders.push_back({form, kernel});
+    }
+  }
+  const std::vector<TurnTimes> times =
+      TimeInTurns(contenders.size(), budget - (std::chrono::steady_clock::now() - begin), [&](size_t i) {
+        const TriedForm& form = tried[contenders[i].form];
+        timer->Run(*form.plan, form.candidates.shapes[contenders[i].kernel]);
+      });
+  const size_t fastest = ChooseByTime(times, 0);
+
+  const auto name_of = [&](size_t i) {
+    const TriedForm& form = tried[contenders[i].form];
+    return NameOf(form.plan->layout().form(), form.candidates.kernels[contenders[i].kernel]);
+  };
+  TunedPhase made;
+  made.tuned = {name_of(fastest), times[fastest].median * kMicroseconds, name_of(0),
+                times[0].median * kMicroseconds, candidates};
+  TriedForm& chosen = tried[contenders[fastest].form];
+  const size_t kernel = contenders[fastest].kernel;
+  chosen.plan->Choose(kernel, &chosen.candidates);
+  made.choice = {phase.geometry.input, phase.number, chosen.plan->shared_layout(),
+                 chosen.candidates.kernels[kernel]};
+  made.plan = std::move(chosen.plan);
+  return made;
+}
+
+Result<Tuned> Convolution::Tune(const int64_t* input, TuningBudget budget) {
+  const ScopedFloatEnvironment float_environment;
+  constexpr Spatial kAsDescribed = {};
+  const Result<ConvGeometry> sized = Sized(geometry_, input == nullptr ? kAsDescribed.data() : input);
+  if (!sized) return sized.error();
+  Error error = CheckBatch(*sized, 1);
+  if (error.status != INTACT_OK) return error;
+  const Result<std::vector<SizedPhase>> phases = PhasesFor(*sized);
+  if (!phases) return phases.error();
+  Timer timer;
+  error = timer.Allocate(*this, *sized);
+  if (error.status != INTACT_OK) return error;
+
+  Tuned all;
+  std::vector<Choice> choices;
+  std::vector<std::unique_ptr<ConvPlan>> plans;
+  double longest = -1;
+  for (const SizedPhase& phase : *phases) {
+    Result<TunedPhase> made = TunePhase(phase, &timer, budget / static_cast<double>(phases->size()));
+    if (!made) return made.error();
+    const Tuned& tuned = made->tuned;
+    // The phases of a transposed convolution are told by the longest.
+    if (tuned.model_microseconds > longest) {
+      longest = tuned.model_microseconds;
+      all.kernel = tuned.kernel;
+      all.model_kernel = tuned.model_kernel;
+    }
+    all.microseconds += tuned.microseconds;
+    all.model_microseconds += tuned.model_microseconds;
+    all.candidates += tuned.candidates;
+    choices.push_back(std::move(made->choice));
+    plans.push_back(std::move(made->plan));
+  }
+  if (phases->empty()) all.kernel = all.model_kernel = bare_plan_->kernel_name();
+  Adopt(Combine(*sized, std::move(plans)), std::move(choices));
+  return all;
+}
+
+void Convolution::Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> choices) {
+  const Spatial& input = plans->geometry.input;
+  std::erase_if(tuned_, [&](const Choice& choice) { return choice.input == input; });
+  std::erase_if(used_, [&](const PreparedPointer& used) { return used->plans->geometry.input == input; });
+  if (fixed_ != nullptr) {
+    // Only these extents run: the layouts that the model chose are of no use any more.
+    for (const Choice& choice : choices) layouts_[choice.phase] = choice.layout;
+    NameKernel(*plans);
+    Fix(std::move(plans));
+  } else {
+    used_.push_front(Cut(plans, 1));
+    if (used_.size() > kMostPrepared) used_.pop_back();
+  }
+  std::ranges::move(choices, std::back_inserter(tuned_));
+  std::ranges::stable_sort(tuned_, {},
+                           [](const Choice& choice) { return std::pair(choice.input, choice.phase); });
+}
+
+// ----- choices in files ------------------------------------------------------------------------------------
+
+Result<std::vector<TunedChoices::ConvChoice>> Convolution::ListCandidates(const int64_t* input) const {
+  constexpr Spatial kAsDescribed = {};
+  const Result<ConvGeometry> sized = Sized(geometry_, input == nullptr ? kAsDescribed.data() : input);
+  if (!sized) return sized.error();
+  const Result<std::vector<SizedPhase>> phases = PhasesFor(*sized);
+  if (!phases) return phases.error();
+  std::vector<TunedChoices::ConvChoice> all;
+  for (const SizedPhase& phase : *phases) {
+    for (const ConvLayout::Form& form : FormsOf(phase)) {
+      const Result<std::unique_ptr<ConvPlan>> plan = MakePlanAs(phase, form);
+      if (!plan) return plan.error();
+      const Result<ConvPlan::Candidates> candidates = (*plan)->MakeCandidates();
+      if (!candidates) return candidates.error();
+      for (const std::string& kernel : candidates->kernels) {
+        all.push_back({phase.geometry.input, static_cast<int64_t>(phase.number), form.ToString(), kernel});
+      }
+    }
+  }
+  return all;
+}
+
+TunedChoices Convolution::tuned() const {
+  TunedChoices tuned;
+  tuned.cpu = jit::HostCpu().ToString();
+  for (const Choice& choice : tuned_) {
+    tuned.conv_choices.push_back(
+        {choice.input, static_cast<int64_t>(choice.phase), choice.layout->form().ToString(), choice.kernel});
+  }
+  return tuned;
+}
+
+void Convolution::Restore(const TunedChoices& tuned) {
+  if (tuned.cpu != jit::HostCpu().ToString()) return;
+  const std::vector<TunedChoices::ConvChoice>& all = tuned.conv_choices;
+  for (auto first = all.begin(); first != all.end();) {
+    const auto end =
+        std::find_if(first, all.end(), [&](const auto& choice) { return choice.input != first->input; });
+    RestoreSize({first, end});
+    first = end;
+  }
+}
+
+// `held`: of one input.
+void Convolution::RestoreSize(const std::vector<TunedChoices::ConvChoice>& held) {
+  const Spatial& input = held.front().input;
+  const Result<ConvGeometry> sized = Sized(geometry_, input.data() + geometry_.Place(0));
+  if (!sized || sized->input != input) return;
+  const Result<std::vector<SizedPhase>> phases = PhasesFor(*sized);
+  if (!phases) return;
+  std::vector<Choice> choices;
+  std::vector<std::unique_ptr<ConvPlan>> plans;
+  for (const SizedPhase& phase : *phases) {
+    Result<TunedPhase> restored = RestorePhase(phase, held);
+    if (restored) {
+      plans.push_back(std::move(restored->plan));
+      choices.push_back(std::move(restored->choice));
+      continue;
+    }
+    Result<std::unique_ptr<ConvPlan>> plan = MakePlan(phase);
+    if (!plan) return;
+    plans.push_back(std::move(*plan));
+  }
+  if (!choices.empty()) Adopt(Combine(*sized, std::move(plans)), std::move(choices));
+}
+
+Result<Convolution::TunedPhase> Convolution::RestorePhase(
+    const SizedPhase& phase, const std::vector<TunedChoices::ConvChoice>& held) const {
+  const auto found =
+      std::ranges::find(held, static_cast<int64_t>(phase.number), &TunedChoices::ConvChoice::phase);
+  if (found == held.end()) return Error{INTACT_UNSUPPORTED, "there is no choice for the phase"};
+  const std::vector<ConvLayout::Form> forms = FormsOf(phase);
+  const auto form = std::ranges::find(forms, found->form, &ConvLayout::Form::ToString);
+  if (form == forms.end()) return Error{INTACT_UNSUPPORTED, "there is no form " + found->form};
+  auto layout = FindOrMakeLayout(phase.number, *form);
+  if (!layout) return layout.error();
+  TunedPhase made;
+  made.choice = {phase.geometry.input, phase.number, std::move(*layout), found->kernel};
+  Result<std::unique_ptr<ConvPlan>> plan = MakeChosenPlan(phase, made.choice);
+  if (!plan) return plan.error();
+  made.plan = std::move(*plan);
+  return made;
+}
+
+}  // namespace intact::kernels
