@@ -39,7 +39,7 @@ inline constexpr FormCosts kFormsElsewhere = {1.33, 1.0, 1.4, 0.5};
 inline constexpr double kItemRow = 0.68;      // a row of an item
 inline constexpr double kGroupRow = 0.42;     // a row of a group
 inline constexpr double kItem = 1.9;          // an item beside its rows
-inline constexpr double kScheduledTile = 20;  // a tile
+inline constexpr double kScheduledTile = 95;  // a tile, whose loops end unpredicted; at depths of 16 to 64
 
 // ----- schedules whose rows fill the lanes (scheduled_engine.h), in triples --------------------------------
 
@@ -57,7 +57,7 @@ using Forms = std::array<StripForm, 2>;
 
 // What half a vector of rows takes on a kernel for pairs of columns, of the time for a vector of a full block;
 // measured on Zen 3.
-inline constexpr double kPairedShare = 0.9;
+inline constexpr double kPairedShare = 1.05;
 
 // Fitted to the kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
 inline constexpr Forms kYmmForms = {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}};
