@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/contender.h"
@@ -103,7 +105,7 @@ Balance BalanceOf(std::span<const Share> shares, int threads, double single, int
   return balance;
 }
 
-Result<std::string> BalanceTable(const Suite& suite, jit::Isa isa, const Weights& weights) {
+Result<std::string> BalanceTable(const Request& request, jit::Isa isa) {
   constexpr int kName = 32, kCell = 20;
   std::string text = fmt::format(
       "{}, u8 output, computed from the cuts of runs and the cost model, not measured. For each number of "
@@ -118,29 +120,39 @@ Result<std::string> BalanceTable(const Suite& suite, jit::Isa isa, const Weights
   }
   Case c;
   c.isa = isa;
-  c.weights = weights;
   c.c_type = kType;
-  std::array<double, kBalanceThreads.size()> worst;
-  worst.fill(1);
-  std::array<int, kBalanceThreads.size()> low = {};
-  for (const Layer& layer : suite.layers) {
+  std::array<std::vector<Balance>, kBalanceThreads.size()> all;
+  for (const Layer& layer : request.suite->layers) {
     c.shape = layer.shape;
+    c.weights = request.WeightsFor(layer);
     const Result<std::vector<Balance>> balances = BalancesOf(c);
     if (!balances) return balances.error();
     text += fmt::format("\n{:<{}}", c.shape.ToString(), kName);
-    for (size_t i = 0; i < worst.size(); ++i) {
-      const Balance& balance = (*balances)[i];
-      text += fmt::format("  {:<{}}", Cell(balance), kCell);
-      worst[i] = std::min(worst[i], balance.of_used);
-      low[i] += balance.of_used < kFloor ? 1 : 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      text += fmt::format("  {:<{}}", Cell((*balances)[i]), kCell);
+      all[i].push_back((*balances)[i]);
     }
   }
-  text += fmt::format("\n{:<{}}", "worst", kName);
-  for (const double balance : worst) text += fmt::format("  {:<{}.2f}", balance, kCell);
-  text += fmt::format("\n{:<{}}", fmt::format("below {:.2f}", kFloor), kName);
-  for (const int count : low) {
-    text += fmt::format("  {:<{}}", fmt::format("{} of {}", count, suite.layers.size()), kCell);
-  }
+  const auto add_line = [&](std::string_view name, const auto& figure_of) {
+    text += fmt::format("\n{:<{}}", name, kName);
+    for (const std::vector<Balance>& balances : all)
+      text += fmt::format("  {:<{}}", figure_of(balances), kCell);
+  };
+  const auto worst_of = [](double Balance::*figure) {
+    return [figure](const std::vector<Balance>& balances) {
+      return fmt::format("{:.2f}", (*std::ranges::min_element(balances, {}, figure)).*figure);
+    };
+  };
+  const auto count_low = [](double Balance::*figure) {
+    return [figure](const std::vector<Balance>& balances) {
+      const auto is_low = [](double balance) { return balance < kFloor; };
+      return fmt::format("{} of {}", std::ranges::count_if(balances, is_low, figure), balances.size());
+    };
+  };
+  add_line("worst of threads with work", worst_of(&Balance::of_used));
+  add_line(fmt::format("below {:.2f}", kFloor), count_low(&Balance::of_used));
+  add_line("worst of all threads", worst_of(&Balance::efficiency));
+  add_line(fmt::format("below {:.2f}", kFloor), count_low(&Balance::efficiency));
   return text + "\n\n";
 }
 

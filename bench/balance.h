@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "bench/suites.h"
+#include "bench/run.h"
 #include "jit/isa.h"
 #include "kernels/plans/share.h"
 
@@ -31,8 +31,9 @@ struct Balance {
 Balance BalanceOf(std::span<const kernels::Share> shares, int threads, double single, int64_t m,
                   int64_t element_bytes, int64_t n);
 
-/// A line for each layer of `suite`, the worst of them, and how many are below 0.85, as text.
-Result<std::string> BalanceTable(const Suite& suite, jit::Isa isa, const Weights& weights);
+/// A line for each layer of the suite, the worst of them, and how many are below 0.85: by the threads that
+/// have work, and by all.
+Result<std::string> BalanceTable(const Request& request, jit::Isa isa);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_BALANCE_H_

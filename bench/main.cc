@@ -31,7 +31,7 @@ namespace {
 using tools::Fail;
 
 constexpr int kFailure = 1;
-constexpr std::string_view kTuneSuite = "tune";  // which is for nothing else
+constexpr std::string_view kTuneSuite = "tune";  // it implies --tune
 
 struct Options {
   std::string suite;
@@ -126,10 +126,9 @@ int RunTable(const Options& options, std::vector<jit::Isa> isas) {
 }
 
 int RunBalance(const Options& options, const std::vector<jit::Isa>& isas) {
-  const Suite* const suite = FindSuite(options.suite.empty() ? "short" : options.suite);
-  for (const jit::Isa isa : isas) {
-    const Result<std::string> table =
-        BalanceTable(*suite, isa, *std::ranges::find(kWeights, options.weights, &Weights::name));
+  const Request request = RequestOf(options, isas);
+  for (const jit::Isa isa : request.isas) {
+    const Result<std::string> table = BalanceTable(request, isa);
     if (!table) return Fail(table.error());
     fmt::print("{}", *table);
   }

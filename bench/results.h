@@ -25,7 +25,7 @@ inline constexpr std::string_view kWrong = "wrong: not timed";
 /// One contender and type of output.
 struct Timing {
   std::string contender;  // kIntact, kSaturating, or a peer's name
-  std::string c_type;     // "s32", "u8" or, a convolution in float, "f32"
+  std::string c_type;     // "s32", "u8" or, in float, "f32"
   std::string implementation;
   std::string result;  // kExact; kSaturates: equal to the triple model instead; kWrong; or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
@@ -113,7 +113,7 @@ double RoofMicroseconds(const Row& row);
 bool IsMemoryBound(const Row& row);
 /// The share of that roof that was reached.
 double OfRoof(const Row& row, const Timing& timing);
-/// What a peer's timing of `c_type` is compared with: intact's u8 with a convolution in float.
+/// What a peer's timing of `c_type` is compared with: intact's u8 with what is computed in float.
 std::string_view OursBeside(std::string_view c_type);
 /// How many times as fast as another contender intact is; nothing unless both were timed.
 std::optional<double> SpeedUp(const Row& row, std::string_view other, std::string_view c_type);

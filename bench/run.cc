@@ -91,8 +91,7 @@ std::optional<Error> MeasureMachine(jit::Isa isa, Results* results) {
 Result<Results> Run(const Request& request, const verify::Progress& progress) {
   Results results;
   results.suite = request.suite->name;
-  const auto weights_of = [&](const Layer& layer) { return request.weights.value_or(DefaultWeights(layer)); };
-  results.weights = weights_of(request.suite->layers.front()).name;
+  results.weights = request.WeightsFor(request.suite->layers.front()).name;
   if (const std::optional<Error> error = MeasureMachine(request.isas.back(), &results)) return *error;
 
   const auto total = static_cast<int64_t>((request.suite->layers.size() + 1) * request.isas.size());
@@ -101,7 +100,7 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
   Case base;
   for (const Layer& layer : request.suite->layers) {
     base.shape = layer.shape;
-    base.weights = weights_of(layer);
+    base.weights = request.WeightsFor(layer);
     const Workload workload(base);
     for (const jit::Isa isa : request.isas) {
       base.isa = isa;

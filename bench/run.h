@@ -18,6 +18,8 @@ struct Request {
   std::optional<Weights> weights;  // nothing: what each layer's default is
   std::vector<jit::Isa> isas;      // at least one; weakest first
   Seconds budget{0.25};            // for the turns of a row
+
+  Weights WeightsFor(const Layer& layer) const { return weights.value_or(DefaultWeights(layer)); }
 };
 
 /// An error if this machine's peaks cannot be measured; what else goes wrong is told in the results.

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bench/contender.h"
 #include "bench/report_table.h"
@@ -60,11 +63,10 @@ void MeasurePair(const Workload& workload, const Case& c, const Pair& pair, Seco
     return TurnOf(contender.get(), workload.a(c.c_type), output.data());
   };
   std::vector<verify::Measurement> turns = {turn_of(pair.model)};
-  const bool is_same = row->model == row->tuned;
-  if (!is_same) turns.push_back(turn_of(pair.tuned));
+  if (!row->is_same) turns.push_back(turn_of(pair.tuned));
   const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
   row->model_microseconds = row->tuned_microseconds = verify::Median(figures[0]);
-  if (is_same) return;
+  if (row->is_same) return;
   row->tuned_microseconds = verify::Median(figures[1]);
   std::vector<double> ratios;
   for (size_t i = 0; i < figures[0].size(); ++i) ratios.push_back(figures[0][i] / figures[1][i]);
@@ -85,7 +87,8 @@ TunedRow MeasureRow(const Workload& workload, Case c, Seconds budget) {
   if (!row.error.empty()) return row;
   const Pair pair = {std::move(*model), std::move(*tuned)};
   row.tuned = pair.tuned->Implementation();
-  row.model = pair.tuned->Replaced().empty() ? row.tuned : pair.tuned->Replaced();
+  row.is_same = pair.tuned->Replaced().empty();
+  row.model = row.is_same ? row.tuned : pair.tuned->Replaced();
   row.error = WhyWrong(workload, c, pair);
   if (row.error.empty()) MeasurePair(workload, c, pair, budget, &row);
   return row;
@@ -126,7 +129,7 @@ std::vector<std::string> NotesOf(const std::vector<TunedRow>& rows) {
     notes.push_back(
         fmt::format("the worst: {}, {:.2f} times as long as tuned", worst->shape.ToString(), worst->ratio));
   }
-  if (is_network) {
+  if (is_network && ratios.size() == rows.size()) {
     notes.push_back(fmt::format("all, as often as the network has them: {:.2f} ms by the model, {:.2f} tuned",
                                 model_milliseconds, tuned_milliseconds));
   }
@@ -142,11 +145,10 @@ Table TableOf(const std::vector<TunedRow>& rows) {
       table.rows.push_back({row.shape.ToString(), "-", "-", "-", row.model, row.tuned});
       continue;
     }
-    const bool is_same = row.model == row.tuned;
     table.rows.push_back({row.shape.ToString(), fmt::format("{:.1f}", row.model_microseconds),
-                          is_same ? "=" : fmt::format("{:.1f}", row.tuned_microseconds),
-                          is_same ? "=" : fmt::format("{:.2f}x", row.ratio), row.model,
-                          is_same ? "=" : row.tuned});
+                          row.is_same ? "=" : fmt::format("{:.1f}", row.tuned_microseconds),
+                          row.is_same ? "=" : fmt::format("{:.2f}x", row.ratio), row.model,
+                          row.is_same ? "=" : row.tuned});
   }
   table.notes = NotesOf(rows);
   return table;
@@ -159,8 +161,7 @@ bool TunedResults::AllRight() const { return std::ranges::all_of(rows, &TunedRow
 TunedResults RunTuned(const Request& request, const verify::Progress& progress) {
   TunedResults results;
   results.suite = request.suite->name;
-  const auto weights_of = [&](const Layer& layer) { return request.weights.value_or(DefaultWeights(layer)); };
-  results.weights = weights_of(request.suite->layers.front()).name;
+  results.weights = request.WeightsFor(request.suite->layers.front()).name;
   results.machine = tools::DescribeMachine();
   const auto total = static_cast<int64_t>(request.suite->layers.size() * request.isas.size());
   int64_t done = 0;
@@ -168,7 +169,7 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress) 
   Case c;
   for (const Layer& layer : request.suite->layers) {
     c.shape = layer.shape;
-    c.weights = weights_of(layer);
+    c.weights = request.WeightsFor(layer);
     c.c_type = c.shape.conv ? INTACT_U8 : INTACT_S32;
     const Workload workload(c);
     for (const jit::Isa isa : request.isas) {

@@ -20,9 +20,10 @@ struct TunedRow {
   Shape shape;
   int times = 1;                  // that the suite's network has it
   std::string error;              // "" or why it was not measured
-  std::string model, tuned;       // what runs
+  std::string model, tuned;       // what runs; of a transposed convolution in its longest phase
+  bool is_same = true;            // tuning chose as the model does: it is the same code
   double model_microseconds = 0;  // medians of turns
-  double tuned_microseconds = 0;  // the model's where tuning chose as it does: it is the same code
+  double tuned_microseconds = 0;  // the model's where it is the same
   double ratio = 1;               // model over tuned, the median of turns
   bool IsMeasured() const { return error.empty(); }
 };

@@ -20,7 +20,7 @@ constexpr std::array kEither = {reference::Model::kExact, reference::Model::kTri
 
 constexpr int kFullRange = 255;
 constexpr uint8_t kUnwritten = 0xa5;
-// Σ of 4608 products of 255/8 and weights of any of the distributions stays below 2²⁴.
+// Σ of 9216 products of 255/8 and weights of any of the distributions stays below 2²⁴.
 constexpr int kFloatDivisor = 8;
 
 Bytes Allocate(int64_t size) {

@@ -50,6 +50,20 @@ void ExpectCovers(const std::vector<Share>& shares, const Shape& shape) {
   EXPECT_TRUE(std::ranges::all_of(covered, [](int times) { return times == 1; }));
 }
 
+// A part writes what it is told to, u8 outputs, and leaves the rest as `untouched` has it.
+void ExpectWritesWithin(const Share& share, const Shape& shape, const Bytes& untouched, const Bytes& own) {
+  std::vector<bool> is_own(static_cast<size_t>(shape.m * shape.n));
+  for (const Share::Rows& rows : share.rows) {
+    for (int64_t i = 0; i < rows.count; ++i) {
+      const int64_t row = (rows.first + i * rows.step) * shape.n;
+      std::fill(is_own.begin() + row + rows.column_begin, is_own.begin() + row + rows.column_end, true);
+    }
+  }
+  int64_t strays = 0;
+  for (size_t i = 0; i < is_own.size(); ++i) strays += !is_own[i] && own.data()[i] != untouched.data()[i];
+  EXPECT_EQ(strays, 0);
+}
+
 template <class Plan, class Args, class SharesOf>
 void ExpectSameBytes(const Plan& plan, const Workload& workload, const Case& c, Args args,
                      const SharesOf& shares) {
@@ -65,6 +79,13 @@ void ExpectSameBytes(const Plan& plan, const Workload& workload, const Case& c, 
     args.c = const_cast<uint8_t*>(cut.data());
     for (int part = 0; part < threads; ++part) ASSERT_TRUE(plan.RunPart(args, part, threads).ok());
     EXPECT_TRUE(std::equal(whole.data(), whole.data() + whole.size(), cut.data()));
+    const std::vector<Share> told = shares(threads);
+    for (size_t part = 0; part < static_cast<size_t>(threads); ++part) {
+      const Bytes own = workload.NewC(c.c_type);
+      args.c = const_cast<uint8_t*>(own.data());
+      ASSERT_TRUE(plan.RunPart(args, static_cast<int>(part), threads).ok());
+      ExpectWritesWithin(part < told.size() ? told[part] : Share(), c.shape, workload.NewC(c.c_type), own);
+    }
   }
 }
 

@@ -181,6 +181,9 @@ TEST_F(BenchCli, Balance) {
   EXPECT_THAT(outcome.out, HasSubstr("128 threads"));
   EXPECT_THAT(outcome.out, HasSubstr("\n2048×2048×2048 "));
   EXPECT_THAT(outcome.out, HasSubstr("\nbelow 0.85 "));
+  const Outcome network = Run("--suite text_recognition --isa avx2 --balance");
+  EXPECT_EQ(network.status, 0) << network.err;
+  EXPECT_THAT(network.out, HasSubstr("worst of all threads"));
   ExpectBadInput("--balance --milliseconds 9", "--milliseconds: has no meaning beside --balance");
   ExpectBadInput("--balance --benchmark_filter=peak",
                  "--balance: has no meaning beside --benchmark_... options");

@@ -452,9 +452,10 @@ std::optional<Error> CheckSizes(std::initializer_list<Tensor> tensors, std::stri
 }
 
 std::optional<Error> CheckGemm(const Problem& p) {
-  if (auto error = CheckRanges(
-          {{"m", p.m, 1, kMaxDimension}, {"n", p.n, 1, kMaxDimension}, {"k", p.k, 1, kMaxDimension},
-           {"usual", p.usual_m, 0, kMaxDimension}})) {
+  if (auto error = CheckRanges({{"m", p.m, 1, kMaxDimension},
+                                {"n", p.n, 1, kMaxDimension},
+                                {"k", p.k, 1, kMaxDimension},
+                                {"usual", p.usual_m, 0, kMaxDimension}})) {
     return error;
   }
   return CheckSizes({{"A", p.m * (p.k + p.a_pad)},

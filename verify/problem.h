@@ -88,7 +88,7 @@ struct Problem {
   bool open_extents = false;
   bool own_scratch = false;
   bool saved = false;
-  int64_t usual_m = 0;  // a GEMM's plan is made for as many rows
+  int64_t usual_m = 0;  // the rows that a GEMM's plan is made for; 0: any
   int32_t threads = 1;
   intact_mode mode = INTACT_EXACT;
   intact_isa isa = INTACT_ISA_ANY;

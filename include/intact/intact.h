@@ -215,7 +215,7 @@ typedef struct intact_gemm_info {
   int32_t a_type, b_type, c_type, residual_type;
   int32_t isa;
   int32_t mode;
-  const char* kernel;   /**< name of the kernel for large m, as in logs, dumps and perf */
+  const char* kernel;   /**< name of the kernel for large m, or usual_m, as in logs and perf */
   int64_t packed_bytes; /**< memory the packed weights occupy */
   /** Smallest y that activations in the declared range can make, bias_s32 included. */
   int64_t accumulator_min;
@@ -260,7 +260,7 @@ typedef struct intact_certificate {
   int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
   int64_t accumulator_max; /**< largest; both are within int32 */
   int64_t panels;          /**< ⌈n/16⌉ */
-  /** What exact kernels without VNNI run where rows are many, × columns; 0 where the plan has no schedule. A
+  /** What exact kernels without VNNI run for many rows, or usual_m, × columns; 0 without a schedule. A
    * quad is four depths of a column, as the plan lays them out; heavy quads are split into two items; a group
    * of items is added up in int16. */
   int64_t schedule_quads, schedule_items, schedule_groups;
@@ -339,7 +339,7 @@ INTACT_API intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_
 INTACT_API intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate);
 
 /** Copies the certificates of panels [first, first + count) to `panels`. Thread-safe.
- * Errors: INVALID_ARGUMENT (there are no such panels). */
+ * Plans with usual_m make the weights again for each call. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
                                                         intact_panel_certificate* panels);
 

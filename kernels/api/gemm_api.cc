@@ -295,6 +295,7 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
       return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
                              "; there are " + std::to_string(size) + " panels");
     }
+    if (count == 0) return {};
     const auto packed = weights.Panels();
     if (!packed) return packed.error();
     for (int64_t i = 0; i < count; ++i) {

@@ -285,8 +285,9 @@ class ScheduledKernel {
 std::string ScheduledKernelSpec::Name() const {
   const int lanes = jit::VectorBytes(isa) / 4;
   return "u8s8_scheduled_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
-         "x" + std::to_string(strip_columns) + (is_planar ? "c4_planar_by" : is_paired ? "c4_paired_by" : "c4_by") + std::to_string(largest_group) +
-         (IsVnni() ? "_vnni_" : "_") + jit::CompactName(isa);
+         "x" + std::to_string(strip_columns) + "c4_" + (is_planar ? "planar_" : "") +
+         (is_paired ? "paired_" : "") + "by" + std::to_string(largest_group) + (IsVnni() ? "_vnni_" : "_") +
+         jit::CompactName(isa);
 }
 
 Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec) {

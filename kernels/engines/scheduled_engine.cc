@@ -111,8 +111,8 @@ Error ScheduledEngine::Choose() {
   const auto spec_for = [&](const StripForm& form) {
     const int rows = form.vectors * lanes_;
     // A's window takes three quarters of L1: the schedule streams through the rest.
-    const int64_t window_quads = std::clamp<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16,
-                                                     (kMostWindowOffset - 1) / rows);
+    const int64_t window_quads =
+        std::clamp<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16, (kMostWindowOffset - 1) / rows);
     ScheduleSpec spec{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
     if (data_.IsPlanar()) {
       spec.group_columns = data_.planar().group_columns;
@@ -169,8 +169,12 @@ Error ScheduledEngine::Build() {
 
 Error ScheduledEngine::GenerateKernels() {
   for (int vectors = 1; vectors <= block_vectors_; ++vectors) {
-    const ScheduledKernelSpec spec{isa_, vectors, tile_rows_ / lanes_, spec_.strip_columns,
-                                   schedule_->largest_group(), data_.IsPlanar()};
+    const ScheduledKernelSpec spec{isa_,
+                                   vectors,
+                                   tile_rows_ / lanes_,
+                                   spec_.strip_columns,
+                                   schedule_->largest_group(),
+                                   data_.IsPlanar()};
     const Result<ScheduledKernelFunction> kernel = GetScheduledKernel(spec);
     if (!kernel) return kernel.error();
     kernels_.push_back(*kernel);

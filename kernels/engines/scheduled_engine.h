@@ -15,6 +15,7 @@
 #include <intact/intact.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/codegen/scheduled_kernel.h"
@@ -42,7 +43,8 @@ class ScheduledEngine final : public Engine {
   int column_step() const override { return schedule_->spec().strip_columns; }
   std::string KernelName() const override { return kernel_name_; }
   bool ReadsPanels() const override { return false; }
-  std::string KindName() const override { return "scheduled"; }
+  static constexpr std::string_view kKind = "scheduled";
+  std::string KindName() const override { return std::string(kKind); }
   double Cost(int64_t m) const override;
   int64_t packed_bytes() const override {
     return schedule_->bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());

@@ -307,7 +307,7 @@ void ConvPlan::AddShare(const Shape& shape, int part, int parts, Share* share) c
 double ConvPlan::RowsCost(const Shape& shape, int64_t rows) const {
   if (depthwise_ != nullptr) return static_cast<double>(rows);
   const GemmPlan& unit = *units_.front();
-  const Engine& engine = unit.EngineFor(shape.run_rows);
+  const Engine& engine = *shape.engines.front();
   const int64_t most = shape.is_by_line ? geometry_.output[kWidth] : shape.piece_rows;
   const int64_t rest = rows % most;
   const double cost = rest == 0 ? 0 : unit.RowsCost(engine, rest);
@@ -329,8 +329,9 @@ Partition ConvPlan::Cut(const Shape& shape, int parts) const {
 
 double ConvPlan::Work(const Shape& shape, const Range& piece) const {
   if (depthwise_ != nullptr) return depthwise_->Work(piece);
-  const auto of_unit = [&](const GemmPlan& unit, const Range& range) {
-    const Engine& engine = unit.EngineFor(shape.run_rows);
+  const auto of_unit = [&](size_t number, const Range& range) {
+    const GemmPlan& unit = *units_[number];
+    const Engine& engine = *shape.engines[number];
     if (!shape.is_by_line) return unit.Work(engine, range);
     double work = 0;
     grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t /*pixel*/, int64_t rows) {
@@ -338,11 +339,11 @@ double ConvPlan::Work(const Shape& shape, const Range& piece) const {
     });
     return work;
   };
-  if (units() == 1) return of_unit(*units_.front(), piece);
+  if (units() == 1) return of_unit(0, piece);
   double work = 0;
   const int64_t columns = layout_->unit_outputs();
   for (int64_t unit = piece.column_begin / columns; unit * columns < piece.column_end; ++unit) {
-    work += of_unit(*units_[static_cast<size_t>(unit)], {piece.row_begin, piece.row_end, 0, columns});
+    work += of_unit(static_cast<size_t>(unit), {piece.row_begin, piece.row_end, 0, columns});
   }
   return work;
 }

@@ -30,12 +30,9 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
 }
 
 void Convolution::Fix(std::shared_ptr<const Plans> plans) {
-  for (const auto& plan : plans->plans) {
-    // Phases may share a layout.
-    const auto has_its_layout = [&](const auto& other) { return &other->layout() == &plan->layout(); };
-    if (std::ranges::count_if(plans->plans, has_its_layout) == 1) plan->DropUnreadPanels();
-  }
-  fixed_ = Cut(std::move(plans), 1);
+  PreparedPointer cut = Cut(plans, 1);  // may throw: before panels go that those until now may read
+  for (const auto& plan : plans->plans) plan->DropUnreadPanels();  // each has a layout of its own
+  fixed_ = std::move(cut);
 }
 
 void Convolution::NameKernel(const Plans& plans) {
@@ -135,6 +132,9 @@ int64_t Convolution::packed_bytes() const {
     for (const auto& plan : fixed_->plans->plans) bytes += plan->packed_bytes();
   } else {
     for (const auto& layout : layouts_) bytes += layout->packed_bytes();
+    for (const Choice& choice : tuned_) {
+      if (choice.layout != layouts_[choice.phase]) bytes += choice.layout->packed_bytes();
+    }
   }
   return bytes;
 }

@@ -129,8 +129,9 @@ Result<GemmPlan::Needed> GemmPlan::NeededEngines(const ScheduledEngine* schedule
   // The best for `m` rows; null: the scheduled engine.
   const auto best = [&](int64_t m) {
     const auto cost = [&](const Candidate& candidate) {
-      // A schedule takes as much memory as the weights.
-      const bool is_wasted = m < usual_.least && candidate.block.dot == jit::DotKind::kScheduled;
+      // One more form takes as much memory as the weights.
+      const bool is_wasted =
+          usual_.named == 0 && m < usual_.least && candidate.block.dot == jit::DotKind::kScheduled;
       return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
     };
     const auto is_cheaper = [&](const Candidate& a, const Candidate& b) { return cost(a) < cost(b); };
@@ -221,9 +222,9 @@ bool GemmPlan::CanRun(const KernelBlock& block) const {
 
 ScheduleStatistics GemmPlan::schedule_statistics() const {
   if (!UsesSchedule(isa_, data_.problem.mode)) return {};
-  if (scheduled_ == nullptr) return vectors_ == nullptr ? ScheduleStatistics() : vectors_->statistics();
-  ScheduleStatistics statistics = scheduled_->statistics();
-  statistics.quads = statistics.quads / (data_.weights.panels() * kPanelColumns) * data_.n;
+  if (scheduled_ == nullptr && vectors_ == nullptr) return {};
+  ScheduleStatistics statistics = scheduled_ == nullptr ? vectors_->statistics() : scheduled_->statistics();
+  statistics.quads = data_.weights.quads() * data_.n;
   return statistics;
 }
 

@@ -72,7 +72,7 @@ class GemmPlan {
   const GemmData& data() const { return data_; }
   const LinearWeights& weights() const { return *data_.linear; }
   jit::Isa isa() const { return isa_; }
-  /// The kernel that runs large M.
+  /// The kernel that runs large M, or the named one.
   const std::string& kernel_name() const { return kernel_name_; }
   /// The kernel that runs `m` rows.
   std::string KernelNameFor(int64_t m) const { return EngineFor(m).KernelName(); }
@@ -110,7 +110,7 @@ class GemmPlan {
   /// Frees the canonical panels if no engine reads them. Not while others use the plan or its weights; no
   /// other plan reads those.
   void DropUnreadPanels();
-  /// What the scheduled engine runs; zeros if there is none.
+  /// What the scheduled engine runs, or vectors where there is none; zeros without a schedule.
   ScheduleStatistics schedule_statistics() const;
 
  private:

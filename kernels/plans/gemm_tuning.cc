@@ -43,7 +43,8 @@ Result<GemmPlan::Candidates> GemmPlan::MakeCandidates() const {
   candidates.vectors = vectors_;
   Error error = weights().RestorePanels();
   if (error.status != INTACT_OK) return error;
-  if (scheduled_ == nullptr) {
+  const auto is_scheduled = [](const Engine* engine) { return engine->KindName() == ScheduledEngine::kKind; };
+  if (std::ranges::none_of(candidates.all, is_scheduled)) {
     Result<std::unique_ptr<ScheduledEngine>> scheduled = MakeScheduledEngine(nullptr);
     if (!scheduled) return scheduled.error();
     if (*scheduled != nullptr) {
@@ -89,13 +90,21 @@ void GemmPlan::DropUnchosen() {
   std::erase_if(tuned_engines_, [&](const auto& engine) {
     return std::ranges::find(tuned_, engine.get(), &TunedEngines::value_type::second) == tuned_.end();
   });
+  const std::vector<const Engine*> own = OwnEngines();
+  const auto runs_vectors = [](const Engine* engine) {
+    return !engine->ReadsPanels() && engine->KindName() != ScheduledEngine::kKind;
+  };
+  if (std::ranges::none_of(own, runs_vectors)) vectors_ = nullptr;
 }
 
 Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   const ScopedFloatEnvironment float_environment;
   const int64_t m = std::min(tuned_m, kMostTimedRows);
   Result<Candidates> candidates = MakeCandidates();
-  if (!candidates) return candidates.error();
+  if (!candidates) {
+    DropUnreadPanels();
+    return candidates.error();
+  }
   const std::vector<const Engine*>& engines = candidates->all;
 
   AlignedBuffer<uint8_t> a, c, residual, scratch;
@@ -105,6 +114,7 @@ Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   if (!a.Resize(size(data_.k)) || !c.Resize(size(data_.n * data_.element_bytes())) ||
       !residual.Resize(size(data_.n * data_.residual_bytes())) ||
       !scratch.Resize(static_cast<size_t>(scratch_bytes))) {
+    DropUnreadPanels();
     return Error{INTACT_OUT_OF_MEMORY, "no memory to tune in"};
   }
   FillActivations(data_.problem, a.data(), a.size());

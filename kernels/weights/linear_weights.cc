@@ -60,6 +60,7 @@ void LinearWeights::DropPanels(std::shared_ptr<const PanelSource> source) const 
 }
 
 Error LinearWeights::RestorePanels() const {
+  if (dropped_to_ == nullptr) return {};  // writes nothing: weights that keep theirs are shared by threads
   if (packed_.data == nullptr && !MakePanels(*dropped_to_, &packed_)) return NoMemoryForPanels();
   dropped_to_ = nullptr;
   return {};

@@ -19,7 +19,7 @@
 //
 //   window       depths whose A panel stays in L1; strips do not cross it
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
-//   item         [u16 offset of the quad in A's window, in quads of rows][strip_columns × 4 weights]
+//   item         [u16 offset of the quad in A's window, in 4 bytes][strip_columns × 4 weights]
 //
 //   A window     [quads][rows][4] u8, rows = those of the register block; an item reads all rows of its quad
 //

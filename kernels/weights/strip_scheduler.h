@@ -188,7 +188,8 @@ class ItemIndex {
   [[gnu::target("avx2")]] static __m256i Vector(const std::vector<uint64_t>& words, size_t begin) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&words[begin]));
   }
-  [[gnu::target("avx2")]] static void StoreVector(__m256i vector, size_t begin, std::vector<uint64_t>* words) {
+  [[gnu::target("avx2")]] static void StoreVector(__m256i vector, size_t begin,
+                                                  std::vector<uint64_t>* words) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(&(*words)[begin]), vector);
   }
 
