@@ -56,7 +56,7 @@ class TripleForm final : public WideningForm {
   }
 };
 
-class WideForm final : public DotForm {
+class WideForm : public DotForm {
  public:
   using DotForm::DotForm;
   int steps() const override { return 2; }
@@ -76,6 +76,35 @@ class WideForm final : public DotForm {
 
  private:
   Vec product_;
+};
+
+class WideInPlaceForm final : public WideForm {
+ public:
+  using WideForm::WideForm;
+  bool takes_quads_apart() const override { return true; }
+  void TakeRegisters() override {
+    WideForm::TakeRegisters();
+    even_ = registers().NewVector("even depths");
+    mask_ = registers().NewVector("mask");
+  }
+  void Release() override {
+    WideForm::Release();
+    registers().Free(even_);
+    registers().Free(mask_);
+  }
+  void Prepare() override { SetLowBits(emitter(), mask_, 8); }
+  const Vec& Part(const Vec& a, int step) override {
+    if (step == 0) {
+      code().emit(emitter().vector_bytes() == 64 ? x86::Inst::kIdVpandd : x86::Inst::kIdVpand, even_, a,
+                  mask_);
+      return even_;
+    }
+    code().vpsrlw(a, a, 8);
+    return a;
+  }
+
+ private:
+  Vec even_, mask_;
 };
 
 class SplitForm final : public DotForm {
@@ -137,6 +166,8 @@ std::string_view ToString(DotKind kind) {
       return "triple";
     case DotKind::kWide:
       return "wide";
+    case DotKind::kWideInPlace:
+      return "inplace";
     case DotKind::kSplit:
       return "split";
     case DotKind::kScheduled:
@@ -178,6 +209,8 @@ std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter, Do
       return std::make_unique<TripleForm>(emitter);
     case DotKind::kWide:
       return std::make_unique<WideForm>(emitter);
+    case DotKind::kWideInPlace:
+      return std::make_unique<WideInPlaceForm>(emitter);
     case DotKind::kSplit:
       return std::make_unique<SplitForm>(emitter);
     case DotKind::kScheduled:
@@ -186,14 +219,16 @@ std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter, Do
   return nullptr;
 }
 
-void SetOnes(Emitter& emitter, const Vec& ones) {
+void SetLowBits(Emitter& emitter, const Vec& words, int bits) {
   if (emitter.vector_bytes() == 64) {
-    emitter.code().vpternlogd(ones, ones, ones, 0xff);
+    emitter.code().vpternlogd(words, words, words, 0xff);
   } else {
-    emitter.code().vpcmpeqw(ones, ones, ones);
+    emitter.code().vpcmpeqw(words, words, words);
   }
-  emitter.code().vpsrlw(ones, ones, 15);
+  emitter.code().vpsrlw(words, words, 16 - bits);
 }
+
+void SetOnes(Emitter& emitter, const Vec& ones) { SetLowBits(emitter, ones, 1); }
 
 Vec NewOnes(Emitter& emitter) {
   const Vec ones = emitter.registers().NewVector("ones");

@@ -5,12 +5,15 @@
 //   vnni       vpdpbusd, or its like for other signs           always
 //   triple     vpmaddubsw, vpmaddwd(1), vpaddd                 only where no pair sum leaves int16
 //   wide       2 × (vpmaddwd, vpaddd) on int16 operands         always
+//   in-place   the same, from activations as they are          always
 //   split      2 × (vpmaddubsw, vpaddw), widened every eighth  always
 //   scheduled  vpmaddubsw, vpaddw, widened after each group    where a group's weights are light enough
 //
 // A quad takes one step or more: each broadcasts one dword of A and multiplies it with the B vectors. The
 // wide form has two, for the even and the odd depths, from an A that is staged as int16; what it takes a
-// vector of B apart with is shared by a tile's rows.
+// vector of B apart with is shared by a tile's rows. The in-place form does without that A: it takes a
+// broadcast quad apart in registers, two instructions that a tile's vectors share, which is the cheaper way
+// where columns are few.
 //
 // The split form takes an activation apart, a = 16·h + l with h and l ≤ 15. A pair sum of either is at most
 // 2·15·128 = 3840, so eight quads of any weights add up within int16, 30720, before they are widened: l's by
@@ -20,8 +23,8 @@
 // The scheduled form runs quads in the order and the groups of a schedule of its weights
 // (kernels/weights/scheduled_vectors.h).
 //
-//   A quad   vnni, triple: a0 a1 a2 a3 (u8)   wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
-//   B quad   b0 b1 b2 b3 (s8) for all forms; the wide one splits a loaded vector with shifts
+//   A quad   vnni, triple, in-place: a0 a1 a2 a3 (u8)   wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0
+//   h1 h2 h3 B quad   b0 b1 b2 b3 (s8) for all forms; the wide one splits a loaded vector with shifts
 #ifndef INTACT_JIT_EMITTERS_DOT_H_
 #define INTACT_JIT_EMITTERS_DOT_H_
 
@@ -42,9 +45,9 @@ struct DotSigns {
   auto operator<=>(const DotSigns&) const = default;
 };
 
-enum class DotKind : uint8_t { kVnni, kTriple, kWide, kSplit, kScheduled };
+enum class DotKind : uint8_t { kVnni, kTriple, kWide, kWideInPlace, kSplit, kScheduled };
 std::string_view ToString(DotKind kind);
-/// Bytes of a row's quad in A as kernels read it: 4 per step.
+/// Bytes of a row's quad in A as kernels read it.
 constexpr int ActivationQuadBytes(DotKind kind) {
   return kind == DotKind::kWide || kind == DotKind::kSplit ? 8 : 4;
 }
@@ -59,8 +62,12 @@ class DotForm {
   DotForm(const DotForm&) = delete;
   DotForm& operator=(const DotForm&) = delete;
 
-  /// Steps of a quad: each broadcasts a dword of A.
+  /// Steps of a quad: each multiplies a dword of A that is broadcast.
   virtual int steps() const { return 1; }
+  /// Whether A holds a dword for all steps together, which Part() takes apart; else it holds one for each.
+  virtual bool takes_quads_apart() const { return false; }
+  /// What `step` multiplies of the quad in `a`, which it may destroy. Steps are asked for in their order.
+  virtual const Vec& Part(const Vec& a, int /*step*/) { return a; }
   /// The most quads that are summed in int16 before they are widened, in one sum for each step; 0: none are.
   virtual int group_quads() const { return 0; }
   /// Registers that a B vector is loaded to: one for each step, or one for all, which may stay in memory
@@ -102,6 +109,8 @@ const char* VnniInstruction(DotSigns signs);
 void EmitVexDot(asmjit::x86::Assembler& code, DotSigns signs, const Vec& accumulator, const Vec& a,
                 const asmjit::Operand_& b);
 
+/// Fills `words` with int16 whose low `bits` are set.
+void SetLowBits(Emitter& emitter, const Vec& words, int bits);
 /// Fills `ones` with int16 ones, which turn vpmaddwd into the widening of int16 pairs.
 void SetOnes(Emitter& emitter, const Vec& ones);
 Vec NewOnes(Emitter& emitter);

@@ -28,6 +28,7 @@ struct KernelBlock {
 inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 4, 2},
+    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWideInPlace, 4, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kSplit, 1, 4},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kScheduled, 6, 1},
@@ -35,6 +36,7 @@ inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
+    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWideInPlace, 8, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 2, 2},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 1, 4},
     KernelBlock{jit::Isa::kAvx512, jit::DotKind::kScheduled, 8, 1},

@@ -93,20 +93,23 @@ void Epilogue::Advance() {
   if (spec_.has_residual()) code.mov(Argument(offsetof(EpilogueArgs, residual)), residual_);
 }
 
-void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c) {
+void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector) {
   if (SharesRegister()) emitter_.code().mov(scales_, Argument(offsetof(EpilogueArgs, scales)));
   for (size_t j = 0; j < accumulators.size(); ++j) {
-    SubtractZeroPoints(accumulators[j], static_cast<int>(j));
+    const int vector = first_vector + static_cast<int>(j);
+    SubtractZeroPoints(accumulators[j], vector);
     if (spec_.c_type == INTACT_S32) continue;
-    Scale(accumulators[j], static_cast<int>(j));
+    Scale(accumulators[j], vector);
     if (spec_.has_residual()) continue;
-    if (spec_.has_bias) AddBias(accumulators[j], static_cast<int>(j));
+    if (spec_.has_bias) AddBias(accumulators[j], vector);
     Bound(accumulators[j]);
   }
   if (spec_.has_b_zero_points) emitter_.code().add(row_sum_, 4);
   if (spec_.has_residual()) AddResidual(accumulators);
   const int vector_stride = emitter_.lanes() * ElementBytes(spec_.c_type);
-  const auto address = [&](size_t j) { return x86::ptr(c, static_cast<int>(j) * vector_stride); };
+  const auto address = [&](size_t j) {
+    return x86::ptr(c, (first_vector + static_cast<int>(j)) * vector_stride);
+  };
   if (ElementBytes(spec_.c_type) == 4) {
     for (size_t j = 0; j < accumulators.size(); ++j) {
       if (spec_.form.streams) {

@@ -37,7 +37,7 @@ class Microkernel {
         epilogue_(spec.epilogue, *emitter_) {}
 
   Result<jit::Code> Generate() {
-    assert(dot_->steps() == 1 || (!spec_.steps && !spec_.shared && !spec_.begins_line && !spec_.ends_line));
+    assert(dot_->steps() == 1 || (!spec_.steps && !spec_.shared));
     TakeRegisters();
     session_.Begin(registers_);
     const asmjit::Label tile = code().newLabel();
@@ -202,13 +202,27 @@ class Microkernel {
       dot_->LoadB(b_operands_[j], BAddress(static_cast<int>(j), quad));
     }
     Prefetch(quad);
+    const auto broadcast = [&](int row, int step) {
+      code().vpbroadcastd(
+          a_operand_, x86::ptr(rows_[static_cast<size_t>(row)], offset_, 0, quad * a_bytes() + step * kQuad));
+    };
+    if (dot_->takes_quads_apart()) {
+      for (int i = rows.begin; i < rows.end; ++i) {
+        broadcast(i, 0);
+        for (int step = 0; step < dot_->steps(); ++step) Dots(dot_->Part(a_operand_, step), step, i, quad);
+      }
+      return;
+    }
     for (int step = 0; step < dot_->steps(); ++step) {
       for (int i = rows.begin; i < rows.end; ++i) {
-        const Gp& row = rows_[static_cast<size_t>(i)];
-        code().vpbroadcastd(a_operand_, x86::ptr(row, offset_, 0, quad * a_bytes() + step * 4));
-        for (int j = 0; j < spec_.vectors; ++j) Dot(step, i, j, quad);
+        broadcast(i, step);
+        Dots(a_operand_, step, i, quad);
       }
     }
+  }
+
+  void Dots(const Vec& a, int step, int row, int quad) {
+    for (int j = 0; j < spec_.vectors; ++j) Dot(a, step, row, j, quad);
   }
 
   // Quads 0 to `quads` − 1; int16 sums are begun by the first.
@@ -231,7 +245,7 @@ class Microkernel {
       for (int i = rows.begin; i < rows.end; ++i) {
         code().vpbroadcastd(a_operand_,
                             x86::ptr(rows_[static_cast<size_t>(i)], offset_, 0, quad * a_bytes()));
-        Dot(0, i, j, quad);
+        Dot(a_operand_, 0, i, j, quad);
       }
     }
   }
@@ -243,20 +257,20 @@ class Microkernel {
     for (; vectors < 0; ++vectors) code().sub(offset_, vector_step_);
   }
 
-  void Dot(int step, int i, int j, int quad) {
+  void Dot(const Vec& a, int step, int i, int j, int quad) {
     const auto vector = static_cast<size_t>(j);
     asmjit::Operand b = BAddress(j, quad);
     if (vector < b_operands_.size()) {
       b = b_operands_[vector][dot_->b_registers() == 1 ? 0 : static_cast<size_t>(step)];
     }
-    if (sums_.empty()) return dot_->Dot(accumulator(quad % chains_, i, j), a_operand_, b);
+    if (sums_.empty()) return dot_->Dot(accumulator(quad % chains_, i, j), a, b);
     const jit::DotForm::Sums& sums =
         sums_[static_cast<size_t>(i) * static_cast<size_t>(spec_.vectors) + vector];
     const Vec& sum = sums.of_step.at(static_cast<size_t>(step));
     if (begins_group_ && quad == 0) {
-      dot_->FirstDot(sum, a_operand_, b);
+      dot_->FirstDot(sum, a, b);
     } else {
-      dot_->Dot(sum, a_operand_, b);
+      dot_->Dot(sum, a, b);
     }
   }
 

@@ -110,11 +110,12 @@ struct MicrokernelSpec {
   int mr = 1;       // rows
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;
-  // Each vector of columns reads activations of its own. Not with the wide and split forms, nor with
+  // Each vector of columns reads activations of its own. Not with forms of several steps, nor with
   // prefetching.
   bool steps = false;
   std::optional<SharedTaps> shared;  // where rows share pixels; with steps, and not at a line's ends
-  // The first row begins a line, the last one ends it; from mr = 2 on. Not with the wide and split forms.
+  // The first row begins a line, the last one ends it; from mr = 2 on. Not with forms whose A is
+  // staged.
   bool begins_line = false, ends_line = false;
   // Items of the largest group in the schedule that the scheduled form runs; 0 for the other forms. Its tiles
   // are one vector wide and their rows one tap long, and it has none of the above.

@@ -41,18 +41,17 @@ class ScheduledKernel {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
-    code().mov(blocks_, Argument(offsetof(ScheduledKernelArgs, blocks)));
-    code().mov(a_, Argument(offsetof(ScheduledKernelArgs, a)));
-    code().mov(block_result_, Argument(offsetof(ScheduledKernelArgs, accumulators)));
+    code().mov(items_, Argument(offsetof(ScheduledKernelArgs, strips)));
+    code().mov(strips_, Argument(offsetof(ScheduledKernelArgs, strip_count)));
+    code().mov(initial_, Argument(offsetof(ScheduledKernelArgs, initial)));
+    code().mov(strip_result_, Argument(offsetof(ScheduledKernelArgs, accumulators)));
     if (!spec_.IsVnni() && !has_ones_register_)
       code().mov(ones_pointer_, reinterpret_cast<uint64_t>(kOnes.data()));
-    const asmjit::Label block = code().newLabel();
-    code().bind(block);
-    Block();
-    code().add(a_, BlockBytes());
-    code().add(block_result_, BlockBytes());
-    code().dec(blocks_);
-    code().jnz(block);
+    const asmjit::Label strip = code().newLabel();
+    code().bind(strip);
+    Strip();
+    code().dec(strips_);
+    code().jnz(strip);
     session_.End();
     return session_.Finish(registers_);
   }
@@ -70,7 +69,7 @@ class ScheduledKernel {
 
   void TakeRegisters() {
     blocks_ = registers_.NewGeneral("blocks");
-    block_result_ = registers_.NewGeneral("the block's result");
+    strip_result_ = registers_.NewGeneral("the strip's result");
     a_ = registers_.NewGeneral("a");
     items_ = registers_.NewGeneral("items");
     strips_ = registers_.NewGeneral("strips");
@@ -105,25 +104,29 @@ class ScheduledKernel {
     return x86::ptr(result_, offset);
   }
 
-  void Block() {
-    code().mov(items_, Argument(offsetof(ScheduledKernelArgs, strips)));
-    code().mov(strips_, Argument(offsetof(ScheduledKernelArgs, strip_count)));
-    code().mov(initial_, Argument(offsetof(ScheduledKernelArgs, initial)));
-    code().mov(result_, block_result_);
-    const asmjit::Label strip = code().newLabel();
-    code().bind(strip);
-    Strip();
-    code().dec(strips_);
-    code().jnz(strip);
-  }
-
+  // Of all blocks, one after the other: what their loops' branches do is then the same as for the block
+  // before.
   void Strip() {
     code().mov(counts_, items_);
-    code().add(items_, kStripHeaderBytes);
+    code().mov(blocks_, Argument(offsetof(ScheduledKernelArgs, blocks)));
+    code().mov(a_, Argument(offsetof(ScheduledKernelArgs, a)));
+    code().mov(result_, strip_result_);
+    const asmjit::Label block = code().newLabel();
+    code().bind(block);
+    code().lea(items_, x86::ptr(counts_, kStripHeaderBytes));
     InitialiseAccumulators();
     for (int size = spec_.largest_group; size >= 1; --size) Groups(size);
     StoreAccumulators();
-    code().add(result_, spec_.strip_columns * spec_.block_vectors * registers_.vector_bytes());
+    code().add(a_, BlockBytes());
+    code().add(result_, BlockBytes());
+    code().dec(blocks_);
+    code().jnz(block);
+    code().add(strip_result_, spec_.strip_columns * spec_.block_vectors * registers_.vector_bytes());
+    const asmjit::Label continues = code().newLabel();
+    code().test(initial_, initial_);
+    code().jz(continues);
+    code().add(initial_, spec_.strip_columns * 4);
+    code().bind(continues);
   }
 
   // A pair of columns leaves each column's half where it begins, and the other's behind it.
@@ -168,7 +171,6 @@ class ScheduledKernel {
         emitter_->Copy(accumulators_[Index(vector, column)], accumulators_[Index(0, column)]);
       }
     }
-    code().add(initial_, spec_.strip_columns * 4);
     code().jmp(done);
     code().bind(resume);
     for (int column = 0; column < spec_.strip_columns; ++column) {
@@ -185,7 +187,6 @@ class ScheduledKernel {
     code().test(initial_, initial_);
     code().jz(resume);
     code().vpbroadcastq(accumulators_[0], x86::ptr(initial_));
-    code().add(initial_, spec_.strip_columns * 4);
     code().jmp(done);
     code().bind(resume);
     emitter_->Load(accumulators_[0], ResultAt(0, 0));
@@ -274,7 +275,7 @@ class ScheduledKernel {
   std::unique_ptr<jit::Emitter> emitter_;
   std::unique_ptr<jit::DotForm> dot_;  // VPDPBUSD
 
-  Gp blocks_, block_result_, a_, items_, strips_, result_, initial_, counts_, count_, quad_, ones_pointer_;
+  Gp blocks_, strip_result_, a_, items_, strips_, result_, initial_, counts_, count_, quad_, ones_pointer_;
   std::vector<Vec> accumulators_, sums_, weights_, vectors_;
   Vec activations_, product_, ones_;
   bool has_ones_register_ = false;

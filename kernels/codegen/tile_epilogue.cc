@@ -24,14 +24,17 @@ alignas(64) constexpr std::array<uint8_t, 64> kTurnSquares = [] {
 }();
 
 constexpr int kByteColumns = 16;  // a quarter of a vector
+constexpr int kLineColumns = 16;  // of 4 bytes
 
 struct TileEpilogueSpec {
   jit::Isa isa = jit::Isa::kAvx2;
   EpilogueSpec epilogue;
   int tile_rows = 0;
+  int columns = 0;
   auto operator<=>(const TileEpilogueSpec&) const = default;
   std::string Name() const {
-    return epilogue.Name() + "_tile_epilogue_" + std::to_string(tile_rows) + "_" + jit::CompactName(isa);
+    return epilogue.Name() + "_tile_epilogue_" + std::to_string(tile_rows) + "x" + std::to_string(columns) +
+           "_" + jit::CompactName(isa);
   }
 };
 
@@ -80,7 +83,6 @@ class TileEpilogue {
     code().mov(rows_, Argument(offsetof(TileEpilogueArgs, rows)));
     epilogue_.Prepare(registers_.Argument(), offsetof(TileEpilogueArgs, epilogue));
     const asmjit::Label loop = code().newLabel();
-    done_ = code().newLabel();
     const int rows = lanes();
     code().mov(turn_, reinterpret_cast<uint64_t>(kTurnSquares.data()));
     code().bind(loop);
@@ -89,7 +91,6 @@ class TileEpilogue {
     code().add(pointers_, rows * 8);
     code().sub(rows_, rows);
     code().jg(loop);
-    code().bind(done_);
   }
 
   jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * spec_.tile_rows * 4); }
@@ -97,19 +98,22 @@ class TileEpilogue {
   // Rows that round up are not stored: they have no residual and no sum.
   void StoreRows() {
     std::vector<Vec> tile;
-    for (int column = 0; column < lanes(); ++column) {
-      tile.push_back(registers_.NewVector("accumulators"));
-      emitter_->Load(tile.back(), Column(column));
+    for (int i = 0; i < lanes(); ++i) tile.push_back(registers_.NewVector("accumulators"));
+    for (int column = 0; column < spec_.columns; column += lanes()) {
+      for (int i = 0; i < lanes(); ++i) emitter_->Load(tile[static_cast<size_t>(i)], Column(column + i));
+      emitter_->Transpose(&tile);
+      const asmjit::Label stored = code().newLabel();
+      for (int row = 0; row < lanes(); ++row) {
+        code().mov(row_, x86::ptr(pointers_, row * 8));
+        code().add(row_, c_offset_);
+        epilogue_.StoreRow({tile[static_cast<size_t>(row)]}, row_, column / lanes());
+        if (row + 1 == lanes()) break;
+        code().cmp(rows_, row + 1);
+        code().je(stored);
+      }
+      code().bind(stored);
     }
-    emitter_->Transpose(&tile);
-    for (int row = 0; row < lanes(); ++row) {
-      code().mov(row_, x86::ptr(pointers_, row * 8));
-      code().add(row_, c_offset_);
-      epilogue_.StoreRow({tile[static_cast<size_t>(row)]}, row_);
-      if (row + 1 == lanes()) break;
-      code().cmp(rows_, row + 1);
-      code().je(done_);
-    }
+    for (const Vec& vector : tile) registers_.Free(vector);
   }
 
   void StoreBytes() {
@@ -161,7 +165,6 @@ class TileEpilogue {
   std::unique_ptr<jit::Emitter> emitter_;
   Epilogue epilogue_;
   Gp accumulators_, c_offset_, pointers_, rows_, row_, turn_;
-  asmjit::Label done_;
 };
 
 // Whether columns can be requantized on their own.
@@ -169,16 +172,23 @@ bool TakesColumns(const EpilogueSpec& epilogue) {
   return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_b_zero_points && !epilogue.has_residual();
 }
 
+// Whether what a row has of its own, its sum and its residual, is not asked for twice.
+bool TakesLines(const EpilogueSpec& epilogue) {
+  return ElementBytes(epilogue.c_type) == 4 && !epilogue.has_b_zero_points && !epilogue.has_residual();
+}
+
 }  // namespace
 
 int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue) {
-  return TakesColumns(epilogue) ? kByteColumns : jit::VectorBytes(isa) / 4;
+  if (TakesColumns(epilogue)) return kByteColumns;
+  return TakesLines(epilogue) ? kLineColumns : jit::VectorBytes(isa) / 4;
 }
 
-Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows) {
+Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows,
+                                             int columns) {
   epilogue.form.is_dealt = TakesColumns(epilogue);
   return jit::GetFunction<TileEpilogueFunction>(
-      TileEpilogueSpec{isa, epilogue, tile_rows},
+      TileEpilogueSpec{isa, epilogue, tile_rows, columns},
       [](const TileEpilogueSpec& spec) { return TileEpilogue(spec).Generate(); });
 }
 

@@ -4,6 +4,9 @@
 //   4-byte outputs, or with a residual    lanes rows × lanes columns: turned, then requantized row by row
 //   8-bit outputs                         lanes rows × 16 columns: requantized column by column, and turned
 //                                         as bytes, a quarter of the work
+//
+// Of 4-byte outputs two such squares lie side by side where they can, so that a line of C that lies far from
+// the next is stored as a whole before it leaves L1.
 #ifndef INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_
 
@@ -26,12 +29,13 @@ struct TileEpilogueArgs {
 
 using TileEpilogueFunction = jit::Function<void(const TileEpilogueArgs*)>;
 
-/// Columns of a tile.
+/// The most columns of a tile.
 int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue);
 
 /// Stores rows of a tile's columns, one below the other; `tile_rows` from a column of accumulators to the
-/// next. Rows that round up TileEpilogueArgs::rows may be stored or not.
-Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows);
+/// next. `columns`: TileColumns(), or those of a vector where outputs have 4 bytes. Rows that round up
+/// TileEpilogueArgs::rows may be stored or not.
+Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows, int columns);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_

@@ -9,9 +9,22 @@
 namespace intact::kernels {
 namespace {
 
-const costs::FormCosts& CostsHere() {
+using costs::PanelCosts;
+
+// Null for forms that are told another way.
+const PanelCosts* FormOf(jit::DotKind dot) {
   static const bool kIsAmd = jit::HostCpu().vendor == "AuthenticAMD";
-  return kIsAmd ? costs::kFormsOnAmd : costs::kFormsElsewhere;
+  const costs::FormCosts& forms = kIsAmd ? costs::kFormsOnAmd : costs::kFormsElsewhere;
+  switch (dot) {
+    case jit::DotKind::kWide:
+      return &forms.wide;
+    case jit::DotKind::kWideInPlace:
+      return &forms.in_place;
+    case jit::DotKind::kSplit:
+      return &forms.split;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace
@@ -28,9 +41,10 @@ bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
 }
 
 BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics)
-    : block_(block) {
+    : block_(block), stores_bytes_(data.element_bytes() == 1), is_staged_(IsStaged(block, data)) {
   const int64_t lanes = jit::VectorBytes(block.isa) / 4;
   const int64_t quads = CeilDivide(data.k, kQuad);
+  taps_ = data.taps().count();
   vectors_ = CeilDivide(data.n, lanes);
   quads_ = static_cast<double>(quads);
   if (statistics.quads != 0) {
@@ -42,7 +56,7 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
   if (data.taps().shared) {
     run_rows_ = data.taps().line_rows;
     shares_pixels_ = true;
-  } else if (!IsStaged(block, data) && data.taps().HasLineEnds()) {
+  } else if (!is_staged_ && data.taps().HasLineEnds()) {
     CutAtLines(data.taps());
   }
 }
@@ -82,22 +96,39 @@ double BlockCost::OfRows(int64_t rows) const {
     return static_cast<double>(count) *
            (static_cast<double>(whole) * OfTile(tile_rows, block_.vectors) + OfTile(tile_rows, rest));
   };
-  return of_tiles(rows % tiles, rows / tiles + 1) + of_tiles(tiles - rows % tiles, rows / tiles);
+  const double staging = static_cast<double>(rows) * OfStagedRow();
+  const auto calls =
+      static_cast<double>(CeilDivide(tiles, costs::kCallTiles) * CeilDivide(vectors_, block_.vectors));
+  return of_tiles(rows % tiles, rows / tiles + 1) + of_tiles(tiles - rows % tiles, rows / tiles) + staging +
+         calls * OfCall();
+}
+
+// With VNNI it is in what a tile costs.
+double BlockCost::OfCall() const {
+  if (block_.dot == jit::DotKind::kScheduled) return costs::kVectorStrip;
+  return FormOf(block_.dot) == nullptr ? 0 : costs::kCall;
+}
+
+double BlockCost::OfStagedRow() const {
+  if (!is_staged_ || block_.dot == jit::DotKind::kVnni) return 0;
+  const auto taps = static_cast<double>(taps_);
+  const PanelCosts* const form = FormOf(block_.dot);
+  if (form != nullptr && form->row != 0) return form->row * taps + form->row_quad * quads_;
+  return costs::kCopiedRow * taps + costs::kCopiedQuad * quads_;
 }
 
 double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
   if (vectors == 0) return 0;
-  if (block_.dot == jit::DotKind::kWide) {
-    const double product = CostsHere().wide * (static_cast<double>(rows) + CostsHere().wide_vector);
-    return quads_ * product * static_cast<double>(vectors) + costs::kTileCost;
-  }
-  if (block_.dot == jit::DotKind::kSplit) {
-    const double product = CostsHere().split * static_cast<double>(rows) + CostsHere().split_vector;
-    return quads_ * product * static_cast<double>(vectors) + costs::kTileCost;
+  if (const PanelCosts* const form = FormOf(block_.dot)) {
+    const double quad = form->product * static_cast<double>(rows) + form->vector;
+    const double output = stores_bytes_ ? form->output * static_cast<double>(rows) : 0;
+    return (quads_ * quad + output) * static_cast<double>(vectors) + form->tile;
   }
   if (block_.dot == jit::DotKind::kScheduled) {
     const double row = costs::kItemRow * items_ + costs::kGroupRow * groups_;
-    return quads_ * static_cast<double>(vectors) * (row * static_cast<double>(rows) + costs::kItem * items_) +
+    const double quad = row * static_cast<double>(rows) + costs::kItem * items_;
+    const double output = stores_bytes_ ? costs::kVectorByteOutput : costs::kVectorOutput;
+    return (quads_ * quad + output * static_cast<double>(rows)) * static_cast<double>(vectors) +
            costs::kScheduledTile;
   }
   auto products = static_cast<double>(rows * vectors);

@@ -43,9 +43,13 @@ class BlockCost {
  private:
   double OfRows(int64_t rows) const;
   double OfTile(int64_t rows, int64_t vectors) const;
+  double OfCall() const;
+  double OfStagedRow() const;
   void CutAtLines(const Taps& taps);
 
   KernelBlock block_;
+  bool stores_bytes_, is_staged_;
+  int64_t taps_ = 1;
   int64_t vectors_ = 0;  // of columns
   double quads_ = 0;
   double items_ = 0, groups_ = 0;  // of a quad, of a schedule

@@ -17,29 +17,42 @@ namespace intact::kernels::costs {
 // With VNNI, two products a cycle. What a tile costs is measured, on a CPU that is not recorded; those of
 // vectors are set so that the blocks win that were faster on convolutions of 7 to 56 lines there, and L2's
 // rate is the one that AmxEngine assumes.
-inline constexpr double kTileCost = 70;        // a call and its epilogue
+inline constexpr double kTileCost = 70;        // its epilogue, and what comes before the products
 inline constexpr double kInFlight = 10;        // products of a quad that the latency takes at least
 inline constexpr double kVectorFromL2 = 3.7;   // of 64 bytes: 34 B a cycle
 inline constexpr double kVectorPassing = 0.3;  // what it costs beside where products hide that
 inline constexpr double kVectorFromMemory =
     1.02;  // per product, where a vector of weights is read for each row
 
-// What the int16 and the split form take: a product, and a vector of weights, which a tile's rows share: its
-// widening, its way from the caches.
-struct FormCosts {
-  double wide, wide_vector, split, split_vector;
+// What forms take that are exact without VNNI: a product; a vector of weights, which a tile's rows share (its
+// widening, its way from the caches); a tile; a row of a vector of outputs of a byte, which those of four
+// bytes do not take beside products; and where A is staged, each tap of its rows, and each quad of these.
+struct PanelCosts {
+  double product, vector, tile, output, row, row_quad;
 };
-// Measured in turns with the triple on Zen 3: 1 to 3136 rows, depths of 16 to 4096, Laplace, Gaussian and
-// uniform weights.
-inline constexpr FormCosts kFormsOnAmd = {1.23, 0.8, 1.25, 0.45};
-// Counted, for three vector ports of which two multiply and shift; not measured.
-inline constexpr FormCosts kFormsElsewhere = {1.33, 1.0, 1.4, 0.5};
+struct FormCosts {
+  PanelCosts wide, in_place, split;
+};
+// Fitted to 1,800 GEMMs of 1 to 3136 rows, 16 to 768 columns and depths of 12 to 1024 on Zen 3, each form in
+// turns with the others.
+inline constexpr FormCosts kFormsOnAmd = {
+    {1.30, 0.77, 9, 2.9, 23, 0.55}, {1.40, 0.84, 11, 3.0, 0, 0}, {1.33, 0.2, 8, 4.9, 26, 0.5}};
+// Products and vectors counted, for three vector ports of which two multiply and shift; not measured.
+inline constexpr FormCosts kFormsElsewhere = {
+    {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 0, 0}, {1.5, 0.5, 8, 4.9, 26, 0.5}};
+inline constexpr double kCall = 32;        // of their kernels, which run
+inline constexpr int64_t kCallTiles = 16;  // so many tiles at most
+// Of forms that read A as it is, where it is staged nevertheless; assumed.
+inline constexpr double kCopiedRow = 20;
+inline constexpr double kCopiedQuad = 0.2;
 
-// The scheduled form, likewise, measured on Zen 3.
-inline constexpr double kItemRow = 0.68;      // a row of an item
-inline constexpr double kGroupRow = 0.42;     // a row of a group
-inline constexpr double kItem = 1.9;          // an item beside its rows
-inline constexpr double kScheduledTile = 95;  // a tile, whose loops end unpredicted; at depths of 16 to 64
+// The scheduled form, fitted to the same GEMMs.
+inline constexpr double kItemRow = 0.64;   // a row of an item
+inline constexpr double kGroupRow = 0.39;  // a row of a group
+inline constexpr double kItem = 1.33;      // an item beside its rows
+inline constexpr double kScheduledTile = 16;
+inline constexpr double kVectorStrip = 25;  // a call, whose loops end unpredicted for the first tile
+inline constexpr double kVectorOutput = 0.4, kVectorByteOutput = 3.9;  // a row of a vector of outputs
 
 // ----- schedules whose rows fill the lanes (scheduled_engine.h), in triples --------------------------------
 
@@ -71,9 +84,15 @@ inline constexpr Forms kPlanarZmmForms = {StripForm{2, 4, 0.67, 0.33, 2}, StripF
 inline constexpr Forms kPlanarYmmVnniForms = {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}};
 inline constexpr Forms kPlanarZmmVnniForms = {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0, 2}};
 
-// What a vector of rows costs beside its items, in triples of a vector of columns: packing, storing, the ends
-// of loops. Measured on Zen 3 at depths of 16 to 4096.
-inline constexpr double kVectorCost = 11;
+// What rows cost beside items, fitted on Zen 3 to the GEMMs above: a quad to be packed; as many outputs as a
+// vector of columns has; and a strip each time that the kernel comes to it, when its loops end unpredicted.
+inline constexpr double kPackedQuad = 0.7;
+inline constexpr double kTurnedOutputs = 4.4, kTurnedByteOutputs = 4.5;
+inline constexpr double kStripTurn = 6;
+// Strips of so many quads or fewer have groups of few items: the loops for each number of items end
+// unpredicted, which takes longer than what groups of more items save. Measured on Zen 3 at 10 to 192 quads.
+inline constexpr int64_t kShallowQuads = 64;
+inline constexpr int kShallowGroup = 4;
 // How much of the time grows with the loads a product takes, where a block has fewer vectors than the form:
 // measured 1.4 times the time for one vector on Zen 4, 1.75 on Zen 3, whose ymm take two loads a cycle.
 inline constexpr double kLoadShare = 0.75;

@@ -199,8 +199,8 @@ bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
 
 // The split form fetches them by itself, and a line a quad is one panel's.
 bool PanelEngine::CanFetchOwn() const {
-  return nr_ == kPanelColumns && CanPrefetch() &&
-         (block_.dot == jit::DotKind::kTriple || block_.dot == jit::DotKind::kWide);
+  return nr_ == kPanelColumns && CanPrefetch() && block_.dot != jit::DotKind::kVnni &&
+         block_.dot != jit::DotKind::kSplit;
 }
 
 int64_t PanelEngine::StagedTapBytes() const {

@@ -107,13 +107,24 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::CreateFor(const GemmDa
   return engine;
 }
 
+// As many blocks of rows of packed A as take a third of L1.
+int ScheduledEngine::BlocksOf(const StripForm& form) const {
+  if (data_.IsPlanar()) return form.blocks;
+  const int64_t rows = int64_t{form.vectors} * lanes_;
+  const int64_t in_l1 = Caches().l1d_bytes / 3 / (rows * data_.k);
+  return static_cast<int>(std::clamp<int64_t>(in_l1, 1, kMaxTileRows / rows));
+}
+
 Error ScheduledEngine::Choose() {
   const auto spec_for = [&](const StripForm& form) {
-    const int rows = form.vectors * lanes_;
+    const int rows = form.vectors * lanes_ * BlocksOf(form);
     // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads =
         std::clamp<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16, (kMostWindowOffset - 1) / rows);
-    ScheduleSpec spec{form.columns, rows, window_quads, amax_, UsesSchedule(isa_, INTACT_EXACT)};
+    ScheduleSpec spec{form.columns, rows, window_quads, amax_};
+    spec.saturates = UsesSchedule(isa_, INTACT_EXACT);
+    const bool is_shallow = std::min(data_.weights.quads(), window_quads) <= costs::kShallowQuads;
+    if (spec.saturates && is_shallow) spec.largest_group = costs::kShallowGroup;
     if (data_.IsPlanar()) {
       spec.group_columns = data_.planar().group_columns;
       if (data_.problem.HasWeightZeroPoints()) spec.zero_points = data_.problem.b_zero_points.data();
@@ -135,7 +146,7 @@ Error ScheduledEngine::Choose() {
   spec_ = spec_for(*best);
   block_vectors_ = best->vectors;
   rows_ = best->vectors * lanes_;
-  tile_rows_ = rows_ * best->blocks;
+  tile_rows_ = rows_ * BlocksOf(*best);
   return {};
 }
 
@@ -187,17 +198,20 @@ Error ScheduledEngine::GenerateKernels() {
     if (!kernel) return kernel.error();
     paired_kernel_ = *kernel;
   }
-  const Result<TileEpilogueFunction> epilogue = GetTileEpilogue(isa_, data_.epilogue, tile_rows_);
-  if (!epilogue) return epilogue.error();
-  epilogue_ = *epilogue;
   tile_columns_ = TileColumns(isa_, data_.epilogue);
-  if (lanes_ != 16 || data_.element_bytes() != 4) return {};
+  const auto make = [&](const EpilogueSpec& spec, int columns, TileEpilogueFunction* function) -> Error {
+    const Result<TileEpilogueFunction> made = GetTileEpilogue(isa_, spec, tile_rows_, columns);
+    if (!made) return made.error();
+    *function = *made;
+    return {};
+  };
+  Error error = make(data_.epilogue, tile_columns_, &epilogue_);
+  if (error.status != INTACT_OK || data_.element_bytes() != 4) return error;
+  if (tile_columns_ != lanes_) return make(data_.epilogue, lanes_, &vector_epilogue_);
+  if (lanes_ != 16) return {};
   EpilogueSpec streaming = data_.epilogue;
   streaming.form.streams = true;
-  const Result<TileEpilogueFunction> streaming_epilogue = GetTileEpilogue(isa_, streaming, tile_rows_);
-  if (!streaming_epilogue) return streaming_epilogue.error();
-  streaming_epilogue_ = *streaming_epilogue;
-  return {};
+  return make(streaming, tile_columns_, &streaming_epilogue_);
 }
 
 bool ScheduledEngine::CanPair() const {
@@ -205,7 +219,12 @@ bool ScheduledEngine::CanPair() const {
 }
 
 double ScheduledEngine::Cost(int64_t m) const {
-  const double overhead = costs::kVectorCost / static_cast<double>(data_.weights.quads());
+  const auto quads = static_cast<double>(data_.weights.quads());
+  const double row_vectors = std::max(static_cast<double>(data_.n) / lanes_, 1.0);
+  const double output = data_.element_bytes() == 1 ? costs::kTurnedByteOutputs : costs::kTurnedOutputs;
+  const double overhead = output / quads + costs::kPackedQuad / row_vectors;
+  // Of a kernel call, a row's share of it left out.
+  const double strips = costs::kStripTurn * lanes_ / spec_.strip_columns / quads;
   // An item loads its offset, the weights of its columns, and a vector of A for each of rows.
   const auto loads = [&](double vectors) {
     const double columns = spec_.strip_columns;
@@ -220,13 +239,15 @@ double ScheduledEngine::Cost(int64_t m) const {
     return static_cast<double>(padded_rows) * (row_cost_ * (1 + load_share * more_loads) + overhead);
   };
   const int64_t rest = m % rows_;
-  return static_cast<double>(m - rest) * (row_cost_ + overhead) + (rest == 0 ? 0 : block_cost(rest));
+  const int64_t calls = CeilDivide(m - rest, tile_rows_) + (rest == 0 ? 0 : 1);
+  return static_cast<double>(m - rest) * (row_cost_ + overhead) + (rest == 0 ? 0 : block_cost(rest)) +
+         static_cast<double>(calls) * strips;
 }
 
 // Packed rows are read again by each chunk; where there is but one, they are still in L1.
 int64_t ScheduledEngine::RowsPerBlock() const {
-  if (data_.weights.panels() <= PanelsPerChunk()) return rows_;
-  return std::max<int64_t>(Caches().l2_bytes / std::max<int64_t>(data_.k, 1) / rows_, 1) * rows_;
+  if (data_.weights.panels() <= PanelsPerChunk()) return tile_rows_;
+  return std::max<int64_t>(Caches().l2_bytes / std::max<int64_t>(data_.k, 1) / tile_rows_, 1) * tile_rows_;
 }
 
 int64_t ScheduledEngine::PanelsPerChunk() const {
@@ -235,7 +256,7 @@ int64_t ScheduledEngine::PanelsPerChunk() const {
 }
 
 int64_t ScheduledEngine::ScratchBytes(int64_t rows) const {
-  const int64_t block = std::min(RoundUp(rows, rows_), RowsPerBlock());
+  const int64_t block = std::min(RoundUp(rows, tile_rows_), RowsPerBlock());
   const int64_t panels = data_.IsPlanar() ? 0 : RoundUp(ActivationPanelBytes(block, data_.k), 64);
   const int64_t bytes = FixedBytes() + panels;
   return fallback_ == nullptr ? bytes : std::max(bytes, fallback_->ScratchBytes(rows));
@@ -249,8 +270,8 @@ void ScheduledEngine::RunRange(const RunBuffers& buffers, const Range& range,
     const int64_t block_end = std::min(range.row_end, block + RowsPerBlock());
     uint8_t largest = 0;
     RowCursor cursor(buffers.rows(), block);
-    for (int64_t row = block; row < block_end; row += rows_) {
-      const int64_t rows = std::min<int64_t>(rows_, block_end - row);
+    for (int64_t row = block; row < block_end; row += tile_rows_) {
+      const int64_t rows = std::min<int64_t>(tile_rows_, block_end - row);
       largest = std::max(largest, Pack(&cursor, rows, panels + ActivationPanelBytes(row - block, data_.k)));
     }
     const Range block_range{block, block_end, range.column_begin, range.column_end};
@@ -319,16 +340,17 @@ ScheduledEngine::TileRows ScheduledEngine::AdjacentRows(const RunBuffers& buffer
 // The next `rows` rows, tap by tap; returns the largest activation.
 uint8_t ScheduledEngine::Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept {
   std::array<const uint8_t*, kMaxTileRows> pointers;
-  const int64_t copies = ArePaired(rows) ? 2 : 1;
-  for (int64_t i = 0; i < rows; ++i) {
-    std::fill_n(pointers.begin() + i * copies, copies, cursor->Next());
-  }
-  rows *= copies;
+  const int64_t rest = rows % rows_;
+  const int64_t paired = ArePaired(rest) ? rest : 0;
+  const uint8_t** next = pointers.data();
+  for (int64_t i = 0; i < rows - paired; ++i) *next++ = cursor->Next();
+  for (int64_t i = 0; i < paired; ++i, next += 2) next[0] = next[1] = cursor->Next();
+  rows += paired;
   uint8_t largest = 0;
   for (const int64_t tap : data_.taps().offsets) {
     largest = std::max(largest, PackActivations({pointers.data(), static_cast<size_t>(rows)}, tap,
-                                                data_.taps().depth, data_.a_flip(), rows_, panel));
-    panel += ActivationPanelBytes(rows_, data_.taps().depth);
+                                                data_.taps().depth, data_.a_flip(), tile_rows_, panel));
+    panel += ActivationPanelBytes(tile_rows_, data_.taps().depth);
   }
   return largest;
 }
@@ -339,8 +361,8 @@ void ScheduledEngine::RunBlock(const RunBuffers& buffers, const Range& range, co
   const int64_t panel_end = (range.column_end + kPanelColumns - 1) / kPanelColumns;
   for (int64_t panel = range.column_begin / kPanelColumns; panel < panel_end; panel += PanelsPerChunk()) {
     const int64_t chunk_end = std::min(panel_end, panel + PanelsPerChunk());
-    for (int64_t row = range.row_begin; row < range.row_end; row += rows_) {
-      const int64_t rows = std::min<int64_t>(rows_, range.row_end - row);
+    for (int64_t row = range.row_begin; row < range.row_end; row += tile_rows_) {
+      const int64_t rows = std::min<int64_t>(tile_rows_, range.row_end - row);
       const uint8_t* const a = panels + ActivationPanelBytes(row - range.row_begin, data_.k);
       const TileRows tile = AdjacentRows(buffers, row, rows, scratch);
       for (int64_t at = panel; at < chunk_end; at += PanelsAtOnce()) {
@@ -361,7 +383,7 @@ void ScheduledEngine::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_b
   const bool planar = data_.IsPlanar();
   ScheduledKernelArgs args;
   for (int64_t window = 0; window < schedule_->windows(); ++window) {
-    const uint8_t* const from = planar ? a : a + window * spec_.window_quads * kQuad * rows_;
+    const uint8_t* const from = planar ? a : a + window * spec_.window_quads * kQuad * tile_rows_;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       args.strips = schedule_->Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
@@ -386,12 +408,15 @@ void ScheduledEngine::Store(const RunBuffers& buffers, const Range& range, const
   TileEpilogueArgs args;
   args.rows = rows.count;
   args.c = rows.c.data();
-  for (int64_t column = range.column_begin; column < range.column_end; column += tile_columns_) {
-    const int64_t columns = std::min<int64_t>(tile_columns_, range.column_end - column);
+  int64_t columns = 0;
+  for (int64_t column = range.column_begin; column < range.column_end; column += columns) {
+    const bool is_vector = vector_epilogue_ && range.column_end - column < tile_columns_;
+    const int64_t most = is_vector ? lanes_ : tile_columns_;
+    columns = std::min<int64_t>(most, range.column_end - column);
     args.accumulators = accumulators + (column - range.column_begin) * tile_rows_;
     args.c_offset = column * data_.element_bytes();
     args.epilogue = data_.EpilogueAt(buffers, rows.row[0], column);
-    if (columns != tile_columns_) {
+    if (columns != most) {
       StoreEdge(buffers, rows, column, columns, args, Edge(scratch));
       continue;
     }
@@ -402,7 +427,7 @@ void ScheduledEngine::Store(const RunBuffers& buffers, const Range& range, const
       args.epilogue.residual_stride_bytes = residual.map().residual_stride_bytes;
     }
     const bool streams = buffers.may_stream && streaming_epilogue_;
-    (streams ? streaming_epilogue_ : epilogue_)(&args);
+    (streams ? streaming_epilogue_ : is_vector ? vector_epilogue_ : epilogue_)(&args);
   }
 }
 

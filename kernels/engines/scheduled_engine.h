@@ -20,6 +20,7 @@
 
 #include "kernels/codegen/scheduled_kernel.h"
 #include "kernels/codegen/tile_epilogue.h"
+#include "kernels/engines/cost_constants.h"
 #include "kernels/engines/engine.h"
 #include "kernels/weights/schedule.h"
 
@@ -63,13 +64,14 @@ class ScheduledEngine final : public Engine {
   static Result<std::unique_ptr<ScheduledEngine>> CreateFor(const GemmData& data, jit::Isa isa, int amax,
                                                             std::unique_ptr<ScheduledEngine> fallback,
                                                             const ScheduledEngine* like);
+  int BlocksOf(const costs::StripForm& form) const;
   Error Choose();
   void ChooseLike(const ScheduledEngine& like);
   Error GenerateKernels();
   bool CanPair() const;
   uint8_t Pack(RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
   /// Whether `rows` rows that fill no block run twice in a vector, each for a column of its own.
-  bool ArePaired(int64_t rows) const { return paired_kernel_ && 2 * rows <= lanes_; }
+  bool ArePaired(int64_t rows) const { return rows != 0 && paired_kernel_ && 2 * rows <= lanes_; }
   /// The range is within one band.
   void RunPlanar(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept;
   struct TileRows;
@@ -122,6 +124,7 @@ class ScheduledEngine final : public Engine {
   std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
   ScheduledKernelFunction paired_kernel_;         // for half a vector of rows; of strips of two columns
   TileEpilogueFunction epilogue_;
+  TileEpilogueFunction vector_epilogue_;     // for the rest of the columns, where tiles have several vectors
   TileEpilogueFunction streaming_epilogue_;  // where a row of a tile is a whole cache line of C
 };
 

@@ -62,7 +62,8 @@ struct ScheduleSpec {
   int rows = 0;              // of the register block: a quad of A's window is rows·4 bytes
   int64_t window_quads = 0;  // depth of a window
   int amax = 255;            // activations lie in [0, amax]
-  bool saturates = true;     // items are added up in int16: VPMADDUBSW; else any group is light enough
+  int largest_group = kMaxGroup;
+  bool saturates = true;  // items are added up in int16: VPMADDUBSW; else any group is light enough
   // Where A is a planar band: the columns of a group, which read the same channels. Then quad q of a column's
   // depth has the number (group · quads + q) in place of an offset, until Relocate().
   int64_t group_columns = 0;

@@ -406,10 +406,11 @@ class StripScheduler {
   // First fit, heaviest first: an item joins the first group that has room for it. The same group by group:
   // each takes the first item left that fits, until it is full or none does.
   void FormGroups() {
+    const auto most = static_cast<size_t>(spec_.largest_group);
     index_.Reset({sorted_loads_.data(), item_count_}, heaviest_of_all_);
     groups_.clear();
     std::array<size_t, kMaxGroup> taken;
-    while (const size_t size = index_.Take(capacity_, kMaxGroup, taken.data())) {
+    while (const size_t size = index_.Take(capacity_, most, taken.data())) {
       Group& group = groups_.emplace_back();
       group.size = static_cast<uint32_t>(size);
       for (size_t i = 0; i < size; ++i) group.items[i] = order_[taken[i]];
