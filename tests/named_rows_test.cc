@@ -47,7 +47,8 @@ class NamedRows : public testing::TestWithParam<intact_isa> {
 
   void ExpectSameBytes(const GemmPlan& plan) const {
     const auto row_bytes = static_cast<int64_t>(expected_.size()) / gemm_.m;
-    for (int64_t m : {1, 2, 3, 7, 8, 9, 23, 24, 25, 49, 61}) {
+    for (int64_t m : {1, 2, 3, 7, 8, 9, 23, 24, 25, 49, 61, 119, 120, 123, 251}) {
+      if (m > gemm_.m) break;
       std::vector<uint8_t> c(static_cast<size_t>(m * row_bytes));
       intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
       args.m = m;
@@ -67,13 +68,15 @@ class NamedRows : public testing::TestWithParam<intact_isa> {
 };
 
 constexpr const char* kLines[] = {
-    "gemm u8s8s32 m=61 n=85 k=137 za=3 fill=uniform",
-    "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",  // many windows
-    "gemm u8s8s32 m=61 n=40 k=64 adecl=127 fill=stray",
+    "gemm u8s8s32 m=251 n=85 k=137 za=3 fill=uniform",  // tiles of several blocks
+    "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",       // many windows
+    "gemm u8s8s32 m=251 n=40 k=64 adecl=127 fill=stray",
     "gemm u8s8f32 m=61 n=33 k=1030 adecl=127 rangecheck=unchecked fill=gauss bias=f32",
     "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 fill=laplace scale=channel bias=f32 act=relu res=s8 "
     "zres=-9",
-    "gemm u8s8s32 m=61 n=20 k=40 wmax=128 fill=extremes",
+    "gemm u8s8s32 m=251 n=20 k=40 wmax=128 fill=extremes",
+    "gemm u8s8u8 m=251 n=33 k=21 za=5 zc=3 fill=laplace scale=channel bias=f32 act=relu",
+    "gemm s8s8f32 m=123 n=24 k=12 fill=uniform scale=channel",
 };
 constexpr int64_t kUsual[] = {0, 1, 2, 6, 16, 24, 49, 128};
 

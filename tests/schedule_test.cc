@@ -267,6 +267,7 @@ Case AnyCase() {
   c.spec.window_quads = *rc::gen::inRange<int64_t>(1, 90);
   c.spec.amax = *rc::gen::oneOf(rc::gen::element(255, 127, 128), rc::gen::inRange(1, 256));
   c.problem.declared = c.spec.amax;
+  c.spec.largest_group = *rc::gen::element(kMaxGroup, 4, 1);
   if (*rc::gen::arbitrary<bool>()) {
     const auto count = static_cast<size_t>(c.problem.n);
     c.zero_points = *rc::gen::container<std::vector<int32_t>>(count, rc::gen::inRange(-128, 128));
@@ -285,6 +286,7 @@ RC_GTEST_PROP(Schedule, ItemsAddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
   RC_ASSERT(AddsUpTo(weights, c.spec, SumOfItems(strips, weights)));
   RC_ASSERT(OverloadedLanes(strips, c.spec.amax) == 0);
 
+  RC_ASSERT(schedule.largest_group() <= c.spec.largest_group);
   int64_t groups = 0;
   int64_t items = 0;
   for (const DecodedStrip& strip : strips) {
@@ -359,10 +361,11 @@ RC_GTEST_PROP(Schedule, NoGroupLeavesRoomForItemsOfALaterOne, ()) {
   RC_LOG() << c.problem.ToString() << " strip_columns=" << c.spec.strip_columns
            << " window_quads=" << c.spec.window_quads;
   const PackedWeights weights = Pack(c.problem);
+  const auto most = static_cast<size_t>(c.spec.largest_group);
   for (const DecodedStrip& strip : Decoder(Schedule(weights, c.spec), weights).Decode()) {
     for (size_t i = 0; i < strip.groups.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
-        if (strip.groups[i].size() == kMaxGroup || strip.groups[j].size() == kMaxGroup) continue;
+        if (strip.groups[i].size() == most || strip.groups[j].size() == most) continue;
         RC_ASSERT(WasFirstFit(strip.groups[i], strip.groups[j], c.spec.amax) ||
                   WasFirstFit(strip.groups[j], strip.groups[i], c.spec.amax));
       }

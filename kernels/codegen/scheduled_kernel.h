@@ -3,10 +3,11 @@
 //
 // Rows of A fill the vectors' lanes, weights are broadcast:
 //
-//   for each strip of columns             accumulators (int32): rows × strip_columns
-//     for each group                      sums (int16): rows × strip_columns
-//       for each item                     sums += vpmaddubsw(A[quad], weights)    (the first item: sums =)
-//       accumulators += vpmaddwd(sums, 1)
+//   for each strip of columns
+//     for each register block of rows     accumulators (int32): rows × strip_columns
+//       for each group                    sums (int16): rows × strip_columns
+//         for each item                   sums += vpmaddubsw(A[quad], weights)    (the first item: sums =)
+//         accumulators += vpmaddwd(sums, 1)
 //
 // VPDPBUSD adds each item to the accumulators itself; groups are then no more than the loop's unrolling.
 //

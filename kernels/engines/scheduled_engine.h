@@ -1,9 +1,12 @@
 // Exact GEMM before VNNI, and convolution of few channels a group on every ISA, from scheduled weights
 // (schedule.h): rows of A fill the vectors' lanes, weights are broadcast.
 //
-//   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► register
-//   blocks of rows ─► windows of depth (A in L1) ─► panels: one scheduled kernel call each, into int32
-//   accumulators of the chunk ─► tile epilogue
+//   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► tiles of rows:
+//   register blocks side by side ─► windows of depth (A in L1) ─► panels: one scheduled kernel call each, into
+//   int32 accumulators of the chunk ─► tile epilogue
+//
+// Where the depth is small a tile has several register blocks: what the ends of a strip's loops are is then
+// predicted from the second block on.
 //
 // A convolution's rows may come from a planar band instead (PlanarAccess): then nothing is packed, register
 // blocks are made of its positions, and those between two lines are dropped when C is stored. All panels of a

@@ -21,7 +21,8 @@
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
 //   item         [u16 offset of the quad in A's window, in 4 bytes][strip_columns × 4 weights]
 //
-//   A window     [quads][rows][4] u8, rows = those of the register block; an item reads all rows of its quad
+//   A window     [quads][rows][4] u8, rows = those of a tile; a register block reads its own of an item's
+//   quad
 //
 // A planar band (planar_band.h) may take the place of A's windows. Where its quads lie depends on the input's
 // extents, and may be far: items then have a u32 in place of the u16. They are built with the numbers of
@@ -58,12 +59,12 @@ constexpr LaneCapacity CapacityFor(int amax) {
 
 /// What a schedule is made for.
 struct ScheduleSpec {
-  int strip_columns = 2;     // 1, 2 or 4; 8 or 16 of ScheduledVectors
-  int rows = 0;              // of the register block: a quad of A's window is rows·4 bytes
-  int64_t window_quads = 0;  // depth of a window
-  int amax = 255;            // activations lie in [0, amax]
-  int largest_group = kMaxGroup;
-  bool saturates = true;  // items are added up in int16: VPMADDUBSW; else any group is light enough
+  int strip_columns = 2;          // 1, 2 or 4; 8 or 16 of ScheduledVectors
+  int rows = 0;                   // of a tile: a quad of A's window is rows·4 bytes
+  int64_t window_quads = 0;       // depth of a window
+  int amax = 255;                 // activations lie in [0, amax]
+  int largest_group = kMaxGroup;  // items
+  bool saturates = true;          // items are added up in int16: VPMADDUBSW; else any group is light enough
   // Where A is a planar band: the columns of a group, which read the same channels. Then quad q of a column's
   // depth has the number (group · quads + q) in place of an offset, until Relocate().
   int64_t group_columns = 0;
