@@ -91,53 +91,96 @@ std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t
   return c;
 }
 
-// Whatever the cost model chooses: int16 sums of the split form, and all others, are at their largest where
-// everything has one sign.
-TEST(Blocks, ComputeAtTheirLargestSums) {
-  constexpr int64_t kDepth = 4 * 37;  // four groups of eight quads and a rest
-  int computed = 0;
+// The same for `block`, whatever its form makes of A's rows and of canonical panels.
+std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t depth,
+                              const std::vector<uint8_t>& a, const std::vector<int8_t>& panels,
+                              const std::vector<int32_t>& initial) {
+  kernels::MicrokernelSpec spec;
+  spec.isa = block.isa;
+  spec.dot = block.dot;
+  spec.mr = mr;
+  spec.vectors = block.vectors;
+  const int64_t row_bytes = depth / kernels::kQuad * jit::ActivationQuadBytes(block.dot);
+  std::vector<uint8_t> staged(static_cast<size_t>(mr * row_bytes));
+  for (int m = 0; m < mr; ++m) {
+    kernels::StageFor(block.dot)(a.data() + m * depth, depth, 0, staged.data() + m * row_bytes);
+  }
+  if (block.dot != jit::DotKind::kScheduled) {
+    return RunTile(spec, staged.data(), row_bytes, panels.data(), depth * kernels::kPanelColumns, initial);
+  }
+  kernels::PackedWeights weights;
+  weights.k = depth;
+  weights.n = spec.nr();
+  weights.data = panels.data();
+  kernels::ScheduledVectors schedule;
+  if (!schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255))) return {};
+  spec.largest_group = schedule.largest_group();
+  return RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, initial, schedule.windows());
+}
+
+// Each block that is available, of any height, whatever the cost model would choose.
+template <class Test>
+void ForEachBlock(const Test& test) {
+  int tested = 0;
   for (const kernels::KernelBlock& block : kernels::kKernels) {
     if (intact_isa_available(static_cast<intact_isa>(block.isa)) == 0) continue;
-    const bool may_saturate = block.dot == jit::DotKind::kTriple;
-    const int64_t row_bytes = kDepth / kernels::kQuad * jit::ActivationQuadBytes(block.dot);
-    for (int mr = 1; mr <= block.mr; ++mr) {
-      kernels::MicrokernelSpec spec;
-      spec.isa = block.isa;
-      spec.dot = block.dot;
-      spec.mr = mr;
-      spec.vectors = block.vectors;
-      SCOPED_TRACE(spec.Name());
-      for (const int weight : {-128, -64, 64, 127}) {
-        if (may_saturate && std::abs(weight) > 64) continue;
-        const std::vector<uint8_t> a(kDepth, 255);
-        std::vector<uint8_t> staged(static_cast<size_t>(mr * row_bytes));
-        for (int m = 0; m < mr; ++m) {
-          kernels::StageFor(block.dot)(a.data(), kDepth, 0, staged.data() + m * row_bytes);
-        }
-        const int64_t panels = (spec.nr() + kernels::kPanelColumns - 1) / kernels::kPanelColumns;
-        const std::vector<int8_t> b(static_cast<size_t>(panels * kDepth * kernels::kPanelColumns),
-                                    static_cast<int8_t>(weight));
-        const std::vector<int32_t> initial(static_cast<size_t>(spec.nr()), 7);
-        std::vector<int32_t> c;
-        if (block.dot == jit::DotKind::kScheduled) {
-          kernels::PackedWeights weights;
-          weights.k = kDepth;
-          weights.n = spec.nr();
-          weights.data = b.data();
-          kernels::ScheduledVectors schedule;
-          ASSERT_TRUE(schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255)));
-          spec.largest_group = schedule.largest_group();
-          c = RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, initial, schedule.windows());
-        } else {
-          c = RunTile(spec, staged.data(), row_bytes, b.data(), kDepth * kernels::kPanelColumns, initial);
-        }
-        ASSERT_FALSE(c.empty());
-        EXPECT_THAT(c, testing::Each(static_cast<int32_t>(7 + 255 * kDepth * weight))) << weight;
-        ++computed;
-      }
+    for (int mr = 1; mr <= block.mr; ++mr, ++tested) {
+      SCOPED_TRACE(std::to_string(mr) + " rows, " + std::to_string(block.vectors) + " vectors, " +
+                   std::string(jit::ToString(block.dot)) + ", " +
+                   intact_isa_name(static_cast<int32_t>(block.isa)));
+      test(block, mr, int64_t{block.vectors} * jit::VectorBytes(block.isa) / 4);
     }
   }
-  EXPECT_GT(computed, 0);
+  EXPECT_GT(tested, 0);
+}
+
+constexpr int64_t kBlockDepth = 4 * 37;  // four groups of eight quads and a rest
+
+int64_t PanelsOf(int64_t columns) { return kernels::CeilDivide(columns, kernels::kPanelColumns); }
+
+// Sums in int16 are at their largest where everything has one sign.
+TEST(Blocks, ComputeAtTheirLargestSums) {
+  ForEachBlock([](const kernels::KernelBlock& block, int mr, int64_t nr) {
+    for (const int weight : {-128, -64, 64, 127}) {
+      if (block.dot == jit::DotKind::kTriple && std::abs(weight) > 64) continue;  // may saturate
+      const std::vector<uint8_t> a(static_cast<size_t>(mr * kBlockDepth), 255);
+      const std::vector<int8_t> b(static_cast<size_t>(PanelsOf(nr) * kBlockDepth * kernels::kPanelColumns),
+                                  static_cast<int8_t>(weight));
+      const std::vector<int32_t> c =
+          RunBlock(block, mr, kBlockDepth, a, b, std::vector<int32_t>(static_cast<size_t>(nr), 7));
+      ASSERT_FALSE(c.empty());
+      EXPECT_THAT(c, testing::Each(static_cast<int32_t>(7 + 255 * kBlockDepth * weight))) << weight;
+    }
+  });
+}
+
+TEST(Blocks, MultiplyEachDepthOfEachRowByItsWeight) {
+  std::mt19937 generator(1);
+  ForEachBlock([&](const kernels::KernelBlock& block, int mr, int64_t nr) {
+    const uint32_t most = block.dot == jit::DotKind::kTriple ? 64 : 128;  // more may saturate
+    std::vector<uint8_t> a(static_cast<size_t>(mr * kBlockDepth));
+    for (uint8_t& byte : a) byte = static_cast<uint8_t>(generator() >> 8);
+    std::vector<int8_t> b(static_cast<size_t>(PanelsOf(nr) * kBlockDepth * kernels::kPanelColumns));
+    for (int8_t& weight : b) {
+      weight =
+          static_cast<int8_t>(static_cast<int>((generator() >> 8) % (2 * most)) - static_cast<int>(most));
+    }
+    std::vector<int32_t> initial(static_cast<size_t>(nr));
+    for (int32_t& value : initial) value = static_cast<int32_t>(generator() >> 16);
+    const std::vector<int32_t> c = RunBlock(block, mr, kBlockDepth, a, b, initial);
+    ASSERT_EQ(std::ssize(c), mr * nr);
+    for (int64_t i = 0; i < std::ssize(c); ++i) {
+      const int64_t m = i / nr;
+      const int64_t n = i % nr;
+      const int64_t panel = n / kernels::kPanelColumns * kBlockDepth * kernels::kPanelColumns;
+      int32_t expected = initial[static_cast<size_t>(n)];
+      for (int64_t k = 0; k < kBlockDepth; ++k) {
+        const int64_t at = panel + kernels::OffsetInPanel(k, n % kernels::kPanelColumns);
+        expected += a[static_cast<size_t>(m * kBlockDepth + k)] * b[static_cast<size_t>(at)];
+      }
+      ASSERT_EQ(c[static_cast<size_t>(i)], expected) << m << ", " << n;
+    }
+  });
 }
 
 // Plans use the kernels for s8 weights alone, since packed weights are s8 (pack.h).

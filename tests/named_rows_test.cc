@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,6 +75,7 @@ constexpr const char* kLines[] = {
     "gemm u8s8f32 m=61 n=33 k=1030 adecl=127 rangecheck=unchecked fill=gauss bias=f32",
     "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 fill=laplace scale=channel bias=f32 act=relu res=s8 "
     "zres=-9",
+    "gemm u8s8f32 m=251 n=29 k=60 fill=laplace bias=f32 scale=channel",  // columns: 16, a vector, an edge
     "gemm u8s8s32 m=251 n=20 k=40 wmax=128 fill=extremes",
     "gemm u8s8u8 m=251 n=33 k=21 za=5 zc=3 fill=laplace scale=channel bias=f32 act=relu",
     "gemm s8s8f32 m=123 n=24 k=12 fill=uniform scale=channel",
@@ -81,6 +83,7 @@ constexpr const char* kLines[] = {
 constexpr int64_t kUsual[] = {0, 1, 2, 6, 16, 24, 49, 128};
 
 TEST_P(NamedRows, AnyRowsGiveTheSameBytes) {
+  int of_several_blocks = 0;  // "24of120"
   for (const char* const line : kLines) {
     SCOPED_TRACE(line);
     Use(line);
@@ -88,8 +91,16 @@ TEST_P(NamedRows, AnyRowsGiveTheSameBytes) {
       const auto plan = PlanFor(usual_m);
       ASSERT_NE(plan, nullptr);
       ExpectSameBytes(*plan);
+      int rows = 0;
+      int tile_rows = 0;
+      const std::string name = plan->KernelNameFor(128);
+      const bool is_scheduled = std::sscanf(name.c_str(), "u8s8_scheduled_%dof%dx", &rows, &tile_rows) ==
+                                2;  // NOLINT(cert-err34-c)
+      if (is_scheduled && tile_rows > rows) ++of_several_blocks;
     }
   }
+  const bool has_schedules = GetParam() == INTACT_ISA_AVX2 || GetParam() == INTACT_ISA_AVX512;
+  EXPECT_EQ(of_several_blocks > 0, has_schedules);
 }
 
 // Whatever form they are kept in, the weights are the caller's.

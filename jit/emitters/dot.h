@@ -5,13 +5,13 @@
 //   vnni       vpdpbusd, or its like for other signs           always
 //   triple     vpmaddubsw, vpmaddwd(1), vpaddd                 only where no pair sum leaves int16
 //   wide       2 × (vpmaddwd, vpaddd) on int16 operands         always
-//   in-place   the same, from activations as they are          always
+//   inplace    the same, from activations as they are          always
 //   split      2 × (vpmaddubsw, vpaddw), widened every eighth  always
 //   scheduled  vpmaddubsw, vpaddw, widened after each group    where a group's weights are light enough
 //
 // A quad takes one step or more: each broadcasts one dword of A and multiplies it with the B vectors. The
 // wide form has two, for the even and the odd depths, from an A that is staged as int16; what it takes a
-// vector of B apart with is shared by a tile's rows. The in-place form does without that A: it takes a
+// vector of B apart with is shared by a tile's rows. The inplace form does without that A: it takes a
 // broadcast quad apart in registers, two instructions that a tile's vectors share, which is the cheaper way
 // where columns are few.
 //
@@ -23,8 +23,9 @@
 // The scheduled form runs quads in the order and the groups of a schedule of its weights
 // (kernels/weights/scheduled_vectors.h).
 //
-//   A quad   vnni, triple, in-place: a0 a1 a2 a3 (u8)   wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0
-//   h1 h2 h3 B quad   b0 b1 b2 b3 (s8) for all forms; the wide one splits a loaded vector with shifts
+//   A quad   vnni, triple, inplace: a0 a1 a2 a3 (u8)
+//            wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
+//   B quad   b0 b1 b2 b3 (s8) for all forms; the wide ones split a loaded vector with shifts
 #ifndef INTACT_JIT_EMITTERS_DOT_H_
 #define INTACT_JIT_EMITTERS_DOT_H_
 

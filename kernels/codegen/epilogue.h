@@ -96,9 +96,9 @@ class Epilogue {
   /// Takes registers. `args` points to an EpilogueArgs at `offset`.
   void Prepare(const jit::Gp& args, int offset);
   /// Requantizes accumulators of the tile's next row, adjacent vectors of columns, and stores them at `c`.
-  /// Destroys them. `first`: the vector of the row's columns with which they begin, if they are a part of it;
+  /// Destroys them. `first_vector`: of the row's columns, with which they begin if they are a part of it;
   /// rows with sums or a residual are stored whole.
-  void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first = 0);
+  void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector = 0);
   /// After a tile's last row: `args` are those of the tile below.
   void Advance();
   /// For 8-bit outputs, dealt: requantizes the `accumulators` of four adjacent columns, a vector of rows

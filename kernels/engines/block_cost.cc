@@ -61,17 +61,24 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
   }
 }
 
-// Unless the smaller tiles cost more than what they leave out.
+// Unless the smaller tiles cost more than what they leave out. Tiles at the begin and the end of a run, and
+// those between them, are calls of their own.
 void BlockCost::CutAtLines(const Taps& taps) {
   const int64_t lines = std::max<int64_t>(block_.mr / taps.line_rows, 1);
   const int64_t run_rows = lines * taps.line_rows;
   // The first and the last row of a run leave a part of each tap out.
   const double saved_rows = static_cast<double>(taps.head + taps.tail) / static_cast<double>(taps.depth);
-  const double saved = saved_rows * static_cast<double>(vectors_) * quads_;
-  const double uncut = OfRows(block_.mr) / block_.mr * static_cast<double>(run_rows);
-  if (OfRows(run_rows) - saved >= uncut) return;
+  const PanelCosts* const form = FormOf(block_.dot);
+  const double saved =
+      saved_rows * static_cast<double>(vectors_) * quads_ * (form == nullptr ? 1 : form->product);
+  const int64_t call_rows = int64_t{block_.mr} * kMaxTiles;
+  const double uncut = OfRows(call_rows) / static_cast<double>(call_rows) * static_cast<double>(run_rows);
+  const auto more_calls = static_cast<double>(std::min<int64_t>(CeilDivide(run_rows, block_.mr), 3) - 1);
+  const double all_saved =
+      saved - more_calls * static_cast<double>(CeilDivide(vectors_, block_.vectors)) * OfCall();
+  if (OfRows(run_rows) - all_saved >= uncut) return;
   run_rows_ = run_rows;
-  saved_rows_ = saved_rows;
+  saved_of_run_ = all_saved;
 }
 
 double BlockCost::Of(int64_t m) const {
@@ -81,7 +88,7 @@ double BlockCost::Of(int64_t m) const {
     cost = OfRows(m);
   } else {
     const int64_t runs = m / run_rows_;
-    cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_rows_ * row) + OfRows(m % run_rows_);
+    cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_of_run_) + OfRows(m % run_rows_);
   }
   return cost / row;
 }
@@ -97,8 +104,7 @@ double BlockCost::OfRows(int64_t rows) const {
            (static_cast<double>(whole) * OfTile(tile_rows, block_.vectors) + OfTile(tile_rows, rest));
   };
   const double staging = static_cast<double>(rows) * OfStagedRow();
-  const auto calls =
-      static_cast<double>(CeilDivide(tiles, costs::kCallTiles) * CeilDivide(vectors_, block_.vectors));
+  const auto calls = static_cast<double>(CeilDivide(tiles, kMaxTiles) * CeilDivide(vectors_, block_.vectors));
   return of_tiles(rows % tiles, rows / tiles + 1) + of_tiles(tiles - rows % tiles, rows / tiles) + staging +
          calls * OfCall();
 }
@@ -109,12 +115,12 @@ double BlockCost::OfCall() const {
   return FormOf(block_.dot) == nullptr ? 0 : costs::kCall;
 }
 
+// Forms that have no costs of their own for it copy rows, as the in-place form does.
 double BlockCost::OfStagedRow() const {
   if (!is_staged_ || block_.dot == jit::DotKind::kVnni) return 0;
-  const auto taps = static_cast<double>(taps_);
-  const PanelCosts* const form = FormOf(block_.dot);
-  if (form != nullptr && form->row != 0) return form->row * taps + form->row_quad * quads_;
-  return costs::kCopiedRow * taps + costs::kCopiedQuad * quads_;
+  const PanelCosts* const own = FormOf(block_.dot);
+  const PanelCosts& form = own == nullptr ? *FormOf(jit::DotKind::kWideInPlace) : *own;
+  return form.row * static_cast<double>(taps_) + form.row_quad * quads_;
 }
 
 double BlockCost::OfTile(int64_t rows, int64_t vectors) const {

@@ -6,10 +6,11 @@
 //
 // A tile takes, in dot products of a vector,
 //
-//   Σ over quads of max(rows × vectors, those that the latency or the weights' way from L2 take)  +  a call
+//   Σ over quads of max(rows × vectors, those that the latency or the weights' way from L2 take)  +  the rest
 //
 // The forms before VNNI count a product and a vector of weights apart, the scheduled one the items and groups
-// of its schedule instead of quads.
+// of its schedule instead of quads; and beside these outputs of a byte, calls of several tiles, and rows that
+// are staged.
 #ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 #define INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 
@@ -20,6 +21,9 @@
 #include "kernels/weights/schedule.h"
 
 namespace intact::kernels {
+
+/// Tiles one below the other that a call of a kernel runs, at most.
+inline constexpr int kMaxTiles = 16;
 
 /// The model of one block for one plan's weights.
 class BlockCost {
@@ -56,7 +60,7 @@ class BlockCost {
   bool streams_weights_ = false;   // from L2 or beyond, tile after tile
   bool shares_pixels_ = false;     // which vectors from memory cost nothing beside
   int64_t run_rows_ = 0;
-  double saved_rows_ = 0;  // of a run: whose computation is left out
+  double saved_of_run_ = 0;  // by rows whose computation is left out
 };
 
 }  // namespace intact::kernels

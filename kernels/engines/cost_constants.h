@@ -27,6 +27,7 @@ inline constexpr double kVectorFromMemory =
 // What forms take that are exact without VNNI: a product; a vector of weights, which a tile's rows share (its
 // widening, its way from the caches); a tile; a row of a vector of outputs of a byte, which those of four
 // bytes do not take beside products; and where A is staged, each tap of its rows, and each quad of these.
+// (The in-place form reads A where it is if it can, and copies rows elsewhere: assumed.)
 struct PanelCosts {
   double product, vector, tile, output, row, row_quad;
 };
@@ -36,15 +37,11 @@ struct FormCosts {
 // Fitted to 1,800 GEMMs of 1 to 3136 rows, 16 to 768 columns and depths of 12 to 1024 on Zen 3, each form in
 // turns with the others.
 inline constexpr FormCosts kFormsOnAmd = {
-    {1.30, 0.77, 9, 2.9, 23, 0.55}, {1.40, 0.84, 11, 3.0, 0, 0}, {1.33, 0.2, 8, 4.9, 26, 0.5}};
+    {1.30, 0.77, 9, 2.9, 23, 0.55}, {1.40, 0.84, 11, 3.0, 20, 0.2}, {1.33, 0.2, 8, 4.9, 26, 0.5}};
 // Products and vectors counted, for three vector ports of which two multiply and shift; not measured.
 inline constexpr FormCosts kFormsElsewhere = {
-    {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 0, 0}, {1.5, 0.5, 8, 4.9, 26, 0.5}};
-inline constexpr double kCall = 32;        // of their kernels, which run
-inline constexpr int64_t kCallTiles = 16;  // so many tiles at most
-// Of forms that read A as it is, where it is staged nevertheless; assumed.
-inline constexpr double kCopiedRow = 20;
-inline constexpr double kCopiedQuad = 0.2;
+    {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 20, 0.2}, {1.5, 0.5, 8, 4.9, 26, 0.5}};
+inline constexpr double kCall = 32;  // of their kernels
 
 // The scheduled form, fitted to the same GEMMs.
 inline constexpr double kItemRow = 0.64;   // a row of an item
@@ -63,7 +60,7 @@ struct StripForm {
   int vectors;
   double item_cost;
   double group_cost;
-  int blocks = 1;  // of registers, in a tile
+  int blocks = 1;  // of registers, in a tile of a planar band
 };
 // Strips of several columns, and of one, which suits any weights.
 using Forms = std::array<StripForm, 2>;

@@ -7,8 +7,7 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int kMaxRows = 16;   // of a tile
-constexpr int kMaxTiles = 16;  // of a call
+constexpr int kMaxRows = 16;  // of a tile
 // How many bytes ahead thin ranges fetch their own weights, a line a quad. Zen 3's prefetchers do not keep up
 // with few streams: measured there at 4×4096×4096, 1.5 times as fast, and 1.02 times at 8. Not with VNNI,
 // where memory was read at 0.9 of its bandwidth without.

@@ -143,6 +143,9 @@ Error ScheduledEngine::Choose() {
     row_cost_ = cost;
     best = &form;
   }
+  // Statistics are of whole panels, costs of the vectors that there are.
+  row_cost_ *= static_cast<double>(data_.weights.panels() * kPanelColumns / lanes_) /
+               static_cast<double>(CeilDivide(data_.n, lanes_));
   spec_ = spec_for(*best);
   block_vectors_ = best->vectors;
   rows_ = best->vectors * lanes_;
@@ -219,16 +222,18 @@ bool ScheduledEngine::CanPair() const {
 }
 
 double ScheduledEngine::Cost(int64_t m) const {
+  // Of a vector of columns, as all costs are: of a row beside its items, and of a kernel call.
   const auto quads = static_cast<double>(data_.weights.quads());
-  const double row_vectors = std::max(static_cast<double>(data_.n) / lanes_, 1.0);
+  const auto columns = static_cast<double>(data_.n);
+  const auto vectors = static_cast<double>(CeilDivide(data_.n, lanes_));
   const double output = data_.element_bytes() == 1 ? costs::kTurnedByteOutputs : costs::kTurnedOutputs;
-  const double overhead = output / quads + costs::kPackedQuad / row_vectors;
-  // Of a kernel call, a row's share of it left out.
-  const double strips = costs::kStripTurn * lanes_ / spec_.strip_columns / quads;
+  const double packing = data_.IsPlanar() ? 0 : costs::kPackedQuad;
+  const double overhead = (output * columns / lanes_ / quads + packing) / vectors;
+  const double call = costs::kStripTurn * columns / spec_.strip_columns / vectors / quads;
   // An item loads its offset, the weights of its columns, and a vector of A for each of rows.
-  const auto loads = [&](double vectors) {
-    const double columns = spec_.strip_columns;
-    return (1 + columns + vectors) / (columns * vectors);
+  const auto loads = [&](double row_vectors) {
+    const double strip = spec_.strip_columns;
+    return (1 + strip + row_vectors) / (strip * row_vectors);
   };
   // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer.
   const auto block_cost = [&](int64_t rows) {
@@ -241,7 +246,7 @@ double ScheduledEngine::Cost(int64_t m) const {
   const int64_t rest = m % rows_;
   const int64_t calls = CeilDivide(m - rest, tile_rows_) + (rest == 0 ? 0 : 1);
   return static_cast<double>(m - rest) * (row_cost_ + overhead) + (rest == 0 ? 0 : block_cost(rest)) +
-         static_cast<double>(calls) * strips;
+         static_cast<double>(calls) * call;
 }
 
 // Packed rows are read again by each chunk; where there is but one, they are still in L1.
@@ -442,7 +447,7 @@ void ScheduledEngine::StoreEdge(const RunBuffers& buffers, const TileRows& rows,
   args.c_offset = 0;
   args.epilogue.residual = tile.map().residual;
   args.epilogue.residual_stride_bytes = tile.map().residual_stride_bytes;
-  epilogue_(&args);
+  (vector_epilogue_ ? vector_epilogue_ : epilogue_)(&args);
   tile.StoreRows(RowOf(rows), column, columns);
 }
 

@@ -347,7 +347,7 @@ std::vector<Mutant> Mutants() {
                      Cause::kImplementationError, "int16 sums wrapped"});
   mutants.push_back(
       {OvereagerTarget(), "the same in a convolution",
-       ProblemOf("conv u8s8s32 in=9x9 c=16 o=16 kernel=2x2 stride=2x2 wmax=128 fill=bound isa=avx2"),
+       ProblemOf("conv u8s8s32 in=9x9 c=32 o=32 kernel=2x2 stride=2x2 groups=2 wmax=128 fill=bound isa=avx2"),
        Cause::kImplementationError, "int16 sums wrapped"});
   mutants.push_back(MakeConvMutant("zero_padding", PadWithZero, "padding is 0 instead of the zero point",
                                    "conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=77",
