@@ -73,8 +73,7 @@ constexpr const char* kLines[] = {
     "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",       // many windows
     "gemm u8s8s32 m=251 n=40 k=64 adecl=127 fill=stray",
     "gemm u8s8f32 m=61 n=33 k=1030 adecl=127 rangecheck=unchecked fill=gauss bias=f32",
-    "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 fill=laplace scale=channel bias=f32 act=relu res=s8 "
-    "zres=-9",
+    "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 scale=channel bias=f32 act=relu res=s8 zres=-9",
     "gemm u8s8f32 m=251 n=29 k=60 fill=laplace bias=f32 scale=channel",  // columns: 16, a vector, an edge
     "gemm u8s8s32 m=251 n=20 k=40 wmax=128 fill=extremes",
     "gemm u8s8u8 m=251 n=33 k=21 za=5 zc=3 fill=laplace scale=channel bias=f32 act=relu",

@@ -97,8 +97,8 @@ class TileEpilogue {
 
   // Rows that round up are not stored: they have no residual and no sum.
   void StoreRows() {
-    std::vector<Vec> tile;
-    for (int i = 0; i < lanes(); ++i) tile.push_back(registers_.NewVector("accumulators"));
+    std::vector<Vec> tile(static_cast<size_t>(lanes()));
+    for (Vec& vector : tile) vector = registers_.NewVector("accumulators");
     for (int column = 0; column < spec_.columns; column += lanes()) {
       for (int i = 0; i < lanes(); ++i) emitter_->Load(tile[static_cast<size_t>(i)], Column(column + i));
       emitter_->Transpose(&tile);

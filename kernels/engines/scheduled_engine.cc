@@ -144,8 +144,8 @@ Error ScheduledEngine::Choose() {
     best = &form;
   }
   // Statistics are of whole panels, costs of the vectors that there are.
-  row_cost_ *= static_cast<double>(data_.weights.panels() * kPanelColumns / lanes_) /
-               static_cast<double>(CeilDivide(data_.n, lanes_));
+  row_cost_ *= static_cast<double>(data_.weights.panels() * kPanelColumns) /
+               static_cast<double>(RoundUp(data_.n, lanes_));
   spec_ = spec_for(*best);
   block_vectors_ = best->vectors;
   rows_ = best->vectors * lanes_;

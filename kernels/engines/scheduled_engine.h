@@ -1,9 +1,9 @@
 // Exact GEMM before VNNI, and convolution of few channels a group on every ISA, from scheduled weights
 // (schedule.h): rows of A fill the vectors' lanes, weights are broadcast.
 //
-//   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► tiles of rows:
-//   register blocks side by side ─► windows of depth (A in L1) ─► panels: one scheduled kernel call each, into
-//   int32 accumulators of the chunk ─► tile epilogue
+//   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► tiles of
+//   rows: register blocks side by side ─► windows of depth (A in L1) ─► panels: one scheduled kernel call
+//   each, into int32 accumulators of the chunk ─► tile epilogue
 //
 // Where the depth is small a tile has several register blocks: what the ends of a strip's loops are is then
 // predicted from the second block on.
