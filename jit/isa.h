@@ -148,9 +148,10 @@ IsaSet HardwareIsas();
 /// The kind of CPU, by which measurements of speed are told apart; as CPUID tells it, the extended fields
 /// included.
 struct CpuKind {
-  std::string vendor;  // "AuthenticAMD"
+  std::string vendor;  // "AMD", "INTEL"; others as CPUID has them
   uint32_t family = 0, model = 0;
-  std::string ToString() const;  // "AuthenticAMD family 25 model 1"
+  bool IsAmd() const { return vendor == "AMD"; }
+  std::string ToString() const;  // "AMD family 25 model 1"
 };
 CpuKind HostCpu();
 

@@ -68,12 +68,15 @@ class NamedRows : public testing::TestWithParam<intact_isa> {
   std::vector<uint8_t> expected_;
 };
 
+constexpr const char* kWithRowOperands =
+    "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 fill=laplace scale=channel bias=f32 act=relu res=s8 "
+    "zres=-9";
 constexpr const char* kLines[] = {
     "gemm u8s8s32 m=251 n=85 k=137 za=3 fill=uniform",  // tiles of several blocks
     "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",       // many windows
     "gemm u8s8s32 m=251 n=40 k=64 adecl=127 fill=stray",
     "gemm u8s8f32 m=61 n=33 k=1030 adecl=127 rangecheck=unchecked fill=gauss bias=f32",
-    "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 scale=channel bias=f32 act=relu res=s8 zres=-9",
+    kWithRowOperands,
     "gemm u8s8f32 m=251 n=29 k=60 fill=laplace bias=f32 scale=channel",  // columns: 16, a vector, an edge
     "gemm u8s8s32 m=251 n=20 k=40 wmax=128 fill=extremes",
     "gemm u8s8u8 m=251 n=33 k=21 za=5 zc=3 fill=laplace scale=channel bias=f32 act=relu",
@@ -93,9 +96,9 @@ TEST_P(NamedRows, AnyRowsGiveTheSameBytes) {
       int rows = 0;
       int tile_rows = 0;
       const std::string name = plan->KernelNameFor(128);
-      const bool is_scheduled = std::sscanf(name.c_str(), "u8s8_scheduled_%dof%dx", &rows, &tile_rows) ==
-                                2;  // NOLINT(cert-err34-c)
-      if (is_scheduled && tile_rows > rows) ++of_several_blocks;
+      const int read =
+          std::sscanf(name.c_str(), "u8s8_scheduled_%dof%dx", &rows, &tile_rows);  // NOLINT(cert-err34-c)
+      if (read == 2 && tile_rows > rows) ++of_several_blocks;
     }
   }
   const bool has_schedules = GetParam() == INTACT_ISA_AVX2 || GetParam() == INTACT_ISA_AVX512;

@@ -1,5 +1,6 @@
 // Choosing kernels by measurement: whatever is chosen gives the same bytes, a wrong choice of the cost model
 // is corrected, and choices are saved with the CPU that they were measured on.
+#include <cpuid.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -8,10 +9,12 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -403,6 +406,15 @@ TEST_P(TuneConvHere, ChoicesHoldForTheirExtents) {
 INSTANTIATE_TEST_SUITE_P(Avx2, TuneConvHere,
                          testing::Combine(testing::Values(INTACT_ISA_AVX2), testing::Values(kConvLayers[0])),
                          [](const auto&) { return std::string("All"); });
+
+// Measured constants are looked up by it: compared with what CPUID says, not with what a library makes of it.
+TEST(CpuKind, KnowsAmd) {
+  std::array<uint32_t, 4> words = {};
+  ASSERT_NE(__get_cpuid(0, words.data(), &words[1], &words[3], &words[2]), 0);
+  std::array<char, 12> vendor = {};
+  std::memcpy(vendor.data(), &words[1], vendor.size());
+  EXPECT_EQ(jit::HostCpu().IsAmd(), std::string_view(vendor.data(), vendor.size()) == "AuthenticAMD");
+}
 
 TEST(TuneArguments, OfConvolutionsAreChecked) {
   const auto create = [](const char* line, unsigned open) {

@@ -104,8 +104,8 @@ class ScheduledKernel {
     return x86::ptr(result_, offset);
   }
 
-  // Of all blocks, one after the other: what their loops' branches do is then the same as for the block
-  // before.
+  // A strip's loops end after the same counts for each block: with one block after the other, the CPU
+  // predicts them from the second one on.
   void Strip() {
     code().mov(counts_, items_);
     code().mov(blocks_, Argument(offsetof(ScheduledKernelArgs, blocks)));

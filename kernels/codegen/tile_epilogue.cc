@@ -23,8 +23,7 @@ alignas(64) constexpr std::array<uint8_t, 64> kTurnSquares = [] {
   return shuffle;
 }();
 
-constexpr int kByteColumns = 16;  // a quarter of a vector
-constexpr int kLineColumns = 16;  // of 4 bytes
+constexpr int kTileColumns = 16;  // a line of 4-byte outputs, a quarter of a vector of bytes
 
 struct TileEpilogueSpec {
   jit::Isa isa = jit::Isa::kAvx2;
@@ -118,7 +117,7 @@ class TileEpilogue {
 
   void StoreBytes() {
     std::vector<Vec> fours;  // of columns; quarter q holds rows 4q to 4q + 3, four bytes each
-    for (int first = 0; first < kByteColumns; first += 4) {
+    for (int first = 0; first < kTileColumns; first += 4) {
       std::vector<jit::Mem> columns;
       std::vector<Vec> packed;
       for (int column = first; column < first + 4; ++column) {
@@ -167,26 +166,20 @@ class TileEpilogue {
   Gp accumulators_, c_offset_, pointers_, rows_, row_, turn_;
 };
 
-// Whether columns can be requantized on their own.
-bool TakesColumns(const EpilogueSpec& epilogue) {
-  return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_b_zero_points && !epilogue.has_residual();
-}
-
-// Whether what a row has of its own, its sum and its residual, is not asked for twice.
-bool TakesLines(const EpilogueSpec& epilogue) {
-  return ElementBytes(epilogue.c_type) == 4 && !epilogue.has_b_zero_points && !epilogue.has_residual();
+// Whether rows have a sum or a residual, which the epilogue asks for once, when it stores the row.
+bool HasRowOperands(const EpilogueSpec& epilogue) {
+  return epilogue.has_b_zero_points || epilogue.has_residual();
 }
 
 }  // namespace
 
 int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue) {
-  if (TakesColumns(epilogue)) return kByteColumns;
-  return TakesLines(epilogue) ? kLineColumns : jit::VectorBytes(isa) / 4;
+  return HasRowOperands(epilogue) ? jit::VectorBytes(isa) / 4 : kTileColumns;
 }
 
 Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows,
                                              int columns) {
-  epilogue.form.is_dealt = TakesColumns(epilogue);
+  epilogue.form.is_dealt = ElementBytes(epilogue.c_type) == 1 && !HasRowOperands(epilogue);
   return jit::GetFunction<TileEpilogueFunction>(
       TileEpilogueSpec{isa, epilogue, tile_rows, columns},
       [](const TileEpilogueSpec& spec) { return TileEpilogue(spec).Generate(); });

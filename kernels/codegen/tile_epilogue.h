@@ -1,12 +1,11 @@
 // The epilogue for accumulators that lie in memory, column by column: turns tiles of them and requantizes
 // these with the one emitted requantization (epilogue.h).
 //
-//   4-byte outputs, or with a residual    lanes rows × lanes columns: turned, then requantized row by row
-//   8-bit outputs                         lanes rows × 16 columns: requantized column by column, and turned
-//                                         as bytes, a quarter of the work
-//
-// Of 4-byte outputs two such squares lie side by side where they can, so that a line of C that lies far from
-// the next is stored as a whole before it leaves L1.
+//   rows with a sum or a residual   lanes rows × lanes columns: turned, then requantized row by row
+//   other 4-byte outputs            the same for 16 columns, square by square: a line of C, which may lie far
+//                                   from the next, is then stored as a whole before it leaves L1
+//   other 8-bit outputs             lanes rows × 16 columns: requantized column by column, and turned as
+//                                   bytes, a quarter of the work
 #ifndef INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_
 

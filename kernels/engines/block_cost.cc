@@ -13,7 +13,7 @@ using costs::PanelCosts;
 
 // Null for forms that are told another way.
 const PanelCosts* FormOf(jit::DotKind dot) {
-  static const bool kIsAmd = jit::HostCpu().vendor == "AuthenticAMD";
+  static const bool kIsAmd = jit::HostCpu().IsAmd();
   const costs::FormCosts& forms = kIsAmd ? costs::kFormsOnAmd : costs::kFormsElsewhere;
   switch (dot) {
     case jit::DotKind::kWide:

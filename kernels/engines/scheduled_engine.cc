@@ -149,7 +149,7 @@ Error ScheduledEngine::Choose() {
   spec_ = spec_for(*best);
   block_vectors_ = best->vectors;
   rows_ = best->vectors * lanes_;
-  tile_rows_ = rows_ * BlocksOf(*best);
+  tile_rows_ = spec_.rows;
   return {};
 }
 
@@ -222,7 +222,8 @@ bool ScheduledEngine::CanPair() const {
 }
 
 double ScheduledEngine::Cost(int64_t m) const {
-  // Of a vector of columns, as all costs are: of a row beside its items, and of a kernel call.
+  // Costs are told for a vector of columns: `overhead` is what a row costs beside its items, `call` what a
+  // kernel call does.
   const auto quads = static_cast<double>(data_.weights.quads());
   const auto columns = static_cast<double>(data_.n);
   const auto vectors = static_cast<double>(CeilDivide(data_.n, lanes_));

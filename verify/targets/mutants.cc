@@ -343,7 +343,7 @@ std::vector<Mutant> Mutants() {
       MakeMutant("saturating_int32_adds", SaturateInt32, "VPDPBUSDS: intermediate sums are clamped to int32",
                  "gemm u8s8s32 m=1 n=1 k=70000 za=128 fill=extremes", Cause::kInt32Overflow, "left int32"));
   mutants.push_back({OvereagerTarget(), "int16 groups take one pair too many",
-                     ProblemOf("gemm u8s8s32 m=48 n=16 k=64 wmax=128 fill=bound isa=avx2"),
+                     ProblemOf("gemm u8s8s32 m=480 n=64 k=64 wmax=128 fill=bound isa=avx2"),
                      Cause::kImplementationError, "int16 sums wrapped"});
   mutants.push_back(
       {OvereagerTarget(), "the same in a convolution",
