@@ -2,6 +2,7 @@
 
 #include <emmintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -22,6 +23,7 @@ using jit::Mem;
 using jit::Vec;
 
 constexpr int kRows = 4;
+constexpr int64_t kLeastVectors = 2;  // of a row, that are worth a call
 
 // The bytes [depth, k) of a row, flipped and added up.
 uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
@@ -49,10 +51,10 @@ Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
   return sums;
 }
 
-// Sums kRows rows of whole vectors, s8 as they are.
+// Sums kRows rows of whole vectors.
 Result<jit::Code> RowSums::Generate(const Spec& spec) {
-  const bool is_signed = spec.a_type == INTACT_S8;
-  jit::Assembler session((is_signed ? "s8_row_sums_4_" : "u8_row_sums_4_") + jit::CompactName(spec.isa));
+  const uint8_t flip = ActivationFlip(spec.a_type);
+  jit::Assembler session((flip != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + jit::CompactName(spec.isa));
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
@@ -71,9 +73,14 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
   code.lea(stride3, x86::ptr(stride, stride, 1));
   code.mov(vectors, argument(offsetof(Args, vectors)));
   code.mov(to, argument(offsetof(Args, sums)));
-  const Vec ones16 = jit::NewOnes(*emitter);
-  const Vec ones8 = registers.NewVector("bytes of one");
-  code.vpacksswb(ones8, ones16, ones16);
+  const Vec zero = registers.NewVector("zero");
+  emitter->Zero(zero);
+  Vec flips;
+  if (flip != 0) {
+    flips = jit::NewOnes(*emitter);
+    code.vpsllw(flips, flips, 15);
+    code.vpacksswb(flips, flips, flips);  // bytes of -128, which flip as they are added
+  }
   std::array<Vec, kRows> sums;
   for (Vec& sum : sums) {
     sum = registers.NewVector("sum");
@@ -86,12 +93,8 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
                                        x86::ptr(a, stride3)};
   for (size_t i = 0; i < kRows; ++i) {
     emitter->Load(bytes, rows[i]);
-    if (is_signed) {
-      code.vpmaddubsw(bytes, ones8, bytes);
-    } else {
-      code.vpmaddubsw(bytes, bytes, ones8);
-    }
-    code.vpmaddwd(bytes, bytes, ones16);
+    if (flip != 0) code.vpaddb(bytes, bytes, flips);
+    code.vpsadbw(bytes, bytes, zero);
     code.vpaddd(sums[i], sums[i], bytes);
   }
   code.add(a, registers.vector_bytes());
@@ -104,34 +107,35 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
 
 void RowSums::Sum(const RowMap& a, int64_t row_begin, int64_t row_end, const Taps& taps,
                   int32_t* sums) const noexcept {
-  if (a.IsEven() && taps.count() == 1) {
-    return SumRows(a.At(row_begin) + taps.offsets[0], a.stride, row_end - row_begin, taps.depth, sums);
-  }
+  std::fill_n(sums, row_end - row_begin, 0);
   RowCursor cursor(a, row_begin);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const uint8_t* const from = cursor.Next();
-    uint32_t total = 0;
-    for (const int64_t tap : taps.offsets) {
-      total += SumRest(from + tap, 0, taps.depth, ActivationFlip(a_type_));
-    }
-    *sums++ = static_cast<int32_t>(total);
+  for (int64_t row = row_begin; row < row_end;) {
+    const int64_t rows = std::min(row_end - row, cursor.rows_left());
+    const uint8_t* const from = cursor.Skip(rows);
+    for (const int64_t tap : taps.offsets) AddRows(from + tap, a.stride, rows, taps.depth, sums);
+    sums += rows;
+    row += rows;
   }
 }
 
-void RowSums::SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
+void RowSums::AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
                       int32_t* sums) const noexcept {
   const uint8_t flip = ActivationFlip(a_type_);
-  const int64_t whole = k / vector_bytes_;
-  const int64_t blocked = whole == 0 ? 0 : rows / kRows * kRows;
-  for (int64_t row = 0; row < blocked; row += kRows) {
-    const Args args{a + row * stride, stride, whole, sums + row};
+  const int64_t vectors = k / vector_bytes_;
+  const auto add = [](int32_t* sum, uint32_t more) {
+    *sum = static_cast<int32_t>(static_cast<uint32_t>(*sum) + more);
+  };
+  int64_t row = 0;
+  for (; vectors >= kLeastVectors && row + kRows <= rows; row += kRows) {
+    std::array<int32_t, kRows> of_vectors;
+    const Args args{a + row * stride, stride, vectors, of_vectors.data()};
     function_(&args);
+    for (int i = 0; i < kRows; ++i) {
+      const uint32_t rest = SumRest(a + (row + i) * stride, vectors * vector_bytes_, k, flip);
+      add(&sums[row + i], static_cast<uint32_t>(of_vectors[i]) + rest);
+    }
   }
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t done = row < blocked ? whole * vector_bytes_ : 0;
-    const uint32_t before = row < blocked ? static_cast<uint32_t>(sums[row] + done * flip) : 0;
-    sums[row] = static_cast<int32_t>(before + SumRest(a + row * stride, done, k, flip));
-  }
+  for (; row < rows; ++row) add(&sums[row], SumRest(a + row * stride, 0, k, flip));
 }
 
 }  // namespace intact::kernels

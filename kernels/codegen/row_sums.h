@@ -1,8 +1,8 @@
 // Sums of the rows of A: what weight zero points are multiplied with (pack.h).
 //
 // They are taken from the caller's rows, apart from all packing, so that any engine can have them however it
-// reads A. A row's sum is its product with ones: four rows at a time go through VPMADDUBSW by ones, whose
-// pair sums cannot saturate (2·255), in whole vectors; the rest goes through SSE2.
+// reads A. Four rows at a time go through VPSADBW, which adds up eight bytes, in whole vectors; the rest goes
+// through SSE2.
 #ifndef INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 #define INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 
@@ -41,8 +41,8 @@ class RowSums {
     auto operator<=>(const Spec&) const = default;
   };
   using Function = jit::Function<void(const Args*)>;
-  /// sums[i] = Σ of `k` bytes of row i of `rows`, `stride` bytes apart.
-  void SumRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
+  /// sums[i] += Σ of `k` bytes of row i of `rows`, `stride` bytes apart.
+  void AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
   static Result<jit::Code> Generate(const Spec& spec);
 
   Function function_;

@@ -120,25 +120,26 @@ class RowCursor {
         lines_left_(map.plane_lines - row / map.line_rows % map.plane_lines) {}
 
   /// The pointer of the present row; moves on to the next.
-  const uint8_t* Next() {
+  const uint8_t* Next() { return Skip(1); }
+  /// The pointer of the present row; moves on by `count` rows, at most those that are left in its line.
+  const uint8_t* Skip(int64_t count) {
     const uint8_t* const row = RowMap::Pointer(address_);
-    address_ += static_cast<uintptr_t>(map_.stride);
-    if (--rows_left_ == 0) NextLine();
+    address_ += static_cast<uintptr_t>(count * map_.stride);
+    rows_left_ -= count;
+    if (rows_left_ == 0) NextLine();
     return row;
   }
   /// The pointers of the next `count` rows.
   void Take(int64_t count, const uint8_t** rows) {
     while (count > 0) {
       const int64_t run = std::min(count, rows_left_);
-      const uintptr_t address = address_;
+      const uintptr_t first = address_;
+      Skip(run);
       for (int64_t i = 0; i < run; ++i) {
-        rows[i] = RowMap::Pointer(address + static_cast<uintptr_t>(i * map_.stride));
+        rows[i] = RowMap::Pointer(first + static_cast<uintptr_t>(i * map_.stride));
       }
       rows += run;
       count -= run;
-      address_ += static_cast<uintptr_t>(run * map_.stride);
-      rows_left_ -= run;
-      if (rows_left_ == 0) NextLine();
     }
   }
   /// Whether the row that Next() will return is a line's first; and its line, of the plane.
