@@ -27,7 +27,7 @@ struct KernelBlock {
 
 inline constexpr std::array kKernels = {
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
-    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 4, 2},
+    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 5, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWideInPlace, 4, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
     KernelBlock{jit::Isa::kAvx2, jit::DotKind::kSplit, 1, 4},
