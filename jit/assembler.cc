@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "jit/code_memory.h"
+
 namespace intact::jit {
 namespace {
 
@@ -19,13 +21,11 @@ const char* DumpDirectory() {
   return kDirectory;
 }
 
-// It is never destroyed: a plan, and so its code, may outlive main().
-asmjit::JitRuntime& Runtime() {
-  static auto* const kRuntime = new asmjit::JitRuntime;
-  return *kRuntime;
+// What asmjit says of an error.
+Error FromAsmjit(const std::string& kernel, asmjit::Error error, const std::string& message) {
+  if (error == asmjit::kErrorOutOfMemory) return {INTACT_OUT_OF_MEMORY, "no memory to generate a kernel"};
+  return {INTACT_CODEGEN_FAILED, "kernel " + kernel + ": " + message};
 }
-
-void Free(const void* function) noexcept { Runtime().release(const_cast<void*>(function)); }
 
 // Appends to the map that perf reads for this process: address, size and name of each function.
 void WritePerfMap(const void* function, size_t size, const std::string& name) {
@@ -41,14 +41,19 @@ void WritePerfMap(const void* function, size_t size, const std::string& name) {
 
 }  // namespace
 
-void Assembler::Recorder::handleError(asmjit::Error /*error*/, const char* message,
+void Assembler::Recorder::handleError(asmjit::Error error, const char* message,
                                       asmjit::BaseEmitter* /*origin*/) {
-  if (first.empty()) first = message;
+  if (first != asmjit::kErrorOk) return;
+  first = error;
+  text = message;
 }
 
 Assembler::Assembler(std::string name) : name_(std::move(name)) {
-  holder_.init(Runtime().environment());
   holder_.setErrorHandler(&errors_);
+  if (const asmjit::Error error = holder_.init(asmjit::Environment::host()); error != asmjit::kErrorOk) {
+    errors_.handleError(error, asmjit::DebugUtils::errorAsString(error), nullptr);  // it does not itself
+    return;
+  }
   if (DumpDirectory() != nullptr) {
     logger_.logf("; %s\n", name_.c_str());
     holder_.setLogger(&logger_);
@@ -80,12 +85,31 @@ Result<Code> Assembler::Finish(const RegisterFile& registers) {
     if (registers.Touched(saved) && !is_pushed)
       return failed("a callee-saved register was taken after Begin()");
   }
-  if (!errors_.first.empty()) return failed(errors_.first);
-  void* function = nullptr;
-  const asmjit::Error error = Runtime().add(&function, &holder_);
-  if (error != asmjit::kErrorOk) return failed(asmjit::DebugUtils::errorAsString(error));
-  Code code(function, Free);
-  Publish(function, holder_.codeSize());
+  if (errors_.first != asmjit::kErrorOk) return FromAsmjit(name_, errors_.first, errors_.text);
+  return Place();
+}
+
+// Code refers to its own data alone, relative to itself: its size does not depend on where it lies.
+Result<Code> Assembler::Place() {
+  const auto failed = [&](asmjit::Error error) {
+    return FromAsmjit(name_, error, asmjit::DebugUtils::errorAsString(error));
+  };
+  if (const asmjit::Error error = holder_.flatten(); error != asmjit::kErrorOk) return failed(error);
+  if (const asmjit::Error error = holder_.resolveUnresolvedLinks(); error != asmjit::kErrorOk) {
+    return failed(error);
+  }
+  const size_t size = holder_.codeSize();
+  Result<CodeSpace> space = CodeSpace::Reserve(size);
+  if (!space) return space.error();
+  if (const asmjit::Error error = holder_.relocateToBase(space->address()); error != asmjit::kErrorOk) {
+    return failed(error);
+  }
+  if (const asmjit::Error error = holder_.copyFlattenedData(space->writable(), size);
+      error != asmjit::kErrorOk) {
+    return failed(error);
+  }
+  Result<Code> code = std::move(*space).Seal();
+  if (code) Publish(code->get(), size);
   return code;
 }
 
@@ -98,11 +122,6 @@ void Assembler::Publish(const void* function, size_t size) const {
   }
   static const bool kPerfMap = std::getenv("INTACT_PERF_MAP") != nullptr;
   if (kPerfMap) WritePerfMap(function, size, name_);
-}
-
-CodeUsage GetCodeUsage() {
-  const asmjit::JitAllocator::Statistics statistics = Runtime().allocator()->statistics();
-  return {static_cast<int64_t>(statistics.allocationCount()), static_cast<int64_t>(statistics.usedSize())};
 }
 
 }  // namespace intact::jit

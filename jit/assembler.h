@@ -32,16 +32,18 @@ class Assembler {
   /// vzeroupper, pops, ret.
   void End();
   /// The executable function. CODEGEN_FAILED names the kernel and the first error of asmjit or of
-  /// `registers`.
+  /// `registers`; OUT_OF_MEMORY and UNSUPPORTED as CodeSpace.
   Result<Code> Finish(const RegisterFile& registers);
 
  private:
   class Recorder : public asmjit::ErrorHandler {
    public:
     void handleError(asmjit::Error error, const char* message, asmjit::BaseEmitter* origin) override;
-    std::string first;
+    asmjit::Error first = asmjit::kErrorOk;
+    std::string text;
   };
 
+  Result<Code> Place();
   void Publish(const void* function, size_t size) const;
 
   std::string name_;

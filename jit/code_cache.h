@@ -9,7 +9,8 @@
 // A key is a whole spec, compared member by member, and what a generator knows is its spec: a member that
 // kernels depend on cannot be forgotten in the key.
 //
-// Thread-safe. Two threads that miss at once wait for one generation; a failed one leaves no entry.
+// Thread-safe. Nobody waits for a generation: threads that miss at once generate each for itself, and the first
+// one's code is shared. A failed one leaves no entry.
 #ifndef INTACT_JIT_CODE_CACHE_H_
 #define INTACT_JIT_CODE_CACHE_H_
 
@@ -36,17 +37,10 @@ class CodeCache {
   /// The code of `spec`, from generate() if nobody owns it yet.
   template <class Generate>
   Result<Code> Get(const Spec& spec, const Generate& generate) {
-    std::shared_ptr<Entry> entry;  // outlives the lock, which its destructor takes as well
-    const std::lock_guard lock(mutex_);
-    const auto found = entries_.find(spec);
-    if (found != entries_.end()) entry = found->second.lock();
-    if (entry == nullptr) {
-      Result<Code> code = generate(spec);
-      if (!code) return code;
-      entry = std::make_shared<Entry>(this, spec, std::move(*code));
-      entries_.insert_or_assign(spec, entry);
-    }
-    return Code(entry, entry->code.get());
+    if (Code code = Find(spec); code != nullptr) return code;
+    Result<Code> code = generate(spec);
+    if (!code) return code;
+    return Insert(std::make_shared<Entry>(this, spec, std::move(*code)));
   }
 
  private:
@@ -62,6 +56,26 @@ class CodeCache {
     Spec spec;
     Code code;
   };
+
+  static Code CodeOf(const std::shared_ptr<Entry>& entry) { return Code(entry, entry->code.get()); }
+
+  Code Find(const Spec& spec) {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(spec);
+    const std::shared_ptr<Entry> entry = found == entries_.end() ? nullptr : found->second.lock();
+    return entry == nullptr ? nullptr : CodeOf(entry);
+  }
+
+  /// The code of `entry`, or of what another thread has inserted meanwhile.
+  Code Insert(std::shared_ptr<Entry> entry) {
+    std::shared_ptr<Entry> other;  // outlives the lock, which its destructor takes as well
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<Entry>& place = entries_[entry->spec];
+    other = place.lock();
+    if (other != nullptr) std::swap(entry, other);
+    place = entry;
+    return CodeOf(entry);
+  }
 
   /// Another thread may have generated the function again already: then its entry stays.
   void EraseExpired(const Spec& spec) {

@@ -31,13 +31,5 @@ class Function<void(Args...)> {
   Code code_;
 };
 
-/// All code that the process has now.
-struct CodeUsage {
-  int64_t functions = 0;
-  int64_t bytes = 0;  // with what alignment adds
-  bool operator==(const CodeUsage&) const = default;
-};
-CodeUsage GetCodeUsage();
-
 }  // namespace intact::jit
 #endif  // INTACT_JIT_FUNCTION_H_

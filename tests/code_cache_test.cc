@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "jit/code_memory.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 // sanitizer/allocator_interface.h declares it, which GCC does not ship.
 extern "C" size_t __sanitizer_get_current_allocated_bytes();  // NOLINT(bugprone-reserved-identifier)
@@ -154,6 +156,22 @@ TEST(CodeOfPlans, KnowsNoStrides) {
         {.inputs = 16 * groups, .outputs = 16 * groups, .groups = groups, .mode = INTACT_SATURATING});
     EXPECT_EQ(jit::GetCodeUsage(), before) << groups << " groups";
   }
+}
+
+// Unrolled, they would take 146 MB and most of a minute, or not end.
+TEST(CodeOfPlans, IsBoundedWhateverTheFilter) {
+  constexpr int64_t kMostBytes = 32 << 10;
+  const jit::CodeUsage before = jit::GetCodeUsage();
+  const Conv large = MakeConv({.inputs = 2, .outputs = 2, .groups = 2, .kernel = 500});
+  EXPECT_LT(jit::GetCodeUsage().bytes - before.bytes, kMostBytes);
+
+  ConvDesc desc = MakeConvDesc();
+  desc.spatial_dims = 1;
+  desc.input_channels = desc.output_channels = desc.groups = 2;
+  desc.input[0] = desc.kernel[0] = 100000;
+  const Result<Conv> line = Conv::Create(desc, Weights().data());
+  ASSERT_TRUE(line) << line.error().message;
+  EXPECT_LT(jit::GetCodeUsage().bytes - before.bytes, kMostBytes);
 }
 
 TEST(CodeOfPlans, LeavesMemoryFlat) {

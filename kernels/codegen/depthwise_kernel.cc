@@ -20,6 +20,7 @@ using jit::Mem;
 using jit::Vec;
 
 constexpr int kVectors = 4;  // accumulators of a pixel
+constexpr int kLoopRegisters = 4;
 
 EpilogueSpec KernelEpilogue(const DepthwiseKernelSpec& spec) {
   EpilogueSpec epilogue = spec.epilogue;
@@ -32,6 +33,7 @@ class DepthwiseKernel {
   explicit DepthwiseKernel(const DepthwiseKernelSpec& spec)
       : spec_(spec),
         interleaving_(spec.Interleaving()),
+        group_taps_(TapsPerGroup(spec.dot)),
         session_(spec.Name()),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
@@ -76,6 +78,9 @@ class DepthwiseKernel {
     epilogue.reserve(kEpilogueRegisters);
     for (int i = 0; i < kEpilogueRegisters; ++i) epilogue.push_back(registers_.NewGeneral("epilogue"));
     TakePlaceRegisters();
+    if (spec_.loops) {
+      for (Gp* general : {&tap_, &taps_, &groups_, &weights_}) *general = registers_.NewGeneral("tap loop");
+    }
     for (const Gp& general : epilogue) registers_.Free(general);
   }
 
@@ -84,7 +89,7 @@ class DepthwiseKernel {
   void TakePlaceRegisters() {
     const int rows = spec_.taps.rows - 1;
     const int columns = column_count() - 1;
-    int left = registers_.FreeGenerals();
+    int left = registers_.FreeGenerals() - (spec_.loops ? kLoopRegisters : 0);
     if (rows + columns > left) {
       places_ = registers_.NewGeneral("places");
       other_row_.offset = registers_.NewGeneral("another row");
@@ -144,7 +149,11 @@ class DepthwiseKernel {
     for (std::vector<Vec>& pixel : accumulators_) {
       for (int i = 0; i < kVectors; ++i) emitter_->Load(pixel[static_cast<size_t>(i)], Record(i));
     }
-    for (const TapGroup& group : interleaving_.Groups(count)) Group(group);
+    if (spec_.loops) {
+      TapLoop(count);
+    } else {
+      for (const TapGroup& group : interleaving_.Groups(count)) Group(group);
+    }
     ReleaseOperands();
     for (std::vector<Vec>& pixel : accumulators_) {
       if (!spec_.is_dealt()) emitter_->Undeal(&pixel);
@@ -192,6 +201,45 @@ class DepthwiseKernel {
         Dot(accumulator, Record(int64_t{kVectors} * (1 + use.weights) + i));
       }
     }
+  }
+
+  void TapLoop(int count) {
+    code().mov(taps_, Argument(offsetof(DepthwiseKernelArgs, taps)));
+    code().mov(groups_, Argument(offsetof(DepthwiseKernelArgs, groups)));
+    code().lea(weights_, Record(kVectors));
+    const asmjit::Label loop = code().newLabel();
+    code().align(asmjit::AlignMode::kCode, 32);
+    code().bind(loop);
+    for (int pixel = 0; pixel < count; ++pixel) GroupOfPixel(pixel);
+    code().add(taps_, group_taps_ * static_cast<int>(sizeof(int64_t)));
+    code().add(weights_, kVectors * registers_.vector_bytes());
+    code().dec(groups_);
+    code().jnz(loop);
+  }
+
+  // The pixels' places are those of the first tap, and as far from them all other taps' are.
+  void GroupOfPixel(int pixel) {
+    std::vector<Vec> taps;
+    for (int i = 0; i < group_taps_; ++i) {
+      taps.push_back(registers_.NewVector("tap"));
+      code().mov(tap_, PlaceOffset(taps_, i));
+      if (pixel != 0) code().add(tap_, Column(pixel));
+      emitter_->Load(taps.back(), x86::ptr(input_, tap_));
+    }
+    for (int i = 0; i < group_taps_; i += 2) {
+      const Vec& low = taps[static_cast<size_t>(i)];
+      const Vec& high = taps[static_cast<size_t>(i + 1)];
+      code().vpunpckhbw(operand_, low, high);
+      code().vpunpcklbw(low, low, high);
+      emitter_->Copy(high, operand_);
+    }
+    for (int i = 0; i < kVectors; ++i) {
+      const size_t half = static_cast<size_t>(i / 2);
+      Unpack(i % 2 == 1, taps[half], spec_.dot == jit::DotKind::kWide ? zero_ : taps[2 + half]);
+      Dot(accumulators_[static_cast<size_t>(pixel)][static_cast<size_t>(i)],
+          x86::ptr(weights_, i * registers_.vector_bytes()));
+    }
+    for (const Vec& tap : taps) registers_.Free(tap);
   }
 
   void Unpack(bool high, const Vec& first, const Vec& second) {
@@ -271,6 +319,7 @@ class DepthwiseKernel {
 
   DepthwiseKernelSpec spec_;
   DepthwiseInterleaving interleaving_;
+  int group_taps_;
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
@@ -285,6 +334,7 @@ class DepthwiseKernel {
     int number = 0;  // 0: none is in the register
   };
   Other other_row_, other_column_;
+  Gp tap_, taps_, groups_, weights_;            // where it loops
   Gp places_;                                   // where there are others
   std::vector<std::vector<Vec>> accumulators_;  // [pixels][kVectors]
   Vec operand_, product_, zero_;
@@ -298,8 +348,9 @@ class DepthwiseKernel {
 int DepthwisePixels(jit::Isa isa) { return jit::VectorCount(isa) / (2 * kVectors); }
 
 std::string DepthwiseKernelSpec::Name() const {
-  return "u8s8" + epilogue.Name() + "_depthwise_" + taps.Name() + "_" + std::to_string(pixels()) + "x" +
-         std::to_string(channels()) + "_" + std::string(jit::ToString(dot)) + "_" + jit::CompactName(isa);
+  return "u8s8" + epilogue.Name() + "_depthwise_" + (loops ? "any" : taps.Name()) + "_" +
+         std::to_string(pixels()) + "x" + std::to_string(channels()) + "_" + std::string(jit::ToString(dot)) +
+         "_" + jit::CompactName(isa);
 }
 
 Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec) {

@@ -19,7 +19,10 @@
 //
 // A record holds what a vector of channels needs: the initial accumulators, then the weights.
 //
-//   [4][V/4] int32   |   [DepthwiseInterleaving::weights()][4][V/4] dwords of 4 or 2 weights
+//   [4][V/4] int32   |   [groups' weights][4][V/4] dwords of 4 or 2 weights
+//
+// Small filters are unrolled, each with a kernel of its own: neighbours share what they interleave. Others
+// run through a list of taps, TapsPerGroup() of them at a time, and one kernel serves them all.
 //
 // Contract: reads V bytes at each tap of each pixel and writes exactly V elements a pixel. No alignment is
 // needed. Registers follow the System V ABI.
@@ -42,6 +45,8 @@ namespace intact::kernels {
 struct DepthwiseKernelArgs {
   const uint8_t* input = nullptr;   // the first pixel's first tap
   const int64_t* places = nullptr;  // TapGrid::PlaceOffsets() of DepthwiseKernelSpec::pixels()
+  const int64_t* taps = nullptr;    // where DepthwiseKernelSpec::loops: in bytes from the first, whole groups
+  int64_t groups = 0;               // of them, ≥ 1
   int64_t block_stride_bytes = 0;   // from the input of as many pixels to that of the next
   int64_t pixels = 0;               // ≥ 0
   const uint8_t* record = nullptr;
@@ -55,13 +60,14 @@ using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 struct DepthwiseKernelSpec {
   jit::Isa isa = jit::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;  // or kVnni
-  FilterPattern taps;                      // of pixels() pixels
-  EpilogueSpec epilogue;                   // has_b_zero_points is not for this kernel: weights carry them
+  FilterPattern taps;                      // of pixels() pixels; where it loops, of the first tap alone
+  bool loops = false;
+  EpilogueSpec epilogue;  // has_b_zero_points is not for this kernel: weights carry them
 
   int channels() const { return jit::VectorBytes(isa); }
   /// Pixels that are computed at a time.
   int pixels() const { return taps.columns.pixels; }
-  DepthwiseInterleaving Interleaving() const { return {taps, dot}; }
+  DepthwiseInterleaving Interleaving() const { return {taps, dot}; }  // of a tap, where it loops
   /// Whether the epilogue takes vectors as they come out.
   bool is_dealt() const { return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_residual(); }
   auto operator<=>(const DepthwiseKernelSpec&) const = default;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/codegen/dispatch.h"
+#include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {
 namespace {
@@ -41,9 +42,10 @@ jit::DotKind KernelDot(const KernelData& data, jit::Isa isa) {
 DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, jit::Isa isa)
     : data_(data),
       taps_(taps),
-      spec_{VectorIsa(isa), KernelDot(data, isa), taps.Shape(DepthwisePixels(VectorIsa(isa))),
-            KernelEpilogue(data)},
-      v_(spec_.channels()) {}
+      spec_{VectorIsa(isa), KernelDot(data, isa), {}, false, KernelEpilogue(data)},
+      v_(jit::VectorBytes(spec_.isa)) {
+  spec_ = SpecFor(taps);
+}
 
 Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelData& data, const TapGrid& taps,
                                                                  jit::Isa isa) {
@@ -67,8 +69,28 @@ TapGrid DepthwiseEngine::FlatTaps() const {
 
 DepthwiseKernelSpec DepthwiseEngine::SpecFor(const TapGrid& taps) const {
   DepthwiseKernelSpec spec = spec_;
-  spec.taps = taps.Shape(spec.pixels());
+  spec.loops = Loops();
+  TapGrid grid = taps;
+  if (spec.loops) {
+    grid.rows = {1, 1};
+    grid.columns = {0};
+  }
+  spec.taps = grid.Shape(DepthwisePixels(spec.isa));
   return spec;
+}
+
+bool DepthwiseEngine::Loops() const { return taps_.taps() > costs::kMostUnrolledTaps; }
+
+// In order, for a kernel that loops.
+DepthwiseEngine::GroupWeights DepthwiseEngine::WeightsInOrder() const {
+  const auto size = static_cast<size_t>(TapsPerGroup(spec_.dot));
+  GroupWeights weights;
+  for (int64_t tap = 0; tap < taps_.taps(); ++tap) {
+    if (weights.empty() || weights.back().size() == size) weights.emplace_back();
+    weights.back().push_back(static_cast<int>(tap));
+  }
+  weights.back().resize(size, -1);
+  return weights;
 }
 
 bool DepthwiseEngine::IsFlatBetter() const {
@@ -79,12 +101,21 @@ bool DepthwiseEngine::IsFlatBetter() const {
   if (data_.n < v_) return true;
   if (step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
+  if (spec_.loops) return vectors < kUnaligned * std::ceil(vectors);  // neighbours share nothing either way
   return VectorCost(SpecFor(FlatTaps())) * vectors < VectorCost(spec_) * kUnaligned * std::ceil(vectors);
 }
 
 Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   const DepthwiseKernelSpec spec = SpecFor(taps);
-  cover->places = taps.PlaceOffsets(spec.pixels());
+  if (spec.loops) {
+    for (int64_t tap = 0; tap < taps.taps(); ++tap) cover->taps.push_back(taps.Offset(tap));
+    cover->taps.resize(static_cast<size_t>(RoundUp(taps.taps(), TapsPerGroup(spec.dot))), cover->taps.back());
+    for (int pixel = 0; pixel < spec.pixels(); ++pixel) {
+      cover->places.push_back(pixel * taps.pixel_stride_bytes);
+    }
+  } else {
+    cover->places = taps.PlaceOffsets(spec.pixels());
+  }
   cover->block_stride_bytes = spec.pixels() * taps.pixel_stride_bytes;
   const int64_t line = cover->step_pixels * data_.n;
   for (int64_t start = 0; start < line; start += v_) cover->starts.push_back(start);
@@ -98,16 +129,16 @@ Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   if (!kernel) return kernel.error();
   cover->kernel = *kernel;
   kernel_name_ = spec.Name();
-  return Fill(spec.Interleaving(), cover);
+  return Fill(spec.loops ? WeightsInOrder() : spec.Interleaving().weights(), cover);
 }
 
-Error DepthwiseEngine::Fill(const DepthwiseInterleaving& interleaving, Cover* cover) const {
+Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
   Error out_of_memory{INTACT_OUT_OF_MEMORY, "no memory for depthwise weights"};
   const size_t vectors = cover->starts.size();
-  cover->record_bytes = kVectors * v_ * (1 + std::ssize(interleaving.weights()));
+  cover->record_bytes = kVectors * v_ * (1 + std::ssize(weights));
   if (!cover->records.Resize(vectors * static_cast<size_t>(cover->record_bytes))) return out_of_memory;
   for (size_t i = 0; i < vectors; ++i) {
-    FillRecord(interleaving, cover->starts[i],
+    FillRecord(weights, cover->starts[i],
                cover->records.data() + static_cast<int64_t>(i) * cover->record_bytes);
   }
   const auto arrange = [&](const std::vector<float>& from, AlignedBuffer<float>* to) {
@@ -131,14 +162,13 @@ int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
   return data_.weights.At(tap, channel) - data_.problem.WeightZeroPoint(channel);
 }
 
-void DepthwiseEngine::FillRecord(const DepthwiseInterleaving& interleaving, int64_t start,
-                                 uint8_t* record) const {
+void DepthwiseEngine::FillRecord(const GroupWeights& weights, int64_t start, uint8_t* record) const {
   const bool is_wide = spec_.dot == jit::DotKind::kWide;
   for (int64_t i = 0; i < v_; ++i) {
     const int64_t channel = ChannelAt(start, i);
     uint8_t* to = record + DealtIndex(i, v_ / kVectors) * 4;
     std::memcpy(to, &data_.initial[static_cast<size_t>(channel)], sizeof(int32_t));
-    for (const std::vector<int>& taps : interleaving.weights()) {
+    for (const std::vector<int>& taps : weights) {
       to += kVectors * v_;
       uint32_t dword = 0;
       for (size_t slot = 0; slot < taps.size(); ++slot) {
@@ -178,6 +208,8 @@ void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const Depthwi
   DepthwiseKernelArgs args;
   args.input = row.pixel0;
   args.places = cover.places.data();
+  args.taps = cover.taps.data();
+  args.groups = std::ssize(cover.taps) / TapsPerGroup(spec_.dot);
   args.block_stride_bytes = cover.block_stride_bytes;
   args.pixels = row.pixels;
   args.record = cover.records.data() + static_cast<int64_t>(vector) * cover.record_bytes;

@@ -71,6 +71,7 @@ class DepthwiseEngine {
     DepthwiseKernelFunction kernel;
     std::vector<int64_t> starts;  // where vectors begin in the line of channels
     int64_t step_pixels = 1;      // the kernel's pixel, in pixels
+    std::vector<int64_t> taps;    // where a kernel that loops reads; whole groups
     std::vector<int64_t> places;  // where the kernel's places lie, and from a block of pixels to the next
     int64_t block_stride_bytes = 0;
     int64_t record_bytes = 0;
@@ -88,8 +89,12 @@ class DepthwiseEngine {
   DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
   bool IsFlatBetter() const;
   Error Make(const TapGrid& taps, Cover* cover);
-  Error Fill(const DepthwiseInterleaving& interleaving, Cover* cover) const;
-  void FillRecord(const DepthwiseInterleaving& interleaving, int64_t start, uint8_t* record) const;
+  /// The tap that each place of a group is multiplied with; −1: weight 0.
+  using GroupWeights = std::vector<std::vector<int>>;
+  bool Loops() const;
+  GroupWeights WeightsInOrder() const;
+  Error Fill(const GroupWeights& weights, Cover* cover) const;
+  void FillRecord(const GroupWeights& weights, int64_t start, uint8_t* record) const;
   int32_t Weight(int64_t tap, int64_t channel) const;
   int64_t ChannelAt(int64_t start, int64_t i) const { return (start + i) % data_.n; }
 

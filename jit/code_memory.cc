@@ -1,0 +1,174 @@
+#include "jit/code_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+namespace intact::jit {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kBlockBytes = size_t{64} << 10;
+constexpr unsigned kExecutableFile = 0x10;  // MFD_EXEC, since Linux 6.3
+
+std::atomic<int64_t> live_functions{0}, live_bytes{0};
+
+size_t RoundUp(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
+
+size_t PageBytes() {
+  static const auto kBytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return kBytes;
+}
+
+// Why the system refused something: memory may be there another time, permission will not.
+Error Refused(const std::string& what, int why) {
+  if (why == ENOMEM) return {INTACT_OUT_OF_MEMORY, "no memory for code"};
+  return {INTACT_UNSUPPORTED,
+          "this process may not have executable memory: " + what + ": " + std::strerror(why)};
+}
+
+// perf looks up functions of memory that is no file's in /tmp/perf-PID.map, of files in the files.
+bool IsForPerf() {
+  static const bool kIsForPerf = std::getenv("INTACT_PERF_MAP") != nullptr;
+  return kIsForPerf;
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+int MakeMemoryFile() {
+  const int fd = memfd_create("intact code", MFD_CLOEXEC | kExecutableFile);
+  return fd < 0 && errno == EINVAL ? memfd_create("intact code", MFD_CLOEXEC) : fd;
+}
+
+void* Map(size_t bytes, int protection, int flags, int fd) {
+  void* const pages = mmap(nullptr, bytes, protection, flags, fd, 0);
+  return pages == MAP_FAILED ? nullptr : pages;
+}
+
+}  // namespace
+
+class CodeSpace::Block {
+ public:
+  Block() = default;
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() {
+    if (executable_ != nullptr && executable_ != writable_) munmap(executable_, bytes_);
+    if (writable_ != nullptr) munmap(writable_, bytes_);
+  }
+
+  Error MapFile(size_t bytes) {
+    bytes_ = RoundUp(bytes, PageBytes());
+    const FileDescriptor file(MakeMemoryFile());
+    if (file.get() < 0) return Refused("memfd_create", errno);
+    if (ftruncate(file.get(), static_cast<off_t>(bytes_)) != 0) return Refused("ftruncate", errno);
+    writable_ = static_cast<uint8_t*>(Map(bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get()));
+    if (writable_ == nullptr) return Refused("mmap of a memory file", errno);
+    executable_ = static_cast<uint8_t*>(Map(bytes_, PROT_READ | PROT_EXEC, MAP_SHARED, file.get()));
+    if (executable_ == nullptr) return Refused("executable mmap of a memory file", errno);
+    return {};
+  }
+
+  // Of one function, to be made executable; `no_file`: why they are not a file's.
+  Error MapPages(size_t bytes, std::string no_file) {
+    bytes_ = RoundUp(bytes, PageBytes());
+    no_file_ = std::move(no_file);
+    writable_ = static_cast<uint8_t*>(Map(bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1));
+    if (writable_ == nullptr) return Refused("mmap", errno);
+    executable_ = writable_;
+    return {};
+  }
+
+  Error Seal() {
+    if (executable_ != writable_ || mprotect(executable_, bytes_, PROT_READ | PROT_EXEC) == 0) return {};
+    Error error = Refused("mprotect", errno);
+    return {error.status, error.message + "; " + no_file_};
+  }
+
+  bool HasRoom(size_t bytes) const { return owner_ == getpid() && bytes_ - used_ >= bytes; }
+  size_t Append(size_t bytes) {
+    used_ += bytes;
+    return used_ - bytes;
+  }
+  uint8_t* writable() const { return writable_; }
+  uint8_t* executable() const { return executable_; }
+
+ private:
+  pid_t owner_ = getpid();  // after fork() the file is the parent's, too
+  size_t bytes_ = 0, used_ = 0;
+  uint8_t *writable_ = nullptr, *executable_ = nullptr;
+  std::string no_file_;
+};
+
+/// The block that functions are appended to. It is never destroyed: a plan, and so its code, may outlive
+/// main().
+class CodeSpace::Appender {
+ public:
+  static Appender& Instance() {
+    static auto* const kInstance = new Appender;
+    return *kInstance;
+  }
+
+  Result<CodeSpace> Reserve(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (block_ != nullptr && block_->HasRoom(bytes)) return CodeSpace(block_, block_->Append(bytes), bytes);
+    auto block = std::make_shared<Block>();
+    const Error no_file = IsForPerf() ? Error{INTACT_UNSUPPORTED, "INTACT_PERF_MAP is set"}
+                                      : block->MapFile(std::max(bytes, kBlockBytes));
+    if (no_file.status == INTACT_OK) {
+      block_ = std::move(block);
+      return CodeSpace(block_, block_->Append(bytes), bytes);
+    }
+    block = std::make_shared<Block>();
+    if (Error error = block->MapPages(bytes, no_file.message); error.status != INTACT_OK) return error;
+    return CodeSpace(std::move(block), 0, bytes);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Block> block_;
+};
+
+CodeSpace::CodeSpace(std::shared_ptr<Block> block, size_t offset, size_t bytes)
+    : block_(std::move(block)),
+      writable_(block_->writable() + offset),
+      executable_(block_->executable() + offset),
+      bytes_(bytes) {}
+
+Result<CodeSpace> CodeSpace::Reserve(size_t bytes) {
+  return Appender::Instance().Reserve(RoundUp(bytes, kAlignment));
+}
+
+Result<Code> CodeSpace::Seal() && {
+  if (Error error = block_->Seal(); error.status != INTACT_OK) return error;
+  const auto free = [block = block_, bytes = bytes_](const void*) {
+    live_functions.fetch_sub(1);
+    live_bytes.fetch_sub(static_cast<int64_t>(bytes));
+  };
+  live_functions.fetch_add(1);
+  live_bytes.fetch_add(static_cast<int64_t>(bytes_));
+  return Code(executable_, free);  // calls `free` if it finds no memory
+}
+
+CodeUsage GetCodeUsage() { return {live_functions.load(), live_bytes.load()}; }
+
+}  // namespace intact::jit
