@@ -2,11 +2,12 @@
 #ifndef INTACT_KERNELS_BASE_THREADS_H_
 #define INTACT_KERNELS_BASE_THREADS_H_
 
-#include <omp.h>
 #include <xmmintrin.h>
 
 #include <cstdint>
 #include <intact/intact.hpp>
+
+#include "kernels/base/thread_pool.h"
 
 namespace intact::kernels {
 
@@ -36,12 +37,12 @@ inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 6
 /// Errors: INVALID_ARGUMENT (it serves none, or has a size and is NULL), OUT_OF_MEMORY.
 Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads);
 
-/// The threads that a caller asks for: `wanted`, or OpenMP's default where that is 0.
-int ThreadsOf(int32_t wanted);
+/// The threads that a caller asks for: `wanted`; where that is 0, OpenMP's default, or fewer if so many would
+/// have less than a few microseconds' work of `multiply_adds`.
+int ThreadsOf(int32_t wanted, double multiply_adds);
 
-/// The parts of a run, and how many threads run them: more threads than processors gain nothing, and where
-/// the system refuses one OpenMP ends the process. The threads may be fewer still, which changes neither the
-/// parts nor the result.
+/// The parts of a run, and how many threads run them: more threads than processors gain nothing. The threads
+/// may be fewer still, which changes neither the parts nor the result.
 struct ThreadCount {
   int parts, threads;
 };
@@ -54,8 +55,8 @@ void RunParts(const ThreadCount& count, Run run) {
     for (int part = 0; part < count.parts; ++part) run(part, 0);
     return;
   }
-#pragma omp parallel for num_threads(count.threads) schedule(static, 1)
-  for (int part = 0; part < count.parts; ++part) run(part, omp_get_thread_num());
+  const auto call = [](void* context, int part, int thread) { (*static_cast<Run*>(context))(part, thread); };
+  RunOnPool(count.parts, count.threads, call, &run);
 }
 
 }  // namespace intact::kernels

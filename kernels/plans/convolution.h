@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/threads.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/conv_plan.h"
 #include "kernels/plans/conv_transposed.h"
@@ -95,6 +96,8 @@ class Convolution {
     int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
     /// How many shares a run has that is cut for `threads`: more would be empty.
     int Parts(int threads) const;
+    /// How many a run is cut for that asks for `wanted`.
+    int Threads(int32_t wanted) const { return ThreadsOf(wanted, plans->geometry.MultiplyAdds(batch)); }
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
   /// A phase of an input of given extents; the only one unless transposed.

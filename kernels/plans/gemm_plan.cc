@@ -387,7 +387,7 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   if (error.status == INTACT_OK) error = CheckThreads(args.threads);
   if (error.status != INTACT_OK) return error;
   const Engine& engine = EngineFor(args.m);
-  const ThreadCount count = CountThreads(Cut(engine, args.m, ThreadsOf(args.threads)).parts());
+  const ThreadCount count = CountThreads(Cut(engine, args.m, Threads(args)).parts());
   const int64_t bytes = ShareBytes(engine, args.m);
   info->output[0] = args.m;
   info->output[1] = data_.n;
@@ -416,7 +416,7 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   if (error.status != INTACT_OK) return error;
   const Engine& engine = EngineFor(args.m);
   const RunBuffers buffers = BuffersOf(args);
-  const Partition cut = Cut(engine, args.m, ThreadsOf(args.threads));
+  const Partition cut = Cut(engine, args.m, Threads(args));
   ThreadCount count = CountThreads(cut.parts());
   const int64_t bytes = ShareBytes(engine, args.m);
   const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "jit/isa.h"
+#include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/row_sums.h"
 #include "kernels/engines/engine.h"
@@ -145,6 +146,10 @@ class GemmPlan {
   void RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   const Engine* EngineForRest(const Engine& engine, int64_t m) const;
   const Engine* EngineForRest(const Engine& engine, const Range& range) const;
+  /// How many a run is cut for.
+  int Threads(const intact_gemm_args& args) const {
+    return ThreadsOf(args.threads, static_cast<double>(args.m) * static_cast<double>(data_.n * data_.k));
+  }
   void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
 
   GemmData data_;

@@ -36,6 +36,16 @@ struct ConvGeometry {
   int64_t taps() const { return kernel[kDepth] * kernel[kHeight] * kernel[kWidth]; }
   /// Planes are images, or the depths of a volume's output.
   int64_t plane_pixels() const { return output[kHeight] * output[kWidth]; }
+  /// Of a batch of `batch`; those by padding included.
+  double MultiplyAdds(int64_t batch) const {
+    const Spatial& pixels = is_transposed ? input : output;
+    double count = 1;
+    for (const int64_t factor : {batch, input_channels, group_outputs(), taps()}) {
+      count *= static_cast<double>(factor);
+    }
+    for (const int64_t extent : pixels) count *= static_cast<double>(extent);
+    return count;
+  }
   bool HasPadding() const { return pad_begin != Spatial{} || pad_end != Spatial{}; }
   bool HasPadding(Dimension dimension) const { return pad_begin[dimension] > 0 || pad_end[dimension] > 0; }
   /// Input positions in `dimension` that `outputs` adjacent ones read, from the first to the last.
