@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -294,6 +296,60 @@ TEST_F(PackFile, KeepsTheOldFileIfTheDiskIsFull) {
   EXPECT_THAT(message, HasSubstr("cannot be written"));
   EXPECT_EQ(Read(path_), before);
   EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+mode_t RightsOf(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : 0;
+}
+
+TEST_F(PackFile, HasTheRightsThatTheCallerWants) {
+  const Plan plan = Create(kProblems[0]);
+  std::filesystem::create_directories(folder_);
+  const mode_t saved = umask(0027);
+  const intact_status status = intact_gemm_save(plan.get(), path_.c_str());
+  umask(saved);
+  ASSERT_EQ(status, INTACT_OK) << intact_last_error();
+  EXPECT_EQ(RightsOf(path_), 0640u) << "a new one those that the umask leaves";
+  ASSERT_EQ(chmod(path_.c_str(), 0604), 0);
+  ASSERT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_OK) << intact_last_error();
+  EXPECT_EQ(RightsOf(path_), 0604u) << "one that is replaced its own";
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+TEST_F(PackFile, FollowsSymbolicLinks) {
+  const Bytes image = Image(kProblems[0]);
+  const Plan plan = Create(kProblems[0]);
+  std::filesystem::create_directories(folder_ + "/there");
+  std::filesystem::create_symlink("there/pack", folder_ + "/link");
+  const std::string link = folder_ + "/link";
+  for (const char* when : {"new", "replaced"}) {
+    ASSERT_EQ(intact_gemm_save(plan.get(), link.c_str()), INTACT_OK) << intact_last_error();
+    EXPECT_TRUE(std::filesystem::is_symlink(link)) << when;
+    EXPECT_EQ(Read(folder_ + "/there/pack"), image) << when;
+    Write(folder_ + "/there/pack", {1});
+  }
+  std::filesystem::create_symlink("loop", folder_ + "/loop");
+  EXPECT_EQ(intact_gemm_save(plan.get(), (folder_ + "/loop").c_str()), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("Too many levels of symbolic links"));
+}
+
+// The signal of a file that grows too large ends a process while it writes.
+TEST_F(PackFile, LeavesNothingBehindWhenTheProcessIsKilled) {
+  const Plan plan = Create(kProblems[0]);
+  std::filesystem::create_directories(folder_);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit small = {1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &small);
+    signal(SIGXFSZ, SIG_DFL);
+    (void)intact_gemm_save(plan.get(), path_.c_str());
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "it was not killed";
+  EXPECT_EQ(FilesInFolder(), 0u);
 }
 
 // ----- fuzz ------------------------------------------------------------------------------------------------

@@ -33,6 +33,10 @@
  * same plan at once. The error message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE
  * is set.
  *
+ * Processes: runs go on in the child of a fork(), and where threads cannot be made. Generated code is never
+ * writable and executable at once; where the process may have no executable memory, creation is UNSUPPORTED.
+ * docs/guest.md tells what the library does in a process.
+ *
  * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per
  * plan, tuning and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
  * INTACT_PERF_MAP=1 (symbols for perf).
@@ -179,7 +183,8 @@ typedef struct intact_gemm_args {
   int64_t c_stride;        /**< elements between rows of C, ≥ n; 0 = n */
   const void* residual;    /**< of the plan's residual_type; NULL if it has none */
   int64_t residual_stride; /**< elements between its rows, ≥ n; 0 = n */
-  int32_t threads;         /**< ≥ 0; 0 = OpenMP's default. Not read by intact_gemm_run_part(). */
+  int32_t
+      threads; /**< ≥ 0; 0 = OpenMP's default, fewer for little work. Not read by intact_gemm_run_part(). */
   /** Memory for the run to work in, of any alignment; NULL: each thread that calls keeps its own between
    * runs. Its contents are of no use after the run. Calls that run at once, parts among them, need one each.
    */
@@ -321,7 +326,7 @@ INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double m
                                           intact_tune_info* info);
 
 /** C = the contract. Thread-safe. With valid arguments and scratch, as much as intact_gemm_prepare() told
- * when it was asked, it cannot fail, and takes no memory (but for OpenMP's threads, the first time). Without
+ * when it was asked, it cannot fail, and takes no memory (but for threads, the first time). Without
  * scratch it fails only if memory runs out, before anything is written. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
@@ -349,7 +354,8 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
                                                    intact_failing_pair* pairs, int64_t* written);
 
 /** Writes the plan to `path`: weights in the canonical layout, arithmetic, certificate, checksum. The file
- * loads on any ISA; its format is told in kernels/weights/pack_file.h. It appears whole or not at all.
+ * loads on any ISA; its format is told in kernels/weights/pack_file.h. It appears whole or not at all; a new
+ * one has the rights that the umask leaves, one that is replaced keeps its own, symbolic links are followed.
  * Errors: INVALID_ARGUMENT (the file cannot be written; the message says why), OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
@@ -448,9 +454,10 @@ typedef struct intact_conv_args {
   int64_t c_stride;     /**< elements between adjacent pixels of the output, ≥ output_channels; 0 = that */
   const void* residual; /**< shaped as the output, of the plan's residual_type; NULL if it has none */
   int64_t residual_stride; /**< elements between its adjacent pixels, ≥ output_channels; 0 = that */
-  int32_t threads;         /**< ≥ 0; 0 = OpenMP's default. Not read by intact_conv_run_part(). */
-  void* scratch;           /**< as in intact_gemm_args */
-  size_t scratch_bytes;    /**< likewise: as much as intact_conv_prepare() tells serves all threads */
+  int32_t
+      threads; /**< ≥ 0; 0 = OpenMP's default, fewer for little work. Not read by intact_conv_run_part(). */
+  void* scratch;        /**< as in intact_gemm_args */
+  size_t scratch_bytes; /**< likewise: as much as intact_conv_prepare() tells serves all threads */
   /** Extents of the input, as in the descriptor: given where that says INTACT_ANY_EXTENT; elsewhere 0 or the
    * descriptor's. */
   int64_t input[INTACT_MAX_SPATIAL];
@@ -513,8 +520,8 @@ INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* inpu
                                           intact_tune_info* info);
 
 /** Output = the contract. Thread-safe. With valid arguments and scratch, as much as intact_conv_prepare()
- * told when it was asked, a run that is prepared cannot fail, and takes no memory (but for OpenMP's threads,
- * the first time). Else it fails only as intact_conv_prepare() does, or if memory runs out, before anything
+ * told when it was asked, a run that is prepared cannot fail, and takes no memory (but for threads, the
+ * first time). Else it fails only as intact_conv_prepare() does, or if memory runs out, before anything
  * is written. */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 

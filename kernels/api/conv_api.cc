@@ -12,6 +12,7 @@
 #include "kernels/api/create.h"
 #include "kernels/api/guard.h"
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/base/whole_file.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/problem/checks.h"
 #include "kernels/weights/pack_file.h"
@@ -232,7 +233,7 @@ intact_status intact_conv_save(const intact_conv* conv, const char* path) {
     if (conv == nullptr) return NullArgument("conv");
     if (path == nullptr) return NullArgument("path");
     const auto image = ImageOf(*conv->plan);
-    return image ? WriteFile(path, *image) : image.error();
+    return image ? WriteWholeFile(path, *image) : image.error();
   });
 }
 

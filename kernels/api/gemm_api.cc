@@ -15,6 +15,7 @@
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/api/guard.h"
+#include "kernels/base/whole_file.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/checks.h"
@@ -327,7 +328,7 @@ intact_status intact_gemm_save(const intact_gemm* gemm, const char* path) {
     if (gemm == nullptr) return NullArgument("gemm");
     if (path == nullptr) return NullArgument("path");
     const auto image = ImageOf(*gemm->plan);
-    return image ? WriteFile(path, *image) : image.error();
+    return image ? WriteWholeFile(path, *image) : image.error();
   });
 }
 

@@ -20,14 +20,21 @@
 namespace intact::kernels {
 namespace {
 
-// About what it takes to wake a sleeping thread.
-constexpr std::chrono::microseconds kSpin(20);
+// Some ten times what it takes to wake a sleeping thread.
+constexpr std::chrono::microseconds kSpin(500);
 
-// Until `is_true` or kSpin has passed.
+// Until `is_true` or kSpin has passed. Whoever else wants the processor gets it.
 template <class IsTrue>
 void SpinUntil(const IsTrue& is_true) {
+  constexpr int kPauses = 32;
   const auto end = std::chrono::steady_clock::now() + kSpin;
-  while (!is_true() && std::chrono::steady_clock::now() < end) _mm_pause();
+  do {
+    for (int i = 0; i < kPauses; ++i) {
+      if (is_true()) return;
+      _mm_pause();
+    }
+    sched_yield();
+  } while (std::chrono::steady_clock::now() < end);
 }
 
 /// Where a thread may run.

@@ -415,31 +415,6 @@ Error CheckHeldCertificate(const Certificate& held, const Certificate& made) {
   return Refused("corrupted: the certificate is not that of the weights");
 }
 
-Error WriteFile(const std::string& path, const std::vector<uint8_t>& image) {
-  // A device's or a pipe's name would become the file's, and they would be gone.
-  struct stat present {};
-  if (stat(path.c_str(), &present) == 0 && !S_ISREG(present.st_mode)) {
-    return Refused("path '" + path + "' cannot be written: it is there, and not a file");
-  }
-  std::string temporary = path + ".XXXXXX";
-  const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
-  if (descriptor < 0) return Refused("path '" + path + "' cannot be written: " + ErrnoText());
-  size_t written = 0;
-  while (written < image.size()) {
-    const ssize_t bytes = write(descriptor, image.data() + written, image.size() - written);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) break;
-    written += static_cast<size_t>(bytes);
-  }
-  // mkostemp() gives the file to its owner alone; packs are to be read by others.
-  const bool is_whole = written == image.size() && fchmod(descriptor, 0644) == 0 && fsync(descriptor) == 0;
-  const std::string why = ErrnoText();
-  if (close(descriptor) == 0 && is_whole && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
-  Error error = Refused("path '" + path + "' cannot be written: " + (is_whole ? ErrnoText() : why));
-  std::remove(temporary.c_str());
-  return error;
-}
-
 Result<MappedFile> MapFile(const std::string& path) {
   const auto failed = [&] { return Refused("path '" + path + "' cannot be read: " + ErrnoText()); };
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

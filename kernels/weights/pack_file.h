@@ -81,9 +81,6 @@ Result<PackContents> ReadPackImage(const void* image, size_t size);
 /// INVALID_ARGUMENT unless `held`, a file's, is the certificate that was `made` of its weights.
 Error CheckHeldCertificate(const Certificate& held, const Certificate& made);
 
-/// Writes `image` to `path` through a temporary file beside it, so that it appears whole or not at all.
-Error WriteFile(const std::string& path, const std::vector<uint8_t>& image);
-
 struct MappedFile {
   std::shared_ptr<const void> data;
   size_t size = 0;
