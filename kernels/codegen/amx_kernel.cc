@@ -1,6 +1,7 @@
 #include "kernels/codegen/amx_kernel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -311,16 +312,21 @@ struct TileFunctions {
   jit::Function<void()> release;
 };
 
-const Result<TileFunctions>& GetTileFunctions() {
-  static const auto* const kFunctions = new Result<TileFunctions>([]() -> Result<TileFunctions> {
-    Result<jit::Code> configure = GenerateConfigure();
-    if (!configure) return configure.error();
-    Result<jit::Code> release = GenerateRelease();
-    if (!release) return release.error();
-    return TileFunctions{jit::Function<void(const TileConfig*)>(std::move(*configure)),
-                         jit::Function<void()>(std::move(*release))};
-  }());
-  return *kFunctions;
+std::atomic<const TileFunctions*> tile_functions = nullptr;  // never freed
+
+// An error is not kept: there may be memory the next time.
+Error MakeTileFunctions() {
+  if (tile_functions.load() != nullptr) return {};
+  Result<jit::Code> configure = GenerateConfigure();
+  if (!configure) return configure.error();
+  Result<jit::Code> release = GenerateRelease();
+  if (!release) return release.error();
+  auto made = std::make_unique<const TileFunctions>(
+      TileFunctions{jit::Function<void(const TileConfig*)>(std::move(*configure)),
+                    jit::Function<void()>(std::move(*release))});
+  const TileFunctions* none = nullptr;
+  if (tile_functions.compare_exchange_strong(none, made.get())) (void)made.release();
+  return {};
 }
 
 }  // namespace
@@ -354,15 +360,15 @@ TileConfig TileConfigFor(int64_t rows) {
   return config;
 }
 
-Error ScopedTiles::Prepare() { return GetTileFunctions() ? Error{} : GetTileFunctions().error(); }
+Error ScopedTiles::Prepare() { return MakeTileFunctions(); }
 
 ScopedTiles::~ScopedTiles() {
-  if (is_configured_) GetTileFunctions()->release();
+  if (is_configured_) tile_functions.load()->release();
 }
 
 void ScopedTiles::Configure(int64_t rows) noexcept {
   const TileConfig config = TileConfigFor(rows);
-  GetTileFunctions()->configure(&config);
+  tile_functions.load()->configure(&config);
   is_configured_ = true;
 }
 

@@ -1,0 +1,267 @@
+// Memory that runs out: whichever allocation of an operation fails, the operation says so, and the next one
+// works. Each failure is met by a process of its own that has not used the library before, since what is set
+// up once must survive it as well.
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+// ----- failing allocations ---------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int64_t kNever = -1;
+std::atomic<int64_t> until_failure = kNever;  // allocations
+
+}  // namespace
+
+// Sanitizers replace the same functions.
+#if !defined(__SANITIZE_ADDRESS__)
+namespace {
+
+constexpr bool kCanFail = true;
+
+bool Fails() {
+  if (until_failure.load(std::memory_order_relaxed) == kNever) return false;
+  if (until_failure.fetch_sub(1) != 0) return false;
+  errno = ENOMEM;
+  return true;
+}
+
+}  // namespace
+
+#define INTACT_REPLACES extern "C" __attribute__((visibility("default")))
+
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): these are glibc's names.
+extern "C" {
+void* __libc_malloc(size_t size);
+void* __libc_calloc(size_t count, size_t size);
+void* __libc_realloc(void* memory, size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+
+INTACT_REPLACES void* malloc(size_t size) { return Fails() ? nullptr : __libc_malloc(size); }
+INTACT_REPLACES void* calloc(size_t count, size_t size) {
+  return Fails() ? nullptr : __libc_calloc(count, size);
+}
+INTACT_REPLACES void* realloc(void* memory, size_t size) {
+  return Fails() ? nullptr : __libc_realloc(memory, size);
+}
+INTACT_REPLACES void* aligned_alloc(size_t alignment, size_t size) {
+  return Fails() ? nullptr : __libc_memalign(alignment, size);
+}
+#else
+namespace {
+constexpr bool kCanFail = false;
+}  // namespace
+#endif
+
+namespace intact::tests {
+namespace {
+
+constexpr int64_t kM = 40, kN = 33, kK = 70, kSide = 12;
+
+struct Case {
+  const char* name;
+  std::function<intact_status()> operation;  // leaves nothing behind
+};
+void PrintTo(const Case& one, std::ostream* os) { *os << one.name; }
+
+template <class T>
+std::vector<T> Values(int64_t count) {
+  std::vector<T> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(i * 37 + i / 5);
+  return values;
+}
+
+const std::vector<int8_t> kWeights = Values<int8_t>(64 * 64 * 9);
+// Halved, so that no pair saturates.
+const std::vector<uint8_t> kActivations = [] {
+  std::vector<uint8_t> values = Values<uint8_t>(64 * 64 * 16);
+  for (uint8_t& value : values) value /= 2;
+  return values;
+}();
+
+const std::string kPath = std::filesystem::temp_directory_path() / "intact_failing_memory.pack";
+
+intact_status CreateGemm(intact_gemm** gemm, intact_mode mode, int64_t usual_m) {
+  intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  desc.n = kN;
+  desc.k = kK;
+  desc.usual_m = usual_m;
+  linear.mode = mode;
+  linear.c_type = INTACT_S32;
+  return intact_gemm_create(&desc, &linear, kWeights.data(), gemm);
+}
+
+constexpr intact_status kWrong = INTACT_CODEGEN_FAILED;  // no error of runs: the first output is not right
+
+intact_status RunGemm(const intact_gemm* gemm, int threads) {
+  std::array<int32_t, kM* kN> c = {};
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = kM;
+  args.a = kActivations.data();
+  args.c = c.data();
+  args.threads = threads;
+  const intact_status status = intact_gemm_run(gemm, &args);
+  int32_t sum = 0;
+  for (size_t k = 0; k < kK; ++k) sum += kActivations[k] * kWeights[k * kN];
+  return status == INTACT_OK && c[0] != sum ? kWrong : status;
+}
+
+intact_status CreateAndRun(intact_mode mode, int64_t usual_m) {
+  intact_gemm* gemm = nullptr;
+  intact_status status = CreateGemm(&gemm, mode, usual_m);
+  if (status == INTACT_OK) status = RunGemm(gemm, 2);
+  intact_gemm_destroy(gemm);
+  return status;
+}
+
+intact_status Convolve(int64_t inputs, int64_t outputs, int64_t groups, int32_t transposed) {
+  intact_conv_desc desc = INTACT_CONV_DESC_INIT;
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  desc.spatial_dims = 2;
+  desc.input_channels = inputs;
+  desc.output_channels = outputs;
+  desc.groups = groups;
+  desc.transposed = transposed;
+  for (const int i : {0, 1}) {
+    desc.input[i] = kSide;
+    desc.kernel[i] = 3;
+    desc.stride[i] = 1 + transposed;
+    desc.pad_begin[i] = desc.pad_end[i] = 1;
+  }
+  linear.c_type = INTACT_S32;
+  intact_conv* conv = nullptr;
+  intact_status status = intact_conv_create(&desc, &linear, kWeights.data(), &conv);
+  std::vector<int32_t> c;
+  if (status == INTACT_OK) {
+    const int64_t room = until_failure.exchange(kNever);  // the output is the caller's
+    c.resize(static_cast<size_t>(4 * kSide * kSide * outputs));
+    until_failure = room;
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    args.batch = 1;
+    args.a = kActivations.data();
+    args.c = c.data();
+    args.threads = 2;
+    status = intact_conv_run(conv, &args);
+  }
+  intact_conv_destroy(conv);
+  return status;
+}
+
+intact_status SaveAndLoad() {
+  intact_gemm* gemm = nullptr;
+  intact_status status = CreateGemm(&gemm, INTACT_EXACT, 0);
+  if (status == INTACT_OK) status = intact_gemm_save(gemm, kPath.c_str());
+  intact_gemm_destroy(gemm);
+  gemm = nullptr;
+  if (status == INTACT_OK) status = intact_gemm_load(kPath.c_str(), INTACT_ISA_ANY, &gemm);
+  if (status == INTACT_OK) status = RunGemm(gemm, 1);
+  intact_gemm_destroy(gemm);
+  unlink(kPath.c_str());
+  return status;
+}
+
+intact_status TuneAndAsk() {
+  intact_gemm* gemm = nullptr;
+  intact_status status = CreateGemm(&gemm, INTACT_EXACT, 0);
+  intact_tune_info info = INTACT_TUNE_INFO_INIT;
+  if (status == INTACT_OK) status = intact_gemm_tune(gemm, kM, 0, &info);
+  intact_failing_pair pair;
+  int64_t written = 0;
+  if (status == INTACT_OK) status = intact_gemm_failing_pairs(gemm, 0, 1, &pair, &written);
+  if (status == INTACT_OK) status = RunGemm(gemm, 1);
+  intact_gemm_destroy(gemm);
+  return status;
+}
+
+class FailingMemory : public testing::TestWithParam<Case> {};
+
+enum Verdict : char { kPassedOver = 'p', kReported = 'r', kUnreported = 'u', kBroken = 'b', kOther = 'o' };
+
+// In a process of its own: the operation whose allocation number `n` fails, and the operation again.
+std::string Meet(const Case& one, int64_t n) {
+  std::array<int, 2> ends = {};
+  if (pipe(ends.data()) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    until_failure = n;
+    const intact_status status = one.operation();
+    const bool has_failed = until_failure.exchange(kNever) < 0;
+    std::string said(1, !has_failed                      ? kPassedOver
+                        : status == INTACT_OUT_OF_MEMORY ? kReported
+                        : status == INTACT_OK            ? kUnreported
+                                                         : kOther);
+    if (said[0] == kOther) {
+      said += std::to_string(status);
+      said += " ";
+      said += intact_last_error();
+    }
+    const intact_status again = one.operation();
+    if (again != INTACT_OK) {
+      said.assign(1, kBroken);
+      said += std::to_string(again);
+      said += " ";
+      said += intact_last_error();
+    }
+    (void)!write(ends[1], said.data(), said.size());
+    _exit(0);
+  }
+  close(ends[1]);
+  std::array<char, 600> buffer = {};
+  const ssize_t bytes = read(ends[0], buffer.data(), buffer.size());
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return "ended by signal " + std::to_string(WTERMSIG(status));
+  return {buffer.data(), static_cast<size_t>(std::max<ssize_t>(bytes, 0))};
+}
+
+TEST_P(FailingMemory, IsReportedAndSurvived) {
+  if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
+  if (__builtin_cpu_supports("avx2") == 0) GTEST_SKIP() << "no AVX2 here";
+  constexpr int64_t kEach = 200;  // then every so many more of what generators allocate
+  int64_t met = 0, survived = 0;
+  for (int64_t n = 0;; n += 1 + n / kEach) {
+    const std::string said = Meet(GetParam(), n);
+    ASSERT_FALSE(said.empty()) << "allocation " << n;
+    if (said[0] == kPassedOver) break;
+    // A run does with fewer helpers, and INTACT_VERBOSE without a line.
+    survived += said[0] == kUnreported ? 1 : 0;
+    ASSERT_TRUE(said == std::string(1, kReported) || said == std::string(1, kUnreported))
+        << "allocation " << n << ": " << said;
+    ++met;
+  }
+  EXPECT_GT(met, 10);
+  EXPECT_LE(survived, met / 10);
+  RecordProperty("failures", static_cast<int>(met));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, FailingMemory,
+    testing::Values(Case{"exact", [] { return CreateAndRun(INTACT_EXACT, 0); }},
+                    Case{"exact_for_one_m", [] { return CreateAndRun(INTACT_EXACT, kM); }},
+                    Case{"saturating", [] { return CreateAndRun(INTACT_SATURATING, 0); }},
+                    Case{"save_and_load", SaveAndLoad}, Case{"tune", TuneAndAsk},
+                    Case{"dense_convolution", [] { return Convolve(16, 24, 1, 0); }},
+                    Case{"grouped_convolution", [] { return Convolve(16, 16, 4, 0); }},
+                    Case{"depthwise_convolution", [] { return Convolve(24, 24, 24, 0); }},
+                    Case{"transposed_convolution", [] { return Convolve(8, 8, 1, 1); }}),
+    [](const auto& tested) { return tested.param.name; });
+
+}  // namespace
+}  // namespace intact::tests
