@@ -58,7 +58,9 @@ Assembler::Assembler(std::string name) : name_(std::move(name)) {
     logger_.logf("; %s\n", name_.c_str());
     holder_.setLogger(&logger_);
   }
-  holder_.attach(&code_);
+  if (const asmjit::Error error = holder_.attach(&code_); error != asmjit::kErrorOk) {
+    errors_.handleError(error, asmjit::DebugUtils::errorAsString(error), nullptr);
+  }
 }
 
 void Assembler::Begin(const RegisterFile& registers) {

@@ -9,8 +9,8 @@
 // A key is a whole spec, compared member by member, and what a generator knows is its spec: a member that
 // kernels depend on cannot be forgotten in the key.
 //
-// Thread-safe. Nobody waits for a generation: threads that miss at once generate each for itself, and the first
-// one's code is shared. A failed one leaves no entry.
+// Thread-safe. Nobody waits for a generation: threads that miss at once generate each for itself, and the
+// first one's code is shared. A failed one leaves no entry.
 #ifndef INTACT_JIT_CODE_CACHE_H_
 #define INTACT_JIT_CODE_CACHE_H_
 

@@ -1,6 +1,7 @@
 #include "jit/code_memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+
+#include "jit/fork_generation.h"
 
 namespace intact::jit {
 namespace {
@@ -78,6 +81,11 @@ class CodeSpace::Block {
 
   Error MapFile(size_t bytes) {
     bytes_ = RoundUp(bytes, PageBytes());
+    // Beyond it ftruncate() raises a signal that ends the process.
+    rlimit largest = {};
+    if (getrlimit(RLIMIT_FSIZE, &largest) != 0 || largest.rlim_cur < bytes_) {
+      return Refused("memory file", EFBIG);
+    }
     const FileDescriptor file(MakeMemoryFile());
     if (file.get() < 0) return Refused("memfd_create", errno);
     if (ftruncate(file.get(), static_cast<off_t>(bytes_)) != 0) return Refused("ftruncate", errno);
@@ -104,7 +112,7 @@ class CodeSpace::Block {
     return {error.status, error.message + "; " + no_file_};
   }
 
-  bool HasRoom(size_t bytes) const { return owner_ == getpid() && bytes_ - used_ >= bytes; }
+  bool HasRoom(size_t bytes) const { return owner_ == ForkGeneration() && bytes_ - used_ >= bytes; }
   size_t Append(size_t bytes) {
     used_ += bytes;
     return used_ - bytes;
@@ -113,7 +121,7 @@ class CodeSpace::Block {
   uint8_t* executable() const { return executable_; }
 
  private:
-  pid_t owner_ = getpid();  // after fork() the file is the parent's, too
+  uint64_t owner_ = ForkGeneration();  // after a fork the file is the parent's, too
   size_t bytes_ = 0, used_ = 0;
   uint8_t *writable_ = nullptr, *executable_ = nullptr;
   std::string no_file_;

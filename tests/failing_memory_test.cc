@@ -189,6 +189,8 @@ intact_status TuneAndAsk() {
   return status;
 }
 
+constexpr unsigned kDeadlineSeconds = 60;
+
 class FailingMemory : public testing::TestWithParam<Case> {};
 
 enum Verdict : char { kPassedOver = 'p', kReported = 'r', kUnreported = 'u', kBroken = 'b', kOther = 'o' };
@@ -199,6 +201,7 @@ std::string Meet(const Case& one, int64_t n) {
   if (pipe(ends.data()) != 0) return "no pipe";
   const pid_t child = fork();
   if (child == 0) {
+    alarm(kDeadlineSeconds);
     until_failure = n;
     const intact_status status = one.operation();
     const bool has_failed = until_failure.exchange(kNever) < 0;

@@ -12,13 +12,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <intact/intact.hpp>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace intact {
@@ -114,37 +117,85 @@ TEST(Guest, RunsFinishInTheChildOfAFork) {
   EXPECT_EQ(RunsRight(workload, *gemm), "") << "and the parent goes on";
 }
 
-// Parent and child share the pages of the code that was there when they parted.
-TEST(Guest, CodeStaysWhateverTheOtherProcessGenerates) {
+using Plans = std::vector<Gemm>;
+
+// Plans of other code than Create()'s.
+Plans MakeOthers(const Workload& workload) {
+  Plans plans;
+  for (const int64_t columns : {1, 9, 17, 31}) {
+    Result<Gemm> gemm = workload.Create(columns);
+    if (gemm) plans.push_back(std::move(*gemm));
+  }
+  return plans;
+}
+
+/// Lets one process wait for another.
+class Gate {
+ public:
+  Gate() : is_made_(pipe(ends_.data()) == 0) {}
+  ~Gate() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  bool Open() const { return is_made_ && write(ends_[1], "g", 1) == 1; }
+  bool Wait() const {
+    char go = 0;
+    return is_made_ && read(ends_[0], &go, 1) == 1;
+  }
+
+ private:
+  std::array<int, 2> ends_ = {};
+  bool is_made_;
+};
+
+// Parent and child share the code that was there when they parted: what the parent frees of it and generates
+// then must not lie there.
+TEST(Guest, CodeOfAChildStaysWhatItsParentDoes) {
   const Workload workload(2);
-  std::array<int, 2> ends = {};
-  ASSERT_EQ(pipe(ends.data()), 0);
-  Result<Gemm> gemm = workload.Create();
-  ASSERT_TRUE(gemm) << gemm.error().message;
-  const auto make_others = [&] {
-    for (int64_t columns = 1; columns < 40; ++columns) {
-      if (!workload.Create(columns)) return false;
-    }
-    return true;
-  };
+  const Gate gate;
+  std::optional<Result<Gemm>> gemm = workload.Create();
+  ASSERT_TRUE(*gemm) << gemm->error().message;
   const pid_t child = fork();
   if (child == 0) {
     alarm(kDeadlineSeconds);
-    char go = 0;
-    bool is_right = read(ends[0], &go, 1) == 1;  // the parent has written over what it freed, if it does
-    is_right = is_right && RunsRight(workload, *gemm).empty() && make_others();
-    _exit(is_right && RunsRight(workload, *gemm).empty() ? 0 : 1);
+    _exit(gate.Wait() && RunsRight(workload, **gemm).empty() ? 0 : 1);
   }
-  const Result<Gemm> kept = workload.Create(kN);
-  { const Gemm gone = std::move(*gemm); }
-  EXPECT_TRUE(make_others());
-  EXPECT_EQ(write(ends[1], "g", 1), 1);
+  gemm.reset();  // the last of its code in the parent
+  const Plans others = MakeOthers(workload);
+  EXPECT_FALSE(others.empty());
+  EXPECT_TRUE(gate.Open());
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(RunsRight(workload, *kept), "");
-  close(ends[0]);
-  close(ends[1]);
+}
+
+// What both append to what they share must not lie at the same place.
+TEST(Guest, CodeOfAParentStaysWhatItsChildDoes) {
+  const Workload workload(7);
+  const Gate child_may, parent_may;
+  const Plans before = MakeOthers(workload);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(kDeadlineSeconds);
+    const bool may = child_may.Wait();
+    const Plans others = MakeOthers(Workload(8));
+    GemmDesc desc = MakeGemmDesc();  // and code that nobody has yet
+    desc.n = desc.k = 64;
+    desc.linear.mode = INTACT_SATURATING;
+    const std::vector<int8_t> weights(64 * 64, 1);
+    const Result<Gemm> fresh = Gemm::Create(desc, weights.data());
+    const bool told = parent_may.Open();
+    _exit(may && told && fresh ? 0 : 1);
+  }
+  const Result<Gemm> gemm = workload.Create();
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  EXPECT_TRUE(child_may.Open() && parent_may.Wait());
+  EXPECT_EQ(RunsRight(workload, *gemm), "");
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Guest, RunsWhereThreadsCannotBeMade) {
@@ -193,8 +244,8 @@ TEST(Guest, GeneratesCodeWherePagesMayNotChange) {
   EXPECT_EQ(said, "");
 }
 
-/// From now on memfd_create() fails, and whatever asks for executable pages.
-bool RefuseExecutablePages() {
+/// From now on memfd_create() fails and, if `all`, whatever asks for executable pages.
+bool RefuseExecutablePages(bool all) {
   const auto load = [](size_t offset) {
     return sock_filter(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
   };
@@ -205,7 +256,7 @@ bool RefuseExecutablePages() {
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 1, 0),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 2),
       load(kProtection),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (all ? PROT_EXEC : 0u), 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
   }};
@@ -214,10 +265,29 @@ bool RefuseExecutablePages() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+std::string CreatesAndRuns(const Workload& workload) {
+  const Result<Gemm> gemm = workload.Create();
+  return gemm ? RunsRight(workload, *gemm) : gemm.error().message;
+}
+
+TEST(Guest, GeneratesCodeWithoutMemoryFiles) {
+  const Workload workload(9);
+  EXPECT_EQ(
+      InChild([&]() -> std::string { return RefuseExecutablePages(false) ? CreatesAndRuns(workload) : ""; }),
+      "");
+  EXPECT_EQ(InChild([&] {
+              const rlimit small = {1000, 1000};  // of files; a longer one ends the process
+              setrlimit(RLIMIT_FSIZE, &small);
+              signal(SIGXFSZ, SIG_DFL);
+              return CreatesAndRuns(workload);
+            }),
+            "");
+}
+
 TEST(Guest, SaysThatExecutableMemoryIsRefused) {
   const Workload workload(6);
   const std::string said = InChild([&]() -> std::string {
-    if (!RefuseExecutablePages()) return "not there";
+    if (!RefuseExecutablePages(true)) return "not there";
     const Result<Gemm> gemm = workload.Create();
     if (gemm) return "a plan was made";
     return std::to_string(gemm.error().status) + " " + gemm.error().message;

@@ -33,8 +33,8 @@
  * same plan at once. The error message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE
  * is set.
  *
- * Processes: runs go on in the child of a fork(), and where threads cannot be made. Generated code is never
- * writable and executable at once; where the process may have no executable memory, creation is UNSUPPORTED.
+ * Processes: runs go on in the child of a fork(), and where threads cannot be made. No mapping of
+ * generated code is writable and executable at once; where the process may have no executable memory, creation is UNSUPPORTED.
  * docs/guest.md tells what the library does in a process.
  *
  * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per

@@ -8,18 +8,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <new>
 #include <thread>
 
+#include "jit/fork_generation.h"
+
 namespace intact::kernels {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kRetry(100);
 // Some ten times what it takes to wake a sleeping thread.
 constexpr std::chrono::microseconds kSpin(500);
 
@@ -27,14 +33,14 @@ constexpr std::chrono::microseconds kSpin(500);
 template <class IsTrue>
 void SpinUntil(const IsTrue& is_true) {
   constexpr int kPauses = 32;
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+  const auto end = Clock::now() + kSpin;
   do {
     for (int i = 0; i < kPauses; ++i) {
       if (is_true()) return;
       _mm_pause();
     }
     sched_yield();
-  } while (std::chrono::steady_clock::now() < end);
+  } while (Clock::now() < end);
 }
 
 /// Where a thread may run.
@@ -42,17 +48,30 @@ struct Processors {
   cpu_set_t set;
   bool is_known = false;
 
-  // OMP_PROC_BIND keeps a thread that calls on one processor, which its helpers are not to share.
+  // OMP_PROC_BIND keeps a thread that calls on one processor, which its helpers are not to share: they may
+  // run on all that OpenMP's threads may.
   static Processors OfCaller() {
+    if (omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > 0) {
+      static const Processors kPlaces = OfPlaces();
+      return kPlaces;
+    }
     Processors caller;
     CPU_ZERO(&caller.set);
-    if (omp_get_proc_bind() == omp_proc_bind_false) {
-      caller.is_known = pthread_getaffinity_np(pthread_self(), sizeof(caller.set), &caller.set) == 0;
-    } else {
-      std::memset(&caller.set, 0xff, sizeof(caller.set));
-      caller.is_known = true;
-    }
+    caller.is_known = pthread_getaffinity_np(pthread_self(), sizeof(caller.set), &caller.set) == 0;
     return caller;
+  }
+  static Processors OfPlaces() {
+    Processors all;
+    CPU_ZERO(&all.set);
+    std::array<int, CPU_SETSIZE> numbers = {};
+    for (int place = 0; place < omp_get_num_places(); ++place) {
+      const int count = omp_get_place_num_procs(place);
+      if (count > std::ssize(numbers)) return all;
+      omp_get_place_proc_ids(place, numbers.data());
+      for (int i = 0; i < count; ++i) CPU_SET(static_cast<size_t>(numbers[static_cast<size_t>(i)]), &all.set);
+    }
+    all.is_known = true;
+    return all;
   }
   bool operator==(const Processors& other) const {
     return is_known == other.is_known && CPU_EQUAL(&set, &other.set) != 0;
@@ -65,7 +84,7 @@ class ThreadPool {
   static ThreadPool* Instance() noexcept {
     static std::atomic<ThreadPool*> instance = nullptr;
     ThreadPool* pool = instance.load();
-    if (pool != nullptr && pool->process_ == getpid()) return pool;
+    if (pool != nullptr && pool->process_ == jit::ForkGeneration()) return pool;
     // A fork's child has its parent's pool, but not its threads: it is left as it was found.
     auto* const fresh = new (std::nothrow) ThreadPool;
     if (fresh == nullptr || instance.compare_exchange_strong(pool, fresh)) return fresh;
@@ -130,7 +149,8 @@ class ThreadPool {
 
   // Blocking what others send keeps handlers of the process off threads that it does not know.
   bool MakeHelper() {
-    if (helpers_ + 1 >= omp_get_num_procs()) return false;
+    static const int64_t kMostHelpers = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    if (helpers_ >= kMostHelpers || Clock::now() < retry_at_) return false;
     sigset_t ours, callers;
     sigfillset(&ours);
     for (const int fault : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP}) sigdelset(&ours, fault);
@@ -142,6 +162,7 @@ class ThreadPool {
       ++idle_;
     } catch (const std::exception&) {  // no thread, or no memory for one
       is_made = false;
+      retry_at_ = Clock::now() + kRetry;
     }
     pthread_sigmask(SIG_SETMASK, &callers, nullptr);
     return is_made;
@@ -186,13 +207,14 @@ class ThreadPool {
     if (is_last) part_done_.notify_all();
   }
 
-  const pid_t process_ = getpid();
+  const uint64_t process_ = jit::ForkGeneration();
   std::mutex mutex_;  // guards what follows
   std::condition_variable job_open_, part_done_;
   Job* open_ = nullptr;          // a list of those that want helpers
   std::atomic<int> wanted_ = 0;  // by them; written under mutex_
   int helpers_ = 0, idle_ = 0;   // idle: in no job
   int asleep_ = 0;
+  Clock::time_point retry_at_ = {};  // after a thread could not be made
 };
 
 }  // namespace

@@ -14,36 +14,50 @@ namespace intact::kernels {
 namespace {
 
 constexpr mode_t kReadWriteByAll = 0666;  // less the umask
-constexpr int kMostNames = 100;           // that other writers may hold at the same time
+constexpr mode_t kReadWriteByOwner = 0600;
+constexpr int kMostNames = 100;  // that other writers may hold at the same time
+
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  ~FileDescriptor() { Reset(-1); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  void Reset(int descriptor) {
+    if (descriptor_ >= 0) close(descriptor_);
+    descriptor_ = descriptor;
+  }
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_ = -1;
+};
 
 // An open file without a name, or with a temporary one, which goes with it.
 class PartialFile {
  public:
-  explicit PartialFile(std::string path) : path_(std::move(path)) {
+  PartialFile(std::string path, mode_t rights) : path_(std::move(path)) {
     const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-    descriptor_ =
-        open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kReadWriteByAll);
+    file_.Reset(open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, rights));
     // Not every file system has files without names, and not every /proc is there to name them from.
-    if (descriptor_ >= 0 && access(ProcName().c_str(), F_OK) == 0) return;
-    if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = -1;
+    if (IsOpen() && access(ProcName().c_str(), F_OK) == 0) return;
+    file_.Reset(-1);
     MakeName([&](const std::string& name) {
-      descriptor_ = open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, kReadWriteByAll);
-      return descriptor_ >= 0;
+      file_.Reset(open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, rights));
+      return IsOpen();
     });
   }
   ~PartialFile() {
-    if (descriptor_ >= 0) close(descriptor_);
     if (!name_.empty()) unlink(name_.c_str());
   }
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
 
-  bool IsOpen() const { return descriptor_ >= 0; }
+  bool IsOpen() const { return file_.get() >= 0; }
 
   bool Write(const std::vector<uint8_t>& contents) const {
     for (size_t written = 0; written < contents.size();) {
-      const ssize_t bytes = write(descriptor_, contents.data() + written, contents.size() - written);
+      const ssize_t bytes = write(file_.get(), contents.data() + written, contents.size() - written);
       if (bytes < 0 && errno == EINTR) continue;
       if (bytes <= 0) return false;
       written += static_cast<size_t>(bytes);
@@ -51,14 +65,20 @@ class PartialFile {
     return true;
   }
 
-  // The owner is kept where the process may give files away.
+  // Owner and group are kept where the process may give files away; what the old group might do is not given
+  // to another.
   bool TakeRightsOf(const struct stat& other) const {
-    (void)!fchown(descriptor_, other.st_uid, other.st_gid);
-    return fchmod(descriptor_, other.st_mode & 07777) == 0;
+    constexpr mode_t kGroup = S_IRWXG | S_ISGID;
+    mode_t rights = other.st_mode & 07777;
+    if (fchown(file_.get(), other.st_uid, other.st_gid) != 0) {
+      rights &= ~mode_t{S_ISUID};
+      if (fchown(file_.get(), static_cast<uid_t>(-1), other.st_gid) != 0) rights &= ~kGroup;
+    }
+    return fchmod(file_.get(), rights) == 0;
   }
 
   bool Publish(bool replaces) {
-    if (fsync(descriptor_) != 0) return false;
+    if (fsync(file_.get()) != 0) return false;
     if (!replaces && name_.empty() && Link(path_)) return true;
     if (name_.empty() && !MakeName([&](const std::string& name) { return Link(name); })) return false;
     if (std::rename(name_.c_str(), path_.c_str()) != 0) return false;
@@ -67,16 +87,16 @@ class PartialFile {
   }
 
  private:
-  std::string ProcName() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+  std::string ProcName() const { return "/proc/self/fd/" + std::to_string(file_.get()); }
   bool Link(const std::string& name) const {
     return linkat(AT_FDCWD, ProcName().c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
   }
   template <class Make>
   bool MakeName(const Make& make) {
     for (int i = 0; i < kMostNames; ++i) {
-      const std::string name = path_ + ".partial-" + std::to_string(getpid()) + "-" + std::to_string(i);
+      std::string name = path_ + ".partial-" + std::to_string(getpid()) + "-" + std::to_string(i);
       if (make(name)) {
-        name_ = name;
+        name_ = std::move(name);
         return true;
       }
       if (errno != EEXIST) return false;
@@ -85,7 +105,7 @@ class PartialFile {
   }
 
   std::string path_, name_;
-  int descriptor_ = -1;
+  FileDescriptor file_;
 };
 
 // What `path` names in the end; links to nothing are followed, too.
@@ -114,8 +134,8 @@ Error WriteWholeFile(const std::string& path, const std::vector<uint8_t>& conten
   const bool replaces = stat(target.c_str(), &present) == 0;
   if (replaces && !S_ISREG(present.st_mode)) return refused("it is there, and not a file");
   if (!replaces && errno != ENOENT) return failed();
-  PartialFile file(target);
-  if (!file.IsOpen() || !file.Write(contents) || (replaces && !file.TakeRightsOf(present)) ||
+  PartialFile file(target, replaces ? kReadWriteByOwner : kReadWriteByAll);
+  if (!file.IsOpen() || (replaces && !file.TakeRightsOf(present)) || !file.Write(contents) ||
       !file.Publish(replaces)) {
     return failed();
   }

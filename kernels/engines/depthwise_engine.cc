@@ -184,7 +184,8 @@ void DepthwiseEngine::FillRecord(const GroupWeights& weights, int64_t start, uin
 int64_t DepthwiseEngine::packed_bytes() const {
   int64_t bytes = 0;
   for (const Cover* cover : {&by_channels_, &flat_}) {
-    bytes += static_cast<int64_t>(cover->records.bytes() + cover->scales.bytes() + cover->bias.bytes());
+    bytes += static_cast<int64_t>(cover->records.bytes() + cover->scales.bytes() + cover->bias.bytes() +
+                                  cover->taps.size() * sizeof(int64_t));
   }
   return bytes;
 }
