@@ -175,24 +175,31 @@ TEST(Guest, CodeOfAChildStaysWhatItsParentDoes) {
 TEST(Guest, CodeOfAParentStaysWhatItsChildDoes) {
   const Workload workload(7);
   const Gate child_may, parent_may;
-  const Plans before = MakeOthers(workload);
   const pid_t child = fork();
   if (child == 0) {
     alarm(kDeadlineSeconds);
     const bool may = child_may.Wait();
-    const Plans others = MakeOthers(Workload(8));
-    GemmDesc desc = MakeGemmDesc();  // and code that nobody has yet
-    desc.n = desc.k = 64;
-    desc.linear.mode = INTACT_SATURATING;
-    const std::vector<int8_t> weights(64 * 64, 1);
-    const Result<Gemm> fresh = Gemm::Create(desc, weights.data());
-    const bool told = parent_may.Open();
-    _exit(may && told && fresh ? 0 : 1);
+    Plans others;
+    for (const intact_type type : {INTACT_S32, INTACT_F32, INTACT_U8, INTACT_S8}) {
+      GemmDesc desc = MakeGemmDesc();
+      desc.n = desc.k = 64;
+      desc.linear.mode = INTACT_SATURATING;
+      desc.linear.c_type = type;
+      const float scale = 1;
+      if (type != INTACT_S32) {
+        desc.linear.scales = &scale;
+        desc.linear.scale_count = 1;
+      }
+      const std::vector<int8_t> weights(64 * 64, 1);
+      Result<Gemm> other = Gemm::Create(desc, weights.data());
+      if (other) others.push_back(std::move(*other));
+    }
+    _exit(parent_may.Open() && may && others.size() == 4 ? 0 : 1);
   }
   const Result<Gemm> gemm = workload.Create();
   ASSERT_TRUE(gemm) << gemm.error().message;
   EXPECT_TRUE(child_may.Open() && parent_may.Wait());
-  EXPECT_EQ(RunsRight(workload, *gemm), "");
+  EXPECT_EQ(InChild([&] { return RunsRight(workload, *gemm); }), "");  // it may crash
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
