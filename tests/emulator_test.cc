@@ -126,7 +126,7 @@ RegisterFile ExpectedAfter(const RegisterFile& registers, DotSigns signs, uint32
   return result;
 }
 
-x86::Vec Vector(bool is_256, uint32_t number) {
+x86::Vec VectorRegister(bool is_256, uint32_t number) {
   return is_256 ? x86::Vec(x86::ymm(number)) : x86::Vec(x86::xmm(number));
 }
 
@@ -180,7 +180,8 @@ TEST_P(EmulatedDot, TakesEveryRegisterInEveryPlace) {
         RegisterFile after;
         RunEmitted([&](x86::Assembler& as) {
           EmitMoveAll(as, before, true);
-          jit::EmitVexDot(as, GetParam(), Vector(is_256, dst), Vector(is_256, first), Vector(is_256, second));
+          jit::EmitVexDot(as, GetParam(), VectorRegister(is_256, dst), VectorRegister(is_256, first),
+                          VectorRegister(is_256, second));
           EmitMoveAll(as, after, false);
           as.vzeroupper();
         });
@@ -243,8 +244,8 @@ constexpr uint64_t kStackIndex = 0x1800;
 void EmitCopyToStack(x86::Assembler& as, const Form& form, uint64_t address, bool is_256) {
   const auto offset = static_cast<int32_t>(form.index ? kStackIndex << form.shift : 0) + form.displacement;
   as.mov(x86::rax, address);
-  as.vmovdqu(Vector(is_256, 0), x86::ptr(x86::rax));
-  as.vmovdqu(x86::ptr(x86::rsp, offset), Vector(is_256, 0));
+  as.vmovdqu(VectorRegister(is_256, 0), x86::ptr(x86::rax));
+  as.vmovdqu(x86::ptr(x86::rsp, offset), VectorRegister(is_256, 0));
 }
 
 /// Sets the registers of `form`, all but RSP, so that it designates `address`.
@@ -336,7 +337,8 @@ TEST_P(EmulatedDot, TakesEveryFormOfMemoryOperand) {
           if (form.base == kRsp) EmitCopyToStack(as, form, address, is_256);
           EmitMoveAll(as, before, true);
           EmitPoint(as, form, address);
-          jit::EmitVexDot(as, GetParam(), Vector(is_256, 9), Vector(is_256, 10), form.Operand(address));
+          jit::EmitVexDot(as, GetParam(), VectorRegister(is_256, 9), VectorRegister(is_256, 10),
+                          form.Operand(address));
           EmitMoveAll(as, after, false);
         });
       });
@@ -413,12 +415,12 @@ TEST(VectorState, LeavesTheInitialStateWithZerosAround) {
   FakeFrame frame(0);
   std::optional<VectorState> state = VectorState::Of(frame.context());
   ASSERT_TRUE(state);
-  EXPECT_EQ(state->Read(3), Ymm{});
-  Ymm value = {};
-  std::ranges::copy(RandomBytes(value.size(), 12), value.begin());
+  EXPECT_EQ(state->Read(3), Vector());
+  Vector value;
+  std::ranges::copy(RandomBytes(32, 12), value.bytes.begin());
   state->Write(3, value);
   EXPECT_EQ(state->Read(3), value);
-  EXPECT_EQ(state->Read(2), Ymm{});
+  EXPECT_EQ(state->Read(2), Vector());
   EXPECT_EQ(frame.area()[512], 0b110);
 }
 

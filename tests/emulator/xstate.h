@@ -1,12 +1,14 @@
 // The vector registers of an interrupted thread, as the kernel saved them in the signal frame by XSAVE in its
 // standard form; the kernel restores them from there when the handler returns.
 //
-//   byte 0    legacy area; XMM0–15 from byte 160, 16 bytes each; from byte 464 the kernel's own words (magic1
-//   …) byte 512  header; its first 8 bytes are XSTATE_BV: a component whose bit is clear is in its initial
-//   state (zero)
-//             and its bytes mean nothing
-//   …         YMM_Hi128 (component 2), 16 bytes each; ZMM_Hi256 of registers 0–15 (component 6), 32 bytes
-//   each;
+//   byte 0    legacy area; XMM0–15 from byte 160, 16 bytes each; from byte 464 the kernel's own words
+//             (magic1 …)
+//   byte 512  header; its first 8 bytes are XSTATE_BV: a component whose bit is clear is in its initial state
+//             (zero) and its bytes mean nothing
+//   …         component 2  YMM_Hi128   16 bytes of each of YMM0–15
+//             component 5  opmask       8 bytes of each of k0–7
+//             component 6  ZMM_Hi256   32 bytes of each of ZMM0–15
+//             component 7  Hi16_ZMM    64 bytes of each of ZMM16–31
 //             where they lie tells CPUID leaf 0xD
 #ifndef INTACT_TESTS_EMULATOR_XSTATE_H_
 #define INTACT_TESTS_EMULATOR_XSTATE_H_
@@ -21,35 +23,48 @@
 
 namespace intact::emulator {
 
-using Ymm = std::array<uint8_t, 32>;
+/// A ZMM register, or the YMM or XMM register in its low bytes.
+struct alignas(64) Vector {
+  std::array<uint8_t, 64> bytes = {};
+  bool operator==(const Vector&) const = default;
+};
 
 class VectorState {
  public:
   /// Nothing if the frame holds no XSAVE area with the YMM registers.
   static std::optional<VectorState> Of(ucontext_t* context);
 
-  /// The low 256 bits of register `number`, 0 to 15.
-  Ymm Read(int number) const;
-  /// Writes them, and zeroes what lies above, as every VEX-encoded instruction does.
-  void Write(int number, const Ymm& value);
+  /// Whether there are ZMM registers, registers 16 to 31 and masks.
+  bool HasAvx512() const { return has_avx512_; }
+
+  /// Register `number`; what the frame does not have of it reads as zero, and is dropped when written.
+  Vector Read(int number) const;
+  void Write(int number, const Vector& value);
+  /// If HasAvx512().
+  uint64_t ReadMask(int number) const;
+  void WriteMask(int number, uint64_t value);
 
  private:
   struct Component {
     int bit;        // in XSTATE_BV
-    size_t offset;  // of register 0's part
+    size_t offset;  // of its first register's part
     size_t bytes;   // of one register's part
+    size_t count;   // of registers
   };
-  explicit VectorState(uint8_t* area) : area_(area) {}
+  VectorState(uint8_t* area, bool has_avx512) : area_(area), has_avx512_(has_avx512) {}
 
-  static Component Xmm() { return {1, 160, 16}; }
-  static Component YmmHi128();
-  static Component ZmmHi256();
+  static const Component& Xmm();
+  static const Component& YmmHi128();
+  static const Component& Opmask();
+  static const Component& ZmmHi256();
+  static const Component& Hi16Zmm();
   bool Has(const Component& component) const;
   void ReadPart(const Component& component, int number, std::span<uint8_t> out) const;
   void WritePart(const Component& component, int number, std::span<const uint8_t> value);
   uint64_t XstateBv() const;
 
   uint8_t* area_;
+  bool has_avx512_;
 };
 
 }  // namespace intact::emulator

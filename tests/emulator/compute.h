@@ -1,0 +1,299 @@
+// What vector instructions compute: functions of whole registers, always of all 64 bytes, of which the caller
+// takes those that the instruction has. Most are two 256-bit instructions that every CPU with AVX2 has; those
+// that cross 256 bits, or that AVX2 lacks, are written out by elements.
+#ifndef INTACT_TESTS_EMULATOR_COMPUTE_H_
+#define INTACT_TESTS_EMULATOR_COMPUTE_H_
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "tests/emulator/xstate.h"
+
+namespace intact::emulator {
+
+#define INTACT_AVX2 __attribute__((target("avx2")))
+
+struct Operands {
+  const Vector& first;        // vvvv
+  const Vector& second;       // rm, or of stores reg
+  const Vector& destination;  // before
+  size_t bytes;               // of the instruction's vectors
+  uint8_t immediate;
+};
+
+using Compute = void (*)(const Operands&, Vector*);
+
+INTACT_AVX2 inline __m256i LoadHalf(const Vector& from, size_t half) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(from.bytes.data() + 32 * half));
+}
+
+INTACT_AVX2 inline void StoreHalf(__m256i value, size_t half, Vector* to) {
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to->bytes.data() + 32 * half), value);
+}
+
+/// Of two sources, by what AVX2 has for 256 bits.
+template <auto kOperation>
+INTACT_AVX2 void Halves(const Operands& in, Vector* out) {
+  for (size_t half = 0; half < 2; ++half) {
+    StoreHalf(kOperation(LoadHalf(in.first, half), LoadHalf(in.second, half)), half, out);
+  }
+}
+
+/// Of one.
+template <auto kOperation>
+INTACT_AVX2 void HalvesOfOne(const Operands& in, Vector* out) {
+  for (size_t half = 0; half < 2; ++half) {
+    StoreHalf(kOperation(LoadHalf(in.second, half)), half, out);
+  }
+}
+
+/// Shifts by the immediate.
+template <auto kOperation>
+INTACT_AVX2 void ShiftByImmediate(const Operands& in, Vector* out) {
+  const __m128i count = _mm_cvtsi32_si128(in.immediate);
+  for (size_t half = 0; half < 2; ++half) {
+    StoreHalf(kOperation(LoadHalf(in.second, half), count), half, out);
+  }
+}
+
+/// Shifts by the low 64 bits of the second source.
+template <auto kOperation>
+INTACT_AVX2 void ShiftByVector(const Operands& in, Vector* out) {
+  const __m128i count = _mm_load_si128(reinterpret_cast<const __m128i*>(in.second.bytes.data()));
+  for (size_t half = 0; half < 2; ++half) {
+    StoreHalf(kOperation(LoadHalf(in.first, half), count), half, out);
+  }
+}
+
+template <class Element>
+using Elements = std::array<Element, 64 / sizeof(Element)>;
+
+template <class Element>
+Elements<Element> Of(const Vector& vector) {
+  Elements<Element> elements;
+  std::memcpy(elements.data(), vector.bytes.data(), sizeof(elements));
+  return elements;
+}
+
+template <class Element>
+void Put(const Elements<Element>& elements, Vector* out) {
+  std::memcpy(out->bytes.data(), elements.data(), sizeof(elements));
+}
+
+/// Element by element of two sources.
+template <class Element, auto kOperation>
+INTACT_AVX2 void ByElements(const Operands& in, Vector* out) {
+  const auto first = Of<Element>(in.first), second = Of<Element>(in.second);
+  Elements<Element> result;
+  for (size_t i = 0; i < result.size(); ++i) result[i] = kOperation(first[i], second[i]);
+  Put(result, out);
+}
+
+inline void CopySecond(const Operands& in, Vector* out) { *out = in.second; }
+
+/// The first `kBytes` again and again.
+template <size_t kBytes>
+INTACT_AVX2 void Repeat(const Operands& in, Vector* out) {
+  for (size_t i = 0; i < out->bytes.size(); i += kBytes) {
+    std::memcpy(out->bytes.data() + i, in.second.bytes.data(), kBytes);
+  }
+}
+
+/// The low elements, widened.
+template <class From, class To>
+INTACT_AVX2 void Widen(const Operands& in, Vector* out) {
+  const auto from = Of<From>(in.second);
+  Elements<To> result;
+  for (size_t i = 0; i < result.size(); ++i) result[i] = static_cast<To>(from[i]);
+  Put(result, out);
+}
+
+/// VPMOVDB and the like: elements narrowed, to a part of the vector. Signed or unsigned, they saturate at the
+/// limits of the narrow type; `kSaturates` not, they are cut.
+template <class From, class To, bool kSaturates>
+INTACT_AVX2 void Narrow(const Operands& in, Vector* out) {
+  const auto from = Of<From>(in.second);
+  Elements<To> result = {};
+  for (size_t i = 0; i < from.size(); ++i) {
+    From value = from[i];
+    if constexpr (kSaturates) {
+      value = std::clamp<From>(value, std::numeric_limits<To>::min(), std::numeric_limits<To>::max());
+    }
+    result[i] = static_cast<To>(value);
+  }
+  Put(result, out);
+}
+
+/// Dot products of four bytes, added to int32 lanes, wrapping.
+template <bool kFirstSigned, bool kSecondSigned>
+INTACT_AVX2 void Dot4(const Operands& in, Vector* out) {
+  const auto widen = [](auto bytes, bool is_signed) INTACT_AVX2 {
+    return is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes);
+  };
+  for (size_t half = 0; half < 2; ++half) {
+    const __m256i a = LoadHalf(in.first, half), b = LoadHalf(in.second, half);
+    // Sums of two products, each pair in an int32.
+    const __m256i low = _mm256_madd_epi16(widen(_mm256_castsi256_si128(a), kFirstSigned),
+                                          widen(_mm256_castsi256_si128(b), kSecondSigned));
+    const __m256i high = _mm256_madd_epi16(widen(_mm256_extracti128_si256(a, 1), kFirstSigned),
+                                           widen(_mm256_extracti128_si256(b, 1), kSecondSigned));
+    // Horizontal sums come in the order of quarters 0 2 1 3.
+    constexpr int kInOrder = 0xD8;
+    const __m256i sums = _mm256_permute4x64_epi64(_mm256_hadd_epi32(low, high), kInOrder);
+    StoreHalf(_mm256_add_epi32(LoadHalf(in.destination, half), sums), half, out);
+  }
+}
+
+/// Whole 128-bit quarters, chosen by a function of the quarter, the immediate and the count of quarters:
+/// from the second source if the index is at least the count, else from the first.
+template <auto kChoose>
+void Quarters(const Operands& in, Vector* out) {
+  const size_t count = in.bytes / 16;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t chosen = kChoose(i, size_t{in.immediate}, count);
+    const Vector& from = chosen < count ? in.first : in.second;
+    std::memcpy(out->bytes.data() + 16 * i, from.bytes.data() + chosen % count * 16, 16);
+  }
+}
+
+/// VSHUFI32X4 and VSHUFI64X2: the lower half from the first source, the upper from the second.
+inline size_t ShuffledQuarter(size_t quarter, size_t immediate, size_t count) {
+  const size_t bits = count / 2;  // 1 of 256 bits, 2 of 512
+  const size_t index = (immediate >> (quarter * bits)) & (count - 1);
+  return quarter < count / 2 ? index : count + index;
+}
+
+/// VPERM2I128, which can make a quarter zero, too.
+inline void Permute2x128(const Operands& in, Vector* out) {
+  for (size_t i = 0; i < 2; ++i) {
+    const unsigned control = unsigned{in.immediate} >> (4 * i);
+    const Vector& from = (control & 2) == 0 ? in.first : in.second;
+    uint8_t* const to = out->bytes.data() + 16 * i;
+    std::memcpy(to, from.bytes.data() + 16 * (control & 1), 16);
+    if ((control & 8) != 0) std::memset(to, 0, 16);
+  }
+}
+
+/// VPERMD, VPERMW: elements of the second source by indices, the first.
+template <class Element>
+void Permute(const Operands& in, Vector* out) {
+  const auto indices = Of<Element>(in.first), from = Of<Element>(in.second);
+  Elements<Element> result = {};
+  const size_t count = in.bytes / sizeof(Element);
+  for (size_t i = 0; i < count; ++i) result[i] = from[indices[i] % count];
+  Put(result, out);
+}
+
+/// VPERMT2D and the like, by `kIndicesFirst` VPERMI2D: elements of two tables by indices.
+template <class Element, bool kIndicesInDestination>
+void Permute2(const Operands& in, Vector* out) {
+  const auto indices = Of<Element>(kIndicesInDestination ? in.destination : in.first);
+  const auto low = Of<Element>(kIndicesInDestination ? in.first : in.destination);
+  const auto high = Of<Element>(in.second);
+  Elements<Element> result = {};
+  const size_t count = in.bytes / sizeof(Element);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t index = indices[i] % (2 * count);
+    result[i] = index < count ? low[index] : high[index - count];
+  }
+  Put(result, out);
+}
+
+/// VPERMQ by an immediate, within 256 bits.
+inline void PermuteQwords(const Operands& in, Vector* out) {
+  const auto from = Of<uint64_t>(in.second);
+  Elements<uint64_t> result;
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = from[i / 4 * 4 + (unsigned{in.immediate} >> (2 * (i % 4)) & 3)];
+  }
+  Put(result, out);
+}
+
+/// VPSHUFD, within 128 bits.
+inline void ShuffleDwords(const Operands& in, Vector* out) {
+  const auto from = Of<uint32_t>(in.second);
+  Elements<uint32_t> result;
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = from[i / 4 * 4 + (unsigned{in.immediate} >> (2 * (i % 4)) & 3)];
+  }
+  Put(result, out);
+}
+
+/// VPALIGNR: bytes of a quarter of the second source, and behind them of the first's, from the immediate on.
+inline void AlignRight(const Operands& in, Vector* out) {
+  for (size_t i = 0; i < out->bytes.size(); ++i) {
+    const size_t quarter = i / 16 * 16, index = i % 16 + in.immediate;
+    out->bytes[i] = index < 16   ? in.second.bytes[quarter + index]
+                    : index < 32 ? in.first.bytes[quarter + index - 16]
+                                 : uint8_t{0};
+  }
+}
+
+/// VPBLENDD.
+inline void BlendDwords(const Operands& in, Vector* out) {
+  const auto first = Of<uint32_t>(in.first), second = Of<uint32_t>(in.second);
+  Elements<uint32_t> result;
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = (unsigned{in.immediate} >> (i % 8) & 1) != 0 ? second[i] : first[i];
+  }
+  Put(result, out);
+}
+
+/// A part of the second source, `kBytes` long, by the immediate's number.
+template <size_t kBytes>
+void Extract(const Operands& in, Vector* out) {
+  const size_t part = in.immediate % (in.bytes / kBytes);
+  std::memcpy(out->bytes.data(), in.second.bytes.data() + part * kBytes, kBytes);
+}
+
+/// The first source with such a part replaced by the low bytes of the second.
+template <size_t kBytes>
+void Insert(const Operands& in, Vector* out) {
+  *out = in.first;
+  const size_t part = in.immediate % (in.bytes / kBytes);
+  std::memcpy(out->bytes.data() + part * kBytes, in.second.bytes.data(), kBytes);
+}
+
+/// VPTERNLOG: each bit by the immediate's bit of number 4·destination + 2·first + second.
+inline void TernaryLogic(const Operands& in, Vector* out) {
+  const auto a = Of<uint64_t>(in.destination), b = Of<uint64_t>(in.first), c = Of<uint64_t>(in.second);
+  Elements<uint64_t> result = {};
+  for (unsigned number = 0; number < 8; ++number) {
+    if ((unsigned{in.immediate} >> number & 1) == 0) continue;
+    for (size_t i = 0; i < result.size(); ++i) {
+      result[i] |= ((number & 4) != 0 ? a[i] : ~a[i]) & ((number & 2) != 0 ? b[i] : ~b[i]) &
+                   ((number & 1) != 0 ? c[i] : ~c[i]);
+    }
+  }
+  Put(result, out);
+}
+
+/// VPCMP: all ones in elements where the immediate's predicate holds.
+template <class Element>
+INTACT_AVX2 void ComparePredicate(const Operands& in, Vector* out) {
+  const auto a = Of<Element>(in.first), b = Of<Element>(in.second);
+  Elements<Element> result;
+  for (size_t i = 0; i < result.size(); ++i) {
+    const std::array<bool, 4> holds = {a[i] == b[i], a[i] < b[i], a[i] <= b[i], false};
+    const bool negated = (in.immediate & 4) != 0;
+    result[i] = static_cast<Element>(holds[in.immediate & 3] != negated ? -1 : 0);
+  }
+  Put(result, out);
+}
+
+/// The low `kBytes` and zeroes.
+template <size_t kBytes>
+void CopyLow(const Operands& in, Vector* out) {
+  *out = {};
+  std::memcpy(out->bytes.data(), in.second.bytes.data(), kBytes);
+}
+
+}  // namespace intact::emulator
+#endif  // INTACT_TESTS_EMULATOR_COMPUTE_H_

@@ -1,0 +1,25 @@
+// Takes instructions of 64-bit mode apart:
+//
+//   legacy  [66 F2 F3 2E] | [0100WRXB] | [0F [38 3A]] opcode
+//   VEX     C5 | ~R ~vvvv L pp                                       | opcode
+//   VEX     C4 | ~R ~X ~B mmmmm   | W ~vvvv L pp                     | opcode
+//   EVEX    62 | ~R ~X ~B ~R' 0mmm | W ~vvvv 1 pp | z L'L b ~V' aaa  | opcode
+//
+// each followed by [mod reg rm] [scale index base] [disp8 or disp32] [immediate]. Which of these an opcode
+// has is known here for the instructions that the tables of operations know, and for their neighbours.
+#ifndef INTACT_TESTS_EMULATOR_DECODER_H_
+#define INTACT_TESTS_EMULATOR_DECODER_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "tests/emulator/instruction.h"
+
+namespace intact::emulator {
+
+/// The instruction at `code`, not yet looked up in the tables of operations. Nothing if its encoding is not
+/// one of the above. Reads no byte beyond the instruction.
+std::optional<Instruction> Decode(const uint8_t* code);
+
+}  // namespace intact::emulator
+#endif  // INTACT_TESTS_EMULATOR_DECODER_H_

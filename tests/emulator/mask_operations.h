@@ -1,0 +1,13 @@
+// Instructions of AVX-512's opmasks: moves from and to memory and general registers, and logic between masks.
+#ifndef INTACT_TESTS_EMULATOR_MASK_OPERATIONS_H_
+#define INTACT_TESTS_EMULATOR_MASK_OPERATIONS_H_
+
+#include "tests/emulator/instruction.h"
+
+namespace intact::emulator {
+
+/// Sets what carries out `instruction`; false if it is none of these.
+bool FindMaskOperation(Instruction* instruction);
+
+}  // namespace intact::emulator
+#endif  // INTACT_TESTS_EMULATOR_MASK_OPERATIONS_H_

@@ -1,0 +1,16 @@
+// AMX's instructions, on the tiles of the thread.
+#ifndef INTACT_TESTS_EMULATOR_TILE_OPERATIONS_H_
+#define INTACT_TESTS_EMULATOR_TILE_OPERATIONS_H_
+
+#include "tests/emulator/instruction.h"
+
+namespace intact::emulator {
+
+/// Sets what carries out `instruction`; false if it is none of these.
+bool FindTileOperation(Instruction* instruction);
+
+/// Whether the calling thread's tiles are configured.
+bool AreTilesConfigured();
+
+}  // namespace intact::emulator
+#endif  // INTACT_TESTS_EMULATOR_TILE_OPERATIONS_H_

@@ -1,0 +1,19 @@
+// Instructions of vector registers: VEX-encoded ones of AVX, AVX2, AVX-VNNI and AVX-VNNI-INT8, EVEX-encoded
+// ones of AVX-512F, BW, DQ, VL and VNNI, with opmasks, broadcast operands and compressed displacements. A
+// table says of each how its operands are found and what is computed of them.
+//
+//   vvvv ──────────────┐
+//   rm, or memory ─────┼──► compute: 64 bytes ──► the instruction's bytes of them, by the mask ──►
+//   destination destination, before┘                          zeroes above
+#ifndef INTACT_TESTS_EMULATOR_VECTOR_OPERATIONS_H_
+#define INTACT_TESTS_EMULATOR_VECTOR_OPERATIONS_H_
+
+#include "tests/emulator/instruction.h"
+
+namespace intact::emulator {
+
+/// Sets what carries out `instruction`, and scales a compressed displacement; false if it is none of these.
+bool FindVectorOperation(Instruction* instruction);
+
+}  // namespace intact::emulator
+#endif  // INTACT_TESTS_EMULATOR_VECTOR_OPERATIONS_H_
