@@ -34,7 +34,9 @@ class EmulatedIsas : public ::testing::Environment {
     };
     emulate(jit::Isa::kAvxVnni, jit::Isa::kAvx2);
     emulate(jit::Isa::kAvxVnniInt8, jit::Isa::kAvx2);
-    emulate(jit::Isa::kAmxInt8, jit::Isa::kAvx512Vnni);
+    emulate(jit::Isa::kAvx512, jit::Isa::kAvx2);
+    emulate(jit::Isa::kAvx512Vnni, jit::Isa::kAvx2);
+    emulate(jit::Isa::kAmxInt8, jit::Isa::kAvx2);
     if (!Emulated().Empty()) std::cout << "emulated here: " << Emulated().ToString() << "\n";
     emulator_.emplace();
   }

@@ -234,8 +234,22 @@ uint64_t TakeFromStack(State& state) {
 
 void Pop(State& state, const Instruction& in) { state.general[in.reg] = TakeFromStack(state); }
 
+/// Left to the CPU where there is no room for it.
+void Push(State& state, const Instruction& in) {
+  uint64_t& top = state.general[State::kStackPointer];
+  if (top - sizeof(uint64_t) < state.stack_limit) {
+    state.rip = in.next - in.length;
+    state.must_stop = true;
+    return;
+  }
+  const uint64_t value = state.general[in.reg];
+  top -= sizeof(value);
+  std::memcpy(reinterpret_cast<uint8_t*>(top), &value, sizeof(value));
+}
+
 void Return(State& state, const Instruction& /*in*/) {
   state.rip = TakeFromStack(state);
+  state.must_stop = true;
   state.has_returned = true;
 }
 
@@ -323,6 +337,8 @@ Found FindOneByte(const Instruction& in) {
     return {{jump, jump}};
   }
   switch (in.opcode) {
+    case 0x50:
+      return {{Push, Push}};
     case 0x58:
       return {{Pop, Pop}, Writes::kReg};
     case 0x63:
@@ -407,7 +423,7 @@ bool FindGeneralOperation(Instruction* instruction) {
   if (in.prefix != Prefix::kNone || (in.map != Map::kOneByte && in.map != Map::k0F)) return false;
   const Found found = in.map == Map::kOneByte ? FindOneByte(in) : FindTwoByte(in);
   in.execute = found.widths[in.w ? 1 : 0];
-  in.is_branch = in.execute == Return || in.execute == Jump ||
+  in.is_branch = in.execute == Return || in.execute == Jump || in.execute == Push ||
                  (in.map == Map::kOneByte ? in.opcode >= 0x70 && in.opcode < 0x80
                                           : in.opcode >= 0x80 && in.opcode < 0x90);
   return in.execute != nullptr && !ChangesStackPointer(in, found.writes);

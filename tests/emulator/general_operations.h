@@ -1,8 +1,8 @@
 // Instructions of general registers, 32 and 64 bits wide, as they occur between vector instructions: moves,
-// LEA, arithmetic and logic, shifts by a constant, POP, jumps, RET, prefetches and NOPs.
+// LEA, arithmetic and logic, shifts by a constant, PUSH and POP, jumps, RET, prefetches and NOPs.
 //
-// The signal frame lies below RSP: what would lower RSP (PUSH, SUB RSP) is not among them, and is left to the
-// CPU.
+// The signal frame lies below RSP and the red zone of 128 bytes: PUSH has room there, and is left to the CPU
+// beyond it, and so is what else changes RSP.
 #ifndef INTACT_TESTS_EMULATOR_GENERAL_OPERATIONS_H_
 #define INTACT_TESTS_EMULATOR_GENERAL_OPERATIONS_H_
 

@@ -45,7 +45,7 @@ struct Instruction {
 
   uint8_t length = 0;        // bytes
   uint64_t next = 0;         // address of the following instruction
-  bool is_branch = false;    // what follows is not known before it is carried out
+  bool is_branch = false;    // carrying it out tells what follows
   bool is_emulated = false;  // of an extension that CPUs with AVX2 may lack
   const VectorOperation* operation = nullptr;
   void (*execute)(State&, const Instruction&) = nullptr;

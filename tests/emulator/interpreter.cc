@@ -104,7 +104,7 @@ class ScopedMxcsr {
 void Interpret(State* state) {
   const ScopedMxcsr mxcsr(state);
   blocks.BeginCall();
-  while (!state->has_returned) {
+  while (!state->must_stop) {
     const Block& block = blocks.At(state->rip);
     if (block.instructions.empty()) return;
     state->rip = block.end;  // unless a branch is taken

@@ -23,6 +23,8 @@ std::optional<State> State::Load(ucontext_t* context) {
   for (size_t i = 0; i < kGeneralOrder.size(); ++i) {
     state->general[i] = static_cast<uint64_t>(registers[kGeneralOrder[i]]);
   }
+  constexpr uint64_t kRedZone = 128;
+  state->stack_limit = state->general[kStackPointer] - kRedZone;
   state->rip = static_cast<uint64_t>(registers[REG_RIP]);
   state->flags = static_cast<uint64_t>(registers[REG_EFL]);
   state->mxcsr = context->uc_mcontext.fpregs->mxcsr;

@@ -31,6 +31,8 @@ struct State {
   std::array<Vector, 32> vectors = {};
   std::array<uint64_t, 8> masks = {};
 
+  uint64_t stack_limit = 0;   // below it is the signal frame
+  bool must_stop = false;     // and go on natively
   bool has_returned = false;  // from the function that was interrupted
   uint64_t emulated = 0;      // instructions of the emulated extensions
   std::string fault;          // the first one
