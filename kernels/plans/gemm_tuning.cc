@@ -123,7 +123,7 @@ Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   args.m = m;
   args.a = a.data();
   args.c = c.data();
-  args.residual = residual.data();  // not read where there is none
+  if (data_.epilogue.has_residual()) args.residual = residual.data();
   const RunBuffers buffers = BuffersOf(args);
   const std::vector<TurnTimes> times = TimeInTurns(engines.size(), budget, [&](size_t i) {
     RunShare(*engines[i], buffers, {0, m, 0, data_.n}, scratch.data());
