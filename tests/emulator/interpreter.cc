@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <immintrin.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
-#include <iterator>
+#include <memory_resource>
+#include <new>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -26,7 +29,7 @@ const uint8_t* CodeAt(uint64_t address) { return reinterpret_cast<const uint8_t*
 
 /// Nothing if it is not known.
 std::optional<Instruction> Find(uint64_t address) {
-  std::optional<Instruction> in = Decode(CodeAt(address));
+  std::optional<Instruction> in = emulator::Decode(CodeAt(address));
   if (!in) return std::nullopt;
   for (const auto find : {FindGeneralOperation, FindTileOperation, FindMaskOperation, FindVectorOperation}) {
     if (find(&*in)) return in;
@@ -34,15 +37,35 @@ std::optional<Instruction> Find(uint64_t address) {
   return std::nullopt;
 }
 
+/// Memory from the operating system: tests count what the functions that are emulated allocate.
+class Pages final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(size_t bytes, size_t /*alignment*/) override {
+    void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) throw std::bad_alloc();
+    return pages;
+  }
+  void do_deallocate(void* pages, size_t bytes, size_t /*alignment*/) override { munmap(pages, bytes); }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+};
+
 /// Instructions that follow each other, up to a branch, or one that is not known.
 struct Block {
-  std::vector<Instruction> instructions;
-  std::vector<uint8_t> bytes;
+  using allocator_type = std::pmr::polymorphic_allocator<>;
+
+  std::pmr::vector<Instruction> instructions;
+  std::pmr::vector<uint8_t> bytes;
   uint64_t end = 0;       // address
   uint64_t emulated = 0;  // instructions of the emulated extensions
   uint64_t call = 0;      // in which its bytes were last compared
 
-  explicit Block(uint64_t address) : end(address) {
+  Block(uint64_t address, allocator_type allocator) : instructions(allocator), bytes(allocator) {
+    Decode(address);
+  }
+  void Decode(uint64_t address) {
+    instructions.clear();
+    emulated = 0;
+    end = address;
     while (instructions.size() < kMostInstructions) {
       const std::optional<Instruction> in = Find(end);
       if (!in) break;
@@ -53,8 +76,15 @@ struct Block {
     }
     bytes.assign(CodeAt(address), CodeAt(end));
   }
+  /// Reads a page only if all that precedes is as it was: then code goes on there.
   bool IsStillAt(uint64_t address) const {
-    return std::memcmp(bytes.data(), CodeAt(address), bytes.size()) == 0;
+    constexpr size_t kPage = 4096;
+    for (size_t i = 0; i < bytes.size();) {
+      const size_t count = std::min(bytes.size() - i, kPage - (address + i) % kPage);
+      if (std::memcmp(&bytes[i], CodeAt(address + i), count) != 0) return false;
+      i += count;
+    }
+    return true;
   }
 };
 
@@ -70,14 +100,16 @@ class Blocks {
     const auto [found, is_new] = blocks_.try_emplace(address, address);
     Block& block = found->second;
     if (block.call == call_) return block;
-    // One that was empty may have been followed by other bytes.
-    if (!is_new && (block.instructions.empty() || !block.IsStillAt(address))) block = Block(address);
+    // Of one that is empty, no bytes are known.
+    if (!is_new && (block.instructions.empty() || !block.IsStillAt(address))) block.Decode(address);
     block.call = call_;
     return block;
   }
 
  private:
-  std::unordered_map<uint64_t, Block> blocks_;
+  Pages pages_;
+  std::pmr::unsynchronized_pool_resource memory_{&pages_};
+  std::pmr::unordered_map<uint64_t, Block> blocks_{&memory_};
   uint64_t call_ = 0;
 };
 
@@ -115,7 +147,7 @@ void Interpret(State* state) {
 
 std::string BytesAt(uint64_t address) {
   constexpr int kFirst = 6;  // of an unknown encoding
-  const std::optional<Instruction> in = Decode(CodeAt(address));
+  const std::optional<Instruction> in = emulator::Decode(CodeAt(address));
   const int count = in ? in->length : kFirst;
   std::string text;
   for (int i = 0; i < count; ++i) {

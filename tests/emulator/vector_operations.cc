@@ -37,6 +37,7 @@ struct VectorOperation {
   int8_t group = -1;         // ModRM.reg
   bool is_aligned = false;   // in memory
   bool is_emulated = false;  // in VEX encoding too
+  bool crosses = false;      // an element of the result depends on others of the operands
 
   constexpr VectorOperation As(Form new_form) const {
     VectorOperation copy = *this;
@@ -61,6 +62,11 @@ struct VectorOperation {
   constexpr VectorOperation Aligned() const {
     VectorOperation copy = *this;
     copy.is_aligned = true;
+    return copy;
+  }
+  constexpr VectorOperation Crossing() const {
+    VectorOperation copy = *this;
+    copy.crosses = true;
     return copy;
   }
   constexpr VectorOperation Emulated() const {
@@ -130,13 +136,13 @@ void CheckAlignment(State& state, const Instruction& in, size_t bytes) {
   state.Fault(in.operation->name, "#GP: the operand in memory is not aligned");
 }
 
-/// An operand in memory. What the mask leaves out is not touched.
+/// An operand in memory. What the mask leaves out is not touched, but where it has a part in other elements.
 void LoadOperand(State& state, const Instruction& in, Vector* out) {
   const VectorOperation& operation = *in.operation;
   const uint8_t* const memory = in.Memory(state);
   const size_t elements = operation.element == 0 ? 0 : in.vector_bytes / operation.element;
   if (in.has_evex_b) {
-    if (MaskOf(state, in, elements) == 0) return;
+    if (!operation.crosses && MaskOf(state, in, elements) == 0) return;
     for (size_t i = 0; i < in.vector_bytes; i += operation.broadcast) {
       CopyBytes(memory, operation.broadcast, out->bytes.data() + i);
     }
@@ -149,6 +155,10 @@ void LoadOperand(State& state, const Instruction& in, Vector* out) {
     return;
   }
   const uint64_t mask = MaskOf(state, in, elements);
+  if (operation.crosses) {
+    CopyBytes(memory, bytes, out->bytes.data());
+    return;
+  }
   const bool is_by_elements = operation.tuple <= Tuple::kEighth;
   if (!is_by_elements) {  // one operand for all elements
     if (mask != 0) CopyBytes(memory, bytes, out->bytes.data());
@@ -264,6 +274,13 @@ void ZeroUpper(State& state, const Instruction& in) {
 #define INTACT_FLOAT_TWIN(intrinsic)                                                       \
   Halves<[](auto a, auto b) INTACT_AVX2 {                                                  \
     return _mm256_castps_si256(intrinsic(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))); \
+  }>
+// Of two NaNs the first is the result, so the compiler may not change their order.
+#define INTACT_ORDERED_FLOAT_TWIN(instruction)                      \
+  Halves<[](auto a, auto b) INTACT_AVX2 {                           \
+    decltype(a) result;                                             \
+    asm(instruction " %2, %1, %0" : "=x"(result) : "x"(a), "x"(b)); \
+    return result;                                                  \
   }>
 #define INTACT_SHIFT(way, intrinsic) way<[](auto a, auto count) INTACT_AVX2 { return intrinsic(a, count); }>
 
@@ -394,36 +411,36 @@ constexpr VectorOperation kOperations[] = {
     Op{"vpsllvd", k0F38, k66, 0x47, k0, k0, 4, 4, INTACT_TWIN(_mm256_sllv_epi32)},
 
     // packs, unpacks and shuffles, within 128 bits
-    Op{"vpacksswb",  k0F, k66, 0x63, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_packs_epi16)},
-    Op{"vpackuswb",  k0F, k66, 0x67, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_packus_epi16)},
-    Op{"vpackssdw",  k0F, k66, 0x6B, kAny, k0, 2, 4, INTACT_TWIN(_mm256_packs_epi32)},
-    Op{"vpackusdw",  k0F38, k66, 0x2B, kAny, k0, 2, 4, INTACT_TWIN(_mm256_packus_epi32)},
-    Op{"vpunpcklbw", k0F, k66, 0x60, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_unpacklo_epi8)},
-    Op{"vpunpckhbw", k0F, k66, 0x68, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_unpackhi_epi8)},
-    Op{"vpunpcklwd", k0F, k66, 0x61, kAny, kAny, 2, 0, INTACT_TWIN(_mm256_unpacklo_epi16)},
-    Op{"vpunpckhwd", k0F, k66, 0x69, kAny, kAny, 2, 0, INTACT_TWIN(_mm256_unpackhi_epi16)},
-    Op{"vpunpckldq", k0F, k66, 0x62, kAny, k0, 4, 4, INTACT_TWIN(_mm256_unpacklo_epi32)},
-    Op{"vpunpckhdq", k0F, k66, 0x6A, kAny, k0, 4, 4, INTACT_TWIN(_mm256_unpackhi_epi32)},
-    Op{"vpunpcklqdq", k0F, k66, 0x6C, kAny, k1, 8, 8, INTACT_TWIN(_mm256_unpacklo_epi64)},
-    Op{"vpunpckhqdq", k0F, k66, 0x6D, kAny, k1, 8, 8, INTACT_TWIN(_mm256_unpackhi_epi64)},
-    Op{"vpshufb",    k0F38, k66, 0x00, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_shuffle_epi8)},
-    Op{"vpshufd",    k0F, k66, 0x70, kAny, k0, 4, 4, ShuffleDwords}.As(Form::kUnary),
-    Op{"vpalignr",   k0F3A, k66, 0x0F, kAny, kAny, 1, 0, AlignRight},
+    Op{"vpacksswb",  k0F, k66, 0x63, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_packs_epi16)}.Crossing(),
+    Op{"vpackuswb",  k0F, k66, 0x67, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_packus_epi16)}.Crossing(),
+    Op{"vpackssdw",  k0F, k66, 0x6B, kAny, k0, 2, 4, INTACT_TWIN(_mm256_packs_epi32)}.Crossing(),
+    Op{"vpackusdw",  k0F38, k66, 0x2B, kAny, k0, 2, 4, INTACT_TWIN(_mm256_packus_epi32)}.Crossing(),
+    Op{"vpunpcklbw", k0F, k66, 0x60, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_unpacklo_epi8)}.Crossing(),
+    Op{"vpunpckhbw", k0F, k66, 0x68, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_unpackhi_epi8)}.Crossing(),
+    Op{"vpunpcklwd", k0F, k66, 0x61, kAny, kAny, 2, 0, INTACT_TWIN(_mm256_unpacklo_epi16)}.Crossing(),
+    Op{"vpunpckhwd", k0F, k66, 0x69, kAny, kAny, 2, 0, INTACT_TWIN(_mm256_unpackhi_epi16)}.Crossing(),
+    Op{"vpunpckldq", k0F, k66, 0x62, kAny, k0, 4, 4, INTACT_TWIN(_mm256_unpacklo_epi32)}.Crossing(),
+    Op{"vpunpckhdq", k0F, k66, 0x6A, kAny, k0, 4, 4, INTACT_TWIN(_mm256_unpackhi_epi32)}.Crossing(),
+    Op{"vpunpcklqdq", k0F, k66, 0x6C, kAny, k1, 8, 8, INTACT_TWIN(_mm256_unpacklo_epi64)}.Crossing(),
+    Op{"vpunpckhqdq", k0F, k66, 0x6D, kAny, k1, 8, 8, INTACT_TWIN(_mm256_unpackhi_epi64)}.Crossing(),
+    Op{"vpshufb",    k0F38, k66, 0x00, kAny, kAny, 1, 0, INTACT_TWIN(_mm256_shuffle_epi8)}.Crossing(),
+    Op{"vpshufd",    k0F, k66, 0x70, kAny, k0, 4, 4, ShuffleDwords}.As(Form::kUnary).Crossing(),
+    Op{"vpalignr",   k0F3A, k66, 0x0F, kAny, kAny, 1, 0, AlignRight}.Crossing(),
     Op{"vpblendd",   k0F3A, k66, 0x02, k0, kNo, 0, 0, BlendDwords},
 
     // permutations, insertions and extractions
-    Op{"vpermd",     k0F38, k66, 0x36, k0, k0, 4, 4, Permute<uint32_t>}.With(kFrom256),
-    Op{"vpermw",     k0F38, k66, 0x8D, kNo, k1, 2, 0, Permute<uint16_t>},
-    Op{"vpermq",     k0F3A, k66, 0x00, k1, k1, 8, 8, PermuteQwords}.As(Form::kUnary).With(kFrom256),
-    Op{"vpermi2w",   k0F38, k66, 0x75, kNo, k1, 2, 0, Permute2<uint16_t, true>},
-    Op{"vpermi2d",   k0F38, k66, 0x76, kNo, k0, 4, 4, Permute2<uint32_t, true>},
-    Op{"vpermi2q",   k0F38, k66, 0x76, kNo, k1, 8, 8, Permute2<uint64_t, true>},
-    Op{"vpermt2w",   k0F38, k66, 0x7D, kNo, k1, 2, 0, Permute2<uint16_t, false>},
-    Op{"vpermt2d",   k0F38, k66, 0x7E, kNo, k0, 4, 4, Permute2<uint32_t, false>},
-    Op{"vpermt2q",   k0F38, k66, 0x7E, kNo, k1, 8, 8, Permute2<uint64_t, false>},
+    Op{"vpermd",     k0F38, k66, 0x36, k0, k0, 4, 4, Permute<uint32_t>}.With(kFrom256).Crossing(),
+    Op{"vpermw",     k0F38, k66, 0x8D, kNo, k1, 2, 0, Permute<uint16_t>}.Crossing(),
+    Op{"vpermq",     k0F3A, k66, 0x00, k1, k1, 8, 8, PermuteQwords}.As(Form::kUnary).With(kFrom256).Crossing(),
+    Op{"vpermi2w",   k0F38, k66, 0x75, kNo, k1, 2, 0, Permute2<uint16_t, true>}.Crossing(),
+    Op{"vpermi2d",   k0F38, k66, 0x76, kNo, k0, 4, 4, Permute2<uint32_t, true>}.Crossing(),
+    Op{"vpermi2q",   k0F38, k66, 0x76, kNo, k1, 8, 8, Permute2<uint64_t, true>}.Crossing(),
+    Op{"vpermt2w",   k0F38, k66, 0x7D, kNo, k1, 2, 0, Permute2<uint16_t, false>}.Crossing(),
+    Op{"vpermt2d",   k0F38, k66, 0x7E, kNo, k0, 4, 4, Permute2<uint32_t, false>}.Crossing(),
+    Op{"vpermt2q",   k0F38, k66, 0x7E, kNo, k1, 8, 8, Permute2<uint64_t, false>}.Crossing(),
     Op{"vperm2i128", k0F3A, k66, 0x46, k0, kNo, 0, 0, Permute2x128}.With(kOnly256),
-    Op{"vshufi32x4", k0F3A, k66, 0x43, kNo, k0, 4, 4, Quarters<ShuffledQuarter>}.With(kFrom256),
-    Op{"vshufi64x2", k0F3A, k66, 0x43, kNo, k1, 8, 8, Quarters<ShuffledQuarter>}.With(kFrom256),
+    Op{"vshufi32x4", k0F3A, k66, 0x43, kNo, k0, 4, 4, Quarters<ShuffledQuarter>}.With(kFrom256).Crossing(),
+    Op{"vshufi64x2", k0F3A, k66, 0x43, kNo, k1, 8, 8, Quarters<ShuffledQuarter>}.With(kFrom256).Crossing(),
     Op{"vinserti128",   k0F3A, k66, 0x38, k0, k0, 4, 0, Insert<16>}.With(Tuple::k16).With(kFrom256),
     Op{"vinserti64x2",  k0F3A, k66, 0x38, kNo, k1, 8, 0, Insert<16>}.With(Tuple::k16).With(kFrom256),
     Op{"vinserti32x8",  k0F3A, k66, 0x3A, kNo, k0, 4, 0, Insert<32>}.With(Tuple::k32).With(kOnly512),
@@ -489,8 +506,8 @@ constexpr VectorOperation kOperations[] = {
     Op{"vpcmpd",   k0F3A, k66, 0x1F, kNo, k0, 4, 4, ComparePredicate<int32_t>}.As(Form::kToMask),
 
     // float32
-    Op{"vaddps",     k0F, kNoPrefix, 0x58, kAny, k0, 4, 4, INTACT_FLOAT_TWIN(_mm256_add_ps)},
-    Op{"vmulps",     k0F, kNoPrefix, 0x59, kAny, k0, 4, 4, INTACT_FLOAT_TWIN(_mm256_mul_ps)},
+    Op{"vaddps",     k0F, kNoPrefix, 0x58, kAny, k0, 4, 4, INTACT_ORDERED_FLOAT_TWIN("vaddps")},
+    Op{"vmulps",     k0F, kNoPrefix, 0x59, kAny, k0, 4, 4, INTACT_ORDERED_FLOAT_TWIN("vmulps")},
     Op{"vsubps",     k0F, kNoPrefix, 0x5C, kAny, k0, 4, 4, INTACT_FLOAT_TWIN(_mm256_sub_ps)},
     Op{"vminps",     k0F, kNoPrefix, 0x5D, kAny, k0, 4, 4, INTACT_FLOAT_TWIN(_mm256_min_ps)},
     Op{"vdivps",     k0F, kNoPrefix, 0x5E, kAny, k0, 4, 4, INTACT_FLOAT_TWIN(_mm256_div_ps)},
