@@ -12,6 +12,7 @@
 #include "kernels/api/create.h"
 #include "kernels/weights/certificate.h"
 #include "reference/models.h"
+#include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
@@ -23,6 +24,8 @@ namespace {
 
 using kernels::GemmPlan;
 using testing::HasSubstr;
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
 class NamedRows : public testing::TestWithParam<intact_isa> {
  protected:
@@ -162,6 +165,8 @@ TEST_P(NamedRows, AreTuned) {
 }
 
 TEST_P(NamedRows, TakeOneForm) {
+  if (EmulatedIsas::Has(GetParam()))
+    GTEST_SKIP() << "with AVX-512 gauss weights take 1.6 bytes each, and for 8 rows another kernel";
   for (const char* const fill : {"laplace", "gauss"}) {
     Use(std::string("gemm u8s8s32 m=61 n=512 k=1024 fill=") + fill);
     const auto weights = static_cast<double>(gemm_.n * gemm_.k);

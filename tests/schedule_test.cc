@@ -15,6 +15,7 @@
 
 #include "kernels/weights/scheduled_vectors.h"
 #include "reference/models.h"
+#include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/require_isas.h"
 #include "verify/fill.h"
@@ -25,6 +26,8 @@ namespace intact::kernels {
 namespace {
 
 using verify::Problem;
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
 
 // The same cases on every run, unless RC_PARAMS asks for others.
 [[maybe_unused]] const int kSeeded = setenv("RC_PARAMS", "seed=20240229 max_success=400", /*overwrite=*/0);

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "tests/conv_layers.h"
+#include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
@@ -98,6 +99,8 @@ using testing::Each;
 using testing::HasSubstr;
 using verify::Problem;
 using Bytes = std::vector<uint8_t>;
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
 // How often `body` allocates; 0 where that cannot be counted.
 template <class Body>
