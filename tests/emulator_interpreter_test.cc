@@ -25,6 +25,7 @@
 
 #include "tests/emulator/emulator.h"
 #include "tests/emulator/state.h"
+#include "tests/test_runtime.h"
 
 namespace intact::emulator {
 namespace {
@@ -52,10 +53,7 @@ class Code {
   uint64_t address() const { return reinterpret_cast<uint64_t>(function_); }
 
  private:
-  static asmjit::JitRuntime& Runtime() {
-    static asmjit::JitRuntime runtime;
-    return runtime;
-  }
+  static asmjit::JitRuntime& Runtime() { return tests::TestRuntime(); }
   void (*function_)() = nullptr;
 };
 

@@ -1,6 +1,7 @@
 // Each emulated instruction is emitted and compared with a scalar computation. Where the CPU has the
 // instruction it runs natively and the same comparisons hold; each test prints which it was.
 #include "tests/emulator/emulator.h"
+#include "tests/test_runtime.h"
 
 #include <asmjit/x86.h>
 #include <fmt/format.h>
@@ -45,7 +46,7 @@ std::vector<uint8_t> RandomBytes(size_t count, uint32_t seed) {
 /// Emits code with `emit(assembler)` and runs it as void().
 template <class Emit>
 void RunEmitted(const Emit& emit) {
-  static asmjit::JitRuntime runtime;
+  asmjit::JitRuntime& runtime = tests::TestRuntime();
   asmjit::CodeHolder code;
   ASSERT_EQ(code.init(runtime.environment()), asmjit::kErrorOk);
   x86::Assembler as(&code);
