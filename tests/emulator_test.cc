@@ -1,7 +1,6 @@
 // Each emulated instruction is emitted and compared with a scalar computation. Where the CPU has the
 // instruction it runs natively and the same comparisons hold; each test prints which it was.
 #include "tests/emulator/emulator.h"
-#include "tests/test_runtime.h"
 
 #include <asmjit/x86.h>
 #include <fmt/format.h>
@@ -27,6 +26,7 @@
 
 #include "jit/emitters/dot.h"
 #include "tests/emulator/xstate.h"
+#include "tests/test_runtime.h"
 
 namespace intact::emulator {
 namespace {
