@@ -1,11 +1,17 @@
-// Executes in software what the CPU at hand lacks, so that kernels for AVX-VNNI, AVX-VNNI-INT8 and AMX can be
-// tested on any machine with AVX2: the CPU refuses such an instruction by SIGILL, the handler carries it out
-// on the registers that the kernel saved, and lets the thread go on behind it. It is slow (microseconds per
-// instruction), and for tests only.
+// Executes in software what the CPU at hand lacks, so that kernels for AVX-VNNI, AVX-VNNI-INT8, AVX-512 and
+// AMX can be tested on any machine with AVX2. The CPU refuses such an instruction by SIGILL; the handler
+// carries it out on the registers that the kernel saved, and goes on with the instructions behind it until
+// the function returns:
 //
-// Emulated: VEX-encoded VPDPBUSD, VPDPBSSD, VPDPBSUD and VPDPBUUD; LDTILECFG, STTILECFG, TILERELEASE,
-// TILEZERO, TILELOADD, TILELOADDT1, TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an
-// instruction executes it itself, and nothing here runs.
+//   emitted function ──SIGILL──► State::Load() ► Interpret() ► State::Store() ──► its caller
+//
+// What is not known to the interpreter is left to the CPU, where registers hold nothing that it lacks. It is
+// slow (some 10 ns an instruction, microseconds a call), and for tests only.
+//
+// Emulated: VEX-encoded VPDPBUSD, VPDPBSSD, VPDPBSUD and VPDPBUUD; EVEX-encoded instructions and opmasks, as
+// far as vector_operations.cc and mask_operations.cc list them; LDTILECFG, STTILECFG, TILERELEASE, TILEZERO,
+// TILELOADD, TILELOADDT1, TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an instruction
+// executes it itself, and nothing here runs, but for those that follow a refused one.
 #ifndef INTACT_TESTS_EMULATOR_EMULATOR_H_
 #define INTACT_TESTS_EMULATOR_EMULATOR_H_
 
@@ -18,9 +24,10 @@ namespace intact::emulator {
 /// threads; each thread has tiles of its own, as on the CPU. A SIGILL of any other origin goes to the handler
 /// that was installed before.
 ///
-/// Where the CPU would raise #UD or #GP on the state of the tiles (say, shapes that do not match), the
-/// instruction does nothing, the thread goes on, and the fault becomes a GoogleTest failure when the last
-/// emulator ends.
+/// Where the CPU would raise #UD or #GP (say, for tiles whose shapes do not match), the thread goes on, and
+/// the fault becomes a GoogleTest failure when the last emulator ends. So does an unknown instruction among
+/// those of AVX-512 on a CPU that lacks their registers; one that the CPU does not know either ends the
+/// process.
 class ScopedEmulator {
  public:
   ScopedEmulator();
@@ -28,7 +35,8 @@ class ScopedEmulator {
   ScopedEmulator(const ScopedEmulator&) = delete;
   ScopedEmulator& operator=(const ScopedEmulator&) = delete;
 
-  /// Instructions emulated in this process so far, by all threads.
+  /// Instructions of the extensions above that were carried out in this process so far, by all threads; the
+  /// others between them do not count.
   static uint64_t Count();
 
   /// Threads of this process whose tiles are configured now, those that ended so included. A kernel that
