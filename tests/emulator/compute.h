@@ -191,7 +191,7 @@ void Permute(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// VPERMT2D and the like, by `kIndicesFirst` VPERMI2D: elements of two tables by indices.
+/// VPERMT2D and the like, by `kIndicesInDestination` VPERMI2D: elements of two tables by indices.
 template <class Element, bool kIndicesInDestination>
 void Permute2(const Operands& in, Vector* out) {
   const auto indices = Of<Element>(kIndicesInDestination ? in.destination : in.first);
