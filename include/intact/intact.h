@@ -34,8 +34,8 @@
  * is set.
  *
  * Processes: runs go on in the child of a fork(), and where threads cannot be made. No mapping of
- * generated code is writable and executable at once; where the process may have no executable memory, creation is UNSUPPORTED.
- * docs/guest.md tells what the library does in a process.
+ * generated code is writable and executable at once; where the process may have no executable memory,
+ * creation is UNSUPPORTED. docs/guest.md tells what the library does in a process.
  *
  * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per
  * plan, tuning and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
