@@ -113,7 +113,12 @@ class Blocks {
   uint64_t call_ = 0;
 };
 
-thread_local Blocks blocks;
+/// Of this thread. It ends with the process: a destructor's registration would be counted, see Pages.
+Blocks& ThreadBlocks() {
+  thread_local Blocks* blocks = nullptr;
+  if (blocks == nullptr) blocks = new (Pages().allocate(sizeof(Blocks))) Blocks;
+  return *blocks;
+}
 
 /// While it lives, float operations round as those of the interrupted function do.
 class ScopedMxcsr {
@@ -134,6 +139,7 @@ class ScopedMxcsr {
 }  // namespace
 
 void Interpret(State* state) {
+  Blocks& blocks = ThreadBlocks();
   const ScopedMxcsr mxcsr(state);
   blocks.BeginCall();
   while (!state->must_stop) {

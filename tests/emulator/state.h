@@ -27,7 +27,7 @@ struct State {
   std::array<uint64_t, 17> general = {};  // in the order of their encoding
   uint64_t rip = 0;
   uint64_t flags = 0;
-  uint32_t mxcsr = 0;
+  uint32_t mxcsr = 0x1f80;  // as programs start with it: exceptions are masked
   std::array<Vector, 32> vectors = {};
   std::array<uint64_t, 8> masks = {};
 
