@@ -138,20 +138,34 @@ class CodeSpace::Appender {
 
   Result<CodeSpace> Reserve(size_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (block_ != nullptr && block_->HasRoom(bytes)) return CodeSpace(block_, block_->Append(bytes), bytes);
-    auto block = std::make_shared<Block>();
-    const Error no_file = IsForPerf() ? Error{INTACT_UNSUPPORTED, "INTACT_PERF_MAP is set"}
-                                      : block->MapFile(std::max(bytes, kBlockBytes));
-    if (no_file.status == INTACT_OK) {
-      block_ = std::move(block);
-      return CodeSpace(block_, block_->Append(bytes), bytes);
-    }
-    block = std::make_shared<Block>();
-    if (Error error = block->MapPages(bytes, no_file.message); error.status != INTACT_OK) return error;
-    return CodeSpace(std::move(block), 0, bytes);
+    const Error no_file = MakeRoom(bytes);
+    if (no_file.status == INTACT_OK) return CodeSpace(block_, block_->Append(bytes), bytes);
+    auto pages = std::make_shared<Block>();
+    if (Error error = pages->MapPages(bytes, no_file.message); error.status != INTACT_OK) return error;
+    return CodeSpace(std::move(pages), 0, bytes);
+  }
+
+  // Tries what Reserve() and Seal() would do.
+  Error Try() {
+    const std::lock_guard lock(mutex_);
+    const Error no_file = MakeRoom(kAlignment);
+    if (no_file.status == INTACT_OK) return {};
+    Block pages;
+    Error error = pages.MapPages(kAlignment, no_file.message);
+    return error.status == INTACT_OK ? pages.Seal() : error;
   }
 
  private:
+  /// In block_; the error of a memory file.
+  Error MakeRoom(size_t bytes) {
+    if (block_ != nullptr && block_->HasRoom(bytes)) return {};
+    if (IsForPerf()) return {INTACT_UNSUPPORTED, "INTACT_PERF_MAP is set"};
+    auto block = std::make_shared<Block>();
+    Error error = block->MapFile(std::max(bytes, kBlockBytes));
+    if (error.status == INTACT_OK) block_ = std::move(block);
+    return error;
+  }
+
   std::mutex mutex_;
   std::shared_ptr<Block> block_;
 };
@@ -175,6 +189,11 @@ Result<Code> CodeSpace::Seal() && {
   live_functions.fetch_add(1);
   live_bytes.fetch_add(static_cast<int64_t>(bytes_));
   return Code(executable_, free);  // calls `free` if it finds no memory
+}
+
+std::string CodeSpace::WhyRefused() {
+  const Error error = Appender::Instance().Try();
+  return error.status == INTACT_UNSUPPORTED ? error.message : "";
 }
 
 CodeUsage GetCodeUsage() { return {live_functions.load(), live_bytes.load()}; }

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "jit/function.h"
@@ -28,6 +29,9 @@ class CodeSpace {
   /// Aligned to 64 bytes. Thread-safe. UNSUPPORTED: the process may have no executable memory; the message
   /// says what was refused. OUT_OF_MEMORY.
   static Result<CodeSpace> Reserve(size_t bytes);
+  /// Why this process may have no executable memory; "" if it may, or if memory ran out, which tells nothing.
+  /// Thread-safe.
+  static std::string WhyRefused();
 
   /// Where to write it.
   uint8_t* writable() const { return writable_; }

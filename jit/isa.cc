@@ -12,6 +12,8 @@
 #include <string>
 #include <system_error>
 
+#include "jit/code_memory.h"
+
 namespace intact::jit {
 namespace {
 
@@ -75,6 +77,8 @@ std::string MissingInHardware(Isa isa) {
     return {};
   };
   switch (isa) {
+    case Isa::kPortable:
+      return {};
     case Isa::kAvx2:
       return missing({{Features::kAVX2, "AVX2"}});
     case Isa::kAvxVnni:
@@ -183,6 +187,8 @@ Result<IsaSet> PermittedIsas() {
   const Result<IsaSet>& cap = EnvironmentCap();
   if (!cap) return cap;
   const IsaSet capped = HardwareIsas() & *cap;
+  constexpr IsaSet kCompiled = {Isa::kPortable};
+  if (capped == kCompiled || !CodeSpace::WhyRefused().empty()) return kCompiled;
   IsaSet permitted;
   for (const Isa isa : kAllIsas) {
     if (capped.Has(isa) && WhyTilesAreRefused(isa).empty()) permitted.Add(isa);
@@ -195,7 +201,9 @@ std::string WhyNotPermitted(Isa isa) {
   const Result<IsaSet>& cap = EnvironmentCap();
   if (!cap) return cap.error().message;
   if (!cap->Has(isa)) return std::string("removed by INTACT_MAX_ISA=") + std::getenv("INTACT_MAX_ISA");
-  return WhyTilesAreRefused(isa);
+  if (isa == Isa::kPortable) return {};
+  std::string why = CodeSpace::WhyRefused();
+  return why.empty() ? WhyTilesAreRefused(isa) : why;
 }
 
 void AddEmulatedIsaForTesting(Isa isa) {

@@ -3,16 +3,19 @@
 //
 // The ISAs form a ladder with one side step. A cap names a machine, and keeps what that machine has:
 //
-//   avx2 ──► avx_vnni ──► avx_vnni_int8 ──► (client CPUs)
-//     └────► avx512 ──► avx512_vnni ──► amx_int8
+//   portable ──► avx2 ──► avx_vnni ──► avx_vnni_int8 ──► (client CPUs)
+//                  └────► avx512 ──► avx512_vnni ──► amx_int8
 //
-//   cap            keeps
+//   cap            keeps, beside portable
+//   portable       –
 //   avx2           avx2
 //   avx_vnni       avx2, avx_vnni
 //   avx_vnni_int8  avx2, avx_vnni, avx_vnni_int8
 //   avx512         avx2, avx512
 //   avx512_vnni    avx2, avx_vnni, avx512, avx512_vnni
 //   amx_int8       all: of the machines with AMX the newest have AVX-VNNI-INT8, those without AMX do not
+//
+// Portable plans run compiled code alone; all others need the process to have executable memory too.
 #ifndef INTACT_JIT_ISA_H_
 #define INTACT_JIT_ISA_H_
 
@@ -35,6 +38,7 @@ enum class Isa : uint8_t {
   kAvx512Vnni = INTACT_ISA_AVX512_VNNI,
   kAmxInt8 = INTACT_ISA_AMX_INT8,
   kAvxVnniInt8 = INTACT_ISA_AVX_VNNI_INT8,
+  kPortable = INTACT_ISA_PORTABLE,
 };
 
 class IsaSet {
@@ -72,8 +76,9 @@ struct VectorFile {
 };
 inline constexpr VectorFile kYmm = {32, 16, Encoding::kVex};
 inline constexpr VectorFile kZmm = {64, 32, Encoding::kEvex};
+inline constexpr VectorFile kNoRegisters = {64, 0, Encoding::kVex};  // a panel's columns stand for a vector
 
-/// Which products of four bytes an ISA's vectors add to int32 by one instruction (VNNI).
+/// Which products of four bytes an ISA adds to int32 at once, with no int16 between: VNNI, and compiled code.
 enum class DotProducts : uint8_t { kNone, kU8S8, kAllSigns };
 
 /// A row of the table of ISAs.
@@ -94,14 +99,18 @@ inline constexpr std::array kIsaTraits = [] {
   using enum DotProducts;
   // clang-format off
   return std::to_array<IsaTraits>({
-      // isa         name             vectors products  tiles rank a cap keeps
-      {kAvx2,        "avx2",          kYmm,   kNone,     false, 1, {kAvx2}},
-      {kAvxVnni,     "avx_vnni",      kYmm,   kU8S8,     false, 3, {kAvx2, kAvxVnni}},
-      {kAvxVnniInt8, "avx_vnni_int8", kYmm,   kAllSigns, false, 4, {kAvx2, kAvxVnni, kAvxVnniInt8}},
-      {kAvx512,      "avx512",        kZmm,   kNone,     false, 2, {kAvx2, kAvx512}},
-      {kAvx512Vnni,  "avx512_vnni",   kZmm,   kU8S8,     false, 5, {kAvx2, kAvxVnni, kAvx512, kAvx512Vnni}},
-      {kAmxInt8,     "amx_int8",      kZmm,   kU8S8,     true,  6, {kAvx2, kAvxVnni, kAvxVnniInt8, kAvx512,
-                                                                    kAvx512Vnni, kAmxInt8}},
+      // isa         name             vectors       products   tiles  rank a cap keeps
+      {kPortable,    "portable",      kNoRegisters, kU8S8,     false, 0, {kPortable}},
+      {kAvx2,        "avx2",          kYmm,         kNone,     false, 1, {kPortable, kAvx2}},
+      {kAvxVnni,     "avx_vnni",      kYmm,         kU8S8,     false, 3, {kPortable, kAvx2, kAvxVnni}},
+      {kAvxVnniInt8, "avx_vnni_int8", kYmm,         kAllSigns, false, 4, {kPortable, kAvx2, kAvxVnni,
+                                                                          kAvxVnniInt8}},
+      {kAvx512,      "avx512",        kZmm,         kNone,     false, 2, {kPortable, kAvx2, kAvx512}},
+      {kAvx512Vnni,  "avx512_vnni",   kZmm,         kU8S8,     false, 5, {kPortable, kAvx2, kAvxVnni, kAvx512,
+                                                                          kAvx512Vnni}},
+      {kAmxInt8,     "amx_int8",      kZmm,         kU8S8,     true,  6, {kPortable, kAvx2, kAvxVnni,
+                                                                          kAvxVnniInt8, kAvx512, kAvx512Vnni,
+                                                                          kAmxInt8}},
   });
   // clang-format on
 }();
@@ -155,9 +164,9 @@ struct CpuKind {
 };
 CpuKind HostCpu();
 
-/// HardwareIsas() under INTACT_MAX_ISA, which is read once. Error if the variable names no ISA. For AMX,
-/// which needs it, the kernel's permission is asked here, once and for the whole process, unless the cap
-/// excludes it.
+/// HardwareIsas() under INTACT_MAX_ISA, which is read once. Error if the variable names no ISA. Portable
+/// alone where the process may have no executable memory, which is asked each time. For AMX, which needs it,
+/// the kernel's permission is asked here, once and for the whole process, unless the cap excludes it.
 Result<IsaSet> PermittedIsas();
 
 /// Why `isa` is not permitted, in words; "" if it is.

@@ -35,7 +35,7 @@
  *
  * Processes: runs go on in the child of a fork(), and where threads cannot be made. No mapping of
  * generated code is writable and executable at once; where the process may have no executable memory,
- * creation is UNSUPPORTED. docs/guest.md tells what the library does in a process.
+ * plans are PORTABLE. docs/guest.md tells what the library does in a process.
  *
  * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per
  * plan, tuning and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
@@ -82,7 +82,7 @@ typedef enum intact_mode {
   INTACT_EXACT = 0,
   /** What FBGEMM and oneDNN compute: without VNNI, the products of two adjacent depths (k, k+1), k even, are
    * added in int16 with saturation (VPMADDUBSW); s8 activations are shifted by +128 first, and u8 weights by
-   * −128. Equal to INTACT_EXACT on VNNI and AMX. Exists to be studied and compared with; nothing chooses it
+   * −128. Equal to INTACT_EXACT on VNNI, AMX and PORTABLE. Exists to be studied and compared with; nothing chooses it
    * silently. */
   INTACT_SATURATING = 1
 } intact_mode;
@@ -90,7 +90,9 @@ typedef enum intact_mode {
 /** An ISA as a cap names the machine it comes from: a plan capped at AVX512 behaves as on a machine with
  * AVX-512 and no VNNI. A cap only removes. The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. No other cap
  * keeps AVX_VNNI_INT8 but AMX_INT8, which removes nothing: some machines with AMX have it, while machines
- * with AVX512_VNNI and no AMX do not. Values tell no order. */
+ * with AVX512_VNNI and no AMX do not. Every cap keeps PORTABLE: plans of compiled code, which run on any
+ * x86-64 CPU and where a process may have no code generated, for as little speed. It is chosen where there is
+ * nothing else. Values tell no order. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,
   INTACT_ISA_AVX2 = 1,
@@ -98,7 +100,8 @@ typedef enum intact_isa {
   INTACT_ISA_AVX512 = 3, /**< F, BW, DQ, VL */
   INTACT_ISA_AVX512_VNNI = 4,
   INTACT_ISA_AMX_INT8 = 5,
-  INTACT_ISA_AVX_VNNI_INT8 = 6 /**< AVX-VNNI and AVX-VNNI-INT8: s8×s8 without a shift */
+  INTACT_ISA_AVX_VNNI_INT8 = 6, /**< AVX-VNNI and AVX-VNNI-INT8: s8×s8 without a shift */
+  INTACT_ISA_PORTABLE = 7       /**< x86-64's own; no code is generated */
 } intact_isa;
 
 /** What a run does about activations above a declared a_max. */
@@ -296,11 +299,11 @@ INTACT_API const char* intact_last_error(void);
 
 INTACT_API const char* intact_status_name(int32_t status);
 
-/** "avx2", "avx_vnni", "avx_vnni_int8", "avx512", "avx512_vnni", "amx_int8"; "any" for INTACT_ISA_ANY; NULL
- * if unknown. */
+/** "portable", "avx2", "avx_vnni", "avx_vnni_int8", "avx512", "avx512_vnni", "amx_int8"; "any" for
+ * INTACT_ISA_ANY; NULL if unknown. */
 INTACT_API const char* intact_isa_name(int32_t isa);
 
-/** 1 if this machine, its kernel and INTACT_MAX_ISA permit `isa`, else 0. */
+/** 1 if this machine, its kernel, INTACT_MAX_ISA and what this process may do permit `isa`, else 0. */
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
 /** Packs `b` and chooses kernels. On success `*gemm` owns all it needs; destroy with intact_gemm_destroy().

@@ -13,8 +13,9 @@ bool HasVnni(jit::Isa isa) { return jit::TraitsOf(isa).dot_products != jit::DotP
 bool UsesTiles(jit::Isa isa) { return jit::TraitsOf(isa).has_tiles; }
 
 bool HasKernels(jit::Isa isa) {
-  return UsesTiles(isa) || std::any_of(kKernels.begin(), kKernels.end(),
-                                       [&](const KernelBlock& block) { return block.isa == isa; });
+  return isa == jit::Isa::kPortable || UsesTiles(isa) ||
+         std::any_of(kKernels.begin(), kKernels.end(),
+                     [&](const KernelBlock& block) { return block.isa == isa; });
 }
 
 std::array<jit::Isa, jit::kAllIsas.size()> IsasByRank() {
@@ -27,8 +28,7 @@ Result<jit::Isa> ChooseIsa(jit::IsaSet permitted) {
   for (const jit::Isa isa : IsasByRank()) {
     if (permitted.Has(isa) && HasKernels(isa)) return isa;
   }
-  return Error{INTACT_UNSUPPORTED, "no permitted ISA has kernels: at least AVX2 is needed (permitted: " +
-                                       permitted.ToString() + ")"};
+  return Error{INTACT_UNSUPPORTED, "no permitted ISA has kernels (permitted: " + permitted.ToString() + ")"};
 }
 
 jit::Isa VectorIsa(jit::Isa isa) { return UsesTiles(isa) ? jit::Isa::kAvx512Vnni : isa; }

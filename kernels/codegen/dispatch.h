@@ -3,7 +3,8 @@
 // (PanelEngine::Cost).
 //
 // kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is
-// not in it: its plans have an engine of tiles (amx_engine.h) besides AVX-512-VNNI's block.
+// not in it: its plans have an engine of tiles (amx_engine.h) besides AVX-512-VNNI's block; nor are portable
+// plans, whose engine is compiled (portable_engine.h).
 #ifndef INTACT_KERNELS_CODEGEN_DISPATCH_H_
 #define INTACT_KERNELS_CODEGEN_DISPATCH_H_
 

@@ -42,12 +42,13 @@ uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
 }  // namespace
 
 Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
+  RowSums sums;
+  sums.a_type_ = a_type;
+  sums.vector_bytes_ = jit::VectorBytes(isa);
+  if (isa == jit::Isa::kPortable) return sums;
   Result<Function> function = jit::GetFunction<Function>(Spec{isa, a_type}, Generate);
   if (!function) return function.error();
-  RowSums sums;
   sums.function_ = std::move(*function);
-  sums.vector_bytes_ = jit::VectorBytes(isa);
-  sums.a_type_ = a_type;
   return sums;
 }
 
@@ -121,7 +122,7 @@ void RowSums::Sum(const RowMap& a, int64_t row_begin, int64_t row_end, const Tap
 void RowSums::AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
                       int32_t* sums) const noexcept {
   const uint8_t flip = ActivationFlip(a_type_);
-  const int64_t vectors = k / vector_bytes_;
+  const int64_t vectors = function_ ? k / vector_bytes_ : 0;
   const auto add = [](int32_t* sum, uint32_t more) {
     *sum = static_cast<int32_t>(static_cast<uint32_t>(*sum) + more);
   };

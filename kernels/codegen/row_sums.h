@@ -1,8 +1,8 @@
 // Sums of the rows of A: what weight zero points are multiplied with (pack.h).
 //
 // They are taken from the caller's rows, apart from all packing, so that any engine can have them however it
-// reads A. Four rows at a time go through VPSADBW, which adds up eight bytes, in whole vectors; the rest goes
-// through SSE2.
+// reads A. Four rows at a time go through VPSADBW, which adds up eight bytes, in whole vectors; the rest, and
+// all of portable plans, goes through SSE2.
 #ifndef INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 #define INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 
@@ -45,7 +45,7 @@ class RowSums {
   void AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
   static Result<jit::Code> Generate(const Spec& spec);
 
-  Function function_;
+  Function function_;  // none in portable plans
   int64_t vector_bytes_ = 0;
   intact_type a_type_ = INTACT_U8;
 };

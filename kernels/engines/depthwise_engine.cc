@@ -9,6 +9,7 @@
 
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
+#include "kernels/engines/portable_engine.h"
 
 namespace intact::kernels {
 namespace {
@@ -50,6 +51,10 @@ DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, ji
 Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelData& data, const TapGrid& taps,
                                                                  jit::Isa isa) {
   std::unique_ptr<DepthwiseEngine> engine(new DepthwiseEngine(data, taps, isa));
+  if (isa == jit::Isa::kPortable) {
+    engine->MakePortable();
+    return engine;
+  }
   Error error = engine->Make(taps, &engine->by_channels_);
   if (error.status == INTACT_OK && engine->IsFlatBetter()) {
     engine->flat_.step_pixels = engine->step_pixels();
@@ -103,6 +108,15 @@ bool DepthwiseEngine::IsFlatBetter() const {
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
   if (spec_.loops) return vectors < kUnaligned * std::ceil(vectors);  // neighbours share nothing either way
   return VectorCost(SpecFor(FlatTaps())) * vectors < VectorCost(spec_) * kUnaligned * std::ceil(vectors);
+}
+
+void DepthwiseEngine::MakePortable() {
+  const int64_t taps = taps_.taps();
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    portable_.offsets.push_back(taps_.Offset(tap));
+    for (int64_t n = 0; n < data_.n; ++n) portable_.weights.push_back(static_cast<int16_t>(Weight(tap, n)));
+  }
+  kernel_name_ = "u8s8" + KernelEpilogue(data_).Name() + "_depthwise_portable";
 }
 
 Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
@@ -187,16 +201,39 @@ int64_t DepthwiseEngine::packed_bytes() const {
     bytes += static_cast<int64_t>(cover->records.bytes() + cover->scales.bytes() + cover->bias.bytes() +
                                   cover->taps.size() * sizeof(int64_t));
   }
-  return bytes;
+  return bytes + static_cast<int64_t>(portable_.offsets.size() * sizeof(int64_t) +
+                                      portable_.weights.size() * sizeof(int16_t));
 }
 
 void DepthwiseEngine::RunRow(const DepthwiseRow& row, int64_t channel_begin,
                              int64_t channel_end) const noexcept {
+  if (!by_channels_.kernel) return RunPortably(row, channel_begin, channel_end);
   const bool has_all = channel_begin == 0 && channel_end == data_.n;
   if (has_all && RunsFlat(row.pixels, row.output.c_stride_bytes)) {
     RunFlat(row);
   } else {
     RunByChannels(row, channel_begin, channel_end);
+  }
+}
+
+void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin,
+                                  int64_t channel_end) const noexcept {
+  constexpr int64_t kChannels = 64;
+  std::array<uint32_t, kChannels> sums;
+  for (int64_t pixel = 0; pixel < row.pixels; ++pixel) {
+    for (int64_t first = channel_begin; first < channel_end; first += kChannels) {
+      const int64_t channels = std::min(kChannels, channel_end - first);
+      std::copy_n(&data_.initial[static_cast<size_t>(first)], channels, sums.begin());
+      const int16_t* weights = portable_.weights.data() + first;
+      for (const int64_t offset : portable_.offsets) {
+        const uint8_t* const a = row.pixel0 + pixel * taps_.pixel_stride_bytes + offset + first;
+        for (int64_t i = 0; i < channels; ++i) {
+          sums[static_cast<size_t>(i)] += static_cast<uint32_t>(int32_t{a[i]} * int32_t{weights[i]});
+        }
+        weights += data_.n;
+      }
+      StoreOutputs(data_, {sums.data(), static_cast<size_t>(channels)}, 0, first, row.output, pixel);
+    }
   }
 }
 

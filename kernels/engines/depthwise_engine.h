@@ -18,6 +18,8 @@
 // The flat cover wastes no lanes where n is no multiple of V, but neighbours share fewer places. It needs the
 // pixel stride of stride 1: a band of stride s is flat too if it is staged in s phases of columns, each of
 // them adjacent. Where neither fits, pixels go through scratch.
+//
+// Portable plans (portable_engine.h) have no kernel and no cover: compiled code takes a pixel at a time.
 #ifndef INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
 
@@ -57,7 +59,7 @@ class DepthwiseEngine {
   /// Whether RunRow() reads nothing beyond the taps of its pixels, for rows of `pixels` or more: otherwise
   /// kSlackBytes after them too.
   bool ReadsOnlyTaps(int64_t pixels, int64_t c_stride_bytes) const {
-    return data_.n >= v_ || RunsFlat(pixels, c_stride_bytes);
+    return !by_channels_.kernel || data_.n >= v_ || RunsFlat(pixels, c_stride_bytes);
   }
 
   /// Writes elements [channel_begin, channel_end) of each pixel, and reads those of the residual.
@@ -79,7 +81,15 @@ class DepthwiseEngine {
     AlignedBuffer<float> scales, bias;
   };
 
+  /// What compiled code reads.
+  struct Portable {
+    std::vector<int64_t> offsets;  // of taps, in bytes
+    std::vector<int16_t> weights;  // [tap][channel], less their zero points
+  };
+
   DepthwiseEngine(const KernelData& data, const TapGrid& taps, jit::Isa isa);
+  void MakePortable();
+  void RunPortably(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {
     return flat_.kernel && c_stride_bytes == data_.n * data_.element_bytes() && pixels * data_.n >= v_;
   }
@@ -112,7 +122,8 @@ class DepthwiseEngine {
   DepthwiseKernelSpec spec_;  // of by_channels_
   int64_t v_;                 // channels of a vector
   Cover by_channels_;
-  Cover flat_;  // without a kernel where it is not wanted; the last vector ends a row
+  Cover flat_;         // without a kernel where it is not wanted; the last vector ends a row
+  Portable portable_;  // empty where there are kernels
   std::string kernel_name_;
 };
 

@@ -10,6 +10,7 @@
 #include "kernels/engines/amx_engine.h"
 #include "kernels/engines/block_cost.h"
 #include "kernels/engines/panel_engine.h"
+#include "kernels/engines/portable_engine.h"
 #include "kernels/engines/scheduled_engine.h"
 #include "kernels/problem/checks.h"
 
@@ -164,6 +165,21 @@ Result<GemmPlan::Needed> GemmPlan::NeededEngines(const ScheduledEngine* schedule
 }
 
 Error GemmPlan::MakeEngines(const GemmPlan* like) {
+  if (isa_ == jit::Isa::kPortable) {
+    engines_.push_back(std::make_unique<PortableEngine>(data_));
+  } else if (Error error = MakeGeneratedEngines(like); error.status != INTACT_OK) {
+    return error;
+  }
+  if (data_.epilogue.has_b_zero_points) {
+    Result<RowSums> row_sums = RowSums::Create(isa_, data_.problem.a_type);
+    if (!row_sums) return row_sums.error();
+    row_sums_ = std::move(*row_sums);
+  }
+  kernel_name_ = EngineFor(usual_.named == 0 ? kLargeM : usual_.named).KernelName();
+  return {};
+}
+
+Error GemmPlan::MakeGeneratedEngines(const GemmPlan* like) {
   Result<std::unique_ptr<ScheduledEngine>> scheduled = MakeScheduledEngine(like);
   if (!scheduled) return scheduled.error();
   const Result<Needed> needed = NeededEngines(scheduled->get(), like);
@@ -185,12 +201,6 @@ Error GemmPlan::MakeEngines(const GemmPlan* like) {
     if (!tiles) return tiles.error();
     engines_.push_back(std::move(*tiles));
   }
-  if (data_.epilogue.has_b_zero_points) {
-    Result<RowSums> row_sums = RowSums::Create(isa_, data_.problem.a_type);
-    if (!row_sums) return row_sums.error();
-    row_sums_ = std::move(*row_sums);
-  }
-  kernel_name_ = EngineFor(usual_.named == 0 ? kLargeM : usual_.named).KernelName();
   return {};
 }
 

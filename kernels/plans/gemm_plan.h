@@ -120,6 +120,7 @@ class GemmPlan {
   Error SetSkippingInitial();
   Error AddSkippingInitial(const TapRange& range);
   Error MakeEngines(const GemmPlan* like);
+  Error MakeGeneratedEngines(const GemmPlan* like);
   /// What runs need: the blocks of panel engines, and whether the scheduled engine.
   struct Needed {
     std::vector<KernelBlock> blocks;

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "jit/isa.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -121,6 +123,11 @@ class QuadPacker {
 
 [[gnu::target("avx2")]] inline void StoreRows(uint8_t* to, __m256i value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
+}
+
+bool HasAvx2() {
+  static const bool kHas = jit::HardwareIsas().Has(jit::Isa::kAvx2);
+  return kHas;
 }
 
 // QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, or of 8 at
@@ -291,7 +298,7 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
   constexpr int64_t kLine = 64;
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
-  const size_t in_eights = whole % (kVector / 2) == 0 ? rows.size() / 8 * 8 : 0;
+  const size_t in_eights = whole % (kVector / 2) == 0 && HasAvx2() ? rows.size() / 8 * 8 : 0;
   const int64_t quad_stride = panel_rows * kQuad;
   QuadPacker packer(flip, quad_stride);
   const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };

@@ -57,7 +57,7 @@ class PanelSource {
   virtual void AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept = 0;
 };
 
-/// False if memory ran out. Like all packing it runs AVX2, which every plan needs: after ChooseIsa().
+/// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
 /// Copies the weights of column n at depths [k, k + count) to `to`.

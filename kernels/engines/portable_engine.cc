@@ -1,0 +1,123 @@
+#include "kernels/engines/portable_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kDepths = 64;  // that are widened at a time
+
+using WideDepth = std::array<int16_t, kPanelColumns>;
+
+// Depths from `depth` on, by column.
+void Widen(const int8_t* panel, int64_t depth, int64_t count, WideDepth* wide) noexcept {
+  for (int64_t i = 0; i < count; ++i) {
+    const int8_t* const from = panel + OffsetInPanel(depth + i, 0);
+    for (size_t n = 0; n < kPanelColumns; ++n) wide[i][n] = from[n * kQuad];
+  }
+}
+
+// As VMAXPS and VMINPS have it: the bound if they are equal, or if f is no number.
+float Max(float f, float bound) { return f > bound ? f : bound; }
+float Min(float f, float bound) { return f < bound ? f : bound; }
+
+float ResidualAt(const Requantization& output, const uint8_t* residual, size_t i) noexcept {
+  if (output.residual_type == INTACT_F32) {
+    float value = 0;
+    std::memcpy(&value, residual + i * sizeof(value), sizeof(value));
+    return value;
+  }
+  const int32_t value =
+      output.residual_type == INTACT_S8 ? static_cast<int8_t>(residual[i]) : int32_t{residual[i]};
+  return static_cast<float>(value - output.residual.zero_point);
+}
+
+}  // namespace
+
+std::string PortableEngine::KernelName() const {
+  return (data_.a_flip() == 0 ? "u8s8" : "s8s8") + data_.epilogue.Name() + "_gemm_" + std::to_string(kRows) +
+         "x" + std::to_string(kPanelColumns) + "c4_portable";
+}
+
+void PortableEngine::RunRange(const RunBuffers& buffers, const Range& range,
+                              uint8_t* /*scratch*/) const noexcept {
+  const Taps& taps = data_.taps();
+  std::array<const uint8_t*, kRows> pointers;
+  std::array<Sums, kRows> sums;
+  RowCursor cursor(buffers.rows(), range.row_begin);
+  for (int64_t row = range.row_begin; row < range.row_end; row += kRows) {
+    const int64_t rows = std::min<int64_t>(kRows, range.row_end - row);
+    cursor.Take(rows, pointers.data());
+    for (int64_t column = range.column_begin; column < range.column_end; column += kPanelColumns) {
+      const int64_t panel = column / kPanelColumns;
+      for (int64_t i = 0; i < rows; ++i) std::copy_n(&data_.initial[column], kPanelColumns, sums[i].of);
+      for (int64_t tap = 0; tap < taps.count(); ++tap) {
+        AddTap(pointers.data(), rows, taps.offsets[static_cast<size_t>(tap)] + panel * taps.vector_step,
+               data_.weights.Panel(panel), tap * taps.depth, sums.data());
+      }
+      const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, range.column_end - column));
+      for (int64_t i = 0; i < rows; ++i) {
+        const int32_t row_sum =
+            buffers.row_sums == nullptr ? 0 : buffers.row_sums[row + i - buffers.row_sums_begin];
+        StoreOutputs(data_, {sums[i].of, columns}, row_sum, column, buffers.output, row + i);
+      }
+    }
+  }
+}
+
+void PortableEngine::AddTap(const uint8_t* const* rows, int64_t row_count, int64_t offset,
+                            const int8_t* panel, int64_t first_depth, Sums* sums) const noexcept {
+  const uint8_t flip = data_.a_flip();
+  std::array<WideDepth, kDepths> wide;
+  for (int64_t begin = 0; begin < data_.taps().depth; begin += kDepths) {
+    const int64_t count = std::min(kDepths, data_.taps().depth - begin);
+    Widen(panel, first_depth + begin, count, wide.data());
+    for (int64_t row = 0; row < row_count; ++row) {
+      const uint8_t* const a = rows[row] + offset + begin;
+      Sums own = sums[row];
+      for (int64_t i = 0; i < count; ++i) {
+        const int16_t activation = a[i] ^ flip;
+        for (size_t n = 0; n < kPanelColumns; ++n) {
+          own.of[n] += static_cast<uint32_t>(int32_t{activation} * int32_t{wide[i][n]});
+        }
+      }
+      sums[row] = own;
+    }
+  }
+}
+
+void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, int32_t row_sum, int64_t column,
+                  const OutputMap& output, int64_t row) noexcept {
+  const LinearProblem& problem = data.problem;
+  const Requantization& requantization = problem.output;
+  const OutputBounds& bounds = requantization.bounds;
+  const auto first = static_cast<size_t>(column);
+  uint8_t* const c = output.C(row, column);
+  const uint8_t* const residual = output.Residual(row, column);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    uint32_t sum = sums[i];
+    if (row_sum != 0) {
+      sum -= static_cast<uint32_t>(problem.b_zero_points[first + i]) * static_cast<uint32_t>(row_sum);
+    }
+    const auto y = static_cast<int32_t>(sum);
+    if (requantization.c_type == INTACT_S32) {
+      std::memcpy(c + i * sizeof(y), &y, sizeof(y));
+      continue;
+    }
+    float f = static_cast<float>(y) * problem.scales[first + i];
+    if (!problem.bias_f32.empty()) f += problem.bias_f32[first + i];
+    if (residual != nullptr) f += ResidualAt(requantization, residual, i) * requantization.residual.scale;
+    f = Min(Max(f, bounds.lo), bounds.hi);
+    if (requantization.c_type == INTACT_F32) {
+      std::memcpy(c + i * sizeof(f), &f, sizeof(f));
+    } else {
+      c[i] = static_cast<uint8_t>(std::lrint(f) + bounds.zero_point);
+    }
+  }
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,51 @@
+// Compiled code for CPUs without AVX2 and processes that may have no code generated: the same weights, the
+// same rows of A, the same bytes.
+//
+//   RunRange ─► blocks of rows ─► panels of columns ─► taps ─► depths, widened to int16 a block at a time
+//
+// And the requantization of epilogue.h, an output at a time.
+#ifndef INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
+#define INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/engines/engine.h"
+
+namespace intact::kernels {
+
+class PortableEngine final : public Engine {
+ public:
+  /// `data`, of which rows are not planar, outlives the engine.
+  explicit PortableEngine(const GemmData& data) : data_(data) {}
+
+  int mr() const override { return kRows; }
+  int nr() const override { return kPanelColumns; }
+  int row_step() const override { return 1; }
+  int column_step() const override { return kPanelColumns; }
+  std::string KernelName() const override;
+  bool ReadsPanels() const override { return true; }
+  double Cost(int64_t m) const override { return static_cast<double>(m); }
+  int64_t ScratchBytes(int64_t /*rows*/) const override { return 0; }
+  void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
+
+ private:
+  static constexpr int kRows = 16;
+  /// Of a panel's columns, as the accumulators of one row.
+  struct alignas(64) Sums {
+    uint32_t of[kPanelColumns];  // NOLINT(*-avoid-c-arrays)
+  };
+  void AddTap(const uint8_t* const* rows, int64_t row_count, int64_t offset, const int8_t* panel,
+              int64_t first_depth, Sums* sums) const noexcept;
+
+  const GemmData& data_;
+};
+
+/// Requantizes `sums`, accumulators of adjacent columns from `column` on, and stores them in a row of C.
+/// `row_sum`: what weight zero points are multiplied with. In the default floating-point environment.
+void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, int32_t row_sum, int64_t column,
+                  const OutputMap& output, int64_t row) noexcept;
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
