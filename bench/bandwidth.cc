@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "bench/peaks.h"
 #include "jit/assembler.h"
 #include "jit/emitters/emitter.h"
 #include "verify/report_terminal.h"
@@ -110,7 +111,7 @@ Result<ReadBandwidth> ReadBandwidth::Create(jit::Isa isa, int64_t bytes) {
   double best = 0;
   for (const int streams : kStreams) {
     for (const int prefetch_bytes : kPrefetchBytes) {
-      const Result<ReadLoop> loop = MakeLoop(isa, streams, prefetch_bytes);
+      const Result<ReadLoop> loop = MakeLoop(YardstickOf(isa), streams, prefetch_bytes);
       if (!loop) return loop.error();
       const double rate = Rate(*loop, buffer.get(), size);
       if (rate > best) fastest = *loop;

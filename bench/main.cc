@@ -16,10 +16,12 @@
 #include "bench/balance.h"
 #include "bench/benchmarks.h"
 #include "bench/google_flags.h"
+#include "bench/peaks.h"
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
 #include "bench/tuning.h"
+#include "jit/code_memory.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
@@ -80,9 +82,11 @@ void AddOptions(CLI::App* app, Options* options) {
       ->take_last();
 }
 
+// Those of generated kernels: portable ones are there for others, and are measured where they are asked for.
 std::vector<jit::Isa> AvailableIsas() {
   std::vector<jit::Isa> isas;
   for (const jit::Isa isa : jit::kAllIsas) {
+    if (isa == jit::Isa::kPortable) continue;
     if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.push_back(isa);
   }
   return isas;
@@ -184,7 +188,10 @@ int Main(int argc, char** argv) {
   if (const Result<jit::IsaSet> permitted = jit::PermittedIsas(); !permitted) return Fail(permitted.error());
   std::vector<jit::Isa> isas = AvailableIsas();
   if (*isa != INTACT_ISA_ANY) isas = {static_cast<jit::Isa>(*isa)};
-  if (isas.empty()) return Fail("this machine permits no ISA that intact has kernels for");
+  if (isas.empty()) return Fail("this machine permits no ISA that intact generates kernels for");
+  if (!jit::HardwareIsas().Has(YardstickOf(isas.front())) || !jit::CodeSpace::WhyRefused().empty()) {
+    return Fail("--isa portable: is measured by AVX2's peak, which this process cannot run");
+  }
   if (!options.json.empty() && options.json == options.html) {
     return Fail(fmt::format("--html {}: is the file of --json too; expected another", options.html));
   }

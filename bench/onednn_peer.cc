@@ -20,6 +20,8 @@ using Layout = dnnl::memory::format_tag;
 
 dnnl::cpu_isa CapOf(jit::Isa isa) {
   switch (isa) {
+    case jit::Isa::kPortable:  // the least that it tells apart
+      return dnnl::cpu_isa::sse41;
     case jit::Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
     case jit::Isa::kAvxVnni:

@@ -120,7 +120,7 @@ std::vector<Peak> AvailablePeaks() {
   const Result<jit::IsaSet> permitted = jit::PermittedIsas();
   for (const intact_mode mode : {INTACT_SATURATING, INTACT_EXACT}) {
     for (const jit::Isa isa : kernels::IsasByRank()) {
-      if (!permitted || !permitted->Has(isa)) continue;
+      if (!permitted || !permitted->Has(isa) || YardstickOf(isa) != isa) continue;
       const jit::DotKind dot = kernels::DotOf(isa, mode);
       const bool takes_signed = jit::TraitsOf(isa).dot_products == jit::DotProducts::kAllSigns;
       for (const bool a_signed : {false, true}) {
@@ -133,7 +133,10 @@ std::vector<Peak> AvailablePeaks() {
   return peaks;
 }
 
-Peak PeakOf(jit::Isa isa) { return MakePeak(isa, kernels::DotOf(isa, INTACT_SATURATING)); }
+Peak PeakOf(jit::Isa isa) {
+  const jit::Isa yardstick = YardstickOf(isa);
+  return MakePeak(yardstick, kernels::DotOf(yardstick, INTACT_SATURATING));
+}
 
 double MeasureGops(const Peak& peak) {
   constexpr int64_t kIterations = 4000;

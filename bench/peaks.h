@@ -12,6 +12,10 @@
 
 namespace intact::bench {
 
+/// The ISA of the loops that kernels of `isa` are measured by: its own, or AVX2 for portable ones, which have
+/// none.
+constexpr jit::Isa YardstickOf(jit::Isa isa) { return isa == jit::Isa::kPortable ? jit::Isa::kAvx2 : isa; }
+
 /// A registers-only loop of one instruction sequence.
 struct Peak {
   std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "vpdpbssd/ymm", "triple/ymm", …
@@ -23,8 +27,8 @@ struct Peak {
 /// The sequences that this machine can run.
 std::vector<Peak> AvailablePeaks();
 
-/// The sequence that `isa`'s kernels are measured by: tdpbusd for AMX, vpdpbusd for the VNNIs, triple before
-/// them.
+/// The sequence that `isa`'s kernels are measured by: tdpbusd for AMX, vpdpbusd for the VNNIs, the triple
+/// for others.
 Peak PeakOf(jit::Isa isa);
 
 /// GOPS (2·multiply-adds per nanosecond): the fastest of several short runs, a few milliseconds in all.

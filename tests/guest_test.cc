@@ -24,6 +24,9 @@
 #include <utility>
 #include <vector>
 
+#include "jit/code_memory.h"
+#include "jit/isa.h"
+
 namespace intact {
 namespace {
 
@@ -46,11 +49,12 @@ class Workload {
     }
   }
 
-  Result<Gemm> Create(int64_t columns = kN) const {
+  Result<Gemm> Create(int64_t columns = kN, intact_isa max_isa = INTACT_ISA_ANY) const {
     GemmDesc desc = MakeGemmDesc();
     desc.n = columns;
     desc.k = kK;
     desc.b_stride_k = kN;
+    desc.linear.max_isa = max_isa;
     return Gemm::Create(desc, b_.data());
   }
 
@@ -291,19 +295,32 @@ TEST(Guest, GeneratesCodeWithoutMemoryFiles) {
             "");
 }
 
-TEST(Guest, SaysThatExecutableMemoryIsRefused) {
+TEST(Guest, RunsCompiledCodeWhereExecutableMemoryIsRefused) {
   const Workload workload(6);
   const std::string said = InChild([&]() -> std::string {
     if (!RefuseExecutablePages(true)) return "not there";
     const Result<Gemm> gemm = workload.Create();
-    if (gemm) return "a plan was made";
-    return std::to_string(gemm.error().status) + " " + gemm.error().message;
+    if (!gemm) return gemm.error().message;
+    if (gemm->Info().isa != INTACT_ISA_PORTABLE) return intact_isa_name(gemm->Info().isa);
+    if (intact_isa_available(INTACT_ISA_AVX2) != 0) return "AVX2 is said to be available";
+    return RunsRight(workload, *gemm) + jit::WhyNotPermitted(jit::Isa::kAvx2);
   });
   if (said == "not there") GTEST_SKIP() << "the kernel has no seccomp filters";
-  EXPECT_EQ(said, std::to_string(INTACT_UNSUPPORTED) +
-                      " intact_gemm_create: this process may not have executable memory: mprotect: Operation "
-                      "not permitted; this process may not have executable memory: memfd_create: Operation "
-                      "not permitted");
+  if (!jit::HardwareIsas().Has(jit::Isa::kAvx2)) GTEST_SKIP() << "avx2 is not available";
+  EXPECT_EQ(
+      said,
+      "this process may not have executable memory: mprotect: Operation not permitted; this process may "
+      "not have executable memory: memfd_create: Operation not permitted");
+}
+
+TEST(Guest, PortablePlansGenerateNoCode) {
+  const Workload workload(8);
+  const jit::CodeUsage before = jit::GetCodeUsage();
+  const Result<Gemm> gemm = workload.Create(kN, INTACT_ISA_PORTABLE);
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  EXPECT_EQ(gemm->Info().isa, INTACT_ISA_PORTABLE);
+  EXPECT_EQ(RunsRight(workload, *gemm), "");
+  EXPECT_EQ(jit::GetCodeUsage(), before);
 }
 
 }  // namespace
