@@ -206,7 +206,7 @@ std::string WhyNotPermitted(Isa isa) {
   return why.empty() ? WhyTilesAreRefused(isa) : why;
 }
 
-void AddEmulatedIsaForTesting(Isa isa) {
+void AddEmulatedIsa(Isa isa) {
   emulated_isas.fetch_or(1u << static_cast<unsigned>(isa), std::memory_order_relaxed);
 }
 

@@ -172,8 +172,8 @@ Result<IsaSet> PermittedIsas();
 /// Why `isa` is not permitted, in words; "" if it is.
 std::string WhyNotPermitted(Isa isa);
 
-/// Tests that emulate an ISA in a signal handler add it here, so that plans may choose it.
-void AddEmulatedIsaForTesting(Isa isa);
+/// Who emulates an ISA in a signal handler (emulator/emulator.h) adds it here, so that plans may choose it.
+void AddEmulatedIsa(Isa isa);
 
 }  // namespace intact::jit
 #endif  // INTACT_JIT_ISA_H_

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "jit/isa.h"
-#include "tests/emulator/emulator.h"
+#include "tests/checked_emulator.h"
 
 namespace intact::tests {
 
@@ -27,16 +27,7 @@ class EmulatedIsas : public ::testing::Environment {
   }
 
   void SetUp() override {
-    const auto emulate = [](jit::Isa isa, jit::Isa native) {
-      if (jit::HardwareIsas().Has(isa) || !jit::HardwareIsas().Has(native)) return;
-      jit::AddEmulatedIsaForTesting(isa);
-      Emulated().Add(isa);
-    };
-    emulate(jit::Isa::kAvxVnni, jit::Isa::kAvx2);
-    emulate(jit::Isa::kAvxVnniInt8, jit::Isa::kAvx2);
-    emulate(jit::Isa::kAvx512, jit::Isa::kAvx2);
-    emulate(jit::Isa::kAvx512Vnni, jit::Isa::kAvx2);
-    emulate(jit::Isa::kAmxInt8, jit::Isa::kAvx2);
+    Emulated() = emulator::AddMissingIsas();
     if (!Emulated().Empty()) std::cout << "emulated here: " << Emulated().ToString() << "\n";
     emulator_.emplace();
   }
@@ -52,7 +43,7 @@ class EmulatedIsas : public ::testing::Environment {
     return isas;
   }
 
-  std::optional<emulator::ScopedEmulator> emulator_;
+  std::optional<CheckedEmulator> emulator_;
 };
 
 }  // namespace intact::tests

@@ -2,7 +2,7 @@
 // with what the CPU makes of them, on the same registers and memory; EVEX-encoded ones with their VEX-encoded
 // twins, executed by the CPU on each 128-bit or 256-bit part, and with plain definitions where they have
 // none.
-#include "tests/emulator/interpreter.h"
+#include "emulator/interpreter.h"
 
 #include <asmjit/x86.h>
 #include <fmt/format.h>
@@ -23,8 +23,9 @@
 #include <utility>
 #include <vector>
 
-#include "tests/emulator/emulator.h"
-#include "tests/emulator/state.h"
+#include "emulator/emulator.h"
+#include "emulator/state.h"
+#include "tests/checked_emulator.h"
 #include "tests/test_runtime.h"
 
 namespace intact::emulator {
@@ -1042,7 +1043,7 @@ TEST(MaskOperations, MoveCompareAndCombine) {
 TEST(ScopedEmulator, TellsWhatItDoesNotKnow) {
   if (asmjit::CpuInfo::host().hasFeature(asmjit::CpuFeatures::X86::kAVX512_F)) GTEST_SKIP() << "has AVX-512";
   const auto run = [](const Emit& last) {
-    const ScopedEmulator emulator;
+    const tests::CheckedEmulator emulator;
     const Code code([&](x86::Assembler& as) {
       as.vpternlogd(x86::zmm20, x86::zmm20, x86::zmm20, 255);
       last(as);
@@ -1064,7 +1065,7 @@ TEST(ScopedEmulatorDeathTest, NamesTheBytesOfAnUnknownInstruction) {
   if (asmjit::CpuInfo::host().hasFeature(asmjit::CpuFeatures::X86::kAVX512_F)) GTEST_SKIP() << "has AVX-512";
   EXPECT_EXIT(
       {
-        const ScopedEmulator emulator;
+        const tests::CheckedEmulator emulator;
         const Code code([](x86::Assembler& as) { as.vgetexpps(x86::zmm1, x86::zmm2); });
         code.Run();
       },
@@ -1073,7 +1074,7 @@ TEST(ScopedEmulatorDeathTest, NamesTheBytesOfAnUnknownInstruction) {
 
 TEST(ScopedEmulator, TakesOneSignalForAFunction) {
   if (asmjit::CpuInfo::host().hasFeature(asmjit::CpuFeatures::X86::kAVX512_F)) GTEST_SKIP() << "has AVX-512";
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   alignas(64) std::array<uint32_t, 16> sums = {};
   const uint64_t before = ScopedEmulator::Count();
   const Code code([&](x86::Assembler& as) {

@@ -1,6 +1,6 @@
 // Each emulated instruction is emitted and compared with a scalar computation. Where the CPU has the
 // instruction it runs natively and the same comparisons hold; each test prints which it was.
-#include "tests/emulator/emulator.h"
+#include "emulator/emulator.h"
 
 #include <asmjit/x86.h>
 #include <fmt/format.h>
@@ -24,8 +24,9 @@
 #include <thread>
 #include <vector>
 
+#include "emulator/xstate.h"
 #include "jit/emitters/dot.h"
-#include "tests/emulator/xstate.h"
+#include "tests/checked_emulator.h"
 #include "tests/test_runtime.h"
 
 namespace intact::emulator {
@@ -170,7 +171,7 @@ TEST(VexDot, RefusesWhatVexDoesNotEncode) {
 class EmulatedDot : public testing::TestWithParam<DotSigns> {};
 
 TEST_P(EmulatedDot, TakesEveryRegisterInEveryPlace) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   StateWhoExecutes([] {
     uint32_t seed = 0;
     for (const bool is_256 : {false, true}) {
@@ -295,7 +296,7 @@ class LowOperand {
 };
 
 TEST_P(EmulatedDot, MultipliesExtremes) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   StateWhoExecutes([] {
     constexpr uint8_t kBytes[] = {0, 1, 0x7f, 0x80, 0xff};
     constexpr uint32_t kSums[] = {0, 0x7fffffff, 0x80000000, 0xffffffff};  // which wrap
@@ -323,7 +324,7 @@ TEST_P(EmulatedDot, MultipliesExtremes) {
 }
 
 TEST_P(EmulatedDot, TakesEveryFormOfMemoryOperand) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   const LowOperand low;
   StateWhoExecutes([&] {
     uint32_t seed = 0;
@@ -350,7 +351,7 @@ TEST_P(EmulatedDot, TakesEveryFormOfMemoryOperand) {
 }
 
 TEST_P(EmulatedDot, TakesRipRelativeOperands) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   StateWhoExecutes([] {
     const std::vector<uint8_t> operand = RandomBytes(32, 5);
     const RegisterFile before = RandomRegisters(6);
@@ -371,7 +372,7 @@ TEST_P(EmulatedDot, TakesRipRelativeOperands) {
 }
 
 TEST_P(EmulatedDot, ReadsRegistersInTheirInitialStateAsZero) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   StateWhoExecutes([] {
     const std::vector<uint8_t> operand = RandomBytes(32, 7);
     RegisterFile after = RandomRegisters(8);
@@ -476,7 +477,7 @@ x86::Mem EmitAddress(x86::Assembler& as, const Strided& matrix, uint32_t shift =
 }
 
 TEST(EmulatedAmx, MovesConfiguredRowsAndColumnsOnly) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   StateWhoExecutes([] {
     std::mt19937 generator(1);
     for (size_t i = 0; i < 400; ++i) {
@@ -505,7 +506,7 @@ TEST(EmulatedAmx, MovesConfiguredRowsAndColumnsOnly) {
 }
 
 TEST(EmulatedAmx, TakesNegativeStridesAndNoStride) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   const std::vector<uint8_t> in = RandomBytes(3 * 64, 1);
   const Config config = Config().Tile(0, 3, 64).Tile(1, 3, 64);
   std::vector<uint8_t> reversed(3 * 64), repeated(3 * 64);
@@ -525,7 +526,7 @@ TEST(EmulatedAmx, TakesNegativeStridesAndNoStride) {
 }
 
 TEST(EmulatedAmx, ZeroesAndRemembersItsConfiguration) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   const std::vector<uint8_t> in = RandomBytes(16 * 64, 1);
   std::vector<uint8_t> zeroed(16 * 64, 1), untouched(16 * 64), reloaded(16 * 64, 1);
   std::array<uint8_t, 64> stored = {}, released = {1, 2, 3};
@@ -612,7 +613,7 @@ void CheckTileProduct(const TileProduct& product, uint32_t tile_c, uint32_t tile
 }
 
 TEST(EmulatedAmx, MultipliesInAllSignsAndTiles) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   StateWhoExecutes([] {
     uint32_t seed = 0;
     for (uint32_t c = 0; c < 8; ++c) {
@@ -628,7 +629,7 @@ TEST(EmulatedAmx, MultipliesInAllSignsAndTiles) {
 }
 
 TEST(EmulatedAmx, GivesEachThreadItsTiles) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
@@ -641,7 +642,7 @@ TEST(EmulatedAmx, GivesEachThreadItsTiles) {
 /// The fault that `emit` leads to.
 template <class Emit>
 std::string FaultOf(const Emit& emit) {
-  const ScopedEmulator emulator;
+  const tests::CheckedEmulator emulator;
   RunEmitted([&](x86::Assembler& as) {
     emit(as);
     as.tilerelease();
@@ -688,7 +689,7 @@ TEST(EmulatedAmx, RefusesTilesThatDoNotMatch) {
 TEST(ScopedEmulator, TurnsAFaultIntoATestFailure) {
   EXPECT_NONFATAL_FAILURE(
       {
-        const ScopedEmulator emulator;
+        const tests::CheckedEmulator emulator;
         RunEmitted([](x86::Assembler& as) { as.tilezero(x86::tmm1); });
       },
       "TILEZERO: #UD: no tiles are configured");
@@ -711,8 +712,8 @@ TEST(ScopedEmulator, LeavesOtherInstructionsToThePreviousHandler) {
   ASSERT_EQ(sigaction(SIGILL, &ours, &before), 0);
   const uint64_t count = ScopedEmulator::Count();
   {
-    const ScopedEmulator outer;
-    const ScopedEmulator inner;
+    const tests::CheckedEmulator outer;
+    const tests::CheckedEmulator inner;
     RunEmitted([](x86::Assembler& as) { as.ud2(); });
   }
   EXPECT_EQ(others, 1);
@@ -724,7 +725,7 @@ TEST(ScopedEmulator, LeavesOtherInstructionsToThePreviousHandler) {
 TEST(ScopedEmulatorDeathTest, EndsTheProcessAtAnUnknownInstruction) {
   EXPECT_EXIT(
       {
-        const ScopedEmulator emulator;
+        const tests::CheckedEmulator emulator;
         RunEmitted([](x86::Assembler& as) { as.ud2(); });
       },
       testing::KilledBySignal(SIGILL), "");

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "emulator/emulator.h"
 #include "tests/emulated_isas.h"
-#include "tests/emulator/emulator.h"
 #include "tests/expect_model.h"
 #include "tests/require_isas.h"
 #include "tests/tiles_target.h"

@@ -15,13 +15,14 @@ usage: tools/bootstrap.sh COMMAND [ARGUMENT...]
 Each command installs the Debian packages that are missing, then configures and builds what it runs.
 
   build    build build/release;                        arguments go to `cmake --build`
-  test     build and run all tests;                    arguments go to `ctest`
+  test     build and run the tests; --all: once more under address and undefined-behaviour sanitizers,
+           for which everything is built again;        other arguments go to `ctest`
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table beside oneDNN (installed if that is possible) and this machine's peaks,
            which also goes to report/;                 arguments go to it (--help, --benchmark_filter=REGEX, ...)
   lint     check format and clang-tidy (wants clang-format and clang-tidy)
 
-INTACT_PRESETS="release asan" says which presets `test` covers: any of release, debug, asan.
+INTACT_PRESETS="release asan" says otherwise which builds `test` covers: any of release, debug, asan.
 Commands run in the repository's root, so relative paths in arguments start there.
 END
 }
@@ -94,8 +95,11 @@ build() {
 junit_count() { grep -m 1 -o "\b$1=\"[0-9]*" "$2" | tr -dc 0-9; }
 
 run_tests() {
-  local preset presets failed_presets=() total=0 failed=0 skipped=0
-  read -ra presets <<<"${INTACT_PRESETS:-release asan}"
+  local argument preset presets=release arguments=() failed_presets=() total=0 failed=0 skipped=0
+  for argument in "$@"; do
+    if [[ $argument == --all ]]; then presets="release asan"; else arguments+=("$argument"); fi
+  done
+  read -ra presets <<<"${INTACT_PRESETS:-$presets}"
   for preset in "${presets[@]}"; do
     [[ $preset =~ ^(release|debug|asan)$ ]] || {
       echo "bootstrap: INTACT_PRESETS: '$preset' is no preset; expected some of: release debug asan" >&2
@@ -108,7 +112,7 @@ run_tests() {
     say "testing build/$preset"
     local results=$root/build/$preset/tests.xml
     rm -f "$results"
-    ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" --output-junit "$results" "$@" ||
+    ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" --output-junit "$results" "${arguments[@]}" ||
       failed_presets+=("$preset")
     [[ -f $results ]] || fail "ctest wrote no results for build/$preset"
     total=$((total + $(junit_count tests "$results")))

@@ -4,8 +4,8 @@
 //
 // The State has all of AVX-512's registers. What the CPU lacks of them begins as zero and is dropped at the
 // end, which is right if nothing is left in it that a later instruction reads (HoldsMoreThan()).
-#ifndef INTACT_TESTS_EMULATOR_STATE_H_
-#define INTACT_TESTS_EMULATOR_STATE_H_
+#ifndef INTACT_EMULATOR_STATE_H_
+#define INTACT_EMULATOR_STATE_H_
 
 #include <sys/ucontext.h>
 
@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/emulator/xstate.h"
+#include "emulator/xstate.h"
 
 namespace intact::emulator {
 
@@ -48,4 +48,4 @@ struct State {
 };
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_STATE_H_
+#endif  // INTACT_EMULATOR_STATE_H_

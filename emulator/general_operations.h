@@ -3,10 +3,10 @@
 //
 // The signal frame lies below RSP and the red zone of 128 bytes: PUSH has room there, and is left to the CPU
 // beyond it, and so is what else changes RSP.
-#ifndef INTACT_TESTS_EMULATOR_GENERAL_OPERATIONS_H_
-#define INTACT_TESTS_EMULATOR_GENERAL_OPERATIONS_H_
+#ifndef INTACT_EMULATOR_GENERAL_OPERATIONS_H_
+#define INTACT_EMULATOR_GENERAL_OPERATIONS_H_
 
-#include "tests/emulator/instruction.h"
+#include "emulator/instruction.h"
 
 namespace intact::emulator {
 
@@ -14,4 +14,4 @@ namespace intact::emulator {
 bool FindGeneralOperation(Instruction* instruction);
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_GENERAL_OPERATIONS_H_
+#endif  // INTACT_EMULATOR_GENERAL_OPERATIONS_H_

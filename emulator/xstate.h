@@ -10,8 +10,8 @@
 //             component 6  ZMM_Hi256   32 bytes of each of ZMM0–15
 //             component 7  Hi16_ZMM    64 bytes of each of ZMM16–31
 //             where they lie tells CPUID leaf 0xD
-#ifndef INTACT_TESTS_EMULATOR_XSTATE_H_
-#define INTACT_TESTS_EMULATOR_XSTATE_H_
+#ifndef INTACT_EMULATOR_XSTATE_H_
+#define INTACT_EMULATOR_XSTATE_H_
 
 #include <sys/ucontext.h>
 
@@ -68,4 +68,4 @@ class VectorState {
 };
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_XSTATE_H_
+#endif  // INTACT_EMULATOR_XSTATE_H_

@@ -1,8 +1,8 @@
 // Instructions of AVX-512's opmasks: moves from and to memory and general registers, and logic between masks.
-#ifndef INTACT_TESTS_EMULATOR_MASK_OPERATIONS_H_
-#define INTACT_TESTS_EMULATOR_MASK_OPERATIONS_H_
+#ifndef INTACT_EMULATOR_MASK_OPERATIONS_H_
+#define INTACT_EMULATOR_MASK_OPERATIONS_H_
 
-#include "tests/emulator/instruction.h"
+#include "emulator/instruction.h"
 
 namespace intact::emulator {
 
@@ -10,4 +10,4 @@ namespace intact::emulator {
 bool FindMaskOperation(Instruction* instruction);
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_MASK_OPERATIONS_H_
+#endif  // INTACT_EMULATOR_MASK_OPERATIONS_H_

@@ -1,4 +1,4 @@
-#include "tests/emulator/decoder.h"
+#include "emulator/decoder.h"
 
 #include <cstring>
 

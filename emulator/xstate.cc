@@ -1,4 +1,4 @@
-#include "tests/emulator/xstate.h"
+#include "emulator/xstate.h"
 
 #include <cpuid.h>
 #include <signal.h>

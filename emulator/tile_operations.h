@@ -1,8 +1,8 @@
 // AMX's instructions, on the tiles of the thread.
-#ifndef INTACT_TESTS_EMULATOR_TILE_OPERATIONS_H_
-#define INTACT_TESTS_EMULATOR_TILE_OPERATIONS_H_
+#ifndef INTACT_EMULATOR_TILE_OPERATIONS_H_
+#define INTACT_EMULATOR_TILE_OPERATIONS_H_
 
-#include "tests/emulator/instruction.h"
+#include "emulator/instruction.h"
 
 namespace intact::emulator {
 
@@ -13,4 +13,4 @@ bool FindTileOperation(Instruction* instruction);
 bool AreTilesConfigured();
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_TILE_OPERATIONS_H_
+#endif  // INTACT_EMULATOR_TILE_OPERATIONS_H_

@@ -1,4 +1,4 @@
-#include "tests/emulator/tiles.h"
+#include "emulator/tiles.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // What vector instructions compute: functions of whole registers, always of all 64 bytes, of which the caller
 // takes those that the instruction has. Most are two 256-bit instructions that every CPU with AVX2 has; those
 // that cross 256 bits, or that AVX2 lacks, are written out by elements.
-#ifndef INTACT_TESTS_EMULATOR_COMPUTE_H_
-#define INTACT_TESTS_EMULATOR_COMPUTE_H_
+#ifndef INTACT_EMULATOR_COMPUTE_H_
+#define INTACT_EMULATOR_COMPUTE_H_
 
 #include <immintrin.h>
 
@@ -14,7 +14,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "tests/emulator/xstate.h"
+#include "emulator/xstate.h"
 
 namespace intact::emulator {
 
@@ -296,4 +296,4 @@ void CopyLow(const Operands& in, Vector* out) {
 }
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_COMPUTE_H_
+#endif  // INTACT_EMULATOR_COMPUTE_H_

@@ -6,8 +6,8 @@
 //
 // What lies in a tile beyond its configured rows and columns cannot be seen by a program (LDTILECFG zeroes
 // all tiles), so it is not modelled. Source: Intel SDM volume 2, the pages of these instructions.
-#ifndef INTACT_TESTS_EMULATOR_TILES_H_
-#define INTACT_TESTS_EMULATOR_TILES_H_
+#ifndef INTACT_EMULATOR_TILES_H_
+#define INTACT_EMULATOR_TILES_H_
 
 #include <array>
 #include <cstdint>
@@ -50,4 +50,4 @@ class Tiles {
 };
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_TILES_H_
+#endif  // INTACT_EMULATOR_TILES_H_

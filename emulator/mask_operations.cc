@@ -1,4 +1,4 @@
-#include "tests/emulator/mask_operations.h"
+#include "emulator/mask_operations.h"
 
 #include <array>
 #include <cstring>

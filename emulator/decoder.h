@@ -7,13 +7,13 @@
 //
 // each followed by [mod reg rm] [scale index base] [disp8 or disp32] [immediate]. Which of these an opcode
 // has is known here for the instructions that the tables of operations know, and for their neighbours.
-#ifndef INTACT_TESTS_EMULATOR_DECODER_H_
-#define INTACT_TESTS_EMULATOR_DECODER_H_
+#ifndef INTACT_EMULATOR_DECODER_H_
+#define INTACT_EMULATOR_DECODER_H_
 
 #include <cstdint>
 #include <optional>
 
-#include "tests/emulator/instruction.h"
+#include "emulator/instruction.h"
 
 namespace intact::emulator {
 
@@ -22,4 +22,4 @@ namespace intact::emulator {
 std::optional<Instruction> Decode(const uint8_t* code);
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_DECODER_H_
+#endif  // INTACT_EMULATOR_DECODER_H_

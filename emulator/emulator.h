@@ -6,17 +6,19 @@
 //   emitted function ──SIGILL──► State::Load() ► Interpret() ► State::Store() ──► its caller
 //
 // What is not known to the interpreter is left to the CPU, where registers hold nothing that it lacks. It is
-// slow (some 10 ns an instruction, microseconds a call), and for tests only.
+// slow (some 10 ns an instruction, microseconds a call), and for tests and the verifier only.
 //
 // Emulated: VEX-encoded VPDPBUSD, VPDPBSSD, VPDPBSUD and VPDPBUUD; EVEX-encoded instructions and opmasks, as
 // far as vector_operations.cc and mask_operations.cc list them; LDTILECFG, STTILECFG, TILERELEASE, TILEZERO,
 // TILELOADD, TILELOADDT1, TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an instruction
 // executes it itself, and nothing here runs, but for those that follow a refused one.
-#ifndef INTACT_TESTS_EMULATOR_EMULATOR_H_
-#define INTACT_TESTS_EMULATOR_EMULATOR_H_
+#ifndef INTACT_EMULATOR_EMULATOR_H_
+#define INTACT_EMULATOR_EMULATOR_H_
 
 #include <cstdint>
 #include <string>
+
+#include "jit/isa.h"
 
 namespace intact::emulator {
 
@@ -25,9 +27,8 @@ namespace intact::emulator {
 /// that was installed before.
 ///
 /// Where the CPU would raise #UD or #GP (say, for tiles whose shapes do not match), the thread goes on, and
-/// the fault becomes a GoogleTest failure when the last emulator ends. So does an unknown instruction among
-/// those of AVX-512 on a CPU that lacks their registers; one that the CPU does not know either ends the
-/// process.
+/// TakeFault() tells of it. So it does of an unknown instruction among those of AVX-512 on a CPU that lacks
+/// their registers; one that the CPU does not know either ends the process.
 class ScopedEmulator {
  public:
   ScopedEmulator();
@@ -47,5 +48,9 @@ class ScopedEmulator {
   static std::string TakeFault();
 };
 
+/// Lets plans choose the ISAs that this machine lacks and the emulator has, for the rest of the process. They
+/// run only while a ScopedEmulator lives. Returns them: none without AVX2.
+jit::IsaSet AddMissingIsas();
+
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_EMULATOR_H_
+#endif  // INTACT_EMULATOR_EMULATOR_H_

@@ -5,10 +5,10 @@
 //   vvvv ──────────────┐
 //   rm, or memory ─────┼──► compute: 64 bytes ──► the instruction's bytes of them, by the mask ──►
 //   destination destination, before┘                          zeroes above
-#ifndef INTACT_TESTS_EMULATOR_VECTOR_OPERATIONS_H_
-#define INTACT_TESTS_EMULATOR_VECTOR_OPERATIONS_H_
+#ifndef INTACT_EMULATOR_VECTOR_OPERATIONS_H_
+#define INTACT_EMULATOR_VECTOR_OPERATIONS_H_
 
-#include "tests/emulator/instruction.h"
+#include "emulator/instruction.h"
 
 namespace intact::emulator {
 
@@ -16,4 +16,4 @@ namespace intact::emulator {
 bool FindVectorOperation(Instruction* instruction);
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_VECTOR_OPERATIONS_H_
+#endif  // INTACT_EMULATOR_VECTOR_OPERATIONS_H_

@@ -1,11 +1,11 @@
-#include "tests/emulator/tile_operations.h"
+#include "emulator/tile_operations.h"
 
 #include <array>
 #include <iterator>
 #include <string>
 #include <utility>
 
-#include "tests/emulator/tiles.h"
+#include "emulator/tiles.h"
 
 namespace intact::emulator {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/emulator/state.h"
+#include "emulator/state.h"
 
 #include <algorithm>
 #include <span>

@@ -1,7 +1,6 @@
-#include "tests/emulator/emulator.h"
+#include "emulator/emulator.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/ucontext.h>
 
@@ -11,9 +10,9 @@
 #include <optional>
 #include <utility>
 
-#include "tests/emulator/interpreter.h"
-#include "tests/emulator/state.h"
-#include "tests/emulator/tile_operations.h"
+#include "emulator/interpreter.h"
+#include "emulator/state.h"
+#include "emulator/tile_operations.h"
 
 // The handler runs where emitted code stands at an instruction, never inside the C library, so it may
 // allocate and lock like any function.
@@ -81,13 +80,8 @@ ScopedEmulator::ScopedEmulator() {
 }
 
 ScopedEmulator::~ScopedEmulator() {
-  {
-    const std::lock_guard lock(mutex);
-    if (--emulators > 0) return;
-    sigaction(SIGILL, &previous_action, nullptr);
-  }
-  const std::string fault = TakeFault();
-  EXPECT_EQ(fault, "") << "an emulated instruction faulted";
+  const std::lock_guard lock(mutex);
+  if (--emulators == 0) sigaction(SIGILL, &previous_action, nullptr);
 }
 
 uint64_t ScopedEmulator::Count() { return emulated_count; }
@@ -97,6 +91,17 @@ int64_t ScopedEmulator::ConfiguredThreads() { return configured_threads; }
 std::string ScopedEmulator::TakeFault() {
   const std::lock_guard lock(mutex);
   return std::exchange(first_fault, "");
+}
+
+jit::IsaSet AddMissingIsas() {
+  jit::IsaSet added;
+  const jit::IsaSet here = jit::HardwareIsas();
+  for (const jit::Isa isa : jit::kAllIsas) {
+    if (here.Has(isa) || !here.Has(jit::Isa::kAvx2)) continue;
+    jit::AddEmulatedIsa(isa);
+    added.Add(isa);
+  }
+  return added;
 }
 
 }  // namespace intact::emulator

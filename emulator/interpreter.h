@@ -3,13 +3,13 @@
 // They are decoded in blocks, up to a branch, and kept by address for the thread. Code may be replaced by
 // other code at its address between calls: a block is compared with the bytes that lie there before a call
 // executes it for the first time.
-#ifndef INTACT_TESTS_EMULATOR_INTERPRETER_H_
-#define INTACT_TESTS_EMULATOR_INTERPRETER_H_
+#ifndef INTACT_EMULATOR_INTERPRETER_H_
+#define INTACT_EMULATOR_INTERPRETER_H_
 
 #include <cstdint>
 #include <string>
 
-#include "tests/emulator/state.h"
+#include "emulator/state.h"
 
 namespace intact::emulator {
 
@@ -21,4 +21,4 @@ void Interpret(State* state);
 std::string BytesAt(uint64_t address);
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_INTERPRETER_H_
+#endif  // INTACT_EMULATOR_INTERPRETER_H_

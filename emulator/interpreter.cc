@@ -1,4 +1,4 @@
-#include "tests/emulator/interpreter.h"
+#include "emulator/interpreter.h"
 
 #include <fmt/format.h>
 #include <immintrin.h>
@@ -12,12 +12,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tests/emulator/decoder.h"
-#include "tests/emulator/general_operations.h"
-#include "tests/emulator/instruction.h"
-#include "tests/emulator/mask_operations.h"
-#include "tests/emulator/tile_operations.h"
-#include "tests/emulator/vector_operations.h"
+#include "emulator/decoder.h"
+#include "emulator/general_operations.h"
+#include "emulator/instruction.h"
+#include "emulator/mask_operations.h"
+#include "emulator/tile_operations.h"
+#include "emulator/vector_operations.h"
 
 namespace intact::emulator {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/emulator/general_operations.h"
+#include "emulator/general_operations.h"
 
 #include <array>
 #include <bit>

@@ -1,11 +1,11 @@
 // A decoded instruction: its fields, whichever encoding they came from, and the function that carries it out.
-#ifndef INTACT_TESTS_EMULATOR_INSTRUCTION_H_
-#define INTACT_TESTS_EMULATOR_INSTRUCTION_H_
+#ifndef INTACT_EMULATOR_INSTRUCTION_H_
+#define INTACT_EMULATOR_INSTRUCTION_H_
 
 #include <cstddef>
 #include <cstdint>
 
-#include "tests/emulator/state.h"
+#include "emulator/state.h"
 
 namespace intact::emulator {
 
@@ -61,4 +61,4 @@ struct Instruction {
 };
 
 }  // namespace intact::emulator
-#endif  // INTACT_TESTS_EMULATOR_INSTRUCTION_H_
+#endif  // INTACT_EMULATOR_INSTRUCTION_H_

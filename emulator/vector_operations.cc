@@ -1,6 +1,6 @@
-#include "tests/emulator/vector_operations.h"
+#include "emulator/vector_operations.h"
 
-#include "tests/emulator/compute.h"
+#include "emulator/compute.h"
 
 namespace intact::emulator {
 
