@@ -106,27 +106,33 @@ std::string Roff(std::string_view text) {
 std::string Bold(std::string_view text) { return "\\fB" + Roff(text) + "\\fR"; }
 std::string Italic(std::string_view text) { return "\\fI" + Roff(text) + "\\fR"; }
 
+/// An item of a list: "  term  meaning".
+std::string RoffItem(std::string_view line) {
+  const size_t term = line.find_first_not_of(' ');
+  const size_t space = line.find(' ', term);
+  const size_t meaning = line.find_first_not_of(' ', space);
+  return fmt::format(".TP\n{}\n{}\n", Bold(line.substr(term, space - term)), Roff(line.substr(meaning)));
+}
+
 /// Paragraphs and lists; `section` is the macro that a title becomes.
 std::string RoffText(std::string_view text, std::string_view section) {
   std::string page;
+  bool is_paragraph_due = false;  // not before a title, which begins one of its own
   for (const std::string& line : CLI::detail::split(std::string(text), '\n')) {
-    if (line.starts_with(' ')) {
-      const size_t term = line.find_first_not_of(' ');
-      const size_t space = line.find(' ', term);
-      const size_t meaning = line.find_first_not_of(' ', space);
-      page += fmt::format(".TP\n{}\n{}\n", Bold(line.substr(term, space - term)), Roff(line.substr(meaning)));
-    } else if (line.ends_with(':')) {
+    if (line.empty()) {
+      is_paragraph_due = true;
+      continue;
+    }
+    if (line.ends_with(':')) {
       std::string title = line.substr(0, line.size() - 1);
       std::ranges::transform(title, title.begin(), [](unsigned char c) { return std::toupper(c); });
       page += fmt::format("{} {}\n", section, Roff(title));
-    } else if (line.empty()) {
-      page += ".PP\n";
     } else {
-      page += Roff(line) + "\n";
+      if (is_paragraph_due) page += ".PP\n";
+      page += line.starts_with(' ') ? RoffItem(line) : Roff(line) + "\n";
     }
+    is_paragraph_due = false;
   }
-  // A title begins a paragraph of its own.
-  for (size_t at; (at = page.find(fmt::format(".PP\n{}", section))) != std::string::npos;) page.erase(at, 4);
   return page;
 }
 
@@ -181,7 +187,7 @@ std::string ManualPage(const CLI::App& app) {
     separator = ".br\n";
   }
   if (paragraph != std::string::npos) {
-    page += ".SH DESCRIPTION\n" + RoffText(std::string_view(description).substr(paragraph + 2), ".SS");
+    page += ".SH DESCRIPTION\n" + RoffText(description.substr(paragraph + 2), ".SS");
   }
   page += ".SH OPTIONS\n" + RoffOptions(nodes.front());
   if (nodes.size() > 1) page += ".SH COMMANDS\n";
@@ -300,7 +306,7 @@ std::string Zsh(const CLI::App& app) {
       Strings described;
       for (const CLI::App* child : node.Children()) {
         const std::string meaning = Replaced(child->get_description(), {{'"', ""}, {':', "\\:"}, {'$', ""}});
-        described.push_back(fmt::format("{}\\:\"{}\"", child->get_name(), meaning));
+        described.push_back(fmt::format(R"({}\:"{}")", child->get_name(), meaning));
       }
       cases += " \\\n        " + Quoted(fmt::format("1:command:(({}))", fmt::join(described, " ")));
     }

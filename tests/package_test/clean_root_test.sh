@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # clean_root_test.sh PACKAGES [SUITE]: by hand, as root, with debootstrap and a mirror in apt's sources.
+#
 # A fresh Debian of this machine's release (or of SUITE) gets the packages in the folder PACKAGES (cpack -B PACKAGES) and,
 # from the mirror, what these depend on. Programs run there, consumers in C and C++ are built with CMake and pkg-config,
 # then the packages go. What lies in the root and which packages it has must be the same as before.
+# shellcheck disable=SC2016  # what apt and the root's shell expand
 set -euo pipefail
 
 # Mounts of an own namespace go with it.
@@ -15,8 +17,10 @@ suite=${2:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' "Codename: $suite" 'Component: main' |
   head -n 1)
 [[ $mirror ]] || { echo "apt's sources name no mirror of $suite" && exit 1; }
-root=$(mktemp -d)
-trap 'umount "$root/proc" "$root/sys" 2>/dev/null; rm -rf --one-file-system "$root"' EXIT
+work=$(mktemp -d)
+root=$work/root
+trap 'umount "$root/proc" "$root/sys" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
+mapfile -t names < <(for deb in "$packages"/*.deb; do dpkg-deb -f "$deb" Package; done)
 
 say() { echo "clean root: $*"; }
 fail() {
@@ -24,7 +28,7 @@ fail() {
   exit 1
 }
 # In the root, with nothing of this environment; told in full only if it fails.
-quietly() { "$@" >"$root.log" 2>&1 || { cat "$root.log" && fail "failed: $*"; }; }
+quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log" && fail "failed: $*"; }; }
 in_root() {
   chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
 }
@@ -44,18 +48,19 @@ apt update
 apt install --no-install-recommends gcc g++ cmake make pkg-config man-db bash-completion
 # apt makes it when it first removes a package.
 in_root touch /var/lib/dpkg/status-old
-state >"$root.before"
+state >"$work/before"
 
-say "installing $(cd "$packages" && echo ./*.deb)"
+say "installing ${names[*]}"
 mkdir "$root/tmp/packages"
 cp "$packages"/*.deb "$root/tmp/packages"
 cp -r "$sources" "$root/tmp/sources"
 chmod -R a+rX "$root/tmp/packages"
-apt install --no-install-recommends $(cd "$packages" && printf '/tmp/packages/%s ' *.deb)
-diff "$root.before" <(state) | sed -n 's/^> \([^/ ]*\)\t/+ \1 /p'
+mapfile -t debs < <(cd "$root" && printf '/%s\n' tmp/packages/*.deb)
+apt install --no-install-recommends "${debs[@]}"
+(diff "$work/before" <(state) || true) | sed -n 's/^> \([^/ ]*\)\t/+ \1 /p'
 
 say "programs"
-in_root intact info | head -n 3
+in_root intact info | sed -n 1,3p
 in_root intact verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7'
 in_root intact_bench --help >/dev/null
 in_root man intact | grep -A 2 '^NAME'
@@ -68,17 +73,16 @@ in_root bash -euc 'cd /tmp
   g++ -std=c++20 sources/ten_lines.cc $(pkg-config --cflags --libs intact) -o cc && ./cc
   gcc sources/ten_lines.c $(pkg-config --cflags intact) -l:libintact.a \
     $(pkg-config --static --libs intact | sed s/-lintact//) -o c_static && ./c_static
-  ldd c | grep intact; ! ldd c_static | grep intact
+  ldd c | grep intact; if ldd c_static | grep intact; then exit 1; fi
   rm c cc c_static'
 say "CMake projects: C with C++; C alone, static"
 for project in . c_only; do
   quietly in_root bash -euc "cd /tmp && cmake -S sources/$project -B build && cmake --build build &&
     ctest --test-dir build --output-on-failure --no-tests=error && rm -r build"
-  grep 'tests passed' "$root.log"
+  grep 'tests passed' "$work/log"
 done
 
 say "removing"
-apt purge --auto-remove $(for deb in "$packages"/*.deb; do dpkg-deb -f "$deb" Package; done)
-diff "$root.before" <(state) || fail "not as before"
+apt purge --auto-remove "${names[@]}"
+diff "$work/before" <(state) || fail "not as before"
 say "as before"
-rm -f "$root.before" "$root.log"
