@@ -23,6 +23,7 @@
 #include "bench/tuning.h"
 #include "jit/code_memory.h"
 #include "tools/commands.h"
+#include "tools/documents.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
 #include "verify/output_file.h"
@@ -33,6 +34,11 @@ namespace {
 using tools::Fail;
 
 constexpr int kFailure = 1;
+constexpr const char* kExitStatus =
+    "Exit status:\n"
+    "  0  all was measured\n"
+    "  1  a result of intact was wrong, and not timed\n"
+    "  2  bad usage or input, told in one line on standard error\n\n";
 constexpr std::string_view kTuneSuite = "tune";  // it implies --tune
 
 struct Options {
@@ -65,7 +71,8 @@ std::string Description() {
 void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--suite", options->suite, "shapes to measure (default: short)")
       ->check(CLI::IsMember(Names(Suites())));
-  app->add_option("--isa", options->isa, "only this ISA, for intact and peers (default: all that are here)");
+  app->add_option("--isa", options->isa, "only this ISA, for intact and peers (default: all that are here)")
+      ->type_name(tools::IsaNames());
   app->add_option("--weights", options->weights,
                   "distribution of the weights (default: laplace; of a trained network's layers each "
                   "its own)")
@@ -177,6 +184,8 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app(Description(), "intact_bench");
   AddOptions(&app, &options);
+  tools::AddDocumentOption(&app);
+  app.footer(std::string(kExitStatus) + tools::kEnvironmentHelp);
   try {
     app.parse(static_cast<int>(own.size()), own.data());
   } catch (const CLI::ParseError& error) {

@@ -1,21 +1,31 @@
 # What `cmake --install` puts where: the headers, libintact.so and libintact.a, the CMake package and intact.pc.
-# Included by kernels/CMakeLists.txt, which defines the two libraries.
+# Included by kernels/CMakeLists.txt, which defines the two libraries. Components are what becomes a Debian package
+# (cmake/debian.cmake), and the license, which Debian's packages tell in their own way.
 #
 # Two export sets: who links libintact.so needs nothing else, and must not be asked for asmjit, whereas the archive
-# names its dependencies.
+# names its dependencies. It names the runtimes of OpenMP and of C++ by the names of their libraries, because they
+# follow from the compiler that made the archive, and not from the languages and the compiler of who links it.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/intact)
 set(pkg_config_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-set_target_properties(intact_shared PROPERTIES EXPORT_NAME intact)
-install(TARGETS intact_shared EXPORT intactTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS intact_static EXPORT intactStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT intactTargets NAMESPACE intact:: DESTINATION ${package_dir})
-install(EXPORT intactStaticTargets NAMESPACE intact:: DESTINATION ${package_dir})
+set(static_runtimes ${OpenMP_CXX_LIB_NAMES} ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+list(FILTER static_runtimes INCLUDE REGEX "^(gomp|i?omp5?|pthread|stdc[+][+]|c[+][+]|c[+][+]abi)$")
+list(REMOVE_DUPLICATES static_runtimes)
+list(TRANSFORM static_runtimes REPLACE "(.+)" "$<LINK_ONLY:\\1>" OUTPUT_VARIABLE static_links)
+target_link_libraries(intact_static INTERFACE "$<INSTALL_INTERFACE:$<LINK_ONLY:asmjit::asmjit>;${static_links}>")
 
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/intact DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+set_target_properties(intact_shared PROPERTIES EXPORT_NAME intact)
+install(TARGETS intact_shared EXPORT intactTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
+install(TARGETS intact_static EXPORT intactStaticTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(EXPORT intactTargets NAMESPACE intact:: DESTINATION ${package_dir} COMPONENT development)
+install(EXPORT intactStaticTargets NAMESPACE intact:: DESTINATION ${package_dir} COMPONENT development)
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/intact DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/intactConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/intactConfig.cmake INSTALL_DESTINATION ${package_dir}
@@ -23,10 +33,12 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/intactConfig.cmake.in
 # Before 1.0 a minor version may break.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/intactConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/intactConfig.cmake ${PROJECT_BINARY_DIR}/intactConfigVersion.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT development)
 
 # Relative to its own place, so that a tree installed with --prefix, or moved, still works.
 file(RELATIVE_PATH pkg_config_to_prefix ${CMAKE_INSTALL_PREFIX}/${pkg_config_dir} ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" pkg_config_to_prefix ${pkg_config_to_prefix})
+list(TRANSFORM static_runtimes PREPEND -l OUTPUT_VARIABLE pkg_config_runtimes)
+list(JOIN pkg_config_runtimes " " pkg_config_runtimes)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/intact.pc.in ${PROJECT_BINARY_DIR}/intact.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/intact.pc DESTINATION ${pkg_config_dir})
+install(FILES ${PROJECT_BINARY_DIR}/intact.pc DESTINATION ${pkg_config_dir} COMPONENT development)

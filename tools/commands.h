@@ -39,6 +39,16 @@ verify::SweepResult SweepThisMachine(intact_isa isa, std::span<const intact_mode
                                      verify::Effort effort);
 verify::Effort EffortOf(bool quick);
 
+/// The variables that the library reads, for the end of --help.
+inline constexpr const char* kEnvironmentHelp =
+    "Environment:\n"
+    "  INTACT_MAX_ISA=ISA   no kernels beyond this ISA\n"
+    "  INTACT_VERBOSE=1     a line on standard error for each plan, tuning and run\n"
+    "  INTACT_JIT_DUMP=DIR  the listing and the bytes of each kernel go to files in DIR\n"
+    "  INTACT_PERF_MAP=1    symbols for perf, in /tmp/perf-PID.map";
+
+/// The names that --isa takes, as the type of that option: {avx2,...,any}.
+std::string IsaNames();
 /// The ISA of that name, as --isa gives it. The error names the option; also if this machine lacks the ISA.
 Result<intact_isa> ResolveIsa(const std::string& name);
 

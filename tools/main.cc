@@ -1,13 +1,21 @@
 // The `intact` command line: what this CPU does with int8, and the proof of what kernels compute.
 #include "jit/isa.h"
 #include "tools/commands.h"
+#include "tools/documents.h"
 
 namespace intact::tools {
 namespace {
 
+constexpr const char* kExitStatus =
+    "Exit status:\n"
+    "  0  parity, or nothing to compare\n"
+    "  1  a difference\n"
+    "  2  bad usage or input, told in one line on standard error\n\n";
+
 int Main(int argc, char** argv) {
   CLI::App app("int8 kernels that are exact on every CPU, and the verifier that proves it", "intact");
   app.set_version_flag("--version", intact_version());
+  AddDocumentOption(&app);
   Command command;
   AddInfo(&app, &command);
   CLI::App* verify = app.add_subcommand("verify", "the standard run of this machine, or one part of it");
@@ -20,6 +28,7 @@ int Main(int argc, char** argv) {
   AddVerifyReplay(verify, &command);
   AddVerifyCompare(verify, &command);
   AddVerifyCertify(verify, &command);
+  app.footer(std::string(kExitStatus) + kEnvironmentHelp);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

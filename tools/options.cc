@@ -19,10 +19,16 @@
 namespace intact::tools {
 
 void RunChoice::AddOptions(CLI::App* app) {
+  app->add_option("--isa", isa_name, "the kernels' ISA (default: the best here)")->type_name(IsaNames());
+  app->add_option("--mode", mode_name, "kernels that are exact, or those that saturate in int16")
+      ->type_name("{exact,saturating}")
+      ->capture_default_str();
+}
+
+std::string IsaNames() {
   std::string names;
-  for (const intact_isa each : verify::kIsaLadder) names += fmt::format("{}, ", intact_isa_name(each));
-  app->add_option("--isa", isa_name, names + "or any (default: the best here)");
-  app->add_option("--mode", mode_name, "exact or saturating")->capture_default_str();
+  for (const intact_isa each : verify::kIsaLadder) names += fmt::format("{},", intact_isa_name(each));
+  return "{" + names + "any}";
 }
 
 Result<intact_isa> ResolveIsa(const std::string& name) {
@@ -62,12 +68,14 @@ void AddJsonOption(CLI::App* app, std::string* path, const std::string& help) {
 
 CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
                            const std::string& help) {
-  return app->add_option(name, *path, help)->check([](const std::string& file) -> std::string {
-    std::optional<std::string> why = verify::WhyNotFileName(file);
-    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-    if (!why) why = MakeFolder(folder.empty() ? "." : folder.string());
-    return why ? fmt::format("{}: cannot be written: {}", file, *why) : std::string();
-  });
+  return app->add_option(name, *path, help)
+      ->type_name("FILE")
+      ->check([](const std::string& file) -> std::string {
+        std::optional<std::string> why = verify::WhyNotFileName(file);
+        const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+        if (!why) why = MakeFolder(folder.empty() ? "." : folder.string());
+        return why ? fmt::format("{}: cannot be written: {}", file, *why) : std::string();
+      });
 }
 
 CLI::Option* RefuseEmpty(CLI::Option* option) {

@@ -294,6 +294,7 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
           "WEIGHTS", options->file,
           ".npy file of int8 or uint8: (columns, depth), or (output channels, kernel…, channels) of a "
           "convolution, whose pairs are adjacent channels of a tap"))
+      ->type_name("FILE")
       ->required();
   certify->add_option("--amax", options->amax, "activations as the instruction sees them lie in [0, amax]")
       ->check(CLI::Range(1, 255))

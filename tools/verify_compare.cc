@@ -30,8 +30,12 @@ void AddVerifyCompare(CLI::App* verify, Command* command) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* compare = verify->add_subcommand(
       "compare", "the reports of two machines: the same bytes, or which problem differs");
-  RefuseEmpty(compare->add_option("A", options->a, "report.json of one machine"))->required();
-  RefuseEmpty(compare->add_option("B", options->b, "report.json of the other"))->required();
+  RefuseEmpty(compare->add_option("A", options->a, "report.json of one machine"))
+      ->type_name("FILE")
+      ->required();
+  RefuseEmpty(compare->add_option("B", options->b, "report.json of the other"))
+      ->type_name("FILE")
+      ->required();
   compare->callback([options, command] { *command = [options] { return CompareFiles(*options); }; });
 }
 

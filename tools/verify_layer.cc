@@ -70,10 +70,12 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
   CLI::App* layer =
       verify->add_subcommand("layer", "run layers that a framework wrote and explain each difference");
   RefuseEmpty(layer->add_option("DIR", options->folders, "folders with layer.json and .npy tensors"))
+      ->type_name("")
       ->required();
   options->choice.AddOptions(layer);
-  RefuseEmpty(layer->add_option("--expect", options->expect,
-                                ".npy file to equal, in the layer's folder or absolute"));
+  RefuseEmpty(
+      layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute"))
+      ->type_name("FILE");
   AddJsonOption(layer, &options->json, "write an array with an object per layer");
   layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
 }

@@ -40,7 +40,8 @@ void AddVerifyRamp(CLI::App* verify, Command* command) {
   CLI::App* ramp =
       verify->add_subcommand("ramp", "probe a linear layer with constants: outputs must be monotonic");
   RefuseEmpty(ramp->add_option("DIR", options->folder,
-                               "folder with layer.json and .npy tensors (default: a layer made by code)"));
+                               "folder with layer.json and .npy tensors (default: a layer made by code)"))
+      ->type_name("");
   options->choice.AddOptions(ramp);
   AddJsonOption(ramp, &options->json, "write the kinks");
   ramp->callback([options, command] { *command = [options] { return RunRamp(*options); }; });

@@ -61,6 +61,7 @@ int Standard(const StandardOptions& options) {
 void AddVerifyStandard(CLI::App* verify, Command* command) {
   auto options = std::make_shared<StandardOptions>();
   verify->add_option("--report", options->folder, "where report.json and report.html go")
+      ->type_name("DIR")
       ->capture_default_str();
   verify->add_flag("--quick", options->quick, "a sixth of the sweep's problems");
   verify->callback([verify, options, command] {

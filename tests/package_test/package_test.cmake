@@ -14,9 +14,39 @@ add_test(NAME package.cmake
 add_test(NAME package.pkg_config
          COMMAND ${sources}/pkg_config_test.sh ${sources} ${prefix} ${CMAKE_INSTALL_LIBDIR} ${CMAKE_C_COMPILER}
                  ${CMAKE_CXX_COMPILER} ${sanitize})
+add_test(NAME package.c_only
+         COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test ${sources}/c_only
+                 ${CMAKE_CURRENT_BINARY_DIR}/package_test/c_only --build-generator ${CMAKE_GENERATOR}
+                 --build-options -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_C_FLAGS=${sanitize}
+                 --test-command ${CMAKE_CTEST_COMMAND} --output-on-failure --no-tests=error)
 add_test(NAME package.exports
          COMMAND ${sources}/exports_test.sh ${prefix}/${CMAKE_INSTALL_LIBDIR}/libintact.so
                  ${PROJECT_SOURCE_DIR}/include/intact/intact.h)
 
+set(installed cmake pkg_config c_only exports)
+
+set(packages libintact${PROJECT_VERSION_MAJOR} libintact-dev)
+if(TARGET intact)
+  set(programs intact)
+  list(APPEND packages intact-tools)
+endif()
+if(TARGET intact_bench)
+  list(APPEND programs intact_bench)
+  list(APPEND packages intact-bench)
+endif()
+if(programs)
+  add_test(NAME package.documents
+           COMMAND ${sources}/documents_test.sh ${prefix} ${PROJECT_SOURCE_DIR} ${programs})
+  set_tests_properties(package.documents PROPERTIES SKIP_RETURN_CODE 77)
+  list(APPEND installed documents)
+endif()
+if(PROJECT_IS_TOP_LEVEL)
+  add_test(NAME package.debian
+           COMMAND ${sources}/debian_test.sh ${PROJECT_BINARY_DIR} ${sources} ${CMAKE_INSTALL_LIBDIR}
+                   ${CMAKE_C_COMPILER} ${CMAKE_CXX_COMPILER} "${sanitize}" ${packages})
+  set_tests_properties(package.debian PROPERTIES SKIP_RETURN_CODE 77)
+endif()
+
 set_tests_properties(package.install PROPERTIES FIXTURES_SETUP installed_package)
-set_tests_properties(package.cmake package.pkg_config package.exports PROPERTIES FIXTURES_REQUIRED installed_package)
+list(TRANSFORM installed PREPEND package.)
+set_tests_properties(${installed} PROPERTIES FIXTURES_REQUIRED installed_package)
