@@ -82,8 +82,8 @@ typedef enum intact_mode {
   INTACT_EXACT = 0,
   /** What FBGEMM and oneDNN compute: without VNNI, the products of two adjacent depths (k, k+1), k even, are
    * added in int16 with saturation (VPMADDUBSW); s8 activations are shifted by +128 first, and u8 weights by
-   * −128. Equal to INTACT_EXACT on VNNI, AMX and PORTABLE. Exists to be studied and compared with; nothing chooses it
-   * silently. */
+   * −128. Equal to INTACT_EXACT on VNNI, AMX and PORTABLE. Exists to be studied and compared with; nothing
+   * chooses it silently. */
   INTACT_SATURATING = 1
 } intact_mode;
 
