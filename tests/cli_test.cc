@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "tests/binary_test.h"
@@ -46,6 +47,7 @@ TEST_F(Cli, BadUsage) {
   ExpectBadInput("verify layer 'no\x1b[31m\nsuch'", "no\\x1b[31m\\x0asuch: is not a folder");
   ExpectBadInput("verify layer --isa", "--isa");
   ExpectBadInput("info", "INTACT_MAX_ISA", "INTACT_MAX_ISA=sse9");
+  EXPECT_THAT(Run("--version").out, testing::StartsWith(intact_version()));
   EXPECT_EQ(Run("--help").status, 0);
   EXPECT_EQ(Run("verify layer --help").status, 0);
 }
@@ -82,6 +84,59 @@ TEST_F(Cli, WhatCannotBePrintedIsAnError) {
   for (const char* arguments : {"info", "verify replay 'gemm u8s8s32 m=1 n=1 k=4'", "--help"}) {
     ExpectLostOutput(arguments);
   }
+}
+
+TEST_F(Cli, RunsWithoutStandardError) {
+  ExpectLostErrors("info", 0);
+  ExpectLostErrors("frobnicate", 2);
+  ExpectLostErrors("verify layer /nonexistent", 2);
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string path = folder_ + "/sweep.json";
+  ExpectLostErrors("verify sweep --quick --isa avx2 --json '" + path + "'", 0);  // its progress goes nowhere
+  EXPECT_EQ(json::parse(Contents(path))["cells"].size(), 1u);
+}
+
+/// The length of the longest line, in bytes.
+size_t LongestLine(const std::string& text) {
+  size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+bool IsAscii(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 128; });
+}
+
+// The locale decides, not whether it is a terminal.
+TEST_F(Cli, CharactersOfTheLocale) {
+  const std::string file = folder_ + "/weights.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 1, 1, 2)"), "\x7f\x7f\x7f\x7f");
+  const std::string certify = "verify certify '" + file + "'";
+  EXPECT_THAT(Run(certify).out, HasSubstr("2 columns × 1×1 taps × 2 channels"));
+  EXPECT_THAT(Run(certify, "LC_ALL=C").out, HasSubstr("2 columns x 1x1 taps x 2 channels"));
+  for (const char* arguments : {"verify certify --help", "verify certify /nonexistent×.npy"}) {
+    EXPECT_FALSE(IsAscii(Run(arguments).out + Run(arguments).err)) << arguments;
+    EXPECT_TRUE(IsAscii(Run(arguments, "LC_ALL=C").out + Run(arguments, "LC_ALL=POSIX").err)) << arguments;
+  }
+}
+
+TEST_F(Cli, LinesFitTheTerminal) {
+  const std::string layer = "verify layer " + kLayers + "u8_ramp_64x10";
+  for (const std::string& arguments : {std::string("info"), std::string("verify certify --help"), layer}) {
+    EXPECT_GT(LongestLine(Run(arguments).out), 60u) << arguments << ": a file takes lines of any length";
+    const Outcome narrow = Run(arguments, "COLUMNS=40");
+    EXPECT_LE(LongestLine(narrow.out), 40u) << narrow.out;
+    EXPECT_EQ(narrow.status, 0);
+  }
+  EXPECT_LE(LongestLine(Run("verify frobnicate a b c d e f g h i j k l m", "COLUMNS=40").err), 40u);
+  const std::string words = Run("info", "COLUMNS=40").out;
+  EXPECT_THAT(words, HasSubstr("\n      "));
+  std::string once = Run("info").out, again = words;
+  for (std::string* text : {&once, &again})
+    std::erase_if(*text, [](char c) { return c == ' ' || c == '\n'; });
+  EXPECT_EQ(once, again) << "nothing is lost";
 }
 
 TEST_F(Cli, FilesThatAreNone) {

@@ -58,8 +58,12 @@ struct RunChoice {
 int Fail(const std::string& message);
 inline int Fail(const Error& error) { return Fail(error.message); }
 
+/// What main() returns when `app` did not parse: prints what --help and --version ask for, or says what is
+/// wrong with the arguments.
+int Exit(const CLI::App& app, const CLI::ParseError& error);
+
 /// What main() returns: the status of `program`; kBadInput, told on stderr, if it throws, or if standard
-/// output is closed or could not take all that was printed.
+/// output is closed or could not take all that was printed. What stderr cannot take is lost.
 int RunProgram(int (*program)(int, char**), int argc, char** argv);
 
 /// Refuses the empty value that a script's unset variable gives: it would be taken for no option at all.

@@ -8,6 +8,7 @@
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
+#include "tools/terminal.h"
 #include "verify/report.h"
 #include "verify/report_terminal.h"
 
@@ -50,9 +51,9 @@ int Standard(const StandardOptions& options) {
   }
   const Result<verify::Report> report = RunAll(options);
   if (!report) return Fail(report.error());
-  fmt::print("{}", verify::ToText(*report));
+  Print("{}", verify::ToText(*report));
   if (const std::optional<Error> error = verify::WriteReport(*report, options.folder)) return Fail(*error);
-  fmt::print("wrote {0}/report.json and {0}/report.html\n", options.folder);
+  Print("wrote {0}/report.json and {0}/report.html\n", options.folder);
   return report->Parity() ? kParity : kDifference;
 }
 

@@ -113,7 +113,7 @@ std::string RunList(std::string_view report, const std::vector<DigestedRun>& run
 
 /// One cell of the map: nothing, or a block the darker the more outputs differ.
 std::string_view Shade(double share) {
-  if (share == 0) return "· ";
+  if (share == 0) return ". ";
   if (share < 0.05) return "░░";
   if (share < 0.25) return "▒▒";
   if (share < 0.75) return "▓▓";
@@ -270,7 +270,7 @@ std::string ToText(const SaturationMap& map) {
   text += "       +" + std::string(2 * map.amax.size(), '-') + "\n        ";
   for (size_t a = 0; a < map.amax.size(); a += 2) text += fmt::format("{:<4}", map.amax[a]);
   text +=
-      fmt::format("{} amax\n  · none  ░ below 5 %  ▒ below 25 %  ▓ below 75 %  █ more\n", map.amax.back());
+      fmt::format("{} amax\n  . none  ░ below 5 %  ▒ below 25 %  ▓ below 75 %  █ more\n", map.amax.back());
   if (map.measured) {
     text += fmt::format("  measured against predicted: {}\n",
                         map.Agrees() ? "equal, every output of every cell" : "DIFFERENT");
