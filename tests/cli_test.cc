@@ -63,9 +63,22 @@ TEST_F(Cli, BadLayers) {
   const std::string copy = folder_ + "/conv";
   std::filesystem::copy(kLayers + "u8_11", copy);
   std::ofstream(copy + "/layer.json") << R"({"operator": "conv2d"})";
-  ExpectBadInput("verify layer " + kLayers + "u8_11 " + copy + json_option,
+  ExpectBadInput("verify layer " + copy + json_option,
                  "weights.npy: is i1 (10, 160); expected i1 or u1 (N, KH, KW, C/groups)");
   ExpectBadInput("verify ramp " + kLayers + "u8_3_0", "is \"conv2d\"; a ramp probes a linear layer");
+}
+
+TEST_F(Cli, TheOtherLayersAreDone) {
+  const std::string path = folder_ + "/layers.json";
+  const Outcome outcome =
+      Run("verify layer " + kLayers + "u8_11 /nonexistent " + kLayers + "u8_9 --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.err,
+            "intact: /nonexistent: is not a folder; expected one with layer.json and .npy tensors\n");
+  EXPECT_THAT(outcome.out, testing::AllOf(HasSubstr("layer u8_11:"), HasSubstr("layer u8_9:")));
+  const json layers = json::parse(Contents(path));
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_EQ(layers[1]["layer"], "u8_9");
 }
 
 // As a script gives them whose variable is not set: never taken for what is not given.
@@ -76,7 +89,7 @@ TEST_F(Cli, EmptyNames) {
   ExpectBadInput("verify layer " + kLayers + "u8_11 --expect ''" + write, "--expect: the value is empty");
   ExpectBadInput("verify certify ''" + write, "WEIGHTS: the value is empty");
   ExpectBadInput("verify compare x ''", "B: the value is empty");
-  ExpectBadInput("verify --report ''", "--report : cannot be written");
+  ExpectBadInput("verify --report ''", "--report: the value is empty");
   ExpectBadInput("verify ramp --isa ''", "--isa: '' is unknown");
 }
 
@@ -156,12 +169,19 @@ TEST_F(Cli, UnwritableReport) {
   std::ofstream(folder_ + "/file") << "x";
   for (const std::string& part : {"layer " + kLayers + "u8_11", std::string("pairs"), std::string("sweep")}) {
     for (const std::string& path : {std::string("/file/x.json"), std::string("/" + std::string(300, 'x')),
-                                    std::string("")}) {  // a folder
+                                    "/" + std::string(250, 'x'),  // too long for the name beside it
+                                    std::string("")}) {           // a folder
       const std::string arguments = "verify " + part + " --json '" + folder_ + path + "'";
       ExpectBadInput(arguments, "cannot be written");
       EXPECT_EQ(Run(arguments).out, "") << "found before the work, not after it";
     }
   }
+  ExpectBadInput("verify pairs --json /proc/x.json", "/proc/x.json: cannot be written");
+  const std::string report = folder_ + "/report";
+  std::filesystem::create_directories(report + "/report.html");
+  ExpectBadInput("verify --quick --report '" + report + "'",
+                 "--report: " + report + "/report.html: cannot be written: is there, and not a file");
+  EXPECT_FALSE(std::filesystem::exists(report + "/report.json"));
 }
 
 TEST_F(Cli, MissingIsa) {

@@ -6,7 +6,6 @@
 #include <clocale>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <new>
 #include <optional>
 #include <sstream>
@@ -64,14 +63,6 @@ int Fail(const std::string& message) {
   return kBadInput;
 }
 
-std::optional<std::string> MakeFolder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return error.message();
-  if (access(folder.c_str(), W_OK | X_OK) == 0) return std::nullopt;
-  return std::generic_category().message(errno);
-}
-
 void AddJsonOption(CLI::App* app, std::string* path, const std::string& help) {
   AddFileOption(app, "--json", path, help);
 }
@@ -79,10 +70,8 @@ void AddJsonOption(CLI::App* app, std::string* path, const std::string& help) {
 CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
                            const std::string& help) {
   return app->add_option(name, *path, help)->check([](const std::string& file) -> std::string {
-    std::optional<std::string> why = verify::WhyNotFileName(file);
-    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-    if (!why) why = MakeFolder(folder.empty() ? "." : folder.string());
-    return why ? fmt::format("{}: cannot be written: {}", file, *why) : std::string();
+    const std::optional<Error> error = verify::WhyNotWritable(file);
+    return error ? error->message : std::string();
   });
 }
 

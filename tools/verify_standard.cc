@@ -9,6 +9,7 @@
 #include "tools/machine.h"
 #include "tools/progress.h"
 #include "tools/terminal.h"
+#include "verify/output_file.h"
 #include "verify/report.h"
 #include "verify/report_terminal.h"
 
@@ -46,14 +47,17 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
 }
 
 int Standard(const StandardOptions& options) {
-  if (const std::optional<std::string> why = MakeFolder(options.folder)) {  // before the work, not after it
-    return Fail(fmt::format("--report {}: cannot be written: {}", options.folder, *why));
+  const verify::ReportFiles files(options.folder);
+  for (const std::string& file : {files.json, files.html}) {  // before the work, not after it
+    if (const std::optional<Error> error = verify::WhyNotWritable(file)) {
+      return Fail("--report: " + error->message);
+    }
   }
   const Result<verify::Report> report = RunAll(options);
   if (!report) return Fail(report.error());
   Print("{}", verify::ToText(*report));
-  if (const std::optional<Error> error = verify::WriteReport(*report, options.folder)) return Fail(*error);
-  Print("wrote {0}/report.json and {0}/report.html\n", options.folder);
+  if (const std::optional<Error> error = verify::WriteReport(*report, files)) return Fail(*error);
+  Print("wrote {} and {}\n", files.json, files.html);
   return report->Parity() ? kParity : kDifference;
 }
 
@@ -61,7 +65,7 @@ int Standard(const StandardOptions& options) {
 
 void AddVerifyStandard(CLI::App* verify, Command* command) {
   auto options = std::make_shared<StandardOptions>();
-  verify->add_option("--report", options->folder, "where report.json and report.html go")
+  RefuseEmpty(verify->add_option("--report", options->folder, "where report.json and report.html go"))
       ->capture_default_str();
   verify->add_flag("--quick", options->quick, "a sixth of the sweep's problems");
   verify->callback([verify, options, command] {

@@ -100,9 +100,15 @@ struct Report {
 Result<std::vector<Ramp>> RunBuiltinRamps();
 std::vector<LayerAudit> AuditBuiltinLayers();
 
-/// Writes DIR/report.json and DIR/report.html, each whole or not at all; neither appears before both are
-/// written.
-std::optional<Error> WriteReport(const Report& report, const std::string& folder);
+/// Where a folder's report lies.
+struct ReportFiles {
+  explicit ReportFiles(const std::string& folder)
+      : json(folder + "/report.json"), html(folder + "/report.html") {}
+  std::string json, html;
+};
+
+/// Writes both files, each whole or not at all; neither appears before both are written.
+std::optional<Error> WriteReport(const Report& report, const ReportFiles& files);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_H_
