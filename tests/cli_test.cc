@@ -159,10 +159,39 @@ TEST_F(Cli, FilesThatAreNone) {
   ExpectBadInput("verify certify " + weights + " --json '" + pipe + "'",
                  "pipe: cannot be written: is there, and not a file");
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
-  ExpectBadInput("verify certify '" + pipe + "'", "pipe: is not a regular file");
+  ExpectBadInput("verify certify /dev/null", "/dev/null: is neither a regular file nor a pipe");
   std::filesystem::create_symlink("loop", folder_ + "/loop");
   ExpectBadInput("verify layer '" + folder_ + "/loop'", "loop: is not a folder");
   ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "/loop'", "loop: cannot be written");
+}
+
+TEST_F(Cli, ReadsPipes) {
+  const std::string weights = kLayers + "u8_ramp_64x10/weights.npy";
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto write = [&](const std::string& file) {
+    EXPECT_EQ(std::system(("cat '" + file + "' >'" + pipe + "' &").c_str()), 0);
+  };
+  write(weights);
+  const Outcome certified = Run("verify certify '" + pipe + "'");
+  EXPECT_EQ(certified.status, 0) << certified.err;
+  EXPECT_THAT(certified.out, HasSubstr("93 of 320 pairs"));
+  write("/dev/null");
+  ExpectBadInput("verify certify '" + pipe + "'", "pipe: is not a .npy file");
+
+  const std::string report = folder_ + "/report.json";
+  std::ofstream(report) << json{{"schema", "intact-report"},
+                                {"schema_version", 1},
+                                {"filler", std::string(1 << 20, 'x')},  // beyond what a pipe holds
+                                {"sweep", {{"digests", {{"gemm u8s8s32 m=1 n=1 k=4 isa=avx2", "1"}}}}}};
+  write(report);
+  const Outcome compared = Run("verify compare '" + report + "' '" + pipe + "'");
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr("SAME BYTES"));
+
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  write(kLayers + "u8_ramp_64x10/output_onednn.npy");
+  EXPECT_EQ(Run("verify layer " + kLayers + "u8_ramp_64x10 --expect '" + pipe + "'").status, 0);
 }
 
 TEST_F(Cli, UnwritableReport) {
