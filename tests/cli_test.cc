@@ -392,6 +392,25 @@ TEST_F(Cli, Replay) {
   ExpectBadInput("verify replay ''", "replay");
 }
 
+TEST_F(Cli, DumpsOfTheCode) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const auto dump_to = [this](const std::string& folder) {
+    const Outcome outcome =
+        Run("verify replay 'gemm u8s8s32 m=5 n=16 k=64'", "INTACT_JIT_DUMP='" + folder + "'");
+    EXPECT_EQ(outcome.status, 0);
+    return outcome.err;
+  };
+  EXPECT_EQ(dump_to(folder_ + "/missing"), "intact: INTACT_JIT_DUMP=" + folder_ +
+                                               "/missing: No such file or directory; expected a folder to "
+                                               "write to; nothing is dumped\n");
+  std::ofstream(folder_ + "/file") << "x";
+  EXPECT_THAT(dump_to(folder_ + "/file"), HasSubstr("/file: Not a directory;"));
+  EXPECT_THAT(dump_to(""), HasSubstr("intact: INTACT_JIT_DUMP=: No such file or directory;"));
+  std::filesystem::create_directories(folder_ + "/dump");
+  EXPECT_EQ(dump_to(folder_ + "/dump"), "");
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ + "/dump"));
+}
+
 TEST_F(Cli, CompareReports) {
   const auto write = [this](const std::string& name, const std::string& digest) {
     const json report = {{"schema", "intact-report"},
