@@ -1,7 +1,9 @@
 // The command line `intact`.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -361,6 +363,20 @@ TEST_F(Cli, CertifyConvolution) {
   EXPECT_THAT(Run("verify certify '" + file + "' --amax 128").out, HasSubstr("proven: none of 24 pairs"));
 }
 
+#if !defined(__SANITIZE_ADDRESS__)
+// A plan pads a single column to sixteen; what certify holds is one plan, not one for each ISA.
+TEST_F(Cli, CertifyHoldsOnePlanAtATime) {
+  constexpr size_t kDepth = 4 << 20;
+  const std::string file = folder_ + "/column.npy";
+  std::ofstream(file, std::ios::binary) << intact::tests::Npy(
+      intact::tests::Dict("|i1", fmt::format("(1, {})", kDepth)), std::string(kDepth, '\1'));
+  ASSERT_EQ(Run("verify certify '" + file + "'").status, 0);
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+  EXPECT_LT(size_t{1024} * static_cast<size_t>(usage.ru_maxrss), 26 * kDepth);
+}
+#endif
+
 TEST_F(Cli, CertifyRefusesBadInput) {
   const std::string layer = kLayers + "u8_ramp_64x10/";
   const std::string write = " --json '" + folder_ + "/x.json'";
@@ -461,6 +477,13 @@ TEST_F(Cli, StandardRunWritesItsReport) {
   const std::string page = Contents(folder_ + "/report/report.html");
   EXPECT_THAT(page, HasSubstr("</html>"));
   EXPECT_THAT(page, testing::Not(HasSubstr("src=\"http")));
+  EXPECT_THAT(page, testing::ContainsRegex("20[0-9][0-9]-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9] UTC"));
+  EXPECT_THAT(page, HasSubstr("intact verify --quick --report " + folder_ + "/report</code>"));
+  EXPECT_THAT(page, HasSubstr("prefers-color-scheme: dark"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"good\">proven</span>"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"doubtful\">holds on data</span>"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"bad\">violated</span>"));
+  EXPECT_THAT(page, testing::Not(HasSubstr("holds_on_data")));
   ExpectBadInput("verify --quick --report '" + folder_ + "/out/x'", "cannot be written");
 }
 #endif

@@ -169,14 +169,20 @@ Error AddWitnesses(const Conv& plan, const Weights& weights, Findings* findings)
 
 // `create` makes a plan for an ISA.
 template <class Create>
-Result<Findings> Certify(const Weights& weights, const Create& create) {
-  Findings findings;
+Error AddCertificate(const Weights& weights, const Create& create, Findings* findings) {
   const auto plan = create(INTACT_ISA_ANY);
   if (!plan) return plan.error();
   const Result<intact_certificate> certificate = CertificateOf(*plan);
   if (!certificate) return certificate.error();
-  findings.certificate = *certificate;
-  Error error = AddWitnesses(*plan, weights, &findings);
+  findings->certificate = *certificate;
+  return AddWitnesses(*plan, weights, findings);
+}
+
+// One plan lives at a time: it pads columns to sixteen, so that a single one takes sixteen times its bytes.
+template <class Create>
+Result<Findings> Certify(const Weights& weights, const Create& create) {
+  Findings findings;
+  Error error = AddCertificate(weights, create, &findings);
   if (error.status != INTACT_OK) return error;
   for (const intact_isa isa : verify::kIsaLadder) {
     if (!verify::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;

@@ -25,6 +25,7 @@ struct StandardOptions {
 
 Result<verify::Report> RunAll(const StandardOptions& options) {
   verify::Report report;
+  report.origin = verify::CurrentOrigin();
   report.machine = DescribeMachine();
   report.isas = DescribeIsas();
   ReportStep("pair map: all 2^32 inputs of vpmaddubsw");

@@ -56,6 +56,7 @@
 
 #include "verify/audit.h"
 #include "verify/cost.h"
+#include "verify/origin.h"
 #include "verify/pairs.h"
 #include "verify/ramp.h"
 #include "verify/saturation_map.h"
@@ -83,6 +84,7 @@ struct LayerAudit {
 };
 
 struct Report {
+  Origin origin;
   Machine machine;
   std::vector<IsaStatus> isas;
   PairMap pairs;
