@@ -26,6 +26,7 @@
 #include "tools/documents.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
+#include "tools/terminal.h"
 #include "verify/output_file.h"
 
 namespace intact::bench {
@@ -112,10 +113,10 @@ Request RequestOf(const Options& options, std::vector<jit::Isa> isas) {
 int RunTuningTable(const Options& options, std::vector<jit::Isa> isas) {
   if (!options.html.empty()) return Fail("--html: has no meaning beside --tune");
   const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
-  fmt::print("{}", ToText(results));
+  tools::Print("{}", ToText(results));
   const int status = results.AllRight() ? 0 : kFailure;
   if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;
-  if (!options.json.empty()) fmt::print("wrote {}\n", options.json);
+  if (!options.json.empty()) tools::Print("wrote {}\n", options.json);
   return status;
 }
 
@@ -123,7 +124,7 @@ int RunTable(const Options& options, std::vector<jit::Isa> isas) {
   const Request request = RequestOf(options, std::move(isas));
   const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
   if (!results) return Fail(results.error());
-  fmt::print("{}", ToText(*results));
+  tools::Print("{}", ToText(*results));
   if (!options.html.empty()) {
     if (const std::optional<Error> error = verify::WriteFile(options.html, ToHtml(*results)))
       return Fail(*error);
@@ -131,7 +132,7 @@ int RunTable(const Options& options, std::vector<jit::Isa> isas) {
   const int status = results->AllRight() ? 0 : kFailure;
   if (tools::WriteJson(options.json, ToJson(*results), status) == tools::kBadInput) return tools::kBadInput;
   for (const std::string& file : {options.json, options.html}) {
-    if (!file.empty()) fmt::print("wrote {}\n", file);
+    if (!file.empty()) tools::Print("wrote {}\n", file);
   }
   return status;
 }
@@ -141,7 +142,7 @@ int RunBalance(const Options& options, const std::vector<jit::Isa>& isas) {
   for (const jit::Isa isa : request.isas) {
     const Result<std::string> table = BalanceTable(request, isa);
     if (!table) return Fail(table.error());
-    fmt::print("{}", *table);
+    tools::Print("{}", *table);
   }
   return 0;
 }
@@ -189,8 +190,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(static_cast<int>(own.size()), own.data());
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return Fail(std::string(error.what()) + " (see --help)");
+    return tools::Exit(app, error);
   }
   const Result<intact_isa> isa = tools::ResolveIsa(options.isa);
   if (!isa) return Fail(isa.error());

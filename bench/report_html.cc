@@ -13,9 +13,21 @@ namespace {
 
 namespace html = verify::html;
 
+/// Speeds with a mark are of other numbers.
+std::vector<html::Row> RowsOf(const Table& table) {
+  std::vector<html::Row> rows;
+  for (const std::vector<std::string>& line : table.rows) {
+    html::Row& row = rows.emplace_back();
+    for (const std::string& text : line) {
+      row.emplace_back(text, text.ends_with(kMark) ? html::Tone::kDoubtful : html::Tone::kPlain);
+    }
+  }
+  return rows;
+}
+
 std::string ToHtml(const Table& table) {
-  std::string text =
-      fmt::format("<h2>{}</h2>\n{}", html::Escape(table.title), html::Table(table.head, table.rows, 1));
+  std::string text = fmt::format("<h2>{}</h2>\n{}", html::Escape(table.title),
+                                 html::Table({table.head.begin(), table.head.end()}, RowsOf(table), 1));
   for (const std::string& note : table.notes)
     text += fmt::format("<p class=\"note\">{}</p>\n", html::Escape(note));
   return text;
@@ -109,15 +121,18 @@ class Roofline {
 }  // namespace
 
 std::string ToHtml(const Results& results) {
-  std::string body = fmt::format("<p>{}</p>\n{}", html::Escape(Title(results)),
-                                 html::Table({}, MachineTable(results).rows, 2));
+  std::string body =
+      fmt::format("<p>{}</p>\n<p>{}</p>\n{}", html::Escape(Title(results)),
+                  html::Judged(results.AllRight(), "All that intact computed was right.",
+                               "Something of intact was wrong and is not timed; see the notes."),
+                  html::Table({}, RowsOf(MachineTable(results)), 2));
   body += html::Figure("roofline", Roofline(results).Commands(),
                        "Each shape with s32 output: filled intact, hollow the peer. Level lines: the ISA's "
                        "instruction peak. Slopes: read bandwidth of one core.");
   for (const std::string& isa : results.Isas()) {
     for (const Table& table : IsaTables(results, isa)) body += ToHtml(table);
   }
-  return html::Page("intact bench", body + ToHtml(FirstCallTable(results)));
+  return html::Page("intact bench", results.origin, body + ToHtml(FirstCallTable(results)));
 }
 
 }  // namespace intact::bench

@@ -15,8 +15,6 @@
 namespace intact::bench {
 namespace {
 
-constexpr std::string_view kMark = "!";
-
 std::string Percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 std::string Ratio(double ratio) { return fmt::format("{:.2f}x", ratio); }
 std::string Cost(double cost) { return fmt::format("{:+.1f} %", 100 * cost); }

@@ -10,6 +10,9 @@
 
 namespace intact::bench {
 
+/// What a speed ends with that is of other numbers than the exact ones.
+inline constexpr std::string_view kMark = "!";
+
 struct Table {
   std::string title;
   std::vector<std::string> head;

@@ -73,6 +73,7 @@ struct PeerVersion {
 };
 
 struct Results {
+  verify::Origin origin;
   std::string suite, weights;
   verify::Machine machine;
   std::vector<verify::IsaStatus> isas;

@@ -73,6 +73,7 @@ FirstCall RunFirstCall(const Workload& tiny, const Workload& large, jit::Isa isa
 }
 
 std::optional<Error> MeasureMachine(jit::Isa isa, Results* results) {
+  results->origin = verify::CurrentOrigin();
   results->machine = tools::DescribeMachine();
   results->isas = tools::DescribeIsas();
   for (const Peak& peak : AvailablePeaks()) results->peaks.push_back({peak.name, MeasureGops(peak)});

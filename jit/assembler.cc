@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <mutex>
 #include <utility>
@@ -16,8 +18,19 @@ namespace {
 
 namespace x86 = asmjit::x86;
 
+// INTACT_JIT_DUMP, where listings and code go; null if it is not set, or, told once on stderr, if it is no
+// folder to write to.
 const char* DumpDirectory() {
-  static const char* const kDirectory = std::getenv("INTACT_JIT_DUMP");
+  static const char* const kDirectory = []() -> const char* {
+    const char* const directory = std::getenv("INTACT_JIT_DUMP");
+    if (directory == nullptr) return nullptr;
+    if (*directory != '\0' && access((std::string(directory) + "/.").c_str(), W_OK | X_OK) == 0)
+      return directory;
+    const int error = *directory == '\0' ? ENOENT : errno;
+    std::fprintf(stderr, "intact: INTACT_JIT_DUMP=%s: %s; expected a folder to write to; nothing is dumped\n",
+                 directory, std::strerror(error));
+    return nullptr;
+  }();
   return kDirectory;
 }
 

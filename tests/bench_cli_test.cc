@@ -237,7 +237,11 @@ TEST_F(BenchCli, TableJsonAndPage) {
   const json results = json::parse(Contents(report + ".json"));
   EXPECT_EQ(results["schema"], "intact-bench");
   EXPECT_EQ(results["rows"].size(), 6u);
-  EXPECT_THAT(Contents(report + ".html"), HasSubstr("<h2>avx2: peak is triple/ymm</h2>"));
+  const std::string page = Contents(report + ".html");
+  EXPECT_THAT(page, HasSubstr("<h2>avx2: peak is triple/ymm</h2>"));
+  EXPECT_THAT(page, HasSubstr(" UTC · <code>"));
+  EXPECT_THAT(page, HasSubstr("intact_bench --suite square --isa avx2 "));
+  EXPECT_THAT(page, HasSubstr("<span class=\"good\">All that intact computed was right.</span>"));
 }
 
 }  // namespace

@@ -40,11 +40,12 @@ class BinaryTest : public testing::Test {
     return RunInto("'" + folder_ + "/out'", arguments, environment);
   }
 
-  /// The same with standard output going to `out`, in the shell's words.
-  Outcome RunInto(const std::string& out, const std::string& arguments,
-                  const std::string& environment = "") const {
-    const std::string command = environment + " '" INTACT_BINARY "' " + arguments + " >" + out + " 2>'" +
-                                folder_ + "/err' </dev/null";
+  /// The same with standard output and standard error going to `out` and `err`, in the shell's words.
+  Outcome RunInto(const std::string& out, const std::string& arguments, const std::string& environment = "",
+                  const std::string& err = "") const {
+    const std::string command = "unset COLUMNS; LC_ALL=C.UTF-8 " + environment + " '" INTACT_BINARY "' " +
+                                arguments + " >" + out + " 2>" +
+                                (err.empty() ? "'" + folder_ + "/err'" : err) + " </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Contents(folder_ + "/out"),
             Contents(folder_ + "/err")};
@@ -69,6 +70,17 @@ class BinaryTest : public testing::Test {
       EXPECT_EQ(outcome.status, 2) << out;
       EXPECT_THAT(outcome.err, testing::HasSubstr("standard output: cannot be written: ")) << out;
       EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+      for (const char* err : {"/dev/full", "&-"}) {
+        EXPECT_EQ(RunInto(out, arguments, "", err).status, 2) << out << " " << err;
+      }
+    }
+  }
+
+  /// `status`, as if stderr were there, where it is full or closed.
+  void ExpectLostErrors(const std::string& arguments, int status) {
+    SCOPED_TRACE(arguments);
+    for (const char* err : {"/dev/full", "&-"}) {
+      EXPECT_EQ(RunInto("'" + folder_ + "/out'", arguments, "", err).status, status) << err;
     }
   }
 

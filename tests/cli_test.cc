@@ -1,13 +1,16 @@
 // The command line `intact`.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "tests/binary_test.h"
@@ -46,6 +49,7 @@ TEST_F(Cli, BadUsage) {
   ExpectBadInput("verify layer 'no\x1b[31m\nsuch'", "no\\x1b[31m\\x0asuch: is not a folder");
   ExpectBadInput("verify layer --isa", "--isa");
   ExpectBadInput("info", "INTACT_MAX_ISA", "INTACT_MAX_ISA=sse9");
+  EXPECT_THAT(Run("--version").out, testing::StartsWith(intact_version()));
   EXPECT_EQ(Run("--help").status, 0);
   EXPECT_EQ(Run("verify layer --help").status, 0);
 }
@@ -61,9 +65,22 @@ TEST_F(Cli, BadLayers) {
   const std::string copy = folder_ + "/conv";
   std::filesystem::copy(kLayers + "u8_11", copy);
   std::ofstream(copy + "/layer.json") << R"({"operator": "conv2d"})";
-  ExpectBadInput("verify layer " + kLayers + "u8_11 " + copy + json_option,
+  ExpectBadInput("verify layer " + copy + json_option,
                  "weights.npy: is i1 (10, 160); expected i1 or u1 (N, KH, KW, C/groups)");
   ExpectBadInput("verify ramp " + kLayers + "u8_3_0", "is \"conv2d\"; a ramp probes a linear layer");
+}
+
+TEST_F(Cli, TheOtherLayersAreDone) {
+  const std::string path = folder_ + "/layers.json";
+  const Outcome outcome =
+      Run("verify layer " + kLayers + "u8_11 /nonexistent " + kLayers + "u8_9 --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.err,
+            "intact: /nonexistent: is not a folder; expected one with layer.json and .npy tensors\n");
+  EXPECT_THAT(outcome.out, testing::AllOf(HasSubstr("layer u8_11:"), HasSubstr("layer u8_9:")));
+  const json layers = json::parse(Contents(path));
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_EQ(layers[1]["layer"], "u8_9");
 }
 
 // As a script gives them whose variable is not set: never taken for what is not given.
@@ -74,7 +91,7 @@ TEST_F(Cli, EmptyNames) {
   ExpectBadInput("verify layer " + kLayers + "u8_11 --expect ''" + write, "--expect: the value is empty");
   ExpectBadInput("verify certify ''" + write, "WEIGHTS: the value is empty");
   ExpectBadInput("verify compare x ''", "B: the value is empty");
-  ExpectBadInput("verify --report ''", "--report : cannot be written");
+  ExpectBadInput("verify --report ''", "--report: the value is empty");
   ExpectBadInput("verify ramp --isa ''", "--isa: '' is unknown");
 }
 
@@ -84,6 +101,59 @@ TEST_F(Cli, WhatCannotBePrintedIsAnError) {
   }
 }
 
+TEST_F(Cli, RunsWithoutStandardError) {
+  ExpectLostErrors("info", 0);
+  ExpectLostErrors("frobnicate", 2);
+  ExpectLostErrors("verify layer /nonexistent", 2);
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string path = folder_ + "/sweep.json";
+  ExpectLostErrors("verify sweep --quick --isa avx2 --json '" + path + "'", 0);  // its progress goes nowhere
+  EXPECT_EQ(json::parse(Contents(path))["cells"].size(), 1u);
+}
+
+/// The length of the longest line, in bytes.
+size_t LongestLine(const std::string& text) {
+  size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+bool IsAscii(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 128; });
+}
+
+// The locale decides, not whether it is a terminal.
+TEST_F(Cli, CharactersOfTheLocale) {
+  const std::string file = folder_ + "/weights.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 1, 1, 2)"), "\x7f\x7f\x7f\x7f");
+  const std::string certify = "verify certify '" + file + "'";
+  EXPECT_THAT(Run(certify).out, HasSubstr("2 columns × 1×1 taps × 2 channels"));
+  EXPECT_THAT(Run(certify, "LC_ALL=C").out, HasSubstr("2 columns x 1x1 taps x 2 channels"));
+  for (const char* arguments : {"verify certify --help", "verify certify /nonexistent×.npy"}) {
+    EXPECT_FALSE(IsAscii(Run(arguments).out + Run(arguments).err)) << arguments;
+    EXPECT_TRUE(IsAscii(Run(arguments, "LC_ALL=C").out + Run(arguments, "LC_ALL=POSIX").err)) << arguments;
+  }
+}
+
+TEST_F(Cli, LinesFitTheTerminal) {
+  const std::string layer = "verify layer " + kLayers + "u8_ramp_64x10";
+  for (const std::string& arguments : {std::string("info"), std::string("verify certify --help"), layer}) {
+    EXPECT_GT(LongestLine(Run(arguments).out), 60u) << arguments << ": a file takes lines of any length";
+    const Outcome narrow = Run(arguments, "COLUMNS=40");
+    EXPECT_LE(LongestLine(narrow.out), 40u) << narrow.out;
+    EXPECT_EQ(narrow.status, 0);
+  }
+  EXPECT_LE(LongestLine(Run("verify frobnicate a b c d e f g h i j k l m", "COLUMNS=40").err), 40u);
+  const std::string words = Run("info", "COLUMNS=40").out;
+  EXPECT_THAT(words, HasSubstr("\n      "));
+  std::string once = Run("info").out, again = words;
+  for (std::string* text : {&once, &again})
+    std::erase_if(*text, [](char c) { return c == ' ' || c == '\n'; });
+  EXPECT_EQ(once, again) << "nothing is lost";
+}
+
 TEST_F(Cli, FilesThatAreNone) {
   const std::string pipe = folder_ + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -91,22 +161,58 @@ TEST_F(Cli, FilesThatAreNone) {
   ExpectBadInput("verify certify " + weights + " --json '" + pipe + "'",
                  "pipe: cannot be written: is there, and not a file");
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
-  ExpectBadInput("verify certify '" + pipe + "'", "pipe: is not a regular file");
+  ExpectBadInput("verify certify /dev/null", "/dev/null: is neither a regular file nor a pipe");
   std::filesystem::create_symlink("loop", folder_ + "/loop");
   ExpectBadInput("verify layer '" + folder_ + "/loop'", "loop: is not a folder");
   ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "/loop'", "loop: cannot be written");
+}
+
+TEST_F(Cli, ReadsPipes) {
+  const std::string weights = kLayers + "u8_ramp_64x10/weights.npy";
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto write = [&](const std::string& file) {
+    EXPECT_EQ(std::system(("cat '" + file + "' >'" + pipe + "' &").c_str()), 0);
+  };
+  write(weights);
+  const Outcome certified = Run("verify certify '" + pipe + "'");
+  EXPECT_EQ(certified.status, 0) << certified.err;
+  EXPECT_THAT(certified.out, HasSubstr("93 of 320 pairs"));
+  write("/dev/null");
+  ExpectBadInput("verify certify '" + pipe + "'", "pipe: is not a .npy file");
+
+  const std::string report = folder_ + "/report.json";
+  std::ofstream(report) << json{{"schema", "intact-report"},
+                                {"schema_version", 1},
+                                {"filler", std::string(1 << 20, 'x')},  // beyond what a pipe holds
+                                {"sweep", {{"digests", {{"gemm u8s8s32 m=1 n=1 k=4 isa=avx2", "1"}}}}}};
+  write(report);
+  const Outcome compared = Run("verify compare '" + report + "' '" + pipe + "'");
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr("SAME BYTES"));
+
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  write(kLayers + "u8_ramp_64x10/output_onednn.npy");
+  EXPECT_EQ(Run("verify layer " + kLayers + "u8_ramp_64x10 --expect '" + pipe + "'").status, 0);
 }
 
 TEST_F(Cli, UnwritableReport) {
   std::ofstream(folder_ + "/file") << "x";
   for (const std::string& part : {"layer " + kLayers + "u8_11", std::string("pairs"), std::string("sweep")}) {
     for (const std::string& path : {std::string("/file/x.json"), std::string("/" + std::string(300, 'x')),
-                                    std::string("")}) {  // a folder
+                                    "/" + std::string(250, 'x'),  // too long for the name beside it
+                                    std::string("")}) {           // a folder
       const std::string arguments = "verify " + part + " --json '" + folder_ + path + "'";
       ExpectBadInput(arguments, "cannot be written");
       EXPECT_EQ(Run(arguments).out, "") << "found before the work, not after it";
     }
   }
+  ExpectBadInput("verify pairs --json /proc/x.json", "/proc/x.json: cannot be written");
+  const std::string report = folder_ + "/report";
+  std::filesystem::create_directories(report + "/report.html");
+  ExpectBadInput("verify --quick --report '" + report + "'",
+                 "--report: " + report + "/report.html: cannot be written: is there, and not a file");
+  EXPECT_FALSE(std::filesystem::exists(report + "/report.json"));
 }
 
 TEST_F(Cli, MissingIsa) {
@@ -257,6 +363,20 @@ TEST_F(Cli, CertifyConvolution) {
   EXPECT_THAT(Run("verify certify '" + file + "' --amax 128").out, HasSubstr("proven: none of 24 pairs"));
 }
 
+#if !defined(__SANITIZE_ADDRESS__)
+// A plan pads a single column to sixteen; what certify holds is one plan, not one for each ISA.
+TEST_F(Cli, CertifyHoldsOnePlanAtATime) {
+  constexpr size_t kDepth = 4 << 20;
+  const std::string file = folder_ + "/column.npy";
+  std::ofstream(file, std::ios::binary) << intact::tests::Npy(
+      intact::tests::Dict("|i1", fmt::format("(1, {})", kDepth)), std::string(kDepth, '\1'));
+  ASSERT_EQ(Run("verify certify '" + file + "'").status, 0);
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+  EXPECT_LT(size_t{1024} * static_cast<size_t>(usage.ru_maxrss), 26 * kDepth);
+}
+#endif
+
 TEST_F(Cli, CertifyRefusesBadInput) {
   const std::string layer = kLayers + "u8_ramp_64x10/";
   const std::string write = " --json '" + folder_ + "/x.json'";
@@ -286,6 +406,25 @@ TEST_F(Cli, Replay) {
   ExpectBadInput("verify replay 'gemm u8s8s32 m=0 n=16 k=64'", "m: 0 is out of range");
   ExpectBadInput("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=sand'", "sand");
   ExpectBadInput("verify replay ''", "replay");
+}
+
+TEST_F(Cli, DumpsOfTheCode) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const auto dump_to = [this](const std::string& folder) {
+    const Outcome outcome =
+        Run("verify replay 'gemm u8s8s32 m=5 n=16 k=64'", "INTACT_JIT_DUMP='" + folder + "'");
+    EXPECT_EQ(outcome.status, 0);
+    return outcome.err;
+  };
+  EXPECT_EQ(dump_to(folder_ + "/missing"), "intact: INTACT_JIT_DUMP=" + folder_ +
+                                               "/missing: No such file or directory; expected a folder to "
+                                               "write to; nothing is dumped\n");
+  std::ofstream(folder_ + "/file") << "x";
+  EXPECT_THAT(dump_to(folder_ + "/file"), HasSubstr("/file: Not a directory;"));
+  EXPECT_THAT(dump_to(""), HasSubstr("intact: INTACT_JIT_DUMP=: No such file or directory;"));
+  std::filesystem::create_directories(folder_ + "/dump");
+  EXPECT_EQ(dump_to(folder_ + "/dump"), "");
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ + "/dump"));
 }
 
 TEST_F(Cli, CompareReports) {
@@ -338,6 +477,13 @@ TEST_F(Cli, StandardRunWritesItsReport) {
   const std::string page = Contents(folder_ + "/report/report.html");
   EXPECT_THAT(page, HasSubstr("</html>"));
   EXPECT_THAT(page, testing::Not(HasSubstr("src=\"http")));
+  EXPECT_THAT(page, testing::ContainsRegex("20[0-9][0-9]-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9] UTC"));
+  EXPECT_THAT(page, HasSubstr("intact verify --quick --report " + folder_ + "/report</code>"));
+  EXPECT_THAT(page, HasSubstr("prefers-color-scheme: dark"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"good\">proven</span>"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"doubtful\">holds on data</span>"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"bad\">violated</span>"));
+  EXPECT_THAT(page, testing::Not(HasSubstr("holds_on_data")));
   ExpectBadInput("verify --quick --report '" + folder_ + "/out/x'", "cannot be written");
 }
 #endif

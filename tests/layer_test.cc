@@ -253,6 +253,37 @@ TEST_F(BadLayer, MalformedJson) {
   }
 }
 
+TEST_F(BadLayer, UnknownKeys) {
+  const auto is_unknown = [](const std::string& key) {
+    return HasSubstr("layer.json: " + key + ": is unknown, or has no meaning for this operator");
+  };
+  EXPECT_THAT(ErrorWith("/reduce_rnage", true), is_unknown("reduce_rnage"));
+  EXPECT_THAT(ErrorWith("/stride", {2, 2}), is_unknown("stride"));
+  EXPECT_THAT(ErrorWith("/input/zero_points", {0}), is_unknown("input.zero_points"));
+  EXPECT_THAT(ErrorWith("/input.scale", 1), is_unknown("input.scale"));
+  EXPECT_THAT(ErrorWith("/ramp", {{"begin", 1}}), is_unknown("ramp.begin"));
+  EXPECT_THAT(ErrorWith("/a\n\x1b[31m", 1), is_unknown("a\\x0a\\x1b[31m"));
+  EXPECT_EQ(ErrorWith("/ramp", {{"from", -4.0}, {"to", 4.0}, {"step", 0.01}}), "no error");
+}
+
+TEST_F(BadConv, UnknownKeys) {
+  EXPECT_THAT(ErrorWith("/strides", {2, 2}), HasSubstr("layer.json: strides: is unknown"));
+  EXPECT_THAT(ErrorWith("/groups", 4), "no error");
+}
+
+TEST_F(BadLayer, DoubledKeys) {
+  const std::string text = json_.dump();
+  const auto with = [&](const std::string& before, const std::string& added) {
+    std::string changed = text;
+    changed.insert(changed.find(before) + before.size(), added);
+    WriteText(changed);
+    return ErrorOf();
+  };
+  EXPECT_THAT(with("{", R"("relu":true,)"),
+              HasSubstr(R"(layer.json: has the key "relu" twice in an object)"));
+  EXPECT_THAT(with(R"("input":{)", R"("scale":1,)"), HasSubstr(R"(has the key "scale" twice)"));
+}
+
 TEST_F(BadLayer, MissingKeys) {
   for (const char* key : {"operator", "relu", "input", "output", "weight"}) {
     json without = json_;

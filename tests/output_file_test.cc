@@ -64,6 +64,17 @@ TEST_F(OutputFiles, DoNotReplaceWhatIsNoFile) {
   EXPECT_TRUE(WriteFile(folder_ + "/newer/", "text"));
 }
 
+TEST_F(OutputFiles, AreRefusedBeforeThereIsAText) {
+  EXPECT_FALSE(WhyNotWritable(path_)) << "the folder is made";
+  EXPECT_EQ(FileCount(), 0);
+  ASSERT_FALSE(WriteFile(path_, "before"));
+  EXPECT_FALSE(WhyNotWritable(path_));
+  EXPECT_EQ(Contents(), "before");
+  EXPECT_EQ(FileCount(), 1);
+  EXPECT_TRUE(WhyNotWritable(path_ + "/x")) << "in a file";
+  EXPECT_TRUE(WhyNotWritable(folder_ + "/" + std::string(250, 'x'))) << "too long with the temporary's ending";
+}
+
 TEST_F(OutputFiles, AFullDiskIsAnError) {
   ASSERT_FALSE(WriteFile(path_, "before"));
   rlimit limit{};

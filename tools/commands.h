@@ -2,7 +2,7 @@
 // done in `command` when the user asks for it; it returns the exit status:
 //
 //   0  parity, or nothing to compare      1  a difference      2  bad usage or input, told in one line on
-//   stderr
+//   stderr; of several inputs the others are done all the same
 #ifndef INTACT_TOOLS_COMMANDS_H_
 #define INTACT_TOOLS_COMMANDS_H_
 
@@ -10,7 +10,6 @@
 #include <functional>
 #include <intact/intact.hpp>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -68,22 +67,23 @@ struct RunChoice {
 int Fail(const std::string& message);
 inline int Fail(const Error& error) { return Fail(error.message); }
 
+/// What main() returns when `app` did not parse: prints what --help and --version ask for, or says what is
+/// wrong with the arguments.
+int Exit(const CLI::App& app, const CLI::ParseError& error);
+
 /// What main() returns: the status of `program`; kBadInput, told on stderr, if it throws, or if standard
-/// output is closed or could not take all that was printed.
+/// output is closed or could not take all that was printed. What stderr cannot take is lost.
 int RunProgram(int (*program)(int, char**), int argc, char** argv);
 
 /// Refuses the empty value that a script's unset variable gives: it would be taken for no option at all.
 CLI::Option* RefuseEmpty(CLI::Option* option);
 
-/// An option `name` for a file to be written, whose folder is made (or found not to be writable) before the
-/// work, not after it.
+/// An option `name` for a file to be written: before the work, not after it, its folder is made, and the file
+/// refused if it cannot be written.
 CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
                            const std::string& help);
 /// The option --json of that kind.
 void AddJsonOption(CLI::App* app, std::string* path, const std::string& help);
-
-/// Makes `folder`; nothing, or why no file can be written there.
-std::optional<std::string> MakeFolder(const std::string& folder);
 
 /// Writes `json` to `path` unless that is empty; then returns `status`, or kBadInput if it could not be
 /// written.

@@ -1,7 +1,6 @@
-#include <fmt/format.h>
-
 #include "tools/commands.h"
 #include "tools/machine.h"
+#include "tools/terminal.h"
 #include "verify/report_terminal.h"
 
 namespace intact::tools {
@@ -10,8 +9,8 @@ void AddInfo(CLI::App* app, Command* command) {
   CLI::App* info = app->add_subcommand("info", "CPU, caches, ISAs and what each means for int8");
   info->callback([command] {
     *command = [] {
-      fmt::print("{}", verify::ToText(DescribeMachine()));
-      fmt::print("{}", verify::ToText(DescribeIsas()));
+      Print("{}", verify::ToText(DescribeMachine()));
+      Print("{}", verify::ToText(DescribeIsas()));
       return kParity;
     };
   });

@@ -32,8 +32,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return Fail(std::string(error.what()) + " (see --help)");
+    return Exit(app, error);
   }
   if (!command) return Fail("a subcommand is required: info or verify (see --help)");
   if (const Result<jit::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());

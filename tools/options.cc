@@ -3,20 +3,35 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <clocale>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
+#include <new>
 #include <optional>
+#include <sstream>
 #include <system_error>
 
 #include "tools/commands.h"
 #include "tools/machine.h"
+#include "tools/terminal.h"
 #include "verify/audit.h"
 #include "verify/output_file.h"
 #include "verify/printable.h"
 #include "verify/problem.h"
 
 namespace intact::tools {
+namespace {
+
+bool IsOpen(int file) { return fcntl(file, F_GETFD) >= 0; }
+
+/// The next file to be opened would take the place of a closed one, and be printed into.
+void OpenStandardFiles() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (!IsOpen(file)) open("/dev/null", O_RDWR);  // takes the lowest free number
+  }
+}
+
+}  // namespace
 
 void RunChoice::AddOptions(CLI::App* app) {
   app->add_option("--isa", isa_name, "the kernels' ISA (default: the best here)")->type_name(IsaNames());
@@ -50,16 +65,8 @@ int RunChoice::Resolve() {
 }
 
 int Fail(const std::string& message) {
-  fmt::print(stderr, "{}: {}\n", program_invocation_short_name, verify::Printable(message));
+  PrintError("{}: {}\n", program_invocation_short_name, verify::Printable(message));
   return kBadInput;
-}
-
-std::optional<std::string> MakeFolder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return error.message();
-  if (access(folder.c_str(), W_OK | X_OK) == 0) return std::nullopt;
-  return std::generic_category().message(errno);
 }
 
 void AddJsonOption(CLI::App* app, std::string* path, const std::string& help) {
@@ -71,10 +78,8 @@ CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* 
   return app->add_option(name, *path, help)
       ->type_name("FILE")
       ->check([](const std::string& file) -> std::string {
-        std::optional<std::string> why = verify::WhyNotFileName(file);
-        const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-        if (!why) why = MakeFolder(folder.empty() ? "." : folder.string());
-        return why ? fmt::format("{}: cannot be written: {}", file, *why) : std::string();
+        const std::optional<Error> error = verify::WhyNotWritable(file);
+        return error ? error->message : std::string();
       });
 }
 
@@ -84,17 +89,29 @@ CLI::Option* RefuseEmpty(CLI::Option* option) {
   });
 }
 
+int Exit(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() != 0) return Fail(std::string(error.what()) + " (see --help)");
+  std::ostringstream text;
+  app.exit(error, text, text);
+  Print("{}", text.str());
+  return kParity;
+}
+
 int RunProgram(int (*program)(int, char**), int argc, char** argv) {
   const auto lost = [](int error) {
     return Fail("standard output: cannot be written: " + std::generic_category().message(error));
   };
-  // The next file to be opened would take its place and be printed into.
-  if (fcntl(STDOUT_FILENO, F_GETFD) < 0) return lost(errno);
+  std::setlocale(LC_CTYPE, "");
+  const bool is_closed = !IsOpen(STDOUT_FILENO);
+  OpenStandardFiles();
+  if (is_closed) return lost(EBADF);
   int status = kBadInput;
   try {
     status = program(argc, argv);
-  } catch (const std::exception& exception) {  // out of memory, or a bug; or it printed in vain
-    if (std::ferror(stdout) == 0) return Fail(exception.what());
+  } catch (const std::bad_alloc&) {
+    return Fail("out of memory");
+  } catch (const std::exception& exception) {  // a bug
+    return Fail(exception.what());
   }
   errno = 0;
   const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;

@@ -1,13 +1,14 @@
 #include "tools/progress.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 
+#include "tools/terminal.h"
+
 namespace intact::tools {
 
-void ReportStep(const std::string& step) { fmt::print(stderr, "{} ...\n", step); }
+void ReportStep(const std::string& step) { PrintError("{} ...\n", step); }
 
 verify::Progress ReportProgress(const std::string& step) {
   const bool redraw = isatty(STDERR_FILENO) != 0;
@@ -17,7 +18,7 @@ verify::Progress ReportProgress(const std::string& step) {
     const int64_t mark = redraw ? percent : tenths;
     if (mark == last) return;
     last = mark;
-    fmt::print(stderr, "{}{}: {} of {} ({} %){}", redraw ? "\r" : "", step, done, total, percent,
+    PrintError("{}{}: {} of {} ({} %){}", redraw ? "\r" : "", step, done, total, percent,
                redraw && done < total ? "" : "\n");
     std::fflush(stderr);
   };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/commands.h"
+#include "tools/terminal.h"
 #include "verify/audit.h"
 #include "verify/npy.h"
 #include "verify/place.h"
@@ -168,14 +169,20 @@ Error AddWitnesses(const Conv& plan, const Weights& weights, Findings* findings)
 
 // `create` makes a plan for an ISA.
 template <class Create>
-Result<Findings> Certify(const Weights& weights, const Create& create) {
-  Findings findings;
+Error AddCertificate(const Weights& weights, const Create& create, Findings* findings) {
   const auto plan = create(INTACT_ISA_ANY);
   if (!plan) return plan.error();
   const Result<intact_certificate> certificate = CertificateOf(*plan);
   if (!certificate) return certificate.error();
-  findings.certificate = *certificate;
-  Error error = AddWitnesses(*plan, weights, &findings);
+  findings->certificate = *certificate;
+  return AddWitnesses(*plan, weights, findings);
+}
+
+// One plan lives at a time: it pads columns to sixteen, so that a single one takes sixteen times its bytes.
+template <class Create>
+Result<Findings> Certify(const Weights& weights, const Create& create) {
+  Findings findings;
+  Error error = AddCertificate(weights, create, &findings);
   if (error.status != INTACT_OK) return error;
   for (const intact_isa isa : verify::kIsaLadder) {
     if (!verify::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;
@@ -196,30 +203,28 @@ Result<Findings> Certify(const Weights& weights, int amax) {
   return Certify(weights, [&](intact_isa isa) { return CreateConv(weights, amax, isa); });
 }
 
-void Print(const std::string& file, const Weights& weights, const Findings& findings) {
+void PrintFindings(const std::string& file, const Weights& weights, const Findings& findings) {
   const intact_certificate& c = findings.certificate;
-  fmt::print("{}: {} columns × {}, activations in [{}, {}]\n", file, weights.n, weights.Depths(), c.a_min,
-             c.a_max);
+  Print("{}: {} columns × {}, activations in [{}, {}]\n", file, weights.n, weights.Depths(), c.a_min,
+        c.a_max);
   if (c.failing_pairs == 0) {
-    fmt::print("  proven: none of {} pairs can saturate VPMADDUBSW, whatever the activations\n", c.pairs);
+    Print("  proven: none of {} pairs can saturate VPMADDUBSW, whatever the activations\n", c.pairs);
   } else {
-    fmt::print("  {} of {} pairs ({:.2f} %) can saturate VPMADDUBSW; worst column {} with {}\n",
-               c.failing_pairs, c.pairs, 100 * findings.FailingShare(), c.worst_column,
-               c.worst_column_failing_pairs);
+    Print("  {} of {} pairs ({:.2f} %) can saturate VPMADDUBSW; worst column {} with {}\n", c.failing_pairs,
+          c.pairs, 100 * findings.FailingShare(), c.worst_column, c.worst_column_failing_pairs);
   }
   if (!findings.panels.empty()) {
-    fmt::print("  adjacent k-quads that int16 can add up anywhere: {}\n", findings.SafeDepthQuads());
+    Print("  adjacent k-quads that int16 can add up anywhere: {}\n", findings.SafeDepthQuads());
   }
-  fmt::print("  accumulators from {} to {}\n", c.accumulator_min, c.accumulator_max);
+  Print("  accumulators from {} to {}\n", c.accumulator_min, c.accumulator_max);
   for (const Schedule& schedule : findings.schedules) {
-    fmt::print("  exact on {}: {:.2f} items and {:.2f} widenings a k-quad (saturating: 1 and 1)\n",
-               intact_isa_name(schedule.isa), schedule.PerQuad(schedule.items),
-               schedule.PerQuad(schedule.groups));
+    Print("  exact on {}: {:.2f} items and {:.2f} widenings a k-quad (saturating: 1 and 1)\n",
+          intact_isa_name(schedule.isa), schedule.PerQuad(schedule.items), schedule.PerQuad(schedule.groups));
   }
   for (const intact_failing_pair& w : findings.witnesses) {
     const std::string place =
         weights.conv ? verify::PairPlace(weights.conv, w.n, w.k) : fmt::format("depths {}, {}", w.k, w.k + 1);
-    fmt::print("  column {} {}: {}·({}) + {}·({}) = {}\n", w.n, place, w.a0, w.w0, w.a1, w.w1, w.sum);
+    Print("  column {} {}: {}·({}) + {}·({}) = {}\n", w.n, place, w.a0, w.w0, w.a1, w.w1, w.sum);
   }
 }
 
@@ -277,7 +282,7 @@ int RunCertify(const CertifyOptions& options) {
   if (!weights) return Fail(weights.error());
   const Result<Findings> findings = Certify(*weights, options.amax);
   if (!findings) return Fail(options.file + ": " + findings.error().message);
-  Print(options.file, *weights, *findings);
+  PrintFindings(options.file, *weights, *findings);
   return WriteJson(options.json, ToJson(options.file, *weights, *findings), kParity);
 }
 

@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "tools/commands.h"
+#include "tools/terminal.h"
 #include "verify/report_compare.h"
 #include "verify/report_terminal.h"
 
@@ -20,7 +19,7 @@ int CompareFiles(const CompareOptions& options) {
   if (!b) return Fail(b.error());
   const Result<verify::ReportComparison> comparison = verify::CompareReports(*a, *b);
   if (!comparison) return Fail(comparison.error());
-  fmt::print("A: {}, {}\nB: {}, {}\n{}", a->path, a->cpu, b->path, b->cpu, verify::ToText(*comparison));
+  Print("A: {}, {}\nB: {}, {}\n{}", a->path, a->cpu, b->path, b->cpu, verify::ToText(*comparison));
   return comparison->Same() ? kParity : kDifference;
 }
 

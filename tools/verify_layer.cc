@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "tools/commands.h"
+#include "tools/terminal.h"
 #include "verify/cost.h"
 #include "verify/layer.h"
 #include "verify/layer_check.h"
@@ -54,13 +53,17 @@ int RunLayers(LayerOptions options) {
   verify::Json report = verify::Json::array();
   for (const std::string& folder : options.folders) {
     const Result<LayerFindings> findings = CheckFolder(folder, options);
-    if (!findings) return Fail(findings.error());
-    fmt::print("{}{}\n", verify::ToText(findings->check), verify::ToText({&findings->cost, 1}));
+    if (!findings) {
+      status = Fail(findings.error());
+      continue;
+    }
+    Print("{}{}\n", verify::ToText(findings->check), verify::ToText({&findings->cost, 1}));
     report.push_back(verify::ToJson(findings->check));
     report.back()["cost"] = verify::ToJson(findings->cost);
-    if (!findings->check.Passed() || !findings->cost.AllRight()) status = kDifference;
+    const bool is_right = findings->check.Passed() && findings->cost.AllRight();
+    if (!is_right) status = std::max(status, kDifference);
   }
-  return WriteJson(options.json, report, status);
+  return report.empty() ? status : WriteJson(options.json, report, status);
 }
 
 }  // namespace

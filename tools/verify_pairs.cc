@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
 #include <memory>
 #include <thread>
 
 #include "tools/commands.h"
+#include "tools/terminal.h"
 #include "verify/pairs.h"
 #include "verify/report_json.h"
 #include "verify/report_terminal.h"
@@ -17,7 +16,7 @@ void AddVerifyPairs(CLI::App* verify, Command* command) {
   pairs->callback([json, command] {
     *command = [json] {
       const verify::PairMap map = verify::MapAllPairs(static_cast<int>(std::thread::hardware_concurrency()));
-      fmt::print("{}", verify::ToText(map));
+      Print("{}", verify::ToText(map));
       return WriteJson(*json, verify::ToJson(map), map.Agrees() ? kParity : kDifference);
     };
   });

@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
 #include <memory>
 #include <utility>
 
 #include "tools/commands.h"
+#include "tools/terminal.h"
 #include "verify/ramp.h"
 #include "verify/report_json.h"
 #include "verify/report_terminal.h"
@@ -29,7 +28,7 @@ int RunRamp(RampOptions options) {
   if (!layer) return Fail(layer.error());
   const Result<verify::Ramp> ramp = verify::RunRamp(*layer, options.choice.mode, options.choice.isa);
   if (!ramp) return Fail(ramp.error());
-  fmt::print("{}", verify::ToText(*ramp));
+  Print("{}", verify::ToText(*ramp));
   return WriteJson(options.json, verify::ToJson(*ramp), ramp->Passed() ? kParity : kDifference);
 }
 

@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "tools/commands.h"
+#include "tools/terminal.h"
 #include "verify/problem.h"
 #include "verify/report_terminal.h"
 #include "verify/sweep.h"
@@ -16,13 +15,12 @@ int Replay(const std::string& line) {
   if (!problem) return Fail("replay: " + problem.error().message);
   const Result<verify::Judgement> judgement = verify::Judge(verify::IntactTarget(), *problem);
   if (!judgement) return Fail("replay: " + judgement.error().message);
-  fmt::print("{}\n{}", problem->ToString(),
-             verify::ToText(judgement->comparison, verify::kMaxDifferencesListed));
+  Print("{}\n{}", problem->ToString(), verify::ToText(judgement->comparison, verify::kMaxDifferencesListed));
   if (judgement->Passed()) {
-    fmt::print("as {} mode promises\n", verify::ToString(problem->mode));
+    Print("as {} mode promises\n", verify::ToString(problem->mode));
     return kParity;
   }
-  fmt::print("FAILED: {}\n", judgement->failure);
+  Print("FAILED: {}\n", judgement->failure);
   return kDifference;
 }
 

@@ -8,6 +8,8 @@
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
+#include "tools/terminal.h"
+#include "verify/output_file.h"
 #include "verify/report.h"
 #include "verify/report_terminal.h"
 
@@ -23,6 +25,7 @@ struct StandardOptions {
 
 Result<verify::Report> RunAll(const StandardOptions& options) {
   verify::Report report;
+  report.origin = verify::CurrentOrigin();
   report.machine = DescribeMachine();
   report.isas = DescribeIsas();
   ReportStep("pair map: all 2^32 inputs of vpmaddubsw");
@@ -45,14 +48,17 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
 }
 
 int Standard(const StandardOptions& options) {
-  if (const std::optional<std::string> why = MakeFolder(options.folder)) {  // before the work, not after it
-    return Fail(fmt::format("--report {}: cannot be written: {}", options.folder, *why));
+  const verify::ReportFiles files(options.folder);
+  for (const std::string& file : {files.json, files.html}) {  // before the work, not after it
+    if (const std::optional<Error> error = verify::WhyNotWritable(file)) {
+      return Fail("--report: " + error->message);
+    }
   }
   const Result<verify::Report> report = RunAll(options);
   if (!report) return Fail(report.error());
-  fmt::print("{}", verify::ToText(*report));
-  if (const std::optional<Error> error = verify::WriteReport(*report, options.folder)) return Fail(*error);
-  fmt::print("wrote {0}/report.json and {0}/report.html\n", options.folder);
+  Print("{}", verify::ToText(*report));
+  if (const std::optional<Error> error = verify::WriteReport(*report, files)) return Fail(*error);
+  Print("wrote {} and {}\n", files.json, files.html);
   return report->Parity() ? kParity : kDifference;
 }
 
@@ -60,7 +66,7 @@ int Standard(const StandardOptions& options) {
 
 void AddVerifyStandard(CLI::App* verify, Command* command) {
   auto options = std::make_shared<StandardOptions>();
-  verify->add_option("--report", options->folder, "where report.json and report.html go")
+  RefuseEmpty(verify->add_option("--report", options->folder, "where report.json and report.html go"))
       ->type_name("DIR")
       ->capture_default_str();
   verify->add_flag("--quick", options->quick, "a sixth of the sweep's problems");

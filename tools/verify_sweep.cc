@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-
 #include <memory>
 #include <vector>
 
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "tools/terminal.h"
 #include "verify/audit.h"
 #include "verify/report_json.h"
 #include "verify/report_terminal.h"
@@ -38,7 +37,7 @@ int Sweep(SweepOptions options) {
   const std::vector<intact_mode> modes = {options.choice.mode};
   const verify::SweepResult sweep = SweepThisMachine(options.choice.isa, modes, EffortOf(options.quick));
   if (sweep.cells.empty()) return Fail("verify sweep: nothing to run: this CPU has no ISA that kernels use");
-  fmt::print("{}", verify::ToText(sweep));
+  Print("{}", verify::ToText(sweep));
   verify::Json json = verify::ToJson(sweep);
   for (const verify::SweepFailure& failure : sweep.failures)
     json["failures"].push_back(verify::ToJson(failure));

@@ -239,6 +239,10 @@ std::string_view ToString(Verdict verdict) {
   return "unknown";
 }
 
+std::string_view InWords(Verdict verdict) {
+  return verdict == Verdict::kHoldsOnData ? "holds on data" : ToString(verdict);
+}
+
 Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range) {
   return AuditGroups({&gemm, 1}, reduce_range);
 }

@@ -44,7 +44,8 @@
 namespace intact::verify {
 
 enum class Verdict : uint8_t { kProven, kHoldsOnData, kViolated };
-std::string_view ToString(Verdict verdict);  // "proven", "holds_on_data", "violated"
+std::string_view ToString(Verdict verdict);  // for programs: "proven", "holds_on_data", "violated"
+std::string_view InWords(Verdict verdict);   // for people: "proven", "holds on data", "violated"
 
 /// Activations as u8×s8 instructions see them.
 struct ActivationBound {

@@ -2,20 +2,37 @@
 #ifndef INTACT_VERIFY_HTML_H_
 #define INTACT_VERIFY_HTML_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "verify/origin.h"
 
 namespace intact::verify::html {
 
-/// A whole page. `title` is text, `body` is HTML.
-std::string Page(std::string_view title, std::string_view body);
+/// A whole page, light or dark as the reader's system is. `title` is text, `body` is HTML.
+std::string Page(std::string_view title, const Origin& origin, std::string_view body);
 
 std::string Escape(std::string_view text);
 
-using Row = std::vector<std::string>;
+/// What something is worth, told by its colour beside its words.
+enum class Tone : uint8_t { kPlain, kGood, kDoubtful, kBad };
 
-/// Cells are text; columns from `first_number` on are set flush right.
+struct Cell {
+  Cell(std::string its_text, Tone its_tone = Tone::kPlain)  // NOLINT(google-explicit-constructor)
+      : text(std::move(its_text)), tone(its_tone) {}
+  Cell(const char* its_text) : text(its_text) {}  // NOLINT(google-explicit-constructor)
+
+  std::string text;
+  Tone tone = Tone::kPlain;
+};
+
+using Row = std::vector<Cell>;
+
+/// Columns from `first_number` on are set flush right. Where it is wider than the page it scrolls, all but
+/// its first column.
 std::string Table(const Row& head, const std::vector<Row>& rows, size_t first_number);
 
 /// What gnuplot draws by `commands` (plot.h), or a note that says why it did not. `caption` is HTML.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -24,14 +26,22 @@ Result<nlohmann::json> ReadJson(const std::string& path) {
   };
   const Result<std::vector<uint8_t>> bytes = ReadFile(path);
   if (!bytes) return bytes.error();
+  using Event = nlohmann::json::parse_event_t;
   bool too_deep = false;
-  const auto keep = [&too_deep](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+  std::optional<std::string> doubled;
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto keep = [&](int depth, Event event, const nlohmann::json& parsed) {
     too_deep = too_deep || depth > kMaxDepth;
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(parsed).second && !doubled)
+      doubled = parsed.get<std::string>();
     return depth <= kMaxDepth;
   };
   try {
     nlohmann::json root = nlohmann::json::parse(bytes->begin(), bytes->end(), keep);
     if (too_deep) return invalid(fmt::format("is nested deeper than {} levels", kMaxDepth));
+    if (doubled) return invalid(fmt::format("has the key \"{}\" twice in an object", Printable(*doubled)));
     if (!root.is_object()) return invalid("is not a JSON object");
     return root;
   } catch (const nlohmann::json::exception& exception) {

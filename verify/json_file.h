@@ -8,7 +8,7 @@
 
 namespace intact::verify {
 
-/// Errors are one line that names the file and what is wrong.
+/// No object of it has a key twice. Errors are one line that names the file and what is wrong.
 Result<nlohmann::json> ReadJson(const std::string& path);
 
 }  // namespace intact::verify

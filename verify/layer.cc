@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -15,6 +16,7 @@
 
 #include "verify/json_file.h"
 #include "verify/npy.h"
+#include "verify/printable.h"
 #include "verify/problem.h"
 #include "verify/random.h"
 
@@ -42,11 +44,14 @@ class Fields {
   Fields(std::string path, const json& root) : path_(std::move(path)), root_(root) {}
 
   const std::optional<Error>& error() const { return error_; }
-  bool Has(std::string_view name) const { return Find(name) != nullptr; }
+  bool Has(std::string_view name) { return Find(name) != nullptr; }
 
   void Fail(std::string_view name, std::string_view what) {
     if (!error_) error_ = Invalid(fmt::format("{}: {}: {}", path_, name, what));
   }
+
+  /// Fails for the first field that nothing has asked for, in the root or in an object with fields asked for.
+  void RefuseOthers() { RefuseOthers("", root_); }
 
   std::string String(std::string_view name) {
     const json* value = Require(name, &json::is_string, "a string");
@@ -118,7 +123,21 @@ class Fields {
   }
 
  private:
-  const json* Find(std::string_view name) const {
+  void RefuseOthers(const std::string& prefix, const json& object) {
+    for (const auto& [key, value] : object.items()) {
+      const std::string name = prefix + key;
+      const auto within = asked_for_.lower_bound(name + ".");
+      const bool has_fields = within != asked_for_.end() && within->starts_with(name + ".");
+      if (key.find('.') != std::string::npos || !(has_fields || asked_for_.contains(name))) {
+        Fail(Printable(name), "is unknown, or has no meaning for this operator");
+      } else if (value.is_object()) {
+        RefuseOthers(name + ".", value);
+      }
+    }
+  }
+
+  const json* Find(std::string_view name) {
+    asked_for_.emplace(name);
     const json* value = &root_;
     while (!name.empty()) {
       const size_t dot = std::min(name.find('.'), name.size());
@@ -183,6 +202,7 @@ class Fields {
 
   std::string path_;
   const json& root_;
+  std::set<std::string> asked_for_;
   std::optional<Error> error_;
 };
 
@@ -446,6 +466,8 @@ Result<Layer> ReadLayer(const std::string& folder) {
   if (std::optional<Error> error = ReadOperation(folder, &fields, &layer)) return *error;
   layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
   layer.is_ramp = fields.Has("ramp");
+  for (const char* for_people : {"ramp.from", "ramp.to", "ramp.step"}) (void)fields.Has(for_people);
+  fields.RefuseOthers();
   if (fields.error()) return *fields.error();
   return layer;
 }

@@ -19,6 +19,8 @@
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
 //     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
 //
+// A key that is not among these, that has no meaning for the operator or that stands there twice is an error.
+//
 // The requantization is the frameworks': the output type is the activations' type, scale[n] = si·sw[n]/so
 // rounded to float32 once, bias_f32[n] = bias[n]/so, and ReLU where the layer has one. PyTorch's own outputs
 // confirm it byte for byte (tests/layer_test.cc).

@@ -11,10 +11,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace intact::verify {
 namespace {
@@ -133,7 +134,7 @@ Error BadFile(const std::string& path, std::string_view what) {
 /// The largest file that is read: what would take the machine's memory ends the process, not the call.
 uintmax_t MostBytes() {
   const auto pages = static_cast<uintmax_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L));
-  return pages * static_cast<uintmax_t>(sysconf(_SC_PAGESIZE)) / 2;  // elements are copied out of the file
+  return pages * static_cast<uintmax_t>(sysconf(_SC_PAGESIZE)) / 2;  // Fortran order is copied
 }
 
 /// The part of a file before its elements.
@@ -176,6 +177,44 @@ std::optional<size_t> ElementCount(const std::vector<int64_t>& shape, size_t ele
   return bytes / element_size;
 }
 
+/// What is written into the pipe until its writers close it.
+Result<std::vector<uint8_t>> ReadPipe(const std::string& path, std::ifstream* stream) {
+  const uintmax_t most = MostBytes() / 2;  // the vector is copied as it grows
+  std::vector<uint8_t> bytes;
+  std::vector<char> part(size_t{1} << 16);
+  while (bytes.size() <= most) {
+    stream->read(part.data(), std::ssize(part));
+    bytes.insert(bytes.end(), part.begin(), part.begin() + stream->gcount());
+    if (stream->eof()) return bytes;
+    if (!*stream) return BadFile(path, "cannot be read");
+  }
+  return BadFile(path, fmt::format("has more than {} bytes, a quarter of this machine's memory", most));
+}
+
+/// Elements of `size` bytes whose first index runs fastest, with the last one running fastest.
+std::vector<uint8_t> ToRowMajor(const std::vector<uint8_t>& elements, const std::vector<int64_t>& shape,
+                                size_t size) {
+  std::vector<size_t> strides;
+  size_t stride = size;
+  for (const int64_t extent : shape) {
+    strides.push_back(stride);
+    stride *= static_cast<size_t>(extent);
+  }
+  std::vector<uint8_t> row_major(elements.size());
+  std::vector<int64_t> index(shape.size());
+  size_t from = 0;
+  for (size_t to = 0; to < elements.size(); to += size) {
+    std::memcpy(&row_major[to], &elements[from], size);
+    for (size_t i = shape.size(); i-- > 0;) {
+      from += strides[i];
+      if (++index[i] < shape[i]) break;
+      from -= strides[i] * static_cast<size_t>(shape[i]);
+      index[i] = 0;
+    }
+  }
+  return row_major;
+}
+
 }  // namespace
 
 std::string ShapeString(const std::vector<int64_t>& shape) {
@@ -186,10 +225,14 @@ Result<std::vector<uint8_t>> ReadFile(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) return BadFile(path, "no such file");
-  if (!std::filesystem::is_regular_file(status)) return BadFile(path, "is not a regular file");
-  const auto size = std::filesystem::file_size(path, error);
+  const bool is_pipe = std::filesystem::is_fifo(status);
+  if (!is_pipe && !std::filesystem::is_regular_file(status)) {
+    return BadFile(path, "is neither a regular file nor a pipe");
+  }
+  const uintmax_t size = is_pipe ? 0 : std::filesystem::file_size(path, error);
   std::ifstream stream(path, std::ios::binary);
   if (error || !stream) return BadFile(path, "cannot be opened for reading");
+  if (is_pipe) return ReadPipe(path, &stream);
   if (size > MostBytes()) {
     return BadFile(path, fmt::format("has {} bytes; at most {}, half of this machine's memory, are read",
                                      size, MostBytes()));
@@ -201,7 +244,7 @@ Result<std::vector<uint8_t>> ReadFile(const std::string& path) {
 }
 
 Result<NpyArray> ReadNpy(const std::string& path) {
-  const Result<std::vector<uint8_t>> file = ReadFile(path);
+  Result<std::vector<uint8_t>> file = ReadFile(path);
   if (!file) return file.error();
   const std::string_view text(reinterpret_cast<const char*>(file->data()), file->size());
   const Result<Preamble> preamble = FindHeader(path, text);
@@ -217,7 +260,6 @@ Result<NpyArray> ReadNpy(const std::string& path) {
     return BadFile(path, fmt::format("holds elements of type '{}'; expected '|u1', '|i1', '<i4' or '<f4'",
                                      *header->descr));
   }
-  if (*header->fortran_order) return BadFile(path, "is in Fortran order; expected C order");
   const std::optional<size_t> count = ElementCount(*header->shape, element->size);
   if (!count) {
     return BadFile(path,
@@ -231,8 +273,9 @@ Result<NpyArray> ReadNpy(const std::string& path) {
                                      present < expected ? "is truncated" : "has trailing bytes",
                                      ShapeString(*header->shape), *header->descr, expected, present));
   }
-  const auto elements = std::span(*file).subspan(preamble->size);
-  return NpyArray{element->type, *header->shape, {elements.begin(), elements.end()}};
+  file->erase(file->begin(), file->begin() + static_cast<std::ptrdiff_t>(preamble->size));
+  if (*header->fortran_order) *file = ToRowMajor(*file, *header->shape, element->size);
+  return NpyArray{element->type, *header->shape, std::move(*file)};
 }
 
 }  // namespace intact::verify

@@ -1,6 +1,7 @@
 // Reads NumPy's .npy files, so that people can bring their tensors as they are.
 //
-// Read are format versions 1.0 and 2.0 with little-endian u1, i1, i4 or f4 elements in C order:
+// Read are format versions 1.0 and 2.0 with little-endian u1, i1, i4 or f4 elements, in C or
+// Fortran order:
 //
 //   "\x93NUMPY" major minor | header length (u16 in 1.0, u32 in 2.0) | header, a Python dict | elements
 //
@@ -39,7 +40,7 @@ std::string ShapeString(const std::vector<int64_t>& shape);
 /// Errors are one line that names the file, what was wrong and what was expected.
 Result<NpyArray> ReadNpy(const std::string& path);
 
-/// The bytes of a regular file.
+/// The bytes of a regular file, or of a pipe until its end.
 Result<std::vector<uint8_t>> ReadFile(const std::string& path);
 
 }  // namespace intact::verify

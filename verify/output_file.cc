@@ -38,6 +38,17 @@ NewFile CreateBeside(const std::string& path) {
   }
 }
 
+/// Why no file can take that name: nothing, or what it names now (a folder, a device), which would be lost.
+std::optional<std::string> WhyNotFileName(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  const bool is_missing = status.type() == std::filesystem::file_type::not_found;
+  if (error && !is_missing) return error.message();
+  if (path.empty() || path.back() == '/') return "is not the name of a file";
+  if (is_missing || std::filesystem::is_regular_file(status)) return std::nullopt;
+  return "is there, and not a file";
+}
+
 }  // namespace
 
 Result<OutputFile> OutputFile::Write(const std::string& path, const std::string& text) {
@@ -75,14 +86,9 @@ std::optional<Error> OutputFile::Publish() {
   return std::nullopt;
 }
 
-std::optional<std::string> WhyNotFileName(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  const bool is_missing = status.type() == std::filesystem::file_type::not_found;
-  if (error && !is_missing) return error.message();
-  if (path.empty() || path.back() == '/') return "is not the name of a file";
-  if (is_missing || std::filesystem::is_regular_file(status)) return std::nullopt;
-  return "is there, and not a file";
+std::optional<Error> WhyNotWritable(const std::string& path) {
+  const Result<OutputFile> file = OutputFile::Write(path, "");
+  return file ? std::nullopt : std::optional(file.error());
 }
 
 std::optional<Error> WriteFile(const std::string& path, const std::string& text) {

@@ -27,8 +27,9 @@ class OutputFile {
   std::string temporary_;  // empty: none
 };
 
-/// Why no file can take that name: nothing, or what it names now (a folder, a device), which would be lost.
-std::optional<std::string> WhyNotFileName(const std::string& path);
+/// What WriteFile() would fail with, before there is a text: makes missing folders, and leaves the file as it
+/// is.
+std::optional<Error> WhyNotWritable(const std::string& path);
 
 /// A single file.
 std::optional<Error> WriteFile(const std::string& path, const std::string& text);

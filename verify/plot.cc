@@ -58,7 +58,7 @@ Result<std::string> PlotSvg(std::string_view name, std::string_view commands) {
   const std::string script = folder.path() + "/plot.gp";
   const std::string picture = folder.path() + "/plot.svg";
   std::ofstream(script) << fmt::format(
-      "set terminal svg size 760,420 dynamic background 'white' font 'sans-serif,13' name '{}'\n"
+      "set terminal svg size 760,420 dynamic font 'sans-serif,13' name '{}'\n"
       "set output '{}'\n{}",
       name, picture, commands);
   if (RunGnuplot(script) != 0) {

@@ -9,8 +9,9 @@
 namespace intact::verify {
 
 /// Runs gnuplot on `commands`, with the terminal already set, and returns an <svg> element to put into HTML.
-/// `name` prefixes the ids within it and must differ between the pictures of a page. Error: gnuplot is
-/// missing or failed.
+/// It is drawn for a white page,
+/// and has no background. `name` prefixes the ids within it and must differ between the pictures of a page.
+/// Error: gnuplot is missing or failed.
 Result<std::string> PlotSvg(std::string_view name, std::string_view commands);
 
 }  // namespace intact::verify

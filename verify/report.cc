@@ -40,11 +40,11 @@ std::vector<LayerAudit> AuditBuiltinLayers() {
   return audits;
 }
 
-std::optional<Error> WriteReport(const Report& report, const std::string& folder) {
+std::optional<Error> WriteReport(const Report& report, const ReportFiles& files) {
   const std::string text = ToJson(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  Result<OutputFile> json = OutputFile::Write(folder + "/report.json", text);
+  Result<OutputFile> json = OutputFile::Write(files.json, text);
   if (!json) return json.error();
-  Result<OutputFile> html = OutputFile::Write(folder + "/report.html", ToHtml(report));
+  Result<OutputFile> html = OutputFile::Write(files.html, ToHtml(report));
   if (!html) return html.error();
   if (std::optional<Error> error = json->Publish()) return error;
   return html->Publish();

@@ -56,6 +56,7 @@
 
 #include "verify/audit.h"
 #include "verify/cost.h"
+#include "verify/origin.h"
 #include "verify/pairs.h"
 #include "verify/ramp.h"
 #include "verify/saturation_map.h"
@@ -83,6 +84,7 @@ struct LayerAudit {
 };
 
 struct Report {
+  Origin origin;
   Machine machine;
   std::vector<IsaStatus> isas;
   PairMap pairs;
@@ -100,9 +102,15 @@ struct Report {
 Result<std::vector<Ramp>> RunBuiltinRamps();
 std::vector<LayerAudit> AuditBuiltinLayers();
 
-/// Writes DIR/report.json and DIR/report.html, each whole or not at all; neither appears before both are
-/// written.
-std::optional<Error> WriteReport(const Report& report, const std::string& folder);
+/// Where a folder's report lies.
+struct ReportFiles {
+  explicit ReportFiles(const std::string& folder)
+      : json(folder + "/report.json"), html(folder + "/report.html") {}
+  std::string json, html;
+};
+
+/// Writes both files, each whole or not at all; neither appears before both are written.
+std::optional<Error> WriteReport(const Report& report, const ReportFiles& files);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_H_

@@ -19,6 +19,23 @@ std::string Str(const T& value) {
   return fmt::format("{}", value);
 }
 
+html::Cell VerdictCell(Verdict verdict) {
+  const html::Tone tone = verdict == Verdict::kProven        ? html::Tone::kGood
+                          : verdict == Verdict::kHoldsOnData ? html::Tone::kDoubtful
+                                                             : html::Tone::kBad;
+  return {Str(InWords(verdict)), tone};
+}
+
+/// A count of what should not be.
+html::Cell FaultCell(int64_t count) {
+  return {Str(count), count > 0 ? html::Tone::kBad : html::Tone::kPlain};
+}
+
+html::Cell TimingCell(const Cost& cost, const Timing* timing) {
+  const bool is_wrong = timing != nullptr && !timing->time;
+  return {Describe(cost, timing), is_wrong ? html::Tone::kBad : html::Tone::kPlain};
+}
+
 std::string IsaSection(const Report& report) {
   std::vector<html::Row> rows;
   for (const IsaStatus& status : report.isas) {
@@ -119,7 +136,7 @@ std::string RampSection(const std::vector<Ramp>& ramps) {
   rows.reserve(ramps.size());
   for (const Ramp& ramp : ramps) {
     rows.push_back({intact_isa_name(ramp.isa), Str(ToString(ramp.mode)), ramp.layer,
-                    Str(ramp.steps * ramp.columns), Str(ramp.NonMonotonic()), Str(ramp.Unexplained())});
+                    Str(ramp.steps * ramp.columns), Str(ramp.NonMonotonic()), FaultCell(ramp.Unexplained())});
   }
   const auto with_kinks = std::ranges::find_if(ramps, [](const Ramp& ramp) { return !ramp.kinks.empty(); });
   return "<h2>Ramp</h2>\n<p>A linear layer under a rising constant: each output must move one way "
@@ -132,8 +149,8 @@ std::string SweepSection(const SweepResult& sweep) {
   std::vector<html::Row> rows;
   for (const SweepCell& cell : sweep.cells) {
     rows.push_back({intact_isa_name(cell.isa), Str(ToString(cell.mode)), Str(cell.problems),
-                    Str(cell.skipped), Str(cell.failed), Str(cell.outputs), Str(cell.differing),
-                    Str(cell.Unexplained())});
+                    Str(cell.skipped), FaultCell(cell.failed), Str(cell.outputs), Str(cell.differing),
+                    FaultCell(cell.Unexplained())});
   }
   std::string text =
       "<h2>Sweep</h2>\n<p>All kernels, GEMMs around their blocks and convolutions around their edges, all "
@@ -154,8 +171,8 @@ std::string SweepSection(const SweepResult& sweep) {
 std::string AuditSection(const std::vector<LayerAudit>& audits) {
   std::vector<html::Row> rows;
   for (const LayerAudit& layer : audits) {
-    html::Row row = {layer.layer, layer.audit.declared.premise, Str(ToString(layer.audit.verdict()))};
-    for (const BoundAudit& remedy : layer.audit.remedies) row.push_back(Str(ToString(remedy.verdict)));
+    html::Row row = {layer.layer, layer.audit.declared.premise, VerdictCell(layer.audit.verdict())};
+    for (const BoundAudit& remedy : layer.audit.remedies) row.push_back(VerdictCell(remedy.verdict));
     row.push_back(Str(layer.audit.max_activation));
     rows.push_back(row);
   }
@@ -174,8 +191,8 @@ std::string CostSection(const std::vector<Cost>& costs) {
       if (exact.mode != INTACT_EXACT || exact.seven_bits) continue;
       const Timing* declared = cost.Find(exact.isa, INTACT_EXACT, true);
       rows.push_back({cost.layer, fmt::format("{}×{}×{}", cost.m, cost.n, cost.k), intact_isa_name(exact.isa),
-                      Describe(cost, cost.Find(exact.isa, INTACT_SATURATING, false)), Describe(cost, &exact),
-                      Describe(cost, declared),
+                      TimingCell(cost, cost.Find(exact.isa, INTACT_SATURATING, false)),
+                      TimingCell(cost, &exact), TimingCell(cost, declared),
                       fmt::format("{} of {}", exact.certificate.failing_pairs, exact.certificate.pairs)});
     }
   }
@@ -193,7 +210,7 @@ std::string CostSection(const std::vector<Cost>& costs) {
 std::string ToHtml(const Report& report) {
   const Machine& machine = report.machine;
   return html::Page(
-      "intact report",
+      "intact report", report.origin,
       fmt::format("<p>{}, {} cores · intact {}</p>\n<p>{}</p>\n", html::Escape(machine.cpu), machine.cores,
                   intact_version(),
                   html::Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",

@@ -65,7 +65,7 @@ std::string Decibels(const std::optional<double>& value) {
 }
 
 void AddBound(const BoundAudit& audit, const MaybeConv& conv, Lines* lines) {
-  lines->Add(fmt::format("  {}", audit.name), "{:<13}  {}; {} weight pairs at risk", ToString(audit.verdict),
+  lines->Add(fmt::format("  {}", audit.name), "{:<13}  {}; {} weight pairs at risk", InWords(audit.verdict),
              audit.premise, audit.pairs_at_risk);
   if (!audit.witness) return;
   const Witness& w = *audit.witness;
@@ -113,7 +113,7 @@ std::string RunList(std::string_view report, const std::vector<DigestedRun>& run
 
 /// One cell of the map: nothing, or a block the darker the more outputs differ.
 std::string_view Shade(double share) {
-  if (share == 0) return "· ";
+  if (share == 0) return ". ";
   if (share < 0.05) return "░░";
   if (share < 0.25) return "▒▒";
   if (share < 0.75) return "▓▓";
@@ -192,7 +192,7 @@ std::string ToText(const std::vector<IsaStatus>& isas) {
 std::string ToText(const Audit& audit) {
   Lines lines;
   lines.Add("reduce_range", "{} ({}; activations seen {} to {}, {} of {} weight pairs at risk)",
-            ToString(audit.verdict()), audit.declared.premise, audit.min_activation, audit.max_activation,
+            InWords(audit.verdict()), audit.declared.premise, audit.min_activation, audit.max_activation,
             audit.declared.pairs_at_risk, audit.weight_pairs);
   for (const BoundAudit& remedy : audit.remedies) AddBound(remedy, audit.conv, &lines);
   lines.Add("  no u8 input can saturate up to", "{}", audit.largest_safe_activation);
@@ -270,7 +270,7 @@ std::string ToText(const SaturationMap& map) {
   text += "       +" + std::string(2 * map.amax.size(), '-') + "\n        ";
   for (size_t a = 0; a < map.amax.size(); a += 2) text += fmt::format("{:<4}", map.amax[a]);
   text +=
-      fmt::format("{} amax\n  · none  ░ below 5 %  ▒ below 25 %  ▓ below 75 %  █ more\n", map.amax.back());
+      fmt::format("{} amax\n  . none  ░ below 5 %  ▒ below 25 %  ▓ below 75 %  █ more\n", map.amax.back());
   if (map.measured) {
     text += fmt::format("  measured against predicted: {}\n",
                         map.Agrees() ? "equal, every output of every cell" : "DIFFERENT");
@@ -331,9 +331,9 @@ std::string ToText(const Report& report) {
   }
   text += fmt::format("\n{}\nreduce_range of the built-in layers\n", ToText(report.sweep));
   for (const LayerAudit& layer : report.audits) {
-    text += fmt::format("  {:<24} {:<14} {}; activations {} to {}\n", layer.layer,
-                        ToString(layer.audit.verdict()), layer.audit.declared.premise,
-                        layer.audit.min_activation, layer.audit.max_activation);
+    text +=
+        fmt::format("  {:<24} {:<14} {}; activations {} to {}\n", layer.layer, InWords(layer.audit.verdict()),
+                    layer.audit.declared.premise, layer.audit.min_activation, layer.audit.max_activation);
   }
   text += '\n';
   text += ToText(report.costs);
