@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuzz/api.h"
@@ -71,6 +72,15 @@ struct DestroyPlan {
 template <class Api>
 using PlanOwner = std::unique_ptr<typename Api::Plan, DestroyPlan<Api>>;
 
+/// Kernels go with their last plan, and to generate them takes longer than all else: the plans of the last
+/// calls live on, so that later ones find theirs.
+template <class Api>
+void Retire(PlanOwner<Api> plan) {
+  static std::array<PlanOwner<Api>, 64> kept;
+  static size_t next = 0;
+  kept[next++ % kept.size()] = std::move(plan);
+}
+
 template <class Api>
 class Call {
  public:
@@ -102,6 +112,7 @@ class Call {
         verify::ExpectedModel(static_cast<intact_mode>(info.mode), static_cast<intact_isa>(info.isa));
     const auto expected = reference::Outputs(operation_, reference::Accumulators(operation_, model));
     const auto compared = verify::CompareBytes(operation_.c_type, expected, actual);
+    if (!is_loaded_) Retire<Api>(std::move(plan));
     if (compared.differing == 0) return "";
     return fmt::format("{}: {} of {} outputs differ, the first is number {}", info.kernel, compared.differing,
                        compared.outputs, compared.first_differing);
@@ -116,7 +127,8 @@ class Call {
     if (Api::SaveMemory(plan->get(), aligned, &size) != INTACT_OK) return intact_last_error();
     typename Api::Plan* loaded = nullptr;
     if (Api::LoadMemory(aligned, size, INTACT_ISA_ANY, &loaded) != INTACT_OK) return intact_last_error();
-    plan->reset(loaded);
+    Retire<Api>(std::exchange(*plan, PlanOwner<Api>(loaded)));
+    is_loaded_ = true;
     return "";
   }
 
@@ -225,7 +237,8 @@ class Call {
   const char* run_name_;
   const Operation& operation_;
   const verify::RunOptions& options_;
-  std::vector<uint8_t> image_;
+  std::vector<uint8_t> image_;  // that a loaded plan's weights are in
+  bool is_loaded_ = false;
 };
 
 /// How the run is to be, apart from ISA and mode; the residual of `operation` is made.

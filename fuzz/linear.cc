@@ -94,7 +94,7 @@ void ReadBiases(Input* input, int64_t columns, Linear* linear) {
     if (input->OneIn(16)) linear->bias_s32.back() = input->Pick({kLowestInt, kHighestInt, kLowestInt + 1});
     desc.bias_s32 = linear->bias_s32.data();
   }
-  if (kind >= 2 && (desc.c_type != INTACT_S32 || input->OneIn(64))) {
+  if (kind >= 2 && desc.c_type != INTACT_S32) {
     const bool is_any = input->OneIn(8);
     for (int64_t i = 0; i < columns; ++i) {
       linear->bias_f32.push_back(is_any ? FiniteFloat(random.Next())
