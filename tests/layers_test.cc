@@ -22,9 +22,9 @@ using Order = std::vector<std::string_view>;
 // Public headers are before everything and not listed: they are included as <intact/…>.
 const std::vector<Order> kOrders = {
     {"jit", "kernels/base", "kernels/problem", "kernels/weights", "kernels/codegen", "kernels/input",
-     "kernels/engines", "kernels/plans", "kernels/api", "emulator", "verify/targets", "tools", "bench",
+     "kernels/engines", "kernels/plans", "kernels/api", "emulator", "verify/targets", "fuzz", "tools", "bench",
      "tests"},
-    {"reference", "verify", "tools", "bench", "tests"},
+    {"reference", "verify", "fuzz", "tools", "bench", "tests"},
 };
 
 // Includes of the project's own files, as they are spelled.
@@ -67,7 +67,8 @@ std::string WhyOutOfOrder(const std::string& file, const std::string& include) {
 TEST(Layers, EachFolderIncludesOnlyThoseBeforeIt) {
   size_t files = 0;
   std::map<std::string_view, size_t> in_folder;
-  for (const std::string_view top : {"jit", "kernels", "emulator", "reference", "verify", "tools", "bench"}) {
+  for (const std::string_view top :
+       {"jit", "kernels", "emulator", "reference", "verify", "fuzz", "tools", "bench"}) {
     for (const fs::directory_entry& entry :
          fs::recursive_directory_iterator(fs::path(INTACT_SOURCE_DIR) / top)) {
       const std::string extension = entry.path().extension();

@@ -30,6 +30,7 @@ void AddVerifyLayer(CLI::App* verify, Command* command);
 void AddVerifyPairs(CLI::App* verify, Command* command);
 void AddVerifyRamp(CLI::App* verify, Command* command);
 void AddVerifyReplay(CLI::App* verify, Command* command);
+void AddVerifySoak(CLI::App* verify, Command* command);
 void AddVerifyStandard(CLI::App* verify, Command* command);  // no subcommand
 void AddVerifySweep(CLI::App* verify, Command* command);
 

@@ -25,6 +25,7 @@ int Main(int argc, char** argv) {
   AddVerifySweep(verify, &command);
   AddVerifyRamp(verify, &command);
   AddVerifyLayer(verify, &command);
+  AddVerifySoak(verify, &command);
   AddVerifyReplay(verify, &command);
   AddVerifyCompare(verify, &command);
   AddVerifyCertify(verify, &command);

@@ -38,10 +38,11 @@ WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t f
 Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const intact_linear_desc& linear,
                                            const void* b) {
   const ScopedFloatEnvironment float_environment;
-  const Result<WeightView> view = CheckGemm(desc, b, WeightFlip(static_cast<intact_type>(linear.b_type)));
+  Result<WeightView> view = CheckGemm(desc, b);
   if (!view) return view.error();
   Result<LinearProblem> problem = CheckLinear(linear, desc.n);
   if (!problem) return problem.error();
+  view->flip = problem->b_flip();
   const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
   if (!isa) return isa.error();
   const bool pairs_saturate = PairsSaturate(*isa, problem->mode);

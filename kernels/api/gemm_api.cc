@@ -146,7 +146,7 @@ const char* intact_version(void) { return INTACT_VERSION_STRING; }
 const char* intact_last_error(void) { return last_error; }
 
 const char* intact_status_name(int32_t status) {
-  switch (static_cast<intact_status>(status)) {
+  switch (status) {
     case INTACT_OK:
       return "ok";
     case INTACT_INVALID_ARGUMENT:

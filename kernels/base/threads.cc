@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/base/valgrind.h"
 
 namespace intact::kernels {
 
@@ -53,6 +54,7 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
     const int64_t bytes = share_bytes * *threads;
     uint8_t* const own = ThreadScratch(bytes);
     if (own == nullptr && bytes > 0) return Error{INTACT_OUT_OF_MEMORY, "no scratch memory"};
+    DefineForValgrind(own, static_cast<size_t>(bytes));
     return own;
   }
   const size_t least = ScratchSize(share_bytes);
@@ -61,6 +63,7 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
     const size_t served = (scratch_bytes - ScratchSize(0)) / static_cast<size_t>(share_bytes);
     *threads = static_cast<int>(std::min(static_cast<size_t>(*threads), served));
   }
+  DefineForValgrind(scratch, scratch_bytes);
   auto* const given = static_cast<uint8_t*>(scratch);
   return given + (-reinterpret_cast<uintptr_t>(given) & 63);
 }

@@ -291,7 +291,7 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   return problem;
 }
 
-Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b, uint8_t flip) {
+Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b) {
   if (b == nullptr) return InvalidArgument("b is NULL");
   Error error = CheckShape(desc);
   if (error.status != INTACT_OK) return error;
@@ -300,7 +300,7 @@ Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b, uint8_
                     desc.n,
                     desc.b_stride_k == 0 ? desc.n : desc.b_stride_k,
                     desc.b_stride_n == 0 ? 1 : desc.b_stride_n,
-                    flip};
+                    0};
 }
 
 // ----- a run's arguments -----------------------------------------------------------------------------------

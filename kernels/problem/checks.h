@@ -27,8 +27,8 @@ Result<jit::IsaSet> PermittedIsas(int32_t max_isa);
 /// The linear problem of `n` columns.
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n);
 
-/// The shape and layout of a GEMM's weights.
-Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b, uint8_t flip);
+/// The shape and layout of a GEMM's weights, whose type, and so their flip, is yet to be checked.
+Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b);
 
 /// A run's rows beside A: where C and the residual lie.
 struct OutputArguments {

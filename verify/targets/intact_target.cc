@@ -269,7 +269,42 @@ Error RunAs(const Plan& plan, Args args, const RunOptions& options) {
   return stray ? Failed(fmt::format("wrote outside its scratch: {}", *stray)) : Error();
 }
 
+template <class Plan, class Operation>
+class HeldOperation : public HeldPlan {
+ public:
+  HeldOperation(Operation operation, const RunOptions& options)
+      : operation_(std::move(operation)), options_(options) {}
+
+  Error Create() { return Make(operation_, options_, &kept_); }
+
+  Result<std::vector<uint8_t>> Run() const override {
+    const auto run = [this](const auto& args) { return RunAs(*kept_.plan, args, options_); };
+    return Named(RunGuarded(operation_, options_, run), *kept_.plan);
+  }
+
+ private:
+  const Operation operation_;
+  const RunOptions options_;
+  KeptPlan<Plan> kept_;
+};
+
+template <class Plan, class Operation>
+Result<std::unique_ptr<HeldPlan>> HoldPlan(Operation operation, const RunOptions& options) {
+  auto held = std::make_unique<HeldOperation<Plan, Operation>>(std::move(operation), options);
+  Error error = held->Create();
+  if (!error.ok()) return error;
+  return std::unique_ptr<HeldPlan>(std::move(held));
+}
+
 }  // namespace
+
+Result<std::unique_ptr<HeldPlan>> Hold(reference::Gemm gemm, const RunOptions& options) {
+  return HoldPlan<Gemm>(std::move(gemm), options);
+}
+
+Result<std::unique_ptr<HeldPlan>> Hold(reference::Conv conv, const RunOptions& options) {
+  return HoldPlan<Conv>(std::move(conv), options);
+}
 
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
   // Kernels go with their last plan: each plan lives until the next one is made, and neighbours share them.

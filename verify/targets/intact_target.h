@@ -3,6 +3,7 @@
 #define INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
 
 #include <functional>
+#include <memory>
 
 #include "verify/target.h"
 
@@ -34,6 +35,16 @@ Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOp
                                         const std::function<Error(const intact_gemm_args&)>& run);
 Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
                                         const std::function<Error(const intact_conv_args&)>& run);
+
+/// An operation and its plan, as its options ask for it, to be run again. Run() is thread-safe.
+class HeldPlan {
+ public:
+  virtual ~HeldPlan() = default;
+  /// Runs guarded; output bytes, dense.
+  virtual Result<std::vector<uint8_t>> Run() const = 0;
+};
+Result<std::unique_ptr<HeldPlan>> Hold(reference::Gemm gemm, const RunOptions& options);
+Result<std::unique_ptr<HeldPlan>> Hold(reference::Conv conv, const RunOptions& options);
 
 /// Runs guarded.
 class IntactTarget : public Target {

@@ -1,0 +1,45 @@
+// The functions of GEMMs and of convolutions by the same names, and what one call of each is.
+#ifndef INTACT_FUZZ_API_H_
+#define INTACT_FUZZ_API_H_
+
+#include <intact/intact.h>
+
+#include "reference/conv.h"
+#include "reference/gemm.h"
+
+namespace intact::fuzz {
+
+struct GemmApi {
+  using Plan = intact_gemm;
+  using Args = intact_gemm_args;
+  using Info = intact_gemm_info;
+  using Operation = reference::Gemm;
+  static constexpr Info kInfo = INTACT_GEMM_INFO_INIT;
+  static constexpr auto Prepare = intact_gemm_prepare;
+  static constexpr auto Run = intact_gemm_run;
+  static constexpr auto RunPart = intact_gemm_run_part;
+  static constexpr auto Query = intact_gemm_query;
+  static constexpr auto Certificate = intact_gemm_certificate;
+  static constexpr auto SaveMemory = intact_gemm_save_memory;
+  static constexpr auto LoadMemory = intact_gemm_load_memory;
+  static constexpr auto Destroy = intact_gemm_destroy;
+};
+
+struct ConvApi {
+  using Plan = intact_conv;
+  using Args = intact_conv_args;
+  using Info = intact_conv_info;
+  using Operation = reference::Conv;
+  static constexpr Info kInfo = INTACT_CONV_INFO_INIT;
+  static constexpr auto Prepare = intact_conv_prepare;
+  static constexpr auto Run = intact_conv_run;
+  static constexpr auto RunPart = intact_conv_run_part;
+  static constexpr auto Query = intact_conv_query;
+  static constexpr auto Certificate = intact_conv_certificate;
+  static constexpr auto SaveMemory = intact_conv_save_memory;
+  static constexpr auto LoadMemory = intact_conv_load_memory;
+  static constexpr auto Destroy = intact_conv_destroy;
+};
+
+}  // namespace intact::fuzz
+#endif  // INTACT_FUZZ_API_H_

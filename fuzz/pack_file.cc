@@ -1,0 +1,111 @@
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "fuzz/api.h"
+#include "fuzz/call.h"
+
+namespace intact::fuzz {
+namespace {
+
+constexpr size_t kChecksumAt = 24;  // kernels/weights/pack_file.h tells the format
+constexpr size_t kAlignment = 64;
+constexpr int64_t kMostProducts = int64_t{1} << 22;  // that are run
+
+void MendChecksum(std::span<uint8_t> image) {
+  if (image.size() < kChecksumAt + 8) return;
+  uint64_t hash = 0x9e3779b97f4a7c15u;
+  for (size_t i = kChecksumAt + 8; i + 8 <= image.size(); i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, &image[i], sizeof word);
+    hash = std::rotl(hash ^ word, 29) * 0xff51afd7ed558ccdu;
+  }
+  std::memcpy(&image[kChecksumAt], &hash, sizeof hash);
+}
+
+intact_gemm_args PlainArgs(const intact_gemm_info& /*info*/) {
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = 5;
+  return args;
+}
+intact_conv_args PlainArgs(const intact_conv_info& info) {
+  intact_conv_args args = INTACT_CONV_ARGS_INIT;
+  args.batch = 1;
+  for (int i = 0; i < info.spatial_dims; ++i)
+    args.input[i] = info.input[i] == INTACT_ANY_EXTENT ? 4 : info.input[i];
+  return args;
+}
+
+// Elements of A and of C.
+struct Sizes {
+  int64_t a, c;
+};
+Sizes SizesOf(const intact_gemm_info& info, const intact_gemm_args& args, const intact_run_info& /*run*/) {
+  return {args.m * info.k, args.m * info.n};
+}
+Sizes SizesOf(const intact_conv_info& info, const intact_conv_args& args, const intact_run_info& run) {
+  Sizes sizes = {info.input_channels, info.output_channels};
+  for (int i = 0; i < info.spatial_dims; ++i) {
+    if (__builtin_mul_overflow(sizes.a, args.input[i], &sizes.a)) sizes.a = kMostProducts + 1;
+    if (__builtin_mul_overflow(sizes.c, run.output[i], &sizes.c)) sizes.c = kMostProducts + 1;
+  }
+  return sizes;
+}
+
+// Runs a plan that a mended image made: whatever it says, within its buffers.
+template <class Api>
+std::string RunLoaded(const typename Api::Plan* plan) {
+  typename Api::Info info = Api::kInfo;
+  if (Api::Query(plan, &info) != INTACT_OK) return intact_last_error();
+  auto args = PlainArgs(info);
+  intact_run_info run = INTACT_RUN_INFO_INIT;
+  if (Api::Prepare(plan, &args, &run) != INTACT_OK) return "";  // open extents may have no output
+  const Sizes sizes = SizesOf(info, args, run);
+  if (std::max(sizes.a, sizes.c) > kMostProducts || run.scratch_bytes > size_t{1} << 26) return "";
+  const auto bytes_of = [](int64_t elements, int32_t type) {
+    return static_cast<size_t>(
+        elements * (type == INTACT_TYPE_NONE ? 0 : reference::ElementSize(static_cast<intact_type>(type))));
+  };
+  auto a = verify::GuardedBuffer::Allocate(bytes_of(sizes.a, info.a_type));
+  auto c = verify::GuardedBuffer::Allocate(bytes_of(sizes.c, info.c_type));
+  auto residual = verify::GuardedBuffer::Allocate(bytes_of(sizes.c, info.residual_type));
+  if (!a || !c || !residual) return "";
+  args.a = a->data().data();
+  args.c = c->data().data();
+  if (info.residual_type != INTACT_TYPE_NONE) args.residual = residual->data().data();
+  args.threads = 1;
+  if (Api::Run(plan, &args) != INTACT_OK) return fmt::format("{}: {}", info.kernel, intact_last_error());
+  return c->FrontIntact() ? "" : fmt::format("{} wrote before C", info.kernel);
+}
+
+template <class Api>
+std::string Load(const char* name, const uint8_t* image, size_t size) {
+  typename Api::Plan* loaded = nullptr;
+  const intact_status status = Api::LoadMemory(image, size, INTACT_ISA_ANY, &loaded);
+  PlanOwner<Api> plan(loaded);
+  if (status == INTACT_OK) return RunLoaded<Api>(plan.get());
+  if (loaded != nullptr) return fmt::format("{} fails and makes a plan", name);
+  return WrongRefusal(name, status, true);
+}
+
+std::string LoadBoth(const uint8_t* image, size_t size) {
+  std::string wrong = Load<GemmApi>("intact_gemm_load_memory", image, size);
+  return wrong.empty() ? Load<ConvApi>("intact_conv_load_memory", image, size) : wrong;
+}
+
+}  // namespace
+
+std::string CheckPackFile(std::span<const uint8_t> bytes) {
+  // Ends at a guard page; aligned where its size is, as that of files is.
+  auto image = verify::GuardedBuffer::Allocate(bytes.size());
+  if (!image) return "";
+  static_assert(kAlignment == 64);
+  std::copy(bytes.begin(), bytes.end(), image->data().begin());
+  std::string wrong = LoadBoth(image->data().data(), bytes.size());
+  if (!wrong.empty()) return wrong;
+  MendChecksum(image->data());
+  return LoadBoth(image->data().data(), bytes.size());
+}
+
+}  // namespace intact::fuzz

@@ -1,0 +1,150 @@
+// Eight threads that create, run, save, load, tune and destroy plans at once, some of their own and some that
+// they share. The preset tsan watches it: generated code, which no sanitizer sees, writes only to the
+// caller's output and scratch.
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+
+#include <barrier>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/temp_path.h"
+#include "verify/problem.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::tests {
+namespace {
+
+using verify::Problem;
+using Bytes = std::vector<uint8_t>;
+
+constexpr int kThreads = 8;
+constexpr int kRounds = 4;
+
+// Of every engine; the first two need the same functions.
+constexpr const char* kProblems[] = {
+    "gemm u8s8s32 m=33 n=40 k=130 threads=2",
+    "gemm u8s8s32 m=33 n=40 k=130 threads=0 fill=laplace scratch=yes",
+    "gemm s8s8u8 m=5 n=70 k=67 za=-9 zb=3 bias=f32 scale=channel act=relu",
+    "gemm u8s8f32 m=140 n=64 k=300 res=f32 adecl=127 fill=stray threads=3",
+    "gemm u8s8s32 m=9 n=20 k=64 mode=saturating isa=avx2 fill=ramp",
+    "conv u8s8u8 in=9x8 c=16 o=24 kernel=3x3 pad=1x1 threads=2",
+    "conv u8s8s32 in=9x8 c=16 o=24 kernel=3x3 pad=1x1 open=yes threads=2 scratch=yes",
+    "conv s8s8u8 in=8x8 c=32 o=32 kernel=3x3 pad=1x1 groups=32 za=3",
+    "conv u8s8s8 in=6x6 c=8 o=12 kernel=3x3 stride=2x2 pad=1x1 transposed=yes open=yes",
+    "conv u8u8f32 in=7x7 c=3 o=17 kernel=3x3 stride=2x2 groups=1 batch=2",
+};
+
+Result<intact_tune_info> Tune(Gemm* plan, const reference::Gemm& gemm) { return plan->Tune(gemm.m, 0); }
+Result<intact_tune_info> Tune(Conv* plan, const reference::Conv& conv) {
+  const auto& axes = conv.geometry.axes;  // all cases have two
+  return plan->Tune({axes[1].input, axes[2].input}, 0);
+}
+
+intact_status RunOn(const Gemm& plan, const intact_gemm_args& args) {
+  return intact_gemm_run(plan.handle(), &args);
+}
+intact_status RunOn(const Conv& plan, const intact_conv_args& args) {
+  return intact_conv_run(plan.handle(), &args);
+}
+
+/// What a thread does with one problem; failures are words.
+class Case {
+ public:
+  virtual ~Case() = default;
+  virtual std::string RunShared() const = 0;
+  virtual std::string RunOwn() const = 0;
+  virtual std::string RunLoaded(const std::string& path) const = 0;
+  virtual std::string RunTuned() const = 0;
+};
+
+template <class Plan, class Operation>
+class CaseOf : public Case {
+ public:
+  CaseOf(Operation operation, const verify::RunOptions& options)
+      : operation_(std::move(operation)),
+        options_(options),
+        expected_(
+            reference::Outputs(operation_, reference::Accumulators(operation_, reference::Model::kExact))),
+        shared_(verify::CreatePlan(operation_, options_)) {}
+
+  std::string RunShared() const override { return Run(shared_); }
+  std::string RunOwn() const override { return Run(verify::CreatePlan(operation_, options_)); }
+
+  std::string RunLoaded(const std::string& path) const override {
+    if (!shared_) return shared_.error().message;
+    if (const Error error = shared_->Save(path); !error.ok()) return error.message;
+    const std::string wrong = Run(Plan::Load(path));
+    if (!wrong.empty()) return wrong;
+    const Result<Bytes> image = shared_->SaveMemory();
+    return image ? Run(Plan::LoadMemory(image->data(), image->size())) : image.error().message;
+  }
+
+  std::string RunTuned() const override {
+    Result<Plan> plan = verify::CreatePlan(operation_, options_);
+    if (!plan) return plan.error().message;
+    const Result<intact_tune_info> tuned = Tune(&*plan, operation_);
+    return tuned ? Run(plan) : tuned.error().message;
+  }
+
+ private:
+  std::string Run(const Result<Plan>& plan) const {
+    if (!plan) return plan.error().message;
+    const auto output = verify::RunGuarded(operation_, options_, [&](const auto& args) -> Error {
+      const intact_status status = RunOn(*plan, args);
+      return {status, intact_last_error()};
+    });
+    if (!output) return output.error().message;
+    return *output == expected_ ? "" : std::string("wrong: ") + plan->Info().kernel;
+  }
+
+  const Operation operation_;
+  const verify::RunOptions options_;
+  const Bytes expected_;
+  const Result<Plan> shared_;
+};
+
+std::unique_ptr<Case> MakeCase(const char* line) {
+  const Result<Problem> problem = Problem::Parse(line);
+  EXPECT_TRUE(problem) << problem.error().message;
+  const verify::RunOptions options = verify::RunOptionsOf(*problem);
+  if (problem->conv) {
+    return std::make_unique<CaseOf<Conv, reference::Conv>>(verify::MaterializeConv(*problem), options);
+  }
+  return std::make_unique<CaseOf<Gemm, reference::Gemm>>(verify::Materialize(*problem), options);
+}
+
+TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {
+  std::vector<std::unique_ptr<Case>> cases;
+  for (const char* line : kProblems) cases.push_back(MakeCase(line));
+  const std::string folder = TempPath();
+  std::filesystem::create_directories(folder);
+  std::barrier together(kThreads);
+  const auto work = [&](size_t thread) {
+    const std::string path = folder + "/" + std::to_string(thread % 4);  // two write to each
+    for (size_t step = 0; step < kRounds * cases.size(); ++step) {
+      together.arrive_and_wait();
+      // All are at one problem, or each at another.
+      const size_t number = (step + (step % 2) * thread) % cases.size();
+      const Case& now = *cases[number];
+      const bool is_written = (step / 2 + thread) % 4 == 1;
+      EXPECT_EQ(is_written ? now.RunLoaded(path + "-" + std::to_string(number)) : now.RunOwn(), "")
+          << kProblems[number];
+      EXPECT_EQ(now.RunShared(), "") << kProblems[number];
+      if ((step + thread) % 8 == 3) EXPECT_EQ(now.RunTuned(), "") << kProblems[number];
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace intact::tests

@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "jit/code_memory.h"
+#include "tools/commands.h"
+#include "verify/soak.h"
+
+namespace intact::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kLineSeconds = 10;  // between two lines of progress, or a sixtieth of the whole if longer
+
+struct SoakArguments {
+  double seconds = 60;
+  verify::SoakOptions soak;
+};
+
+std::atomic<bool> is_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+double ResidentMegabytes() {
+  int64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return static_cast<double>(resident * sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+std::string ToText(const verify::SoakState& state, double seconds) {
+  const jit::CodeUsage code = jit::GetCodeUsage();
+  return fmt::format(
+      "{:.0f} s: {} runs, {} of kept plans, {} forks, {} plans kept, {:.1f} MB resident, {} functions of {} "
+      "bytes, {} differences, digest {:016x}",
+      seconds, state.runs, state.kept_runs, state.forks, state.plans, ResidentMegabytes(), code.functions,
+      code.bytes, state.differences, state.digest);
+}
+
+int Soak(const SoakArguments& arguments) {
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { is_interrupted = true; });
+  const Clock::time_point start = Clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const bool has_end = arguments.soak.most_runs > 0;
+  const double step = has_end ? kLineSeconds : std::max(kLineSeconds, arguments.seconds / 60);
+  double next_line = step;
+  const verify::SoakState state = verify::RunSoak(arguments.soak, [&](const verify::SoakState& now) {
+    if (seconds() >= next_line) {
+      fmt::print(stderr, "{}\n", ToText(now, seconds()));
+      next_line += step;
+    }
+    return !is_interrupted && (has_end || seconds() < arguments.seconds);
+  });
+  for (const verify::SoakFailure& failure : state.failures) {
+    fmt::print("FAILED: {}: {}\n", failure.problem, failure.reason);
+  }
+  fmt::print("{}{}\n", is_interrupted ? "interrupted after " : "", ToText(state, seconds()));
+  return state.differences == 0 ? kParity : kDifference;
+}
+
+}  // namespace
+
+void AddVerifySoak(CLI::App* verify, Command* command) {
+  auto arguments = std::make_shared<SoakArguments>();
+  CLI::App* soak = verify->add_subcommand(
+      "soak", "random plans, threads and forks for as long as asked: memory, differences and a digest");
+  CLI::Option* const seconds =
+      soak->add_option("--seconds", arguments->seconds, "how long")->capture_default_str();
+  seconds->check(CLI::Range(0.1, 1e7));
+  soak->add_option("--runs", arguments->soak.most_runs,
+                   "or how many runs; the digest is the same for a seed and a number of runs, on any machine")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->excludes(seconds);
+  soak->add_option("--threads", arguments->soak.workers, "that create and run plans at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  soak->add_option("--seed", arguments->soak.seed, "what is drawn")->capture_default_str();
+  soak->callback([arguments, command] { *command = [arguments] { return Soak(*arguments); }; });
+}
+
+}  // namespace intact::tools

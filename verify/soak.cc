@@ -1,0 +1,234 @@
+#include "verify/soak.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <thread>
+#include <utility>
+
+#include "verify/audit.h"
+#include "verify/compare.h"
+#include "verify/problem.h"
+#include "verify/random.h"
+#include "verify/sweep.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::verify {
+namespace {
+
+constexpr size_t kSlots = 24;  // for plans that are kept
+constexpr unsigned kChildSeconds = 120;
+constexpr auto kTold = std::chrono::milliseconds(100);
+
+uint64_t Fnv1a(uint64_t hash, const std::vector<uint8_t>& bytes) {
+  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
+  return hash;
+}
+
+/// A plan with what it must compute.
+struct Soaked {
+  Problem problem;
+  std::vector<uint8_t> expected;
+  std::unique_ptr<HeldPlan> plan;
+
+  /// "", or what is wrong with a run.
+  std::string Run(std::vector<uint8_t>* output) const {
+    Result<std::vector<uint8_t>> bytes = plan->Run();
+    if (!bytes) return bytes.error().message;
+    *output = std::move(*bytes);
+    const ByteComparison compared = CompareBytes(problem.c_type, expected, *output);
+    return compared.differing == 0
+               ? ""
+               : fmt::format("{} of {} outputs differ", compared.differing, compared.outputs);
+  }
+};
+
+/// Calls of the library share it; a fork takes it alone, as docs/guest.md wants it. Who forks waits at the
+/// door for those who are inside, and nobody passes meanwhile.
+class Calls {
+ public:
+  std::shared_lock<std::shared_mutex> Enter() {
+    const std::lock_guard door(door_);
+    return std::shared_lock(inside_);
+  }
+  template <class Fork>
+  pid_t Alone(const Fork& fork) {
+    const std::lock_guard door(door_);
+    const std::unique_lock alone(inside_);
+    return fork();
+  }
+
+ private:
+  std::mutex door_;
+  std::shared_mutex inside_;
+};
+
+class Soak {
+ public:
+  explicit Soak(const SoakOptions& options) : options_(options) {
+    const std::array isas = {INTACT_ISA_ANY};
+    const std::array modes = {INTACT_EXACT};
+    problems_ = SweepProblems(isas, modes, Effort::kStandard);
+    for (const intact_isa isa : kIsaLadder) {
+      if (intact_isa_available(isa) != 0) isas_.push_back(isa);
+    }
+  }
+
+  SoakState Run(const std::function<bool(const SoakState&)>& goes_on) {
+    std::vector<std::jthread> workers;
+    working_ = options_.workers;
+    for (int i = 0; i < options_.workers; ++i) workers.emplace_back([this] { Work(); });
+    std::unique_lock lock(mutex_);
+    while (!done_.wait_for(lock, kTold, [this] { return working_ == 0; })) {
+      const SoakState state = state_;
+      lock.unlock();
+      if (!goes_on(state)) stops_ = true;
+      lock.lock();
+    }
+    for (auto& slot : slots_) slot.reset();
+    state_.plans = 0;
+    return state_;
+  }
+
+ private:
+  void Work() {
+    while (!stops_) {
+      const int64_t number = next_++;
+      if (options_.most_runs > 0 && number >= options_.most_runs) break;
+      RunOne(static_cast<uint64_t>(number));
+    }
+    const std::lock_guard lock(mutex_);
+    if (--working_ == 0) done_.notify_all();
+  }
+
+  void RunOne(uint64_t number) {
+    Random random(options_.seed, 1, number);
+    auto soaked = std::make_shared<Soaked>();
+    soaked->problem = Draw(&random);
+    soaked->problem.isa =
+        isas_.empty() ? INTACT_ISA_ANY : isas_[static_cast<size_t>(random.Next() % isas_.size())];
+    const bool forks = random.Integer(0, 31) == 0;
+    const bool is_kept = random.Integer(0, 3) == 0;
+    const auto slot = static_cast<size_t>(random.Integer(0, kSlots - 1));
+    std::vector<uint8_t> output;
+    std::string wrong = Make(soaked.get());
+    if (wrong.empty()) wrong = RunPlan(*soaked, &output);
+    Count(*soaked, wrong, Fnv1a(number + 1, output));
+    if (!wrong.empty()) return;
+    if (forks) Fork(*soaked);
+    Exchange(is_kept ? soaked : nullptr, slot);
+  }
+
+  Problem Draw(Random* random) const {
+    Problem problem = problems_[static_cast<size_t>(random->Integer(0, std::ssize(problems_) - 1))];
+    problem.seed = static_cast<uint64_t>(random->Integer(1, 1 << 30));
+    constexpr std::array<int32_t, 6> kThreads = {1, 2, 3, 0, 8, 1};
+    problem.threads = kThreads[static_cast<size_t>(random->Integer(0, std::ssize(kThreads) - 1))];
+    return problem;
+  }
+
+  std::string Make(Soaked* soaked) {
+    const Problem& problem = soaked->problem;
+    if (problem.conv) return MakeOf(MaterializeConv(problem), soaked);
+    return MakeOf(Materialize(problem), soaked);
+  }
+
+  template <class Operation>
+  std::string MakeOf(Operation operation, Soaked* soaked) {
+    soaked->expected =
+        reference::Outputs(operation, reference::Accumulators(operation, reference::Model::kExact));
+    const auto inside = calls_.Enter();
+    auto plan = Hold(std::move(operation), RunOptionsOf(soaked->problem));
+    if (!plan) return plan.error().message;
+    soaked->plan = std::move(*plan);
+    return "";
+  }
+
+  std::string RunPlan(const Soaked& soaked, std::vector<uint8_t>* output) {
+    const auto inside = calls_.Enter();
+    return soaked.Run(output);
+  }
+
+  // The child has this thread only.
+  void Fork(const Soaked& soaked) {
+    const pid_t child = calls_.Alone([&] { return fork(); });
+    if (child == 0) {
+      alarm(kChildSeconds);
+      std::vector<uint8_t> output;
+      _exit(soaked.Run(&output).empty() ? 0 : 1);
+    }
+    int status = -1;
+    if (child > 0) waitpid(child, &status, 0);
+    const std::lock_guard lock(mutex_);
+    ++state_.forks;
+    if (status != 0) Fail(soaked, fmt::format("a child ended with status {:#x}", status));
+  }
+
+  // Puts `kept` into a slot, unless it is null, and runs the plan that was there.
+  void Exchange(std::shared_ptr<const Soaked> kept, size_t slot) {
+    const bool replaces = kept != nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (replaces) {
+        std::swap(slots_[slot], kept);
+        state_.plans += kept == nullptr ? 1 : 0;
+      } else {
+        kept = slots_[slot];
+      }
+    }
+    if (kept == nullptr) return;
+    std::vector<uint8_t> output;
+    const std::string wrong = RunPlan(*kept, &output);
+    {
+      const std::lock_guard lock(mutex_);
+      ++state_.kept_runs;
+      if (!wrong.empty()) Fail(*kept, "a kept plan: " + wrong);
+    }
+    const auto inside = calls_.Enter();
+    kept.reset();  // and with it, perhaps, the plan
+  }
+
+  void Count(const Soaked& soaked, const std::string& wrong, uint64_t digest) {
+    const std::lock_guard lock(mutex_);
+    ++state_.runs;
+    state_.digest += digest;
+    if (!wrong.empty()) Fail(soaked, wrong);
+  }
+
+  // Under mutex_.
+  void Fail(const Soaked& soaked, const std::string& reason) {
+    ++state_.differences;
+    if (state_.failures.size() < kMaxSoakFailures) {
+      state_.failures.push_back({soaked.problem.ToString(), reason});
+    }
+  }
+
+  const SoakOptions options_;
+  std::vector<Problem> problems_;
+  std::vector<intact_isa> isas_;
+  std::atomic<int64_t> next_ = 0;
+  std::atomic<bool> stops_ = false;
+  Calls calls_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable done_;
+  int working_ = 0;
+  SoakState state_;
+  std::array<std::shared_ptr<const Soaked>, kSlots> slots_;
+};
+
+}  // namespace
+
+SoakState RunSoak(const SoakOptions& options, const std::function<bool(const SoakState&)>& goes_on) {
+  return Soak(options).Run(goes_on);
+}
+
+}  // namespace intact::verify
