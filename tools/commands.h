@@ -34,10 +34,12 @@ void AddVerifySoak(CLI::App* verify, Command* command);
 void AddVerifyStandard(CLI::App* verify, Command* command);  // no subcommand
 void AddVerifySweep(CLI::App* verify, Command* command);
 
-/// Sweeps our kernels on `isa`, or on all that this machine offers, with progress on stderr.
-verify::SweepResult SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
-                                     verify::Effort effort);
+/// Sweeps our kernels on `isa`, or on all that this machine offers, with progress on stderr. `emulate`: those
+/// that emulator::AddMissingIsas() added too.
+Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
+                                             verify::Effort effort, bool emulate);
 verify::Effort EffortOf(bool quick);
+CLI::Option* AddEmulateFlag(CLI::App* app, bool* emulate);
 
 /// The variables that the library reads, for the end of --help.
 inline constexpr const char* kEnvironmentHelp =

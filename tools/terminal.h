@@ -1,9 +1,10 @@
 // The one place that prints for people. What is printed is made to fit where it goes:
 //
-//   characters  those of the locale (LC_ALL, LC_CTYPE, LANG): UTF-8, or else ASCII that stands for it, "x"
-//   for "×" lines       at most as long as the terminal is wide (COLUMNS, else what the terminal says); a
-//   longer one is
-//               broken between words and goes on indented. Without COLUMNS, a file takes lines of any length.
+//   characters   those of the locale (LC_ALL, LC_CTYPE, LANG): UTF-8, or else ASCII that stands for it, such
+//                as "x" for "×"
+//   lines        at most as long as the terminal is wide (COLUMNS, else what the terminal says); a longer one
+//                is broken between words and goes on indented. Without COLUMNS, a file takes lines of any
+//                length
 //
 // Nothing here throws because of the stream: it may be closed or full, which std::ferror() tells afterwards.
 #ifndef INTACT_TOOLS_TERMINAL_H_

@@ -10,6 +10,7 @@
 
 #include "jit/code_memory.h"
 #include "tools/commands.h"
+#include "tools/terminal.h"
 #include "verify/soak.h"
 
 namespace intact::tools {
@@ -51,15 +52,15 @@ int Soak(const SoakArguments& arguments) {
   double next_line = step;
   const verify::SoakState state = verify::RunSoak(arguments.soak, [&](const verify::SoakState& now) {
     if (seconds() >= next_line) {
-      fmt::print(stderr, "{}\n", ToText(now, seconds()));
+      PrintError("{}\n", ToText(now, seconds()));
       next_line += step;
     }
     return !is_interrupted && (has_end || seconds() < arguments.seconds);
   });
   for (const verify::SoakFailure& failure : state.failures) {
-    fmt::print("FAILED: {}: {}\n", failure.problem, failure.reason);
+    Print("FAILED: {}: {}\n", failure.problem, failure.reason);
   }
-  fmt::print("{}{}\n", is_interrupted ? "interrupted after " : "", ToText(state, seconds()));
+  Print("{}{}\n", is_interrupted ? "interrupted after " : "", ToText(state, seconds()));
   return state.differences == 0 ? kParity : kDifference;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "emulator/emulator.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
@@ -21,6 +22,7 @@ constexpr std::array kBothModes = {INTACT_EXACT, INTACT_SATURATING};
 struct StandardOptions {
   std::string folder = "report";
   bool quick = false;
+  bool emulate = false;
 };
 
 Result<verify::Report> RunAll(const StandardOptions& options) {
@@ -43,7 +45,16 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   Result<std::vector<verify::Cost>> costs = verify::MeasureBuiltinCosts();
   if (!costs) return costs.error();
   report.costs = std::move(*costs);
-  report.sweep = SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick));
+  if (options.emulate) {  // after what is measured
+    const jit::IsaSet emulated = emulator::AddMissingIsas();
+    for (verify::IsaStatus& status : report.isas) {
+      if (emulated.Has(static_cast<jit::Isa>(status.isa))) status.reason += "; emulated in the sweep";
+    }
+  }
+  Result<verify::SweepResult> sweep =
+      SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate);
+  if (!sweep) return sweep.error();
+  report.sweep = std::move(*sweep);
   return report;
 }
 
@@ -70,12 +81,13 @@ void AddVerifyStandard(CLI::App* verify, Command* command) {
       ->type_name("DIR")
       ->capture_default_str();
   verify->add_flag("--quick", options->quick, "a sixth of the sweep's problems");
+  AddEmulateFlag(verify, &options->emulate);
   verify->callback([verify, options, command] {
     if (verify->get_subcommands().empty()) {
       *command = [options] { return Standard(*options); };
       return;
     }
-    for (const char* own : {"--report", "--quick"}) {
+    for (const char* own : {"--report", "--quick", "--emulate"}) {
       if (verify->count(own) == 0) continue;
       throw CLI::ValidationError(own,
                                  "before '" + verify->get_subcommands().front()->get_name() +

@@ -1,6 +1,10 @@
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "emulator/emulator.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
 #include "tools/terminal.h"
@@ -11,15 +15,25 @@
 
 namespace intact::tools {
 
-verify::SweepResult SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
-                                     verify::Effort effort) {
+Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
+                                             verify::Effort effort, bool emulate) {
+  std::optional<emulator::ScopedEmulator> emulator;
+  if (emulate) emulator.emplace();
   std::vector<intact_isa> isas;
   for (const intact_isa candidate : verify::kIsaLadder) {
     if (intact_isa_available(candidate) == 0) continue;
     if (isa == INTACT_ISA_ANY || isa == candidate) isas.push_back(candidate);
   }
   const std::vector<verify::Problem> problems = verify::SweepProblems(isas, modes, effort);
-  return verify::RunSweep(problems, verify::IntactTarget(), ReportProgress("sweep"));
+  verify::SweepResult sweep = verify::RunSweep(problems, verify::IntactTarget(), ReportProgress("sweep"));
+  const std::string fault = emulator::ScopedEmulator::TakeFault();
+  if (!fault.empty()) return Error{INTACT_CODEGEN_FAILED, "--emulate: " + fault};
+  return sweep;
+}
+
+CLI::Option* AddEmulateFlag(CLI::App* app, bool* emulate) {
+  return app->add_flag("--emulate", *emulate,
+                       "sweep the ISAs that this CPU lacks too, in software (with AVX2)");
 }
 
 verify::Effort EffortOf(bool quick) { return quick ? verify::Effort::kQuick : verify::Effort::kStandard; }
@@ -29,13 +43,18 @@ namespace {
 struct SweepOptions {
   RunChoice choice;
   bool quick = false;
+  bool emulate = false;
   std::string json;
 };
 
 int Sweep(SweepOptions options) {
+  if (options.emulate) emulator::AddMissingIsas();
   if (const int status = options.choice.Resolve(); status != kParity) return status;
   const std::vector<intact_mode> modes = {options.choice.mode};
-  const verify::SweepResult sweep = SweepThisMachine(options.choice.isa, modes, EffortOf(options.quick));
+  const Result<verify::SweepResult> swept =
+      SweepThisMachine(options.choice.isa, modes, EffortOf(options.quick), options.emulate);
+  if (!swept) return Fail(swept.error());
+  const verify::SweepResult& sweep = *swept;
   if (sweep.cells.empty()) return Fail("verify sweep: nothing to run: this CPU has no ISA that kernels use");
   Print("{}", verify::ToText(sweep));
   verify::Json json = verify::ToJson(sweep);
@@ -52,6 +71,7 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
       "sweep", "GEMMs around the blocks, convolutions around the edges, all fills, against the reference");
   options->choice.AddOptions(sweep);
   sweep->add_flag("--quick", options->quick, "a sixth of the problems");
+  AddEmulateFlag(sweep, &options->emulate);
   AddJsonOption(sweep, &options->json, "write counts, failures and digests");
   sweep->callback([options, command] { *command = [options] { return Sweep(*options); }; });
 }
