@@ -534,6 +534,21 @@ TEST(LastError, IsPerThread) {
   EXPECT_THAT(intact_last_error(), HasSubstr("gemm is NULL"));
 }
 
+TEST(LastError, OfTheWrapperHasWords) {
+  EXPECT_EQ(intact_gemm_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(detail::LastError(INTACT_OK).message, "") << "what failed before does not matter";
+  const Draft draft;
+  Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
+  ASSERT_TRUE(gemm);
+  EXPECT_EQ(detail::LastError(INTACT_OUT_OF_MEMORY).message, "out of memory") << "the library told none";
+  const Gemm taken = std::move(*gemm);
+  EXPECT_THAT(gemm->Save("x").message, HasSubstr("gemm is NULL"));
+  EXPECT_THAT(gemm->SaveMemory().error().message, HasSubstr("gemm is NULL"));
+  EXPECT_THAT(gemm->Prepare(1).error().message, HasSubstr("gemm is NULL"));
+  EXPECT_THAT(gemm->Tune(1).error().message, HasSubstr("gemm is NULL"));
+  EXPECT_THAT(gemm->Certificate().error().message, HasSubstr("gemm is NULL"));
+}
+
 void ExpectRefused(const Error& error, const char* words) {
   EXPECT_EQ(error.status, INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(error.message, HasSubstr(words));

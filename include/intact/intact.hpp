@@ -108,8 +108,11 @@ struct RunOptions {
 
 namespace detail {
 
+/// The error of this thread's call that has just returned `status`: never without words.
 inline Error LastError(intact_status status) {
-  return status == INTACT_OK ? Error() : Error{status, intact_last_error()};
+  if (status == INTACT_OK) return {};
+  const char* const message = intact_last_error();
+  return {status, *message != '\0' ? message : intact_status_name(status)};
 }
 
 /// That a view holds the plan's elements.
