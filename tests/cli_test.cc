@@ -372,7 +372,7 @@ TEST_F(Cli, SoakEndsWithItsSecondsOrByASignal) {
     EXPECT_THAT(stopped.out, HasSubstr(" 0 differences")) << signal;
   }
   ExpectBadInput("verify soak --seconds 0", "--seconds");
-  ExpectBadInput("verify soak --runs 5 --seconds 5", "--runs excludes --seconds");
+  ExpectBadInput("verify soak --runs 5 --seconds 5", "--seconds excludes --runs");
   ExpectBadInput("verify soak --threads 0", "--threads");
 }
 

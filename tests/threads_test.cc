@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <barrier>
 #include <cstdint>
 #include <filesystem>
@@ -84,7 +85,11 @@ class CaseOf : public Case {
     const std::string wrong = Run(Plan::Load(path));
     if (!wrong.empty()) return wrong;
     const Result<Bytes> image = shared_->SaveMemory();
-    return image ? Run(Plan::LoadMemory(image->data(), image->size())) : image.error().message;
+    if (!image) return image.error().message;
+    Bytes room(image->size() + 63);
+    uint8_t* const aligned = room.data() + (-reinterpret_cast<uintptr_t>(room.data()) & 63);
+    std::ranges::copy(*image, aligned);
+    return Run(Plan::LoadMemory(aligned, image->size()));
   }
 
   std::string RunTuned() const override {
