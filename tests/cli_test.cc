@@ -495,4 +495,38 @@ TEST_F(Cli, StandardRunWritesItsReport) {
 }
 #endif
 
+// "digest 0123456789abcdef" of a soak's last line.
+std::string DigestOf(const Outcome& soak) {
+  const size_t at = soak.out.rfind("digest ");
+  return at == std::string::npos ? "none" : soak.out.substr(at);
+}
+
+TEST_F(Cli, SoakHasOneDigestForASeedAndANumberOfRuns) {
+  const Outcome soak = Run("verify soak --runs 80 --seed 5");
+  EXPECT_EQ(soak.status, 0) << soak.out << soak.err;
+  EXPECT_THAT(soak.out, HasSubstr(": 80 runs, "));
+  EXPECT_THAT(soak.out, HasSubstr(" 0 plans kept, "));
+  EXPECT_THAT(soak.out, HasSubstr(" 0 functions of 0 bytes, 0 differences, digest "));
+  EXPECT_EQ(DigestOf(Run("verify soak --runs 80 --seed 5 --threads 7")), DigestOf(soak));
+  EXPECT_EQ(DigestOf(Run("verify soak --runs 80 --seed 5", "INTACT_MAX_ISA=avx2")), DigestOf(soak));
+  EXPECT_NE(DigestOf(Run("verify soak --runs 80 --seed 6")), DigestOf(soak));
+  EXPECT_NE(DigestOf(Run("verify soak --runs 79 --seed 5")), DigestOf(soak));
+}
+
+TEST_F(Cli, SoakEndsWithItsSecondsOrByASignal) {
+  const Outcome soak = Run("verify soak --seconds 0.5 --threads 1");
+  EXPECT_EQ(soak.status, 0) << soak.err;
+  EXPECT_THAT(soak.out, HasSubstr(" 0 differences"));
+  for (const std::string signal : {"INT", "TERM"}) {
+    const Outcome stopped =
+        Run("verify soak --seconds 1000", "timeout --signal=" + signal + " --preserve-status 1");
+    EXPECT_EQ(stopped.status, 0) << stopped.err;
+    EXPECT_THAT(stopped.out, testing::StartsWith("interrupted after ")) << signal;
+    EXPECT_THAT(stopped.out, HasSubstr(" 0 differences")) << signal;
+  }
+  ExpectBadInput("verify soak --seconds 0", "--seconds");
+  ExpectBadInput("verify soak --runs 5 --seconds 5", "--seconds excludes --runs");
+  ExpectBadInput("verify soak --threads 0", "--threads");
+}
+
 }  // namespace
