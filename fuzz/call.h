@@ -36,8 +36,9 @@ class Versioned {
         input->OneIn(8) ? input->Pick({sizeof(Struct) + 1, sizeof(Struct) + 64, kMost}) : sizeof(Struct);
     SetSize(size);
     if (input->OneIn(64)) {  // an unknown field, which is set
-      bytes_[sizeof(Struct) + static_cast<size_t>(input->Integer(0, 63))] = 1;
-      is_spoilt_ = size > sizeof(Struct);
+      const size_t at = sizeof(Struct) + static_cast<size_t>(input->Integer(0, 63));
+      bytes_[at] = 1;
+      is_spoilt_ = at < size;
     }
     if (input->OneIn(64)) {
       SetSize(input->Pick({size_t{0}, size_t{8}, size_t{39}, kMost + 1, std::numeric_limits<size_t>::max()}));

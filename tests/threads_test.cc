@@ -28,7 +28,8 @@ using Bytes = std::vector<uint8_t>;
 constexpr int kThreads = 8;
 constexpr int kRounds = 4;
 
-// Of every engine; the first two need the same functions.
+// Of every engine; the first two need the same functions. Every second one has a plan that all threads share;
+// the functions of the others go with the plans of each thread, and are generated again.
 constexpr const char* kProblems[] = {
     "gemm u8s8s32 m=33 n=40 k=130 threads=2",
     "gemm u8s8s32 m=33 n=40 k=130 threads=0 fill=laplace scratch=yes",
@@ -68,23 +69,27 @@ class Case {
 template <class Plan, class Operation>
 class CaseOf : public Case {
  public:
-  CaseOf(Operation operation, const verify::RunOptions& options)
+  CaseOf(Operation operation, const verify::RunOptions& options, bool is_shared)
       : operation_(std::move(operation)),
         options_(options),
         expected_(reference::Outputs(
             operation_,
             reference::Accumulators(operation_, verify::ExpectedModel(options_.mode, options_.isa)))),
-        shared_(verify::CreatePlan(operation_, options_)) {}
+        is_shared_(is_shared) {
+    if (is_shared) shared_ = Create();
+  }
 
-  std::string RunShared() const override { return Run(shared_); }
-  std::string RunOwn() const override { return Run(verify::CreatePlan(operation_, options_)); }
+  std::string RunShared() const override { return is_shared_ ? Run(shared_) : RunOwn(); }
+  std::string RunOwn() const override { return Run(Create()); }
 
   std::string RunLoaded(const std::string& path) const override {
-    if (!shared_) return shared_.error().message;
-    if (const Error error = shared_->Save(path); !error.ok()) return error.message;
+    const Result<Plan> own = is_shared_ ? Result<Plan>(Error()) : Create();
+    const Result<Plan>& plan = is_shared_ ? shared_ : own;
+    if (!plan) return plan.error().message;
+    if (const Error error = plan->Save(path); !error.ok()) return error.message;
     const std::string wrong = Run(Plan::Load(path));
     if (!wrong.empty()) return wrong;
-    const Result<Bytes> image = shared_->SaveMemory();
+    const Result<Bytes> image = plan->SaveMemory();
     if (!image) return image.error().message;
     Bytes room(image->size() + 63);
     uint8_t* const aligned = room.data() + (-reinterpret_cast<uintptr_t>(room.data()) & 63);
@@ -93,13 +98,15 @@ class CaseOf : public Case {
   }
 
   std::string RunTuned() const override {
-    Result<Plan> plan = verify::CreatePlan(operation_, options_);
+    Result<Plan> plan = Create();
     if (!plan) return plan.error().message;
     const Result<intact_tune_info> tuned = Tune(&*plan, operation_);
     return tuned ? Run(plan) : tuned.error().message;
   }
 
  private:
+  Result<Plan> Create() const { return verify::CreatePlan(operation_, options_); }
+
   std::string Run(const Result<Plan>& plan) const {
     if (!plan) return plan.error().message;
     const auto output = verify::RunGuarded(operation_, options_, [&](const auto& args) -> Error {
@@ -113,22 +120,24 @@ class CaseOf : public Case {
   const Operation operation_;
   const verify::RunOptions options_;
   const Bytes expected_;
-  const Result<Plan> shared_;
+  const bool is_shared_;
+  Result<Plan> shared_ = Error();
 };
 
-std::unique_ptr<Case> MakeCase(const char* line) {
+std::unique_ptr<Case> MakeCase(const char* line, bool is_shared) {
   const Result<Problem> problem = Problem::Parse(line);
   EXPECT_TRUE(problem) << problem.error().message;
   const verify::RunOptions options = verify::RunOptionsOf(*problem);
   if (problem->conv) {
-    return std::make_unique<CaseOf<Conv, reference::Conv>>(verify::MaterializeConv(*problem), options);
+    return std::make_unique<CaseOf<Conv, reference::Conv>>(verify::MaterializeConv(*problem), options,
+                                                           is_shared);
   }
-  return std::make_unique<CaseOf<Gemm, reference::Gemm>>(verify::Materialize(*problem), options);
+  return std::make_unique<CaseOf<Gemm, reference::Gemm>>(verify::Materialize(*problem), options, is_shared);
 }
 
 TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {
   std::vector<std::unique_ptr<Case>> cases;
-  for (const char* line : kProblems) cases.push_back(MakeCase(line));
+  for (const char* line : kProblems) cases.push_back(MakeCase(line, cases.size() % 2 == 0));
   const std::string folder = TempPath();
   std::filesystem::create_directories(folder);
   std::barrier together(kThreads);
