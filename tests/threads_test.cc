@@ -87,7 +87,7 @@ class CaseOf : public Case {
     const Result<Plan>& plan = is_shared_ ? shared_ : own;
     if (!plan) return plan.error().message;
     if (const Error error = plan->Save(path); !error.ok()) return error.message;
-    const std::string wrong = Run(Plan::Load(path));
+    std::string wrong = Run(Plan::Load(path));
     if (!wrong.empty()) return wrong;
     const Result<Bytes> image = plan->SaveMemory();
     if (!image) return image.error().message;
@@ -161,6 +161,28 @@ TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {
     for (size_t i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
   }
   std::filesystem::remove_all(folder);
+}
+
+// More than a plan keeps prepared.
+TEST(Threads, PrepareManyExtentsOfOnePlanAtOnce) {
+  ConvDesc desc = MakeConvDesc();
+  desc.input_channels = desc.output_channels = 4;
+  desc.input[0] = desc.input[1] = INTACT_ANY_EXTENT;
+  const std::vector<int8_t> weights(16, 1);
+  const Result<Conv> conv = Conv::Create(desc, weights.data());
+  ASSERT_TRUE(conv) << conv.error().message;
+  std::vector<std::jthread> threads;
+  threads.reserve(kThreads);
+  for (int64_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&conv, thread] {
+      for (int64_t i = 0; i < 60; ++i) {
+        const int64_t height = 1 + (i + 5 * thread) % 80;
+        const Result<intact_run_info> info = conv->Prepare(1 + i % 2, {height, 3});
+        ASSERT_TRUE(info) << info.error().message;
+        EXPECT_EQ(info->output[0], height);
+      }
+    });
+  }
 }
 
 }  // namespace

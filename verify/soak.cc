@@ -85,6 +85,7 @@ class Soak {
 
   SoakState Run(const std::function<bool(const SoakState&)>& goes_on) {
     std::vector<std::jthread> workers;
+    workers.reserve(static_cast<size_t>(options_.workers));
     working_ = options_.workers;
     for (int i = 0; i < options_.workers; ++i) workers.emplace_back([this] { Work(); });
     std::unique_lock lock(mutex_);
