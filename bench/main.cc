@@ -21,7 +21,6 @@
 #include "bench/report.h"
 #include "bench/run.h"
 #include "bench/tuning.h"
-#include "jit/code_memory.h"
 #include "tools/commands.h"
 #include "tools/documents.h"
 #include "tools/machine.h"
@@ -198,7 +197,7 @@ int Main(int argc, char** argv) {
   std::vector<jit::Isa> isas = AvailableIsas();
   if (*isa != INTACT_ISA_ANY) isas = {static_cast<jit::Isa>(*isa)};
   if (isas.empty()) return Fail("this machine permits no ISA that intact generates kernels for");
-  if (!jit::HardwareIsas().Has(YardstickOf(isas.front())) || !jit::CodeSpace::WhyRefused().empty()) {
+  if (intact_isa_available(static_cast<intact_isa>(YardstickOf(isas.front()))) == 0) {
     return Fail("--isa portable: is measured by AVX2's peak, which this process cannot run");
   }
   if (!options.json.empty() && options.json == options.html) {

@@ -1,6 +1,6 @@
 # `cpack` in the build folder makes Debian packages of what `cmake --install` installs, one for each component. It wants
 # dpkg-dev (dpkg-shlibdeps) and file.
-set(INTACT_MAINTAINER "intact maintainers <maintainers@users.noreply.a-seed-c5529646.example>"
+set(INTACT_MAINTAINER "intact maintainers <maintainers@localhost>"
     CACHE STRING "Maintainer of the Debian packages")
 
 set(CPACK_GENERATOR DEB)

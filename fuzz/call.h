@@ -99,6 +99,7 @@ class Call {
     if (input_.OneIn(4)) {
       std::string wrong = Reload(&plan);
       if (!wrong.empty()) return wrong;
+      if (Api::Query(plan.get(), &info) != INTACT_OK) return intact_last_error();
     }
     std::string wrong;
     const auto output = verify::RunGuarded(operation_, options_, [&](const Args& args) -> Error {

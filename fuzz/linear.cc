@@ -152,7 +152,7 @@ void ReadLinear(Input* input, int64_t columns, Linear* linear) {
   desc.mode = input->OneIn(8) ? INTACT_SATURATING : INTACT_EXACT;
   desc.max_isa = input->Pick<int32_t>({INTACT_ISA_ANY, INTACT_ISA_ANY, INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI,
                                        INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8,
-                                       INTACT_ISA_AVX_VNNI_INT8});
+                                       INTACT_ISA_AVX_VNNI_INT8, INTACT_ISA_PORTABLE});
   ReadRange(input, linear);
   ReadZeroPoints(input, columns, linear);
   ReadBiases(input, columns, linear);
@@ -161,7 +161,7 @@ void ReadLinear(Input* input, int64_t columns, Linear* linear) {
   input->Spoil(&desc.b_type, {0, INTACT_S32, INTACT_F32, 5, -1, kLowestInt});
   input->Spoil(&desc.c_type, {0, 5, -1, kHighestInt});
   input->Spoil(&desc.mode, {2, -1, kHighestInt});
-  input->Spoil(&desc.max_isa, {7, -1, kHighestInt, kLowestInt});
+  input->Spoil(&desc.max_isa, {8, -1, kHighestInt, kLowestInt});
 }
 
 void Describe(const intact_linear_desc& desc, int64_t columns, reference::Operation* operation) {

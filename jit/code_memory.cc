@@ -32,7 +32,9 @@ size_t PageBytes() {
 
 // Why the system refused something: memory may be there another time, permission will not.
 Error Refused(const std::string& what, int why) {
-  if (why == ENOMEM) return {INTACT_OUT_OF_MEMORY, "no memory for code"};
+  if (why == ENOMEM || why == EAGAIN || why == EMFILE || why == ENFILE) {
+    return {INTACT_OUT_OF_MEMORY, "no memory for code: " + what + ": " + std::strerror(why)};
+  }
   return {INTACT_UNSUPPORTED,
           "this process may not have executable memory: " + what + ": " + std::strerror(why)};
 }
@@ -145,10 +147,10 @@ class CodeSpace::Appender {
     return CodeSpace(std::move(pages), 0, bytes);
   }
 
-  // Tries what Reserve() and Seal() would do.
+  // Tries what Reserve() and Seal() would do. That there is room tells nothing of more.
   Error Try() {
     const std::lock_guard lock(mutex_);
-    const Error no_file = MakeRoom(kAlignment);
+    const Error no_file = IsForPerf() ? MakeRoom(kAlignment) : TryFile();
     if (no_file.status == INTACT_OK) return {};
     Block pages;
     Error error = pages.MapPages(kAlignment, no_file.message);
@@ -156,6 +158,15 @@ class CodeSpace::Appender {
   }
 
  private:
+  /// Whether executable pages of a file can be had, or there is room and other ones can.
+  Error TryFile() {
+    if (block_ != nullptr && block_->HasRoom(kAlignment)) {
+      void* const page = Map(PageBytes(), PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+      if (page == nullptr) return Refused("mmap of executable pages", errno);
+      munmap(page, PageBytes());
+    }
+    return MakeRoom(kAlignment);
+  }
   /// In block_; the error of a memory file.
   Error MakeRoom(size_t bytes) {
     if (block_ != nullptr && block_->HasRoom(bytes)) return {};

@@ -188,13 +188,21 @@ constexpr std::array kTinyTrained = {Layer{Shape::Of({9, 20, 64, 32, {5, 3}, {2,
                                      Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32}), 1, {{0, 5}}}};
 constexpr Suite kTinyNetwork = {"tiny network", "for tests", kTinyTrained};
 
-Results RunTiny(const Suite& suite) {
+/// Whose kernels are generated.
+std::vector<jit::Isa> GeneratedIsas() {
+  std::vector<jit::Isa> isas;
+  for (const jit::Isa isa : jit::kAllIsas) {
+    if (isa == jit::Isa::kPortable) continue;
+    if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.push_back(isa);
+  }
+  return isas;
+}
+
+Results RunTiny(const Suite& suite, const std::vector<jit::Isa>& isas = GeneratedIsas()) {
   Request request;
   request.suite = &suite;
   request.budget = Seconds(0);
-  for (const jit::Isa isa : jit::kAllIsas) {
-    if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) request.isas.push_back(isa);
-  }
+  request.isas = isas;
   Result<Results> results = Run(request, [](int64_t, int64_t) {});
   EXPECT_TRUE(results) << results.error().message;
   return results ? *results : Results{};
@@ -205,9 +213,7 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
   EXPECT_TRUE(results.AllRight()) << ToText(results);
   EXPECT_EQ(results.peers.size(), Peers().size());
   std::vector<std::string> isas;
-  for (const jit::Isa isa : jit::kAllIsas) {
-    if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.emplace_back(jit::ToString(isa));
-  }
+  for (const jit::Isa isa : GeneratedIsas()) isas.emplace_back(jit::ToString(isa));
   EXPECT_EQ(results.Isas(), isas);
   EXPECT_EQ(results.rows.size(), kTinyLayers.size() * isas.size());
   EXPECT_EQ(results.first_calls.size(), isas.size());
@@ -221,6 +227,17 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
       EXPECT_TRUE(timing.IsTimed()) << timing.result;
       const bool may_saturate = timing.contender != kIntact && timing.c_type != "f32";
       EXPECT_EQ(timing.result, saturates && may_saturate ? kSaturates : kExact);
+    }
+  }
+}
+
+TEST_F(MeasuredRow, PortableKernelsAreMeasuredBesideAvx2sPeak) {
+  const Results results = RunTiny(kTinySuite, {jit::Isa::kPortable});
+  EXPECT_TRUE(results.AllRight()) << ToText(results);
+  for (const Row& row : results.rows) {
+    EXPECT_EQ(row.peak, "triple/ymm");
+    for (const Timing& timing : row.timings) {
+      EXPECT_TRUE(timing.contender != kIntact || timing.result == kExact) << timing.result;
     }
   }
 }

@@ -327,7 +327,7 @@ TEST(SavedConvMemory, NullArguments) {
   expect_null(intact_conv_load("/tmp/nothing", INTACT_ISA_ANY, nullptr), "conv is NULL");
   expect_null(intact_conv_load_memory(nullptr, 100, INTACT_ISA_ANY, &loaded), "data is NULL");
   expect_null(intact_conv_load_memory(image.data(), image.size(), INTACT_ISA_ANY, nullptr), "conv is NULL");
-  expect_null(intact_conv_load_memory(image.data(), image.size(), 7, &loaded), "max_isa is 7");
+  expect_null(intact_conv_load_memory(image.data(), image.size(), 8, &loaded), "max_isa is 8");
   EXPECT_EQ(loaded, nullptr);
 }
 

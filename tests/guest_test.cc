@@ -313,6 +313,21 @@ TEST(Guest, RunsCompiledCodeWhereExecutableMemoryIsRefused) {
       "not have executable memory: memfd_create: Operation not permitted");
 }
 
+// That there is room for code yet tells nothing of what comes.
+TEST(Guest, SeesThatExecutableMemoryIsRefusedLater) {
+  const Workload workload(10);
+  const std::string said = InChild([&]() -> std::string {
+    const Result<Gemm> before = workload.Create();
+    if (!before) return before.error().message;
+    if (!RefuseExecutablePages(true)) return "not there";
+    const Result<Gemm> after = workload.Create();
+    if (!after) return after.error().message;
+    return intact_isa_name(after->Info().isa) + RunsRight(workload, *after) + RunsRight(workload, *before);
+  });
+  if (said == "not there") GTEST_SKIP() << "the kernel has no seccomp filters";
+  EXPECT_EQ(said, "portable");
+}
+
 TEST(Guest, PortablePlansGenerateNoCode) {
   const Workload workload(8);
   const jit::CodeUsage before = jit::GetCodeUsage();

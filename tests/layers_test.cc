@@ -22,8 +22,8 @@ using Order = std::vector<std::string_view>;
 // Public headers are before everything and not listed: they are included as <intact/…>.
 const std::vector<Order> kOrders = {
     {"jit", "kernels/base", "kernels/problem", "kernels/weights", "kernels/codegen", "kernels/input",
-     "kernels/engines", "kernels/plans", "kernels/api", "emulator", "verify/targets", "fuzz", "tools", "bench",
-     "tests"},
+     "kernels/engines", "kernels/plans", "kernels/api", "emulator", "verify/targets", "fuzz", "tools",
+     "bench", "tests"},
     {"reference", "verify", "fuzz", "tools", "bench", "tests"},
 };
 

@@ -72,7 +72,8 @@ TEST_F(OutputFiles, AreRefusedBeforeThereIsAText) {
   EXPECT_EQ(Contents(), "before");
   EXPECT_EQ(FileCount(), 1);
   EXPECT_TRUE(WhyNotWritable(path_ + "/x")) << "in a file";
-  EXPECT_TRUE(WhyNotWritable(folder_ + "/" + std::string(250, 'x'))) << "too long with the temporary's ending";
+  EXPECT_TRUE(WhyNotWritable(folder_ + "/" + std::string(250, 'x')))
+      << "too long with the temporary's ending";
 }
 
 TEST_F(OutputFiles, AFullDiskIsAnError) {

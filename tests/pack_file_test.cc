@@ -253,8 +253,8 @@ TEST_F(PackFile, RefusesMisalignedMemory) {
   EXPECT_THAT(intact_last_error(), HasSubstr("aligned to 64"));
   EXPECT_EQ(intact_gemm_load_memory(bytes, 0, INTACT_ISA_ANY, &gemm), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("truncated"));
-  EXPECT_EQ(intact_gemm_load_memory(bytes, 200, 7, &gemm), INTACT_INVALID_ARGUMENT);
-  EXPECT_THAT(intact_last_error(), HasSubstr("max_isa is 7"));
+  EXPECT_EQ(intact_gemm_load_memory(bytes, 200, 8, &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("max_isa is 8"));
 }
 
 TEST_F(PackFile, LeavesNothingBehindWhereItCannotWrite) {

@@ -97,7 +97,7 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8s32 m=1 n=1 k=1 colour=red", "'colour' is unknown"},
       {"gemm u8s8s32 m=1 n=1 k=1 fast", "'fast' is not key=value"},
       {"gemm u8s8s32 m=1 n=1 k=1 fill=water", "'water' is unknown; expected one of uniform"},
-      {"gemm u8s8s32 m=1 n=1 k=1 isa=sse2", "'sse2' is unknown; expected one of any, avx2"},
+      {"gemm u8s8s32 m=1 n=1 k=1 isa=sse2", "'sse2' is unknown; expected one of any, portable, avx2"},
       {"gemm u8s8s32 m=1 n=1 k=1 mode=fast", "expected one of exact, saturating"},
       {"gemm u8s8s32 m=1 n=1 k=1 za=256", "za: 256"},
       {"gemm s8s8s32 m=1 n=1 k=1 za=128", "za: 128"},

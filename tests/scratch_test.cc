@@ -209,8 +209,7 @@ void ExpectNoAllocations(const Runs& runs) {
   EXPECT_NE(reinterpret_cast<uintptr_t>(whole.data()) % 64, 0u);
 
   std::fill(runs.c->begin(), runs.c->end(), uint8_t{0xa5});
-  ASSERT_EQ(runs.run(whole.data(), info.scratch_bytes), INTACT_OK)
-      << intact_last_error();  // OpenMP's threads
+  ASSERT_EQ(runs.run(whole.data(), info.scratch_bytes), INTACT_OK) << intact_last_error();  // makes helpers
   EXPECT_TRUE(*runs.c == runs.expected) << "wrong in the caller's scratch";
   int failed = 0;
   const int64_t of_runs = CountAllocations([&] {
@@ -262,6 +261,7 @@ void ExpectTooLittleIsRefused(const Runs& runs) {
 void ExpectLessServesFewerThreads(const Runs& runs) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   ASSERT_EQ(runs.prepare(&info), INTACT_OK) << intact_last_error();
+  ASSERT_EQ(runs.run(Scratch(info.scratch_bytes).data(), info.scratch_bytes), INTACT_OK);  // makes helpers
   for (const size_t bytes : {info.part_scratch_bytes, info.scratch_bytes - 1}) {
     if (bytes < info.part_scratch_bytes) continue;
     const Scratch scratch(bytes);

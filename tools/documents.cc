@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <map>
 #include <string>
 #include <string_view>
@@ -381,9 +382,10 @@ void AddDocumentOption(CLI::App* app) {
       {"man", ManualPage}, {"bash", Bash}, {"zsh", Zsh}, {"fish", Fish}};
   app->add_option_function<std::string>("--document",
                                         [app](const std::string& kind) {
-                                          std::string text = kWriters.at(kind)(*app);
-                                          text.pop_back();  // app->exit() ends the line
-                                          throw CLI::CallForVersion(text, 0);
+                                          const std::string text = kWriters.at(kind)(*app);
+                                          // As it is, whatever the terminal.
+                                          std::fwrite(text.data(), 1, text.size(), stdout);
+                                          throw CLI::Success();
                                         })
       ->check(CLI::IsMember(&kWriters))
       ->group("")

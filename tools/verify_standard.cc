@@ -48,7 +48,9 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   if (options.emulate) {  // after what is measured
     const jit::IsaSet emulated = emulator::AddMissingIsas();
     for (verify::IsaStatus& status : report.isas) {
-      if (emulated.Has(static_cast<jit::Isa>(status.isa))) status.reason += "; emulated in the sweep";
+      const bool is_swept =
+          emulated.Has(static_cast<jit::Isa>(status.isa)) && intact_isa_available(status.isa) != 0;
+      if (is_swept) status.reason += "; emulated in the sweep";
     }
   }
   Result<verify::SweepResult> sweep =

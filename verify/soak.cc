@@ -124,9 +124,10 @@ class Soak {
     std::string wrong = Make(soaked.get());
     if (wrong.empty()) wrong = RunPlan(*soaked, &output);
     Count(*soaked, wrong, Fnv1a(number + 1, output));
-    if (!wrong.empty()) return;
-    if (forks) Fork(*soaked);
-    Exchange(is_kept ? soaked : nullptr, slot);
+    if (wrong.empty() && forks) Fork(*soaked);
+    if (wrong.empty()) Exchange(is_kept ? soaked : nullptr, slot);
+    const auto inside = calls_.Enter();
+    soaked.reset();  // no thread forks while a plan is destroyed
   }
 
   Problem Draw(Random* random) const {

@@ -224,13 +224,13 @@ void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin
     for (int64_t first = channel_begin; first < channel_end; first += kChannels) {
       const int64_t channels = std::min(kChannels, channel_end - first);
       std::copy_n(&data_.initial[static_cast<size_t>(first)], channels, sums.begin());
-      const int16_t* weights = portable_.weights.data() + first;
-      for (const int64_t offset : portable_.offsets) {
-        const uint8_t* const a = row.pixel0 + pixel * taps_.pixel_stride_bytes + offset + first;
+      for (size_t tap = 0; tap < portable_.offsets.size(); ++tap) {
+        const uint8_t* const a =
+            row.pixel0 + pixel * taps_.pixel_stride_bytes + portable_.offsets[tap] + first;
+        const int16_t* const weights = portable_.weights.data() + static_cast<int64_t>(tap) * data_.n + first;
         for (int64_t i = 0; i < channels; ++i) {
           sums[static_cast<size_t>(i)] += static_cast<uint32_t>(int32_t{a[i]} * int32_t{weights[i]});
         }
-        weights += data_.n;
       }
       StoreOutputs(data_, {sums.data(), static_cast<size_t>(channels)}, 0, first, row.output, pixel);
     }

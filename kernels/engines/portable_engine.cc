@@ -1,8 +1,9 @@
 #include "kernels/engines/portable_engine.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <span>
 
@@ -115,7 +116,7 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, int32_
     if (requantization.c_type == INTACT_F32) {
       std::memcpy(c + i * sizeof(f), &f, sizeof(f));
     } else {
-      c[i] = static_cast<uint8_t>(std::lrint(f) + bounds.zero_point);
+      c[i] = static_cast<uint8_t>(_mm_cvtss_si32(_mm_set_ss(f)) + bounds.zero_point);
     }
   }
 }

@@ -71,6 +71,8 @@ for program in "$@"; do
   # shellcheck source=/dev/null
   source "$prefix/share/bash-completion/completions/$program"
   complete -p "$program" >/dev/null
+  [[ $(COLUMNS=40 LC_ALL=C "$prefix/bin/$program" --document bash) == "$(<"$prefix/share/bash-completion/completions/$program")" ]] ||
+    fail "$program --document depends on the terminal"
   check_page "$program"
   check_command "$program"
   if command -v zsh >/dev/null; then zsh -n "$prefix/share/zsh/site-functions/_$program"; else missing+=(zsh); fi
