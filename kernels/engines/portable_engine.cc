@@ -81,7 +81,7 @@ void PortableEngine::AddTap(const uint8_t* const* rows, int64_t row_count, int64
       const uint8_t* const a = rows[row] + offset + begin;
       Sums own = sums[row];
       for (int64_t i = 0; i < count; ++i) {
-        const int16_t activation = a[i] ^ flip;
+        const auto activation = static_cast<int16_t>(a[i] ^ flip);
         for (size_t n = 0; n < kPanelColumns; ++n) {
           own.of[n] += static_cast<uint32_t>(int32_t{activation} * int32_t{wide[i][n]});
         }
