@@ -10,16 +10,43 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int64_t kDepths = 64;  // that are widened at a time
+constexpr int64_t kQuads = 16;                  // that are widened at a time
+constexpr size_t kVectors = kPanelColumns / 4;  // of int32 in a row of a panel
 
-using WideDepth = std::array<int16_t, kPanelColumns>;
+/// Values of a panel's columns.
+struct Row {
+  __m128i vectors[kVectors];  // NOLINT(*-avoid-c-arrays): the type has attributes, which std::array ignores
+};
 
-// Depths from `depth` on, by column.
-void Widen(const int8_t* panel, int64_t depth, int64_t count, WideDepth* wide) noexcept {
-  for (int64_t i = 0; i < count; ++i) {
-    const int8_t* const from = panel + OffsetInPanel(depth + i, 0);
-    for (size_t n = 0; n < kPanelColumns; ++n) wide[i][n] = from[n * kQuad];
+/// A quad of a panel as int16: its depths 0 and 1 of each column side by side, then 2 and 3.
+struct WideQuad {
+  std::array<Row, 2> pairs;
+};
+
+WideQuad Widen(const int8_t* quad) noexcept {
+  WideQuad wide;
+  for (size_t i = 0; i < kVectors; ++i) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quad) + i);
+    const __m128i even = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 8);
+    const __m128i odd = _mm_srai_epi16(bytes, 8);
+    wide.pairs[0].vectors[i] =
+        _mm_or_si128(_mm_srli_epi32(_mm_slli_epi32(even, 16), 16), _mm_slli_epi32(odd, 16));
+    wide.pairs[1].vectors[i] =
+        _mm_or_si128(_mm_srli_epi32(even, 16), _mm_slli_epi32(_mm_srli_epi32(odd, 16), 16));
   }
+  return wide;
+}
+
+// Four activations, or as many as there are; the others are 0.
+uint32_t LoadQuad(const uint8_t* a, int64_t count, uint8_t flip) noexcept {
+  constexpr uint32_t kEveryByte = 0x01010101;
+  uint32_t quad = 0;
+  if (count >= kQuad) {
+    std::memcpy(&quad, a, sizeof(quad));
+    return quad ^ (flip * kEveryByte);
+  }
+  for (int64_t i = 0; i < count; ++i) quad |= static_cast<uint32_t>(a[i] ^ flip) << (8 * i);
+  return quad;
 }
 
 // As VMAXPS and VMINPS have it: the bound if they are equal, or if f is no number.
@@ -73,20 +100,30 @@ void PortableEngine::RunRange(const RunBuffers& buffers, const Range& range,
 void PortableEngine::AddTap(const uint8_t* const* rows, int64_t row_count, int64_t offset,
                             const int8_t* panel, int64_t first_depth, Sums* sums) const noexcept {
   const uint8_t flip = data_.a_flip();
-  std::array<WideDepth, kDepths> wide;
-  for (int64_t begin = 0; begin < data_.taps().depth; begin += kDepths) {
-    const int64_t count = std::min(kDepths, data_.taps().depth - begin);
-    Widen(panel, first_depth + begin, count, wide.data());
+  const int64_t depth = data_.taps().depth;
+  std::array<WideQuad, kQuads> wide;
+  for (int64_t begin = 0; begin < depth; begin += kQuads * kQuad) {
+    const int64_t quads = std::min(kQuads, (depth - begin + kQuad - 1) / kQuad);
+    for (int64_t i = 0; i < quads; ++i) {
+      wide[static_cast<size_t>(i)] = Widen(panel + OffsetInPanel(first_depth + begin + i * kQuad, 0));
+    }
     for (int64_t row = 0; row < row_count; ++row) {
       const uint8_t* const a = rows[row] + offset + begin;
-      Sums own = sums[row];
-      for (int64_t i = 0; i < count; ++i) {
-        const auto activation = static_cast<int16_t>(a[i] ^ flip);
-        for (size_t n = 0; n < kPanelColumns; ++n) {
-          own.of[n] += static_cast<uint32_t>(int32_t{activation} * int32_t{wide[i][n]});
+      Row own;
+      std::memcpy(&own, sums[row].of, sizeof(own));
+      for (int64_t i = 0; i < quads; ++i) {
+        const uint32_t quad = LoadQuad(a + i * kQuad, depth - begin - i * kQuad, flip);
+        for (size_t pair = 0; pair < 2; ++pair) {
+          const uint32_t bytes = quad >> (16 * pair);
+          const __m128i activations =
+              _mm_set1_epi32(static_cast<int>((bytes & 0xff) | (bytes & 0xff00) << 8));
+          for (size_t n = 0; n < kVectors; ++n) {
+            const __m128i weights = wide[static_cast<size_t>(i)].pairs[pair].vectors[n];
+            own.vectors[n] = _mm_add_epi32(own.vectors[n], _mm_madd_epi16(weights, activations));
+          }
         }
       }
-      sums[row] = own;
+      std::memcpy(sums[row].of, &own, sizeof(own));
     }
   }
 }

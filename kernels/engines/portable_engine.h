@@ -1,7 +1,7 @@
 // Compiled code for CPUs without AVX2 and processes that may have no code generated: the same weights, the
-// same rows of A, the same bytes.
+// same rows of A, the same bytes. It takes what every x86-64 CPU has (SSE2).
 //
-//   RunRange ─► blocks of rows ─► panels of columns ─► taps ─► depths, widened to int16 a block at a time
+//   RunRange ─► blocks of rows ─► panels of columns ─► taps ─► quads, widened to int16 some at a time
 //
 // And the requantization of epilogue.h, an output at a time.
 #ifndef INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
