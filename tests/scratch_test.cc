@@ -376,7 +376,10 @@ class ScratchOnIsa : public testing::TestWithParam<std::tuple<intact_isa, int>> 
   }
 
  private:
-  static int RunCount() { return EmulatedIsas::Has(std::get<0>(GetParam())) ? 20 : 1000; }
+  static int RunCount() {
+    const intact_isa isa = std::get<0>(GetParam());
+    return isa == INTACT_ISA_PORTABLE || EmulatedIsas::Has(isa) ? 20 : 1000;
+  }
   static const uint8_t* DataOrNull(const Bytes& bytes) { return bytes.empty() ? nullptr : bytes.data(); }
 };
 
