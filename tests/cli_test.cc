@@ -465,6 +465,20 @@ TEST_F(Cli, QuickSweepOfOneIsa) {
   EXPECT_THAT(outcome.err, HasSubstr("sweep:"));
 }
 
+TEST_F(Cli, SweepsIsasThatTheCpuLacks) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string path = folder_ + "/sweep.json";
+  const std::string sweep = "verify sweep --quick --isa avx_vnni_int8 --json '" + path + "'";
+  const bool is_here = intact_isa_available(INTACT_ISA_AVX_VNNI_INT8) != 0;
+  EXPECT_EQ(Run(sweep).status, is_here ? 0 : 2);
+  const Outcome outcome = Run(sweep + " --emulate");
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  const json cells = json::parse(Contents(path))["cells"];
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0]["isa"], "avx_vnni_int8");
+  EXPECT_EQ(Run(sweep + " --emulate", "INTACT_MAX_ISA=avx2").status, 2) << "the cap holds";
+}
+
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)  // minutes otherwise, for the pair map
 TEST_F(Cli, StandardRunWritesItsReport) {
   const Outcome outcome = Run("verify --quick --report '" + folder_ + "/report'");
