@@ -90,6 +90,7 @@ reference::ConvGeometry GeometryOf(const intact_conv_desc& desc) {
 
 bool HasOutput(const reference::ConvGeometry& geometry) {
   return std::ranges::all_of(geometry.axes, [](const reference::Axis& axis) {
+    if (axis.input > std::numeric_limits<int32_t>::max()) return false;  // nor may the library take it
     const bool is_padding_right = axis.output_pad < std::max(axis.stride, axis.dilation);
     return axis.Output() > 0 && is_padding_right;
   });
