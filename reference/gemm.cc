@@ -10,6 +10,14 @@ int64_t Sum(std::span<const T> values) noexcept {
   return std::accumulate(values.begin(), values.end(), int64_t{0});
 }
 
+// Elements [i·size, (i + 1)·size) of `values`, if there are any.
+template <class T>
+std::vector<T> Slice(const std::vector<T>& values, int64_t i, int64_t size) {
+  if (values.empty()) return {};
+  const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i * size);
+  return {begin, begin + static_cast<std::ptrdiff_t>(size)};
+}
+
 }  // namespace
 
 std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int64_t k) {
@@ -19,6 +27,21 @@ std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int6
     for (int64_t depth = 0; depth < k; ++depth) b[static_cast<size_t>(depth * n + column)] = *from++;
   }
   return b;
+}
+
+Gemm Item(const Gemm& gemm, int64_t i) {
+  Gemm item = gemm;
+  item.batch = 1;
+  item.has_own_b = false;
+  item.a = Slice(gemm.a, i, gemm.m * gemm.k);
+  item.a_zero_points = Slice(gemm.a_zero_points, i, gemm.m);
+  item.a_scales = Slice(gemm.a_scales, i, gemm.m);
+  item.residual = Slice(gemm.residual, i, gemm.m * gemm.n * ElementSize(gemm.residual_type));
+  if (!gemm.has_own_b) return item;
+  item.b = Slice(gemm.b, i, gemm.k * gemm.n);
+  item.b_zero_points = Slice(gemm.b_zero_points, i, 1);
+  item.scales = Slice(gemm.scales, i, 1);
+  return item;
 }
 
 uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept {
@@ -32,11 +55,9 @@ int8_t ShiftedWeight(const Gemm& gemm, int64_t k, int64_t n) noexcept {
 }
 
 Operands::Operands(const Gemm& gemm)
-    : m(gemm.m),
-      n(gemm.n),
-      k(gemm.k),
-      a_zero_point(gemm.a_zero_point + ActivationShift(gemm)),
-      bias(gemm.bias_s32) {
+    : m(gemm.rows()), n(gemm.n), k(gemm.k), a_zero_points(gemm.a_zero_points), bias(gemm.bias_s32) {
+  if (a_zero_points.empty()) a_zero_points.assign(static_cast<size_t>(m), gemm.a_zero_point);
+  for (int32_t& zero_point : a_zero_points) zero_point += ActivationShift(gemm);
   a.reserve(gemm.a.size());
   for (int64_t row = 0; row < m; ++row) {
     for (int64_t depth = 0; depth < k; ++depth) a.push_back(ShiftedActivation(gemm, row, depth));
@@ -54,6 +75,7 @@ Operands::Operands(const Gemm& gemm)
 int32_t Operands::Compensation(int64_t row, int64_t column) const noexcept {
   const auto at = static_cast<size_t>(column);
   const int64_t centered_sum = column_sums[at] - k * w_zero_points[at];
+  const int64_t a_zero_point = a_zero_points[static_cast<size_t>(row)];
   const int64_t y =
       bias[at] - a_zero_point * centered_sum - w_zero_points[at] * row_sums[static_cast<size_t>(row)];
   return static_cast<int32_t>(static_cast<uint32_t>(y));
@@ -77,7 +99,13 @@ std::span<const int8_t> Operands::Column(int64_t column) const noexcept {
 }
 
 std::vector<int32_t> Accumulators(const Gemm& gemm, Model model) {
-  return Accumulators(Operands(gemm), model);
+  if (!gemm.has_own_b) return Accumulators(Operands(gemm), model);
+  std::vector<int32_t> y;
+  for (int64_t i = 0; i < gemm.batch; ++i) {
+    const std::vector<int32_t> item = Accumulators(Operands(Item(gemm, i)), model);
+    y.insert(y.end(), item.begin(), item.end());
+  }
+  return y;
 }
 
 std::vector<int32_t> Accumulators(const Operands& operands, Model model) {
@@ -96,6 +124,17 @@ std::vector<int32_t> Accumulators(std::span<const Operands> groups, Model model)
     }
   }
   return y;
+}
+
+std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators) {
+  if (!gemm.has_own_b) return Outputs(static_cast<const Operation&>(gemm), gemm.n, accumulators);
+  std::vector<uint8_t> bytes;
+  for (int64_t i = 0; i < gemm.batch; ++i) {
+    const Gemm item = Item(gemm, i);
+    const std::vector<uint8_t> outputs = Outputs(item, Slice(accumulators, i, gemm.m * gemm.n));
+    bytes.insert(bytes.end(), outputs.begin(), outputs.end());
+  }
+  return bytes;
 }
 
 }  // namespace intact::reference

@@ -13,10 +13,19 @@
 
 namespace intact::reference {
 
-/// A GEMM with its tensors, dense and row-major: A is m×k, B is k×n, per-column vectors have n elements.
+/// A GEMM with its tensors, dense and row-major: A is m×k, B is k×n, per-column vectors have n elements. A
+/// batch is `batch` such items one after the other: of A, of the residual and of outputs always; of B,
+/// b_zero_points and scales (one for each item then) where each has its own.
 struct Gemm : Operation {
   int64_t m = 0, n = 0, k = 0;
+  int64_t batch = 1;
+  bool has_own_b = false;
+
+  int64_t rows() const { return batch * m; }
 };
+
+/// Item `i` of a batch.
+Gemm Item(const Gemm& gemm, int64_t i);
 
 /// B from its columns, n×k.
 std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int64_t k);
@@ -26,9 +35,10 @@ uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept;
 /// b[k,n] as its s8 operand: u8 is shifted by −128.
 int8_t ShiftedWeight(const Gemm& gemm, int64_t k, int64_t n) noexcept;
 
-/// The operands as a u8×s8 instruction gets them, with each output's depth contiguous.
+/// The operands of a batch's item, or of all items of a batch with one B, as a u8×s8 instruction gets them,
+/// with each output's depth contiguous.
 ///
-///   a  m×k, row m at m·k         ShiftedActivation(m, k), with their zero point shifted likewise
+///   a  m×k, row m at m·k         ShiftedActivation(m, k), with their zero points shifted likewise
 ///   w  n×k, column n at n·k      ShiftedWeight(k, n), with their zero points shifted likewise
 struct Operands {
   explicit Operands(const Gemm& gemm);
@@ -42,14 +52,14 @@ struct Operands {
   int64_t m, n, k;
   std::vector<uint8_t> a;
   std::vector<int8_t> w;
-  int32_t a_zero_point;
+  std::vector<int32_t> a_zero_points;  // m
   std::vector<int32_t> w_zero_points;  // n
   std::vector<int32_t> bias;           // n
   std::vector<int64_t> row_sums;       // Σ_k a
   std::vector<int64_t> column_sums;    // Σ_k w
 };
 
-/// y[m,n] = Σ_k (a − za)·(b − zb) + bias_s32, m·n values modulo 2³², as `model` accumulates Σ_k a·w of
+/// y[m,n] = Σ_k (a − za)·(b − zb) + bias_s32, batch·m·n values modulo 2³², as `model` accumulates Σ_k a·w of
 /// Operands from zero; the compensation is added last. kExact is the contract.
 std::vector<int32_t> Accumulators(const Gemm& gemm, Model model);
 /// The same from operands already prepared.
@@ -57,10 +67,8 @@ std::vector<int32_t> Accumulators(const Operands& operands, Model model);
 /// The same for GEMMs that share their rows, each with its columns beside those of the one before.
 std::vector<int32_t> Accumulators(std::span<const Operands> groups, Model model);
 
-/// Output bytes, dense m×n of c_type, from accumulators.
-inline std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators) {
-  return Outputs(gemm, gemm.n, accumulators);
-}
+/// Output bytes, dense batch×m×n of c_type, from accumulators.
+std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators);
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_GEMM_H_

@@ -1,9 +1,18 @@
 #include "reference/operation.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
+
+#include "reference/quantize.h"
 
 namespace intact::reference {
 namespace {
+
+// Where there is no scale the output is none either.
+float FloatOutput(int32_t y, const Requantization& q) noexcept {
+  return std::isnan(q.scale) ? std::numeric_limits<float>::quiet_NaN() : Dequantize(y, q);
+}
 
 template <class T>
 void Store(T value, uint8_t* destination) noexcept {
@@ -31,7 +40,8 @@ Requantization RequantizationOf(const Operation& operation, int64_t n) {
   return q;
 }
 
-Requantization WithResidual(Requantization q, const Operation& operation, int64_t output) {
+Requantization AtOutput(Requantization q, const Operation& operation, int64_t columns, int64_t output) {
+  if (!operation.a_scales.empty()) q.scale *= operation.a_scales[static_cast<size_t>(output / columns)];
   if (operation.residual_type == INTACT_TYPE_NONE) return q;
   const auto size = static_cast<size_t>(ElementSize(operation.residual_type));
   const uint8_t* const element = &operation.residual[static_cast<size_t>(output) * size];
@@ -46,7 +56,10 @@ Requantization WithResidual(Requantization q, const Operation& operation, int64_
   return q;
 }
 
-int64_t ElementSize(intact_type type) noexcept { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
+int64_t ElementSize(intact_type type) noexcept {
+  if (type == INTACT_BF16) return 2;
+  return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1;
+}
 
 void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept {
   switch (q.c_type) {
@@ -55,7 +68,9 @@ void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexc
     case INTACT_S32:
       return Store(y, destination);
     case INTACT_F32:
-      return Store(Dequantize(y, q), destination);
+      return Store(FloatOutput(y, q), destination);
+    case INTACT_BF16:
+      return Store(ToBfloat16(FloatOutput(y, q)), destination);
     case INTACT_U8:
     case INTACT_S8:
       return Store(static_cast<uint8_t>(Requantize(y, q)), destination);
@@ -70,7 +85,8 @@ std::vector<uint8_t> Outputs(const Operation& operation, int64_t columns,
   std::vector<uint8_t> bytes(accumulators.size() * size);
   for (size_t i = 0; i < accumulators.size(); ++i) {
     const Requantization& column = requantizations[i % requantizations.size()];
-    StoreOutput(accumulators[i], WithResidual(column, operation, static_cast<int64_t>(i)), &bytes[i * size]);
+    const Requantization q = AtOutput(column, operation, columns, static_cast<int64_t>(i));
+    StoreOutput(accumulators[i], q, &bytes[i * size]);
   }
   return bytes;
 }

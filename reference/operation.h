@@ -18,6 +18,10 @@ struct Operation {
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   int32_t a_zero_point = 0;
+  // Where rows have their own (intact_quantization), in place of a_zero_point, and beside scales: a value a
+  // row; else empty. A NaN is the scale of a row that has none.
+  std::vector<int32_t> a_zero_points;
+  std::vector<float> a_scales;
   int32_t c_zero_point = 0;
   std::vector<int32_t> b_zero_points;  // N, 1, or empty (all 0)
   std::vector<uint8_t> a;              // s8 in two's complement
@@ -49,11 +53,11 @@ constexpr int32_t WeightShift(const Operation& operation) noexcept {
 /// The zero point of column n.
 int32_t WeightZeroPoint(const Operation& operation, int64_t n) noexcept;
 
-/// The requantization of column n, without a residual.
+/// The requantization of column n, without a residual and a row's scale.
 Requantization RequantizationOf(const Operation& operation, int64_t n);
-/// The requantization of one output, number `output` of C's: `q`, which is its column's, with the residual,
-/// if there is one.
-Requantization WithResidual(Requantization q, const Operation& operation, int64_t output);
+/// The requantization of one output, number `output` of C's: `q`, which is its column's, with the scale of
+/// its row and the residual, if there are such.
+Requantization AtOutput(Requantization q, const Operation& operation, int64_t columns, int64_t output);
 
 /// Bytes of one element of `type`.
 int64_t ElementSize(intact_type type) noexcept;

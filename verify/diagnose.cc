@@ -145,7 +145,7 @@ void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicion
 void SuspectWeightZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const reference::Operands& operands = seen.operands;
   const int64_t row_sum = operands.row_sums[static_cast<size_t>(seen.m)];
-  const int64_t activations = row_sum - operands.k * operands.a_zero_point;
+  const int64_t activations = row_sum - operands.k * operands.a_zero_points[static_cast<size_t>(seen.m)];
   const int64_t zb = reference::WeightZeroPoint(seen.gemm, seen.n);
   suspicions->push_back({"weight zero point not subtracted", Wrap(seen.exact + zb * activations)});
   if (seen.gemm.b_type == INTACT_U8) {
@@ -162,7 +162,7 @@ void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
     const int64_t from = k / block * block;
     if (from == k) continue;
     const std::string text = fmt::format("depth tail k={}…{} missing", from, k - 1);
-    const int64_t zero_point = seen.operands.a_zero_point;
+    const int64_t zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
     suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, 0, 0))});
     suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point, 0))});
     suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point, ZeroPoint(seen)))});
@@ -231,7 +231,7 @@ bool Observation::GivenBy(int32_t y) const {
 }
 
 reference::Requantization Observation::OwnRequantization() const {
-  return WithResidual(reference::RequantizationOf(gemm, n), gemm, m * gemm.n + n);
+  return AtOutput(reference::RequantizationOf(gemm, n), gemm, gemm.n, m * gemm.n + n);
 }
 
 int32_t Observation::WithCompensation(int32_t sum) const {

@@ -260,8 +260,9 @@ void AddTypicalMagnitudes(const reference::Operands& operands, const std::vector
                           std::vector<double>* magnitudes) {
   double sum = 0.0;
   double squares = 0.0;
-  for (const uint8_t a : operands.a) {
-    const auto d = static_cast<double>(a - operands.a_zero_point);
+  for (size_t i = 0; i < operands.a.size(); ++i) {
+    const auto d =
+        static_cast<double>(operands.a[i] - operands.a_zero_points[i / static_cast<size_t>(operands.k)]);
     sum += d;
     squares += d * d;
   }

@@ -22,7 +22,12 @@
  *   f        = activation(f)                                   an f32 output
  *   c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne = to nearest even
  *
- * A NaN can only come of a residual: of one of its own, or of infinities that cancel. It counts as −∞.
+ * A NaN can only come of a residual (one of its own, or infinities that cancel) or of scales whose product is
+ * infinite. It counts as −∞.
+ * A bfloat16 output is the f32 output rounded to nearest even.
+ *
+ * Where rows of A have zero points and scales of their own (intact_quantization), a_zero_point is a[m]'s,
+ * and f = float(y) · (a_scales[m]·scales[n]), the product in brackets rounded to float32 first.
  *
  * A convolution is the same with a sum over taps and input channels, see intact_conv_desc.
  *
@@ -74,7 +79,8 @@ typedef enum intact_type {
   INTACT_U8 = 1,
   INTACT_S8 = 2,
   INTACT_S32 = 3,
-  INTACT_F32 = 4
+  INTACT_F32 = 4,
+  INTACT_BF16 = 5 /**< bfloat16: the upper half of a float32 */
 } intact_type;
 
 typedef enum intact_mode {
@@ -119,6 +125,32 @@ typedef enum intact_activation {
   INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
 } intact_activation;
 
+/** How activations stand for real numbers: a ≙ (a − zero_point)·scale. Other than STATIC, for GEMMs only. */
+typedef enum intact_quantization {
+  /** One zero point, a_zero_point; the one scale is a factor of `scales`. The default. */
+  INTACT_QUANTIZATION_STATIC = 0,
+  /** Each run gives a zero point and a scale for each row: a_zero_points and a_scales of intact_gemm_args. */
+  INTACT_QUANTIZATION_ROWS = 1,
+  /** A holds real numbers of a_source_type, and each run quantizes each row to a_type as it is read. */
+  INTACT_QUANTIZATION_DYNAMIC_ROWS = 2,
+  /** The same with one scale and zero point for all rows of the run, those of all items of a batch. */
+  INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3
+} intact_quantization;
+
+/* The dynamic quantization of numbers x, those of a row or of the tensor. To u8 it is DynamicQuantizeLinear
+ * of ONNX (operator set 11), to s8 its symmetric counterpart. Every operation is rounded to float32, division
+ * is division, rne rounds to an integer, to nearest even, and sat clamps to the type's range:
+ *
+ *   u8:  lo = min(0, min x), hi = max(0, max x)       s8:  hi = max |x|
+ *        scale = (hi − lo)/255                             scale = hi/127
+ *        zero_point = sat(rne(0 − lo/scale))               zero_point = 0
+ *
+ *   scale = 1 where that is 0;   a = sat(rne(x/scale) + zero_point)
+ *
+ * Where an x is a NaN or infinite, or hi − lo is no finite float32, there is no scale. The outputs of such a
+ * row, or tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0), and of 8-bit types those of −∞, as for any NaN: as
+ * in float arithmetic, what is not a number shows in all that depends on it, and in nothing else. */
+
 /** The arithmetic that a GEMM and a convolution share: types, zero points, scales, bias, activation,
  * residual, declared range, mode, cap. "Columns" are the columns of B and C, or a convolution's output
  * channels; n is their number. Pointers are read during creation only. */
@@ -126,7 +158,7 @@ typedef struct intact_linear_desc {
   size_t struct_size;           /**< sizeof(intact_linear_desc) */
   int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
   int32_t b_type;               /**< INTACT_S8 or INTACT_U8 */
-  int32_t c_type;               /**< INTACT_S32, INTACT_F32, INTACT_U8 or INTACT_S8 */
+  int32_t c_type;               /**< INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_U8 or INTACT_S8 */
   int32_t mode;                 /**< an intact_mode: INTACT_EXACT unless asked for by name */
   int32_t max_isa;              /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
   int32_t a_zero_point;         /**< within the declared range of activations */
@@ -148,6 +180,10 @@ typedef struct intact_linear_desc {
   int32_t residual_type;
   float residual_scale;        /**< finite, > 0; 0 without a residual */
   int32_t residual_zero_point; /**< within residual_type's range; 0 for INTACT_F32 and without a residual */
+  /** An intact_quantization. Other than STATIC it wants an a_zero_point of 0; DYNAMIC ones also an output
+   * with scales and no declared range. */
+  int32_t a_quantization;
+  int32_t a_source_type; /**< INTACT_F32 or INTACT_BF16 with a DYNAMIC quantization, else INTACT_TYPE_NONE */
 } intact_linear_desc;
 
 /** u8×s8→s32, exact, the best ISA. */
@@ -155,7 +191,7 @@ typedef struct intact_linear_desc {
   {                                                                                                   \
     sizeof(intact_linear_desc), INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
         INTACT_ACTIVATION_NONE, NULL, 0, NULL, NULL, NULL, 0, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED, \
-        INTACT_TYPE_NONE, 0.0f, 0                                                                     \
+        INTACT_TYPE_NONE, 0.0f, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE                       \
   }
 
 /** The weights of a GEMM: B is k×n. */
@@ -169,14 +205,23 @@ typedef struct intact_gemm_desc {
    * one form that is fastest for them, in half the memory, and are made sooner. Runs of any m are as right,
    * and may be slower. 0: any; the plan keeps a form for each range of m that wants its own. */
   int64_t usual_m;
+  /** 0, or 1: B is no constant, each run gives it, laid out as the strides tell, and packs it. The plan is
+   * made with `b` NULL and is exact for all weights; OVERFLOW is decided for the worst of them. Of it there
+   * is nothing to tune, to certify or to save: those calls are UNSUPPORTED. */
+  int32_t b_from_run;
+  int32_t reserved; /**< 0 */
 } intact_gemm_desc;
 
 #define INTACT_GEMM_DESC_INIT \
-  { sizeof(intact_gemm_desc), 0, 0, 0, 0, 0 }
+  { sizeof(intact_gemm_desc), 0, 0, 0, 0, 0, 0, 0 }
 
 /** The buffers of one run. A is m×k, C and the residual are m×n, row-major. They must not overlap, but that
  * the residual may be C itself: c's pointer and stride, and elements of its size. No alignment is needed.
- * Nothing beyond the m·k and m·n elements is read or written. */
+ * Nothing beyond the m·k and m·n elements is read or written.
+ *
+ * A batch is `batch` such items of m rows each, with one B for all of them or, where runs give it, one for
+ * each. Item i of A is at a + i·a_batch_stride elements, or at a_items[i] if that is given, in place of `a`
+ * and its batch stride; and so for C, the residual and B. Inputs of items may be the same memory. */
 typedef struct intact_gemm_args {
   size_t struct_size; /**< sizeof(intact_gemm_args) */
   int64_t m;          /**< rows, ≥ 1 */
@@ -195,10 +240,31 @@ typedef struct intact_gemm_args {
   /** The size of `scratch`; must be 0 with NULL. What intact_gemm_prepare() tells serves all threads. With
    * less, the run uses as many threads as the scratch serves, and is refused if it serves none. */
   size_t scratch_bytes;
+  /** With INTACT_QUANTIZATION_ROWS: a value within a_type's range for each of the m rows, item after item;
+   * NULL: all are 0. */
+  const int32_t* a_zero_points;
+  const float* a_scales; /**< likewise, finite and > 0; NULL with s32 output only */
+  int64_t batch;         /**< items, ≥ 0; 0 = 1 */
+  /** Elements from an item to the next, 0 to 2^40; 0 = m rows of its own stride, and of B n·k. */
+  int64_t a_batch_stride, c_batch_stride, residual_batch_stride, b_batch_stride;
+  const void* const* a_items; /**< `batch` pointers in place of `a`, which is then NULL; or NULL */
+  void* const* c_items;
+  const void* const* residual_items;
+  const void* const* b_items;
+  /** B, where the plan has b_from_run: b_type elements, laid out as the plan's desc tells. */
+  const void* b;
+  /** `batch` finite values > 0 in place of the plan's scales, one for each item; with b_from_run only. NULL:
+   * the plan's. */
+  const float* b_scales;
+  /** `batch` zero points of B within b_type's range, likewise, if the plan was made with b_zero_points. */
+  const int32_t* b_zero_points;
 } intact_gemm_args;
 
-#define INTACT_GEMM_ARGS_INIT \
-  { sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0 }
+#define INTACT_GEMM_ARGS_INIT                                                                            \
+  {                                                                                                      \
+    sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, NULL, \
+        NULL, NULL, NULL, NULL, NULL, NULL                                                               \
+  }
 
 /** What a run needs and makes. */
 typedef struct intact_run_info {

@@ -87,7 +87,7 @@ std::vector<uint8_t> AddResidualLast(const reference::Gemm& gemm, Model model) {
   for (size_t i = 0; i < accumulators.size(); ++i) {
     const auto output = static_cast<int64_t>(i);
     const auto q = reference::RequantizationOf(gemm, output % gemm.n);
-    const auto whole = reference::WithResidual(q, gemm, output);
+    const auto whole = reference::AtOutput(q, gemm, gemm.n, output);
     const float f = reference::Dequantize(accumulators[i], q) + whole.residual * whole.residual_scale;
     if (gemm.c_type == INTACT_F32) {
       const auto element = std::bit_cast<std::array<uint8_t, sizeof f>>(f);
