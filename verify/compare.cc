@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "reference/quantize.h"
 #include "verify/audit.h"
 #include "verify/diagnose.h"
 #include "verify/diagnose_conv.h"
@@ -36,6 +37,11 @@ double ElementValue(intact_type type, const uint8_t* element) {
       float value = 0;
       std::memcpy(&value, element, sizeof value);
       return value;
+    }
+    case INTACT_BF16: {
+      uint16_t bits = 0;
+      std::memcpy(&bits, element, sizeof bits);
+      return reference::FromBfloat16(bits);
     }
   }
   return 0;
