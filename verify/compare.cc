@@ -14,6 +14,7 @@
 #include "verify/audit.h"
 #include "verify/diagnose.h"
 #include "verify/diagnose_conv.h"
+#include "verify/fnv1a.h"
 
 namespace intact::verify {
 namespace {
@@ -51,12 +52,6 @@ double ElementValue(intact_type type, const uint8_t* element) {
 double AbsDifference(double x, double y) {
   const double difference = std::fabs(x - y);
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
-}
-
-uint64_t Fnv1a(const std::vector<uint8_t>& bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
-  return hash;
 }
 
 // All that is known of a problem and of a target's answer. A convolution is the GEMMs of its groups, whose

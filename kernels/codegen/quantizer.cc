@@ -41,7 +41,7 @@ Result<Quantizer> Quantizer::Create(jit::Isa isa, intact_type a_type, intact_typ
   Quantizer quantizer;
   quantizer.a_type_ = a_type;
   quantizer.source_ = source;
-  if (jit::VectorCount(isa) == 0) return quantizer;
+  if (jit::IsCompiled(isa)) return quantizer;
   const int lanes = jit::VectorBytes(isa) / 4;
   quantizer.block_ = int64_t{kVectors} * lanes;
   const std::vector<int32_t> order = jit::PackOrder(lanes);
