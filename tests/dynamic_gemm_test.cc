@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -248,6 +249,123 @@ TEST_P(DynamicGemm, EqualsTheReference) {
                  (test.has_b_zero_points ? " zb" : "") + (test.mode == INTACT_EXACT ? "" : " saturating"));
     Check(test, seed++, GetParam());
     if (HasFatalFailure()) return;
+  }
+}
+
+// Items with rows and bytes of another between them, and wherever pointers say; in one run and in parts.
+class Scattered {
+ public:
+  Scattered(const intact_gemm_args& dense, int64_t items, int64_t m, const intact_gemm_info& info) : m_(m) {
+    const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
+    const int64_t a_bytes =
+        is_dynamic ? reference::ElementSize(static_cast<intact_type>(info.a_source_type)) : 1;
+    a_ = Spread(static_cast<const uint8_t*>(dense.a), items, m * info.k * a_bytes, kGap * a_bytes);
+    c_row_bytes_ = info.n * reference::ElementSize(static_cast<intact_type>(info.c_type));
+    gap_bytes_ = c_row_bytes_ / info.n * kGap;
+    c_.assign(static_cast<size_t>(items * (m * c_row_bytes_ + gap_bytes_)), 0xAB);
+    args_ = dense;
+    args_.m = m;
+    args_.batch = items;
+    args_.a = a_.data();
+    args_.a_batch_stride = m * info.k + kGap;
+    args_.c = c_.data();
+    args_.c_batch_stride = m * info.n + kGap;
+    if (dense.residual == nullptr) return;
+    residual_ = Spread(static_cast<const uint8_t*>(dense.residual), items, m * info.n, kGap);
+    args_.residual = residual_.data();
+    args_.residual_batch_stride = m * info.n + kGap;
+  }
+  const intact_gemm_args& args() const { return args_; }
+  // The same by pointers, items in reverse order in memory.
+  intact_gemm_args ByPointers(const intact_gemm_info& info) {
+    intact_gemm_args args = args_;
+    const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
+    const int64_t a_bytes =
+        is_dynamic ? reference::ElementSize(static_cast<intact_type>(info.a_source_type)) : 1;
+    a_items_.clear();
+    c_items_.clear();
+    for (int64_t i = 0; i < args.batch; ++i) {
+      a_items_.push_back(a_.data() + i * args.a_batch_stride * a_bytes);
+      c_items_.push_back(c_.data() + i * (m_ * c_row_bytes_ + gap_bytes_));
+    }
+    args.a = nullptr;
+    args.a_batch_stride = 0;
+    args.a_items = a_items_.data();
+    args.c = nullptr;
+    args.c_batch_stride = 0;
+    args.c_items = c_items_.data();
+    return args;
+  }
+  // The items' outputs, densely, which must be all that was written; cleared for the next run.
+  std::vector<uint8_t> TakeOutputs() {
+    std::vector<uint8_t> dense;
+    const int64_t item_bytes = m_ * c_row_bytes_;
+    for (auto item = c_.begin(); item != c_.end(); item += item_bytes + gap_bytes_) {
+      dense.insert(dense.end(), item, item + item_bytes);
+      for (auto gap = item + item_bytes; gap != item + item_bytes + gap_bytes_; ++gap) EXPECT_EQ(*gap, 0xAB);
+    }
+    std::fill(c_.begin(), c_.end(), uint8_t{0xAB});
+    return dense;
+  }
+
+ private:
+  static constexpr int64_t kGap = 5;  // elements
+  static std::vector<uint8_t> Spread(const uint8_t* dense, int64_t items, int64_t bytes, int64_t gap_bytes) {
+    std::vector<uint8_t> spread(static_cast<size_t>(items * (bytes + gap_bytes)));
+    for (int64_t i = 0; i < items; ++i) {
+      std::copy_n(dense + i * bytes, bytes, spread.begin() + i * (bytes + gap_bytes));
+    }
+    return spread;
+  }
+
+  int64_t m_, c_row_bytes_ = 0, gap_bytes_ = 0;
+  std::vector<uint8_t> a_, c_, residual_;
+  std::vector<const void*> a_items_;
+  std::vector<void*> c_items_;
+  intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
+};
+
+TEST_P(DynamicGemm, BatchesEqualTheirRows) {
+  unsigned seed = 1000;
+  for (Case test : Cases()) {
+    const int64_t items = std::array{2, 3, 7}.at(seed % 3);
+    if (++seed % 4 != 0) continue;
+    SCOPED_TRACE("case " + std::to_string(seed) + " of " + std::to_string(items) + " items");
+    const int64_t m = std::min<int64_t>(test.shape.m, 40);
+    test.shape.m = items * m;
+    const Problem problem(test, seed);
+    const Plan plan = Create(problem, GetParam());
+    ASSERT_NE(plan, nullptr);
+    intact_gemm_info info = INTACT_GEMM_INFO_INIT;
+    ASSERT_EQ(intact_gemm_query(plan.get(), &info), INTACT_OK);
+    const std::vector<uint8_t> expected = Expected(test, problem, GetParam());
+    std::vector<uint8_t> c;
+    intact_gemm_args dense = problem.Args(&c);
+    dense.m = m;
+    dense.batch = items;
+    ASSERT_EQ(intact_gemm_run(plan.get(), &dense), INTACT_OK) << intact_last_error();
+    ASSERT_EQ(c, expected) << "dense items";
+
+    Scattered scattered(dense, items, m, info);
+    intact_gemm_args args = scattered.args();
+    for (const int threads : {1, 2}) {
+      args.threads = threads;
+      ASSERT_EQ(intact_gemm_run(plan.get(), &args), INTACT_OK) << intact_last_error();
+      ASSERT_EQ(scattered.TakeOutputs(), expected) << threads << " threads";
+    }
+    const int parts = static_cast<int>(seed % 9) + 1;
+    for (int part = 0; part < parts; ++part) {
+      ASSERT_EQ(intact_gemm_run_part(plan.get(), &args, part, parts), INTACT_OK) << intact_last_error();
+    }
+    ASSERT_EQ(scattered.TakeOutputs(), expected) << parts << " parts";
+    args = scattered.ByPointers(info);
+    intact_run_info needed = INTACT_RUN_INFO_INIT;
+    ASSERT_EQ(intact_gemm_prepare(plan.get(), &args, &needed), INTACT_OK) << intact_last_error();
+    std::vector<uint8_t> scratch(needed.scratch_bytes);
+    args.scratch = scratch.data();
+    args.scratch_bytes = scratch.size();
+    ASSERT_EQ(intact_gemm_run(plan.get(), &args), INTACT_OK) << intact_last_error();
+    ASSERT_EQ(scattered.TakeOutputs(), expected) << "by pointers";
   }
 }
 

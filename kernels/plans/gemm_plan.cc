@@ -273,14 +273,18 @@ int64_t GemmPlan::packed_bytes() const {
 
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   Error error = CheckRows(args.m);
+  if (error.status == INTACT_OK) error = CheckBatch(args, data_.problem, data_.k);
   if (error.status != INTACT_OK) return error;
-  if (args.a == nullptr) return InvalidArgument("a is NULL");
+  const Batch batch(args, data_.problem, data_.k);
   error = CheckStride("a_stride", args.a_stride, data_.k);
+  for (int64_t i = 0; i < batch.items() && error.status == INTACT_OK; ++i) {
+    const intact_gemm_args item = batch.Item(i);
+    if (item.a == nullptr) return InvalidArgument("a is NULL");
+    error = CheckOutput(data_.problem.output, data_.n,
+                        {item.c, item.c_stride, item.residual, item.residual_stride});
+  }
   if (error.status != INTACT_OK) return error;
-  error = CheckOutput(data_.problem.output, data_.n,
-                      {args.c, args.c_stride, args.residual, args.residual_stride});
-  if (error.status != INTACT_OK) return error;
-  return CheckRowArguments(data_.problem, args.m, args.a_zero_points, args.a_scales);
+  return CheckRowArguments(data_.problem, batch.rows(), args.a_zero_points, args.a_scales);
 }
 
 RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
@@ -457,23 +461,26 @@ void GemmPlan::FillWithoutScale(const RowValues& values, const OutputMap& output
   }
 }
 
-// A part of many threads: each finds the range of some rows.
-void GemmPlan::FindTensor(const ThreadCount& count, int64_t m, RunBuffers* buffers) const noexcept {
-  if (data_.problem.quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return;
+// Shares of many threads: each finds the range of some rows.
+RowQuantization GemmPlan::FindTensor(const Batch& batch, int threads) const noexcept {
+  if (data_.problem.quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
   const ScopedFloatEnvironment float_environment;
   constexpr int kMostShares = 64;
   std::array<NumberRange, kMostShares> ranges;
-  const int shares = std::min(count.threads, kMostShares);
+  const int shares = std::min(threads, kMostShares);
   RunParts({shares, shares}, [&](int share, int /*thread*/) {
-    const int64_t begin = m * share / shares;
-    const int64_t end = m * (share + 1) / shares;
-    RowCursor cursor(buffers->rows(), begin);
-    for (int64_t row = begin; row < end; ++row) {
-      ranges[static_cast<size_t>(share)].Add(quantizer_.Scan(cursor.Next(), data_.k));
+    NumberRange* const range = &ranges[static_cast<size_t>(share)];
+    const int64_t end = batch.rows() * (share + 1) / shares;
+    for (int64_t row = batch.rows() * share / shares; row < end;) {
+      const RunBuffers buffers = BuffersOf(batch.Item(row / batch.m()));
+      const int64_t item_end = std::min(end, (row / batch.m() + 1) * batch.m());
+      for (RowCursor cursor(buffers.rows(), row % batch.m()); row < item_end; ++row) {
+        range->Add(quantizer_.Scan(cursor.Next(), data_.k));
+      }
     }
   });
   for (int share = 1; share < shares; ++share) ranges[0].Add(ranges[static_cast<size_t>(share)]);
-  buffers->tensor = quantizer_.Choose(ranges[0]);
+  return quantizer_.Choose(ranges[0]);
 }
 
 const Engine& GemmPlan::EngineFor(int64_t m) const {
@@ -491,9 +498,13 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   Error error = CheckRows(args.m);
   if (error.status == INTACT_OK) error = CheckThreads(args.threads);
   if (error.status != INTACT_OK) return error;
-  const Engine& engine = EngineFor(args.m);
-  const ThreadCount count = CountThreads(Cut(engine, args.m, Threads(args)).parts());
-  const int64_t bytes = ShareBytes(engine, args.m);
+  error = CheckBatch(args, data_.problem, data_.k);
+  if (error.status != INTACT_OK) return error;
+  const Batch batch(args, data_.problem, data_.k);
+  const Engine& engine = EngineFor(batch.m());
+  const Partition cut = Cut(engine, batch.m(), batch.PartsPerItem(Threads(args)));
+  const ThreadCount count = CountThreads(batch, cut, Threads(args));
+  const int64_t bytes = ShareBytes(engine, batch.m());
   info->output[0] = args.m;
   info->output[1] = data_.n;
   info->output[2] = 1;
@@ -515,20 +526,35 @@ std::vector<Share> GemmPlan::Shares(int64_t m, int threads) const {
   return shares;
 }
 
+// A part is one of the cut of one of the items.
+ThreadCount GemmPlan::CountThreads(const Batch& batch, const Partition& cut, int threads) {
+  ThreadCount count = kernels::CountThreads(static_cast<int>(batch.items() * cut.parts()));
+  count.threads = std::min(count.threads, threads);
+  return count;
+}
+
+void GemmPlan::RunBatchShare(const Engine& engine, const Batch& batch, const Partition& cut, int64_t share,
+                             const RowQuantization& tensor, uint8_t* scratch) const {
+  RunBuffers buffers = BuffersOf(batch.Item(share / cut.parts()));
+  buffers.tensor = tensor;
+  RunShare(engine, buffers, cut.Share(static_cast<int>(share % cut.parts())), scratch);
+}
+
 Error GemmPlan::Run(const intact_gemm_args& args) const {
   Error error = CheckArguments(args);
   if (error.status == INTACT_OK) error = CheckThreads(args.threads);
   if (error.status != INTACT_OK) return error;
-  const Engine& engine = EngineFor(args.m);
-  RunBuffers buffers = BuffersOf(args);
-  const Partition cut = Cut(engine, args.m, Threads(args));
-  ThreadCount count = CountThreads(cut.parts());
-  const int64_t bytes = ShareBytes(engine, args.m);
+  const Batch batch(args, data_.problem, data_.k);
+  const Engine& engine = EngineFor(batch.m());
+  const int threads = Threads(args);
+  const Partition cut = Cut(engine, batch.m(), batch.PartsPerItem(threads));
+  ThreadCount count = CountThreads(batch, cut, threads);
+  const int64_t bytes = ShareBytes(engine, batch.m());
   const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads);
   if (!scratch) return scratch.error();
-  FindTensor(count, args.m, &buffers);
+  const RowQuantization tensor = FindTensor(batch, count.threads);
   RunParts(count, [&](int part, int thread) {
-    RunShare(engine, buffers, cut.Share(part), *scratch + thread * bytes);
+    RunBatchShare(engine, batch, cut, part, tensor, *scratch + thread * bytes);
   });
   return {};
 }
@@ -537,14 +563,23 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
   Error error = CheckArguments(args);
   if (error.status == INTACT_OK) error = CheckPart(part, parts);
   if (error.status != INTACT_OK) return error;
-  const Engine& engine = EngineFor(args.m);
+  const Batch batch(args, data_.problem, data_.k);
+  const Engine& engine = EngineFor(batch.m());
   int threads = 1;
   const Result<uint8_t*> scratch =
-      ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(engine, args.m), &threads);
+      ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(engine, batch.m()), &threads);
   if (!scratch) return scratch.error();
-  RunBuffers buffers = BuffersOf(args);
-  FindTensor({1, 1}, args.m, &buffers);
-  RunShare(engine, buffers, Cut(engine, args.m, parts).Share(part), *scratch);
+  const Partition cut = Cut(engine, batch.m(), batch.PartsPerItem(parts));
+  const RowQuantization tensor = FindTensor(batch, 1);
+  const int64_t shares = batch.items() * cut.parts();
+  // As many of one item as there are parts are those parts; an empty one is a part's that there is not.
+  if (batch.items() == 1) {
+    if (part < shares) RunBatchShare(engine, batch, cut, part, tensor, *scratch);
+    return {};
+  }
+  for (int64_t share = shares * part / parts; share < shares * (part + 1) / parts; ++share) {
+    RunBatchShare(engine, batch, cut, share, tensor, *scratch);
+  }
   return {};
 }
 

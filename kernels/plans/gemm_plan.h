@@ -24,6 +24,7 @@
 #include "kernels/codegen/row_sums.h"
 #include "kernels/engines/engine.h"
 #include "kernels/engines/scheduled_engine.h"
+#include "kernels/plans/batch.h"
 #include "kernels/plans/share.h"
 #include "kernels/plans/tuning.h"
 #include "kernels/problem/access.h"
@@ -150,7 +151,8 @@ class GemmPlan {
   const Engine* EngineForRest(const Engine& engine, const Range& range) const;
   /// How many a run is cut for.
   int Threads(const intact_gemm_args& args) const {
-    return ThreadsOf(args.threads, static_cast<double>(args.m) * static_cast<double>(data_.n * data_.k));
+    return ThreadsOf(args.threads, static_cast<double>(args.m * std::max<int64_t>(args.batch, 1)) *
+                                       static_cast<double>(data_.n * data_.k));
   }
   /// The same where rows have values of their own, which it finds; and numbers, which it quantizes.
   void RunWithRowValues(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
@@ -160,8 +162,12 @@ class GemmPlan {
   void CopyGiven(const RunBuffers& buffers, const Range& piece, RowValues* values) const noexcept;
   /// Stores the outputs of rows that have no scale.
   void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& piece) const noexcept;
-  /// RunBuffers::tensor of a run of `m` rows, where that is wanted.
-  void FindTensor(const ThreadCount& count, int64_t m, RunBuffers* buffers) const noexcept;
+  /// RunBuffers::tensor of a run, where that is wanted.
+  RowQuantization FindTensor(const Batch& batch, int threads) const noexcept;
+  static ThreadCount CountThreads(const Batch& batch, const Partition& cut, int threads);
+  /// Computes share number `share` of a batch whose items are cut alike.
+  void RunBatchShare(const Engine& engine, const Batch& batch, const Partition& cut, int64_t share,
+                     const RowQuantization& tensor, uint8_t* scratch) const;
 
   GemmData data_;
   UsualRows usual_;

@@ -60,6 +60,9 @@ Error CheckShape(const intact_gemm_desc& desc) {
     return InvalidArgument("b_stride_k is " + std::to_string(desc.b_stride_k) + " and b_stride_n is " +
                            std::to_string(desc.b_stride_n) + "; expected 0 to 2^40");
   }
+  if (desc.b_from_run != 0)
+    return {INTACT_UNSUPPORTED, Got("b_from_run", desc.b_from_run) + "; not offered yet"};
+  if (desc.reserved != 0) return InvalidArgument(Got("reserved", desc.reserved) + "; expected 0");
   if (desc.usual_m < 0 || desc.usual_m > kMaxDimension) {
     return InvalidArgument(Got("usual_m", desc.usual_m) + "; expected 0 to 2147483647");
   }

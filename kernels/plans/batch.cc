@@ -1,0 +1,132 @@
+#include "kernels/plans/batch.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "kernels/base/blocking.h"
+#include "kernels/problem/checks.h"
+
+namespace intact::kernels {
+namespace {
+
+int64_t ItemsOf(const intact_gemm_args& args) { return std::max<int64_t>(args.batch, 1); }
+
+// A stride where 0 stands for `dense`.
+int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : stride; }
+
+struct Steps {
+  int64_t a, c, residual;                 // elements from a row to the next
+  int64_t item_a, item_c, item_residual;  // and from an item to the next
+};
+
+Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
+  Steps steps{};
+  steps.a = OrDense(args.a_stride, k);
+  steps.c = OrDense(args.c_stride, n);
+  steps.residual = OrDense(args.residual_stride, n);
+  steps.item_a = OrDense(args.a_batch_stride, args.m * steps.a);
+  steps.item_c = OrDense(args.c_batch_stride, args.m * steps.c);
+  steps.item_residual = OrDense(args.residual_batch_stride, args.m * steps.residual);
+  return steps;
+}
+
+// One tensor's items: at a pointer, a stride apart, or each at one of `pointers`.
+Error CheckItems(const std::string& name, const void* base, const void* const* pointers, int64_t stride,
+                 int64_t items) {
+  if (stride < 0 || stride > kMaxStride) return Unexpected(name + "_batch_stride", stride, "0 to 2^40");
+  if (pointers == nullptr) return {};
+  if (base != nullptr || stride != 0) {
+    return InvalidArgument(name + "_items is given beside " +
+                           (base != nullptr ? name : name + "_batch_stride") + "; expected one of the two");
+  }
+  for (int64_t i = 0; i < items; ++i) {
+    if (pointers[i] == nullptr) return InvalidArgument(name + "_items[" + std::to_string(i) + "] is NULL");
+  }
+  return {};
+}
+
+template <class Pointer>
+Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step_bytes) {
+  if (pointers != nullptr) return pointers[i];
+  if (base == nullptr) return nullptr;
+  using Byte = std::conditional_t<std::is_const_v<Pointer>, const uint8_t, uint8_t>;
+  return static_cast<Byte*>(base) + i * step_bytes;
+}
+
+}  // namespace
+
+Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k)
+    : args_(args), problem_(problem), items_(ItemsOf(args)), m_(args.m) {
+  const Steps steps = StepsOf(args, problem.n, k);
+  a_step_ = steps.item_a;
+  c_step_ = steps.item_c;
+  residual_step_ = steps.item_residual;
+  const bool has_pointers =
+      args.a_items != nullptr || args.c_items != nullptr || args.residual_items != nullptr;
+  const bool follow = a_step_ == m_ * steps.a && c_step_ == m_ * steps.c &&
+                      (!problem.output.has_residual() || residual_step_ == m_ * steps.residual);
+  if (has_pointers || !follow) return;
+  m_ *= items_;
+  items_ = 1;
+}
+
+intact_gemm_args Batch::Item(int64_t i) const {
+  intact_gemm_args item = args_;
+  item.m = m_;
+  item.batch = 1;
+  item.a_items = nullptr;
+  item.c_items = nullptr;
+  item.residual_items = nullptr;
+  item.a = ItemAt(args_.a, args_.a_items, i, a_step_ * problem_.a_bytes());
+  item.c = ItemAt(args_.c, args_.c_items, i, c_step_ * ElementBytes(problem_.output.c_type));
+  item.residual = ItemAt(args_.residual, args_.residual_items, i,
+                         residual_step_ * ElementBytes(problem_.output.residual_type));
+  if (args_.a_zero_points != nullptr) item.a_zero_points += i * m_;
+  if (args_.a_scales != nullptr) item.a_scales += i * m_;
+  return item;
+}
+
+int Batch::PartsPerItem(int parts) const {
+  if (items_ == 1) return parts;
+  constexpr double kMostWaiting = 1.15;  // the slowest thread's share over all threads' mean
+  constexpr int64_t kTries = 4;
+  const int64_t most = std::numeric_limits<int32_t>::max() / items_;
+  const int64_t least = std::min(CeilDivide(parts, items_), most);
+  for (int64_t each = least; each <= std::min(least + kTries, most); ++each) {
+    const int64_t shares = items_ * each;
+    const auto slowest = static_cast<double>(CeilDivide(shares, parts) * parts);
+    if (slowest <= kMostWaiting * static_cast<double>(shares)) return static_cast<int>(each);
+  }
+  return static_cast<int>(least);
+}
+
+Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
+  if (args.batch < 0 || args.batch > kMostRows) return Unexpected("batch", args.batch, "0 to 2147483647");
+  const int64_t items = ItemsOf(args);
+  if (args.m * items > kMostRows) {
+    return Unexpected("m·batch", args.m * items, "at most 2147483647");
+  }
+  Error error = CheckItems("a", args.a, args.a_items, args.a_batch_stride, items);
+  if (error.status == INTACT_OK) error = CheckItems("c", args.c, args.c_items, args.c_batch_stride, items);
+  if (error.status == INTACT_OK) {
+    error = CheckItems("residual", args.residual, args.residual_items, args.residual_batch_stride, items);
+  }
+  if (error.status != INTACT_OK) return error;
+  if (args.b != nullptr || args.b_items != nullptr || args.b_scales != nullptr ||
+      args.b_zero_points != nullptr || args.b_batch_stride != 0) {
+    return InvalidArgument("b is given to a run; expected none, for the plan has its own");
+  }
+  const Steps steps = StepsOf(args, problem.n, k);
+  if (items > 1 && args.residual != nullptr && args.residual == args.c &&
+      steps.item_residual != steps.item_c) {
+    return Unexpected(
+        "residual_batch_stride", args.residual_batch_stride,
+        "c_batch_stride, which is " + std::to_string(args.c_batch_stride) + ", for residual is c");
+  }
+  return {};
+}
+
+}  // namespace intact::kernels

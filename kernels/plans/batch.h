@@ -1,0 +1,40 @@
+// The items of a run: where each has its part of A, of C and of the residual.
+#ifndef INTACT_KERNELS_PLANS_BATCH_H_
+#define INTACT_KERNELS_PLANS_BATCH_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <intact/intact.hpp>
+
+#include "kernels/problem/linear_problem.h"
+
+namespace intact::kernels {
+
+class Batch {
+ public:
+  /// Of checked arguments to a plan whose B is k×n. Items whose rows follow one another at one distance, of A
+  /// and of all else, are joined: they are one item of all the rows.
+  Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
+
+  int64_t items() const { return items_; }
+  int64_t m() const { return m_; }  // rows of each
+  int64_t rows() const { return items_ * m_; }
+  /// The arguments of item `i` alone.
+  intact_gemm_args Item(int64_t i) const;
+  /// How many parts each item is cut into, so that `parts` threads have about as much to do each.
+  int PartsPerItem(int parts) const;
+
+ private:
+  const intact_gemm_args& args_;
+  const LinearProblem& problem_;
+  int64_t items_, m_;
+  // Elements from an item to the next.
+  int64_t a_step_, c_step_, residual_step_;
+};
+
+/// That a run has items, and that they are told in one way. Errors name the argument.
+Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_BATCH_H_
