@@ -157,8 +157,10 @@ void AddOutputs(const reference::Gemm& gemm, std::span<const int32_t> a, std::sp
                               &y[static_cast<size_t>(column) * depth], int64_t{0});
   };
   for (int64_t n = 0; n < gemm.n; ++n) {
-    const reference::Requantization q = reference::RequantizationOf(gemm, n);
-    for (int64_t m = 0; m < gemm.m; ++m) {
+    const reference::Requantization column = reference::RequantizationOf(gemm, n);
+    for (int64_t m = 0; m < gemm.rows(); ++m) {
+      const reference::Requantization q = reference::AtOutput(column, gemm, gemm.n, m * gemm.n + n);
+      if (std::isnan(q.scale)) continue;
       const int64_t full = dot(a, m, w, n);
       const double output = static_cast<double>(full) * double{q.scale} + double{q.bias_f32};
       const double error = static_cast<double>(dot(other_a, m, other_w, n) - full) * double{q.scale};
@@ -172,7 +174,10 @@ void SetSqnr(std::span<const reference::Gemm> gemms, Groups groups, bool is_seve
   SignalAndNoise of_activations, of_weights;
   for (size_t i = 0; i < groups.size(); ++i) {
     std::vector<int32_t> a;
-    for (const uint8_t x : groups[i].a) a.push_back(x - groups[i].a_zero_point);
+    for (int64_t m = 0; m < groups[i].m; ++m) {
+      const int32_t zero_point = groups[i].a_zero_points[static_cast<size_t>(m)];
+      for (const uint8_t x : groups[i].Row(m)) a.push_back(x - zero_point);
+    }
     std::vector<int32_t> w;
     for (int64_t n = 0; n < groups[i].n; ++n) {
       const std::vector<int32_t> column = groups[i].CenteredColumn(n);
