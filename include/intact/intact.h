@@ -294,12 +294,13 @@ typedef struct intact_gemm_info {
   /** Smallest y that activations in the declared range can make, bias_s32 included. */
   int64_t accumulator_min;
   int64_t accumulator_max; /**< largest; both are within int32 */
+  int32_t a_quantization, a_source_type;
 } intact_gemm_info;
 
 #define INTACT_GEMM_INFO_INIT                                                                           \
   {                                                                                                     \
     sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_TYPE_NONE, INTACT_ISA_ANY, \
-        INTACT_EXACT, NULL, 0, 0, 0                                                                     \
+        INTACT_EXACT, NULL, 0, 0, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE                       \
   }
 
 /** What intact_…_tune() measured. Of a convolution, a name tells how its input is read before the kernel; of

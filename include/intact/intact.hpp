@@ -64,6 +64,11 @@ struct MatrixView {
   MatrixView(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
 };
 
+/// A bfloat16 as its bits: the upper half of a float.
+struct Bfloat16 {
+  uint16_t bits = 0;
+};
+
 /// The element type of a view; other types do not compile.
 template <class T>
 inline constexpr intact_type kTypeOf = kTypeOf<std::remove_const_t<T>>;
@@ -75,6 +80,8 @@ template <>
 inline constexpr intact_type kTypeOf<int32_t> = INTACT_S32;
 template <>
 inline constexpr intact_type kTypeOf<float> = INTACT_F32;
+template <>
+inline constexpr intact_type kTypeOf<Bfloat16> = INTACT_BF16;
 
 /// Pixels of some channels, channels innermost (NWC, NHWC, NDHWC), somebody else owns. `extents` are
 /// outermost first, as many as the convolution has spatial dimensions; `stride` in elements between adjacent
@@ -119,11 +126,12 @@ inline Error LastError(intact_status status) {
 inline Error CheckType(const char* view, int32_t type, int32_t wanted) {
   if (type == wanted) return {};
   const auto name = [](int32_t t) {
-    return t == INTACT_U8    ? "uint8_t"
-           : t == INTACT_S8  ? "int8_t"
-           : t == INTACT_S32 ? "int32_t"
-           : t == INTACT_F32 ? "float"
-                             : "none";
+    return t == INTACT_U8     ? "uint8_t"
+           : t == INTACT_S8   ? "int8_t"
+           : t == INTACT_S32  ? "int32_t"
+           : t == INTACT_F32  ? "float"
+           : t == INTACT_BF16 ? "Bfloat16"
+                              : "none";
   };
   return {INTACT_INVALID_ARGUMENT,
           std::string(view) + " has elements of type " + name(type) + "; expected " + name(wanted)};
@@ -290,7 +298,8 @@ class Gemm {
   template <class A, class C>
   Error Arguments(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options,
                   intact_gemm_args* args) const {
-    Error error = detail::CheckType("a", kTypeOf<A>, info_.a_type);
+    const bool is_dynamic = info_.a_source_type != INTACT_TYPE_NONE;
+    Error error = detail::CheckType("a", kTypeOf<A>, is_dynamic ? info_.a_source_type : info_.a_type);
     if (error.ok()) error = detail::CheckType("c", kTypeOf<C>, info_.c_type);
     if (error.ok()) error = detail::CheckExtent("the number of a's columns", a.columns, info_.k);
     if (error.ok()) error = detail::CheckExtent("the number of c's columns", c.columns, info_.n);

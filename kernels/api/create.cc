@@ -55,7 +55,7 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
   if (weights == nullptr) return InvalidArgument("weights is NULL");
   const Result<ConvGeometry> geometry = CheckGeometry(desc);
   if (!geometry) return geometry.error();
-  Result<LinearProblem> problem = CheckLinear(linear, geometry->output_channels);
+  Result<LinearProblem> problem = CheckConvLinear(linear, geometry->output_channels);
   if (!problem) return problem.error();
   const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
   if (!isa) return isa.error();
@@ -102,7 +102,7 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
   if (packed.n != geometry->output_channels || packed.k != k) {
     return InvalidArgument("corrupted: the geometry does not match n and k");
   }
-  Result<LinearProblem> problem = CheckLinear(contents->linear, packed.n);
+  Result<LinearProblem> problem = CheckConvLinear(contents->linear, packed.n);
   if (!problem) return problem.error();
   std::vector<int8_t> weights(static_cast<size_t>(k * packed.n));
   for (int64_t n = 0; n < packed.n; ++n) CopyDepths(packed, 0, n, k, &weights[static_cast<size_t>(n * k)]);

@@ -127,7 +127,7 @@ class AmxKernel {
 
   void TakeRegisters() {
     // The epilogue takes some when it is prepared, after Begin(): let them be ones that need no saving.
-    constexpr int kEpilogueRegisters = 5;
+    constexpr int kEpilogueRegisters = Epilogue::kGeneralRegisters;
     std::vector<Gp> epilogue;
     epilogue.reserve(kEpilogueRegisters);
     for (int i = 0; i < kEpilogueRegisters; ++i) epilogue.push_back(registers_.NewGeneral("epilogue"));

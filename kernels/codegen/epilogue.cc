@@ -10,6 +10,7 @@ namespace x86 = asmjit::x86;
 namespace {
 
 std::string TypeName(intact_type type) {
+  if (type == INTACT_BF16) return "bf16";
   return type == INTACT_S32 ? "s32" : type == INTACT_F32 ? "f32" : type == INTACT_U8 ? "u8" : "s8";
 }
 
@@ -17,6 +18,7 @@ std::string TypeName(intact_type type) {
 
 std::string EpilogueSpec::Name() const {
   return TypeName(c_type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
+         (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
          (has_residual() ? "_plus_" + TypeName(residual) : "") + (form.streams ? "_streamed" : "") +
          (form.is_dealt ? "_dealt" : "") +
          (form.known == KnownOutput::kNothing     ? ""
@@ -61,6 +63,9 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const Residu
   std::copy(order.begin(), order.end(), constants.pack_order.begin());
   constants.residual_scale.fill(residual.scale);
   constants.residual_zero_point.fill(residual.zero_point);
+  constants.half_order.fill(0);
+  for (int i = 0; i < 8; ++i) constants.half_order[static_cast<size_t>(i)] = i / 2 * 4 + i % 2;
+  constants.bfloat16_middle.fill(0x7FFF);
   return constants;
 }
 
@@ -72,12 +77,11 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
     emitter_.code().mov(pointer, Argument(member));
     return pointer;
   };
-  if (spec_.has_b_zero_points) {
-    b_zero_points_ = load("weight zero points", offsetof(EpilogueArgs, b_zero_points));
-    row_sum_ = load("row sum", offsetof(EpilogueArgs, row_sums));
+  if (spec_.has_row_values()) row_ = load("row", offsetof(EpilogueArgs, row_values));
+  if (spec_.c_type != INTACT_S32 || SharesRegister()) {
+    scales_ = load("scales", offsetof(EpilogueArgs, scales));
   }
   if (spec_.c_type == INTACT_S32) return;
-  scales_ = load("scales", offsetof(EpilogueArgs, scales));
   if (SharesRegister()) {
     bias_ = scales_;
   } else if (spec_.has_bias) {
@@ -89,22 +93,28 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
 
 void Epilogue::Advance() {
   x86::Assembler& code = emitter_.code();
-  if (spec_.has_b_zero_points) code.mov(Argument(offsetof(EpilogueArgs, row_sums)), row_sum_);
+  if (spec_.has_row_values()) code.mov(Argument(offsetof(EpilogueArgs, row_values)), row_);
   if (spec_.has_residual()) code.mov(Argument(offsetof(EpilogueArgs, residual)), residual_);
 }
 
+void Epilogue::LoadColumns(size_t member) {
+  if (SharesRegister()) emitter_.code().mov(scales_, Argument(member));
+}
+
 void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector) {
-  if (SharesRegister()) emitter_.code().mov(scales_, Argument(offsetof(EpilogueArgs, scales)));
-  for (size_t j = 0; j < accumulators.size(); ++j) {
-    const int vector = first_vector + static_cast<int>(j);
-    SubtractZeroPoints(accumulators[j], vector);
-    if (spec_.c_type == INTACT_S32) continue;
-    Scale(accumulators[j], vector);
-    if (spec_.has_residual()) continue;
-    if (spec_.has_bias) AddBias(accumulators[j], vector);
-    Bound(accumulators[j]);
+  SubtractZeroPoints(accumulators, first_vector);
+  if (spec_.c_type != INTACT_S32) {
+    LoadColumns(offsetof(EpilogueArgs, scales));
+    for (size_t j = 0; j < accumulators.size(); ++j) {
+      Scale(accumulators[j], first_vector + static_cast<int>(j));
+    }
+    if (spec_.has_bias) LoadColumns(offsetof(EpilogueArgs, bias));
+    for (size_t j = 0; j < accumulators.size(); ++j) {
+      if (spec_.has_bias) AddBias(accumulators[j], first_vector + static_cast<int>(j));
+      if (!spec_.has_residual()) Bound(accumulators[j]);
+    }
   }
-  if (spec_.has_b_zero_points) emitter_.code().add(row_sum_, 4);
+  if (spec_.has_row_values()) emitter_.code().add(row_, 4);
   if (spec_.has_residual()) AddResidual(accumulators);
   const int vector_stride = emitter_.lanes() * ElementBytes(spec_.c_type);
   const auto address = [&](size_t j) {
@@ -118,6 +128,10 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
         emitter_.Store(address(j), accumulators[j]);
       }
     }
+    return;
+  }
+  if (spec_.c_type == INTACT_BF16) {
+    for (size_t j = 0; j < accumulators.size(); ++j) StoreHalves(accumulators[j], address(j));
     return;
   }
   size_t first = 0;
@@ -175,21 +189,62 @@ void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t firs
   emitter_.StoreLow(to, vectors[0], static_cast<int>(count) * emitter_.lanes());
 }
 
-// Modulo 2³², as all accumulation; the plan has proven that the result fits.
-void Epilogue::SubtractZeroPoints(const jit::Vec& accumulator, int vector) {
-  if (!spec_.has_b_zero_points) return;
+// To nearest even: what is cut off is half of the last bit or more where the addition carries, and half
+// itself only carries from odd to even. A NaN is none: Bound() has made −∞ of it.
+void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
   x86::Assembler& code = emitter_.code();
-  const jit::Vec product = emitter_.registers().NewVector("row sum × zero points");
-  code.vpbroadcastd(product, x86::ptr(row_sum_));
-  code.vpmulld(product, product, x86::ptr(b_zero_points_, vector * emitter_.vector_bytes()));
-  code.vpsubd(accumulator, accumulator, product);
+  const jit::Vec odd = emitter_.registers().NewVector("last bit");
+  code.vpslld(odd, accumulator, 15);
+  code.vpsrld(odd, odd, 31);
+  code.vpaddd(accumulator, accumulator, odd);
+  code.vpaddd(accumulator, accumulator, Constant(offsetof(EpilogueConstants, bfloat16_middle)));
+  code.vpsrld(accumulator, accumulator, 16);
+  code.vpackusdw(accumulator, accumulator, accumulator);
+  emitter_.Load(odd, Constant(offsetof(EpilogueConstants, half_order)));
+  code.vpermd(accumulator, odd, accumulator);
+  emitter_.registers().Free(odd);
+  emitter_.StoreLow(to, accumulator, emitter_.vector_bytes() / 2);
+}
+
+// Modulo 2³², as all accumulation; the plan has proven that the result fits.
+void Epilogue::SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector) {
+  if (spec_.has_b_zero_points) {
+    SubtractProducts(accumulators, first_vector, offsetof(RowValues, sums),
+                     offsetof(EpilogueArgs, b_zero_points));
+  }
+  if (spec_.has_row_zero_points) {
+    SubtractProducts(accumulators, first_vector, offsetof(RowValues, zero_points),
+                     offsetof(EpilogueArgs, column_sums));
+  }
+}
+
+void Epilogue::SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector,
+                                size_t row_member, size_t member) {
+  x86::Assembler& code = emitter_.code();
+  LoadColumns(member);
+  const jit::Vec product = emitter_.registers().NewVector("row's value × columns'");
+  for (size_t j = 0; j < accumulators.size(); ++j) {
+    const int vector = first_vector + static_cast<int>(j);
+    code.vpbroadcastd(product, x86::ptr(row_, static_cast<int>(row_member)));
+    code.vpmulld(product, product, x86::ptr(scales_, vector * emitter_.vector_bytes()));
+    code.vpsubd(accumulators[j], accumulators[j], product);
+  }
   emitter_.registers().Free(product);
 }
 
 void Epilogue::Scale(const jit::Vec& accumulator, int vector) {
   x86::Assembler& code = emitter_.code();
+  const jit::Mem scales = x86::ptr(scales_, vector * emitter_.vector_bytes());
   code.vcvtdq2ps(accumulator, accumulator);
-  code.vmulps(accumulator, accumulator, x86::ptr(scales_, vector * emitter_.vector_bytes()));
+  if (!spec_.has_row_scales) {
+    code.vmulps(accumulator, accumulator, scales);
+    return;
+  }
+  const jit::Vec scale = emitter_.registers().NewVector("row's scale × column's");
+  code.vbroadcastss(scale, x86::ptr(row_, static_cast<int>(offsetof(RowValues, scales))));
+  code.vmulps(scale, scale, scales);
+  code.vmulps(accumulator, accumulator, scale);
+  emitter_.registers().Free(scale);
 }
 
 void Epilogue::AddBias(const jit::Vec& accumulator, int vector) {
@@ -198,10 +253,6 @@ void Epilogue::AddBias(const jit::Vec& accumulator, int vector) {
 
 void Epilogue::AddResidual(const std::vector<jit::Vec>& accumulators) {
   x86::Assembler& code = emitter_.code();
-  if (spec_.has_bias) {
-    code.mov(bias_, Argument(offsetof(EpilogueArgs, bias)));
-    for (size_t j = 0; j < accumulators.size(); ++j) AddBias(accumulators[j], static_cast<int>(j));
-  }
   const jit::Vec residual = emitter_.registers().NewVector("residual");
   for (size_t j = 0; j < accumulators.size(); ++j) {
     LoadResidual(residual, static_cast<int>(j));
@@ -230,14 +281,15 @@ void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
 void Epilogue::Bound(const jit::Vec& accumulator) {
   x86::Assembler& code = emitter_.code();
   // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
-  const bool may_be_nan = spec_.has_residual() && spec_.form.known == KnownOutput::kNothing;
-  if (spec_.c_type == INTACT_F32 || may_be_nan) {
+  const bool may_be_nan =
+      (spec_.has_residual() || spec_.has_row_scales) && spec_.form.known == KnownOutput::kNothing;
+  if (IsFloat(spec_.c_type) || may_be_nan) {
     code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
   }
   if (spec_.form.known == KnownOutput::kNothing) {
     code.vminps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, hi)));
   }
-  if (spec_.c_type == INTACT_F32) return;
+  if (IsFloat(spec_.c_type)) return;
   code.vcvtps2dq(accumulator, accumulator);
 }
 

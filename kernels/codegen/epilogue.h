@@ -2,9 +2,13 @@
 // (include/intact/intact.h) for one row of int32 accumulators: the only place where kernels turn accumulators
 // into outputs, so the bytes are the same on every ISA.
 //
-//   y     accumulator [− zb[n]·Σ_k a[m,k], zero point and activations as kernels see them: pack.h]
+//   y     accumulator [− zb[n]·Σ_k a[m,k], zero point and activations as kernels see them: operands.h]
+//                     [− za[m]·Σ_k (b[k,n] − zb[n]), where rows have zero points; this one in a_type]
 //   s32   y
 //   f32   f = min(max(float(y)·scale [+ bias] [+ float(r − zr)·residual_scale], lo), hi)
+//   bf16  f, rounded
+//
+// where scale is scales[n], or the row's times that, rounded.
 //   8-bit max(saturate(rne(min(f, hi)) + zero_point), lowest)
 //
 // For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
@@ -51,13 +55,25 @@ struct EpilogueForm {
 /// What the emitted code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
-  bool has_bias = false;                    // float32 bias
-  bool has_b_zero_points = false;           // and so rows' sums
+  bool has_bias = false;             // float32 bias
+  bool has_b_zero_points = false;    // and so rows' sums
+  bool has_row_zero_points = false;  // and so columns' sums
+  bool has_row_scales = false;
   intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
   EpilogueForm form;
   auto operator<=>(const EpilogueSpec&) const = default;
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
-  std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8"
+  bool has_row_values() const { return has_b_zero_points || has_row_zero_points || has_row_scales; }
+  std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8", "bf16_za_rows"
+};
+
+/// What rows of A have of their own, some adjacent rows of a run: arrays at fixed distances, so that one
+/// pointer leads to all values of a row.
+struct RowValues {
+  static constexpr int64_t kRows = 4608;   // at most
+  std::array<int32_t, kRows> sums;         // Σ_k of the row as kernels see it
+  std::array<int32_t, kRows> zero_points;  // in a_type
+  std::array<float, kRows> scales;
 };
 
 /// OutputBounds and ResidualScale as vectors, so that code short of registers reads them from memory.
@@ -68,6 +84,8 @@ struct alignas(64) EpilogueConstants {
   std::array<uint8_t, 64> lowest, highest;
   std::array<float, 16> residual_scale;
   std::array<int32_t, 16> residual_zero_point;
+  std::array<int32_t, 16> half_order;  // of the dwords of a vector whose halves were packed by themselves
+  std::array<int32_t, 16> bfloat16_middle;  // a little less than half of a bfloat16's last bit
 };
 /// What is known of an output of `type`, a scaled accumulator with its bias and residual of at most
 /// `largest`.
@@ -82,8 +100,9 @@ struct EpilogueArgs {
   const float* bias = nullptr;
   const EpilogueConstants* constants = nullptr;
   const int32_t* b_zero_points = nullptr;
-  const int32_t* row_sums = nullptr;  // one per row of the tile
-  const uint8_t* residual = nullptr;  // at the tile's first row
+  const int32_t* column_sums = nullptr;  // Σ_k (b − zb) as kernels see them
+  const int32_t* row_values = nullptr;   // RowValues::sums of the tile's first row
+  const uint8_t* residual = nullptr;     // at the tile's first row
   int64_t residual_stride_bytes = 0;
 };
 
@@ -92,7 +111,7 @@ class Epilogue {
   Epilogue(const EpilogueSpec& spec, jit::Emitter& emitter) : spec_(spec), emitter_(emitter) {}
 
   /// General registers that Prepare() takes at most.
-  static constexpr int kGeneralRegisters = 6;
+  static constexpr int kGeneralRegisters = 4;
   /// Takes registers. `args` points to an EpilogueArgs at `offset`.
   void Prepare(const jit::Gp& args, int offset);
   /// Requantizes accumulators of the tile's next row, adjacent vectors of columns, and stores them at `c`.
@@ -109,11 +128,15 @@ class Epilogue {
                    const std::vector<jit::Vec>& vectors);
 
  private:
-  void SubtractZeroPoints(const jit::Vec& accumulator, int vector);
+  /// Of a whole row, or a part of it from `first_vector` on.
+  void SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector);
+  /// accumulators −= the row's value at `row_member` of RowValues × the columns' at `member` of EpilogueArgs.
+  void SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
+                        size_t member);
   /// float(y)·scale
   void Scale(const jit::Vec& accumulator, int vector);
   void AddBias(const jit::Vec& accumulator, int vector);
-  /// To a whole row, and the bias before it.
+  /// To a whole row.
   void AddResidual(const std::vector<jit::Vec>& accumulators);
   void LoadResidual(const jit::Vec& to, int vector);
   /// Activation, and rounding to an integer for 8-bit outputs.
@@ -126,14 +149,19 @@ class Epilogue {
   jit::Mem Argument(size_t member) const {
     return asmjit::x86::ptr(args_, offset_ + static_cast<int>(member));
   }
-  /// Whether scales and bias take turns in one register: beside a residual there is none left for each.
-  bool SharesRegister() const { return spec_.has_residual() && spec_.has_bias; }
+  /// Whether what columns have takes turns in one register: beside what rows have there is none left for
+  /// each.
+  bool SharesRegister() const { return spec_.has_residual() || spec_.has_row_values(); }
+  void LoadColumns(size_t member);
+  /// Stores bfloat16s.
+  void StoreHalves(const jit::Vec& accumulator, const jit::Mem& to);
 
   EpilogueSpec spec_;
   jit::Emitter& emitter_;
   jit::Gp args_;  // and where in what it points to the EpilogueArgs are
   int offset_ = 0;
-  jit::Gp scales_, bias_, constants_, b_zero_points_, row_sum_, residual_;
+  jit::Gp scales_, bias_;  // one register, for all that columns have, if SharesRegister()
+  jit::Gp constants_, row_, residual_;
 };
 
 }  // namespace intact::kernels

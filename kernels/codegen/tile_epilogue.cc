@@ -94,7 +94,7 @@ class TileEpilogue {
 
   jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * spec_.tile_rows * 4); }
 
-  // Rows that round up are not stored: they have no residual and no sum.
+  // Rows that round up are not stored: they have no residual and no values.
   void StoreRows() {
     std::vector<Vec> tile(static_cast<size_t>(lanes()));
     for (Vec& vector : tile) vector = registers_.NewVector("accumulators");
@@ -166,9 +166,9 @@ class TileEpilogue {
   Gp accumulators_, c_offset_, pointers_, rows_, row_, turn_;
 };
 
-// Whether rows have a sum or a residual, which the epilogue asks for once, when it stores the row.
+// Whether rows have values or a residual, which the epilogue asks for once, when it stores the row.
 bool HasRowOperands(const EpilogueSpec& epilogue) {
-  return epilogue.has_b_zero_points || epilogue.has_residual();
+  return epilogue.has_row_values() || epilogue.has_residual();
 }
 
 }  // namespace

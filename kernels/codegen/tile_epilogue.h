@@ -1,8 +1,9 @@
 // The epilogue for accumulators that lie in memory, column by column: turns tiles of them and requantizes
 // these with the one emitted requantization (epilogue.h).
 //
-//   rows with a sum or a residual   lanes rows × lanes columns: turned, then requantized row by row
-//   other 4-byte outputs            the same for 16 columns, square by square: a line of C, which may lie far
+//   rows with values or a residual  lanes rows × lanes columns: turned, then requantized row by row
+//   other, but 8-bit outputs         the same for 16 columns, square by square: a line of C, which may lie
+//   far
 //                                   from the next, is then stored as a whole before it leaves L1
 //   other 8-bit outputs             lanes rows × 16 columns: requantized column by column, and turned as
 //                                   bytes, a quarter of the work
@@ -32,7 +33,7 @@ using TileEpilogueFunction = jit::Function<void(const TileEpilogueArgs*)>;
 int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue);
 
 /// Stores rows of a tile's columns, one below the other; `tile_rows` from a column of accumulators to the
-/// next. `columns`: TileColumns(), or those of a vector where outputs have 4 bytes. Rows that round up
+/// next. `columns`: TileColumns(), or those of a vector where outputs are not 8-bit. Rows that round up
 /// TileEpilogueArgs::rows may be stored or not.
 Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows, int columns);
 

@@ -220,6 +220,8 @@ void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin
                                   int64_t channel_end) const noexcept {
   constexpr int64_t kChannels = 64;
   std::array<uint32_t, kChannels> sums;
+  RunBuffers buffers;
+  buffers.output = row.output;
   for (int64_t pixel = 0; pixel < row.pixels; ++pixel) {
     for (int64_t first = channel_begin; first < channel_end; first += kChannels) {
       const int64_t channels = std::min(kChannels, channel_end - first);
@@ -232,7 +234,8 @@ void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin
           sums[static_cast<size_t>(i)] += static_cast<uint32_t>(int32_t{a[i]} * int32_t{weights[i]});
         }
       }
-      StoreOutputs(data_, {sums.data(), static_cast<size_t>(channels)}, 0, first, row.output, pixel);
+      StoreOutputs(data_, {sums.data(), static_cast<size_t>(channels)},
+                   data_.EpilogueAt(buffers, pixel, first), row.output.C(pixel, first));
     }
   }
 }

@@ -9,8 +9,10 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   epilogue.c_type = problem.output.c_type;
   epilogue.has_bias = !problem.bias_f32.empty();
   epilogue.has_b_zero_points = problem.HasWeightZeroPoints() && !folds_zero_points;
+  epilogue.has_row_zero_points = problem.HasRowZeroPoints();
+  epilogue.has_row_scales = problem.HasRowScales();
   epilogue.residual = problem.output.residual_type;
-  if (epilogue.residual == INTACT_F32) return epilogue;  // which may be anything
+  if (epilogue.residual == INTACT_F32 || epilogue.has_row_scales) return epilogue;  // they may be anything
   const double largest = weights.largest_output() + 255.0 * double{problem.output.residual.scale};
   epilogue.form.known = KnowOutput(epilogue.c_type, problem.output.bounds, largest);
   return epilogue;

@@ -13,6 +13,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/blocking.h"
 #include "kernels/codegen/epilogue.h"
+#include "kernels/codegen/quantizer.h"
 #include "kernels/problem/access.h"
 #include "kernels/problem/output_map.h"
 #include "kernels/weights/linear_weights.h"
@@ -22,14 +23,18 @@ namespace intact::kernels {
 
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
-  InputRows a;
+  InputRows a;  // where runs quantize A, of its numbers until a plan has
   OutputMap output;
   /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueForm::streams.
   bool may_stream = false;
-  /// Σ_k of row `row_sums_begin` of A, as kernels see it, and of those that follow; null where
-  /// EpilogueSpec::has_b_zero_points is false.
-  const int32_t* row_sums = nullptr;
-  int64_t row_sums_begin = 0;
+  /// Of row `row_values_begin` of A and of those that follow; null where EpilogueSpec has no row values.
+  const RowValues* row_values = nullptr;
+  int64_t row_values_begin = 0;
+  /// What the caller gives of rows, with INTACT_QUANTIZATION_ROWS: zero points may be null.
+  const int32_t* given_zero_points = nullptr;
+  const float* given_scales = nullptr;
+  /// Of all rows, with INTACT_QUANTIZATION_DYNAMIC_TENSOR.
+  RowQuantization tensor;
 
   const RowMap& rows() const { return *std::get_if<RowMap>(&a); }
   const PlanarRows& planar() const { return *std::get_if<PlanarRows>(&a); }
@@ -60,7 +65,10 @@ struct KernelData {
     if (!problem.scales.empty()) args.scales = problem.scales.data() + column;
     if (!problem.bias_f32.empty()) args.bias = problem.bias_f32.data() + column;
     if (!problem.b_zero_points.empty()) args.b_zero_points = problem.b_zero_points.data() + column;
-    if (buffers.row_sums != nullptr) args.row_sums = buffers.row_sums + (row - buffers.row_sums_begin);
+    if (linear->column_sums().size() != 0) args.column_sums = linear->column_sums().data() + column;
+    if (buffers.row_values != nullptr) {
+      args.row_values = buffers.row_values->sums.data() + (row - buffers.row_values_begin);
+    }
     args.residual = buffers.output.Residual(row, column);
     args.residual_stride_bytes = buffers.output.residual_stride_bytes;
     return args;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstring>
 #include <span>
 
@@ -64,6 +66,40 @@ float ResidualAt(const Requantization& output, const uint8_t* residual, size_t i
   return static_cast<float>(value - output.residual.zero_point);
 }
 
+/// What the row of some outputs has of its own; zeros where it has nothing.
+struct OwnValues {
+  uint32_t sum = 0, zero_point = 0;
+  float scale = 1.0f;
+
+  explicit OwnValues(const int32_t* row) {
+    if (row == nullptr) return;
+    const auto read = [row](size_t member, auto* value) {
+      std::memcpy(value, reinterpret_cast<const uint8_t*>(row) + member, sizeof(*value));
+    };
+    read(offsetof(RowValues, sums), &sum);
+    read(offsetof(RowValues, zero_points), &zero_point);
+    read(offsetof(RowValues, scales), &scale);
+  }
+  /// What zero points subtract from column `i` of the outputs, modulo 2³².
+  uint32_t ZeroPointTerms(const EpilogueSpec& spec, const EpilogueArgs& args, size_t i) const {
+    uint32_t terms = 0;
+    if (spec.has_b_zero_points) terms += sum * static_cast<uint32_t>(args.b_zero_points[i]);
+    if (spec.has_row_zero_points) terms += zero_point * static_cast<uint32_t>(args.column_sums[i]);
+    return terms;
+  }
+};
+
+// A bfloat16 is rounded to nearest even: see Epilogue.
+void StoreFloat(intact_type type, float f, size_t i, uint8_t* c) noexcept {
+  if (type == INTACT_F32) {
+    std::memcpy(c + i * sizeof(f), &f, sizeof(f));
+    return;
+  }
+  const auto bits = std::bit_cast<uint32_t>(f);
+  const auto rounded = static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  std::memcpy(c + i * sizeof(rounded), &rounded, sizeof(rounded));
+}
+
 }  // namespace
 
 std::string PortableEngine::KernelName() const {
@@ -89,9 +125,8 @@ void PortableEngine::RunRange(const RunBuffers& buffers, const Range& range,
       }
       const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, range.column_end - column));
       for (int64_t i = 0; i < rows; ++i) {
-        const int32_t row_sum =
-            buffers.row_sums == nullptr ? 0 : buffers.row_sums[row + i - buffers.row_sums_begin];
-        StoreOutputs(data_, {sums[i].of, columns}, row_sum, column, buffers.output, row + i);
+        StoreOutputs(data_, {sums[i].of, columns}, data_.EpilogueAt(buffers, row + i, column),
+                     buffers.output.C(row + i, column));
       }
     }
   }
@@ -128,30 +163,26 @@ void PortableEngine::AddTap(const uint8_t* const* rows, int64_t row_count, int64
   }
 }
 
-void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, int32_t row_sum, int64_t column,
-                  const OutputMap& output, int64_t row) noexcept {
-  const LinearProblem& problem = data.problem;
-  const Requantization& requantization = problem.output;
+void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const EpilogueArgs& args,
+                  uint8_t* c) noexcept {
+  const Requantization& requantization = data.problem.output;
   const OutputBounds& bounds = requantization.bounds;
-  const auto first = static_cast<size_t>(column);
-  uint8_t* const c = output.C(row, column);
-  const uint8_t* const residual = output.Residual(row, column);
+  const OwnValues row(args.row_values);
   for (size_t i = 0; i < sums.size(); ++i) {
-    uint32_t sum = sums[i];
-    if (row_sum != 0) {
-      sum -= static_cast<uint32_t>(problem.b_zero_points[first + i]) * static_cast<uint32_t>(row_sum);
-    }
-    const auto y = static_cast<int32_t>(sum);
+    const auto y = static_cast<int32_t>(sums[i] - row.ZeroPointTerms(data.epilogue, args, i));
     if (requantization.c_type == INTACT_S32) {
       std::memcpy(c + i * sizeof(y), &y, sizeof(y));
       continue;
     }
-    float f = static_cast<float>(y) * problem.scales[first + i];
-    if (!problem.bias_f32.empty()) f += problem.bias_f32[first + i];
-    if (residual != nullptr) f += ResidualAt(requantization, residual, i) * requantization.residual.scale;
+    const float scale = data.epilogue.has_row_scales ? row.scale * args.scales[i] : args.scales[i];
+    float f = static_cast<float>(y) * scale;
+    if (args.bias != nullptr) f += args.bias[i];
+    if (args.residual != nullptr) {
+      f += ResidualAt(requantization, args.residual, i) * requantization.residual.scale;
+    }
     f = Min(Max(f, bounds.lo), bounds.hi);
-    if (requantization.c_type == INTACT_F32) {
-      std::memcpy(c + i * sizeof(f), &f, sizeof(f));
+    if (IsFloat(requantization.c_type)) {
+      StoreFloat(requantization.c_type, f, i, c);
     } else {
       c[i] = static_cast<uint8_t>(_mm_cvtss_si32(_mm_set_ss(f)) + bounds.zero_point);
     }

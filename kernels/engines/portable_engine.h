@@ -42,10 +42,10 @@ class PortableEngine final : public Engine {
   const GemmData& data_;
 };
 
-/// Requantizes `sums`, accumulators of adjacent columns from `column` on, and stores them in a row of C.
-/// `row_sum`: what weight zero points are multiplied with. In the default floating-point environment.
-void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, int32_t row_sum, int64_t column,
-                  const OutputMap& output, int64_t row) noexcept;
+/// Requantizes `sums`, accumulators of adjacent columns in a row, and stores them at `c`. `args` are those of
+/// the place. In the default floating-point environment.
+void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const EpilogueArgs& args,
+                  uint8_t* c) noexcept;
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_

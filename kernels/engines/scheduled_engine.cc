@@ -209,9 +209,9 @@ Error ScheduledEngine::GenerateKernels() {
     return {};
   };
   Error error = make(data_.epilogue, tile_columns_, &epilogue_);
-  if (error.status != INTACT_OK || data_.element_bytes() != 4) return error;
+  if (error.status != INTACT_OK || data_.element_bytes() == 1) return error;
   if (tile_columns_ != lanes_) return make(data_.epilogue, lanes_, &vector_epilogue_);
-  if (lanes_ != 16) return {};
+  if (lanes_ != 16 || data_.element_bytes() != 4) return {};
   EpilogueSpec streaming = data_.epilogue;
   streaming.form.streams = true;
   return make(streaming, tile_columns_, &streaming_epilogue_);

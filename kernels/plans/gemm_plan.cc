@@ -1,6 +1,9 @@
 #include "kernels/plans/gemm_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -17,17 +20,32 @@
 namespace intact::kernels {
 namespace {
 
-// Rows whose sums are taken at a time: whole blocks of most engines that stay in half of L2, where the engine
-// then finds them; and few enough to bound the memory for the sums.
-int64_t SummedRows(int64_t k) {
+// Rows whose values are found at a time: whole blocks of most engines that stay in half of L2, where the
+// engine then finds them; and few enough to bound the memory for the values.
+int64_t PieceRows(int64_t k) {
   constexpr int kUnit = 192;
-  constexpr int64_t kMost = int64_t{24} * kUnit;
-  return std::min(RowsPerBlock(k, kUnit), kMost);
+  return std::min(RowsPerBlock(k, kUnit), RowValues::kRows);
 }
 
-int64_t RowSumBytes(const GemmData& data) {
-  if (!data.epilogue.has_b_zero_points) return 0;
-  return RoundUp(SummedRows(data.k) * static_cast<int64_t>(sizeof(int32_t)), 64);
+// From a row that was quantized to the next: a line more than the row, so that the rows of a tile do not meet
+// in the same sets of L1.
+int64_t QuantizedStride(int64_t k) { return RoundUp(k, 64) + 64; }
+
+// Scratch in front of the engine's: what rows have of their own, then those that are quantized.
+int64_t RowValueBytes(const GemmData& data) {
+  return data.epilogue.has_row_values() ? RoundUp(static_cast<int64_t>(sizeof(RowValues)), 64) : 0;
+}
+int64_t QuantizedBytes(const GemmData& data, int64_t m) {
+  return data.problem.IsDynamic() ? std::min(PieceRows(data.k), m) * QuantizedStride(data.k) : 0;
+}
+
+// Outputs of rows that have no scale are NaNs, see the contract.
+void FillWithNan(intact_type c_type, int64_t columns, uint8_t* c) {
+  const std::array<uint8_t, 4> f32 = {0x00, 0x00, 0xC0, 0x7F};
+  const auto bytes = static_cast<size_t>(ElementBytes(c_type));
+  for (int64_t i = 0; i < columns; ++i, c += bytes) {
+    std::copy_n(f32.end() - static_cast<std::ptrdiff_t>(bytes), bytes, c);
+  }
 }
 
 // Activations beyond a declared range that is checked run on these vectors too.
@@ -170,6 +188,11 @@ Error GemmPlan::MakeEngines(const GemmPlan* like) {
   } else if (Error error = MakeGeneratedEngines(like); error.status != INTACT_OK) {
     return error;
   }
+  if (data_.problem.IsDynamic()) {
+    Result<Quantizer> quantizer = Quantizer::Create(isa_, data_.problem.a_type, data_.problem.a_source_type);
+    if (!quantizer) return quantizer.error();
+    quantizer_ = std::move(*quantizer);
+  }
   if (data_.epilogue.has_b_zero_points) {
     Result<RowSums> row_sums = RowSums::Create(isa_, data_.problem.a_type);
     if (!row_sums) return row_sums.error();
@@ -254,13 +277,18 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   if (args.a == nullptr) return InvalidArgument("a is NULL");
   error = CheckStride("a_stride", args.a_stride, data_.k);
   if (error.status != INTACT_OK) return error;
-  return CheckOutput(data_.problem.output, data_.n,
-                     {args.c, args.c_stride, args.residual, args.residual_stride});
+  error = CheckOutput(data_.problem.output, data_.n,
+                      {args.c, args.c_stride, args.residual, args.residual_stride});
+  if (error.status != INTACT_OK) return error;
+  return CheckRowArguments(data_.problem, args.m, args.a_zero_points, args.a_scales);
 }
 
 RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
   RunBuffers buffers;
-  buffers.a = RowMap(static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? data_.k : args.a_stride);
+  buffers.a = RowMap(static_cast<const uint8_t*>(args.a),
+                     (args.a_stride == 0 ? data_.k : args.a_stride) * data_.problem.a_bytes());
+  buffers.given_zero_points = args.a_zero_points;
+  buffers.given_scales = args.a_scales;
   buffers.output = OutputMap::Of(data_.problem.output, data_.n, args.c, args.c_stride, args.residual,
                                  args.residual_stride);
   buffers.may_stream = MayStream(buffers.output, args.m, data_.n * data_.element_bytes());
@@ -275,15 +303,15 @@ int64_t GemmPlan::ShareBytes(const Engine& engine, int64_t m) const {
       bytes = std::max(bytes, other->ScratchBytes(std::min<int64_t>(m, engine.mr())));
     }
   }
-  return RowSumBytes(data_) + RoundUp(bytes, 64);
+  return RowValueBytes(data_) + QuantizedBytes(data_, m) + RoundUp(bytes, 64);
 }
 
 void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range,
                         uint8_t* scratch) const {
   if (range.Empty()) return;
   const ScopedFloatEnvironment float_environment;
-  if (data_.epilogue.has_b_zero_points) {
-    RunWithRowSums(engine, buffers, range, scratch);
+  if (data_.epilogue.has_row_values()) {
+    RunWithRowValues(engine, buffers, range, scratch);
   } else {
     RunRows(engine, buffers, range, scratch);
   }
@@ -366,19 +394,86 @@ void GemmPlan::RunRows(const Engine& engine, const RunBuffers& buffers, const Ra
   other->RunRange(buffers, rest, scratch);
 }
 
-void GemmPlan::RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range,
-                              uint8_t* scratch) const {
-  auto* const sums = reinterpret_cast<int32_t*>(scratch);
-  buffers.row_sums = sums;
-  const int64_t rows = SummedRows(data_.k);
+void GemmPlan::RunWithRowValues(const Engine& engine, RunBuffers buffers, const Range& range,
+                                uint8_t* scratch) const {
+  auto* const values = reinterpret_cast<RowValues*>(scratch);
+  uint8_t* const quantized = scratch + RowValueBytes(data_);
+  const RowMap source = buffers.rows();
+  const int64_t rows = PieceRows(data_.k);
   for (int64_t row = range.row_begin; row < range.row_end; row += rows) {
     Range piece = range;
     piece.row_begin = row;
     piece.row_end = std::min(range.row_end, row + rows);
-    row_sums_.Sum(buffers.rows(), row, piece.row_end, data_.taps(), sums);
-    buffers.row_sums_begin = row;
-    RunRows(engine, buffers, piece, scratch + RowSumBytes(data_));
+    if (data_.problem.IsDynamic()) {
+      buffers.a = QuantizeRows(source, buffers.tensor, piece, quantized, values);
+    } else if (data_.problem.quantization == INTACT_QUANTIZATION_ROWS) {
+      CopyGiven(buffers, piece, values);
+    }
+    if (data_.epilogue.has_b_zero_points) {
+      row_sums_.Sum(buffers.rows(), row, piece.row_end, data_.taps(), values->sums.data());
+    }
+    buffers.row_values = values;
+    buffers.row_values_begin = row;
+    RunRows(engine, buffers, piece, quantized + QuantizedBytes(data_, range.row_end - range.row_begin));
+    if (data_.problem.IsDynamic()) FillWithoutScale(*values, buffers.output, piece);
   }
+}
+
+RowMap GemmPlan::QuantizeRows(const RowMap& source, const RowQuantization& tensor, const Range& piece,
+                              uint8_t* quantized, RowValues* values) const noexcept {
+  const int64_t stride = QuantizedStride(data_.k);
+  RowMap rows(quantized, stride);
+  rows.origin -= static_cast<uintptr_t>(piece.row_begin * stride);
+  RowCursor cursor(source, piece.row_begin);
+  for (size_t i = 0; i < static_cast<size_t>(piece.row_end - piece.row_begin); ++i, quantized += stride) {
+    const uint8_t* const x = cursor.Next();
+    const bool is_by_rows = data_.problem.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+    const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
+    quantizer_.Quantize(x, data_.k, how, quantized);
+    values->zero_points[i] = how.zero_point;
+    values->scales[i] = how.scale;
+  }
+  return rows;
+}
+
+void GemmPlan::CopyGiven(const RunBuffers& buffers, const Range& piece, RowValues* values) const noexcept {
+  const int64_t rows = piece.row_end - piece.row_begin;
+  if (buffers.given_zero_points == nullptr) {
+    std::fill_n(values->zero_points.begin(), rows, 0);
+  } else {
+    std::copy_n(buffers.given_zero_points + piece.row_begin, rows, values->zero_points.begin());
+  }
+  if (buffers.given_scales == nullptr) return;
+  std::copy_n(buffers.given_scales + piece.row_begin, rows, values->scales.begin());
+}
+
+void GemmPlan::FillWithoutScale(const RowValues& values, const OutputMap& output,
+                                const Range& piece) const noexcept {
+  const intact_type c_type = data_.problem.output.c_type;
+  if (!IsFloat(c_type)) return;
+  for (int64_t row = piece.row_begin; row < piece.row_end; ++row) {
+    if (!std::isnan(values.scales[static_cast<size_t>(row - piece.row_begin)])) continue;
+    FillWithNan(c_type, piece.column_end - piece.column_begin, output.C(row, piece.column_begin));
+  }
+}
+
+// A part of many threads: each finds the range of some rows.
+void GemmPlan::FindTensor(const ThreadCount& count, int64_t m, RunBuffers* buffers) const noexcept {
+  if (data_.problem.quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return;
+  const ScopedFloatEnvironment float_environment;
+  constexpr int kMostShares = 64;
+  std::array<NumberRange, kMostShares> ranges;
+  const int shares = std::min(count.threads, kMostShares);
+  RunParts({shares, shares}, [&](int share, int /*thread*/) {
+    const int64_t begin = m * share / shares;
+    const int64_t end = m * (share + 1) / shares;
+    RowCursor cursor(buffers->rows(), begin);
+    for (int64_t row = begin; row < end; ++row) {
+      ranges[static_cast<size_t>(share)].Add(quantizer_.Scan(cursor.Next(), data_.k));
+    }
+  });
+  for (int share = 1; share < shares; ++share) ranges[0].Add(ranges[static_cast<size_t>(share)]);
+  buffers->tensor = quantizer_.Choose(ranges[0]);
 }
 
 const Engine& GemmPlan::EngineFor(int64_t m) const {
@@ -425,12 +520,13 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   if (error.status == INTACT_OK) error = CheckThreads(args.threads);
   if (error.status != INTACT_OK) return error;
   const Engine& engine = EngineFor(args.m);
-  const RunBuffers buffers = BuffersOf(args);
+  RunBuffers buffers = BuffersOf(args);
   const Partition cut = Cut(engine, args.m, Threads(args));
   ThreadCount count = CountThreads(cut.parts());
   const int64_t bytes = ShareBytes(engine, args.m);
   const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads);
   if (!scratch) return scratch.error();
+  FindTensor(count, args.m, &buffers);
   RunParts(count, [&](int part, int thread) {
     RunShare(engine, buffers, cut.Share(part), *scratch + thread * bytes);
   });
@@ -446,7 +542,9 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
   const Result<uint8_t*> scratch =
       ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(engine, args.m), &threads);
   if (!scratch) return scratch.error();
-  RunShare(engine, BuffersOf(args), Cut(engine, args.m, parts).Share(part), *scratch);
+  RunBuffers buffers = BuffersOf(args);
+  FindTensor({1, 1}, args.m, &buffers);
+  RunShare(engine, buffers, Cut(engine, args.m, parts).Share(part), *scratch);
   return {};
 }
 

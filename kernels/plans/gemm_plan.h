@@ -20,6 +20,7 @@
 #include "jit/isa.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
+#include "kernels/codegen/quantizer.h"
 #include "kernels/codegen/row_sums.h"
 #include "kernels/engines/engine.h"
 #include "kernels/engines/scheduled_engine.h"
@@ -151,7 +152,16 @@ class GemmPlan {
   int Threads(const intact_gemm_args& args) const {
     return ThreadsOf(args.threads, static_cast<double>(args.m) * static_cast<double>(data_.n * data_.k));
   }
-  void RunWithRowSums(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
+  /// The same where rows have values of their own, which it finds; and numbers, which it quantizes.
+  void RunWithRowValues(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
+  /// Quantizes the rows of `piece` to `quantized`, and tells where they then are, under the same numbers.
+  RowMap QuantizeRows(const RowMap& source, const RowQuantization& tensor, const Range& piece,
+                      uint8_t* quantized, RowValues* values) const noexcept;
+  void CopyGiven(const RunBuffers& buffers, const Range& piece, RowValues* values) const noexcept;
+  /// Stores the outputs of rows that have no scale.
+  void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& piece) const noexcept;
+  /// RunBuffers::tensor of a run of `m` rows, where that is wanted.
+  void FindTensor(const ThreadCount& count, int64_t m, RunBuffers* buffers) const noexcept;
 
   GemmData data_;
   UsualRows usual_;
@@ -159,6 +169,7 @@ class GemmPlan {
   const ScheduledEngine* scheduled_ = nullptr;       // among engines_
   std::shared_ptr<const ScheduledVectors> vectors_;  // what one of them runs; null: none does
   RowSums row_sums_;                                 // where the epilogue has weight zero points
+  Quantizer quantizer_;                              // where runs quantize A
   std::string kernel_name_;
   TunedEngines tuned_;                                  // by rising M
   std::vector<std::unique_ptr<Engine>> tuned_engines_;  // those of tuned_ that are not among engines_

@@ -108,22 +108,31 @@ Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   const std::vector<const Engine*>& engines = candidates->all;
 
   AlignedBuffer<uint8_t> a, c, residual, scratch;
+  AlignedBuffer<float> row_scales;
   int64_t scratch_bytes = 0;
   for (const Engine* const engine : engines) scratch_bytes = std::max(scratch_bytes, ShareBytes(*engine, m));
   const auto size = [m](int64_t row_bytes) { return static_cast<size_t>(m * row_bytes); };
-  if (!a.Resize(size(data_.k)) || !c.Resize(size(data_.n * data_.element_bytes())) ||
+  const LinearProblem& problem = data_.problem;
+  if (!a.Resize(size(data_.k * problem.a_bytes())) || !row_scales.Resize(size(1)) ||
+      !c.Resize(size(data_.n * data_.element_bytes())) ||
       !residual.Resize(size(data_.n * data_.residual_bytes())) ||
       !scratch.Resize(static_cast<size_t>(scratch_bytes))) {
     DropUnreadPanels();
     return Error{INTACT_OUT_OF_MEMORY, "no memory to tune in"};
   }
-  FillActivations(data_.problem, a.data(), a.size());
+  if (problem.IsDynamic()) {
+    std::fill_n(a.data(), a.size(), uint8_t{0});
+  } else {
+    FillActivations(problem, a.data(), a.size());
+  }
+  std::fill_n(row_scales.data(), row_scales.size(), 1.0f);
   std::fill_n(residual.data(), residual.size(), uint8_t{0});
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = m;
   args.a = a.data();
   args.c = c.data();
   if (data_.epilogue.has_residual()) args.residual = residual.data();
+  if (problem.HasRowScales()) args.a_scales = row_scales.data();
   const RunBuffers buffers = BuffersOf(args);
   const std::vector<TurnTimes> times = TimeInTurns(engines.size(), budget, [&](size_t i) {
     RunShare(*engines[i], buffers, {0, m, 0, data_.n}, scratch.data());

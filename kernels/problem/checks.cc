@@ -38,9 +38,9 @@ Error CheckTypes(const intact_linear_desc& desc) {
   if (!IsOneOf(b_type, {INTACT_U8, INTACT_S8})) {
     return InvalidArgument(Got("b_type", b_type) + "; expected INTACT_U8 or INTACT_S8");
   }
-  if (!IsOneOf(c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32})) {
+  if (!IsOneOf(c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32, INTACT_BF16})) {
     return InvalidArgument(Got("c_type", c_type) +
-                           "; expected INTACT_U8, INTACT_S8, INTACT_S32 or INTACT_F32");
+                           "; expected INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32 or INTACT_BF16");
   }
   if (!IsOneOf(mode, {INTACT_EXACT, INTACT_SATURATING})) {
     return InvalidArgument(Got("mode", mode) + "; expected INTACT_EXACT or INTACT_SATURATING");
@@ -87,9 +87,41 @@ Error CheckRange(const intact_linear_desc& desc) {
   return {};
 }
 
+Error CheckQuantization(const intact_linear_desc& desc) {
+  const int64_t quantization = desc.a_quantization;
+  const int64_t source = desc.a_source_type;
+  const bool is_dynamic =
+      IsOneOf(quantization, {INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_QUANTIZATION_DYNAMIC_TENSOR});
+  if (!is_dynamic && !IsOneOf(quantization, {INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_ROWS})) {
+    return InvalidArgument(Got("a_quantization", quantization) + "; expected an intact_quantization");
+  }
+  if (is_dynamic && !IsOneOf(source, {INTACT_F32, INTACT_BF16})) {
+    return InvalidArgument(Got("a_source_type", source) +
+                           "; expected INTACT_F32 or INTACT_BF16 with a dynamic a_quantization");
+  }
+  if (!is_dynamic && source != INTACT_TYPE_NONE) {
+    return InvalidArgument(Got("a_source_type", source) +
+                           "; expected INTACT_TYPE_NONE, for a_quantization is not dynamic");
+  }
+  if (quantization != INTACT_QUANTIZATION_STATIC && desc.a_zero_point != 0) {
+    return InvalidArgument(Got("a_zero_point", desc.a_zero_point) +
+                           "; expected 0, for rows have their own (a_quantization)");
+  }
+  if (!is_dynamic) return {};
+  if (desc.c_type == INTACT_S32) {
+    return InvalidArgument("c_type is INTACT_S32 with a dynamic a_quantization; expected a type with scales");
+  }
+  if (desc.a_min != 0 || desc.a_max != 0) {
+    return InvalidArgument("a_min is " + std::to_string(desc.a_min) + " and a_max is " +
+                           std::to_string(desc.a_max) + "; expected 0 with a dynamic a_quantization");
+  }
+  return {};
+}
+
 Error CheckZeroPoints(const intact_linear_desc& desc) {
   const Limits a = DeclaredLimits(desc);
-  if (desc.a_zero_point < a.min || desc.a_zero_point > a.max) {
+  const bool is_static = desc.a_quantization == INTACT_QUANTIZATION_STATIC;
+  if (is_static && (desc.a_zero_point < a.min || desc.a_zero_point > a.max)) {
     return InvalidArgument(Got("a_zero_point", desc.a_zero_point) + "; expected " + Text(a));
   }
   const bool is_8bit = IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8});
@@ -267,6 +299,7 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   if (error.status == INTACT_OK) error = CheckActivation(desc);
   if (error.status == INTACT_OK) error = CheckScales(desc, n);
   if (error.status == INTACT_OK) error = CheckRange(desc);
+  if (error.status == INTACT_OK) error = CheckQuantization(desc);
   if (error.status == INTACT_OK) error = CheckZeroPoints(desc);
   if (error.status == INTACT_OK) error = CheckWeightZeroPoints(desc, n);
   if (error.status == INTACT_OK) error = CheckResidualFields(desc);
@@ -277,6 +310,8 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   problem.b_type = static_cast<intact_type>(desc.b_type);
   problem.mode = static_cast<intact_mode>(desc.mode);
   problem.a_zero_point = desc.a_zero_point;
+  problem.quantization = static_cast<intact_quantization>(desc.a_quantization);
+  problem.a_source_type = static_cast<intact_type>(desc.a_source_type);
   const Limits range = DeclaredLimits(desc);
   problem.range = {range.min + problem.a_flip(), range.max + problem.a_flip()};
   problem.is_range_checked = desc.range_check == INTACT_RANGE_CHECKED;
@@ -289,6 +324,17 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   problem.bias_f32 = ReadColumns(desc.bias_f32, n, n);
   problem.scales = ReadColumns(desc.scales, desc.scale_count, n);
   return problem;
+}
+
+Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n) {
+  if (desc.a_quantization != INTACT_QUANTIZATION_STATIC) {
+    return Unexpected("a_quantization", desc.a_quantization,
+                      "INTACT_QUANTIZATION_STATIC, for this is a convolution");
+  }
+  if (desc.c_type == INTACT_BF16) {
+    return InvalidArgument("c_type is INTACT_BF16; expected another type, for this is a convolution");
+  }
+  return CheckLinear(desc, n);
 }
 
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b) {
@@ -342,6 +388,33 @@ Error CheckOutput(const Requantization& output, int64_t columns, const OutputArg
   if (or_dense(stride) != or_dense(arguments.c_stride)) {
     return Unexpected("residual_stride", stride,
                       "c_stride, which is " + std::to_string(arguments.c_stride) + ", for residual is c");
+  }
+  return {};
+}
+
+Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
+                        const float* scales) {
+  const bool takes_rows = problem.quantization == INTACT_QUANTIZATION_ROWS;
+  const bool takes_scales = takes_rows && problem.HasRowScales();
+  if (zero_points != nullptr && !takes_rows) {
+    return InvalidArgument(
+        "a_zero_points are given; expected NULL, for the plan's a_quantization is not ROWS");
+  }
+  if ((scales != nullptr) != takes_scales) {
+    return InvalidArgument(takes_scales ? "a_scales is NULL; expected a value for each row"
+                                        : "a_scales are given; expected NULL, for the plan takes none");
+  }
+  const Limits limits = TypeLimits(problem.a_type);
+  for (int64_t row = 0; zero_points != nullptr && row < m; ++row) {
+    if (zero_points[row] < limits.min || zero_points[row] > limits.max) {
+      return Unexpected("a_zero_points[" + std::to_string(row) + "]", zero_points[row], Text(limits));
+    }
+  }
+  for (int64_t row = 0; takes_scales && row < m; ++row) {
+    if (!(scales[row] > 0.0f) || !std::isfinite(scales[row])) {
+      return InvalidArgument("a_scales[" + std::to_string(row) + "] is " + std::to_string(scales[row]) +
+                             "; expected a finite value above 0");
+    }
   }
   return {};
 }

@@ -26,6 +26,8 @@ Result<jit::IsaSet> PermittedIsas(int32_t max_isa);
 
 /// The linear problem of `n` columns.
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n);
+/// The same for a convolution, which is not offered all of it.
+Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n);
 
 /// The shape and layout of a GEMM's weights, whose type, and so their flip, is yet to be checked.
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b);
@@ -43,6 +45,9 @@ inline constexpr int64_t kMaxStride = int64_t{1} << 40;
 Error CheckStride(const char* field, int64_t stride, int64_t elements);
 /// Against what a plan of `columns` columns wants.
 Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments);
+/// What a run gives of its `m` rows, with INTACT_QUANTIZATION_ROWS.
+Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
+                        const float* scales);
 Error CheckPart(int32_t part, int32_t parts);
 Error CheckThreads(int32_t threads);
 

@@ -70,6 +70,8 @@ intact_linear_desc DescOf(const LinearProblem& problem, std::vector<int32_t>* b_
   desc.residual_type = problem.output.residual_type;
   desc.residual_scale = problem.output.residual.scale;
   desc.residual_zero_point = problem.output.residual.zero_point;
+  desc.a_quantization = problem.quantization;
+  desc.a_source_type = problem.a_source_type;
   return desc;
 }
 

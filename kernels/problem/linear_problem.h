@@ -22,8 +22,10 @@ struct LinearProblem {
   intact_type a_type = INTACT_U8;
   intact_type b_type = INTACT_S8;
   intact_mode mode = INTACT_EXACT;
-  int32_t a_zero_point = 0;  // in a_type
-  ActivationRange range;     // declared
+  int32_t a_zero_point = 0;  // in a_type; 0 where rows have their own
+  intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
+  intact_type a_source_type = INTACT_TYPE_NONE;  // of A, where runs quantize it
+  ActivationRange range;                         // declared
   bool is_range_checked = true;
   Requantization output;
   // A value for each column, padded as told above; empty: the problem has none.
@@ -48,6 +50,17 @@ struct LinearProblem {
     return b_zero_points.empty() ? 0 : b_zero_points[static_cast<size_t>(column)];
   }
   bool HasWeightZeroPoints() const { return !b_zero_points.empty(); }
+  bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
+  /// Whether each row of A has a scale, or a zero point, of its own.
+  bool HasRowScales() const {
+    return quantization != INTACT_QUANTIZATION_STATIC && output.c_type != INTACT_S32;
+  }
+  bool HasRowZeroPoints() const {
+    return quantization == INTACT_QUANTIZATION_ROWS || (IsDynamic() && a_type == INTACT_U8);
+  }
+  bool HasRowValues() const { return HasWeightZeroPoints() || HasRowScales() || HasRowZeroPoints(); }
+  /// Bytes of an element of A as runs give it.
+  int a_bytes() const { return IsDynamic() ? ElementBytes(a_source_type) : 1; }
 };
 
 /// The descriptor that CheckLinear() makes `problem` of; it points into `problem` and to `b_zero_points`,

@@ -76,7 +76,8 @@ Result<std::shared_ptr<const PackedWeights>> LinearWeights::Panels() const {
 }
 
 int64_t LinearWeights::bytes() const {
-  int64_t bytes = (dropped_to_ == nullptr ? packed_.bytes() : 0) + static_cast<int64_t>(initial_.bytes());
+  int64_t bytes = (dropped_to_ == nullptr ? packed_.bytes() : 0) +
+                  static_cast<int64_t>(initial_.bytes() + column_sums_.bytes());
   for (const size_t values : {problem_.bias_s32.size(), problem_.b_zero_points.size(), problem_.scales.size(),
                               problem_.bias_f32.size()}) {
     bytes += static_cast<int64_t>(values * sizeof(int32_t));
@@ -89,6 +90,10 @@ Error LinearWeights::BoundAccumulators(bool pairs_saturate) {
   const ActivationRange admissible = problem_.is_range_checked ? ActivationRange{} : problem_.range;
   const auto padded = static_cast<size_t>(packed_.panels() * kPanelColumns);
   if (!initial_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  if (problem_.HasRowZeroPoints()) {
+    if (!column_sums_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+    std::fill_n(column_sums_.data(), padded, 0);
+  }
   certificate_.accumulator_min = std::numeric_limits<int64_t>::max();
   certificate_.accumulator_max = std::numeric_limits<int64_t>::min();
   std::fill_n(initial_.data(), padded, 0);  // padding columns are computed and dropped
@@ -114,21 +119,34 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
                                  bool pairs_saturate) {
   constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  constexpr int kMaxZeroPoint = 255;  // of activations, as kernels see them
   const auto i = static_cast<size_t>(n);
   const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[i];
   const int64_t initial = bias - problem_.ActivationZeroPoint() * (parts.positive + parts.negative);
+  // Zero points of rows may be any that the type holds.
+  const bool has_row_zero_points = problem_.HasRowZeroPoints();
+  const int64_t constant = has_row_zero_points ? bias : initial;
+  const auto centered = [&](ActivationRange range) {
+    if (has_row_zero_points) range.low -= kMaxZeroPoint;
+    return range;
+  };
   // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every ISA
   // refuses the same problems.
-  std::vector<ColumnBound> bounds = {parts.Bound(admissible)};
+  std::vector<ColumnBound> bounds = {parts.Bound(centered(admissible))};
   const int64_t excess = problem_.clamp_excess.empty() ? 0 : problem_.clamp_excess[i];
   if (problem_.mode == INTACT_SATURATING) {
     bounds.push_back(BoundSaturatingColumn(packed_, n, problem_.WeightZeroPoint(n), admissible));
     bounds.back().lowest += excess;
     bounds.back().highest += excess;
+    if (has_row_zero_points) {
+      const int64_t most = kMaxZeroPoint * (parts.positive + parts.negative);
+      bounds.back().lowest -= std::max<int64_t>(most, 0);
+      bounds.back().highest -= std::min<int64_t>(most, 0);
+    }
   }
   for (const ColumnBound& bound : bounds) {
-    const int64_t lowest = initial + bound.lowest;
-    const int64_t highest = initial + bound.highest;
+    const int64_t lowest = constant + bound.lowest;
+    const int64_t highest = constant + bound.highest;
     if (lowest >= kMin && highest <= kMax) continue;
     return {INTACT_OVERFLOW, std::string(naming_.column) + " " + std::to_string(naming_.first_column + n) +
                                  " of " + naming_.weights + " can accumulate " +
@@ -137,8 +155,8 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
                                  std::to_string(naming_.depth == 0 ? k() : naming_.depth)};
   }
   for (const ColumnBound& bound : bounds) {
-    const double largest = std::max(std::abs(static_cast<double>(initial + bound.lowest)),
-                                    std::abs(static_cast<double>(initial + bound.highest)));
+    const double largest = std::max(std::abs(static_cast<double>(constant + bound.lowest)),
+                                    std::abs(static_cast<double>(constant + bound.highest)));
     const double scale = problem_.scales.empty() ? 1.0 : double{problem_.scales[i]};
     const double added = problem_.bias_f32.empty() ? 0.0 : std::abs(double{problem_.bias_f32[i]});
     largest_output_ = std::max(largest_output_, largest * scale + added);
@@ -146,9 +164,10 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
   const int64_t start = initial + (pairs_saturate ? excess : 0);
   initial_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
-  const ColumnBound declared = parts.Bound(problem_.range);
-  certificate_.accumulator_min = std::min(certificate_.accumulator_min, initial + declared.lowest);
-  certificate_.accumulator_max = std::max(certificate_.accumulator_max, initial + declared.highest);
+  if (has_row_zero_points) column_sums_[i] = static_cast<int32_t>(parts.positive + parts.negative);
+  const ColumnBound declared = parts.Bound(centered(problem_.range));
+  certificate_.accumulator_min = std::min(certificate_.accumulator_min, constant + declared.lowest);
+  certificate_.accumulator_max = std::max(certificate_.accumulator_max, constant + declared.highest);
   return {};
 }
 

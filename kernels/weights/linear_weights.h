@@ -50,6 +50,8 @@ class LinearWeights {
   /// What accumulators start from, of each column: bias_s32 − za·Σ_k (b − zb), as kernels see them. Padded to
   /// whole panels.
   const AlignedBuffer<int32_t>& initial() const { return initial_; }
+  /// Σ_k (b − zb) of each column, as kernels see them, likewise; empty but where rows have zero points.
+  const AlignedBuffer<int32_t>& column_sums() const { return column_sums_; }
   /// |float(y)·scale + bias| at most, over all admissible activations.
   double largest_output() const { return largest_output_; }
   /// Memory of the panels, if they are kept, and of the columns' values.
@@ -67,6 +69,7 @@ class LinearWeights {
   std::shared_ptr<const void> mapping_;
   Certificate certificate_;
   AlignedBuffer<int32_t> initial_;
+  AlignedBuffer<int32_t> column_sums_;
   double largest_output_ = 0;
 };
 

@@ -22,7 +22,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -39,6 +39,7 @@ struct PackHeader {
   int32_t a_min, a_max;
   int32_t residual_type, residual_zero_point;
   float residual_scale;
+  int32_t a_quantization, a_source_type;
   uint32_t has_bias_f32, has_bias_s32;
   // intact_conv_desc; all 0 in the file of a GEMM
   int32_t spatial_dims, transposed;
@@ -212,6 +213,8 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   header.residual_type = linear.residual_type;
   header.residual_zero_point = linear.residual_zero_point;
   header.residual_scale = linear.residual_scale;
+  header.a_quantization = linear.a_quantization;
+  header.a_source_type = linear.a_source_type;
   header.has_bias_f32 = linear.bias_f32 != nullptr ? 1 : 0;
   header.has_bias_s32 = linear.bias_s32 != nullptr ? 1 : 0;
   if (conv) {
@@ -273,6 +276,8 @@ intact_linear_desc LinearOf(const PackHeader& header, const Layout& layout, cons
   linear.residual_type = header.residual_type;
   linear.residual_zero_point = header.residual_zero_point;
   linear.residual_scale = header.residual_scale;
+  linear.a_quantization = header.a_quantization;
+  linear.a_source_type = header.a_source_type;
   const auto columns = [&](int64_t offset) { return static_cast<const void*>(image + offset); };
   linear.b_zero_points = static_cast<const int32_t*>(columns(layout.b_zero_points));
   linear.b_zero_point_count = header.n;

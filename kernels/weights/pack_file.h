@@ -3,7 +3,7 @@
 // convolution's own layout) is derived when it is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 6: what it is of, the descriptors, the certificate
+//   0             PackHeader, version 7: what it is of, the descriptors, the certificate
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes (pack.h); of a convolution depth k is
 //                             (tap, channel of the group), and n the output channels

@@ -1,0 +1,249 @@
+#include "kernels/codegen/quantizer.h"
+
+#include <emmintrin.h>
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+#include "jit/emitters/emitter.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Vec;
+
+constexpr int kVectors = 4;            // of int32 that are packed into one of bytes
+constexpr int64_t kLargestBlock = 64;  // numbers
+
+struct Limits {
+  int32_t low, high;
+};
+Limits LimitsOf(intact_type type) { return type == INTACT_S8 ? Limits{-128, 127} : Limits{0, 255}; }
+
+// To nearest even: the environment is the default one.
+int32_t Round(float value) noexcept { return _mm_cvtss_si32(_mm_set_ss(value)); }
+
+std::string NameOf(const char* what, intact_type a_type, intact_type source, jit::Isa isa) {
+  return std::string(what) + (source == INTACT_F32 ? "_f32" : "_bf16") +
+         (a_type == INTACT_S8 ? "_s8_" : "_u8_") + jit::CompactName(isa);
+}
+
+}  // namespace
+
+Result<Quantizer> Quantizer::Create(jit::Isa isa, intact_type a_type, intact_type source) {
+  Quantizer quantizer;
+  quantizer.a_type_ = a_type;
+  quantizer.source_ = source;
+  if (jit::VectorCount(isa) == 0) return quantizer;
+  const int lanes = jit::VectorBytes(isa) / 4;
+  quantizer.block_ = int64_t{kVectors} * lanes;
+  const std::vector<int32_t> order = jit::PackOrder(lanes);
+  std::copy(order.begin(), order.end(), quantizer.pack_order_.begin());
+  Result<ScanFunction> scan = jit::GetFunction<ScanFunction>(Spec{isa, INTACT_U8, source}, GenerateScan);
+  if (!scan) return scan.error();
+  quantizer.scan_ = std::move(*scan);
+  Result<QuantizeFunction> quantize =
+      jit::GetFunction<QuantizeFunction>(Spec{isa, a_type, source}, GenerateQuantize);
+  if (!quantize) return quantize.error();
+  quantizer.quantize_ = std::move(*quantize);
+  return quantizer;
+}
+
+Result<jit::Code> Quantizer::GenerateScan(const Spec& spec) {
+  jit::Assembler session(NameOf("scan", spec.a_type, spec.source, spec.isa));
+  jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
+  const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
+  x86::Assembler& code = session.code();
+  const auto argument = [&](size_t member) {
+    return x86::ptr(registers.Argument(), static_cast<int>(member));
+  };
+  const bool is_f32 = spec.source == INTACT_F32;
+  const auto max = [&](bool is_signed, const Vec& to, const auto& other) {
+    if (is_f32) {
+      is_signed ? code.vpmaxsd(to, to, other) : code.vpmaxud(to, to, other);
+    } else {
+      is_signed ? code.vpmaxsw(to, to, other) : code.vpmaxuw(to, to, other);
+    }
+  };
+  const Gp x = registers.NewGeneral("x");
+  const Gp blocks = registers.NewGeneral("blocks");
+  session.Begin(registers);
+
+  code.mov(x, argument(offsetof(ScanArgs, x)));
+  code.mov(blocks, argument(offsetof(ScanArgs, blocks)));
+  // Words are half as many vectors.
+  const int vectors = is_f32 ? kVectors : kVectors / 2;
+  std::vector<Vec> positive, negative;
+  for (int i = 0; i < vectors; ++i) {
+    for (std::vector<Vec>* const largest : {&positive, &negative}) {
+      largest->push_back(registers.NewVector("largest"));
+      emitter->Zero(largest->back());
+    }
+  }
+  const Vec numbers = registers.NewVector("numbers");
+  const asmjit::Label loop = code.newLabel();
+  code.bind(loop);
+  for (int i = 0; i < vectors; ++i) {
+    emitter->Load(numbers, x86::ptr(x, i * registers.vector_bytes()));
+    max(true, positive[static_cast<size_t>(i)], numbers);
+    max(false, negative[static_cast<size_t>(i)], numbers);
+  }
+  code.add(x, vectors * registers.vector_bytes());
+  code.dec(blocks);
+  code.jnz(loop);
+  for (size_t i = 1; i < positive.size(); ++i) {
+    max(true, positive[0], positive[i]);
+    max(false, negative[0], negative[i]);
+  }
+  emitter->Store(argument(offsetof(ScanArgs, positive)), positive[0]);
+  emitter->Store(argument(offsetof(ScanArgs, negative)), negative[0]);
+  session.End();
+  return session.Finish(registers);
+}
+
+Result<jit::Code> Quantizer::GenerateQuantize(const Spec& spec) {
+  jit::Assembler session(NameOf("quantize", spec.a_type, spec.source, spec.isa));
+  jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
+  const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
+  x86::Assembler& code = session.code();
+  const auto argument = [&](size_t member) {
+    return x86::ptr(registers.Argument(), static_cast<int>(member));
+  };
+  const Gp x = registers.NewGeneral("x");
+  const Gp a = registers.NewGeneral("a");
+  const Gp blocks = registers.NewGeneral("blocks");
+  session.Begin(registers);
+
+  code.mov(x, argument(offsetof(QuantizeArgs, x)));
+  code.mov(a, argument(offsetof(QuantizeArgs, a)));
+  code.mov(blocks, argument(offsetof(QuantizeArgs, blocks)));
+  const Vec scale = registers.NewVector("scale");
+  code.vbroadcastss(scale, argument(offsetof(QuantizeArgs, scale)));
+  std::vector<Vec> vectors;
+  for (int i = 0; i < kVectors; ++i) vectors.push_back(registers.NewVector("numbers"));
+  const int source_bytes = spec.source == INTACT_F32 ? 4 : 2;
+  const int step = emitter->lanes() * source_bytes;
+  const asmjit::Label loop = code.newLabel();
+  code.bind(loop);
+  for (int i = 0; i < kVectors; ++i) {
+    const Vec& vector = vectors[static_cast<size_t>(i)];
+    if (spec.source == INTACT_F32) {
+      emitter->Load(vector, x86::ptr(x, i * step));
+    } else {
+      code.vpmovzxwd(vector, x86::ptr(x, i * step));
+      code.vpslld(vector, vector, 16);
+    }
+    code.vdivps(vector, vector, scale);
+    code.vcvtps2dq(vector, vector);
+  }
+  emitter->PackBytes(vectors, argument(offsetof(QuantizeArgs, zero_point)), spec.a_type == INTACT_S8,
+                     argument(offsetof(QuantizeArgs, pack_order)));
+  emitter->Store(x86::ptr(a), vectors[0]);
+  code.add(x, kVectors * step);
+  code.add(a, registers.vector_bytes());
+  code.dec(blocks);
+  code.jnz(loop);
+  session.End();
+  return session.Finish(registers);
+}
+
+float Quantizer::At(const uint8_t* x) const noexcept {
+  uint32_t bits = 0;
+  std::memcpy(&bits, x, static_cast<size_t>(source_bytes()));
+  return std::bit_cast<float>(source_ == INTACT_F32 ? bits : bits << 16);
+}
+
+NumberRange Quantizer::RangeOf(const ScanArgs& args) const noexcept {
+  NumberRange range;
+  const auto bytes = static_cast<size_t>(source_bytes());
+  const int shift = source_ == INTACT_F32 ? 0 : 16;
+  for (size_t i = 0; i < static_cast<size_t>(block_); i += bytes) {
+    uint32_t positive = 0;
+    uint32_t negative = 0;
+    std::memcpy(&positive, &args.positive[i], bytes);
+    std::memcpy(&negative, &args.negative[i], bytes);
+    range.Add({static_cast<int32_t>(positive << shift), negative << shift});
+  }
+  return range;
+}
+
+NumberRange Quantizer::Scan(const uint8_t* x, int64_t count) const noexcept {
+  NumberRange range;
+  ScanArgs args;
+  args.x = x;
+  args.blocks = block_ == 0 ? 0 : count / block_;
+  if (args.blocks != 0) {
+    scan_(&args);
+    range = RangeOf(args);
+  }
+  for (int64_t i = args.blocks * block_; i < count; ++i) {
+    const auto bits = std::bit_cast<uint32_t>(At(x + i * source_bytes()));
+    range.Add({static_cast<int32_t>(bits), bits});
+  }
+  return range;
+}
+
+RowQuantization Quantizer::Choose(const NumberRange& range) const noexcept {
+  constexpr uint32_t kSign = 0x80000000;
+  const RowQuantization none = {std::numeric_limits<float>::quiet_NaN(), 0};
+  const float high = std::bit_cast<float>(range.positive);
+  const float low = (range.negative & kSign) == 0 ? 0.0f : std::bit_cast<float>(range.negative);
+  if (!std::isfinite(high) || !std::isfinite(low)) return none;
+  if (a_type_ == INTACT_S8) {
+    const float scale = std::max(high, -low) / 127.0f;
+    return {scale == 0.0f ? 1.0f : scale, 0};
+  }
+  const float width = high - low;
+  if (!std::isfinite(width)) return none;
+  float scale = width / 255.0f;
+  if (scale == 0.0f) scale = 1.0f;
+  return {scale, std::clamp(Round(0.0f - low / scale), 0, 255)};
+}
+
+void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization& how,
+                         uint8_t* a) const noexcept {
+  if (std::isnan(how.scale)) {
+    std::fill_n(a, count, static_cast<uint8_t>(how.zero_point));
+    return;
+  }
+  QuantizeArgs args;
+  args.scale = how.scale;
+  args.x = x;
+  args.a = a;
+  args.blocks = block_ == 0 ? 0 : count / block_;
+  int64_t done = args.blocks * block_;
+  if (block_ != 0) {
+    args.zero_point.fill(static_cast<int16_t>(how.zero_point));
+    args.pack_order = pack_order_;
+    if (args.blocks != 0) quantize_(&args);
+    if (done == count) return;
+    // The rest as a whole block.
+    std::array<uint8_t, size_t{kLargestBlock}* 4> rest_x = {};
+    std::array<uint8_t, kLargestBlock> rest_a;
+    std::memcpy(rest_x.data(), x + done * source_bytes(),
+                static_cast<size_t>((count - done) * source_bytes()));
+    args.x = rest_x.data();
+    args.a = rest_a.data();
+    args.blocks = 1;
+    quantize_(&args);
+    std::copy_n(rest_a.begin(), count - done, a + done);
+    return;
+  }
+  const Limits limits = LimitsOf(a_type_);
+  for (; done < count; ++done) {
+    const int32_t value = Round(At(x + done * source_bytes()) / how.scale) + how.zero_point;
+    a[done] = static_cast<uint8_t>(std::clamp(value, limits.low, limits.high));
+  }
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,90 @@
+// The dynamic quantization of the contract (include/intact/intact.h): numbers of A to 8 bits, a row or more
+// at a time.
+//
+//   Scan ─► NumberRange ─► Choose ─► RowQuantization ─► Quantize ─► a row of u8 or s8, as GEMMs read it
+#ifndef INTACT_KERNELS_CODEGEN_QUANTIZER_H_
+#define INTACT_KERNELS_CODEGEN_QUANTIZER_H_
+
+#include <intact/intact.h>
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <intact/intact.hpp>
+
+#include "jit/function.h"
+#include "jit/isa.h"
+
+namespace intact::kernels {
+
+/// How a row, or a tensor, is quantized.
+struct RowQuantization {
+  float scale = 1.0f;  // NaN: there is none
+  int32_t zero_point = 0;
+};
+
+/// The largest of some numbers, as bits of float32: of positive ones as integers with a sign, of negative
+/// ones as integers without, so that NaNs and infinities are the largest of all.
+struct NumberRange {
+  int32_t positive = 0;   // the bits of 0.0 if no number is positive
+  uint32_t negative = 0;  // has no sign bit if no number is negative
+
+  void Add(const NumberRange& other) {
+    positive = std::max(positive, other.positive);
+    negative = std::max(negative, other.negative);
+  }
+};
+
+class Quantizer {
+ public:
+  Quantizer() = default;
+  /// To `a_type` from `source`, f32 or bf16. CODEGEN_FAILED names the kernel.
+  static Result<Quantizer> Create(jit::Isa isa, intact_type a_type, intact_type source);
+
+  /// The range of `count` numbers. No alignment is needed, here and below.
+  NumberRange Scan(const uint8_t* x, int64_t count) const noexcept;
+  /// In the default floating-point environment, here and below.
+  RowQuantization Choose(const NumberRange& range) const noexcept;
+  /// Writes `count` bytes; zero points where there is no scale.
+  void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
+
+ private:
+  struct Spec {
+    jit::Isa isa;
+    intact_type a_type, source;
+    auto operator<=>(const Spec&) const = default;
+  };
+  struct ScanArgs {
+    const uint8_t* x = nullptr;
+    int64_t blocks = 0;  // ≥ 1
+    // Largest elements, with a sign and without, as the vectors' lanes have them.
+    alignas(64) std::array<uint8_t, 64> positive, negative;
+  };
+  struct QuantizeArgs {
+    const uint8_t* x = nullptr;
+    uint8_t* a = nullptr;
+    int64_t blocks = 0;  // ≥ 1
+    float scale = 1.0f;
+    alignas(64) std::array<int16_t, 32> zero_point;
+    std::array<int32_t, 16> pack_order;
+  };
+  using ScanFunction = jit::Function<void(ScanArgs*)>;
+  using QuantizeFunction = jit::Function<void(const QuantizeArgs*)>;
+  static Result<jit::Code> GenerateScan(const Spec& spec);
+  static Result<jit::Code> GenerateQuantize(const Spec& spec);
+  int64_t source_bytes() const { return source_ == INTACT_F32 ? 4 : 2; }
+  /// The number at `x`.
+  float At(const uint8_t* x) const noexcept;
+  /// The range of the lanes.
+  NumberRange RangeOf(const ScanArgs& args) const noexcept;
+
+  intact_type a_type_ = INTACT_U8, source_ = INTACT_F32;
+  int64_t block_ = 0;  // numbers that the functions take at a time; 0: there are none, in portable plans
+  std::array<int32_t, 16> pack_order_ = {};
+  ScanFunction scan_;
+  QuantizeFunction quantize_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_CODEGEN_QUANTIZER_H_
