@@ -383,7 +383,7 @@ std::string_view ProblemOf(const WrongQuantizer& wrong) {
   static constexpr std::pair<std::string_view, std::string_view> kLines[] = {
       {"truncating_quantizer", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows"},
       {"half_away_quantizer", "gemm s8s8f32 m=5 n=17 k=64 quant=dynamic_rows src=bf16 x=halves"},
-      {"reciprocal_quantizer", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=tiny scale=channel"},
+      {"reciprocal_quantizer", "gemm s8s8f32 m=5 n=17 k=64 quant=dynamic_tensor x=tiny seed=2 scale=channel"},
       {"early_zero_point", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=halves"},
       {"late_zero_point", "gemm u8u8f32 m=5 n=17 k=64 zb=131 quant=dynamic_rows x=normal bias=f32"},
       {"range_without_zero", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=constant"},
