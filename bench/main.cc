@@ -93,7 +93,7 @@ void AddOptions(CLI::App* app, Options* options) {
 std::vector<jit::Isa> AvailableIsas() {
   std::vector<jit::Isa> isas;
   for (const jit::Isa isa : jit::kAllIsas) {
-    if (isa == jit::Isa::kPortable) continue;
+    if (jit::IsCompiled(isa)) continue;
     if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.push_back(isa);
   }
   return isas;

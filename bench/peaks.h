@@ -14,7 +14,7 @@ namespace intact::bench {
 
 /// The ISA of the loops that kernels of `isa` are measured by: its own, or AVX2 for portable ones, which have
 /// none.
-constexpr jit::Isa YardstickOf(jit::Isa isa) { return isa == jit::Isa::kPortable ? jit::Isa::kAvx2 : isa; }
+constexpr jit::Isa YardstickOf(jit::Isa isa) { return jit::IsCompiled(isa) ? jit::Isa::kAvx2 : isa; }
 
 /// A registers-only loop of one instruction sequence.
 struct Peak {

@@ -113,7 +113,8 @@ class Blocks {
   uint64_t call_ = 0;
 };
 
-/// Of this thread. It ends with the process: a destructor's registration would be counted, see Pages.
+/// The blocks that this thread decoded. They end with the process: a destructor's registration would be
+/// counted, see Pages.
 Blocks& ThreadBlocks() {
   thread_local Blocks* blocks = nullptr;
   if (blocks == nullptr) blocks = new (Pages().allocate(sizeof(Blocks))) Blocks;

@@ -19,7 +19,6 @@ struct GemmApi {
   static constexpr auto Run = intact_gemm_run;
   static constexpr auto RunPart = intact_gemm_run_part;
   static constexpr auto Query = intact_gemm_query;
-  static constexpr auto Certificate = intact_gemm_certificate;
   static constexpr auto SaveMemory = intact_gemm_save_memory;
   static constexpr auto LoadMemory = intact_gemm_load_memory;
   static constexpr auto Destroy = intact_gemm_destroy;
@@ -35,7 +34,6 @@ struct ConvApi {
   static constexpr auto Run = intact_conv_run;
   static constexpr auto RunPart = intact_conv_run_part;
   static constexpr auto Query = intact_conv_query;
-  static constexpr auto Certificate = intact_conv_certificate;
   static constexpr auto SaveMemory = intact_conv_save_memory;
   static constexpr auto LoadMemory = intact_conv_load_memory;
   static constexpr auto Destroy = intact_conv_destroy;

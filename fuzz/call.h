@@ -88,7 +88,7 @@ class Call {
   using Args = typename Api::Args;
   using Operation = typename Api::Operation;
 
-  /// `operation` has its tensors; `model` is what the plan computes.
+  /// `run_name` is the function that runs the plan, by which its messages begin; `operation` has its tensors.
   Call(Input* input, const char* run_name, const Operation& operation, const verify::RunOptions& options)
       : input_(*input), run_name_(run_name), operation_(operation), options_(options) {}
 
@@ -216,7 +216,7 @@ class Call {
     return error;
   }
 
-  // Of this version's size or longer, but right.
+  // `args` in a struct of this version's size or a longer one, which the library must take.
   Versioned<Args> OfAnyVersion(const Args& args) {
     Versioned<Args> given(args, &input_);
     Input plain{{}};

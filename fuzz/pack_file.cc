@@ -1,28 +1,14 @@
-#include <bit>
-#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "fuzz/api.h"
 #include "fuzz/call.h"
+#include "fuzz/pack_checksum.h"
 
 namespace intact::fuzz {
 namespace {
 
-constexpr size_t kChecksumAt = 24;  // kernels/weights/pack_file.h tells the format
-constexpr size_t kAlignment = 64;
 constexpr int64_t kMostProducts = int64_t{1} << 22;  // that are run
-
-void MendChecksum(std::span<uint8_t> image) {
-  if (image.size() < kChecksumAt + 8) return;
-  uint64_t hash = 0x9e3779b97f4a7c15u;
-  for (size_t i = kChecksumAt + 8; i + 8 <= image.size(); i += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, &image[i], sizeof word);
-    hash = std::rotl(hash ^ word, 29) * 0xff51afd7ed558ccdu;
-  }
-  std::memcpy(&image[kChecksumAt], &hash, sizeof hash);
-}
 
 intact_gemm_args PlainArgs(const intact_gemm_info& /*info*/) {
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -100,11 +86,10 @@ std::string CheckPackFile(std::span<const uint8_t> bytes) {
   // Ends at a guard page; aligned where its size is, as that of files is.
   auto image = verify::GuardedBuffer::Allocate(bytes.size());
   if (!image) return "";
-  static_assert(kAlignment == 64);
   std::copy(bytes.begin(), bytes.end(), image->data().begin());
   std::string wrong = LoadBoth(image->data().data(), bytes.size());
   if (!wrong.empty()) return wrong;
-  MendChecksum(image->data());
+  Seal(image->data());
   return LoadBoth(image->data().data(), bytes.size());
 }
 

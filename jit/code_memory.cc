@@ -147,10 +147,10 @@ class CodeSpace::Appender {
     return CodeSpace(std::move(pages), 0, bytes);
   }
 
-  // Tries what Reserve() and Seal() would do. That there is room tells nothing of more.
+  /// Tries what Reserve() and Seal() would do.
   Error Try() {
     const std::lock_guard lock(mutex_);
-    const Error no_file = IsForPerf() ? MakeRoom(kAlignment) : TryFile();
+    const Error no_file = TryFile();
     if (no_file.status == INTACT_OK) return {};
     Block pages;
     Error error = pages.MapPages(kAlignment, no_file.message);
@@ -158,7 +158,8 @@ class CodeSpace::Appender {
   }
 
  private:
-  /// Whether executable pages of a file can be had, or there is room and other ones can.
+  /// MakeRoom(), or where there is room yet, an executable page: what the system permitted once, it may
+  /// refuse now.
   Error TryFile() {
     if (block_ != nullptr && block_->HasRoom(kAlignment)) {
       void* const page = Map(PageBytes(), PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1);

@@ -119,6 +119,14 @@ const Result<IsaSet>& EnvironmentCap() {
   return kCap;
 }
 
+constexpr IsaSet kCompiledIsas = [] {
+  IsaSet compiled;
+  for (const Isa isa : kAllIsas) {
+    if (IsCompiled(isa)) compiled.Add(isa);
+  }
+  return compiled;
+}();
+
 std::atomic<unsigned> emulated_isas{0};
 
 bool IsEmulated(Isa isa) {
@@ -183,12 +191,13 @@ CpuKind HostCpu() {
   return {host.vendor(), host.familyId(), host.modelId()};
 }
 
-Result<IsaSet> PermittedIsas() {
-  const Result<IsaSet>& cap = EnvironmentCap();
-  if (!cap) return cap;
-  const IsaSet capped = HardwareIsas() & *cap;
-  constexpr IsaSet kCompiled = {Isa::kPortable};
-  if (capped == kCompiled || !CodeSpace::WhyRefused().empty()) return kCompiled;
+Result<IsaSet> PermittedIsas(std::optional<Isa> cap) {
+  const Result<IsaSet>& of_environment = EnvironmentCap();
+  if (!of_environment) return of_environment;
+  IsaSet capped = HardwareIsas() & *of_environment;
+  if (cap) capped = capped & CappedAt(*cap);
+  const IsaSet compiled = capped & kCompiledIsas;
+  if (capped == compiled || !CodeSpace::WhyRefused().empty()) return compiled;
   IsaSet permitted;
   for (const Isa isa : kAllIsas) {
     if (capped.Has(isa) && WhyTilesAreRefused(isa).empty()) permitted.Add(isa);
@@ -201,7 +210,7 @@ std::string WhyNotPermitted(Isa isa) {
   const Result<IsaSet>& cap = EnvironmentCap();
   if (!cap) return cap.error().message;
   if (!cap->Has(isa)) return std::string("removed by INTACT_MAX_ISA=") + std::getenv("INTACT_MAX_ISA");
-  if (isa == Isa::kPortable) return {};
+  if (IsCompiled(isa)) return {};
   std::string why = CodeSpace::WhyRefused();
   return why.empty() ? WhyTilesAreRefused(isa) : why;
 }

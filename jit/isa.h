@@ -132,6 +132,9 @@ constexpr const IsaTraits& TraitsOf(Isa isa) {
   return kIsaTraits.front();
 }
 
+/// Whether `isa` has no instructions to generate: its kernels are the compiler's code, for any CPU.
+constexpr bool IsCompiled(Isa isa) { return TraitsOf(isa).vectors.count == 0; }
+
 /// The ISA of an intact_isa; nothing if there is none of that value (INTACT_ISA_ANY among them).
 constexpr std::optional<Isa> IsaOf(int64_t value) {
   for (const Isa isa : kAllIsas) {
@@ -164,10 +167,11 @@ struct CpuKind {
 };
 CpuKind HostCpu();
 
-/// HardwareIsas() under INTACT_MAX_ISA, which is read once. Error if the variable names no ISA. Portable
-/// alone where the process may have no executable memory, which is asked each time. For AMX, which needs it,
-/// the kernel's permission is asked here, once and for the whole process, unless the cap excludes it.
-Result<IsaSet> PermittedIsas();
+/// HardwareIsas() under `cap`, if there is one, and under INTACT_MAX_ISA, which is read once. Error if the
+/// variable names no ISA. Portable alone where the process may have no executable memory, which is asked each
+/// time, unless the caps leave portable alone. For AMX, which needs it, the kernel's permission is asked
+/// here, once and for the whole process, unless the caps exclude it.
+Result<IsaSet> PermittedIsas(std::optional<Isa> cap = std::nullopt);
 
 /// Why `isa` is not permitted, in words; "" if it is.
 std::string WhyNotPermitted(Isa isa);

@@ -3,13 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <compare>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <intact/intact.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "jit/code_memory.h"
+#include "verify/resident.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 // sanitizer/allocator_interface.h declares it, which GCC does not ship.
@@ -107,14 +106,11 @@ void MakeAndDestroy(int64_t i) {
 
 // The sanitizer keeps what is freed for a while: there what is allocated counts instead, which is no less
 // strict.
-int64_t ResidentBytes() {
+int64_t HeldBytes() {
 #if defined(__SANITIZE_ADDRESS__)
   return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
 #else
-  std::ifstream file("/proc/self/statm");
-  int64_t all = 0, resident = 0;
-  file >> all >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
+  return verify::ResidentBytes();
 #endif
 }
 
@@ -179,7 +175,7 @@ TEST(CodeOfPlans, LeavesMemoryFlat) {
   constexpr int64_t kMostGrowth = 8 << 20;
   WarmUp();
   const jit::CodeUsage before = jit::GetCodeUsage();
-  const int64_t resident_before = ResidentBytes();
+  const int64_t resident_before = HeldBytes();
   for (int64_t i = 0; i < kPlans; ++i) {
     MakeAndDestroy(i);
     if (i % 1000 == 0) {
@@ -187,7 +183,7 @@ TEST(CodeOfPlans, LeavesMemoryFlat) {
     }
   }
   EXPECT_EQ(jit::GetCodeUsage(), before);
-  const int64_t growth = ResidentBytes() - resident_before;
+  const int64_t growth = HeldBytes() - resident_before;
   EXPECT_LT(growth, kMostGrowth);
   RecordProperty("resident_growth_bytes", std::to_string(growth));
   std::printf("%ld plans: resident memory grew by %ld bytes\n", kPlans, growth);

@@ -299,23 +299,10 @@ void ExpectExact(const Case& one) {
   ExpectExact(one, true);
 }
 
-const std::vector<Filter> kFilters = {
-    {1, 3, 3},
-    {1, 5, 5},
-    {1, 7, 7},
-    {3, 3, 3},
-    {1, 1, 3},
-    {1, 2, 2},
-    {1, 1, 1},
-    {1, 1, 4},
-    {1, 4, 1},
-    {1, 1, 9},
-    // Not unrolled; whole groups of taps, and one, two and three taps left over.
-    {1, 16, 16},
-    {3, 7, 11},
-    {1, 1, 227},
-    {2, 1, 113},
-};
+// The last four are not unrolled: whole groups of taps, and one, two and three taps left over.
+const std::vector<Filter> kFilters = {{1, 3, 3},   {1, 5, 5},  {1, 7, 7},   {3, 3, 3},  {1, 1, 3},
+                                      {1, 2, 2},   {1, 1, 1},  {1, 1, 4},   {1, 4, 1},  {1, 1, 9},
+                                      {1, 16, 16}, {3, 7, 11}, {1, 1, 227}, {2, 1, 113}};
 
 class Depthwise : public testing::TestWithParam<intact_isa> {
  protected:

@@ -255,8 +255,10 @@ TEST(Guest, GeneratesCodeWherePagesMayNotChange) {
   EXPECT_EQ(said, "");
 }
 
-/// From now on memfd_create() fails and, if `all`, whatever asks for executable pages.
-bool RefuseExecutablePages(bool all) {
+constexpr uint32_t kFails = SECCOMP_RET_ERRNO | EPERM;
+
+/// From now on `answer` is what memfd_create() gets and, if `all`, whatever asks for executable pages.
+bool RefuseExecutablePages(bool all, uint32_t answer = kFails) {
   const auto load = [](size_t offset) {
     return sock_filter(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
   };
@@ -269,7 +271,7 @@ bool RefuseExecutablePages(bool all) {
       load(kProtection),
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (all ? PROT_EXEC : 0u), 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, answer),
   }};
   const sock_fprog program = {filter.size(), const_cast<sock_filter*>(filter.data())};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
@@ -311,6 +313,17 @@ TEST(Guest, RunsCompiledCodeWhereExecutableMemoryIsRefused) {
       said,
       "this process may not have executable memory: mprotect: Operation not permitted; this process may "
       "not have executable memory: memfd_create: Operation not permitted");
+}
+
+TEST(Guest, PortablePlansAskForNoExecutableMemory) {
+  const Workload workload(11);
+  const std::string said = InChild([&]() -> std::string {
+    if (!RefuseExecutablePages(true, SECCOMP_RET_KILL_PROCESS)) return "not there";
+    const Result<Gemm> gemm = workload.Create(kN, INTACT_ISA_PORTABLE);
+    return gemm ? RunsRight(workload, *gemm) : gemm.error().message;
+  });
+  if (said == "not there") GTEST_SKIP() << "the kernel has no seccomp filters";
+  EXPECT_EQ(said, "");
 }
 
 // That there is room for code yet tells nothing of what comes.

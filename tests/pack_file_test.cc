@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +23,7 @@
 
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
+#include "tests/pack_image.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
 #include "tests/temp_path.h"
@@ -354,38 +354,14 @@ TEST_F(PackFile, LeavesNothingBehindWhenTheProcessIsKilled) {
 
 // ----- fuzz ------------------------------------------------------------------------------------------------
 
-// Where the header's fields are: kernels/weights/pack_file.cc.
-constexpr size_t kChecksumAt = 24, kCoveredFrom = 32, kColumnsAt = 32, kDepthAt = 40;
-constexpr size_t kATypeAt = 48, kBTypeAt = 52, kOutputTypeAt = 56, kModeAt = 60;
-constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68, kActivationAt = 72, kRangeCheckAt = 76;
-constexpr size_t kClampMinAt = 80, kClampMaxAt = 84, kAMinAt = 88, kAMaxAt = 92;
-constexpr size_t kResidualTypeAt = 96, kResidualZeroPointAt = 100, kResidualScaleAt = 104;
-constexpr size_t kHasBiasF32At = 108, kHasBiasS32At = 112, kSpatialDimsAt = 116, kChoicesAt = 124;
-constexpr size_t kLinearEnd = 128;  // what follows is a convolution's
-constexpr size_t kPairsAt = 320, kFailingPairsAt = 328, kWorstColumnAt = 336, kWorstColumnPairsAt = 344;
-constexpr size_t kHeaderEnd = 360, kWeightsAt = 384;
-
-template <class T>
-T Field(std::span<const uint8_t> image, size_t at) {
-  T value;
-  std::memcpy(&value, &image[at], sizeof(value));
-  return value;
-}
-
-void Seal(std::span<uint8_t> image) {
-  uint64_t hash = 0x9e3779b97f4a7c15u;
-  for (size_t i = kCoveredFrom; i + 8 <= image.size(); i += 8) {
-    hash = std::rotl(hash ^ Field<uint64_t>(image, i), 29) * 0xff51afd7ed558ccdu;
-  }
-  std::memcpy(&image[kChecksumAt], &hash, sizeof(hash));
-}
+constexpr size_t kLinearEnd = kInputChannelsAt;  // what follows is a convolution's
 
 // Changes a few bytes, mostly of the header and of what every file uses of it, to random or to telling
 // values.
 void Mutate(std::span<uint8_t> image, verify::Random& random) {
   constexpr uint8_t kTelling[] = {0, 1, 2, 3, 4, 15, 16, 17, 63, 64, 65, 127, 128, 254, 255};
   for (int64_t changes = random.Integer(1, 4); changes > 0; --changes) {
-    constexpr int64_t kEnds[] = {kLinearEnd, kLinearEnd, kHeaderEnd};
+    constexpr int64_t kEnds[] = {kLinearEnd, kLinearEnd, kHeaderBytes};
     const int64_t where = random.Integer(0, 3);
     const int64_t end = where < std::ssize(kEnds) ? kEnds[where] : std::ssize(image);
     const auto at = static_cast<size_t>(random.Integer(int64_t{kCoveredFrom}, end - 1));
@@ -397,10 +373,9 @@ void Mutate(std::span<uint8_t> image, verify::Random& random) {
 // Runs a plan of a mutated image on buffers that end at unmapped pages.
 void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
   constexpr int64_t kRows = 26;
-  const auto n = Field<int64_t>(image, kColumnsAt);
-  const auto k = Field<int64_t>(image, kDepthAt);
-  const int64_t element =
-      reference::ElementSize(static_cast<intact_type>(Field<int32_t>(image, kOutputTypeAt)));
+  const auto n = Field<int64_t>(image, kNAt);
+  const auto k = Field<int64_t>(image, kKAt);
+  const int64_t element = reference::ElementSize(static_cast<intact_type>(Field<int32_t>(image, kCTypeAt)));
   const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * k));
   const auto c = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * element));
   const auto residual_type = static_cast<intact_type>(Field<int32_t>(image, kResidualTypeAt));
@@ -477,15 +452,15 @@ Bytes Forged(Bytes image, size_t at, uint32_t value) {
 
 TEST_F(PackFile, RefusesFieldsOutOfRange) {
   for (const Spoilt& c : {
-           Spoilt{kU8, kColumnsAt, 0, "n or k"},
-           Spoilt{kU8, kColumnsAt + 4, 1, "n or k"},
-           Spoilt{kU8, kDepthAt, 0, "n or k"},
+           Spoilt{kU8, kNAt, 0, "n or k"},
+           Spoilt{kU8, kNAt + 4, 1, "n or k"},
+           Spoilt{kU8, kKAt, 0, "n or k"},
            Spoilt{kU8, kATypeAt, 3, "a_type is 3"},
            Spoilt{kU8, kBTypeAt, 3, "b_type is 3"},
            Spoilt{kU8, kBTypeAt, 0, "b_type is 0"},
-           Spoilt{kU8, kOutputTypeAt, 9, "c_type is 9"},
-           Spoilt{kU8, kOutputTypeAt, 0xffffffff, "c_type is -1"},
-           Spoilt{kU8, kOutputTypeAt, INTACT_S32, "size"},
+           Spoilt{kU8, kCTypeAt, 9, "c_type is 9"},
+           Spoilt{kU8, kCTypeAt, 0xffffffff, "c_type is -1"},
+           Spoilt{kU8, kCTypeAt, INTACT_S32, "size"},
            Spoilt{kU8, kModeAt, 2, "mode is 2"},
            Spoilt{kU8, kHasBiasF32At, 2, "flag"},
            Spoilt{kU8, kHasBiasS32At, 2, "flag"},
@@ -505,7 +480,7 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kPairsAt, 1000, "certificate"},
            Spoilt{kU8, kFailingPairsAt, 1000, "certificate"},
            Spoilt{kU8, kWorstColumnAt, 5, "certificate"},
-           Spoilt{kU8, kWorstColumnPairsAt, 5, "certificate"},
+           Spoilt{kU8, kWorstFailingPairsAt, 5, "certificate"},
            Spoilt{kU8, kResidualTypeAt, 3, "residual_type is 3"},
            Spoilt{kU8, kResidualTypeAt, 5, "residual_type is 5"},
            Spoilt{kU8, kResidualTypeAt, 1, "residual_scale is 0"},
@@ -516,8 +491,8 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kChoicesAt, 1, "size"},
            Spoilt{kU8, kWeightsAt + 12, 7, "padding"},      // column 3 of 3
            Spoilt{kU8, kWeightsAt + 64 + 1, 7, "padding"},  // depth 5 of 5
-           Spoilt{kU8, kColumnsAt, 17, "size"},
-           Spoilt{kU8, kDepthAt, 65, "size"},
+           Spoilt{kU8, kNAt, 17, "size"},
+           Spoilt{kU8, kKAt, 65, "size"},
            Spoilt{kS32, kActivationAt, 1, "activation is given for s32 output"},
            Spoilt{kS32, kCZeroPointAt, 1, "c_zero_point is 1"},
        }) {

@@ -39,7 +39,7 @@ void AddVerifySweep(CLI::App* verify, Command* command);
 Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
                                              verify::Effort effort, bool emulate);
 verify::Effort EffortOf(bool quick);
-CLI::Option* AddEmulateFlag(CLI::App* app, bool* emulate);
+void AddEmulateFlag(CLI::App* app, bool* emulate);
 
 /// The variables that the library reads, for the end of --help.
 inline constexpr const char* kEnvironmentHelp =

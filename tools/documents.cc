@@ -12,9 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "verify/origin.h"
+
 namespace intact::tools {
 namespace {
 
+using verify::ShellQuoted;
 using Strings = std::vector<std::string>;
 
 /// A program or one of its subcommands, at any depth.
@@ -202,13 +205,10 @@ std::string ManualPage(const CLI::App& app) {
 
 // ---- Completions.
 
-/// `text` as one word of a shell's script.
-std::string Quoted(std::string_view text) { return "'" + Replaced(text, {{'\'', "'\\''"}}) + "'"; }
-
 /// A pattern of the command lines, with the program's name, that end in a subcommand.
 std::string CommandPattern(const std::vector<Node>& nodes) {
   Strings names;
-  for (const Node& node : nodes) names.push_back(Quoted(node.Name()));
+  for (const Node& node : nodes) names.push_back(ShellQuoted(node.Name()));
   if (names.size() > 1) names.erase(names.begin());
   return fmt::format("{}", fmt::join(names, " | "));
 }
@@ -224,17 +224,17 @@ std::string Bash(const CLI::App& app) {
       if (!TakesValue(*option)) continue;
       const Strings choices = Choices(*option);
       for (const std::string& name : names) {
-        values += fmt::format("    {})", Quoted(node.Name() + " " + name));
+        values += fmt::format("    {})", ShellQuoted(node.Name() + " " + name));
         if (!choices.empty()) {
-          values += fmt::format(" words={} ;;\n", Quoted(fmt::format("{}", fmt::join(choices, " "))));
+          values += fmt::format(" words={} ;;\n", ShellQuoted(fmt::format("{}", fmt::join(choices, " "))));
         } else {
           values += fmt::format(" names={} ;;\n", IsFile(*option) ? "-f" : IsFolder(*option) ? "-d" : "none");
         }
       }
     }
     const std::vector<const CLI::Option*> positionals = node.Positionals();
-    words +=
-        fmt::format("    {}) words={}", Quoted(node.Name()), Quoted(fmt::format("{}", fmt::join(all, " "))));
+    words += fmt::format("    {}) words={}", ShellQuoted(node.Name()),
+                         ShellQuoted(fmt::format("{}", fmt::join(all, " "))));
     if (!positionals.empty()) {
       words += fmt::format(" names={}", IsFile(*positionals.front())     ? "-f"
                                         : IsFolder(*positionals.front()) ? "-d"
@@ -288,20 +288,20 @@ std::string Zsh(const CLI::App& app) {
   const std::map<char, std::string_view> special = {{'[', "\\["}, {']', "\\]"}, {':', "\\:"}, {'\\', "\\\\"}};
   std::string cases;
   for (const Node& node : nodes) {
-    cases += fmt::format("    {})\n      _arguments", Quoted(node.Name()));
+    cases += fmt::format("    {})\n      _arguments", ShellQuoted(node.Name()));
     for (const CLI::Option* option : node.Options()) {
       for (const std::string& name : Names(*option)) {
         std::string argument =
             fmt::format("{}[{}]", TakesValue(*option) && name.starts_with("--") ? name + "=" : name,
                         Replaced(option->get_description(), special));
         if (TakesValue(*option)) argument += fmt::format(":{}:{}", name.substr(2), ZshAction(*option));
-        cases += " \\\n        " + Quoted(argument);
+        cases += " \\\n        " + ShellQuoted(argument);
       }
     }
     for (const CLI::Option* option : node.Positionals()) {
       const bool is_list = option->get_items_expected_max() > 1;
-      cases += " \\\n        " + Quoted(fmt::format("{}:{}:{}", is_list ? "*" : "", option->get_single_name(),
-                                                    ZshAction(*option)));
+      cases += " \\\n        " + ShellQuoted(fmt::format("{}:{}:{}", is_list ? "*" : "",
+                                                         option->get_single_name(), ZshAction(*option)));
     }
     if (const Strings children = node.ChildNames(); !children.empty()) {
       Strings described;
@@ -309,7 +309,7 @@ std::string Zsh(const CLI::App& app) {
         const std::string meaning = Replaced(child->get_description(), {{'"', ""}, {':', "\\:"}, {'$', ""}});
         described.push_back(fmt::format(R"({}\:"{}")", child->get_name(), meaning));
       }
-      cases += " \\\n        " + Quoted(fmt::format("1:command:(({}))", fmt::join(described, " ")));
+      cases += " \\\n        " + ShellQuoted(fmt::format("1:command:(({}))", fmt::join(described, " ")));
     }
     cases += " ;;\n";
   }
@@ -347,10 +347,11 @@ std::string Fish(const CLI::App& app) {
       conditions.push_back(fmt::format("not __fish_seen_subcommand_from {}", fmt::join(children, " ")));
     }
     std::string complete = "complete -c " + app.get_name();
-    if (!conditions.empty()) complete += " -n " + Quoted(fmt::format("{}", fmt::join(conditions, "; and ")));
+    if (!conditions.empty())
+      complete += " -n " + ShellQuoted(fmt::format("{}", fmt::join(conditions, "; and ")));
     for (const CLI::App* child : node.Children()) {
       script +=
-          fmt::format("{} -a {} -d {}\n", complete, child->get_name(), Quoted(child->get_description()));
+          fmt::format("{} -a {} -d {}\n", complete, child->get_name(), ShellQuoted(child->get_description()));
     }
     for (const CLI::Option* option : node.Options()) {
       script += complete;
@@ -358,13 +359,13 @@ std::string Fish(const CLI::App& app) {
       for (const std::string& name : option->get_lnames()) script += " -l " + name;
       const Strings choices = Choices(*option);
       if (!choices.empty()) {
-        script += " -x -a " + Quoted(fmt::format("{}", fmt::join(choices, " ")));
+        script += " -x -a " + ShellQuoted(fmt::format("{}", fmt::join(choices, " ")));
       } else if (IsFolder(*option)) {
         script += " -x -a '(__fish_complete_directories)'";
       } else if (TakesValue(*option)) {
         script += IsFile(*option) ? " -r -F" : " -x";
       }
-      script += " -d " + Quoted(option->get_description()) + "\n";
+      script += " -d " + ShellQuoted(option->get_description()) + "\n";
     }
     if (std::ranges::any_of(node.Positionals(),
                             [](const CLI::Option* each) { return IsFile(*each) || IsFolder(*each); })) {

@@ -1,16 +1,15 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 
 #include "jit/code_memory.h"
 #include "tools/commands.h"
 #include "tools/terminal.h"
+#include "verify/resident.h"
 #include "verify/soak.h"
 
 namespace intact::tools {
@@ -28,19 +27,14 @@ struct SoakArguments {
 std::atomic<bool> is_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-double ResidentMegabytes() {
-  int64_t pages = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> pages >> resident;
-  return static_cast<double>(resident * sysconf(_SC_PAGESIZE)) / 1e6;
-}
-
 std::string ToText(const verify::SoakState& state, double seconds) {
   const jit::CodeUsage code = jit::GetCodeUsage();
+  const double resident = static_cast<double>(verify::ResidentBytes()) / 1e6;
   return fmt::format(
       "{:.0f} s: {} runs, {} of kept plans, {} forks, {} plans kept, {:.1f} MB resident, {} functions of {} "
       "bytes, {} differences, digest {:016x}",
-      seconds, state.runs, state.kept_runs, state.forks, state.plans, ResidentMegabytes(), code.functions,
-      code.bytes, state.differences, state.digest);
+      seconds, state.runs, state.kept_runs, state.forks, state.plans, resident, code.functions, code.bytes,
+      state.differences, state.digest);
 }
 
 int Soak(const SoakArguments& arguments) {

@@ -31,9 +31,8 @@ Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const int
   return sweep;
 }
 
-CLI::Option* AddEmulateFlag(CLI::App* app, bool* emulate) {
-  return app->add_flag("--emulate", *emulate,
-                       "sweep the ISAs that this CPU lacks too, in software (with AVX2)");
+void AddEmulateFlag(CLI::App* app, bool* emulate) {
+  app->add_flag("--emulate", *emulate, "sweep the ISAs that this CPU lacks too, in software (with AVX2)");
 }
 
 verify::Effort EffortOf(bool quick) { return quick ? verify::Effort::kQuick : verify::Effort::kStandard; }

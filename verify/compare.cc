@@ -15,6 +15,7 @@
 #include "verify/diagnose.h"
 #include "verify/diagnose_conv.h"
 #include "verify/diagnose_gemm.h"
+#include "verify/fnv1a.h"
 #include "verify/place.h"
 
 namespace intact::verify {
@@ -53,12 +54,6 @@ double ElementValue(intact_type type, const uint8_t* element) {
 double AbsDifference(double x, double y) {
   const double difference = std::fabs(x - y);
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
-}
-
-uint64_t Fnv1a(const std::vector<uint8_t>& bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
-  return hash;
 }
 
 // All that is known of a problem and of a target's answer. A convolution is the GEMMs of its groups, whose

@@ -14,10 +14,15 @@ namespace {
 constexpr std::string_view kPlain =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";
 
-std::string Quoted(const std::string& argument) {
-  if (!argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos) return argument;
+bool IsPlain(std::string_view argument) {
+  return !argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos;
+}
+
+}  // namespace
+
+std::string ShellQuoted(std::string_view text) {
   std::string quoted(1, '\'');
-  for (const char c : argument) {
+  for (const char c : text) {
     if (c == '\'') quoted.append("'\\'");
     quoted.push_back(c);
   }
@@ -25,11 +30,11 @@ std::string Quoted(const std::string& argument) {
   return quoted;
 }
 
-}  // namespace
-
 std::string ShellLine(std::span<const std::string> arguments) {
   std::string line;
-  for (const std::string& argument : arguments) line.append(line.empty() ? "" : " ").append(Quoted(argument));
+  for (const std::string& argument : arguments) {
+    line.append(line.empty() ? "" : " ").append(IsPlain(argument) ? argument : ShellQuoted(argument));
+  }
   return line;
 }
 

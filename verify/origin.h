@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace intact::verify {
 
@@ -12,10 +13,13 @@ struct Origin {
   std::string command;  // the command line
 };
 
-/// Of this process, now.
+/// The origin of what this process reports now.
 Origin CurrentOrigin();
 
-/// `arguments` as a shell takes them.
+/// `text` in the quotes that make it one word to a shell.
+std::string ShellQuoted(std::string_view text);
+
+/// `arguments` as a shell takes them, quoted where they need it.
 std::string ShellLine(std::span<const std::string> arguments);
 
 }  // namespace intact::verify

@@ -17,6 +17,7 @@
 
 #include "verify/audit.h"
 #include "verify/compare.h"
+#include "verify/fnv1a.h"
 #include "verify/problem.h"
 #include "verify/random.h"
 #include "verify/sweep.h"
@@ -28,11 +29,6 @@ namespace {
 constexpr size_t kSlots = 24;  // for plans that are kept
 constexpr unsigned kChildSeconds = 120;
 constexpr auto kTold = std::chrono::milliseconds(100);
-
-uint64_t Fnv1a(uint64_t hash, const std::vector<uint8_t>& bytes) {
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
-  return hash;
-}
 
 /// A plan with what it must compute.
 struct Soaked {
@@ -123,7 +119,7 @@ class Soak {
     std::vector<uint8_t> output;
     std::string wrong = Make(soaked.get());
     if (wrong.empty()) wrong = RunPlan(*soaked, &output);
-    Count(*soaked, wrong, Fnv1a(number + 1, output));
+    Count(*soaked, wrong, Fnv1a(output, number + 1));
     if (wrong.empty() && forks) Fork(*soaked);
     if (wrong.empty()) Exchange(is_kept ? soaked : nullptr, slot);
     const auto inside = calls_.Enter();

@@ -13,7 +13,7 @@ bool HasVnni(jit::Isa isa) { return jit::TraitsOf(isa).dot_products != jit::DotP
 bool UsesTiles(jit::Isa isa) { return jit::TraitsOf(isa).has_tiles; }
 
 bool HasKernels(jit::Isa isa) {
-  return isa == jit::Isa::kPortable || UsesTiles(isa) ||
+  return jit::IsCompiled(isa) || UsesTiles(isa) ||
          std::any_of(kKernels.begin(), kKernels.end(),
                      [&](const KernelBlock& block) { return block.isa == isa; });
 }

@@ -33,10 +33,7 @@ Limits LimitsOf(intact_type type) { return type == INTACT_S8 ? Limits{-128, 127}
 // To nearest even: the environment is the default one.
 int32_t Round(float value) noexcept { return _mm_cvtss_si32(_mm_set_ss(value)); }
 
-std::string NameOf(const char* what, intact_type a_type, intact_type source, jit::Isa isa) {
-  return std::string(what) + (source == INTACT_F32 ? "_f32" : "_bf16") +
-         (a_type == INTACT_S8 ? "_s8_" : "_u8_") + jit::CompactName(isa);
-}
+std::string NameOf(intact_type source) { return source == INTACT_F32 ? "f32" : "bf16"; }
 
 }  // namespace
 
@@ -44,23 +41,23 @@ Result<Quantizer> Quantizer::Create(jit::Isa isa, intact_type a_type, intact_typ
   Quantizer quantizer;
   quantizer.a_type_ = a_type;
   quantizer.source_ = source;
-  if (jit::VectorCount(isa) == 0) return quantizer;
+  if (jit::IsCompiled(isa)) return quantizer;
   const int lanes = jit::VectorBytes(isa) / 4;
   quantizer.block_ = int64_t{kVectors} * lanes;
   const std::vector<int32_t> order = jit::PackOrder(lanes);
   std::copy(order.begin(), order.end(), quantizer.pack_order_.begin());
-  Result<ScanFunction> scan = jit::GetFunction<ScanFunction>(Spec{isa, INTACT_U8, source}, GenerateScan);
+  Result<ScanFunction> scan = jit::GetFunction<ScanFunction>(ScanSpec{isa, source}, GenerateScan);
   if (!scan) return scan.error();
   quantizer.scan_ = std::move(*scan);
   Result<QuantizeFunction> quantize =
-      jit::GetFunction<QuantizeFunction>(Spec{isa, a_type, source}, GenerateQuantize);
+      jit::GetFunction<QuantizeFunction>(QuantizeSpec{isa, a_type, source}, GenerateQuantize);
   if (!quantize) return quantize.error();
   quantizer.quantize_ = std::move(*quantize);
   return quantizer;
 }
 
-Result<jit::Code> Quantizer::GenerateScan(const Spec& spec) {
-  jit::Assembler session(NameOf("scan", spec.a_type, spec.source, spec.isa));
+Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
+  jit::Assembler session("scan_" + NameOf(spec.source) + "_" + jit::CompactName(spec.isa));
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
@@ -111,8 +108,10 @@ Result<jit::Code> Quantizer::GenerateScan(const Spec& spec) {
   return session.Finish(registers);
 }
 
-Result<jit::Code> Quantizer::GenerateQuantize(const Spec& spec) {
-  jit::Assembler session(NameOf("quantize", spec.a_type, spec.source, spec.isa));
+Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
+  const bool is_signed = spec.a_type == INTACT_S8;
+  jit::Assembler session("quantize_" + NameOf(spec.source) + (is_signed ? "_s8_" : "_u8_") +
+                         jit::CompactName(spec.isa));
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
@@ -146,7 +145,7 @@ Result<jit::Code> Quantizer::GenerateQuantize(const Spec& spec) {
     code.vdivps(vector, vector, scale);
     code.vcvtps2dq(vector, vector);
   }
-  emitter->PackBytes(vectors, argument(offsetof(QuantizeArgs, zero_point)), spec.a_type == INTACT_S8,
+  emitter->PackBytes(vectors, argument(offsetof(QuantizeArgs, zero_point)), is_signed,
                      argument(offsetof(QuantizeArgs, pack_order)));
   emitter->Store(x86::ptr(a), vectors[0]);
   code.add(x, kVectors * step);

@@ -50,10 +50,16 @@ class Quantizer {
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
 
  private:
-  struct Spec {
+  // Of the one function and of the other: the cache tells codes apart by the types of their keys.
+  struct ScanSpec {
+    jit::Isa isa;
+    intact_type source;
+    auto operator<=>(const ScanSpec&) const = default;
+  };
+  struct QuantizeSpec {
     jit::Isa isa;
     intact_type a_type, source;
-    auto operator<=>(const Spec&) const = default;
+    auto operator<=>(const QuantizeSpec&) const = default;
   };
   struct ScanArgs {
     const uint8_t* x = nullptr;
@@ -71,8 +77,8 @@ class Quantizer {
   };
   using ScanFunction = jit::Function<void(ScanArgs*)>;
   using QuantizeFunction = jit::Function<void(const QuantizeArgs*)>;
-  static Result<jit::Code> GenerateScan(const Spec& spec);
-  static Result<jit::Code> GenerateQuantize(const Spec& spec);
+  static Result<jit::Code> GenerateScan(const ScanSpec& spec);
+  static Result<jit::Code> GenerateQuantize(const QuantizeSpec& spec);
   int64_t source_bytes() const { return source_ == INTACT_F32 ? 4 : 2; }
   /// The number at `x`.
   float At(const uint8_t* x) const noexcept;

@@ -45,7 +45,7 @@ Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
   RowSums sums;
   sums.a_type_ = a_type;
   sums.vector_bytes_ = jit::VectorBytes(isa);
-  if (isa == jit::Isa::kPortable) return sums;
+  if (jit::IsCompiled(isa)) return sums;
   Result<Function> function = jit::GetFunction<Function>(Spec{isa, a_type}, Generate);
   if (!function) return function.error();
   sums.function_ = std::move(*function);

@@ -51,7 +51,7 @@ DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, ji
 Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelData& data, const TapGrid& taps,
                                                                  jit::Isa isa) {
   std::unique_ptr<DepthwiseEngine> engine(new DepthwiseEngine(data, taps, isa));
-  if (isa == jit::Isa::kPortable) {
+  if (jit::IsCompiled(isa)) {
     engine->MakePortable();
     return engine;
   }

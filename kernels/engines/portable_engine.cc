@@ -20,7 +20,7 @@ struct Row {
   __m128i vectors[kVectors];  // NOLINT(*-avoid-c-arrays): the type has attributes, which std::array ignores
 };
 
-/// A quad of a panel as int16: its depths 0 and 1 of each column side by side, then 2 and 3.
+/// A quad of a panel as int16: its depths 0 and 2 of each column side by side, then 1 and 3.
 struct WideQuad {
   std::array<Row, 2> pairs;
 };
@@ -29,26 +29,10 @@ WideQuad Widen(const int8_t* quad) noexcept {
   WideQuad wide;
   for (size_t i = 0; i < kVectors; ++i) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quad) + i);
-    const __m128i even = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 8);
-    const __m128i odd = _mm_srai_epi16(bytes, 8);
-    wide.pairs[0].vectors[i] =
-        _mm_or_si128(_mm_srli_epi32(_mm_slli_epi32(even, 16), 16), _mm_slli_epi32(odd, 16));
-    wide.pairs[1].vectors[i] =
-        _mm_or_si128(_mm_srli_epi32(even, 16), _mm_slli_epi32(_mm_srli_epi32(odd, 16), 16));
+    wide.pairs[0].vectors[i] = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 8);
+    wide.pairs[1].vectors[i] = _mm_srai_epi16(bytes, 8);
   }
   return wide;
-}
-
-// Four activations, or as many as there are; the others are 0.
-uint32_t LoadQuad(const uint8_t* a, int64_t count, uint8_t flip) noexcept {
-  constexpr uint32_t kEveryByte = 0x01010101;
-  uint32_t quad = 0;
-  if (count >= kQuad) {
-    std::memcpy(&quad, a, sizeof(quad));
-    return quad ^ (flip * kEveryByte);
-  }
-  for (int64_t i = 0; i < count; ++i) quad |= static_cast<uint32_t>(a[i] ^ flip) << (8 * i);
-  return quad;
 }
 
 // As VMAXPS and VMINPS have it: the bound if they are equal, or if f is no number.
@@ -118,14 +102,14 @@ void PortableEngine::RunRange(const RunBuffers& buffers, const Range& range,
     cursor.Take(rows, pointers.data());
     for (int64_t column = range.column_begin; column < range.column_end; column += kPanelColumns) {
       const int64_t panel = column / kPanelColumns;
-      for (int64_t i = 0; i < rows; ++i) std::copy_n(&data_.initial[column], kPanelColumns, sums[i].of);
+      for (int64_t i = 0; i < rows; ++i) std::copy_n(&data_.initial[column], kPanelColumns, sums[i].data());
       for (int64_t tap = 0; tap < taps.count(); ++tap) {
         AddTap(pointers.data(), rows, taps.offsets[static_cast<size_t>(tap)] + panel * taps.vector_step,
                data_.weights.Panel(panel), tap * taps.depth, sums.data());
       }
       const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, range.column_end - column));
       for (int64_t i = 0; i < rows; ++i) {
-        StoreOutputs(data_, {sums[i].of, columns}, data_.EpilogueAt(buffers, row + i, column),
+        StoreOutputs(data_, {sums[i].data(), columns}, data_.EpilogueAt(buffers, row + i, column),
                      buffers.output.C(row + i, column));
       }
     }
@@ -145,20 +129,18 @@ void PortableEngine::AddTap(const uint8_t* const* rows, int64_t row_count, int64
     for (int64_t row = 0; row < row_count; ++row) {
       const uint8_t* const a = rows[row] + offset + begin;
       Row own;
-      std::memcpy(&own, sums[row].of, sizeof(own));
+      std::memcpy(&own, sums[row].data(), sizeof(own));
       for (int64_t i = 0; i < quads; ++i) {
-        const uint32_t quad = LoadQuad(a + i * kQuad, depth - begin - i * kQuad, flip);
+        const uint32_t quad = FirstQuad(a + i * kQuad, depth - begin - i * kQuad, flip);
         for (size_t pair = 0; pair < 2; ++pair) {
-          const uint32_t bytes = quad >> (16 * pair);
-          const __m128i activations =
-              _mm_set1_epi32(static_cast<int>((bytes & 0xff) | (bytes & 0xff00) << 8));
+          const __m128i activations = _mm_set1_epi32(static_cast<int>((quad >> (8 * pair)) & 0x00ff00ff));
           for (size_t n = 0; n < kVectors; ++n) {
             const __m128i weights = wide[static_cast<size_t>(i)].pairs[pair].vectors[n];
             own.vectors[n] = _mm_add_epi32(own.vectors[n], _mm_madd_epi16(weights, activations));
           }
         }
       }
-      std::memcpy(sums[row].of, &own, sizeof(own));
+      std::memcpy(sums[row].data(), &own, sizeof(own));
     }
   }
 }

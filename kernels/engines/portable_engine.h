@@ -7,6 +7,7 @@
 #ifndef INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,10 +33,8 @@ class PortableEngine final : public Engine {
 
  private:
   static constexpr int kRows = 16;
-  /// Of a panel's columns, as the accumulators of one row.
-  struct alignas(64) Sums {
-    uint32_t of[kPanelColumns];  // NOLINT(*-avoid-c-arrays)
-  };
+  /// A row's accumulators of a panel's columns.
+  using Sums = std::array<uint32_t, kPanelColumns>;
   void AddTap(const uint8_t* const* rows, int64_t row_count, int64_t offset, const int8_t* panel,
               int64_t first_depth, Sums* sums) const noexcept;
 

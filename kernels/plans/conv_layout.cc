@@ -126,7 +126,7 @@ int64_t ConvLayout::JoinedGroups() const {
 }
 
 bool ConvLayout::MayBePlanar() const {
-  return isa_ != jit::Isa::kPortable && problem_.mode == INTACT_EXACT && geometry_.groups > 1 &&
+  return !jit::IsCompiled(isa_) && problem_.mode == INTACT_EXACT && geometry_.groups > 1 &&
          !HasDepthwiseForm() &&
          PlanarBand(geometry_, static_cast<uint8_t>(problem_.a_zero_point), problem_.a_flip()).IsSmall();
 }

@@ -183,7 +183,7 @@ Result<GemmPlan::Needed> GemmPlan::NeededEngines(const ScheduledEngine* schedule
 }
 
 Error GemmPlan::MakeEngines(const GemmPlan* like) {
-  if (isa_ == jit::Isa::kPortable) {
+  if (jit::IsCompiled(isa_)) {
     engines_.push_back(std::make_unique<PortableEngine>(data_));
   } else if (Error error = MakeGeneratedEngines(like); error.status != INTACT_OK) {
     return error;

@@ -289,9 +289,7 @@ Error Unexpected(const std::string& field, int64_t value, const std::string& exp
 Result<jit::IsaSet> PermittedIsas(int32_t max_isa) {
   const std::optional<jit::Isa> cap = jit::IsaOf(max_isa);
   if (max_isa != INTACT_ISA_ANY && !cap) return Unexpected("max_isa", max_isa, "an intact_isa");
-  Result<jit::IsaSet> permitted = jit::PermittedIsas();
-  if (!permitted || !cap) return permitted;
-  return *permitted & jit::CappedAt(*cap);
+  return jit::PermittedIsas(cap);
 }
 
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {

@@ -81,11 +81,10 @@ class QuadPacker {
       StoreQuad(to + 3 * quad_stride_, _mm_srli_si128(quads, 3 * kQuad));
     }
     for (; depth < k; depth += kQuad) {
-      alignas(16) std::array<uint8_t, kVector> quad = {};
-      const int64_t count = std::min<int64_t>(kQuad, k - depth);
-      CopyActivations(row + depth, count, static_cast<uint8_t>(_mm_cvtsi128_si32(flip_)), quad.data());
-      largest_ = _mm_max_epu8(largest_, LoadVector(quad.data()));
-      std::memcpy(panel + depth / kQuad * quad_stride_, quad.data(), kQuad);
+      const auto flip = static_cast<uint8_t>(_mm_cvtsi128_si32(flip_));
+      const __m128i quad = _mm_cvtsi32_si128(static_cast<int>(FirstQuad(row + depth, k - depth, flip)));
+      Count(quad);
+      StoreQuad(panel + depth / kQuad * quad_stride_, quad);
     }
   }
 
@@ -344,7 +343,6 @@ template <int shift>
 void StageParts(const uint8_t* a, int64_t k, uint8_t flip, uint32_t mask, uint8_t* staged) {
   const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
   const __m128i masks = _mm_set1_epi32(static_cast<int>(mask));
-  constexpr uint32_t kEveryByte = 0x01010101;
   int64_t depth = 0;
   for (; depth + kVector <= k; depth += kVector, staged += 2 * kVector) {
     const __m128i bytes =
@@ -355,14 +353,8 @@ void StageParts(const uint8_t* a, int64_t k, uint8_t flip, uint32_t mask, uint8_
     _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(first, second));
   }
   for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
-    uint32_t dword = 0;
-    if (depth + kQuad <= k) {
-      std::memcpy(&dword, a + depth, sizeof(dword));
-      dword ^= flip * kEveryByte;
-    } else {
-      for (int64_t i = depth; i < k; ++i) dword |= static_cast<uint32_t>(a[i] ^ flip) << (8 * (i - depth));
-    }
-    const std::array<uint32_t, 2> parts = {dword & mask, (dword >> shift) & mask};
+    const uint32_t quad = FirstQuad(a + depth, k - depth, flip);
+    const std::array<uint32_t, 2> parts = {quad & mask, (quad >> shift) & mask};
     std::memcpy(staged, parts.data(), sizeof(parts));
   }
 }

@@ -12,6 +12,7 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "jit/emitters/dot.h"
@@ -75,6 +76,19 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
 
 /// Copies `count` activations, shifted like PackActivations().
 void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept;
+
+/// The first four of `count` activations as a dword, shifted like PackActivations(); zeros for those that
+/// are not there.
+inline uint32_t FirstQuad(const uint8_t* a, int64_t count, uint8_t flip) noexcept {
+  constexpr uint32_t kEveryByte = 0x01010101;
+  uint32_t quad = 0;
+  if (count >= kQuad) {
+    std::memcpy(&quad, a, sizeof(quad));
+    return quad ^ (flip * kEveryByte);
+  }
+  for (int64_t i = 0; i < count; ++i) quad |= static_cast<uint32_t>(a[i] ^ flip) << (8 * i);
+  return quad;
+}
 
 /// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
 void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;

@@ -1,0 +1,264 @@
+// Dynamic quantization and rows' own zero points and scales: every ISA at hand equals the reference byte for
+// byte, however a run is shared among threads and parts.
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "reference/gemm.h"
+#include "reference/quantize.h"
+#include "tests/emulated_isas.h"
+#include "tests/plan.h"
+#include "tests/require_isas.h"
+
+namespace intact::tests {
+namespace {
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
+
+struct Shape {
+  int64_t m, n, k;
+};
+
+struct Case {
+  intact_quantization quantization = INTACT_QUANTIZATION_DYNAMIC_ROWS;
+  intact_type source = INTACT_F32;  // of dynamic ones
+  intact_type a = INTACT_U8, b = INTACT_S8, c = INTACT_F32;
+  Shape shape = {1, 1, 1};
+  bool has_bias = false, has_b_zero_points = false, has_residual = false;
+  intact_mode mode = INTACT_EXACT;
+};
+
+bool IsDynamic(const Case& test) {
+  return test.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS ||
+         test.quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+}
+
+// A case with its tensors, as the library and as the reference take them.
+class Problem {
+ public:
+  Problem(const Case& test, unsigned seed) : test_(test), random_(seed) {
+    const auto [m, n, k] = test.shape;
+    gemm_.m = m;
+    gemm_.n = n;
+    gemm_.k = k;
+    gemm_.a_type = test.a;
+    gemm_.b_type = test.b;
+    gemm_.c_type = test.c;
+    if (IsDynamic(test)) {
+      MakeNumbers();
+    } else {
+      MakeRows();
+    }
+    gemm_.b.resize(static_cast<size_t>(n * k));
+    for (int8_t& weight : gemm_.b) weight = static_cast<int8_t>(random_());
+    std::uniform_real_distribution<float> scale(0.001f, 0.1f);
+    for (int64_t i = 0; i < n; ++i) {
+      if (test.c != INTACT_S32) gemm_.scales.push_back(scale(random_));
+      if (test.has_bias) gemm_.bias_f32.push_back(scale(random_) - 0.05f);
+      if (test.has_b_zero_points) {
+        gemm_.b_zero_points.push_back(test.b == INTACT_U8 ? static_cast<int>(random_() % 256)
+                                                          : static_cast<int>(random_() % 256) - 128);
+      }
+    }
+    if (test.has_residual) MakeResidual();
+  }
+
+  intact_linear_desc Linear() const {
+    intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+    linear.a_type = test_.a;
+    linear.b_type = test_.b;
+    linear.c_type = test_.c;
+    linear.mode = test_.mode;
+    linear.a_quantization = test_.quantization;
+    linear.a_source_type = IsDynamic(test_) ? test_.source : INTACT_TYPE_NONE;
+    if (!gemm_.scales.empty()) {
+      linear.scales = gemm_.scales.data();
+      linear.scale_count = gemm_.n;
+    }
+    if (test_.has_bias) linear.bias_f32 = gemm_.bias_f32.data();
+    if (test_.has_b_zero_points) {
+      linear.b_zero_points = gemm_.b_zero_points.data();
+      linear.b_zero_point_count = gemm_.n;
+    }
+    linear.residual_type = gemm_.residual_type;
+    linear.residual_scale = gemm_.residual_scale;
+    return linear;
+  }
+  intact_gemm_args Args(std::vector<uint8_t>* c) const {
+    c->assign(static_cast<size_t>(gemm_.m * gemm_.n * reference::ElementSize(test_.c)), 0xAB);
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = gemm_.m;
+    args.a = IsDynamic(test_) ? source_.data() : gemm_.a.data();
+    args.c = c->data();
+    if (test_.has_residual) args.residual = gemm_.residual.data();
+    if (test_.quantization == INTACT_QUANTIZATION_ROWS) {
+      args.a_zero_points = gemm_.a_zero_points.data();
+      if (test_.c != INTACT_S32) args.a_scales = gemm_.a_scales.data();
+    }
+    return args;
+  }
+  const reference::Gemm& gemm() const { return gemm_; }
+
+ private:
+  // Numbers of all sizes; rows of one value, of zeros, of denormals, with an outlier, with what is no number.
+  void MakeNumbers() {
+    std::vector<float> x;
+    std::normal_distribution<float> normal;
+    for (int64_t row = 0; row < gemm_.m; ++row) {
+      const float size = std::ldexp(1.0f, static_cast<int>(random_() % 20) - 10);
+      const float shift = static_cast<float>(random_() % 3) * size;
+      for (int64_t k = 0; k < gemm_.k; ++k) x.push_back(normal(random_) * size + shift);
+      const auto at = [&, begin = x.size() - static_cast<size_t>(gemm_.k)](size_t k) -> float& {
+        return x[begin + k % static_cast<size_t>(gemm_.k)];
+      };
+      const bool may_be_none = test_.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+      for (size_t k = 0; row % 9 == 3 && k < static_cast<size_t>(gemm_.k); ++k) at(k) = -0.75f;
+      for (size_t k = 0; row % 9 == 4 && k < static_cast<size_t>(gemm_.k); ++k)
+        at(k) = k % 2 == 0 ? 0.0f : -0.0f;
+      for (size_t k = 0; row % 9 == 5 && k < static_cast<size_t>(gemm_.k); ++k) at(k) *= 1e-41f;
+      if (row % 9 == 6) at(random_()) = 1e9f;
+      if (row % 9 == 7 && may_be_none) at(random_()) = std::numeric_limits<float>::quiet_NaN();
+      if (row % 9 == 8 && may_be_none) at(random_()) = -std::numeric_limits<float>::infinity();
+    }
+    const auto bytes = static_cast<size_t>(test_.source == INTACT_F32 ? 4 : 2);
+    source_.resize(x.size() * bytes);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const uint16_t half = reference::ToBfloat16(x[i]);
+      if (bytes == 2) x[i] = reference::FromBfloat16(half);
+      std::memcpy(&source_[i * bytes], bytes == 2 ? static_cast<const void*>(&half) : &x[i], bytes);
+    }
+    gemm_.quantization = test_.quantization;
+    gemm_.a_source_type = test_.source;
+    gemm_.a_source = source_;
+    reference::QuantizeActivations(&gemm_);
+  }
+  void MakeRows() {
+    gemm_.a.resize(static_cast<size_t>(gemm_.m * gemm_.k));
+    for (uint8_t& a : gemm_.a) a = static_cast<uint8_t>(random_());
+    for (int64_t row = 0; row < gemm_.m; ++row) {
+      gemm_.a_zero_points.push_back(static_cast<int>(random_() % 256) - (test_.a == INTACT_S8 ? 128 : 0));
+      if (test_.c != INTACT_S32) gemm_.a_scales.push_back(std::ldexp(1.1f, -static_cast<int>(random_() % 8)));
+    }
+  }
+  void MakeResidual() {
+    gemm_.residual_type = INTACT_S8;
+    gemm_.residual_scale = 0.5f;
+    gemm_.residual.resize(static_cast<size_t>(gemm_.m * gemm_.n));
+    for (uint8_t& r : gemm_.residual) r = static_cast<uint8_t>(random_());
+  }
+
+  Case test_;
+  std::minstd_rand random_;
+  reference::Gemm gemm_;
+  std::vector<uint8_t> source_;
+};
+
+Plan Create(const Problem& problem, intact_isa isa) {
+  intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+  desc.n = problem.gemm().n;
+  desc.k = problem.gemm().k;
+  intact_linear_desc linear = problem.Linear();
+  linear.max_isa = isa;
+  intact_gemm* gemm = nullptr;
+  EXPECT_EQ(intact_gemm_create(&desc, &linear, problem.gemm().b.data(), &gemm), INTACT_OK)
+      << intact_last_error();
+  return Plan(gemm);
+}
+
+// As its plan is to compute it: pairs saturate in that mode on ISAs without VNNI.
+std::vector<uint8_t> Expected(const Case& test, const Problem& problem, intact_isa isa) {
+  const bool saturates =
+      test.mode == INTACT_SATURATING && (isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512);
+  const auto model = saturates ? reference::Model::kTriple : reference::Model::kExact;
+  return reference::Outputs(problem.gemm(), reference::Accumulators(problem.gemm(), model));
+}
+
+void Check(const Case& test, unsigned seed, intact_isa isa) {
+  const Problem problem(test, seed);
+  const Plan plan = Create(problem, isa);
+  ASSERT_NE(plan, nullptr);
+  const std::vector<uint8_t> expected = Expected(test, problem, isa);
+  std::vector<uint8_t> c;
+  for (const int threads : {1, 3}) {
+    intact_gemm_args args = problem.Args(&c);
+    args.threads = threads;
+    ASSERT_EQ(intact_gemm_run(plan.get(), &args), INTACT_OK) << intact_last_error();
+    ASSERT_EQ(c, expected) << threads << " threads";
+  }
+  const intact_gemm_args args = problem.Args(&c);
+  for (int part = 0; part < 5; ++part) {
+    ASSERT_EQ(intact_gemm_run_part(plan.get(), &args, part, 5), INTACT_OK) << intact_last_error();
+  }
+  ASSERT_EQ(c, expected) << "5 parts";
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  const std::array<Shape, 8> shapes = {{{1, 1, 1},
+                                        {1, 40, 67},
+                                        {5, 17, 64},
+                                        {9, 33, 129},
+                                        {20, 48, 300},
+                                        {40, 65, 96},
+                                        {200, 19, 130},
+                                        {700, 24, 36}}};
+  std::minstd_rand random(7);
+  const auto pick = [&](auto... values) {
+    const std::array all = {values...};
+    return all[random() / 7 % all.size()];
+  };
+  for (int i = 0; i < 160; ++i) {
+    Case test;
+    test.quantization =
+        pick(INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_QUANTIZATION_DYNAMIC_TENSOR);
+    test.source = pick(INTACT_F32, INTACT_BF16);
+    test.a = pick(INTACT_U8, INTACT_S8);
+    test.b = pick(INTACT_U8, INTACT_S8);
+    test.c = pick(INTACT_F32, INTACT_BF16, INTACT_U8, INTACT_S8, INTACT_S32);
+    if (test.c == INTACT_S32 && IsDynamic(test)) test.c = INTACT_F32;
+    test.shape = shapes[static_cast<size_t>(i) % shapes.size()];
+    test.has_bias = test.c != INTACT_S32 && pick(false, true);
+    test.has_b_zero_points = pick(false, true);
+    test.has_residual = test.c != INTACT_S32 && pick(false, true, false);
+    test.mode = pick(INTACT_EXACT, INTACT_EXACT, INTACT_SATURATING);
+    cases.push_back(test);
+  }
+  return cases;
+}
+
+class DynamicGemm : public testing::TestWithParam<intact_isa> {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
+  }
+};
+
+TEST_P(DynamicGemm, EqualsTheReference) {
+  unsigned seed = 1;
+  for (const Case& test : Cases()) {
+    SCOPED_TRACE("case " + std::to_string(seed) + ": quantization " + std::to_string(test.quantization) +
+                 ", types " + std::to_string(test.a) + std::to_string(test.b) + std::to_string(test.c) +
+                 ", m=" + std::to_string(test.shape.m) + (test.has_residual ? " residual" : "") +
+                 (test.has_b_zero_points ? " zb" : "") + (test.mode == INTACT_EXACT ? "" : " saturating"));
+    Check(test, seed++, GetParam());
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DynamicGemm,
+                         testing::Values(INTACT_ISA_PORTABLE, INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI,
+                                         INTACT_ISA_AVX_VNNI_INT8, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI,
+                                         INTACT_ISA_AMX_INT8),
+                         [](const auto& test) { return std::string(intact_isa_name(test.param)); });
+
+}  // namespace
+}  // namespace intact::tests

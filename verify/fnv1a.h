@@ -1,0 +1,17 @@
+// FNV-1a, by which outputs are told apart: the same on every machine.
+#ifndef INTACT_VERIFY_FNV1A_H_
+#define INTACT_VERIFY_FNV1A_H_
+
+#include <cstdint>
+#include <span>
+
+namespace intact::verify {
+
+/// The hash of `bytes`, from `hash` on.
+constexpr uint64_t Fnv1a(std::span<const uint8_t> bytes, uint64_t hash = 0xcbf29ce484222325u) {
+  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_FNV1A_H_
