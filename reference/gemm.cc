@@ -23,8 +23,10 @@ std::vector<T> Slice(const std::vector<T>& values, int64_t i, int64_t size) {
 std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int64_t k) {
   std::vector<int8_t> b(columns.size());
   auto from = columns.begin();
-  for (int64_t column = 0; column < n; ++column) {
-    for (int64_t depth = 0; depth < k; ++depth) b[static_cast<size_t>(depth * n + column)] = *from++;
+  for (auto item = b.begin(); item != b.end(); item += n * k) {
+    for (int64_t column = 0; column < n; ++column) {
+      for (int64_t depth = 0; depth < k; ++depth) item[depth * n + column] = *from++;
+    }
   }
   return b;
 }
@@ -34,13 +36,16 @@ Gemm Item(const Gemm& gemm, int64_t i) {
   item.batch = 1;
   item.has_own_b = false;
   item.a = Slice(gemm.a, i, gemm.m * gemm.k);
+  item.a_source = Slice(gemm.a_source, i, gemm.m * gemm.k * ElementSize(gemm.a_source_type));
   item.a_zero_points = Slice(gemm.a_zero_points, i, gemm.m);
   item.a_scales = Slice(gemm.a_scales, i, gemm.m);
   item.residual = Slice(gemm.residual, i, gemm.m * gemm.n * ElementSize(gemm.residual_type));
   if (!gemm.has_own_b) return item;
   item.b = Slice(gemm.b, i, gemm.k * gemm.n);
-  item.b_zero_points = Slice(gemm.b_zero_points, i, 1);
-  item.scales = Slice(gemm.scales, i, 1);
+  if (!gemm.item_zero_points.empty()) item.b_zero_points = Slice(gemm.item_zero_points, i, 1);
+  if (!gemm.item_scales.empty()) item.scales = Slice(gemm.item_scales, i, 1);
+  item.item_zero_points.clear();
+  item.item_scales.clear();
   return item;
 }
 

@@ -14,20 +14,27 @@
 namespace intact::reference {
 
 /// A GEMM with its tensors, dense and row-major: A is m×k, B is k×n, per-column vectors have n elements. A
-/// batch is `batch` such items one after the other: of A, of the residual and of outputs always; of B,
-/// b_zero_points and scales (one for each item then) where each has its own.
+/// batch is `batch` such items one after the other: of A, of the residual and of outputs always; of B where
+/// each has its own.
 struct Gemm : Operation {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
   bool has_own_b = false;
+  std::vector<float> item_scales;         // of own Bs, in place of scales: one for each item; or empty
+  std::vector<int32_t> item_zero_points;  // likewise in place of b_zero_points
+  intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
+  // What a dynamic quantization makes a, a_zero_points and a_scales of: see quantize.h.
+  intact_type a_source_type = INTACT_TYPE_NONE;
+  std::vector<uint8_t> a_source;  // elements of a_source_type, shaped as A
 
   int64_t rows() const { return batch * m; }
+  bool is_dynamic() const { return a_source_type != INTACT_TYPE_NONE; }
 };
 
-/// Item `i` of a batch.
+/// Item `i` of a batch, quantized as it is there.
 Gemm Item(const Gemm& gemm, int64_t i);
 
-/// B from its columns, n×k.
+/// B from its columns, n×k; of own Bs one after the other.
 std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int64_t k);
 
 /// a[m,k] as the u8 operand that a u8×s8 instruction gets: s8 is shifted by +128.

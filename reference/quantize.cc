@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "reference/requantize.h"
@@ -42,18 +43,34 @@ uint16_t ToBfloat16(float f) noexcept {
 
 float FromBfloat16(uint16_t bits) noexcept { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-void QuantizeActivations(std::span<const float> x, intact_quantization quantization, Gemm* gemm) {
+std::vector<float> SourceNumbers(const Gemm& gemm) {
+  const auto size = static_cast<size_t>(ElementSize(gemm.a_source_type));
+  std::vector<float> numbers(gemm.a_source.size() / size);
+  if (gemm.a_source_type == INTACT_F32) {
+    std::memcpy(numbers.data(), gemm.a_source.data(), gemm.a_source.size());
+    return numbers;
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, &gemm.a_source[i * size], size);
+    numbers[i] = FromBfloat16(bits);
+  }
+  return numbers;
+}
+
+void QuantizeActivations(Gemm* gemm, const Quantizer& quantizer) {
+  const std::vector<float> x = SourceNumbers(*gemm);
   const auto k = static_cast<size_t>(gemm->k);
   const size_t rows = x.size() / k;
-  const size_t together = quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR ? rows : 1;
+  const size_t together = gemm->quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR ? rows : 1;
   gemm->a.clear();
   gemm->a_zero_points.clear();
   gemm->a_scales.clear();
   for (size_t row = 0; row < rows; row += together) {
-    const std::span<const float> numbers = x.subspan(row * k, together * k);
-    const Quantization q = ChooseQuantization(gemm->a_type, numbers);
+    const std::span<const float> numbers = std::span(x).subspan(row * k, together * k);
+    const Quantization q = quantizer.choose(gemm->a_type, numbers);
     for (const float value : numbers) {
-      gemm->a.push_back(static_cast<uint8_t>(Quantize(value, gemm->a_type, q)));
+      gemm->a.push_back(static_cast<uint8_t>(quantizer.quantize(value, gemm->a_type, q)));
     }
     gemm->a_zero_points.insert(gemm->a_zero_points.end(), together, q.zero_point);
     gemm->a_scales.insert(gemm->a_scales.end(), together, q.scale);

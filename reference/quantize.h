@@ -28,9 +28,18 @@ int32_t Quantize(float x, intact_type type, const Quantization& q) noexcept;
 uint16_t ToBfloat16(float f) noexcept;
 float FromBfloat16(uint16_t bits) noexcept;
 
-/// Fills a, a_zero_points and a_scales of `gemm` from `x`, its (batch·m)×k numbers, which a dynamic
-/// quantization takes by rows or all together.
-void QuantizeActivations(std::span<const float> x, intact_quantization quantization, Gemm* gemm);
+/// The two steps of a dynamic quantization. Any but these are faulty.
+struct Quantizer {
+  Quantization (*choose)(intact_type type, std::span<const float> x) noexcept = ChooseQuantization;
+  int32_t (*quantize)(float x, intact_type type, const Quantization& q) noexcept = Quantize;
+};
+
+/// The numbers of a_source.
+std::vector<float> SourceNumbers(const Gemm& gemm);
+
+/// Fills a, a_zero_points and a_scales of `gemm` from a_source, which its dynamic quantization takes by rows
+/// or all together.
+void QuantizeActivations(Gemm* gemm, const Quantizer& quantizer = {});
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_QUANTIZE_H_

@@ -137,7 +137,10 @@ class Problem {
       if (bytes == 2) x[i] = reference::FromBfloat16(half);
       std::memcpy(&source_[i * bytes], bytes == 2 ? static_cast<const void*>(&half) : &x[i], bytes);
     }
-    reference::QuantizeActivations(x, test_.quantization, &gemm_);
+    gemm_.quantization = test_.quantization;
+    gemm_.a_source_type = test_.source;
+    gemm_.a_source = source_;
+    reference::QuantizeActivations(&gemm_);
   }
   void MakeRows() {
     gemm_.a.resize(static_cast<size_t>(gemm_.m * gemm_.k));

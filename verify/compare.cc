@@ -14,7 +14,9 @@
 #include "verify/audit.h"
 #include "verify/diagnose.h"
 #include "verify/diagnose_conv.h"
+#include "verify/diagnose_gemm.h"
 #include "verify/fnv1a.h"
+#include "verify/place.h"
 
 namespace intact::verify {
 namespace {
@@ -58,7 +60,7 @@ double AbsDifference(double x, double y) {
 // columns stand side by side; a GEMM is its own only group.
 class Comparer {
  public:
-  using Suspect = std::function<std::vector<Suspicion>(int64_t m, int64_t n)>;
+  using Suspect = std::function<std::vector<Suspicion>(const Observation& seen)>;
 
   // `suspect`: what may be wrong with an output that nothing explains, beside what may be in any GEMM.
   Comparer(const reference::Operation& operation, std::span<const reference::Gemm> groups, Suspect suspect,
@@ -163,7 +165,7 @@ class Comparer {
       return;
     }
     difference->cause = Cause::kImplementationError;
-    difference->detail = Diagnose(seen, suspect_(difference->m, difference->n));
+    difference->detail = Diagnose(seen, suspect_(seen));
   }
 
   static bool ClassifyInt16(const Observation& seen, int32_t triple, Difference* difference) {
@@ -193,7 +195,7 @@ class Comparer {
   const int64_t max_listed_;
 };
 
-int64_t OutputCount(const reference::Gemm& gemm) { return gemm.m * gemm.n; }
+int64_t OutputCount(const reference::Gemm& gemm) { return gemm.rows() * gemm.n; }
 int64_t OutputCount(const reference::Conv& conv) {
   return conv.geometry.OutputPixels() * conv.geometry.output_channels;
 }
@@ -201,9 +203,11 @@ int64_t OutputCount(const reference::Conv& conv) {
 // The same operation with its accumulators as output.
 template <class Operation>
 Operation AccumulatorProblem(Operation operation) {
+  if constexpr (requires { operation.item_scales; }) operation.item_scales.clear();
   operation.c_type = INTACT_S32;
   operation.c_zero_point = 0;
   operation.scales.clear();
+  operation.a_scales.clear();
   operation.bias_f32.clear();
   operation.activation = INTACT_ACTIVATION_NONE;
   operation.residual_type = INTACT_TYPE_NONE;
@@ -213,9 +217,14 @@ Operation AccumulatorProblem(Operation operation) {
   return operation;
 }
 
+// A dynamic quantization has none to tell of: with its activations given, its faults would not show.
+bool TellsAccumulators(const reference::Gemm& gemm) { return !gemm.is_dynamic(); }
+bool TellsAccumulators(const reference::Conv& /*conv*/) { return true; }
+
 template <class Operation>
 std::optional<std::vector<int32_t>> RunForAccumulators(const Target& target, const Operation& operation,
                                                        const RunOptions& options) {
+  if (!TellsAccumulators(operation)) return std::nullopt;
   const Result<std::vector<uint8_t>> bytes = RunOn(target, AccumulatorProblem(operation), options);
   if (!bytes || bytes->size() != static_cast<size_t>(OutputCount(operation)) * sizeof(int32_t)) {
     return std::nullopt;
@@ -276,16 +285,69 @@ ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expect
   return result;
 }
 
+std::string PlaceOf(const Comparison& comparison, const Difference& difference) {
+  if (comparison.item_rows == 0) return OutputPlace(comparison.conv, difference.m, difference.n);
+  return fmt::format("item {} {}", difference.m / comparison.item_rows,
+                     OutputPlace({}, difference.m % comparison.item_rows, difference.n));
+}
+
+namespace {
+
+// Adds item `i` of a batch to those before it.
+void Append(Comparison item, int64_t i, int64_t max_listed, Comparison* batch) {
+  if (batch->first_differing < 0 && item.first_differing >= 0) {
+    batch->first_differing = batch->outputs + item.first_differing;
+  }
+  batch->outputs += item.outputs;
+  batch->differing += item.differing;
+  batch->max_abs_difference = std::max(batch->max_abs_difference, item.max_abs_difference);
+  for (size_t cause = 0; cause < kCauseCount; ++cause) batch->by_cause[cause] += item.by_cause[cause];
+  batch->saturated_accumulators += item.saturated_accumulators;
+  batch->saturated_pairs += item.saturated_pairs;
+  batch->off_triple += item.off_triple;
+  for (Difference& difference : item.listed) {
+    if (std::ssize(batch->listed) == max_listed) break;
+    difference.m += i * batch->item_rows;
+    for (SaturatedPair& pair : difference.pairs) pair.m = difference.m;
+    batch->listed.push_back(std::move(difference));
+  }
+}
+
+}  // namespace
+
 Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
-  const auto no_more = [](int64_t, int64_t) { return std::vector<Suspicion>(); };
-  return Comparer(gemm, {&gemm, 1}, no_more, actual, actual_accumulators, max_listed).Run();
+  GemmSuspects suspects(gemm);
+  const auto compare_item = [&](const reference::Gemm& item, int64_t i, const std::vector<uint8_t>& bytes,
+                                const std::optional<std::vector<int32_t>>& accumulators) {
+    const auto suspect = [&suspects, i](const Observation& seen) { return suspects.Of(seen, i); };
+    return Comparer(item, {&item, 1}, suspect, bytes, accumulators, max_listed).Run();
+  };
+  if (gemm.batch == 1 && !gemm.has_own_b) return compare_item(gemm, 0, actual, actual_accumulators);
+  Comparison batch;
+  batch.item_rows = gemm.m;
+  batch.digest = Fnv1a(actual);
+  const auto outputs = gemm.m * gemm.n;
+  const int64_t bytes = outputs * reference::ElementSize(gemm.c_type);
+  for (int64_t i = 0; i < gemm.batch; ++i) {
+    std::optional<std::vector<int32_t>> accumulators;
+    if (actual_accumulators) {
+      const auto begin = actual_accumulators->begin() + i * outputs;
+      accumulators.emplace(begin, begin + outputs);
+    }
+    const auto begin = actual.begin() + i * bytes;
+    Append(compare_item(reference::Item(gemm, i), i, {begin, begin + bytes}, accumulators), i, max_listed,
+           &batch);
+  }
+  return batch;
 }
 
 Comparison Compare(const reference::Conv& conv, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
   const std::vector<reference::Gemm> groups = reference::Lower(conv);
-  const auto geometry = [&conv](int64_t m, int64_t n) { return SuspectGeometry(conv, m, n); };
+  const auto geometry = [&conv](const Observation& seen) {
+    return SuspectGeometry(conv, seen.m, seen.first_column + seen.n);
+  };
   Comparison comparison = Comparer(conv, groups, geometry, actual, actual_accumulators, max_listed).Run();
   comparison.conv = conv.geometry;
   return comparison;

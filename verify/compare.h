@@ -8,6 +8,8 @@
 //                         truncation, FMA, double precision) gives exactly this output
 //   implementation error  nothing explains it; the detail says what it looks like
 //
+// A batch of GEMMs is compared item by item.
+//
 // Where the target's accumulator is known, an explanation must also give that accumulator. A clamped sum may
 // coincide with the exact one, by another pair clamping the other way or by rounding: such outputs do not
 // differ and need no explanation, but off_triple tells whether a saturating target clamped as predicted.
@@ -58,6 +60,7 @@ inline constexpr int64_t kMaxDifferencesListed = 64;
 
 struct Comparison {
   std::optional<reference::ConvGeometry> conv;  // of a convolution: what m, n and k mean
+  int64_t item_rows = 0;  // of a batch of GEMMs: rows of an item, which follow each other
   int64_t outputs = 0;
   int64_t differing = 0;
   double max_abs_difference = 0;
@@ -72,6 +75,9 @@ struct Comparison {
   int64_t Unexplained() const;
   bool Parity() const { return differing == 0; }
 };
+
+/// Where a difference is: OutputPlace(), in a batch of GEMMs with its item.
+std::string PlaceOf(const Comparison& comparison, const Difference& difference);
 
 /// Plain comparison of output bytes, `type` elements: counts, largest difference, first index.
 struct ByteComparison {

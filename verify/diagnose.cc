@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "reference/quantize.h"
+
 namespace intact::verify {
 namespace {
 
@@ -57,8 +59,15 @@ bool IsInt8(double rounded, const Observation& seen, const Requantization& q) {
   return static_cast<uint8_t>(static_cast<int32_t>(value)) == *seen.element;
 }
 
+bool IsBfloat16(uint32_t bits, const Observation& seen) {
+  uint16_t actual = 0;
+  std::memcpy(&actual, seen.element, sizeof actual);
+  return bits == actual;
+}
+
 // Whether `f` is the output, rounded as it is to be.
 bool IsFloat(float f, const Observation& seen, const Requantization& q) {
+  if (q.c_type == INTACT_BF16) return IsBfloat16(reference::ToBfloat16(f), seen);
   if (q.c_type != INTACT_F32) return IsInt8(ToEven(f), seen, q);
   uint32_t actual = 0;
   std::memcpy(&actual, seen.element, sizeof actual);
@@ -82,11 +91,28 @@ std::optional<std::string> OtherInt8Rounding(const Observation& seen, const Requ
   return std::nullopt;
 }
 
-std::optional<std::string> OtherF32Rounding(const Observation& seen, const Requantization& q) {
-  float actual = 0;
-  std::memcpy(&actual, seen.element, sizeof actual);
-  if (actual == static_cast<float>(Fused(seen.exact, q))) return "fused multiply-add";
-  if (actual == static_cast<float>(Double(seen.exact, q))) return "double precision";
+std::optional<std::string> OtherFloatRounding(const Observation& seen, const Requantization& q) {
+  if (IsFloat(static_cast<float>(Fused(seen.exact, q)), seen, q)) return "fused multiply-add";
+  if (IsFloat(static_cast<float>(Double(seen.exact, q)), seen, q)) return "double precision";
+  if (q.c_type != INTACT_BF16) return std::nullopt;
+  const auto bits = std::bit_cast<uint32_t>(reference::Dequantize(seen.exact, q));
+  if (IsBfloat16(bits >> 16, seen)) return "truncation";
+  if (IsBfloat16((bits + 0x8000) >> 16, seen)) return "half away from zero";
+  return std::nullopt;
+}
+
+// The accumulator times the scale of its row, then times that of its column.
+std::optional<std::string> ScalesOneByOne(const Observation& seen, Requantization q) {
+  if (seen.gemm.a_scales.empty()) return std::nullopt;
+  const float column = reference::RequantizationOf(seen.gemm, seen.n).scale;
+  const auto y = static_cast<float>(seen.exact);
+  const float bias = q.bias_f32;
+  q.scale = 0.0f;
+  q.has_bias_f32 = true;
+  for (const float f : {y * seen.RowScale() * column, y * column * seen.RowScale()}) {
+    q.bias_f32 = f + bias;
+    if (IsFloat(reference::Dequantize(0, q), seen, q)) return "scales multiplied one after the other";
+  }
   return std::nullopt;
 }
 
@@ -130,7 +156,8 @@ int32_t SwappedPairs(const Observation& seen) {
 void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const auto column = static_cast<size_t>(seen.n);
   const int64_t weights = seen.operands.column_sums[column] - seen.operands.k * ZeroPoint(seen);
-  const int64_t za = seen.gemm.a_zero_point;
+  const int64_t za =
+      seen.operands.a_zero_points[static_cast<size_t>(seen.m)] - reference::ActivationShift(seen.gemm);
   if (za != 0) {
     suspicions->push_back({"activation zero point not subtracted", Wrap(seen.exact + za * weights)});
   }
@@ -179,7 +206,7 @@ std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion
   }
   suspicions.push_back(
       {"pairs (k, k+2) and (k+1, k+3) clamped instead of adjacent ones", SwappedPairs(seen)});
-  std::erase_if(suspicions, [&](const Suspicion& s) { return s.accumulator == seen.exact; });
+  std::erase_if(suspicions, [&](const Suspicion& s) { return s.accumulator == seen.exact && !s.scale; });
   return suspicions;
 }
 
@@ -189,7 +216,7 @@ std::optional<std::string> OtherScale(const Observation& seen) {
   Requantization q = seen.OwnRequantization();
   for (const int64_t column : {seen.n - 1, seen.n + 1, int64_t{0}, seen.gemm.n - 1}) {
     if (column < 0 || column >= seen.gemm.n || column == seen.n) continue;
-    q.scale = seen.gemm.scales[static_cast<size_t>(column)];
+    q.scale = seen.gemm.scales[static_cast<size_t>(column)] * seen.RowScale();
     if (SameElement(seen, seen.exact, q)) {
       return fmt::format("the scale of column {} gives this output of column {}", seen.first_column + column,
                          seen.first_column + seen.n);
@@ -225,9 +252,15 @@ std::string DiagnoseRequantization(const Observation& seen) {
 
 }  // namespace
 
-bool Observation::GivenBy(int32_t y) const {
+float Observation::RowScale() const {
+  return gemm.a_scales.empty() ? 1.0f : gemm.a_scales[static_cast<size_t>(m)];
+}
+
+bool Observation::GivenBy(int32_t y, std::optional<float> scale) const {
   if (actual_accumulator && *actual_accumulator != y) return false;
-  return SameElement(*this, y, OwnRequantization());
+  reference::Requantization q = OwnRequantization();
+  q.scale = scale.value_or(q.scale);
+  return SameElement(*this, y, q);
 }
 
 reference::Requantization Observation::OwnRequantization() const {
@@ -242,18 +275,23 @@ std::optional<std::string> OtherRounding(const Observation& seen) {
   if (seen.gemm.c_type == INTACT_S32) return FloatRoundTrip(seen);
   if (seen.actual_accumulator && *seen.actual_accumulator != seen.exact) return std::nullopt;
   const Requantization q = seen.OwnRequantization();
-  return seen.gemm.c_type == INTACT_F32 ? OtherF32Rounding(seen, q) : OtherInt8Rounding(seen, q);
+  if (std::isnan(q.scale)) return std::nullopt;
+  const bool is_float = seen.gemm.c_type == INTACT_F32 || seen.gemm.c_type == INTACT_BF16;
+  if (auto rounding = is_float ? OtherFloatRounding(seen, q) : OtherInt8Rounding(seen, q)) return rounding;
+  return ScalesOneByOne(seen, q);
 }
 
 std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
-  if (seen.actual_accumulator == seen.exact) return DiagnoseRequantization(seen);
   std::string text = "accumulator not known";
   if (seen.actual_accumulator) {
     text = fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact);
   }
+  if (seen.actual_accumulator == seen.exact) text = DiagnoseRequantization(seen);
   for (const Suspicion& suspicion : Suspicions(seen, std::move(of_operation))) {
-    if (seen.GivenBy(suspicion.accumulator)) return fmt::format("{}: {}", text, suspicion.text);
+    if (seen.GivenBy(suspicion.accumulator, suspicion.scale))
+      return fmt::format("{}: {}", text, suspicion.text);
   }
+  if (seen.actual_accumulator == seen.exact) return text;
   if (seen.actual_accumulator) {
     const int64_t off = int64_t{*seen.actual_accumulator} - seen.exact;
     return off % 65536 == 0 ? fmt::format("{}: off by {}·65536, int16 sums wrapped", text, off / 65536)

@@ -23,8 +23,10 @@ struct Observation {
 
   /// The requantization of this output.
   reference::Requantization OwnRequantization() const;
-  /// Whether accumulator `y`, rightly requantized, is what the target gave.
-  bool GivenBy(int32_t y) const;
+  /// The scale of its row; 1 where rows have none.
+  float RowScale() const;
+  /// Whether accumulator `y`, rightly requantized but for another scale, is what the target gave.
+  bool GivenBy(int32_t y, std::optional<float> scale = {}) const;
   /// The accumulator y that a sum of products makes.
   int32_t WithCompensation(int32_t sum) const;
 };
@@ -33,10 +35,11 @@ struct Observation {
 /// target's accumulator is not known to be wrong and there is one.
 std::optional<std::string> OtherRounding(const Observation& seen);
 
-/// A mistake, and the accumulator that it would make.
+/// A mistake, the accumulator that it would make, and the scale that it would take for this output's.
 struct Suspicion {
   std::string text;
   int32_t accumulator;
+  std::optional<float> scale = {};
 };
 
 /// What an output that nothing explains looks like, for whoever has to find the bug. `of_operation`: what

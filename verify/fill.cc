@@ -5,9 +5,11 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <utility>
 
+#include "reference/quantize.h"
 #include "verify/random.h"
 
 namespace intact::verify {
@@ -23,14 +25,16 @@ enum Stream : uint64_t {
   kScaleStream,
   kClampStream,
   kZeroPointStream,
-  kResidualStream
+  kResidualStream,
+  kRowStream,
+  kNumberStream
 };
 
 // What the fills see of a problem: a GEMM is a convolution of one tap, whose pixels are the rows of A.
 ConvGeometry ShapeOf(const Problem& p) {
   if (p.conv) return *p.conv;
   ConvGeometry shape;
-  shape.axes.back().input = p.m;
+  shape.axes.back().input = p.batch * p.m;
   shape.output_channels = p.n;
   shape.input_channels = p.k;
   return shape;
@@ -232,9 +236,11 @@ void AimPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, i
               std::vector<uint8_t>* a) {
   const ConvGeometry shape = ShapeOf(p);
   const bool negative = number % 2 != 0;
+  const int64_t first_column = p.own_b ? number / p.m * p.n : 0;
   std::vector<std::vector<int64_t>> columns;
   for (int64_t group = 0; group < shape.groups; ++group) {
-    columns.push_back(Column(p, group * shape.GroupOutputs() + number / 2 % shape.GroupOutputs()));
+    const int64_t column = group * shape.GroupOutputs() + number / 2 % shape.GroupOutputs();
+    columns.push_back(Column(p, first_column + column));
   }
   const auto aimed = [&](int64_t group, int64_t k) {
     const int64_t w = columns[static_cast<size_t>(group)][static_cast<size_t>(k)];
@@ -296,7 +302,8 @@ void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
   const int64_t reach = p.fill == Fill::kTies ? 20 : 4000;
   for (const reference::Operands& operands : groups) {
     for (int64_t n = 0; n < operands.n; ++n) {
-      const int64_t limit = std::min(reach, BiasHeadroom(operands, n, ZeroDistance(p)));
+      const bool is_static = p.quantization == INTACT_QUANTIZATION_STATIC;
+      const int64_t limit = std::min(reach, BiasHeadroom(operands, n, is_static ? ZeroDistance(p) : 0));
       Random random(p.seed, kBiasStream, operation->bias_s32.size());
       operation->bias_s32.push_back(static_cast<int32_t>(random.Integer(-limit, limit)));
     }
@@ -312,6 +319,22 @@ void FillBiasF32(const Problem& p, reference::Operation* operation) {
   }
 }
 
+// The scale of a row in the middle, of those that have one; 1 where rows have none.
+double TypicalRowScale(const reference::Operation& operation) {
+  std::vector<float> scales;
+  std::ranges::copy_if(operation.a_scales, std::back_inserter(scales), [](float s) { return s > 0.0f; });
+  if (scales.empty()) return 1.0;
+  const auto middle = scales.begin() + std::ssize(scales) / 2;
+  std::ranges::nth_element(scales, middle);
+  return *middle;
+}
+
+// A typical output reaches 60 to 160 from the zero point: most of the range, with some clamping.
+float ScaleFor(double magnitude, Random& random) {
+  const double reach = 60.0 + 100.0 * random.Unit();
+  return static_cast<float>(std::clamp(reach / magnitude, 1e-30, 1e30));
+}
+
 void FillScales(const Problem& p, std::span<const reference::Operands> groups,
                 reference::Operation* operation) {
   std::vector<double> magnitudes;
@@ -319,13 +342,13 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups,
     AddTypicalMagnitudes(operands, operation->bias_s32, &magnitudes);
   const double largest = *std::max_element(magnitudes.begin(), magnitudes.end());
   const int64_t count = p.scale == ScaleKind::kChannel ? std::ssize(magnitudes) : 1;
+  const double row_scale = TypicalRowScale(*operation);
   for (int64_t n = 0; n < count; ++n) {
     Random random(p.seed, kScaleStream, static_cast<uint64_t>(n));
-    // A typical output reaches 60 to 160 from the zero point: most of the range, with some clamping.
-    const double reach = 60.0 + 100.0 * random.Unit();
     const double magnitude = count == 1 ? largest : magnitudes[static_cast<size_t>(n)];
-    const double tie_scale = n % 2 == 0 ? 0.5 : 0.25;
-    operation->scales.push_back(static_cast<float>(p.fill == Fill::kTies ? tie_scale : reach / magnitude));
+    const float scale = ScaleFor(magnitude * row_scale, random);
+    const float tie_scale = n % 2 == 0 ? 0.5f : 0.25f;
+    operation->scales.push_back(p.fill == Fill::kTies ? tie_scale : scale);
   }
 }
 
@@ -353,6 +376,145 @@ void FillResidual(const Problem& p, reference::Operation* operation) {
   }
 }
 
+// ----- quantizations of rows
+// --------------------------------------------------------------------------------
+
+void FillRows(const Problem& p, reference::Gemm* gemm) {
+  const int32_t lowest = p.a_type == INTACT_S8 ? -128 : 0;
+  for (int64_t row = 0; row < gemm->rows(); ++row) {
+    Random random(p.seed, kRowStream, static_cast<uint64_t>(row));
+    const int64_t distances[] = {0, 255, random.Integer(0, 255), random.Integer(0, 255)};
+    const int64_t distance = distances[random.Integer(0, 3)];
+    const auto power = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.Integer(-1, 1))));
+    const double factor = p.fill == Fill::kTies ? 1.0 : 1.0 + random.Unit();
+    if (p.row_zero_points) gemm->a_zero_points.push_back(lowest + static_cast<int32_t>(distance));
+    if (p.c_type != INTACT_S32) gemm->a_scales.push_back(static_cast<float>(power * factor));
+  }
+}
+
+// Makes the numbers of one row after the other.
+class NumberMaker {
+ public:
+  NumberMaker(const Problem& p, int64_t rows) : p_(p), rows_(rows) {}
+
+  // `distances`: the fill's activations in the row.
+  std::vector<float> Row(int64_t row, std::span<const uint8_t> distances) const {
+    const bool by_rows = p_.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+    const int64_t unit = by_rows ? row : 0;
+    Random of_unit(p_.seed, kRowStream, static_cast<uint64_t>(unit));
+    Random random(p_.seed, kNumberStream, static_cast<uint64_t>(row));
+    std::vector<float> x(distances.size());
+    Make(unit, distances, of_unit, random, x);
+    if (p_.numbers == Numbers::kNonFinite && row == (by_rows ? row : of_unit.Integer(0, rows_ - 1))) {
+      Spoil(unit, random, x);
+    }
+    return x;
+  }
+
+ private:
+  void Make(int64_t unit, std::span<const uint8_t> distances, Random& of_unit, Random& random,
+            std::span<float> x) const {
+    switch (p_.numbers) {
+      case Numbers::kScaled:
+        return Scale(distances, of_unit, x);
+      case Numbers::kHalves:
+        return Halves(of_unit, random, x);
+      case Numbers::kConstant: {
+        const double value = Power(of_unit, -20, 20) * (of_unit.Unit() - 0.5);
+        std::ranges::fill(x, static_cast<float>(value));
+        return;
+      }
+      case Numbers::kZeros:
+        if (unit % 2 != 0) return Normal(of_unit, random, x);
+        std::ranges::generate(x, [&] { return random.Integer(0, 1) == 0 ? 0.0f : -0.0f; });
+        return;
+      case Numbers::kTiny:
+        return Tiny(of_unit, random, x);
+      case Numbers::kOutlier:
+        Normal(of_unit, random, x);
+        x[static_cast<size_t>(random.Integer(0, std::ssize(x) - 1))] *= 1e6f;
+        return;
+      case Numbers::kNormal:
+      case Numbers::kNonFinite:
+        return Normal(of_unit, random, x);
+    }
+  }
+
+  static double Power(Random& random, int low, int high) {
+    return std::ldexp(1.0, static_cast<int>(random.Integer(low, high)));
+  }
+
+  void Scale(std::span<const uint8_t> distances, Random& of_unit, std::span<float> x) const {
+    const double scale = Power(of_unit, -2, 2) * (1.0 + of_unit.Unit());
+    const int64_t zeros[] = {0, 255, of_unit.Integer(0, 255), of_unit.Integer(0, 255)};
+    const int64_t zero = p_.a_type == INTACT_S8 ? 128 : zeros[of_unit.Integer(0, 3)];
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<float>(static_cast<double>(distances[i] - zero) * scale);
+    }
+  }
+
+  static void Normal(Random& of_unit, Random& random, std::span<float> x) {
+    const double scale = Power(of_unit, -20, 20);
+    std::ranges::generate(x, [&] { return static_cast<float>(random.Gauss() * scale); });
+  }
+
+  // The first number is the smallest of u8 ones, the second the largest: they make the scale a power of two.
+  void Halves(Random& of_unit, Random& random, std::span<float> x) const {
+    const double scale = Power(of_unit, -8, 8);
+    const int64_t low = p_.a_type == INTACT_S8 ? -127 : of_unit.Integer(-255, 0);
+    const int64_t high = p_.a_type == INTACT_S8 ? 127 : low + 255;
+    for (float& value : x) {
+      value = static_cast<float>((static_cast<double>(random.Integer(low, high - 1)) + 0.5) * scale);
+    }
+    x.front() = static_cast<float>(static_cast<double>(low) * scale);
+    if (x.size() > 1) x[1] = static_cast<float>(static_cast<double>(high) * scale);
+  }
+
+  void Tiny(Random& of_unit, Random& random, std::span<float> x) const {
+    const int smallest = p_.source == INTACT_BF16 ? -133 : -149;
+    const auto largest = static_cast<int64_t>(Power(of_unit, 3, 14));
+    for (float& value : x) {
+      const int64_t steps = random.Integer(-largest / 4, largest);
+      value = steps == 0 ? -0.0f : std::ldexp(static_cast<float>(steps), smallest);
+    }
+  }
+
+  static void Spoil(int64_t unit, Random& random, std::span<float> x) {
+    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    constexpr float kLarge = 3e38f;
+    const auto at = static_cast<size_t>(random.Integer(0, std::ssize(x) - 1));
+    constexpr std::array kValues = {kNaN, kInfinity, -kInfinity, kLarge};
+    if (unit % 5 == 4) return;
+    x[at] = kValues[static_cast<size_t>(unit % 5)];
+    if (x[at] == kLarge) x[at == 0 ? x.size() - 1 : 0] = -kLarge;
+  }
+
+  const Problem& p_;
+  const int64_t rows_;
+};
+
+void FillNumbers(const Problem& p, reference::Gemm* gemm) {
+  gemm->a_source_type = p.source;
+  const std::vector<uint8_t> distances = FillActivations(p);
+  const auto k = static_cast<size_t>(p.k);
+  const NumberMaker maker(p, gemm->rows());
+  const auto store = [gemm](const auto& element) {
+    const auto bytes = std::bit_cast<std::array<uint8_t, sizeof element>>(element);
+    gemm->a_source.insert(gemm->a_source.end(), bytes.begin(), bytes.end());
+  };
+  for (int64_t row = 0; row < gemm->rows(); ++row) {
+    const auto of_row = std::span(distances).subspan(static_cast<size_t>(row) * k, k);
+    for (const float x : maker.Row(row, of_row)) {
+      if (p.source == INTACT_BF16) {
+        store(reference::ToBfloat16(x));
+      } else {
+        store(x);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<uint8_t> FillActivations(const Problem& problem) {
@@ -373,8 +535,9 @@ std::vector<uint8_t> FillActivations(const Problem& problem) {
 }
 
 std::vector<int8_t> FillWeights(const Problem& problem) {
+  const int64_t count = ShapeOf(problem).output_channels * (problem.own_b ? problem.batch : 1);
   std::vector<int8_t> columns;
-  for (int64_t n = 0; n < ShapeOf(problem).output_channels; ++n) {
+  for (int64_t n = 0; n < count; ++n) {
     for (const int64_t w : Column(problem, n)) {
       columns.push_back(static_cast<int8_t>(std::clamp<int64_t>(w, -128, 127)));
     }
@@ -387,13 +550,34 @@ std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
     return problem.zb == 0 ? std::vector<int32_t>() : std::vector<int32_t>{problem.zb};
   }
   const int32_t lowest = problem.b_type == INTACT_S8 ? -128 : 0;
+  const bool by_items = problem.zb_kind == ZeroPointKind::kItem;
+  const int64_t count = by_items ? problem.batch : ShapeOf(problem).output_channels;
   std::vector<int32_t> zero_points = {problem.zb};
-  for (int64_t n = 1; n < ShapeOf(problem).output_channels; ++n) {
+  for (int64_t n = 1; n < count; ++n) {
     Random random(problem.seed, kZeroPointStream, static_cast<uint64_t>(n));
     const int64_t distances[] = {0, 255, random.Integer(0, 255), random.Integer(0, 255)};
     zero_points.push_back(lowest + static_cast<int32_t>(distances[random.Integer(0, 3)]));
   }
   return zero_points;
+}
+
+void FillQuantization(const Problem& problem, reference::Gemm* gemm) {
+  if (problem.quantization == INTACT_QUANTIZATION_ROWS) FillRows(problem, gemm);
+  if (!problem.IsDynamic()) return;
+  FillNumbers(problem, gemm);
+  reference::QuantizeActivations(gemm);
+}
+
+void FillItemScales(const Problem& problem, reference::Gemm* gemm) {
+  for (int64_t i = 0; i < gemm->batch; ++i) {
+    const reference::Gemm item = reference::Item(*gemm, i);
+    std::vector<double> magnitudes;
+    AddTypicalMagnitudes(reference::Operands(item), gemm->bias_s32, &magnitudes);
+    Random random(problem.seed, kScaleStream, static_cast<uint64_t>(i));
+    const double largest = *std::ranges::max_element(magnitudes);
+    const float scale = ScaleFor(largest * TypicalRowScale(item), random);
+    gemm->item_scales.push_back(problem.fill == Fill::kTies ? 0.5f : scale);
+  }
 }
 
 void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,

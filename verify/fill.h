@@ -23,20 +23,27 @@
 
 namespace intact::verify {
 
-/// Distances from a_type's minimum: m×k, or input pixels × channels.
+/// Distances from a_type's minimum: m×k of each item, or input pixels × channels.
 std::vector<uint8_t> FillActivations(const Problem& problem);
 
-/// Weights w: n×k, or output channels × taps × channels of a group.
+/// Weights w: n×k, of each item with its own B, or output channels × taps × channels of a group.
 std::vector<int8_t> FillWeights(const Problem& problem);
 
-/// The zero points of weights, in the type of weights: none if all are 0, else one or n.
+/// The zero points of weights, in the type of weights: none if all are 0, else one, n or one for each item.
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
+
+/// The zero points and scales of rows, if they are given; or the numbers of a dynamic quantization, and what
+/// the reference makes of them.
+void FillQuantization(const Problem& problem, reference::Gemm* gemm);
 
 /// Bias, scales, residual and clamp of `operation`, whose tensors are already made, and `groups` of them as
 /// GEMMs (a GEMM is its own only one): chosen so that 8-bit outputs spread over the type's range, and so that
 /// no accumulator leaves int32 which would not do so without the bias.
 void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
                   reference::Operation* operation);
+
+/// Scales of items with a B of their own, chosen likewise.
+void FillItemScales(const Problem& problem, reference::Gemm* gemm);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_FILL_H_

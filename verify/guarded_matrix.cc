@@ -7,10 +7,15 @@
 namespace intact::verify {
 
 Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes) {
-  Result<GuardedBuffer> buffer =
-      GuardedBuffer::Allocate(static_cast<size_t>((rows - 1) * stride_bytes + row_bytes));
+  return Allocate(rows, row_bytes, stride_bytes, rows, 0);
+}
+
+Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes,
+                                              int64_t item_rows, int64_t item_pad_bytes) {
+  const int64_t last = (rows - 1) * stride_bytes + (rows - 1) / item_rows * item_pad_bytes;
+  Result<GuardedBuffer> buffer = GuardedBuffer::Allocate(static_cast<size_t>(last + row_bytes));
   if (!buffer) return buffer.error();
-  return GuardedMatrix(std::move(*buffer), rows, row_bytes, stride_bytes);
+  return GuardedMatrix(std::move(*buffer), rows, row_bytes, stride_bytes, item_rows, item_pad_bytes);
 }
 
 void GuardedMatrix::Write(const uint8_t* dense) noexcept {

@@ -13,11 +13,14 @@
 
 namespace intact::verify {
 
-/// Rows of `row_bytes`, `stride_bytes` apart.
+/// Rows of `row_bytes`, `stride_bytes` apart; of a batch, items of `item_rows` rows, `item_pad_bytes` more
+/// apart than their rows take.
 class GuardedMatrix {
  public:
   /// OUT_OF_MEMORY if the system gives none.
   static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes);
+  static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes,
+                                        int64_t item_rows, int64_t item_pad_bytes);
 
   uint8_t* data() const noexcept { return buffer_.data().data(); }
   /// Copies dense rows in.
@@ -29,12 +32,20 @@ class GuardedMatrix {
   std::optional<std::string> StrayWrite() const;
 
  private:
-  GuardedMatrix(GuardedBuffer buffer, int64_t rows, int64_t row_bytes, int64_t stride_bytes)
-      : buffer_(std::move(buffer)), rows_(rows), row_bytes_(row_bytes), stride_bytes_(stride_bytes) {}
-  uint8_t* Row(int64_t row) const noexcept { return data() + row * stride_bytes_; }
+  GuardedMatrix(GuardedBuffer buffer, int64_t rows, int64_t row_bytes, int64_t stride_bytes,
+                int64_t item_rows, int64_t item_pad_bytes)
+      : buffer_(std::move(buffer)),
+        rows_(rows),
+        row_bytes_(row_bytes),
+        stride_bytes_(stride_bytes),
+        item_rows_(item_rows),
+        item_pad_bytes_(item_pad_bytes) {}
+  uint8_t* Row(int64_t row) const noexcept {
+    return data() + row * stride_bytes_ + row / item_rows_ * item_pad_bytes_;
+  }
 
   GuardedBuffer buffer_;
-  int64_t rows_, row_bytes_, stride_bytes_;
+  int64_t rows_, row_bytes_, stride_bytes_, item_rows_, item_pad_bytes_;
 };
 
 }  // namespace intact::verify

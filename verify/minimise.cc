@@ -33,6 +33,26 @@ void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
         problem, problem.*dimension, 1, [=](Problem* p, int64_t value) { p->*dimension = value; },
         candidates);
   }
+  TrySmaller(
+      problem, problem.batch, 1, [](Problem* p, int64_t value) { p->batch = value; }, candidates);
+  Problem static_one = problem;
+  static_one.quantization = INTACT_QUANTIZATION_STATIC;
+  static_one.row_zero_points = false;
+  static_one.source = INTACT_F32;
+  static_one.numbers = Numbers::kScaled;
+  if (static_one != problem) candidates->push_back(static_one);
+  Problem with_one_b = problem;
+  with_one_b.own_b = false;
+  if (problem.scale == ScaleKind::kItem) with_one_b.scale = ScaleKind::kTensor;
+  if (problem.zb_kind == ZeroPointKind::kItem) with_one_b.zb_kind = ZeroPointKind::kTensor;
+  if (with_one_b != problem) candidates->push_back(with_one_b);
+  Try(problem, &Problem::row_zero_points, false, candidates);
+  Try(problem, &Problem::source, INTACT_F32, candidates);
+  Try(problem, &Problem::numbers, Numbers::kScaled, candidates);
+  Try(problem, &Problem::item_pointers, false, candidates);
+  Try(problem, &Problem::item_pad, int64_t{0}, candidates);
+  Try(problem, &Problem::b_by_columns, false, candidates);
+  Try(problem, &Problem::b_pad, int64_t{0}, candidates);
 }
 
 void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* candidates) {
@@ -100,6 +120,7 @@ std::vector<Problem> Simpler(const Problem& problem) {
   bare.activation = INTACT_ACTIVATION_NONE;
   bare.zc = 0;
   DropResidual(&bare);
+  if (bare.IsDynamic()) bare = problem;  // its output is scaled
   if (bare.bias == BiasKind::kF32) bare.bias = BiasKind::kNone;
   if (bare != problem) candidates.push_back(bare);
   Problem without_residual = problem;
@@ -122,7 +143,7 @@ std::vector<Problem> Simpler(const Problem& problem) {
   Try(problem, &Problem::zres, 0, &candidates);
   Try(problem, &Problem::activation, INTACT_ACTIVATION_NONE, &candidates);
   Try(problem, &Problem::bias, BiasKind::kNone, &candidates);
-  if (problem.scale == ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
+  if (problem.scale >= ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
   Try(problem, &Problem::zc, 0, &candidates);
   Try(problem, &Problem::za, 0, &candidates);
   Try(problem, &Problem::zb_kind, ZeroPointKind::kTensor, &candidates);

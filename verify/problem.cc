@@ -35,20 +35,36 @@ constexpr Name<Fill> kFills[] = {
     {"student", Fill::kStudent}, {"relu", Fill::kRelu},         {"ramp", Fill::kRamp},
     {"ties", Fill::kTies},       {"bound", Fill::kBound},       {"stray", Fill::kStray},
 };
+constexpr Name<Numbers> kNumbers[] = {
+    {"scaled", Numbers::kScaled},     {"normal", Numbers::kNormal},       {"halves", Numbers::kHalves},
+    {"constant", Numbers::kConstant}, {"zeros", Numbers::kZeros},         {"tiny", Numbers::kTiny},
+    {"outlier", Numbers::kOutlier},   {"nonfinite", Numbers::kNonFinite},
+};
 constexpr Name<intact_type> kTypes[] = {
-    {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"s32", INTACT_S32}, {"f32", INTACT_F32}};
+    {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"s32", INTACT_S32}, {"f32", INTACT_F32}, {"bf16", INTACT_BF16}};
+constexpr Name<intact_type> kSources[] = {{"f32", INTACT_F32}, {"bf16", INTACT_BF16}};
+constexpr Name<intact_quantization> kQuantizations[] = {
+    {"static", INTACT_QUANTIZATION_STATIC},
+    {"rows", INTACT_QUANTIZATION_ROWS},
+    {"dynamic_rows", INTACT_QUANTIZATION_DYNAMIC_ROWS},
+    {"dynamic_tensor", INTACT_QUANTIZATION_DYNAMIC_TENSOR}};
 constexpr Name<intact_type> kResiduals[] = {
     {"none", INTACT_TYPE_NONE}, {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"f32", INTACT_F32}};
 constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
+constexpr Name<bool> kItems[] = {{"strided", false}, {"pointers", true}};
+constexpr Name<bool> kLayouts[] = {{"kn", false}, {"nk", true}};
+constexpr Name<bool> kTensorOrRow[] = {{"tensor", false}, {"row", true}};
 constexpr Name<intact_mode> kModes[] = {{"exact", INTACT_EXACT}, {"saturating", INTACT_SATURATING}};
 constexpr Name<intact_range_check> kRangeChecks[] = {{"checked", INTACT_RANGE_CHECKED},
                                                      {"unchecked", INTACT_RANGE_UNCHECKED}};
 constexpr Name<BiasKind> kBiases[] = {
     {"none", BiasKind::kNone}, {"s32", BiasKind::kS32}, {"f32", BiasKind::kF32}};
-constexpr Name<ScaleKind> kScales[] = {
-    {"none", ScaleKind::kNone}, {"tensor", ScaleKind::kTensor}, {"channel", ScaleKind::kChannel}};
-constexpr Name<ZeroPointKind> kZeroPointKinds[] = {{"tensor", ZeroPointKind::kTensor},
-                                                   {"channel", ZeroPointKind::kChannel}};
+constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},
+                                       {"tensor", ScaleKind::kTensor},
+                                       {"channel", ScaleKind::kChannel},
+                                       {"item", ScaleKind::kItem}};
+constexpr Name<ZeroPointKind> kZeroPointKinds[] = {
+    {"tensor", ZeroPointKind::kTensor}, {"channel", ZeroPointKind::kChannel}, {"item", ZeroPointKind::kItem}};
 constexpr Name<intact_activation> kActivations[] = {
     {"none", INTACT_ACTIVATION_NONE}, {"relu", INTACT_ACTIVATION_RELU}, {"clamp", INTACT_ACTIVATION_CLAMP}};
 
@@ -270,9 +286,15 @@ struct Kind {
 };
 
 const Kind& GemmKind() {
-  static const Kind kGemm = {"gemm",
-                             {Required(Number("m", &Problem::m)), Required(Number("n", &Problem::n)),
-                              Required(Number("k", &Problem::k)), Number("usual", &Problem::usual_m)}};
+  static const Kind kGemm = {
+      "gemm",
+      {Required(Number("m", &Problem::m)), Required(Number("n", &Problem::n)),
+       Required(Number("k", &Problem::k)), Number("batch", &Problem::batch),
+       Choice("items", &Problem::item_pointers, kItems), Number("itempad", &Problem::item_pad),
+       Choice("ownb", &Problem::own_b, kNoYes), Choice("blayout", &Problem::b_by_columns, kLayouts),
+       Number("bpad", &Problem::b_pad), Choice("quant", &Problem::quantization, kQuantizations),
+       Choice("zaper", &Problem::row_zero_points, kTensorOrRow), Choice("src", &Problem::source, kSources),
+       Choice("x", &Problem::numbers, kNumbers), Number("usual", &Problem::usual_m)}};
   return kGemm;
 }
 
@@ -383,6 +405,10 @@ std::optional<Error> CheckTypes(const Problem& p) {
 
 std::optional<Error> CheckDeclaredRange(const Problem& p) {
   const int64_t highest = LowestOf(p.a_type) + p.declared;
+  if (p.IsDynamic()) {
+    if (p.declared == 255 && p.declared_min == 0) return std::nullopt;
+    return Invalid("adecl: a dynamic quantization makes all activations of the type");
+  }
   if (p.za > highest) {
     return Invalid(fmt::format("za: {} is beyond the declared range, which ends at {}", p.za, highest));
   }
@@ -404,6 +430,29 @@ std::optional<Error> CheckEpilogue(const Problem& p) {
   if (!s32 && p.scale == ScaleKind::kNone) {
     return Invalid(fmt::format("scale: output {} needs tensor or channel", ToString(p.c_type)));
   }
+  return std::nullopt;
+}
+
+std::optional<Error> CheckQuantization(const Problem& p) {
+  const bool is_static = p.quantization == INTACT_QUANTIZATION_STATIC;
+  if (!is_static && p.za != 0) return Invalid(fmt::format("za: {} beside quant; expected 0", p.za));
+  if (p.row_zero_points && p.quantization != INTACT_QUANTIZATION_ROWS) {
+    return Invalid("zaper: rows have zero points of their own with quant=rows only");
+  }
+  if (p.IsDynamic()) {
+    if (p.c_type == INTACT_S32) return Invalid("quant: an s32 output has no scales for a dynamic one");
+  } else if (p.source != INTACT_F32 || p.numbers != Numbers::kScaled) {
+    return Invalid("src and x are of a dynamic quantization only");
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> CheckItems(const Problem& p) {
+  if (p.item_pointers && p.item_pad != 0) return Invalid("itempad: items that pointers tell have none");
+  if (p.own_b && p.saved) return Invalid("saved: a plan without B cannot be");
+  if (p.own_b) return std::nullopt;
+  if (p.scale == ScaleKind::kItem) return Invalid("scale: items have scales of their own with ownb only");
+  if (p.zb_kind == ZeroPointKind::kItem) return Invalid("zbper: items have their own with ownb only");
   return std::nullopt;
 }
 
@@ -455,14 +504,23 @@ std::optional<Error> CheckGemm(const Problem& p) {
   if (auto error = CheckRanges({{"m", p.m, 1, kMaxDimension},
                                 {"n", p.n, 1, kMaxDimension},
                                 {"k", p.k, 1, kMaxDimension},
+                                {"batch", p.batch, 1, kMaxExtent},
+                                {"itempad", p.item_pad, 0, 1 << 16},
+                                {"bpad", p.b_pad, 0, 1 << 16},
                                 {"usual", p.usual_m, 0, kMaxDimension}})) {
     return error;
   }
-  return CheckSizes({{"A", p.m * (p.k + p.a_pad)},
-                     {"B", p.k * p.n},
-                     {"C", p.m * (p.n + p.c_pad)},
-                     {"the residual", p.m * (p.n + p.res_pad)}},
-                    "m·n·k", p.m * p.n * p.k);
+  if (auto error = CheckQuantization(p)) return error;
+  if (auto error = CheckItems(p)) return error;
+  const auto items = [&p](int64_t rows, int64_t stride) {
+    return Product({p.batch, Product({rows, stride}) + p.item_pad});
+  };
+  const int64_t b_rows = p.b_by_columns ? p.n : p.k;
+  return CheckSizes({{"A", items(p.m, p.k + p.a_pad)},
+                     {"B", Product({p.own_b ? p.batch : 1, b_rows, p.n + p.k - b_rows + p.b_pad})},
+                     {"C", items(p.m, p.n + p.c_pad)},
+                     {"the residual", items(p.m, p.n + p.res_pad)}},
+                    p.batch == 1 ? "m·n·k" : "batch·m·n·k", Product({p.batch, p.m, p.n, p.k}));
 }
 
 std::optional<Error> CheckOutputPad(const Axis& axis) {
@@ -500,6 +558,7 @@ int64_t OutputPixels(const ConvGeometry& g) {
 
 std::optional<Error> CheckConv(const Problem& p) {
   const ConvGeometry& g = *p.conv;
+  if (auto error = CheckItems(p)) return error;
   if (auto error = CheckRanges({{"c", g.input_channels, 1, kMaxDimension},
                                 {"o", g.output_channels, 1, kMaxDimension},
                                 {"groups", g.groups, 1, kMaxDimension},
@@ -624,9 +683,18 @@ reference::Gemm Materialize(const Problem& problem) {
   gemm.m = problem.m;
   gemm.n = problem.n;
   gemm.k = problem.k;
+  gemm.batch = problem.batch;
+  gemm.has_own_b = problem.own_b;
+  gemm.quantization = problem.quantization;
   FillOperation(problem, &gemm);
+  if (problem.zb_kind == ZeroPointKind::kItem) {
+    gemm.item_zero_points = std::exchange(gemm.b_zero_points, {problem.zb});
+  }
   gemm.b = reference::FromColumns(gemm.b, gemm.n, gemm.k);
-  FillEpilogue(problem, {&gemm, 1}, &gemm);
+  FillQuantization(problem, &gemm);
+  const reference::Gemm first = gemm.has_own_b ? reference::Item(gemm, 0) : gemm;
+  FillEpilogue(problem, {&first, 1}, &gemm);
+  if (problem.scale == ScaleKind::kItem) FillItemScales(problem, &gemm);
   return gemm;
 }
 
@@ -640,21 +708,36 @@ reference::Conv MaterializeConv(const Problem& problem) {
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {
-  return {problem.mode,         problem.isa,         problem.a_pad,       problem.c_pad,   problem.threads,
-          problem.declared_min, problem.declared,    problem.range_check, problem.res_pad, problem.in_place,
-          problem.open_extents, problem.own_scratch, problem.saved,       problem.usual_m};
+  return {problem.mode,         problem.isa,          problem.a_pad,         problem.c_pad,
+          problem.threads,      problem.declared_min, problem.declared,      problem.range_check,
+          problem.res_pad,      problem.in_place,     problem.open_extents,  problem.own_scratch,
+          problem.saved,        problem.usual_m,      problem.item_pointers, problem.item_pad,
+          problem.b_by_columns, problem.b_pad};
 }
 
+namespace {
+
+template <class E, size_t kCount>
+std::vector<E> ValuesOf(const Name<E> (&names)[kCount]) {
+  std::vector<E> values;
+  for (const Name<E>& name : names) values.push_back(name.value);
+  return values;
+}
+
+}  // namespace
+
 std::span<const Fill> AllFills() {
-  static const std::vector<Fill> kAll = [] {
-    std::vector<Fill> all;
-    for (const Name<Fill>& name : kFills) all.push_back(name.value);
-    return all;
-  }();
+  static const std::vector<Fill> kAll = ValuesOf(kFills);
+  return kAll;
+}
+
+std::span<const Numbers> AllNumbers() {
+  static const std::vector<Numbers> kAll = ValuesOf(kNumbers);
   return kAll;
 }
 
 std::string_view ToString(Fill fill) { return NameOf(kFills, fill); }
+std::string_view ToString(Numbers numbers) { return NameOf(kNumbers, numbers); }
 std::string_view ToString(intact_mode mode) { return NameOf(kModes, mode); }
 std::string_view ToString(intact_type type) { return NameOf(kTypes, type); }
 Result<intact_isa> ParseIsa(std::string_view name) { return ValueOf(Isas(), "isa", name); }

@@ -1,12 +1,19 @@
 // The verifier's unit of work: a GEMM or a convolution as a value whose text form round-trips.
 //
 //   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
+//   gemm u8s8bf16 m=5 n=16 k=64 batch=3 items=pointers quant=dynamic_rows src=bf16 x=outlier bias=f32
+//   gemm u8u8f32 m=5 n=16 k=64 batch=3 itempad=7 ownb=yes blayout=nk bpad=1 zb=9 zbper=item scale=item
 //   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
 //
 // `in` has an extent for each spatial dimension, outermost first, and so have kernel, stride and dilation;
 // pad=1x1:0x2 is what stands before and behind the input, pad=1x1 the same on both sides; c and o are all
 // channels of input and output. transposed=yes: a transposed convolution, whose padding crops the output;
 // outpad=1x0 adds to its end.
+//
+// A batch of GEMMs is `batch` items of m rows, itempad elements apart (A, C, the residual, Bs), or each where
+// its pointer says. ownb=yes: B is no constant, each item has its own. blayout: B is K×N or N×K in memory.
+// quant: whose the quantization of activations is; zaper=row: the caller gives rows' zero points beside their
+// scales. A dynamic one takes real numbers of type src, which x makes; a_type is what they become.
 //
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_H_
@@ -44,14 +51,28 @@ enum class Fill : uint8_t {
   kStray,  // uniform, but every 155th row, from the first on, leaves the declared range: see fill.h
 };
 
+/// The real numbers that a dynamic quantization takes; each unit, a row or the tensor, has a scale of its
+/// own.
+enum class Numbers : uint8_t {
+  kScaled,     // the fill's activations less a zero point, times the scale
+  kNormal,     // bell-shaped, of scales from 2⁻²⁰ to 2²⁰
+  kHalves,     // x/scale is k + ½, but for the largest and the smallest
+  kConstant,   // a range of one value, of either sign
+  kZeros,      // every second unit zeros of both signs, the others bell-shaped
+  kTiny,       // denormals and zeros of both signs; the scale is denormal, or would be 0
+  kOutlier,    // bell-shaped, and one number of the row a million times as large
+  kNonFinite,  // a NaN, an infinity, or a range beyond float32 in four of five units
+};
+
 /// The optional parts of a problem's epilogue.
 enum class BiasKind : uint8_t { kNone, kS32, kF32 };
-enum class ScaleKind : uint8_t { kNone, kTensor, kChannel };
+enum class ScaleKind : uint8_t { kNone, kTensor, kChannel, kItem };
 
 /// Whose a zero point of weights is.
 enum class ZeroPointKind : uint8_t {
   kTensor,
   kChannel,  // column 0 has Problem::zb, the others have extremes and values of their own
+  kItem,     // item 0 likewise
 };
 
 struct Problem {
@@ -60,8 +81,18 @@ struct Problem {
   intact_type c_type = INTACT_S32;
   int64_t m = 1, n = 1, k = 1;                  // of a GEMM
   std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
-  int32_t za = 0;                               // a_zero_point
-  int32_t zb = 0;                               // of the weights
+  int64_t batch = 1;                            // of GEMMs
+  bool item_pointers = false;
+  int64_t item_pad = 0;
+  bool own_b = false;
+  bool b_by_columns = false;
+  int64_t b_pad = 0;  // elements by which B's row stride exceeds n, or a column's k
+  intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
+  bool row_zero_points = false;
+  intact_type source = INTACT_F32;  // of a dynamic quantization, as the numbers are
+  Numbers numbers = Numbers::kScaled;
+  int32_t za = 0;  // a_zero_point
+  int32_t zb = 0;  // of the weights
   ZeroPointKind zb_kind = ZeroPointKind::kTensor;
   int32_t zc = 0;      // c_zero_point
   int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
@@ -95,6 +126,10 @@ struct Problem {
 
   bool operator==(const Problem&) const = default;
 
+  bool IsDynamic() const {
+    return quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS ||
+           quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  }
   /// The largest activation that fills other than kStray make, as distance from the type's minimum.
   int32_t LargestActivation() const { return std::clamp(amax, declared_min, declared); }
   /// The line; fields at their defaults are left out.
@@ -118,10 +153,12 @@ reference::Conv MaterializeConv(const Problem& problem);
 /// How `problem` asks to be run.
 RunOptions RunOptionsOf(const Problem& problem);
 
-/// All fills, in the order of the enumeration.
+/// All fills, and all kinds of numbers, in the order of the enumeration.
 std::span<const Fill> AllFills();
+std::span<const Numbers> AllNumbers();
 
 std::string_view ToString(Fill fill);
+std::string_view ToString(Numbers numbers);
 std::string_view ToString(intact_mode mode);
 std::string_view ToString(intact_type type);
 Result<intact_isa> ParseIsa(std::string_view name);    // "avx2", …; the error lists what is known

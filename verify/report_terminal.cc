@@ -149,9 +149,9 @@ std::string ToText(const Comparison& comparison, int64_t max_listed) {
   const int64_t listed = std::min(max_listed, static_cast<int64_t>(comparison.listed.size()));
   for (int64_t i = 0; i < listed; ++i) {
     const Difference& difference = comparison.listed[static_cast<size_t>(i)];
-    text += fmt::format("    [{}] {} instead of {}: {}; {}\n",
-                        OutputPlace(comparison.conv, difference.m, difference.n), difference.actual,
-                        difference.expected, ToString(difference.cause), difference.detail);
+    text +=
+        fmt::format("    [{}] {} instead of {}: {}; {}\n", PlaceOf(comparison, difference), difference.actual,
+                    difference.expected, ToString(difference.cause), difference.detail);
     text += PairList(difference.pairs, difference.pair_count, comparison.conv, "      ");
   }
   const int64_t rest = comparison.differing - listed;

@@ -6,15 +6,14 @@
 #include <utility>
 
 #include "verify/minimise.h"
-#include "verify/place.h"
 #include "verify/sweep_problems.h"
 
 namespace intact::verify {
 namespace {
 
 std::string Describe(const Comparison& comparison, const Difference& d) {
-  return fmt::format("output {} is {} instead of {}: {}, {}", OutputPlace(comparison.conv, d.m, d.n),
-                     d.actual, d.expected, ToString(d.cause), d.detail);
+  return fmt::format("output {} is {} instead of {}: {}, {}", PlaceOf(comparison, d), d.actual, d.expected,
+                     ToString(d.cause), d.detail);
 }
 
 // Why a target that is to saturate as the triple model says did not; empty if it did.

@@ -46,6 +46,9 @@ class ProblemList {
     AddLowerBounds();
     AddWideAndFlat();
     AddResiduals();
+    AddDynamic();
+    AddRowsAndBatches();
+    AddLargeBatches();
     return std::move(problems_);
   }
 
@@ -54,7 +57,7 @@ class ProblemList {
     problem.seed = seed_;
     // None of this makes a difference. The numbers are coprime to each other's and to the lists' lengths.
     problem.own_scratch = problems_.size() % 2 == 1;
-    problem.saved = problems_.size() % 11 == 5;
+    problem.saved = problems_.size() % 11 == 5 && !problem.own_b;
     constexpr std::array<int64_t, 7> kUsual = {0, 0, 1, 0, 8, 0, 128};
     problem.usual_m = kUsual[problems_.size() % kUsual.size()];
     problems_.push_back(problem);
@@ -288,6 +291,105 @@ class ProblemList {
     }
   }
 
+  // An epilogue, a way that items and B lie, and threads; 0 for zero points of activations, which rows have.
+  Problem Drawn(intact_type a, intact_type c, Random* random) {
+    const auto draw = [random](const auto& values) {
+      return values[static_cast<size_t>(random->Integer(0, std::ssize(values) - 1))];
+    };
+    const bool is_small = random->Integer(0, 1) == 0;
+    Problem problem = is_small
+                          ? Shape(epilogue_rows_.Next(), epilogue_columns_.Next(), epilogue_depths_.Next())
+                          : Shape(rows_.Next(), columns_.Next(), depths_.Next());
+    types_.Set(a, c, &problem);
+    problem.za = 0;
+    problem.fill = fills_.Next();
+    problem.batch = draw(kBatches);
+    problem.item_pointers = random->Integer(0, 2) == 0;
+    problem.item_pad = problem.item_pointers ? 0 : draw(kPads);
+    problem.b_by_columns = random->Integer(0, 2) == 0;
+    problem.b_pad = draw(kPads);
+    problem.a_pad = draw(kPads);
+    problem.c_pad = draw(kPads);
+    problem.threads = static_cast<int32_t>(random->Integer(1, 2));
+    if (c == INTACT_S32) return problem;
+    problem.bias = draw(kBiases);
+    problem.scale = draw(kScales);
+    problem.activation = draw(kActivations);
+    if (random->Integer(0, 4) == 0) types_.SetResidual(draw(kScaledTypes), draw(kPads), false, &problem);
+    return problem;
+  }
+
+  void AddDynamic() {
+    uint64_t number = 0;
+    for (const Numbers numbers : AllNumbers()) {
+      for (const auto quantization : {INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_QUANTIZATION_DYNAMIC_TENSOR}) {
+        for (const intact_type a : {INTACT_U8, INTACT_S8}) {
+          for (const intact_type c : {INTACT_F32, INTACT_BF16, INTACT_U8, INTACT_S8, INTACT_F32}) {
+            Random random(seed_, 1, number++);
+            Problem problem = Drawn(a, c, &random);
+            problem.quantization = quantization;
+            problem.numbers = numbers;
+            problem.source = random.Integer(0, 2) == 0 ? INTACT_BF16 : INTACT_F32;
+            Add(problem);
+          }
+        }
+      }
+    }
+  }
+
+  // What rows and items have of their own, and bfloat16 outputs.
+  void AddRowsAndBatches() {
+    constexpr std::array kQuantizations = {INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_STATIC,
+                                           INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_DYNAMIC_ROWS};
+    uint64_t number = 0;
+    for (const intact_quantization quantization : kQuantizations) {
+      for (const bool own_b : {false, true}) {
+        for (const intact_type a : {INTACT_U8, INTACT_S8}) {
+          for (const intact_type c : {INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_U8, INTACT_S8}) {
+            for (int i = 0; i < 3; ++i) {
+              Random random(seed_, 2, number++);
+              Problem problem = Drawn(a, c, &random);
+              problem.quantization = quantization;
+              problem.row_zero_points = quantization == INTACT_QUANTIZATION_ROWS && random.Integer(0, 3) != 0;
+              if (quantization == INTACT_QUANTIZATION_STATIC) problem.za = a == INTACT_S8 ? -7 : 9;
+              problem.own_b = own_b;
+              if (own_b && random.Integer(0, 1) == 0) problem.zb_kind = ZeroPointKind::kItem;
+              if (own_b && c != INTACT_S32 && random.Integer(0, 1) == 0) problem.scale = ScaleKind::kItem;
+              if (!problem.Check()) Add(problem);  // a dynamic quantization has no s32 output
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // Attention's shapes, and more rows than a block of them.
+  void AddLargeBatches() {
+    for (const bool by_columns : {true, false}) {
+      Problem problem = by_columns ? Shape(128, 128, 64) : Shape(128, 64, 128);
+      types_.Set(INTACT_U8, INTACT_F32, &problem);
+      problem.batch = 3;
+      problem.own_b = true;
+      problem.b_by_columns = by_columns;
+      problem.scale = ScaleKind::kItem;
+      problem.threads = 2;
+      Add(problem);
+    }
+    for (Problem problem : {Shape(500, 130, 300), Shape(1, 900, 4100), Shape(2300, 17, 65)}) {
+      types_.Set(INTACT_U8, INTACT_F32, &problem);
+      problem.za = 0;
+      problem.quantization =
+          problem.m == 1 ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+      problem.threads = 2;
+      Add(problem);
+    }
+    Problem thin = Shape(1, 65, 130);
+    thin.batch = 40;
+    thin.item_pointers = true;
+    thin.threads = 2;
+    Add(thin);
+  }
+
   static constexpr intact_type kActivationTypes[] = {INTACT_U8, INTACT_S8, INTACT_U8};
   static constexpr intact_type kScaledTypes[] = {INTACT_U8, INTACT_S8, INTACT_F32};
   static constexpr BiasKind kBiases[] = {BiasKind::kNone, BiasKind::kS32, BiasKind::kF32};
@@ -295,6 +397,7 @@ class ProblemList {
   static constexpr intact_activation kActivations[] = {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU,
                                                        INTACT_ACTIVATION_CLAMP};
   static constexpr int64_t kPads[] = {0, 3, 16};
+  static constexpr int64_t kBatches[] = {1, 1, 2, 3, 5};
   static constexpr intact_type kOutputTypes[] = {INTACT_S32, INTACT_U8, INTACT_F32, INTACT_S8};
 
   uint64_t seed_;

@@ -34,13 +34,18 @@ struct RunOptions {
   bool own_scratch = false;
   bool saved = false;
   int64_t usual_m = 0;
+  bool item_pointers = false;
+  int64_t item_pad = 0;
+  bool b_by_columns = false;
+  int64_t b_pad = 0;
 };
 
 class Target {
  public:
   virtual ~Target() = default;
   virtual std::string Name() const = 0;
-  /// Output bytes, dense m×n of gemm.c_type. UNSUPPORTED where the machine or the target cannot run it.
+  /// Output bytes, dense m×n of gemm.c_type, item after item. UNSUPPORTED where the machine or the target
+  /// cannot run it.
   virtual Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const = 0;
   /// The same, dense [batch][OD][OH][OW][output_channels].
   virtual Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const;

@@ -5,21 +5,68 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <string_view>
 #include <utility>
 
+#include "reference/quantize.h"
 #include "verify/targets/intact_target.h"
+#include "verify/wrong_quantizers.h"
 
 namespace intact::verify {
 namespace {
 
 using reference::Model;
 
+using reference::Requantization;
+
 // A faulty computation of a GEMM's output bytes; an unfaulty one would accumulate by `model`.
-using Computation = std::vector<uint8_t> (*)(const reference::Gemm& gemm, Model model);
+using Computation = std::function<std::vector<uint8_t>(const reference::Gemm& gemm, Model model)>;
 
 std::vector<uint8_t> Compute(const reference::Gemm& gemm, Model model) {
   return reference::Outputs(gemm, reference::Accumulators(gemm, model));
+}
+
+// Appends f as an output, rounded as it is to be.
+void Store(float f, const Requantization& q, std::vector<uint8_t>* bytes) {
+  const auto append = [bytes](const auto& element) {
+    const auto raw = std::bit_cast<std::array<uint8_t, sizeof element>>(element);
+    bytes->insert(bytes->end(), raw.begin(), raw.end());
+  };
+  if (q.c_type == INTACT_F32) return append(f);
+  if (q.c_type == INTACT_BF16) return append(reference::ToBfloat16(f));
+  if (std::isnan(f)) f = -std::numeric_limits<float>::infinity();
+  append(static_cast<uint8_t>(reference::RoundToType(f, q.c_type, q.zero_point)));
+}
+
+// Output bytes of value(accumulator, requantization of the output, scales of its row and its column), a
+// float.
+template <class Value>
+std::vector<uint8_t> ComputeValues(const reference::Gemm& gemm, Model model, Value value) {
+  if (gemm.c_type == INTACT_S32) return Compute(gemm, model);
+  std::vector<uint8_t> bytes;
+  for (int64_t i = 0; i < gemm.batch; ++i) {
+    const reference::Gemm item = reference::Item(gemm, i);
+    const std::vector<int32_t> accumulators = reference::Accumulators(item, model);
+    for (size_t output = 0; output < accumulators.size(); ++output) {
+      const auto at = static_cast<int64_t>(output);
+      const Requantization column = reference::RequantizationOf(item, at % item.n);
+      const Requantization q = reference::AtOutput(column, item, item.n, at);
+      const float row_scale = item.a_scales.empty() ? 1.0f : item.a_scales[static_cast<size_t>(at / item.n)];
+      Store(std::isnan(q.scale) ? q.scale : value(accumulators[output], q, row_scale, column.scale), q,
+            &bytes);
+    }
+  }
+  return bytes;
+}
+
+// f, then the residual and the activation.
+float Finish(float f, Requantization q) {
+  q.has_bias_f32 = true;
+  q.bias_f32 = f;
+  q.scale = 0.0f;
+  return reference::Dequantize(0, q);
 }
 
 std::vector<uint8_t> SwapPairOrder(const reference::Gemm& honest, Model model) {
@@ -69,34 +116,76 @@ std::vector<uint8_t> ReuseLastScale(const reference::Gemm& honest, Model model) 
 }
 
 std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
-  const std::vector<int32_t> accumulators = reference::Accumulators(gemm, model);
-  if (gemm.c_type == INTACT_S32 || gemm.c_type == INTACT_F32) return reference::Outputs(gemm, accumulators);
-  std::vector<uint8_t> bytes;
-  for (size_t i = 0; i < accumulators.size(); ++i) {
-    const auto q = reference::RequantizationOf(gemm, static_cast<int64_t>(i) % gemm.n);
-    const float rounded = std::floor(reference::Dequantize(accumulators[i], q) + 0.5f);
-    bytes.push_back(static_cast<uint8_t>(reference::RoundToType(rounded, q.c_type, q.zero_point)));
-  }
-  return bytes;
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
+    const float f = reference::Dequantize(y, q);
+    return reference::ElementSize(q.c_type) == 1 ? std::floor(f + 0.5f) : f;
+  });
 }
 
 std::vector<uint8_t> AddResidualLast(const reference::Gemm& gemm, Model model) {
-  const std::vector<int32_t> accumulators = reference::Accumulators(gemm, model);
-  if (gemm.residual_type == INTACT_TYPE_NONE) return reference::Outputs(gemm, accumulators);
+  return ComputeValues(gemm, model, [](int32_t y, Requantization q, float, float) {
+    if (!std::exchange(q.has_residual, false)) return reference::Dequantize(y, q);
+    return reference::Dequantize(y, q) + q.residual * q.residual_scale;
+  });
+}
+
+std::vector<uint8_t> FuseBias(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
+    return q.has_bias_f32 ? Finish(std::fma(static_cast<float>(y), q.scale, q.bias_f32), q)
+                          : reference::Dequantize(y, q);
+  });
+}
+
+std::vector<uint8_t> ScaleTwice(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float row, float column) {
+    const float f = static_cast<float>(y) * row * column;
+    return Finish(q.has_bias_f32 ? f + q.bias_f32 : f, q);
+  });
+}
+
+std::vector<uint8_t> TruncateBfloat16(const reference::Gemm& honest, Model model) {
+  if (honest.c_type != INTACT_BF16) return Compute(honest, model);
+  reference::Gemm gemm = honest;
+  gemm.c_type = INTACT_F32;
+  const std::vector<uint8_t> floats = Compute(gemm, model);
   std::vector<uint8_t> bytes;
-  for (size_t i = 0; i < accumulators.size(); ++i) {
-    const auto output = static_cast<int64_t>(i);
-    const auto q = reference::RequantizationOf(gemm, output % gemm.n);
-    const auto whole = reference::AtOutput(q, gemm, gemm.n, output);
-    const float f = reference::Dequantize(accumulators[i], q) + whole.residual * whole.residual_scale;
-    if (gemm.c_type == INTACT_F32) {
-      const auto element = std::bit_cast<std::array<uint8_t, sizeof f>>(f);
-      bytes.insert(bytes.end(), element.begin(), element.end());
-    } else {
-      bytes.push_back(static_cast<uint8_t>(reference::RoundToType(f, q.c_type, q.zero_point)));
-    }
-  }
+  for (size_t i = 0; i < floats.size(); i += 4) bytes.insert(bytes.end(), &floats[i + 2], &floats[i] + 4);
   return bytes;
+}
+
+// ----- quantizations of rows, and batches ------------------------------------------------------------------
+
+Computation QuantizeWrongly(const WrongQuantizer& wrong) {
+  return [&wrong](const reference::Gemm& honest, Model model) {
+    reference::Gemm gemm = honest;
+    if (gemm.is_dynamic()) wrong.quantize(&gemm);
+    return Compute(gemm, model);
+  };
+}
+
+// Each gets what is the next one's.
+template <class T>
+void TakeNext(std::vector<T>* values, int64_t size) {
+  if (!values->empty()) std::rotate(values->begin(), values->begin() + size, values->end());
+}
+
+std::vector<uint8_t> TakeNextRows(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  TakeNext(&gemm.a_zero_points, 1);
+  TakeNext(&gemm.a_scales, 1);
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> TakeNextB(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  if (gemm.has_own_b) TakeNext(&gemm.b, gemm.k * gemm.n);
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> TakeNextItemScale(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  TakeNext(&gemm.item_scales, 1);
+  return Compute(gemm, model);
 }
 
 std::vector<uint8_t> ForgetResidualZeroPoint(const reference::Gemm& honest, Model model) {
@@ -220,7 +309,8 @@ std::vector<uint8_t> SwapCrop(const reference::Conv& honest, Model model) {
 
 class MutantTarget : public Target {
  public:
-  MutantTarget(std::string name, Computation compute) : name_(std::move(name)), compute_(compute) {}
+  MutantTarget(std::string name, Computation compute)
+      : name_(std::move(name)), compute_(std::move(compute)) {}
   std::string Name() const override { return name_; }
   Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
     return compute_(gemm, ExpectedModel(options.mode, options.isa));
@@ -278,7 +368,7 @@ Problem ProblemOf(std::string_view line) {
 
 Mutant MakeMutant(const char* name, Computation compute, std::string fault, std::string_view line,
                   Cause cause, std::string detail) {
-  return {std::make_unique<MutantTarget>(name, compute), std::move(fault), ProblemOf(line), cause,
+  return {std::make_unique<MutantTarget>(name, std::move(compute)), std::move(fault), ProblemOf(line), cause,
           std::move(detail)};
 }
 
@@ -286,6 +376,23 @@ Mutant MakeConvMutant(const char* name, ConvComputation compute, std::string fau
                       std::string detail) {
   return {std::make_unique<ConvMutantTarget>(name, compute), std::move(fault), ProblemOf(line),
           Cause::kImplementationError, std::move(detail)};
+}
+
+// A problem on which each wrong quantizer shows.
+std::string_view ProblemOf(const WrongQuantizer& wrong) {
+  static constexpr std::pair<std::string_view, std::string_view> kLines[] = {
+      {"truncating_quantizer", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows"},
+      {"half_away_quantizer", "gemm s8s8f32 m=5 n=17 k=64 quant=dynamic_rows src=bf16 x=halves"},
+      {"reciprocal_quantizer", "gemm s8s8f32 m=5 n=17 k=64 quant=dynamic_tensor x=tiny seed=2 scale=channel"},
+      {"early_zero_point", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=halves"},
+      {"late_zero_point", "gemm u8u8f32 m=5 n=17 k=64 zb=131 quant=dynamic_rows x=normal bias=f32"},
+      {"range_without_zero", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=constant"},
+      {"rows_for_tensor", "gemm u8s8f32 m=5 n=17 k=64 batch=2 quant=dynamic_tensor x=normal"},
+  };
+  const auto* line =
+      std::ranges::find(kLines, wrong.name, &std::pair<std::string_view, std::string_view>::first);
+  assert(line != std::end(kLines));
+  return line->second;
 }
 
 }  // namespace
@@ -342,6 +449,29 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(
       MakeMutant("saturating_int32_adds", SaturateInt32, "VPDPBUSDS: intermediate sums are clamped to int32",
                  "gemm u8s8s32 m=1 n=1 k=70000 za=128 fill=extremes", Cause::kInt32Overflow, "left int32"));
+  mutants.push_back(MakeMutant("fused_bias", FuseBias, "scale and bias are rounded once, by an FMA",
+                               "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows bias=f32",
+                               Cause::kRequantization, "fused multiply-add"));
+  mutants.push_back(MakeMutant("scaled_twice", ScaleTwice,
+                               "accumulators are multiplied by their row's scale, then by their column's",
+                               "gemm u8s8f32 m=5 n=17 k=64 quant=rows zaper=row scale=channel",
+                               Cause::kRequantization, "scales multiplied one after the other"));
+  mutants.push_back(MakeMutant("truncated_bfloat16", TruncateBfloat16, "bfloat16 outputs are truncated",
+                               "gemm u8s8bf16 m=5 n=17 k=64 bias=f32", Cause::kRequantization, "truncation"));
+  for (const WrongQuantizer& wrong : WrongQuantizers()) {
+    mutants.push_back(MakeMutant(wrong.name, QuantizeWrongly(wrong), wrong.fault, ProblemOf(wrong),
+                                 Cause::kImplementationError, wrong.fault));
+  }
+  mutants.push_back(MakeMutant("next_row", TakeNextRows, "rows have the zero point and scale of the next",
+                               "gemm s8s8f32 m=5 n=17 k=64 quant=rows zaper=row", Cause::kImplementationError,
+                               "the quantization of row 1 taken for that of row 0"));
+  mutants.push_back(MakeMutant("next_b", TakeNextB, "items of a batch have the B of the next",
+                               "gemm u8u8f32 m=5 n=17 k=64 batch=3 ownb=yes zb=9",
+                               Cause::kImplementationError, "B of item 1 taken for that of item 0"));
+  mutants.push_back(MakeMutant("next_item_scale", TakeNextItemScale,
+                               "items of a batch have the scale of the next",
+                               "gemm u8s8f32 m=5 n=17 k=64 batch=3 ownb=yes scale=item",
+                               Cause::kImplementationError, "the scale of item 1 taken for that of item 0"));
   mutants.push_back({OvereagerTarget(), "int16 groups take one pair too many",
                      ProblemOf("gemm u8s8s32 m=480 n=64 k=64 wmax=128 fill=bound isa=avx2"),
                      Cause::kImplementationError, "int16 sums wrapped"});
