@@ -44,6 +44,27 @@ TEST(Compare, FindsParity) {
   EXPECT_EQ(comparison.off_triple, 1);
 }
 
+TEST(Compare, GoesItemByItem) {
+  reference::Gemm batch = OnePair(INTACT_S32);
+  batch.batch = 3;
+  batch.has_own_b = true;
+  batch.a = {1, 2, 3, 4, 5, 6};
+  batch.b = {1, 1, 2, 2, 4, 4};  // 3, 14, 44
+  std::vector<uint8_t> actual;
+  for (const int32_t y : {3, 28, 43}) {
+    const std::vector<uint8_t> bytes = Bytes(y);
+    actual.insert(actual.end(), bytes.begin(), bytes.end());
+  }
+  const Comparison comparison = Compare(batch, actual, std::nullopt);
+  EXPECT_EQ(comparison.outputs, 3);
+  EXPECT_EQ(comparison.differing, 2);
+  EXPECT_EQ(comparison.first_differing, 1);
+  ASSERT_EQ(comparison.listed.size(), 2u);
+  EXPECT_EQ(PlaceOf(comparison, comparison.listed[0]), "item 1 m 0 n 0");
+  EXPECT_THAT(comparison.listed[0].detail, testing::HasSubstr("B of item 2 taken for that of item 1"));
+  EXPECT_EQ(PlaceOf(comparison, comparison.listed[1]), "item 2 m 0 n 0");
+}
+
 TEST(Compare, AttributesSaturationToItsPair) {
   const Comparison comparison = Compare(OnePair(INTACT_S32), Bytes(32767), std::nullopt);
   EXPECT_EQ(OnlyCause(comparison), Cause::kInt16Saturation);

@@ -123,6 +123,56 @@ class LayerCopy : public testing::Test {
   json json_;
 };
 
+// A dynamic layer of ONNX Runtime's, as the verifier's own.
+class DynamicLayer : public LayerCopy {
+ protected:
+  DynamicLayer() {
+    const std::string from = INTACT_TEST_DATA "/onnxruntime-avx2/dynamic_linear_9x48x200_bias/";
+    const auto copy = [&](const char* file, const char* to) {
+      std::filesystem::copy_file(from + file, folder_ + "/" + to,
+                                 std::filesystem::copy_options::overwrite_existing);
+    };
+    copy("x.npy", "activations.npy");
+    copy("bias.npy", "bias.npy");
+    copy("output_c.npy", "output.npy");
+    // B is K×N, in Fortran order N×K of the same bytes.
+    std::ifstream in(from + "b.npy", std::ios::binary);
+    std::string npy((std::istreambuf_iterator<char>(in)), {});
+    const auto replace = [&npy](std::string_view what, std::string_view with) {
+      const size_t at = npy.find(what);
+      ASSERT_NE(at, std::string::npos);
+      npy.replace(at, what.size(), with);
+    };
+    replace("'fortran_order': False,", "'fortran_order': True, ");
+    replace("(200, 48)", "(48, 200)");
+    std::ofstream(folder_ + "/weights.npy", std::ios::binary) << npy;
+    json_ = {{"operator", "linear_dynamic"},
+             {"relu", false},
+             {"input", {{"type", "u8"}, {"per", "tensor"}}},
+             {"weight",
+              {{"scales", ReadNpy(from + "sb.npy")->Values<float>()}, {"zero_points", json::array({0})}}}};
+    WriteText(json_.dump());
+  }
+};
+
+TEST_F(DynamicLayer, ModelsEqualOnnxRuntime) {
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer) << layer.error().message;
+  const auto expected = ReadExpected(*layer, "output.npy");
+  ASSERT_TRUE(expected) << expected.error().message;
+  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *expected);
+  EXPECT_NE(ModelOutputs(layer->gemm, Model::kExact), *expected);
+}
+
+TEST_F(DynamicLayer, WrongFields) {
+  EXPECT_THAT(ErrorWith("/input/type", "u4"), HasSubstr(R"(input.type: is "u4"; expected "u8" or "s8")"));
+  EXPECT_THAT(ErrorWith("/input/per", 3), HasSubstr("input.per: is 3; expected a string"));
+  EXPECT_THAT(ErrorWith("/input/scale", 0.5), HasSubstr("input.scale: is unknown, or has no meaning"));
+  EXPECT_THAT(ErrorWith("/ramp", {{"from", 0}}), HasSubstr("ramp: is unknown, or has no meaning"));
+  EXPECT_THAT(ErrorWith("/operator", "linear"),
+              HasSubstr("activations.npy: is f4 (9, 200); expected u1 or i1"));
+}
+
 using BadLayer = LayerCopy;
 using ChangedLayer = LayerCopy;
 
@@ -297,7 +347,8 @@ TEST_F(BadLayer, MissingKeys) {
 TEST_F(BadLayer, WrongValues) {
   EXPECT_THAT(ErrorWith("/operator", "conv2d"), HasSubstr("expected i1 or u1 (N, KH, KW, C/groups)"));
   EXPECT_THAT(ErrorWith("/operator", "softmax"),
-              HasSubstr("operator: is \"softmax\"; expected \"linear\", \"conv1d\", \"conv2d\", \"conv3d\", "
+              HasSubstr("operator: is \"softmax\"; expected \"linear\", \"linear_dynamic\", \"conv1d\", "
+                        "\"conv2d\", \"conv3d\", "
                         "\"conv_transpose1d\", \"conv_transpose2d\" or \"conv_transpose3d\""));
   EXPECT_THAT(ErrorWith("/operator", 3), HasSubstr("operator: is 3; expected a string"));
   EXPECT_THAT(ErrorWith("/relu", "yes"), HasSubstr("relu: is \"yes\"; expected true or false"));

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/quantize.h"
 #include "verify/compare.h"
 #include "verify/random.h"
 
@@ -45,6 +46,10 @@ TEST(ProblemText, RoundTrips) {
            "conv u8s8s32 in=4x5 c=1 o=2 kernel=3x3 stride=2x3 pad=1x0 transposed=yes outpad=1x2",
            "gemm u8s8u8 m=1 n=2 k=3 act=relu res=s8 zres=-7 respad=3",
            "gemm u8s8f32 m=1 n=2 k=3 res=f32 inplace=yes cpad=1",
+           "gemm u8s8bf16 m=1 n=2 k=3 batch=4 items=pointers quant=dynamic_rows src=bf16 x=outlier usual=8",
+           "gemm s8u8f32 m=1 n=2 k=3 batch=4 itempad=5 ownb=yes blayout=nk bpad=6 zb=7 zbper=item scale=item",
+           "gemm s8s8s32 m=1 n=2 k=3 quant=rows zaper=row",
+           "gemm u8s8u8 m=1 n=2 k=3 quant=dynamic_tensor x=nonfinite zc=3",
        }) {
     EXPECT_EQ(Parsed(line).ToString(), line);
     EXPECT_EQ(Parsed(Parsed(line).ToString()), Parsed(line));
@@ -68,6 +73,14 @@ TEST(ProblemText, EveryFillHasAName) {
   for (const Fill fill : AllFills()) {
     Problem problem;
     problem.fill = fill;
+    EXPECT_EQ(Parsed(problem.ToString()), problem);
+  }
+}
+
+TEST(ProblemText, AllNumbersHaveAName) {
+  for (const Numbers numbers : AllNumbers()) {
+    Problem problem = Parsed("gemm u8s8f32 m=1 n=1 k=1 quant=dynamic_rows");
+    problem.numbers = numbers;
     EXPECT_EQ(Parsed(problem.ToString()), problem);
   }
 }
@@ -127,6 +140,21 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8u8 m=1 n=1 k=1 threads=5000000000", "threads: 5000000000"},
       {"gemm u8s8u8 m=1 n=1 k=1 seed=-1", "seed: -1"},
       {"gemm u8s8u8 m=1 n=1 k=1 in=3", "'in=3': key 'in' is unknown to a gemm"},
+      {"gemm u8s8f32 m=1 n=1 k=1 quant=rows za=1", "za: 1 beside quant; expected 0"},
+      {"gemm u8s8f32 m=1 n=1 k=1 quant=dynamic_rows zaper=row", "zaper: rows have zero points"},
+      {"gemm u8s8s32 m=1 n=1 k=1 quant=dynamic_rows", "quant: an s32 output has no scales"},
+      {"gemm u8s8f32 m=1 n=1 k=1 quant=dynamic_rows adecl=127", "adecl: a dynamic quantization"},
+      {"gemm u8s8f32 m=1 n=1 k=1 quant=rows x=halves", "src and x are of a dynamic quantization only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 src=bf16", "src and x are of a dynamic quantization only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 src=s8", "'s8' is unknown; expected one of f32, bf16"},
+      {"gemm u8s8f32 m=1 n=1 k=1 batch=0", "batch: 0 is out of range"},
+      {"gemm u8s8f32 m=1 n=1 k=1 items=pointers itempad=1", "itempad: items that pointers tell have none"},
+      {"gemm u8s8f32 m=1 n=1 k=1 ownb=yes saved=yes", "saved: a plan without B cannot be"},
+      {"gemm u8s8f32 m=1 n=1 k=1 scale=item", "scale: items have scales of their own with ownb only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 zbper=item", "zbper: items have their own with ownb only"},
+      {"gemm u8s8s32 m=65536 n=1 k=65536 batch=65536", "A has 281474976710656 elements"},
+      {"conv u8s8u8 in=5 c=1 o=1 kernel=1 zbper=item", "zbper: items have their own with ownb only"},
+      {"conv u8s8u8 in=5 c=1 o=1 kernel=1 quant=rows", "key 'quant' is unknown to a conv"},
       {"conv", "types are missing after 'conv'"},
       {"conv u8s8s32 in=1 m=1", "'m=1': key 'm' is unknown to a conv"},
       {"conv u8s8s32 c=1 o=1 kernel=1", "in is missing"},
@@ -280,6 +308,70 @@ TEST(Materialize, ResidualsAreOfTheirTypeAndShape) {
   std::memcpy(&value, f32.residual.data(), sizeof(value));
   EXPECT_NE(value, std::nearbyint(value));
   EXPECT_LE(std::abs(value), 129.0f);
+}
+
+std::vector<float> NumbersOf(std::string_view line) {
+  return reference::SourceNumbers(Materialize(Parsed(line)));
+}
+
+TEST(MaterializeNumbers, HalvesAreTies) {
+  for (const char* line : {"gemm u8s8f32 m=20 n=1 k=40 quant=dynamic_rows x=halves",
+                           "gemm s8s8f32 m=20 n=1 k=40 quant=dynamic_rows x=halves",
+                           "gemm u8s8f32 m=20 n=1 k=40 quant=dynamic_tensor x=halves"}) {
+    const reference::Gemm gemm = Materialize(Parsed(line));
+    const std::vector<float> x = reference::SourceNumbers(gemm);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float steps = x[i] / gemm.a_scales[i / 40];
+      EXPECT_EQ(std::fabs(steps - std::trunc(steps)), i % 40 < 2 ? 0.0f : 0.5f) << line << " " << i;
+    }
+  }
+}
+
+TEST(MaterializeNumbers, AreWhatTheirNamesSay) {
+  const std::vector<float> constant = NumbersOf("gemm u8s8f32 m=9 n=1 k=5 quant=dynamic_rows x=constant");
+  for (size_t i = 0; i < constant.size(); ++i) EXPECT_EQ(constant[i], constant[i / 5 * 5]);
+  EXPECT_LT(std::ranges::min(constant), 0.0f);
+  EXPECT_GT(std::ranges::max(constant), 0.0f);
+  const std::vector<float> zeros = NumbersOf("gemm u8s8f32 m=2 n=1 k=20 quant=dynamic_rows x=zeros");
+  EXPECT_TRUE(std::all_of(zeros.begin(), zeros.begin() + 20, [](float x) { return x == 0.0f; }));
+  EXPECT_TRUE(std::any_of(zeros.begin(), zeros.begin() + 20, [](float x) { return std::signbit(x); }));
+  EXPECT_TRUE(std::all_of(zeros.begin() + 20, zeros.end(), [](float x) { return x != 0.0f; }));
+  const reference::Gemm tiny = Materialize(Parsed("gemm u8s8f32 m=40 n=1 k=9 quant=dynamic_rows x=tiny"));
+  for (const float x : reference::SourceNumbers(tiny)) EXPECT_FALSE(std::isnormal(x));
+  EXPECT_EQ(std::ranges::max(tiny.a_scales), 1.0f);
+  EXPECT_LT(std::ranges::min(tiny.a_scales), std::numeric_limits<float>::min());
+  for (const char* quantization : {"dynamic_rows", "dynamic_tensor"}) {
+    const reference::Gemm gemm =
+        Materialize(Parsed(std::string("gemm u8s8f32 m=10 n=1 k=9 x=nonfinite quant=") + quantization));
+    const auto without = std::ranges::count_if(gemm.a_scales, [](float s) { return std::isnan(s); });
+    EXPECT_EQ(without, quantization == std::string("dynamic_rows") ? 8 : 10);
+  }
+}
+
+TEST(MaterializeNumbers, OfBfloat16AreRepresentable) {
+  for (const Numbers numbers : AllNumbers()) {
+    Problem problem = Parsed("gemm s8s8f32 m=9 n=2 k=7 quant=dynamic_rows src=bf16");
+    problem.numbers = numbers;
+    const reference::Gemm gemm = Materialize(problem);
+    EXPECT_EQ(gemm.a_source.size(), 2u * 9 * 7);
+    EXPECT_EQ(gemm.a.size(), 9u * 7);
+    for (const float scale : gemm.scales) EXPECT_TRUE(std::isfinite(scale) && scale > 0.0f);
+  }
+}
+
+TEST(MaterializeItems, HaveTheirOwn) {
+  const reference::Gemm gemm = Materialize(
+      Parsed("gemm u8u8f32 m=4 n=5 k=6 batch=3 ownb=yes zb=9 zbper=item scale=item quant=rows zaper=row"));
+  EXPECT_EQ(gemm.a.size(), 3u * 4 * 6);
+  EXPECT_EQ(gemm.b.size(), 3u * 5 * 6);
+  EXPECT_EQ(gemm.a_scales.size(), 12u);
+  EXPECT_EQ(gemm.item_zero_points.size(), 3u);
+  EXPECT_EQ(gemm.item_scales.size(), 3u);
+  const reference::Gemm last = reference::Item(gemm, 2);
+  EXPECT_EQ(last.b, std::vector<int8_t>(gemm.b.end() - 30, gemm.b.end()));
+  EXPECT_NE(last.b, reference::Item(gemm, 0).b);
+  EXPECT_EQ(last.scales, std::vector<float>{gemm.item_scales[2]});
+  EXPECT_EQ(last.b_zero_points, std::vector<int32_t>{gemm.item_zero_points[2]});
 }
 
 class Fills : public ::testing::TestWithParam<Fill> {};

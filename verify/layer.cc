@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "reference/quantize.h"
 #include "verify/json_file.h"
 #include "verify/npy.h"
 #include "verify/printable.h"
@@ -56,6 +58,15 @@ class Fields {
   std::string String(std::string_view name) {
     const json* value = Require(name, &json::is_string, "a string");
     return value ? value->get<std::string>() : std::string();
+  }
+
+  /// One of two strings.
+  std::string OneOf(std::string_view name, const std::array<const char*, 2>& values) {
+    std::string value = String(name);
+    if (!error_ && value != values[0] && value != values[1]) {
+      Fail(name, fmt::format(R"(is {}; expected "{}" or "{}")", Excerpt(value), values[0], values[1]));
+    }
+    return value;
   }
 
   bool Boolean(std::string_view name) {
@@ -206,12 +217,13 @@ class Fields {
   std::optional<Error> error_;
 };
 
+const char* NpyType(intact_type type) {
+  return type == INTACT_U8 ? "u1" : type == INTACT_S8 ? "i1" : type == INTACT_S32 ? "i4" : "f4";
+}
+
 Error WrongTensor(const std::string& path, const NpyArray& tensor, std::string_view expected) {
-  const char* type = tensor.type == INTACT_U8    ? "u1"
-                     : tensor.type == INTACT_S8  ? "i1"
-                     : tensor.type == INTACT_S32 ? "i4"
-                                                 : "f4";
-  return Invalid(fmt::format("{}: is {} {}; expected {}", path, type, ShapeString(tensor.shape), expected));
+  return Invalid(fmt::format("{}: is {} {}; expected {}", path, NpyType(tensor.type),
+                             ShapeString(tensor.shape), expected));
 }
 
 struct Tensors {
@@ -219,9 +231,10 @@ struct Tensors {
 };
 
 /// Reads 8-bit tensors of `rank` dimensions, of which the last is the depth; the activations' depth is
-/// `groups` times that of the weights.
+/// `groups` times that of the weights. Activations that are to be quantized are real numbers.
 Result<Tensors> ReadTensors(const std::string& folder, size_t rank, int64_t groups,
-                            std::string_view activation_shape, std::string_view weight_shape) {
+                            std::string_view activation_shape, std::string_view weight_shape,
+                            bool are_real = false) {
   const auto is_int8 = [rank](const NpyArray& tensor) {
     return (tensor.type == INTACT_U8 || tensor.type == INTACT_S8) && tensor.shape.size() == rank;
   };
@@ -235,24 +248,31 @@ Result<Tensors> ReadTensors(const std::string& folder, size_t rank, int64_t grou
   Result<NpyArray> activations = ReadNpy(activations_path);
   if (!activations) return activations.error();
   const int64_t depth = weights->shape.back() * groups;
-  if (!is_int8(*activations) || activations->shape.back() != depth) {
+  const bool is_right_type =
+      are_real ? activations->type == INTACT_F32 && activations->shape.size() == rank : is_int8(*activations);
+  if (!is_right_type || activations->shape.back() != depth) {
     return WrongTensor(activations_path, *activations,
-                       fmt::format("u1 or i1 {}", fmt::format(fmt::runtime(activation_shape), depth)));
+                       fmt::format("{} {}", are_real ? "f4" : "u1 or i1",
+                                   fmt::format(fmt::runtime(activation_shape), depth)));
   }
   return Tensors{std::move(*activations), std::move(*weights)};
 }
 
 void SetTensors(const Tensors& tensors, reference::Operation* operation) {
-  operation->a_type = operation->c_type = tensors.activations.type;
-  operation->a = tensors.activations.bytes;
+  if (tensors.activations.type != INTACT_F32) {
+    operation->a_type = operation->c_type = tensors.activations.type;
+    operation->a = tensors.activations.bytes;
+  }
   operation->b_type = tensors.weights.type;
   operation->b.assign(tensors.weights.bytes.begin(), tensors.weights.bytes.end());
 }
 
-std::optional<Error> ReadLinear(const std::string& folder, reference::Gemm* gemm) {
-  const Result<Tensors> tensors = ReadTensors(folder, 2, 1, "(M, {}), K as in weights.npy", "(N, K)");
+std::optional<Error> ReadLinear(const std::string& folder, bool is_dynamic, reference::Gemm* gemm) {
+  const Result<Tensors> tensors =
+      ReadTensors(folder, 2, 1, "(M, {}), K as in weights.npy", "(N, K)", is_dynamic);
   if (!tensors) return tensors.error();
   SetTensors(*tensors, gemm);
+  if (is_dynamic) gemm->a_source = tensors->activations.bytes;
   gemm->m = tensors->activations.shape[0];
   gemm->n = tensors->weights.shape[0];
   gemm->k = tensors->weights.shape[1];
@@ -358,6 +378,15 @@ void SetScales(double input_scale, const std::vector<double>& weight_scales, dou
   }
 }
 
+/// What layers have alike whose scales have been read.
+std::optional<Error> ReadOthers(const std::string& folder, double output_scale, int64_t columns,
+                                Fields* fields, reference::Operation* operation) {
+  operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
+  operation->activation = fields->Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
+  if (fields->error()) return fields->error();
+  return ReadBias(folder, output_scale, columns, operation);
+}
+
 /// Zero points and epilogue of an operation whose tensors have been read.
 std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns, Fields* fields,
                                       reference::Operation* operation) {
@@ -366,10 +395,20 @@ std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns
   const double input_scale = fields->Scale("input.scale");
   const double output_scale = fields->Scale("output.scale");
   SetScales(input_scale, fields->Scales("weight.scales", columns), output_scale, fields, operation);
-  operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
-  operation->activation = fields->Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
-  if (fields->error()) return fields->error();
-  return ReadBias(folder, output_scale, columns, operation);
+  return ReadOthers(folder, output_scale, columns, fields, operation);
+}
+
+/// The quantization of a dynamic layer whose tensors have been read, and its epilogue.
+std::optional<Error> ReadDynamic(const std::string& folder, Fields* fields, reference::Gemm* gemm) {
+  const bool is_s8 = fields->OneOf("input.type", {"u8", "s8"}) == "s8";
+  const bool by_rows = fields->OneOf("input.per", {"tensor", "row"}) == "row";
+  gemm->a_type = is_s8 ? INTACT_S8 : INTACT_U8;
+  gemm->c_type = INTACT_F32;
+  gemm->quantization = by_rows ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  gemm->a_source_type = INTACT_F32;
+  reference::QuantizeActivations(gemm);
+  SetScales(1.0, fields->Scales("weight.scales", gemm->n), 1.0, fields, gemm);
+  return ReadOthers(folder, 1.0, gemm->n, fields, gemm);
 }
 
 /// The operators of 1, 2 and 3 spatial dimensions, then the transposed ones.
@@ -377,15 +416,18 @@ constexpr std::string_view kConvolutions[] = {"conv1d",           "conv2d",     
                                               "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
 
 std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, Layer* layer) {
-  if (layer->op == "linear") {
-    if (std::optional<Error> error = ReadLinear(folder, &layer->gemm)) return error;
+  if (layer->op == "linear" || layer->op == "linear_dynamic") {
+    const bool is_dynamic = layer->op == "linear_dynamic";
+    if (std::optional<Error> error = ReadLinear(folder, is_dynamic, &layer->gemm)) return error;
+    if (is_dynamic) return ReadDynamic(folder, fields, &layer->gemm);
     return ReadQuantization(folder, layer->gemm.n, fields, &layer->gemm);
   }
   const auto* op = std::ranges::find(kConvolutions, layer->op);
   if (op == std::end(kConvolutions)) {
-    fields->Fail("operator", fmt::format(R"(is {}; expected "linear", "conv1d", "conv2d", "conv3d", )"
-                                         R"("conv_transpose1d", "conv_transpose2d" or "conv_transpose3d")",
-                                         Excerpt(layer->op)));
+    fields->Fail("operator",
+                 fmt::format(R"(is {}; expected "linear", "linear_dynamic", "conv1d", "conv2d", "conv3d", )"
+                             R"("conv_transpose1d", "conv_transpose2d" or "conv_transpose3d")",
+                             Excerpt(layer->op)));
     return fields->error();
   }
   reference::Conv& conv = layer->conv.emplace();
@@ -465,8 +507,10 @@ Result<Layer> ReadLayer(const std::string& folder) {
   if (fields.error()) return *fields.error();
   if (std::optional<Error> error = ReadOperation(folder, &fields, &layer)) return *error;
   layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
-  layer.is_ramp = fields.Has("ramp");
-  for (const char* for_people : {"ramp.from", "ramp.to", "ramp.step"}) (void)fields.Has(for_people);
+  if (!layer.gemm.is_dynamic()) {
+    layer.is_ramp = fields.Has("ramp");
+    for (const char* for_people : {"ramp.from", "ramp.to", "ramp.step"}) (void)fields.Has(for_people);
+  }
   fields.RefuseOthers();
   if (fields.error()) return *fields.error();
   return layer;
@@ -479,9 +523,9 @@ Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string&
   const intact_type type = VisitOperation(layer, [](const auto& operation) { return operation.c_type; });
   const std::vector<int64_t> shape = OutputShape(layer);
   if (expected->type != type || expected->shape != shape) {
-    return WrongTensor(path, *expected,
-                       fmt::format("{} {}, the output of layer {}", type == INTACT_U8 ? "u1" : "i1",
-                                   ShapeString(shape), layer.name));
+    return WrongTensor(
+        path, *expected,
+        fmt::format("{} {}, the output of layer {}", NpyType(type), ShapeString(shape), layer.name));
   }
   return expected->bytes;
 }

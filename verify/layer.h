@@ -19,11 +19,17 @@
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
 //     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
 //
+// A layer that quantizes its activations as they come has operator "linear_dynamic", real numbers in
+// activations.npy and output_*.npy (f4), and in place of the scales and zero points of input and output
+//
+//     "input":  {"type": "u8", "per": "tensor"},                   or "s8"; or "row"
+//
 // A key that is not among these, that has no meaning for the operator or that stands there twice is an error.
 //
 // The requantization is the frameworks': the output type is the activations' type, scale[n] = si·sw[n]/so
 // rounded to float32 once, bias_f32[n] = bias[n]/so, and ReLU where the layer has one. PyTorch's own outputs
-// confirm it byte for byte (tests/layer_test.cc).
+// confirm it byte for byte (tests/layer_test.cc). A dynamic layer's output is that of the contract, with the
+// weights' scales and the bias as they are.
 #ifndef INTACT_VERIFY_LAYER_H_
 #define INTACT_VERIFY_LAYER_H_
 

@@ -1,0 +1,82 @@
+// Rows quantized each and batches of items: every ISA equals the reference, however a run is shared among
+// threads and parts, with every buffer between guards.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/on_every_isa.h"
+#include "verify/audit.h"
+
+namespace intact::tests {
+namespace {
+
+using verify::Problem;
+using Bytes = std::vector<uint8_t>;
+
+constexpr const char* kLines[] = {
+    "gemm u8s8f32 m=67 n=33 k=130 batch=3 quant=dynamic_rows x=normal bias=f32 scale=channel apad=3 cpad=1",
+    "gemm u8u8bf16 m=9 n=65 k=67 batch=4 itempad=5 quant=dynamic_tensor src=bf16 x=outlier zb=131",
+    "gemm s8s8u8 m=5 n=17 k=64 batch=7 items=pointers quant=dynamic_rows x=nonfinite zc=9 res=s8",
+    "gemm s8u8f32 m=31 n=40 k=66 batch=3 quant=rows zaper=row zb=9 zbper=channel scale=channel",
+    "gemm u8s8s32 m=1 n=65 k=130 batch=19 items=pointers za=3 fill=student",
+    "gemm u8s8u8 m=20 n=33 k=64 batch=3 itempad=16 za=3 zc=7 res=u8 inplace=yes cpad=3",
+    "gemm u8u8f32 m=20 n=33 k=64 batch=3 ownb=yes blayout=nk bpad=3 zb=9 zbper=item scale=item",
+    "gemm s8s8s32 m=20 n=64 k=35 batch=5 items=pointers ownb=yes fill=bait",
+    "gemm u8s8f32 m=9 n=24 k=64 batch=2 ownb=yes scale=item quant=dynamic_rows x=halves",
+};
+
+class Items : public OnEachIsa<> {
+ protected:
+  // On the asked ISA: run(plan, args), an Error, gives what the reference does.
+  template <class Run>
+  static void Expect(const char* line, const Run& run) {
+    Problem problem = Parsed(line);
+    problem.isa = ThisIsa();
+    const reference::Gemm gemm = verify::Materialize(problem);
+    const verify::RunOptions options = verify::RunOptionsOf(problem);
+    const Result<Gemm> plan = verify::CreatePlan(gemm, options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    const Result<Bytes> output = verify::RunGuarded(
+        gemm, options, [&](const intact_gemm_args& args) { return run(plan->handle(), args); });
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_EQ(*output, reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact)));
+  }
+
+  static Error ErrorOf(intact_status status) { return {status, intact_last_error()}; }
+};
+
+TEST_P(Items, OnAnyNumberOfThreads) {
+  for (const char* line : kLines) {
+    for (const int32_t threads : {1, 2, 5}) {
+      SCOPED_TRACE(std::string(line) + " threads=" + std::to_string(threads));
+      Expect(line, [=](const intact_gemm* plan, intact_gemm_args args) {
+        args.threads = threads;
+        return ErrorOf(intact_gemm_run(plan, &args));
+      });
+    }
+  }
+}
+
+TEST_P(Items, InAnyNumberOfParts) {
+  for (const char* line : kLines) {
+    for (const int32_t parts : {2, 3, 11}) {
+      SCOPED_TRACE(std::string(line) + " parts=" + std::to_string(parts));
+      Expect(line, [=](const intact_gemm* plan, const intact_gemm_args& args) {
+        Error error;
+        for (int32_t part = parts - 1; part >= 0 && error.ok(); --part) {
+          error = ErrorOf(intact_gemm_run_part(plan, &args, part, parts));
+        }
+        return error;
+      });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Items, ::testing::Combine(::testing::ValuesIn(verify::kIsaLadder)),
+                         [](const auto& name) {
+                           return std::string(intact_isa_name(std::get<0>(name.param)));
+                         });
+
+}  // namespace
+}  // namespace intact::tests
