@@ -339,9 +339,9 @@ Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n)
 }
 
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b) {
-  if (b == nullptr) return InvalidArgument("b is NULL");
   Error error = CheckShape(desc);
   if (error.status != INTACT_OK) return error;
+  if (b == nullptr) return InvalidArgument("b is NULL");
   return WeightView{static_cast<const int8_t*>(b),
                     desc.k,
                     desc.n,
