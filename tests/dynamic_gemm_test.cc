@@ -426,8 +426,10 @@ TEST(DynamicRefusals, OfDescriptorsNameTheField) {
               linear->scale_count = 0;
             }),
             "c_type is INTACT_S32 with a dynamic a_quantization; expected a type with scales");
+  EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->b_from_run = 2; }),
+            "b_from_run is 2; expected 0 or 1");
   EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->b_from_run = 1; }),
-            "b_from_run is 1; not offered yet");
+            "b is given, and b_from_run is 1; expected NULL, for runs give it");
 }
 
 // The message of a run that `change` makes of a good one; "" if it runs.
