@@ -500,9 +500,9 @@ TEST(ConvForgeries, OfGeometry) {
 
 TEST(ConvForgeries, OfArithmetic) {
   ExpectForgeriesRefused<int32_t>({
-      {kVersionAt, 5, "format version 5"},
-      {kVersionAt, 7, "format version 7"},
-      {kHeaderBytesAt, 352, "format version"},
+      {kVersionAt, 6, "format version 6"},
+      {kVersionAt, 8, "format version 8"},
+      {kHeaderBytesAt, 360, "format version"},
       {kATypeAt, 0, "a_type is 0"},
       {kATypeAt, INTACT_S32, "a_type is 3"},
       {kBTypeAt, INTACT_F32, "b_type is 4"},

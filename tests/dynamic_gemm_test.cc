@@ -372,6 +372,119 @@ TEST_P(DynamicGemm, BatchesEqualTheirRows) {
   }
 }
 
+// The last error's, which begins with the call's name.
+std::string MessageOf(const std::string& call) {
+  const std::string message = intact_last_error();
+  EXPECT_EQ(message.substr(0, call.size() + 2), call + ": ");
+  return message.substr(std::min(message.size(), call.size() + 2));
+}
+
+// The message of a descriptor that `change` makes of a good one; "" if it is taken.
+template <class Change>
+std::string MessageOfPlan(const Case& test, const Change& change) {
+  const Problem problem(test, 1);
+  intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+  desc.n = problem.gemm().n;
+  desc.k = problem.gemm().k;
+  intact_linear_desc linear = problem.Linear();
+  change(&desc, &linear);
+  intact_gemm* gemm = nullptr;
+  const intact_status status = intact_gemm_create(&desc, &linear, problem.gemm().b.data(), &gemm);
+  EXPECT_EQ(status == INTACT_OK, gemm != nullptr);
+  const std::string message = status == INTACT_OK ? "" : MessageOf("intact_gemm_create");
+  intact_gemm_destroy(gemm);
+  return message;
+}
+
+Case SmallCase(intact_quantization quantization) {
+  Case test;
+  test.quantization = quantization;
+  test.shape = {4, 16, 32};
+  return test;
+}
+
+TEST(DynamicRefusals, OfDescriptorsNameTheField) {
+  const Case dynamic = SmallCase(INTACT_QUANTIZATION_DYNAMIC_ROWS);
+  const auto of = [&](const auto& change) {
+    return MessageOfPlan(dynamic,
+                         [&](intact_gemm_desc* /*desc*/, intact_linear_desc* linear) { change(linear); });
+  };
+  EXPECT_EQ(of([](intact_linear_desc*) {}), "");
+  EXPECT_EQ(of([](auto* linear) { linear->a_quantization = 9; }),
+            "a_quantization is 9; expected an intact_quantization");
+  EXPECT_EQ(of([](auto* linear) { linear->a_source_type = INTACT_U8; }),
+            "a_source_type is 1; expected INTACT_F32 or INTACT_BF16 with a dynamic a_quantization");
+  EXPECT_EQ(of([](auto* linear) { linear->a_quantization = INTACT_QUANTIZATION_STATIC; }),
+            "a_source_type is 4; expected INTACT_TYPE_NONE, for a_quantization is not dynamic");
+  EXPECT_EQ(of([](auto* linear) { linear->a_zero_point = 3; }),
+            "a_zero_point is 3; expected 0, for rows have their own (a_quantization)");
+  EXPECT_EQ(of([](auto* linear) { linear->a_max = 127; }),
+            "a_min is 0 and a_max is 127; expected 0 with a dynamic a_quantization");
+  EXPECT_EQ(of([](auto* linear) {
+              linear->c_type = INTACT_S32;
+              linear->scales = nullptr;
+              linear->scale_count = 0;
+            }),
+            "c_type is INTACT_S32 with a dynamic a_quantization; expected a type with scales");
+  EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->b_from_run = 2; }),
+            "b_from_run is 2; expected 0 or 1");
+  EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->b_from_run = 1; }),
+            "b is given, and b_from_run is 1; expected NULL, for runs give it");
+}
+
+// The message of a run that `change` makes of a good one; "" if it runs.
+template <class Change>
+std::string MessageOfRun(const Case& test, const Change& change) {
+  const Problem problem(test, 1);
+  const Plan plan = Create(problem, INTACT_ISA_ANY);
+  if (plan == nullptr) return "no plan";
+  std::vector<uint8_t> c;
+  intact_gemm_args args = problem.Args(&c);
+  const std::vector<uint8_t> before = c;
+  change(&args);
+  if (intact_gemm_run(plan.get(), &args) == INTACT_OK) return "";
+  const std::string message = MessageOf("intact_gemm_run");
+  EXPECT_EQ(c, before) << "written before it was refused";
+  return message;
+}
+
+TEST(DynamicRefusals, OfRunsNameTheArgument) {
+  const Case dynamic = SmallCase(INTACT_QUANTIZATION_DYNAMIC_ROWS);
+  const Case rows = SmallCase(INTACT_QUANTIZATION_ROWS);
+  static const std::array<int32_t, 4> zero_points = {0, 1, 256, 3};
+  static const std::array<float, 4> scales = {1.0f, 1.0f, 1.0f, -0.5f};
+  static const std::array<const void*, 2> pointers = {&scales, nullptr};
+  EXPECT_EQ(MessageOfRun(dynamic, [](auto*) {}), "");
+  EXPECT_EQ(MessageOfRun(rows, [](auto*) {}), "");
+  EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_zero_points = nullptr; }), "");
+  EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_zero_points = zero_points.data(); }),
+            "a_zero_points[2] is 256; expected 0 to 255");
+  EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_scales = scales.data(); }),
+            "a_scales[3] is -0.500000; expected a finite value above 0");
+  EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_scales = nullptr; }),
+            "a_scales is NULL; expected a value for each row");
+  EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->a_scales = scales.data(); }),
+            "a_scales are given; expected NULL, for the plan takes none");
+  EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->batch = -1; }),
+            "batch is -1; expected 0 to 2147483647");
+  EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->batch = int64_t{1} << 30; }),
+            "m·batch is 4294967296; expected at most 2147483647");
+  EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->c_batch_stride = -4; }),
+            "c_batch_stride is -4; expected 0 to 2^40");
+  EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->a_items = pointers.data(); }),
+            "a_items is given beside a; expected one of the two");
+  EXPECT_EQ(MessageOfRun(dynamic,
+                         [](auto* args) {
+                           args->a = nullptr;
+                           args->batch = 2;
+                           args->m = 2;
+                           args->a_items = pointers.data();
+                         }),
+            "a_items[1] is NULL");
+  EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->b = scales.data(); }),
+            "b is given to a run; expected none, for the plan has its own");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, DynamicGemm,
                          testing::Values(INTACT_ISA_PORTABLE, INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI,
                                          INTACT_ISA_AVX_VNNI_INT8, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI,

@@ -213,7 +213,7 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Bytes image = Image(kProblems[0]);
   image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 1; expected 6");
+  ExpectRefused(path_, "format version 1; expected 7");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
@@ -473,6 +473,8 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kAMinAt, 1000, "a_min is 1000 and a_max is 0"},
            Spoilt{kU8, kAMaxAt, 256, "a_min is 0 and a_max is 256"},
            Spoilt{kU8, kActivationAt, 3, "activation is 3"},
+           Spoilt{kU8, kAQuantizationAt, 9, "a_quantization is 9"},
+           Spoilt{kU8, kASourceTypeAt, INTACT_F32, "a_source_type is 4"},
            Spoilt{kU8, kClampMinAt, 0x7fc00000, "clamp_min is nan"},
            Spoilt{kU8, kClampMaxAt, 0x7fc00000, "clamp_max is nan"},
            Spoilt{kU8, kClampMinAt, 0x43800000, "clamp_min is 256"},   // above the other

@@ -21,16 +21,17 @@ inline constexpr size_t kATypeAt = 48, kBTypeAt = 52, kCTypeAt = 56, kModeAt = 6
 inline constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68, kActivationAt = 72, kRangeCheckAt = 76;
 inline constexpr size_t kClampMinAt = 80, kClampMaxAt = 84, kAMinAt = 88, kAMaxAt = 92;
 inline constexpr size_t kResidualTypeAt = 96, kResidualZeroPointAt = 100, kResidualScaleAt = 104;
-inline constexpr size_t kHasBiasF32At = 108, kHasBiasS32At = 112;
-inline constexpr size_t kSpatialDimsAt = 116, kTransposedAt = 120, kChoicesAt = 124;
+inline constexpr size_t kAQuantizationAt = 108, kASourceTypeAt = 112;
+inline constexpr size_t kHasBiasF32At = 116, kHasBiasS32At = 120;
+inline constexpr size_t kSpatialDimsAt = 124, kTransposedAt = 128, kChoicesAt = 132;
 // A convolution's; 0 in the file of a GEMM.
-inline constexpr size_t kInputChannelsAt = 128, kOutputChannelsAt = 136, kGroupsAt = 144;
-inline constexpr size_t kInputAt = 152, kKernelAt = 176, kStrideAt = 200, kDilationAt = 224;
-inline constexpr size_t kPadBeginAt = 248, kPadEndAt = 272, kOutputPadAt = 296;
+inline constexpr size_t kInputChannelsAt = 136, kOutputChannelsAt = 144, kGroupsAt = 152;
+inline constexpr size_t kInputAt = 160, kKernelAt = 184, kStrideAt = 208, kDilationAt = 232;
+inline constexpr size_t kPadBeginAt = 256, kPadEndAt = 280, kOutputPadAt = 304;
 // The certificate.
-inline constexpr size_t kPairsAt = 320, kFailingPairsAt = 328;
-inline constexpr size_t kWorstColumnAt = 336, kWorstFailingPairsAt = 344;
-inline constexpr size_t kHeaderBytes = 360, kWeightsAt = 384;
+inline constexpr size_t kPairsAt = 328, kFailingPairsAt = 336;
+inline constexpr size_t kWorstColumnAt = 344, kWorstFailingPairsAt = 352;
+inline constexpr size_t kHeaderBytes = 368, kWeightsAt = 384;
 
 template <class T>
 T Field(std::span<const uint8_t> image, size_t at) {

@@ -205,7 +205,7 @@ typedef struct intact_gemm_desc {
    * one form that is fastest for them, in half the memory, and are made sooner. Runs of any m are as right,
    * and may be slower. 0: any; the plan keeps a form for each range of m that wants its own. */
   int64_t usual_m;
-  /** Not offered yet: UNSUPPORTED unless 0. 1: B is no constant, each run gives it, laid out as the strides
+  /** 0, or 1: B is no constant, each run gives it, laid out as the strides
    * tell, and packs it. The plan is
    * made with `b` NULL and is exact for all weights; OVERFLOW is decided for the worst of them. Of it there
    * is nothing to tune, to certify or to save: those calls are UNSUPPORTED. */
@@ -221,8 +221,8 @@ typedef struct intact_gemm_desc {
  * Nothing beyond the m·k and m·n elements is read or written.
  *
  * A batch is `batch` such items of m rows each, with one B for all of them or, where runs give it, one for
- * each. Item i of A is at a + i·a_batch_stride elements, or at a_items[i] if that is given, in place of `a`
- * and its batch stride; and so for C, the residual and B. Inputs of items may be the same memory. */
+ * each. Item i of A is at a + i·a_batch_stride elements, or at a_items[i] if that is given, in place of `a`,
+ * and the stride is not read; and so for C, the residual and B. Inputs of items may be the same memory. */
 typedef struct intact_gemm_args {
   size_t struct_size; /**< sizeof(intact_gemm_args) */
   int64_t m;          /**< rows, ≥ 1 */

@@ -23,7 +23,7 @@ Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeig
   Taps taps;
   taps.depth = (*weights)->k();
   auto plan = GemmPlan::Create(std::move(*weights), std::move(taps), isa, {1, usual_m});
-  if (plan) (*plan)->DropUnreadPanels();
+  if (plan && !(*plan)->data().problem.has_given_b) (*plan)->DropUnreadPanels();
   return plan;
 }
 
@@ -43,8 +43,12 @@ Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const i
   Result<LinearProblem> problem = CheckLinear(linear, desc.n);
   if (!problem) return problem.error();
   view->flip = problem->b_flip();
+  problem->has_given_b = desc.b_from_run != 0;
+  problem->may_have_b_zero_points = problem->has_given_b && linear.b_zero_points != nullptr;
   const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
   if (!isa) return isa.error();
+  if (problem->has_given_b)
+    return PlanOf(LinearWeights::Given(std::move(*problem), *view), *isa, desc.usual_m);
   const bool pairs_saturate = PairsSaturate(*isa, problem->mode);
   return PlanOf(LinearWeights::Pack(std::move(*problem), *view, {}, pairs_saturate), *isa, desc.usual_m);
 }

@@ -74,6 +74,13 @@ Error Create(const intact_gemm_desc* given_desc, const intact_linear_desc* given
   return error.status == INTACT_OK ? Adopt(MakePlan(desc, linear, b), watch, gemm) : error;
 }
 
+// UNSUPPORTED where runs give the weights: `what` is for those of a plan.
+Error CheckHasWeights(const intact_gemm& gemm, const char* what) {
+  if (!gemm.plan->data().problem.has_given_b) return {};
+  return {INTACT_UNSUPPORTED,
+          std::string("each run gives the plan's B (b_from_run): there is nothing to ") + what};
+}
+
 // Runs `run` on arguments of this version.
 template <class Run>
 Error WithArguments(const intact_gemm* gemm, const intact_gemm_args* args, const Run& run) {
@@ -211,6 +218,7 @@ intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds
     if (gemm == nullptr) return NullArgument("gemm");
     Error error = CheckRows(m);
     if (error.status == INTACT_OK) error = CheckTuning(milliseconds, info);
+    if (error.status == INTACT_OK) error = CheckHasWeights(*gemm, "tune");
     if (error.status != INTACT_OK) return error;
     const Result<Tuned> tuned = gemm->plan->Tune(m, BudgetOf(milliseconds));
     if (!tuned) return tuned.error();
@@ -278,6 +286,7 @@ intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificat
   return Guard("intact_gemm_certificate", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     Error error = CheckStructSize("certificate", certificate);
+    if (error.status == INTACT_OK) error = CheckHasWeights(*gemm, "certify");
     if (error.status != INTACT_OK) return error;
     const LinearWeights& weights = gemm->plan->weights();
     WriteStruct(ToStruct(weights.certificate(), weights.problem().a_type, gemm->plan->schedule_statistics()),
@@ -291,6 +300,8 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
   return Guard("intact_gemm_panel_certificates", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     if (panels == nullptr) return NullArgument("panels");
+    Error held = CheckHasWeights(*gemm, "certify");
+    if (held.status != INTACT_OK) return held;
     const LinearWeights& weights = gemm->plan->weights();
     const std::vector<int64_t>& failing_pairs = weights.certificate().panel_failing_pairs;
     const auto size = static_cast<int64_t>(failing_pairs.size());
@@ -314,6 +325,7 @@ intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, 
   return Guard("intact_gemm_failing_pairs", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     Error error = CheckListing(first, count, pairs, written);
+    if (error.status == INTACT_OK) error = CheckHasWeights(*gemm, "certify");
     if (error.status != INTACT_OK) return error;
     const LinearWeights& weights = gemm->plan->weights();
     const auto packed = weights.Panels();
@@ -329,6 +341,8 @@ intact_status intact_gemm_save(const intact_gemm* gemm, const char* path) {
   return Guard("intact_gemm_save", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     if (path == nullptr) return NullArgument("path");
+    Error held = CheckHasWeights(*gemm, "save");
+    if (held.status != INTACT_OK) return held;
     const auto image = ImageOf(*gemm->plan);
     return image ? WriteWholeFile(path, *image) : image.error();
   });
@@ -338,6 +352,8 @@ intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_
   return Guard("intact_gemm_save_memory", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
     if (size == nullptr) return NullArgument("size");
+    Error held = CheckHasWeights(*gemm, "save");
+    if (held.status != INTACT_OK) return held;
     const auto image = ImageOf(*gemm->plan);
     return image ? SaveTo(*image, data, size) : image.error();
   });

@@ -120,7 +120,7 @@ class AmxEngine::Region {
     for (int64_t panel = range_.column_begin / kPanelColumns; panel < panel_end_; panel = chunk_end_) {
       chunk_begin_ = panel;
       chunk_end_ = std::min(panel_end_, panel + blocking_.chunk_panels);
-      next_b_ = data_.weights.Panel(panel) + (chunk_end_ - panel) * data_.weights.panel_stride_bytes();
+      next_b_ = Panel(panel) + (chunk_end_ - panel) * data_.weights.panel_stride_bytes();
       for (row_ = range_.row_begin; row_ < range_.row_end; row_ += rows_) {
         TakeTiles();
         RunRows();
@@ -214,12 +214,12 @@ class AmxEngine::Region {
     if (waiting_panels_ != panels) StoreWaiting();
     args_.segment = segments_;
     args_.segments_end = segments_end_;
-    args_.b = data_.weights.Panel(block.panel) + OffsetInPanel(depth, 0);
+    args_.b = Panel(block.panel) + OffsetInPanel(depth, 0);
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
     args_.seed_stride_bytes = depth == 0 ? 0 : columns * 4;
     for (size_t i = 0; i < row_tiles(); ++i) {
       args_.sums[i] = sums + tiles_[i].sums * columns;
-      args_.seed[i] = depth == 0 ? engine_.initial() + block.panel * kPanelColumns : args_.sums[i];
+      args_.seed[i] = depth == 0 ? engine_.initial(buffers_) + block.panel * kPanelColumns : args_.sums[i];
     }
     if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
       SetPrefetch(block, depth, depth_end);
@@ -259,6 +259,10 @@ class AmxEngine::Region {
   }
   void SetStored() { args_.store.sums = args_.store.sums_end; }
 
+  const int8_t* Panel(int64_t panel) const {
+    return data_.PanelsOf(buffers_) + panel * data_.weights.panel_stride_bytes();
+  }
+
   // A share of what comes after this chunk's rows or depths, a line per dot product: the next chunk, or the
   // next block of A.
   void SetPrefetch(const Block& block, int64_t depth, int64_t depth_end) {
@@ -267,7 +271,7 @@ class AmxEngine::Region {
     args_.prefetch_stride_bytes = 0;
     args_.prefetch_step_bytes = 0;
     if (blocking_.a_stays) {
-      const int8_t* const end = data_.weights.Panel(panel_end_);
+      const int8_t* const end = Panel(panel_end_);
       if (next_b_ >= end) return;
       args_.prefetch = reinterpret_cast<const uint8_t*>(next_b_);
       args_.prefetch_stride_bytes = kPanelQuadBytes;

@@ -21,6 +21,17 @@
 
 namespace intact::kernels {
 
+/// Weights that a run gives, packed, in place of a plan's; in a thread's scratch. Columns count from those of
+/// C; only those that a share needs are there.
+struct GivenWeights {
+  int8_t* panels = nullptr;  // canonical (pack.h)
+  int32_t* initial = nullptr;
+  int32_t* unshifted_initial = nullptr;  // UnshiftInitial()
+  int32_t* column_sums = nullptr;
+  int32_t* zero_points = nullptr;
+  float* scales = nullptr;
+};
+
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
   InputRows a;  // where runs quantize A, of its numbers until a plan has
@@ -35,6 +46,8 @@ struct RunBuffers {
   const float* given_scales = nullptr;
   /// Of all rows, with INTACT_QUANTIZATION_DYNAMIC_TENSOR.
   RowQuantization tensor;
+  /// Null where the plan has the weights.
+  const GivenWeights* weights = nullptr;
 
   const RowMap& rows() const { return *std::get_if<RowMap>(&a); }
   const PlanarRows& planar() const { return *std::get_if<PlanarRows>(&a); }
@@ -58,6 +71,13 @@ struct KernelData {
   uint8_t a_flip() const { return problem.a_flip(); }
   int element_bytes() const { return ElementBytes(epilogue.c_type); }
   int residual_bytes() const { return ElementBytes(epilogue.residual); }  // of an element
+  /// The panels of a run: panel p is panel_stride_bytes()·p from there.
+  const int8_t* PanelsOf(const RunBuffers& buffers) const {
+    return buffers.weights == nullptr ? weights.data : buffers.weights->panels;
+  }
+  const int32_t* InitialOf(const RunBuffers& buffers) const {
+    return buffers.weights == nullptr ? initial.data() : buffers.weights->initial;
+  }
   /// For the tile of C that begins at (row, column).
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
     EpilogueArgs args;
@@ -66,6 +86,11 @@ struct KernelData {
     if (!problem.bias_f32.empty()) args.bias = problem.bias_f32.data() + column;
     if (!problem.b_zero_points.empty()) args.b_zero_points = problem.b_zero_points.data() + column;
     if (linear->column_sums().size() != 0) args.column_sums = linear->column_sums().data() + column;
+    if (buffers.weights != nullptr) {
+      args.scales = buffers.weights->scales + column;
+      args.b_zero_points = buffers.weights->zero_points + column;
+      args.column_sums = buffers.weights->column_sums + column;
+    }
     if (buffers.row_values != nullptr) {
       args.row_values = buffers.row_values->sums.data() + (row - buffers.row_values_begin);
     }

@@ -306,8 +306,8 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   const bool has_next = next_end > range.column_end && !IsThin(range) && CanPrefetch();
   PrefetchRegion region;
   if (has_next) {
-    region = {Columns(range.column_end),
-              Columns(RoundUp(next_end, kPanelColumns)) - Columns(range.column_end)};
+    region = {Columns(buffers, range.column_end),
+              Columns(buffers, RoundUp(next_end, kPanelColumns)) - Columns(buffers, range.column_end)};
   }
   RowCursor cursor(a, range.row_begin);
   TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps().line_rows);
@@ -352,7 +352,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     call.tiles = tiles.count;
     const bool prefetches = fetches_own || (CanPrefetch() && !region->IsDone());
     if (fetches_own) {
-      call.prefetch = Columns(column) + kOwnAhead;
+      call.prefetch = Columns(buffers, column) + kOwnAhead;
     } else if (prefetches) {
       call.prefetch = region->Take(tiles.count * data_.weights.quads() * kPrefetchQuadBytes);
     }
@@ -377,10 +377,10 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
 void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column,
                           MicrokernelArgs* call) const {
   const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
-  const AlignedBuffer<int32_t>& all = is_signed_ ? initial_ : data_.initial;
-  const AlignedBuffer<int32_t>& initial = tiles.initial == nullptr ? all : tiles.initial->columns;
-  call->b = Columns(column) + first_tap * data_.taps().depth * kPanelColumns;
-  call->initial = initial.data() + column;
+  const int32_t* const initial =
+      tiles.initial == nullptr ? InitialOf(buffers) : tiles.initial->columns.data();
+  call->b = Columns(buffers, column) + first_tap * data_.taps().depth * kPanelColumns;
+  call->initial = initial + column;
   call->a_offset = column / lanes_ * data_.taps().vector_step;
   call->c = buffers.output.C(tiles.row_begin, column);
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);

@@ -81,9 +81,14 @@ class PanelEngine final : public Engine {
   int64_t StagedTapBytes() const;
   int64_t StagedStride() const;
   int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }
-  const uint8_t* Columns(int64_t column) const {
+  const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {
     if (schedule_ != nullptr) return schedule_->Strip(column);
-    return reinterpret_cast<const uint8_t*>(data_.weights.Panel(column / kPanelColumns));
+    const int64_t offset = column / kPanelColumns * data_.weights.panel_stride_bytes();
+    return reinterpret_cast<const uint8_t*>(data_.PanelsOf(buffers)) + offset;
+  }
+  const int32_t* InitialOf(const RunBuffers& buffers) const {
+    if (!is_signed_ || initial_.size() == 0) return data_.InitialOf(buffers);
+    return buffers.weights == nullptr ? initial_.data() : buffers.weights->unshifted_initial;
   }
   int64_t ColumnBytes() const {
     return schedule_ != nullptr ? CeilDivide(schedule_->bytes(), data_.n)

@@ -102,10 +102,12 @@ void PortableEngine::RunRange(const RunBuffers& buffers, const Range& range,
     cursor.Take(rows, pointers.data());
     for (int64_t column = range.column_begin; column < range.column_end; column += kPanelColumns) {
       const int64_t panel = column / kPanelColumns;
-      for (int64_t i = 0; i < rows; ++i) std::copy_n(&data_.initial[column], kPanelColumns, sums[i].data());
+      for (int64_t i = 0; i < rows; ++i)
+        std::copy_n(data_.InitialOf(buffers) + column, kPanelColumns, sums[i].data());
       for (int64_t tap = 0; tap < taps.count(); ++tap) {
         AddTap(pointers.data(), rows, taps.offsets[static_cast<size_t>(tap)] + panel * taps.vector_step,
-               data_.weights.Panel(panel), tap * taps.depth, sums.data());
+               data_.PanelsOf(buffers) + panel * data_.weights.panel_stride_bytes(), tap * taps.depth,
+               sums.data());
       }
       const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, range.column_end - column));
       for (int64_t i = 0; i < rows; ++i) {

@@ -1,6 +1,7 @@
 #include "kernels/plans/batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -37,12 +38,38 @@ Error CheckItems(const std::string& name, const void* base, const void* const* p
                  int64_t items) {
   if (stride < 0 || stride > kMaxStride) return Unexpected(name + "_batch_stride", stride, "0 to 2^40");
   if (pointers == nullptr) return {};
-  if (base != nullptr || stride != 0) {
-    return InvalidArgument(name + "_items is given beside " +
-                           (base != nullptr ? name : name + "_batch_stride") + "; expected one of the two");
+  if (base != nullptr) {
+    return InvalidArgument(name + "_items is given beside " + name + "; expected one of the two");
   }
   for (int64_t i = 0; i < items; ++i) {
     if (pointers[i] == nullptr) return InvalidArgument(name + "_items[" + std::to_string(i) + "] is NULL");
+  }
+  return {};
+}
+
+// What a run gives of B, of a plan that wants it.
+Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem, int64_t items) {
+  Error error = CheckItems("b", args.b, args.b_items, args.b_batch_stride, items);
+  if (error.status != INTACT_OK) return error;
+  if (args.b_scales != nullptr && problem.output.c_type == INTACT_S32) {
+    return InvalidArgument("b_scales are given for s32 output; expected NULL");
+  }
+  if (args.b_zero_points != nullptr && !problem.may_have_b_zero_points) {
+    return InvalidArgument("b_zero_points are given; expected NULL, for the plan was made without");
+  }
+  const int32_t least = problem.b_type == INTACT_S8 ? -128 : 0;
+  for (int64_t i = 0; i < items; ++i) {
+    const auto named = [i](const char* name) { return std::string(name) + '[' + std::to_string(i) + ']'; };
+    if (args.b_scales != nullptr && (!(args.b_scales[i] > 0.0f) || !std::isfinite(args.b_scales[i]))) {
+      return InvalidArgument(named("b_scales") + " is " + std::to_string(args.b_scales[i]) +
+                             "; expected a finite value above 0");
+    }
+    if (args.b_zero_points == nullptr) continue;
+    const int32_t zero_point = args.b_zero_points[i];
+    if (zero_point < least || zero_point > least + 255) {
+      return Unexpected(named("b_zero_points"), zero_point,
+                        std::to_string(least) + " to " + std::to_string(least + 255));
+    }
   }
   return {};
 }
@@ -67,7 +94,8 @@ Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t
       args.a_items != nullptr || args.c_items != nullptr || args.residual_items != nullptr;
   const bool follow = a_step_ == m_ * steps.a && c_step_ == m_ * steps.c &&
                       (!problem.output.has_residual() || residual_step_ == m_ * steps.residual);
-  if (has_pointers || !follow) return;
+  b_step_ = OrDense(args.b_batch_stride, problem.n * k);
+  if (has_pointers || !follow || problem.has_given_b) return;
   m_ *= items_;
   items_ = 1;
 }
@@ -83,6 +111,10 @@ intact_gemm_args Batch::Item(int64_t i) const {
   item.c = ItemAt(args_.c, args_.c_items, i, c_step_ * ElementBytes(problem_.output.c_type));
   item.residual = ItemAt(args_.residual, args_.residual_items, i,
                          residual_step_ * ElementBytes(problem_.output.residual_type));
+  item.b_items = nullptr;
+  item.b = ItemAt(args_.b, args_.b_items, i, b_step_);
+  if (args_.b_scales != nullptr) item.b_scales += i;
+  if (args_.b_zero_points != nullptr) item.b_zero_points += i;
   if (args_.a_zero_points != nullptr) item.a_zero_points += i * m_;
   if (args_.a_scales != nullptr) item.a_scales += i * m_;
   return item;
@@ -115,9 +147,14 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
     error = CheckItems("residual", args.residual, args.residual_items, args.residual_batch_stride, items);
   }
   if (error.status != INTACT_OK) return error;
-  if (args.b != nullptr || args.b_items != nullptr || args.b_scales != nullptr ||
-      args.b_zero_points != nullptr || args.b_batch_stride != 0) {
-    return InvalidArgument("b is given to a run; expected none, for the plan has its own");
+  if (!problem.has_given_b) {
+    if (args.b != nullptr || args.b_items != nullptr || args.b_scales != nullptr ||
+        args.b_zero_points != nullptr || args.b_batch_stride != 0) {
+      return InvalidArgument("b is given to a run; expected none, for the plan has its own");
+    }
+  } else {
+    error = CheckGivenB(args, problem, items);
+    if (error.status != INTACT_OK) return error;
   }
   const Steps steps = StepsOf(args, problem.n, k);
   if (items > 1 && args.residual != nullptr && args.residual == args.c &&

@@ -30,7 +30,7 @@ class Batch {
   const LinearProblem& problem_;
   int64_t items_, m_;
   // Elements from an item to the next.
-  int64_t a_step_, c_step_, residual_step_;
+  int64_t a_step_, c_step_, residual_step_, b_step_;
 };
 
 /// That a run has items, and that they are told in one way. Errors name the argument.

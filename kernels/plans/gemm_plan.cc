@@ -39,6 +39,25 @@ int64_t QuantizedBytes(const GemmData& data, int64_t m) {
   return data.problem.IsDynamic() ? std::min(PieceRows(data.k), m) * QuantizedStride(data.k) : 0;
 }
 
+// Scratch of the weights that a run gives: panels, and five values of each column.
+int64_t GivenBytes(const GemmData& data) {
+  if (!data.problem.has_given_b) return 0;
+  const int64_t columns = data.weights.panels() * kPanelColumns;
+  return data.weights.bytes() + 5 * columns * static_cast<int64_t>(sizeof(int32_t));
+}
+
+GivenWeights PlaceGiven(const GemmData& data, uint8_t* scratch) {
+  const int64_t columns = data.weights.panels() * kPanelColumns;
+  GivenWeights given;
+  given.panels = reinterpret_cast<int8_t*>(scratch);
+  given.initial = reinterpret_cast<int32_t*>(scratch + data.weights.bytes());
+  given.unshifted_initial = given.initial + columns;
+  given.column_sums = given.unshifted_initial + columns;
+  given.zero_points = given.column_sums + columns;
+  given.scales = reinterpret_cast<float*>(given.zero_points + columns);
+  return given;
+}
+
 // Outputs of rows that have no scale are NaNs, see the contract.
 void FillWithNan(intact_type c_type, int64_t columns, uint8_t* c) {
   const std::array<uint8_t, 4> f32 = {0x00, 0x00, 0xC0, 0x7F};
@@ -115,6 +134,7 @@ Error GemmPlan::AddSkippingInitial(const TapRange& range) {
 }
 
 Result<std::unique_ptr<ScheduledEngine>> GemmPlan::MakeScheduledEngine(const GemmPlan* like) const {
+  if (data_.problem.has_given_b) return std::unique_ptr<ScheduledEngine>();
   if (!UsesSchedule(isa_, data_.problem.mode) && !data_.IsPlanar()) return std::unique_ptr<ScheduledEngine>();
   if (like != nullptr && like->scheduled_ == nullptr) return std::unique_ptr<ScheduledEngine>();
   return ScheduledEngine::Create(data_, VectorIsa(isa_), like == nullptr ? nullptr : like->scheduled_);
@@ -249,6 +269,7 @@ Result<std::unique_ptr<Engine>> GemmPlan::MakePanelEngine(
 
 bool GemmPlan::CanRun(const KernelBlock& block) const {
   if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
+  if (data_.problem.has_given_b && block.dot == jit::DotKind::kScheduled) return false;
   return block.dot != jit::DotKind::kScheduled ||
          (data_.taps().vector_step == 0 && data_.weights.quads() <= kMaxVectorQuads);
 }
@@ -280,6 +301,8 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   for (int64_t i = 0; i < batch.items() && error.status == INTACT_OK; ++i) {
     const intact_gemm_args item = batch.Item(i);
     if (item.a == nullptr) return InvalidArgument("a is NULL");
+    if (data_.problem.has_given_b && item.b == nullptr)
+      return InvalidArgument("b is NULL; expected B, for runs give it (b_from_run)");
     error = CheckOutput(data_.problem.output, data_.n,
                         {item.c, item.c_stride, item.residual, item.residual_stride});
   }
@@ -307,7 +330,7 @@ int64_t GemmPlan::ShareBytes(const Engine& engine, int64_t m) const {
       bytes = std::max(bytes, other->ScratchBytes(std::min<int64_t>(m, engine.mr())));
     }
   }
-  return RowValueBytes(data_) + QuantizedBytes(data_, m) + RoundUp(bytes, 64);
+  return GivenBytes(data_) + RowValueBytes(data_) + QuantizedBytes(data_, m) + RoundUp(bytes, 64);
 }
 
 void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range,
@@ -535,9 +558,56 @@ ThreadCount GemmPlan::CountThreads(const Batch& batch, const Partition& cut, int
 
 void GemmPlan::RunBatchShare(const Engine& engine, const Batch& batch, const Partition& cut, int64_t share,
                              const RowQuantization& tensor, uint8_t* scratch) const {
-  RunBuffers buffers = BuffersOf(batch.Item(share / cut.parts()));
+  const intact_gemm_args item = batch.Item(share / cut.parts());
+  const Range range = cut.Share(static_cast<int>(share % cut.parts()));
+  if (range.Empty()) return;
+  RunBuffers buffers = BuffersOf(item);
   buffers.tensor = tensor;
-  RunShare(engine, buffers, cut.Share(static_cast<int>(share % cut.parts())), scratch);
+  const GivenWeights given = PlaceGiven(data_, scratch);
+  if (data_.problem.has_given_b) {
+    PackGiven(item, range, given);
+    buffers.weights = &given;
+  }
+  RunShare(engine, buffers, range, scratch + GivenBytes(data_));
+}
+
+// The panels of the columns of `range`, and what else the plan has of constant weights: LinearWeights.
+void GemmPlan::PackGiven(const intact_gemm_args& item, const Range& range,
+                         const GivenWeights& given) const noexcept {
+  const LinearProblem& problem = data_.problem;
+  const int64_t first = range.column_begin / kPanelColumns * kPanelColumns;
+  WeightView b = weights().layout();
+  b.data = static_cast<const int8_t*>(item.b) + first * b.stride_n;
+  b.n = range.column_end - first;
+  PackedWeights packed;
+  packed.k = b.k;
+  packed.n = b.n;
+  const int64_t padded = packed.panels() * kPanelColumns;
+  int8_t* const panels = given.panels + first / kPanelColumns * packed.panel_stride_bytes();
+  PackPanels(b, panels);
+  packed.data = panels;
+  auto* const sums = reinterpret_cast<uint32_t*>(given.column_sums + first);
+  std::fill_n(sums, padded, 0);
+  AddDepths(packed, 0, RoundUp(b.k, kQuad), sums);
+  const auto activation_zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
+  for (int64_t n = first; n < first + padded; ++n) {
+    const bool is_there = n < range.column_end;
+    const int64_t column = is_there ? n : first;
+    int32_t zero_point = problem.WeightZeroPoint(column);
+    if (item.b_zero_points != nullptr) zero_point = *item.b_zero_points - problem.b_flip();
+    if (!is_there) zero_point = 0;
+    const uint32_t sum = sums[n - first];
+    const uint32_t centered = sum - static_cast<uint32_t>(b.k) * static_cast<uint32_t>(zero_point);
+    const uint32_t bias =
+        problem.bias_s32.empty() ? 0 : static_cast<uint32_t>(problem.bias_s32[static_cast<size_t>(column)]);
+    const uint32_t initial = bias - activation_zero_point * centered;
+    given.initial[n] = static_cast<int32_t>(initial);
+    given.unshifted_initial[n] = static_cast<int32_t>(initial + uint32_t{problem.a_flip()} * sum);
+    given.column_sums[n] = static_cast<int32_t>(centered);
+    given.zero_points[n] = zero_point;
+    if (problem.scales.empty()) continue;
+    given.scales[n] = item.b_scales != nullptr ? *item.b_scales : problem.scales[static_cast<size_t>(column)];
+  }
 }
 
 Error GemmPlan::Run(const intact_gemm_args& args) const {

@@ -60,8 +60,9 @@ Error CheckShape(const intact_gemm_desc& desc) {
     return InvalidArgument("b_stride_k is " + std::to_string(desc.b_stride_k) + " and b_stride_n is " +
                            std::to_string(desc.b_stride_n) + "; expected 0 to 2^40");
   }
-  if (desc.b_from_run != 0)
-    return {INTACT_UNSUPPORTED, Got("b_from_run", desc.b_from_run) + "; not offered yet"};
+  if (!IsOneOf(desc.b_from_run, {0, 1})) {
+    return InvalidArgument(Got("b_from_run", desc.b_from_run) + "; expected 0 or 1");
+  }
   if (desc.reserved != 0) return InvalidArgument(Got("reserved", desc.reserved) + "; expected 0");
   if (desc.usual_m < 0 || desc.usual_m > kMaxDimension) {
     return InvalidArgument(Got("usual_m", desc.usual_m) + "; expected 0 to 2147483647");
@@ -339,9 +340,12 @@ Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n)
 }
 
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b) {
-  if (b == nullptr) return InvalidArgument("b is NULL");
   Error error = CheckShape(desc);
   if (error.status != INTACT_OK) return error;
+  if (desc.b_from_run != 0 && b != nullptr) {
+    return InvalidArgument("b is given, and b_from_run is 1; expected NULL, for runs give it");
+  }
+  if (desc.b_from_run == 0 && b == nullptr) return InvalidArgument("b is NULL");
   return WeightView{static_cast<const int8_t*>(b),
                     desc.k,
                     desc.n,

@@ -27,6 +27,8 @@ struct LinearProblem {
   intact_type a_source_type = INTACT_TYPE_NONE;  // of A, where runs quantize it
   ActivationRange range;                         // declared
   bool is_range_checked = true;
+  bool has_given_b = false;             // each run gives the weights
+  bool may_have_b_zero_points = false;  // and their zero points
   Requantization output;
   // A value for each column, padded as told above; empty: the problem has none.
   std::vector<int32_t> b_zero_points;  // as kernels see weights; empty if all are 0
@@ -49,7 +51,7 @@ struct LinearProblem {
   int32_t WeightZeroPoint(int64_t column) const {
     return b_zero_points.empty() ? 0 : b_zero_points[static_cast<size_t>(column)];
   }
-  bool HasWeightZeroPoints() const { return !b_zero_points.empty(); }
+  bool HasWeightZeroPoints() const { return !b_zero_points.empty() || may_have_b_zero_points; }
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   /// Whether each row of A has a scale, or a zero point, of its own.
   bool HasRowScales() const {

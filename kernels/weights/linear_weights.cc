@@ -52,6 +52,41 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Borrow(LinearProblem
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
+Result<std::shared_ptr<const LinearWeights>> LinearWeights::Given(LinearProblem problem,
+                                                                  const WeightView& layout) {
+  std::shared_ptr<LinearWeights> weights(new LinearWeights);
+  weights->problem_ = std::move(problem);
+  weights->layout_ = layout;
+  weights->packed_.k = layout.k;
+  weights->packed_.n = weights->problem_.n;
+  const auto padded = static_cast<size_t>(weights->packed_.panels() * kPanelColumns);
+  if (!weights->initial_.Resize(padded)) return Error{INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  std::fill_n(weights->initial_.data(), padded, 0);
+  weights->certificate_.range = weights->problem_.range;
+  weights->certificate_.pairs = (layout.k + 1) / 2 * weights->problem_.n;
+  weights->certificate_.failing_pairs = weights->certificate_.pairs;  // nothing is proven
+  weights->certificate_.column_sums.resize(padded);
+  Error error = weights->BoundGiven();
+  if (error.status != INTACT_OK) return error;
+  return std::shared_ptr<const LinearWeights>(std::move(weights));
+}
+
+// The worst of all weights: every product as large as can be, and of one sign.
+Error LinearWeights::BoundGiven() {
+  const int64_t factors = int64_t{255} * (problem_.HasWeightZeroPoints() ? 255 : 128);
+  int64_t most = k() * factors;
+  // Pairs that clamp change Σ a·w, of which zero points then subtract what they would subtract anyway.
+  if (problem_.mode == INTACT_SATURATING) most = 3 * most;
+  int64_t bias = 0;
+  for (const int32_t value : problem_.bias_s32) bias = std::max(bias, std::abs(int64_t{value}));
+  certificate_.accumulator_min = -most - bias;
+  certificate_.accumulator_max = most + bias;
+  largest_output_ = std::numeric_limits<double>::infinity();
+  if (most + bias <= std::numeric_limits<int32_t>::max()) return {};
+  return {INTACT_OVERFLOW, "weights that runs give can accumulate " + std::to_string(most + bias) +
+                               ", which leaves int32; their depth is " + std::to_string(k())};
+}
+
 void LinearWeights::DropPanels(std::shared_ptr<const PanelSource> source) const {
   dropped_to_ = std::move(source);
   if (mapping_ != nullptr) return;  // they take no memory of ours while nobody reads them
@@ -76,7 +111,7 @@ Result<std::shared_ptr<const PackedWeights>> LinearWeights::Panels() const {
 }
 
 int64_t LinearWeights::bytes() const {
-  int64_t bytes = (dropped_to_ == nullptr ? packed_.bytes() : 0) +
+  int64_t bytes = (dropped_to_ == nullptr && packed_.data != nullptr ? packed_.bytes() : 0) +
                   static_cast<int64_t>(initial_.bytes() + column_sums_.bytes());
   for (const size_t values : {problem_.bias_s32.size(), problem_.b_zero_points.size(), problem_.scales.size(),
                               problem_.bias_f32.size()}) {

@@ -34,6 +34,10 @@ class LinearWeights {
                                                              std::shared_ptr<const void> mapping,
                                                              bool pairs_saturate);
 
+  /// Of weights that runs give, laid out as `layout` tells: sizes, and bounds of the worst. Errors: OVERFLOW,
+  /// OUT_OF_MEMORY.
+  static Result<std::shared_ptr<const LinearWeights>> Given(LinearProblem problem, const WeightView& layout);
+
   const LinearProblem& problem() const { return problem_; }
   int64_t n() const { return problem_.n; }
   int64_t k() const { return packed_.k; }
@@ -46,6 +50,8 @@ class LinearWeights {
   void DropPanels(std::shared_ptr<const PanelSource> source) const;
   /// Has panels again for kernels that read them. OUT_OF_MEMORY.
   Error RestorePanels() const;
+  /// How runs give them; without data.
+  const WeightView& layout() const { return layout_; }
   const Certificate& certificate() const { return certificate_; }
   /// What accumulators start from, of each column: bias_s32 − za·Σ_k (b − zb), as kernels see them. Padded to
   /// whole panels.
@@ -60,10 +66,12 @@ class LinearWeights {
  private:
   LinearWeights() = default;
   Error BoundAccumulators(bool pairs_saturate);
+  Error BoundGiven();
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible, bool pairs_saturate);
 
   LinearProblem problem_;
   Naming naming_;
+  WeightView layout_;
   mutable PackedWeights packed_;
   mutable std::shared_ptr<const PanelSource> dropped_to_;  // null: panels are kept
   std::shared_ptr<const void> mapping_;

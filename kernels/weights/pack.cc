@@ -198,13 +198,13 @@ void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t column
 }
 
 // Columns of B are to a panel what rows of A are to theirs.
-void PackColumns(const WeightView& b, PackedWeights* packed) {
-  for (int64_t panel = 0; panel < packed->panels(); ++panel) {
-    int8_t* const to = packed->owned.data() + panel * packed->panel_stride_bytes();
+void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
+  for (int64_t panel = 0; panel < sizes.panels(); ++panel) {
+    int8_t* const to = panels + panel * sizes.panel_stride_bytes();
     const int64_t first = panel * kPanelColumns;
     const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
-    const int64_t filled = columns == kPanelColumns ? packed->quads() * kPanelQuadBytes : 0;
-    std::memset(to + filled, 0, static_cast<size_t>(packed->panel_stride_bytes() - filled));
+    const int64_t filled = columns == kPanelColumns ? sizes.quads() * kPanelQuadBytes : 0;
+    std::memset(to + filled, 0, static_cast<size_t>(sizes.panel_stride_bytes() - filled));
     std::array<const uint8_t*, kPanelColumns> column = {};
     for (int64_t i = 0; i < columns; ++i) {
       column[static_cast<size_t>(i)] = reinterpret_cast<const uint8_t*>(b.data) + (first + i) * b.stride_n;
@@ -216,18 +216,18 @@ void PackColumns(const WeightView& b, PackedWeights* packed) {
 
 // Rows of B: four depths of a panel's columns become a quad. A row is read by the kilobyte, and few rows at a
 // time, so that few pages are enough; and some quads of a panel are written one after the other.
-void PackRows(const WeightView& b, PackedWeights* packed) {
+void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
   constexpr int64_t kPanelsAtOnce = 64;
   constexpr int64_t kQuadsAtOnce = 16;
   const int64_t quads =
-      packed->panel_stride_bytes() / kPanelQuadBytes;  // a multiple of kQuadsAtOnce: 64 depths
-  for (int64_t begin = 0; begin < packed->panels(); begin += kPanelsAtOnce) {
-    const int64_t end = std::min(packed->panels(), begin + kPanelsAtOnce);
+      sizes.panel_stride_bytes() / kPanelQuadBytes;  // a multiple of kQuadsAtOnce: 64 depths
+  for (int64_t begin = 0; begin < sizes.panels(); begin += kPanelsAtOnce) {
+    const int64_t end = std::min(sizes.panels(), begin + kPanelsAtOnce);
     for (int64_t block = 0; block < quads; block += kQuadsAtOnce) {
       for (int64_t panel = begin; panel < end; ++panel) {
         const int64_t first = panel * kPanelColumns;
         const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
-        int8_t* const to = packed->owned.data() + panel * packed->panel_stride_bytes();
+        int8_t* const to = panels + panel * sizes.panel_stride_bytes();
         for (int64_t quad = block; quad < block + kQuadsAtOnce; ++quad) {
           const int64_t depths = std::clamp<int64_t>(b.k - quad * kQuad, 0, kQuad);
           const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
@@ -238,10 +238,10 @@ void PackRows(const WeightView& b, PackedWeights* packed) {
   }
 }
 
-void PackElements(const WeightView& b, PackedWeights* packed) {
-  std::memset(packed->owned.data(), 0, packed->owned.bytes());
+void PackElements(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
+  std::memset(panels, 0, static_cast<size_t>(sizes.bytes()));
   for (int64_t n = 0; n < b.n; ++n) {
-    int8_t* const panel = packed->owned.data() + n / kPanelColumns * packed->panel_stride_bytes();
+    int8_t* const panel = panels + n / kPanelColumns * sizes.panel_stride_bytes();
     for (int64_t k = 0; k < b.k; ++k) panel[OffsetInPanel(k, n % kPanelColumns)] = b.At(k, n);
   }
 }
@@ -253,14 +253,21 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   packed->n = b.n;
   if (!packed->owned.Resize(static_cast<size_t>(packed->bytes()))) return false;
   packed->data = packed->owned.data();
-  if (b.stride_k == 1) {
-    PackColumns(b, packed);
-  } else if (b.stride_n == 1) {
-    PackRows(b, packed);
-  } else {
-    PackElements(b, packed);
-  }
+  PackPanels(b, packed->owned.data());
   return true;
+}
+
+void PackPanels(const WeightView& b, int8_t* panels) noexcept {
+  PackedWeights sizes;
+  sizes.k = b.k;
+  sizes.n = b.n;
+  if (b.stride_k == 1) {
+    PackColumns(b, sizes, panels);
+  } else if (b.stride_n == 1) {
+    PackRows(b, sizes, panels);
+  } else {
+    PackElements(b, sizes, panels);
+  }
 }
 
 void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept {

@@ -61,6 +61,9 @@ class PanelSource {
 /// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
+/// Writes the panels of `b`, as many bytes as PackedWeights has of its sizes.
+void PackPanels(const WeightView& b, int8_t* panels) noexcept;
+
 /// Copies the weights of column n at depths [k, k + count) to `to`.
 void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept;
 
