@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -10,9 +12,13 @@ namespace {
 
 constexpr int64_t kMostProducts = int64_t{1} << 22;  // that are run
 
-intact_gemm_args PlainArgs(const intact_gemm_info& /*info*/) {
+intact_gemm_args PlainArgs(const intact_gemm_info& info) {
+  static constexpr std::array<float, 5> kRowScales = {1.0f, 2.0f, 0.5f, 1e-3f, 1e3f};
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-  args.m = 5;
+  args.m = std::ssize(kRowScales);
+  if (info.a_quantization == INTACT_QUANTIZATION_ROWS && info.c_type != INTACT_S32) {
+    args.a_scales = kRowScales.data();
+  }
   return args;
 }
 intact_conv_args PlainArgs(const intact_conv_info& info) {
@@ -22,6 +28,12 @@ intact_conv_args PlainArgs(const intact_conv_info& info) {
     args.input[i] = info.input[i] == INTACT_ANY_EXTENT ? 4 : info.input[i];
   return args;
 }
+
+// The type of A's elements as runs give them.
+int32_t InputType(const intact_gemm_info& info) {
+  return info.a_source_type == INTACT_TYPE_NONE ? info.a_type : info.a_source_type;
+}
+int32_t InputType(const intact_conv_info& info) { return info.a_type; }
 
 // Elements of A and of C.
 struct Sizes {
@@ -53,7 +65,7 @@ std::string RunLoaded(const typename Api::Plan* plan) {
     return static_cast<size_t>(
         elements * (type == INTACT_TYPE_NONE ? 0 : reference::ElementSize(static_cast<intact_type>(type))));
   };
-  auto a = verify::GuardedBuffer::Allocate(bytes_of(sizes.a, info.a_type));
+  auto a = verify::GuardedBuffer::Allocate(bytes_of(sizes.a, InputType(info)));
   auto c = verify::GuardedBuffer::Allocate(bytes_of(sizes.c, info.c_type));
   auto residual = verify::GuardedBuffer::Allocate(bytes_of(sizes.c, info.residual_type));
   if (!a || !c || !residual) return "";

@@ -376,7 +376,9 @@ void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
   const auto n = Field<int64_t>(image, kNAt);
   const auto k = Field<int64_t>(image, kKAt);
   const int64_t element = reference::ElementSize(static_cast<intact_type>(Field<int32_t>(image, kCTypeAt)));
-  const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * k));
+  const auto source_type = static_cast<intact_type>(Field<int32_t>(image, kASourceTypeAt));
+  const int64_t a_element = source_type == INTACT_TYPE_NONE ? 1 : reference::ElementSize(source_type);
+  const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * k * a_element));
   const auto c = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * element));
   const auto residual_type = static_cast<intact_type>(Field<int32_t>(image, kResidualTypeAt));
   const auto residual =
@@ -388,6 +390,9 @@ void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
   args.c = c->data().data();
   if (residual_type != INTACT_TYPE_NONE) args.residual = residual->data().data();
   args.threads = 1;
+  const std::vector<float> scales(kRows, 1.0f);
+  const bool takes_rows = Field<int32_t>(image, kAQuantizationAt) == INTACT_QUANTIZATION_ROWS;
+  if (takes_rows && Field<int32_t>(image, kCTypeAt) != INTACT_S32) args.a_scales = scales.data();
   ASSERT_EQ(intact_gemm_run(plan, &args), INTACT_OK) << intact_last_error();
   EXPECT_TRUE(c->FrontIntact());
   std::vector<intact_failing_pair> pairs(8);

@@ -34,7 +34,9 @@ class TilesTarget final : public verify::Target {
   template <class Plan, class Args, class Operation>
   static Result<std::vector<uint8_t>> RunPlan(const Operation& operation, const verify::RunOptions& options) {
     const auto desc = verify::DescOf(operation, options);
-    Result<std::unique_ptr<Plan>> plan = kernels::MakePlan(desc, desc.linear, operation.b.data());
+    const std::vector<int8_t> weights = verify::StoredWeights(operation, options);
+    Result<std::unique_ptr<Plan>> plan =
+        kernels::MakePlan(desc, desc.linear, weights.empty() ? nullptr : weights.data());
     if (!plan) return plan.error();
     if (!kernels::UsesTiles((*plan)->isa())) return Error{INTACT_UNSUPPORTED, "the plan has no tiles"};
     constexpr int64_t kLargeM = 1 << 20;

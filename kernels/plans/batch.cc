@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <type_traits>
 
 #include "kernels/base/blocking.h"
 #include "kernels/problem/checks.h"
@@ -17,6 +16,12 @@ int64_t ItemsOf(const intact_gemm_args& args) { return std::max<int64_t>(args.ba
 // A stride where 0 stands for `dense`.
 int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : stride; }
 
+// a·b, or the largest there is: strides may be anything until they are checked.
+int64_t Times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
 struct Steps {
   int64_t a, c, residual;                 // elements from a row to the next
   int64_t item_a, item_c, item_residual;  // and from an item to the next
@@ -27,9 +32,9 @@ Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
   steps.a = OrDense(args.a_stride, k);
   steps.c = OrDense(args.c_stride, n);
   steps.residual = OrDense(args.residual_stride, n);
-  steps.item_a = OrDense(args.a_batch_stride, args.m * steps.a);
-  steps.item_c = OrDense(args.c_batch_stride, args.m * steps.c);
-  steps.item_residual = OrDense(args.residual_batch_stride, args.m * steps.residual);
+  steps.item_a = OrDense(args.a_batch_stride, Times(args.m, steps.a));
+  steps.item_c = OrDense(args.c_batch_stride, Times(args.m, steps.c));
+  steps.item_residual = OrDense(args.residual_batch_stride, Times(args.m, steps.residual));
   return steps;
 }
 
@@ -74,12 +79,15 @@ Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem, in
   return {};
 }
 
+// Where item `i` begins, `step` elements of `bytes` from one to the next; addresses wrap.
 template <class Pointer>
-Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step_bytes) {
+Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step, int bytes) {
   if (pointers != nullptr) return pointers[i];
-  if (base == nullptr) return nullptr;
-  using Byte = std::conditional_t<std::is_const_v<Pointer>, const uint8_t, uint8_t>;
-  return static_cast<Byte*>(base) + i * step_bytes;
+  if (base == nullptr || i == 0) return base;
+  const uint64_t offset =
+      static_cast<uint64_t>(i) * static_cast<uint64_t>(step) * static_cast<uint64_t>(bytes);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(base) + offset;
+  return reinterpret_cast<Pointer*>(address);  // NOLINT(performance-no-int-to-ptr): see RowMap
 }
 
 }  // namespace
@@ -92,8 +100,8 @@ Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t
   residual_step_ = steps.item_residual;
   const bool has_pointers =
       args.a_items != nullptr || args.c_items != nullptr || args.residual_items != nullptr;
-  const bool follow = a_step_ == m_ * steps.a && c_step_ == m_ * steps.c &&
-                      (!problem.output.has_residual() || residual_step_ == m_ * steps.residual);
+  const bool follow = a_step_ == Times(m_, steps.a) && c_step_ == Times(m_, steps.c) &&
+                      (!problem.output.has_residual() || residual_step_ == Times(m_, steps.residual));
   b_step_ = OrDense(args.b_batch_stride, problem.n * k);
   if (has_pointers || !follow || problem.has_given_b) return;
   m_ *= items_;
@@ -107,12 +115,12 @@ intact_gemm_args Batch::Item(int64_t i) const {
   item.a_items = nullptr;
   item.c_items = nullptr;
   item.residual_items = nullptr;
-  item.a = ItemAt(args_.a, args_.a_items, i, a_step_ * problem_.a_bytes());
-  item.c = ItemAt(args_.c, args_.c_items, i, c_step_ * ElementBytes(problem_.output.c_type));
-  item.residual = ItemAt(args_.residual, args_.residual_items, i,
-                         residual_step_ * ElementBytes(problem_.output.residual_type));
+  item.a = ItemAt(args_.a, args_.a_items, i, a_step_, problem_.a_bytes());
+  item.c = ItemAt(args_.c, args_.c_items, i, c_step_, ElementBytes(problem_.output.c_type));
+  item.residual = ItemAt(args_.residual, args_.residual_items, i, residual_step_,
+                         ElementBytes(problem_.output.residual_type));
   item.b_items = nullptr;
-  item.b = ItemAt(args_.b, args_.b_items, i, b_step_);
+  item.b = ItemAt(args_.b, args_.b_items, i, b_step_, 1);
   if (args_.b_scales != nullptr) item.b_scales += i;
   if (args_.b_zero_points != nullptr) item.b_zero_points += i;
   if (args_.a_zero_points != nullptr) item.a_zero_points += i * m_;

@@ -511,4 +511,19 @@ Result<std::vector<uint8_t>> IntactTarget::RunConv(const reference::Conv& conv,
   return Named(RunGuarded(conv, options, run), *kept.plan);
 }
 
+std::vector<int8_t> StoredWeights(const reference::Gemm& gemm, const RunOptions& options) {
+  if (IsGivenByRuns(gemm)) return {};
+  const Rows rows = WeightsOf(gemm, options);
+  const std::vector<int8_t> dense = LaidOut(gemm, options);
+  std::vector<int8_t> stored(static_cast<size_t>(rows.count * rows.stride));
+  for (int64_t row = 0; row < rows.count; ++row) {
+    std::copy_n(dense.begin() + row * rows.elements, rows.elements, stored.begin() + row * rows.stride);
+  }
+  return stored;
+}
+
+std::vector<int8_t> StoredWeights(const reference::Conv& conv, const RunOptions& /*options*/) {
+  return conv.b;
+}
+
 }  // namespace intact::verify

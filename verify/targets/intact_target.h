@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "verify/target.h"
 
@@ -12,6 +13,10 @@ namespace intact::verify {
 /// The descriptor of an operation, whose vectors it points to, for `options`.
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
+
+/// B, or the filter, as `options` lay it out for such a plan; empty where runs give it.
+std::vector<int8_t> StoredWeights(const reference::Gemm& gemm, const RunOptions& options);
+std::vector<int8_t> StoredWeights(const reference::Conv& conv, const RunOptions& options);
 
 /// The plan that runs an operation; UNSUPPORTED unless it is for exactly options.isa.
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
