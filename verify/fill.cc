@@ -569,6 +569,7 @@ void FillQuantization(const Problem& problem, reference::Gemm* gemm) {
 }
 
 void FillItemScales(const Problem& problem, reference::Gemm* gemm) {
+  std::vector<float> scales;  // items have none of their own until all are there
   for (int64_t i = 0; i < gemm->batch; ++i) {
     const reference::Gemm item = reference::Item(*gemm, i);
     std::vector<double> magnitudes;
@@ -576,8 +577,9 @@ void FillItemScales(const Problem& problem, reference::Gemm* gemm) {
     Random random(problem.seed, kScaleStream, static_cast<uint64_t>(i));
     const double largest = *std::ranges::max_element(magnitudes);
     const float scale = ScaleFor(largest * TypicalRowScale(item), random);
-    gemm->item_scales.push_back(problem.fill == Fill::kTies ? 0.5f : scale);
+    scales.push_back(problem.fill == Fill::kTies ? 0.5f : scale);
   }
+  gemm->item_scales = std::move(scales);
 }
 
 void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
