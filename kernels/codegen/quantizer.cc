@@ -129,6 +129,7 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   const Vec scale = registers.NewVector("scale");
   code.vbroadcastss(scale, argument(offsetof(QuantizeArgs, scale)));
   std::vector<Vec> vectors;
+  vectors.reserve(kVectors);
   for (int i = 0; i < kVectors; ++i) vectors.push_back(registers.NewVector("numbers"));
   const int source_bytes = spec.source == INTACT_F32 ? 4 : 2;
   const int step = emitter->lanes() * source_bytes;

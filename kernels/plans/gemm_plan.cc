@@ -485,7 +485,7 @@ void GemmPlan::FillWithoutScale(const RowValues& values, const OutputMap& output
 }
 
 // Shares of many threads: each finds the range of some rows.
-RowQuantization GemmPlan::FindTensor(const Batch& batch, int threads) const noexcept {
+RowQuantization GemmPlan::FindTensor(const Batch& batch, int threads) const {
   if (data_.problem.quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
   const ScopedFloatEnvironment float_environment;
   constexpr int kMostShares = 64;

@@ -163,7 +163,7 @@ class GemmPlan {
   /// Stores the outputs of rows that have no scale.
   void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& piece) const noexcept;
   /// RunBuffers::tensor of a run, where that is wanted.
-  RowQuantization FindTensor(const Batch& batch, int threads) const noexcept;
+  RowQuantization FindTensor(const Batch& batch, int threads) const;
   /// Packs those weights of `item` that `range` needs.
   void PackGiven(const intact_gemm_args& item, const Range& range, const GivenWeights& given) const noexcept;
   static ThreadCount CountThreads(const Batch& batch, const Partition& cut, int threads);
