@@ -69,7 +69,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
     operation->b_zero_points = ZeroPoints("zb");
   }
 
-  // Of QLinearMatMul and QLinearConv: s[n] = float(float(sa·sw[n])/so).
+  // The scales of QLinearMatMul and QLinearConv: s[n] = float(float(sa·sw[n])/so).
   static void SetScales(reference::Operation* operation) {
     const float input = Tensor("sa").Values<float>().front();
     const float output = Tensor("so").Values<float>().front();

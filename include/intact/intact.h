@@ -205,10 +205,9 @@ typedef struct intact_gemm_desc {
    * one form that is fastest for them, in half the memory, and are made sooner. Runs of any m are as right,
    * and may be slower. 0: any; the plan keeps a form for each range of m that wants its own. */
   int64_t usual_m;
-  /** 0, or 1: B is no constant, each run gives it, laid out as the strides
-   * tell, and packs it. The plan is
-   * made with `b` NULL and is exact for all weights; OVERFLOW is decided for the worst of them. Of it there
-   * is nothing to tune, to certify or to save: those calls are UNSUPPORTED. */
+  /** 0, or 1: B is no constant, each run gives it, laid out as the strides tell, and packs it. The plan is
+   * made with `b` NULL and is exact for all weights; OVERFLOW is decided for the worst of them. There is
+   * nothing to tune, to certify or to save: those calls are UNSUPPORTED. */
   int32_t b_from_run;
   int32_t reserved; /**< 0 */
 } intact_gemm_desc;

@@ -128,7 +128,7 @@ class Epilogue {
                    const std::vector<jit::Vec>& vectors);
 
  private:
-  /// Of a whole row, or a part of it from `first_vector` on.
+  /// Subtracts what zero points ask for from a row, or from the part of it that begins with `first_vector`.
   void SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector);
   /// accumulators −= the row's value at `row_member` of RowValues × the columns' at `member` of EpilogueArgs.
   void SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,

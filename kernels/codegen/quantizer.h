@@ -50,7 +50,7 @@ class Quantizer {
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
 
  private:
-  // Of the one function and of the other: the cache tells codes apart by the types of their keys.
+  // The keys of the two functions have types of their own, by which the cache tells them apart.
   struct ScanSpec {
     jit::Isa isa;
     intact_type source;

@@ -38,13 +38,13 @@ struct RunBuffers {
   OutputMap output;
   /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueForm::streams.
   bool may_stream = false;
-  /// Of row `row_values_begin` of A and of those that follow; null where EpilogueSpec has no row values.
+  /// What row `row_values_begin` of A and those that follow have; null where EpilogueSpec has no row values.
   const RowValues* row_values = nullptr;
   int64_t row_values_begin = 0;
   /// What the caller gives of rows, with INTACT_QUANTIZATION_ROWS: zero points may be null.
   const int32_t* given_zero_points = nullptr;
   const float* given_scales = nullptr;
-  /// Of all rows, with INTACT_QUANTIZATION_DYNAMIC_TENSOR.
+  /// The quantization of all rows, with INTACT_QUANTIZATION_DYNAMIC_TENSOR.
   RowQuantization tensor;
   /// Null where the plan has the weights.
   const GivenWeights* weights = nullptr;

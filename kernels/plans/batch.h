@@ -13,8 +13,8 @@ namespace intact::kernels {
 
 class Batch {
  public:
-  /// Of checked arguments to a plan whose B is k×n. Items whose rows follow one another at one distance, of A
-  /// and of all else, are joined: they are one item of all the rows.
+  /// `args` are checked, and to a plan whose B is k×n; they and `problem` outlive the batch. Items whose rows
+  /// follow one another at one distance, of A and of all else, are joined: they are one item of all the rows.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
 
   int64_t items() const { return items_; }

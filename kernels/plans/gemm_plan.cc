@@ -563,8 +563,9 @@ void GemmPlan::RunBatchShare(const Engine& engine, const Batch& batch, const Par
   if (range.Empty()) return;
   RunBuffers buffers = BuffersOf(item);
   buffers.tensor = tensor;
-  const GivenWeights given = PlaceGiven(data_, scratch);
+  GivenWeights given;
   if (data_.problem.has_given_b) {
+    given = PlaceGiven(data_, scratch);
     PackGiven(item, range, given);
     buffers.weights = &given;
   }

@@ -34,8 +34,8 @@ class LinearWeights {
                                                              std::shared_ptr<const void> mapping,
                                                              bool pairs_saturate);
 
-  /// Of weights that runs give, laid out as `layout` tells: sizes, and bounds of the worst. Errors: OVERFLOW,
-  /// OUT_OF_MEMORY.
+  /// For weights that runs give, laid out as `layout` tells: sizes, and bounds of the worst. Errors:
+  /// OVERFLOW, OUT_OF_MEMORY.
   static Result<std::shared_ptr<const LinearWeights>> Given(LinearProblem problem, const WeightView& layout);
 
   const LinearProblem& problem() const { return problem_; }
