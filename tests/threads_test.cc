@@ -87,14 +87,15 @@ class CaseOf : public Case {
     const Result<Plan>& plan = is_shared_ ? shared_ : own;
     if (!plan) return plan.error().message;
     if (const Error error = plan->Save(path); !error.ok()) return error.message;
-    std::string wrong = Run(Plan::Load(path));
+    // In saturating mode the bytes are those of the ISA.
+    std::string wrong = Run(Plan::Load(path, options_.isa));
     if (!wrong.empty()) return wrong;
     const Result<Bytes> image = plan->SaveMemory();
     if (!image) return image.error().message;
     Bytes room(image->size() + 63);
     uint8_t* const aligned = room.data() + (-reinterpret_cast<uintptr_t>(room.data()) & 63);
     std::ranges::copy(*image, aligned);
-    return Run(Plan::LoadMemory(aligned, image->size()));
+    return Run(Plan::LoadMemory(aligned, image->size(), options_.isa));
   }
 
   std::string RunTuned() const override {

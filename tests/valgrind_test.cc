@@ -33,7 +33,8 @@ TEST_F(Valgrind, IsSilentOfACorrectProgram) {
   const Outcome watched = Watch("none");
   EXPECT_EQ(watched.status, 0) << watched.err;
   EXPECT_EQ(watched.err, "");
-  const Outcome alone = Run("none");
+  // The CPU that valgrind shows to programs has no more; in saturating mode the bytes are those of the ISA.
+  const Outcome alone = Run("none", "INTACT_MAX_ISA=avx2");
   EXPECT_EQ(alone.status, 0) << alone.err;
   EXPECT_EQ(alone.out, watched.out) << "the same bytes";
 }
