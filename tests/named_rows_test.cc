@@ -165,8 +165,8 @@ TEST_P(NamedRows, AreTuned) {
 }
 
 TEST_P(NamedRows, TakeOneForm) {
-  if (GetParam() == INTACT_ISA_AVX512)
-    GTEST_SKIP() << "with AVX-512 gauss weights take 1.6 bytes each, and for 8 rows another kernel";
+  const bool is_avx2 = GetParam() == INTACT_ISA_AVX2;
+  const double most_bytes = is_avx2 ? 1.5 : 1.6;  // a weight: strips of wider vectors have more heavy quads
   for (const char* const fill : {"laplace", "gauss"}) {
     Use(std::string("gemm u8s8s32 m=61 n=512 k=1024 fill=") + fill);
     const auto weights = static_cast<double>(gemm_.n * gemm_.k);
@@ -175,7 +175,11 @@ TEST_P(NamedRows, TakeOneForm) {
     for (const int64_t usual_m : {1, 8, 49, 128}) {
       const auto plan = PlanFor(usual_m);
       ASSERT_NE(plan, nullptr);
-      EXPECT_LE(static_cast<double>(plan->packed_bytes()) / weights, 1.5) << fill << " " << usual_m;
+      EXPECT_LE(static_cast<double>(plan->packed_bytes()) / weights, most_bytes) << fill << " " << usual_m;
+      EXPECT_LE(static_cast<double>(plan->packed_bytes()), 0.5 * static_cast<double>(any->packed_bytes()))
+          << fill << " " << usual_m;
+      // With AVX-512 a plan for any rows runs few of them from a form that it has for others.
+      if (!is_avx2) continue;
       EXPECT_EQ(plan->KernelNameFor(usual_m), any->KernelNameFor(usual_m)) << fill << " " << usual_m;
     }
   }
