@@ -7,6 +7,7 @@ readonly root
 readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libcpuinfo-dev libbenchmark-dev
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev)
+readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 
 usage() {
   cat <<'END'
@@ -20,6 +21,8 @@ Each command installs the Debian packages that are missing, then configures and 
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table beside oneDNN (installed if that is possible) and this machine's peaks,
            which also goes to report/;                 arguments go to it (--help, --benchmark_filter=REGEX, ...)
+  pytorch  build PyTorch's operators and run their tests (wants libtorch-dev, python3-torch and others, a GB
+           or two);                                    arguments go to `ctest`
   lint     check format and clang-tidy (wants clang-format and clang-tidy)
 
 INTACT_PRESETS="release asan" says otherwise which builds `test` covers: any of release, debug, asan.
@@ -59,12 +62,14 @@ try_install() {
   "${as_root[@]}" update && "${as_root[@]}" install --no-install-recommends "${missing[@]}"
 }
 
+# install_packages [PACKAGE...]: those that every build needs, and the arguments.
 install_packages() {
+  local wanted=("${packages[@]}" "$@")
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    fail "this is no Debian or Ubuntu; install the counterparts of: ${packages[*]}; then run cmake --preset release"
+    fail "this is no Debian or Ubuntu; install the counterparts of: ${wanted[*]}; then run cmake --preset release"
   fi
-  try_install "${packages[@]}" ||
-    fail "missing packages; run: sudo apt-get install $(missing_packages "${packages[@]}" | paste -sd ' ')"
+  try_install "${wanted[@]}" ||
+    fail "missing packages; run: sudo apt-get install $(missing_packages "${wanted[@]}" | paste -sd ' ')"
 }
 
 # What `bench` compares with, where it can be had.
@@ -86,7 +91,7 @@ build() {
   local preset=$1
   shift
   say "configuring build/$preset"
-  cmake --preset "$preset" >/dev/null
+  cmake --preset "$preset" -DINTACT_BUILD_PYTORCH="${build_pytorch:-OFF}" >/dev/null
   say "building build/$preset (minutes the first time)"
   cmake --build --preset "$preset" "$@"
 }
@@ -121,6 +126,13 @@ run_tests() {
   done
   say "${presets[*]}: $total tests, $((total - failed - skipped)) passed, $failed failed, $skipped skipped"
   ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
+}
+
+# PyTorch's part, of the release build alone; nothing else that is tested is built.
+test_pytorch() {
+  install_packages "${pytorch[@]}"
+  build_pytorch=ON build release --target intact_torch run_scripted intact
+  ctest --preset release --no-tests=error --parallel "$(nproc)" --tests-regex '^pytorch\.' "$@"
 }
 
 lint() {
@@ -162,6 +174,9 @@ case $command in
     install_peers
     build release --target intact_bench
     bench "$@"
+    ;;
+  pytorch)
+    test_pytorch "$@"
     ;;
   lint)
     install_packages

@@ -1,0 +1,286 @@
+"""convert(): from a model that PyTorch quantized to the same model on intact."""
+import copy
+import dataclasses
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+import torch.ao.nn.quantized as nnq
+import torch.ao.nn.quantized.dynamic as nnqd
+import torch.nn.intrinsic.quantized as nniq
+import torch.nn.intrinsic.quantized.dynamic as nniqd
+
+from .modules import Conv, ConvAdd, DynamicLinear, Linear
+
+
+class Options(NamedTuple):
+    mode: str
+    max_isa: str
+    per_row: bool
+
+
+@dataclasses.dataclass
+class Conversion:
+    """What convert() did, layer by layer: (name, kind) and (name, kind, reason)."""
+
+    swapped: List[Tuple[str, str]] = dataclasses.field(default_factory=list)
+    fused: List[Tuple[str, str]] = dataclasses.field(default_factory=list)
+    left: List[Tuple[str, str, str]] = dataclasses.field(default_factory=list)
+
+    def __str__(self):
+        lines = [f"swapped {len(self.swapped)}, fused {len(self.fused)}, left {len(self.left)}"]
+        lines += [f"  swapped  {name}: {kind}" for name, kind in self.swapped]
+        lines += [f"  fused    {name}: {how}" for name, how in self.fused]
+        lines += [f"  left     {name}: {kind}: {reason}" for name, kind, reason in self.left]
+        return "\n".join(lines)
+
+
+def conversion(model: torch.nn.Module) -> Conversion:
+    """What convert() did to make `model`."""
+    return model.intact_conversion
+
+
+# --- params out of what PyTorch packed ---------------------------------------------------------------------------
+
+
+def _linear_params(weight, bias, name: str, options: Options):
+    return torch.classes.intact.Linear(weight, _float(bias), name, options.mode, options.max_isa)
+
+
+def _conv_params(weight, bias, stride, padding, output_padding, dilation, groups, transposed, name, options: Options):
+    dims = weight.dim() - 2
+    # PyTorch packs a one-dimensional convolution as one of height 1, whose values come first.
+    arrays = [list(values)[-dims:] for values in (stride, padding, output_padding, dilation)]
+    return torch.classes.intact.Conv(
+        weight, _float(bias), *arrays, groups, transposed, name, options.mode, options.max_isa)
+
+
+def _float(bias: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+    return None if bias is None else bias.detach().to(torch.float32)
+
+
+def _unpacked_linear(packed, name: str, options: Options):
+    return _linear_params(*torch.ops.quantized.linear_unpack(packed), name, options)
+
+
+def _unpacked_conv1d(packed, name: str, options: Options):
+    return _unpacked_conv(packed, name, options, torch.ops.quantized.conv1d_unpack(packed))
+
+
+def _unpacked_conv(packed, name: str, options: Options, weight_bias=None):
+    weight, bias = weight_bias or packed.unpack()
+    return _conv_params(weight, bias, packed.stride(), packed.padding(), packed.output_padding(), packed.dilation(),
+                        packed.groups(), packed.transpose(), name, options)
+
+
+# --- modules -----------------------------------------------------------------------------------------------------
+
+
+class Left(Exception):
+    """Why a module stays as it is."""
+
+
+def _linear(module, name: str, options: Options) -> torch.nn.Module:
+    params = _linear_params(*module._weight_bias(), name, options)
+    return Linear(params, isinstance(module, nniq.LinearReLU), module.scale, module.zero_point)
+
+
+def _dynamic_linear(module, name: str, options: Options) -> torch.nn.Module:
+    if module._packed_params.dtype != torch.qint8:
+        raise Left(f"its weights are {module._packed_params.dtype}")
+    params = _linear_params(*module._weight_bias(), name, options)
+    return DynamicLinear(params, isinstance(module, nniqd.LinearReLU), options.per_row)
+
+
+def _conv(module, name: str, options: Options) -> torch.nn.Module:
+    if module.padding_mode != "zeros":
+        raise Left(f"its padding_mode is {module.padding_mode!r}")
+    params = _conv_params(*module._weight_bias(), module.stride, module.padding, module.output_padding,
+                          module.dilation, module.groups, module.transposed, name, options)
+    relu = isinstance(module, (nniq.ConvReLU1d, nniq.ConvReLU2d, nniq.ConvReLU3d))
+    return Conv(params, relu, module.scale, module.zero_point)
+
+
+# By exact type: a subclass may compute something else.
+_MODULES: Dict[type, Callable] = {
+    nnq.Linear: _linear, nniq.LinearReLU: _linear,
+    nnqd.Linear: _dynamic_linear, nniqd.LinearReLU: _dynamic_linear,
+    nnq.Conv1d: _conv, nnq.Conv2d: _conv, nnq.Conv3d: _conv,
+    nniq.ConvReLU1d: _conv, nniq.ConvReLU2d: _conv, nniq.ConvReLU3d: _conv,
+    nnq.ConvTranspose1d: _conv, nnq.ConvTranspose2d: _conv, nnq.ConvTranspose3d: _conv,
+}
+
+_QUANTIZED_PACKAGES = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.nn.intrinsic.quantized",
+                       "torch.ao.nn.intrinsic.quantized", "torch.ao.nn.sparse.quantized")
+_FLOAT_PRODUCTS = (torch.nn.Linear, torch.nn.modules.conv._ConvNd, torch.nn.RNNBase, torch.nn.MultiheadAttention)
+
+
+def _reason_to_leave(module: torch.nn.Module) -> Optional[str]:
+    """Why a module that convert() does not know stays; None where there is nothing to tell."""
+    if isinstance(module, _FLOAT_PRODUCTS):
+        return "PyTorch did not quantize it"
+    if not type(module).__module__.startswith(_QUANTIZED_PACKAGES):
+        return None
+    if type(module).__module__.startswith("torch.ao.nn.quantized.dynamic"):
+        return "intact quantizes only the input of linear layers as it comes"
+    if isinstance(module, (nnq.Quantize, nnq.DeQuantize, nnq.FloatFunctional, nnq.QFunctional)):
+        return "no product with weights: PyTorch's own operator serves it"
+    if isinstance(module, nnq.modules.linear.LinearPackedParams):
+        return None
+    return "intact has no operator for it"
+
+
+def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: Conversion, made: dict):
+    """The module in place of `module`, which is changed if its children are. `made`: by the id of those seen."""
+    if id(module) in made:
+        return made[id(module)]
+    made[id(module)] = module
+    make = _MODULES.get(type(module))
+    if make is not None:
+        try:
+            made[id(module)] = make(module, name, options)
+            made[id(module)].training = module.training
+            report.swapped.append((name, type(module).__name__))
+            return made[id(module)]
+        except Left as reason:
+            report.left.append((name, type(module).__name__, str(reason)))
+            return module
+    reason = _reason_to_leave(module)
+    if reason is not None:
+        report.left.append((name, type(module).__name__, reason))
+    for child_name, child in list(module._modules.items()):
+        if child is not None:
+            path = f"{name}.{child_name}" if name else child_name
+            module._modules[child_name] = _swap_modules(child, path, options, report, made)
+    return module
+
+
+# --- calls in FX graphs ------------------------------------------------------------------------------------------
+
+_quantized, _intact = torch.ops.quantized, torch.ops.intact
+
+# PyTorch's operator: ours, and how the weights that it takes are unpacked.
+_CALLS = {
+    _quantized.linear: (_intact.linear, _unpacked_linear),
+    _quantized.linear_relu: (_intact.linear_relu, _unpacked_linear),
+    _quantized.conv1d: (_intact.conv, _unpacked_conv1d),
+    _quantized.conv1d_relu: (_intact.conv_relu, _unpacked_conv1d),
+    _quantized.conv2d: (_intact.conv, _unpacked_conv),
+    _quantized.conv2d_relu: (_intact.conv_relu, _unpacked_conv),
+    _quantized.conv3d: (_intact.conv, _unpacked_conv),
+    _quantized.conv3d_relu: (_intact.conv_relu, _unpacked_conv),
+    _quantized.linear_dynamic: (_intact.linear_dynamic, _unpacked_linear),
+    _quantized.linear_relu_dynamic: (_intact.linear_dynamic, _unpacked_linear),
+}
+
+
+def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options, report: Conversion) -> None:
+    prefix = f"{name}." if name else ""
+    users: Dict[str, list] = {}  # calls by the attribute that holds their weights
+    for node in graph_module.graph.nodes:
+        if node.op != "call_function" or getattr(node.target, "_qualified_op_name", "").split("::")[0] != "quantized":
+            continue
+        if node.target in _CALLS and isinstance(node.args[1], torch.fx.Node) and node.args[1].op == "get_attr":
+            users.setdefault(node.args[1].target, []).append(node)
+        else:
+            report.left.append((prefix + node.name, str(node.target), "PyTorch's own operator serves it"))
+    for attribute, nodes in users.items():
+        owner_path, _, leaf = attribute.rpartition(".")
+        owner = graph_module.get_submodule(owner_path)
+        packed = getattr(owner, leaf)
+        for node in nodes:
+            ours, unpack = _CALLS[node.target]
+            setattr(owner, leaf, unpack(packed, prefix + node.name, options))
+            report.swapped.append((prefix + node.name, str(node.target)))
+            if ours is _intact.linear_dynamic:
+                relu = node.target is _quantized.linear_relu_dynamic
+                node.args, node.kwargs = (node.args[0], node.args[1], options.per_row, relu), {}
+            node.target = ours
+    if users:
+        graph_module.recompile()
+
+
+def _value(graph_module, argument) -> float:
+    """Of a scale or zero point in a graph: a number, or a tensor that the module keeps."""
+    if not isinstance(argument, torch.fx.Node):
+        return argument
+    owner_path, _, leaf = argument.target.rpartition(".")
+    return getattr(graph_module.get_submodule(owner_path), leaf).item()
+
+
+def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conversion) -> None:
+    """Has convolutions add what PyTorch adds to their outputs."""
+    prefix = f"{name}." if name else ""
+    modules = dict(graph_module.named_modules())
+    calls: Dict[str, int] = {}
+    for node in list(graph_module.graph.nodes):
+        if node.op == "call_module" and type(modules[node.target]) is torch.nn.Identity:  # once a batch norm
+            node.replace_all_uses_with(node.args[0])
+            graph_module.graph.erase_node(node)
+        elif node.op == "call_module":
+            calls[node.target] = calls.get(node.target, 0) + 1
+
+    def is_fusable(node) -> bool:
+        return (isinstance(node, torch.fx.Node) and node.op == "call_module" and len(node.users) == 1
+                and calls[node.target] == 1 and type(modules[node.target]) is Conv and not modules[node.target].relu)
+
+    for add in list(graph_module.graph.nodes):
+        if add.op != "call_function" or add.target not in (_quantized.add, _quantized.add_relu):
+            continue
+        scale, zero_point = (add.args[2:] or (add.kwargs.get("scale"), add.kwargs.get("zero_point")))
+        for conv, residual in (add.args[:2], add.args[1::-1]):
+            if conv is residual or not is_fusable(conv) or not isinstance(residual, torch.fx.Node):
+                continue
+            old = modules[conv.target]
+            fused = ConvAdd(old.params, add.target is _quantized.add_relu, _value(graph_module, scale),
+                            _value(graph_module, zero_point))
+            fused.training = old.training
+            owner_path, _, leaf = conv.target.rpartition(".")
+            setattr(graph_module.get_submodule(owner_path), leaf, fused)
+            with graph_module.graph.inserting_before(add):
+                node = graph_module.graph.call_module(conv.target, (conv.args[0], residual))
+            add.replace_all_uses_with(node)
+            graph_module.graph.erase_node(add)
+            graph_module.graph.erase_node(conv)
+            report.fused.append((prefix + conv.target, f"with {add.name}"))
+            report.left = [entry for entry in report.left if entry[0] != prefix + add.name]
+            break
+    graph_module.graph.eliminate_dead_code()
+    graph_module.recompile()
+
+
+# --- all of it ---------------------------------------------------------------------------------------------------
+
+
+def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *, dynamic: str = "tensor",
+            fuse_residual: bool = False, inplace: bool = False) -> torch.nn.Module:
+    """`model`, quantized by PyTorch, with its products on intact.
+
+    mode            "exact": the same bytes on every CPU. "saturating": what FBGEMM and oneDNN compute without VNNI; with
+                    max_isa="avx2" or "avx512" this shows on any machine what they make of the model there.
+    max_isa         kernels of no newer ISA than this are used: "avx2", "avx512", …, "any".
+    dynamic         how layers of quantize_dynamic() quantize their input: all of it alike ("tensor", as PyTorch does), or
+                    each row by itself ("row", which is more accurate). Neither gives up a bit (reduce_range).
+    fuse_residual   has convolutions add the residual of a block before they round, once where PyTorch rounds twice: faster
+                    and more accurate, other bytes. The model is traced by torch.fx if it is no GraphModule.
+    inplace         changes `model` instead of a copy.
+
+    conversion(result) tells what was swapped, what was left and why.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError("model is a ScriptModule; expected the model before it was scripted or traced")
+    if dynamic not in ("tensor", "row"):
+        raise ValueError(f"dynamic is {dynamic!r}; expected 'tensor' or 'row'")
+    options = Options(mode, max_isa, dynamic == "row")
+    if not inplace:
+        model = copy.deepcopy(model)
+    if fuse_residual and not isinstance(model, torch.fx.GraphModule):
+        model = torch.fx.symbolic_trace(model)
+    report = Conversion()
+    model = _swap_modules(model, "", options, report, {})
+    for name, module in model.named_modules():
+        if isinstance(module, torch.fx.GraphModule):
+            _swap_calls(module, name, options, report)
+            if fuse_residual:
+                _fuse_residuals(module, name, report)
+    model.intact_conversion = report
+    return model

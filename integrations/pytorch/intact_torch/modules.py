@@ -1,0 +1,126 @@
+"""The modules that convert() puts in place of PyTorch's quantized ones.
+
+Each holds `params`, a torch.classes.intact object: weights and bias as PyTorch quantized them, the geometry, and the
+options of the conversion. State dicts have the keys of PyTorch's modules, so that either loads the other's.
+"""
+from typing import Optional
+
+import torch
+
+
+class _Layer(torch.nn.Module):
+    """What the layers have alike. Scale and zero point are the output's."""
+
+    def __init__(self, params, relu: bool, scale: float, zero_point: int):
+        super().__init__()
+        self.params = params
+        self.relu = relu
+        self.scale = float(scale)
+        self.zero_point = int(zero_point)
+
+    def weight(self) -> torch.Tensor:
+        return self.params.weight()
+
+    def bias(self) -> Optional[torch.Tensor]:
+        return self.params.bias()
+
+    def set_weight_bias(self, weight: torch.Tensor, bias: Optional[torch.Tensor]) -> None:
+        self.params = self.params.with_weights(weight, bias)
+
+    def extra_repr(self):
+        words = [f"{tuple(self.weight().shape)}, scale={self.scale}, zero_point={self.zero_point}"]
+        words.append(f"mode={self.params.mode()}")
+        if self.params.max_isa() != "any":
+            words.append(f"max_isa={self.params.max_isa()}")
+        if self.relu:
+            words.append("relu=True")
+        return ", ".join(words)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "scale"] = torch.tensor(self.scale)
+        destination[prefix + "zero_point"] = torch.tensor(self.zero_point)
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        self.scale = float(state_dict.pop(prefix + "scale"))
+        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class _LinearState(torch.nn.Module):
+    """Saves and loads weights as PyTorch's linear modules do: as those of their submodule `_packed_params`."""
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        prefix += "_packed_params."
+        destination[prefix + "dtype"] = torch.qint8
+        destination[prefix + "_packed_params"] = (self.weight(), self.bias())
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = {"version": 3}
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        state_dict.pop(prefix + "_packed_params.dtype", None)
+        self.set_weight_bias(*state_dict.pop(prefix + "_packed_params._packed_params"))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class Linear(_LinearState, _Layer):
+    _version = 3
+
+    def forward(self, input):
+        if self.relu:
+            return torch.ops.intact.linear_relu(input, self.params, self.scale, self.zero_point)
+        return torch.ops.intact.linear(input, self.params, self.scale, self.zero_point)
+
+
+class DynamicLinear(_LinearState, _Layer):
+    """Quantizes its input as it comes: the whole tensor alike, or each row by itself. Its output is float32."""
+
+    _version = 4
+
+    def __init__(self, params, relu: bool, per_row: bool):
+        super().__init__(params, relu, 1.0, 0)
+        self.per_row = per_row
+
+    def extra_repr(self):
+        return f"{super().extra_repr()}, per={'row' if self.per_row else 'tensor'}"
+
+    def forward(self, input):
+        output = torch.ops.intact.linear_dynamic(input.to(torch.float32), self.params, self.per_row, self.relu)
+        return output.to(input.dtype)
+
+
+class _ConvState(torch.nn.Module):
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "weight"] = self.weight()
+        destination[prefix + "bias"] = self.bias()
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        self.set_weight_bias(state_dict.pop(prefix + "weight"), state_dict.pop(prefix + "bias"))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class Conv(_ConvState, _Layer):
+    """A convolution of one to three dimensions, or a transposed one."""
+
+    def forward(self, input):
+        if self.relu:
+            return torch.ops.intact.conv_relu(input, self.params, self.scale, self.zero_point)
+        return torch.ops.intact.conv(input, self.params, self.scale, self.zero_point)
+
+    def extra_repr(self):
+        p = self.params
+        words = [f"stride={p.stride()}", f"padding={p.padding()}", f"dilation={p.dilation()}", f"groups={p.groups()}"]
+        if p.transposed():
+            words.append(f"transposed, output_padding={p.output_padding()}")
+        return f"{super().extra_repr()}, {', '.join(words)}"
+
+
+class ConvAdd(_ConvState, _Layer):
+    """A convolution to which a residual is added before its output is rounded; scale and zero point are the sum's."""
+
+    def forward(self, input, residual):
+        if self.relu:
+            return torch.ops.intact.conv_add_relu(input, residual, self.params, self.scale, self.zero_point)
+        return torch.ops.intact.conv_add(input, residual, self.params, self.scale, self.zero_point)

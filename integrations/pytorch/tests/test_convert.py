@@ -1,0 +1,205 @@
+"""convert(): what it swaps, what it leaves, and that models survive what PyTorch does with models."""
+import copy
+import io
+import os
+import subprocess
+import tempfile
+import unittest
+
+import intact_torch
+import models
+import torch
+import torch.ao.nn.quantized as nnq
+
+
+def saved_and_loaded(model):
+    stream = io.BytesIO()
+    torch.save(model, stream)
+    stream.seek(0)
+    return torch.load(stream)
+
+
+class Swapping(unittest.TestCase):
+    def test_eager_static(self):
+        quantized, _ = models.eager_static()
+        converted = intact_torch.convert(quantized)
+        report = intact_torch.conversion(converted)
+        self.assertEqual(dict(report.swapped), {
+            "stem.0": "ConvReLU2d", "block.conv1": "ConvReLU2d", "block.conv2": "Conv2d", "head.0": "LinearReLU",
+            "head.2": "Linear"})
+        reasons = {name: reason for name, _, reason in report.left}
+        self.assertEqual(reasons["reflected"], "its padding_mode is 'reflect'")
+        self.assertIn("PyTorch's own operator", reasons["block.add"])
+        self.assertIn("left     reflected: Conv2d: its padding_mode is 'reflect'", str(report))
+        self.assertIsInstance(converted.head[2], intact_torch.Linear)
+        self.assertIsInstance(quantized.head[2], nnq.Linear)  # it was not changed
+        self.assertEqual(converted.block.conv2.params.layer(), "block.conv2")
+        self.check_outputs(quantized, converted, models.images(16, 12, seed=3))
+
+    def test_fx(self):
+        quantized = models.fx_static()
+        converted = intact_torch.convert(quantized)
+        kinds = [kind for _, kind in intact_torch.conversion(converted).swapped]
+        self.assertEqual(sorted(kinds), ["Conv1d", "Conv2d", "ConvReLU2d", "quantized.conv2d_relu", "quantized.conv3d",
+                                         "quantized.linear"])
+        self.assertEqual([entry[1] for entry in intact_torch.conversion(converted).left], ["quantized.add_relu"])
+        self.assertNotIn("quantized.linear", converted.code)
+        self.check_outputs(quantized, converted, models.images(16, seed=3))
+
+    def test_eager_dynamic(self):
+        quantized = models.eager_dynamic()
+        x = torch.randn(5, 2, 32, generator=torch.Generator().manual_seed(3))
+        for dynamic in ("tensor", "row"):
+            converted = intact_torch.convert(quantized, dynamic=dynamic)
+            report = intact_torch.conversion(converted)
+            self.assertEqual(report.swapped, [("qkv", "Linear"), ("out", "Linear")])
+            self.assertEqual(report.left[0][:2], ("rnn", "LSTM"))
+            # PyTorch gives up a bit of the activations, and rounds their zero points in another way.
+            self.assertLess(float((converted(x) - quantized(x)).abs().max()), 0.02)
+
+    def test_fx_dynamic(self):
+        prepared = models.quiet(models.prepare_fx, torch.nn.Sequential(torch.nn.Linear(32, 8), torch.nn.ReLU()).eval(),
+                                models.QConfigMapping().set_global(torch.ao.quantization.default_dynamic_qconfig),
+                                (torch.randn(2, 32),))
+        quantized = models.quiet(models.convert_fx, prepared)
+        converted = intact_torch.convert(quantized)
+        self.assertEqual(len(intact_torch.conversion(converted).swapped), 1)
+        x = torch.randn(50, 32)
+        self.assertLess(float((converted(x) - quantized(x)).abs().max()), 0.05)
+        self.assertGreaterEqual(float(converted(x).min()), 0)
+
+    def check_outputs(self, quantized, converted, x):
+        theirs, ours = quantized(x), converted(x)
+        self.assertGreater(theirs.unique().numel(), 20)
+        step = float((theirs.unique()[1:] - theirs.unique()[:-1]).min())
+        self.assertLessEqual(float((theirs - ours).abs().max()), 2.01 * step)
+        if intact_torch.isa_available("avx512_vnni") or intact_torch.isa_available("avx_vnni"):  # oneDNN is exact
+            self.assertLess(float((theirs != ours).float().mean()), 0.02)
+
+    def test_residuals_are_fused_by_name(self):
+        for make, size in ((lambda: models.eager_static()[0], 12), (models.fx_static, 6)):
+            quantized = make()
+            fused = intact_torch.convert(quantized, fuse_residual=True)
+            self.assertEqual(len(intact_torch.conversion(fused).fused), 1)
+            self.assertNotIn("add_relu", fused.code)
+            x = models.images(16, size, seed=3)
+            self.assertFalse(torch.equal(fused(x), quantized(x)))
+            self.assertLess(float((fused(x) - quantized(x)).abs().max()), 0.15 * float(quantized(x).abs().max()))
+
+    def test_saturating(self):
+        quantized, _ = models.eager_static()
+        exact, saturating = (intact_torch.convert(quantized, mode=mode, max_isa="avx2")
+                             for mode in ("exact", "saturating"))
+        x = models.images(64, 12, seed=3) * 3
+        self.assertFalse(torch.equal(exact(x), saturating(x)))
+        self.assertTrue(torch.equal(exact(x), intact_torch.convert(quantized)(x)))
+        self.assertIn("mode=saturating, max_isa=avx2", repr(saturating))
+
+    def test_shared_modules_stay_shared(self):
+        layer = models.eager_static()[0].head[2]
+        model = intact_torch.convert(torch.nn.ModuleDict({"a": layer, "b": layer}))
+        self.assertIs(model["a"], model["b"])
+
+    def test_a_layer_is_a_model(self):
+        layer = models.eager_static()[0].stem[0]
+        converted = intact_torch.convert(layer)
+        self.assertIsInstance(converted, intact_torch.Conv)
+        self.assertEqual(intact_torch.conversion(converted).swapped, [("", "ConvReLU2d")])
+
+    def test_refused(self):
+        scripted = torch.jit.script(models.eager_static()[0])
+        with self.assertRaisesRegex(TypeError, "model is a ScriptModule; expected the model before"):
+            intact_torch.convert(scripted)
+        with self.assertRaisesRegex(ValueError, "dynamic is 'column'"):
+            intact_torch.convert(torch.nn.Identity(), dynamic="column")
+        with self.assertRaisesRegex(RuntimeError, "stem.0: mode is 'fast'"):
+            intact_torch.convert(models.eager_static()[0], mode="fast")
+
+    def test_float_layers_are_told(self):
+        report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))))
+        self.assertEqual(report.left, [("0", "Conv2d", "PyTorch did not quantize it")])
+
+
+class Surviving(unittest.TestCase):
+    """Each of the ways that PyTorch quantizes: the converted model, copied, saved and scripted, computes the same."""
+
+    def setUp(self):
+        dynamic = intact_torch.convert(models.eager_dynamic(), dynamic="row")
+        self.models = [
+            (intact_torch.convert(models.eager_static()[0]), models.images(3, 12)),
+            (intact_torch.convert(models.eager_static()[0], mode="saturating", max_isa="avx2"), models.images(3, 12) * 3),
+            (intact_torch.convert(models.eager_static()[0], fuse_residual=True), models.images(3, 12)),
+            (intact_torch.convert(models.fx_static()), models.images(3)),
+            (dynamic, torch.randn(5, 2, 32)),
+        ]
+
+    def check(self, change):
+        for model, x in self.models:
+            with torch.no_grad():
+                self.assertTrue(torch.equal(change(model, x)(x), model(x)), type(model).__name__)
+
+    def test_copies(self):
+        self.check(lambda model, x: copy.deepcopy(model))
+
+    def test_saved(self):
+        for model, _ in self.models:
+            if hasattr(model, "reflected"):
+                model.reflected = torch.nn.Identity()  # PyTorch's own quantized modules do not survive it
+        self.models[-1][0].rnn = torch.nn.LSTM(32, 8)
+        self.check(lambda model, x: saved_and_loaded(model))
+
+    def test_scripted(self):
+        self.check(lambda model, x: torch.jit.script(model))
+
+    def test_traced(self):
+        self.check(lambda model, x: torch.jit.trace(model, x))
+
+    def test_scripted_and_saved(self):
+        def change(model, x):
+            stream = io.BytesIO()
+            torch.jit.save(torch.jit.script(model), stream)
+            stream.seek(0)
+            return torch.jit.load(stream)
+
+        self.check(change)
+
+    def test_state_dicts(self):
+        def change(model, x):
+            state = saved_and_loaded(model.state_dict())
+            other = copy.deepcopy(model)
+            for module in other.modules():
+                if hasattr(module, "params"):  # others, to be overwritten
+                    weight = module.weight()
+                    integers = torch.zeros_like(weight.int_repr())
+                    module.set_weight_bias(torch._make_per_tensor_quantized_tensor(integers, 1.0, 0), None)
+            other.load_state_dict(state)
+            return other
+
+        self.check(change)
+
+    def test_state_dicts_are_pytorchs(self):
+        for quantized, x in ((models.eager_static()[0], models.images(3, 12)),
+                             (models.eager_dynamic(), torch.randn(5, 2, 32))):
+            converted = intact_torch.convert(quantized)
+            self.assertEqual(set(converted.state_dict()), set(quantized.state_dict()))
+            other = intact_torch.convert(quantized)
+            other.load_state_dict(quantized.state_dict())
+            self.assertTrue(torch.equal(other(x), converted(x)))
+            back = copy.deepcopy(quantized)
+            back.load_state_dict(converted.state_dict())
+            self.assertTrue(torch.equal(back(x), quantized(x)))
+
+    def test_cpp(self):
+        model, _ = self.models[0]
+        x = (torch.arange(2 * 3 * 12 * 10, dtype=torch.float32) / 720).reshape(2, 3, 12, 10)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.pt")
+            torch.jit.script(model).save(path)
+            printed = subprocess.run([os.environ["INTACT_RUN_SCRIPTED"], path, "2", "3", "12", "10"],
+                                     capture_output=True, text=True, check=True).stdout
+        values = torch.tensor([float(line) for line in printed.split()])
+        self.assertTrue(torch.equal(values, model(x).flatten()))
+
+
+if __name__ == "__main__":
+    unittest.main()
