@@ -68,6 +68,22 @@ TEST_P(ConvDifferential, Groups) {
   }
 }
 
+// Bands leave out what lies between taps that are further apart than the outputs of a band span.
+TEST_P(ConvDifferential, TapsFarApart) {
+  for (const char* line : {
+           "conv u8s8s32 in=9x90 c=3 o=5 kernel=3x3 dilation=1x41 pad=1x1 za=7",
+           "conv s8s8u8 in=90x7 c=16 o=17 kernel=3x3 dilation=41x1 pad=2x1 za=-9 zc=3 bias=f32 scale=channel",
+           "conv u8s8s32 in=70x80 c=4 o=8 kernel=2x3 stride=3x2 dilation=60x39 pad=7x9:1x0 za=255 batch=2",
+           "conv u8s8s32 in=3x50x51 c=4 o=4 kernel=2x3x2 dilation=2x24x50 pad=0x3x2 groups=2 za=5",
+           "conv u8s8s32 in=60x61 c=19 o=19 kernel=3x3 dilation=29x30 pad=1x2 groups=19 za=9",
+           "conv u8s8s32 in=5x100 c=24 o=24 kernel=1x2 dilation=1x85 groups=3 za=77",
+           "conv u8s8s32 in=9x8 c=5 o=6 kernel=3x3 dilation=50x40 pad=51x41 za=3",
+           "conv s8u8s32 in=7x6 c=6 o=6 kernel=3x2 stride=2x1 dilation=20x30 transposed=yes za=3 zb=9",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
 // Groups that fill a vector of some ISA, together or alone: neighbouring pixels of a line share what they
 // read (Taps::shared), with all kinds of steps from pixel to pixel and from tap to tap.
 TEST_P(ConvDifferential, GroupsThatSharePixels) {

@@ -547,5 +547,25 @@ TEST(ScratchOptions, ReachTheRun) {
   EXPECT_THAT(c, Each(70));
 }
 
+// As much as L2 holds, where the taps of an output lie gigabytes apart.
+TEST(ScratchOfConvolutions, HoldsNothingOfWhatLiesBetweenTaps) {
+  for (const size_t axis : {size_t{0}, size_t{1}}) {
+    ConvDesc desc = MakeConvDesc();
+    desc.input_channels = 64;
+    desc.output_channels = 2;
+    desc.input[0] = desc.input[1] = 5;
+    desc.kernel[axis] = 2;
+    desc.input[axis] = 1 << 24;
+    desc.dilation[axis] = (1 << 24) - 100;
+    const std::vector<int8_t> weights(64 * 2 * 2, 1);
+    const Result<Conv> conv = Conv::Create(desc, weights.data());
+    ASSERT_TRUE(conv) << conv.error().message;
+    const Result<intact_run_info> info = conv->Prepare(1);
+    ASSERT_TRUE(info) << info.error().message;
+    EXPECT_EQ(info->output[axis], 100);
+    EXPECT_LT(info->part_scratch_bytes, size_t{8} << 20);
+  }
+}
+
 }  // namespace
 }  // namespace intact::tests

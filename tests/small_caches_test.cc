@@ -124,7 +124,7 @@ reference::Axis AnyAxis(int64_t most_input, bool transposed) {
   axis.input = AnyOfRange(1, most_input);
   axis.kernel = AnyOf<int64_t>({1, 2, 3, 3, 5});
   axis.stride = AnyOf<int64_t>({1, 1, 1, 2, 3});
-  axis.dilation = AnyOf<int64_t>({1, 1, 1, 2});
+  axis.dilation = AnyOf<int64_t>({1, 1, 1, 1, 2, 9});
   axis.pad_begin = AnyOf<int64_t>({0, axis.kernel / 2, axis.kernel / 2, 3});
   axis.pad_end = AnyOf<int64_t>({0, axis.kernel / 2, axis.kernel / 2, 4});
   const int64_t span = axis.dilation * (axis.kernel - 1) + 1;

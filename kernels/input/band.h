@@ -5,6 +5,9 @@
 //     slice per tap in depth
 //       line   | padding |  pixels of the input, u8  | padding |     lines outside the input: padding
 //
+// Where taps lie further apart than the outputs of a band span, what lies between them is left out: the lines
+// or pixels of a tap follow those of the tap before it.
+//
 // It holds some lines of one plane, or whole planes: as much as a part of L2, where kernels find it. s8 is
 // shifted to u8 on the way, channels may be repeated (a channel multiplier), and padding is the zero point,
 // which contributes nothing.
@@ -78,20 +81,30 @@ class Band {
     int64_t size() const { return end - begin; }
   };
   int64_t width() const { return geometry_.output[kWidth]; }
+  /// From a tap to the next, in positions of a band of `outputs` outputs.
+  int64_t TapStep(Dimension dimension, int64_t outputs) const;
+  /// Positions of such a band.
+  int64_t Positions(Dimension dimension, int64_t outputs) const;
+  /// The output lines that a band of one plane has room for.
+  int64_t LinesWithin(int64_t budget) const;
   RowMap StageRows(const ConvInput& input, const Slice& slice, int64_t row_begin, int64_t row_end,
                    uint8_t* to) const noexcept;
   void StageLines(const ConvInput& input, const Slice& slice, int64_t plane, int64_t first_line,
                   int64_t lines, uint8_t* to) const noexcept;
-  void StageLine(const ConvInput& input, const uint8_t* line, uint8_t* to) const noexcept;
-  void StageLineSlice(const ConvInput& input, const Slice& slice, const uint8_t* line,
-                      uint8_t* to) const noexcept;
+  void StageLine(const ConvInput& input, const Slice& slice, const uint8_t* line, uint8_t* to) const noexcept;
+  /// Pixels [first, first + pixels) of a line, counted from the first of its padding.
+  void StagePixels(const ConvInput& input, const uint8_t* line, int64_t first, int64_t pixels,
+                   uint8_t* to) const noexcept;
+  void StageSliceOfPixels(const ConvInput& input, const Slice& slice, const uint8_t* line, int64_t first,
+                          int64_t pixels, uint8_t* to) const noexcept;
   void CopyPixels(const uint8_t* from, int64_t stride, int64_t pixels, uint8_t* to) const noexcept;
 
   ConvGeometry geometry_;
   BandChannels channels_;
   uint8_t padding_ = 0, flip_ = 0;
-  int64_t lines_ = 0;   // output lines that a band of one plane holds
-  int64_t planes_ = 0;  // whole planes that it holds; 1 if not all lines of one
+  int64_t lines_ = 0;                       // output lines that a band of one plane holds
+  int64_t planes_ = 0;                      // whole planes that it holds; 1 if not all lines of one
+  int64_t line_step_ = 0, pixel_step_ = 0;  // TapStep()
   int64_t line_bytes_ = 0, slice_bytes_ = 0, plane_bytes_ = 0;
 };
 

@@ -108,7 +108,7 @@ void ConvPlan::SharePixels(const Band& band, Taps* taps) const {
   const int64_t rows = geometry_.output[kWidth];
   if (width == 1 || width * taps->depth / kQuad > costs::kMostSharingQuads || rows < costs::kLeastSharingRows)
     return;
-  taps->shared = {width, geometry_.dilation[kWidth] * band.pixel_bytes(), band.row_stride()};
+  taps->shared = {width, band.TapOffset(0, 0, 1), band.row_stride()};
   taps->line_rows = geometry_.output[kWidth];
 }
 
