@@ -96,6 +96,15 @@ INTACT_AVX2 void ByElements(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
+/// VFMADD231PS: first·second + destination, rounded once. Of NaNs the instruction itself chooses.
+INTACT_AVX2 inline void MultiplyAdd(const Operands& in, Vector* out) {
+  for (size_t half = 0; half < 2; ++half) {
+    __m256i sum = LoadHalf(in.destination, half);
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(LoadHalf(in.first, half)), "x"(LoadHalf(in.second, half)));
+    StoreHalf(sum, half, out);
+  }
+}
+
 inline void CopySecond(const Operands& in, Vector* out) { *out = in.second; }
 
 /// The first `kBytes` again and again.

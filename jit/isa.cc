@@ -80,10 +80,10 @@ std::string MissingInHardware(Isa isa) {
     case Isa::kPortable:
       return {};
     case Isa::kAvx2:
-      return missing({{Features::kAVX2, "AVX2"}});
+      return missing({{Features::kAVX2, "AVX2"}, {Features::kFMA, "FMA"}});
     case Isa::kAvxVnni:
     case Isa::kAvxVnniInt8: {
-      const std::string why = missing({{Features::kAVX2, "AVX2"}});
+      const std::string why = MissingInHardware(Isa::kAvx2);
       return why.empty() ? MissingForVnni(isa == Isa::kAvxVnniInt8) : why;
     }
     case Isa::kAvx512:

@@ -49,11 +49,13 @@ Vector ByMask(const Machine& machine, const Vector& before, const Vector& result
   return out;
 }
 
-/// What the VEX-encoded twin makes of the halves of two vectors.
-Vector TwinNatively(const Twin& twin, const Vector& first, const Vector& second, int immediate) {
+/// What the VEX-encoded twin makes of the halves of two vectors, and of the one `to` that it writes.
+Vector TwinNatively(const Twin& twin, const Vector& to, const Vector& first, const Vector& second,
+                    int immediate) {
   Vector out;
   for (size_t half = 0; half < 2; ++half) {
     Machine machine;
+    std::copy_n(to.bytes.begin() + 32 * static_cast<int>(half), 32, machine.vectors[0].bytes.begin());
     std::copy_n(first.bytes.begin() + 32 * static_cast<int>(half), 32, machine.vectors[1].bytes.begin());
     std::copy_n(second.bytes.begin() + 32 * static_cast<int>(half), 32, machine.vectors[2].bytes.begin());
     machine.flags = 0x202;
@@ -82,7 +84,8 @@ void ExpectEvexAsTwin(const Twin& twin, size_t bytes, Masking masking, int immed
                                        static_cast<int>(masking), immediate);
   const auto expect = [&](const Vector& second) {
     return [&, second](Machine* machine) {
-      const Vector result = TwinNatively(twin, before.vectors[kFirst], second, immediate);
+      const Vector result =
+          TwinNatively(twin, before.vectors[kTo], before.vectors[kFirst], second, immediate);
       machine->vectors[kTo] =
           ByMask(before, before.vectors[kTo], result, bytes, std::max<size_t>(twin.element, 1), masking);
     };

@@ -21,6 +21,9 @@ std::string EpilogueSpec::Name() const {
          (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
          (has_residual() ? "_plus_" + TypeName(residual) : "") + (form.streams ? "_streamed" : "") +
          (form.is_dealt ? "_dealt" : "") +
+         (form.is_bounded_above   ? ""
+          : form.is_bounded_below ? "_floored"
+                                  : "_plain") +
          (form.known == KnownOutput::kNothing     ? ""
           : form.known == KnownOutput::kFitsInt32 ? "_int32"
                                                   : "_plain");
@@ -281,15 +284,16 @@ void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
 void Epilogue::Bound(const jit::Vec& accumulator) {
   x86::Assembler& code = emitter_.code();
   // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
-  const bool may_be_nan =
-      (spec_.has_residual() || spec_.has_row_scales) && spec_.form.known == KnownOutput::kNothing;
-  if (IsFloat(spec_.c_type) || may_be_nan) {
+  const bool is_float = IsFloat(spec_.c_type);
+  const bool is_known = spec_.form.known != KnownOutput::kNothing;
+  const bool may_be_nan = (spec_.has_residual() || spec_.has_row_scales) && !is_known;
+  if (is_float ? spec_.form.is_bounded_below : may_be_nan) {
     code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
   }
-  if (spec_.form.known == KnownOutput::kNothing) {
+  if (is_float ? spec_.form.is_bounded_above : !is_known) {
     code.vminps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, hi)));
   }
-  if (IsFloat(spec_.c_type)) return;
+  if (is_float) return;
   code.vcvtps2dq(accumulator, accumulator);
 }
 

@@ -49,6 +49,8 @@ struct EpilogueForm {
   // 8-bit outputs, which packing puts in order, and without a residual, which is not dealt.
   bool is_dealt = false;
   KnownOutput known = KnownOutput::kNothing;  // which it is with an f32 residual
+  // Of outputs that hold f: whether anything lies beyond lo, a NaN being one that does, and beyond hi.
+  bool is_bounded_below = true, is_bounded_above = true;
   auto operator<=>(const EpilogueForm&) const = default;
 };
 

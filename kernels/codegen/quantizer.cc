@@ -102,8 +102,28 @@ Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
     max(true, positive[0], positive[i]);
     max(false, negative[0], negative[i]);
   }
-  emitter->Store(argument(offsetof(ScanArgs, positive)), positive[0]);
-  emitter->Store(argument(offsetof(ScanArgs, negative)), negative[0]);
+  // Halves, quarters, …: at last the low element is the largest.
+  const auto fold = [&](bool is_signed, const Vec& largest, size_t member) {
+    if (registers.vector_bytes() == 64) {
+      code.vextracti64x4(numbers.ymm(), largest, 1);
+      max(is_signed, largest.ymm(), numbers.ymm());
+    }
+    code.vextracti128(numbers.xmm(), largest.ymm(), 1);
+    max(is_signed, largest.xmm(), numbers.xmm());
+    constexpr int kSwapQuads = 0x4E;
+    constexpr int kSwapDwords = 0xB1;
+    for (const int swap : {kSwapQuads, kSwapDwords}) {
+      code.vpshufd(numbers.xmm(), largest.xmm(), swap);
+      max(is_signed, largest.xmm(), numbers.xmm());
+    }
+    if (!is_f32) {
+      code.vpsrld(numbers.xmm(), largest.xmm(), 16);
+      max(is_signed, largest.xmm(), numbers.xmm());
+    }
+    code.vmovq(argument(member), largest.xmm());
+  };
+  fold(true, positive[0], offsetof(ScanArgs, positive));
+  fold(false, negative[0], offsetof(ScanArgs, negative));
   session.End();
   return session.Finish(registers);
 }
@@ -126,8 +146,11 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   code.mov(x, argument(offsetof(QuantizeArgs, x)));
   code.mov(a, argument(offsetof(QuantizeArgs, a)));
   code.mov(blocks, argument(offsetof(QuantizeArgs, blocks)));
-  const Vec scale = registers.NewVector("scale");
-  code.vbroadcastss(scale, argument(offsetof(QuantizeArgs, scale)));
+  const Vec high = registers.NewVector("reciprocal");
+  const Vec low = registers.NewVector("reciprocal's rest");
+  const Vec number = registers.NewVector("number");
+  code.vbroadcastss(high, argument(offsetof(QuantizeArgs, reciprocal.high)));
+  code.vbroadcastss(low, argument(offsetof(QuantizeArgs, reciprocal.low)));
   std::vector<Vec> vectors;
   vectors.reserve(kVectors);
   for (int i = 0; i < kVectors; ++i) vectors.push_back(registers.NewVector("numbers"));
@@ -138,12 +161,13 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   for (int i = 0; i < kVectors; ++i) {
     const Vec& vector = vectors[static_cast<size_t>(i)];
     if (spec.source == INTACT_F32) {
-      emitter->Load(vector, x86::ptr(x, i * step));
+      emitter->Load(number, x86::ptr(x, i * step));
     } else {
-      code.vpmovzxwd(vector, x86::ptr(x, i * step));
-      code.vpslld(vector, vector, 16);
+      code.vpmovzxwd(number, x86::ptr(x, i * step));
+      code.vpslld(number, number, 16);
     }
-    code.vdivps(vector, vector, scale);
+    code.vmulps(vector, number, low);
+    code.vfmadd231ps(vector, number, high);
     code.vcvtps2dq(vector, vector);
   }
   emitter->PackBytes(vectors, argument(offsetof(QuantizeArgs, zero_point)), is_signed,
@@ -157,6 +181,15 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   return session.Finish(registers);
 }
 
+bool Quantizer::HasReciprocal(float scale) noexcept { return scale >= 0x1p-60f && scale <= 0x1p60f; }
+
+// The product of two floats is exact in double, and so is its distance from 1.
+Quantizer::Reciprocal Quantizer::ReciprocalOf(float scale) noexcept {
+  const float high = 1.0f / scale;
+  const double rest = 1.0 - double{scale} * double{high};
+  return {high, static_cast<float>(rest / double{scale})};
+}
+
 float Quantizer::At(const uint8_t* x) const noexcept {
   uint32_t bits = 0;
   std::memcpy(&bits, x, static_cast<size_t>(source_bytes()));
@@ -164,17 +197,9 @@ float Quantizer::At(const uint8_t* x) const noexcept {
 }
 
 NumberRange Quantizer::RangeOf(const ScanArgs& args) const noexcept {
-  NumberRange range;
-  const auto bytes = static_cast<size_t>(source_bytes());
   const int shift = source_ == INTACT_F32 ? 0 : 16;
-  for (size_t i = 0; i < static_cast<size_t>(block_); i += bytes) {
-    uint32_t positive = 0;
-    uint32_t negative = 0;
-    std::memcpy(&positive, &args.positive[i], bytes);
-    std::memcpy(&negative, &args.negative[i], bytes);
-    range.Add({static_cast<int32_t>(positive << shift), negative << shift});
-  }
-  return range;
+  return {static_cast<int32_t>(static_cast<uint32_t>(args.positive) << shift),
+          static_cast<uint32_t>(args.negative) << shift};
 }
 
 NumberRange Quantizer::Scan(const uint8_t* x, int64_t count) const noexcept {
@@ -216,13 +241,13 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
     std::fill_n(a, count, static_cast<uint8_t>(how.zero_point));
     return;
   }
-  QuantizeArgs args;
-  args.scale = how.scale;
-  args.x = x;
-  args.a = a;
-  args.blocks = block_ == 0 ? 0 : count / block_;
-  int64_t done = args.blocks * block_;
-  if (block_ != 0) {
+  if (block_ != 0 && HasReciprocal(how.scale)) {
+    QuantizeArgs args;
+    args.reciprocal = ReciprocalOf(how.scale);
+    args.x = x;
+    args.a = a;
+    args.blocks = count / block_;
+    const int64_t done = args.blocks * block_;
     args.zero_point.fill(static_cast<int16_t>(how.zero_point));
     args.pack_order = pack_order_;
     if (args.blocks != 0) quantize_(&args);
@@ -240,9 +265,9 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
     return;
   }
   const Limits limits = LimitsOf(a_type_);
-  for (; done < count; ++done) {
-    const int32_t value = Round(At(x + done * source_bytes()) / how.scale) + how.zero_point;
-    a[done] = static_cast<uint8_t>(std::clamp(value, limits.low, limits.high));
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t value = Round(At(x + i * source_bytes()) / how.scale) + how.zero_point;
+    a[i] = static_cast<uint8_t>(std::clamp(value, limits.low, limits.high));
   }
 }
 

@@ -46,7 +46,10 @@ class Quantizer {
   NumberRange Scan(const uint8_t* x, int64_t count) const noexcept;
   /// In the default floating-point environment, here and below.
   RowQuantization Choose(const NumberRange& range) const noexcept;
-  /// Writes `count` bytes; zero points where there is no scale.
+  /// Writes `count` bytes; zero points where there is no scale. The kernel multiplies where the definition
+  /// divides: x·high + x·low, the second product rounded and the sum once. It rounds to the integer that the
+  /// quotient rounds to, for all mantissas of scale and all x about a tie: tests/quantizer_test.cc tries
+  /// them.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
 
  private:
@@ -64,14 +67,18 @@ class Quantizer {
   struct ScanArgs {
     const uint8_t* x = nullptr;
     int64_t blocks = 0;  // ≥ 1
-    // Largest elements, with a sign and without, as the vectors' lanes have them.
-    alignas(64) std::array<uint8_t, 64> positive, negative;
+    // Their low elements are the largest, with a sign and without.
+    uint64_t positive = 0, negative = 0;
+  };
+  // 1/scale = high + low, high the nearest float.
+  struct Reciprocal {
+    float high = 1.0f, low = 0.0f;
   };
   struct QuantizeArgs {
     const uint8_t* x = nullptr;
     uint8_t* a = nullptr;
     int64_t blocks = 0;  // ≥ 1
-    float scale = 1.0f;
+    Reciprocal reciprocal;
     alignas(64) std::array<int16_t, 32> zero_point;
     std::array<int32_t, 16> pack_order;
   };
@@ -80,9 +87,12 @@ class Quantizer {
   static Result<jit::Code> GenerateScan(const ScanSpec& spec);
   static Result<jit::Code> GenerateQuantize(const QuantizeSpec& spec);
   int64_t source_bytes() const { return source_ == INTACT_F32 ? 4 : 2; }
+  // Of scales that have one in float32 without under- or overflow: the kernel is for those.
+  static bool HasReciprocal(float scale) noexcept;
+  static Reciprocal ReciprocalOf(float scale) noexcept;
   /// The number at `x`.
   float At(const uint8_t* x) const noexcept;
-  /// The range of the lanes.
+  /// The range that was found.
   NumberRange RangeOf(const ScanArgs& args) const noexcept;
 
   intact_type a_type_ = INTACT_U8, source_ = INTACT_F32;

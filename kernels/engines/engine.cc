@@ -1,5 +1,7 @@
 #include "kernels/engines/engine.h"
 
+#include <limits>
+
 namespace intact::kernels {
 namespace {
 
@@ -12,7 +14,13 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   epilogue.has_row_zero_points = problem.HasRowZeroPoints();
   epilogue.has_row_scales = problem.HasRowScales();
   epilogue.residual = problem.output.residual_type;
-  if (epilogue.residual == INTACT_F32 || epilogue.has_row_scales) return epilogue;  // they may be anything
+  const bool may_be_anything = epilogue.residual == INTACT_F32 || epilogue.has_row_scales;
+  if (IsFloat(epilogue.c_type)) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    epilogue.form.is_bounded_below = problem.output.bounds.lo != -kInfinity || may_be_anything;
+    epilogue.form.is_bounded_above = problem.output.bounds.hi != kInfinity;
+  }
+  if (may_be_anything) return epilogue;
   const double largest = weights.largest_output() + 255.0 * double{problem.output.residual.scale};
   epilogue.form.known = KnowOutput(epilogue.c_type, problem.output.bounds, largest);
   return epilogue;
