@@ -23,7 +23,7 @@ using jit::Mem;
 using jit::Vec;
 
 constexpr int kRows = 4;
-constexpr int64_t kLeastVectors = 2;  // of a row, that are worth a call
+constexpr int64_t kRowsAtOnce = 64;  // of which a call keeps the sums
 
 // The bytes [depth, k) of a row, flipped and added up.
 uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
@@ -52,7 +52,7 @@ Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
   return sums;
 }
 
-// Sums kRows rows of whole vectors.
+// Sums rows of whole vectors, kRows at a time.
 Result<jit::Code> RowSums::Generate(const Spec& spec) {
   const uint8_t flip = ActivationFlip(spec.a_type);
   jit::Assembler session((flip != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + jit::CompactName(spec.isa));
@@ -62,17 +62,19 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
   const auto argument = [&](size_t member) {
     return x86::ptr(registers.Argument(), static_cast<int>(member));
   };
+  const Gp rows = registers.NewGeneral("rows");
   const Gp a = registers.NewGeneral("a");
   const Gp stride = registers.NewGeneral("stride");
   const Gp stride3 = registers.NewGeneral("3 strides");
   const Gp vectors = registers.NewGeneral("vectors");
+  const Gp fours = registers.NewGeneral("fours");
   const Gp to = registers.NewGeneral("sums");
   session.Begin(registers);
 
-  code.mov(a, argument(offsetof(Args, a)));
+  code.mov(rows, argument(offsetof(Args, a)));
   code.mov(stride, argument(offsetof(Args, stride)));
   code.lea(stride3, x86::ptr(stride, stride, 1));
-  code.mov(vectors, argument(offsetof(Args, vectors)));
+  code.mov(fours, argument(offsetof(Args, fours)));
   code.mov(to, argument(offsetof(Args, sums)));
   const Vec zero = registers.NewVector("zero");
   emitter->Zero(zero);
@@ -83,17 +85,19 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
     code.vpacksswb(flips, flips, flips);  // bytes of -128, which flip as they are added
   }
   std::array<Vec, kRows> sums;
-  for (Vec& sum : sums) {
-    sum = registers.NewVector("sum");
-    emitter->Zero(sum);
-  }
+  for (Vec& sum : sums) sum = registers.NewVector("sum");
   const Vec bytes = registers.NewVector("bytes");
+  const asmjit::Label four = code.newLabel();
   const asmjit::Label loop = code.newLabel();
+  code.bind(four);
+  code.mov(a, rows);
+  code.mov(vectors, argument(offsetof(Args, vectors)));
+  for (const Vec& sum : sums) emitter->Zero(sum);
   code.bind(loop);
-  const std::array<Mem, kRows> rows = {x86::ptr(a), x86::ptr(a, stride), x86::ptr(a, stride, 1),
-                                       x86::ptr(a, stride3)};
+  const std::array<Mem, kRows> row = {x86::ptr(a), x86::ptr(a, stride), x86::ptr(a, stride, 1),
+                                      x86::ptr(a, stride3)};
   for (size_t i = 0; i < kRows; ++i) {
-    emitter->Load(bytes, rows[i]);
+    emitter->Load(bytes, row[i]);
     if (flip != 0) code.vpaddb(bytes, bytes, flips);
     code.vpsadbw(bytes, bytes, zero);
     code.vpaddd(sums[i], sums[i], bytes);
@@ -102,6 +106,10 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
   code.dec(vectors);
   code.jnz(loop);
   emitter->StoreLaneSums(x86::ptr(to), sums);
+  code.lea(rows, x86::ptr(rows, stride, 2));
+  code.add(to, kRows * static_cast<int>(sizeof(int32_t)));
+  code.dec(fours);
+  code.jnz(four);
   session.End();
   return session.Finish(registers);
 }
@@ -127,13 +135,15 @@ void RowSums::AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
     *sum = static_cast<int32_t>(static_cast<uint32_t>(*sum) + more);
   };
   int64_t row = 0;
-  for (; vectors >= kLeastVectors && row + kRows <= rows; row += kRows) {
-    std::array<int32_t, kRows> of_vectors;
-    const Args args{a + row * stride, stride, vectors, of_vectors.data()};
+  while (vectors != 0 && row + kRows <= rows) {
+    const int64_t summed = std::min(kRowsAtOnce, (rows - row) / kRows * kRows);
+    std::array<int32_t, size_t{kRowsAtOnce}> of_vectors;
+    const Args args{a + row * stride, stride, vectors, summed / kRows, of_vectors.data()};
     function_(&args);
-    for (int i = 0; i < kRows; ++i) {
-      const uint32_t rest = SumRest(a + (row + i) * stride, vectors * vector_bytes_, k, flip);
-      add(&sums[row + i], static_cast<uint32_t>(of_vectors[i]) + rest);
+    for (int64_t i = 0; i < summed; ++i, ++row) {
+      add(&sums[row], static_cast<uint32_t>(of_vectors[static_cast<size_t>(i)]));
+      if (vectors * vector_bytes_ == k) continue;
+      add(&sums[row], SumRest(a + row * stride, vectors * vector_bytes_, k, flip));
     }
   }
   for (; row < rows; ++row) add(&sums[row], SumRest(a + row * stride, 0, k, flip));

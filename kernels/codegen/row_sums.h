@@ -32,7 +32,8 @@ class RowSums {
   struct Args {
     const uint8_t* a = nullptr;
     int64_t stride = 0;
-    int64_t vectors = 0;  // ≥ 1
+    int64_t vectors = 0;  // of each row, ≥ 1
+    int64_t fours = 0;    // of rows, ≥ 1
     int32_t* sums = nullptr;
   };
   struct Spec {

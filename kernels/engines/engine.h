@@ -16,21 +16,11 @@
 #include "kernels/codegen/quantizer.h"
 #include "kernels/problem/access.h"
 #include "kernels/problem/output_map.h"
+#include "kernels/weights/given_weights.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
-
-/// Weights that a run gives, packed, in place of a plan's; in a thread's scratch. Columns count from those of
-/// C; only those that a share needs are there.
-struct GivenWeights {
-  int8_t* panels = nullptr;  // canonical (pack.h)
-  int32_t* initial = nullptr;
-  int32_t* unshifted_initial = nullptr;  // UnshiftInitial()
-  int32_t* column_sums = nullptr;
-  int32_t* zero_points = nullptr;
-  float* scales = nullptr;
-};
 
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
@@ -86,10 +76,10 @@ struct KernelData {
     if (!problem.bias_f32.empty()) args.bias = problem.bias_f32.data() + column;
     if (!problem.b_zero_points.empty()) args.b_zero_points = problem.b_zero_points.data() + column;
     if (linear->column_sums().size() != 0) args.column_sums = linear->column_sums().data() + column;
-    if (buffers.weights != nullptr) {
-      args.scales = buffers.weights->scales + column;
-      args.b_zero_points = buffers.weights->zero_points + column;
-      args.column_sums = buffers.weights->column_sums + column;
+    if (const GivenWeights* const given = buffers.weights; given != nullptr) {
+      if (given->scales != nullptr) args.scales = given->scales + column;
+      if (given->zero_points != nullptr) args.b_zero_points = given->zero_points + column;
+      args.column_sums = given->column_sums + column;
     }
     if (buffers.row_values != nullptr) {
       args.row_values = buffers.row_values->sums.data() + (row - buffers.row_values_begin);

@@ -39,24 +39,8 @@ int64_t QuantizedBytes(const GemmData& data, int64_t m) {
   return data.problem.IsDynamic() ? std::min(PieceRows(data.k), m) * QuantizedStride(data.k) : 0;
 }
 
-// Scratch of the weights that a run gives: panels, and five values of each column.
-int64_t GivenBytes(const GemmData& data) {
-  if (!data.problem.has_given_b) return 0;
-  const int64_t columns = data.weights.panels() * kPanelColumns;
-  return data.weights.bytes() + 5 * columns * static_cast<int64_t>(sizeof(int32_t));
-}
-
-GivenWeights PlaceGiven(const GemmData& data, uint8_t* scratch) {
-  const int64_t columns = data.weights.panels() * kPanelColumns;
-  GivenWeights given;
-  given.panels = reinterpret_cast<int8_t*>(scratch);
-  given.initial = reinterpret_cast<int32_t*>(scratch + data.weights.bytes());
-  given.unshifted_initial = given.initial + columns;
-  given.column_sums = given.unshifted_initial + columns;
-  given.zero_points = given.column_sums + columns;
-  given.scales = reinterpret_cast<float*>(given.zero_points + columns);
-  return given;
-}
+// Scratch of the weights that a run gives.
+int64_t WeightBytes(const GemmData& data) { return data.problem.has_given_b ? GivenBytes(*data.linear) : 0; }
 
 // Outputs of rows that have no scale are NaNs, see the contract.
 void FillWithNan(intact_type c_type, int64_t columns, uint8_t* c) {
@@ -330,7 +314,7 @@ int64_t GemmPlan::ShareBytes(const Engine& engine, int64_t m) const {
       bytes = std::max(bytes, other->ScratchBytes(std::min<int64_t>(m, engine.mr())));
     }
   }
-  return GivenBytes(data_) + RowValueBytes(data_) + QuantizedBytes(data_, m) + RoundUp(bytes, 64);
+  return WeightBytes(data_) + RowValueBytes(data_) + QuantizedBytes(data_, m) + RoundUp(bytes, 64);
 }
 
 void GemmPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range,
@@ -565,50 +549,11 @@ void GemmPlan::RunBatchShare(const Engine& engine, const Batch& batch, const Par
   buffers.tensor = tensor;
   GivenWeights given;
   if (data_.problem.has_given_b) {
-    given = PlaceGiven(data_, scratch);
-    PackGiven(item, range, given);
+    given = PackGiven(*data_.linear, {static_cast<const int8_t*>(item.b), item.b_scales, item.b_zero_points},
+                      range.column_begin, range.column_end, scratch);
     buffers.weights = &given;
   }
-  RunShare(engine, buffers, range, scratch + GivenBytes(data_));
-}
-
-// The panels of the columns of `range`, and what else the plan has of constant weights: LinearWeights.
-void GemmPlan::PackGiven(const intact_gemm_args& item, const Range& range,
-                         const GivenWeights& given) const noexcept {
-  const LinearProblem& problem = data_.problem;
-  const int64_t first = range.column_begin / kPanelColumns * kPanelColumns;
-  WeightView b = weights().layout();
-  b.data = static_cast<const int8_t*>(item.b) + first * b.stride_n;
-  b.n = range.column_end - first;
-  PackedWeights packed;
-  packed.k = b.k;
-  packed.n = b.n;
-  const int64_t padded = packed.panels() * kPanelColumns;
-  int8_t* const panels = given.panels + first / kPanelColumns * packed.panel_stride_bytes();
-  PackPanels(b, panels);
-  packed.data = panels;
-  auto* const sums = reinterpret_cast<uint32_t*>(given.column_sums + first);
-  std::fill_n(sums, padded, 0);
-  AddDepths(packed, 0, RoundUp(b.k, kQuad), sums);
-  const auto activation_zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
-  for (int64_t n = first; n < first + padded; ++n) {
-    const bool is_there = n < range.column_end;
-    const int64_t column = is_there ? n : first;
-    int32_t zero_point = problem.WeightZeroPoint(column);
-    if (item.b_zero_points != nullptr) zero_point = *item.b_zero_points - problem.b_flip();
-    if (!is_there) zero_point = 0;
-    const uint32_t sum = sums[n - first];
-    const uint32_t centered = sum - static_cast<uint32_t>(b.k) * static_cast<uint32_t>(zero_point);
-    const uint32_t bias =
-        problem.bias_s32.empty() ? 0 : static_cast<uint32_t>(problem.bias_s32[static_cast<size_t>(column)]);
-    const uint32_t initial = bias - activation_zero_point * centered;
-    given.initial[n] = static_cast<int32_t>(initial);
-    given.unshifted_initial[n] = static_cast<int32_t>(initial + uint32_t{problem.a_flip()} * sum);
-    given.column_sums[n] = static_cast<int32_t>(centered);
-    given.zero_points[n] = zero_point;
-    if (problem.scales.empty()) continue;
-    given.scales[n] = item.b_scales != nullptr ? *item.b_scales : problem.scales[static_cast<size_t>(column)];
-  }
+  RunShare(engine, buffers, range, scratch + WeightBytes(data_));
 }
 
 Error GemmPlan::Run(const intact_gemm_args& args) const {

@@ -164,8 +164,6 @@ class GemmPlan {
   void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& piece) const noexcept;
   /// RunBuffers::tensor of a run, where that is wanted.
   RowQuantization FindTensor(const Batch& batch, int threads) const;
-  /// Packs those weights of `item` that `range` needs.
-  void PackGiven(const intact_gemm_args& item, const Range& range, const GivenWeights& given) const noexcept;
   static ThreadCount CountThreads(const Batch& batch, const Partition& cut, int threads);
   /// Computes share number `share` of a batch whose items are cut alike.
   void RunBatchShare(const Engine& engine, const Batch& batch, const Partition& cut, int64_t share,

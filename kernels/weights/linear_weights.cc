@@ -61,7 +61,12 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Given(LinearProblem 
   weights->packed_.n = weights->problem_.n;
   const auto padded = static_cast<size_t>(weights->packed_.panels() * kPanelColumns);
   if (!weights->initial_.Resize(padded)) return Error{INTACT_OUT_OF_MEMORY, "no memory for column sums"};
-  std::fill_n(weights->initial_.data(), padded, 0);
+  const std::vector<int32_t>& bias = weights->problem_.bias_s32;
+  if (bias.empty()) {
+    std::fill_n(weights->initial_.data(), padded, 0);
+  } else {
+    std::copy_n(bias.begin(), padded, weights->initial_.data());
+  }
   weights->certificate_.range = weights->problem_.range;
   weights->certificate_.pairs = (layout.k + 1) / 2 * weights->problem_.n;
   weights->certificate_.failing_pairs = weights->certificate_.pairs;  // nothing is proven

@@ -54,7 +54,7 @@ class LinearWeights {
   const WeightView& layout() const { return layout_; }
   const Certificate& certificate() const { return certificate_; }
   /// What accumulators start from, of each column: bias_s32 − za·Σ_k (b − zb), as kernels see them. Padded to
-  /// whole panels.
+  /// whole panels. Of weights that runs give, the bias alone.
   const AlignedBuffer<int32_t>& initial() const { return initial_; }
   /// Σ_k (b − zb) of each column, as kernels see them, likewise; empty but where rows have zero points.
   const AlignedBuffer<int32_t>& column_sums() const { return column_sums_; }

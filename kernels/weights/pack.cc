@@ -214,6 +214,35 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
   }
 }
 
+// The same for whole quads of two panels at once, `quads` of them; the second panel lies `panel_stride` bytes
+// after the first.
+[[gnu::target("avx2")]] void PackQuadsOfTwo(const int8_t* from, int64_t stride, int64_t quads, uint8_t flip,
+                                            int64_t panel_stride, int8_t* to) {
+  const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
+  for (int64_t quad = 0; quad < quads; ++quad, from += kQuad * stride, to += kPanelQuadBytes) {
+    const auto row = [&](int64_t i) __attribute__((target("avx2"))) {
+      const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i * stride));
+      return _mm256_xor_si256(bytes, flips);
+    };
+    const __m256i row0 = row(0);
+    const __m256i row1 = row(1);
+    const __m256i row2 = row(2);
+    const __m256i row3 = row(3);
+    const __m256i low01 = _mm256_unpacklo_epi8(row0, row1);
+    const __m256i low23 = _mm256_unpacklo_epi8(row2, row3);
+    const __m256i high01 = _mm256_unpackhi_epi8(row0, row1);
+    const __m256i high23 = _mm256_unpackhi_epi8(row2, row3);
+    const __m256i columns[] = {_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23),
+                               _mm256_unpacklo_epi16(high01, high23), _mm256_unpackhi_epi16(high01, high23)};
+    for (int64_t i = 0; i < kQuad; ++i) {
+      auto* const first = reinterpret_cast<__m128i*>(to + i * kVector);
+      auto* const second = reinterpret_cast<__m128i*>(to + panel_stride + i * kVector);
+      _mm_storeu_si128(first, _mm256_castsi256_si128(columns[i]));
+      _mm_storeu_si128(second, _mm256_extracti128_si256(columns[i], 1));
+    }
+  }
+}
+
 // Rows of B: four depths of a panel's columns become a quad. A row is read by the kilobyte, and few rows at a
 // time, so that few pages are enough; and some quads of a panel are written one after the other.
 void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
@@ -224,10 +253,17 @@ void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
   for (int64_t begin = 0; begin < sizes.panels(); begin += kPanelsAtOnce) {
     const int64_t end = std::min(sizes.panels(), begin + kPanelsAtOnce);
     for (int64_t block = 0; block < quads; block += kQuadsAtOnce) {
+      const bool is_whole = (block + kQuadsAtOnce) * kQuad <= b.k;
       for (int64_t panel = begin; panel < end; ++panel) {
         const int64_t first = panel * kPanelColumns;
         const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
         int8_t* const to = panels + panel * sizes.panel_stride_bytes();
+        if (is_whole && first + 2 * kPanelColumns <= b.n && panel + 1 < end && HasAvx2()) {
+          PackQuadsOfTwo(b.data + block * kQuad * b.stride_k + first, b.stride_k, kQuadsAtOnce, b.flip,
+                         sizes.panel_stride_bytes(), to + block * kPanelQuadBytes);
+          ++panel;
+          continue;
+        }
         for (int64_t quad = block; quad < block + kQuadsAtOnce; ++quad) {
           const int64_t depths = std::clamp<int64_t>(b.k - quad * kQuad, 0, kQuad);
           const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
@@ -244,6 +280,43 @@ void PackElements(const WeightView& b, const PackedWeights& sizes, int8_t* panel
     int8_t* const panel = panels + n / kPanelColumns * sizes.panel_stride_bytes();
     for (int64_t k = 0; k < b.k; ++k) panel[OffsetInPanel(k, n % kPanelColumns)] = b.At(k, n);
   }
+}
+
+// The sums of a panel's columns over quads [begin, end), added to those of `sums`.
+void AddQuads(const int8_t* begin, const int8_t* end, uint32_t* sums) {
+  const __m128i ones = _mm_set1_epi16(1);
+  // Four columns at a time: the depths of a column are the bytes of a lane.
+  for (int64_t offset = 0; offset < kPanelQuadBytes; offset += kVector, sums += kVector / kQuad) {
+    auto* const four = reinterpret_cast<__m128i*>(sums);
+    __m128i sum = _mm_loadu_si128(four);
+    for (const int8_t* quad = begin; quad < end; quad += kPanelQuadBytes) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quad + offset));
+      const __m128i even = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 8);
+      const __m128i odd = _mm_srai_epi16(bytes, 8);
+      sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_add_epi16(even, odd), ones));
+    }
+    _mm_storeu_si128(four, sum);
+  }
+}
+
+// The same, half a panel at a time.
+[[gnu::target("avx2")]] void AddQuadsByAvx2(const int8_t* begin, const int8_t* end, uint32_t* sums) {
+  constexpr int64_t kHalf = kPanelQuadBytes / 2;
+  const __m256i ones = _mm256_set1_epi8(1);
+  const __m256i word_ones = _mm256_set1_epi16(1);
+  auto* const low = reinterpret_cast<__m256i*>(sums);
+  auto* const high = reinterpret_cast<__m256i*>(sums + kPanelColumns / 2);
+  __m256i low_sum = _mm256_loadu_si256(low);
+  __m256i high_sum = _mm256_loadu_si256(high);
+  for (const int8_t* quad = begin; quad < end; quad += kPanelQuadBytes) {
+    const __m256i low_bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(quad));
+    const __m256i high_bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(quad + kHalf));
+    low_sum = _mm256_add_epi32(low_sum, _mm256_madd_epi16(_mm256_maddubs_epi16(ones, low_bytes), word_ones));
+    high_sum =
+        _mm256_add_epi32(high_sum, _mm256_madd_epi16(_mm256_maddubs_epi16(ones, high_bytes), word_ones));
+  }
+  _mm256_storeu_si256(low, low_sum);
+  _mm256_storeu_si256(high, high_sum);
 }
 
 }  // namespace
@@ -286,22 +359,10 @@ void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t coun
 }
 
 void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept {
-  const __m128i ones = _mm_set1_epi16(1);
-  for (int64_t panel = 0; panel < weights.panels(); ++panel) {
-    const int8_t* const begin = weights.Panel(panel) + k_begin / kQuad * kPanelQuadBytes;
-    const int8_t* const end = weights.Panel(panel) + k_end / kQuad * kPanelQuadBytes;
-    // Four columns at a time: the depths of a column are the bytes of a lane.
-    for (int64_t offset = 0; offset < kPanelQuadBytes; offset += kVector, sums += kVector / kQuad) {
-      auto* const four = reinterpret_cast<__m128i*>(sums);
-      __m128i sum = _mm_loadu_si128(four);
-      for (const int8_t* quad = begin; quad < end; quad += kPanelQuadBytes) {
-        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quad + offset));
-        const __m128i even = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 8);
-        const __m128i odd = _mm_srai_epi16(bytes, 8);
-        sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_add_epi16(even, odd), ones));
-      }
-      _mm_storeu_si128(four, sum);
-    }
+  const auto add = HasAvx2() ? AddQuadsByAvx2 : AddQuads;
+  for (int64_t panel = 0; panel < weights.panels(); ++panel, sums += kPanelColumns) {
+    const int8_t* const quads = weights.Panel(panel);
+    add(quads + k_begin / kQuad * kPanelQuadBytes, quads + k_end / kQuad * kPanelQuadBytes, sums);
   }
 }
 

@@ -1,0 +1,91 @@
+#include "kernels/weights/given_weights.h"
+
+#include <algorithm>
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kValues = 5;  // of a column, besides its weights
+
+// What PackGiven() writes of all columns.
+struct Columns {
+  int32_t *initial, *unshifted_initial, *sums, *zero_points;
+  float* scales;
+};
+
+Columns Place(int64_t columns, uint8_t* at) {
+  auto* const values = reinterpret_cast<int32_t*>(at);
+  return {values, values + columns, values + 2 * columns, values + 3 * columns,
+          reinterpret_cast<float*>(values + 4 * columns)};
+}
+
+// The values of one panel's columns, from `first` on, of whose weights `sums` are the sums: what
+// LinearWeights has of constant weights, see there. All sums are modulo 2³².
+void FillPanel(const LinearProblem& problem, int64_t k, const int32_t* bias, const int32_t* zero_points,
+               int64_t first, const Columns& to) {
+  const auto activation_zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
+  const uint32_t flip = problem.a_flip();
+  const auto depth = static_cast<uint32_t>(k);
+  for (int64_t n = first; n < first + kPanelColumns; ++n) {
+    const auto sum = static_cast<uint32_t>(to.sums[n]);
+    const uint32_t zero_point = zero_points == nullptr ? 0 : static_cast<uint32_t>(zero_points[n]);
+    const uint32_t centered = sum - depth * zero_point;
+    const uint32_t initial = static_cast<uint32_t>(bias[n]) - activation_zero_point * centered;
+    to.initial[n] = static_cast<int32_t>(initial);
+    to.unshifted_initial[n] = static_cast<int32_t>(initial + flip * sum);
+    to.sums[n] = static_cast<int32_t>(centered);
+  }
+}
+
+}  // namespace
+
+int64_t GivenBytes(const LinearWeights& weights) {
+  const int64_t columns = weights.packed().panels() * kPanelColumns;
+  return weights.packed().bytes() + kValues * columns * static_cast<int64_t>(sizeof(int32_t));
+}
+
+GivenWeights PackGiven(const LinearWeights& weights, const GivenB& b, int64_t begin, int64_t end,
+                       uint8_t* scratch) noexcept {
+  const LinearProblem& problem = weights.problem();
+  const int64_t stride = weights.packed().panel_stride_bytes();
+  const int64_t first = begin / kPanelColumns * kPanelColumns;
+  WeightView view = weights.layout();
+  view.data = b.data + first * view.stride_n;
+  view.n = end - first;
+  PackedWeights packed;
+  packed.k = view.k;
+  packed.n = view.n;
+  const int64_t last = first + packed.panels() * kPanelColumns;
+  auto* const panels = reinterpret_cast<int8_t*>(scratch);
+  int8_t* const from_first = panels + first / kPanelColumns * stride;
+  PackPanels(view, from_first);
+  packed.data = from_first;
+
+  const Columns to = Place(weights.packed().panels() * kPanelColumns, scratch + weights.packed().bytes());
+  std::fill(to.sums + first, to.sums + last, 0);
+  AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(to.sums + first));
+  GivenWeights given;
+  given.panels = panels;
+  given.initial = to.initial;
+  given.unshifted_initial = to.unshifted_initial;
+  given.column_sums = to.sums;
+  given.zero_points = problem.b_zero_points.empty() ? nullptr : problem.b_zero_points.data();
+  if (b.zero_point != nullptr) {
+    std::fill(to.zero_points + first, to.zero_points + last, *b.zero_point - problem.b_flip());
+    given.zero_points = to.zero_points;
+  } else if (given.zero_points == nullptr && problem.HasWeightZeroPoints()) {
+    std::fill(to.zero_points + first, to.zero_points + last, 0);
+    given.zero_points = to.zero_points;
+  }
+  given.scales = problem.scales.empty() ? nullptr : problem.scales.data();
+  if (b.scale != nullptr) {
+    std::fill(to.scales + first, to.scales + last, *b.scale);
+    given.scales = to.scales;
+  }
+  for (int64_t n = first; n < last; n += kPanelColumns) {
+    FillPanel(problem, view.k, weights.initial().data(), given.zero_points, n, to);
+  }
+  return given;
+}
+
+}  // namespace intact::kernels
