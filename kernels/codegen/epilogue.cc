@@ -107,10 +107,7 @@ void Epilogue::LoadColumns(size_t member) {
 void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector) {
   SubtractZeroPoints(accumulators, first_vector);
   if (spec_.c_type != INTACT_S32) {
-    LoadColumns(offsetof(EpilogueArgs, scales));
-    for (size_t j = 0; j < accumulators.size(); ++j) {
-      Scale(accumulators[j], first_vector + static_cast<int>(j));
-    }
+    Scale(accumulators, first_vector);
     if (spec_.has_bias) LoadColumns(offsetof(EpilogueArgs, bias));
     for (size_t j = 0; j < accumulators.size(); ++j) {
       if (spec_.has_bias) AddBias(accumulators[j], first_vector + static_cast<int>(j));
@@ -225,29 +222,47 @@ void Epilogue::SubtractProducts(const std::vector<jit::Vec>& accumulators, int f
                                 size_t row_member, size_t member) {
   x86::Assembler& code = emitter_.code();
   LoadColumns(member);
-  const jit::Vec product = emitter_.registers().NewVector("row's value × columns'");
-  for (size_t j = 0; j < accumulators.size(); ++j) {
-    const int vector = first_vector + static_cast<int>(j);
-    code.vpbroadcastd(product, x86::ptr(row_, static_cast<int>(row_member)));
-    code.vpmulld(product, product, x86::ptr(scales_, vector * emitter_.vector_bytes()));
-    code.vpsubd(accumulators[j], accumulators[j], product);
-  }
-  emitter_.registers().Free(product);
+  const auto multiply = [&](const jit::Vec& product, const jit::Vec& value, const jit::Mem& columns) {
+    code.vpmulld(product, value, columns);
+  };
+  ForProducts(accumulators, first_vector, row_member, multiply,
+              [&](const jit::Vec& y, const jit::Vec& product) { code.vpsubd(y, y, product); });
 }
 
-void Epilogue::Scale(const jit::Vec& accumulator, int vector) {
+void Epilogue::Scale(const std::vector<jit::Vec>& accumulators, int first_vector) {
   x86::Assembler& code = emitter_.code();
-  const jit::Mem scales = x86::ptr(scales_, vector * emitter_.vector_bytes());
-  code.vcvtdq2ps(accumulator, accumulator);
+  LoadColumns(offsetof(EpilogueArgs, scales));
+  for (const jit::Vec& accumulator : accumulators) code.vcvtdq2ps(accumulator, accumulator);
   if (!spec_.has_row_scales) {
-    code.vmulps(accumulator, accumulator, scales);
+    for (const jit::Vec& accumulator : accumulators) {
+      code.vmulps(accumulator, accumulator, x86::ptr(scales_, first_vector++ * emitter_.vector_bytes()));
+    }
     return;
   }
-  const jit::Vec scale = emitter_.registers().NewVector("row's scale × column's");
-  code.vbroadcastss(scale, x86::ptr(row_, static_cast<int>(offsetof(RowValues, scales))));
-  code.vmulps(scale, scale, scales);
-  code.vmulps(accumulator, accumulator, scale);
-  emitter_.registers().Free(scale);
+  const auto multiply = [&](const jit::Vec& product, const jit::Vec& value, const jit::Mem& columns) {
+    code.vmulps(product, value, columns);
+  };
+  ForProducts(accumulators, first_vector, offsetof(RowValues, scales), multiply,
+              [&](const jit::Vec& f, const jit::Vec& scale) { code.vmulps(f, f, scale); });
+}
+
+// The row's value is loaded once if a register is free for it.
+template <class Multiply, class Use>
+void Epilogue::ForProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
+                           Multiply multiply, Use use) {
+  jit::RegisterFile& registers = emitter_.registers();
+  const jit::Mem row = x86::ptr(row_, static_cast<int>(row_member));
+  const jit::Vec product = registers.NewVector("row's value × columns'");
+  const bool has_value = accumulators.size() > 1 && registers.FreeVectors() > 0;
+  const jit::Vec value = has_value ? registers.NewVector("row's value") : product;
+  for (size_t j = 0; j < accumulators.size(); ++j) {
+    const int vector = first_vector + static_cast<int>(j);
+    if (j == 0 || !has_value) emitter_.code().vpbroadcastd(value, row);
+    multiply(product, value, x86::ptr(scales_, vector * emitter_.vector_bytes()));
+    use(accumulators[j], product);
+  }
+  if (has_value) registers.Free(value);
+  registers.Free(product);
 }
 
 void Epilogue::AddBias(const jit::Vec& accumulator, int vector) {

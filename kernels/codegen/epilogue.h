@@ -135,8 +135,13 @@ class Epilogue {
   /// accumulators −= the row's value at `row_member` of RowValues × the columns' at `member` of EpilogueArgs.
   void SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
                         size_t member);
-  /// float(y)·scale
-  void Scale(const jit::Vec& accumulator, int vector);
+  /// float(y)·scale of a row, or of the part of it that begins with `first_vector`.
+  void Scale(const std::vector<jit::Vec>& accumulators, int first_vector);
+  /// For each accumulator: `multiply` a product of the row's value at `row_member` of RowValues and the
+  /// columns' values that scales_ points to, and `use` it.
+  template <class Multiply, class Use>
+  void ForProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
+                   Multiply multiply, Use use);
   void AddBias(const jit::Vec& accumulator, int vector);
   /// To a whole row.
   void AddResidual(const std::vector<jit::Vec>& accumulators);
