@@ -3,8 +3,8 @@
 namespace intact::jit {
 namespace {
 
-// The sums of the lanes of four ymm.
-void StoreYmmLaneSums(asmjit::x86::Assembler& code, const Mem& to, const std::array<Vec, 4>& vectors) {
+// Adds the sums of the lanes of four ymm to memory.
+void AddYmmLaneSums(asmjit::x86::Assembler& code, const Mem& to, const std::array<Vec, 4>& vectors) {
   const Vec first = vectors[0].ymm();
   const Vec second = vectors[2].ymm();
   code.vphaddd(first, first, vectors[1].ymm());
@@ -12,6 +12,7 @@ void StoreYmmLaneSums(asmjit::x86::Assembler& code, const Mem& to, const std::ar
   code.vphaddd(first, first, second);
   code.vextracti128(second.xmm(), first, 1);
   code.vpaddd(first.xmm(), first.xmm(), second.xmm());
+  code.vpaddd(first.xmm(), first.xmm(), to);
   code.vmovdqu(to, first.xmm());
 }
 
@@ -34,8 +35,8 @@ class YmmEmitter final : public Emitter {
     if (quarter == 0) return StoreLow(to, from, 16);
     code().vextracti128(to, from, quarter);
   }
-  void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
-    StoreYmmLaneSums(code(), to, vectors);
+  void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
+    AddYmmLaneSums(code(), to, vectors);
   }
 
  protected:
@@ -68,14 +69,14 @@ class ZmmEmitter final : public Emitter {
     if (quarter == 0) return StoreLow(to, from, 16);
     code().vextracti32x4(to, from, quarter);
   }
-  void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
+  void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
     const Vec high = registers().NewVector("high half");
     for (const Vec& vector : vectors) {
       code().vextracti64x4(high.ymm(), vector, 1);
       code().vpaddd(vector.ymm(), vector.ymm(), high.ymm());
     }
     registers().Free(high);
-    StoreYmmLaneSums(code(), to, vectors);
+    AddYmmLaneSums(code(), to, vectors);
   }
 
  protected:

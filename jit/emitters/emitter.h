@@ -44,8 +44,9 @@ class Emitter {
   virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
   /// Stores the 128-bit quarter number `quarter` of `from`.
   virtual void StoreQuarter(const Mem& to, const Vec& from, int quarter) = 0;
-  /// Stores, for each of four vectors, the sum of its int32 lanes; destroys the vectors.
-  virtual void StoreLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
+  /// Adds, for each of four vectors, the sum of its int32 lanes to one of four in memory; destroys the
+  /// vectors.
+  virtual void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
   /// Transposes a square of lanes() vectors of int32. The vectors are renamed: `rows` comes back in order, in
   /// other registers. Needs one free register.
   void Transpose(std::vector<Vec>* rows);

@@ -23,7 +23,6 @@ using jit::Mem;
 using jit::Vec;
 
 constexpr int kRows = 4;
-constexpr int64_t kRowsAtOnce = 64;  // of which a call keeps the sums
 
 // The bytes [depth, k) of a row, flipped and added up.
 uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
@@ -52,7 +51,7 @@ Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
   return sums;
 }
 
-// Sums rows of whole vectors, kRows at a time.
+// Adds the sums of rows of whole vectors, kRows at a time.
 Result<jit::Code> RowSums::Generate(const Spec& spec) {
   const uint8_t flip = ActivationFlip(spec.a_type);
   jit::Assembler session((flip != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + jit::CompactName(spec.isa));
@@ -105,7 +104,7 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
   code.add(a, registers.vector_bytes());
   code.dec(vectors);
   code.jnz(loop);
-  emitter->StoreLaneSums(x86::ptr(to), sums);
+  emitter->AddLaneSums(x86::ptr(to), sums);
   code.lea(rows, x86::ptr(rows, stride, 2));
   code.add(to, kRows * static_cast<int>(sizeof(int32_t)));
   code.dec(fours);
@@ -134,17 +133,15 @@ void RowSums::AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
   const auto add = [](int32_t* sum, uint32_t more) {
     *sum = static_cast<int32_t>(static_cast<uint32_t>(*sum) + more);
   };
+  const int64_t fours = vectors == 0 ? 0 : rows / kRows;
   int64_t row = 0;
-  while (vectors != 0 && row + kRows <= rows) {
-    const int64_t summed = std::min(kRowsAtOnce, (rows - row) / kRows * kRows);
-    std::array<int32_t, size_t{kRowsAtOnce}> of_vectors;
-    const Args args{a + row * stride, stride, vectors, summed / kRows, of_vectors.data()};
+  if (fours != 0) {
+    const Args args{a, stride, vectors, fours, sums};
     function_(&args);
-    for (int64_t i = 0; i < summed; ++i, ++row) {
-      add(&sums[row], static_cast<uint32_t>(of_vectors[static_cast<size_t>(i)]));
-      if (vectors * vector_bytes_ == k) continue;
-      add(&sums[row], SumRest(a + row * stride, vectors * vector_bytes_, k, flip));
-    }
+    const int64_t depth = vectors * vector_bytes_;
+    const int64_t summed = fours * kRows;
+    if (depth == k) row = summed;
+    for (; row < summed; ++row) add(&sums[row], SumRest(a + row * stride, depth, k, flip));
   }
   for (; row < rows; ++row) add(&sums[row], SumRest(a + row * stride, 0, k, flip));
 }

@@ -32,9 +32,9 @@ class RowSums {
   struct Args {
     const uint8_t* a = nullptr;
     int64_t stride = 0;
-    int64_t vectors = 0;  // of each row, ≥ 1
-    int64_t fours = 0;    // of rows, ≥ 1
-    int32_t* sums = nullptr;
+    int64_t vectors = 0;      // of each row, ≥ 1
+    int64_t fours = 0;        // of rows, ≥ 1
+    int32_t* sums = nullptr;  // of each row, which are added to
   };
   struct Spec {
     jit::Isa isa;
