@@ -101,7 +101,7 @@ typedef enum intact_mode {
  * nothing else. Values tell no order. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,
-  INTACT_ISA_AVX2 = 1,
+  INTACT_ISA_AVX2 = 1, /**< AVX2 and FMA */
   INTACT_ISA_AVX_VNNI = 2,
   INTACT_ISA_AVX512 = 3, /**< F, BW, DQ, VL */
   INTACT_ISA_AVX512_VNNI = 4,
@@ -161,7 +161,7 @@ typedef struct intact_linear_desc {
   int32_t c_type;               /**< INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_U8 or INTACT_S8 */
   int32_t mode;                 /**< an intact_mode: INTACT_EXACT unless asked for by name */
   int32_t max_isa;              /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
-  int32_t a_zero_point;         /**< within the declared range of activations */
+  int32_t a_zero_point;         /**< within the declared range of activations, where they share it */
   int32_t c_zero_point;         /**< within c_type's range; 0 for s32 and f32 outputs */
   int32_t activation;           /**< an intact_activation; must be NONE for s32 output */
   const int32_t* b_zero_points; /**< b_zero_point_count values within b_type's range; NULL: all are 0 */
@@ -207,7 +207,8 @@ typedef struct intact_gemm_desc {
   int64_t usual_m;
   /** 0, or 1: B is no constant, each run gives it, laid out as the strides tell, and packs it. The plan is
    * made with `b` NULL and is exact for all weights; OVERFLOW is decided for the worst of them. There is
-   * nothing to tune, to certify or to save: those calls are UNSUPPORTED. */
+   * nothing to tune, to certify or to save: those calls are UNSUPPORTED. Mode SATURATING is for it what it is
+   * for constant weights. */
   int32_t b_from_run;
   int32_t reserved; /**< 0 */
 } intact_gemm_desc;
@@ -240,8 +241,8 @@ typedef struct intact_gemm_args {
   /** The size of `scratch`; must be 0 with NULL. What intact_gemm_prepare() tells serves all threads. With
    * less, the run uses as many threads as the scratch serves, and is refused if it serves none. */
   size_t scratch_bytes;
-  /** With INTACT_QUANTIZATION_ROWS: a value within a_type's range for each of the m rows, item after item;
-   * NULL: all are 0. */
+  /** With INTACT_QUANTIZATION_ROWS: a value within a_type's range for each of the m rows, item after item,
+   * whatever range of activations is declared; NULL: all are 0. */
   const int32_t* a_zero_points;
   const float* a_scales; /**< likewise, finite and > 0; NULL with s32 output only */
   int64_t batch;         /**< items, ≥ 0; 0 = 1 */

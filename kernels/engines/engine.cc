@@ -17,7 +17,8 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   const bool may_be_anything = epilogue.residual == INTACT_F32 || epilogue.has_row_scales;
   if (IsFloat(epilogue.c_type)) {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    epilogue.form.is_bounded_below = problem.output.bounds.lo != -kInfinity || may_be_anything;
+    const bool may_be_nan = epilogue.has_residual() || epilogue.has_row_scales;
+    epilogue.form.is_bounded_below = problem.output.bounds.lo != -kInfinity || may_be_nan;
     epilogue.form.is_bounded_above = problem.output.bounds.hi != kInfinity;
   }
   if (may_be_anything) return epilogue;
