@@ -62,7 +62,7 @@ Result<std::vector<Balance>> BalancesOf(const Case& c) {
   const Workload workload(c);
   if (c.shape.conv) {
     const ConvDesc desc = ConvDescOf(workload, c);
-    const auto plan = kernels::MakePlan(desc, desc.linear, workload.conv().b.data());
+    const auto plan = kernels::MakePlan(desc, desc.linear, workload.b().data());
     if (!plan) return plan.error();
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
     args.batch = c.shape.conv->batch;
@@ -72,7 +72,7 @@ Result<std::vector<Balance>> BalancesOf(const Case& c) {
     });
   }
   const GemmDesc desc = GemmDescOf(workload, c);
-  const auto plan = kernels::MakePlan(desc, desc.linear, workload.gemm().b.data());
+  const auto plan = kernels::MakePlan(desc, desc.linear, workload.b().data());
   if (!plan) return plan.error();
   return BalancesOf(
       c.shape, [&](int threads) { return Result<std::vector<Share>>((*plan)->Shares(c.shape.m, threads)); });
@@ -123,6 +123,7 @@ Result<std::string> BalanceTable(const Request& request, jit::Isa isa) {
   c.c_type = kType;
   std::array<std::vector<Balance>, kBalanceThreads.size()> all;
   for (const Layer& layer : request.suite->layers) {
+    if (layer.shape.batch) continue;  // cut by items too
     c.shape = layer.shape;
     c.weights = request.WeightsFor(layer);
     const Result<std::vector<Balance>> balances = BalancesOf(c);

@@ -14,7 +14,14 @@ std::string Text(const Extents& extents, std::string_view by) {
 }
 
 std::string NameOf(const Shape& shape) {
-  if (!shape.conv) return fmt::format("/m:{}/n:{}/k:{}", shape.m, shape.n, shape.k);
+  if (!shape.conv) {
+    std::string name = fmt::format("/m:{}/n:{}/k:{}", shape.m, shape.n, shape.k);
+    if (!shape.batch) return name;
+    name += fmt::format("/batch:{}/b:run", shape.batch->items);
+    if (shape.batch->b_type != INTACT_S8)
+      name += fmt::format("/b_type:{}", verify::ToString(shape.batch->b_type));
+    return name + (shape.batch->b_by_columns ? "/b_order:nk" : "");
+  }
   const Geometry& g = *shape.conv;
   std::string name = fmt::format("/in:{}x{}/c_in:{}/c_out:{}/kernel:{}x{}/stride:{}", g.height, g.width,
                                  g.c_in, g.c_out, g.kernel.height, g.kernel.width, Text(g.stride, "x"));
@@ -23,8 +30,16 @@ std::string NameOf(const Shape& shape) {
   return name + (g.transposed ? "/transposed" : "");
 }
 
-constexpr std::array kTypes = {INTACT_S32, INTACT_U8, INTACT_F32};
-constexpr size_t kInt8Types = 2;
+// What only peers have is last.
+constexpr std::array kStaticFormats = {kS32, kU8, kFloat};
+constexpr std::array kDynamicFormats = {kF32, kByTensor, kByRow, kFloat};
+constexpr std::array kBatchFormats = {kS32, kF32, kFloat};
+
+std::span<const Format> AllFormatsOf(Kind kind) {
+  if (kind == Kind::kDynamic) return kDynamicFormats;
+  if (kind == Kind::kBatch) return kBatchFormats;
+  return kStaticFormats;
+}
 
 }  // namespace
 
@@ -46,14 +61,33 @@ int64_t Shape::InputElements() const {
   return g.batch * g.height * g.width * g.c_in;
 }
 
-std::string Shape::ToString() const { return conv ? conv->ToString() : fmt::format("{}×{}×{}", m, n, k); }
+std::string Shape::ToString() const {
+  if (conv) return conv->ToString();
+  const std::string item = fmt::format("{}×{}×{}", m, n, k);
+  if (!batch) return item;
+  return fmt::format("{}×({}) u8×{}{}", batch->items, item, verify::ToString(batch->b_type),
+                     batch->b_by_columns ? "ᵀ" : "");
+}
 
 Kind KindOf(const Shape& shape) {
-  if (!shape.conv) return Kind::kGemm;
+  if (shape.batch) return Kind::kBatch;
+  if (!shape.conv) return shape.is_dynamic ? Kind::kDynamic : Kind::kGemm;
   const Geometry& g = *shape.conv;
   if (g.transposed) return Kind::kTransposed;
   if (g.groups == 1) return g.c_in <= kFirstLayerChannels ? Kind::kFirstLayer : Kind::kDense;
   return g.Channels() == 1 ? Kind::kDepthwise : Kind::kGrouped;
+}
+
+std::string_view ToString(Quantization quantization) {
+  constexpr std::array<std::string_view, 4> kNames = {"static", "tensor", "row", "none"};
+  return kNames.at(static_cast<size_t>(quantization));
+}
+
+std::string ToString(const Format& format) {
+  std::string type(verify::ToString(format.c_type));
+  if (format.quantization == Quantization::kStatic) return type;
+  if (format.quantization == Quantization::kNone) return "float";
+  return fmt::format("{} by {}", type, ToString(format.quantization));
 }
 
 std::string Case::Name() const {
@@ -61,6 +95,7 @@ std::string Case::Name() const {
   name += peer.empty() ? fmt::format("mode:{}", verify::ToString(mode)) : "peer:" + peer;
   name += fmt::format("/weights:{}", weights.name);
   if (amax != 0) name += fmt::format("/amax:{}", amax);
+  if (quantization != Quantization::kStatic) name += fmt::format("/quant:{}", ToString(quantization));
   if (shape.conv || c_type != INTACT_S32) name += fmt::format("/c:{}", verify::ToString(c_type));
   name += NameOf(shape);
   if (threads != 1) name += fmt::format("/threads:{}", threads);
@@ -69,10 +104,13 @@ std::string Case::Name() const {
   return name;
 }
 
-std::span<const intact_type> TypesOf(const Case& c) {
-  const std::span<const intact_type> all = kTypes;
-  const bool has_float = c.shape.conv ? !c.shape.conv->transposed : c.weights.trained.has_value();
-  return has_float && !c.peer.empty() ? all : all.first(kInt8Types);
+std::span<const Format> FormatsOf(const Case& c) {
+  const Kind kind = KindOf(c.shape);
+  const std::span<const Format> all = AllFormatsOf(kind);
+  if (!c.peer.empty() && c.shape.batch && c.shape.batch->b_type == INTACT_U8) return {};
+  const bool is_static_gemm = kind == Kind::kGemm && !c.weights.trained;
+  const bool has_float = !c.peer.empty() && !is_static_gemm && kind != Kind::kTransposed;
+  return has_float ? all : all.first(all.size() - 1);
 }
 
 }  // namespace intact::bench

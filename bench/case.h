@@ -66,32 +66,46 @@ struct Geometry {
   }
 };
 
-/// A GEMM: C is m×n, the depth is k. Or a convolution, with the sizes of the GEMM that it is: m output
-/// pixels, n output channels, and a depth of taps × the channels of a group.
+/// GEMMs of one size, each with its own B, which is no constant: each run gives all of them. One zero point
+/// of B, 0, and one scale for all.
+struct Batch {
+  int64_t items = 1;
+  intact_type b_type = INTACT_S8;
+  bool b_by_columns = false;  // Bs are N×K in memory, as attention's keys are
+  bool operator==(const Batch&) const = default;
+};
+
+/// A GEMM: C is m×n, the depth is k; or a batch of them. Or a convolution, with the sizes of the GEMM that it
+/// is: m output pixels, n output channels, and a depth of taps × the channels of a group.
 struct Shape {
   int64_t m = 1, n = 1, k = 1;
   std::optional<Geometry> conv = std::nullopt;
+  std::optional<Batch> batch = std::nullopt;
+  bool is_dynamic = false;  // a GEMM of float32 numbers, that is measured with all ways to quantize them
 
   static constexpr Shape Of(const Geometry& g) {
     return {g.batch * g.OutHeight() * g.OutWidth(), g.c_out, g.Taps() * g.Channels(), g};
   }
   bool operator==(const Shape&) const = default;
+  constexpr int64_t Items() const { return batch ? batch->items : 1; }
+  /// Of all of A and C.
+  constexpr int64_t Rows() const { return Items() * m; }
   /// Multiplications and additions, without padding of the depth; with the zeros around an input, but not
   /// those that a transposed convolution has between its pixels.
   double Operations() const {
     const Extents stride = conv && conv->transposed ? conv->stride : 1;
-    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) /
+    return 2.0 * static_cast<double>(Rows()) * static_cast<double>(n) * static_cast<double>(k) /
            static_cast<double>(stride.height * stride.width);
   }
-  int64_t WeightBytes() const { return n * k; }
+  int64_t WeightBytes() const { return Items() * n * k; }
   int64_t InputElements() const;
-  /// The convolution; a GEMM as the one by 1×1 that it is, over a line of m pixels.
-  Geometry AsConvolution() const { return conv.value_or(Geometry{1, m, k, n, 1, 1, 1, 1}); }
-  std::string ToString() const;  // "128×768×3072", or the geometry's
+  /// The convolution; a GEMM as the one by 1×1 that it is, over a line of all rows as pixels.
+  Geometry AsConvolution() const { return conv.value_or(Geometry{1, Rows(), k, n, 1, 1, 1, 1}); }
+  std::string ToString() const;  // "128×768×3072"; "12×(128×128×64) u8×s8ᵀ"; or the geometry's
 };
 
 /// What a shape's speed is summed up with.
-enum class Kind : uint8_t { kGemm, kDense, kFirstLayer, kGrouped, kDepthwise, kTransposed };
+enum class Kind : uint8_t { kGemm, kDynamic, kBatch, kDense, kFirstLayer, kGrouped, kDepthwise, kTransposed };
 /// kFirstLayer: dense, of at most four channels.
 Kind KindOf(const Shape& shape);
 
@@ -112,32 +126,62 @@ inline constexpr Weights kLaplace = kWeights[1];
 /// The name of the weights that a trained network's layers have.
 inline constexpr std::string_view kTrained = "trained";
 
-struct Case {
+/// What becomes of the numbers that A stands for.
+enum class Quantization : uint8_t {
+  kStatic,  // A is u8: they were quantized before, by a scale that all runs have
+  kTensor,  // A is float32, and each run quantizes it to u8: by one scale
+  kRow,     // likewise, each row by a scale of its own
+  kNone,    // A is float32, and so are weights: all is computed in float. Of peers
+};
+std::string_view ToString(Quantization quantization);  // "static", "tensor", "row", "none"
+/// Runs quantize A.
+constexpr bool IsDynamic(Quantization quantization) {
+  return quantization == Quantization::kTensor || quantization == Quantization::kRow;
+}
+
+/// What goes in and what comes out.
+struct Format {
+  Quantization quantization = Quantization::kStatic;
+  // s32; u8: per-channel scales and ReLU; f32: scales, or in float nothing; a convolution has ReLU there.
+  intact_type c_type = INTACT_S32;
+  bool operator==(const Format&) const = default;
+};
+/// "s32", "u8", "f32"; "f32 by tensor", "f32 by row"; "float".
+std::string ToString(const Format& format);
+
+inline constexpr Format kS32 = {};
+inline constexpr Format kU8 = {Quantization::kStatic, INTACT_U8};
+inline constexpr Format kF32 = {Quantization::kStatic, INTACT_F32};
+inline constexpr Format kByTensor = {Quantization::kTensor, INTACT_F32};
+inline constexpr Format kByRow = {Quantization::kRow, INTACT_F32};
+inline constexpr Format kFloat = {Quantization::kNone, INTACT_F32};
+/// In the order of reports.
+inline constexpr std::array kFormats = {kS32, kU8, kF32, kByTensor, kByRow, kFloat};
+
+struct Case : Format {
   Shape shape;
   Weights weights = kLaplace;
   int amax = 0;  // the declared range of activations, and the largest of them; 0 = full range
   jit::Isa isa = jit::Isa::kAvx2;
   std::string peer;                 // "" for intact
   intact_mode mode = INTACT_EXACT;  // of intact
-  // s32; u8: per-channel scales and ReLU; f32: all in float, activations, weights and output, and ReLU,
-  // which peers have.
-  intact_type c_type = INTACT_S32;
   int threads = 1;
   bool is_open = false;   // a convolution whose plan leaves the input's extents to the run; of intact
   bool is_tuned = false;  // what runs is chosen by measurement; of intact
 
   /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072; a peer's has peer:onednn in mode's place;
-  /// /amax:127, /c:u8 and /threads:2 where they differ from the default.
+  /// /amax:127, /quant:row, /c:u8 and /threads:2 where they differ from the default. A batch ends with
+  /// /batch:12/b:run, where Bs are u8 with /b_type:u8, where they are N×K with /b_order:nk.
   /// conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:56x56/c_in:64/c_out:64/kernel:3x3/stride:1/groups:1/
   /// batch:1 (in one word): the same, with /c: always; /transposed at the end of a transposed one's, /open at
   /// that of an open one's, /tuned at that of a tuned plan's.
   std::string Name() const;
 };
 
-/// The outputs that a shape and its weights are measured with, by intact or by the case's peer. In float
-/// convolutions, and GEMMs of trained networks; not if transposed: that oneDNN does, channels last, by its
-/// reference.
-std::span<const intact_type> TypesOf(const Case& c);
+/// The formats that a shape and its weights are measured with, by intact or by the case's peer. In float
+/// convolutions, batches, dynamic GEMMs, and GEMMs of trained networks; not if transposed: that oneDNN does,
+/// channels last, by its reference. A peer has none for a batch with u8 Bs: there is none that takes them.
+std::span<const Format> FormatsOf(const Case& c);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_CASE_H_

@@ -24,7 +24,7 @@ void RunCase(benchmark::State& state, const Case& c) {
   const Workload& workload = WorkloadOf(c);
   const Result<std::unique_ptr<Contender>> contender = MakeContender(workload, c);
   if (!contender) return Fail(state, contender.error().message);
-  const auto model = workload.Recognise(contender->get(), c.c_type, AdmissibleModels(c));
+  const auto model = workload.Recognise(contender->get(), c, AdmissibleModels(c));
   if (!model) return Fail(state, "the result is wrong: not timed");
   const bool is_thin = c.shape.m <= kThinM;
   double gigabytes_per_second = 0;
@@ -36,7 +36,7 @@ void RunCase(benchmark::State& state, const Case& c) {
   const double peak = MeasureGops(PeakOf(c.isa));
   Bytes output = workload.NewC(c.c_type);
   for ([[maybe_unused]] auto _ : state) {
-    benchmark::DoNotOptimize((*contender)->Run(workload.a(c.c_type), output.data()));
+    benchmark::DoNotOptimize((*contender)->Run(workload.a(c), output.data()));
   }
   const auto runs = static_cast<double>(state.iterations());
   const auto rate = [](double value) { return benchmark::Counter(value, benchmark::Counter::kIsRate); };
@@ -57,19 +57,24 @@ void Register(const Case& c) {
   if (c.threads != 1) registered->UseRealTime();
 }
 
+void RegisterFormats(Case c) {
+  for (const Format& format : FormatsOf(c)) {
+    static_cast<Format&>(c) = format;
+    Register(c);
+  }
+}
+
 /// intact's, with all weights that `layer` is measured with, and declared ranges.
 void RegisterVariants(Case c, const Layer& layer) {
   c.shape = layer.shape;
   for (const Weights& weights : WeightsOf(layer)) {
     c.weights = weights;
     // A declared range changes exact kernels without VNNI only.
-    const bool has_range = kernels::UsesSchedule(c.isa, c.mode);
+    const bool has_range =
+        kernels::UsesSchedule(c.isa, c.mode) && !layer.shape.is_dynamic && !layer.shape.batch;
     for (const int amax : has_range ? std::vector<int>{0, 127} : std::vector<int>{0}) {
       c.amax = amax;
-      for (const intact_type c_type : TypesOf(c)) {
-        c.c_type = c_type;
-        Register(c);
-      }
+      RegisterFormats(c);
     }
   }
 }
@@ -78,10 +83,7 @@ void RegisterPeer(Case c, std::span<const Layer> layers) {
   for (const Layer& layer : layers) {
     c.shape = layer.shape;
     c.weights = DefaultWeights(layer);
-    for (const intact_type c_type : TypesOf(c)) {
-      c.c_type = c_type;
-      Register(c);
-    }
+    RegisterFormats(c);
   }
 }
 

@@ -36,9 +36,12 @@ class PlanContender : public Contender {
 
 class GemmContender final : public PlanContender {
  public:
-  GemmContender(Gemm plan, const Case& c) : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
+  GemmContender(Gemm plan, const Workload& workload, const Case& c)
+      : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
     args_.m = c.shape.m;
     args_.threads = c.threads;
+    args_.batch = c.shape.Items();
+    if (c.shape.batch) args_.b = workload.b().data();
   }
 
   Error Tune(double milliseconds) override { return Take(plan_.Tune(args_.m, milliseconds)); }
@@ -56,7 +59,8 @@ class GemmContender final : public PlanContender {
 
 class ConvContender final : public PlanContender {
  public:
-  ConvContender(Conv plan, const Case& c) : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
+  ConvContender(Conv plan, const Workload& /*workload*/, const Case& c)
+      : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
     args_.batch = c.shape.conv->batch;
     if (c.is_open) {
       args_.input[0] = c.shape.conv->height;
@@ -81,27 +85,35 @@ class ConvContender final : public PlanContender {
 };
 
 /// What a GEMM and a convolution are asked for alike.
-intact_linear_desc LinearDescOf(const reference::Operation& operation, const Case& c) {
+intact_linear_desc LinearDescOf(const Workload& workload, const reference::Operation& operation,
+                                const Case& c) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   desc.c_type = c.c_type;
   desc.mode = c.mode;
   desc.max_isa = static_cast<int32_t>(c.isa);
   desc.a_max = c.amax;
+  if (c.shape.batch) desc.b_type = c.shape.batch->b_type;
+  if (IsDynamic(c.quantization)) {
+    desc.a_source_type = INTACT_F32;
+    desc.a_quantization = c.quantization == Quantization::kRow ? INTACT_QUANTIZATION_DYNAMIC_ROWS
+                                                               : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  }
   if (c.c_type == INTACT_S32) return desc;
   desc.scales = operation.scales.data();
   desc.scale_count = std::ssize(operation.scales);
-  desc.activation = operation.activation;
+  desc.activation = workload.ActivationOf(c);
   return desc;
 }
 
 /// `plan` as a contender, if it is for exactly c.isa.
 template <class OfPlan, class Plan>
-Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Case& c, double tuning_milliseconds) {
+Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Workload& workload, const Case& c,
+                                         double tuning_milliseconds) {
   if (!plan) return plan.error();
   if (plan->Info().isa != static_cast<int32_t>(c.isa)) {
     return Error{INTACT_UNSUPPORTED, fmt::format("the plan is for {}", intact_isa_name(plan->Info().isa))};
   }
-  auto contender = std::make_unique<OfPlan>(std::move(*plan), c);
+  auto contender = std::make_unique<OfPlan>(std::move(*plan), workload, c);
   if (c.is_tuned) {
     const Error error = contender->Tune(tuning_milliseconds);
     if (!error.ok()) return error;
@@ -113,16 +125,20 @@ Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Case& c, doubl
 
 GemmDesc GemmDescOf(const Workload& workload, const Case& c) {
   GemmDesc desc = MakeGemmDesc();
-  desc.linear = LinearDescOf(workload.gemm(), c);
+  desc.linear = LinearDescOf(workload, workload.gemm(), c);
   desc.n = workload.gemm().n;
   desc.k = workload.gemm().k;
+  if (!c.shape.batch) return desc;
+  desc.b_from_run = 1;
+  desc.b_stride_k = c.shape.batch->b_by_columns ? 1 : desc.n;
+  desc.b_stride_n = c.shape.batch->b_by_columns ? desc.k : 1;
   return desc;
 }
 
 ConvDesc ConvDescOf(const Workload& workload, const Case& c) {
   const Geometry& g = *c.shape.conv;
   ConvDesc desc = MakeConvDesc();
-  desc.linear = LinearDescOf(workload.conv(), c);
+  desc.linear = LinearDescOf(workload, workload.conv(), c);
   desc.input_channels = g.c_in;
   desc.output_channels = g.c_out;
   desc.groups = g.groups;
@@ -145,10 +161,11 @@ Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const
                                                  double tuning_milliseconds) {
   if (!c.peer.empty()) return FindPeer(c.peer)->Make(workload, c);
   if (c.shape.conv) {
-    return Enter<ConvContender>(Conv::Create(ConvDescOf(workload, c), workload.conv().b.data()), c,
+    return Enter<ConvContender>(Conv::Create(ConvDescOf(workload, c), workload.b().data()), workload, c,
                                 tuning_milliseconds);
   }
-  return Enter<GemmContender>(Gemm::Create(GemmDescOf(workload, c), workload.gemm().b.data()), c,
+  const int8_t* const constant_b = c.shape.batch ? nullptr : workload.b().data();
+  return Enter<GemmContender>(Gemm::Create(GemmDescOf(workload, c), constant_b), workload, c,
                               tuning_milliseconds);
 }
 

@@ -1,5 +1,6 @@
 #include "bench/measure.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <thread>
@@ -28,8 +29,8 @@ double MicrosecondsOf(const Function& function, int64_t times = 1) {
 }
 
 /// A turn of an entrant that writes to `c`: microseconds per run.
-verify::Measurement TurnOf(const Entrant& entrant, const Workload& workload, uint8_t* c) {
-  return [=, contender = entrant.contender->get(), a = workload.a(entrant.what.c_type)] {
+verify::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
+  return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what)] {
     const auto run = [=] { (void)contender->Run(a, c); };
     const Seconds once(1e-6 * MicrosecondsOf(run));
     return MicrosecondsOf(run, static_cast<int64_t>(kShortestTurn / once) + 1);
@@ -37,21 +38,22 @@ verify::Measurement TurnOf(const Entrant& entrant, const Workload& workload, uin
 }
 
 /// Who `entrant` is and what it computes; not timed yet.
-Timing Check(const Workload& workload, const Entrant& entrant) {
+Timing Check(const Entrant& entrant) {
   Timing timing;
   const Case& what = entrant.what;
+  const Workload& workload = *entrant.workload;
   timing.contender = !what.peer.empty() ? what.peer : what.mode == INTACT_EXACT ? kIntact : kSaturating;
-  timing.c_type = verify::ToString(what.c_type);
+  timing.format = what;
   if (!entrant.contender) {
     timing.result = entrant.contender.error().message;
     return timing;
   }
   Contender* const contender = entrant.contender->get();
   timing.implementation = contender->Implementation();
-  auto model = workload.Recognise(contender, what.c_type, AdmissibleModels(what));
+  auto model = workload.Recognise(contender, what, AdmissibleModels(what));
   // Where no pair can saturate, the models agree.
   constexpr std::array kExactModel = {reference::Model::kExact};
-  if (model && workload.Recognise(contender, what.c_type, kExactModel)) model = reference::Model::kExact;
+  if (model && workload.Recognise(contender, what, kExactModel)) model = reference::Model::kExact;
   timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
   return timing;
 }
@@ -59,7 +61,7 @@ Timing Check(const Workload& workload, const Entrant& entrant) {
 /// Median, once the code is cached.
 double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds budget) {
   const GemmDesc desc = GemmDescOf(workload, c);
-  const auto create = [&] { (void)Gemm::Create(desc, workload.gemm().b.data()); };
+  const auto create = [&] { (void)Gemm::Create(desc, workload.b().data()); };
   create();
   const std::vector<verify::Measurement> turn = {[&] { return MicrosecondsOf(create); }};
   return verify::Median(verify::TakeTurns(turn, budget).front());
@@ -74,7 +76,7 @@ Row EmptyRow(const Case& c) {
   return row;
 }
 
-Result<Row> MeasureRow(const Workload& workload, std::span<const Entrant> entrants, Seconds budget) {
+Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
   const Case& base = entrants.front().what;
   Row row = EmptyRow(base);
   const Peak peak = PeakOf(base.isa);
@@ -85,12 +87,12 @@ Result<Row> MeasureRow(const Workload& workload, std::span<const Entrant> entran
   std::vector<verify::Measurement> turns = {[&] { return MeasureGops(peak); },
                                             [&] { return read->Measure(); }};
   std::vector<size_t> timed;  // which of row.timings the further turns are
-  Bytes output = workload.NewC(INTACT_S32);
+  Bytes output = entrants.front().workload->NewC(INTACT_S32);
   for (const Entrant& entrant : entrants) {
-    row.timings.push_back(Check(workload, entrant));
+    row.timings.push_back(Check(entrant));
     if (row.timings.back().result != kExact && row.timings.back().result != kSaturates) continue;
     timed.push_back(row.timings.size() - 1);
-    turns.push_back(TurnOf(entrant, workload, output.data()));
+    turns.push_back(TurnOf(entrant, output.data()));
   }
   const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
   row.peak_gops = verify::Median(figures[0]);
@@ -100,6 +102,16 @@ Result<Row> MeasureRow(const Workload& workload, std::span<const Entrant> entran
     const std::vector<double>& microseconds = figures[i + 2];
     timing.microseconds = verify::Median(microseconds);
     timing.spread = verify::Spread(microseconds);
+  }
+  for (size_t i = 0; i < timed.size(); ++i) {
+    Timing& timing = row.timings[timed[i]];
+    if (!IsDynamic(timing.format.quantization)) continue;
+    const auto is_static = [&](size_t other) {
+      return row.timings[other].contender == timing.contender && row.timings[other].format == kF32;
+    };
+    const auto found = std::ranges::find_if(timed, is_static) - timed.begin();
+    if (found == std::ssize(timed)) continue;
+    timing.over_static = verify::MedianRatio(figures[i + 2], figures[static_cast<size_t>(found) + 2]);
   }
   return row;
 }
@@ -119,11 +131,11 @@ FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, jit::Isa
   Bytes output = large.NewC(c.c_type);
   for (const int threads : {1, 2}) {
     c.threads = threads;
-    entrants.push_back({c, MakeContender(large, c)});
-    const Timing timing = Check(large, entrants.back());
+    entrants.push_back({c, &large, MakeContender(large, c)});
+    const Timing timing = Check(entrants.back());
     if (timing.result != kExact) call.error = timing.result;
     if (timing.result != kExact) return call;
-    turns.push_back(TurnOf(entrants.back(), large, output.data()));
+    turns.push_back(TurnOf(entrants.back(), output.data()));
   }
   const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
   call.speed_up_of_two_threads = verify::Median(figures[0]) / verify::Median(figures[1]);

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "bench/engine_passes.h"
 #include "bench/workload.h"
 
 namespace intact::bench {
@@ -43,20 +47,26 @@ Type TypeOf(intact_type c_type) {
   return c_type == INTACT_S32 ? Type::s32 : Type::u8;
 }
 
-/// A primitive whose weights are packed, in whatever format it prefers, when it is made.
+Type ActivationTypeOf(const Case& c) { return c.quantization == Quantization::kNone ? Type::f32 : Type::u8; }
+
+Type WeightTypeOf(const Case& c) {
+  if (c.quantization == Quantization::kNone) return Type::f32;
+  return c.shape.batch && c.shape.batch->b_type == INTACT_U8 ? Type::u8 : Type::s8;
+}
+
+/// A primitive whose weights are packed, in whatever format it prefers, when it is made; but for a batch,
+/// whose Bs each run takes as they lie in memory.
 class OneDnnContender final : public Contender {
  public:
-  // Of int8, or of floats for c_type f32. Throws dnnl::error.
+  // Throws dnnl::error.
   OneDnnContender(const Workload& workload, const Case& c)
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
     if (c.shape.conv && c.shape.conv->transposed) {
-      SetConvolution<dnnl::deconvolution_forward>(dnnl::algorithm::deconvolution_direct, workload.conv(),
-                                                  *c.shape.conv, c.c_type);
+      SetConvolution<dnnl::deconvolution_forward>(dnnl::algorithm::deconvolution_direct, workload, c);
     } else if (c.shape.conv) {
-      SetConvolution<dnnl::convolution_forward>(dnnl::algorithm::convolution_direct, workload.conv(),
-                                                *c.shape.conv, c.c_type);
+      SetConvolution<dnnl::convolution_forward>(dnnl::algorithm::convolution_direct, workload, c);
     } else {
-      SetMatmul(workload.gemm(), c.c_type);
+      SetMatmul(workload, c);
     }
   }
 
@@ -75,64 +85,79 @@ class OneDnnContender final : public Contender {
   }
 
  private:
-  void SetMatmul(const reference::Gemm& gemm, intact_type c_type) {
-    const bool is_float = c_type == INTACT_F32;
-    const Type type = is_float ? Type::f32 : Type::s8;
-    const Descriptor a({gemm.m, gemm.k}, is_float ? Type::f32 : Type::u8, Layout::ab);
-    const Descriptor b({gemm.k, gemm.n}, type, Layout::any);
-    const Descriptor c({gemm.m, gemm.n}, TypeOf(c_type), Layout::ab);
-    const dnnl::matmul::primitive_desc description({a, b, c}, Attributes(gemm, c_type), engine_);
+  /// One item's matrices have two dimensions, a batch's three.
+  void SetMatmul(const Workload& workload, const Case& c) {
+    const std::optional<Batch>& batch = c.shape.batch;
+    const auto dimensions = [&](int64_t rows, int64_t columns) -> Dimensions {
+      return batch ? Dimensions{batch->items, rows, columns} : Dimensions{rows, columns};
+    };
+    const Layout dense = batch ? Layout::abc : Layout::ab;
+    const Layout dense_b = batch && batch->b_by_columns ? Layout::acb : dense;
+    const Dimensions size = dimensions(c.shape.k, c.shape.n);
+    const Descriptor plain(size, WeightTypeOf(c), dense_b);
+    const Descriptor a(dimensions(c.shape.m, c.shape.k), ActivationTypeOf(c), dense);
+    const Descriptor b = batch ? plain : Descriptor(size, WeightTypeOf(c), Layout::any);
+    const Descriptor to(dimensions(c.shape.m, c.shape.n), TypeOf(c.c_type), dense);
+    const dnnl::matmul::primitive_desc description({a, b, to}, Attributes(workload, c), engine_);
     primitive_ = dnnl::matmul(description);
-    Finish(description, {{gemm.k, gemm.n}, type, Layout::ab}, gemm.b);
+    Finish(description, plain, workload, c);
   }
 
   /// Makes a convolution; channels last.
   template <class Primitive>
-  void SetConvolution(dnnl::algorithm algorithm, const reference::Conv& conv, const Geometry& g,
-                      intact_type c_type) {
-    const bool is_float = c_type == INTACT_F32;
-    const Type type = is_float ? Type::f32 : Type::s8;
+  void SetConvolution(dnnl::algorithm algorithm, const Workload& workload, const Case& c) {
+    const Geometry& g = *c.shape.conv;
     const auto both = [](const Extents& extents) { return Dimensions{extents.height, extents.width}; };
     Dimensions filter = {g.c_out / g.groups, g.Channels(), g.kernel.height, g.kernel.width};
     if (g.groups != 1) filter.insert(filter.begin(), g.groups);
-    const Descriptor a({g.batch, g.c_in, g.height, g.width}, is_float ? Type::f32 : Type::u8, Layout::nhwc);
-    const Descriptor b(filter, type, Layout::any);
-    const Descriptor c({g.batch, g.c_out, g.OutHeight(), g.OutWidth()}, TypeOf(c_type), Layout::nhwc);
+    const Descriptor a({g.batch, g.c_in, g.height, g.width}, ActivationTypeOf(c), Layout::nhwc);
+    const Descriptor b(filter, WeightTypeOf(c), Layout::any);
+    const Descriptor to({g.batch, g.c_out, g.OutHeight(), g.OutWidth()}, TypeOf(c.c_type), Layout::nhwc);
     const typename Primitive::primitive_desc description(
-        {dnnl::prop_kind::forward_inference, algorithm, a, b, c, both(g.stride), both(g.dilation - 1),
+        {dnnl::prop_kind::forward_inference, algorithm, a, b, to, both(g.stride), both(g.dilation - 1),
          both(g.PadBegin()), both(g.PadEnd())},
-        Attributes(conv, c_type), engine_);
+        Attributes(workload, c), engine_);
     primitive_ = Primitive(description);
-    const Descriptor plain(filter, type, g.groups != 1 ? Layout::gohwi : Layout::ohwi);
-    Finish(description, plain, conv.b);
+    const Descriptor plain(filter, WeightTypeOf(c), g.groups != 1 ? Layout::gohwi : Layout::ohwi);
+    Finish(description, plain, workload, c);
   }
 
-  /// Packs `weights`, which are laid out as `plain` says, in its type, and gathers the arguments.
+  /// Packs the weights, which are laid out as `plain` says, in its type, and gathers the arguments.
   template <class Description>
-  void Finish(const Description& description, const Descriptor& plain, const std::vector<int8_t>& weights) {
-    const std::vector<float> floats(weights.begin(), weights.end());
-    const bool is_float = plain.data_type() == Type::f32;
-    const void* const data =
-        is_float ? static_cast<const void*>(floats.data()) : static_cast<const void*>(weights.data());
-    dnnl::memory source(plain, engine_, const_cast<void*>(data));  // read only
-    dnnl::memory packed(description.weights_desc(), engine_);
-    dnnl::reorder(source, packed).execute(stream_, source, packed);
-    stream_.wait();
+  void Finish(const Description& description, const Descriptor& plain, const Workload& workload,
+              const Case& c) {
+    dnnl::memory b(plain, engine_);
+    const std::span<const int8_t> weights = workload.b();
+    if (plain.data_type() == Type::f32) {
+      std::ranges::copy(weights, static_cast<float*>(b.get_data_handle()));
+    } else {
+      std::ranges::copy(weights, static_cast<int8_t*>(b.get_data_handle()));
+    }
     implementation_ = description.impl_info_str();
-    if (description.weights_desc() == plain) implementation_ += ", weights not packed";
+    if (!c.shape.batch) {
+      if (description.weights_desc() == plain) implementation_ += ", weights not packed";
+      dnnl::memory packed(description.weights_desc(), engine_);
+      dnnl::reorder(b, packed).execute(stream_, b, packed);
+      stream_.wait();
+      b = packed;
+    }
     a_ = dnnl::memory(description.src_desc(), engine_, nullptr);
     c_ = dnnl::memory(description.dst_desc(), engine_, nullptr);
-    arguments_ = {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, c_}};
+    arguments_ = {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c_}};
   }
 
-  static dnnl::primitive_attr Attributes(const reference::Operation& operation, intact_type c_type) {
+  static dnnl::primitive_attr Attributes(const Workload& workload, const Case& c) {
     dnnl::primitive_attr attributes;
-    if (c_type == INTACT_S32) return attributes;
-    constexpr int kPerColumn = 1 << 1;
-    if (c_type == INTACT_U8) attributes.set_output_scales(kPerColumn, operation.scales);
-    dnnl::post_ops relu;
-    relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-    attributes.set_post_ops(relu);
+    if (c.c_type != INTACT_S32 && c.quantization != Quantization::kNone) {
+      const std::vector<float>& scales = workload.operation().scales;
+      constexpr int kPerColumn = 1 << 1;
+      attributes.set_output_scales(scales.size() == 1 ? 0 : kPerColumn, scales);
+    }
+    if (workload.ActivationOf(c) == INTACT_ACTIVATION_RELU) {
+      dnnl::post_ops relu;
+      relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+      attributes.set_post_ops(relu);
+    }
     return attributes;
   }
 
@@ -142,6 +167,36 @@ class OneDnnContender final : public Contender {
   std::string implementation_;
   dnnl::memory a_, c_;
   std::unordered_map<int, dnnl::memory> arguments_;
+};
+
+/// A matmul to s32 between passes that quantize and scale. It has no zero points or scales of rows, and with
+/// those of a tensor that only runs know oneDNN takes weights that are not packed.
+class OneDnnBetweenPasses final : public Contender {
+ public:
+  OneDnnBetweenPasses(const Workload& workload, const Case& c)
+      : product_(workload, Static(c)),
+        passes_(c.isa, c.shape.m, c.shape.k, c.quantization == Quantization::kRow,
+                reference::Operands(workload.gemm()).column_sums, workload.operation().scales),
+        quantized_(static_cast<size_t>(c.shape.m * c.shape.k)) {}
+
+  std::string Implementation() const override { return product_.Implementation() + ", between passes"; }
+
+  bool Run(const uint8_t* a, uint8_t* c) override {
+    passes_.Quantize(reinterpret_cast<const float*>(a), quantized_.data());
+    if (!product_.Run(quantized_.data(), c)) return false;
+    passes_.Dequantize(reinterpret_cast<int32_t*>(c));
+    return true;
+  }
+
+ private:
+  static Case Static(Case c) {
+    static_cast<Format&>(c) = kS32;
+    return c;
+  }
+
+  OneDnnContender product_;
+  EnginePasses passes_;
+  std::vector<uint8_t> quantized_;
 };
 
 class OneDnnPeer final : public Peer {
@@ -161,6 +216,9 @@ class OneDnnPeer final : public Peer {
 
   Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const override {
     try {
+      if (IsDynamic(c.quantization)) {
+        return std::unique_ptr<Contender>(std::make_unique<OneDnnBetweenPasses>(workload, c));
+      }
       return std::unique_ptr<Contender>(std::make_unique<OneDnnContender>(workload, c));
     } catch (const dnnl::error& error) {
       return Error{INTACT_UNSUPPORTED, fmt::format("oneDNN: {}", error.what())};

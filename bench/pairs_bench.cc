@@ -23,7 +23,7 @@ void RunPair(benchmark::State& state, const std::array<Case, 2>& pair, const cha
   for (const Case& c : pair) {
     Result<std::unique_ptr<Contender>> made = MakeContender(workload, c);
     if (!made) return Fail(state, made.error().message);
-    if (!workload.Recognise(made->get(), c.c_type, AdmissibleModels(c))) {
+    if (!workload.Recognise(made->get(), c, AdmissibleModels(c))) {
       return Fail(state, "the result is wrong: not timed");
     }
     contenders.push_back(std::move(*made));
@@ -35,7 +35,7 @@ void RunPair(benchmark::State& state, const std::array<Case, 2>& pair, const cha
     std::array<double, 2> seconds = {};
     for (const size_t turn : {first, 1 - first}) {
       const Clock::time_point begin = Clock::now();
-      benchmark::DoNotOptimize(contenders[turn]->Run(workload.a(pair[0].c_type), output.data()));
+      benchmark::DoNotOptimize(contenders[turn]->Run(workload.a(pair[0]), output.data()));
       seconds.at(turn) = std::chrono::duration<double>(Clock::now() - begin).count();
     }
     first = 1 - first;
@@ -59,6 +59,7 @@ void Register(const Case& measured, const Case& other, const char* counter) {
 void RegisterPairs(std::span<const Layer> layers, std::span<const jit::Isa> isas) {
   for (const jit::Isa isa : isas) {
     for (const Layer& layer : layers) {
+      if (layer.shape.batch) continue;  // there is nothing to tune
       Case c;
       c.isa = isa;
       c.shape = layer.shape;

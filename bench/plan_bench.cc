@@ -17,7 +17,7 @@ constexpr std::array kPlans = {Shape{1, 16, 64}, Shape{1, 1024, 1024}, Shape{1, 
 void RunCreate(benchmark::State& state, const Case& c) {
   const Workload workload(c);
   const GemmDesc desc = GemmDescOf(workload, c);
-  const auto create = [&] { return Gemm::Create(desc, workload.gemm().b.data()); };
+  const auto create = [&] { return Gemm::Create(desc, workload.b().data()); };
   const Result<Gemm> first = create();
   if (!first) return Fail(state, first.error().message);
   for ([[maybe_unused]] auto _ : state) {

@@ -106,7 +106,7 @@ class Roofline {
                  std::string_view point, std::string_view suffix) {
     std::string lines;
     for (const Row& row : rows) {
-      const Timing* const timing = row.Find(contender, "s32");
+      const Timing* const timing = row.Find(contender, MainFormat(row));
       if (timing != nullptr) lines += fmt::format("{} {}\n", Intensity(row), Gops(row, *timing));
     }
     if (lines.empty()) return;
@@ -127,7 +127,8 @@ std::string ToHtml(const Results& results) {
                                "Something of intact was wrong and is not timed; see the notes."),
                   html::Table({}, RowsOf(MachineTable(results)), 2));
   body += html::Figure("roofline", Roofline(results).Commands(),
-                       "Each shape with s32 output: filled intact, hollow the peer. Level lines: the ISA's "
+                       "Each shape with s32 output, or from and to float32: filled intact, hollow the peer. "
+                       "Level lines: the ISA's "
                        "instruction peak. Slopes: read bandwidth of one core.");
   for (const std::string& isa : results.Isas()) {
     for (const Table& table : IsaTables(results, isa)) body += ToHtml(table);

@@ -20,14 +20,15 @@ Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : 
 Json ToJson(const Row& row, const Timing& timing) {
   Json json = nlohmann::json(timing);
   if (!timing.IsTimed()) {
-    json["microseconds"] = json["spread"] = nullptr;
+    json["microseconds"] = json["spread"] = json["over_static"] = nullptr;
     return json;
   }
   json["gops"] = Gops(row, timing);
   json["of_peak"] = Gops(row, timing) / row.peak_gops;
   json["of_bandwidth"] =
       1e-3 * static_cast<double>(row.shape.WeightBytes()) / timing.microseconds / row.read_gb_per_s;
-  if (timing.contender != kIntact) json["speed_up"] = OrNull(SpeedUp(row, timing.contender, timing.c_type));
+  if (timing.over_static == 0) json["over_static"] = nullptr;
+  if (timing.contender != kIntact) json["speed_up"] = OrNull(SpeedUp(row, timing.contender, timing.format));
   return json;
 }
 
@@ -37,36 +38,36 @@ Json ToJson(const Row& row) {
   json.erase("shape");
   json["memory_bound"] = IsMemoryBound(row);
   json["intensity"] = Intensity(row);
-  json["fused_cost"] = OrNull(FusedCost(row));
+  json["fused_cost"] = row.shape.is_dynamic ? Json() : OrNull(CostOf(row, ScaledFormat(row)));
   json["timings"] = Json::array();
   for (const Timing& timing : row.timings) json["timings"].push_back(ToJson(row, timing));
   return json;
 }
 
-constexpr std::array<std::string_view, 3> kTypes = {"s32", "u8", "f32"};
-
 /// Intact's speed over another contender's, where both were timed.
-std::optional<Json> Mean(const Group& group, std::string_view other, std::string_view c_type) {
+std::optional<Json> Mean(const Group& group, std::string_view other, const Format& format) {
   std::vector<double> speed_ups;
   for (const Row& row : group.rows) {
-    if (const std::optional<double> value = SpeedUp(row, other, c_type)) speed_ups.push_back(*value);
+    if (const std::optional<double> value = SpeedUp(row, other, format)) speed_ups.push_back(*value);
   }
   if (speed_ups.empty()) return std::nullopt;
   return Json{{"isa", group.rows.front().isa},
               {"kind", group.name},
               {"contender", other},
-              {"c_type", c_type},
+              {"quantization", ToString(format.quantization)},
+              {"c_type", verify::ToString(format.c_type)},
               {"rows", speed_ups.size()},
               {"speed_up", *GeometricMean(speed_ups)},
-              {"worst", *WorstOf(group.rows, other, c_type)}};
+              {"worst", *WorstOf(group.rows, other, format)}};
 }
 
-std::optional<Json> Sum(std::span<const Row> rows, std::string_view contender, std::string_view c_type) {
-  const std::optional<double> milliseconds = NetworkMilliseconds(rows, contender, c_type);
+std::optional<Json> Sum(std::span<const Row> rows, std::string_view contender, const Format& format) {
+  const std::optional<double> milliseconds = NetworkMilliseconds(rows, contender, format);
   if (Layers(rows) == 0 || !milliseconds) return std::nullopt;
   return Json{{"isa", rows.front().isa},
               {"contender", contender},
-              {"c_type", c_type},
+              {"quantization", ToString(format.quantization)},
+              {"c_type", verify::ToString(format.c_type)},
               {"layers", Layers(rows)},
               {"milliseconds", *milliseconds}};
 }
@@ -79,11 +80,11 @@ void AddSummaries(const Results& results, Json* json) {
     std::vector<std::string> contenders = OthersOf(rows);
     contenders.insert(contenders.begin(), std::string(kIntact));
     for (const std::string& contender : contenders) {
-      for (const std::string_view c_type : kTypes) {
-        if (std::optional<Json> sum = Sum(rows, contender, c_type)) sums.push_back(std::move(*sum));
+      for (const Format& format : kFormats) {
+        if (std::optional<Json> sum = Sum(rows, contender, format)) sums.push_back(std::move(*sum));
         if (contender == kIntact) continue;
         for (const Group& group : GroupsOf(rows)) {
-          if (std::optional<Json> mean = Mean(group, contender, c_type)) means.push_back(std::move(*mean));
+          if (std::optional<Json> mean = Mean(group, contender, format)) means.push_back(std::move(*mean));
         }
       }
     }
@@ -94,7 +95,7 @@ void AddSummaries(const Results& results, Json* json) {
 
 Json ToJson(const Results& results) {
   Json json = {{"schema", "intact-bench"},
-               {"schema_version", 2},
+               {"schema_version", 3},
                {"version", intact_version()},
                {"suite", results.suite},
                {"weights", results.weights},

@@ -31,21 +31,25 @@ class Builder {
       : rows_(std::move(rows)), groups_(GroupsOf(rows_)), layers_(Layers(rows_)), others_(OthersOf(rows_)) {}
 
   Table Build() && {
+    const Kind kind = KindOf(rows_.front().shape);
     const auto is_conv = [](const Row& row) { return row.shape.conv.has_value(); };
     const bool has_conv = std::ranges::any_of(rows_, is_conv);
     const bool has_gemm = !std::ranges::all_of(rows_, is_conv);
-    const std::string_view what = !has_conv ? "" : has_gemm ? ", layers" : ", convolutions";
+    const std::string_view what = kind == Kind::kDynamic ? ", from float32 to float32"
+                                  : kind == Kind::kBatch ? ", batches whose runs give B"
+                                  : !has_conv            ? ""
+                                  : has_gemm             ? ", layers"
+                                                         : ", convolutions";
     table_.title = fmt::format("{}{}: peak is {}", rows_.front().isa, what, rows_.front().peak);
     AddHeads(has_conv, has_gemm);
     if (layers_ > 0) Add("times", [](const Row& row) { return fmt::format("{}", row.times); });
-    AddGops("s32", "s32 GOPS");
-    Add("of roof", RoofText, RoofShare, Percent);
-    AddGops("u8", "u8 GOPS");
-    Add(
-        "u8 cost", [](const Row& row) { return OrDash(FusedCost(row), Cost); }, FusedFactor,
-        [](double factor) { return Cost(factor - 1); });
+    if (kind == Kind::kDynamic) {
+      AddDynamic();
+    } else {
+      AddStatic(ScaledFormat(rows_.front()));
+    }
     for (const std::string& other : others_) {
-      if (HasTiming(rows_, other, "f32")) AddOther(other, "f32");
+      if (HasTiming(rows_, other, kFloat)) AddOther(other, kFloat);
     }
     AddNotes();
     return std::move(table_);
@@ -54,17 +58,18 @@ class Builder {
  private:
   using Value = std::function<std::optional<double>(const Row&)>;
   using Text = std::function<std::string(const Row&)>;
-  using Format = std::function<std::string(double)>;
+  using Print = std::function<std::string(double)>;
 
   static std::optional<double> RoofShare(const Row& row) {
-    const Timing* const timing = row.Find(kIntact, "s32");
+    const Timing* const timing = row.Find(kIntact, MainFormat(row));
     return timing == nullptr ? std::nullopt : std::optional(OfRoof(row, *timing));
   }
   static std::string RoofText(const Row& row) {
     return OrDash(RoofShare(row), Percent) + (IsMemoryBound(row) ? " read" : " peak");
   }
-  static std::optional<double> FusedFactor(const Row& row) {
-    const std::optional<double> cost = FusedCost(row);
+  /// How many times as long as the main format another takes.
+  static std::optional<double> Factor(const Row& row, const Format& format) {
+    const std::optional<double> cost = CostOf(row, format);
     return cost ? std::optional(1 + *cost) : std::nullopt;
   }
   static std::string GopsText(const Row& row, const Timing* timing) {
@@ -72,8 +77,8 @@ class Builder {
     return fmt::format("{:.1f}{}", Gops(row, *timing), timing->result == kSaturates ? kMark : "");
   }
 
-  std::optional<double> Sum(std::string_view contender, std::string_view c_type) const {
-    return NetworkMilliseconds(rows_, contender, c_type);
+  std::optional<double> Sum(std::string_view contender, const Format& format) const {
+    return NetworkMilliseconds(rows_, contender, format);
   }
 
   /// The first cell of each line.
@@ -90,7 +95,7 @@ class Builder {
 
   /// A column: a cell of each row, the geometric mean of the values that there are in each group, the cells
   /// of the worst and of the sum.
-  void Add(std::string head, const Text& text, const Value& value = {}, const Format& mean = {},
+  void Add(std::string head, const Text& text, const Value& value = {}, const Print& mean = {},
            const std::string& worst = "", const std::string& sum = "") {
     table_.head.push_back(std::move(head));
     auto line = table_.rows.begin();
@@ -108,31 +113,59 @@ class Builder {
     line->push_back(sum);
   }
 
-  void AddGopsOf(const std::string& contender, const std::string& c_type, std::string head) {
-    const auto text = [&](const Row& row) { return GopsText(row, row.Find(contender, c_type)); };
+  void AddGopsOf(const std::string& contender, const Format& format, std::string head) {
+    const auto text = [&](const Row& row) { return GopsText(row, row.Find(contender, format)); };
     const auto milliseconds = [](double sum) { return fmt::format("{:.2f}", sum); };
-    Add(std::move(head), text, {}, {}, "", OrDash(Sum(contender, c_type), milliseconds));
+    Add(std::move(head), text, {}, {}, "", OrDash(Sum(contender, format), milliseconds));
   }
 
   /// Another contender's speed, and intact's over it.
-  void AddOther(const std::string& other, const std::string& c_type) {
-    AddGopsOf(other, c_type, c_type == "f32" ? other + " f32" : other);
-    const auto speed_up = [&](const Row& row) { return SpeedUp(row, other, c_type); };
+  void AddOther(const std::string& other, const Format& format) {
+    AddGopsOf(other, format, format == kFloat ? other + " f32" : other);
+    const auto speed_up = [&](const Row& row) { return SpeedUp(row, other, format); };
     const bool is_marked = std::ranges::any_of(rows_, [&](const Row& row) {
-      const Timing* const timing = row.Find(other, c_type);
+      const Timing* const timing = row.Find(other, format);
       return timing != nullptr && timing->result == kSaturates;
     });
     saturates_ = saturates_ || is_marked;
     const auto mean = [&](double ratio) { return Ratio(ratio) + std::string(is_marked ? kMark : ""); };
-    const std::optional<double> ours = Sum(kIntact, OursBeside(c_type)), theirs = Sum(other, c_type);
+    const std::optional<double> ours = Sum(kIntact, OursBeside(rows_.front(), format)),
+                                theirs = Sum(other, format);
     Add(
         "ratio", [&](const Row& row) { return OrDash(speed_up(row), Ratio); }, speed_up, mean,
-        OrDash(WorstOf(rows_, other, c_type), mean), ours && theirs ? mean(*theirs / *ours) : "-");
+        OrDash(WorstOf(rows_, other, format), mean), ours && theirs ? mean(*theirs / *ours) : "-");
   }
 
-  void AddGops(const std::string& c_type, std::string head) {
-    AddGopsOf(std::string(kIntact), c_type, std::move(head));
-    for (const std::string& other : others_) AddOther(other, c_type);
+  void AddGops(const Format& format, std::string head) {
+    AddGopsOf(std::string(kIntact), format, std::move(head));
+    for (const std::string& other : others_) AddOther(other, format);
+  }
+
+  void AddRoof() { Add("of roof", RoofText, RoofShare, Percent); }
+
+  /// How much longer `format` takes than the main one.
+  void AddCost(const Format& format, std::string head) {
+    Add(
+        std::move(head), [&](const Row& row) { return OrDash(CostOf(row, format), Cost); },
+        [&](const Row& row) { return Factor(row, format); }, [](double factor) { return Cost(factor - 1); });
+  }
+
+  /// Sums, and outputs that are scaled.
+  void AddStatic(const Format& scaled) {
+    const std::string name(verify::ToString(scaled.c_type));
+    AddGops(kS32, "s32 GOPS");
+    AddRoof();
+    AddGops(scaled, name + " GOPS");
+    AddCost(scaled, name + " cost");
+  }
+
+  void AddDynamic() {
+    AddGops(kF32, "static GOPS");
+    AddRoof();
+    for (const Format& format : {kByTensor, kByRow}) {
+      AddCost(format, fmt::format("by {}", ToString(format.quantization)));
+      for (const std::string& other : others_) AddOther(other, format);
+    }
   }
 
   void AddNotes() {
@@ -144,14 +177,24 @@ class Builder {
       table_.notes.emplace_back(
           "the peak widens after each k-quad; exact kernels widen once a group, and may exceed it");
     }
-    if (std::ranges::any_of(others_, [&](const std::string& o) { return HasTiming(rows_, o, "f32"); })) {
-      table_.notes.emplace_back("f32: a peer in float; its ratio is that of intact's u8");
+    if (std::ranges::any_of(others_, [&](const std::string& o) { return HasTiming(rows_, o, kFloat); })) {
+      table_.notes.push_back(
+          fmt::format("f32 beside a name: a peer in float; its ratio is that of intact's {}",
+                      ToString(OursBeside(rows_.front(), kFloat))));
     }
+    if (rows_.front().shape.is_dynamic) {
+      table_.notes.emplace_back(
+          "by tensor, by row: runs quantize A, which takes them so much longer than where it is u8 already; "
+          "peers do it in passes of their own (bench/engine_passes.h)");
+    }
+    if (std::ranges::any_of(
+            rows_, [](const Row& row) { return row.shape.batch && row.shape.batch->b_type == INTACT_U8; }))
+      table_.notes.emplace_back("peers are given s8 Bs where intact has u8 ones: they take no others");
     for (const Row& row : rows_) {
       for (const Timing& timing : row.timings) {
         if (timing.IsTimed()) continue;
         table_.notes.push_back(fmt::format("{}, {}, {}: {}", row.shape.ToString(), timing.contender,
-                                           timing.c_type, timing.result));
+                                           ToString(timing.format), timing.result));
       }
     }
   }
@@ -226,14 +269,18 @@ Table MachineTable(const Results& results) {
 }
 
 std::vector<Table> IsaTables(const Results& results, std::string_view isa) {
-  std::vector<Row> gemms = results.RowsOf(isa), convolutions;
-  if (Layers(gemms) > 0) return {Builder(std::move(gemms)).Build()};
-  const auto is_conv = [](const Row& row) { return row.shape.conv.has_value(); };
-  std::ranges::copy_if(gemms, std::back_inserter(convolutions), is_conv);
-  std::erase_if(gemms, is_conv);
+  std::vector<Row> all = results.RowsOf(isa);
+  if (Layers(all) > 0) return {Builder(std::move(all)).Build()};
+  // What has the same columns, in the order of tables.
+  const auto table_of = [](const Row& row) {
+    return row.shape.conv ? 1 : row.shape.is_dynamic ? 2 : row.shape.batch ? 3 : 0;
+  };
   std::vector<Table> tables;
-  for (std::vector<Row>* rows : {&gemms, &convolutions}) {
-    if (!rows->empty()) tables.push_back(Builder(std::move(*rows)).Build());
+  for (int table = 0; table < 4; ++table) {
+    std::vector<Row> rows;
+    std::ranges::copy_if(all, std::back_inserter(rows),
+                         [&](const Row& row) { return table_of(row) == table; });
+    if (!rows.empty()) tables.push_back(Builder(std::move(rows)).Build());
   }
   return tables;
 }

@@ -17,9 +17,9 @@ double ReadMicroseconds(const Row& row) {
 
 }  // namespace
 
-const Timing* Row::Find(std::string_view contender, std::string_view c_type) const {
+const Timing* Row::Find(std::string_view contender, const Format& format) const {
   const auto found = std::ranges::find_if(timings, [&](const Timing& timing) {
-    return timing.contender == contender && timing.c_type == c_type && timing.IsTimed();
+    return timing.contender == contender && timing.format == format && timing.IsTimed();
   });
   return found == timings.end() ? nullptr : &*found;
 }
@@ -58,25 +58,34 @@ bool IsMemoryBound(const Row& row) { return ReadMicroseconds(row) > PeakMicrosec
 
 double OfRoof(const Row& row, const Timing& timing) { return RoofMicroseconds(row) / timing.microseconds; }
 
-std::string_view OursBeside(std::string_view c_type) { return c_type == "f32" ? "u8" : c_type; }
+Format MainFormat(const Row& row) { return row.shape.is_dynamic ? kF32 : kS32; }
 
-std::optional<double> SpeedUp(const Row& row, std::string_view other, std::string_view c_type) {
-  const Timing* const ours = row.Find(kIntact, OursBeside(c_type));
-  const Timing* const theirs = row.Find(other, c_type);
+Format ScaledFormat(const Row& row) { return row.shape.is_dynamic || row.shape.batch ? kF32 : kU8; }
+
+Format OursBeside(const Row& row, const Format& format) {
+  if (format != kFloat) return format;
+  return row.shape.is_dynamic ? kByTensor : ScaledFormat(row);
+}
+
+std::optional<double> SpeedUp(const Row& row, std::string_view other, const Format& format) {
+  const Timing* const ours = row.Find(kIntact, OursBeside(row, format));
+  const Timing* const theirs = row.Find(other, format);
   if (ours == nullptr || theirs == nullptr) return std::nullopt;
   return theirs->microseconds / ours->microseconds;
 }
 
-std::optional<double> FusedCost(const Row& row) {
-  const Timing* const s32 = row.Find(kIntact, "s32");
-  const Timing* const u8 = row.Find(kIntact, "u8");
-  if (s32 == nullptr || u8 == nullptr) return std::nullopt;
-  return u8->microseconds / s32->microseconds - 1;
+std::optional<double> CostOf(const Row& row, const Format& format) {
+  const Timing* const timing = row.Find(kIntact, format);
+  const Timing* const main = row.Find(kIntact, MainFormat(row));
+  if (timing == nullptr || main == nullptr) return std::nullopt;
+  if (timing->over_static > 0) return timing->over_static - 1;
+  return timing->microseconds / main->microseconds - 1;
 }
 
 double Intensity(const Row& row) {
   const Shape& shape = row.shape;
-  const auto bytes = static_cast<double>(shape.InputElements() + shape.WeightBytes() + 4 * shape.m * shape.n);
+  const auto bytes =
+      static_cast<double>(shape.InputElements() + shape.WeightBytes() + 4 * shape.Rows() * shape.n);
   return row.shape.Operations() / bytes;
 }
 
@@ -100,6 +109,8 @@ std::vector<Group> GroupsOf(std::span<const Row> rows) {
     return std::ranges::any_of(rows, [&](const Row& row) { return KindOf(row.shape) == kind; });
   };
   add("gemm", {Kind::kGemm});
+  add("dynamic", {Kind::kDynamic});
+  add("batch", {Kind::kBatch});
   add("dense", {Kind::kDense, Kind::kFirstLayer});
   if (has(Kind::kDense) && has(Kind::kFirstLayer)) {
     add("first layer", {Kind::kFirstLayer});
@@ -133,24 +144,24 @@ std::vector<std::string> OthersOf(std::span<const Row> rows) {
   return others;
 }
 
-bool HasTiming(std::span<const Row> rows, std::string_view contender, std::string_view c_type) {
-  return std::ranges::any_of(rows, [&](const Row& row) { return row.Find(contender, c_type) != nullptr; });
+bool HasTiming(std::span<const Row> rows, std::string_view contender, const Format& format) {
+  return std::ranges::any_of(rows, [&](const Row& row) { return row.Find(contender, format) != nullptr; });
 }
 
-std::optional<double> WorstOf(std::span<const Row> rows, std::string_view other, std::string_view c_type) {
+std::optional<double> WorstOf(std::span<const Row> rows, std::string_view other, const Format& format) {
   std::optional<double> worst;
   for (const Row& row : rows) {
-    const std::optional<double> speed_up = SpeedUp(row, other, c_type);
+    const std::optional<double> speed_up = SpeedUp(row, other, format);
     if (speed_up && (!worst || *speed_up < *worst)) worst = speed_up;
   }
   return worst;
 }
 
 std::optional<double> NetworkMilliseconds(std::span<const Row> rows, std::string_view contender,
-                                          std::string_view c_type) {
+                                          const Format& format) {
   double microseconds = 0;
   for (const Row& row : rows) {
-    const Timing* const timing = row.Find(contender, c_type);
+    const Timing* const timing = row.Find(contender, format);
     if (timing == nullptr) return std::nullopt;
     microseconds += row.times * timing->microseconds;
   }
@@ -161,14 +172,49 @@ void to_json(nlohmann::json& json, const Extents& extents) { json = {extents.hei
 
 void from_json(const nlohmann::json& json, Extents& extents) { extents = {json.at(0), json.at(1)}; }
 
+void to_json(nlohmann::json& json, const Batch& batch) {
+  json = {{"items", batch.items},
+          {"b_type", verify::ToString(batch.b_type)},
+          {"b_order", batch.b_by_columns ? "nk" : "kn"}};
+}
+
+void from_json(const nlohmann::json& json, Batch& batch) {
+  batch = {json.at("items"), json.at("b_type") == "u8" ? INTACT_U8 : INTACT_S8, json.at("b_order") == "nk"};
+}
+
 void to_json(nlohmann::json& json, const Shape& shape) {
-  json = {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}, {"conv", nullptr}};
+  json = {{"m", shape.m},    {"n", shape.n},     {"k", shape.k},
+          {"conv", nullptr}, {"batch", nullptr}, {"dynamic", shape.is_dynamic}};
   if (shape.conv) json["conv"] = *shape.conv;
+  if (shape.batch) json["batch"] = *shape.batch;
 }
 
 void from_json(const nlohmann::json& json, Shape& shape) {
-  shape = {json.at("m"), json.at("n"), json.at("k"), std::nullopt};
+  shape = {json.at("m"), json.at("n"), json.at("k"), std::nullopt, std::nullopt, json.at("dynamic")};
   if (!json.at("conv").is_null()) shape.conv = json.at("conv").get<Geometry>();
+  if (!json.at("batch").is_null()) shape.batch = json.at("batch").get<Batch>();
+}
+
+void to_json(nlohmann::json& json, const Timing& timing) {
+  json = {{"contender", timing.contender},
+          {"quantization", ToString(timing.format.quantization)},
+          {"c_type", verify::ToString(timing.format.c_type)},
+          {"implementation", timing.implementation},
+          {"result", timing.result},
+          {"microseconds", timing.microseconds},
+          {"spread", timing.spread},
+          {"over_static", timing.over_static}};
+}
+
+void from_json(const nlohmann::json& json, Timing& timing) {
+  const auto is_named = [&](const Format& format) {
+    return json.at("quantization") == ToString(format.quantization) &&
+           json.at("c_type") == verify::ToString(format.c_type);
+  };
+  timing = {json.at("contender"),      *std::ranges::find_if(kFormats, is_named),
+            json.at("implementation"), json.at("result"),
+            json.at("microseconds"),   json.at("spread"),
+            json.at("over_static")};
 }
 
 }  // namespace intact::bench

@@ -22,14 +22,17 @@ inline constexpr std::string_view kExact = "exact";
 inline constexpr std::string_view kSaturates = "saturates";
 inline constexpr std::string_view kWrong = "wrong: not timed";
 
-/// One contender and type of output.
+/// One contender and format.
 struct Timing {
   std::string contender;  // kIntact, kSaturating, or a peer's name
-  std::string c_type;     // "s32", "u8" or, in float, "f32"
+  Format format;
   std::string implementation;
   std::string result;  // kExact; kSaturates: equal to the triple model instead; kWrong; or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
   double spread = 0;        // interquartile range over the median
+  // Of a format that quantizes in the run: its time over that of kF32, the median of the turns' ratios; 0 =
+  // not timed.
+  double over_static = 0;
   bool IsTimed() const { return microseconds > 0; }
 };
 
@@ -44,7 +47,7 @@ struct Row {
   std::vector<Timing> timings;
 
   /// nullptr if there is none, or if it was not timed.
-  const Timing* Find(std::string_view contender, std::string_view c_type) const;
+  const Timing* Find(std::string_view contender, const Format& format) const;
 };
 
 /// The times before the first product, and what a second thread brings.
@@ -91,12 +94,15 @@ struct Results {
   std::vector<Row> RowsOf(std::string_view isa) const;
 };
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timing, contender, c_type, implementation, result, microseconds, spread)
 // NOLINTBEGIN(readability-identifier-naming): the library finds them by these names
+void to_json(nlohmann::json& json, const Timing& timing);
+void from_json(const nlohmann::json& json, Timing& timing);
 void to_json(nlohmann::json& json, const Extents& extents);
 void from_json(const nlohmann::json& json, Extents& extents);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Geometry, height, width, c_in, c_out, kernel, stride, groups, batch,
                                    transposed, dilation)
+void to_json(nlohmann::json& json, const Batch& batch);
+void from_json(const nlohmann::json& json, Batch& batch);
 void to_json(nlohmann::json& json, const Shape& shape);
 void from_json(const nlohmann::json& json, Shape& shape);
 // NOLINTEND(readability-identifier-naming)
@@ -114,12 +120,17 @@ double RoofMicroseconds(const Row& row);
 bool IsMemoryBound(const Row& row);
 /// The share of that roof that was reached.
 double OfRoof(const Row& row, const Timing& timing);
-/// What a peer's timing of `c_type` is compared with: intact's u8 with what is computed in float.
-std::string_view OursBeside(std::string_view c_type);
+/// The format that a shape is measured with first, which its roof and its place in pictures are told of.
+Format MainFormat(const Row& row);
+/// The format whose outputs are scaled.
+Format ScaledFormat(const Row& row);
+/// The format of intact that a peer's `format` is compared with: its own; beside what is computed in float
+/// what takes and gives the same numbers, or else 8-bit outputs.
+Format OursBeside(const Row& row, const Format& format);
 /// How many times as fast as another contender intact is; nothing unless both were timed.
-std::optional<double> SpeedUp(const Row& row, std::string_view other, std::string_view c_type);
-/// How much longer a u8 output takes than an s32 one, as a share.
-std::optional<double> FusedCost(const Row& row);
+std::optional<double> SpeedUp(const Row& row, std::string_view other, const Format& format);
+/// How much longer `format` takes intact than the main format does, as a share.
+std::optional<double> CostOf(const Row& row, const Format& format);
 /// Operations per byte of A (or the input), B and s32 C, each moved once: the roofline's abscissa.
 double Intensity(const Row& row);
 
@@ -131,8 +142,8 @@ struct Group {
   std::string name;
   std::vector<Row> rows;
 };
-/// Groups that have rows, among "gemm", "dense" (in parts too, if some are: "first layer", "other dense"),
-/// "grouped", "depthwise" and "transposed"; and "all" of a network that has several.
+/// Groups that have rows, among "gemm", "dynamic", "batch", "dense" (in parts too, if some are: "first
+/// layer", "other dense"), "grouped", "depthwise" and "transposed"; and "all" of a network that has several.
 std::vector<Group> GroupsOf(std::span<const Row> rows);
 
 /// The layers of a network, each as often as it has it; 0 unless `rows` are of one.
@@ -140,12 +151,12 @@ int Layers(std::span<const Row> rows);
 /// Whom intact is compared with on any of `rows`: its own saturating kernels, then peers.
 std::vector<std::string> OthersOf(std::span<const Row> rows);
 /// Whether any of `rows` has a timing of these.
-bool HasTiming(std::span<const Row> rows, std::string_view contender, std::string_view c_type);
+bool HasTiming(std::span<const Row> rows, std::string_view contender, const Format& format);
 /// The least SpeedUp() of the rows; nothing if none has one.
-std::optional<double> WorstOf(std::span<const Row> rows, std::string_view other, std::string_view c_type);
+std::optional<double> WorstOf(std::span<const Row> rows, std::string_view other, const Format& format);
 /// The sum of their times in milliseconds; nothing if one was not timed.
 std::optional<double> NetworkMilliseconds(std::span<const Row> rows, std::string_view contender,
-                                          std::string_view c_type);
+                                          const Format& format);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_RESULTS_H_

@@ -17,41 +17,54 @@
 namespace intact::bench {
 namespace {
 
-/// Intact and the peers; of a trained network's layer intact's saturating kernel too.
-std::vector<Entrant> EntrantsOf(const Workload& workload, const Case& base,
+/// What the contenders of a row compute on.
+struct Workloads {
+  explicit Workloads(const Case& base) : ours(base) {
+    if (!base.shape.batch || base.shape.batch->b_type == INTACT_S8) return;
+    Case of_peers = base;
+    of_peers.shape.batch->b_type = INTACT_S8;
+    with_s8.emplace(of_peers);
+  }
+  Workload ours;
+  std::optional<Workload> with_s8;  // of a batch with u8 Bs, which no peer takes
+};
+
+/// Intact and the peers; of a trained network's layer and of a batch intact's saturating kernel too.
+std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
                                 std::span<const Peer* const> peers) {
   std::vector<Entrant> entrants;
-  const auto add = [&](Case c) {
-    for (const intact_type c_type : TypesOf(c)) {
-      c.c_type = c_type;
-      entrants.push_back({c, MakeContender(workload, c)});
+  const auto add = [&](Case c, const Workload& workload) {
+    for (const Format& format : FormatsOf(c)) {
+      static_cast<Format&>(c) = format;
+      entrants.push_back({c, &workload, MakeContender(workload, c)});
     }
   };
   Case c = base;
-  add(c);
+  add(c, workloads.ours);
   c.mode = INTACT_SATURATING;
-  if (c.weights.trained && kernels::PairsSaturate(c.isa, c.mode)) add(c);
+  if ((c.weights.trained || c.shape.batch) && kernels::PairsSaturate(c.isa, c.mode)) add(c, workloads.ours);
   c.mode = base.mode;
+  if (c.shape.batch) c.shape.batch->b_type = INTACT_S8;
   for (const Peer* peer : peers) {
     c.peer = peer->Name();
-    add(c);
+    add(c, workloads.with_s8 ? *workloads.with_s8 : workloads.ours);
   }
   return entrants;
 }
 
 /// With the peers, or without them if a process does not survive them.
-Row RunRow(const Workload& workload, const Case& base, Seconds budget) {
+Row RunRow(const Workloads& workloads, const Case& base, Seconds budget) {
   const auto measure = [&](std::span<const Peer* const> peers) {
     return RunInChild([&, peers]() -> nlohmann::json {
       if (const std::optional<Error> error = Confine(peers, base.isa))
         throw std::runtime_error(error->message);
-      Result<Row> row = MeasureRow(workload, EntrantsOf(workload, base, peers), budget);
+      Result<Row> row = MeasureRow(EntrantsOf(workloads, base, peers), budget);
       if (!row) throw std::runtime_error(row.error().message);
       return *row;
     });
   };
-  const auto failed = [](std::string_view contender, const Error& error) {
-    return Timing{std::string(contender), "s32", "", error.message};
+  const auto failed = [&](std::string_view contender, const Error& error) {
+    return Timing{std::string(contender), FormatsOf(base).front(), "", error.message};
   };
   const Result<nlohmann::json> json = measure(Peers());
   if (json) return json->get<Row>();
@@ -102,10 +115,10 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
   for (const Layer& layer : request.suite->layers) {
     base.shape = layer.shape;
     base.weights = request.WeightsFor(layer);
-    const Workload workload(base);
+    const Workloads workloads(base);
     for (const jit::Isa isa : request.isas) {
       base.isa = isa;
-      results.rows.push_back(RunRow(workload, base, request.budget));
+      results.rows.push_back(RunRow(workloads, base, request.budget));
       results.rows.back().times = layer.times;
       progress(++done, total);
     }

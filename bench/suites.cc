@@ -95,6 +95,25 @@ constexpr auto kSquare = Gemms({
     {2048, 2048, 2048},
 });
 
+// Float32 matrices against quantized weights: BERT-base's and a decoder's of 7 billion weights, each with few
+// rows and with many; then attention over 128 tokens, 12 heads of 64: queries by keys, which are N×K in
+// memory, and probabilities by values, which are K×N.
+constexpr auto kTransformer = [] {
+  constexpr auto kDynamic = ForEachM(
+      {1, 8, 32, 128}, {{768, 768}, {3072, 768}, {768, 3072}, {4096, 4096}, {11008, 4096}, {4096, 11008}});
+  constexpr int64_t kHeads = 12, kTokens = 128, kHead = 64;
+  constexpr std::array kAttention = {
+      Layer{{kTokens, kTokens, kHead, std::nullopt, Batch{kHeads, INTACT_U8, true}}},
+      Layer{{kTokens, kTokens, kHead, std::nullopt, Batch{kHeads, INTACT_S8, true}}},
+      Layer{{kTokens, kHead, kTokens, std::nullopt, Batch{kHeads, INTACT_U8, false}}},
+      Layer{{kTokens, kHead, kTokens, std::nullopt, Batch{kHeads, INTACT_S8, false}}},
+  };
+  std::array<Layer, kDynamic.size() + kAttention.size()> layers = {};
+  std::ranges::copy(kAttention, std::ranges::copy(kDynamic, layers.begin()).out);
+  for (size_t i = 0; i < kDynamic.size(); ++i) layers[i].shape.is_dynamic = true;
+  return layers;
+}();
+
 // Convolutions, batch 1.
 
 constexpr std::array kConv = {
@@ -213,6 +232,8 @@ constexpr std::array kSuites = {
     Suite{"thin", "M = 1, 2, 4, 8, 16 on weights K×N 768×768, 4096×1024, 4096×4096", kThin},
     Suite{"bert", "BERT base and large, 128 and 384 tokens", kBert},
     Suite{"llm", "M = 1, 8, 32, 128 on weights K×N 4096×4096, 4096×11008, 11008×4096", kLlm},
+    Suite{"transformer", "float32 matrices of BERT-base and a 7B decoder, M = 1 to 128, and attention",
+          kTransformer},
     Suite{"square", "M = N = K from 64 to 2048", kSquare},
     Suite{"conv", "ten convolutions: dense, first layer, grouped, depthwise", kConv},
     Suite{"transposed", "eight transposed convolutions, as networks upsample with", kTransposed},

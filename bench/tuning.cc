@@ -50,8 +50,8 @@ std::string WhyWrong(const Workload& workload, const Case& c, const Pair& pair) 
   Bytes outputs[] = {workload.NewC(c.c_type), workload.NewC(c.c_type)};
   Contender* const contenders[] = {pair.model.get(), pair.tuned.get()};
   for (size_t i = 0; i < std::size(contenders); ++i) {
-    if (!workload.Recognise(contenders[i], c.c_type, AdmissibleModels(c))) return std::string(kWrong);
-    if (!contenders[i]->Run(workload.a(c.c_type), outputs[i].data())) return "it failed";
+    if (!workload.Recognise(contenders[i], c, AdmissibleModels(c))) return std::string(kWrong);
+    if (!contenders[i]->Run(workload.a(c), outputs[i].data())) return "it failed";
   }
   const bool is_same = std::memcmp(outputs[0].data(), outputs[1].data(), outputs[0].size()) == 0;
   return is_same ? "" : "wrong: tuning changed the output";
@@ -60,7 +60,7 @@ std::string WhyWrong(const Workload& workload, const Case& c, const Pair& pair) 
 void MeasurePair(const Workload& workload, const Case& c, const Pair& pair, Seconds budget, TunedRow* row) {
   Bytes output = workload.NewC(c.c_type);
   const auto turn_of = [&](const std::unique_ptr<Contender>& contender) {
-    return TurnOf(contender.get(), workload.a(c.c_type), output.data());
+    return TurnOf(contender.get(), workload.a(c), output.data());
   };
   std::vector<verify::Measurement> turns = {turn_of(pair.model)};
   if (!row->is_same) turns.push_back(turn_of(pair.tuned));
@@ -68,9 +68,7 @@ void MeasurePair(const Workload& workload, const Case& c, const Pair& pair, Seco
   row->model_microseconds = row->tuned_microseconds = verify::Median(figures[0]);
   if (row->is_same) return;
   row->tuned_microseconds = verify::Median(figures[1]);
-  std::vector<double> ratios;
-  for (size_t i = 0; i < figures[0].size(); ++i) ratios.push_back(figures[0][i] / figures[1][i]);
-  row->ratio = verify::Median(std::move(ratios));
+  row->ratio = verify::MedianRatio(figures[0], figures[1]);
 }
 
 TunedRow MeasureRow(const Workload& workload, Case c, Seconds budget) {
@@ -163,11 +161,14 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress) 
   results.suite = request.suite->name;
   results.weights = request.WeightsFor(request.suite->layers.front()).name;
   results.machine = tools::DescribeMachine();
-  const auto total = static_cast<int64_t>(request.suite->layers.size() * request.isas.size());
+  std::vector<Layer> layers;
+  const auto is_tunable = [](const Layer& layer) { return !layer.shape.batch; };
+  std::ranges::copy_if(request.suite->layers, std::back_inserter(layers), is_tunable);
+  const auto total = static_cast<int64_t>(layers.size() * request.isas.size());
   int64_t done = 0;
   progress(done, total);
   Case c;
-  for (const Layer& layer : request.suite->layers) {
+  for (const Layer& layer : layers) {
     c.shape = layer.shape;
     c.weights = request.WeightsFor(layer);
     c.c_type = c.shape.conv ? INTACT_U8 : INTACT_S32;

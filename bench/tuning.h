@@ -46,7 +46,7 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress);
 /// A table for each ISA with the geometric mean of the ratios, how many choices were wrong, and the worst.
 std::string ToText(const TunedResults& results);
 /// schema "intact-bench-tune"; schema_version 1; version; suite; weights; machine, as in report.json; rows[]:
-/// isa, m, n, k, conv and times as in bench.json (report.h), error ("" or why it was not measured), model and
+/// isa, m, n, k, conv, batch, dynamic and times as in bench.json (report.h), error ("" or why it was not measured), model and
 /// tuned (what runs), model_microseconds, tuned_microseconds, ratio.
 nlohmann::ordered_json ToJson(const TunedResults& results);
 

@@ -5,10 +5,12 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "kernels/codegen/dispatch.h"
+#include "reference/quantize.h"
 #include "verify/fill.h"
 
 namespace intact::bench {
@@ -29,18 +31,10 @@ Bytes Allocate(int64_t size) {
   return bytes;
 }
 
-/// `values` as they are, or as floats.
-Bytes ToBytes(const std::vector<uint8_t>& values, bool is_float) {
-  if (!is_float) {
-    Bytes bytes = Allocate(std::ssize(values));
-    std::ranges::copy(values, bytes.data());
-    return bytes;
-  }
-  Bytes bytes = Allocate(std::ssize(values) * static_cast<int64_t>(sizeof(float)));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto value = static_cast<float>(values[i]);
-    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
-  }
+template <class Value>
+Bytes ToBytes(const std::vector<Value>& values) {
+  Bytes bytes = Allocate(std::ssize(values) * static_cast<int64_t>(sizeof(Value)));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
 }
 
@@ -56,6 +50,11 @@ reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {
   problem.c_type = INTACT_U8;
   problem.scale = verify::ScaleKind::kChannel;
   problem.activation = INTACT_ACTIVATION_RELU;
+  if (!c.shape.batch) return verify::Materialize(problem);
+  problem.batch = c.shape.batch->items;
+  problem.own_b = true;
+  problem.b_type = c.shape.batch->b_type;
+  problem.scale = verify::ScaleKind::kTensor;
   return verify::Materialize(problem);
 }
 
@@ -72,9 +71,6 @@ void SetTrainedWeights(const Case& c, reference::Gemm* gemm) {
   problem.scale = verify::ScaleKind::kChannel;
   verify::FillEpilogue(problem, {gemm, 1}, gemm);
 }
-
-/// What a GEMM and a convolution have alike.
-const reference::Operation& Common(const reference::Operation& operation) { return operation; }
 
 /// The dimension of an image whose extents `of` tells.
 reference::Axis AxisOf(const Geometry& g, int64_t Extents::*of) {
@@ -95,7 +91,7 @@ reference::Conv MakeConv(const Case& c) {
   reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
   SetTrainedWeights(c, &weights);
   reference::Conv conv;
-  static_cast<reference::Operation&>(conv) = Common(weights);
+  static_cast<reference::Operation&>(conv) = static_cast<const reference::Operation&>(weights);
   conv.geometry.axes[1] = AxisOf(g, &Extents::height);
   conv.geometry.axes[2] = AxisOf(g, &Extents::width);
   conv.geometry.batch = g.batch;
@@ -111,33 +107,129 @@ reference::Conv MakeConv(const Case& c) {
   return conv;
 }
 
-/// Some rows of the GEMMs that are computed, next to each other, on activations `a`.
-std::vector<reference::Gemm> Lower(reference::Gemm gemm, const std::vector<uint8_t>& a,
-                                   const std::vector<int64_t>& rows) {
-  gemm.m = std::ssize(rows);
-  gemm.a.clear();
-  for (const int64_t row : rows) {
-    const auto begin = a.begin() + row * gemm.k;
-    gemm.a.insert(gemm.a.end(), begin, begin + gemm.k);
-  }
-  return {std::move(gemm)};
-}
-std::vector<reference::Gemm> Lower(reference::Conv conv, std::vector<uint8_t> a,
-                                   const std::vector<int64_t>& rows) {
-  conv.a = std::move(a);
-  return reference::Lower(conv, rows);
+/// Activations as the reference takes them, and whatever quantizations rows have of their own.
+struct Activations {
+  std::vector<uint8_t> a;
+  std::vector<int32_t> zero_points;
+  std::vector<float> scales;
+};
+
+/// An input as contenders take it, and as the reference does.
+struct Source {
+  Bytes bytes;
+  Activations x;
+};
+struct Sources {
+  Source ordinary, maximum;
+};
+
+Sources MakeIntegers(std::vector<uint8_t> ordinary, int largest) {
+  std::vector<uint8_t> maximum(ordinary.size(), static_cast<uint8_t>(largest));
+  const auto source = [](std::vector<uint8_t> a) -> Source {
+    Bytes bytes = ToBytes(a);
+    return {std::move(bytes), {std::move(a), {}, {}}};
+  };
+  return {source(std::move(ordinary)), source(std::move(maximum))};
 }
 
-/// The taps of a row of the output that are inside the input.
-std::vector<bool> TapsInside(const reference::Gemm& /*gemm*/, int64_t /*row*/) { return {true}; }
-std::vector<bool> TapsInside(const reference::Conv& conv, int64_t row) {
+Sources MakeFloats(std::vector<uint8_t> a, int largest) {
+  for (uint8_t& value : a) value /= kFloatDivisor;
+  Sources sources = MakeIntegers(std::move(a), largest / kFloatDivisor);
+  for (Source* source : {&sources.ordinary, &sources.maximum}) {
+    source->bytes = ToBytes(std::vector<float>(source->x.a.begin(), source->x.a.end()));
+  }
+  return sources;
+}
+
+/// Numbers for runs to quantize, and what the reference makes of them.
+Sources MakeNumbers(const Shape& shape, Quantization quantization) {
+  verify::Problem problem;  // of one column: its weights do not matter
+  problem.m = shape.m;
+  problem.k = shape.k;
+  problem.quantization = quantization == Quantization::kRow ? INTACT_QUANTIZATION_DYNAMIC_ROWS
+                                                            : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  problem.numbers = verify::Numbers::kNormal;
+  reference::Gemm gemm = verify::Materialize(problem);
+  const auto source = [&]() -> Source {
+    return {ToBytes(gemm.a_source), {gemm.a, gemm.a_zero_points, gemm.a_scales}};
+  };
+  Sources sources = {source(), {}};
+  const std::vector<float> ones(static_cast<size_t>(shape.m * shape.k), 1.0f);
+  std::memcpy(gemm.a_source.data(), ones.data(), gemm.a_source.size());
+  reference::QuantizeActivations(&gemm);
+  sources.maximum = source();
+  return sources;
+}
+
+/// Some of the probes as a GEMM: all of them for the output channels of a group, or those of an item.
+struct Piece {
+  reference::Gemm gemm;
+  std::vector<size_t> probes;  // the number of each of its rows
+  int64_t first_column = 0;
+
+  /// Row `row` of `x`, which is probe number `probe`.
+  void Add(const Activations& x, int64_t row, size_t probe) {
+    const auto begin = x.a.begin() + row * gemm.k;
+    gemm.a.insert(gemm.a.end(), begin, begin + gemm.k);
+    gemm.a_zero_points.push_back(x.zero_points.empty() ? 0 : x.zero_points[static_cast<size_t>(row)]);
+    probes.push_back(probe);
+    gemm.m = std::ssize(probes);
+  }
+};
+
+/// The pieces without any probes.
+std::vector<Piece> PiecesOf(const reference::Gemm& gemm) {
+  std::vector<Piece> pieces;
+  for (int64_t i = 0; i < (gemm.has_own_b ? gemm.batch : 1); ++i) {
+    Piece& piece = pieces.emplace_back();
+    piece.gemm = gemm.has_own_b ? reference::Item(gemm, i) : gemm;
+    piece.gemm.a.clear();
+  }
+  return pieces;
+}
+std::vector<Piece> PiecesOf(const reference::Conv& conv) {
+  std::vector<Piece> pieces;
+  int64_t columns = 0;
+  for (reference::Gemm& group : reference::Lower(conv, {})) {
+    const int64_t first_column = std::exchange(columns, columns + group.n);
+    pieces.push_back({std::move(group), {}, first_column});
+  }
+  return pieces;
+}
+
+/// Rows `rows` of the output that activations `x` make are the probes from number `first` on.
+void AddProbes(const reference::Gemm& gemm, const Activations& x, const std::vector<int64_t>& rows,
+               size_t first, std::vector<Piece>* pieces) {
+  for (const int64_t row : rows) {
+    const int64_t piece = gemm.has_own_b ? row / gemm.m : 0;
+    (*pieces)[static_cast<size_t>(piece)].Add(x, row, first++);
+  }
+}
+void AddProbes(reference::Conv conv, const Activations& x, const std::vector<int64_t>& rows, size_t first,
+               std::vector<Piece>* pieces) {
+  conv.a = x.a;
+  std::vector<reference::Gemm> groups = reference::Lower(conv, rows);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const Activations lowered = {std::move(groups[i].a), {}, {}};
+    for (int64_t row = 0; row < groups[i].m; ++row) {
+      (*pieces)[i].Add(lowered, row, first + static_cast<size_t>(row));
+    }
+  }
+}
+
+/// What rows of the maximum that are equal have in common: the item, and the taps that are inside the input.
+using Likeness = std::pair<int64_t, std::vector<bool>>;
+Likeness LikenessOf(const reference::Gemm& gemm, int64_t row) {
+  return {gemm.has_own_b ? row / gemm.m : 0, {}};
+}
+Likeness LikenessOf(const reference::Conv& conv, int64_t row) {
   const reference::ConvGeometry& g = conv.geometry;
   const reference::Pixel pixel = reference::PixelOf(g, row);
-  std::vector<bool> inside;
+  Likeness likeness = {};
   for (int64_t tap = 0; tap < g.Taps(); ++tap) {
-    inside.push_back(reference::InputRow(g, pixel, reference::TapOf(g, tap)) >= 0);
+    likeness.second.push_back(reference::InputRow(g, pixel, reference::TapOf(g, tap)) >= 0);
   }
-  return inside;
+  return likeness;
 }
 
 /// As numbers: a peer's ReLU may make −0 of what is negative.
@@ -151,8 +243,14 @@ bool AreEqualFloats(const uint8_t* a, const uint8_t* b, int64_t count) {
   return true;
 }
 
-/// First, middle and last image row and column of outputs, from the first to the last image, as rows of C.
+/// First, middle and last image row and column of outputs, from the first to the last image, as rows of C;
+/// of a batch all.
 std::vector<int64_t> SampledRows(const Shape& shape) {
+  if (shape.batch) {
+    std::vector<int64_t> all(static_cast<size_t>(shape.Rows()));
+    std::iota(all.begin(), all.end(), int64_t{0});
+    return all;
+  }
   const Geometry g = shape.AsConvolution();
   const int64_t height = g.OutHeight(), width = g.OutWidth();
   constexpr int64_t kSamples = 9;
@@ -168,7 +266,25 @@ std::vector<int64_t> SampledRows(const Shape& shape) {
   return rows;
 }
 
+/// Each item's N×K from its K×N.
+std::vector<int8_t> ByColumns(const reference::Gemm& gemm) {
+  std::vector<int8_t> columns(gemm.b.size());
+  auto to = columns.begin();
+  for (auto from = gemm.b.begin(); from != gemm.b.end(); from += gemm.k * gemm.n) {
+    for (int64_t n = 0; n < gemm.n; ++n) {
+      for (int64_t k = 0; k < gemm.k; ++k) *to++ = from[k * gemm.n + n];
+    }
+  }
+  return columns;
+}
+
 }  // namespace
+
+/// What is needed until the probes' accumulators are there.
+struct Workload::Making {
+  std::vector<Piece> pieces;
+  size_t probes = 0;
+};
 
 Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRows(c.shape)) {
   if (shape_.conv) {
@@ -178,99 +294,122 @@ Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRow
     SetTrainedWeights(c, &gemm);
     operation_ = std::move(gemm);
   }
+  if (shape_.batch && shape_.batch->b_by_columns) b_by_columns_ = ByColumns(gemm());
   FindProbes();
-  const int largest = LargestActivation(c);
-  std::vector<uint8_t> a = std::visit([](const auto& operation) { return operation.a; }, operation_);
-  int8_ = MakeInput(a, static_cast<uint8_t>(largest), false);
-  if (!shape_.conv && !c.weights.trained) return;  // see TypesOf()
-  for (uint8_t& value : a) value /= kFloatDivisor;
-  float_ = MakeInput(std::move(a), static_cast<uint8_t>(largest / kFloatDivisor), true);
+  Making making = {std::visit([](const auto& operation) { return PiecesOf(operation); }, operation_)};
+  Case whose = c;
+  for (const char* peer : {"", "any"}) {
+    whose.peer = peer;
+    for (const Format& format : FormatsOf(whose)) {
+      if (InputFor(format).ordinary.size() == 0) AddInput(c, format.quantization, &making);
+    }
+  }
+  const auto columns = static_cast<size_t>(shape_.n);
+  exact_.resize(making.probes * columns);
+  triple_.resize(making.probes * columns);
+  for (const Piece& piece : making.pieces) {
+    const reference::Operands operands(piece.gemm);
+    for (const auto& [model, all] :
+         {std::pair(reference::Model::kExact, &exact_), {reference::Model::kTriple, &triple_}}) {
+      const std::vector<int32_t> of_piece = reference::Accumulators(operands, model);
+      for (size_t row = 0; row < piece.probes.size(); ++row) {
+        const auto to =
+            all->begin() + static_cast<int64_t>(piece.probes[row]) * shape_.n + piece.first_column;
+        std::copy_n(of_piece.begin() + static_cast<int64_t>(row) * operands.n, operands.n, to);
+      }
+    }
+  }
 }
 
-/// Rows of the maximum that have the same taps inside the input are equal.
+/// Rows of the maximum that are alike are equal.
 void Workload::FindProbes() {
-  std::map<std::vector<bool>, size_t> probes;
-  for (int64_t row = 0; row < shape_.m; ++row) {
-    const auto inside = [&](const auto& operation) { return TapsInside(operation, row); };
-    const auto [found, is_new] = probes.emplace(std::visit(inside, operation_), probes.size());
+  std::map<Likeness, size_t> probes;
+  for (int64_t row = 0; row < shape_.Rows(); ++row) {
+    const auto likeness = [&](const auto& operation) { return LikenessOf(operation, row); };
+    const auto [found, is_new] = probes.emplace(std::visit(likeness, operation_), probes.size());
     if (is_new) maximum_probes_.push_back(row);
     like_.push_back(found->second);
   }
 }
 
-Workload::Input Workload::MakeInput(std::vector<uint8_t> ordinary, uint8_t largest, bool is_float) {
-  std::vector<uint8_t> maximum(ordinary.size(), largest);
-  Input input;
-  input.ordinary = ToBytes(ordinary, is_float);
-  input.maximum = ToBytes(maximum, is_float);
-  const auto lower = [&](std::vector<uint8_t> a, const std::vector<int64_t>& rows) {
-    return std::visit([&](const auto& operation) { return Lower(operation, std::move(a), rows); },
-                      operation_);
+/// The two inputs for runs that quantize so, and their probes.
+void Workload::AddInput(const Case& c, Quantization quantization, Making* making) {
+  std::vector<uint8_t> a = operation().a;
+  Sources sources = IsDynamic(quantization)               ? MakeNumbers(shape_, quantization)
+                    : quantization == Quantization::kNone ? MakeFloats(std::move(a), LargestActivation(c))
+                                                          : MakeIntegers(std::move(a), LargestActivation(c));
+  Input& input = inputs_.at(static_cast<size_t>(quantization));
+  input.ordinary = std::move(sources.ordinary.bytes);
+  input.maximum = std::move(sources.maximum.bytes);
+  input.first_probe = making->probes;
+  const auto add = [&](const Activations& x, const std::vector<int64_t>& rows) {
+    std::visit([&](const auto& operation) { AddProbes(operation, x, rows, making->probes, &making->pieces); },
+               operation_);
+    making->probes += rows.size();
+    if (x.scales.empty()) return;
+    for (const int64_t row : rows) input.a_scales.push_back(x.scales[static_cast<size_t>(row)]);
   };
-  std::vector<reference::Gemm> groups = lower(std::move(ordinary), ordinary_probes_);
-  const std::vector<reference::Gemm> of_maximum = lower(std::move(maximum), maximum_probes_);
-  const size_t count = ordinary_probes_.size() + maximum_probes_.size();
-  input.exact.resize(count * static_cast<size_t>(shape_.n));
-  input.triple.resize(input.exact.size());
-  int64_t first_column = 0;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    reference::Gemm& probe = groups[i];
-    probe.a.insert(probe.a.end(), of_maximum[i].a.begin(), of_maximum[i].a.end());
-    probe.m = static_cast<int64_t>(count);
-    const reference::Operands operands(probe);
-    const auto fill_in = [&](reference::Model model, std::vector<int32_t>* all) {
-      const std::vector<int32_t> of_group = reference::Accumulators(operands, model);
-      for (int64_t row = 0; row < probe.m; ++row) {
-        std::copy_n(of_group.begin() + row * probe.n, probe.n, all->begin() + row * shape_.n + first_column);
-      }
-    };
-    fill_in(reference::Model::kExact, &input.exact);
-    fill_in(reference::Model::kTriple, &input.triple);
-    first_column += probe.n;
-  }
-  return input;
+  add(sources.ordinary.x, ordinary_probes_);
+  add(sources.maximum.x, maximum_probes_);
 }
 
+intact_activation Workload::ActivationOf(const Format& format) const {
+  const bool is_float_conv = format.quantization == Quantization::kNone && shape_.conv;
+  return format.c_type == INTACT_U8 || is_float_conv ? operation().activation : INTACT_ACTIVATION_NONE;
+}
+
+/// Of the probes of the format's input.
+reference::Operation Workload::EpilogueOf(const Format& format) const {
+  reference::Operation epilogue;
+  epilogue.c_type = format.c_type;
+  epilogue.activation = ActivationOf(format);
+  epilogue.scales = operation().scales;
+  if (format.quantization == Quantization::kNone) epilogue.scales = {1.0f};
+  epilogue.a_scales = InputFor(format).a_scales;
+  return epilogue;
+}
+
+std::span<const int8_t> Workload::b() const { return b_by_columns_.empty() ? operation().b : b_by_columns_; }
+
 Bytes Workload::NewC(intact_type c_type) const {
-  Bytes c = Allocate(shape_.m * shape_.n * reference::ElementSize(c_type));
+  Bytes c = Allocate(shape_.Rows() * shape_.n * reference::ElementSize(c_type));
   std::fill_n(c.data(), c.size(), kUnwritten);  // an earlier C's memory may hold the right result
   return c;
 }
 
-std::optional<reference::Model> Workload::Recognise(Contender* contender, intact_type c_type,
+std::optional<reference::Model> Workload::Recognise(Contender* contender, const Format& format,
                                                     std::span<const reference::Model> models) const {
-  const Input& input = InputFor(c_type);
-  Bytes c = NewC(c_type);
-  Bytes c_of_maximum = NewC(c_type);
+  const Input& input = InputFor(format);
+  Bytes c = NewC(format.c_type);
+  Bytes c_of_maximum = NewC(format.c_type);
   if (!contender->Run(input.ordinary.data(), c.data()) ||
       !contender->Run(input.maximum.data(), c_of_maximum.data())) {
     return std::nullopt;
   }
   const auto found = std::ranges::find_if(
-      models, [&](reference::Model model) { return Equals(c.data(), c_of_maximum.data(), c_type, model); });
+      models, [&](reference::Model model) { return Equals(c.data(), c_of_maximum.data(), format, model); });
   return found == models.end() ? std::nullopt : std::optional(*found);
 }
 
-bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, intact_type c_type,
+bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Format& format,
                       reference::Model model) const {
-  reference::Operation epilogue =
-      std::visit([](const auto& operation) { return Common(operation); }, operation_);
-  epilogue.c_type = c_type;
-  if (c_type == INTACT_F32) epilogue.scales = {1.0f};
-  const Input& input = InputFor(c_type);
+  const Input& input = InputFor(format);
+  const std::vector<int32_t>& all = model == reference::Model::kTriple ? triple_ : exact_;
+  const auto begin = all.begin() + static_cast<int64_t>(input.first_probe) * shape_.n;
+  const auto probes = static_cast<int64_t>(ordinary_probes_.size() + maximum_probes_.size());
   const std::vector<uint8_t> expected =
-      reference::Outputs(epilogue, shape_.n, model == reference::Model::kTriple ? input.triple : input.exact);
-  const int64_t row_bytes = shape_.n * reference::ElementSize(c_type);
+      reference::Outputs(EpilogueOf(format), shape_.n, {begin, begin + probes * shape_.n});
+  const int64_t row_bytes = shape_.n * reference::ElementSize(format.c_type);
   const auto is_row = [&](const uint8_t* actual, int64_t row, size_t probe) {
-    const uint8_t* const begin = actual + row * row_bytes;
+    const uint8_t* const found = actual + row * row_bytes;
     const uint8_t* const wanted = expected.data() + static_cast<int64_t>(probe) * row_bytes;
-    return c_type == INTACT_F32 ? AreEqualFloats(begin, wanted, shape_.n)
-                                : std::equal(begin, begin + row_bytes, wanted);
+    return format.quantization == Quantization::kNone ? AreEqualFloats(found, wanted, shape_.n)
+                                                      : std::equal(found, found + row_bytes, wanted);
   };
   for (size_t i = 0; i < ordinary_probes_.size(); ++i) {
     if (!is_row(c, ordinary_probes_[i], i)) return false;
   }
-  for (int64_t row = 0; row < shape_.m; ++row) {
+  for (int64_t row = 0; row < shape_.Rows(); ++row) {
     const size_t probe = ordinary_probes_.size() + like_[static_cast<size_t>(row)];
     if (!is_row(c_of_maximum, row, probe)) return false;
   }
@@ -278,7 +417,7 @@ bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, intact_type
 }
 
 std::span<const reference::Model> AdmissibleModels(const Case& c) {
-  if (c.c_type == INTACT_F32) return kExactOnly;
+  if (c.quantization == Quantization::kNone) return kExactOnly;
   if (!c.peer.empty()) return kEither;
   if (kernels::PairsSaturate(c.isa, c.mode)) return kTripleOnly;
   return kExactOnly;

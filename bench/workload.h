@@ -3,15 +3,20 @@
 // A contender is run on two inputs before it is timed:
 //
 //   ordinary   activations of the case; sampled rows of the output (of a convolution nine pixels, from corner
-//              to corner) are compared with the scalar reference, which affords no more at every size
+//              to corner; of a batch all) are compared with the scalar reference, which affords no more at
+//              every size
 //   maximum    all at their largest, where pairs saturate wherever the weights let them: every row is
 //              compared; at the edges of an image a row differs by the taps that it has outside
 //
-// A float convolution (a peer's c_type f32) computes on an eighth of the activations, in integers: its sums
-// stay below 2²⁴, so that they are exact in any order, and are compared for equality too.
+// Numbers that runs quantize are bell-shaped, rows of very different scales where each has its own; at their
+// maximum all are 1.
+//
+// What is computed in float is computed on an eighth of the activations, in integers: its sums stay below
+// 2²⁴, so that they are exact in any order, and are compared for equality too.
 #ifndef INTACT_BENCH_WORKLOAD_H_
 #define INTACT_BENCH_WORKLOAD_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -34,37 +39,52 @@ class Workload {
   /// Takes c's shape, weights and range; the rest of `c` does not matter.
   explicit Workload(const Case& c);
 
-  /// What is computed on the ordinary input, with u8 outputs, per-channel scales and ReLU; s32 outputs have
-  /// none of these. A GEMM or a convolution, as the case's shape is.
+  /// What is computed on the ordinary input that is quantized already. A GEMM or a convolution, as the case's
+  /// shape is; scales and activation are those of u8 outputs.
   const reference::Gemm& gemm() const { return std::get<reference::Gemm>(operation_); }
   const reference::Conv& conv() const { return std::get<reference::Conv>(operation_); }
-  /// The ordinary input as a contender of `c_type` takes it, u8 or for f32 floats; aligned to a cache line.
-  const uint8_t* a(intact_type c_type) const { return InputFor(c_type).ordinary.data(); }
-  /// Room for C, aligned likewise.
+  /// What both have.
+  const reference::Operation& operation() const {
+    return std::visit([](const auto& one) -> const reference::Operation& { return one; }, operation_);
+  }
+  /// Of outputs: see Format.
+  intact_activation ActivationOf(const Format& format) const;
+  /// The ordinary input as a contender of `format` takes it, u8 or floats; aligned to a cache line.
+  const uint8_t* a(const Format& format) const { return InputFor(format).ordinary.data(); }
+  /// B as the shape lays it out.
+  std::span<const int8_t> b() const;
+  /// Room for C, aligned to a cache line.
   Bytes NewC(intact_type c_type) const;
 
   /// The first of `models` that `contender` computes; nothing if it computes none of them or fails.
-  std::optional<reference::Model> Recognise(Contender* contender, intact_type c_type,
+  std::optional<reference::Model> Recognise(Contender* contender, const Format& format,
                                             std::span<const reference::Model> models) const;
 
  private:
   struct Input {
-    Bytes ordinary, maximum;             // as contenders take them
-    std::vector<int32_t> exact, triple;  // accumulators of the probes, n each
+    Bytes ordinary, maximum;  // as contenders take them
+    size_t first_probe = 0;
+    std::vector<float> a_scales;  // of the probes, if runs choose them
   };
+  struct Making;
 
-  const Input& InputFor(intact_type c_type) const { return c_type == INTACT_F32 ? float_ : int8_; }
+  const Input& InputFor(const Format& format) const {
+    return inputs_.at(static_cast<size_t>(format.quantization));
+  }
   void FindProbes();
-  Input MakeInput(std::vector<uint8_t> ordinary, uint8_t largest, bool is_float);
-  bool Equals(const uint8_t* c, const uint8_t* c_of_maximum, intact_type c_type,
+  void AddInput(const Case& c, Quantization quantization, Making* making);
+  reference::Operation EpilogueOf(const Format& format) const;
+  bool Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Format& format,
               reference::Model model) const;
 
   Shape shape_;
   std::variant<reference::Gemm, reference::Conv> operation_;
-  // Probes are rows of the output whose accumulators are known: of the ordinary input, then of the maximum.
+  std::vector<int8_t> b_by_columns_;  // of a batch that has its Bs so
+  // Probes are rows of the output whose accumulators are known: of each ordinary input, then of its maximum.
   std::vector<int64_t> ordinary_probes_, maximum_probes_;
-  std::vector<size_t> like_;  // the probe of the maximum that each row of it is like
-  Input int8_, float_;
+  std::vector<size_t> like_;             // the probe of the maximum that each row of it is like
+  std::array<Input, 4> inputs_;          // by Quantization; empty where none of the shape's formats has it
+  std::vector<int32_t> exact_, triple_;  // accumulators of the probes of all inputs, n each
 };
 
 /// What `c` may compute: a peer either; intact what its mode promises.

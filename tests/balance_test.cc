@@ -68,7 +68,7 @@ template <class Plan, class Args, class SharesOf>
 void ExpectSameBytes(const Plan& plan, const Workload& workload, const Case& c, Args args,
                      const SharesOf& shares) {
   const Bytes whole = workload.NewC(c.c_type);
-  args.a = workload.a(c.c_type);
+  args.a = workload.a(c);
   args.c = const_cast<uint8_t*>(whole.data());
   args.threads = 1;
   ASSERT_TRUE(plan.Run(args).ok());

@@ -38,7 +38,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--frobnicate", "--frobnicate");
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
-                 "{short,figures,thin,bert,llm,square,conv,transposed,resnet50,mobilenet_v2,"
+                 "{short,figures,thin,bert,llm,transformer,square,conv,transposed,resnet50,mobilenet_v2,"
                  "segmentation,text_detection,text_recognition,tune}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
@@ -113,7 +113,7 @@ TEST_F(BenchCli, NamedBenchmarks) {
 TEST_F(BenchCli, NamedConvolutions) {
   const std::string geometry = "in:28x28/c_in:192/c_out:192/kernel:3x3/stride:1/groups:192/batch:1";
   const json benchmarks =
-      Named("--isa avx2 '--benchmark_filter=^conv/.*weights:laplace/c:.*" + geometry + "$'");
+      Named("--isa avx2 '--benchmark_filter=^conv/.*weights:laplace/(quant:none/)?c:.*" + geometry + "$'");
   std::vector<std::string> names;
   for (const json& benchmark : benchmarks) {
     names.push_back(benchmark["name"]);
@@ -122,15 +122,15 @@ TEST_F(BenchCli, NamedConvolutions) {
     EXPECT_FALSE(std::string(benchmark["label"]).empty());
   }
   std::vector<std::string> expected;
-  const auto expect = [&](const std::string& contender, std::vector<std::string> types) {
-    for (const std::string& type : types) {
-      expected.push_back(fmt::format("conv/isa:avx2/{}/weights:laplace/c:{}/{}", contender, type, geometry));
+  const auto expect = [&](const std::string& contender, std::vector<std::string> formats) {
+    for (const std::string& format : formats) {
+      expected.push_back(fmt::format("conv/isa:avx2/{}/weights:laplace/{}/{}", contender, format, geometry));
     }
   };
-  expect("mode:exact", {"s32", "u8"});
-  expect("mode:saturating", {"s32", "u8"});
+  expect("mode:exact", {"c:s32", "c:u8"});
+  expect("mode:saturating", {"c:s32", "c:u8"});
   for (const intact::bench::Peer* peer : intact::bench::Peers()) {
-    expect("peer:" + peer->Name(), {"s32", "u8", "f32"});
+    expect("peer:" + peer->Name(), {"c:s32", "c:u8", "quant:none/c:f32"});
   }
   EXPECT_EQ(names, expected);
 }

@@ -126,11 +126,11 @@ TEST(Case, NamesOfConvolutions) {
 }
 
 const std::vector<Recognised> kConvolutions = {
-    {"s32", Shape::Of({5, 6, 40, 18, 3, 1, 2, 1}), INTACT_S32},
-    {"u8", Shape::Of({6, 5, 9, 24, 3, 2, 1, 2}), INTACT_U8},
-    {"depthwise_u8", Shape::Of({5, 6, 24, 24, 3, 1, 24, 1}), INTACT_U8},
-    {"float_conv", Shape::Of({5, 6, 40, 18, 3, 1, 2, 1}), INTACT_F32},
-    {"rectangular_u8", Shape::Of({6, 12, 40, 18, {3, 5}, {1, 2}, 1, 1, false, 2}), INTACT_U8},
+    {"s32", Shape::Of({5, 6, 40, 18, 3, 1, 2, 1}), kS32},
+    {"u8", Shape::Of({6, 5, 9, 24, 3, 2, 1, 2}), kU8},
+    {"depthwise_u8", Shape::Of({5, 6, 24, 24, 3, 1, 24, 1}), kU8},
+    {"float_conv", Shape::Of({5, 6, 40, 18, 3, 1, 2, 1}), kFloat},
+    {"rectangular_u8", Shape::Of({6, 12, 40, 18, {3, 5}, {1, 2}, 1, 1, false, 2}), kU8},
 };
 
 INSTANTIATE_TEST_SUITE_P(Convolutions, Recognition, testing::ValuesIn(kConvolutions),
@@ -144,7 +144,7 @@ TEST(RecognitionOfConvolutions, TellsThemApart) {
   const auto recognise = [&](const std::function<void(reference::Conv*)>& change) {
     FakeContender fake(workload, c, Model::kExact);
     change(fake.conv());
-    return workload.Recognise(&fake, c.c_type, kBoth);
+    return workload.Recognise(&fake, c, kBoth);
   };
   EXPECT_EQ(recognise([](reference::Conv* /*conv*/) {}), Model::kExact);
   const auto padded_elsewhere = [](reference::Conv* conv) {
@@ -172,7 +172,7 @@ TEST(RecognitionOfConvolutions, TellsThemApart) {
 TEST(RecognitionOfConvolutions, SignOfFloatZeroDoesNotCount) {
   Case c;
   c.shape = Shape::Of({5, 6, 40, 18, 3});
-  c.c_type = INTACT_F32;
+  static_cast<Format&>(c) = kFloat;
   const Workload workload(c);
   int64_t zeros = 0;
   const auto negate_zeros = [&](const uint8_t* /*a*/, uint8_t* output) {
@@ -185,7 +185,7 @@ TEST(RecognitionOfConvolutions, SignOfFloatZeroDoesNotCount) {
     }
   };
   FakeContender fake(workload, c, Model::kExact, negate_zeros);
-  EXPECT_EQ(workload.Recognise(&fake, c.c_type, kBoth), Model::kExact);
+  EXPECT_EQ(workload.Recognise(&fake, c, kBoth), Model::kExact);
   EXPECT_GT(zeros, 0);
 }
 
@@ -194,11 +194,11 @@ Results MadeUpNetwork() {
   Results results = MadeUpResults();
   const auto row = [](const Geometry& geometry, int times, double ours, double theirs, double in_float) {
     Row made = {"avx2", Shape::Of(geometry), times, "triple/ymm", 200, 20, {}};
-    made.timings = {{"intact", "s32", "ours", "exact", ours, 0.01},
-                    {"intact", "u8", "ours", "exact", ours, 0.01},
-                    {"onednn", "s32", "theirs", "exact", 3 * theirs, 0.01},
-                    {"onednn", "u8", "theirs", "saturates", theirs, 0.01},
-                    {"onednn", "f32", "theirs", "exact", in_float, 0.01}};
+    made.timings = {{"intact", kS32, "ours", "exact", ours, 0.01},
+                    {"intact", kU8, "ours", "exact", ours, 0.01},
+                    {"onednn", kS32, "theirs", "exact", 3 * theirs, 0.01},
+                    {"onednn", kU8, "theirs", "saturates", theirs, 0.01},
+                    {"onednn", kFloat, "theirs", "exact", in_float, 0.01}};
     return made;
   };
   results.rows = {row({56, 56, 3, 64, 3, 2, 1, 1}, 1, 2000, 2000, 4000),
@@ -215,13 +215,13 @@ TEST(BenchReport, GroupsConvolutions) {
   EXPECT_THAT(groups, ElementsAre(Pair("dense", 2), Pair("first layer", 1), Pair("other dense", 1),
                                   Pair("depthwise", 1), Pair("all", 3)));
   EXPECT_EQ(Layers(rows), 4);
-  EXPECT_DOUBLE_EQ(*NetworkMilliseconds(rows, "intact", "u8"), 4.5);
-  EXPECT_DOUBLE_EQ(*NetworkMilliseconds(rows, "onednn", "f32"), 36.5);
-  EXPECT_EQ(NetworkMilliseconds(rows, "intact", "f32"), std::nullopt);
-  EXPECT_DOUBLE_EQ(*SpeedUp(rows[0], "onednn", "f32"), 2);
+  EXPECT_DOUBLE_EQ(*NetworkMilliseconds(rows, "intact", kU8), 4.5);
+  EXPECT_DOUBLE_EQ(*NetworkMilliseconds(rows, "onednn", kFloat), 36.5);
+  EXPECT_EQ(NetworkMilliseconds(rows, "intact", kFloat), std::nullopt);
+  EXPECT_DOUBLE_EQ(*SpeedUp(rows[0], "onednn", kFloat), 2);
   EXPECT_EQ(Layers(MadeUpResults().rows), 0);
-  EXPECT_DOUBLE_EQ(*WorstOf(rows, "onednn", "u8"), 1);
-  EXPECT_EQ(WorstOf(rows, "saturating", "u8"), std::nullopt);
+  EXPECT_DOUBLE_EQ(*WorstOf(rows, "onednn", kU8), 1);
+  EXPECT_EQ(WorstOf(rows, "saturating", kU8), std::nullopt);
   EXPECT_THAT(OthersOf(rows), ElementsAre("onednn"));
   EXPECT_EQ(GroupsOf(MadeUpResults().rows).front().name, "gemm");
 }
@@ -245,14 +245,18 @@ TEST(BenchReport, JsonOfANetwork) {
   EXPECT_EQ(find(json["means"], J{{"kind", "dense"}, {"c_type", "u8"}}), (J{{"isa", "avx2"},
                                                                             {"kind", "dense"},
                                                                             {"contender", "onednn"},
+                                                                            {"quantization", "static"},
                                                                             {"c_type", "u8"},
                                                                             {"rows", 2},
                                                                             {"speed_up", 2.0},
                                                                             {"worst", 1.0}}));
   EXPECT_EQ(find(json["means"], J{{"kind", "depthwise"}, {"c_type", "f32"}})["speed_up"], 1.0);
-  EXPECT_EQ(
-      find(json["sums"], J{{"contender", "onednn"}, {"c_type", "u8"}}),
-      (J{{"isa", "avx2"}, {"contender", "onednn"}, {"c_type", "u8"}, {"layers", 4}, {"milliseconds", 11.0}}));
+  EXPECT_EQ(find(json["sums"], J{{"contender", "onednn"}, {"c_type", "u8"}}), (J{{"isa", "avx2"},
+                                                                                 {"contender", "onednn"},
+                                                                                 {"quantization", "static"},
+                                                                                 {"c_type", "u8"},
+                                                                                 {"layers", 4},
+                                                                                 {"milliseconds", 11.0}}));
   EXPECT_EQ(json["sums"].size(), 5u);
 }
 

@@ -46,9 +46,10 @@ TEST(Suites, ContainWhatTheySay) {
       EXPECT_TRUE(shapes.insert(layer.shape.ToString()).second) << layer.shape.ToString() << " twice";
     }
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "square",
-                                                   "conv", "transposed", "resnet50", "mobilenet_v2", "tune",
-                                                   "segmentation", "text_detection", "text_recognition"));
+  EXPECT_THAT(
+      names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "transformer", "square",
+                                           "conv", "transposed", "resnet50", "mobilenet_v2", "tune",
+                                           "segmentation", "text_detection", "text_recognition"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
   EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);
@@ -88,7 +89,7 @@ TEST_P(Recognition, TellsTheModels) {
   EXPECT_EQ(Recognise(Fake(Model::kExact)), Model::kExact);
   EXPECT_EQ(Recognise(Fake(Model::kExact), {kBoth.data(), 1}), Model::kExact);
   // Nothing saturates with a pair's one channel, or with an eighth of the range.
-  const bool saturates = KindOf(GetParam().shape) != Kind::kDepthwise && GetParam().c_type != INTACT_F32;
+  const bool saturates = KindOf(GetParam().shape) != Kind::kDepthwise && GetParam().format != kFloat;
   EXPECT_EQ(Recognise(Fake(Model::kTriple)), saturates ? Model::kTriple : Model::kExact);
   if (!saturates) return;
   EXPECT_EQ(Recognise(Fake(Model::kTriple), {kBoth.data(), 1}), std::nullopt) << "exact is asked for";
@@ -96,14 +97,14 @@ TEST_P(Recognition, TellsTheModels) {
 }
 
 TEST_P(Recognition, FindsPlantedFaults) {
-  for (int64_t row = 0; row < GetParam().shape.m; ++row) {
+  for (int64_t row = 0; row < GetParam().shape.Rows(); ++row) {
     SCOPED_TRACE(row);
     const auto spoil = [&](const uint8_t* /*a*/, uint8_t* c) { c[row * RowBytes() + RowBytes() / 2] ^= 1; };
     EXPECT_EQ(Recognise(Fake(Model::kExact, spoil)), std::nullopt);
   }
   // Only where activations are not all the same.
   const auto spoil_ordinary = [&](const uint8_t* a, uint8_t* c) {
-    if (a == workload_.a(GetParam().c_type)) c[Bytes() - 1] ^= 1;
+    if (a == workload_.a(GetParam().format)) c[Bytes() - 1] ^= 1;
   };
   EXPECT_EQ(Recognise(Fake(Model::kExact, spoil_ordinary)), std::nullopt);
 }
@@ -111,10 +112,10 @@ TEST_P(Recognition, FindsPlantedFaults) {
 TEST_P(Recognition, FindsOutputsThatAreNotWritten) {
   FakeContender fake = Fake(Model::kExact);
   fake.writes = false;
-  EXPECT_EQ(workload_.Recognise(&fake, GetParam().c_type, kBoth), std::nullopt);
+  EXPECT_EQ(workload_.Recognise(&fake, GetParam().format, kBoth), std::nullopt);
   // Nor is what an earlier contender left in freed memory taken for a result.
   for (int i = 0; i < 2; ++i) {
-    auto c = workload_.NewC(GetParam().c_type);
+    auto c = workload_.NewC(GetParam().format.c_type);
     EXPECT_EQ(std::count(c.data(), c.data() + c.size(), c[0]), Bytes());
     std::iota(c.data(), c.data() + c.size(), uint8_t{0});
   }
@@ -123,12 +124,12 @@ TEST_P(Recognition, FindsOutputsThatAreNotWritten) {
 TEST_P(Recognition, FailureIsNoResult) {
   FakeContender fake = Fake(Model::kExact);
   fake.fails = true;
-  EXPECT_EQ(workload_.Recognise(&fake, GetParam().c_type, kBoth), std::nullopt);
+  EXPECT_EQ(workload_.Recognise(&fake, GetParam().format, kBoth), std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gemms, Recognition,
-                         testing::Values(Recognised{"s32", SmallCase().shape, INTACT_S32},
-                                         Recognised{"u8", SmallCase().shape, INTACT_U8}),
+                         testing::Values(Recognised{"s32", SmallCase().shape, kS32},
+                                         Recognised{"u8", SmallCase().shape, kU8}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 class MeasuredRow : public testing::Test {
@@ -148,13 +149,13 @@ TEST_F(MeasuredRow, WhatIsWrongIsNotTimed) {
   };
   const auto spoil = [](const uint8_t* /*a*/, uint8_t* output) { output[0] ^= 1; };
   std::vector<Entrant> entrants;
-  entrants.push_back({c, fake(Model::kExact)});
-  entrants.push_back({c, fake(Model::kExact, spoil)});
-  entrants.push_back({c, fake(Model::kTriple)});
-  entrants.push_back({peer, fake(Model::kTriple)});
-  entrants.push_back({peer, fake(Model::kTriple, spoil)});
-  entrants.push_back({peer, Error{INTACT_UNSUPPORTED, "not today"}});
-  const Result<Row> row = MeasureRow(workload, entrants, Seconds(0));
+  entrants.push_back({c, &workload, fake(Model::kExact)});
+  entrants.push_back({c, &workload, fake(Model::kExact, spoil)});
+  entrants.push_back({c, &workload, fake(Model::kTriple)});
+  entrants.push_back({peer, &workload, fake(Model::kTriple)});
+  entrants.push_back({peer, &workload, fake(Model::kTriple, spoil)});
+  entrants.push_back({peer, &workload, Error{INTACT_UNSUPPORTED, "not today"}});
+  const Result<Row> row = MeasureRow(entrants, Seconds(0));
   ASSERT_TRUE(row) << row.error().message;
 
   std::vector<std::pair<std::string, bool>> outcomes;
@@ -188,26 +189,6 @@ constexpr std::array kTinyTrained = {Layer{Shape::Of({9, 20, 64, 32, {5, 3}, {2,
                                      Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32}), 1, {{0, 5}}}};
 constexpr Suite kTinyNetwork = {"tiny network", "for tests", kTinyTrained};
 
-/// Whose kernels are generated.
-std::vector<jit::Isa> GeneratedIsas() {
-  std::vector<jit::Isa> isas;
-  for (const jit::Isa isa : jit::kAllIsas) {
-    if (jit::IsCompiled(isa)) continue;
-    if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.push_back(isa);
-  }
-  return isas;
-}
-
-Results RunTiny(const Suite& suite, const std::vector<jit::Isa>& isas = GeneratedIsas()) {
-  Request request;
-  request.suite = &suite;
-  request.budget = Seconds(0);
-  request.isas = isas;
-  Result<Results> results = Run(request, [](int64_t, int64_t) {});
-  EXPECT_TRUE(results) << results.error().message;
-  return results ? *results : Results{};
-}
-
 TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
   const Results results = RunTiny(kTinySuite);
   EXPECT_TRUE(results.AllRight()) << ToText(results);
@@ -225,7 +206,7 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
         (row.isa == "avx2" || row.isa == "avx512") && KindOf(row.shape) != Kind::kDepthwise;
     for (const Timing& timing : row.timings) {
       EXPECT_TRUE(timing.IsTimed()) << timing.result;
-      const bool may_saturate = timing.contender != kIntact && timing.c_type != "f32";
+      const bool may_saturate = timing.contender != kIntact && timing.format != kFloat;
       EXPECT_EQ(timing.result, saturates && may_saturate ? kSaturates : kExact);
     }
   }
@@ -251,14 +232,14 @@ TEST_F(MeasuredRow, NetworksHaveSaturatingKernelsAndFloats) {
     const bool has_saturating = row.isa == "avx2" || row.isa == "avx512";
     EXPECT_EQ(row.timings.size(), (has_saturating ? 4 : 2) + 3 * Peers().size());
     const bool saturates = KindOf(row.shape) != Kind::kDepthwise;
-    for (const std::string c_type : {"s32", "u8"}) {
-      ASSERT_EQ(row.Find(kSaturating, c_type) != nullptr, has_saturating);
-      EXPECT_EQ(SpeedUp(row, kSaturating, c_type).has_value(), has_saturating);
-      EXPECT_EQ(row.Find(kIntact, c_type)->result, kExact);
+    for (const Format& format : {kS32, kU8}) {
+      ASSERT_EQ(row.Find(kSaturating, format) != nullptr, has_saturating);
+      EXPECT_EQ(SpeedUp(row, kSaturating, format).has_value(), has_saturating);
+      EXPECT_EQ(row.Find(kIntact, format)->result, kExact);
       if (!has_saturating) continue;
-      EXPECT_EQ(row.Find(kSaturating, c_type)->result, saturates ? kSaturates : kExact);
+      EXPECT_EQ(row.Find(kSaturating, format)->result, saturates ? kSaturates : kExact);
     }
-    for (const Peer* peer : Peers()) EXPECT_TRUE(HasTiming({&row, 1}, peer->Name(), "f32"));
+    for (const Peer* peer : Peers()) EXPECT_TRUE(HasTiming({&row, 1}, peer->Name(), kFloat));
   }
 }
 
@@ -266,14 +247,14 @@ TEST(BenchReport, Derives) {
   const Results results = MadeUpResults();
   const Row& compute = results.rows[0];
   const Row& thin = results.rows[1];
-  EXPECT_DOUBLE_EQ(Gops(compute, *compute.Find("intact", "s32")), 100);
+  EXPECT_DOUBLE_EQ(Gops(compute, *compute.Find("intact", kS32)), 100);
   EXPECT_FALSE(IsMemoryBound(compute));
-  EXPECT_DOUBLE_EQ(OfRoof(compute, *compute.Find("intact", "s32")), 0.5);
-  EXPECT_DOUBLE_EQ(*SpeedUp(compute, "onednn", "s32"), 2);
-  EXPECT_EQ(SpeedUp(compute, "onednn", "u8"), std::nullopt);
-  EXPECT_NEAR(*FusedCost(compute), 0.05, 1e-9);
+  EXPECT_DOUBLE_EQ(OfRoof(compute, *compute.Find("intact", kS32)), 0.5);
+  EXPECT_DOUBLE_EQ(*SpeedUp(compute, "onednn", kS32), 2);
+  EXPECT_EQ(SpeedUp(compute, "onednn", kU8), std::nullopt);
+  EXPECT_NEAR(*CostOf(compute, kU8), 0.05, 1e-9);
   EXPECT_TRUE(IsMemoryBound(thin));
-  EXPECT_DOUBLE_EQ(OfRoof(thin, *thin.Find("intact", "s32")), 0.25);
+  EXPECT_DOUBLE_EQ(OfRoof(thin, *thin.Find("intact", kS32)), 0.25);
   EXPECT_TRUE(results.AllRight()) << "a peer's failure is not ours";
   Results wrong = results;
   wrong.rows[0].timings[0].microseconds = 0;
@@ -295,15 +276,15 @@ TEST(BenchReport, Json) {
               ElementsAre("schema", "schema_version", "version", "suite", "weights", "machine", "isas",
                           "peaks", "reads", "peers", "rows", "first_calls", "means", "sums"));
   EXPECT_EQ(json["schema"], "intact-bench");
-  EXPECT_EQ(json["schema_version"], 2);
+  EXPECT_EQ(json["schema_version"], 3);
   EXPECT_EQ(json["isas"][1]["reason"], "no tiles");
   EXPECT_EQ(json["peaks"][0], nlohmann::ordered_json({{"gops", 200.0}, {"name", "triple/ymm"}}));
   const auto& row = json["rows"][0];
-  EXPECT_THAT(Keys(row), testing::UnorderedElementsAre("isa", "m", "n", "k", "conv", "times", "peak",
-                                                       "peak_gops", "read_gb_per_s", "memory_bound",
-                                                       "intensity", "fused_cost", "timings"));
-  const std::vector<std::string> of_all = {"contender", "c_type",       "implementation",
-                                           "result",    "microseconds", "spread"};
+  EXPECT_THAT(Keys(row), testing::UnorderedElementsAre("isa", "m", "n", "k", "conv", "batch", "dynamic",
+                                                       "times", "peak", "peak_gops", "read_gb_per_s",
+                                                       "memory_bound", "intensity", "fused_cost", "timings"));
+  const std::vector<std::string> of_all = {"contender", "quantization", "c_type", "implementation",
+                                           "result",    "microseconds", "spread", "over_static"};
   std::vector<std::string> of_timed = of_all;
   of_timed.insert(of_timed.end(), {"gops", "of_peak", "of_bandwidth"});
   EXPECT_THAT(Keys(row["timings"][0]), testing::UnorderedElementsAreArray(of_timed));

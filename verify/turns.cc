@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
+#include <iterator>
 
 namespace intact::verify {
 
@@ -21,6 +23,12 @@ double Quantile(std::vector<double> values, double share) {
   const auto at = values.begin() + std::lround(share * static_cast<double>(values.size() - 1));
   std::ranges::nth_element(values, at);
   return *at;
+}
+
+double MedianRatio(const std::vector<double>& figures, const std::vector<double>& over) {
+  std::vector<double> ratios;
+  std::ranges::transform(figures, over, std::back_inserter(ratios), std::divides());
+  return Median(std::move(ratios));
 }
 
 double Spread(const std::vector<double>& values) {

@@ -25,6 +25,8 @@ std::vector<std::vector<double>> TakeTurns(std::span<const Measurement> contende
 /// The value at `share` of the sorted `values`, which are not empty: 0.5 is the median.
 double Quantile(std::vector<double> values, double share);
 inline double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
+/// Of two contenders' figures, turn by turn, the median of their ratios.
+double MedianRatio(const std::vector<double>& figures, const std::vector<double>& over);
 /// How much they differ: the interquartile range over the median.
 double Spread(const std::vector<double>& values);
 
