@@ -605,6 +605,40 @@ TEST(Wrapper, AddsResiduals) {
                 "residual has elements of type uint8_t; expected int8_t");
 }
 
+// Two items of 1×4 by 4×3, whose second ones lie apart.
+TEST(Wrapper, RunsBatches) {
+  const std::array<uint8_t, 9> a = {1, 2, 3, 4, 0, 5, 6, 7, 8};
+  std::array<int8_t, 24> b = {};
+  b.fill(1);
+  std::fill(b.begin() + 12, b.end(), int8_t{2});
+  std::array<int32_t, 6> c = {};
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 3;
+  desc.k = 4;
+  const BatchView<const uint8_t> a_view = {{a.data(), 1, 4}, 2, 5};
+  const BatchView<int32_t> c_view = {{c.data(), 1, 3}, 2};
+  const Result<Gemm> constant = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(constant) << constant.error().message;
+  EXPECT_EQ(constant->Run(a_view, c_view).status, INTACT_OK);
+  EXPECT_EQ(c, (std::array<int32_t, 6>{10, 10, 10, 26, 26, 26}));
+  desc.b_from_run = 1;
+  const int32_t zero_point = 0;
+  desc.linear.b_zero_points = &zero_point;
+  desc.linear.b_zero_point_count = 1;
+  const Result<Gemm> given = Gemm::Create(desc, nullptr);
+  ASSERT_TRUE(given) << given.error().message;
+  EXPECT_EQ(given->Run(a_view, b.data(), 12, c_view).status, INTACT_OK);
+  EXPECT_EQ(c, (std::array<int32_t, 6>{10, 10, 10, 52, 52, 52}));
+  RunOptions options;
+  const std::array<int32_t, 2> zero_points = {1, -1};
+  options.b_zero_points = zero_points.data();
+  EXPECT_EQ(given->Run(a_view, b.data(), 12, c_view, options).status, INTACT_OK);
+  EXPECT_EQ(c, (std::array<int32_t, 6>{0, 0, 0, 78, 78, 78}));
+  ExpectRefused(given->Run(a_view, c_view), "b is NULL; expected B, for runs give it (b_from_run)");
+  ExpectRefused(constant->Run(a_view, BatchView<int32_t>{{c.data(), 1, 3}, 1}),
+                "the number of c's items is 1; expected 2");
+}
+
 // ----- INTACT_MAX_ISA --------------------------------------------------------------------------------------
 
 struct ChildOutcome {

@@ -64,6 +64,14 @@ struct MatrixView {
   MatrixView(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
 };
 
+/// The items of a batch: matrices that somebody else owns, `step` elements from one to the next; 0 = dense.
+template <class T>
+struct BatchView {
+  MatrixView<T> first;
+  int64_t items = 1;
+  int64_t step = 0;
+};
+
 /// A bfloat16 as its bits: the upper half of a float.
 struct Bfloat16 {
   uint16_t bits = 0;
@@ -111,6 +119,11 @@ struct RunOptions {
   int threads = 0;  ///< 0: OpenMP's default
   void* scratch = nullptr;
   size_t scratch_bytes = 0;
+  // What rows of A and items of B have of their own, see intact_gemm_args. Convolutions do not read them.
+  const int32_t* a_zero_points = nullptr;
+  const float* a_scales = nullptr;
+  const float* b_scales = nullptr;
+  const int32_t* b_zero_points = nullptr;
 };
 
 namespace detail {
@@ -243,6 +256,26 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
+  /// The same for each item of a batch, as many of `a` as of `c`.
+  template <class A, class C>
+  Error Run(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options = {}) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    Error error = Arguments(a, c, options, &args);
+    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
+  }
+
+  /// The same for a plan with b_from_run: `b` is of its b_type and laid out as its descriptor tells, `b_step`
+  /// elements from an item to the next; 0 = dense.
+  template <class A, class C>
+  Error Run(const BatchView<const A>& a, const void* b, int64_t b_step, const BatchView<C>& c,
+            const RunOptions& options = {}) const {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.b = b;
+    args.b_batch_stride = b_step;
+    Error error = Arguments(a, c, options, &args);
+    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
+  }
+
   /// The same for a plan with a residual: `residual` is m×n of its residual_type, and may be `c` itself.
   template <class A, class C, class R>
   Error Run(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
@@ -311,7 +344,22 @@ class Gemm {
     args->c = c.data;
     args->c_stride = c.stride;
     detail::SetOptions(options, args);
+    args->a_zero_points = options.a_zero_points;
+    args->a_scales = options.a_scales;
+    args->b_scales = options.b_scales;
+    args->b_zero_points = options.b_zero_points;
     return {};
+  }
+
+  template <class A, class C>
+  Error Arguments(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options,
+                  intact_gemm_args* args) const {
+    Error error = detail::CheckExtent("the number of c's items", c.items, a.items);
+    if (error.ok()) error = Arguments(a.first, c.first, options, args);
+    args->batch = a.items;
+    args->a_batch_stride = a.step;
+    args->c_batch_stride = c.step;
+    return error;
   }
 
   template <class A, class C, class R>
