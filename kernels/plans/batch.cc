@@ -103,7 +103,10 @@ Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t
   const bool follow = a_step_ == Times(m_, steps.a) && c_step_ == Times(m_, steps.c) &&
                       (!problem.output.has_residual() || residual_step_ == Times(m_, steps.residual));
   b_step_ = OrDense(args.b_batch_stride, problem.n * k);
-  if (has_pointers || !follow || problem.has_given_b) return;
+  if (has_pointers || problem.has_given_b) return;
+  joins_rows_ = !follow && m_ == 1 && a_step_ >= k && c_step_ >= problem.n &&
+                (!problem.output.has_residual() || residual_step_ >= problem.n);
+  if (!follow && !joins_rows_) return;
   m_ *= items_;
   items_ = 1;
 }
@@ -115,6 +118,11 @@ intact_gemm_args Batch::Item(int64_t i) const {
   item.a_items = nullptr;
   item.c_items = nullptr;
   item.residual_items = nullptr;
+  if (joins_rows_) {
+    item.a_stride = a_step_;
+    item.c_stride = c_step_;
+    item.residual_stride = residual_step_;
+  }
   item.a = ItemAt(args_.a, args_.a_items, i, a_step_, problem_.a_bytes());
   item.c = ItemAt(args_.c, args_.c_items, i, c_step_, ElementBytes(problem_.output.c_type));
   item.residual = ItemAt(args_.residual, args_.residual_items, i, residual_step_,

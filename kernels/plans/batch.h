@@ -15,6 +15,7 @@ class Batch {
  public:
   /// `args` are checked, and to a plan whose B is k×n; they and `problem` outlive the batch. Items whose rows
   /// follow one another at one distance, of A and of all else, are joined: they are one item of all the rows.
+  /// So do those of one row, whatever the distance.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
 
   int64_t items() const { return items_; }
@@ -31,6 +32,7 @@ class Batch {
   int64_t items_, m_;
   // Elements from an item to the next.
   int64_t a_step_, c_step_, residual_step_, b_step_;
+  bool joins_rows_ = false;  // which are those steps apart
 };
 
 /// That a run has items, and that they are told in one way. Errors name the argument.
