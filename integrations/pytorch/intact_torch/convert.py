@@ -94,7 +94,11 @@ def _dynamic_linear(module, name: str, options: Options) -> torch.nn.Module:
 def _conv(module, name: str, options: Options) -> torch.nn.Module:
     if module.padding_mode != "zeros":
         raise Left(f"its padding_mode is {module.padding_mode!r}")
-    params = _conv_params(*module._weight_bias(), module.stride, module.padding, module.output_padding,
+    try:
+        weight, bias = module._weight_bias()
+    except RuntimeError as error:  # qnnpack unpacks two dimensions only
+        raise Left(str(error).splitlines()[0]) from error
+    params = _conv_params(weight, bias, module.stride, module.padding, module.output_padding,
                           module.dilation, module.groups, module.transposed, name, options)
     relu = isinstance(module, (nniq.ConvReLU1d, nniq.ConvReLU2d, nniq.ConvReLU3d))
     return Conv(params, relu, module.scale, module.zero_point)

@@ -1,0 +1,259 @@
+"""compare(): layer by layer, what the integers are against PyTorch's engine, their own reference, and float."""
+import dataclasses
+import math
+from typing import Dict, List, Optional
+
+import torch
+
+from . import reference
+from .convert import convert
+from .record import Call, batches, record
+
+
+@dataclasses.dataclass
+class Difference:
+    """Of two outputs. `largest` is in LSB; of dynamic layers in the output's own unit."""
+
+    outputs: int = 0
+    differing: int = 0
+    largest: float = 0.0
+
+    def add(self, ours: torch.Tensor, theirs: torch.Tensor) -> None:
+        ours, theirs = (t.int_repr() if t.is_quantized else t for t in (ours, theirs))
+        distance = (ours.to(torch.float64) - theirs.to(torch.float64)).abs()
+        self.outputs += distance.numel()
+        self.differing += int((distance > 0).sum())
+        self.largest = max(self.largest, float(distance.max()) if distance.numel() else 0.0)
+
+    def __str__(self):
+        return "equal" if self.differing == 0 else f"{self.differing}/{self.outputs} by <= {self.largest:.3g}"
+
+
+@dataclasses.dataclass
+class Distance:
+    """Of a quantized tensor from the float one."""
+
+    sqnr: float  # decibels
+    cosine: float
+    normalised_l2: float
+    lsb: float  # the largest error, in steps of the quantization
+
+    @staticmethod
+    def of(quantized: torch.Tensor, real: torch.Tensor, step: torch.Tensor) -> "Distance":
+        quantized, real = quantized.to(torch.float64), real.to(torch.float64)
+        error = quantized - real
+        noise, signal = float(error.norm()), float(real.norm())
+        cosine = float((quantized * real).sum()) / max(signal * float(quantized.norm()), 1e-300)
+        sqnr = math.inf if noise == 0 else 20 * math.log10(signal / noise) if signal else -math.inf
+        return Distance(sqnr, cosine, noise / signal if signal else math.inf, float((error / step).abs().max()))
+
+
+@dataclasses.dataclass
+class Layer:
+    name: str
+    kind: str
+    engine: Optional[Difference] = None  # intact against PyTorch's engine, on the activations as they occur
+    engine_error: str = ""  # why there is none
+    implementation: Difference = dataclasses.field(default_factory=Difference)  # intact against its contract
+    # Integer outputs against dequantize, float, quantize: intact's and the engine's.
+    float_reference: Difference = dataclasses.field(default_factory=Difference)
+    engine_float_reference: Difference = dataclasses.field(default_factory=Difference)
+    weights: Optional[Distance] = None  # as the model has them
+    weights_per_tensor: Optional[Distance] = None  # the float weights, quantized to 8 bits symmetrically
+    weights_per_channel: Optional[Distance] = None
+    activations: Optional[Distance] = None  # the outputs of all samples
+    samples: List[float] = dataclasses.field(default_factory=list)  # SQNR of each sample's outputs
+    category: str = ""
+    evidence: str = ""
+
+
+@dataclasses.dataclass
+class Comparison:
+    engine: str
+    layers: List[Layer]
+    final: Optional[Difference]  # of the model's outputs: those of the converted model against PyTorch's
+
+    def __str__(self):
+        head = f"{'layer':28} {'kind':18} {'vs ' + self.engine:22} {'weights dB':>10} {'tensor':>7} {'channel':>7} " \
+               f"{'outputs dB':>10} {'cosine':>8} {'nl2':>7} {'LSB':>6}  category"
+        lines = [head] + [self._row(layer) for layer in self.layers]
+        if self.final is not None:
+            lines.append(f"final outputs against PyTorch's on {self.engine}: {self.final}")
+        return "\n".join(lines)
+
+    def _row(self, layer: Layer) -> str:
+        def db(distance):
+            return "-" if distance is None else f"{distance.sqnr:.1f}"
+
+        engine = str(layer.engine) if layer.engine else "none"
+        a = layer.activations
+        real = f"{a.sqnr:10.1f} {a.cosine:8.5f} {a.normalised_l2:7.4f} {a.lsb:6.1f}" if a else f"{'-':>10} {'-':>8} {'-':>7} {'-':>6}"
+        told = f"{layer.category} ({layer.evidence})" if layer.evidence else layer.category
+        return (f"{layer.name:28} {layer.kind:18} {engine:22} {db(layer.weights):>10} {db(layer.weights_per_tensor):>7} "
+                f"{db(layer.weights_per_channel):>7} {real}  {told}")
+
+    def json(self) -> dict:
+        """As plain values; infinite ones are text."""
+        def plain(value):
+            if isinstance(value, dict):
+                return {key: plain(v) for key, v in value.items()}
+            if isinstance(value, list):
+                return [plain(v) for v in value]
+            return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+        return plain(dataclasses.asdict(self))
+
+
+def compare(model: torch.nn.Module, float_model: Optional[torch.nn.Module], inputs, *, threshold: float = 20.0) -> Comparison:
+    """What the model's numbers are, layer by layer.
+
+    model        quantized by PyTorch for the engine at hand, or converted
+    float_model  what it was quantized from, with the same names: fused, where the model is; None: nothing against float
+    inputs       a tensor, a tuple of arguments, or a list of either: a call of the model each; samples are its first dimension
+    threshold    decibels: a sample whose SQNR is below is off
+
+    Each layer that is wrong is of one category:
+      implementation error   integers are not what dequantize, float, quantize gives, beyond rounding
+      data-insensitive       most samples are off
+      data-sensitive         few samples are off
+    """
+    final = None
+    converted = model
+    if not hasattr(model, "intact_conversion"):
+        converted = convert(model)
+        final = Difference()
+    collected = _Collected(float_model)
+    for arguments in batches(inputs):
+        reals = collected.float_outputs(arguments)
+        for call in record(converted, *arguments):
+            collected.add(call, reals.get(call.layer))
+        if final is not None:
+            with torch.no_grad():
+                final.add(*(_tensor(m(*arguments)) for m in (converted, model)))
+    return Comparison(torch.backends.quantized.engine, collected.finished(threshold), final)
+
+
+def _tensor(output):
+    return output if isinstance(output, torch.Tensor) else output[0]
+
+
+class _Collected:
+    """Layers by name, and their outputs in both models."""
+
+    def __init__(self, float_model):
+        self.float_model = float_model
+        self.layers: Dict[str, Layer] = {}
+        self.params: Dict[str, object] = {}
+        self.outputs: Dict[str, list] = {}  # (quantized, float, step) of each call
+
+    def float_outputs(self, arguments) -> Dict[str, torch.Tensor]:
+        """The outputs of the float model's modules, by name. Of a module that is called twice the last."""
+        found: Dict[str, torch.Tensor] = {}
+        if self.float_model is None:
+            return found
+
+        def keep(name):
+            # A copy: modules that follow may work in place.
+            return lambda module, args, output: found.update({name: _tensor(output).detach().clone()})
+
+        hooks = [module.register_forward_hook(keep(name)) for name, module in self.float_model.named_modules()]
+        try:
+            with torch.no_grad():
+                self.float_model(*arguments)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return found
+
+    def add(self, call: Call, real: Optional[torch.Tensor]) -> None:
+        layer = self.layers.setdefault(call.layer, Layer(call.layer, call.kind()))
+        self.params[call.layer] = call.params
+        layer.implementation.add(call.output, call.reference_output())
+        expected = float_reference(call)
+        layer.float_reference.add(call.output, expected)
+        try:
+            theirs = call.engine_output()
+            layer.engine = layer.engine or Difference()
+            layer.engine.add(call.output, theirs)
+            layer.engine_float_reference.add(theirs, expected)
+        except RuntimeError as error:
+            layer.engine_error = str(error).splitlines()[0]
+        if real is not None and real.shape == call.output.shape:
+            quantized = call.output.dequantize() if call.output.is_quantized else call.output
+            step = call.scale if not call.is_dynamic else max(float(real.max() - real.min()) / 255, 1e-30)
+            self.outputs.setdefault(call.layer, []).append((quantized, real, step))
+
+    def finished(self, threshold: float) -> List[Layer]:
+        for name, layer in self.layers.items():
+            self._compare_weights(layer, self.params[name])
+            outputs = self.outputs.get(name, [])
+            for quantized, real, step in outputs:
+                layer.samples += [Distance.of(q, r, step).sqnr for q, r in zip(quantized, real)]
+            if outputs:
+                flat = [torch.cat([o[i].flatten() for o in outputs]) for i in (0, 1)]
+                layer.activations = Distance.of(*flat, outputs[0][2])
+            _categorise(layer, threshold)
+        return list(self.layers.values())
+
+    def _compare_weights(self, layer: Layer, params) -> None:
+        real = _float_weight(self.float_model, layer.name)
+        if real is None or real.shape != params.weight().shape:
+            return
+        axis = 1 if reference.is_conv(params) and params.transposed() else 0
+        scales, _ = reference.weight_quantization(params.weight(), params.weight().size(axis))
+        layer.weights = Distance.of(params.weight().dequantize(), real, _along(scales, axis, real))
+        layer.weights_per_tensor = _symmetric(real, real.abs().max())
+        layer.weights_per_channel = _symmetric(real, real.abs().amax([d for d in range(real.dim()) if d != axis], True))
+
+
+def _along(values: torch.Tensor, axis: int, like: torch.Tensor) -> torch.Tensor:
+    shape = [1] * like.dim()
+    shape[axis] = -1
+    return values.reshape(shape)
+
+
+def _symmetric(real: torch.Tensor, largest: torch.Tensor) -> Distance:
+    step = largest.clamp(min=1e-30) / 127
+    return Distance.of((real / step).round() * step, real, step)
+
+
+def _float_weight(float_model, name: str) -> Optional[torch.Tensor]:
+    try:
+        module = float_model.get_submodule(name)
+    except AttributeError:
+        return None
+    if isinstance(module, torch.nn.Sequential) and len(module):  # fused, as nn.intrinsic.ConvReLU2d
+        module = module[0]
+    weight = getattr(module, "weight", None)
+    return weight.detach() if isinstance(weight, torch.Tensor) else None
+
+
+def float_reference(call: Call) -> torch.Tensor:
+    """Dequantize, compute in float64, quantize: what integer operators stand for."""
+    p = call.params
+    if call.is_dynamic:
+        return call.reference_output()  # whose input is quantized as it comes
+    real = reference.product(call.input.dequantize().to(torch.float64), p.weight().dequantize().to(torch.float64), p)
+    if p.bias() is not None:
+        real = real + reference.channelwise(p.bias().to(torch.float64), p)
+    if call.residual is not None:
+        real = real + call.residual.dequantize().to(torch.float64)
+    if call.relu:
+        real = real.clamp(min=0)
+    return reference.quantized(real / call.scale, call.zero_point, call.input.dtype)
+
+
+def _categorise(layer: Layer, threshold: float) -> None:
+    for who, difference in (("intact", layer.float_reference), ("the engine", layer.engine_float_reference)):
+        # Rounding may fall otherwise by one, on few outputs; dynamic layers have their contract for a reference.
+        few = 2 + difference.outputs // 100
+        if layer.kind != "linear_dynamic" and (difference.largest > 1 or difference.differing > few):
+            layer.category = "implementation error"
+            layer.evidence = f"{who} against dequantize, float, quantize: {difference}"
+            return
+    off = sum(sqnr < threshold for sqnr in layer.samples)
+    if off:
+        layer.category = "data-insensitive" if off * 2 > len(layer.samples) else "data-sensitive"
+        worst = min(range(len(layer.samples)), key=layer.samples.__getitem__)
+        layer.evidence = (f"{off} of {len(layer.samples)} samples below {threshold:g} dB, "
+                          f"sample {worst} at {layer.samples[worst]:.1f} dB")

@@ -1,0 +1,148 @@
+"""compare() and dump()."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import intact_torch
+import layers
+import models
+import numpy as np
+import torch
+
+
+def transposed():
+    """A converted model of transposed convolutions, the first with ReLU, which PyTorch does not offer."""
+    g = torch.Generator().manual_seed(1)
+    up = layers.conv(layers.weights([8, 4, 3, 3], per_channel=False, generator=g), torch.randn(8, generator=g), stride=2,
+                     padding=1, groups=2, transposed=True, layer="up")
+    last = layers.conv(layers.weights([8, 6, 2, 2], axis=1, generator=g), stride=2, transposed=True, layer="last")
+    model = torch.nn.Sequential(torch.nn.quantized.Quantize(0.03, 120, torch.quint8), intact_torch.Conv(up, True, 0.5, 0),
+                                intact_torch.Conv(last, False, 0.4, 128))
+    model.intact_conversion = intact_torch.Conversion()
+    return model
+
+
+class Comparing(unittest.TestCase):
+    def test_layers_of_a_good_model(self):
+        quantized, real = models.eager_static("qnnpack")
+        comparison = intact_torch.compare(quantized, real, [models.images(4, 12, seed=5), models.images(3, 12, seed=6)])
+        self.assertEqual(comparison.engine, "qnnpack")
+        self.assertEqual([layer.name for layer in comparison.layers],
+                         ["stem.0", "block.conv1", "block.conv2", "head.0", "head.2"])
+        for layer in comparison.layers:
+            self.assertEqual(layer.implementation.differing, 0)
+            self.assertEqual(layer.implementation.outputs, layer.engine.outputs)
+            self.assertLessEqual(layer.engine.largest, 1)
+            self.assertEqual(layer.category, "")
+            self.assertEqual(len(layer.samples), 7)
+            self.assertGreater(layer.activations.sqnr, 25)
+            self.assertGreater(layer.activations.cosine, 0.999)
+            self.assertLess(layer.activations.normalised_l2, 0.05)
+            self.assertGreater(layer.weights_per_channel.sqnr, layer.weights_per_tensor.sqnr - 1)
+            # Rounding is by half a step at most.
+            self.assertLess(layer.weights.lsb, 0.501)
+        self.assertIn("final outputs against PyTorch's on qnnpack", str(comparison))
+        self.assertEqual(comparison.json()["layers"][0]["name"], "stem.0")
+
+    def test_saturation_is_an_implementation_error(self):
+        quantized, real = models.eager_static("qnnpack")
+        saturating = intact_torch.convert(quantized, mode="saturating", max_isa="avx2")
+        wrong = {layer.name: layer for layer in intact_torch.compare(saturating, real, models.images(8, 12)).layers}["stem.0"]
+        self.assertEqual(wrong.category, "implementation error")
+        self.assertIn("intact against dequantize, float, quantize", wrong.evidence)
+        self.assertGreater(wrong.engine.largest, 1)
+        self.assertEqual(wrong.engine_float_reference.largest <= 1, True)  # qnnpack is exact
+
+    def test_coarse_weights_are_wrong_for_all_data(self):
+        quantized, real = models.eager_static("qnnpack")
+        weight = quantized.head[2].weight()
+        steps = torch.full([10], 64 * float(weight.q_per_channel_scales().max()), dtype=torch.float64)
+        coarse = torch.quantize_per_channel(weight.dequantize(), steps, torch.zeros(10, dtype=torch.int64), 0, torch.qint8)
+        quantized.head[2].set_weight_bias(coarse, quantized.head[2].bias())
+        layer = intact_torch.compare(quantized, real, models.images(8, 12)).layers[-1]
+        self.assertEqual(layer.category, "data-insensitive", layer.evidence)
+        self.assertLess(layer.weights.sqnr, layer.weights_per_channel.sqnr - 20)
+
+    def test_an_outlier_is_wrong_for_few_data(self):
+        quantized, real = models.eager_static("qnnpack")
+        x = models.images(8, 12)
+        x[5] *= 20  # far beyond what was calibrated
+        layer = intact_torch.compare(quantized, real, x).layers[0]
+        self.assertEqual(layer.category, "data-sensitive")
+        self.assertIn("1 of 8 samples", layer.evidence)
+        self.assertIn("sample 5", layer.evidence)
+
+    def test_what_the_engine_lacks(self):
+        torch.backends.quantized.engine = "qnnpack"
+        comparison = intact_torch.compare(transposed(), None, models.images(2, 5, 8))
+        self.assertIsNone(comparison.final)
+        up, last = comparison.layers
+        self.assertEqual((up.kind, up.implementation.differing, up.implementation.outputs),
+                         ("conv_transpose2d", 0, 2 * 8 * 9 * 9))
+        self.assertIsNone(up.engine)
+        self.assertIn("no transposed convolution with ReLU", up.engine_error)
+        self.assertEqual(last.implementation.differing, 0)
+        self.assertLessEqual(last.engine.largest, 1)
+
+    def test_dynamic_layers(self):
+        quantized = models.eager_dynamic("qnnpack")
+        comparison = intact_torch.compare(quantized, None, torch.randn(5, 2, 32))
+        self.assertEqual([layer.kind for layer in comparison.layers], ["linear_dynamic"] * 2)
+        for layer in comparison.layers:
+            self.assertEqual(layer.implementation.differing, 0)
+            self.assertLess(layer.engine.largest, 0.02)
+
+
+class Dumping(unittest.TestCase):
+    def setUp(self):
+        torch.backends.quantized.engine = "qnnpack"
+
+    def dump_and_audit(self, model, inputs, *names):
+        """Dumps to a folder, and has `intact verify layer` compute it all."""
+        with tempfile.TemporaryDirectory() as folder:
+            left = intact_torch.dump(model, inputs, folder)
+            written = sorted(path.name for path in pathlib.Path(folder).iterdir())
+            self.assertEqual(written, sorted(names))
+            for name in written:
+                audit = subprocess.run([os.environ["INTACT_PROGRAM"], "verify", "layer", os.path.join(folder, name), "--expect",
+                                        "output_intact.npy"], capture_output=True, text=True)
+                self.assertEqual(audit.returncode, 0, audit.stdout + audit.stderr)
+                self.assertRegex(audit.stdout, "against output_intact.npy +equal, all [0-9]+ outputs")
+            self.outputs = {name: sorted(path.name for path in pathlib.Path(folder, name).glob("output_*.npy"))
+                            for name in written}
+            self.activations = {name: np.load(pathlib.Path(folder, name, "activations.npy")) for name in written}
+            return left
+
+    def test_static(self):
+        left = self.dump_and_audit(models.eager_static("qnnpack")[0], models.images(2, 12), "stem_0", "block_conv1",
+                                   "block_conv2", "head_0", "head_2")
+        self.assertEqual(left, {})
+        self.assertEqual(self.outputs["stem_0"], ["output_intact.npy", "output_qnnpack.npy"])
+        self.assertEqual(self.activations["stem_0"].shape, (2, 12, 12, 3))
+
+    def test_calls_and_dimensions(self):
+        self.dump_and_audit(models.fx_static("onednn"), [models.images(2), models.images(1)], *(
+            name + end for name in ("conv1", "conv2", "conv2d", "line", "conv3d", "linear") for end in ("", "_2")))
+        self.assertEqual(self.activations["conv3d_2"].shape, (1, 1, 6, 6, 8))
+
+    def test_transposed(self):
+        self.dump_and_audit(transposed(), models.images(2, 5, 8), "up", "last")
+        self.assertEqual(self.outputs["up"], ["output_intact.npy"])
+        self.assertEqual(self.outputs["last"], ["output_intact.npy", "output_qnnpack.npy"])
+
+    def test_dynamic(self):
+        for dynamic in ("tensor", "row"):
+            self.dump_and_audit(intact_torch.convert(models.eager_dynamic("qnnpack"), dynamic=dynamic), torch.randn(5, 2, 32),
+                                "qkv", "out")
+            self.assertEqual(self.activations["qkv"].shape, (10, 32))
+
+    def test_residuals_are_left_out(self):
+        fused = intact_torch.convert(models.eager_static("qnnpack")[0], fuse_residual=True)
+        left = self.dump_and_audit(fused, models.images(2, 12), "stem_0", "block_conv1", "head_0", "head_2")
+        self.assertEqual(left, {"block.conv2": "a layer folder holds no residual"})
+
+
+if __name__ == "__main__":
+    unittest.main()
