@@ -21,8 +21,9 @@ Each command installs the Debian packages that are missing, then configures and 
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table beside oneDNN (installed if that is possible) and this machine's peaks,
            which also goes to report/;                 arguments go to it (--help, --benchmark_filter=REGEX, ...)
-  pytorch  build PyTorch's operators and run their tests (wants libtorch-dev, python3-torch and others, a GB
-           or two);                                    arguments go to `ctest`
+  pytorch  build PyTorch's operators, run their tests, the story of a saturated network, which goes to
+           report/pytorch/, and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
+           python3-torch and others);                  arguments go to the comparison (--help)
   lint     check format and clang-tidy (wants clang-format and clang-tidy)
 
 INTACT_PRESETS="release asan" says otherwise which builds `test` covers: any of release, debug, asan.
@@ -132,7 +133,11 @@ run_tests() {
 test_pytorch() {
   install_packages "${pytorch[@]}"
   build_pytorch=ON build release --target intact_torch run_scripted intact
-  ctest --preset release --no-tests=error --parallel "$(nproc)" --tests-regex '^pytorch\.' "$@"
+  ctest --preset release --no-tests=error --parallel "$(nproc)" --tests-regex '^pytorch\.'
+  export PYTHONPATH=build/release/integrations/pytorch
+  /usr/bin/python3 integrations/pytorch/scripts/story.py --out report/pytorch
+  say "comparing with PyTorch's engines (a minute or two)"
+  /usr/bin/python3 integrations/pytorch/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
 }
 
 lint() {

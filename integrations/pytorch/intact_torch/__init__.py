@@ -15,10 +15,10 @@ _torch.ops.load_library(str(_pathlib.Path(__file__).parent / "libintact_torch.so
 from .compare import compare  # noqa: E402
 from .convert import Conversion, conversion, convert  # noqa: E402
 from .dump import dump  # noqa: E402
-from .modules import Conv, ConvAdd, DynamicLinear, Linear  # noqa: E402
+from .modules import Conv, ConvAdd, DynamicLinear, Linear, Quantize  # noqa: E402
 
-__all__ = ["Conv", "ConvAdd", "Conversion", "DynamicLinear", "Linear", "compare", "conversion", "convert", "dump",
-           "isa_available"]
+__all__ = ["Conv", "ConvAdd", "Conversion", "DynamicLinear", "Linear", "Quantize", "compare", "conversion", "convert",
+           "dump", "isa_available"]
 
 
 def isa_available(name: str) -> bool:

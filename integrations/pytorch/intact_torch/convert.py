@@ -9,7 +9,7 @@ import torch.ao.nn.quantized.dynamic as nnqd
 import torch.nn.intrinsic.quantized as nniq
 import torch.nn.intrinsic.quantized.dynamic as nniqd
 
-from .modules import Conv, ConvAdd, DynamicLinear, Linear
+from .modules import Conv, ConvAdd, DynamicLinear, Linear, Quantize
 
 
 class Options(NamedTuple):
@@ -104,12 +104,19 @@ def _conv(module, name: str, options: Options) -> torch.nn.Module:
     return Conv(params, relu, module.scale, module.zero_point)
 
 
+def _quantize(module, name: str, options: Options) -> torch.nn.Module:
+    if module.dtype not in (torch.quint8, torch.qint8):
+        raise Left(f"its dtype is {module.dtype}")
+    return Quantize(float(module.scale), int(module.zero_point), module.dtype)
+
+
 # By exact type: a subclass may compute something else.
 _MODULES: Dict[type, Callable] = {
     nnq.Linear: _linear, nniq.LinearReLU: _linear,
     nnqd.Linear: _dynamic_linear, nniqd.LinearReLU: _dynamic_linear,
     nnq.Conv1d: _conv, nnq.Conv2d: _conv, nnq.Conv3d: _conv,
     nniq.ConvReLU1d: _conv, nniq.ConvReLU2d: _conv, nniq.ConvReLU3d: _conv,
+    nnq.Quantize: _quantize,
     nnq.ConvTranspose1d: _conv, nnq.ConvTranspose2d: _conv, nnq.ConvTranspose3d: _conv,
 }
 
@@ -126,7 +133,7 @@ def _reason_to_leave(module: torch.nn.Module) -> Optional[str]:
         return None
     if type(module).__module__.startswith("torch.ao.nn.quantized.dynamic"):
         return "intact quantizes only the input of linear layers as it comes"
-    if isinstance(module, (nnq.Quantize, nnq.DeQuantize, nnq.FloatFunctional, nnq.QFunctional)):
+    if isinstance(module, (nnq.DeQuantize, nnq.FloatFunctional, nnq.QFunctional)):
         return "no product with weights: PyTorch's own operator serves it"
     if isinstance(module, nnq.modules.linear.LinearPackedParams):
         return None
@@ -181,6 +188,11 @@ def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options,
     prefix = f"{name}." if name else ""
     users: Dict[str, list] = {}  # calls by the attribute that holds their weights
     for node in graph_module.graph.nodes:
+        if (node.op == "call_function" and node.target is torch.quantize_per_tensor and not node.kwargs
+                and node.args[3] in (torch.quint8, torch.qint8)):
+            node.target = _intact.quantize
+            report.swapped.append((prefix + node.name, "quantize_per_tensor"))
+            continue
         if node.op != "call_function" or getattr(node.target, "_qualified_op_name", "").split("::")[0] != "quantized":
             continue
         if node.target in _CALLS and isinstance(node.args[1], torch.fx.Node) and node.args[1].op == "get_attr":
@@ -199,8 +211,7 @@ def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options,
                 relu = node.target is _quantized.linear_relu_dynamic
                 node.args, node.kwargs = (node.args[0], node.args[1], options.per_row, relu), {}
             node.target = ours
-    if users:
-        graph_module.recompile()
+    graph_module.recompile()
 
 
 def _value(graph_module, argument) -> float:

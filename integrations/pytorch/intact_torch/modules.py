@@ -6,6 +6,7 @@ options of the conversion. State dicts have the keys of PyTorch's modules, so th
 from typing import Optional
 
 import torch
+import torch.ao.nn.quantized as nnq
 
 
 class _Layer(torch.nn.Module):
@@ -124,3 +125,10 @@ class ConvAdd(_ConvState, _Layer):
         if self.relu:
             return torch.ops.intact.conv_add_relu(input, residual, self.params, self.scale, self.zero_point)
         return torch.ops.intact.conv_add(input, residual, self.params, self.scale, self.zero_point)
+
+
+class Quantize(nnq.Quantize):
+    """PyTorch's module, in vector instructions."""
+
+    def forward(self, X):
+        return torch.ops.intact.quantize(X, float(self.scale), int(self.zero_point), self.dtype)

@@ -69,9 +69,9 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         output = function(*args, **(kwargs or {}))
         namespace, _, operator = str(function).partition(".")
-        if namespace != "intact":
-            return output
         operator = operator.rpartition(".")[0]
+        if namespace != "intact" or operator == "quantize":
+            return output
         relu = operator.endswith("_relu")
         operator = operator[:-len("_relu")] if relu else operator
         input, *rest = args

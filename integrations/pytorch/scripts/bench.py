@@ -154,9 +154,9 @@ def shares(model, x, runs=5):
     return dict(sorted(found.items(), key=lambda entry: -entry[1]))
 
 
-def is_product(operator):
-    """Of those that convert() swaps."""
-    return operator.startswith(("intact::", "quantized::conv", "quantized::linear"))
+def is_swapped(operator):
+    """Whether convert() swaps it."""
+    return operator.startswith(("intact::", "quantized::conv", "quantized::linear", "aten::quantize_per_tensor"))
 
 
 def linear_alone(rows, rounds):
@@ -189,13 +189,13 @@ def measure(network):
 
 def show(network, result):
     medians = result["milliseconds"]
-    print(f"\n{network}\n  {'':15}{'ms':>8} {'fastest':>8} {'of onednn':>10} {'of qnnpack':>11} {'products':>9} {'others':>7}")
+    print(f"\n{network}\n  {'':15}{'ms':>8} {'fastest':>8} {'of onednn':>10} {'of qnnpack':>11} {'swapped':>9} {'others':>7}")
     for name, median in medians.items():
         operators = result["operators"][name]
-        products = sum(t for operator, t in operators.items() if is_product(operator))
+        swapped = sum(t for operator, t in operators.items() if is_swapped(operator))
         print(f"  {name:15}{median:8.2f} {result['fastest'][name]:8.2f} {median / medians['onednn']:10.2f} "
-              f"{median / medians['qnnpack']:11.2f} {products:9.2f} {sum(operators.values()) - products:7.2f}")
-    outside = [(op, t) for op, t in result["operators"]["intact"].items() if not is_product(op)]
+              f"{median / medians['qnnpack']:11.2f} {swapped:9.2f} {sum(operators.values()) - swapped:7.2f}")
+    outside = [(op, t) for op, t in result["operators"]["intact"].items() if not is_swapped(op)]
     total = sum(result["operators"]["intact"].values())
     print("  outside intact's operators: " +
           ", ".join(f"{op} {t:.2f} ms ({t / total:.0%})" for op, t in outside[:6] if t / total > 0.003))

@@ -25,7 +25,7 @@ class Swapping(unittest.TestCase):
         converted = intact_torch.convert(quantized)
         report = intact_torch.conversion(converted)
         self.assertEqual(dict(report.swapped), {
-            "stem.0": "ConvReLU2d", "block.conv1": "ConvReLU2d", "block.conv2": "Conv2d", "head.0": "LinearReLU",
+            "quant": "Quantize", "stem.0": "ConvReLU2d", "block.conv1": "ConvReLU2d", "block.conv2": "Conv2d", "head.0": "LinearReLU",
             "head.2": "Linear"})
         reasons = {name: reason for name, _, reason in report.left}
         self.assertEqual(reasons["reflected"], "its padding_mode is 'reflect'")
@@ -40,8 +40,8 @@ class Swapping(unittest.TestCase):
         quantized = models.fx_static()
         converted = intact_torch.convert(quantized)
         kinds = [kind for _, kind in intact_torch.conversion(converted).swapped]
-        self.assertEqual(sorted(kinds), ["Conv1d", "Conv2d", "ConvReLU2d", "quantized.conv2d_relu", "quantized.conv3d",
-                                         "quantized.linear"])
+        self.assertEqual(sorted(kinds), ["Conv1d", "Conv2d", "ConvReLU2d"] + ["quantize_per_tensor"] * 2 + [
+            "quantized.conv2d_relu", "quantized.conv3d", "quantized.linear"])
         self.assertEqual([entry[1] for entry in intact_torch.conversion(converted).left], ["quantized.add_relu"])
         self.assertNotIn("quantized.linear", converted.code)
         self.check_outputs(quantized, converted, models.images(16, seed=3))

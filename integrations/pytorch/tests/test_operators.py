@@ -169,6 +169,29 @@ class AgainstPyTorch(unittest.TestCase):
                            torch.ops.quantized.linear_relu(input, packed, scale, 60))
 
 
+class Quantizing(unittest.TestCase):
+    def test_bytes_are_pytorchs(self):
+        g = torch.Generator().manual_seed(1)
+        ties = torch.arange(-600, 600) * 0.25
+        special = torch.tensor([float("nan"), -float("inf"), -1e30, -0.0, 0.0, 1e16, 3.0e-45])
+        for x in (torch.randn(100003, generator=g) * 3, ties, special, torch.randn(2, 3, 9, 7, generator=g),
+                  torch.randn(2, 3, 9, 7, generator=g).contiguous(memory_format=torch.channels_last),
+                  torch.randn(6, 9, generator=g).t(), torch.empty(0, 4)):
+            for dtype, zero_points in ((torch.quint8, (0, 117, 255)), (torch.qint8, (-128, 3, 127))):
+                for scale, zero_point in itertools.product((0.5, 0.0173, 1.0), zero_points):
+                    ours = INTACT.quantize(x, scale, zero_point, dtype)
+                    theirs = torch.quantize_per_tensor(x, scale, zero_point, dtype)
+                    self.assertTrue(torch.equal(ours.int_repr(), theirs.int_repr()))
+                    self.assertEqual((ours.q_scale(), ours.q_zero_point(), ours.dtype, ours.stride()),
+                                     (theirs.q_scale(), theirs.q_zero_point(), theirs.dtype, theirs.stride()))
+
+    def test_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "quantize: dtype is QInt32; expected quint8 or qint8"):
+            INTACT.quantize(torch.zeros(3), 1.0, 0, torch.qint32)
+        with self.assertRaisesRegex(RuntimeError, "quantize: input is Double on cpu; expected Float"):
+            INTACT.quantize(torch.zeros(3, dtype=torch.float64), 1.0, 0, torch.quint8)
+
+
 class Calls(unittest.TestCase):
     def test_layouts_and_channels_last_throughout(self):
         input, params = draw("2d")
