@@ -9,7 +9,7 @@ import torch.ao.nn.quantized.dynamic as nnqd
 import torch.nn.intrinsic.quantized as nniq
 import torch.nn.intrinsic.quantized.dynamic as nniqd
 
-from .modules import Conv, ConvAdd, DynamicLinear, Linear, Quantize
+from .modules import Conv, ConvAdd, DynamicLinear, Functional, Linear, Quantize
 
 
 class Options(NamedTuple):
@@ -110,13 +110,19 @@ def _quantize(module, name: str, options: Options) -> torch.nn.Module:
     return Quantize(float(module.scale), int(module.zero_point), module.dtype)
 
 
+def _functional(module, name: str, options: Options) -> torch.nn.Module:
+    ours = copy.copy(module)
+    ours.__class__ = Functional
+    return ours
+
+
 # By exact type: a subclass may compute something else.
 _MODULES: Dict[type, Callable] = {
     nnq.Linear: _linear, nniq.LinearReLU: _linear,
     nnqd.Linear: _dynamic_linear, nniqd.LinearReLU: _dynamic_linear,
     nnq.Conv1d: _conv, nnq.Conv2d: _conv, nnq.Conv3d: _conv,
     nniq.ConvReLU1d: _conv, nniq.ConvReLU2d: _conv, nniq.ConvReLU3d: _conv,
-    nnq.Quantize: _quantize,
+    nnq.Quantize: _quantize, nnq.QFunctional: _functional,
     nnq.ConvTranspose1d: _conv, nnq.ConvTranspose2d: _conv, nnq.ConvTranspose3d: _conv,
 }
 
@@ -133,7 +139,7 @@ def _reason_to_leave(module: torch.nn.Module) -> Optional[str]:
         return None
     if type(module).__module__.startswith("torch.ao.nn.quantized.dynamic"):
         return "intact quantizes only the input of linear layers as it comes"
-    if isinstance(module, (nnq.DeQuantize, nnq.FloatFunctional, nnq.QFunctional)):
+    if isinstance(module, (nnq.DeQuantize, nnq.FloatFunctional)):
         return "no product with weights: PyTorch's own operator serves it"
     if isinstance(module, nnq.modules.linear.LinearPackedParams):
         return None
@@ -183,6 +189,8 @@ _CALLS = {
     _quantized.linear_relu_dynamic: (_intact.linear_dynamic, _unpacked_linear),
 }
 
+_SUMS = {_quantized.add: _intact.add, _quantized.add_relu: _intact.add_relu}
+
 
 def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options, report: Conversion) -> None:
     prefix = f"{name}." if name else ""
@@ -197,6 +205,9 @@ def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options,
             continue
         if node.target in _CALLS and isinstance(node.args[1], torch.fx.Node) and node.args[1].op == "get_attr":
             users.setdefault(node.args[1].target, []).append(node)
+        elif node.target in _SUMS:
+            report.swapped.append((prefix + node.name, str(node.target)))
+            node.target = _SUMS[node.target]
         else:
             report.left.append((prefix + node.name, str(node.target), "PyTorch's own operator serves it"))
     for attribute, nodes in users.items():
@@ -239,14 +250,14 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
                 and calls[node.target] == 1 and type(modules[node.target]) is Conv and not modules[node.target].relu)
 
     for add in list(graph_module.graph.nodes):
-        if add.op != "call_function" or add.target not in (_quantized.add, _quantized.add_relu):
+        if add.op != "call_function" or add.target not in (*_SUMS, *_SUMS.values()):
             continue
         scale, zero_point = (add.args[2:] or (add.kwargs.get("scale"), add.kwargs.get("zero_point")))
         for conv, residual in (add.args[:2], add.args[1::-1]):
             if conv is residual or not is_fusable(conv) or not isinstance(residual, torch.fx.Node):
                 continue
             old = modules[conv.target]
-            fused = ConvAdd(old.params, add.target is _quantized.add_relu, _value(graph_module, scale),
+            fused = ConvAdd(old.params, add.target in (_quantized.add_relu, _intact.add_relu), _value(graph_module, scale),
                             _value(graph_module, zero_point))
             fused.training = old.training
             owner_path, _, leaf = conv.target.rpartition(".")
@@ -257,7 +268,7 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
             graph_module.graph.erase_node(add)
             graph_module.graph.erase_node(conv)
             report.fused.append((prefix + conv.target, f"with {add.name}"))
-            report.left = [entry for entry in report.left if entry[0] != prefix + add.name]
+            report.swapped = [entry for entry in report.swapped if entry[0] != prefix + add.name]
             break
     graph_module.graph.eliminate_dead_code()
     graph_module.recompile()

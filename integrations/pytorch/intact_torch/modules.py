@@ -132,3 +132,13 @@ class Quantize(nnq.Quantize):
 
     def forward(self, X):
         return torch.ops.intact.quantize(X, float(self.scale), int(self.zero_point), self.dtype)
+
+
+class Functional(nnq.QFunctional):
+    """PyTorch's, whose sums are intact's: the same bytes in less time."""
+
+    def add(self, x, y):
+        return self.activation_post_process(torch.ops.intact.add(x, y, self.scale, self.zero_point))
+
+    def add_relu(self, x, y):
+        return self.activation_post_process(torch.ops.intact.add_relu(x, y, self.scale, self.zero_point))

@@ -70,7 +70,7 @@ class _Recorder(TorchDispatchMode):
         output = function(*args, **(kwargs or {}))
         namespace, _, operator = str(function).partition(".")
         operator = operator.rpartition(".")[0]
-        if namespace != "intact" or operator == "quantize":
+        if namespace != "intact" or operator in ("quantize", "add", "add_relu"):  # no products
             return output
         relu = operator.endswith("_relu")
         operator = operator[:-len("_relu")] if relu else operator

@@ -173,7 +173,7 @@ class Quantizing(unittest.TestCase):
     def test_bytes_are_pytorchs(self):
         g = torch.Generator().manual_seed(1)
         ties = torch.arange(-600, 600) * 0.25
-        special = torch.tensor([float("nan"), -float("inf"), -1e30, -0.0, 0.0, 1e16, 3.0e-45])
+        special = torch.tensor([float("nan"), float("inf"), -float("inf"), -1e30, 1e30, -0.0, 0.0, 1e16, 3.0e-45])
         for x in (torch.randn(100003, generator=g) * 3, ties, special, torch.randn(2, 3, 9, 7, generator=g),
                   torch.randn(2, 3, 9, 7, generator=g).contiguous(memory_format=torch.channels_last),
                   torch.randn(6, 9, generator=g).t(), torch.empty(0, 4)):
@@ -190,6 +190,43 @@ class Quantizing(unittest.TestCase):
             INTACT.quantize(torch.zeros(3), 1.0, 0, torch.qint32)
         with self.assertRaisesRegex(RuntimeError, "quantize: input is Double on cpu; expected Float"):
             INTACT.quantize(torch.zeros(3, dtype=torch.float64), 1.0, 0, torch.quint8)
+
+
+class Adding(unittest.TestCase):
+    def assert_pytorchs(self, a, b, scale, zero_point):
+        for ours, theirs in ((INTACT.add, torch.ops.quantized.add), (INTACT.add_relu, torch.ops.quantized.add_relu)):
+            x, y = ours(a, b, scale, zero_point), theirs(a, b, scale, zero_point)
+            self.assertTrue(torch.equal(x.int_repr(), y.int_repr()))
+            self.assertEqual((x.q_scale(), x.q_zero_point(), x.dtype, x.stride()),
+                             (y.q_scale(), y.q_zero_point(), y.dtype, y.stride()))
+
+    def test_bytes_are_pytorchs(self):
+        torch.set_num_threads(1)  # on more, PyTorch rounds the ends of shares otherwise
+        g = torch.Generator().manual_seed(1)
+        for trial in range(200):
+            low, dtype, values = ((0, torch.quint8, torch.uint8), (-128, torch.qint8, torch.int8))[trial % 2]
+            count = int(torch.randint(1, 999, [], generator=g))
+            scales = torch.exp(torch.rand(3, generator=g) * 7 - 6).tolist()
+            zero_points = torch.randint(low, low + 256, [3], generator=g).tolist()
+            a, b = (torch._make_per_tensor_quantized_tensor(
+                torch.randint(low, low + 256, [count], generator=g).to(values), scales[i], zero_points[i]) for i in (0, 1))
+            self.assertEqual(a.dtype, dtype)
+            self.assert_pytorchs(a, b, scales[2], zero_points[2])
+
+    def test_layouts(self):
+        a, b = layers.activations([2, 16, 9, 7]), layers.activations([2, 16, 9, 7], scale=0.05)
+        last = torch.channels_last
+        for x, y in ((a.contiguous(memory_format=last), b.contiguous(memory_format=last)),
+                     (a.contiguous(memory_format=last), b), (a, b[:, :1]), (a[:, :, 1:], b[:, :, 1:])):
+            self.assert_pytorchs(x, y, 0.1, 90)
+
+    def test_threads_do_not_change_bytes(self):
+        a, b = layers.activations([1000003]), layers.activations([1000003], scale=0.05)
+        torch.set_num_threads(1)
+        one = INTACT.add(a, b, 0.05, 31).int_repr()
+        torch.set_num_threads(3)
+        self.assertTrue(torch.equal(INTACT.add(a, b, 0.05, 31).int_repr(), one))
+        torch.set_num_threads(1)
 
 
 class Calls(unittest.TestCase):
