@@ -120,7 +120,7 @@ Result<std::string> BalanceTable(const Request& request, jit::Isa isa) {
   }
   Case c;
   c.isa = isa;
-  c.c_type = kType;
+  c.format.c_type = kType;
   std::array<std::vector<Balance>, kBalanceThreads.size()> all;
   for (const Layer& layer : request.suite->layers) {
     if (layer.shape.batch) continue;  // cut by items too

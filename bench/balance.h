@@ -31,8 +31,8 @@ struct Balance {
 Balance BalanceOf(std::span<const kernels::Share> shares, int threads, double single, int64_t m,
                   int64_t element_bytes, int64_t n);
 
-/// A line for each layer of the suite, the worst of them, and how many are below 0.85: by the threads that
-/// have work, and by all.
+/// A line for each layer of the suite but batches, the worst of them, and how many are below 0.85: by the
+/// threads that have work, and by all.
 Result<std::string> BalanceTable(const Request& request, jit::Isa isa);
 
 }  // namespace intact::bench

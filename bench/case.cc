@@ -63,7 +63,7 @@ int64_t Shape::InputElements() const {
 
 std::string Shape::ToString() const {
   if (conv) return conv->ToString();
-  const std::string item = fmt::format("{}×{}×{}", m, n, k);
+  std::string item = fmt::format("{}×{}×{}", m, n, k);
   if (!batch) return item;
   return fmt::format("{}×({}) u8×{}{}", batch->items, item, verify::ToString(batch->b_type),
                      batch->b_by_columns ? "ᵀ" : "");
@@ -95,8 +95,12 @@ std::string Case::Name() const {
   name += peer.empty() ? fmt::format("mode:{}", verify::ToString(mode)) : "peer:" + peer;
   name += fmt::format("/weights:{}", weights.name);
   if (amax != 0) name += fmt::format("/amax:{}", amax);
-  if (quantization != Quantization::kStatic) name += fmt::format("/quant:{}", ToString(quantization));
-  if (shape.conv || c_type != INTACT_S32) name += fmt::format("/c:{}", verify::ToString(c_type));
+  if (format.quantization != Quantization::kStatic) {
+    name += fmt::format("/quant:{}", ToString(format.quantization));
+  }
+  if (shape.conv || format.c_type != INTACT_S32) {
+    name += fmt::format("/c:{}", verify::ToString(format.c_type));
+  }
   name += NameOf(shape);
   if (threads != 1) name += fmt::format("/threads:{}", threads);
   if (is_open) name += "/open";

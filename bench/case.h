@@ -158,8 +158,9 @@ inline constexpr Format kFloat = {Quantization::kNone, INTACT_F32};
 /// In the order of reports.
 inline constexpr std::array kFormats = {kS32, kU8, kF32, kByTensor, kByRow, kFloat};
 
-struct Case : Format {
+struct Case {
   Shape shape;
+  Format format;
   Weights weights = kLaplace;
   int amax = 0;  // the declared range of activations, and the largest of them; 0 = full range
   jit::Isa isa = jit::Isa::kAvx2;

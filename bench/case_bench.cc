@@ -24,7 +24,7 @@ void RunCase(benchmark::State& state, const Case& c) {
   const Workload& workload = WorkloadOf(c);
   const Result<std::unique_ptr<Contender>> contender = MakeContender(workload, c);
   if (!contender) return Fail(state, contender.error().message);
-  const auto model = workload.Recognise(contender->get(), c, AdmissibleModels(c));
+  const auto model = workload.Recognise(contender->get(), c.format, AdmissibleModels(c));
   if (!model) return Fail(state, "the result is wrong: not timed");
   const bool is_thin = c.shape.m <= kThinM;
   double gigabytes_per_second = 0;
@@ -34,9 +34,9 @@ void RunCase(benchmark::State& state, const Case& c) {
     gigabytes_per_second = read->Measure();
   }
   const double peak = MeasureGops(PeakOf(c.isa));
-  Bytes output = workload.NewC(c.c_type);
+  Bytes output = workload.NewC(c.format.c_type);
   for ([[maybe_unused]] auto _ : state) {
-    benchmark::DoNotOptimize((*contender)->Run(workload.a(c), output.data()));
+    benchmark::DoNotOptimize((*contender)->Run(workload.a(c.format), output.data()));
   }
   const auto runs = static_cast<double>(state.iterations());
   const auto rate = [](double value) { return benchmark::Counter(value, benchmark::Counter::kIsRate); };
@@ -59,7 +59,7 @@ void Register(const Case& c) {
 
 void RegisterFormats(Case c) {
   for (const Format& format : FormatsOf(c)) {
-    static_cast<Format&>(c) = format;
+    c.format = format;
     Register(c);
   }
 }

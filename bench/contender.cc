@@ -88,20 +88,20 @@ class ConvContender final : public PlanContender {
 intact_linear_desc LinearDescOf(const Workload& workload, const reference::Operation& operation,
                                 const Case& c) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  desc.c_type = c.c_type;
+  desc.c_type = c.format.c_type;
   desc.mode = c.mode;
   desc.max_isa = static_cast<int32_t>(c.isa);
   desc.a_max = c.amax;
   if (c.shape.batch) desc.b_type = c.shape.batch->b_type;
-  if (IsDynamic(c.quantization)) {
+  if (IsDynamic(c.format.quantization)) {
     desc.a_source_type = INTACT_F32;
-    desc.a_quantization = c.quantization == Quantization::kRow ? INTACT_QUANTIZATION_DYNAMIC_ROWS
-                                                               : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+    desc.a_quantization = c.format.quantization == Quantization::kRow ? INTACT_QUANTIZATION_DYNAMIC_ROWS
+                                                                      : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   }
-  if (c.c_type == INTACT_S32) return desc;
+  if (c.format.c_type == INTACT_S32) return desc;
   desc.scales = operation.scales.data();
   desc.scale_count = std::ssize(operation.scales);
-  desc.activation = workload.ActivationOf(c);
+  desc.activation = workload.ActivationOf(c.format);
   return desc;
 }
 

@@ -30,7 +30,7 @@ double MicrosecondsOf(const Function& function, int64_t times = 1) {
 
 /// A turn of an entrant that writes to `c`: microseconds per run.
 verify::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
-  return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what)] {
+  return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format)] {
     const auto run = [=] { (void)contender->Run(a, c); };
     const Seconds once(1e-6 * MicrosecondsOf(run));
     return MicrosecondsOf(run, static_cast<int64_t>(kShortestTurn / once) + 1);
@@ -43,17 +43,17 @@ Timing Check(const Entrant& entrant) {
   const Case& what = entrant.what;
   const Workload& workload = *entrant.workload;
   timing.contender = !what.peer.empty() ? what.peer : what.mode == INTACT_EXACT ? kIntact : kSaturating;
-  timing.format = what;
+  timing.format = what.format;
   if (!entrant.contender) {
     timing.result = entrant.contender.error().message;
     return timing;
   }
   Contender* const contender = entrant.contender->get();
   timing.implementation = contender->Implementation();
-  auto model = workload.Recognise(contender, what, AdmissibleModels(what));
+  auto model = workload.Recognise(contender, what.format, AdmissibleModels(what));
   // Where no pair can saturate, the models agree.
   constexpr std::array kExactModel = {reference::Model::kExact};
-  if (model && workload.Recognise(contender, what, kExactModel)) model = reference::Model::kExact;
+  if (model && workload.Recognise(contender, what.format, kExactModel)) model = reference::Model::kExact;
   timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
   return timing;
 }
@@ -128,7 +128,7 @@ FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, jit::Isa
   if (std::thread::hardware_concurrency() < 2) return call;
   std::vector<Entrant> entrants;
   std::vector<verify::Measurement> turns;
-  Bytes output = large.NewC(c.c_type);
+  Bytes output = large.NewC(c.format.c_type);
   for (const int threads : {1, 2}) {
     c.threads = threads;
     entrants.push_back({c, &large, MakeContender(large, c)});

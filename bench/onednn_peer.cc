@@ -47,10 +47,12 @@ Type TypeOf(intact_type c_type) {
   return c_type == INTACT_S32 ? Type::s32 : Type::u8;
 }
 
-Type ActivationTypeOf(const Case& c) { return c.quantization == Quantization::kNone ? Type::f32 : Type::u8; }
+Type ActivationTypeOf(const Case& c) {
+  return c.format.quantization == Quantization::kNone ? Type::f32 : Type::u8;
+}
 
 Type WeightTypeOf(const Case& c) {
-  if (c.quantization == Quantization::kNone) return Type::f32;
+  if (c.format.quantization == Quantization::kNone) return Type::f32;
   return c.shape.batch && c.shape.batch->b_type == INTACT_U8 ? Type::u8 : Type::s8;
 }
 
@@ -97,7 +99,7 @@ class OneDnnContender final : public Contender {
     const Descriptor plain(size, WeightTypeOf(c), dense_b);
     const Descriptor a(dimensions(c.shape.m, c.shape.k), ActivationTypeOf(c), dense);
     const Descriptor b = batch ? plain : Descriptor(size, WeightTypeOf(c), Layout::any);
-    const Descriptor to(dimensions(c.shape.m, c.shape.n), TypeOf(c.c_type), dense);
+    const Descriptor to(dimensions(c.shape.m, c.shape.n), TypeOf(c.format.c_type), dense);
     const dnnl::matmul::primitive_desc description({a, b, to}, Attributes(workload, c), engine_);
     primitive_ = dnnl::matmul(description);
     Finish(description, plain, workload, c);
@@ -112,7 +114,8 @@ class OneDnnContender final : public Contender {
     if (g.groups != 1) filter.insert(filter.begin(), g.groups);
     const Descriptor a({g.batch, g.c_in, g.height, g.width}, ActivationTypeOf(c), Layout::nhwc);
     const Descriptor b(filter, WeightTypeOf(c), Layout::any);
-    const Descriptor to({g.batch, g.c_out, g.OutHeight(), g.OutWidth()}, TypeOf(c.c_type), Layout::nhwc);
+    const Descriptor to({g.batch, g.c_out, g.OutHeight(), g.OutWidth()}, TypeOf(c.format.c_type),
+                        Layout::nhwc);
     const typename Primitive::primitive_desc description(
         {dnnl::prop_kind::forward_inference, algorithm, a, b, to, both(g.stride), both(g.dilation - 1),
          both(g.PadBegin()), both(g.PadEnd())},
@@ -148,12 +151,12 @@ class OneDnnContender final : public Contender {
 
   static dnnl::primitive_attr Attributes(const Workload& workload, const Case& c) {
     dnnl::primitive_attr attributes;
-    if (c.c_type != INTACT_S32 && c.quantization != Quantization::kNone) {
+    if (c.format.c_type != INTACT_S32 && c.format.quantization != Quantization::kNone) {
       const std::vector<float>& scales = workload.operation().scales;
       constexpr int kPerColumn = 1 << 1;
       attributes.set_output_scales(scales.size() == 1 ? 0 : kPerColumn, scales);
     }
-    if (workload.ActivationOf(c) == INTACT_ACTIVATION_RELU) {
+    if (workload.ActivationOf(c.format) == INTACT_ACTIVATION_RELU) {
       dnnl::post_ops relu;
       relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
       attributes.set_post_ops(relu);
@@ -175,7 +178,7 @@ class OneDnnBetweenPasses final : public Contender {
  public:
   OneDnnBetweenPasses(const Workload& workload, const Case& c)
       : product_(workload, Static(c)),
-        passes_(c.isa, c.shape.m, c.shape.k, c.quantization == Quantization::kRow,
+        passes_(c.isa, c.shape.m, c.shape.k, c.format.quantization == Quantization::kRow,
                 reference::Operands(workload.gemm()).column_sums, workload.operation().scales),
         quantized_(static_cast<size_t>(c.shape.m * c.shape.k)) {}
 
@@ -190,7 +193,7 @@ class OneDnnBetweenPasses final : public Contender {
 
  private:
   static Case Static(Case c) {
-    static_cast<Format&>(c) = kS32;
+    c.format = kS32;
     return c;
   }
 
@@ -216,7 +219,7 @@ class OneDnnPeer final : public Peer {
 
   Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const override {
     try {
-      if (IsDynamic(c.quantization)) {
+      if (IsDynamic(c.format.quantization)) {
         return std::unique_ptr<Contender>(std::make_unique<OneDnnBetweenPasses>(workload, c));
       }
       return std::unique_ptr<Contender>(std::make_unique<OneDnnContender>(workload, c));

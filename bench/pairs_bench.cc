@@ -23,19 +23,19 @@ void RunPair(benchmark::State& state, const std::array<Case, 2>& pair, const cha
   for (const Case& c : pair) {
     Result<std::unique_ptr<Contender>> made = MakeContender(workload, c);
     if (!made) return Fail(state, made.error().message);
-    if (!workload.Recognise(made->get(), c, AdmissibleModels(c))) {
+    if (!workload.Recognise(made->get(), c.format, AdmissibleModels(c))) {
       return Fail(state, "the result is wrong: not timed");
     }
     contenders.push_back(std::move(*made));
   }
-  Bytes output = workload.NewC(pair[0].c_type);
+  Bytes output = workload.NewC(pair[0].format.c_type);
   std::vector<double> ratios;
   size_t first = 0;
   for ([[maybe_unused]] auto _ : state) {
     std::array<double, 2> seconds = {};
     for (const size_t turn : {first, 1 - first}) {
       const Clock::time_point begin = Clock::now();
-      benchmark::DoNotOptimize(contenders[turn]->Run(workload.a(pair[0]), output.data()));
+      benchmark::DoNotOptimize(contenders[turn]->Run(workload.a(pair[0].format), output.data()));
       seconds.at(turn) = std::chrono::duration<double>(Clock::now() - begin).count();
     }
     first = 1 - first;
@@ -66,7 +66,7 @@ void RegisterPairs(std::span<const Layer> layers, std::span<const jit::Isa> isas
       c.weights = DefaultWeights(layer);
       if (layer.shape.conv) {
         Case open = c;
-        open.c_type = c.c_type = INTACT_U8;
+        open.format = c.format = kU8;
         open.is_open = true;
         Register(open, c, "of_fixed");
         Case tuned = c;

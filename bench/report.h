@@ -35,7 +35,8 @@
 //                    create_microseconds (a plan of N = 16, K = 64, its code cached), pack_gb_per_s (weights'
 //                    bytes over the time to create a plan of N = K = 1024), speed_up_of_two_threads
 //                    (1024×1024×1024; 0 on one CPU)
-//   means[]          geometric means of speed_up: isa, kind (of the rows: "gemm", "dynamic", "batch", "dense",
+//   means[]          geometric means of speed_up: isa, kind (of the rows: "gemm", "dynamic", "batch",
+//   "dense",
 //                    "first layer", "other dense", "grouped", "depthwise", "transposed"; "all" of a network),
 //                    contender, quantization, c_type, rows (how many have it), speed_up, worst (the least of
 //                    them)

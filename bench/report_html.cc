@@ -130,10 +130,8 @@ std::string ToHtml(const Results& results) {
                        "Each shape with s32 output, or from and to float32: filled intact, hollow the peer. "
                        "Level lines: the ISA's "
                        "instruction peak. Slopes: read bandwidth of one core.");
-  for (const std::string& isa : results.Isas()) {
-    for (const Table& table : IsaTables(results, isa)) body += ToHtml(table);
-  }
-  return html::Page("intact bench", results.origin, body + ToHtml(FirstCallTable(results)));
+  for (const Table& table : Tables(results)) body += ToHtml(table);
+  return html::Page("intact bench", results.origin, body);
 }
 
 }  // namespace intact::bench

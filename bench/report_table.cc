@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <iterator>
@@ -31,22 +32,22 @@ class Builder {
       : rows_(std::move(rows)), groups_(GroupsOf(rows_)), layers_(Layers(rows_)), others_(OthersOf(rows_)) {}
 
   Table Build() && {
-    const Kind kind = KindOf(rows_.front().shape);
+    const Row& first = rows_.front();
     const auto is_conv = [](const Row& row) { return row.shape.conv.has_value(); };
     const bool has_conv = std::ranges::any_of(rows_, is_conv);
     const bool has_gemm = !std::ranges::all_of(rows_, is_conv);
-    const std::string_view what = kind == Kind::kDynamic ? ", from float32 to float32"
-                                  : kind == Kind::kBatch ? ", batches whose runs give B"
+    const std::string_view what = first.shape.is_dynamic ? ", from float32 to float32"
+                                  : first.shape.batch    ? ", batches whose runs give B"
                                   : !has_conv            ? ""
                                   : has_gemm             ? ", layers"
                                                          : ", convolutions";
-    table_.title = fmt::format("{}{}: peak is {}", rows_.front().isa, what, rows_.front().peak);
+    table_.title = fmt::format("{}{}: peak is {}", first.isa, what, first.peak);
     AddHeads(has_conv, has_gemm);
     if (layers_ > 0) Add("times", [](const Row& row) { return fmt::format("{}", row.times); });
-    if (kind == Kind::kDynamic) {
+    if (first.shape.is_dynamic) {
       AddDynamic();
     } else {
-      AddStatic(ScaledFormat(rows_.front()));
+      AddStatic(ScaledFormat(first));
     }
     for (const std::string& other : others_) {
       if (HasTiming(rows_, other, kFloat)) AddOther(other, kFloat);
@@ -177,19 +178,23 @@ class Builder {
       table_.notes.emplace_back(
           "the peak widens after each k-quad; exact kernels widen once a group, and may exceed it");
     }
-    if (std::ranges::any_of(others_, [&](const std::string& o) { return HasTiming(rows_, o, kFloat); })) {
+    for (const std::string& other : others_) {
+      if (!HasTiming(rows_, other, kFloat)) continue;
+      const Format ours = OursBeside(rows_.front(), kFloat);
       table_.notes.push_back(
-          fmt::format("f32 beside a name: a peer in float; its ratio is that of intact's {}",
-                      ToString(OursBeside(rows_.front(), kFloat))));
+          fmt::format("{} f32: in float; its ratio is that of intact's {}", other, ToString(ours)));
     }
     if (rows_.front().shape.is_dynamic) {
       table_.notes.emplace_back(
-          "by tensor, by row: runs quantize A, which takes them so much longer than where it is u8 already; "
-          "peers do it in passes of their own (bench/engine_passes.h)");
+          "by tensor, by row: how much longer runs take that quantize A than those whose A is u8");
+      table_.notes.emplace_back("peers quantize and scale in passes of their own: bench/engine_passes.h");
     }
-    if (std::ranges::any_of(
-            rows_, [](const Row& row) { return row.shape.batch && row.shape.batch->b_type == INTACT_U8; }))
-      table_.notes.emplace_back("peers are given s8 Bs where intact has u8 ones: they take no others");
+    const auto has_u8_b = [](const Row& row) {
+      return row.shape.batch && row.shape.batch->b_type == INTACT_U8;
+    };
+    if (std::ranges::any_of(rows_, has_u8_b)) {
+      table_.notes.emplace_back("peers take no u8 Bs, and are given s8 ones");
+    }
     for (const Row& row : rows_) {
       for (const Timing& timing : row.timings) {
         if (timing.IsTimed()) continue;
@@ -233,6 +238,54 @@ std::string SpreadText(const std::vector<Row>& rows) {
                      100 * verify::Median(spreads), 100 * std::ranges::max(spreads));
 }
 
+/// Tables of the rows of one ISA that have the same columns.
+std::vector<Table> IsaTables(const Results& results, std::string_view isa) {
+  std::vector<Row> all = results.RowsOf(isa);
+  if (Layers(all) > 0) return {Builder(std::move(all)).Build()};
+  const auto place = [](const Row& row) {
+    return row.shape.conv ? 1 : row.shape.is_dynamic ? 2 : row.shape.batch ? 3 : 0;
+  };
+  std::array<std::vector<Row>, 4> parts;
+  for (Row& row : all) parts.at(place(row)).push_back(std::move(row));
+  std::vector<Table> tables;
+  for (std::vector<Row>& part : parts) {
+    if (!part.empty()) tables.push_back(Builder(std::move(part)).Build());
+  }
+  return tables;
+}
+
+/// No rows if none of its shapes was measured.
+Table DynamicTable(const Results& results) {
+  constexpr std::array kShapes = {Shape{128, 768, 768}, Shape{1, 4096, 4096}};
+  Table table;
+  table.title = "quantizing A in the run: more time than with u8 activations, medians of turns";
+  table.head = {"ISA", "M×N×K", "by tensor", "by row"};
+  for (const Row& row : results.rows) {
+    const auto is_size = [&](const Shape& shape) { return row.shape.ToString() == shape.ToString(); };
+    if (!row.shape.is_dynamic || std::ranges::none_of(kShapes, is_size)) continue;
+    table.rows.push_back({row.isa, row.shape.ToString(), OrDash(CostOf(row, kByTensor), Cost),
+                          OrDash(CostOf(row, kByRow), Cost)});
+  }
+  return table;
+}
+
+Table FirstCallTable(const Results& results) {
+  Table table;
+  table.title = "plans and threads";
+  table.head = {"ISA", "create, N=16 K=64", "pack, N=K=1024", "two threads, 1024×1024×1024"};
+  for (const FirstCall& call : results.first_calls) {
+    if (!call.error.empty()) {
+      table.rows.push_back({call.isa, "-", "-", "-"});
+      table.notes.push_back(fmt::format("{}: {}", call.isa, call.error));
+      continue;
+    }
+    table.rows.push_back({call.isa, fmt::format("{:.1f} us", call.create_microseconds),
+                          fmt::format("{:.3f} GB/s", call.pack_gb_per_s),
+                          call.speed_up_of_two_threads == 0 ? "-" : Ratio(call.speed_up_of_two_threads)});
+  }
+  return table;
+}
+
 }  // namespace
 
 Table MachineTable(const Results& results) {
@@ -268,38 +321,15 @@ Table MachineTable(const Results& results) {
   return table;
 }
 
-std::vector<Table> IsaTables(const Results& results, std::string_view isa) {
-  std::vector<Row> all = results.RowsOf(isa);
-  if (Layers(all) > 0) return {Builder(std::move(all)).Build()};
-  // What has the same columns, in the order of tables.
-  const auto table_of = [](const Row& row) {
-    return row.shape.conv ? 1 : row.shape.is_dynamic ? 2 : row.shape.batch ? 3 : 0;
-  };
+std::vector<Table> Tables(const Results& results) {
   std::vector<Table> tables;
-  for (int table = 0; table < 4; ++table) {
-    std::vector<Row> rows;
-    std::ranges::copy_if(all, std::back_inserter(rows),
-                         [&](const Row& row) { return table_of(row) == table; });
-    if (!rows.empty()) tables.push_back(Builder(std::move(rows)).Build());
+  for (const std::string& isa : results.Isas()) {
+    std::ranges::move(IsaTables(results, isa), std::back_inserter(tables));
+  }
+  for (const Table& table : {DynamicTable(results), FirstCallTable(results)}) {
+    if (!table.rows.empty()) tables.push_back(table);
   }
   return tables;
-}
-
-Table FirstCallTable(const Results& results) {
-  Table table;
-  table.title = "plans and threads";
-  table.head = {"ISA", "create, N=16 K=64", "pack, N=K=1024", "two threads, 1024×1024×1024"};
-  for (const FirstCall& call : results.first_calls) {
-    if (!call.error.empty()) {
-      table.rows.push_back({call.isa, "-", "-", "-"});
-      table.notes.push_back(fmt::format("{}: {}", call.isa, call.error));
-      continue;
-    }
-    table.rows.push_back({call.isa, fmt::format("{:.1f} us", call.create_microseconds),
-                          fmt::format("{:.3f} GB/s", call.pack_gb_per_s),
-                          call.speed_up_of_two_threads == 0 ? "-" : Ratio(call.speed_up_of_two_threads)});
-  }
-  return table;
 }
 
 }  // namespace intact::bench

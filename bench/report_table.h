@@ -22,10 +22,10 @@ struct Table {
 
 /// CPU, caches, ISAs, peaks: a label and its text each. No head.
 Table MachineTable(const Results& results);
-/// One ISA: its GEMMs and its convolutions, if there are, of a network together; then geometric means, and a
-/// network's worst ratios and sums.
-std::vector<Table> IsaTables(const Results& results, std::string_view isa);
-Table FirstCallTable(const Results& results);
+/// All others. For each ISA its GEMMs, convolutions, dynamic GEMMs and batches, if there are, of a network
+/// together, with geometric means, and a network's worst ratios and sums; what quantizing in the run costs,
+/// of a wide and of a thin shape; plans and threads.
+std::vector<Table> Tables(const Results& results);
 
 /// For the terminal.
 std::string ToText(const Table& table);

@@ -38,10 +38,8 @@ std::string Title(const Results& results) {
 std::string ToText(const Results& results) {
   std::string text = fmt::format("{}\n", Title(results));
   for (const auto& line : MachineTable(results).rows) text += fmt::format("  {:<22} {}\n", line[0], line[1]);
-  for (const std::string& isa : results.Isas()) {
-    for (const Table& table : IsaTables(results, isa)) text += ToText(table);
-  }
-  return text + ToText(FirstCallTable(results));
+  for (const Table& table : Tables(results)) text += ToText(table);
+  return text;
 }
 
 }  // namespace intact::bench

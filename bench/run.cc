@@ -35,7 +35,7 @@ std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
   std::vector<Entrant> entrants;
   const auto add = [&](Case c, const Workload& workload) {
     for (const Format& format : FormatsOf(c)) {
-      static_cast<Format&>(c) = format;
+      c.format = format;
       entrants.push_back({c, &workload, MakeContender(workload, c)});
     }
   };

@@ -47,20 +47,20 @@ struct Pair {
 
 /// Both are right in all that a workload checks, and in every byte alike.
 std::string WhyWrong(const Workload& workload, const Case& c, const Pair& pair) {
-  Bytes outputs[] = {workload.NewC(c.c_type), workload.NewC(c.c_type)};
+  Bytes outputs[] = {workload.NewC(c.format.c_type), workload.NewC(c.format.c_type)};
   Contender* const contenders[] = {pair.model.get(), pair.tuned.get()};
   for (size_t i = 0; i < std::size(contenders); ++i) {
-    if (!workload.Recognise(contenders[i], c, AdmissibleModels(c))) return std::string(kWrong);
-    if (!contenders[i]->Run(workload.a(c), outputs[i].data())) return "it failed";
+    if (!workload.Recognise(contenders[i], c.format, AdmissibleModels(c))) return std::string(kWrong);
+    if (!contenders[i]->Run(workload.a(c.format), outputs[i].data())) return "it failed";
   }
   const bool is_same = std::memcmp(outputs[0].data(), outputs[1].data(), outputs[0].size()) == 0;
   return is_same ? "" : "wrong: tuning changed the output";
 }
 
 void MeasurePair(const Workload& workload, const Case& c, const Pair& pair, Seconds budget, TunedRow* row) {
-  Bytes output = workload.NewC(c.c_type);
+  Bytes output = workload.NewC(c.format.c_type);
   const auto turn_of = [&](const std::unique_ptr<Contender>& contender) {
-    return TurnOf(contender.get(), workload.a(c), output.data());
+    return TurnOf(contender.get(), workload.a(c.format), output.data());
   };
   std::vector<verify::Measurement> turns = {turn_of(pair.model)};
   if (!row->is_same) turns.push_back(turn_of(pair.tuned));
@@ -171,7 +171,7 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress) 
   for (const Layer& layer : layers) {
     c.shape = layer.shape;
     c.weights = request.WeightsFor(layer);
-    c.c_type = c.shape.conv ? INTACT_U8 : INTACT_S32;
+    c.format = c.shape.conv ? kU8 : kS32;
     const Workload workload(c);
     for (const jit::Isa isa : request.isas) {
       c.isa = isa;

@@ -40,14 +40,15 @@ struct TunedResults {
 /// A choice of the model counts as wrong where the tuned plan is faster by more.
 inline constexpr double kWrongChoice = 1.03;
 
-/// Measures the suite's shapes: the budget is for tuning a plan, and for the turns as well.
+/// Measures the suite's shapes, but batches, of which nothing can be tuned: the budget is for tuning a plan,
+/// and for the turns as well.
 TunedResults RunTuned(const Request& request, const verify::Progress& progress);
 
 /// A table for each ISA with the geometric mean of the ratios, how many choices were wrong, and the worst.
 std::string ToText(const TunedResults& results);
 /// schema "intact-bench-tune"; schema_version 1; version; suite; weights; machine, as in report.json; rows[]:
-/// isa, m, n, k, conv, batch, dynamic and times as in bench.json (report.h), error ("" or why it was not measured), model and
-/// tuned (what runs), model_microseconds, tuned_microseconds, ratio.
+/// isa, m, n, k, conv, batch, dynamic and times as in bench.json (report.h), error ("" or why it was not
+/// measured), model and tuned (what runs), model_microseconds, tuned_microseconds, ratio.
 nlohmann::ordered_json ToJson(const TunedResults& results);
 
 }  // namespace intact::bench

@@ -107,13 +107,6 @@ reference::Conv MakeConv(const Case& c) {
   return conv;
 }
 
-/// Activations as the reference takes them, and whatever quantizations rows have of their own.
-struct Activations {
-  std::vector<uint8_t> a;
-  std::vector<int32_t> zero_points;
-  std::vector<float> scales;
-};
-
 /// An input as contenders take it, and as the reference does.
 struct Source {
   Bytes bytes;
@@ -159,62 +152,6 @@ Sources MakeNumbers(const Shape& shape, Quantization quantization) {
   reference::QuantizeActivations(&gemm);
   sources.maximum = source();
   return sources;
-}
-
-/// Some of the probes as a GEMM: all of them for the output channels of a group, or those of an item.
-struct Piece {
-  reference::Gemm gemm;
-  std::vector<size_t> probes;  // the number of each of its rows
-  int64_t first_column = 0;
-
-  /// Row `row` of `x`, which is probe number `probe`.
-  void Add(const Activations& x, int64_t row, size_t probe) {
-    const auto begin = x.a.begin() + row * gemm.k;
-    gemm.a.insert(gemm.a.end(), begin, begin + gemm.k);
-    gemm.a_zero_points.push_back(x.zero_points.empty() ? 0 : x.zero_points[static_cast<size_t>(row)]);
-    probes.push_back(probe);
-    gemm.m = std::ssize(probes);
-  }
-};
-
-/// The pieces without any probes.
-std::vector<Piece> PiecesOf(const reference::Gemm& gemm) {
-  std::vector<Piece> pieces;
-  for (int64_t i = 0; i < (gemm.has_own_b ? gemm.batch : 1); ++i) {
-    Piece& piece = pieces.emplace_back();
-    piece.gemm = gemm.has_own_b ? reference::Item(gemm, i) : gemm;
-    piece.gemm.a.clear();
-  }
-  return pieces;
-}
-std::vector<Piece> PiecesOf(const reference::Conv& conv) {
-  std::vector<Piece> pieces;
-  int64_t columns = 0;
-  for (reference::Gemm& group : reference::Lower(conv, {})) {
-    const int64_t first_column = std::exchange(columns, columns + group.n);
-    pieces.push_back({std::move(group), {}, first_column});
-  }
-  return pieces;
-}
-
-/// Rows `rows` of the output that activations `x` make are the probes from number `first` on.
-void AddProbes(const reference::Gemm& gemm, const Activations& x, const std::vector<int64_t>& rows,
-               size_t first, std::vector<Piece>* pieces) {
-  for (const int64_t row : rows) {
-    const int64_t piece = gemm.has_own_b ? row / gemm.m : 0;
-    (*pieces)[static_cast<size_t>(piece)].Add(x, row, first++);
-  }
-}
-void AddProbes(reference::Conv conv, const Activations& x, const std::vector<int64_t>& rows, size_t first,
-               std::vector<Piece>* pieces) {
-  conv.a = x.a;
-  std::vector<reference::Gemm> groups = reference::Lower(conv, rows);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const Activations lowered = {std::move(groups[i].a), {}, {}};
-    for (int64_t row = 0; row < groups[i].m; ++row) {
-      (*pieces)[i].Add(lowered, row, first + static_cast<size_t>(row));
-    }
-  }
 }
 
 /// What rows of the maximum that are equal have in common: the item, and the taps that are inside the input.
@@ -280,12 +217,6 @@ std::vector<int8_t> ByColumns(const reference::Gemm& gemm) {
 
 }  // namespace
 
-/// What is needed until the probes' accumulators are there.
-struct Workload::Making {
-  std::vector<Piece> pieces;
-  size_t probes = 0;
-};
-
 Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRows(c.shape)) {
   if (shape_.conv) {
     operation_ = MakeConv(c);
@@ -296,29 +227,15 @@ Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRow
   }
   if (shape_.batch && shape_.batch->b_by_columns) b_by_columns_ = ByColumns(gemm());
   FindProbes();
-  Making making = {std::visit([](const auto& operation) { return PiecesOf(operation); }, operation_)};
+  Probes probes(operation_);
   Case whose = c;
   for (const char* peer : {"", "any"}) {
     whose.peer = peer;
     for (const Format& format : FormatsOf(whose)) {
-      if (InputFor(format).ordinary.size() == 0) AddInput(c, format.quantization, &making);
+      if (InputFor(format).ordinary.size() == 0) AddInput(c, format.quantization, &probes);
     }
   }
-  const auto columns = static_cast<size_t>(shape_.n);
-  exact_.resize(making.probes * columns);
-  triple_.resize(making.probes * columns);
-  for (const Piece& piece : making.pieces) {
-    const reference::Operands operands(piece.gemm);
-    for (const auto& [model, all] :
-         {std::pair(reference::Model::kExact, &exact_), {reference::Model::kTriple, &triple_}}) {
-      const std::vector<int32_t> of_piece = reference::Accumulators(operands, model);
-      for (size_t row = 0; row < piece.probes.size(); ++row) {
-        const auto to =
-            all->begin() + static_cast<int64_t>(piece.probes[row]) * shape_.n + piece.first_column;
-        std::copy_n(of_piece.begin() + static_cast<int64_t>(row) * operands.n, operands.n, to);
-      }
-    }
-  }
+  sums_ = probes.Accumulate();
 }
 
 /// Rows of the maximum that are alike are equal.
@@ -333,7 +250,7 @@ void Workload::FindProbes() {
 }
 
 /// The two inputs for runs that quantize so, and their probes.
-void Workload::AddInput(const Case& c, Quantization quantization, Making* making) {
+void Workload::AddInput(const Case& c, Quantization quantization, Probes* probes) {
   std::vector<uint8_t> a = operation().a;
   Sources sources = IsDynamic(quantization)               ? MakeNumbers(shape_, quantization)
                     : quantization == Quantization::kNone ? MakeFloats(std::move(a), LargestActivation(c))
@@ -341,11 +258,9 @@ void Workload::AddInput(const Case& c, Quantization quantization, Making* making
   Input& input = inputs_.at(static_cast<size_t>(quantization));
   input.ordinary = std::move(sources.ordinary.bytes);
   input.maximum = std::move(sources.maximum.bytes);
-  input.first_probe = making->probes;
+  input.first_probe = probes->count();
   const auto add = [&](const Activations& x, const std::vector<int64_t>& rows) {
-    std::visit([&](const auto& operation) { AddProbes(operation, x, rows, making->probes, &making->pieces); },
-               operation_);
-    making->probes += rows.size();
+    probes->Add(operation_, x, rows);
     if (x.scales.empty()) return;
     for (const int64_t row : rows) input.a_scales.push_back(x.scales[static_cast<size_t>(row)]);
   };
@@ -394,7 +309,7 @@ std::optional<reference::Model> Workload::Recognise(Contender* contender, const 
 bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Format& format,
                       reference::Model model) const {
   const Input& input = InputFor(format);
-  const std::vector<int32_t>& all = model == reference::Model::kTriple ? triple_ : exact_;
+  const std::vector<int32_t>& all = model == reference::Model::kTriple ? sums_.triple : sums_.exact;
   const auto begin = all.begin() + static_cast<int64_t>(input.first_probe) * shape_.n;
   const auto probes = static_cast<int64_t>(ordinary_probes_.size() + maximum_probes_.size());
   const std::vector<uint8_t> expected =
@@ -417,7 +332,7 @@ bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Forma
 }
 
 std::span<const reference::Model> AdmissibleModels(const Case& c) {
-  if (c.quantization == Quantization::kNone) return kExactOnly;
+  if (c.format.quantization == Quantization::kNone) return kExactOnly;
   if (!c.peer.empty()) return kEither;
   if (kernels::PairsSaturate(c.isa, c.mode)) return kTripleOnly;
   return kExactOnly;

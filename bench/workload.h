@@ -26,6 +26,7 @@
 
 #include "bench/case.h"
 #include "bench/contender.h"
+#include "bench/probes.h"
 #include "kernels/base/aligned_buffer.h"
 #include "reference/conv.h"
 #include "reference/gemm.h"
@@ -66,25 +67,24 @@ class Workload {
     size_t first_probe = 0;
     std::vector<float> a_scales;  // of the probes, if runs choose them
   };
-  struct Making;
 
   const Input& InputFor(const Format& format) const {
     return inputs_.at(static_cast<size_t>(format.quantization));
   }
   void FindProbes();
-  void AddInput(const Case& c, Quantization quantization, Making* making);
+  void AddInput(const Case& c, Quantization quantization, Probes* probes);
   reference::Operation EpilogueOf(const Format& format) const;
   bool Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Format& format,
               reference::Model model) const;
 
   Shape shape_;
-  std::variant<reference::Gemm, reference::Conv> operation_;
+  GemmOrConv operation_;
   std::vector<int8_t> b_by_columns_;  // of a batch that has its Bs so
   // Probes are rows of the output whose accumulators are known: of each ordinary input, then of its maximum.
   std::vector<int64_t> ordinary_probes_, maximum_probes_;
-  std::vector<size_t> like_;             // the probe of the maximum that each row of it is like
-  std::array<Input, 4> inputs_;          // by Quantization; empty where none of the shape's formats has it
-  std::vector<int32_t> exact_, triple_;  // accumulators of the probes of all inputs, n each
+  std::vector<size_t> like_;     // the probe of the maximum that each row of it is like
+  std::array<Input, 4> inputs_;  // by Quantization; empty where none of the shape's formats has it
+  Sums sums_;                    // of the probes of all inputs
 };
 
 /// What `c` may compute: a peer either; intact what its mode promises.

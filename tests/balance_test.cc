@@ -27,7 +27,7 @@ constexpr int64_t kRow = 64;  // bytes
 Case CaseOf(const Shape& shape) {
   Case c;
   c.shape = shape;
-  c.c_type = INTACT_U8;
+  c.format.c_type = INTACT_U8;
   return c;
 }
 
@@ -67,24 +67,24 @@ void ExpectWritesWithin(const Share& share, const Shape& shape, const Bytes& unt
 template <class Plan, class Args, class SharesOf>
 void ExpectSameBytes(const Plan& plan, const Workload& workload, const Case& c, Args args,
                      const SharesOf& shares) {
-  const Bytes whole = workload.NewC(c.c_type);
-  args.a = workload.a(c);
+  const Bytes whole = workload.NewC(c.format.c_type);
+  args.a = workload.a(c.format);
   args.c = const_cast<uint8_t*>(whole.data());
   args.threads = 1;
   ASSERT_TRUE(plan.Run(args).ok());
   for (const int threads : kBalanceThreads) {
     SCOPED_TRACE(testing::Message() << c.shape.ToString() << " on " << threads << " threads");
     ExpectCovers(shares(threads), c.shape);
-    const Bytes cut = workload.NewC(c.c_type);
+    const Bytes cut = workload.NewC(c.format.c_type);
     args.c = const_cast<uint8_t*>(cut.data());
     for (int part = 0; part < threads; ++part) ASSERT_TRUE(plan.RunPart(args, part, threads).ok());
     EXPECT_TRUE(std::equal(whole.data(), whole.data() + whole.size(), cut.data()));
     const std::vector<Share> told = shares(threads);
     for (size_t part = 0; part < static_cast<size_t>(threads); ++part) {
-      const Bytes own = workload.NewC(c.c_type);
+      const Bytes own = workload.NewC(c.format.c_type);
       args.c = const_cast<uint8_t*>(own.data());
       ASSERT_TRUE(plan.RunPart(args, static_cast<int>(part), threads).ok());
-      ExpectWritesWithin(part < told.size() ? told[part] : Share(), c.shape, workload.NewC(c.c_type), own);
+      ExpectWritesWithin(part < told.size() ? told[part] : Share(), c.shape, workload.NewC(c.format.c_type), own);
     }
   }
 }

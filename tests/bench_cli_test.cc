@@ -135,6 +135,36 @@ TEST_F(BenchCli, NamedConvolutions) {
   EXPECT_EQ(names, expected);
 }
 
+TEST_F(BenchCli, NamedTransformers) {
+  const json benchmarks = Named(
+      "--suite transformer --isa avx2 '--benchmark_filter=weights:laplace/.*(m:8/n:768/k:768|n:64/k:128/"
+      "batch:12/b:run.*)$'");
+  std::vector<std::string> names;
+  for (const json& benchmark : benchmarks) {
+    names.push_back(benchmark["name"]);
+    EXPECT_GT(benchmark["GOPS"], 0) << benchmark;
+  }
+  std::vector<std::string> expected;
+  const auto expect = [&](const std::string& contender, const std::string& shape,
+                          const std::vector<std::string>& formats) {
+    for (const std::string& format : formats) {
+      expected.push_back(fmt::format("gemm/isa:avx2/{}/weights:laplace{}{}", contender, format, shape));
+    }
+  };
+  const std::string gemm = "/m:8/n:768/k:768", batch = "/m:128/n:64/k:128/batch:12/b:run";
+  for (const char* mode : {"mode:exact", "mode:saturating"}) {
+    expect(mode, gemm, {"/c:f32", "/quant:tensor/c:f32", "/quant:row/c:f32"});
+    expect(mode, batch + "/b_type:u8", {"", "/c:f32"});
+    expect(mode, batch, {"", "/c:f32"});
+  }
+  for (const intact::bench::Peer* peer : intact::bench::Peers()) {
+    expect("peer:" + peer->Name(), gemm,
+           {"/c:f32", "/quant:tensor/c:f32", "/quant:row/c:f32", "/quant:none/c:f32"});
+    expect("peer:" + peer->Name(), batch, {"", "/c:f32", "/quant:none/c:f32"});
+  }
+  EXPECT_EQ(names, expected);
+}
+
 TEST_F(BenchCli, NamedMachineAndPlanBenchmarks) {
   const json benchmarks =
       Named("'--benchmark_filter=^(bandwidth/read/16MiB|plan/create/isa:avx2/n:16/k:64)$'");
@@ -170,6 +200,16 @@ TEST_F(BenchCli, SuitesAndVariantsAreListed) {
   EXPECT_THAT(trained.out, HasSubstr("gemm/isa:avx2/mode:exact/weights:trained/m:40/n:6625/k:120\n"));
   EXPECT_THAT(Run("--suite segmentation --benchmark_list_tests=true").out,
               HasSubstr("/kernel:3x3/stride:1/dilation:8/groups:1/batch:1\n"));
+  const Outcome transformer = Run("--suite transformer --benchmark_list_tests=true");
+  EXPECT_THAT(transformer.out,
+              HasSubstr("gemm/isa:avx2/mode:exact/weights:laplace/quant:row/c:f32/m:1/n:4096/k:4096\n"));
+  EXPECT_THAT(
+      transformer.out,
+      HasSubstr(
+          "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:128/k:64/batch:12/b:run/b_type:u8/b_order:nk\n"));
+  EXPECT_THAT(transformer.out, testing::Not(testing::ContainsRegex("amax:.*quant:")));
+  EXPECT_THAT(transformer.out, testing::Not(testing::ContainsRegex("batch:12[^\n]*/tuned")))
+      << "nothing to tune";
   EXPECT_THAT(Run("--suite llm --benchmark_list_tests=true").out, HasSubstr("/m:32/n:4096/k:11008\n"));
   EXPECT_THAT(Run("--suite resnet50 --benchmark_list_tests=true").out,
               HasSubstr("/c:s32/in:14x14/c_in:512/c_out:512/kernel:3x3/stride:2/groups:1/batch:1\n"));

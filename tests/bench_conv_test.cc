@@ -144,7 +144,7 @@ TEST(RecognitionOfConvolutions, TellsThemApart) {
   const auto recognise = [&](const std::function<void(reference::Conv*)>& change) {
     FakeContender fake(workload, c, Model::kExact);
     change(fake.conv());
-    return workload.Recognise(&fake, c, kBoth);
+    return workload.Recognise(&fake, c.format, kBoth);
   };
   EXPECT_EQ(recognise([](reference::Conv* /*conv*/) {}), Model::kExact);
   const auto padded_elsewhere = [](reference::Conv* conv) {
@@ -172,7 +172,7 @@ TEST(RecognitionOfConvolutions, TellsThemApart) {
 TEST(RecognitionOfConvolutions, SignOfFloatZeroDoesNotCount) {
   Case c;
   c.shape = Shape::Of({5, 6, 40, 18, 3});
-  static_cast<Format&>(c) = kFloat;
+  c.format = kFloat;
   const Workload workload(c);
   int64_t zeros = 0;
   const auto negate_zeros = [&](const uint8_t* /*a*/, uint8_t* output) {
@@ -185,7 +185,7 @@ TEST(RecognitionOfConvolutions, SignOfFloatZeroDoesNotCount) {
     }
   };
   FakeContender fake(workload, c, Model::kExact, negate_zeros);
-  EXPECT_EQ(workload.Recognise(&fake, c, kBoth), Model::kExact);
+  EXPECT_EQ(workload.Recognise(&fake, c.format, kBoth), Model::kExact);
   EXPECT_GT(zeros, 0);
 }
 

@@ -36,7 +36,7 @@ class FakeContender final : public Contender {
   using Spoil = std::function<void(const uint8_t* a, uint8_t* c)>;
 
   FakeContender(const Workload& workload, const Case& c, reference::Model model, Spoil spoil = {})
-      : is_conv_(c.shape.conv.has_value()), format_(c), model_(model), spoil_(std::move(spoil)) {
+      : is_conv_(c.shape.conv.has_value()), format_(c.format), model_(model), spoil_(std::move(spoil)) {
     if (is_conv_) {
       conv_ = workload.conv();
     } else {
@@ -120,7 +120,7 @@ class Recognition : public testing::TestWithParam<Recognised> {
   static Case What() {
     Case c;
     c.shape = GetParam().shape;
-    static_cast<Format&>(c) = GetParam().format;
+    c.format = GetParam().format;
     return c;
   }
   std::optional<reference::Model> Recognise(FakeContender fake,

@@ -75,7 +75,7 @@ TEST(Case, Names) {
   c.shape = {128, 768, 3072};
   EXPECT_EQ(c.Name(), "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072");
   c.amax = 127;
-  c.c_type = INTACT_U8;
+  c.format = kU8;
   c.isa = jit::Isa::kAvx512;
   c.mode = INTACT_SATURATING;
   EXPECT_EQ(c.Name(), "gemm/isa:avx512/mode:saturating/weights:laplace/amax:127/c:u8/m:128/n:768/k:3072");

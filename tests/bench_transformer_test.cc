@@ -61,16 +61,16 @@ TEST(Shape, OfABatch) {
 TEST(Case, NamesOfTransformers) {
   Case c;
   c.shape = Dynamic(1, 2, 3);
-  static_cast<Format&>(c) = kByRow;
+  c.format = kByRow;
   EXPECT_EQ(c.Name(), "gemm/isa:avx2/mode:exact/weights:laplace/quant:row/c:f32/m:1/n:2/k:3");
   c.shape = Batched(1, 2, 3, kKeys);
-  static_cast<Format&>(c) = kS32;
+  c.format = kS32;
   EXPECT_EQ(c.Name(),
             "gemm/isa:avx2/mode:exact/weights:laplace/m:1/n:2/k:3/batch:3/b:run/b_type:u8/b_order:nk");
   c.shape = Batched(1, 2, 3, kValues);
   EXPECT_THAT(c.Name(), testing::EndsWith("/m:1/n:2/k:3/batch:3/b:run"));
-  std::vector<std::string> formats;
-  for (const Format& format : kFormats) formats.push_back(ToString(format));
+  std::vector<std::string> formats(kFormats.size());
+  std::ranges::transform(kFormats, formats.begin(), [](const Format& format) { return ToString(format); });
   EXPECT_THAT(formats, ElementsAre("s32", "u8", "f32", "f32 by tensor", "f32 by row", "float"));
 }
 
@@ -107,7 +107,7 @@ TEST(RecognitionOfDynamicGemms, TellsThemApart) {
   c.shape = Dynamic(9, 40, 256);
   const Workload workload(c);
   for (const Format& format : {kByTensor, kByRow}) {
-    static_cast<Format&>(c) = format == kByRow ? kByTensor : kByRow;
+    c.format = format == kByRow ? kByTensor : kByRow;
     FakeContender fake(workload, c, Model::kExact);
     EXPECT_EQ(workload.Recognise(&fake, format, kBoth), std::nullopt) << ToString(format);
   }
@@ -133,7 +133,7 @@ TEST(RecognitionOfBatches, TellsThemApart) {
   fake.gemm()->b.resize(gemm.b.size() / 3);
   for (int i = 0; i < 2; ++i)
     fake.gemm()->b.insert(fake.gemm()->b.end(), gemm.b.begin(), gemm.b.begin() + 24 * 96);
-  EXPECT_EQ(workload.Recognise(&fake, c, kBoth), std::nullopt) << "the first item's B for all";
+  EXPECT_EQ(workload.Recognise(&fake, c.format, kBoth), std::nullopt) << "the first item's B for all";
 }
 
 /// A problem of m×k numbers.
@@ -176,6 +176,22 @@ TEST(EnginePasses, AreTheContracts) {
   }
 }
 
+// Ties may round the zero point and the largest number up, to 256 in all.
+TEST(EnginePasses, Clamp) {
+  constexpr int64_t kDepth = 80;
+  std::vector<float> x(kDepth, 155.5f);
+  x[1] = -99.5f;
+  std::vector<uint8_t> expected(kDepth, 255);
+  expected[1] = 0;
+  for (const jit::Isa isa : {jit::Isa::kAvx2, jit::Isa::kAvx512}) {
+    if (!jit::HardwareIsas().Has(isa)) continue;
+    EnginePasses passes(isa, 1, kDepth, false, {}, {});
+    std::vector<uint8_t> a(kDepth);
+    passes.Quantize(x.data(), a.data());
+    EXPECT_EQ(a, expected);
+  }
+}
+
 constexpr std::array kTinyLayers = {Layer{Dynamic(8, 64, 1024)}, Layer{Dynamic(1, 32, 256)},
                                     Layer{Batched(16, 32, 64, kKeys)}, Layer{Batched(16, 64, 32, kValues)}};
 constexpr Suite kTinyTransformer = {"tiny transformer", "for tests", kTinyLayers};
@@ -197,6 +213,83 @@ TEST(MeasuredTransformer, IsExactAndPeersAreLabelled) {
           << timing.contender << ", " << ToString(timing.format);
       EXPECT_EQ(timing.over_static > 0, IsDynamic(timing.format.quantization));
     }
+  }
+}
+
+/// A dynamic GEMM on one ISA, of 10 us if it is static, and a batch of which peers take s8 Bs only.
+Results MadeUpTransformer() {
+  Results results = MadeUpResults();
+  Row dynamic = {"avx2", Dynamic(128, 768, 768), 1, "triple/ymm", 30000, 1000, {}};
+  dynamic.timings = {{"intact", kF32, "ours", "exact", 10, 0.01},
+                     {"intact", kByTensor, "ours", "exact", 10.6, 0.01, 1.05},
+                     {"intact", kByRow, "ours", "exact", 10.3, 0.01, 1.02},
+                     {"onednn", kF32, "theirs", "saturates", 20, 0.02},
+                     {"onednn", kByTensor, "theirs", "saturates", 31.8, 0.02, 1.59},
+                     {"onednn", kByRow, "theirs", "wrong: not timed"},
+                     {"onednn", kFloat, "theirs", "exact", 53, 0.02}};
+  Row batch = {"avx2", Batched(128, 128, 64, kKeys), 1, "triple/ymm", 200, 20, {}};
+  batch.timings = {
+      {"intact", kS32, "ours", "exact", 100, 0.01},        {"intact", kF32, "ours", "exact", 110, 0.01},
+      {"saturating", kS32, "ours", "saturates", 80, 0.01}, {"onednn", kS32, "theirs", "saturates", 150, 0.02},
+      {"onednn", kF32, "theirs", "saturates", 220, 0.02},  {"onednn", kFloat, "theirs", "exact", 330, 0.02}};
+  results.rows = {dynamic, batch};
+  return results;
+}
+
+TEST(BenchReport, OfTransformersDerives) {
+  const std::vector<Row> rows = MadeUpTransformer().rows;
+  EXPECT_NEAR(*CostOf(rows[0], kByTensor), 0.05, 1e-9) << "the median of ratios, not the ratio of medians";
+  EXPECT_EQ(CostOf(rows[0], kU8), std::nullopt);
+  EXPECT_NEAR(*CostOf(rows[1], kF32), 0.1, 1e-9);
+  EXPECT_DOUBLE_EQ(*SpeedUp(rows[0], "onednn", kByTensor), 3);
+  EXPECT_DOUBLE_EQ(*SpeedUp(rows[0], "onednn", kFloat), 5) << "beside what takes float32 too";
+  EXPECT_DOUBLE_EQ(*SpeedUp(rows[1], "onednn", kFloat), 3) << "beside what gives float32 too";
+  std::vector<std::string> groups;
+  for (const Group& group : GroupsOf(rows)) groups.push_back(group.name);
+  EXPECT_THAT(groups, ElementsAre("dynamic", "batch"));
+}
+
+TEST(BenchReport, TextOfTransformers) {
+  const std::string text = ToText(MadeUpTransformer());
+  EXPECT_THAT(text, HasSubstr("\navx2, from float32 to float32: peak is triple/ymm\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("static GOPS +onednn +ratio +of roof +by tensor +onednn +ratio "
+                                           "+by row +onednn +ratio +onednn f32 +ratio\n"));
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "128×768×768 +15099\\.5 +7549\\.7! +2\\.00x +50 % peak +\\+5\\.0 % +4748\\.3! "
+                        "+3\\.00x +\\+2\\.0 % +- +- +2849\\.0 +5\\.00x\n"));
+  EXPECT_THAT(text, HasSubstr("onednn f32: in float; its ratio is that of intact's f32 by tensor\n"));
+  EXPECT_THAT(text, HasSubstr("128×768×768, onednn, f32 by row: wrong: not timed\n"));
+  EXPECT_THAT(text, HasSubstr("\navx2, batches whose runs give B: peak is triple/ymm\n"));
+  EXPECT_THAT(
+      text, testing::ContainsRegex("3×\\(128×128×64\\) u8×u8ᵀ +62\\.9 +78\\.6! +0\\.80x +41\\.9! +1\\.50x"));
+  EXPECT_THAT(text, HasSubstr("peers take no u8 Bs, and are given s8 ones\n"));
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "\n  ISA +M×N×K +by tensor +by row\n  avx2 +128×768×768 +\\+5\\.0 % +\\+2\\.0 %\n"));
+  EXPECT_THAT(ToText(MadeUpResults()), testing::Not(HasSubstr("by tensor")));
+}
+
+TEST(BenchReport, JsonOfTransformers) {
+  const nlohmann::ordered_json json = ToJson(MadeUpTransformer());
+  const auto& dynamic = json["rows"][0];
+  EXPECT_EQ(dynamic["dynamic"], true);
+  EXPECT_TRUE(dynamic["batch"].is_null());
+  EXPECT_TRUE(dynamic["fused_cost"].is_null());
+  EXPECT_EQ(dynamic["timings"][1]["quantization"], "tensor");
+  EXPECT_EQ(dynamic["timings"][1]["c_type"], "f32");
+  EXPECT_EQ(dynamic["timings"][1]["over_static"], 1.05);
+  EXPECT_TRUE(dynamic["timings"][0]["over_static"].is_null());
+  const auto& batch = json["rows"][1];
+  EXPECT_EQ(batch["batch"],
+            nlohmann::ordered_json::parse(R"({"b_order": "nk", "b_type": "u8", "items": 3})"));
+  EXPECT_EQ(batch["dynamic"], false);
+  EXPECT_NEAR(batch["fused_cost"], 0.1, 1e-9);
+  EXPECT_EQ(batch["timings"][5]["quantization"], "none");
+  // Rows come back from the processes that measured them.
+  for (const Row& row : MadeUpTransformer().rows) {
+    const nlohmann::json text = row;
+    EXPECT_EQ(nlohmann::json(text.get<Row>()), text);
+    EXPECT_EQ(text.get<Row>().shape, row.shape);
+    EXPECT_EQ(text.get<Row>().timings[1].format, row.timings[1].format);
   }
 }
 

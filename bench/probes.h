@@ -1,0 +1,64 @@
+// Rows of the output, for any activations, as the reference computes them: a few of many, for it affords no
+// more. Weights are prepared once for all activations and models.
+#ifndef INTACT_BENCH_PROBES_H_
+#define INTACT_BENCH_PROBES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "reference/conv.h"
+#include "reference/gemm.h"
+
+namespace intact::bench {
+
+using GemmOrConv = std::variant<reference::Gemm, reference::Conv>;
+
+/// A of a GEMM, of all items of a batch, or a convolution's input; in u8.
+struct Activations {
+  std::vector<uint8_t> a;
+  std::vector<int32_t> zero_points;  // of rows; empty: all are 0
+  std::vector<float> scales;         // of rows; empty: there is one, which is a factor of the columns' scales
+};
+
+/// Accumulators, by the models.
+struct Sums {
+  std::vector<int32_t> exact, triple;
+};
+
+class Probes {
+ public:
+  /// The activations of `operation` do not matter.
+  explicit Probes(const GemmOrConv& operation);
+
+  size_t count() const { return count_; }
+  /// Rows `rows` of the output that `operation`, the same, makes of `x` are the probes from number count()
+  /// on.
+  void Add(const GemmOrConv& operation, const Activations& x, const std::vector<int64_t>& rows);
+  /// Of all probes, a value for each column.
+  Sums Accumulate() const;
+
+ private:
+  /// Some of the probes as a GEMM: all of them for the output channels of a group, or those of an item.
+  struct Piece {
+    reference::Gemm gemm;
+    std::vector<size_t> probes;  // the number of each of its rows
+    int64_t first_column = 0;
+
+    /// Row `row` of `x` as probe number `probe`.
+    void Add(const Activations& x, int64_t row, size_t probe);
+  };
+
+  static std::vector<Piece> PiecesOf(const reference::Gemm& gemm);
+  static std::vector<Piece> PiecesOf(const reference::Conv& conv);
+  void Add(const reference::Gemm& gemm, const Activations& x, const std::vector<int64_t>& rows);
+  void Add(reference::Conv conv, const Activations& x, const std::vector<int64_t>& rows);
+
+  std::vector<Piece> pieces_;
+  int64_t columns_ = 0;
+  size_t count_ = 0;
+};
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_PROBES_H_
