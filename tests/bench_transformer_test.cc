@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/engine_passes.h"
+#include "bench/measure.h"
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
@@ -213,6 +217,29 @@ TEST(MeasuredTransformer, IsExactAndPeersAreLabelled) {
           << timing.contender << ", " << ToString(timing.format);
       EXPECT_EQ(timing.over_static > 0, IsDynamic(timing.format.quantization));
     }
+  }
+}
+
+// Which of two formats takes longer shows, whatever the machine does meanwhile.
+TEST(MeasuredTransformer, CostIsOverStatic) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  Case c;
+  c.shape = Dynamic(2, 8, 16);
+  const Workload workload(c);
+  for (const Format& slow : {kF32, kByRow}) {
+    std::vector<Entrant> entrants;
+    for (const Format& format : {kF32, kByRow}) {
+      const auto wait = [is_slow = format == slow](const uint8_t* /*a*/, uint8_t* /*c*/) {
+        if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      };
+      c.format = format;
+      std::unique_ptr<Contender> fake = std::make_unique<FakeContender>(workload, c, Model::kExact, wait);
+      entrants.push_back({c, &workload, std::move(fake)});
+    }
+    const Result<Row> row = MeasureRow(entrants, Seconds(0));
+    ASSERT_TRUE(row) << row.error().message;
+    EXPECT_EQ(row->Find(kIntact, kF32)->over_static, 0);
+    EXPECT_EQ(row->Find(kIntact, kByRow)->over_static > 1, slow == kByRow) << ToString(slow);
   }
 }
 

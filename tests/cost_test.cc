@@ -139,6 +139,7 @@ TEST(Race, TimesOnlyWhatIsRight) {
 TEST(Turns, Spread) {
   EXPECT_DOUBLE_EQ(Spread({8, 20, 10, 9, 13}), (13.0 - 9.0) / 10.0);
   EXPECT_DOUBLE_EQ(Spread({4}), 0);
+  EXPECT_DOUBLE_EQ(MedianRatio({2, 6, 5}, {1, 2, 5}), 2) << "not that of the medians, 2.5";
 }
 
 /// Made up: the saturating kernel takes 12 us, the exact one 10.
