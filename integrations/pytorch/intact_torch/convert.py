@@ -286,8 +286,8 @@ def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *
     max_isa         kernels of no newer ISA than this are used: "avx2", "avx512", …, "any".
     dynamic         how layers of quantize_dynamic() quantize their input: all of it alike ("tensor", as PyTorch does), or
                     each row by itself ("row", which is more accurate). Neither gives up a bit (reduce_range).
-    fuse_residual   has convolutions add the residual of a block before they round, once where PyTorch rounds twice: faster
-                    and more accurate, other bytes. The model is traced by torch.fx if it is no GraphModule.
+    fuse_residual   has convolutions add the residual of a block before they round, once where PyTorch rounds twice: faster,
+                    other bytes. The model is traced by torch.fx if it is no GraphModule.
     inplace         changes `model` instead of a copy.
 
     conversion(result) tells what was swapped, what was left and why.

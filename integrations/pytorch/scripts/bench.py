@@ -4,8 +4,8 @@
     bench.py [--isa avx2] [--rounds N] [--network NAME]... [--threads N] [--json FILE]
 
 ResNet-50 and MobileNetV2 of torchvision, batch 1 of 224x224, statically quantized; and an encoder of BERT-base's shape under
-quantize_dynamic, sequences of 128 and 1. Weights are random: times do not depend on what a network has learnt, but for exact
-kernels without VNNI, which weights as networks have them serve better than these. Contenders run in turns in one process;
+quantize_dynamic, sequences of 128 and 1. Weights are random, normal as those networks begin: times do not depend on what a
+network has learnt, but for exact kernels without VNNI, which trained weights serve better. Contenders run in turns in one process;
 medians count. --isa holds oneDNN and intact to an ISA. Exit status: 1 if intact's bytes depend on the ISA.
 """
 import argparse
@@ -91,10 +91,14 @@ class Encoder(torch.nn.Module):
 
 
 def dynamic(make, engine):
-    """What make() makes, its linear layers quantized dynamically for `engine`."""
+    """What make() makes, its linear layers drawn as BERT's are and quantized dynamically for `engine`."""
     torch.manual_seed(1)
     torch.backends.quantized.engine = engine
-    model = quantize_dynamic(make().eval(), {torch.nn.Linear}, inplace=True)
+    model = make().eval()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            torch.nn.init.normal_(module.weight, std=0.02)
+    model = quantize_dynamic(model, {torch.nn.Linear}, inplace=True)
     for module in model.modules():
         if engine == "qnnpack" and isinstance(module, torch.nn.quantized.dynamic.Linear):
             module.version = None  # asks for no reduce_range, which qnnpack ignores, with a warning at each call
