@@ -152,7 +152,7 @@ at::Tensor RunAdd(const at::Tensor& a, const at::Tensor& b, double scale, int64_
                                      .typed<at::Tensor(at::Tensor, at::Tensor, double, int64_t)>();
     return (relu ? kAddRelu : kAdd).call(a, b, scale, zero_point);
   }
-  const at::Tensor c = Like(a, a.scalar_type(), scale, zero_point);
+  at::Tensor c = Like(a, a.scalar_type(), scale, zero_point);
   a.scalar_type() == at::kQUInt8 ? Add<uint8_t>(a, b, relu, c) : Add<int8_t>(a, b, relu, c);
   return c;
 }
@@ -174,7 +174,7 @@ at::Tensor RunQuantize(const at::Tensor& x, double scale, int64_t zero_point, at
     Fail(layer, "dtype is ", type, "; expected quint8 or qint8");
   }
   const at::Tensor dense = x.contiguous(x.suggest_memory_format());  // as PyTorch lays its result out
-  const at::Tensor c = Like(dense, type, scale, zero_point);
+  at::Tensor c = Like(dense, type, scale, zero_point);
   const auto* const from = dense.data_ptr<float>();
   at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
     if (type == at::kQUInt8) {

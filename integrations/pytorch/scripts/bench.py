@@ -160,7 +160,8 @@ def shares(model, x, runs=5):
 
 def is_swapped(operator):
     """Whether convert() swaps it."""
-    return operator.startswith(("intact::", "quantized::conv", "quantized::linear", "aten::quantize_per_tensor"))
+    return operator.startswith(("intact::", "quantized::conv", "quantized::linear", "quantized::add",
+                                "aten::quantize_per_tensor"))
 
 
 def linear_alone(rows, rounds):
