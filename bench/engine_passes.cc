@@ -49,10 +49,11 @@ RowQuantization Choose(const Range& range) {
   return row;
 }
 
+// The smallest number becomes 0, for it and the zero point are rounded alike; the largest may become 256.
 void QuantizeOneByOne(const float* x, int64_t count, const RowQuantization& row, uint8_t* a) {
   for (int64_t i = 0; i < count; ++i) {
     const auto steps = static_cast<int32_t>(std::nearbyint(x[i] / row.scale));
-    a[i] = static_cast<uint8_t>(std::clamp(steps + row.zero_point, 0, 255));
+    a[i] = static_cast<uint8_t>(std::min(steps + row.zero_point, 255));
   }
 }
 
@@ -85,8 +86,7 @@ void QuantizeOneByOne(const float* x, int64_t count, const RowQuantization& row,
   int64_t i = 0;
   for (; i + 16 <= count; i += 16) {
     const __m512i steps = _mm512_maskz_cvtps_epi32(kAll, _mm512_div_ps(_mm512_loadu_ps(x + i), scale));
-    const __m512i sums = _mm512_add_epi32(steps, zero_point);
-    const __m512i values = _mm512_maskz_max_epi32(kAll, sums, _mm512_setzero_si512());
+    const __m512i values = _mm512_add_epi32(steps, zero_point);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(a + i), _mm512_maskz_cvtusepi32_epi8(kAll, values));
   }
   QuantizeOneByOne(x + i, count - i, row, a + i);

@@ -122,7 +122,7 @@ TEST_F(BenchCli, NamedConvolutions) {
     EXPECT_FALSE(std::string(benchmark["label"]).empty());
   }
   std::vector<std::string> expected;
-  const auto expect = [&](const std::string& contender, std::vector<std::string> formats) {
+  const auto expect = [&](const std::string& contender, const std::vector<std::string>& formats) {
     for (const std::string& format : formats) {
       expected.push_back(fmt::format("conv/isa:avx2/{}/weights:laplace/{}/{}", contender, format, geometry));
     }

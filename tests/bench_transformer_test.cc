@@ -238,6 +238,7 @@ TEST(MeasuredTransformer, CostIsOverStatic) {
     }
     const Result<Row> row = MeasureRow(entrants, Seconds(0));
     ASSERT_TRUE(row) << row.error().message;
+    ASSERT_TRUE(HasTiming({&*row, 1}, kIntact, kF32) && HasTiming({&*row, 1}, kIntact, kByRow));
     EXPECT_EQ(row->Find(kIntact, kF32)->over_static, 0);
     EXPECT_EQ(row->Find(kIntact, kByRow)->over_static > 1, slow == kByRow) << ToString(slow);
   }
