@@ -302,8 +302,10 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
                            uint8_t* scratch_tile) const noexcept {
   std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // of two groups of tiles
   const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
-  // Where it waits for its own weights, fetching others would only hold them up.
-  const bool has_next = next_end > range.column_end && !IsThin(range) && CanPrefetch();
+  // Where it waits for its own weights, fetching others would only hold them up; and where L2 does not hold
+  // both, throw its own out: at a depth of 11008 on Zen 5, 1.1 times as fast without.
+  const bool fits = 2 * ColumnBytes() * (range.column_end - range.column_begin) <= Caches().l2_bytes;
+  const bool has_next = next_end > range.column_end && fits && !IsThin(range) && CanPrefetch();
   PrefetchRegion region;
   if (has_next) {
     region = {Columns(buffers, range.column_end),
