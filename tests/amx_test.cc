@@ -61,7 +61,7 @@ struct Operands {
   int64_t columns() const { return panels * kPanelColumns; }
   uint8_t B(int64_t k, int64_t n) const {
     return b[static_cast<size_t>(n / kPanelColumns * kPanelColumns * depth +
-                                 OffsetInPanel(k, n % kPanelColumns))];
+                                 OffsetInPanel(k, n % kPanelColumns, kPanelQuadBytes))];
   }
   int32_t Dot(int64_t m, int64_t n, bool a_signed, bool b_signed) const {
     int32_t sum = 0;

@@ -213,8 +213,8 @@ constexpr const char* kSmall =
 constexpr const char* kSmallGemm = "gemm u8s8u8 m=1 n=3 k=4 bias=f32";
 
 // Where sections begin, of an image with a section of each kind, as kernels/weights/pack_file.h tells them:
-// 3 output channels are a panel, and 4 depths a kibibyte of it.
-constexpr size_t kScalesAt = kWeightsAt + 1024;
+// 3 output channels are a panel of four, whose 4 depths are padded to 64, and a line.
+constexpr size_t kScalesAt = kWeightsAt + 64 * 4 + 64;
 constexpr size_t kBiasAt = kScalesAt + 64;
 constexpr size_t kZeroPointsAt = kBiasAt + 64;
 constexpr size_t kPanelsAt = kZeroPointsAt + 64;
@@ -500,8 +500,8 @@ TEST(ConvForgeries, OfGeometry) {
 
 TEST(ConvForgeries, OfArithmetic) {
   ExpectForgeriesRefused<int32_t>({
-      {kVersionAt, 6, "format version 6"},
-      {kVersionAt, 8, "format version 8"},
+      {kVersionAt, 7, "format version 7"},
+      {kVersionAt, 9, "format version 9"},
       {kHeaderBytesAt, 360, "format version"},
       {kATypeAt, 0, "a_type is 0"},
       {kATypeAt, INTACT_S32, "a_type is 3"},

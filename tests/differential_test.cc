@@ -175,7 +175,8 @@ TEST(Blocks, MultiplyEachDepthOfEachRowByItsWeight) {
       const int64_t panel = n / kernels::kPanelColumns * kBlockDepth * kernels::kPanelColumns;
       int32_t expected = initial[static_cast<size_t>(n)];
       for (int64_t k = 0; k < kBlockDepth; ++k) {
-        const int64_t at = panel + kernels::OffsetInPanel(k, n % kernels::kPanelColumns);
+        const int64_t at =
+            panel + kernels::OffsetInPanel(k, n % kernels::kPanelColumns, kernels::kPanelQuadBytes);
         expected += a[static_cast<size_t>(m * kBlockDepth + k)] * b[static_cast<size_t>(at)];
       }
       ASSERT_EQ(c[static_cast<size_t>(i)], expected) << m << ", " << n;
@@ -218,7 +219,8 @@ TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
         int32_t expected = initial[static_cast<size_t>(n)];
         for (int64_t k = 0; k < kDepth; ++k) {
           expected += value(a[static_cast<size_t>(m * kDepth + k)], signs.a_signed) *
-                      value(b[static_cast<size_t>(kernels::OffsetInPanel(k, n))], signs.b_signed);
+                      value(b[static_cast<size_t>(kernels::OffsetInPanel(k, n, kernels::kPanelQuadBytes))],
+                            signs.b_signed);
         }
         ASSERT_EQ(c[static_cast<size_t>(i)], expected) << m << ", " << n;
       }

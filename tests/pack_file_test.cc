@@ -60,6 +60,9 @@ constexpr const char* kProblems[] = {
     "gemm u8s8f32 m=30 n=37 k=70 scale=channel res=f32",
 };
 
+// Of the weights of 3 columns of up to 64 depths: 16 quads of 4 columns, and a line.
+constexpr size_t kNarrowBytes = 16 * 16 + 64;
+
 class PackFile : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
@@ -213,7 +216,7 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Bytes image = Image(kProblems[0]);
   image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 1; expected 7");
+  ExpectRefused(path_, "format version 1; expected 8");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
@@ -497,7 +500,8 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kSpatialDimsAt, 1, "it holds a convolution; expected a GEMM"},
            Spoilt{kU8, kChoicesAt, 1, "size"},
            Spoilt{kU8, kWeightsAt + 12, 7, "padding"},      // column 3 of 3
-           Spoilt{kU8, kWeightsAt + 64 + 1, 7, "padding"},  // depth 5 of 5
+           Spoilt{kU8, kWeightsAt + 16 + 1, 7, "padding"},  // depth 5 of 5
+           Spoilt{kU8, kWeightsAt + kNarrowBytes - 1, 7, "padding"},
            Spoilt{kU8, kNAt, 17, "size"},
            Spoilt{kU8, kKAt, 65, "size"},
            Spoilt{kS32, kActivationAt, 1, "activation is given for s32 output"},
@@ -565,7 +569,7 @@ TEST_F(PackFile, RefusesResidualsThatAPlanWouldRefuse) {
 
 TEST_F(PackFile, RefusesFloatsThatAPlanWouldRefuse) {
   const Bytes image = Image(kU8);
-  constexpr size_t kScalesAt = kWeightsAt + 1024;
+  constexpr size_t kScalesAt = kWeightsAt + kNarrowBytes;
   constexpr size_t kBiasAt = kScalesAt + 64;
   for (const uint32_t bits : {0x7fc00000u, 0x7f800000u, 0u, 0xbf800000u}) {  // NaN, ∞, 0, −1
     Write(path_, Forged(image, kScalesAt, bits));
@@ -581,7 +585,7 @@ TEST_F(PackFile, RefusesWeightZeroPointsOutOfRange) {
     int32_t zero_point;
     std::vector<int32_t> beyond;
   };
-  constexpr size_t kZeroPointsAt = kWeightsAt + 1024;
+  constexpr size_t kZeroPointsAt = kWeightsAt + kNarrowBytes;
   for (const Case& c : {Case{"gemm u8u8s32 m=1 n=3 k=5 zb=7", 7, {256, -1, 1 << 20}},
                         Case{"gemm u8s8s32 m=1 n=3 k=5 zb=7", 7, {128, -129, 1 << 20}},
                         Case{"gemm u8s8s32 m=1 n=3 k=5", 0, {128, -129, 1 << 20}}}) {

@@ -63,8 +63,8 @@ class WideForm : public DotForm {
   int b_registers() const override { return 2; }
   void TakeRegisters() override { product_ = registers().NewVector("product"); }
   void Release() override { registers().Free(product_); }
-  void LoadB(const Operand& b, const Mem& from) override {
-    emitter().Load(b[1], from);
+  void LoadB(const Operand& b, const Mem& from, int bytes) override {
+    emitter().LoadFirst(b[1], from, bytes);
     code().vpsllw(b[0], b[1], 8);
     code().vpsraw(b[0], b[0], 8);
     code().vpsraw(b[1], b[1], 8);

@@ -74,7 +74,8 @@ class DotForm {
   /// Registers that a B vector is loaded to: one for each step, or one for all, which may stay in memory
   /// where registers are short.
   virtual int b_registers() const { return 1; }
-  virtual void LoadB(const Operand& b, const Mem& from) { emitter().Load(b[0], from); }
+  /// Loads the first `bytes` of a B vector (Emitter::LoadFirst()).
+  virtual void LoadB(const Operand& b, const Mem& from, int bytes) { emitter().LoadFirst(b[0], from, bytes); }
   /// Takes the form's own registers; Release() frees them, so that the epilogue may have them.
   virtual void TakeRegisters() {}
   virtual void Release() {}

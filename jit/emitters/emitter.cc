@@ -40,6 +40,7 @@ class YmmEmitter final : public Emitter {
   }
 
  protected:
+  void LoadPart(const Vec& to, const Mem& from, int /*bytes*/) override { code().vmovdqu(to.xmm(), from); }
   void TransposeQuarters(std::vector<Vec>* vectors) override {
     Vec spare = registers().NewVector("spare");
     Butterfly(
@@ -80,6 +81,13 @@ class ZmmEmitter final : public Emitter {
   }
 
  protected:
+  void LoadPart(const Vec& to, const Mem& from, int bytes) override {
+    if (bytes == 32) {
+      code().vmovdqu32(to.ymm(), from);
+    } else {
+      code().vmovdqu32(to.xmm(), from);
+    }
+  }
   // Twice the same step: even quarters of a pair into the first, odd ones into the second.
   void TransposeQuarters(std::vector<Vec>* vectors) override {
     std::vector<Vec>& v = *vectors;
@@ -160,6 +168,17 @@ void Emitter::PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset,
 
 // Packs work within 128-bit quarters: afterwards quarter q holds dwords of all vectors in turn, which are put
 // in order across the quarters.
+void Emitter::LoadFirst(const Vec& to, const Mem& from, int bytes) {
+  if (bytes == vector_bytes()) return Load(to, from);
+  if (bytes == 4) {
+    code().vpbroadcastd(to, from);
+  } else if (bytes == 8) {
+    code().vmovq(to.xmm(), from);
+  } else {
+    LoadPart(to, from, bytes);
+  }
+}
+
 void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed,
                         const Mem& order) {
   PackDealtBytes(vectors, &offset, is_signed);

@@ -26,6 +26,8 @@ class Emitter {
   int lanes() const { return vector_bytes() / 4; }
 
   virtual void Load(const Vec& to, const Mem& from) = 0;
+  /// Loads the first `bytes`: the vector, or 4, 8, 16 or 32; then other lanes may hold anything.
+  void LoadFirst(const Vec& to, const Mem& from, int bytes);
   virtual void Store(const Mem& to, const Vec& from) = 0;
   virtual void Copy(const Vec& to, const Vec& from) = 0;
   virtual void Zero(const Vec& to) = 0;
@@ -52,6 +54,8 @@ class Emitter {
   void Transpose(std::vector<Vec>* rows);
 
  protected:
+  /// Loads 16 or 32 bytes, less than a vector.
+  virtual void LoadPart(const Vec& to, const Mem& from, int bytes) = 0;
   /// Transposes the 128-bit lanes of `vectors` as a square, lanes()/4 of them.
   virtual void TransposeQuarters(std::vector<Vec>* vectors) = 0;
   /// (x, y) = (low(x, y), high(x, y)), through the free register `spare`, which changes place with x.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -119,6 +120,8 @@ class AmxKernel {
   x86::Assembler& code() { return session_.code(); }
   static Mem Field(const Gp& base, size_t member) { return x86::ptr(base, static_cast<int>(member)); }
   Mem Argument(size_t member) const { return Field(registers_.Argument(), member); }
+  int quad_bytes() const { return spec_.width * kQuad; }
+  int b_step_bytes() const { return kTileDepth / kQuad * quad_bytes(); }
   bool prefetches() const { return AmxKernelPrefetches(spec_.row_tiles, spec_.panels); }
   Gp& a(int row) { return a_[static_cast<size_t>(row)]; }
   Gp& b(int panel) { return b_[static_cast<size_t>(panel)]; }
@@ -160,7 +163,7 @@ class AmxKernel {
       code().mov(b(j), b(j - 1));
       code().add(b(j), Argument(offsetof(AmxKernelArgs, b_panel_stride_bytes)));
     }
-    code().mov(b_stride_, kPanelQuadBytes);
+    code().mov(b_stride_, quad_bytes());
     if (prefetches()) code().mov(prefetch_, Argument(offsetof(AmxKernelArgs, prefetch)));
     store_.Prepare();
   }
@@ -194,8 +197,8 @@ class AmxKernel {
     const Gp segment = a(spec_.row_tiles - 1), length = a_stride_;
     code().mov(segment, Argument(offsetof(AmxKernelArgs, segment)));
     code().mov(length, Field(segment, offsetof(AmxSegment, steps)));
-    code().shl(length, 10);  // kTileBytes of B per step
-    code().lea(length, x86::ptr(b(0), length, 0, -static_cast<int>(kTileBytes)));
+    code().shl(length, std::countr_zero(static_cast<unsigned>(b_step_bytes())));
+    code().lea(length, x86::ptr(b(0), length, 0, -b_step_bytes()));
     code().mov(last_b, length);
     code().mov(a_stride_, Field(segment, offsetof(AmxSegment, a_stride_bytes)));
     for (int i = 0; i < spec_.row_tiles; ++i) {
@@ -209,8 +212,7 @@ class AmxKernel {
     code().tileloadd(tile(ATile(row)), x86::ptr(a(row), a_stride_, 0, step * kTileDepth));
   }
   void LoadB(int panel, int step) {
-    code().tileloaddt1(tile(BTile(panel)),
-                       x86::ptr(b(panel), b_stride_, 0, step * static_cast<int>(kTileBytes)));
+    code().tileloaddt1(tile(BTile(panel)), x86::ptr(b(panel), b_stride_, 0, step * b_step_bytes()));
   }
 
   // All dot products of 64 depths, row by row. After an operand's last one, its tile takes what follows
@@ -241,7 +243,7 @@ class AmxKernel {
     }
     if (prefetches()) code().add(prefetch_, Argument(offsetof(AmxKernelArgs, prefetch_step_bytes)));
     for (const Gp& pointer : a_) code().add(pointer, kTileDepth);
-    for (const Gp& pointer : b_) code().add(pointer, static_cast<int>(kTileBytes));
+    for (const Gp& pointer : b_) code().add(pointer, b_step_bytes());
   }
 
   void Dot(const Tile& sums, const Tile& a, const Tile& b) {
@@ -335,7 +337,8 @@ std::string AmxKernelSpec::Name() const {
   const char* a = a_signed ? "s" : "u";
   const char* b = b_signed ? "s" : "u";
   return std::string(a) + "8" + b + "8" + epilogue.Name() + "_gemm_" + std::to_string(row_tiles * kTileRows) +
-         "x" + std::to_string(panels * kPanelColumns) + "c4_tdpb" + a + b + "d_" + jit::CompactName(kIsa);
+         "x" + std::to_string(panels * kPanelColumns) + "c4" + NarrowName(width) + "_tdpb" + a + b + "d_" +
+         jit::CompactName(kIsa);
 }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec) {

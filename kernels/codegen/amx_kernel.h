@@ -36,6 +36,7 @@
 
 #include "jit/function.h"
 #include "kernels/codegen/epilogue.h"
+#include "kernels/problem/operands.h"
 
 namespace intact::kernels {
 
@@ -88,7 +89,8 @@ struct AmxKernelSpec {
   int row_tiles = 2;  // 1, 2 or 4; row_tiles·panels ≤ kMaxBlockTiles
   int panels = 2;
   EpilogueSpec epilogue;
-  std::string Name() const;  // "u8s8s32_gemm_32x32c4_tdpbusd_amxint8"
+  int width = kPanelColumns;  // PackedWeights::width
+  std::string Name() const;   // "u8s8s32_gemm_32x32c4_tdpbusd_amxint8"
   auto operator<=>(const AmxKernelSpec&) const = default;
 };
 

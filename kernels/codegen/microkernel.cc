@@ -181,10 +181,15 @@ class Microkernel {
     }
   }
 
-  // Vector j of the quad at b_ + quad·64: columns beyond the first 16 are in the next panels.
+  int quad_bytes() const { return spec_.width * kQuad; }
+  // Of a vector of B: all of it, or as much as a quad of a narrow panel is.
+  int b_bytes() const { return std::min(quad_bytes(), registers_.vector_bytes()); }
+  void LoadB(const jit::Operand& b, const Mem& from) { dot_->LoadB(b, from, b_bytes()); }
+
+  // Vector j of the quad at b_ + quad·quad_bytes(): columns beyond the first 16 are in the next panels.
   Mem BAddress(int j, int quad) const {
     const int panel = j * registers_.vector_bytes() / kPanelQuadBytes;
-    const int offset = j * registers_.vector_bytes() % kPanelQuadBytes + quad * kPanelQuadBytes;
+    const int offset = j * registers_.vector_bytes() % kPanelQuadBytes + quad * quad_bytes();
     switch (panel) {
       case 0:
         return x86::ptr(b_, offset);
@@ -199,7 +204,7 @@ class Microkernel {
 
   void Quad(int quad, const Span& rows, bool fetches) {
     for (size_t j = 0; j < b_operands_.size(); ++j) {
-      dot_->LoadB(b_operands_[j], BAddress(static_cast<int>(j), quad));
+      LoadB(b_operands_[j], BAddress(static_cast<int>(j), quad));
     }
     if (fetches) Prefetch(quad);
     const auto broadcast = [&](int row, int step) {
@@ -257,7 +262,7 @@ class Microkernel {
       if (count > 0) StepVectors(is_forward ? 1 : -1);
       const int j = is_forward ? count : spec_.vectors - 1 - count;
       const auto vector = static_cast<size_t>(j);
-      if (vector < b_operands_.size()) dot_->LoadB(b_operands_[vector], BAddress(j, quad));
+      if (vector < b_operands_.size()) LoadB(b_operands_[vector], BAddress(j, quad));
       for (int i = rows.begin; i < rows.end; ++i) {
         code().vpbroadcastd(a_operand_,
                             x86::ptr(rows_[static_cast<size_t>(i)], offset_, 0, quad * a_bytes()));
@@ -296,7 +301,7 @@ class Microkernel {
 
   void Prefetch(int quad) {
     if (spec_.prefetches) code().prefetcht1(x86::ptr(prefetch_, quad * kPrefetchQuadBytes));
-    if (quad != 0 && !IsThin()) return;
+    if (IsThin() ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
     constexpr int kPage = 4096;
     for (int panel = 0; panel < panels(); ++panel) {
       Mem ahead = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
@@ -318,7 +323,7 @@ class Microkernel {
         SharedQuad(quad, j);
       }
     }
-    code().add(b_, taps * spec_.shared->quads * kPanelQuadBytes);
+    code().add(b_, taps * spec_.shared->quads * quad_bytes());
   }
 
   struct Reader {
@@ -337,7 +342,7 @@ class Microkernel {
     const auto b_address = [&](int tap) { return BAddress(j, tap * spec_.shared->quads + quad); };
     const int in_registers = std::min(static_cast<int>(b_operands_.size()), taps);
     for (int tap = 0; tap < in_registers; ++tap) {
-      dot_->LoadB(b_operands_[static_cast<size_t>(tap)], b_address(tap));
+      LoadB(b_operands_[static_cast<size_t>(tap)], b_address(tap));
     }
     for (const auto& [pixel, readers] : pixels) {
       code().vpbroadcastd(a_operand_, PixelAddress(pixel, quad * a_bytes()));
@@ -365,7 +370,7 @@ class Microkernel {
   }
 
   void Advance(int quads) {
-    code().add(b_, quads * kPanelQuadBytes);
+    code().add(b_, quads * quad_bytes());
     if (spec_.prefetches) code().add(prefetch_, quads * kPrefetchQuadBytes);
     code().add(offset_, quads * a_bytes());
   }
@@ -416,13 +421,14 @@ class Microkernel {
     code().bind(loop);
     for (int quad = 0; quad < size; ++quad) {
       code().movzx(offset_.r32(), x86::word_ptr(taps_, quad * kQuadNumber));
-      if (quad % (kLine / registers_.vector_bytes()) == 0) {
-        code().prefetcht0(x86::ptr(b_, quad * registers_.vector_bytes() + kStripAhead));
-        code().prefetcht1(x86::ptr(b_, quad * registers_.vector_bytes() + kStripFarAhead));
+      const int offset = quad * b_bytes();
+      if (offset % kLine == 0) {
+        code().prefetcht0(x86::ptr(b_, offset + kStripAhead));
+        code().prefetcht1(x86::ptr(b_, offset + kStripFarAhead));
       }
-      asmjit::Operand b = x86::ptr(b_, quad * registers_.vector_bytes());
+      asmjit::Operand b = x86::ptr(b_, offset);
       if (!b_operands_.empty()) {
-        dot_->LoadB(b_operands_[0], b.as<Mem>());
+        LoadB(b_operands_[0], b.as<Mem>());
         b = b_operands_[0][0];
       }
       for (size_t i = 0; i < sums_.size(); ++i) {
@@ -432,7 +438,7 @@ class Microkernel {
       }
     }
     code().add(taps_, size * kQuadNumber);
-    code().add(b_, size * registers_.vector_bytes());
+    code().add(b_, size * b_bytes());
     dot_->Widen(sums_);
     code().dec(count.r32());
     code().jnz(loop);
@@ -560,6 +566,7 @@ std::string SharedTaps::Name() const {
 std::string MicrokernelSpec::Name() const {
   std::string name = std::string(signs.a_signed ? "s8" : "u8") + (signs.b_signed ? "s8" : "u8") +
                      epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
+  name += NarrowName(width);
   if (prefetches) name += "_prefetch";
   if (steps) name += "_step";
   if (shared) name.append("_").append(shared->Name());

@@ -120,6 +120,7 @@ struct MicrokernelSpec {
   // Items of the largest group in the schedule that the scheduled form runs; 0 for the other forms. Its tiles
   // are one vector wide and their rows one tap long, and it has none of the above.
   int largest_group = 0;
+  int width = kPanelColumns;  // PackedWeights::width; of a narrow panel a kernel reads one vector
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }

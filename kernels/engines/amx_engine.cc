@@ -214,7 +214,7 @@ class AmxEngine::Region {
     if (waiting_panels_ != panels) StoreWaiting();
     args_.segment = segments_;
     args_.segments_end = segments_end_;
-    args_.b = Panel(block.panel) + OffsetInPanel(depth, 0);
+    args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
     args_.seed_stride_bytes = depth == 0 ? 0 : columns * 4;
     for (size_t i = 0; i < row_tiles(); ++i) {
@@ -328,11 +328,13 @@ Error AmxEngine::GenerateKernels() {
   can_stream_ = data_.element_bytes() == 4;
   AmxKernelSpec spec;
   spec.a_signed = data_.problem.a_type == INTACT_S8;
+  spec.width = data_.weights.width;
+  const int most_panels = spec.width == kPanelColumns ? kMaxBlockTiles : 1;
   for (const bool streams : {false, true}) {
     if (streams && !can_stream_) continue;
     spec.epilogue = data_.epilogue;
     spec.epilogue.form.streams = streams;
-    for (spec.panels = 1; spec.panels <= kMaxBlockTiles; ++spec.panels) {
+    for (spec.panels = 1; spec.panels <= most_panels; ++spec.panels) {
       const auto panels = static_cast<size_t>(spec.panels);
       const Result<AmxStoreFunction> store = GetAmxStore({spec.panels, spec.epilogue});
       if (!store) return store.error();
@@ -345,7 +347,7 @@ Error AmxEngine::GenerateKernels() {
     }
   }
   spec.row_tiles = 2;
-  spec.panels = 2;
+  spec.panels = std::min(most_panels, 2);
   spec.epilogue = data_.epilogue;
   kernel_name_ = spec.Name();
   return {};

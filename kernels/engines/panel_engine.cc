@@ -145,6 +145,7 @@ Error PanelEngine::GenerateKernels() {
     spec.vectors = is_edge ? edge_vectors : block_.vectors;
     spec.steps = data_.taps().vector_step != 0;
     spec.epilogue = data_.epilogue;
+    spec.width = data_.weights.width;
     if (schedule_ != nullptr) spec.largest_group = schedule_->largest_group();
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
@@ -381,7 +382,7 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
   const int32_t* const initial =
       tiles.initial == nullptr ? InitialOf(buffers) : tiles.initial->columns.data();
-  call->b = Columns(buffers, column) + first_tap * data_.taps().depth * kPanelColumns;
+  call->b = Columns(buffers, column) + first_tap * data_.taps().depth * data_.weights.width;
   call->initial = initial + column;
   call->a_offset = column / lanes_ * data_.taps().vector_step;
   call->c = buffers.output.C(tiles.row_begin, column);

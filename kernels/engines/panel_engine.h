@@ -92,7 +92,7 @@ class PanelEngine final : public Engine {
   }
   int64_t ColumnBytes() const {
     return schedule_ != nullptr ? CeilDivide(schedule_->bytes(), data_.n)
-                                : data_.weights.panel_stride_bytes() / kPanelColumns;
+                                : data_.weights.panel_stride_bytes() / data_.weights.width;
   }
   void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   /// Computes `range` from the rows that `a` holds under the same numbers, and fetches the columns up to

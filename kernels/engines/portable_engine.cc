@@ -126,7 +126,8 @@ void PortableEngine::AddTap(const uint8_t* const* rows, int64_t row_count, int64
   for (int64_t begin = 0; begin < depth; begin += kQuads * kQuad) {
     const int64_t quads = std::min(kQuads, (depth - begin + kQuad - 1) / kQuad);
     for (int64_t i = 0; i < quads; ++i) {
-      wide[static_cast<size_t>(i)] = Widen(panel + OffsetInPanel(first_depth + begin + i * kQuad, 0));
+      wide[static_cast<size_t>(i)] =
+          Widen(panel + OffsetInPanel(first_depth + begin + i * kQuad, 0, data_.weights.quad_bytes()));
     }
     for (int64_t row = 0; row < row_count; ++row) {
       const uint8_t* const a = rows[row] + offset + begin;

@@ -124,10 +124,12 @@ std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t pa
                                         const std::array<int32_t, kPanelColumns>& zero_points, Map map) {
   // Quads whose sums int16 holds, for weights less zero points are 255 at most; they stay in L1.
   constexpr int64_t kQuadsAtOnce = 64;
+  const auto columns =
+      static_cast<size_t>(std::min<int64_t>(weights.n - panel * kPanelColumns, kPanelColumns));
   std::array<PanelParts, kCount> parts = {};
   for (int64_t begin = 0; begin < weights.quads(); begin += kQuadsAtOnce) {
     const int64_t end = std::min(weights.quads(), begin + kQuadsAtOnce);
-    for (size_t column = 0; column < kPanelColumns; column += kVectorColumns) {
+    for (size_t column = 0; column < columns; column += kVectorColumns) {
       const __m128i zeros = LoadVector(&zero_points[column]);
       const __m128i zero_words =
           _mm_packs_epi32(_mm_unpacklo_epi32(zeros, zeros), _mm_unpackhi_epi32(zeros, zeros));
@@ -136,7 +138,7 @@ std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t pa
       sums.fill({_mm_setzero_si128(), _mm_setzero_si128()});
       for (int64_t quad = begin; quad < end; ++quad) {
         const std::array<PairSigns, kCount> pairs =
-            map(SumPairs(LoadVector(from + quad * kPanelQuadBytes), zero_words));
+            map(SumPairs(LoadVector(from + quad * weights.quad_bytes()), zero_words));
         for (size_t i = 0; i < kCount; ++i) {
           sums[i].positive = _mm_add_epi16(sums[i].positive, pairs[i].positive);
           sums[i].negative = _mm_add_epi16(sums[i].negative, pairs[i].negative);
@@ -145,6 +147,8 @@ std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t pa
       for (size_t i = 0; i < kCount; ++i) AddToColumns(sums[i], &parts[i][column]);
     }
   }
+  // What a vector has beyond the last column may be the next quad's.
+  for (PanelParts& part : parts) std::fill(part.begin() + columns, part.end(), ColumnParts());
   return parts;
 }
 

@@ -52,13 +52,12 @@ GivenWeights PackGiven(const LinearWeights& weights, const GivenB& b, int64_t be
   WeightView view = weights.layout();
   view.data = b.data + first * view.stride_n;
   view.n = end - first;
-  PackedWeights packed;
-  packed.k = view.k;
-  packed.n = view.n;
+  PackedWeights packed(view.k, view.n);
+  packed.width = weights.packed().width;
   const int64_t last = first + packed.panels() * kPanelColumns;
   auto* const panels = reinterpret_cast<int8_t*>(scratch);
   int8_t* const from_first = panels + first / kPanelColumns * stride;
-  PackPanels(view, from_first);
+  PackPanels(view, packed, from_first);
   packed.data = from_first;
 
   const Columns to = Place(weights.packed().panels() * kPanelColumns, scratch + weights.packed().bytes());

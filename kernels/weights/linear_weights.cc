@@ -18,7 +18,7 @@ bool MakePanels(const PanelSource& source, PackedWeights* packed) {
   const auto size = static_cast<size_t>(packed->bytes());
   if (!packed->owned.Resize(size)) return false;
   std::fill_n(packed->owned.data(), size, int8_t{0});
-  source.AddTo(packed->owned.data(), packed->panel_stride_bytes());
+  source.AddTo(packed);
   packed->data = packed->owned.data();
   return true;
 }
@@ -57,8 +57,7 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Given(LinearProblem 
   std::shared_ptr<LinearWeights> weights(new LinearWeights);
   weights->problem_ = std::move(problem);
   weights->layout_ = layout;
-  weights->packed_.k = layout.k;
-  weights->packed_.n = weights->problem_.n;
+  weights->packed_ = PackedWeights(layout.k, weights->problem_.n);
   const auto padded = static_cast<size_t>(weights->packed_.panels() * kPanelColumns);
   if (!weights->initial_.Resize(padded)) return Error{INTACT_OUT_OF_MEMORY, "no memory for column sums"};
   const std::vector<int32_t>& bias = weights->problem_.bias_s32;
@@ -108,9 +107,7 @@ Error LinearWeights::RestorePanels() const {
 
 Result<std::shared_ptr<const PackedWeights>> LinearWeights::Panels() const {
   if (packed_.data != nullptr) return std::shared_ptr<const PackedWeights>(std::shared_ptr<void>(), &packed_);
-  auto made = std::make_shared<PackedWeights>();
-  made->k = packed_.k;
-  made->n = packed_.n;
+  auto made = std::make_shared<PackedWeights>(packed_.k, packed_.n);
   if (!MakePanels(*dropped_to_, made.get())) return NoMemoryForPanels();
   return std::shared_ptr<const PackedWeights>(std::move(made));
 }

@@ -203,13 +203,13 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
     int8_t* const to = panels + panel * sizes.panel_stride_bytes();
     const int64_t first = panel * kPanelColumns;
     const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
-    const int64_t filled = columns == kPanelColumns ? sizes.quads() * kPanelQuadBytes : 0;
+    const int64_t filled = columns == sizes.width ? sizes.quads() * sizes.quad_bytes() : 0;
     std::memset(to + filled, 0, static_cast<size_t>(sizes.panel_stride_bytes() - filled));
     std::array<const uint8_t*, kPanelColumns> column = {};
     for (int64_t i = 0; i < columns; ++i) {
       column[static_cast<size_t>(i)] = reinterpret_cast<const uint8_t*>(b.data) + (first + i) * b.stride_n;
     }
-    PackActivations({column.data(), static_cast<size_t>(columns)}, 0, b.k, b.flip, kPanelColumns,
+    PackActivations({column.data(), static_cast<size_t>(columns)}, 0, b.k, b.flip, sizes.width,
                     reinterpret_cast<uint8_t*>(to));
   }
 }
@@ -244,12 +244,13 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
 }
 
 // Rows of B: four depths of a panel's columns become a quad. A row is read by the kilobyte, and few rows at a
-// time, so that few pages are enough; and some quads of a panel are written one after the other.
+// time, so that few pages are enough; and some quads of a panel are written one after the other. Each is
+// written as of 16 columns: in a narrow panel the next ones take the place of those beyond.
 void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
   constexpr int64_t kPanelsAtOnce = 64;
   constexpr int64_t kQuadsAtOnce = 16;
   const int64_t quads =
-      sizes.panel_stride_bytes() / kPanelQuadBytes;  // a multiple of kQuadsAtOnce: 64 depths
+      sizes.panel_stride_bytes() / sizes.quad_bytes();  // a multiple of kQuadsAtOnce: 64 depths
   for (int64_t begin = 0; begin < sizes.panels(); begin += kPanelsAtOnce) {
     const int64_t end = std::min(sizes.panels(), begin + kPanelsAtOnce);
     for (int64_t block = 0; block < quads; block += kQuadsAtOnce) {
@@ -267,7 +268,7 @@ void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
         for (int64_t quad = block; quad < block + kQuadsAtOnce; ++quad) {
           const int64_t depths = std::clamp<int64_t>(b.k - quad * kQuad, 0, kQuad);
           const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
-          PackQuad(from, b.stride_k, depths, columns, b.flip, to + quad * kPanelQuadBytes);
+          PackQuad(from, b.stride_k, depths, columns, b.flip, to + quad * sizes.quad_bytes());
         }
       }
     }
@@ -278,18 +279,20 @@ void PackElements(const WeightView& b, const PackedWeights& sizes, int8_t* panel
   std::memset(panels, 0, static_cast<size_t>(sizes.bytes()));
   for (int64_t n = 0; n < b.n; ++n) {
     int8_t* const panel = panels + n / kPanelColumns * sizes.panel_stride_bytes();
-    for (int64_t k = 0; k < b.k; ++k) panel[OffsetInPanel(k, n % kPanelColumns)] = b.At(k, n);
+    for (int64_t k = 0; k < b.k; ++k) {
+      panel[OffsetInPanel(k, n % kPanelColumns, sizes.quad_bytes())] = b.At(k, n);
+    }
   }
 }
 
-// The sums of a panel's columns over quads [begin, end), added to those of `sums`.
-void AddQuads(const int8_t* begin, const int8_t* end, uint32_t* sums) {
+// The sums of a panel's columns over quads [begin, end), `step` bytes apart, added to those of `sums`.
+void AddQuads(const int8_t* begin, const int8_t* end, int64_t step, uint32_t* sums) {
   const __m128i ones = _mm_set1_epi16(1);
   // Four columns at a time: the depths of a column are the bytes of a lane.
   for (int64_t offset = 0; offset < kPanelQuadBytes; offset += kVector, sums += kVector / kQuad) {
     auto* const four = reinterpret_cast<__m128i*>(sums);
     __m128i sum = _mm_loadu_si128(four);
-    for (const int8_t* quad = begin; quad < end; quad += kPanelQuadBytes) {
+    for (const int8_t* quad = begin; quad < end; quad += step) {
       const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quad + offset));
       const __m128i even = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 8);
       const __m128i odd = _mm_srai_epi16(bytes, 8);
@@ -300,7 +303,8 @@ void AddQuads(const int8_t* begin, const int8_t* end, uint32_t* sums) {
 }
 
 // The same, half a panel at a time.
-[[gnu::target("avx2")]] void AddQuadsByAvx2(const int8_t* begin, const int8_t* end, uint32_t* sums) {
+[[gnu::target("avx2")]] void AddQuadsByAvx2(const int8_t* begin, const int8_t* end, int64_t step,
+                                            uint32_t* sums) {
   constexpr int64_t kHalf = kPanelQuadBytes / 2;
   const __m256i ones = _mm256_set1_epi8(1);
   const __m256i word_ones = _mm256_set1_epi16(1);
@@ -308,7 +312,7 @@ void AddQuads(const int8_t* begin, const int8_t* end, uint32_t* sums) {
   auto* const high = reinterpret_cast<__m256i*>(sums + kPanelColumns / 2);
   __m256i low_sum = _mm256_loadu_si256(low);
   __m256i high_sum = _mm256_loadu_si256(high);
-  for (const int8_t* quad = begin; quad < end; quad += kPanelQuadBytes) {
+  for (const int8_t* quad = begin; quad < end; quad += step) {
     const __m256i low_bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(quad));
     const __m256i high_bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(quad + kHalf));
     low_sum = _mm256_add_epi32(low_sum, _mm256_madd_epi16(_mm256_maddubs_epi16(ones, low_bytes), word_ones));
@@ -322,18 +326,16 @@ void AddQuads(const int8_t* begin, const int8_t* end, uint32_t* sums) {
 }  // namespace
 
 bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
-  packed->k = b.k;
-  packed->n = b.n;
+  *packed = PackedWeights(b.k, b.n);
   if (!packed->owned.Resize(static_cast<size_t>(packed->bytes()))) return false;
   packed->data = packed->owned.data();
-  PackPanels(b, packed->owned.data());
+  PackPanels(b, *packed, packed->owned.data());
   return true;
 }
 
-void PackPanels(const WeightView& b, int8_t* panels) noexcept {
-  PackedWeights sizes;
-  sizes.k = b.k;
-  sizes.n = b.n;
+void PackPanels(const WeightView& b, const PackedWeights& sizes, int8_t* panels) noexcept {
+  const int64_t end = sizes.panels() * sizes.panel_stride_bytes();
+  std::memset(panels + end, 0, static_cast<size_t>(sizes.bytes() - end));
   if (b.stride_k == 1) {
     PackColumns(b, sizes, panels);
   } else if (b.stride_n == 1) {
@@ -346,7 +348,7 @@ void PackPanels(const WeightView& b, int8_t* panels) noexcept {
 void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept {
   const int8_t* const column = weights.Panel(n / kPanelColumns) + n % kPanelColumns * kQuad;
   for (const int64_t end = k + count; k < end;) {
-    const int8_t* const from = column + OffsetInPanel(k, 0);
+    const int8_t* const from = column + OffsetInPanel(k, 0, weights.quad_bytes());
     const int64_t depths = std::min(kQuad - k % kQuad, end - k);
     if (depths == kQuad) {
       std::memcpy(to, from, kQuad);
@@ -362,7 +364,8 @@ void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uin
   const auto add = HasAvx2() ? AddQuadsByAvx2 : AddQuads;
   for (int64_t panel = 0; panel < weights.panels(); ++panel, sums += kPanelColumns) {
     const int8_t* const quads = weights.Panel(panel);
-    add(quads + k_begin / kQuad * kPanelQuadBytes, quads + k_end / kQuad * kPanelQuadBytes, sums);
+    const int64_t step = weights.quad_bytes();
+    add(quads + k_begin / kQuad * step, quads + k_end / kQuad * step, step, sums);
   }
 }
 

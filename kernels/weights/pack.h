@@ -3,6 +3,11 @@
 //   B   [n/16][k/4][16][4]   panels of 16 columns; a quad's row is 64 bytes: one zmm, two ymm, or one row
 //                            of an AMX B tile, with no further shuffle. Columns are padded with zeros to
 //                            16, depth to 64.
+//       [k/4][w][4]          the only panel of a matrix of at most 8 columns, w = 1, 2, 4 or 8 of them: 16
+//                            would multiply its memory. Tiles, and vectors that stay in memory, are read as
+//                            of 16 columns all the same; those beyond w belong to the next quads, and what
+//                            comes of them is dropped, as with padding. A line of zeros follows the last
+//                            quad, so that it can be read likewise.
 //   A   [k/4][rows][4]       a panel of up to mr rows as u8; depth is padded with zeros to 4
 //
 // Both are as kernels see them: operands.h.
@@ -11,9 +16,11 @@
 
 #include <intact/intact.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 
 #include "jit/emitters/dot.h"
 #include "kernels/base/aligned_buffer.h"
@@ -21,27 +28,46 @@
 
 namespace intact::kernels {
 
-/// A quad of a panel: one zmm, two ymm, or one row of an AMX B tile.
+/// A quad of a panel of 16 columns: one zmm, two ymm, or one row of an AMX B tile. As many bytes can be read
+/// of each quad of any panel.
 inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
 
-/// Where depth k of column n of a panel lies in it.
-constexpr int64_t OffsetInPanel(int64_t k, int64_t n) {
-  return k / kQuad * kPanelQuadBytes + n * kQuad + k % kQuad;
+/// Columns that the panels of a matrix of n columns hold.
+constexpr int PanelWidth(int64_t n) {
+  return n > kPanelColumns / 2 ? kPanelColumns : static_cast<int>(std::bit_ceil(static_cast<uint64_t>(n)));
+}
+
+/// What the names of kernels that read narrow panels have besides, "_of4"; else "".
+inline std::string NarrowName(int width) {
+  return width == kPanelColumns ? "" : "_of" + std::to_string(width);
+}
+
+/// Where depth k of column n of a panel, whose quads are `quad_bytes` apart, lies in it.
+constexpr int64_t OffsetInPanel(int64_t k, int64_t n, int64_t quad_bytes) {
+  return k / kQuad * quad_bytes + n * kQuad + k % kQuad;
 }
 
 /// Canonical B panels, in memory of their own or in a mapped pack file.
 struct PackedWeights {
+  PackedWeights() = default;
+  /// Sizes without data.
+  PackedWeights(int64_t depth, int64_t columns) : k(depth), n(columns), width(PanelWidth(columns)) {}
+
   int64_t k = 0, n = 0;
+  int width = kPanelColumns;  // columns of a panel
   const int8_t* data = nullptr;
   AlignedBuffer<int8_t> owned;  // what `data` points to, unless it is borrowed
 
   int64_t panels() const { return (n + kPanelColumns - 1) / kPanelColumns; }
   int64_t quads() const { return (k + kQuad - 1) / kQuad; }  // those a kernel must run; the rest is padding
-  int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * kPanelColumns; }
-  int64_t bytes() const { return panels() * panel_stride_bytes(); }
+  int quad_bytes() const { return width * kQuad; }           // from a quad of a panel to the next
+  int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * width; }
+  int64_t bytes() const {
+    return panels() * panel_stride_bytes() + (width == kPanelColumns ? 0 : kPanelQuadBytes);
+  }
   const int8_t* Panel(int64_t panel) const { return data + panel * panel_stride_bytes(); }
   int8_t At(int64_t row, int64_t column) const {
-    return Panel(column / kPanelColumns)[OffsetInPanel(row, column % kPanelColumns)];
+    return Panel(column / kPanelColumns)[OffsetInPanel(row, column % kPanelColumns, quad_bytes())];
   }
 };
 
@@ -54,21 +80,21 @@ class PanelSource {
   PanelSource& operator=(const PanelSource&) = default;
   PanelSource(PanelSource&&) = default;
   PanelSource& operator=(PanelSource&&) = default;
-  /// Adds the weights to `panels`, zeros of the form that PackedWeights has.
-  virtual void AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept = 0;
+  /// Adds the weights to `packed`, whose own data are zeros.
+  virtual void AddTo(PackedWeights* packed) const noexcept = 0;
 };
 
 /// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
-/// Writes the panels of `b`, as many bytes as PackedWeights has of its sizes.
-void PackPanels(const WeightView& b, int8_t* panels) noexcept;
+/// Writes the panels of `b`, as many bytes as `sizes`, those of b, has.
+void PackPanels(const WeightView& b, const PackedWeights& sizes, int8_t* panels) noexcept;
 
 /// Copies the weights of column n at depths [k, k + count) to `to`.
 void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept;
 
 /// Adds to sums[n] the weights of column n at depths [k_begin, k_end): whole quads, modulo 2³². `sums` are
-/// padded to whole panels.
+/// padded to 16 columns, and those beyond n may be anything.
 void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept;
 
 /// Packs `k` activations at `offset` of each of `rows` into a panel for `panel_rows` ≥ rows.size(); the rows

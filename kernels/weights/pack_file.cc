@@ -22,7 +22,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 7;
+constexpr uint32_t kVersion = 8;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -77,11 +77,12 @@ struct Layout {
 };
 
 Layout LayoutOf(const PackHeader& header) {
-  const int64_t panels = (header.n + kPanelColumns - 1) / kPanelColumns;
+  const PackedWeights weights(header.k, header.n);
+  const int64_t panels = weights.panels();
   const int64_t column_bytes = RoundUp(panels * kPanelColumns * 4, kAlignment);
   Layout layout{};
   layout.weights = RoundUp(sizeof(PackHeader), kAlignment);
-  layout.scales = layout.weights + panels * RoundUp(header.k, 64) * kPanelColumns;
+  layout.scales = layout.weights + weights.bytes();
   layout.bias_f32 = layout.scales + (header.c_type == INTACT_S32 ? 0 : column_bytes);
   layout.bias_s32 = layout.bias_f32 + (header.has_bias_f32 != 0 ? column_bytes : 0);
   layout.b_zero_points = layout.bias_s32 + (header.has_bias_s32 != 0 ? column_bytes : 0);
@@ -131,13 +132,14 @@ Error CheckShape(const PackHeader& header) {
 
 // Columns and depths beyond n and k must be zero: sums over whole quads and panels rely on it.
 bool IsPaddingZero(const PackedWeights& weights) {
-  for (int64_t n = 0; n < weights.panels() * kPanelColumns; ++n) {
+  for (int64_t n = 0; n < weights.panels() * weights.width; ++n) {
     const int64_t begin = n < weights.n ? weights.k : 0;
     for (int64_t k = begin; k < RoundUp(weights.k, 64); ++k) {
       if (weights.At(k, n) != 0) return false;
     }
   }
-  return true;
+  const int8_t* const end = weights.Panel(weights.panels());
+  return std::all_of(end, weights.data + weights.bytes(), [](int8_t weight) { return weight == 0; });
 }
 
 void CopyTo(std::vector<uint8_t>* image, int64_t offset, const void* from, size_t bytes) {
@@ -392,8 +394,7 @@ Result<PackContents> ReadPackImage(const void* image, size_t size) {
   PackContents contents;
   contents.conv = ConvOf(header);
   contents.linear = LinearOf(header, layout, bytes);
-  contents.weights.n = header.n;
-  contents.weights.k = header.k;
+  contents.weights = PackedWeights(header.k, header.n);
   contents.weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
   if (!IsPaddingZero(contents.weights)) return Refused("corrupted: the padding of the weights is not zero");
   Result<TunedChoices> tuned = ChoicesOf(header, layout, bytes);

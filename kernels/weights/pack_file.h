@@ -3,10 +3,11 @@
 // convolution's own layout) is derived when it is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 7: what it is of, the descriptors, the certificate
+//   0             PackHeader, version 8: what it is of, the descriptors, the certificate
 //   then, each aligned to 64 bytes and padded with zeros to 64:
-//                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes (pack.h); of a convolution depth k is
-//                             (tap, channel of the group), and n the output channels
+//                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes, or a narrow one and its line of zeros
+//                             (pack.h); of a convolution depth k is (tap, channel of the group), and n the
+//                             output channels
 //                 scales      f32[⌈n/16⌉·16]   unless c_type is s32
 //                 bias_f32    f32[⌈n/16⌉·16]   if has_bias_f32
 //                 bias_s32    s32[⌈n/16⌉·16]   if has_bias_s32

@@ -146,13 +146,13 @@ void ScheduledWeights::Relocate(const PlanarAccess& planar) noexcept {
   });
 }
 
-void ScheduledWeights::AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept {
+void ScheduledWeights::AddTo(PackedWeights* packed) const noexcept {
   ForEachItem([&](int64_t window, int64_t panel, int column, const uint8_t* item) {
     uint16_t offset = 0;
     std::memcpy(&offset, item, sizeof(offset));
     const int64_t quad = window * spec_.window_quads + offset / spec_.rows;
-    int8_t* const to = panels + panel * panel_stride_bytes + quad * kPanelQuadBytes + column * kQuad;
-    AddWeights(item + sizeof(offset), spec_.strip_columns * kQuad, to);
+    int8_t* const to = packed->owned.data() + panel * packed->panel_stride_bytes() + column * kQuad;
+    AddWeights(item + sizeof(offset), spec_.strip_columns * kQuad, to + quad * packed->quad_bytes());
   });
 }
 

@@ -105,7 +105,7 @@ class ScheduledWeights final : public PanelSource {
   /// The same strips in memory of their own; false if memory ran out.
   [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;
   /// Not of a planar band's.
-  void AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept override;
+  void AddTo(PackedWeights* packed) const noexcept override;
   /// Replaces the numbers of quads by offsets in a planar band.
   void Relocate(const PlanarAccess& planar) noexcept;
 

@@ -13,17 +13,18 @@ namespace {
 // Quads of a window: those of few rows stay in half of L1, and the ends of loops are few beside them.
 constexpr int64_t kMostWindowQuads = 512;
 
-// Appends the window that `scheduler` has scheduled, whose first quad is `first_quad`.
+// Appends the window that `scheduler` has scheduled, whose first quad is `first_quad`: of each item's weights
+// the first `item_bytes`.
 template <int kColumns>
-void AppendWindow(const StripScheduler<kColumns>& scheduler, int64_t first_quad,
+void AppendWindow(const StripScheduler<kColumns>& scheduler, int64_t first_quad, size_t item_bytes,
                   std::vector<uint8_t>* stream) {
-  constexpr size_t kVector = kColumns * kQuad;
   const auto items = static_cast<size_t>(scheduler.item_count());
   VectorWindowHeader header;
   header.counts = scheduler.CountGroups();
-  header.weights_begin = static_cast<uint32_t>(RoundUp(sizeof(header) + items * sizeof(uint16_t), kVector));
+  header.weights_begin = static_cast<uint32_t>(
+      RoundUp(sizeof(header) + items * sizeof(uint16_t), static_cast<int64_t>(item_bytes)));
   const size_t begin = stream->size();
-  stream->resize(begin + header.weights_begin + items * kVector);
+  stream->resize(begin + header.weights_begin + items * item_bytes);
   uint8_t* const window = stream->data() + begin;
   std::memcpy(window, &header, sizeof(header));
   std::array<int64_t, kMaxGroup> places = scheduler.Places(header.counts);
@@ -33,8 +34,8 @@ void AppendWindow(const StripScheduler<kColumns>& scheduler, int64_t first_quad,
       const auto& item = scheduler.item(group.items[i]);
       const auto quad = static_cast<uint16_t>(first_quad + item.quad);
       std::memcpy(window + sizeof(header) + static_cast<size_t>(place) * sizeof(quad), &quad, sizeof(quad));
-      std::memcpy(window + header.weights_begin + static_cast<size_t>(place) * kVector, item.weights.data(),
-                  kVector);
+      std::memcpy(window + header.weights_begin + static_cast<size_t>(place) * item_bytes,
+                  item.weights.data(), item_bytes);
     }
   }
 }
@@ -59,14 +60,16 @@ void ScheduledVectors::BuildStrips(const PackedWeights& weights, const ScheduleS
     for (int64_t window = 0; window < windows_; ++window) {
       scheduler.Schedule(weights, column, window, &statistics_);
       largest_group_ = std::max(largest_group_, scheduler.LargestGroup());
-      AppendWindow(scheduler, window * spec.window_quads, stream);
+      AppendWindow(scheduler, window * spec.window_quads, static_cast<size_t>(item_bytes()), stream);
     }
   }
+  if (item_columns_ < kColumns) stream->resize(stream->size() + kColumns * kQuad);
 }
 
 bool ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept {
   try {
     lanes_ = spec.strip_columns;
+    item_columns_ = std::min(lanes_, weights.width);
     windows_ = Windows(weights, spec);
     std::vector<uint8_t> stream;
     if (lanes_ == 8) {
@@ -82,11 +85,11 @@ bool ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& s
   }
 }
 
-void ScheduledVectors::AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept {
-  const int vector_bytes = lanes_ * kQuad;
+void ScheduledVectors::AddTo(PackedWeights* packed) const noexcept {
   for (size_t strip = 0; strip < begins_.size(); ++strip) {
     const int64_t column = static_cast<int64_t>(strip) * lanes_;
-    int8_t* const to = panels + column / kPanelColumns * panel_stride_bytes + column % kPanelColumns * kQuad;
+    int8_t* const to = packed->owned.data() + column / kPanelColumns * packed->panel_stride_bytes() +
+                       column % kPanelColumns * kQuad;
     const uint8_t* window = data_.data() + begins_[strip];
     for (int64_t i = 0; i < windows_; ++i) {
       VectorWindowHeader header;
@@ -95,10 +98,10 @@ void ScheduledVectors::AddTo(int8_t* panels, int64_t panel_stride_bytes) const n
       for (int64_t item = 0; item < items; ++item) {
         uint16_t quad = 0;
         std::memcpy(&quad, window + sizeof(header) + item * static_cast<int64_t>(sizeof(quad)), sizeof(quad));
-        AddWeights(window + header.weights_begin + item * vector_bytes, vector_bytes,
-                   to + int64_t{quad} * kPanelQuadBytes);
+        AddWeights(window + header.weights_begin + item * item_bytes(), item_bytes(),
+                   to + int64_t{quad} * packed->quad_bytes());
       }
-      window += header.weights_begin + items * vector_bytes;
+      window += header.weights_begin + items * item_bytes();
     }
   }
 }

@@ -8,6 +8,9 @@
 //            [u16 number of the quad in A's row, of each item] … [weights of each item: a vector]
 //
 // Windows and weights are aligned to vectors. A window's quads stay in L1 for all rows of a tile.
+//
+// The items of narrow panels (pack.h) hold as many columns as these, and are read as these are: a vector of
+// each, a line of zeros after the last. Nothing is aligned then.
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_
 
@@ -44,17 +47,19 @@ class ScheduledVectors final : public PanelSource {
   int largest_group() const { return largest_group_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return static_cast<int64_t>(data_.bytes()); }
-  void AddTo(int8_t* panels, int64_t panel_stride_bytes) const noexcept override;
+  void AddTo(PackedWeights* packed) const noexcept override;
   /// The columns from `column` on, which begins a vector.
   const uint8_t* Strip(int64_t column) const {
     return data_.data() + begins_[static_cast<size_t>(column / lanes_)];
   }
 
  private:
+  int item_bytes() const { return item_columns_ * kQuad; }
   template <int kColumns>
   void BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec, std::vector<uint8_t>* stream);
 
   int lanes_ = 1;
+  int item_columns_ = 1;
   ScheduleStatistics statistics_;
   int largest_group_ = 1;
   int64_t windows_ = 0;

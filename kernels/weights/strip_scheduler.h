@@ -313,14 +313,30 @@ class StripScheduler {
 
   void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
     item_count_ = 0;
-    const int8_t* panel = weights.Panel(column / kPanelColumns) + column % kPanelColumns * kQuad;
+    const int64_t offset = column % kPanelColumns * kQuad;
+    int64_t step = weights.quad_bytes();
+    const int8_t* from = weights.Panel(column / kPanelColumns) + begin * step + offset;
+    if (step < offset + kColumns * kQuad) {
+      Widen(from, step, std::max<int64_t>(step - offset, 0), end - begin);
+      step = kColumns * kQuad;
+      from = widened_.data();
+    }
     const bool folds = spec_.zero_points != nullptr;
     if (folds) SetZeroPoints(column, weights.n);
-    for (int64_t quad = begin; quad < end; ++quad) {
+    for (int64_t quad = begin; quad < end; ++quad, from += step) {
       Item item;
       item.quad = NumberOf(weights.quads(), column, quad, begin);
-      std::memcpy(item.weights.data(), panel + quad * kPanelQuadBytes, sizeof(item.weights));
+      std::memcpy(item.weights.data(), from, sizeof(item.weights));
       folds ? AddFolded(item) : AddOrSplit(item);
+    }
+  }
+
+  // Sets widened_ to `quads` of a narrow panel, `step` bytes apart, which hold `held` bytes of the strip
+  // each.
+  void Widen(const int8_t* from, int64_t step, int64_t held, int64_t quads) {
+    widened_.assign(static_cast<size_t>(quads * kColumns * kQuad), 0);
+    for (int64_t quad = 0; held > 0 && quad < quads; ++quad) {
+      std::copy_n(from + quad * step, held, &widened_[static_cast<size_t>(quad * kColumns * kQuad)]);
     }
   }
 
@@ -346,7 +362,8 @@ class StripScheduler {
     }
   }
 
-  void AddOrSplit(const Item& item) {
+  // Inlined by name, and so is Add(): calls would make plans take 5 % longer.
+  [[gnu::always_inline]] void AddOrSplit(const Item& item) {
     const Load<kColumns> load(item.weights.data());
     if (load.Fits(capacity_)) {
       Add(item, load);
@@ -355,7 +372,7 @@ class StripScheduler {
     }
   }
 
-  void Add(const Item& item, const Load<kColumns>& load) {
+  [[gnu::always_inline]] void Add(const Item& item, const Load<kColumns>& load) {
     const int heaviest = load.Heaviest();
     items_[item_count_] = item;
     loads_[item_count_] = load;
@@ -421,6 +438,7 @@ class StripScheduler {
   int64_t most_items_;
   Load<kColumns> capacity_;
   std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
+  std::vector<int8_t> widened_;                            // a strip that a narrow panel has a part of
   size_t item_count_ = 0;
   std::vector<Item> items_;
   std::vector<Load<kColumns>> loads_;  // of each
