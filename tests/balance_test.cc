@@ -84,7 +84,8 @@ void ExpectSameBytes(const Plan& plan, const Workload& workload, const Case& c, 
       const Bytes own = workload.NewC(c.format.c_type);
       args.c = const_cast<uint8_t*>(own.data());
       ASSERT_TRUE(plan.RunPart(args, static_cast<int>(part), threads).ok());
-      ExpectWritesWithin(part < told.size() ? told[part] : Share(), c.shape, workload.NewC(c.format.c_type), own);
+      ExpectWritesWithin(part < told.size() ? told[part] : Share(), c.shape, workload.NewC(c.format.c_type),
+                         own);
     }
   }
 }
