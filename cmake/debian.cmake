@@ -58,7 +58,13 @@ if(TARGET intact)
 "The program intact tells what a CPU does with 8-bit integers, proves which
 weights can make its instructions saturate, and explains each output in
 which a kernel differs from a reference."
-                 SUGGESTS intact-bench)
+                 SUGGESTS "intact-bench, intact-peers")
+endif()
+get_property(peers GLOBAL PROPERTY INTACT_PEERS)
+if(peers)
+  intact_package(peers intact-peers science SUMMARY "other libraries' int8 kernels as targets of intact" TEXT
+"By these plug-ins the program intact verifies what other libraries compute:
+those that they were built with." DEPENDS "intact-tools (= ${version})")
 endif()
 if(TARGET intact_bench)
   intact_package(benchmarks intact-bench science SUMMARY "speed of int8 GEMM and convolution on this CPU" TEXT

@@ -82,6 +82,15 @@ void Retire(PlanOwner<Api> plan) {
   kept[next++ % kept.size()] = std::move(plan);
 }
 
+/// What calls of one kind do with arguments beyond what all have in common.
+template <class Args>
+struct Others {
+  /// Gives them to a run.
+  std::function<void(Args*)> amend = [](Args*) {};
+  /// Makes one of them wrong; or none, and false.
+  std::function<bool(Args*)> spoil = [](Args*) { return false; };
+};
+
 template <class Api>
 class Call {
  public:
@@ -89,20 +98,26 @@ class Call {
   using Operation = typename Api::Operation;
 
   /// `run_name` is the function that runs the plan, by which its messages begin; `operation` has its tensors.
-  Call(Input* input, const char* run_name, const Operation& operation, const verify::RunOptions& options)
-      : input_(*input), run_name_(run_name), operation_(operation), options_(options) {}
+  Call(Input* input, const char* run_name, const Operation& operation, const verify::RunOptions& options,
+       Others<Args> others = {})
+      : input_(*input),
+        run_name_(run_name),
+        operation_(operation),
+        options_(options),
+        others_(std::move(others)) {}
 
   /// What is wrong with what `plan` does.
   std::string Check(PlanOwner<Api> plan, const Tamper& tamper) {
     typename Api::Info info = Api::kInfo;
     if (Api::Query(plan.get(), &info) != INTACT_OK) return intact_last_error();
     if (input_.OneIn(4)) {
-      std::string wrong = Reload(&plan);
+      std::string wrong = HasWeights(operation_) ? Reload(&plan) : SaveNothing(plan.get());
       if (!wrong.empty()) return wrong;
       if (Api::Query(plan.get(), &info) != INTACT_OK) return intact_last_error();
     }
     std::string wrong;
-    const auto output = verify::RunGuarded(operation_, options_, [&](const Args& args) -> Error {
+    const auto output = verify::RunGuarded(operation_, options_, [&](Args args) -> Error {
+      others_.amend(&args);
       wrong = RunSpoilt(plan.get(), args);
       if (!wrong.empty()) return {INTACT_INVALID_ARGUMENT, wrong};
       return Run(plan.get(), args);
@@ -121,6 +136,16 @@ class Call {
   }
 
  private:
+  static bool HasWeights(const reference::Gemm& gemm) { return !gemm.has_own_b; }
+  static bool HasWeights(const reference::Conv& /*conv*/) { return true; }
+
+  // Plans without weights cannot be saved.
+  std::string SaveNothing(const typename Api::Plan* plan) {
+    size_t size = 0;
+    return Api::SaveMemory(plan, nullptr, &size) == INTACT_UNSUPPORTED ? ""
+                                                                       : "a plan without weights is saved";
+  }
+
   std::string Reload(PlanOwner<Api>* plan) {
     size_t size = 0;
     if (Api::SaveMemory(plan->get(), nullptr, &size) != INTACT_OK) return intact_last_error();
@@ -138,14 +163,12 @@ class Call {
   std::string RunSpoilt(const typename Api::Plan* plan, const Args& good) {
     if (!input_.OneIn(4)) return "";
     Args args = good;
-    SpoilOne(&args);
-    const size_t bytes = OutputBytes();
-    const auto* const c = static_cast<const uint8_t*>(good.c);
-    const std::vector<uint8_t> before(c, c + bytes);
+    if (!others_.spoil(&args)) SpoilOne(&args);
+    const std::vector<uint8_t> before = OutputBytes(good);
     const Versioned<Args> given(args, &input_);
     if (Api::Run(plan, given.get()) == INTACT_OK) return "wrong arguments are taken";
     std::string wrong = WrongRefusal(run_name_, INTACT_INVALID_ARGUMENT, true);
-    if (wrong.empty() && !std::equal(before.begin(), before.end(), c)) wrong = "a refused run writes";
+    if (wrong.empty() && before != OutputBytes(good)) wrong = "a refused run writes";
     return wrong;
   }
 
@@ -159,19 +182,22 @@ class Call {
       case 0:
         return SetRows(args, input_.Pick({int64_t{0}, int64_t{-1}, kLowest, kHighest, int64_t{1} << 31}));
       case 1:
+        DropItems(args);
         args->a = nullptr;
         return;
       case 2:
+        DropItems(args);
         args->c = nullptr;
         return;
       case 3:
-        args->a_stride = bad_stride(args->a_stride - options_.a_pad);
+        args->a_stride = bad_stride(InputColumns(operation_));
         return;
       case 4:
-        args->c_stride = bad_stride(args->c_stride - options_.c_pad);
+        args->c_stride = bad_stride(OutputColumns(operation_));
         return;
       case 5:
-        args->residual = args->residual == nullptr ? args->c : nullptr;
+        DropItems(args);
+        args->residual = operation_.residual_type == INTACT_TYPE_NONE ? args : nullptr;
         return;
       case 6:
         args->threads = input_.Pick({-1, std::numeric_limits<int32_t>::min()});
@@ -186,6 +212,14 @@ class Call {
     }
   }
 
+  // Without pointers of items, tensors that had them are missing.
+  static void DropItems(intact_gemm_args* args) {
+    args->a_items = nullptr;
+    args->c_items = nullptr;
+    args->residual_items = nullptr;
+  }
+  static void DropItems(intact_conv_args* /*args*/) {}
+
   static void SetRows(intact_gemm_args* args, int64_t rows) { args->m = rows; }
   static void SetRows(intact_conv_args* args, int64_t rows) { args->batch = rows; }
 
@@ -197,7 +231,8 @@ class Call {
     std::vector<verify::GuardedBuffer> scratch;
     const int32_t parts = input_.OneIn(4) ? static_cast<int32_t>(input_.Integer(1, 7)) : 0;
     if (input_.OneIn(3)) {
-      if (Error error = answer(Api::Prepare(plan, &args, &info)); !error.ok()) return error;
+      const Args asked = WithoutArrays(args);
+      if (Error error = answer(Api::Prepare(plan, &asked, &info)); !error.ok()) return error;
       args.scratch_bytes = parts > 0 ? info.part_scratch_bytes : info.scratch_bytes;
       auto buffer = verify::GuardedBuffer::Allocate(args.scratch_bytes);
       if (!buffer) return buffer.error();
@@ -216,6 +251,25 @@ class Call {
     return error;
   }
 
+  // `args` with arrays where no memory is: whoever reads them faults.
+  static intact_gemm_args WithoutArrays(intact_gemm_args args) {
+    Hide(&args.a_items);
+    Hide(&args.c_items);
+    Hide(&args.residual_items);
+    Hide(&args.b_items);
+    Hide(&args.a_zero_points);
+    Hide(&args.a_scales);
+    Hide(&args.b_scales);
+    Hide(&args.b_zero_points);
+    return args;
+  }
+  static intact_conv_args WithoutArrays(const intact_conv_args& args) { return args; }
+  template <class T>
+  static void Hide(T** array) {
+    constexpr uintptr_t kNowhere = 64;
+    if (*array != nullptr) *array = reinterpret_cast<T*>(kNowhere);  // NOLINT(performance-no-int-to-ptr)
+  }
+
   // `args` in a struct of this version's size or a longer one, which the library must take.
   Versioned<Args> OfAnyVersion(const Args& args) {
     Versioned<Args> given(args, &input_);
@@ -223,22 +277,42 @@ class Call {
     return given.is_spoilt() ? Versioned<Args>(args, &plain) : given;
   }
 
-  size_t OutputBytes() const {
-    const auto element = static_cast<size_t>(reference::ElementSize(operation_.c_type));
-    return OutputElements(operation_) * element;
+  static int64_t InputColumns(const reference::Gemm& gemm) { return gemm.k; }
+  static int64_t InputColumns(const reference::Conv& conv) { return conv.geometry.input_channels; }
+  static int64_t OutputColumns(const reference::Gemm& gemm) { return gemm.n; }
+  static int64_t OutputColumns(const reference::Conv& conv) { return conv.geometry.output_channels; }
+  static int64_t OutputRows(const reference::Gemm& gemm) { return gemm.m; }
+  static int64_t OutputRows(const reference::Conv& conv) { return conv.geometry.OutputPixels(); }
+
+  // Items' outputs and what lies between their rows.
+  std::vector<uint8_t> OutputBytes(const intact_gemm_args& args) const {
+    std::vector<uint8_t> bytes;
+    const int64_t step = args.c_batch_stride == 0 ? args.m * args.c_stride : args.c_batch_stride;
+    for (int64_t item = 0; item < operation_.batch; ++item) {
+      const bool has_pointers = args.c_items != nullptr;
+      AppendOutput(has_pointers ? args.c_items[item] : args.c, has_pointers ? 0 : item * step, &bytes);
+    }
+    return bytes;
   }
-  size_t OutputElements(const reference::Gemm& gemm) const {
-    return static_cast<size_t>((gemm.m - 1) * (gemm.n + options_.c_pad) + gemm.n);
+  std::vector<uint8_t> OutputBytes(const intact_conv_args& args) const {
+    std::vector<uint8_t> bytes;
+    AppendOutput(args.c, 0, &bytes);
+    return bytes;
   }
-  size_t OutputElements(const reference::Conv& conv) const {
-    const int64_t channels = conv.geometry.output_channels;
-    return static_cast<size_t>((conv.geometry.OutputPixels() - 1) * (channels + options_.c_pad) + channels);
+  // Of `c`, from element `first` on.
+  void AppendOutput(const void* c, int64_t first, std::vector<uint8_t>* bytes) const {
+    const int64_t element = reference::ElementSize(operation_.c_type);
+    const int64_t columns = OutputColumns(operation_);
+    const int64_t elements = (OutputRows(operation_) - 1) * (columns + options_.c_pad) + columns;
+    const auto* const from = static_cast<const uint8_t*>(c) + first * element;
+    bytes->insert(bytes->end(), from, from + elements * element);
   }
 
   Input& input_;
   const char* run_name_;
   const Operation& operation_;
   const verify::RunOptions& options_;
+  const Others<Args> others_;
   std::vector<uint8_t> image_;  // that a loaded plan's weights are in
   bool is_loaded_ = false;
 };

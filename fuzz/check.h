@@ -7,6 +7,10 @@
 // What is refused must be refused whole (no plan, an output that is as it was), and what nothing was spoilt
 // of may only be refused for an int32 overflow or an ISA. On the way some plans are saved and loaded, run in
 // parts or in scratch of the caller's, asked for their certificates and tuned.
+//
+// The first byte of a GEMM's call tells which features of later versions of the ABI it has: fuzz/features.h.
+//
+// Others read their bytes as people's files and lines.
 #ifndef INTACT_FUZZ_CHECK_H_
 #define INTACT_FUZZ_CHECK_H_
 
@@ -28,6 +32,21 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper = {})
 /// `bytes` as a saved plan: loads them as they are, and with the checksum that they ought to have. A plan
 /// that comes of it is run.
 std::string CheckPackFile(std::span<const uint8_t> bytes);
+
+// Files and lines that people bring to the verifier. What is refused must be refused in a line that names it.
+
+/// `bytes` as a .npy file: what is read is read again from files in either order of elements.
+std::string CheckNpy(std::span<const uint8_t> bytes);
+
+/// `bytes` as two reports with a zero byte between them: they compare as they do the other way round.
+std::string CheckReports(std::span<const uint8_t> bytes);
+
+/// `bytes` as a layer.json, after six that choose the tensors beside it. A small layer is run.
+std::string CheckLayerFolder(std::span<const uint8_t> bytes);
+
+/// `bytes` as a problem's line: what is taken is its own line's problem, and its tensors take no more memory
+/// than is foreseen.
+std::string CheckProblem(std::span<const uint8_t> bytes);
 
 /// Ends the process, with `wrong` on stderr, unless it is "": a fuzzer's finding.
 void Require(const std::string& wrong);

@@ -1,6 +1,8 @@
 #include <utility>
 
 #include "fuzz/call.h"
+#include "fuzz/features.h"
+#include "fuzz/items.h"
 #include "verify/guarded_buffer.h"
 
 namespace intact::fuzz {
@@ -64,56 +66,106 @@ std::string CheckCertificate(const intact_gemm* gemm, const reference::Gemm& ope
   return "";
 }
 
+// Plans whose B each run gives have nothing to tell of it.
+std::string CheckTellsNothing(intact_gemm* gemm) {
+  intact_certificate certificate = INTACT_CERTIFICATE_INIT;
+  intact_failing_pair pair;
+  intact_panel_certificate panel;
+  int64_t written = 0;
+  const bool is_refused = intact_gemm_certificate(gemm, &certificate) == INTACT_UNSUPPORTED &&
+                          intact_gemm_panel_certificates(gemm, 0, 1, &panel) == INTACT_UNSUPPORTED &&
+                          intact_gemm_failing_pairs(gemm, 0, 1, &pair, &written) == INTACT_UNSUPPORTED &&
+                          intact_gemm_tune(gemm, 1, 0, nullptr) == INTACT_UNSUPPORTED;
+  return is_refused ? "" : "a plan without weights tells of them";
+}
+
+// Certificates, and now and then a tuning.
+std::string Examine(Input* input, const reference::Gemm& operation, intact_gemm* gemm) {
+  if (input->OneIn(4)) {
+    std::string wrong = operation.has_own_b ? CheckTellsNothing(gemm) : CheckCertificate(gemm, operation);
+    if (!wrong.empty()) return wrong;
+  }
+  if (!input->OneIn(64) || operation.has_own_b) return "";
+  return intact_gemm_tune(gemm, operation.m, 0, nullptr) == INTACT_OK ? "" : intact_last_error();
+}
+
+// Where B's elements are, if the descriptor is valid.
+Layout LayoutOf(const intact_gemm_desc& desc) {
+  return {desc.k, desc.b_stride_k == 0 ? desc.n : desc.b_stride_k, desc.n,
+          desc.b_stride_n == 0 ? 1 : desc.b_stride_n};
+}
+
+// The plan that the descriptors make, given `weights` or NULL. None if it is refused; `*wrong` tells what is
+// wrong with that, or with taking it.
+PlanOwner<GemmApi> Create(Input* input, const intact_gemm_desc& desc, const intact_linear_desc& linear,
+                          bool gives_weights, const std::vector<uint8_t>& weights, std::string* wrong) {
+  const Versioned<intact_gemm_desc> given(desc, input);
+  const Versioned<intact_linear_desc> given_linear(linear, input);
+  auto b = verify::GuardedBuffer::Allocate(weights.size());
+  if (!b) {
+    *wrong = b.error().message;
+    return nullptr;
+  }
+  std::copy(weights.begin(), weights.end(), b->data().begin());
+  b->MakeReadOnly();
+  intact_gemm* created = nullptr;
+  const intact_status status = intact_gemm_create(given.get(), given_linear.get(),
+                                                  gives_weights ? b->data().data() : nullptr, &created);
+  PlanOwner<GemmApi> plan(created);
+  const bool is_wrongly_given = gives_weights == (desc.b_from_run != 0);
+  const bool is_spoilt = given.is_spoilt() || given_linear.is_spoilt() || is_wrongly_given;
+  if (status != INTACT_OK) {
+    *wrong = created != nullptr ? "a plan that is refused is made"
+                                : WrongRefusal("intact_gemm_create", status, input->is_spoilt() || is_spoilt);
+    return nullptr;
+  }
+  if (is_spoilt) *wrong = "a struct of a wrong size is taken, or a B that is not to be given";
+  return is_spoilt ? nullptr : std::move(plan);
+}
+
 }  // namespace
 
 std::string CheckGemm(std::span<const uint8_t> bytes, const Tamper& tamper) {
   Input input(bytes);
+  const Features features(input.Byte());
   intact_gemm_desc desc = ReadDesc(&input);
   reference::Gemm operation;
   operation.n = desc.n;
   operation.k = desc.k;
-  const int64_t stride_k = desc.b_stride_k == 0 ? desc.n : desc.b_stride_k;
-  const int64_t stride_n = desc.b_stride_n == 0 ? 1 : desc.b_stride_n;
+  const Layout layout = LayoutOf(desc);
   Linear linear;
-  ReadLinear(&input, desc.n, &linear);
+  ReadLinear(&input, desc.n, features.OutputTypes(), &linear);
   Spoil(&input, &desc);
-  const std::vector<uint8_t> weights =
-      ReadTensor(&input, (operation.k - 1) * stride_k + (operation.n - 1) * stride_n + 1);
-  const Versioned<intact_gemm_desc> given(desc, &input);
-  const Versioned<intact_linear_desc> given_linear(linear.desc, &input);
-  auto b = verify::GuardedBuffer::Allocate(weights.size());
-  if (!b) return b.error().message;
-  std::copy(weights.begin(), weights.end(), b->data().begin());
-  b->MakeReadOnly();
-  intact_gemm* created = nullptr;
-  const intact_status status =
-      intact_gemm_create(given.get(), given_linear.get(), b->data().data(), &created);
-  PlanOwner<GemmApi> plan(created);
-  if (status != INTACT_OK) {
-    if (created != nullptr) return "a plan that is refused is made";
-    return WrongRefusal("intact_gemm_create", status,
-                        input.is_spoilt() || given.is_spoilt() || given_linear.is_spoilt());
+  bool gives_weights = !features.has_own_b;
+  if (features.Any()) {
+    ReadFeatures(&input, features, &desc, &linear.desc);
+    input.Spoil(&gives_weights, {features.has_own_b});
   }
-  if (given.is_spoilt() || given_linear.is_spoilt()) return "a struct of a wrong size is taken";
+  const std::vector<uint8_t> weights =
+      features.has_own_b ? std::vector<uint8_t>(1) : ReadTensor(&input, layout.Extent());
+  std::string wrong;
+  PlanOwner<GemmApi> plan = Create(&input, desc, linear.desc, gives_weights, weights, &wrong);
+  if (plan == nullptr) return wrong;
 
   Describe(linear.desc, operation.n, &operation);
-  for (int64_t k = 0; k < operation.k; ++k) {
-    for (int64_t n = 0; n < operation.n; ++n) {
-      operation.b.push_back(static_cast<int8_t>(weights[static_cast<size_t>(k * stride_k + n * stride_n)]));
-    }
+  if (!features.has_own_b) {
+    const std::vector<uint8_t> b = Dense(weights, layout, 1);
+    operation.b.assign(b.begin(), b.end());
   }
-  operation.m = input.OneIn(8) ? input.Integer(1, 300) : input.Integer(1, 40);
-  operation.a = ReadTensor(&input, operation.m * operation.k);
-  if (linear.desc.range_check == INTACT_RANGE_UNCHECKED) ClampToDeclared(linear.desc, &operation.a);
-  const verify::RunOptions options = ReadOptions(&input, operation.m * operation.n, &operation);
-  if (input.OneIn(4)) {
-    std::string wrong = CheckCertificate(plan.get(), operation);
-    if (!wrong.empty()) return wrong;
+  FeatureRun run(&input, linear.desc, layout, &operation);
+  wrong = run.Read(features);
+  if (!wrong.empty()) return wrong;
+  verify::RunOptions options = ReadOptions(&input, operation.rows() * operation.n, &operation);
+  if (features.has_batch) run.ReadOptions(&options);
+  wrong = Examine(&input, operation, plan.get());
+  if (!wrong.empty()) return wrong;
+  Others<intact_gemm_args> others;
+  if (features.Any()) {
+    others.amend = [&run](intact_gemm_args* args) { run.Amend(args); };
+    others.spoil = [&run](intact_gemm_args* args) { return run.Spoil(args); };
   }
-  if (input.OneIn(64) && intact_gemm_tune(plan.get(), operation.m, 0, nullptr) != INTACT_OK) {
-    return intact_last_error();
-  }
-  return Call<GemmApi>(&input, "intact_gemm_run", operation, options).Check(std::move(plan), tamper);
+  return Call<GemmApi>(&input, "intact_gemm_run", operation, options, std::move(others))
+      .Check(std::move(plan), tamper);
 }
 
 }  // namespace intact::fuzz

@@ -27,15 +27,8 @@ float FiniteFloat(uint64_t bits) {
   return value - value == 0.0f ? value : 1.0f;
 }
 
-// Finite, above 0: mostly of sizes that spread outputs over 8 bits.
-float Scale(Input* input) {
-  const float plain = static_cast<float>(1 + input->Byte()) / 4096.0f;
-  if (!input->OneIn(16)) return plain;
-  return input->Pick({kLargest, kSmallest, 1.0f, 0.5f, 0x1p-126f, 0x1p100f, 0x1p-100f, 3.0f});
-}
-
 std::vector<float> Scales(Input* input, int64_t columns) {
-  const float first = Scale(input);
+  const float first = ReadScale(input);
   const uint64_t step = input->Byte();
   std::vector<float> scales(static_cast<size_t>(columns), first);
   for (size_t i = 0; i < scales.size() && step != 0; ++i) {
@@ -121,7 +114,7 @@ void ReadEpilogue(Input* input, int64_t columns, Linear* linear) {
         {INTACT_TYPE_NONE, INTACT_TYPE_NONE, INTACT_U8, INTACT_S8, INTACT_F32, INTACT_TYPE_NONE});
   }
   if (desc.residual_type != INTACT_TYPE_NONE) {
-    desc.residual_scale = Scale(input);
+    desc.residual_scale = ReadScale(input);
     if (desc.residual_type != INTACT_F32) {
       desc.residual_zero_point = LimitsOf(desc.residual_type).low + static_cast<int32_t>(input->Byte());
     }
@@ -144,11 +137,17 @@ std::vector<T> Copy(const T* from, int64_t count) {
 
 }  // namespace
 
-void ReadLinear(Input* input, int64_t columns, Linear* linear) {
+float ReadScale(Input* input) {
+  const float plain = static_cast<float>(1 + input->Byte()) / 4096.0f;
+  if (!input->OneIn(16)) return plain;
+  return input->Pick({kLargest, kSmallest, 1.0f, 0.5f, 0x1p-126f, 0x1p100f, 0x1p-100f, 3.0f});
+}
+
+void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types, Linear* linear) {
   intact_linear_desc& desc = linear->desc;
   desc.a_type = input->Pick({INTACT_U8, INTACT_S8});
   desc.b_type = input->Pick({INTACT_S8, INTACT_S8, INTACT_U8});
-  desc.c_type = input->Pick({INTACT_S32, INTACT_U8, INTACT_F32, INTACT_S8});
+  desc.c_type = c_types[input->Byte() % c_types.size()];
   desc.mode = input->OneIn(8) ? INTACT_SATURATING : INTACT_EXACT;
   desc.max_isa = input->Pick<int32_t>({INTACT_ISA_ANY, INTACT_ISA_ANY, INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI,
                                        INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8,

@@ -5,7 +5,9 @@
 
 #include <intact/intact.h>
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fuzz/input.h"
@@ -20,8 +22,14 @@ struct Linear {
   std::vector<float> bias_f32, scales;
 };
 
-/// Mostly valid; its pointers are into `*linear`.
-void ReadLinear(Input* input, int64_t columns, Linear* linear);
+/// The types of outputs that GEMMs and convolutions have both.
+inline constexpr std::array<int32_t, 4> kOutputTypes = {INTACT_S32, INTACT_U8, INTACT_F32, INTACT_S8};
+
+/// Mostly valid, with an output of one of `c_types`; its pointers are into `*linear`.
+void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types, Linear* linear);
+
+/// Finite, above 0: mostly of sizes that spread outputs over 8 bits.
+float ReadScale(Input* input);
 
 /// What `desc`, which the library accepted, means. Without tensors.
 void Describe(const intact_linear_desc& desc, int64_t columns, reference::Operation* operation);

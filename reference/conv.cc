@@ -49,6 +49,16 @@ std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group, std::span<co
   return residual;
 }
 
+// Of each row, the taps that read no pixel.
+std::vector<bool> TapsOutside(const ConvGeometry& g, std::span<const int64_t> rows) {
+  std::vector<bool> outside;
+  for (const int64_t m : rows) {
+    const Pixel pixel = PixelOf(g, m);
+    for (int64_t tap = 0; tap < g.Taps(); ++tap) outside.push_back(InputRow(g, pixel, TapOf(g, tap)) < 0);
+  }
+  return outside;
+}
+
 // Some rows of a group; the tensors are still all of them.
 Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   const ConvGeometry& g = conv.geometry;
@@ -62,6 +72,7 @@ Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   gemm.m = std::ssize(rows);
   gemm.n = g.GroupOutputs();
   gemm.k = g.Taps() * g.TapDepth();
+  gemm.taps = Taps{g.Taps(), g.GroupInputs(), TapsOutside(g, rows)};
   return gemm;
 }
 
@@ -184,7 +195,7 @@ std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows) {
   return gemms;
 }
 
-std::vector<int32_t> Accumulators(const Conv& conv, Model model) {
+std::vector<int32_t> Accumulators(const Conv& conv, const Model& model) {
   const std::vector<Gemm> gemms = Lower(conv);
   return Accumulators(std::vector<Operands>(gemms.begin(), gemms.end()), model);
 }

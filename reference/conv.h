@@ -10,10 +10,10 @@
 //             tap (0,0,0)   tap (0,0,1)        tap (KD−1,KH−1,KW−1)
 //           | c0 c1 … pad | c0 c1 … pad | … | c0 c1 … pad |
 //
-// So the pairs (k, k+1) are those of the contract: adjacent channels of a tap. Pixels outside the input, and
-// those between input pixels that a transposed convolution's taps fall on, hold the zero point. The padding
-// of an odd last channel is the zero point too, under weights that the instruction sees as zero: it adds
-// nothing to the sum, and that channel's product stays alone in its pair.
+// So the pairs (k, k+1) are those of the contract, adjacent channels of a tap; InPairs() knows others. Pixels
+// outside the input, and those between input pixels that a transposed convolution's taps fall on, hold the
+// zero point. The padding of an odd last channel is the zero point too, under weights that the instruction
+// sees as zero: it adds nothing to the sum, and that channel's product stays alone in its pair.
 #ifndef INTACT_REFERENCE_CONV_H_
 #define INTACT_REFERENCE_CONV_H_
 
@@ -113,7 +113,7 @@ std::vector<Gemm> Lower(const Conv& conv);
 std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows);
 
 /// y of every output pixel and channel, as `model` accumulates the lowered GEMMs. kExact is the contract.
-std::vector<int32_t> Accumulators(const Conv& conv, Model model);
+std::vector<int32_t> Accumulators(const Conv& conv, const Model& model);
 
 /// Output bytes, dense [batch][OD][OH][OW][output_channels] of c_type, from accumulators.
 inline std::vector<uint8_t> Outputs(const Conv& conv, const std::vector<int32_t>& accumulators) {

@@ -5,6 +5,7 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,12 @@
 #include "reference/operation.h"
 
 namespace intact::reference {
+
+/// How the depths of a convolution's lowered GEMM come about (reference/conv.h).
+struct Taps {
+  int64_t count = 1, channels = 1;
+  std::vector<bool> outside;  // m×count: of each row, the taps that read no pixel of the input; empty: none
+};
 
 /// A GEMM with its tensors, dense and row-major: A is m×k, B is k×n, per-column vectors have n elements. A
 /// batch is `batch` such items one after the other: of A, of the residual and of outputs always; of B where
@@ -26,6 +33,7 @@ struct Gemm : Operation {
   // What a dynamic quantization makes a, a_zero_points and a_scales of: see quantize.h.
   intact_type a_source_type = INTACT_TYPE_NONE;
   std::vector<uint8_t> a_source;  // elements of a_source_type, shaped as A
+  std::optional<Taps> taps;       // it is a lowered convolution
 
   int64_t rows() const { return batch * m; }
   bool is_dynamic() const { return a_source_type != INTACT_TYPE_NONE; }
@@ -50,14 +58,22 @@ int8_t ShiftedWeight(const Gemm& gemm, int64_t k, int64_t n) noexcept;
 struct Operands {
   explicit Operands(const Gemm& gemm);
   std::span<const uint8_t> Row(int64_t row) const noexcept;
+  /// What `model` multiplies of it.
+  std::span<const uint8_t> Row(const Model& model, int64_t row) const noexcept;
   std::span<const int8_t> Column(int64_t column) const noexcept;
   /// bias_s32 − za·Σ_k (w − zw) − zw·Σ_k a, modulo 2³²: y = Σ_k a·w + this.
   int32_t Compensation(int64_t row, int64_t column) const noexcept;
+  /// y of an output, modulo 2³², as `model` accumulates Σ_k a·w from zero; the compensation is added last.
+  /// `in_pairs` is InPairs(model, depths).
+  int32_t Accumulator(const Model& model, std::span<const int64_t> in_pairs, int64_t row,
+                      int64_t column) const;
   /// Column's w − zw, the integers that the contract multiplies activations with.
   std::vector<int32_t> CenteredColumn(int64_t column) const;
 
   int64_t m, n, k;
+  Depths depths;
   std::vector<uint8_t> a;
+  std::vector<uint8_t> a_inside;  // the same with 0 in the padding; empty if there is none, or it is 0
   std::vector<int8_t> w;
   std::vector<int32_t> a_zero_points;  // m
   std::vector<int32_t> w_zero_points;  // n
@@ -66,13 +82,13 @@ struct Operands {
   std::vector<int64_t> column_sums;    // Σ_k w
 };
 
-/// y[m,n] = Σ_k (a − za)·(b − zb) + bias_s32, batch·m·n values modulo 2³², as `model` accumulates Σ_k a·w of
-/// Operands from zero; the compensation is added last. kExact is the contract.
-std::vector<int32_t> Accumulators(const Gemm& gemm, Model model);
+/// y[m,n] = Σ_k (a − za)·(b − zb) + bias_s32, batch·m·n values modulo 2³², as `model` accumulates them
+/// (Operands::Accumulator()). kExact is the contract.
+std::vector<int32_t> Accumulators(const Gemm& gemm, const Model& model);
 /// The same from operands already prepared.
-std::vector<int32_t> Accumulators(const Operands& operands, Model model);
+std::vector<int32_t> Accumulators(const Operands& operands, const Model& model);
 /// The same for GEMMs that share their rows, each with its columns beside those of the one before.
-std::vector<int32_t> Accumulators(std::span<const Operands> groups, Model model);
+std::vector<int32_t> Accumulators(std::span<const Operands> groups, const Model& model);
 
 /// Output bytes, dense batch×m×n of c_type, from accumulators.
 std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators);

@@ -25,15 +25,18 @@ float Activate(float f, const Requantization& q) noexcept {
 
 }  // namespace
 
-float Dequantize(int32_t y, const Requantization& q) noexcept {
-  float f = static_cast<float>(y) * q.scale;
-  if (q.has_bias_f32) f = f + q.bias_f32;
+float AfterBias(float f, const Requantization& q) noexcept {
   if (q.has_residual) {
     const float residual = q.residual * q.residual_scale;
     f = f + residual;
   }
   if (std::isnan(f)) f = -std::numeric_limits<float>::infinity();
   return Activate(f, q);
+}
+
+float Dequantize(int32_t y, const Requantization& q) noexcept {
+  const float f = static_cast<float>(y) * q.scale;
+  return AfterBias(q.has_bias_f32 ? f + q.bias_f32 : f, q);
 }
 
 int32_t Requantize(int32_t y, const Requantization& q) noexcept {

@@ -26,6 +26,9 @@ struct Requantization {
   int32_t zero_point = 0;
 };
 
+/// What follows the bias: f (+ residual·residual_scale), then the activation.
+float AfterBias(float f, const Requantization& q) noexcept;
+
 /// float(y)·scale (+ bias) (+ residual·residual_scale), then the activation: the f32 output.
 float Dequantize(int32_t y, const Requantization& q) noexcept;
 

@@ -2,6 +2,8 @@
 // threads and parts, with every buffer between guards.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -72,6 +74,45 @@ TEST_P(Items, InAnyNumberOfParts) {
         return error;
       });
     }
+  }
+}
+
+TEST_P(Items, ByPointersReadNoStride) {
+  Expect("gemm u8s8u8 m=67 n=65 k=130 batch=3 items=pointers ownb=yes res=s8",
+         [](const intact_gemm* plan, intact_gemm_args args) {
+           args.a_batch_stride = -1;
+           args.c_batch_stride = std::numeric_limits<int64_t>::min();
+           args.residual_batch_stride = std::numeric_limits<int64_t>::max();
+           args.b_batch_stride = -7;
+           return ErrorOf(intact_gemm_run(plan, &args));
+         });
+}
+
+// What an address of no memory becomes when it is read: a fault.
+template <class T>
+void Hide(T** array) {
+  if (*array != nullptr) *array = reinterpret_cast<T*>(uintptr_t{64});  // NOLINT(performance-no-int-to-ptr)
+}
+
+TEST_P(Items, AreToldOfWithoutTheirArrays) {
+  for (const char* line :
+       {"gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers quant=rows zaper=row res=s8",
+        "gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers ownb=yes zb=9 zbper=item scale=item"}) {
+    SCOPED_TRACE(line);
+    Expect(line, [](const intact_gemm* plan, const intact_gemm_args& args) {
+      intact_gemm_args asked = args;
+      Hide(&asked.a_items);
+      Hide(&asked.c_items);
+      Hide(&asked.residual_items);
+      Hide(&asked.b_items);
+      Hide(&asked.a_zero_points);
+      Hide(&asked.a_scales);
+      Hide(&asked.b_scales);
+      Hide(&asked.b_zero_points);
+      intact_run_info info = INTACT_RUN_INFO_INIT;
+      const Error error = ErrorOf(intact_gemm_prepare(plan, &asked, &info));
+      return error.ok() ? ErrorOf(intact_gemm_run(plan, &args)) : error;
+    });
   }
 }
 

@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 
+#include "verify/place.h"
+
 namespace intact::verify {
 namespace {
 
@@ -77,6 +79,84 @@ TEST(Compare, AttributesSaturationToItsPair) {
   EXPECT_EQ(difference.pairs[0].k, 0);
   EXPECT_EQ(difference.pairs[0].true_sum, 64770);
   EXPECT_EQ(difference.pairs[0].clamped_sum, 32767);
+}
+
+// Depths 0 and 2 are a pair that clamps, adjacent ones are not.
+reference::Gemm PairTwoApart(intact_type c_type) {
+  reference::Gemm gemm = OnePair(c_type);
+  gemm.k = 4;
+  gemm.a = {255, 1, 255, 1};
+  gemm.b = {127, 1, 127, 1};  // 64772; 32769 of pairs that are two apart
+  return gemm;
+}
+
+TEST(Compare, NamesPairsOtherThanAdjacentOnes) {
+  const Comparison comparison = Compare(PairTwoApart(INTACT_S32), Bytes(32769), std::nullopt);
+  EXPECT_EQ(OnlyCause(comparison), Cause::kInt16Saturation);
+  const Difference& difference = comparison.listed[0];
+  EXPECT_EQ(difference.detail,
+            "accumulator 32769 instead of 64772: pairs of depths 2 apart clamped to int16 (triple, depths 2 "
+            "apart)");
+  ASSERT_EQ(difference.pairs.size(), 1u);
+  EXPECT_EQ(difference.pairs[0].k, 0);
+  EXPECT_EQ(difference.pairs[0].k1, 2);
+  EXPECT_EQ(difference.pairs[0].clamped_sum, 32767);
+  EXPECT_EQ(comparison.off_triple, 1);
+}
+
+TEST(Compare, NamesPairsThatCrossTaps) {
+  reference::Conv
+      conv;  // two taps of a pixel each, three channels: the third and the fourth depth are a pair
+  conv.geometry.dims = 1;
+  conv.geometry.axes[2].input = conv.geometry.axes[2].kernel = 2;
+  conv.geometry.input_channels = 3;
+  conv.a = {1, 1, 255, 255, 1, 1};
+  conv.b = {1, 1, 127, 127, 1, 1};
+  const Comparison comparison = Compare(conv, Bytes(4 + 32767), std::nullopt);
+  EXPECT_EQ(OnlyCause(comparison), Cause::kInt16Saturation);
+  const Difference& difference = comparison.listed[0];
+  EXPECT_THAT(difference.detail, ::testing::HasSubstr("that cross taps"));
+  ASSERT_EQ(difference.pairs.size(), 1u);
+  EXPECT_EQ(PairPlace(comparison.conv, 0, difference.pairs[0].k, difference.pairs[0].k1),
+            "tap kw 0, channel 2 and tap kw 1, channel 0");
+}
+
+// An 8-bit output that some arithmetic makes may be chance; with its accumulator, or as one of many, not.
+TEST(Compare, BelievesNoExplanationOfAFewBytes) {
+  const reference::Gemm one = PairTwoApart(INTACT_U8);  // 127 of 64772; 64 of 32769
+  EXPECT_EQ(OnlyCause(Compare(one, {64}, std::nullopt)), Cause::kImplementationError);
+  EXPECT_EQ(OnlyCause(Compare(one, {64}, {{32769}})), Cause::kInt16Saturation);
+  reference::Gemm many = one;
+  many.n = 10;
+  many.b.clear();
+  for (const int8_t weight : one.b) many.b.insert(many.b.end(), 10, weight);
+  const Comparison comparison = Compare(many, std::vector<uint8_t>(10, 64), std::nullopt);
+  EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], 10);
+}
+
+TEST(Compare, TellsClampedSumsFromTheirRounding) {
+  reference::Gemm gemm = OnePair(INTACT_U8);
+  gemm.m = 12;
+  gemm.scales = {0x1p-8f};
+  gemm.a = {255, 255};  // 64770 is 253; clamped 32767 is 127.996
+  std::vector<uint8_t> actual = {128};
+  for (int i = 1; i < 12; ++i) {
+    gemm.a.insert(gemm.a.end(), {64, 64});  // 16256 is 63.5, to even
+    actual.push_back(63);
+  }
+  const Comparison comparison = Compare(gemm, actual, std::nullopt);
+  EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], 1);
+  EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kRequantization)], 11);
+}
+
+TEST(Compare, LaysHalvedWeightsToRequantization) {
+  reference::Gemm gemm = OnePair(INTACT_S32);
+  gemm.a_type = INTACT_S8;
+  gemm.a = {100, 3};
+  gemm.b = {127, 5};  // 128 and 4
+  const Comparison comparison = Compare(gemm, Bytes(12800 + 12), std::nullopt);
+  EXPECT_EQ(OnlyCause(comparison), Cause::kRequantization);
+  EXPECT_THAT(comparison.listed[0].detail, ::testing::HasSubstr("weights halved and rounded"));
 }
 
 TEST(Compare, ASumBetweenTheModelsIsUnexplained) {

@@ -329,7 +329,7 @@ TEST_P(ConvLayer, SaturatingEqualsPyTorchHeldToAvx2) {
   const LayerCheck check =
       Checked(INTACT_SATURATING, SaturatesInt16(isa) ? "output_avx2.npy" : "output_onednn.npy");
   EXPECT_EQ(check.against_expected->differing, 0);
-  EXPECT_EQ(check.against_model.differing, 0);
+  EXPECT_EQ(check.against_model->differing, 0);
   const Comparison& exact = check.against_exact;
   EXPECT_EQ(exact.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], exact.differing);
   EXPECT_EQ(std::ssize(exact.listed), exact.differing);

@@ -279,5 +279,26 @@ TEST(Lowering, IsTheLoopNest) {
   EXPECT_EQ(count, 36);
 }
 
+// Channels of two taps; the first tap of the first pixel and the last one of the last are padding.
+TEST(Lowering, PaddingMayBeLeftOutOfPairs) {
+  Conv conv;
+  conv.geometry.dims = 1;
+  conv.geometry.input_channels = 2;
+  conv.geometry.axes[2] = {.input = 1, .kernel = 2, .pad_begin = 1, .pad_end = 1};
+  conv.a_zero_point = 255;
+  conv.a = {255, 250};
+  conv.b = {127, 127, -128, -128};
+  EXPECT_EQ(Convolve(conv), (std::vector<int32_t>{5 * 128, -5 * 127}));
+  // With padding both pairs clamp in either pixel, without it only the one that is multiplied does.
+  const int32_t compensation = -255 * (127 + 127 - 128 - 128);
+  Model model = Model::kTriple;
+  EXPECT_EQ(Accumulators(conv, model),
+            (std::vector<int32_t>{32767 - 32768 + compensation, 32767 - 32768 + compensation}));
+  model.skips_padding = true;
+  EXPECT_EQ(Accumulators(conv, model), (std::vector<int32_t>{-32768 + 255 * 256, 32767 - 255 * 254}));
+  conv.a_zero_point = 0;
+  EXPECT_EQ(Accumulators(conv, model), Accumulators(conv, Model::kTriple));
+}
+
 }  // namespace
 }  // namespace intact::reference

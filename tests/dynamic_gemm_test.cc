@@ -481,6 +481,26 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
                            args->a_items = pointers.data();
                          }),
             "a_items[1] is NULL");
+  // Between the rows of items of one row there is no stride, and yet it is to be one.
+  const auto items_of_one_row = [](intact_gemm_args* args) {
+    args->batch = 4;
+    args->m = 1;
+    args->c_batch_stride = 16;
+  };
+  EXPECT_EQ(MessageOfRun(dynamic, items_of_one_row), "");
+  EXPECT_EQ(MessageOfRun(dynamic,
+                         [&](auto* args) {
+                           items_of_one_row(args);
+                           args->c_stride = 15;
+                         }),
+            "c_stride is 15; expected 0 or at least 16, at most 2^40");
+  EXPECT_EQ(MessageOfRun(dynamic,
+                         [&](auto* args) {
+                           items_of_one_row(args);
+                           args->residual_batch_stride = 16;
+                           args->residual_stride = 15;
+                         }),
+            "residual_stride is 15; expected 0 or at least 16, at most 2^40");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->b = scales.data(); }),
             "b is given to a run; expected none, for the plan has its own");
 }

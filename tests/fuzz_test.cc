@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "fuzz/check.h"
+#include "fuzz/scratch.h"
+#include "verify/npy.h"
+#include "verify/problem.h"
 
 namespace intact::fuzz {
 namespace {
@@ -55,15 +58,59 @@ TEST(Fuzz, PackFileCorpusHasNoFindings) {
   for (const Entry& entry : Corpus("pack_file")) EXPECT_EQ(CheckPackFile(entry.bytes), "") << entry.name;
 }
 
+TEST(Fuzz, NpyCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("npy")) EXPECT_EQ(CheckNpy(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, ReportCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("report")) EXPECT_EQ(CheckReports(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, LayerCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("layer")) EXPECT_EQ(CheckLayerFolder(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, ProblemCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("problem")) EXPECT_EQ(CheckProblem(entry.bytes), "") << entry.name;
+}
+
+// Else nothing of what they ask for would be checked.
+TEST(Fuzz, MostLinesAndFilesOfTheCorporaAreTaken) {
+  const auto taken = [](const std::string& name, auto read) {
+    int64_t count = 0;
+    for (const Entry& entry : Corpus(name)) count += read(entry.bytes) ? 1 : 0;
+    return count;
+  };
+  EXPECT_GT(taken("npy", [](const Bytes& bytes) { return verify::ReadNpy(WriteScratch("npy", bytes)); }), 20);
+  EXPECT_GT(
+      taken("problem",
+            [](const Bytes& bytes) {
+              return verify::Problem::Parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+            }),
+      60);
+}
+
 TEST(Fuzz, AWrongOutputIsFound) {
   EXPECT_GT(Findings("gemm", [](const Bytes& bytes) { return CheckGemm(bytes, FlipLast); }), 20);
   EXPECT_GT(Findings("conv", [](const Bytes& bytes) { return CheckConv(bytes, FlipLast); }), 20);
+}
+
+TEST(Fuzz, AFeaturesByteMakesItsPlainestCall) {
+  for (uint8_t features = 0; features < 32; ++features) {
+    SCOPED_TRACE(int{features});
+    EXPECT_EQ(CheckGemm(Bytes{features}), "");
+    EXPECT_NE(CheckGemm(Bytes{features}, FlipLast), "");
+  }
 }
 
 TEST(Fuzz, NoBytesMakeThePlainestCall) {
   EXPECT_EQ(CheckGemm({}), "");
   EXPECT_EQ(CheckConv({}), "");
   EXPECT_EQ(CheckPackFile({}), "");
+  EXPECT_EQ(CheckNpy({}), "");
+  EXPECT_EQ(CheckReports({}), "");
+  EXPECT_EQ(CheckLayerFolder({}), "");
+  EXPECT_EQ(CheckProblem({}), "");
   EXPECT_NE(CheckGemm({}, FlipLast), "");
   EXPECT_NE(CheckConv({}, FlipLast), "");
 }

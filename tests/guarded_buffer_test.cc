@@ -17,7 +17,7 @@ TEST_P(GuardedBufferTest, EndsAtAnUnmappedPage) {
   ASSERT_TRUE(buffer) << buffer.error().message;
   const std::span<uint8_t> data = buffer->data();
   ASSERT_EQ(data.size(), GetParam());
-  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](uint8_t b) { return b == GuardedBuffer::kCanary; }));
+  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](uint8_t b) { return b == Surroundings().canary; }));
   Write(&data.front());
   Write(&data.back());
   EXPECT_DEATH(Write(data.data() + data.size()), "");
@@ -35,7 +35,7 @@ TEST_P(GuardedBufferTest, CanBeMadeReadOnly) {
   Result<GuardedBuffer> buffer = GuardedBuffer::Allocate(GetParam());
   ASSERT_TRUE(buffer) << buffer.error().message;
   buffer->MakeReadOnly();
-  EXPECT_EQ(buffer->data().back(), GuardedBuffer::kCanary);
+  EXPECT_EQ(buffer->data().back(), Surroundings().canary);
   EXPECT_DEATH(Write(&buffer->data().back()), "");
   EXPECT_DEATH(Write(buffer->data().data() + buffer->data().size()), "");
 }

@@ -1,4 +1,5 @@
 #include "verify/layer.h"
+#include "verify/identify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,6 +28,18 @@ std::vector<uint8_t> ModelOutputs(const reference::Gemm& gemm, Model model) {
   return reference::Outputs(gemm, reference::Accumulators(gemm, model));
 }
 
+// What the engines are is found out from their outputs, where saturation shows.
+template <class Operation>
+void ExpectIdentified(const Operation& operation, const std::vector<uint8_t>& exact,
+                      const std::vector<uint8_t>& saturating) {
+  const Identity of_exact = Identify(operation, exact);
+  EXPECT_EQ(of_exact.arithmetic, reference::Arithmetic()) << InWords(of_exact);
+  const Identity of_saturating = Identify(operation, saturating);
+  const Model model = exact == saturating ? Model::kExact : Model::kTriple;
+  EXPECT_EQ(of_saturating.arithmetic, reference::Arithmetic{model}) << InWords(of_saturating);
+  EXPECT_EQ(of_exact.telling, exact == saturating ? 0 : 1);
+}
+
 class GoldenLayer : public testing::TestWithParam<const char*> {};
 
 // PyTorch's engines on a VNNI machine and held to AVX2: each byte is predicted.
@@ -40,6 +53,7 @@ TEST_P(GoldenLayer, ModelsEqualPyTorch) {
   ASSERT_TRUE(saturating) << saturating.error().message;
   EXPECT_EQ(ModelOutputs(layer->gemm, Model::kExact), *exact);
   EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *saturating);
+  ExpectIdentified(layer->gemm, *exact, *saturating);
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenLayer,
@@ -64,6 +78,7 @@ TEST_P(GoldenConv, ModelsEqualPyTorch) {
   EXPECT_LE(nest.max_abs_difference, 1);
   EXPECT_EQ(nest.differing, 0);
   EXPECT_EQ(reference::Outputs(conv, reference::Accumulators(conv, Model::kTriple)), *saturating);
+  ExpectIdentified(conv, *exact, *saturating);
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenConv,
@@ -228,6 +243,7 @@ TEST_F(BadConv, OutputBeyondWhatCanBeVerified) {
               HasSubstr("elements; at most 268435456 can be verified"));
   json_["operator"] = "conv2d";
   EXPECT_THAT(ErrorWith("/padding", {1 << 20, 1 << 20}), HasSubstr("layer.json: the output has"));
+  EXPECT_THAT(ErrorWith("/padding", {1 << 8, 1 << 8}), HasSubstr("layer.json: the input under all taps has"));
 }
 
 TEST_F(BadConv, WrongTensors) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "tests/require_isas.h"
@@ -74,6 +75,27 @@ __attribute__((target("ssse3"))) int32_t InstructionTriple(const Quad& quad) {
   return _mm_cvtsi128_si32(_mm_add_epi32(_mm_cvtsi32_si128(quad.acc), sum));
 }
 
+// Each lane's pairs of a row of activations and of weights, added up in int16 and then widened: of adjacent
+// depths as they lie, or with the activations' signs moved to the weights.
+using Depth = std::array<uint8_t, 16 * 9>;
+__attribute__((target("ssse3"))) int32_t InstructionInt16(const Depth& a, const Depth& w, bool moves_signs,
+                                                          bool wraps) {
+  __m128i sum = _mm_setzero_si128();
+  for (size_t k = 0; k < a.size(); k += 16) {
+    __m128i x = Load(&a[k], 16);
+    __m128i y = Load(&w[k], 16);
+    if (moves_signs) {
+      y = _mm_sign_epi8(y, x);
+      x = _mm_abs_epi8(x);
+    }
+    const __m128i pairs = _mm_maddubs_epi16(x, y);
+    sum = wraps ? _mm_add_epi16(sum, pairs) : _mm_adds_epi16(sum, pairs);
+  }
+  int16_t lanes[8];
+  std::memcpy(lanes, &sum, sizeof lanes);
+  return std::accumulate(std::begin(lanes), std::end(lanes), 0);
+}
+
 __attribute__((target("avx512vnni,avx512vl"))) int32_t InstructionDpbusd(const Quad& quad) {
   return _mm_cvtsi128_si32(_mm_dpbusd_epi32(_mm_cvtsi32_si128(quad.acc), Load(quad.a, 4), Load(quad.w, 4)));
 }
@@ -108,6 +130,29 @@ TEST(Models, MaddubsEqualsTheInstruction) {
   }
 }
 
+TEST(Models, Int16SumsEqualTheInstructions) {
+  if (!__builtin_cpu_supports("ssse3")) GTEST_SKIP() << "ssse3 is not available";
+  verify::Random random(7, 0, 0);
+  for (int i = 0; i < 20000; ++i) {
+    Depth a, w;
+    for (uint8_t& byte : a) byte = static_cast<uint8_t>(random.Next());
+    // Of small weights some lanes keep within int16.
+    for (uint8_t& byte : w) byte = static_cast<uint8_t>(random.Integer(-128, 127) >> (i % 8));
+    std::array<int8_t, std::tuple_size_v<Depth>> weights;
+    std::memcpy(weights.data(), w.data(), w.size());
+    for (const bool wraps : {false, true}) {
+      Model model = {.sum = Summation::kInt16, .spill = kWholeDepth, .lanes = 8, .wraps = wraps};
+      ASSERT_EQ(Accumulate(model, 0, a, weights), InstructionInt16(a, w, false, wraps));
+      // The model has activations shifted by 128, and compensates for that.
+      model.signs = Signs::kMoved;
+      Depth shifted = a;
+      for (uint8_t& byte : shifted) byte ^= 0x80;
+      const int32_t compensation = 128 * std::accumulate(weights.begin(), weights.end(), 0);
+      ASSERT_EQ(Accumulate(model, 0, shifted, weights) - compensation, InstructionInt16(a, w, true, wraps));
+    }
+  }
+}
+
 TEST(Models, DpbusdEqualsTheInstruction) {
   if (!HasAvx512Vnni()) INTACT_SKIP_ISA("avx512_vnni");
   for (const Quad& quad : Quads()) {
@@ -131,6 +176,22 @@ TEST(Models, ClampOnlyWhereTheyAreSaidTo) {
   EXPECT_EQ(Accumulate(Model::kTriple, 7, a, w), 7 + 32767 - 32768 + 255 * 127);
   EXPECT_EQ(Accumulate(Model::kDpbusds, kInt32Max, a, w), kInt32Max);
   EXPECT_EQ(CountClampedPairs(a, w), 2);
+}
+
+TEST(Models, PairsBeginAnewWhereTheDepthIsCutInTwo) {
+  const std::vector<uint8_t> a(11, 255);
+  const std::vector<int8_t> w(11, 127);
+  Model model = Model::kTriple;
+  EXPECT_EQ(Accumulate(model, 0, a, w), 5 * 32767 + 255 * 127);
+  const auto cut = [&](int32_t from, int32_t to, size_t depths) {
+    model.cut = {from, to};
+    return Accumulate(model, 0, std::span(a).first(depths), std::span(w).first(depths));
+  };
+  EXPECT_EQ(cut(9, 11, 9), 2 * 32767 + 255 * 127 + 2 * 32767);  // 5 depths, then 4
+  EXPECT_EQ(cut(9, 11, 10), 2 * (2 * 32767 + 255 * 127));
+  EXPECT_EQ(cut(9, 11, 11), 5 * 32767 + 255 * 127);  // 6 depths, then 5
+  EXPECT_EQ(cut(1, 9, 10), 5 * 32767);
+  EXPECT_EQ(cut(11, 12, 10), 5 * 32767);
 }
 
 TEST(Models, AnOddDepthIsPaddedWithZeros) {

@@ -72,6 +72,14 @@ TEST_F(NpyTest, RefusesAbsurdShapes) {
   EXPECT_THAT(ErrorOf(Npy(Dict("<f4", "(4611686018427387904,)"), "")), HasSubstr("absurd shape"));
   EXPECT_THAT(ErrorOf(Npy(Dict("<f4", "(4294967296, 4294967296)"), "")), HasSubstr("absurd shape"));
   EXPECT_THAT(ErrorOf(Npy(Dict("|u1", "(99999999999,)"), "ab")), HasSubstr("truncated"));
+  const auto ones = [](int count) {
+    std::string shape = "(";
+    for (int i = 0; i < count; ++i) shape += "1,";
+    return shape + ")";
+  };
+  EXPECT_TRUE(Read(Npy(Dict("|u1", ones(64), "True"), "a")));
+  EXPECT_THAT(ErrorOf(Npy(Dict("|u1", ones(65), "True"), "a")),
+              HasSubstr("has 65 dimensions; expected at most 64"));
 }
 
 TEST_F(NpyTest, RefusesEveryTruncation) {

@@ -13,6 +13,7 @@
 
 #include "reference/quantize.h"
 #include "tests/require_isas.h"
+#include "verify/identify.h"
 #include "verify/json_file.h"
 #include "verify/npy.h"
 #include "verify/target.h"
@@ -96,11 +97,16 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
     EXPECT_EQ(*output, expected);
   }
 
+  template <class Operation>
+  static void ExpectIdentified(const Operation& operation, const Bytes& expected, const Model& model) {
+    const verify::Identity identity = verify::Identify(operation, expected);
+    EXPECT_EQ(identity.arithmetic, reference::Arithmetic{model}) << verify::InWords(identity);
+    EXPECT_TRUE(identity.Found());
+    EXPECT_EQ(reference::Predict(operation, {model}), expected);
+  }
+
   static void ExpectOutput(const reference::Gemm& gemm, const Bytes& expected) {
-    EXPECT_EQ(reference::Outputs(gemm, reference::Accumulators(gemm, ModelOf(gemm))), expected);
-    if (ModelOf(gemm) == Model::kTriple) {
-      EXPECT_NE(reference::Outputs(gemm, reference::Accumulators(gemm, Model::kExact)), expected);
-    }
+    ExpectIdentified(gemm, expected, ModelOf(gemm));
     ExpectOfLibrary(gemm, expected);
   }
 };
@@ -245,49 +251,18 @@ class Conv : public OnnxRuntime {
   }
 };
 
-// Pairs over the flattened depth, (kh, kw, channel of the group): they cross taps where channels are odd.
-std::vector<int32_t> FlattenedAccumulators(const reference::Conv& conv, Model model) {
-  const reference::ConvGeometry& g = conv.geometry;
-  std::vector<int32_t> y;
-  for (int64_t m = 0; m < g.OutputPixels(); ++m) {
-    const reference::Pixel pixel = reference::PixelOf(g, m);
-    for (int64_t n = 0; n < g.output_channels; ++n) {
-      reference::Gemm dot;
-      dot.m = dot.n = 1;
-      dot.a_type = conv.a_type;
-      dot.b_type = conv.b_type;
-      dot.a_zero_point = conv.a_zero_point;
-      dot.b_zero_points = {reference::WeightZeroPoint(conv, n)};
-      for (int64_t tap = 0; tap < g.Taps(); ++tap) {
-        const int64_t row = reference::InputRow(g, pixel, reference::TapOf(g, tap));
-        const int64_t first = n / g.GroupOutputs() * g.GroupInputs();
-        for (int64_t c = 0; c < g.GroupInputs(); ++c) {
-          const auto at = static_cast<size_t>(row * g.input_channels + first + c);
-          dot.a.push_back(row < 0 ? static_cast<uint8_t>(conv.a_zero_point) : conv.a[at]);
-          dot.b.push_back(conv.b[static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c)]);
-        }
-      }
-      dot.k = std::ssize(dot.a);
-      y.push_back(reference::Accumulators(dot, model).front());
-    }
-  }
-  return y;
-}
-
+// Pairs are of the flattened depth, (kh, kw, channel of the group): they cross taps where channels are odd.
 TEST_P(Conv, IsPredictedAndEqual) {
   const reference::Conv conv = Read();
   const reference::ConvGeometry& g = conv.geometry;
   const Bytes expected =
       ChannelsLast(Tensor("output_c"), static_cast<size_t>(reference::ElementSize(conv.c_type)));
   const bool is_depthwise = g.groups == g.input_channels;
-  const Model model = is_depthwise ? Model::kExact : ModelOf(conv);
-  const auto outputs = [&](const std::vector<int32_t>& y) {
-    return reference::Outputs(conv, g.output_channels, y);
-  };
-  EXPECT_EQ(outputs(FlattenedAccumulators(conv, model)), expected);
+  Model model = is_depthwise ? Model::kExact : ModelOf(conv);
   const bool pairs_cross_taps = model == Model::kTriple && g.GroupInputs() % 2 != 0;
-  if (!pairs_cross_taps) return ExpectOfLibrary(conv, expected);
-  EXPECT_NE(outputs(reference::Accumulators(conv, model)), expected) << "taps' channels padded to even";
+  if (pairs_cross_taps) model.order = reference::DepthOrder::kFlattened;
+  ExpectIdentified(conv, expected, model);
+  if (!pairs_cross_taps) ExpectOfLibrary(conv, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Integer, Conv, testing::ValuesIn(CasesOf("conv_integer")),

@@ -15,6 +15,8 @@ MaybeConv Geometry(std::string_view line) { return tests::Parsed(line).conv; }
 TEST(Place, OfAGemm) {
   EXPECT_EQ(OutputPlace(std::nullopt, 3, 5), "m 3 n 5");
   EXPECT_EQ(PairPlace(std::nullopt, 5, 24), "k 24");
+  EXPECT_EQ(PairPlace(std::nullopt, 5, 24, 25), "k 24");
+  EXPECT_EQ(PairPlace(std::nullopt, 5, 24, 28), "k 24 and 28");
 }
 
 TEST(Place, HasTheDimensionsOfTheConvolution) {

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -32,8 +35,8 @@ TEST(ProblemText, RoundTrips) {
            "gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2",
            "gemm u8s8s32 m=1 n=1 k=1",
            "gemm s8s8u8 m=2 n=3 k=4 za=-128 zc=255 amax=127 wmax=128 bias=f32 scale=channel act=clamp",
-           "gemm u8s8s32 m=2 n=3 k=4 fill=ties seed=9223372036854775807 apad=3 cpad=5 threads=2 "
-           "isa=avx512_vnni",
+           "gemm u8s8s32 m=2 n=3 k=4 fill=ties seed=9223372036854775807 apad=3 threads=2 isa=avx512_vnni",
+           "gemm u8s8s32 m=2 n=3 k=4 cpad=5",
            "gemm u8s8f32 m=16 n=16 k=16 bias=s32 act=relu fill=one_hot threads=0",
            "gemm s8s8s32 m=1 n=1 k=1 za=-28 adecl=100 rangecheck=unchecked fill=bound",
            "gemm u8u8s32 m=1 n=2 k=1 za=9 zb=255",
@@ -203,6 +206,22 @@ std::vector<int64_t> Weights(std::string_view line) {
 }
 
 // The same bytes on every platform: these were made once, and may only change with the definition of a fill.
+// What would take the machine's memory is refused, wherever it is in the line.
+TEST(ProblemText, RefusesWhatMemoryDoesNotHold) {
+  for (const char* line : {
+           "gemm u8s8s32 m=16777216 n=1 k=16",
+           "gemm u8s8s32 m=1 n=16777216 k=16",
+           "gemm u8s8s32 m=1 n=1 k=4096 batch=65536",
+           "conv u8s8s32 in=1 c=16777216 o=16777216 kernel=1 groups=16777216",
+           "conv u8s8s32 in=16777216 c=1 o=1 kernel=7 pad=3",
+       }) {
+    const Result<Problem> problem = Problem::Parse(line);
+    ASSERT_FALSE(problem) << line;
+    EXPECT_THAT(problem.error().message, HasSubstr("its tensors may take")) << line;
+  }
+  EXPECT_TRUE(Problem::Parse("gemm u8s8s32 m=128 n=11008 k=4096"));
+}
+
 TEST(Materialize, IsTheSameEverywhere) {
   EXPECT_EQ(Weights("gemm u8s8s32 m=1 n=1 k=6"), (std::vector<int64_t>{-18, 102, -85, 63, -102, 31}));
   EXPECT_EQ(Weights("gemm u8s8s32 m=1 n=1 k=6 fill=gauss"),
@@ -558,6 +577,27 @@ TEST(Fill, OneHotRowsHaveOneActivation) {
   for (int64_t m = 0; m < gemm.m; ++m) {
     const auto row = gemm.a.begin() + m * gemm.k;
     EXPECT_GE(std::count(row, row + gemm.k, 7), gemm.k - 1);
+  }
+}
+
+// Every key is in docs/problems.md.
+TEST(ProblemLine, IsDocumented) {
+  std::ifstream file(INTACT_SOURCE_DIR "/docs/problems.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  ASSERT_FALSE(page.empty());
+  for (const char* line :
+       {"gemm u8s8s32 m=1 n=1 k=1 nothing=1", "conv u8s8s32 in=1 c=1 o=1 kernel=1 nothing=1"}) {
+    const Result<Problem> problem = Problem::Parse(line);
+    ASSERT_FALSE(problem);
+    const std::string& message = problem.error().message;
+    const std::string before = "expected one of ";
+    ASSERT_NE(message.find(before), std::string::npos) << message;
+    std::istringstream keys(message.substr(message.find(before) + before.size()));
+    int count = 0;
+    for (std::string key; std::getline(keys >> std::ws, key, ','); ++count) {
+      EXPECT_NE(page.find("`" + key + "="), std::string::npos) << key;
+    }
+    EXPECT_GT(count, 30);
   }
 }
 

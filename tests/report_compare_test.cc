@@ -21,8 +21,8 @@ std::string On(const std::string& isa, const std::string& mode = "exact") {
 }
 
 ReportComparison Compared(std::vector<DigestedRun> a, std::vector<DigestedRun> b) {
-  const Result<ReportComparison> comparison =
-      CompareReports({"a.json", "A", std::move(a)}, {"b.json", "B", std::move(b)});
+  const Result<ReportComparison> comparison = CompareReports({"a.json", "A", "sweep.digests", std::move(a)},
+                                                             {"b.json", "B", "sweep.digests", std::move(b)});
   EXPECT_TRUE(comparison) << comparison.error().message;
   return comparison ? *comparison : ReportComparison{};
 }
@@ -36,6 +36,14 @@ TEST(CompareReports, ExactOutputsDoNotDependOnTheIsa) {
   EXPECT_EQ(different.differences[0].a[0].problem, On("avx2"));
   EXPECT_EQ(different.differences[0].b[0].digest, "2");
   EXPECT_THAT(ToText(different), testing::HasSubstr("B 2  intact verify replay '" + On("amx_int8") + "'"));
+}
+
+TEST(CompareReports, OutputsOfATargetAreRunAgainOnIt) {
+  const ReportComparison different =
+      Compared({{kProblem, "1", "./mine.so"}}, {{kProblem, "2", "onednn:isa=avx2"}});
+  EXPECT_THAT(ToText(different), testing::HasSubstr("A 1  intact verify replay '" + std::string(kProblem) +
+                                                    "' --target ./mine.so\n"));
+  EXPECT_THAT(ToText(different), testing::HasSubstr("' --target onednn:isa=avx2\n"));
 }
 
 TEST(CompareReports, SaturatingOutputsAreOfTheirOwn) {
@@ -67,14 +75,19 @@ TEST(CompareReports, CountsWhatOnlyOneHas) {
 }
 
 TEST(CompareReports, RefusesWhatCannotBeCompared) {
-  const ReportDigests a{"a.json", "A", {{On("avx2"), "1"}}};
+  const ReportDigests a{"a.json", "A", "sweep.digests", {{On("avx2"), "1"}}};
   const Result<ReportComparison> disjoint =
-      CompareReports(a, {"b.json", "B", {{"gemm u8s8s32 m=1 n=1 k=1", "1"}}});
+      CompareReports(a, {"b.json", "B", "sweep.digests", {{"gemm u8s8s32 m=1 n=1 k=1", "1"}}});
   ASSERT_FALSE(disjoint);
   EXPECT_EQ(disjoint.error().message, "b.json: has no problem in common with a.json");
-  const Result<ReportComparison> foreign = CompareReports(a, {"b.json", "B", {{"gemm m=1 q=3", "1"}}});
+  const Result<ReportComparison> foreign =
+      CompareReports(a, {"b.json", "B", "sweep.digests", {{"gemm m=1 q=3", "1"}}});
   ASSERT_FALSE(foreign);
   EXPECT_THAT(foreign.error().message, testing::StartsWith("b.json: sweep.digests: 'gemm m=1 q=3': "));
+  const Result<ReportComparison> garbled =
+      CompareReports(a, {"b.json", "B", "sweep.digests", {{"gemm u8s8s32 \x01", "1"}}});
+  ASSERT_FALSE(garbled);
+  EXPECT_EQ(garbled.error().message, "b.json: sweep.digests: 'gemm u8s8s32 \\x01': '\\x01' is not key=value");
 }
 
 class ReadDigestsTest : public testing::Test {
@@ -102,22 +115,34 @@ TEST_F(ReadDigestsTest, ReadsAReport) {
       R"({"schema": "intact-report", "schema_version": 1, "machine": {"cpu": "X"},
           "sweep": {"digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}}})");
   ASSERT_TRUE(digests) << digests.error().message;
-  EXPECT_EQ(digests->cpu, "X");
+  EXPECT_EQ(digests->machine, "X");
   ASSERT_EQ(digests->runs.size(), 1u);
   EXPECT_EQ(digests->runs[0].problem, "gemm u8s8s32 m=1 n=1 k=1");
   EXPECT_EQ(digests->runs[0].digest, "00ff");
+}
+
+TEST_F(ReadDigestsTest, ReadsASweep) {
+  const std::string head = R"({"schema": "intact-sweep", "schema_version": 1, "machine": {"cpu": "X"}, )";
+  const Result<ReportDigests> digests =
+      Read(head + R"("target": {"name": "mine 1"}, "digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}})");
+  ASSERT_TRUE(digests) << digests.error().message;
+  EXPECT_EQ(digests->machine, "mine 1 on X");
+  EXPECT_EQ(digests->field, "digests");
+  ASSERT_EQ(digests->runs.size(), 1u);
+  ExpectRefusal(head + R"("digests": {"gemm": 3}})", "digests: 'gemm': expected a string");
 }
 
 TEST_F(ReadDigestsTest, RefusesOtherFiles) {
   EXPECT_THAT(ReadDigests(path_).error().message, testing::HasSubstr("no such file"));
   ExpectRefusal("", "malformed JSON");
   ExpectRefusal("[]", "is not a JSON object");
-  ExpectRefusal(R"({"schema": "layer", "schema_version": 1})", "is not a report of intact");
+  ExpectRefusal(R"({"schema": "layer", "schema_version": 1})", "is neither a report of intact nor");
   ExpectRefusal(R"({"schema": "intact-report", "schema_version": 2})", "schema_version 1");
   const std::string head = R"({"schema": "intact-report", "schema_version": 1, "sweep": )";
   ExpectRefusal(head + "[1]}", "sweep.digests: expected an object");
   ExpectRefusal(head + R"({"digests": ["x"]}})", "sweep.digests: expected an object");
   ExpectRefusal(head + R"({"digests": {"gemm": 3}}})", "'gemm': expected a string");
+  ExpectRefusal(head + R"({"digests": {"a\nb": 3}}})", R"('a\x0ab': expected a string)");
 }
 
 }  // namespace

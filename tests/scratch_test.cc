@@ -250,7 +250,7 @@ void ExpectTooLittleIsRefused(const Runs& runs) {
     expect_refused(runs.run(scratch.data(), given), given, too_little);
     expect_refused(runs.run_part(scratch.data(), given, 0, kParts), given, too_little);
     EXPECT_TRUE(scratch.FrontIntact());
-    for (size_t i = 0; i < given; ++i) ASSERT_EQ(scratch.data()[i], verify::GuardedBuffer::kCanary);
+    for (size_t i = 0; i < given; ++i) ASSERT_EQ(scratch.data()[i], verify::Surroundings().canary);
   }
   const std::string none = " and scratch is NULL; expected 0";
   expect_refused(runs.run(nullptr, info.scratch_bytes), info.scratch_bytes, none);

@@ -1,11 +1,13 @@
 #include "verify/sweep.h"
 #include "verify/audit.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -29,7 +31,7 @@ TEST(SweepProblems, AreValidAndDistinct) {
     EXPECT_FALSE(error) << problem.ToString() << ": " << error->message;
     lines.insert(problem.ToString());
   }
-  EXPECT_GT(lines.size(), problems.size() * 9 / 10);
+  EXPECT_EQ(lines.size(), problems.size());
 }
 
 TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
@@ -44,7 +46,7 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
     if (p.declared_min == 0)
       met.insert("declared " + std::to_string(p.declared) + " " + std::to_string(p.range_check));
   }
-  EXPECT_EQ(met.size(), AllFills().size() + 10 + 3 + 4 + 3 + 4 + 2 * 7);
+  EXPECT_EQ(met.size(), AllFills().size() + 10 + 3 + 5 + 3 + 4 + 2 * 7);
 }
 
 TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
@@ -56,12 +58,12 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.IsDynamic()) met.insert(quantization + " " + std::string(ToString(p.numbers)));
     if (p.IsDynamic()) met.insert("source " + std::string(ToString(p.source)));
     if (p.batch == 1) continue;
-    met.insert("batch, pointers " + std::to_string(p.item_pointers) + " own B " + std::to_string(p.own_b));
+    met.insert(fmt::format("batch, pointers {} own B {}", p.item_pointers, p.own_b));
     met.insert("batch, by columns " + std::to_string(p.b_by_columns) + " " + types);
     if (p.own_b) met.insert("own B, scale " + std::to_string(static_cast<int>(p.scale)));
     if (p.own_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
-  EXPECT_EQ(met.size(), (5u + 4 + 4) * 2 + 8 * 2 + 2 + 4 + 2 * 10 + 4 + 3) << ::testing::PrintToString(met);
+  EXPECT_EQ(met.size(), (5u + 4 + 4) * 2 + 8 * 2 + 2 + 4 + 2 * 10 + 5 + 3) << ::testing::PrintToString(met);
 }
 
 TEST(SweepProblems, MeetEveryResidualEvenIfQuick) {
@@ -236,8 +238,14 @@ TEST(RunSweep, FindsEveryMutantAndMinimisesIt) {
       const size_t step = problems[i].conv ? 3 : 12;
       if ((i % step == 0 && small) || problems[i].k > 60000) some.push_back(problems[i]);
     }
-    const SweepResult result = RunSweep(some, *mutant.target, NoProgress);
-    ASSERT_FALSE(result.Passed());
+    // A few at a time, until one fails: the others would be explained as well, which takes long.
+    SweepResult result;
+    for (std::span<const Problem> rest = some; result.failures.empty() && !rest.empty();) {
+      const std::span<const Problem> part = rest.first(std::min<size_t>(16, rest.size()));
+      result = RunSweep(part, *mutant.target, NoProgress);
+      rest = rest.subspan(part.size());
+    }
+    ASSERT_FALSE(result.failures.empty());
     const Result<Problem> minimised = Problem::Parse(result.failures[0].minimised);
     ASSERT_TRUE(minimised) << minimised.error().message;
     const Result<Judgement> judgement = Judge(*mutant.target, *minimised);

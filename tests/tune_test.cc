@@ -441,7 +441,7 @@ TEST(TuneArguments, OfConvolutionsAreChecked) {
   ASSERT_TRUE(tuned) << tuned.error().message;
   EXPECT_GT(tuned->candidates, 0);
   EXPECT_GT(tuned->model_microseconds, 0);
-  EXPECT_THAT(tuned->kernel, HasSubstr("band: u8s8"));
+  EXPECT_THAT(tuned->kernel, ::testing::ContainsRegex("^band.*: u8s8"));  // which kernel is a matter of time
   EXPECT_THAT(tuned->kernel, HasSubstr(fixed->Info().kernel));
   EXPECT_TRUE(open->Tune({6, 7}, 0));
 }

@@ -6,7 +6,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
 readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libcpuinfo-dev libbenchmark-dev
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
-readonly peers=(libdnnl-dev ocl-icd-opencl-dev)
+readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libgemmlowp-dev)
 readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 
 usage() {
@@ -26,7 +26,8 @@ Each command installs the Debian packages that are missing, then configures and 
            python3-torch and others);                  arguments go to the comparison (--help)
   lint     check format and clang-tidy (wants clang-format and clang-tidy)
 
-INTACT_PRESETS="release asan" says otherwise which builds `test` covers: any of release, debug, asan.
+INTACT_PRESETS="release asan" says otherwise which builds `test` and the tests of `pytorch` cover: any of release,
+debug, asan.
 Commands run in the repository's root, so relative paths in arguments start there.
 END
 }
@@ -73,7 +74,7 @@ install_packages() {
     fail "missing packages; run: sudo apt-get install $(missing_packages "${wanted[@]}" | paste -sd ' ')"
 }
 
-# What `bench` compares with, where it can be had.
+# What `bench` compares with and `verify` may be told to verify, where it can be had.
 install_peers() {
   try_install "${peers[@]}" || say "going on without ${peers[*]}: no peer to compare with"
 }
@@ -100,19 +101,26 @@ build() {
 # The number in attribute $1 of the test suite in the JUnit file $2.
 junit_count() { grep -m 1 -o "\b$1=\"[0-9]*" "$2" | tr -dc 0-9; }
 
-run_tests() {
-  local argument preset presets=release arguments=() failed_presets=() total=0 failed=0 skipped=0
-  for argument in "$@"; do
-    if [[ $argument == --all ]]; then presets="release asan"; else arguments+=("$argument"); fi
-  done
-  read -ra presets <<<"${INTACT_PRESETS:-$presets}"
+# Sets the caller's `presets` to those of INTACT_PRESETS, or of $1 if it is not set.
+read_presets() {
+  local preset
+  read -ra presets <<<"${INTACT_PRESETS:-$1}"
   for preset in "${presets[@]}"; do
     [[ $preset =~ ^(release|debug|asan)$ ]] || {
       echo "bootstrap: INTACT_PRESETS: '$preset' is no preset; expected some of: release debug asan" >&2
       exit 2
     }
   done
+}
+
+run_tests() {
+  local argument preset presets=release arguments=() failed_presets=() total=0 failed=0 skipped=0
+  for argument in "$@"; do
+    if [[ $argument == --all ]]; then presets="release asan"; else arguments+=("$argument"); fi
+  done
+  read_presets "$presets"
   install_packages
+  try_install openmpi-bin || say "going on without openmpi-bin: the test under mpirun is skipped"
   for preset in "${presets[@]}"; do
     build "$preset"
     say "testing build/$preset"
@@ -129,11 +137,16 @@ run_tests() {
   ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
 }
 
-# PyTorch's part, of the release build alone; nothing else that is tested is built.
+# PyTorch's part; nothing else that is tested is built. What is told of networks is told of the release build.
 test_pytorch() {
+  local preset presets build_pytorch=ON
+  read_presets release
   install_packages "${pytorch[@]}"
-  build_pytorch=ON build release --target intact_torch run_scripted intact
-  ctest --preset release --no-tests=error --parallel "$(nproc)" --tests-regex '^pytorch\.'
+  for preset in "${presets[@]}"; do
+    build "$preset" --target intact_torch run_scripted intact
+    ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" --tests-regex '^pytorch\.'
+  done
+  [[ " ${presets[*]} " == *" release "* ]] || return 0
   export PYTHONPATH=build/release/integrations/pytorch
   /usr/bin/python3 integrations/pytorch/scripts/story.py --out report/pytorch
   say "comparing with PyTorch's engines (a minute or two)"
@@ -170,6 +183,7 @@ case $command in
     ;;
   verify)
     install_packages
+    install_peers
     build release --target intact
     say "verifying this machine's kernels; the report goes to report/"
     build/release/tools/intact verify "$@"

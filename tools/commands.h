@@ -27,6 +27,8 @@ void AddInfo(CLI::App* app, Command* command);
 void AddVerifyCertify(CLI::App* verify, Command* command);
 void AddVerifyCompare(CLI::App* verify, Command* command);
 void AddVerifyLayer(CLI::App* verify, Command* command);
+void AddVerifyMerge(CLI::App* verify, Command* command);
+void AddVerifyModels(CLI::App* verify, Command* command);
 void AddVerifyPairs(CLI::App* verify, Command* command);
 void AddVerifyRamp(CLI::App* verify, Command* command);
 void AddVerifyReplay(CLI::App* verify, Command* command);
@@ -80,6 +82,9 @@ int RunProgram(int (*program)(int, char**), int argc, char** argv);
 
 /// Refuses the empty value that a script's unset variable gives: it would be taken for no option at all.
 CLI::Option* RefuseEmpty(CLI::Option* option);
+
+/// Numbers from `least` to `greatest`, and no NaN, which CLI::Range lets pass.
+CLI::Validator Between(double least, double greatest);
 
 /// An option `name` for a file to be written: before the work, not after it, its folder is made, and the file
 /// refused if it cannot be written.

@@ -84,7 +84,9 @@ Strings Choices(const CLI::Option& option) {
   return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
 }
 
-bool IsFile(const CLI::Option& option) { return TypeOf(option) == "FILE"; }
+bool IsFile(const CLI::Option& option) {
+  return TypeOf(option) == "FILE" || TypeOf(option) == "TARGET";  // which is a file, or a peer's name
+}
 bool IsFolder(const CLI::Option& option) { return TypeOf(option) == "DIR"; }
 
 std::string Replaced(std::string_view text, const std::map<char, std::string_view>& replacements) {

@@ -23,12 +23,14 @@ int Main(int argc, char** argv) {
   AddVerifyStandard(verify, &command);
   AddVerifyPairs(verify, &command);
   AddVerifySweep(verify, &command);
+  AddVerifyMerge(verify, &command);
   AddVerifyRamp(verify, &command);
   AddVerifyLayer(verify, &command);
   AddVerifySoak(verify, &command);
   AddVerifyReplay(verify, &command);
   AddVerifyCompare(verify, &command);
   AddVerifyCertify(verify, &command);
+  AddVerifyModels(verify, &command);
   app.footer(std::string(kExitStatus) + kEnvironmentHelp);
   try {
     app.parse(argc, argv);

@@ -89,6 +89,17 @@ CLI::Option* RefuseEmpty(CLI::Option* option) {
   });
 }
 
+CLI::Validator Between(double least, double greatest) {
+  const std::string range = fmt::format("{:g} to {:g}", least, greatest);
+  const auto refuse = [=](const std::string& value) -> std::string {
+    double number = 0;
+    const bool is_number = CLI::detail::lexical_cast(value, number);
+    if (is_number && number >= least && number <= greatest) return {};
+    return fmt::format("{} is not a number from {}", value, range);
+  };
+  return CLI::Validator(refuse, range);
+}
+
 int Exit(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() != 0) return Fail(std::string(error.what()) + " (see --help)");
   std::ostringstream text;

@@ -19,7 +19,7 @@ int CompareFiles(const CompareOptions& options) {
   if (!b) return Fail(b.error());
   const Result<verify::ReportComparison> comparison = verify::CompareReports(*a, *b);
   if (!comparison) return Fail(comparison.error());
-  Print("A: {}, {}\nB: {}, {}\n{}", a->path, a->cpu, b->path, b->cpu, verify::ToText(*comparison));
+  Print("A: {}, {}\nB: {}, {}\n{}", a->path, a->machine, b->path, b->machine, verify::ToText(*comparison));
   return comparison->Same() ? kParity : kDifference;
 }
 
@@ -28,13 +28,11 @@ int CompareFiles(const CompareOptions& options) {
 void AddVerifyCompare(CLI::App* verify, Command* command) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* compare = verify->add_subcommand(
-      "compare", "the reports of two machines: the same bytes, or which problem differs");
-  RefuseEmpty(compare->add_option("A", options->a, "report.json of one machine"))
+      "compare", "reports or sweeps of two machines or targets: the same bytes, or which problem differs");
+  RefuseEmpty(compare->add_option("A", options->a, "report.json of one, or its sweep's --json"))
       ->type_name("FILE")
       ->required();
-  RefuseEmpty(compare->add_option("B", options->b, "report.json of the other"))
-      ->type_name("FILE")
-      ->required();
+  RefuseEmpty(compare->add_option("B", options->b, "that of the other"))->type_name("FILE")->required();
   compare->callback([options, command] { *command = [options] { return CompareFiles(*options); }; });
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/commands.h"
+#include "tools/target_option.h"
 #include "tools/terminal.h"
 #include "verify/cost.h"
 #include "verify/layer.h"
@@ -18,16 +19,18 @@ namespace {
 struct LayerOptions {
   std::vector<std::string> folders;
   RunChoice choice;
+  TargetOption target;
   std::string expect;
   std::string json;
 };
 
 struct LayerFindings {
   verify::LayerCheck check;
-  verify::Cost cost;
+  std::optional<verify::Cost> cost;  // of our own kernels
 };
 
-Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options) {
+Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options,
+                                  const verify::Target& target) {
   const Result<verify::Layer> layer = verify::ReadLayer(folder);
   if (!layer) return layer.error();
   const auto failed = [&folder](const Error& error) {
@@ -39,9 +42,12 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
     if (!output) return output.error();
     expectation = verify::Expectation{options.expect, *output};
   }
-  Result<verify::LayerCheck> check =
-      verify::CheckLayer(*layer, options.choice.mode, options.choice.isa, expectation);
+  const bool is_plugin = options.target.IsPlugin();
+  Result<verify::LayerCheck> check = verify::CheckLayer(
+      *layer, options.choice.mode, options.choice.isa, expectation,
+      is_plugin ? verify::LayerTarget{options.target.text, &target} : verify::LayerTarget());
   if (!check) return failed(check.error());
+  if (is_plugin) return LayerFindings{std::move(*check), std::nullopt};
   Result<verify::Cost> cost = verify::MeasureCost(*layer);
   if (!cost) return failed(cost.error());
   return LayerFindings{std::move(*check), std::move(*cost)};
@@ -49,18 +55,21 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
 
 int RunLayers(LayerOptions options) {
   if (const int status = options.choice.Resolve(); status != kParity) return status;
+  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
+  if (!target) return Fail(target.error());
   int status = kParity;
   verify::Json report = verify::Json::array();
   for (const std::string& folder : options.folders) {
-    const Result<LayerFindings> findings = CheckFolder(folder, options);
+    const Result<LayerFindings> findings = CheckFolder(folder, options, **target);
     if (!findings) {
       status = Fail(findings.error());
       continue;
     }
-    Print("{}{}\n", verify::ToText(findings->check), verify::ToText({&findings->cost, 1}));
-    report.push_back(verify::ToJson(findings->check));
-    report.back()["cost"] = verify::ToJson(findings->cost);
-    const bool is_right = findings->check.Passed() && findings->cost.AllRight();
+    const auto& [check, cost] = *findings;
+    Print("{}{}\n", verify::ToText(check), cost ? verify::ToText({&*cost, 1}) : "");
+    report.push_back(verify::ToJson(check));
+    if (cost) report.back()["cost"] = verify::ToJson(*cost);
+    const bool is_right = check.Passed() && (!cost || cost->AllRight());
     if (!is_right) status = std::max(status, kDifference);
   }
   return report.empty() ? status : WriteJson(options.json, report, status);
@@ -76,6 +85,7 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
       ->type_name("")
       ->required();
   options->choice.AddOptions(layer);
+  options->target.Add(layer);
   RefuseEmpty(
       layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute"))
       ->type_name("FILE");

@@ -2,7 +2,10 @@
 #include <utility>
 
 #include "tools/commands.h"
+#include "tools/target_option.h"
 #include "tools/terminal.h"
+#include "verify/audit.h"
+#include "verify/judge.h"
 #include "verify/ramp.h"
 #include "verify/report_json.h"
 #include "verify/report_terminal.h"
@@ -13,6 +16,7 @@ namespace {
 struct RampOptions {
   std::string folder;
   RunChoice choice;
+  TargetOption target;
   std::string json;
 };
 
@@ -26,10 +30,25 @@ int RunRamp(RampOptions options) {
   if (const int status = options.choice.Resolve(); status != kParity) return status;
   const Result<verify::Layer> layer = RampLayer(options.folder);
   if (!layer) return Fail(layer.error());
-  const Result<verify::Ramp> ramp = verify::RunRamp(*layer, options.choice.mode, options.choice.isa);
-  if (!ramp) return Fail(ramp.error());
+  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
+  if (!target) return Fail(target.error());
+  const intact_isa isa = options.choice.isa == INTACT_ISA_ANY && !options.target.IsPlugin()
+                             ? verify::BestIsa()
+                             : options.choice.isa;
+  const Result<verify::Ramp> ramp = verify::RunRamp(**target, *layer, options.choice.mode, isa);
+  if (!ramp) {
+    const bool is_finding = options.target.IsPlugin() && ramp.error().status != INTACT_UNSUPPORTED;
+    if (!is_finding) return Fail(ramp.error());
+    Print("FAILED: {}\n", ramp.error().message);
+    return kDifference;
+  }
   Print("{}", verify::ToText(*ramp));
-  return WriteJson(options.json, verify::ToJson(*ramp), ramp->Passed() ? kParity : kDifference);
+  // A target may claim to turn back.
+  const bool passed = options.target.IsPlugin() ? !verify::Fails(**target, layer->gemm, {}) : ramp->Passed();
+  if (options.target.IsPlugin()) {
+    Print("{}as the target claims: {}\n", passed ? "" : "not ", (*target)->Arithmetic());
+  }
+  return WriteJson(options.json, verify::ToJson(*ramp), passed ? kParity : kDifference);
 }
 
 }  // namespace
@@ -42,6 +61,7 @@ void AddVerifyRamp(CLI::App* verify, Command* command) {
                                "folder with layer.json and .npy tensors (default: a layer made by code)"))
       ->type_name("");
   options->choice.AddOptions(ramp);
+  options->target.Add(ramp);
   AddJsonOption(ramp, &options->json, "write the kinks");
   ramp->callback([options, command] { *command = [options] { return RunRamp(*options); }; });
 }

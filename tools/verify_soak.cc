@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 
 #include "jit/code_memory.h"
 #include "tools/commands.h"
+#include "tools/interruption.h"
 #include "tools/terminal.h"
 #include "verify/resident.h"
 #include "verify/soak.h"
@@ -24,9 +23,6 @@ struct SoakArguments {
   verify::SoakOptions soak;
 };
 
-std::atomic<bool> is_interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
 std::string ToText(const verify::SoakState& state, double seconds) {
   const jit::CodeUsage code = jit::GetCodeUsage();
   const double resident = static_cast<double>(verify::ResidentBytes()) / 1e6;
@@ -38,7 +34,7 @@ std::string ToText(const verify::SoakState& state, double seconds) {
 }
 
 int Soak(const SoakArguments& arguments) {
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { is_interrupted = true; });
+  CatchInterruptions();
   const Clock::time_point start = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   const bool has_end = arguments.soak.most_runs > 0;
@@ -49,12 +45,12 @@ int Soak(const SoakArguments& arguments) {
       PrintError("{}\n", ToText(now, seconds()));
       next_line += step;
     }
-    return !is_interrupted && (has_end || seconds() < arguments.seconds);
+    return !IsInterrupted() && (has_end || seconds() < arguments.seconds);
   });
   for (const verify::SoakFailure& failure : state.failures) {
     Print("FAILED: {}: {}\n", failure.problem, failure.reason);
   }
-  Print("{}{}\n", is_interrupted ? "interrupted after " : "", ToText(state, seconds()));
+  Print("{}{}\n", IsInterrupted() ? "interrupted after " : "", ToText(state, seconds()));
   return state.differences == 0 ? kParity : kDifference;
 }
 
@@ -66,7 +62,7 @@ void AddVerifySoak(CLI::App* verify, Command* command) {
       "soak", "random plans, threads and forks for as long as asked: memory, differences and a digest");
   CLI::Option* const seconds =
       soak->add_option("--seconds", arguments->seconds, "how long")->capture_default_str();
-  seconds->check(CLI::Range(0.1, 1e7));
+  seconds->check(Between(0.1, 1e7));
   soak->add_option("--runs", arguments->soak.most_runs,
                    "or how many runs; the digest is the same for a seed and a number of runs, on any machine")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))

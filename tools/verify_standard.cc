@@ -3,16 +3,20 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "emulator/emulator.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/progress.h"
+#include "tools/target_option.h"
 #include "tools/terminal.h"
 #include "verify/output_file.h"
 #include "verify/report.h"
 #include "verify/report_terminal.h"
+#include "verify/target_report.h"
 
 namespace intact::tools {
 namespace {
@@ -23,6 +27,8 @@ struct StandardOptions {
   std::string folder = "report";
   bool quick = false;
   bool emulate = false;
+  std::vector<std::string> targets;
+  double deadline = TargetOption().deadline;
 };
 
 Result<verify::Report> RunAll(const StandardOptions& options) {
@@ -60,6 +66,41 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   return report;
 }
 
+bool Passed(const verify::Report& report) { return report.Parity(); }
+bool Passed(const verify::TargetReport& report) { return report.Passed(); }
+
+// Prints a report and writes its files; returns the exit status.
+template <class AnyReport>
+int Write(const Result<AnyReport>& report, const verify::ReportFiles& files) {
+  if (!report) return Fail(report.error());
+  Print("{}", verify::ToText(*report));
+  if (const std::optional<Error> error = verify::WriteReport(*report, files)) return Fail(*error);
+  Print("wrote {} and {}\n", files.json, files.html);
+  return Passed(*report) ? kParity : kDifference;
+}
+
+Result<verify::TargetReport> ExamineTargets(const StandardOptions& options) {
+  verify::TargetReport report;
+  report.origin = verify::CurrentOrigin();
+  report.machine = DescribeMachine();
+  constexpr std::array kIsa = {INTACT_ISA_ANY};
+  constexpr std::array kMode = {INTACT_EXACT};
+  const std::vector<verify::Problem> problems = verify::SweepProblems(kIsa, kMode, EffortOf(options.quick));
+  std::vector<std::unique_ptr<verify::Target>> targets;  // all of them, before the work
+  for (const std::string& name : options.targets) {
+    Result<std::unique_ptr<verify::Target>> target = TargetOption{name, options.deadline}.Open({});
+    if (!target) return target.error();
+    targets.push_back(std::move(*target));
+  }
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const std::string& name = options.targets[i];
+    verify::FittedProblems fitted = verify::Fit(problems, verify::TakesOf(*targets[i]));
+    report.targets.push_back(verify::Examine(*targets[i], name, fitted.problems, ReportProgress(name)));
+    report.targets.back().fitted = std::move(fitted);
+  }
+  return report;
+}
+
 int Standard(const StandardOptions& options) {
   const verify::ReportFiles files(options.folder);
   for (const std::string& file : {files.json, files.html}) {  // before the work, not after it
@@ -67,12 +108,11 @@ int Standard(const StandardOptions& options) {
       return Fail("--report: " + error->message);
     }
   }
-  const Result<verify::Report> report = RunAll(options);
-  if (!report) return Fail(report.error());
-  Print("{}", verify::ToText(*report));
-  if (const std::optional<Error> error = verify::WriteReport(*report, files)) return Fail(*error);
-  Print("wrote {} and {}\n", files.json, files.html);
-  return report->Parity() ? kParity : kDifference;
+  if (!options.targets.empty()) {
+    if (options.emulate) return Fail("--emulate is for our own kernels, not for a --target");
+    return Write(ExamineTargets(options), files);
+  }
+  return Write(RunAll(options), files);
 }
 
 }  // namespace
@@ -84,12 +124,19 @@ void AddVerifyStandard(CLI::App* verify, Command* command) {
       ->capture_default_str();
   verify->add_flag("--quick", options->quick, "a sixth of the sweep's problems");
   AddEmulateFlag(verify, &options->emulate);
+  RefuseEmpty(
+      verify->add_option("--target", options->targets,
+                         "in place of our own kernels those of FILE.so, a plug-in (docs/targets.md), or of a "
+                         "built-in peer, and then maybe :OPTIONS for it; several are shown side by side"))
+      ->type_name("TARGET")
+      ->allow_extra_args(false);
+  TargetOption::AddDeadline(verify, &options->deadline);
   verify->callback([verify, options, command] {
     if (verify->get_subcommands().empty()) {
       *command = [options] { return Standard(*options); };
       return;
     }
-    for (const char* own : {"--report", "--quick", "--emulate"}) {
+    for (const char* own : {"--report", "--quick", "--emulate", "--target", "--deadline"}) {
       if (verify->count(own) == 0) continue;
       throw CLI::ValidationError(own,
                                  "before '" + verify->get_subcommands().front()->get_name() +

@@ -7,21 +7,30 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <span>
 #include <utility>
 
+#include "reference/arithmetic.h"
 #include "reference/quantize.h"
 #include "verify/audit.h"
 #include "verify/diagnose.h"
 #include "verify/diagnose_conv.h"
 #include "verify/diagnose_gemm.h"
+#include "verify/element.h"
 #include "verify/fnv1a.h"
+#include "verify/identify.h"
 #include "verify/place.h"
 
 namespace intact::verify {
 namespace {
 
+using reference::Arithmetic;
 using reference::Model;
+using reference::Predictor;
+using reference::Rounding;
+using reference::Signs;
+using reference::Summation;
 
 double ElementValue(intact_type type, const uint8_t* element) {
   switch (type) {
@@ -56,143 +65,360 @@ double AbsDifference(double x, double y) {
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
 }
 
-// All that is known of a problem and of a target's answer. A convolution is the GEMMs of its groups, whose
-// columns stand side by side; a GEMM is its own only group.
+// What an explanation of outputs in common has to explain at least, lest it be chance: hundreds of
+// arithmetics are tried, and an 8-bit output has few values.
+constexpr int64_t kLeastExplained = 8;
+
+// A problem and a target's answer.
 class Comparer {
  public:
-  using Suspect = std::function<std::vector<Suspicion>(const Observation& seen)>;
+  using Accumulators = std::optional<std::vector<int32_t>>;
 
-  // `suspect`: what may be wrong with an output that nothing explains, beside what may be in any GEMM.
-  Comparer(const reference::Operation& operation, std::span<const reference::Gemm> groups, Suspect suspect,
-           const std::vector<uint8_t>& actual, const std::optional<std::vector<int32_t>>& actual_accumulators,
-           int64_t max_listed)
-      : type_(operation.c_type),
-        groups_(groups),
-        operands_(groups.begin(), groups.end()),
-        suspect_(std::move(suspect)),
-        group_columns_(groups.front().n),
-        columns_(group_columns_ * std::ssize(groups)),
-        actual_(actual),
-        actual_accumulators_(actual_accumulators),
-        exact_(reference::Accumulators(operands_, Model::kExact)),
-        triple_(reference::Accumulators(operands_, Model::kTriple)),
-        expected_(reference::Outputs(operation, columns_, exact_)),
-        expected_triple_(reference::Outputs(operation, columns_, triple_)),
-        size_(static_cast<size_t>(reference::ElementSize(operation.c_type))),
-        max_listed_(max_listed) {}
+  Comparer(const reference::Gemm& gemm, const std::vector<uint8_t>& actual, int64_t max_listed)
+      : Comparer(Predictor(gemm), actual, max_listed) {
+    result_.item_rows = gemm.batch == 1 && !gemm.has_own_b ? 0 : gemm.m;
+    adjacent_ = AdjacentPairs(KindOf(gemm));
+    identify_ = [&gemm, &actual](const Accumulators& accumulators) {
+      return Identify(gemm, actual, accumulators);
+    };
+    suspect_ = [suspects = GemmSuspects(gemm)](const Observation& seen, int64_t item) mutable {
+      return suspects.Of(seen, item);
+    };
+  }
 
-  Comparison Run() {
-    const ByteComparison bytes = CompareBytes(type_, expected_, actual_);
-    Comparison result;
-    result.outputs = bytes.outputs;
-    result.differing = bytes.differing;
-    result.max_abs_difference = bytes.max_abs_difference;
-    result.first_differing = bytes.first_differing;
-    result.digest = Fnv1a(actual_);
-    CountSaturation(&result);
-    result.off_triple = CompareBytes(type_, expected_triple_, actual_).differing;
-    for (int64_t i = result.first_differing; i >= 0 && i < result.outputs; ++i) {
-      if (!SameElement(i)) Explain(i, &result);
+  Comparer(const reference::Conv& conv, const std::vector<uint8_t>& actual, int64_t max_listed)
+      : Comparer(Predictor(conv), actual, max_listed) {
+    result_.conv = conv.geometry;
+    adjacent_ = AdjacentPairs(KindOf(conv));
+    identify_ = [&conv, &actual](const Accumulators& accumulators) {
+      return Identify(conv, actual, accumulators);
+    };
+    suspect_ = [&conv](const Observation& seen, int64_t /*item*/) {
+      return SuspectGeometry(conv, seen.m, seen.first_column + seen.n);
+    };
+  }
+
+  /// Run() is to say what may have computed all outputs.
+  void AskForNames() { names_ = true; }
+
+  /// Clamped sums that make all outputs are believed, however few differ.
+  void BelieveSums() { believes_sums_ = true; }
+
+  bool Parity() const { return result_.Parity(); }
+
+  // With the target's own accumulators, if they are known.
+  Comparison Run(const Accumulators& told) {
+    CountSaturation();
+    const Accumulators accumulators = AreOfTheseOutputs(told) ? told : std::nullopt;
+    if (names_) Name(accumulators);
+    if (Parity()) return std::move(result_);
+    ExplainEach(accumulators);
+    for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
+      if (SameElement(i)) continue;
+      const Predictor::Output at = predictor_.At(i);
+      const auto found = explanations_.find(i);
+      List(Observe(at, i, accumulators), at.item,
+           found == explanations_.end() ? std::nullopt : std::optional(found->second));
     }
-    return result;
+    if (result_.Unexplained() == 0 && !IsOfOneArithmetic()) TellParts();
+    return std::move(result_);
   }
 
  private:
-  bool SameElement(int64_t i) const {
-    const size_t at = static_cast<size_t>(i) * size_;
-    return std::memcmp(&expected_[at], &actual_[at], size_) == 0;
+  // An arithmetic that makes an output, and the accumulator that it makes it of.
+  struct Explanation {
+    Arithmetic arithmetic;
+    int32_t accumulator;
+  };
+
+  Comparer(Predictor predictor, const std::vector<uint8_t>& actual, int64_t max_listed)
+      : predictor_(std::move(predictor)),
+        actual_(actual),
+        exact_(predictor_.Accumulators(Model::kExact)),
+        triple_(predictor_.Accumulators(Model::kTriple)),
+        expected_(predictor_.Outputs(exact_, Rounding::kContract)),
+        size_(static_cast<size_t>(reference::ElementSize(predictor_.type()))),
+        max_listed_(max_listed) {
+    const ByteComparison bytes = CompareBytes(predictor_.type(), expected_, actual_);
+    result_.outputs = bytes.outputs;
+    result_.differing = bytes.differing;
+    result_.max_abs_difference = bytes.max_abs_difference;
+    result_.first_differing = bytes.first_differing;
+    result_.digest = Fnv1a(actual_);
+    result_.off_triple =
+        CompareBytes(predictor_.type(), predictor_.Outputs(triple_, Rounding::kContract), actual_).differing;
   }
 
-  void CountSaturation(Comparison* result) const {
-    for (const reference::Operands& operands : operands_) {
+  const Identity& IdentityOf(const Accumulators& accumulators) {
+    if (!identity_) identity_ = identify_(accumulators);
+    return *identity_;
+  }
+
+  // A target may compute the s32 outputs of a problem otherwise than the others, by another kernel: so it
+  // does where its accumulators fit no arithmetic and its outputs, too many for chance, do.
+  bool AreOfTheseOutputs(const Accumulators& accumulators) {
+    if (!accumulators || Parity() || !names_) return true;
+    if (result_.differing < LeastExplained() || IdentityOf(accumulators).Found()) return true;
+    Identity identity = identify_(std::nullopt);
+    if (!identity.Found()) return true;
+    identity_ = std::move(identity);
+    return false;
+  }
+
+  // Few floats are what they are by chance.
+  int64_t LeastExplained() const { return predictor_.type() == INTACT_F32 ? 1 : kLeastExplained; }
+
+  void Name(const Accumulators& accumulators) {
+    Naming& naming = result_.naming.emplace();
+    const std::vector<int32_t> clamped =
+        adjacent_ == Model::kTriple ? triple_ : predictor_.Accumulators(adjacent_);
+    naming.telling = predictor_.Outputs(clamped, Rounding::kContract) != expected_;
+    if (Parity()) return;
+    const Identity& identity = IdentityOf(accumulators);
+    if (!identity.Found()) return;
+    naming.reproduced_by = identity.also;
+    naming.reproduced_by.insert(naming.reproduced_by.begin(), identity.arithmetic);
+    if (naming.reproduced_by.size() > kMaxReproducedBy) naming.reproduced_by.resize(kMaxReproducedBy);
+  }
+
+  bool SameElement(int64_t i) const {
+    const size_t at = static_cast<size_t>(i) * size_;
+    return IsSameElement(size_, &expected_[at], &actual_[at]);
+  }
+
+  void CountSaturation() {
+    for (const reference::Operands& operands : predictor_.operands()) {
       for (int64_t m = 0; m < operands.m; ++m) {
         for (int64_t n = 0; n < operands.n; ++n) {
           const int64_t pairs = reference::CountClampedPairs(operands.Row(m), operands.Column(n));
-          result->saturated_pairs += pairs;
-          result->saturated_accumulators += pairs > 0 ? 1 : 0;
+          result_.saturated_pairs += pairs;
+          result_.saturated_accumulators += pairs > 0 ? 1 : 0;
         }
       }
     }
   }
 
-  void Explain(int64_t i, Comparison* result) const {
-    const Observation seen = Observe(i);
-    Difference difference;
-    difference.m = seen.m;
-    difference.n = seen.first_column + seen.n;
-    difference.expected = ElementValue(type_, &expected_[static_cast<size_t>(i) * size_]);
-    difference.actual = ElementValue(type_, seen.element);
-    difference.accumulator = seen.exact;
-    Classify(seen, triple_[static_cast<size_t>(i)], &difference);
-    ++result->by_cause[static_cast<size_t>(difference.cause)];
-    if (std::ssize(result->listed) < max_listed_) result->listed.push_back(std::move(difference));
+  // What makes all outputs, or enough of those that differ. Sums that wrap are off by 65536 whatever wraps:
+  // they are believed where they explain everything only.
+  std::optional<Arithmetic> CommonExplanation(const Accumulators& accumulators) {
+    if (result_.off_triple == 0) return Arithmetic{Model::kTriple};
+    const Identity& identity = IdentityOf(accumulators);
+    if (believes_sums_ && identity.Found() && identity.arithmetic.model != Model::kExact) {
+      return identity.arithmetic;
+    }
+    const bool are_accumulators_known = predictor_.type() == INTACT_S32 || accumulators;
+    const bool is_certain = are_accumulators_known && !identity.arithmetic.model.wraps;
+    const int64_t explained = result_.differing - identity.unexplained;
+    if (explained < (is_certain ? 1 : LeastExplained())) return std::nullopt;
+    if (identity.arithmetic.model.wraps && !identity.Found()) return std::nullopt;
+    return identity.arithmetic;
   }
 
-  Observation Observe(int64_t i) const {
-    const auto at = static_cast<size_t>(i);
-    const int64_t column = i % columns_;
-    const auto group = static_cast<size_t>(column / group_columns_);
-    Observation seen{groups_[group],
-                     operands_[group],
-                     i / columns_,
-                     column % group_columns_,
-                     column - column % group_columns_,
-                     exact_[at],
-                     &actual_[at * size_],
+  // Finds what explains each output that differs, for those that something does.
+  void ExplainEach(const Accumulators& accumulators) {
+    const std::optional<Arithmetic> common = CommonExplanation(accumulators);
+    const std::vector<int64_t> in_pairs =
+        common ? reference::InPairs(common->model, predictor_.depths()) : std::vector<int64_t>();
+    std::map<int64_t, std::vector<Rounding>> roundings;  // of outputs that only those explain
+    for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
+      if (SameElement(i)) continue;
+      const Observation seen = Observe(predictor_.At(i), i, accumulators);
+      if (common) {
+        const int32_t y = predictor_.Accumulator(common->model, in_pairs, i);
+        if (seen.GivenBy(y, common->rounding)) {
+          explanations_.emplace(i, Explanation{*common, y});
+          continue;
+        }
+      }
+      if (const std::optional<Explanation> own = OwnSums(seen, triple_[static_cast<size_t>(i)])) {
+        explanations_.emplace(i, *own);
+        continue;
+      }
+      std::vector<Rounding> others = OtherRoundings(seen);
+      if (!others.empty()) roundings.emplace(i, std::move(others));
+    }
+    // Of several roundings that explain an output the one that explains most others.
+    while (!roundings.empty()) {
+      const Rounding likeliest = MostFrequent(roundings);
+      std::erase_if(roundings, [&](const auto& output) {
+        const auto& [i, others] = output;
+        if (std::ranges::find(others, likeliest) == others.end()) return false;
+        explanations_.emplace(i, Explanation{{Model::kExact, likeliest}, exact_[static_cast<size_t>(i)]});
+        return true;
+      });
+    }
+  }
+
+  // Of several the first.
+  static Rounding MostFrequent(const std::map<int64_t, std::vector<Rounding>>& roundings) {
+    std::map<Rounding, int64_t> counts;
+    for (const auto& [output, others] : roundings) {
+      for (const Rounding rounding : others) ++counts[rounding];
+    }
+    return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
+  }
+
+  // What sums make this output, of those that the contract and its modes come to on some ISA or other.
+  static std::optional<Explanation> OwnSums(const Observation& seen, int32_t triple) {
+    const bool clamps =
+        reference::CountClampedPairs(seen.operands.Row(seen.m), seen.operands.Column(seen.n)) > 0;
+    if (clamps && seen.GivenBy(triple)) return Explanation{{Model::kTriple}, triple};
+    const int32_t saturated = seen.WithCompensation(
+        reference::Accumulate(Model::kDpbusds, 0, seen.operands.Row(seen.m), seen.operands.Column(seen.n)));
+    if (saturated != seen.exact && seen.GivenBy(saturated)) return Explanation{{Model::kDpbusds}, saturated};
+    return std::nullopt;
+  }
+
+  bool IsOfOneArithmetic() const {
+    if (result_.naming) return !result_.naming->reproduced_by.empty();
+    return result_.off_triple == 0 || (identity_ && identity_->Found());
+  }
+
+  // Which outputs are whose, where each that differs is somebody's, and where they are.
+  void TellParts() {
+    for (const auto& output : explanations_) {
+      const Arithmetic& arithmetic = output.second.arithmetic;
+      const auto found = std::ranges::find(result_.parts, arithmetic, &Comparison::Part::arithmetic);
+      const bool is_new = found == result_.parts.end();
+      ++(is_new ? result_.parts.emplace_back(Comparison::Part{arithmetic, 0, {}}) : *found).outputs;
+    }
+    std::ranges::stable_sort(result_.parts, std::greater(), &Comparison::Part::outputs);
+    for (Comparison::Part& part : result_.parts) part.where = WhereIs(part.arithmetic);
+  }
+
+  // What rows or columns an arithmetic's outputs have and no output that it does not make; "" if there are
+  // no such.
+  std::string WhereIs(const Arithmetic& arithmetic) const {
+    constexpr size_t kFewest = 2, kFewestOthers = 4;  // few are apart by chance
+    const std::vector<uint8_t> predicted =
+        predictor_.Outputs(predictor_.Accumulators(arithmetic.model), arithmetic.rounding);
+    std::vector<int64_t> its, others;
+    for (int64_t i = 0; i < result_.outputs; ++i) {
+      const size_t at = static_cast<size_t>(i) * size_;
+      if (!IsSameElement(size_, &predicted[at], &actual_[at])) {
+        others.push_back(i);
+      } else if (!SameElement(i)) {
+        its.push_back(i);
+      }
+    }
+    if (its.size() < kFewest || others.size() < kFewestOthers) return {};
+    const auto column = [this](int64_t i) {
+      const Predictor::Output at = predictor_.At(i);
+      return at.first_column + at.n;
+    };
+    const auto row = [this](int64_t i) {
+      const Predictor::Output at = predictor_.At(i);
+      return at.item * at.gemm.m + at.m;
+    };
+    const std::string columns = Apart(result_.conv ? "channels" : "columns", its, others, column);
+    return columns.empty() ? Apart(result_.conv ? "pixels" : "rows", its, others, row) : columns;
+  }
+
+  template <class Place>
+  static std::string Apart(std::string_view what, const std::vector<int64_t>& its,
+                           const std::vector<int64_t>& others, const Place& place) {
+    const auto [first, last] = std::ranges::minmax_element(its, {}, place);
+    const auto [first_other, last_other] = std::ranges::minmax_element(others, {}, place);
+    if (place(*first) > place(*last_other)) return fmt::format("{} from {} on", what, place(*first));
+    if (place(*last) < place(*first_other)) return fmt::format("{} up to {}", what, place(*last));
+    return {};
+  }
+
+  Observation Observe(const Predictor::Output& at, int64_t i, const Accumulators& accumulators) const {
+    Observation seen{at.gemm,
+                     at.operands,
+                     at.m,
+                     at.n,
+                     at.first_column,
+                     exact_[static_cast<size_t>(i)],
+                     &actual_[static_cast<size_t>(i) * size_],
                      {}};
-    if (type_ == INTACT_S32) {
+    if (predictor_.type() == INTACT_S32) {
       int32_t accumulator = 0;
       std::memcpy(&accumulator, seen.element, sizeof accumulator);
       seen.actual_accumulator = accumulator;
-    } else if (actual_accumulators_) {
-      seen.actual_accumulator = (*actual_accumulators_)[at];
+    } else if (accumulators) {
+      seen.actual_accumulator = (*accumulators)[static_cast<size_t>(i)];
     }
     return seen;
   }
 
-  void Classify(const Observation& seen, int32_t triple, Difference* difference) const {
-    if (ClassifyInt16(seen, triple, difference)) return;
-    const int32_t saturated = seen.WithCompensation(
-        reference::Accumulate(Model::kDpbusds, 0, seen.operands.Row(seen.m), seen.operands.Column(seen.n)));
-    if (saturated != seen.exact && seen.GivenBy(saturated)) {
-      difference->cause = Cause::kInt32Overflow;
-      difference->detail = "the sum of products left int32 and was clamped";
-      return;
+  void List(const Observation& seen, int64_t item, const std::optional<Explanation>& explanation) {
+    const auto i = static_cast<size_t>(seen.element - actual_.data());
+    Difference difference;
+    difference.m = item * seen.gemm.m + seen.m;
+    difference.n = seen.first_column + seen.n;
+    difference.expected = ElementValue(predictor_.type(), &expected_[i]);
+    difference.actual = ElementValue(predictor_.type(), seen.element);
+    difference.accumulator = seen.exact;
+    difference.cause = explanation ? CauseOf(seen, *explanation) : Cause::kImplementationError;
+    ++result_.by_cause[static_cast<size_t>(difference.cause)];
+    if (std::ssize(result_.listed) >= max_listed_) return;
+    if (explanation) {
+      Detail(seen, *explanation, &difference);
+    } else {
+      difference.detail = Diagnose(seen, suspect_(seen, item));
     }
-    if (std::optional<std::string> rounding = OtherRounding(seen)) {
-      difference->cause = Cause::kRequantization;
-      difference->detail = std::move(*rounding);
-      return;
-    }
-    difference->cause = Cause::kImplementationError;
-    difference->detail = Diagnose(seen, suspect_(seen));
+    result_.listed.push_back(std::move(difference));
   }
 
-  static bool ClassifyInt16(const Observation& seen, int32_t triple, Difference* difference) {
-    if (!seen.GivenBy(triple)) return false;
-    difference->pairs = SaturatedPairs(seen.gemm, seen.m, seen.n);
+  // |a|·sign(b, a) does not saturate: its pairs leave no int16. What goes wrong is that -128 has no opposite.
+  static bool KeepsNegatedMinimum(const Model& model) {
+    return model.sum == Summation::kInt16 && model.signs == Signs::kMoved && model.spill == 1;
+  }
+
+  static Cause CauseOf(const Observation& seen, const Explanation& explanation) {
+    const Model& model = explanation.arithmetic.model;
+    if (explanation.accumulator == seen.exact) return Cause::kRequantization;
+    switch (model.sum) {
+      case Summation::kExact:
+      case Summation::kHalvedWeights:  // as good as weights of 7 bits
+        return Cause::kRequantization;
+      case Summation::kInt16:
+        return KeepsNegatedMinimum(model) ? Cause::kImplementationError : Cause::kInt16Saturation;
+      case Summation::kInt32:
+        return Cause::kInt32Overflow;
+    }
+    return Cause::kImplementationError;
+  }
+
+  static void Detail(const Observation& seen, const Explanation& explanation, Difference* difference) {
+    const auto& [model, rounding] = explanation.arithmetic;
+    if (explanation.accumulator == seen.exact) {
+      difference->detail = reference::ToString(rounding);
+      return;
+    }
+    difference->detail = fmt::format("accumulator {} instead of {}", explanation.accumulator, seen.exact);
+    if (model == Model::kDpbusds) difference->detail += ": the sum of products left int32 and was clamped";
+    if (model != Model::kTriple && model != Model::kDpbusds) difference->detail += ": " + InWords({model});
+    if (rounding != Rounding::kContract)
+      difference->detail.append("; ").append(reference::ToString(rounding));
+    if (difference->cause != Cause::kInt16Saturation) return;
+    difference->pairs = SaturatedPairs(seen.operands, seen.m, seen.n, model);
     difference->pair_count = std::ssize(difference->pairs);
-    if (difference->pairs.empty()) return false;
-    difference->cause = Cause::kInt16Saturation;
-    difference->detail = fmt::format("accumulator {} instead of {}", triple, seen.exact);
     if (difference->pair_count > kMaxPairsListed) difference->pairs.resize(kMaxPairsListed);
-    for (SaturatedPair& pair : difference->pairs) pair.n += seen.first_column;
-    return true;
+    for (SaturatedPair& pair : difference->pairs) {
+      pair.m = difference->m;
+      pair.n = difference->n;
+    }
   }
 
-  const intact_type type_;
-  const std::span<const reference::Gemm> groups_;
-  const std::vector<reference::Operands> operands_;
-  const Suspect suspect_;
-  const int64_t group_columns_, columns_;
+  const Predictor predictor_;
   const std::vector<uint8_t>& actual_;
-  const std::optional<std::vector<int32_t>>& actual_accumulators_;
   const std::vector<int32_t> exact_;
   const std::vector<int32_t> triple_;
   const std::vector<uint8_t> expected_;
-  const std::vector<uint8_t> expected_triple_;
   const size_t size_;
   const int64_t max_listed_;
+  bool names_ = false;
+  bool believes_sums_ = false;
+  Model adjacent_;  // pairs as they would usually be clamped
+  std::function<Identity(const Accumulators& accumulators)> identify_;
+  std::optional<Identity> identity_;             // what that found with the accumulators that are known
+  std::map<int64_t, Explanation> explanations_;  // of outputs that differ
+  // What may be wrong with an output that nothing explains, beside what may be in any GEMM.
+  std::function<std::vector<Suspicion>(const Observation& seen, int64_t item)> suspect_;
+  Comparison result_;
 };
 
 int64_t OutputCount(const reference::Gemm& gemm) { return gemm.rows() * gemm.n; }
@@ -235,18 +461,36 @@ std::optional<std::vector<int32_t>> RunForAccumulators(const Target& target, con
 }
 
 template <class Operation>
+Result<std::vector<uint8_t>> RunOperationChecked(const Target& target, const Operation& operation,
+                                                 const RunOptions& options) {
+  Result<std::vector<uint8_t>> output = RunOn(target, operation, options);
+  const int64_t size = OutputCount(operation) * reference::ElementSize(operation.c_type);
+  if (output && std::ssize(*output) != size) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
+                                                      target.Name(), output->size(), size)};
+  }
+  return output;
+}
+
+template <class Operation>
+Comparison ExplainOperation(const Target& target, const Operation& operation, const RunOptions& options,
+                            const std::vector<uint8_t>& output, int64_t max_listed) {
+  Comparer comparer(operation, output, max_listed);
+  // Our own kernels are swept by ISA: what they compute is known.
+  if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
+  // One that claims nothing is to have any arithmetic; of others a mistake in few outputs is no chance to be
+  // taken for one.
+  if (target.Arithmetic() == "any") comparer.BelieveSums();
+  if (comparer.Parity() || operation.c_type == INTACT_S32) return comparer.Run(std::nullopt);
+  return comparer.Run(RunForAccumulators(target, operation, options));
+}
+
+template <class Operation>
 Result<Comparison> VerifyOperation(const Target& target, const Operation& operation,
                                    const RunOptions& options, int64_t max_listed) {
-  const Result<std::vector<uint8_t>> actual = RunOn(target, operation, options);
-  if (!actual) return actual.error();
-  const int64_t size = OutputCount(operation) * reference::ElementSize(operation.c_type);
-  if (std::ssize(*actual) != size) {
-    return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
-                                                      target.Name(), actual->size(), size)};
-  }
-  Comparison comparison = Compare(operation, *actual, std::nullopt, max_listed);
-  if (comparison.Parity() || operation.c_type == INTACT_S32) return comparison;
-  return Compare(operation, *actual, RunForAccumulators(target, operation, options), max_listed);
+  const Result<std::vector<uint8_t>> output = RunOperationChecked(target, operation, options);
+  if (!output) return output.error();
+  return ExplainOperation(target, operation, options, *output, max_listed);
 }
 
 }  // namespace
@@ -276,81 +520,67 @@ ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expect
   result.outputs = static_cast<int64_t>(expected.size() / size);
   for (int64_t i = 0; i < result.outputs; ++i) {
     const size_t at = static_cast<size_t>(i) * size;
-    if (std::memcmp(&expected[at], &actual[at], size) == 0) continue;
-    if (result.differing++ == 0) result.first_differing = i;
-    const double difference =
-        AbsDifference(ElementValue(type, &expected[at]), ElementValue(type, &actual[at]));
+    if (IsSameElement(size, &expected[at], &actual[at])) continue;
+    const double value = ElementValue(type, &actual[at]), right = ElementValue(type, &expected[at]);
+    if (result.differing++ == 0) {
+      result.first_differing = i;
+      result.first_expected = right;
+      result.first_actual = value;
+    }
+    const double difference = AbsDifference(right, value);
     result.max_abs_difference = std::max(result.max_abs_difference, difference);
   }
   return result;
 }
 
+std::string PartsInWords(const Comparison& comparison) {
+  if (comparison.parts.empty()) return {};
+  std::string text;
+  const auto add = [&text](int64_t outputs, const std::string& what) {
+    if (outputs > 0) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", outputs, what);
+  };
+  add(comparison.outputs - comparison.differing, "exact");
+  for (const Comparison::Part& part : comparison.parts) {
+    const bool has_exact_sums = part.arithmetic.model == Model::kExact;
+    add(part.outputs, (has_exact_sums ? std::string(reference::ToString(part.arithmetic.rounding))
+                                      : InWords(part.arithmetic)) +
+                          (part.where.empty() ? "" : " in " + part.where));
+  }
+  return text;
+}
+
 std::string PlaceOf(const Comparison& comparison, const Difference& difference) {
-  if (comparison.item_rows == 0) return OutputPlace(comparison.conv, difference.m, difference.n);
-  return fmt::format("item {} {}", difference.m / comparison.item_rows,
-                     OutputPlace({}, difference.m % comparison.item_rows, difference.n));
+  return OutputPlace(comparison.conv, comparison.item_rows, difference.m, difference.n);
 }
-
-namespace {
-
-// Adds item `i` of a batch to those before it.
-void Append(Comparison item, int64_t i, int64_t max_listed, Comparison* batch) {
-  if (batch->first_differing < 0 && item.first_differing >= 0) {
-    batch->first_differing = batch->outputs + item.first_differing;
-  }
-  batch->outputs += item.outputs;
-  batch->differing += item.differing;
-  batch->max_abs_difference = std::max(batch->max_abs_difference, item.max_abs_difference);
-  for (size_t cause = 0; cause < kCauseCount; ++cause) batch->by_cause[cause] += item.by_cause[cause];
-  batch->saturated_accumulators += item.saturated_accumulators;
-  batch->saturated_pairs += item.saturated_pairs;
-  batch->off_triple += item.off_triple;
-  for (Difference& difference : item.listed) {
-    if (std::ssize(batch->listed) == max_listed) break;
-    difference.m += i * batch->item_rows;
-    for (SaturatedPair& pair : difference.pairs) pair.m = difference.m;
-    batch->listed.push_back(std::move(difference));
-  }
-}
-
-}  // namespace
 
 Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
-  GemmSuspects suspects(gemm);
-  const auto compare_item = [&](const reference::Gemm& item, int64_t i, const std::vector<uint8_t>& bytes,
-                                const std::optional<std::vector<int32_t>>& accumulators) {
-    const auto suspect = [&suspects, i](const Observation& seen) { return suspects.Of(seen, i); };
-    return Comparer(item, {&item, 1}, suspect, bytes, accumulators, max_listed).Run();
-  };
-  if (gemm.batch == 1 && !gemm.has_own_b) return compare_item(gemm, 0, actual, actual_accumulators);
-  Comparison batch;
-  batch.item_rows = gemm.m;
-  batch.digest = Fnv1a(actual);
-  const auto outputs = gemm.m * gemm.n;
-  const int64_t bytes = outputs * reference::ElementSize(gemm.c_type);
-  for (int64_t i = 0; i < gemm.batch; ++i) {
-    std::optional<std::vector<int32_t>> accumulators;
-    if (actual_accumulators) {
-      const auto begin = actual_accumulators->begin() + i * outputs;
-      accumulators.emplace(begin, begin + outputs);
-    }
-    const auto begin = actual.begin() + i * bytes;
-    Append(compare_item(reference::Item(gemm, i), i, {begin, begin + bytes}, accumulators), i, max_listed,
-           &batch);
-  }
-  return batch;
+  return Comparer(gemm, actual, max_listed).Run(actual_accumulators);
 }
 
 Comparison Compare(const reference::Conv& conv, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
-  const std::vector<reference::Gemm> groups = reference::Lower(conv);
-  const auto geometry = [&conv](const Observation& seen) {
-    return SuspectGeometry(conv, seen.m, seen.first_column + seen.n);
-  };
-  Comparison comparison = Comparer(conv, groups, geometry, actual, actual_accumulators, max_listed).Run();
-  comparison.conv = conv.geometry;
-  return comparison;
+  return Comparer(conv, actual, max_listed).Run(actual_accumulators);
+}
+
+Result<std::vector<uint8_t>> RunChecked(const Target& target, const reference::Gemm& gemm,
+                                        const RunOptions& options) {
+  return RunOperationChecked(target, gemm, options);
+}
+
+Result<std::vector<uint8_t>> RunChecked(const Target& target, const reference::Conv& conv,
+                                        const RunOptions& options) {
+  return RunOperationChecked(target, conv, options);
+}
+
+Comparison Explain(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+                   const std::vector<uint8_t>& output, int64_t max_listed) {
+  return ExplainOperation(target, gemm, options, output, max_listed);
+}
+
+Comparison Explain(const Target& target, const reference::Conv& conv, const RunOptions& options,
+                   const std::vector<uint8_t>& output, int64_t max_listed) {
+  return ExplainOperation(target, conv, options, output, max_listed);
 }
 
 Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
@@ -368,22 +598,28 @@ Model ExpectedModel(intact_mode mode, intact_isa isa) {
   return mode == INTACT_SATURATING && clamps ? Model::kTriple : Model::kExact;
 }
 
-std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n) {
+std::vector<SaturatedPair> SaturatedPairs(const reference::Operands& operands, int64_t m, int64_t n,
+                                          const Model& model) {
+  const std::vector<int64_t> in_pairs = reference::InPairs(model, operands.depths);
+  const auto factors = [&](int64_t k) {
+    if (k == reference::kNoDepth) return reference::Factors();
+    const auto at = static_cast<size_t>(k);
+    return reference::FactorsOf(model.signs, operands.Row(model, m)[at], operands.Column(n)[at]);
+  };
   std::vector<SaturatedPair> pairs;
-  for (int64_t k = 0; k + 1 < gemm.k; k += 2) {
-    SaturatedPair pair;
-    pair.m = m;
-    pair.n = n;
-    pair.k = k;
-    pair.a0 = reference::ShiftedActivation(gemm, m, k);
-    pair.a1 = reference::ShiftedActivation(gemm, m, k + 1);
-    pair.w0 = reference::ShiftedWeight(gemm, k, n);
-    pair.w1 = reference::ShiftedWeight(gemm, k + 1, n);
-    pair.true_sum = reference::PairSum(pair.a0, pair.a1, pair.w0, pair.w1);
-    pair.clamped_sum = reference::Maddubs(pair.a0, pair.a1, pair.w0, pair.w1);
-    if (pair.true_sum != pair.clamped_sum) pairs.push_back(pair);
+  for (size_t i = 0; i < in_pairs.size(); i += 2) {
+    const reference::Factors x = factors(in_pairs[i]);
+    const reference::Factors y = factors(in_pairs[i + 1]);
+    const int32_t sum = reference::PairSum(x.u, y.u, x.s, y.s);
+    const int32_t clamped = reference::Maddubs(x.u, y.u, x.s, y.s);
+    if (sum != clamped)
+      pairs.push_back({m, n, in_pairs[i], in_pairs[i + 1], x.u, y.u, x.s, y.s, sum, clamped});
   }
   return pairs;
+}
+
+std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n) {
+  return SaturatedPairs(reference::Operands(gemm), m, n, Model::kTriple);
 }
 
 }  // namespace intact::verify

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 using Microseconds = std::chrono::duration<double, std::micro>;
 
 constexpr int32_t kSevenBits = 127;
-constexpr Microseconds kBudget(20e3);
+constexpr Microseconds kBudget(5e3);
 
 std::string WhyNotSevenBits(const reference::Operation& operation) {
   if (!operation.a_scales.empty()) return "activations are quantized as they are read";
@@ -70,46 +70,60 @@ intact_status RunPlan(const Gemm& plan, const intact_gemm_args& args) {
 }
 intact_status RunPlan(const Conv& plan, const intact_conv_args& args) { return plan.Run(args).status; }
 
-/// The plans of a layer, as contenders.
+/// Times the plans of a layer. Those of one ISA live at a time: they are what is compared, and a large
+/// layer's plans for all of them would fill the memory.
 template <class Plan, class Operation>
-class Entries {
+class Timer {
  public:
-  explicit Entries(const Operation& operation)
+  explicit Timer(const Operation& operation)
       : operation_(operation),
         exact_(OutputsOf(reference::Model::kExact)),
         triple_(OutputsOf(reference::Model::kTriple)) {}
 
   /// An ISA that this machine lacks, or for which the library has no kernel, is left out.
-  std::optional<Error> Add(const RunOptions& options) {
-    Result<Plan> plan = CreatePlan(operation_, options);
-    if (!plan && plan.error().status == INTACT_UNSUPPORTED) return std::nullopt;
-    if (!plan) return plan.error();
-    const Result<intact_certificate> certificate = plan->Certificate();
+  Error AddIsa(intact_isa isa, bool seven_bits) {
+    std::vector<Plan> plans;
+    for (const RunOptions& options : VariantsOn(isa, seven_bits)) {
+      Result<Plan> plan = CreatePlan(operation_, options);
+      if (!plan && plan.error().status == INTACT_UNSUPPORTED) continue;
+      if (!plan) return plan.error();
+      Error error = AddTiming(*plan, options);
+      if (!error.ok()) return error;
+      plans.push_back(std::move(*plan));
+    }
+    TimeLast(plans);
+    return {};
+  }
+
+  std::vector<Timing> Timings() && { return std::move(timings_); }
+
+ private:
+  Error AddTiming(const Plan& plan, const RunOptions& options) {
+    const Result<intact_certificate> certificate = plan.Certificate();
     if (!certificate) return certificate.error();
     Timing timing;
     timing.isa = options.isa;
     timing.mode = options.mode;
     timing.seven_bits = options.declared == kSevenBits;
-    timing.kernel = plan->Info().kernel;
+    timing.kernel = plan.Info().kernel;
     timing.certificate = *certificate;
     timings_.push_back(std::move(timing));
-    plans_.push_back(std::move(*plan));
-    return std::nullopt;
+    return {};
   }
 
-  std::vector<Timing> TimeAll() && {
+  // Fills in the times of `plans`, to which the last timings belong.
+  void TimeLast(const std::vector<Plan>& plans) {
+    const std::span<Timing> last = std::span(timings_).last(plans.size());
     std::vector<Contender> contenders;
-    for (size_t i = 0; i < plans_.size(); ++i) {
-      const bool saturates = ExpectedModel(timings_[i].mode, timings_[i].isa) == reference::Model::kTriple;
+    for (size_t i = 0; i < plans.size(); ++i) {
+      const bool saturates = ExpectedModel(last[i].mode, last[i].isa) == reference::Model::kTriple;
       contenders.push_back(
-          {[this, i](uint8_t* c) { return Run(plans_[i], c); }, saturates ? triple_ : exact_});
+          {[this, &plans, i](uint8_t* c) { return Run(plans[i], c); }, saturates ? triple_ : exact_});
     }
     const std::vector<std::optional<Time>> times = Race(contenders);
-    for (size_t i = 0; i < times.size(); ++i) timings_[i].time = times[i];
-    return std::move(timings_);
+    for (size_t i = 0; i < times.size(); ++i) last[i].time = times[i];
   }
 
- private:
   std::vector<uint8_t> OutputsOf(reference::Model model) const {
     return reference::Outputs(operation_, reference::Accumulators(operation_, model));
   }
@@ -120,7 +134,6 @@ class Entries {
 
   const Operation& operation_;
   std::vector<uint8_t> exact_, triple_;
-  std::vector<Plan> plans_;
   std::vector<Timing> timings_;
 };
 
@@ -191,13 +204,12 @@ namespace {
 
 template <class Plan, class Operation>
 Result<std::vector<Timing>> TimePlans(const Operation& operation, bool seven_bits) {
-  Entries<Plan, Operation> entries(operation);
+  Timer<Plan, Operation> timer(operation);
   for (const intact_isa isa : kIsaLadder) {
-    for (const RunOptions& options : VariantsOn(isa, seven_bits)) {
-      if (const std::optional<Error> error = entries.Add(options)) return *error;
-    }
+    Error error = timer.AddIsa(isa, seven_bits);
+    if (!error.ok()) return error;
   }
-  return std::move(entries).TimeAll();
+  return std::move(timer).Timings();
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 //                       reduce_range promises, where the layer's activations and zero point keep the promise
 //   VNNI and AMX        exact alone: the saturating mode is the same kernel
 //
-// Every output is compared with its model's, byte for byte, before it is timed. Contenders take turns, so
-// that a change of the clock rate meets all of them alike; a turn is a run that brings the weights into the
-// caches and one that is timed; the median of the turns counts, and their spread is told beside it.
+// Every output is compared with its model's, byte for byte, before it is timed. The contenders of an ISA take
+// turns, so that a change of the clock rate meets all of them alike; a turn is a run that brings the weights
+// into the caches and one that is timed; the median of the turns counts, and their spread is told beside it.
 #ifndef INTACT_VERIFY_COST_H_
 #define INTACT_VERIFY_COST_H_
 
@@ -64,7 +64,7 @@ struct Contender {
   std::span<const uint8_t> expected;
 };
 
-/// The time of each contender, of some 20 ms of turns in all; nothing for those whose output is wrong.
+/// The time of each contender, of some 5 ms of turns in all; nothing for those whose output is wrong.
 std::vector<std::optional<Time>> Race(std::span<const Contender> contenders);
 
 /// Errors are those of creating a plan.

@@ -23,106 +23,6 @@ bool SameElement(const Observation& seen, int32_t y, const Requantization& q) {
   return std::memcmp(element, seen.element, static_cast<size_t>(reference::ElementSize(q.c_type))) == 0;
 }
 
-// ----- other roundings ------------------------------------------------------------------------------------
-
-double Activate(double f, const Requantization& q) {
-  switch (q.activation) {
-    case INTACT_ACTIVATION_RELU:
-      return f > 0.0 ? f : 0.0;
-    case INTACT_ACTIVATION_CLAMP:
-      return std::clamp<double>(f, q.clamp_min, q.clamp_max);
-    case INTACT_ACTIVATION_NONE:
-      break;
-  }
-  return f;
-}
-
-// The value before rounding to the output's type, computed in three ways.
-double Separate(int32_t y, const Requantization& q) { return reference::Dequantize(y, q); }
-double Fused(int32_t y, const Requantization& q) {
-  const float f = std::fma(static_cast<float>(y), q.scale, q.bias_f32);
-  return Activate(q.has_residual ? std::fma(q.residual, q.residual_scale, f) : f, q);
-}
-double Double(int32_t y, const Requantization& q) {
-  const double residual = static_cast<double>(q.residual) * q.residual_scale;
-  return Activate(static_cast<double>(y) * q.scale + q.bias_f32 + residual, q);
-}
-
-double ToEven(double f) { return std::nearbyint(f); }
-double HalfUp(double f) { return std::floor(f + 0.5); }
-double HalfAway(double f) { return std::round(f); }
-double Truncate(double f) { return std::trunc(f); }
-
-bool IsInt8(double rounded, const Observation& seen, const Requantization& q) {
-  const double low = q.c_type == INTACT_U8 ? 0.0 : -128.0;
-  const double value = std::clamp(rounded + q.zero_point, low, low + 255.0);
-  return static_cast<uint8_t>(static_cast<int32_t>(value)) == *seen.element;
-}
-
-bool IsBfloat16(uint32_t bits, const Observation& seen) {
-  uint16_t actual = 0;
-  std::memcpy(&actual, seen.element, sizeof actual);
-  return bits == actual;
-}
-
-// Whether `f` is the output, rounded as it is to be.
-bool IsFloat(float f, const Observation& seen, const Requantization& q) {
-  if (q.c_type == INTACT_BF16) return IsBfloat16(reference::ToBfloat16(f), seen);
-  if (q.c_type != INTACT_F32) return IsInt8(ToEven(f), seen, q);
-  uint32_t actual = 0;
-  std::memcpy(&actual, seen.element, sizeof actual);
-  return std::bit_cast<uint32_t>(f) == actual;
-}
-
-std::optional<std::string> OtherInt8Rounding(const Observation& seen, const Requantization& q) {
-  struct Way {
-    const char* name;
-    double (*value)(int32_t, const Requantization&);
-    double (*round)(double);
-  };
-  static constexpr Way kWays[] = {
-      {"half up", Separate, HalfUp},        {"half away from zero", Separate, HalfAway},
-      {"truncation", Separate, Truncate},   {"fused multiply-add", Fused, ToEven},
-      {"double precision", Double, ToEven},
-  };
-  for (const Way& way : kWays) {
-    if (IsInt8(way.round(way.value(seen.exact, q)), seen, q)) return way.name;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> OtherFloatRounding(const Observation& seen, const Requantization& q) {
-  if (IsFloat(static_cast<float>(Fused(seen.exact, q)), seen, q)) return "fused multiply-add";
-  if (IsFloat(static_cast<float>(Double(seen.exact, q)), seen, q)) return "double precision";
-  if (q.c_type != INTACT_BF16) return std::nullopt;
-  const auto bits = std::bit_cast<uint32_t>(reference::Dequantize(seen.exact, q));
-  if (IsBfloat16(bits >> 16, seen)) return "truncation";
-  if (IsBfloat16((bits + 0x8000) >> 16, seen)) return "half away from zero";
-  return std::nullopt;
-}
-
-// The accumulator times the scale of its row, then times that of its column.
-std::optional<std::string> ScalesOneByOne(const Observation& seen, Requantization q) {
-  if (seen.gemm.a_scales.empty()) return std::nullopt;
-  const float column = reference::RequantizationOf(seen.gemm, seen.n).scale;
-  const auto y = static_cast<float>(seen.exact);
-  const float bias = q.bias_f32;
-  q.scale = 0.0f;
-  q.has_bias_f32 = true;
-  for (const float f : {y * seen.RowScale() * column, y * column * seen.RowScale()}) {
-    q.bias_f32 = f + bias;
-    if (IsFloat(reference::Dequantize(0, q), seen, q)) return "scales multiplied one after the other";
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> FloatRoundTrip(const Observation& seen) {
-  // Converting through int64 keeps 2³¹ defined.
-  const auto rounded = static_cast<int64_t>(static_cast<float>(seen.exact));
-  if (rounded == seen.actual_accumulator) return "float round trip";
-  return std::nullopt;
-}
-
 // ----- what a wrong accumulator looks like ----------------------------------------------------------------
 
 int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
@@ -138,19 +38,6 @@ int64_t Products(const Observation& seen, int64_t from, int64_t a_offset, int64_
 
 int64_t ZeroPoint(const Observation& seen) {
   return seen.operands.w_zero_points[static_cast<size_t>(seen.n)];
-}
-
-// Pairs (k, k+2) and (k+1, k+3) of each quad clamped instead of adjacent ones.
-int32_t SwappedPairs(const Observation& seen) {
-  std::vector<uint8_t> a(seen.operands.Row(seen.m).begin(), seen.operands.Row(seen.m).end());
-  std::vector<int8_t> w(seen.operands.Column(seen.n).begin(), seen.operands.Column(seen.n).end());
-  a.resize((a.size() + 3) / 4 * 4);
-  w.resize(a.size());
-  for (size_t k = 0; k < a.size(); k += 4) {
-    std::swap(a[k + 1], a[k + 2]);
-    std::swap(w[k + 1], w[k + 2]);
-  }
-  return seen.WithCompensation(reference::Accumulate(reference::Model::kTriple, 0, a, w));
 }
 
 void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
@@ -175,12 +62,37 @@ void SuspectWeightZeroPoint(const Observation& seen, std::vector<Suspicion>* sus
   const int64_t activations = row_sum - operands.k * operands.a_zero_points[static_cast<size_t>(seen.m)];
   const int64_t zb = reference::WeightZeroPoint(seen.gemm, seen.n);
   suspicions->push_back({"weight zero point not subtracted", Wrap(seen.exact + zb * activations)});
+  const int64_t bias = operands.bias[static_cast<size_t>(seen.n)];
+  suspicions->push_back(
+      {"no zero point subtracted", Wrap(bias + Products(seen, 0, reference::ActivationShift(seen.gemm),
+                                                        reference::WeightShift(seen.gemm)))});
+  const int64_t count = std::ssize(seen.gemm.b_zero_points);
+  for (const int64_t other : {seen.n - 1, seen.n + 1, int64_t{0}, 2 * seen.n}) {
+    if (other < 0 || other >= count) continue;
+    const int64_t step = zb - seen.gemm.b_zero_points[static_cast<size_t>(other)];
+    suspicions->push_back({fmt::format("the zero point of column {} taken for that of column {}",
+                                       seen.first_column + other, seen.first_column + seen.n),
+                           Wrap(seen.exact + step * activations)});
+  }
   if (seen.gemm.b_type == INTACT_U8) {
     suspicions->push_back(
         {"shift of u8 weights by 128 not compensated", Wrap(seen.exact - 128 * activations)});
   }
   suspicions->push_back(
       {"sum of the row's activations left out", Wrap(seen.exact + ZeroPoint(seen) * row_sum)});
+}
+
+// What becomes of differences that 8 bits do not hold.
+void SuspectBytes(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const auto a = seen.operands.Row(seen.m);
+  const auto w = seen.operands.Column(seen.n);
+  const int32_t a_zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
+  int64_t wrapped = seen.exact;
+  for (size_t k = 0; k < a.size(); ++k) {
+    const int32_t centered = a[k] - a_zero_point;
+    wrapped += (static_cast<int8_t>(centered) - centered) * (w[k] - ZeroPoint(seen));
+  }
+  suspicions->push_back({"activations less their zero point wrapped to 8 bits", Wrap(wrapped)});
 }
 
 void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
@@ -199,13 +111,12 @@ void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
 std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion> suspicions) {
   SuspectZeroPoint(seen, &suspicions);
   SuspectWeightZeroPoint(seen, &suspicions);
+  if (seen.gemm.a_type == INTACT_S8) SuspectBytes(seen, &suspicions);
   SuspectTail(seen, &suspicions);
   if (!seen.gemm.bias_s32.empty()) {
     const int64_t bias = seen.gemm.bias_s32[static_cast<size_t>(seen.n)];
     suspicions.push_back({"s32 bias missing", Wrap(seen.exact - bias)});
   }
-  suspicions.push_back(
-      {"pairs (k, k+2) and (k+1, k+3) clamped instead of adjacent ones", SwappedPairs(seen)});
   std::erase_if(suspicions, [&](const Suspicion& s) { return s.accumulator == seen.exact && !s.scale; });
   return suspicions;
 }
@@ -235,16 +146,55 @@ std::optional<std::string> OtherResidual(const Observation& seen) {
   other = q;
   other.residual = q.residual + static_cast<float>(seen.gemm.residual_zero_point);
   if (SameElement(seen, seen.exact, other)) return "the residual's zero point not subtracted";
-  other = q;
   other.has_residual = false;
-  const float last = reference::Dequantize(seen.exact, other) + q.residual * q.residual_scale;
-  if (IsFloat(last, seen, q)) return "the residual added after the activation";
+  const float before = reference::Dequantize(seen.exact, other);
+  other.scale = 1.0f;
+  other.has_bias_f32 = true;
+  other.bias_f32 = before + q.residual * q.residual_scale;
+  other.activation = INTACT_ACTIVATION_NONE;
+  if (SameElement(seen, 0, other)) return "the residual added after the activation";
   return std::nullopt;
+}
+
+// What may go wrong with an activation.
+std::optional<std::string> OtherActivation(const Observation& seen) {
+  Requantization q = seen.OwnRequantization();
+  const bool is_relu = q.activation == INTACT_ACTIVATION_RELU;
+  if (std::exchange(q.activation, INTACT_ACTIVATION_NONE) == INTACT_ACTIVATION_NONE) return std::nullopt;
+  if (SameElement(seen, seen.exact, q)) return "the activation left out";
+  if (!is_relu || reference::ElementSize(q.c_type) != 1) return std::nullopt;
+  const int32_t at_zero = std::max(reference::Requantize(seen.exact, q), 0);
+  if (static_cast<uint8_t>(at_zero) != *seen.element) return std::nullopt;
+  return "ReLU at 0 instead of at the output's zero point";
+}
+
+// How else the output may have been brought to 8 bits.
+std::optional<std::string> OtherNarrowing(const Observation& seen) {
+  const Requantization q = seen.OwnRequantization();
+  if (reference::ElementSize(q.c_type) != 1 || std::isnan(q.scale)) return std::nullopt;
+  const float f = reference::Dequantize(seen.exact, q);
+  const int32_t clamped = reference::RoundToType(f, q.c_type, 0) + q.zero_point;
+  const int32_t lowest = q.c_type == INTACT_U8 ? 0 : -128;
+  if (static_cast<uint8_t>(std::clamp(clamped, lowest, lowest + 255)) == *seen.element) {
+    return "the zero point added after clamping";
+  }
+  constexpr float kMost = 0x1p30f;  // conversions of more are undefined
+  if (std::fabs(f) > kMost) return std::nullopt;
+  const int64_t wrapped = std::llrint(f) + q.zero_point;
+  if (static_cast<uint8_t>(wrapped) == *seen.element) return "wrapped to 8 bits instead of clamped";
+  return std::nullopt;
+}
+
+// Such an output is seldom 0 by chance, as those of 8 bits are.
+bool IsZeroOfFourBytes(const Observation& seen) {
+  constexpr size_t kSize = 4;
+  return reference::ElementSize(seen.gemm.c_type) == kSize &&
+         std::all_of(seen.element, seen.element + kSize, [](uint8_t byte) { return byte == 0; });
 }
 
 std::string DiagnoseRequantization(const Observation& seen) {
   std::string text = "accumulator right, requantization wrong";
-  for (const auto& find : {OtherScale, OtherResidual}) {
+  for (const auto& find : {OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
     if (const std::optional<std::string> found = find(seen)) return text + ": " + *found;
   }
   return text;
@@ -271,14 +221,21 @@ int32_t Observation::WithCompensation(int32_t sum) const {
   return Wrap(int64_t{sum} + operands.Compensation(m, n));
 }
 
-std::optional<std::string> OtherRounding(const Observation& seen) {
-  if (seen.gemm.c_type == INTACT_S32) return FloatRoundTrip(seen);
-  if (seen.actual_accumulator && *seen.actual_accumulator != seen.exact) return std::nullopt;
-  const Requantization q = seen.OwnRequantization();
-  if (std::isnan(q.scale)) return std::nullopt;
-  const bool is_float = seen.gemm.c_type == INTACT_F32 || seen.gemm.c_type == INTACT_BF16;
-  if (auto rounding = is_float ? OtherFloatRounding(seen, q) : OtherInt8Rounding(seen, q)) return rounding;
-  return ScalesOneByOne(seen, q);
+bool Observation::GivenBy(int32_t y, reference::Rounding rounding) const {
+  // An s32 output may have been rounded: it is no evidence of the accumulator.
+  if (gemm.c_type != INTACT_S32 && actual_accumulator && *actual_accumulator != y) return false;
+  const Requantization q = OwnRequantization();
+  uint8_t bytes[4] = {};
+  reference::StoreRounded(y, q, {RowScale(), reference::RequantizationOf(gemm, n).scale}, rounding, bytes);
+  return std::memcmp(bytes, element, static_cast<size_t>(reference::ElementSize(q.c_type))) == 0;
+}
+
+std::vector<reference::Rounding> OtherRoundings(const Observation& seen) {
+  std::vector<reference::Rounding> others;
+  for (const reference::Rounding rounding : reference::kAllRoundings) {
+    if (seen.GivenBy(seen.exact, rounding)) others.push_back(rounding);
+  }
+  return others;
 }
 
 std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
@@ -287,6 +244,7 @@ std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operatio
     text = fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact);
   }
   if (seen.actual_accumulator == seen.exact) text = DiagnoseRequantization(seen);
+  if (seen.actual_accumulator == 0 && IsZeroOfFourBytes(seen)) return text + ": left at 0, as if not written";
   for (const Suspicion& suspicion : Suspicions(seen, std::move(of_operation))) {
     if (seen.GivenBy(suspicion.accumulator, suspicion.scale))
       return fmt::format("{}: {}", text, suspicion.text);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reference/gemm.h"
+#include "reference/rounding.h"
 
 namespace intact::verify {
 
@@ -27,13 +28,15 @@ struct Observation {
   float RowScale() const;
   /// Whether accumulator `y`, rightly requantized but for another scale, is what the target gave.
   bool GivenBy(int32_t y, std::optional<float> scale = {}) const;
+  /// Whether accumulator `y` is, rounded in this way.
+  bool GivenBy(int32_t y, reference::Rounding rounding) const;
   /// The accumulator y that a sum of products makes.
   int32_t WithCompensation(int32_t sum) const;
 };
 
-/// The name of a rounding other than the contract's that makes this output from the exact accumulator, if the
-/// target's accumulator is not known to be wrong and there is one.
-std::optional<std::string> OtherRounding(const Observation& seen);
+/// Roundings other than the contract's that make this output from the exact accumulator, if the target's
+/// accumulator is not known to be wrong.
+std::vector<reference::Rounding> OtherRoundings(const Observation& seen);
 
 /// A mistake, the accumulator that it would make, and the scale that it would take for this output's.
 struct Suspicion {

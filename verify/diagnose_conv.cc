@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,7 @@ struct Reading {
   std::optional<int32_t> padding = std::nullopt;  // other than the zero point
   bool swaps_taps = false;                        // kh and kw of the filter change places
   bool reverses_taps = false;
+  bool reads_on = false;  // beyond an end of the input
 };
 
 int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
@@ -33,7 +35,8 @@ int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, in
     Spatial at = reference::TapOf(g, tap);
     if (reading.swaps_taps) std::swap(at[1], at[2]);
     for (size_t i = 0; reading.reverses_taps && i < at.size(); ++i) at[i] = g.axes[i].kernel - 1 - at[i];
-    const int64_t row = reference::InputRow(reading.geometry, pixel, at);
+    int64_t row = reference::InputRow(reading.geometry, pixel, at);
+    if (reading.reads_on) row = RowThatFollows(g, pixel, at).value_or(row);
     for (int64_t c = 0; c < g.GroupInputs(); ++c) {
       const auto a_at = static_cast<size_t>(row * g.input_channels + first_channel + c);
       const auto b_at = static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c);
@@ -73,6 +76,20 @@ void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
 
 }  // namespace
 
+std::optional<int64_t> RowThatFollows(const ConvGeometry& g, const reference::Pixel& output,
+                                      const Spatial& tap) {
+  int64_t row = output.batch;
+  bool is_beyond = false;
+  for (size_t i = 0; i < g.axes.size(); ++i) {
+    const int64_t position = g.axes[i].Position(output.at[i], tap[i]);
+    if (position < 0) return std::nullopt;
+    is_beyond = is_beyond || position >= g.axes[i].input;
+    row = row * g.axes[i].input + position;
+  }
+  if (!is_beyond || row >= g.InputPixels()) return std::nullopt;
+  return row;
+}
+
 std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n) {
   const ConvGeometry& g = conv.geometry;
   std::vector<Suspicion> suspicions;
@@ -85,14 +102,21 @@ std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, i
   padded.padding = -128;
   if (conv.a_type == INTACT_S8) suspect("padding read as -128, which is 0 after the shift", padded);
 
-  for (const bool all_adjacent : {false, true}) {
+  Reading read_on{g};
+  read_on.reads_on = true;
+  suspect("pixels that follow in memory read for padding at the end", read_on);
+
+  const auto suspect_dilation = [&](auto dilation_of) {
     Reading dilated{g};
-    for (Axis& axis : dilated.geometry.axes) {
-      axis.dilation = all_adjacent ? 1 : std::max<int64_t>(axis.dilation - 1, 1);
+    for (Axis& axis : std::span(dilated.geometry.axes).last(static_cast<size_t>(g.dims))) {
+      axis.dilation = dilation_of(axis);
     }
     suspect(fmt::format("taps read {} pixels apart instead of {}", Dilations(dilated.geometry), Dilations(g)),
             dilated);
-  }
+  };
+  suspect_dilation([](const Axis& axis) { return std::max<int64_t>(axis.dilation - 1, 1); });
+  suspect_dilation([](const Axis&) { return int64_t{1}; });
+  suspect_dilation([&](const Axis&) { return g.axes.back().dilation; });
 
   Reading swapped_ends{g};
   for (Axis& axis : swapped_ends.geometry.axes) std::swap(axis.pad_begin, axis.pad_end);

@@ -335,16 +335,26 @@ float ScaleFor(double magnitude, Random& random) {
   return static_cast<float>(std::clamp(reach / magnitude, 1e-30, 1e30));
 }
 
+// Denormal, or but little larger, after the multiplication by a row's scale.
+float TinyScaleFor(double row_scale, Random& random) {
+  const auto exponent = static_cast<int>(random.Integer(-146, -120));
+  return static_cast<float>(std::ldexp(1.0 + random.Unit(), exponent) / row_scale);
+}
+
 void FillScales(const Problem& p, std::span<const reference::Operands> groups,
                 reference::Operation* operation) {
   std::vector<double> magnitudes;
   for (const reference::Operands& operands : groups)
     AddTypicalMagnitudes(operands, operation->bias_s32, &magnitudes);
   const double largest = *std::max_element(magnitudes.begin(), magnitudes.end());
-  const int64_t count = p.scale == ScaleKind::kChannel ? std::ssize(magnitudes) : 1;
+  const int64_t count = p.scale == ScaleKind::kTensor ? 1 : std::ssize(magnitudes);
   const double row_scale = TypicalRowScale(*operation);
   for (int64_t n = 0; n < count; ++n) {
     Random random(p.seed, kScaleStream, static_cast<uint64_t>(n));
+    if (p.scale == ScaleKind::kTiny) {
+      operation->scales.push_back(TinyScaleFor(row_scale, random));
+      continue;
+    }
     const double magnitude = count == 1 ? largest : magnitudes[static_cast<size_t>(n)];
     const float scale = ScaleFor(magnitude * row_scale, random);
     const float tie_scale = n % 2 == 0 ? 0.5f : 0.25f;

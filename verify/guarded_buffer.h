@@ -1,10 +1,13 @@
 // Memory for buffers that emitted code touches: sanitizers cannot see such code, a page fault can.
 //
-//   | canary page | canary … | data: size bytes | PROT_NONE page |
-//                             ^ data()         ^ page boundary: one byte beyond the data faults
+//   | canary page | canary … | data: size bytes | shift bytes | PROT_NONE page |
+//                             ^ data()                        ^ page boundary
 //
-// The data is not aligned, unless its size is: kernels may not ask for alignment. All bytes, the data's too,
-// begin as kCanary, so that what a kernel was not to write can be checked afterwards.
+// With a shift of 0 one byte beyond the data faults. The data is not aligned, unless its size is: kernels may
+// not ask for alignment. All bytes, the data's too, begin as canaries, so that what a kernel was not to write
+// can be checked afterwards.
+//
+// Buffers with a name are listed while they live, so that a handler of faults can tell whose page was hit.
 #ifndef INTACT_VERIFY_GUARDED_BUFFER_H_
 #define INTACT_VERIFY_GUARDED_BUFFER_H_
 
@@ -14,31 +17,51 @@
 #include <memory>
 #include <span>
 
+#include "verify/surroundings.h"
+
 namespace intact::verify {
 
 class GuardedBuffer {
  public:
-  static constexpr uint8_t kCanary = 0xa5;
-
-  /// OUT_OF_MEMORY if the system gives none.
-  static Result<GuardedBuffer> Allocate(size_t size);
+  /// OUT_OF_MEMORY if the system gives none. `name`: nullptr, or a literal.
+  static Result<GuardedBuffer> Allocate(size_t size, const Surroundings& surroundings = {},
+                                        const char* name = nullptr);
 
   std::span<uint8_t> data() const noexcept { return data_; }
   /// From here on, a write to the buffer faults.
   void MakeReadOnly() noexcept;
+  uint8_t canary() const noexcept { return canary_; }
   /// Whether all bytes before the data are still canaries.
   bool FrontIntact() const noexcept;
+  /// The same of those between the data and the page boundary.
+  bool BackIntact() const noexcept;
 
  private:
   struct Unmap {
     size_t bytes = 0;
+    bool is_named = false;
     void operator()(uint8_t* mapping) const noexcept;
   };
-  GuardedBuffer(uint8_t* mapping, size_t mapped, size_t usable, size_t size);
+  GuardedBuffer(uint8_t* mapping, size_t mapped, size_t usable, size_t size,
+                const Surroundings& surroundings);
 
   std::unique_ptr<uint8_t[], Unmap> mapping_;
   std::span<uint8_t> data_;
+  size_t shift_ = 0;
+  uint8_t canary_ = 0;
 };
+
+/// A buffer that has a name.
+struct NamedBuffer {
+  const char* name = nullptr;
+  const uint8_t* mapping = nullptr;
+  const uint8_t* data = nullptr;
+  size_t size = 0;
+};
+
+/// The buffer whose data or guards `address` is in or near; without a name if there is none. Made for
+/// handlers of signals: takes no lock, calls nothing.
+NamedBuffer NamedBufferAt(const void* address) noexcept;
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_GUARDED_BUFFER_H_

@@ -11,9 +11,11 @@ Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, i
 }
 
 Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes,
-                                              int64_t item_rows, int64_t item_pad_bytes) {
+                                              int64_t item_rows, int64_t item_pad_bytes,
+                                              const Surroundings& surroundings, const char* name) {
   const int64_t last = (rows - 1) * stride_bytes + (rows - 1) / item_rows * item_pad_bytes;
-  Result<GuardedBuffer> buffer = GuardedBuffer::Allocate(static_cast<size_t>(last + row_bytes));
+  Result<GuardedBuffer> buffer =
+      GuardedBuffer::Allocate(static_cast<size_t>(last + row_bytes), surroundings, name);
   if (!buffer) return buffer.error();
   return GuardedMatrix(std::move(*buffer), rows, row_bytes, stride_bytes, item_rows, item_pad_bytes);
 }
@@ -36,10 +38,11 @@ std::vector<uint8_t> GuardedMatrix::Dense() const {
 
 std::optional<std::string> GuardedMatrix::StrayWrite() const {
   if (!buffer_.FrontIntact()) return "before its first row";
+  if (!buffer_.BackIntact()) return "behind its last row";
   for (int64_t row = 0; row + 1 < rows_; ++row) {
     const uint8_t* end = Row(row + 1);
     const uint8_t* stray = std::find_if<const uint8_t*>(
-        Row(row) + row_bytes_, end, [](uint8_t byte) { return byte != GuardedBuffer::kCanary; });
+        Row(row) + row_bytes_, end, [this](uint8_t byte) { return byte != buffer_.canary(); });
     if (stray != end) return fmt::format("row {}, {} bytes behind its start", row, stray - Row(row));
   }
   return std::nullopt;

@@ -20,7 +20,8 @@ class GuardedMatrix {
   /// OUT_OF_MEMORY if the system gives none.
   static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes);
   static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes,
-                                        int64_t item_rows, int64_t item_pad_bytes);
+                                        int64_t item_rows, int64_t item_pad_bytes,
+                                        const Surroundings& surroundings = {}, const char* name = nullptr);
 
   uint8_t* data() const noexcept { return buffer_.data().data(); }
   /// Copies dense rows in.

@@ -29,11 +29,35 @@ th, td { padding: .3rem .8rem .3rem 0; text-align: left; vertical-align: top;
          border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--page); }
 .number { text-align: right; font-variant-numeric: tabular-nums; } td.number { white-space: nowrap; }
+.filter { margin: .6rem 0; } .filter input { font: inherit; width: min(24rem, 100%); box-sizing: border-box;
+  color: inherit; background: var(--page); border: 1px solid var(--line); padding: .2rem .5rem; }
+.beside { display: flex; flex-wrap: wrap; gap: 1rem; } .beside section { flex: 1 1 26rem; min-width: 0; }
 figure { margin: 1rem 0; } figure svg { width: 100%; min-width: 36rem; height: auto; }
 figcaption, .note { color: var(--faint); font-size: .92rem; }
 .good { color: var(--good); } .doubtful { color: var(--doubtful); } .bad { color: var(--bad); }
 .good, .doubtful, .bad { font-weight: 600; }
 code { font-size: .88em; overflow-wrap: anywhere; }
+)";
+
+constexpr std::string_view kFilterScript = R"(
+for (const field of document.querySelectorAll('input[data-table]')) {
+  const rows = [...document.querySelectorAll('#' + field.dataset.table + ' tr')].slice(1);
+  const texts = rows.map(row => row.textContent.toLowerCase());
+  const most = 500;
+  const show = () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(word => word);
+    let found = 0;
+    rows.forEach((row, i) => {
+      const matches = words.every(word => texts[i].includes(word));
+      if (matches) ++found;
+      row.hidden = !matches || found > most;
+    });
+    field.parentElement.nextElementSibling.textContent =
+        Math.min(found, most) + ' of ' + rows.length + ' shown' + (found > most ? '; ' + found + ' match' : '');
+  };
+  field.addEventListener('input', show);
+  show();
+}
 )";
 
 constexpr std::array<std::string_view, 4> kClasses = {"", "good", "doubtful", "bad"};  // by Tone
@@ -50,8 +74,8 @@ std::string Page(std::string_view title, const Origin& origin, std::string_view 
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n"
-      "<p class=\"note\">{2} · <code>{3}</code></p>\n{4}</body>\n</html>\n",
-      Escape(title), kStyle, Escape(origin.date), Escape(Printable(origin.command)), body);
+      "<p class=\"note\">{2} · <code>{3}</code></p>\n{4}<script>{5}</script>\n</body>\n</html>\n",
+      Escape(title), kStyle, Escape(origin.date), Escape(Printable(origin.command)), body, kFilterScript);
 }
 
 std::string Escape(std::string_view text) {
@@ -90,6 +114,13 @@ std::string Table(const Row& head, const std::vector<Row>& rows, size_t first_nu
   if (!head.empty()) table += cells(head, "th");
   for (const Row& row : rows) table += cells(row, "td");
   return table + "</table></div>\n";
+}
+
+std::string FilteredTable(std::string_view id, const Row& head, const std::vector<Row>& rows) {
+  return fmt::format(
+      "<p class=\"filter\"><label>Search <input type=\"search\" data-table=\"{0}\"></label> "
+      "<span class=\"note\"></span></p>\n<div id=\"{0}\">{1}</div>\n",
+      id, Table(head, rows, head.size()));
 }
 
 std::string Figure(std::string_view name, const std::string& commands, std::string_view caption) {

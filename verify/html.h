@@ -35,6 +35,10 @@ using Row = std::vector<Cell>;
 /// its first column.
 std::string Table(const Row& head, const std::vector<Row>& rows, size_t first_number);
 
+/// A table of any length, columns of text, with a field to search it: only rows that hold all words of it are
+/// shown, and no more than 500 at a time. Without scripts it shows all rows. `id` is its own on its page.
+std::string FilteredTable(std::string_view id, const Row& head, const std::vector<Row>& rows);
+
 /// What gnuplot draws by `commands` (plot.h), or a note that says why it did not. `caption` is HTML.
 std::string Figure(std::string_view name, const std::string& commands, std::string_view caption);
 

@@ -20,12 +20,10 @@ constexpr int kMaxDepth = 32;
 
 }  // namespace
 
-Result<nlohmann::json> ReadJson(const std::string& path) {
-  const auto invalid = [&path](std::string_view what) {
-    return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", path, what)};
+Result<nlohmann::json> ParseJson(std::string_view name, std::string_view text) {
+  const auto invalid = [name](std::string_view what) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", name, what)};
   };
-  const Result<std::vector<uint8_t>> bytes = ReadFile(path);
-  if (!bytes) return bytes.error();
   using Event = nlohmann::json::parse_event_t;
   bool too_deep = false;
   std::optional<std::string> doubled;
@@ -39,16 +37,26 @@ Result<nlohmann::json> ReadJson(const std::string& path) {
     return depth <= kMaxDepth;
   };
   try {
-    nlohmann::json root = nlohmann::json::parse(bytes->begin(), bytes->end(), keep);
+    nlohmann::json root = nlohmann::json::parse(text, keep);
     if (too_deep) return invalid(fmt::format("is nested deeper than {} levels", kMaxDepth));
     if (doubled) return invalid(fmt::format("has the key \"{}\" twice in an object", Printable(*doubled)));
     if (!root.is_object()) return invalid("is not a JSON object");
     return root;
   } catch (const nlohmann::json::exception& exception) {
-    std::string_view reason = exception.what();
-    reason.remove_prefix(std::min(reason.find("] ") + 2, reason.size()));
-    return invalid("malformed JSON: " + Printable(reason));
+    return invalid("malformed JSON: " + ReasonOf(exception));
   }
+}
+
+Result<nlohmann::json> ReadJson(const std::string& path) {
+  const Result<std::vector<uint8_t>> bytes = ReadFile(path);
+  if (!bytes) return bytes.error();
+  return ParseJson(path, {reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+}
+
+std::string ReasonOf(const nlohmann::json::exception& exception) {
+  std::string_view reason = exception.what();
+  reason.remove_prefix(std::min(reason.find("] ") + 2, reason.size()));
+  return Printable(reason);
 }
 
 }  // namespace intact::verify

@@ -19,7 +19,7 @@
 #include "verify/json_file.h"
 #include "verify/npy.h"
 #include "verify/printable.h"
-#include "verify/problem.h"
+#include "verify/problem_size.h"
 #include "verify/random.h"
 
 namespace intact::verify {
@@ -337,7 +337,7 @@ std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) 
                            : fmt::format("a kernel that fits into the padded input of {} pixels",
                                          axes[i].input + axes[i].pad_begin + axes[i].pad_end));
   }
-  std::optional<Error> error = CheckOutputSize(geometry, 0);
+  std::optional<Error> error = CheckSizes(geometry, 0, 0);
   if (error) error->message = fmt::format("{}/layer.json: {}", folder, error->message);
   return error;
 }

@@ -1,14 +1,24 @@
 #include "verify/layer_check.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
+#include "verify/judge.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::verify {
 
 bool LayerCheck::Passed() const {
   if (against_expected) return against_expected->differing == 0;
-  return against_model.differing == 0 && against_exact.Unexplained() == 0;
+  const bool is_as_predicted = !against_model || against_model->differing == 0;
+  return is_as_predicted && !is_broken && against_exact.Unexplained() == 0;
+}
+
+std::string InWords(const Identity& identity, const Comparison& exact) {
+  if (identity.Found() || exact.parts.empty()) return InWords(identity);
+  return fmt::format("each of {} outputs has an arithmetic, but no one reproduces them all: {}",
+                     exact.outputs, PartsInWords(exact));
 }
 
 namespace {
@@ -16,24 +26,32 @@ namespace {
 /// Runs `operation` and compares; the check knows already what is asked for.
 template <class Operation>
 std::optional<Error> Examine(const Operation& operation, const std::optional<Expectation>& expectation,
-                             LayerCheck* check) {
+                             const Target* named, LayerCheck* check) {
   RunOptions options;
-  options.mode = check->mode;
-  options.isa = check->isa;
-  const IntactTarget target;
-  const Result<std::vector<uint8_t>> output = RunOn(target, operation, options);
+  const IntactTarget own;
+  const Target& target = named != nullptr ? *named : own;
+  if (named == nullptr) {
+    options.mode = check->mode;
+    options.isa = check->isa;
+  }
+  const Result<std::vector<uint8_t>> output = RunChecked(target, operation, options);
   if (!output) return output.error();
-  Result<Comparison> comparison = Verify(target, operation, options, std::numeric_limits<int64_t>::max());
-  if (!comparison) return comparison.error();
-  check->against_exact = std::move(*comparison);
-
-  check->model = ExpectedModel(check->mode, check->isa);
-  const std::vector<uint8_t> predicted =
-      reference::Outputs(operation, reference::Accumulators(operation, check->model));
-  check->against_model = CompareBytes(operation.c_type, predicted, *output);
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  check->against_exact = Explain(target, operation, options, *output, kAll);
+  if (named != nullptr) {
+    check->identity = Identify(operation, *output);
+    check->is_broken = Fails(target, operation, options);
+  } else {
+    check->model = ExpectedModel(check->mode, check->isa);
+    const std::vector<uint8_t> predicted =
+        reference::Outputs(operation, reference::Accumulators(operation, check->model));
+    check->against_model = CompareBytes(operation.c_type, predicted, *output);
+  }
   if (expectation) {
     check->expect_file = expectation->file;
     check->against_expected = CompareBytes(operation.c_type, expectation->output, *output);
+    check->expected_identity = Identify(operation, expectation->output);
+    check->expected_against_exact = Compare(operation, expectation->output, std::nullopt, kAll);
   }
   return std::nullopt;
 }
@@ -41,15 +59,16 @@ std::optional<Error> Examine(const Operation& operation, const std::optional<Exp
 }  // namespace
 
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
-                              const std::optional<Expectation>& expectation) {
+                              const std::optional<Expectation>& expectation, const LayerTarget& by) {
   LayerCheck check;
+  check.target = by.name;
   check.layer = layer.name;
   check.op = layer.op;
   check.mode = mode;
-  check.isa = isa == INTACT_ISA_ANY ? BestIsa() : isa;
+  check.isa = isa == INTACT_ISA_ANY && by.target == nullptr ? BestIsa() : isa;
   const std::optional<Error> error = VisitOperation(layer, [&](const auto& operation) {
     check.audit = AuditReduceRange(operation, layer.reduce_range);
-    return Examine(operation, expectation, &check);
+    return Examine(operation, expectation, by.target, &check);
   });
   if (error) return *error;
   return check;

@@ -1,5 +1,6 @@
-// Runs a layer and says how what came out relates to what should: the exact reference, the model of the mode
-// that was asked for, and an output that somebody else computed.
+// Runs a layer, by our own kernels or a target's, and says how what came out relates to what should: the
+// exact reference, the model of the mode that was asked for, and an output that somebody else computed; and
+// what that somebody computes.
 #ifndef INTACT_VERIFY_LAYER_CHECK_H_
 #define INTACT_VERIFY_LAYER_CHECK_H_
 
@@ -12,7 +13,9 @@
 #include "reference/models.h"
 #include "verify/audit.h"
 #include "verify/compare.h"
+#include "verify/identify.h"
 #include "verify/layer.h"
+#include "verify/target.h"
 
 namespace intact::verify {
 
@@ -22,25 +25,41 @@ struct Expectation {
   std::vector<uint8_t> output;
 };
 
+/// Whose kernels run a layer.
+struct LayerTarget {
+  std::string name;  // as the user named it
+  const Target* target = nullptr;
+};
+
 struct LayerCheck {
+  std::string target;  // empty: our own kernels
   std::string layer;
   std::string op;
   intact_isa isa = INTACT_ISA_ANY;
   intact_mode mode = INTACT_EXACT;
   Comparison against_exact;                           // lists every difference
-  reference::Model model = reference::Model::kExact;  // what the mode computes on this ISA
-  ByteComparison against_model;
+  reference::Model model = reference::Model::kExact;  // of our own: what the mode computes on this ISA
+  std::optional<ByteComparison> against_model;        // likewise
+  std::optional<Identity> identity;                   // of a target's: what it computed
+  bool is_broken = false;                             // a target does not compute what it claims
   std::string expect_file;
   std::optional<ByteComparison> against_expected;
+  std::optional<Identity> expected_identity;         // what made the expected output
+  std::optional<Comparison> expected_against_exact;  // lists every difference
   Audit audit;
 
-  /// Equal to the expected output; without one: as the model predicts, and every difference explained.
+  /// Equal to the expected output; without one: as the model predicts, or as the target claims, and every
+  /// difference explained.
   bool Passed() const;
 };
 
-/// `isa`: exactly this one; ANY = the library's choice. Fails if the machine cannot run it.
+/// What made outputs, in a line; of `exact`, their comparison, where no one arithmetic made them all.
+std::string InWords(const Identity& identity, const Comparison& exact);
+
+/// `isa`: exactly this one; ANY = the library's choice. Fails if the machine cannot run it. `by`: a target
+/// instead of our own kernels, whom mode and ISA do not concern.
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
-                              const std::optional<Expectation>& expectation);
+                              const std::optional<Expectation>& expectation, const LayerTarget& by = {});
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_LAYER_CHECK_H_

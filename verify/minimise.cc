@@ -6,6 +6,8 @@
 namespace intact::verify {
 namespace {
 
+constexpr uint64_t kSeedsTried = 24;
+
 // Adds `problem` with another value of one field, unless it has that value already.
 template <class T>
 void Try(const Problem& problem, T Problem::*field, T value, std::vector<Problem>* candidates) {
@@ -32,6 +34,12 @@ void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
     TrySmaller(
         problem, problem.*dimension, 1, [=](Problem* p, int64_t value) { p->*dimension = value; },
         candidates);
+  }
+  // Other values may fail where these do not.
+  for (uint64_t seed = 1; problem.m * problem.n > 1 && seed <= kSeedsTried; ++seed) {
+    candidates->push_back(problem);
+    candidates->back().m = candidates->back().n = 1;
+    candidates->back().seed = seed;
   }
   TrySmaller(
       problem, problem.batch, 1, [](Problem* p, int64_t value) { p->batch = value; }, candidates);

@@ -23,6 +23,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements are copied as they lie in the file");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kMaxDimensions = 64;  // NumPy's; the work for an element grows with them
 
 struct ElementType {
   std::string_view name;  // NumPy's, without the byte order
@@ -259,6 +260,10 @@ Result<NpyArray> ReadNpy(const std::string& path) {
   if (!element) {
     return BadFile(path, fmt::format("holds elements of type '{}'; expected '|u1', '|i1', '<i4' or '<f4'",
                                      *header->descr));
+  }
+  if (header->shape->size() > kMaxDimensions) {
+    return BadFile(path, fmt::format("has {} dimensions; expected at most {}, as NumPy",
+                                     header->shape->size(), kMaxDimensions));
   }
   const std::optional<size_t> count = ElementCount(*header->shape, element->size);
   if (!count) {

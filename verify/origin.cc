@@ -8,6 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "verify/fnv1a.h"
+#include "verify/npy.h"
+
 namespace intact::verify {
 namespace {
 
@@ -36,6 +39,11 @@ std::string ShellLine(std::span<const std::string> arguments) {
     line.append(line.empty() ? "" : " ").append(IsPlain(argument) ? argument : ShellQuoted(argument));
   }
   return line;
+}
+
+std::string FileDigest(const std::string& path) {
+  const Result<std::vector<uint8_t>> bytes = ReadFile(path);
+  return bytes ? fmt::format("{:016x}", Fnv1a(*bytes)) : "unknown";
 }
 
 Origin CurrentOrigin() {

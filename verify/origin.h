@@ -16,6 +16,9 @@ struct Origin {
 /// The origin of what this process reports now.
 Origin CurrentOrigin();
 
+/// FNV-1a of a file's bytes, which tells builds apart; "unknown" if it cannot be read.
+std::string FileDigest(const std::string& path);
+
 /// `text` in the quotes that make it one word to a shell.
 std::string ShellQuoted(std::string_view text);
 

@@ -7,7 +7,7 @@
 
 namespace intact::verify {
 
-/// `text` with its control characters written as \x1b.
+/// `text` with the bytes of control characters, and those that are not UTF-8, written as \x1b.
 std::string Printable(std::string_view text);
 
 }  // namespace intact::verify

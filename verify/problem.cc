@@ -1,6 +1,7 @@
 #include "verify/problem.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -14,14 +15,13 @@
 
 #include "verify/audit.h"
 #include "verify/fill.h"
+#include "verify/problem_size.h"
 
 namespace intact::verify {
 namespace {
 
 constexpr int64_t kMaxDimension = int64_t{1} << 24;
-constexpr int64_t kMaxExtent = int64_t{1} << 16;        // of a kernel, and what is told in pixels
-constexpr int64_t kMaxElements = int64_t{1} << 28;      // of one tensor
-constexpr int64_t kMaxMultiplyAdds = int64_t{1} << 40;  // minutes of scalar reference
+constexpr int64_t kMaxExtent = int64_t{1} << 16;  // of a kernel, and what is told in pixels
 
 template <class E>
 struct Name {
@@ -62,6 +62,7 @@ constexpr Name<BiasKind> kBiases[] = {
 constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},
                                        {"tensor", ScaleKind::kTensor},
                                        {"channel", ScaleKind::kChannel},
+                                       {"tiny", ScaleKind::kTiny},
                                        {"item", ScaleKind::kItem}};
 constexpr Name<ZeroPointKind> kZeroPointKinds[] = {
     {"tensor", ZeroPointKind::kTensor}, {"channel", ZeroPointKind::kChannel}, {"item", ZeroPointKind::kItem}};
@@ -370,7 +371,13 @@ std::optional<Error> ReadWord(std::string_view word, std::set<std::string_view>*
   const std::string_view key = word.substr(0, equals);
   const Field* field = FindField(KindOf(*problem), key);
   if (field == nullptr) {
-    return Invalid(fmt::format("'{}': key '{}' is unknown to a {}", word, key, KindOf(*problem).name));
+    const Kind& kind = KindOf(*problem);
+    std::vector<std::string_view> keys;
+    for (const std::vector<Field>* fields : {&kind.fields, &SharedFields()}) {
+      for (const Field& known : *fields) keys.push_back(known.key);
+    }
+    return Invalid(fmt::format("'{}': key '{}' is unknown to a {}; expected one of {}", word, key, kind.name,
+                               fmt::join(keys, ", ")));
   }
   if (!seen->insert(key).second) return Invalid(fmt::format("'{}': {} is given twice", word, key));
   return field->read(word.substr(equals + 1), problem);
@@ -469,37 +476,6 @@ std::optional<Error> CheckResidual(const Problem& p) {
   return std::nullopt;
 }
 
-// The product; beyond int64, its largest value.
-int64_t Product(std::initializer_list<int64_t> factors) {
-  int64_t product = 1;
-  for (const int64_t factor : factors) {
-    if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<int64_t>::max();
-  }
-  return product;
-}
-
-struct Tensor {
-  std::string_view name;
-  int64_t elements;
-};
-
-std::optional<Error> CheckSize(const Tensor& tensor) {
-  if (tensor.elements <= kMaxElements) return std::nullopt;
-  return Invalid(fmt::format("{} has {} elements; at most {} can be verified", tensor.name, tensor.elements,
-                             kMaxElements));
-}
-
-std::optional<Error> CheckSizes(std::initializer_list<Tensor> tensors, std::string_view work_name,
-                                int64_t work) {
-  for (const Tensor& tensor : tensors) {
-    if (auto error = CheckSize(tensor)) return error;
-  }
-  if (work > kMaxMultiplyAdds) {
-    return Invalid(fmt::format("{} is {}; at most {} can be verified", work_name, work, kMaxMultiplyAdds));
-  }
-  return std::nullopt;
-}
-
 std::optional<Error> CheckGemm(const Problem& p) {
   if (auto error = CheckRanges({{"m", p.m, 1, kMaxDimension},
                                 {"n", p.n, 1, kMaxDimension},
@@ -512,15 +488,7 @@ std::optional<Error> CheckGemm(const Problem& p) {
   }
   if (auto error = CheckQuantization(p)) return error;
   if (auto error = CheckItems(p)) return error;
-  const auto items = [&p](int64_t rows, int64_t stride) {
-    return Product({p.batch, Product({rows, stride}) + p.item_pad});
-  };
-  const int64_t b_rows = p.b_by_columns ? p.n : p.k;
-  return CheckSizes({{"A", items(p.m, p.k + p.a_pad)},
-                     {"B", Product({p.own_b ? p.batch : 1, b_rows, p.n + p.k - b_rows + p.b_pad})},
-                     {"C", items(p.m, p.n + p.c_pad)},
-                     {"the residual", items(p.m, p.n + p.res_pad)}},
-                    p.batch == 1 ? "m·n·k" : "batch·m·n·k", Product({p.batch, p.m, p.n, p.k}));
+  return CheckSizes(p);
 }
 
 std::optional<Error> CheckOutputPad(const Axis& axis) {
@@ -551,11 +519,6 @@ std::optional<Error> CheckAxis(const Axis& axis) {
                              axis.input + axis.pad_begin + axis.pad_end));
 }
 
-// Beyond int64, its largest value.
-int64_t OutputPixels(const ConvGeometry& g) {
-  return Product({g.batch, g.axes[0].Output(), g.axes[1].Output(), g.axes[2].Output()});
-}
-
 std::optional<Error> CheckConv(const Problem& p) {
   const ConvGeometry& g = *p.conv;
   if (auto error = CheckItems(p)) return error;
@@ -572,22 +535,10 @@ std::optional<Error> CheckConv(const Problem& p) {
   for (const Axis& axis : AxesOf(g)) {
     if (auto error = CheckAxis(axis)) return error;
   }
-  const auto& [d, h, w] = g.axes;
-  const int64_t inputs = Product({g.batch, d.input, h.input, w.input});
-  const int64_t lowered = Product({OutputPixels(g), d.kernel, h.kernel, w.kernel, g.groups, g.TapDepth()});
-  if (auto error = CheckSize({"the input", Product({inputs, g.input_channels + p.a_pad})})) return error;
-  if (auto error = CheckOutputSize(g, p.c_pad)) return error;
-  return CheckSizes(
-      {{"the filter", Product({d.kernel, h.kernel, w.kernel, g.GroupInputs(), g.output_channels})},
-       {"the input under all taps", lowered}},
-      "the number of products", Product({lowered, g.GroupOutputs()}));
+  return CheckSizes(p);
 }
 
 }  // namespace
-
-std::optional<Error> CheckOutputSize(const ConvGeometry& geometry, int64_t pad) {
-  return CheckSize({"the output", Product({OutputPixels(geometry), geometry.output_channels + pad})});
-}
 
 std::string Problem::ToString() const {
   const Problem defaults = Defaults(a_type, b_type, c_type, conv);
@@ -708,11 +659,26 @@ reference::Conv MaterializeConv(const Problem& problem) {
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {
-  return {problem.mode,         problem.isa,          problem.a_pad,         problem.c_pad,
-          problem.threads,      problem.declared_min, problem.declared,      problem.range_check,
-          problem.res_pad,      problem.in_place,     problem.open_extents,  problem.own_scratch,
-          problem.saved,        problem.usual_m,      problem.item_pointers, problem.item_pad,
-          problem.b_by_columns, problem.b_pad};
+  return {{problem.mode,
+           problem.isa,
+           problem.a_pad,
+           problem.c_pad,
+           problem.threads,
+           problem.declared_min,
+           problem.declared,
+           problem.range_check,
+           problem.res_pad,
+           problem.in_place,
+           problem.open_extents,
+           problem.own_scratch,
+           problem.saved,
+           problem.usual_m,
+           problem.item_pointers,
+           problem.item_pad,
+           problem.b_by_columns,
+           problem.b_pad,
+           {}},
+          problem.ToString()};
 }
 
 namespace {

@@ -66,7 +66,13 @@ enum class Numbers : uint8_t {
 
 /// The optional parts of a problem's epilogue.
 enum class BiasKind : uint8_t { kNone, kS32, kF32 };
-enum class ScaleKind : uint8_t { kNone, kTensor, kChannel, kItem };
+enum class ScaleKind : uint8_t {
+  kNone,
+  kTensor,
+  kChannel,
+  kTiny,  // channels have their own, which are denormal, or would be times the scale of a row
+  kItem,
+};
 
 /// Whose a zero point of weights is.
 enum class ZeroPointKind : uint8_t {
@@ -82,13 +88,13 @@ struct Problem {
   int64_t m = 1, n = 1, k = 1;                  // of a GEMM
   std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
   int64_t batch = 1;                            // of GEMMs
-  bool item_pointers = false;
   int64_t item_pad = 0;
+  int64_t b_pad = 0;  // elements by which B's row stride exceeds n, or a column's k
+  bool item_pointers = false;
   bool own_b = false;
   bool b_by_columns = false;
-  int64_t b_pad = 0;  // elements by which B's row stride exceeds n, or a column's k
-  intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
   bool row_zero_points = false;
+  intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
   intact_type source = INTACT_F32;  // of a dynamic quantization, as the numbers are
   Numbers numbers = Numbers::kScaled;
   int32_t za = 0;  // a_zero_point
@@ -139,10 +145,6 @@ struct Problem {
   /// Errors name the word at fault and what was expected.
   static Result<Problem> Parse(std::string_view line);
 };
-
-/// Nothing, or that the output, whose pixels are `pad` elements apart beside their channels, is more than can
-/// be verified.
-std::optional<Error> CheckOutputSize(const reference::ConvGeometry& geometry, int64_t pad);
 
 /// The tensors of a GEMM, which must be one that Parse() would accept.
 reference::Gemm Materialize(const Problem& problem);

@@ -125,16 +125,20 @@ Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output) {
   return result;
 }
 
-Result<Ramp> RunRamp(const Layer& ramp, intact_mode mode, intact_isa isa) {
+Result<Ramp> RunRamp(const Target& target, const Layer& ramp, intact_mode mode, intact_isa isa) {
   RunOptions options;
   options.mode = mode;
-  options.isa = isa == INTACT_ISA_ANY ? BestIsa() : isa;
-  const Result<std::vector<uint8_t>> output = IntactTarget().Run(ramp.gemm, options);
+  options.isa = isa;
+  const Result<std::vector<uint8_t>> output = target.Run(ramp.gemm, options);
   if (!output) return output.error();
   Ramp result = FindKinks(ramp, *output);
   result.mode = mode;
-  result.isa = options.isa;
+  result.isa = isa;
   return result;
+}
+
+Result<Ramp> RunRamp(const Layer& ramp, intact_mode mode, intact_isa isa) {
+  return RunRamp(IntactTarget(), ramp, mode, isa == INTACT_ISA_ANY ? BestIsa() : isa);
 }
 
 }  // namespace intact::verify

@@ -50,7 +50,9 @@ Result<Layer> AsRamp(Layer layer);
 /// The kinks in `output` (bytes of layer.gemm's c_type, u8 or s8), whoever computed it.
 Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output);
 
-/// Runs a ramp on `isa` (ANY = the library's choice) and finds its kinks.
+/// Runs a ramp on `target` and finds its kinks; `isa` ANY = the target's choice.
+Result<Ramp> RunRamp(const Target& target, const Layer& ramp, intact_mode mode, intact_isa isa);
+/// The same on our own kernels; ANY = the best ISA here.
 Result<Ramp> RunRamp(const Layer& ramp, intact_mode mode, intact_isa isa);
 
 }  // namespace intact::verify

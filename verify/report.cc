@@ -41,10 +41,14 @@ std::vector<LayerAudit> AuditBuiltinLayers() {
 }
 
 std::optional<Error> WriteReport(const Report& report, const ReportFiles& files) {
-  const std::string text = ToJson(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return WriteReportFiles(ToJson(report), ToHtml(report), files);
+}
+
+std::optional<Error> WriteReportFiles(const Json& report, const std::string& page, const ReportFiles& files) {
+  const std::string text = report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   Result<OutputFile> json = OutputFile::Write(files.json, text);
   if (!json) return json.error();
-  Result<OutputFile> html = OutputFile::Write(files.html, ToHtml(report));
+  Result<OutputFile> html = OutputFile::Write(files.html, page);
   if (!html) return html.error();
   if (std::optional<Error> error = json->Publish()) return error;
   return html->Publish();

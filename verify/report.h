@@ -17,8 +17,10 @@
 //                    unexplained, kinks[]: row, n, activations[2], outputs[2], explained, saturated_pairs,
 //                    pairs[]
 //   sweep            cells[], one per ISA and mode: isa, mode, problems, skipped, failed, outputs,
-//                    differing (from exact), explained, unexplained; skipped[]: problem, reason;
-//                    digests {repro line: FNV-1a of the output's bytes}: the same on every machine
+//                    differing (from exact), explained, unexplained, causes {cause: outputs that differ by
+//                    it}; skipped[]: problem, reason;
+//                    digests {repro line: FNV-1a of the output's bytes}: the same on every machine;
+//                    not_run {problems, reason}: those left of a target that was given up, if there are some
 //   reduce_range[]   layer and the audit of verify/audit.h: verdict, max_activation, …; a remedy each
 //   cost[]           what exactness costs or gains here, a built-in layer each (verify/cost.h): layer, m,
 //                    n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why
@@ -30,19 +32,26 @@
 //                    groups_per_quad (of the plan's schedule for many rows, as is kernel; null where it has
 //                    none)
 //   failures[]       what the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
-//                    reason, minimised (a smaller line that fails too, or "")
+//                    reason, minimised (a smaller line that fails too, or ""), minimised_reason
 //   parity           whether all of the above is as it should be: the exit status
 //
 // `verify layer --json` writes an array of objects, a layer each: layer, operator, isa, mode, outputs, expect
 // (a file or null), differing and max_abs_difference (from it, else from exact), differing_from_exact, model,
 // differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes, digest,
 // reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
-// saturated_pairs, pairs[].
+// saturated_pairs, pairs[]. With --expect, expected says of that file: computes (in words), arithmetic (the
+// one that reproduces it, or most of it; see reference/arithmetic.h), saturation_shows (whether pairs clamped
+// to int16 would make another output), unexplained_by_it, first_unexplained (a place or null),
+// not_told_from[] (other models that reproduce it), differing_from_exact, max_abs_difference, causes,
+// differences[].
 //
-// A pair is m, n, k (depths k and k+1), a0, a1, w0, w1, true_sum, clamped_sum. In a convolution m, n and
+// What `verify sweep --json` writes is told in verify/sweep_file.h.
+//
+// A pair is m, n, its depths k and k1, a0, a1, w0, w1, true_sum, clamped_sum. In a convolution m, n and
 // k are those of reference/conv.h (n is the output channel), and pairs have besides batch and output (the
-// image and the pixel's coordinates, outermost first), tap (its coordinates in the filter) and channels (the
-// two of the input); differences have batch and output, witnesses tap and channels.
+// image and the pixel's coordinates, outermost first), tap (its coordinates in the filter; tap1 those of k1,
+// if that is another) and channels (the two of the input); differences have batch and output, witnesses tap
+// and channels.
 #ifndef INTACT_VERIFY_REPORT_H_
 #define INTACT_VERIFY_REPORT_H_
 

@@ -9,6 +9,7 @@
 
 #include "verify/compare.h"
 #include "verify/json_file.h"
+#include "verify/printable.h"
 #include "verify/problem.h"
 
 namespace intact::verify {
@@ -40,8 +41,8 @@ std::optional<Error> Gather(const ReportDigests& report, Runs ProblemDifference:
   for (const DigestedRun& run : report.runs) {
     const Result<Problem> problem = Problem::Parse(run.problem);
     if (!problem) {
-      return Invalid(report.path,
-                     fmt::format("sweep.digests: '{}': {}", run.problem, problem.error().message));
+      return Invalid(report.path, fmt::format("{}: '{}': {}", report.field, Printable(run.problem),
+                                              Printable(problem.error().message)));
     }
     Runs& runs = (*all)[KeyOf(*problem)].*side;
     if (std::ranges::find(runs, run.digest, &DigestedRun::digest) == runs.end()) runs.push_back(run);
@@ -58,18 +59,27 @@ bool Agree(const ProblemDifference& runs) {
 Result<ReportDigests> ReadDigests(const std::string& path) {
   const Result<nlohmann::json> report = ReadJson(path);
   if (!report) return report.error();
-  if (FieldOf(*report, "/schema") != "intact-report" || FieldOf(*report, "/schema_version") != 1) {
-    return Invalid(path, R"(is not a report of intact; expected schema "intact-report", schema_version 1)");
+  const nlohmann::json schema = FieldOf(*report, "/schema");
+  const bool is_sweep = schema == "intact-sweep";
+  if ((!is_sweep && schema != "intact-report") || FieldOf(*report, "/schema_version") != 1) {
+    return Invalid(path,
+                   "is neither a report of intact nor a sweep's JSON; expected schema \"intact-report\" or "
+                   "\"intact-sweep\", schema_version 1");
   }
-  const nlohmann::json digests = FieldOf(*report, "/sweep/digests");
-  if (!digests.is_object()) return Invalid(path, "sweep.digests: expected an object");
-  const nlohmann::json cpu = FieldOf(*report, "/machine/cpu");
-  ReportDigests read{path, cpu.is_string() ? cpu.get<std::string>() : "unknown CPU", {}};
+  ReportDigests read{path, "unknown CPU", is_sweep ? "digests" : "sweep.digests", {}};
+  const nlohmann::json digests = FieldOf(*report, is_sweep ? "/digests" : "/sweep/digests");
+  if (!digests.is_object()) return Invalid(path, read.field + ": expected an object");
+  if (const nlohmann::json cpu = FieldOf(*report, "/machine/cpu"); cpu.is_string()) read.machine = cpu;
+  if (const nlohmann::json target = FieldOf(*report, "/target/name"); target.is_string()) {
+    read.machine = fmt::format("{} on {}", target.get<std::string>(), read.machine);
+  }
+  const nlohmann::json named = FieldOf(*report, "/target/text");
+  const std::string target = named.is_string() ? named.get<std::string>() : std::string();
   for (const auto& [problem, digest] : digests.items()) {
     if (!digest.is_string()) {
-      return Invalid(path, fmt::format("sweep.digests: '{}': expected a string", problem));
+      return Invalid(path, fmt::format("{}: '{}': expected a string", read.field, Printable(problem)));
     }
-    read.runs.push_back({problem, digest.get<std::string>()});
+    read.runs.push_back({problem, digest.get<std::string>(), target});
   }
   return read;
 }

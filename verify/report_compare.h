@@ -1,4 +1,5 @@
-// Compares the reports of two machines, problem by problem, by the digests of the outputs.
+// Compares the reports, or sweeps, of two machines or targets, problem by problem, by the digests of the
+// outputs.
 //
 // What a problem outputs depends on its tensors and on whether int16 sums saturate, on nothing else. So the
 // digests of a problem are compared over the reports and over all ISAs in them: exact ones, with those of the
@@ -16,13 +17,15 @@ namespace intact::verify {
 
 /// A problem that was run, and the digest of what it output.
 struct DigestedRun {
-  std::string problem;  // the repro line
-  std::string digest;   // hexadecimal
+  std::string problem;      // the repro line
+  std::string digest;       // hexadecimal
+  std::string target = {};  // as the user named it; "" for our own kernels
 };
 
 struct ReportDigests {
   std::string path;
-  std::string cpu;
+  std::string machine;  // its CPU, and the target if that was swept
+  std::string field;    // of the file, where the runs are
   std::vector<DigestedRun> runs;
 };
 
@@ -38,7 +41,8 @@ struct ReportComparison {
   bool Same() const { return differences.empty(); }
 };
 
-/// `path`: a report.json. Errors name the file and what was expected.
+/// `path`: a report.json, or the JSON of a sweep or of merged ones. Errors name the file and what was
+/// expected.
 Result<ReportDigests> ReadDigests(const std::string& path);
 
 /// Fails if no problem is in both, or if a line is not a problem.

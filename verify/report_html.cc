@@ -76,23 +76,7 @@ std::string PairSection(const PairMap& map) {
 }
 
 std::string MapSection(const SaturationMap& map) {
-  std::string plot =
-      "set xlabel 'largest activation'\nset ylabel 'largest weight magnitude'\nset cblabel '% of outputs "
-      "changed'\n"
-      "set cbrange [0:100]\nset palette defined (0 '#ffffff', 1 '#fde0c5', 25 '#f59053', 60 '#c3273b', 100 "
-      "'#4b0d2b')\n"
-      "unset key\nset xrange [7:263]\nset yrange [4:132]\nset tics out nomirror\n$data << EOD\n";
-  for (size_t w = 0; w < map.wmax.size(); ++w) {
-    for (size_t a = 0; a < map.amax.size(); ++a) {
-      plot += fmt::format("{} {} {}\n", map.amax[a], map.wmax[w], 100 * map.At(w, a).Share());
-    }
-  }
-  plot += "EOD\nplot $data using 1:2:3 with image pixels\n";
-  std::string text =
-      "<h2>Saturation map</h2>\n" +
-      html::Figure("map", plot,
-                   "Share of outputs that clamped int16 sums change, for uniform activations and weights, "
-                   "depth 128.");
+  std::string text = "<h2>Saturation map</h2>\n" + MapFigure(map, "map");
   text += fmt::format(
       "<p>{} {}</p>\n",
       map.measured ? "Measured on " + Str(intact_isa_name(map.isa)) + " against the triple model:"
@@ -109,26 +93,10 @@ std::string MapSection(const SaturationMap& map) {
   return text;
 }
 
-/// The column of `ramp` with most kinks, exact and as computed.
-std::string RampFigure(const Ramp& ramp) {
-  std::vector<int64_t> kinks(static_cast<size_t>(ramp.columns));
-  for (const Kink& kink : ramp.kinks) ++kinks[static_cast<size_t>(kink.n)];
-  const int64_t column = std::ranges::max_element(kinks) - kinks.begin();
-  std::string plot =
-      "set autoscale xfix\nset xlabel 'constant activation'\nset ylabel 'output'\nset grid\nset key left "
-      "top\n$data << EOD\n";
-  for (int64_t m = 0; m < ramp.steps; ++m) {
-    const auto at = static_cast<size_t>(m * ramp.columns + column);
-    plot +=
-        fmt::format("{} {} {}\n", ramp.activations[static_cast<size_t>(m)], ramp.outputs[at], ramp.exact[at]);
-  }
-  plot +=
-      "EOD\nplot $data using 1:3 with lines linewidth 2 linecolor '#116329' title 'exact', "
-      "$data using 1:2 with lines linewidth 2 linecolor '#a40e26' title 'saturating'\n";
-  return html::Figure(
-      "ramp", plot,
-      fmt::format("Column {} of layer {} on {}: exact outputs are monotonic, saturating ones are not.",
-                  column, html::Escape(ramp.layer), intact_isa_name(ramp.isa)));
+std::string RampPicture(const Ramp& ramp) {
+  return RampFigure(ramp, "ramp",
+                    fmt::format(" on {}: exact outputs are monotonic, saturating ones are not.",
+                                intact_isa_name(ramp.isa)));
 }
 
 std::string RampSection(const std::vector<Ramp>& ramps) {
@@ -141,7 +109,7 @@ std::string RampSection(const std::vector<Ramp>& ramps) {
   const auto with_kinks = std::ranges::find_if(ramps, [](const Ramp& ramp) { return !ramp.kinks.empty(); });
   return "<h2>Ramp</h2>\n<p>A linear layer under a rising constant: each output must move one way "
          "only.</p>\n" +
-         (with_kinks != ramps.end() ? RampFigure(*with_kinks) : std::string()) +
+         (with_kinks != ramps.end() ? RampPicture(*with_kinks) : std::string()) +
          html::Table({"ISA", "mode", "layer", "outputs", "non-monotonic", "unexplained"}, rows, 3);
 }
 
@@ -161,9 +129,8 @@ std::string SweepSection(const SweepResult& sweep) {
   if (sweep.failures.empty()) return text;
   text += "<h2>Failures</h2>\n<ul>\n";
   for (const SweepFailure& failure : sweep.failures) {
-    const std::string& line = failure.minimised.empty() ? failure.problem : failure.minimised;
     text += fmt::format("<li>{}<br><code>intact verify replay '{}'</code></li>\n",
-                        html::Escape(failure.reason), html::Escape(line));
+                        html::Escape(failure.Reason()), html::Escape(failure.Line()));
   }
   return text + "</ul>\n";
 }
@@ -206,6 +173,43 @@ std::string CostSection(const std::vector<Cost>& costs) {
 }
 
 }  // namespace
+
+std::string MapFigure(const SaturationMap& map, std::string_view name) {
+  std::string plot =
+      "set xlabel 'largest activation'\nset ylabel 'largest weight magnitude'\nset cblabel '% of outputs "
+      "changed'\n"
+      "set cbrange [0:100]\nset palette defined (0 '#ffffff', 1 '#fde0c5', 25 '#f59053', 60 '#c3273b', 100 "
+      "'#4b0d2b')\n"
+      "unset key\nset xrange [7:263]\nset yrange [4:132]\nset tics out nomirror\n$data << EOD\n";
+  for (size_t w = 0; w < map.wmax.size(); ++w) {
+    for (size_t a = 0; a < map.amax.size(); ++a) {
+      plot += fmt::format("{} {} {}\n", map.amax[a], map.wmax[w], 100 * map.At(w, a).Share());
+    }
+  }
+  plot += "EOD\nplot $data using 1:2:3 with image pixels\n";
+  return html::Figure(name, plot,
+                      "Share of outputs that clamped int16 sums change, for uniform activations and weights, "
+                      "depth 128.");
+}
+
+std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view caption) {
+  std::vector<int64_t> kinks(static_cast<size_t>(ramp.columns));
+  for (const Kink& kink : ramp.kinks) ++kinks[static_cast<size_t>(kink.n)];
+  const int64_t column = std::ranges::max_element(kinks) - kinks.begin();
+  std::string plot =
+      "set autoscale xfix\nset xlabel 'constant activation'\nset ylabel 'output'\nset grid\nset key left "
+      "top\n$data << EOD\n";
+  for (int64_t m = 0; m < ramp.steps; ++m) {
+    const auto at = static_cast<size_t>(m * ramp.columns + column);
+    plot +=
+        fmt::format("{} {} {}\n", ramp.activations[static_cast<size_t>(m)], ramp.outputs[at], ramp.exact[at]);
+  }
+  plot +=
+      "EOD\nplot $data using 1:3 with lines linewidth 2 linecolor '#116329' title 'exact', "
+      "$data using 1:2 with lines linewidth 2 linecolor '#a40e26' title 'computed'\n";
+  return html::Figure(name, plot,
+                      fmt::format("Column {} of layer {}{}", column, html::Escape(ramp.layer), caption));
+}
 
 std::string ToHtml(const Report& report) {
   const Machine& machine = report.machine;

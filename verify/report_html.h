@@ -3,12 +3,18 @@
 #define INTACT_VERIFY_REPORT_HTML_H_
 
 #include <string>
+#include <string_view>
 
 #include "verify/report.h"
 
 namespace intact::verify {
 
 std::string ToHtml(const Report& report);
+
+/// A saturation map as a picture; `name` is the picture's own on its page.
+std::string MapFigure(const SaturationMap& map, std::string_view name);
+/// The column of `ramp` with most kinks, exact and as computed; `caption` is HTML.
+std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view caption);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_HTML_H_

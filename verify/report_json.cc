@@ -30,18 +30,37 @@ void AddOutputPlace(const MaybeConv& conv, int64_t m, Json* json) {
   (*json)["output"] = OfItsDimensions(*conv, pixel.at);
 }
 
-/// Adds what depth k of column n means in a convolution.
-void AddPairPlace(const MaybeConv& conv, int64_t n, int64_t k, Json* json) {
+/// Adds what depths k and k1 of column n mean in a convolution.
+void AddPairPlace(const MaybeConv& conv, int64_t n, int64_t k, int64_t k1, Json* json) {
   if (!conv) return;
-  (*json)["tap"] = OfItsDimensions(*conv, reference::TapChannelOf(*conv, k).tap);
-  (*json)["channels"] = InputChannels(*conv, n, k);
+  const std::vector<int64_t> tap = OfItsDimensions(*conv, reference::TapChannelOf(*conv, k).tap);
+  const std::vector<int64_t> tap1 = OfItsDimensions(*conv, reference::TapChannelOf(*conv, k1).tap);
+  (*json)["tap"] = tap;
+  if (tap1 != tap) (*json)["tap1"] = tap1;
+  (*json)["channels"] = {InputChannel(*conv, n, k), InputChannel(*conv, n, k1)};
 }
 
 Json ToJson(const Witness& witness, const MaybeConv& conv) {
   Json json = {{"n", witness.n},   {"k", witness.k},   {"a0", witness.a0},  {"a1", witness.a1},
                {"w0", witness.w0}, {"w1", witness.w1}, {"sum", witness.sum}};
-  AddPairPlace(conv, witness.n, witness.k, &json);
+  AddPairPlace(conv, witness.n, witness.k, witness.k + 1, &json);
   return json;
+}
+
+/// What made a layer's outputs, and why they differ from exact.
+Json IdentityJson(const Identity& identity, const Comparison& exact) {
+  Json others = Json::array();
+  for (const reference::Model& model : identity.OtherModels()) others.push_back(reference::ToString(model));
+  return {{"computes", InWords(identity, exact)},
+          {"arithmetic", reference::ToString(identity.arithmetic)},
+          {"saturation_shows", identity.telling},
+          {"unexplained_by_it", identity.unexplained},
+          {"first_unexplained", identity.Found() ? Json() : Json(identity.first_place)},
+          {"not_told_from", identity.Found() ? others : Json::array()},
+          {"differing_from_exact", exact.differing},
+          {"max_abs_difference", Finite(exact.max_abs_difference)},
+          {"causes", CausesJson(exact.by_cause)},
+          {"differences", ArrayOf(exact.listed, exact.conv)}};
 }
 
 /// What to set reduce_range to, for each ISA and for this CPU.
@@ -89,6 +108,7 @@ Json ToJson(const SaturatedPair& pair, const MaybeConv& conv) {
   Json json = {{"m", pair.m},
                {"n", pair.n},
                {"k", pair.k},
+               {"k1", pair.k1},
                {"a0", pair.a0},
                {"a1", pair.a1},
                {"w0", pair.w0},
@@ -96,7 +116,7 @@ Json ToJson(const SaturatedPair& pair, const MaybeConv& conv) {
                {"true_sum", pair.true_sum},
                {"clamped_sum", pair.clamped_sum}};
   AddOutputPlace(conv, pair.m, &json);
-  AddPairPlace(conv, pair.n, pair.k, &json);
+  AddPairPlace(conv, pair.n, pair.k, pair.k1, &json);
   return json;
 }
 
@@ -152,25 +172,29 @@ Json ToJson(const Audit& audit) {
 
 Json ToJson(const LayerCheck& check) {
   const Comparison& exact = check.against_exact;
-  Json json = {{"layer", check.layer},
-               {"operator", check.op},
-               {"isa", intact_isa_name(check.isa)},
-               {"mode", ToString(check.mode)},
-               {"outputs", exact.outputs}};
+  Json json = {{"layer", check.layer}, {"operator", check.op}, {"outputs", exact.outputs}};
+  if (check.identity) {
+    json["target"] = check.target;
+    json["computed"] = IdentityJson(*check.identity, exact);
+    json["as_claimed"] = !check.is_broken;
+  } else {
+    json["isa"] = intact_isa_name(check.isa);
+    json["mode"] = ToString(check.mode);
+    json["model"] = reference::ToString(check.model);
+    json["differing_from_model"] = check.against_model->differing;
+  }
   json["expect"] = check.against_expected ? Json(check.expect_file) : Json();
   json["differing"] = check.against_expected ? check.against_expected->differing : exact.differing;
   json["max_abs_difference"] =
       Finite(check.against_expected ? check.against_expected->max_abs_difference : exact.max_abs_difference);
   json["differing_from_exact"] = exact.differing;
-  json["model"] = reference::ToString(check.model);
-  json["differing_from_model"] = check.against_model.differing;
   json["saturated_accumulators"] = exact.saturated_accumulators;
   json["saturated_pairs"] = exact.saturated_pairs;
   json["explained"] = exact.Explained();
   json["unexplained"] = exact.Unexplained();
-  for (int cause = 0; cause < kCauseCount; ++cause) {
-    json["causes"][std::string(ToString(static_cast<Cause>(cause)))] =
-        exact.by_cause[static_cast<size_t>(cause)];
+  json["causes"] = CausesJson(exact.by_cause);
+  if (check.expected_identity) {
+    json["expected"] = IdentityJson(*check.expected_identity, *check.expected_against_exact);
   }
   json["digest"] = fmt::format("{:016x}", exact.digest);
   json["reduce_range"] = ToJson(check.audit);
@@ -284,6 +308,14 @@ Json ToJson(const LayerAudit& audit) {
   return json;
 }
 
+Json CausesJson(const std::array<int64_t, kCauseCount>& by_cause) {
+  Json json = Json::object();
+  for (size_t cause = 0; cause < by_cause.size(); ++cause) {
+    json[std::string(ToString(static_cast<Cause>(cause)))] = by_cause[cause];
+  }
+  return json;
+}
+
 Json ToJson(const SweepCell& cell) {
   return {{"isa", intact_isa_name(cell.isa)},
           {"mode", ToString(cell.mode)},
@@ -293,11 +325,15 @@ Json ToJson(const SweepCell& cell) {
           {"outputs", cell.outputs},
           {"differing", cell.differing},
           {"explained", cell.differing - cell.Unexplained()},
-          {"unexplained", cell.Unexplained()}};
+          {"unexplained", cell.Unexplained()},
+          {"causes", CausesJson(cell.by_cause)}};
 }
 
 Json ToJson(const SweepFailure& failure) {
-  return {{"problem", failure.problem}, {"reason", failure.reason}, {"minimised", failure.minimised}};
+  return {{"problem", failure.problem},
+          {"reason", failure.reason},
+          {"minimised", failure.minimised},
+          {"minimised_reason", failure.minimised_reason}};
 }
 
 Json ToJson(const SweepSkip& skip) { return {{"problem", skip.problem}, {"reason", skip.reason}}; }
@@ -307,6 +343,64 @@ Json ToJson(const SweepResult& sweep) {
       {"cells", ArrayOf(sweep.cells)}, {"skipped", ArrayOf(sweep.skips)}, {"digests", Json::object()}};
   for (const SweepDigest& digest : sweep.digests) {
     json["digests"][digest.problem] = fmt::format("{:016x}", digest.digest);
+  }
+  if (sweep.not_run > 0) json["not_run"] = {{"problems", sweep.not_run}, {"reason", sweep.why_not_run}};
+  return json;
+}
+
+namespace {
+
+Json ToJson(const Mixture::Rest& rest) {
+  return {
+      {"problems", rest.problems}, {"example", rest.example}, {"known", rest.known}, {"where", rest.where}};
+}
+
+}  // namespace
+
+Json ToJson(const std::vector<Mixture>& mixtures) {
+  Json all = Json::array();
+  for (const Mixture& mixture : mixtures) {
+    Json parts = Json::array();
+    for (const Mixture::Part& part : mixture.parts) {
+      parts.push_back({{"arithmetic", reference::ToString(part.arithmetic)},
+                       {"in_words", InWords(part.arithmetic)},
+                       {"problems", part.problems},
+                       {"where", part.where}});
+    }
+    all.push_back({{"operation", mixture.operation},
+                   {"problems", mixture.problems},
+                   {"exact", mixture.exact},
+                   {"telling", mixture.telling},
+                   {"exact_where", mixture.exact_where},
+                   {"parts", std::move(parts)},
+                   {"in_parts", ToJson(mixture.in_parts)},
+                   {"unexplained", ToJson(mixture.unexplained)},
+                   {"without_outputs", ToJson(mixture.without_outputs)},
+                   {"in_words", InWords(mixture)}});
+  }
+  return all;
+}
+
+Json ToJson(const RandomSweepResult& random) {
+  const Coverage& coverage = random.coverage;
+  Json json = {{"seed", random.options.seed},
+               {"stream", random.options.stream},
+               {"cells", ArrayOf(random.sweep.cells)},
+               {"failures", ArrayOf(random.sweep.failures)},
+               {"problems", coverage.problems()},
+               {"edges", Coverage::kEdges},
+               {"fills", AllFills().size()},
+               {"types", Coverage::kTypes},
+               {"combinations", Coverage::Combinations()},
+               {"blocks", Json::array()}};
+  for (const auto& [block, met] : coverage.blocks()) {
+    json["blocks"].push_back({{"isa", intact_isa_name(block.first)},
+                              {"block", block.second},
+                              {"problems", met.problems},
+                              {"edges", met.edges.size()},
+                              {"fills", met.fills.size()},
+                              {"types", met.types.size()},
+                              {"combinations", met.combinations.size()}});
   }
   return json;
 }

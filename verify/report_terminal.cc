@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <map>
 
+#include "verify/origin.h"
 #include "verify/problem.h"
 
 namespace intact::verify {
@@ -60,6 +62,36 @@ std::string PairList(const std::vector<SaturatedPair>& pairs, int64_t pair_count
   return text;
 }
 
+/// Why outputs differ, and the first of them.
+std::string DifferenceList(const Comparison& comparison, int64_t max_listed) {
+  if (comparison.differing == 0) return {};
+  Lines lines;
+  lines.Add("why", "{}", Causes(comparison));
+  std::string text = std::move(lines).text();
+  const int64_t listed = std::min(max_listed, static_cast<int64_t>(comparison.listed.size()));
+  for (int64_t i = 0; i < listed; ++i) {
+    const Difference& difference = comparison.listed[static_cast<size_t>(i)];
+    text +=
+        fmt::format("    [{}] {} instead of {}: {}; {}\n", PlaceOf(comparison, difference), difference.actual,
+                    difference.expected, ToString(difference.cause), difference.detail);
+    text += PairList(difference.pairs, difference.pair_count, comparison.conv, "      ");
+  }
+  const int64_t rest = comparison.differing - listed;
+  if (rest > 0) text += fmt::format("    and {} more\n", rest);
+  return text;
+}
+
+/// What the expected output relates to, but for the line that says what made it.
+std::string ExpectedText(const LayerCheck& check) {
+  const Comparison& exact = *check.expected_against_exact;
+  Lines lines;
+  lines.Add(check.expect_file + " against exact", "{}",
+            DifferenceCount(exact.differing, exact.outputs, exact.max_abs_difference));
+  // An output that is ours has our differences, which are told below.
+  const int64_t listed = check.against_expected->differing == 0 ? 0 : kListedInTerminal;
+  return std::move(lines).text() + (listed == 0 ? std::string() : DifferenceList(exact, listed));
+}
+
 std::string Decibels(const std::optional<double>& value) {
   return value ? fmt::format("{:.1f} dB", *value) : "nothing";
 }
@@ -106,7 +138,7 @@ std::string CostRows(const Cost& cost) {
 std::string RunList(std::string_view report, const std::vector<DigestedRun>& runs) {
   std::string text;
   for (const DigestedRun& run : runs) {
-    text += fmt::format("  {} {}  intact verify replay '{}'\n", report, run.digest, run.problem);
+    text += fmt::format("  {} {}  {}\n", report, run.digest, ReplayCommand(run.problem, run.target));
   }
   return text;
 }
@@ -124,8 +156,8 @@ std::string_view Shade(double share) {
 
 std::string Describe(const SaturatedPair& pair, const MaybeConv& conv) {
   return fmt::format("{} {}: {}*{} + {}*{} = {}, clamped to {}", OutputPlace(conv, pair.m, pair.n),
-                     PairPlace(conv, pair.n, pair.k), pair.a0, pair.w0, pair.a1, pair.w1, pair.true_sum,
-                     pair.clamped_sum);
+                     PairPlace(conv, pair.n, pair.k, pair.k1), pair.a0, pair.w0, pair.a1, pair.w1,
+                     pair.true_sum, pair.clamped_sum);
 }
 
 std::string Describe(const Cost& cost, const Timing* timing) {
@@ -143,20 +175,7 @@ std::string ToText(const Comparison& comparison, int64_t max_listed) {
             DifferenceCount(comparison.differing, comparison.outputs, comparison.max_abs_difference));
   lines.Add("int16 intermediates", "{} of {} accumulators would clamp ({} pair sums)",
             comparison.saturated_accumulators, comparison.outputs, comparison.saturated_pairs);
-  if (comparison.differing == 0) return std::move(lines).text();
-  lines.Add("why", "{}", Causes(comparison));
-  std::string text = std::move(lines).text();
-  const int64_t listed = std::min(max_listed, static_cast<int64_t>(comparison.listed.size()));
-  for (int64_t i = 0; i < listed; ++i) {
-    const Difference& difference = comparison.listed[static_cast<size_t>(i)];
-    text +=
-        fmt::format("    [{}] {} instead of {}: {}; {}\n", PlaceOf(comparison, difference), difference.actual,
-                    difference.expected, ToString(difference.cause), difference.detail);
-    text += PairList(difference.pairs, difference.pair_count, comparison.conv, "      ");
-  }
-  const int64_t rest = comparison.differing - listed;
-  if (rest > 0) text += fmt::format("    and {} more\n", rest);
-  return text;
+  return std::move(lines).text() + DifferenceList(comparison, max_listed);
 }
 
 std::string BytesText(int64_t bytes) {
@@ -206,17 +225,29 @@ std::string ToText(const Audit& audit) {
 }
 
 std::string ToText(const LayerCheck& check) {
-  std::string text = fmt::format("layer {}: {}, {}, {} mode\n", check.layer, check.op,
-                                 intact_isa_name(check.isa), ToString(check.mode));
+  std::string text;
+  if (check.identity)
+    text += fmt::format("{}: {}\n", check.target, InWords(*check.identity, check.against_exact));
+  if (check.expected_identity) {
+    text += fmt::format("{}: {}\n", check.expect_file,
+                        InWords(*check.expected_identity, *check.expected_against_exact));
+  }
+  const std::string how = check.identity
+                              ? "by " + check.target
+                              : fmt::format("{}, {} mode", intact_isa_name(check.isa), ToString(check.mode));
+  text += fmt::format("layer {}: {}, {}\n", check.layer, check.op, how);
+  if (check.expected_identity) text += ExpectedText(check);
   Lines lines;
   if (check.against_expected) {
     const ByteComparison& expected = *check.against_expected;
     lines.Add("against " + check.expect_file, "{}",
               DifferenceCount(expected.differing, expected.outputs, expected.max_abs_difference));
   }
-  lines.Add(fmt::format("against the {} model", reference::ToString(check.model)), "{}",
-            DifferenceCount(check.against_model.differing, check.against_model.outputs,
-                            check.against_model.max_abs_difference));
+  if (check.against_model) {
+    const ByteComparison& model = *check.against_model;
+    lines.Add(fmt::format("against the {} model", reference::ToString(check.model)), "{}",
+              DifferenceCount(model.differing, model.outputs, model.max_abs_difference));
+  }
   return text + std::move(lines).text() + ToText(check.against_exact, kListedInTerminal) +
          ToText(check.audit);
 }
@@ -299,23 +330,112 @@ std::string ToText(const Ramp& ramp) {
   return text;
 }
 
-std::string ToText(const SweepResult& sweep) {
+std::string ToText(const std::vector<Mixture>& mixtures) {
+  std::string text;
+  for (const Mixture& mixture : mixtures) {
+    std::string_view operation = mixture.operation;
+    for (const std::string& phrase : Phrases(mixture)) {
+      text += fmt::format("  {:<20} {}\n", operation, phrase);
+      operation = {};
+    }
+  }
+  return text;
+}
+
+namespace {
+
+// Failures whose lines are the same.
+struct LikeFailures {
+  const SweepFailure* first;
+  int64_t others;
+};
+
+std::vector<LikeFailures> Grouped(const std::vector<SweepFailure>& failures) {
+  std::vector<LikeFailures> groups;
+  std::map<std::string, size_t> places;
+  for (const SweepFailure& failure : failures) {
+    const auto [place, is_new] = places.emplace(failure.Line(), groups.size());
+    if (is_new) {
+      groups.push_back({&failure, 0});
+    } else {
+      ++groups[place->second].others;
+    }
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::string ReplayCommand(const std::string& problem, const std::string& target) {
+  std::string command = fmt::format("intact verify replay '{}'", problem);
+  if (!target.empty()) command += " --target " + ShellLine(std::span(&target, 1));
+  return command;
+}
+
+std::string FailuresText(const SweepResult& sweep, const std::string& target) {
+  std::string text;
+  const std::vector<LikeFailures> groups = Grouped(sweep.failures);
+  int64_t left = sweep.Failed();
+  for (const auto& [failure, others] :
+       std::span(groups).first(std::min<size_t>(groups.size(), kListedInTerminal))) {
+    text += fmt::format("  FAILED: {}\n    {}\n", failure->Reason(), ReplayCommand(failure->Line(), target));
+    if (failure->Line() != failure->problem) {
+      text += fmt::format("    seen in '{}': {}\n", failure->problem, failure->reason);
+    }
+    if (others > 0) text += fmt::format("    and {} more that come down to it\n", others);
+    left -= 1 + others;
+  }
+  return left == 0 ? text : text + fmt::format("  and {} more\n", left);
+}
+
+std::string SkipsText(const std::vector<SweepSkip>& skips) {
+  std::string text;
+  const std::vector<std::pair<std::string, int64_t>> reasons = SkipReasons(skips);
+  const size_t listed = std::min<size_t>(reasons.size(), kListedInTerminal);
+  for (const auto& [reason, count] : std::span(reasons).first(listed)) {
+    text += fmt::format("  skipped {}: {}\n", count, reason);
+  }
+  if (reasons.size() > listed) text += fmt::format("  and for {} reasons more\n", reasons.size() - listed);
+  return text;
+}
+
+std::string ToText(const SweepResult& sweep, const std::string& target) {
+  // ISAs and modes are those of our own kernels.
+  const auto ours = [&](std::string_view isa, std::string_view mode) {
+    return target.empty() ? fmt::format("{:<13} {:<11} ", isa, mode) : std::string();
+  };
   std::string text = fmt::format(
-      "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n  {:<13} {:<11} {:>9} {:>8} "
-      "{:>8} {:>11} {:>11} {:>11}\n",
-      "ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained");
+      "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n  {}{:>9} {:>8} {:>8} "
+      "{:>11} "
+      "{:>11} {:>11}\n",
+      ours("ISA", "mode"), "problems", "skipped", "failed", "outputs", "not exact", "unexplained");
   for (const SweepCell& cell : sweep.cells) {
-    text += fmt::format("  {:<13} {:<11} {:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n", intact_isa_name(cell.isa),
-                        ToString(cell.mode), cell.problems, cell.skipped, cell.failed, cell.outputs,
-                        cell.differing, cell.Unexplained());
+    text += fmt::format("  {}{:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n",
+                        ours(intact_isa_name(cell.isa), ToString(cell.mode)), cell.problems, cell.skipped,
+                        cell.failed, cell.outputs, cell.differing, cell.Unexplained());
   }
-  const auto listed = std::min(sweep.failures.size(), static_cast<size_t>(kListedInTerminal));
-  for (size_t i = 0; i < listed; ++i) {
-    const SweepFailure& failure = sweep.failures[i];
-    const std::string& line = failure.minimised.empty() ? failure.problem : failure.minimised;
-    text += fmt::format("  FAILED: {}\n    intact verify replay '{}'\n", failure.reason, line);
+  return text + ToText(Mixtures(sweep)) + SkipsText(sweep.skips) + FailuresText(sweep, target) +
+         NotRunText(sweep);
+}
+
+std::string NotRunText(const SweepResult& sweep) {
+  if (sweep.not_run == 0) return {};
+  return fmt::format("  NOT RUN: the {} problems that were left: {}\n", sweep.not_run, sweep.why_not_run);
+}
+
+std::string ToText(const RandomSweepResult& random, const std::string& target) {
+  const Coverage& coverage = random.coverage;
+  std::string text = fmt::format("random problems: {}, by the block that ran them\n", coverage.problems());
+  text +=
+      fmt::format("  {:<13} {:<17} {:>9} {:>9} {:>9} {:>9} {:>12}\n", "ISA", "block", "problems",
+                  fmt::format("edges/{}", Coverage::kEdges), fmt::format("fills/{}", AllFills().size()),
+                  fmt::format("types/{}", Coverage::kTypes), fmt::format("all/{}", Coverage::Combinations()));
+  for (const auto& [block, met] : coverage.blocks()) {
+    text += fmt::format("  {:<13} {:<17} {:>9} {:>9} {:>9} {:>9} {:>12}\n", intact_isa_name(block.first),
+                        block.second, met.problems, met.edges.size(), met.fills.size(), met.types.size(),
+                        met.combinations.size());
   }
-  if (sweep.failures.size() > listed) text += fmt::format("  and {} more\n", sweep.failures.size() - listed);
+  if (!random.sweep.failures.empty()) text += ToText(random.sweep, target);
   return text;
 }
 

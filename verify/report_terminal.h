@@ -11,9 +11,11 @@
 #include "verify/audit.h"
 #include "verify/cost.h"
 #include "verify/layer_check.h"
+#include "verify/mixture.h"
 #include "verify/pairs.h"
 #include "verify/place.h"
 #include "verify/ramp.h"
+#include "verify/random_sweep.h"
 #include "verify/report.h"
 #include "verify/report_compare.h"
 #include "verify/saturation_map.h"
@@ -40,7 +42,19 @@ std::string ToText(std::span<const Cost> costs);
 std::string ToText(const PairMap& map);
 std::string ToText(const SaturationMap& map);
 std::string ToText(const Ramp& ramp);
-std::string ToText(const SweepResult& sweep);
+/// What a target computes, a line for each arithmetic of each kind of operation.
+std::string ToText(const std::vector<Mixture>& mixtures);
+/// `target`: as --target names it, in the commands that run failures again; "" for our own.
+std::string ToText(const SweepResult& sweep, const std::string& target = {});
+std::string FailuresText(const SweepResult& sweep, const std::string& target);
+/// The command that runs a problem's line again; `target`: likewise.
+std::string ReplayCommand(const std::string& problem, const std::string& target);
+/// Why problems were skipped, the most frequent reasons first.
+std::string SkipsText(const std::vector<SweepSkip>& skips);
+/// A line on the problems that were left when the target was given up; "" if there are none.
+std::string NotRunText(const SweepResult& sweep);
+/// What was met, and failures if there are any.
+std::string ToText(const RandomSweepResult& random, const std::string& target = {});
 std::string ToText(const Report& report);
 std::string ToText(const ReportComparison& comparison);
 

@@ -30,7 +30,8 @@ Comparison Examine(const reference::Gemm& gemm, const std::vector<uint8_t>& outp
   return comparison;
 }
 
-Result<SaturationCell> MakeCell(const Problem& problem, bool can_run) {
+// `target`: nullptr where there is nothing to measure.
+Result<SaturationCell> MakeCell(const Problem& problem, const Target* target) {
   const reference::Gemm gemm = Materialize(problem);
   SaturationCell cell;
   cell.problem = problem;
@@ -38,13 +39,31 @@ Result<SaturationCell> MakeCell(const Problem& problem, bool can_run) {
       gemm, reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kTriple)), &cell);
   cell.outputs = predicted.outputs;
   cell.predicted = predicted.differing;
-  if (!can_run) return cell;
-  const Result<std::vector<uint8_t>> output = IntactTarget().Run(gemm, RunOptionsOf(problem));
+  if (target == nullptr) return cell;
+  const Result<std::vector<uint8_t>> output = target->Run(gemm, RunOptionsOf(problem));
   if (!output) return output.error();
   const Comparison measured = Examine(gemm, *output, &cell);
   cell.measured = measured.differing;
   cell.mispredicted = measured.off_triple;
   return cell;
+}
+
+Result<SaturationMap> MakeMap(intact_isa isa, const Target* target) {
+  SaturationMap map;
+  map.isa = isa;
+  map.measured = target != nullptr;
+  for (int32_t i = 1; i <= 16; ++i) {
+    map.amax.push_back(16 * i - 1);
+    map.wmax.push_back(8 * i);
+  }
+  for (const int32_t wmax : map.wmax) {
+    for (const int32_t amax : map.amax) {
+      Result<SaturationCell> cell = MakeCell(CellProblem(map.isa, amax, wmax), target);
+      if (!cell) return cell.error();
+      map.cells.push_back(*cell);
+    }
+  }
+  return map;
 }
 
 }  // namespace
@@ -54,20 +73,10 @@ bool SaturationMap::Agrees() const {
 }
 
 Result<SaturationMap> MapSaturation() {
-  SaturationMap map;
-  map.measured = intact_isa_available(map.isa) != 0;
-  for (int32_t i = 1; i <= 16; ++i) {
-    map.amax.push_back(16 * i - 1);
-    map.wmax.push_back(8 * i);
-  }
-  for (const int32_t wmax : map.wmax) {
-    for (const int32_t amax : map.amax) {
-      Result<SaturationCell> cell = MakeCell(CellProblem(map.isa, amax, wmax), map.measured);
-      if (!cell) return cell.error();
-      map.cells.push_back(*cell);
-    }
-  }
-  return map;
+  const IntactTarget target;
+  return MakeMap(INTACT_ISA_AVX2, intact_isa_available(INTACT_ISA_AVX2) != 0 ? &target : nullptr);
 }
+
+Result<SaturationMap> MapSaturation(const Target& target) { return MakeMap(INTACT_ISA_ANY, &target); }
 
 }  // namespace intact::verify

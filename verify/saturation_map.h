@@ -17,6 +17,7 @@
 
 #include "verify/compare.h"
 #include "verify/problem.h"
+#include "verify/target.h"
 
 namespace intact::verify {
 
@@ -44,7 +45,11 @@ struct SaturationMap {
   bool Agrees() const;
 };
 
+/// Of our own kernels.
 Result<SaturationMap> MapSaturation();
+/// Of `target`, which is measured whatever it says that it computes. UNSUPPORTED if it does not run GEMMs
+/// u8×s8 to s32.
+Result<SaturationMap> MapSaturation(const Target& target);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SATURATION_MAP_H_

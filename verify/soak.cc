@@ -20,7 +20,8 @@
 #include "verify/fnv1a.h"
 #include "verify/problem.h"
 #include "verify/random.h"
-#include "verify/sweep.h"
+#include "verify/random_problem.h"
+#include "verify/targets/blocks.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::verify {
@@ -71,9 +72,6 @@ class Calls {
 class Soak {
  public:
   explicit Soak(const SoakOptions& options) : options_(options) {
-    const std::array isas = {INTACT_ISA_ANY};
-    const std::array modes = {INTACT_EXACT};
-    problems_ = SweepProblems(isas, modes, Effort::kStandard);
     for (const intact_isa isa : kIsaLadder) {
       if (intact_isa_available(isa) != 0) isas_.push_back(isa);
     }
@@ -127,8 +125,7 @@ class Soak {
   }
 
   Problem Draw(Random* random) const {
-    Problem problem = problems_[static_cast<size_t>(random->Integer(0, std::ssize(problems_) - 1))];
-    problem.seed = static_cast<uint64_t>(random->Integer(1, 1 << 30));
+    Problem problem = DrawProblem(blocks_, INTACT_EXACT, random);
     constexpr std::array<int32_t, 6> kThreads = {1, 2, 3, 0, 8, 1};
     problem.threads = kThreads[static_cast<size_t>(random->Integer(0, std::ssize(kThreads) - 1))];
     return problem;
@@ -211,7 +208,7 @@ class Soak {
   }
 
   const SoakOptions options_;
-  std::vector<Problem> problems_;
+  const std::vector<Block> blocks_ = BlocksOf(INTACT_ISA_ANY);
   std::vector<intact_isa> isas_;
   std::atomic<int64_t> next_ = 0;
   std::atomic<bool> stops_ = false;

@@ -3,111 +3,135 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
 #include <utility>
 
+#include "verify/earlier_calls.h"
+#include "verify/judge.h"
 #include "verify/minimise.h"
 #include "verify/sweep_problems.h"
 
 namespace intact::verify {
 namespace {
 
-std::string Describe(const Comparison& comparison, const Difference& d) {
-  return fmt::format("output {} is {} instead of {}: {}, {}", PlaceOf(comparison, d), d.actual, d.expected,
-                     ToString(d.cause), d.detail);
+constexpr std::chrono::seconds kMinimiseTime{30};  // for targets that hang
+
+// Finds a smaller problem that fails likewise; `before` is what ran on the target before.
+void AddMinimised(const Target& target, const Problem& problem, std::span<const Problem> before,
+                  SweepOutcome* outcome) {
+  const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
+  const FailureAlone alone = ReproduceAlone(target, problem, before, end);
+  const auto fails = [&](const Problem& candidate) {
+    return std::chrono::steady_clock::now() < end && alone.Fails(target, candidate);
+  };
+  const Problem minimised = Minimise(problem, fails);
+  outcome->minimised = minimised.ToString();
+  outcome->minimised_reason = alone.Reason(target, minimised);
+  if (outcome->minimised_reason.empty())
+    outcome->minimised_reason = outcome->failure;  // it did not fail again
+  if (!alone.note.empty()) outcome->minimised_reason += "; " + alone.note;
 }
 
-// Why a target that is to saturate as the triple model says did not; empty if it did.
-std::string FailureOfSaturating(const Comparison& comparison) {
-  if (comparison.off_triple == 0) return {};
-  for (const Difference& difference : comparison.listed) {
-    if (difference.cause != Cause::kInt16Saturation) return Describe(comparison, difference);
+std::optional<SweepNaming> NamingOf(const Comparison& comparison) {
+  if (!comparison.naming) return std::nullopt;
+  SweepNaming naming = {comparison.naming->telling, {}, PartsInWords(comparison)};
+  for (const reference::Arithmetic& arithmetic : comparison.naming->reproduced_by) {
+    naming.reproduced_by.push_back(ToString(arithmetic));
   }
-  return fmt::format("{} of {} outputs are not what pairs clamped to int16 make", comparison.off_triple,
-                     comparison.outputs);
+  return naming;
 }
 
-std::string FailureOf(const Problem& problem, const Comparison& comparison) {
-  const bool saturates = ExpectedModel(problem.mode, problem.isa) == reference::Model::kTriple;
-  if (saturates && !(problem.isa == INTACT_ISA_ANY && comparison.Parity())) {
-    return FailureOfSaturating(comparison);
+SweepOutcome RunProblem(const Target& target, const Problem& problem, const std::string& line) {
+  SweepOutcome outcome;
+  outcome.problem = line;
+  outcome.isa = problem.isa;
+  outcome.mode = problem.mode;
+  const Result<Judgement> judgement = Judge(target, problem);
+  if (!judgement && judgement.error().status == INTACT_UNSUPPORTED) {
+    outcome.skipped = MessageOf(judgement.error());
+    return outcome;
   }
-  return comparison.Parity() ? std::string() : Describe(comparison, comparison.listed.at(0));
+  if (judgement) {
+    const Comparison& comparison = judgement->comparison;
+    outcome.outputs = {comparison.outputs, comparison.differing, comparison.by_cause, comparison.digest,
+                       NamingOf(comparison)};
+  }
+  outcome.failure = judgement ? judgement->failure : MessageOf(judgement.error());
+  return outcome;
 }
-
-// Gathers the outcome of each problem.
-class Sweeper {
- public:
-  explicit Sweeper(const Target& target) : target_(target) {}
-
-  void Run(const Problem& problem) {
-    const std::string line = problem.ToString();
-    SweepCell& cell = CellOf(problem);
-    const Result<Judgement> judgement = Judge(target_, problem);
-    if (!judgement && judgement.error().status == INTACT_UNSUPPORTED) {
-      ++cell.skipped;
-      result_.skips.push_back({line, judgement.error().message});
-      return;
-    }
-    ++cell.problems;
-    if (judgement) Count(line, judgement->comparison, &cell);
-    const std::string reason = judgement ? judgement->failure : judgement.error().message;
-    if (reason.empty()) return;
-    ++cell.failed;
-    const bool minimise = result_.failures.size() < kMaxMinimised;
-    result_.failures.push_back({line, reason, minimise ? Minimised(problem) : std::string()});
-  }
-
-  SweepResult Take() { return std::move(result_); }
-
- private:
-  SweepCell& CellOf(const Problem& problem) {
-    const auto found = std::find_if(result_.cells.begin(), result_.cells.end(), [&](const SweepCell& cell) {
-      return cell.isa == problem.isa && cell.mode == problem.mode;
-    });
-    if (found != result_.cells.end()) return *found;
-    SweepCell& cell = result_.cells.emplace_back();
-    cell.isa = problem.isa;
-    cell.mode = problem.mode;
-    return cell;
-  }
-
-  void Count(const std::string& line, const Comparison& comparison, SweepCell* cell) {
-    cell->outputs += comparison.outputs;
-    cell->differing += comparison.differing;
-    for (size_t i = 0; i < kCauseCount; ++i) cell->by_cause[i] += comparison.by_cause[i];
-    result_.digests.push_back({line, comparison.digest});
-  }
-
-  std::string Minimised(const Problem& problem) const {
-    const auto fails = [this](const Problem& candidate) {
-      const Result<Judgement> judgement = Judge(target_, candidate);
-      return judgement ? !judgement->Passed() : judgement.error().status != INTACT_UNSUPPORTED;
-    };
-    return Minimise(problem, fails).ToString();
-  }
-
-  const Target& target_;
-  SweepResult result_;
-};
 
 }  // namespace
 
+SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line, bool minimises) {
+  SweepOutcome outcome = RunProblem(target_, problem, line);
+  if (minimises && !outcome.failure.empty()) AddMinimised(target_, problem, before_, &outcome);
+  if (!outcome.skipped.empty()) return outcome;
+  if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
+  before_.push_back(problem);
+  return outcome;
+}
+
+std::vector<std::pair<std::string, int64_t>> SkipReasons(const std::vector<SweepSkip>& skips) {
+  std::map<std::string, int64_t> counts;
+  for (const SweepSkip& skip : skips) ++counts[skip.reason];
+  std::vector<std::pair<std::string, int64_t>> reasons(counts.begin(), counts.end());
+  std::ranges::stable_sort(reasons, std::greater(), &std::pair<std::string, int64_t>::second);
+  return reasons;
+}
+
 bool SweepResult::Passed() const {
-  return failures.empty() && !cells.empty() &&
+  return failures.empty() && not_run == 0 && !cells.empty() &&
          std::ranges::all_of(cells, [](const SweepCell& cell) { return cell.problems > 0; });
 }
 
-Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
-  const RunOptions options = RunOptionsOf(problem);
-  return problem.conv ? Verify(target, MaterializeConv(problem), options)
-                      : Verify(target, Materialize(problem), options);
+void SweepCell::Add(const SweepCell& other) {
+  problems += other.problems;
+  skipped += other.skipped;
+  failed += other.failed;
+  outputs += other.outputs;
+  differing += other.differing;
+  for (size_t i = 0; i < by_cause.size(); ++i) by_cause[i] += other.by_cause[i];
 }
 
-Result<Judgement> Judge(const Target& target, const Problem& problem) {
-  Result<Comparison> comparison = VerifyProblem(target, problem);
-  if (!comparison) return comparison.error();
-  std::string failure = FailureOf(problem, *comparison);
-  return Judgement{std::move(*comparison), std::move(failure)};
+int64_t SweepResult::Failed() const {
+  int64_t failed = 0;
+  for (const SweepCell& cell : cells) failed += cell.failed;
+  return failed;
+}
+
+SweepCell& SweepResult::CellOf(intact_isa isa, intact_mode mode) {
+  const auto found = std::ranges::find_if(
+      cells, [&](const SweepCell& cell) { return cell.isa == isa && cell.mode == mode; });
+  if (found != cells.end()) return *found;
+  SweepCell& cell = cells.emplace_back();
+  cell.isa = isa;
+  cell.mode = mode;
+  return cell;
+}
+
+void SweepResult::Add(const SweepOutcome& outcome) {
+  SweepCell& cell = CellOf(outcome.isa, outcome.mode);
+  if (!outcome.skipped.empty()) {
+    ++cell.skipped;
+    skips.push_back({outcome.problem, outcome.skipped});
+    return;
+  }
+  ++cell.problems;
+  if (outcome.outputs) {
+    cell.outputs += outcome.outputs->outputs;
+    cell.differing += outcome.outputs->differing;
+    for (size_t i = 0; i < kCauseCount; ++i) cell.by_cause[i] += outcome.outputs->by_cause[i];
+    digests.push_back({outcome.problem, outcome.outputs->digest});
+    if (const auto& naming = outcome.outputs->naming) {
+      computed.push_back({outcome.problem, outcome.outputs->differing, naming->telling, naming->reproduced_by,
+                          naming->in_parts});
+    }
+  }
+  if (outcome.failure.empty()) return;
+  ++cell.failed;
+  failures.push_back({outcome.problem, outcome.failure, outcome.minimised, outcome.minimised_reason});
 }
 
 std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<const intact_mode> modes,
@@ -133,13 +157,34 @@ std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<c
 }
 
 SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress) {
+  return *RunSweep(
+      problems, target, {}, [](const SweepOutcome&) { return std::nullopt; }, progress);
+}
+
+Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& target,
+                             const SweepOutcomes& known, const SweepRecorder& record,
+                             const Progress& progress) {
+  SweepResult result;
   Sweeper sweeper(target);
   int64_t done = 0;
   for (const Problem& problem : problems) {
-    sweeper.Run(problem);
-    progress(++done, std::ssize(problems));
+    const std::string line = problem.ToString();
+    ++done;
+    if (const auto found = known.find(line); found != known.end()) {
+      result.Add(found->second);
+      continue;
+    }
+    result.why_not_run = target.WhyGivenUp();
+    if (!result.why_not_run.empty()) {
+      ++result.not_run;
+      continue;
+    }
+    const SweepOutcome outcome = sweeper.Run(problem, line, result.failures.size() < kMaxMinimised);
+    if (const std::optional<Error> error = record(outcome)) return *error;
+    result.Add(outcome);
+    progress(done, std::ssize(problems));
   }
-  return sweeper.Take();
+  return result;
 }
 
 }  // namespace intact::verify

@@ -7,30 +7,19 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "verify/compare.h"
+#include "verify/judge.h"
 #include "verify/problem.h"
 #include "verify/target.h"
 
 namespace intact::verify {
-
-/// Whether a target did on a problem what its mode and ISA promise.
-struct Judgement {
-  Comparison comparison;  // with the exact reference
-  std::string failure;    // empty if it did; else the first difference in words
-  bool Passed() const { return failure.empty(); }
-};
-
-/// Runs `problem` on `target` and compares with the exact reference. Errors are the target's.
-Result<Comparison> VerifyProblem(const Target& target, const Problem& problem);
-
-/// Runs `problem` on `target`. In exact mode and on VNNI every output must equal the exact reference; where
-/// pairs saturate, every output must equal the triple model, and so every difference from the exact reference
-/// be int16 saturation. A saturating problem that names no ISA may do either. Errors are the target's.
-Result<Judgement> Judge(const Target& target, const Problem& problem);
 
 enum class Effort : uint8_t {
   kQuick,     // a sixth of the standard
@@ -53,12 +42,18 @@ struct SweepCell {
   int64_t differing = 0;
   std::array<int64_t, kCauseCount> by_cause = {};
   int64_t Unexplained() const { return by_cause[static_cast<size_t>(Cause::kImplementationError)]; }
+  /// Adds the counts of `other`, other problems of this ISA and mode.
+  void Add(const SweepCell& other);
 };
 
 struct SweepFailure {
-  std::string problem;    // the line
-  std::string reason;     // first difference, or the target's error
-  std::string minimised;  // the smallest line found that still fails; only for the first kMaxMinimised
+  std::string problem;           // the line
+  std::string reason;            // first difference, or the target's error
+  std::string minimised;         // the smallest line found that still fails; only for the first kMaxMinimised
+  std::string minimised_reason;  // its own, and on what earlier calls that depends
+  /// The line that is to be run again, and what it is to show.
+  const std::string& Line() const { return minimised.empty() ? problem : minimised; }
+  const std::string& Reason() const { return minimised.empty() ? reason : minimised_reason; }
 };
 inline constexpr size_t kMaxMinimised = 4;
 
@@ -67,24 +62,93 @@ struct SweepSkip {
   std::string reason;
 };
 
+/// Reasons of skips and how many problems each has, most first.
+std::vector<std::pair<std::string, int64_t>> SkipReasons(const std::vector<SweepSkip>& skips);
+
 struct SweepDigest {
   std::string problem;
   uint64_t digest = 0;  // of the output bytes
+};
+
+/// What may have computed a problem's outputs, where the problem names no ISA: of targets that are not ours.
+struct SweepComputed {
+  std::string problem;
+  int64_t differing = 0;  // outputs, from the contract
+  bool telling = false;   // as in Comparison
+  std::vector<std::string> reproduced_by;
+  std::string in_parts;  // PartsInWords()
+};
+
+/// The same of an outcome.
+struct SweepNaming {
+  bool telling = false;
+  std::vector<std::string> reproduced_by;
+  std::string in_parts;
+};
+
+/// What a sweep found for one problem.
+struct SweepOutcome {
+  std::string problem;  // the line
+  intact_isa isa = INTACT_ISA_ANY;
+  intact_mode mode = INTACT_EXACT;
+  std::string skipped;    // why it was not run, or ""
+  std::string failure;    // the first difference, the target's error, or ""
+  std::string minimised;  // see SweepFailure
+  std::string minimised_reason;
+  struct Outputs {
+    int64_t outputs = 0;
+    int64_t differing = 0;
+    std::array<int64_t, kCauseCount> by_cause = {};
+    uint64_t digest = 0;
+    std::optional<SweepNaming> naming;
+  };
+  std::optional<Outputs> outputs;  // none where the target gave none
 };
 
 struct SweepResult {
   std::vector<SweepCell> cells;        // in order of first appearance
   std::vector<SweepFailure> failures;  // of all cells
   std::vector<SweepSkip> skips;
-  std::vector<SweepDigest> digests;  // of every problem run
+  std::vector<SweepDigest> digests;     // of every problem run
+  std::vector<SweepComputed> computed;  // the same, of problems that name no ISA
+  int64_t not_run = 0;                  // problems that are left of a target that was given up, of no cell
+  std::string why_not_run;              // Target::WhyGivenUp()
   /// Each cell ran something, and nothing failed: what was skipped, or never asked for, proves nothing.
   bool Passed() const;
+  /// How many problems: more than `failures` has where only the first are kept.
+  int64_t Failed() const;
+  /// The cell of that ISA and mode; a new one if there is none yet.
+  SweepCell& CellOf(intact_isa isa, intact_mode mode);
+  void Add(const SweepOutcome& outcome);
 };
 
 /// Called after each problem.
 using Progress = std::function<void(int64_t done, int64_t total)>;
 
 SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress);
+
+/// What is known of problems, by their lines.
+using SweepOutcomes = std::map<std::string, SweepOutcome>;
+/// Keeps an outcome; an error ends the sweep.
+using SweepRecorder = std::function<std::optional<Error>(const SweepOutcome&)>;
+
+/// The same, without running the problems that are in `known`; `record` gets the outcomes of the others, each
+/// as soon as it is there. Progress counts them all. The first kMaxMinimised failures are minimised.
+Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& target,
+                             const SweepOutcomes& known, const SweepRecorder& record,
+                             const Progress& progress);
+
+/// Runs problems one by one on a target, which it remembers to tell on what earlier calls a failure depends.
+class Sweeper {
+ public:
+  explicit Sweeper(const Target& target) : target_(target) {}
+  /// `line`: the problem's. `minimises`: if it fails.
+  SweepOutcome Run(const Problem& problem, const std::string& line, bool minimises);
+
+ private:
+  const Target& target_;
+  std::vector<Problem> before_;  // the last ones that ran, in order
+};
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SWEEP_H_

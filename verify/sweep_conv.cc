@@ -282,6 +282,9 @@ class ConvList {
       if (residual != INTACT_TYPE_NONE) {
         types_.SetResidual(residual, r_pads_.Next(), in_places_.Next(), &problem);
       }
+      const bool is_bare = problem.bias != BiasKind::kF32 && residual == INTACT_TYPE_NONE &&
+                           activation != INTACT_ACTIVATION_CLAMP;
+      if (problem.c_type == INTACT_F32 && is_bare) problem.scale = ScaleKind::kTiny;
     }
     Add(problem);
   }

@@ -108,6 +108,8 @@ class ProblemList {
           problem.bias = bias;
           problem.scale = scale;
           problem.activation = activation;
+          const bool is_bare = bias == BiasKind::kNone && activation == INTACT_ACTIVATION_NONE;
+          if (c == INTACT_F32 && scale == ScaleKind::kChannel && is_bare) problem.scale = ScaleKind::kTiny;
           if (!problem.Check()) Add(problem);  // an s32 output takes few of these
         }
       }
@@ -319,6 +321,16 @@ class ProblemList {
     return problem;
   }
 
+  // Scales of channels that are tiny, and nothing beside them that would hide it.
+  static void MakeTiny(Problem* problem) {
+    problem->scale = ScaleKind::kTiny;
+    problem->bias = BiasKind::kNone;
+    problem->activation = INTACT_ACTIVATION_NONE;
+    problem->residual = INTACT_TYPE_NONE;
+    problem->zres = 0;
+    problem->res_pad = 0;
+  }
+
   void AddDynamic() {
     uint64_t number = 0;
     for (const Numbers numbers : AllNumbers()) {
@@ -353,8 +365,11 @@ class ProblemList {
               problem.row_zero_points = quantization == INTACT_QUANTIZATION_ROWS && random.Integer(0, 3) != 0;
               if (quantization == INTACT_QUANTIZATION_STATIC) problem.za = a == INTACT_S8 ? -7 : 9;
               problem.own_b = own_b;
+              const bool is_real = c == INTACT_F32 || c == INTACT_BF16;
+              if (quantization == INTACT_QUANTIZATION_ROWS && is_real && i == 0) MakeTiny(&problem);
               if (own_b && random.Integer(0, 1) == 0) problem.zb_kind = ZeroPointKind::kItem;
-              if (own_b && c != INTACT_S32 && random.Integer(0, 1) == 0) problem.scale = ScaleKind::kItem;
+              if (own_b && c != INTACT_S32 && problem.scale != ScaleKind::kTiny && random.Integer(0, 1) == 0)
+                problem.scale = ScaleKind::kItem;
               if (!problem.Check()) Add(problem);  // a dynamic quantization has no s32 output
             }
           }

@@ -3,20 +3,22 @@
 #ifndef INTACT_VERIFY_TARGET_H_
 #define INTACT_VERIFY_TARGET_H_
 
-#include <intact/intact.h>
+#include <intact/target.h>
 
 #include <cstdint>
 #include <intact/intact.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "reference/conv.h"
 #include "reference/gemm.h"
+#include "verify/surroundings.h"
 
 namespace intact::verify {
 
-/// How a target is to run an operation, apart from its tensors.
-struct RunOptions {
+/// How a target is to run an operation, apart from its tensors: what makes a difference to it.
+struct RunSettings {
   intact_mode mode = INTACT_EXACT;
   intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
   // Elements between rows or pixels, beyond their columns or channels.
@@ -38,12 +40,28 @@ struct RunOptions {
   int64_t item_pad = 0;
   bool b_by_columns = false;
   int64_t b_pad = 0;
+  Surroundings surroundings;
+};
+
+struct RunOptions : RunSettings {
+  std::string line;  // the problem's, for messages; "" if it is of none
 };
 
 class Target {
  public:
   virtual ~Target() = default;
   virtual std::string Name() const = 0;
+  /// What it claims to compute: see intact_target::arithmetic.
+  virtual std::string Arithmetic() const { return "exact"; }
+  /// The intact_target_feature bits of what it takes.
+  virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
+  /// The same target in a process that has run nothing yet; nullptr if this one keeps nothing between runs.
+  virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
+  /// Why there is no point in running it any more; "" as long as there is.
+  virtual std::string WhyGivenUp() const { return {}; }
+  /// What it wrote to stdout and stderr in the last run in which it wrote anything, where that is kept from
+  /// them.
+  virtual std::string Printed() const { return {}; }
   /// Output bytes, dense m×n of gemm.c_type, item after item. UNSUPPORTED where the machine or the target
   /// cannot run it.
   virtual Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reference/quantize.h"
 
@@ -41,6 +42,14 @@ Quantization LeaveOutZero(intact_type type, std::span<const float> x) noexcept {
   return {scale, RoundToType(0.0f - lo / scale, type, 0)};
 }
 
+// A range of 0 makes a scale of 0, and a zero point of 0/0.
+Quantization DivideByZero(intact_type type, std::span<const float> x) noexcept {
+  if (std::ranges::all_of(x, [](float value) { return value == 0.0f; })) {
+    return {std::numeric_limits<float>::quiet_NaN(), 0};
+  }
+  return reference::ChooseQuantization(type, x);
+}
+
 // A row or tensor without a scale stays so.
 template <int32_t (*kQuantize)(float, intact_type, const Quantization&) noexcept>
 void QuantizeBy(reference::Gemm* gemm) {
@@ -68,6 +77,10 @@ constexpr WrongQuantizer kWrongQuantizers[] = {
     {"range_without_zero", "the range of numbers need not include 0",
      [](reference::Gemm* gemm) {
        reference::QuantizeActivations(gemm, {LeaveOutZero, reference::Quantize});
+     }},
+    {"zeros_without_scale", "numbers that are all 0 have no scale",
+     [](reference::Gemm* gemm) {
+       reference::QuantizeActivations(gemm, {DivideByZero, reference::Quantize});
      }},
     {"rows_for_tensor", "the rows are quantized together instead of each, or each instead of together",
      QuantizeOthersTogether},

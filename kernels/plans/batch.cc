@@ -39,22 +39,24 @@ Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
 }
 
 // One tensor's items: at a pointer, a stride apart, or each at one of `pointers`.
-Error CheckItems(const std::string& name, const void* base, const void* const* pointers, int64_t stride,
-                 int64_t items) {
-  if (stride < 0 || stride > kMaxStride) return Unexpected(name + "_batch_stride", stride, "0 to 2^40");
-  if (pointers == nullptr) return {};
-  if (base != nullptr) {
+Error CheckItems(const std::string& name, const void* base, const void* const* pointers, int64_t stride) {
+  if (pointers != nullptr && base != nullptr) {
     return InvalidArgument(name + "_items is given beside " + name + "; expected one of the two");
   }
-  for (int64_t i = 0; i < items; ++i) {
+  if (pointers != nullptr || (stride >= 0 && stride <= kMaxStride)) return {};
+  return Unexpected(name + "_batch_stride", stride, "0 to 2^40");
+}
+
+Error CheckPointers(const std::string& name, const void* const* pointers, int64_t items) {
+  for (int64_t i = 0; pointers != nullptr && i < items; ++i) {
     if (pointers[i] == nullptr) return InvalidArgument(name + "_items[" + std::to_string(i) + "] is NULL");
   }
   return {};
 }
 
 // What a run gives of B, of a plan that wants it.
-Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem, int64_t items) {
-  Error error = CheckItems("b", args.b, args.b_items, args.b_batch_stride, items);
+Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
+  Error error = CheckItems("b", args.b, args.b_items, args.b_batch_stride);
   if (error.status != INTACT_OK) return error;
   if (args.b_scales != nullptr && problem.output.c_type == INTACT_S32) {
     return InvalidArgument("b_scales are given for s32 output; expected NULL");
@@ -62,6 +64,11 @@ Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem, in
   if (args.b_zero_points != nullptr && !problem.may_have_b_zero_points) {
     return InvalidArgument("b_zero_points are given; expected NULL, for the plan was made without");
   }
+  return {};
+}
+
+// The scales and zero points of the Bs that a run gives.
+Error CheckGivenValues(const intact_gemm_args& args, const LinearProblem& problem, int64_t items) {
   const int32_t least = problem.b_type == INTACT_S8 ? -128 : 0;
   for (int64_t i = 0; i < items; ++i) {
     const auto named = [i](const char* name) { return std::string(name) + '[' + std::to_string(i) + ']'; };
@@ -157,10 +164,10 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
   if (args.m * items > kMostRows) {
     return Unexpected("m·batch", args.m * items, "at most 2147483647");
   }
-  Error error = CheckItems("a", args.a, args.a_items, args.a_batch_stride, items);
-  if (error.status == INTACT_OK) error = CheckItems("c", args.c, args.c_items, args.c_batch_stride, items);
+  Error error = CheckItems("a", args.a, args.a_items, args.a_batch_stride);
+  if (error.status == INTACT_OK) error = CheckItems("c", args.c, args.c_items, args.c_batch_stride);
   if (error.status == INTACT_OK) {
-    error = CheckItems("residual", args.residual, args.residual_items, args.residual_batch_stride, items);
+    error = CheckItems("residual", args.residual, args.residual_items, args.residual_batch_stride);
   }
   if (error.status != INTACT_OK) return error;
   if (!problem.has_given_b) {
@@ -169,7 +176,7 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
       return InvalidArgument("b is given to a run; expected none, for the plan has its own");
     }
   } else {
-    error = CheckGivenB(args, problem, items);
+    error = CheckGivenB(args, problem);
     if (error.status != INTACT_OK) return error;
   }
   const Steps steps = StepsOf(args, problem.n, k);
@@ -180,6 +187,15 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
         "c_batch_stride, which is " + std::to_string(args.c_batch_stride) + ", for residual is c");
   }
   return {};
+}
+
+Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& problem) {
+  const int64_t items = ItemsOf(args);
+  Error error = CheckPointers("a", args.a_items, items);
+  if (error.status == INTACT_OK) error = CheckPointers("c", args.c_items, items);
+  if (error.status == INTACT_OK) error = CheckPointers("residual", args.residual_items, items);
+  if (error.status == INTACT_OK) error = CheckPointers("b", args.b_items, items);
+  return error.status == INTACT_OK ? CheckGivenValues(args, problem, items) : error;
 }
 
 }  // namespace intact::kernels

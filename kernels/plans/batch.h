@@ -35,8 +35,10 @@ class Batch {
   bool joins_rows_ = false;  // which are those steps apart
 };
 
-/// That a run has items, and that they are told in one way. Errors name the argument.
+/// That a run has items, and that they are told in one way. Reads no array. Errors name the argument.
 Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
+/// What the arrays of a run hold that CheckBatch() takes: pointers of items, scales and zero points of Bs.
+Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& problem);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_PLANS_BATCH_H_

@@ -279,6 +279,7 @@ int64_t GemmPlan::packed_bytes() const {
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   Error error = CheckRows(args.m);
   if (error.status == INTACT_OK) error = CheckBatch(args, data_.problem, data_.k);
+  if (error.status == INTACT_OK) error = CheckBatchArrays(args, data_.problem);
   if (error.status != INTACT_OK) return error;
   const Batch batch(args, data_.problem, data_.k);
   error = CheckStride("a_stride", args.a_stride, data_.k);
@@ -287,8 +288,9 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
     if (item.a == nullptr) return InvalidArgument("a is NULL");
     if (data_.problem.has_given_b && item.b == nullptr)
       return InvalidArgument("b is NULL; expected B, for runs give it (b_from_run)");
+    // The strides as they are given: an item of joined rows has others.
     error = CheckOutput(data_.problem.output, data_.n,
-                        {item.c, item.c_stride, item.residual, item.residual_stride});
+                        {item.c, args.c_stride, item.residual, args.residual_stride});
   }
   if (error.status != INTACT_OK) return error;
   return CheckRowArguments(data_.problem, batch.rows(), args.a_zero_points, args.a_scales);

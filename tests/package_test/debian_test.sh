@@ -35,7 +35,14 @@ contents() {
     dpkg-deb --fsys-tarfile "$deb" | tar -t | grep -v '/$' | sed "s|^\.|$(dpkg-deb -f "$deb" Package) |"
   done | sed -e "s|/$libdir/|/LIBDIR/|; s|\.${version%-*}\$|.VERSION|; s|Targets-[a-z]*\.cmake|Targets-CONFIG.cmake|" | sort
 }
-diff <(grep -E "^($(paste -sd '|' <<<"$made")) " "$sources/debian_contents.txt" | sort) <(contents) ||
+# Which peers there are depends on what was found.
+peers() {
+  local peer
+  for peer in "$build"/peers/*.so; do
+    [[ ! -e $peer ]] || echo "intact-peers /usr/LIBDIR/intact/peers/$(basename "$peer")"
+  done
+}
+diff <({ grep -E "^($(paste -sd '|' <<<"$made")) " "$sources/debian_contents.txt" && peers; } | sort) <(contents) ||
   fail "< is missing; > is not in debian_contents.txt"
 
 # expect_field PACKAGE FIELD REGEX
@@ -48,7 +55,8 @@ library=$(grep '^libintact[0-9]' <<<"$made")
 for package in "${packages[@]}"; do
   expect_field "$package" Maintainer '<.+@.+>$'
   expect_field "$package" Version '^[0-9.]+-[0-9]+$'
-  [[ $package == libintact-dev ]] || expect_field "$package" Depends 'libc6 .*libgomp1 .*libstdc\+\+6 '
+  [[ $package =~ ^(libintact-dev|intact-peers)$ ]] ||
+    expect_field "$package" Depends 'libc6 .*libgomp1 .*libstdc\+\+6 '
 done
 expect_field libintact-dev Depends "^$library \\(= $version\\), libasmjit-dev$"
 [[ $(dpkg-deb -I "$work/$library"_*.deb shlibs) == "libintact ${library#libintact} $library (>= $version)" ]] ||

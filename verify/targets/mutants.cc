@@ -5,28 +5,21 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <functional>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
 
 #include "reference/quantize.h"
 #include "verify/targets/intact_target.h"
+#include "verify/targets/mutant_parts.h"
 #include "verify/wrong_quantizers.h"
 
 namespace intact::verify {
 namespace {
 
 using reference::Model;
-
 using reference::Requantization;
-
-// A faulty computation of a GEMM's output bytes; an unfaulty one would accumulate by `model`.
-using Computation = std::function<std::vector<uint8_t>(const reference::Gemm& gemm, Model model)>;
-
-std::vector<uint8_t> Compute(const reference::Gemm& gemm, Model model) {
-  return reference::Outputs(gemm, reference::Accumulators(gemm, model));
-}
 
 // Appends f as an output, rounded as it is to be.
 void Store(float f, const Requantization& q, std::vector<uint8_t>* bytes) {
@@ -46,18 +39,9 @@ template <class Value>
 std::vector<uint8_t> ComputeValues(const reference::Gemm& gemm, Model model, Value value) {
   if (gemm.c_type == INTACT_S32) return Compute(gemm, model);
   std::vector<uint8_t> bytes;
-  for (int64_t i = 0; i < gemm.batch; ++i) {
-    const reference::Gemm item = reference::Item(gemm, i);
-    const std::vector<int32_t> accumulators = reference::Accumulators(item, model);
-    for (size_t output = 0; output < accumulators.size(); ++output) {
-      const auto at = static_cast<int64_t>(output);
-      const Requantization column = reference::RequantizationOf(item, at % item.n);
-      const Requantization q = reference::AtOutput(column, item, item.n, at);
-      const float row_scale = item.a_scales.empty() ? 1.0f : item.a_scales[static_cast<size_t>(at / item.n)];
-      Store(std::isnan(q.scale) ? q.scale : value(accumulators[output], q, row_scale, column.scale), q,
-            &bytes);
-    }
-  }
+  ForEachOutput(gemm, model, [&](int32_t y, const Requantization& q, float row_scale, float column_scale) {
+    Store(std::isnan(q.scale) ? q.scale : value(y, q, row_scale, column_scale), q, &bytes);
+  });
   return bytes;
 }
 
@@ -200,37 +184,8 @@ std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/)
 
 // ----- convolutions ---------------------------------------------------------------------------------------
 
-using ConvComputation = std::vector<uint8_t> (*)(const reference::Conv& conv, Model model);
-
-std::vector<uint8_t> ComputeConv(const reference::Conv& conv, Model model) {
-  return reference::Outputs(conv, reference::Accumulators(conv, model));
-}
-
-// The padding becomes part of the input, and holds 0. That of a transposed convolution crops its output.
 std::vector<uint8_t> PadWithZero(const reference::Conv& honest, Model model) {
-  if (honest.geometry.IsTransposed()) return ComputeConv(honest, model);
-  const reference::ConvGeometry& from = honest.geometry;
-  reference::Conv conv = honest;
-  for (reference::Axis& axis : conv.geometry.axes) {
-    axis = {axis.input + axis.pad_begin + axis.pad_end, axis.kernel, axis.stride, axis.dilation, 0, 0};
-  }
-  const auto& [d, h, w] = conv.geometry.axes;
-  conv.a.assign(static_cast<size_t>(conv.geometry.InputPixels() * from.input_channels), 0);
-  auto row = honest.a.begin();
-  for (int64_t image = 0; image < from.batch; ++image) {
-    for (int64_t id = 0; id < from.axes[0].input; ++id) {
-      for (int64_t ih = 0; ih < from.axes[1].input; ++ih) {
-        const int64_t at =
-            ((image * d.input + id + from.axes[0].pad_begin) * h.input + ih + from.axes[1].pad_begin) *
-                w.input +
-            from.axes[2].pad_begin;
-        const int64_t length = from.axes[2].input * from.input_channels;
-        std::copy_n(row, length, conv.a.begin() + at * from.input_channels);
-        row += length;
-      }
-    }
-  }
-  return ComputeConv(conv, model);
+  return PadWith(honest, 0, model);
 }
 
 // Taps lie one pixel too near; as many outputs as before.
@@ -241,7 +196,7 @@ std::vector<uint8_t> NarrowDilation(const reference::Conv& honest, Model model) 
     --axis.dilation;
     axis.pad_end -= axis.kernel - 1;
   }
-  return ComputeConv(conv, model);
+  return Compute(conv, model);
 }
 
 // The last output channel of each group reads the input of the next.
@@ -265,7 +220,7 @@ std::vector<uint8_t> ShiftGroupBoundary(const reference::Conv& honest, Model mod
 std::vector<uint8_t> TransposeTaps(const reference::Conv& honest, Model model) {
   const reference::ConvGeometry& g = honest.geometry;
   reference::Conv conv = honest;
-  if (g.axes[1].kernel != g.axes[2].kernel) return ComputeConv(conv, model);
+  if (g.axes[1].kernel != g.axes[2].kernel) return Compute(conv, model);
   for (int64_t plane = 0; plane < g.output_channels * g.axes[0].kernel; ++plane) {
     for (int64_t kh = 0; kh < g.axes[1].kernel; ++kh) {
       for (int64_t kw = 0; kw < g.axes[2].kernel; ++kw) {
@@ -276,7 +231,7 @@ std::vector<uint8_t> TransposeTaps(const reference::Conv& honest, Model model) {
       }
     }
   }
-  return ComputeConv(conv, model);
+  return Compute(conv, model);
 }
 
 // Taps in reverse: a transposed convolution by the convolution's order of them.
@@ -288,7 +243,7 @@ std::vector<uint8_t> ReverseTaps(const reference::Conv& honest, Model model) {
     std::reverse(begin, begin + filter);
     for (auto tap = begin; tap != begin + filter; tap += inputs) std::reverse(tap, tap + inputs);
   }
-  return ComputeConv(conv, model);
+  return Compute(conv, model);
 }
 
 // Every pixel of the width is what its neighbour should be: phases have each other's taps.
@@ -296,48 +251,16 @@ std::vector<uint8_t> MixPhases(const reference::Conv& honest, Model model) {
   reference::Conv conv = honest;
   ++conv.geometry.axes.back().pad_begin;
   --conv.geometry.axes.back().pad_end;
-  return ComputeConv(conv, model);
+  return Compute(conv, model);
 }
 
 std::vector<uint8_t> SwapCrop(const reference::Conv& honest, Model model) {
   reference::Conv conv = honest;
   for (reference::Axis& axis : conv.geometry.axes) std::swap(axis.pad_begin, axis.pad_end);
-  return ComputeConv(conv, model);
+  return Compute(conv, model);
 }
 
 // ----- targets --------------------------------------------------------------------------------------------
-
-class MutantTarget : public Target {
- public:
-  MutantTarget(std::string name, Computation compute)
-      : name_(std::move(name)), compute_(std::move(compute)) {}
-  std::string Name() const override { return name_; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
-    return compute_(gemm, ExpectedModel(options.mode, options.isa));
-  }
-
- private:
-  std::string name_;
-  Computation compute_;
-};
-
-class ConvMutantTarget : public Target {
- public:
-  ConvMutantTarget(std::string name, ConvComputation compute) : name_(std::move(name)), compute_(compute) {}
-  std::string Name() const override { return name_; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& /*gemm*/,
-                                   const RunOptions& /*options*/) const override {
-    return Error{INTACT_UNSUPPORTED, "target " + name_ + " runs convolutions only"};
-  }
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
-                                       const RunOptions& options) const override {
-    return compute_(conv, ExpectedModel(options.mode, options.isa));
-  }
-
- private:
-  std::string name_;
-  ConvComputation compute_;
-};
 
 class Overeager : public IntactTarget {
  public:
@@ -368,14 +291,13 @@ Problem ProblemOf(std::string_view line) {
 
 Mutant MakeMutant(const char* name, Computation compute, std::string fault, std::string_view line,
                   Cause cause, std::string detail) {
-  return {std::make_unique<MutantTarget>(name, std::move(compute)), std::move(fault), ProblemOf(line), cause,
-          std::move(detail)};
+  return MakeMutant(name, std::move(compute), nullptr, std::move(fault), line, cause, std::move(detail));
 }
 
 Mutant MakeConvMutant(const char* name, ConvComputation compute, std::string fault, std::string_view line,
                       std::string detail) {
-  return {std::make_unique<ConvMutantTarget>(name, compute), std::move(fault), ProblemOf(line),
-          Cause::kImplementationError, std::move(detail)};
+  return MakeMutant(name, nullptr, std::move(compute), std::move(fault), line, Cause::kImplementationError,
+                    std::move(detail));
 }
 
 // A problem on which each wrong quantizer shows.
@@ -387,6 +309,7 @@ std::string_view ProblemOf(const WrongQuantizer& wrong) {
       {"early_zero_point", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=halves"},
       {"late_zero_point", "gemm u8u8f32 m=5 n=17 k=64 zb=131 quant=dynamic_rows x=normal bias=f32"},
       {"range_without_zero", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=constant"},
+      {"zeros_without_scale", "gemm u8s8f32 m=6 n=17 k=64 quant=dynamic_rows x=zeros"},
       {"rows_for_tensor", "gemm u8s8f32 m=5 n=17 k=64 batch=2 quant=dynamic_tensor x=normal"},
   };
   const auto* line =
@@ -416,7 +339,7 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeMutant("swapped_pair_order", SwapPairOrder,
                                "pairs (k, k+2) and (k+1, k+3) saturate instead of adjacent ones",
                                "gemm u8s8s32 m=4 n=16 k=64 fill=bait mode=saturating isa=avx2",
-                               Cause::kImplementationError, "pairs (k, k+2) and (k+1, k+3)"));
+                               Cause::kInt16Saturation, "pairs of depths 2 apart clamped to int16"));
   mutants.push_back(MakeMutant("dropped_depth_tail", DropDepthTail, "the last K mod 4 depths are left out",
                                "gemm u8s8s32 m=5 n=17 k=67 za=3", Cause::kImplementationError,
                                "depth tail k=64…66 missing"));
@@ -504,6 +427,7 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeConvMutant("swapped_crop", SwapCrop, "output cropped at the wrong ends",
                                    "conv u8s8s32 in=5 c=5 o=4 kernel=6 stride=2 pad=3:1 transposed=yes za=3",
                                    "padding at the end taken for that at the beginning"));
+  std::ranges::move(ReportedMutants(), std::back_inserter(mutants));
   return mutants;
 }
 

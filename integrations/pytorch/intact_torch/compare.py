@@ -1,12 +1,12 @@
 """compare(): layer by layer, what the integers are against PyTorch's engine, their own reference, and float."""
 import dataclasses
 import math
-from typing import Dict, List, Optional
+from typing import Dict, Iterator, List, Optional
 
 import torch
 
 from . import reference
-from .convert import convert
+from .convert import convert, is_converted
 from .record import Call, batches, record
 
 
@@ -26,6 +26,8 @@ class Difference:
         self.largest = max(self.largest, float(distance.max()) if distance.numel() else 0.0)
 
     def __str__(self):
+        if self.outputs == 0:
+            return "no outputs"
         return "equal" if self.differing == 0 else f"{self.differing}/{self.outputs} by <= {self.largest:.3g}"
 
 
@@ -44,8 +46,9 @@ class Distance:
         error = quantized - real
         noise, signal = float(error.norm()), float(real.norm())
         cosine = float((quantized * real).sum()) / max(signal * float(quantized.norm()), 1e-300)
-        sqnr = math.inf if noise == 0 else 20 * math.log10(signal / noise) if signal else -math.inf
-        return Distance(sqnr, cosine, noise / signal if signal else math.inf, float((error / step).abs().max()))
+        ratio = noise / signal if signal else math.inf if noise else 0.0
+        sqnr = math.inf if ratio == 0 else -20 * math.log10(ratio) if math.isfinite(ratio) else -math.inf
+        return Distance(sqnr, cosine, ratio, float((error / step).abs().max()))
 
 
 @dataclasses.dataclass
@@ -119,22 +122,28 @@ def compare(model: torch.nn.Module, float_model: Optional[torch.nn.Module], inpu
     """
     final = None
     converted = model
-    if not hasattr(model, "intact_conversion"):
+    if not is_converted(model):
         converted = convert(model)
         final = Difference()
     collected = _Collected(float_model)
     for arguments in batches(inputs):
         reals = collected.float_outputs(arguments)
         for call in record(converted, *arguments):
-            collected.add(call, reals.get(call.layer))
+            collected.add(call, next(reals.get(call.layer, iter(())), None))
         if final is not None:
             with torch.no_grad():
-                final.add(*(_tensor(m(*arguments)) for m in (converted, model)))
+                for ours, theirs in zip(*(_tensors(m(*arguments)) for m in (converted, model))):
+                    final.add(ours, theirs)
     return Comparison(torch.backends.quantized.engine, collected.finished(threshold), final)
 
 
-def _tensor(output):
-    return output if isinstance(output, torch.Tensor) else output[0]
+def _tensors(output) -> List[torch.Tensor]:
+    """Those in what a module returned."""
+    if isinstance(output, torch.Tensor):
+        return [output]
+    if isinstance(output, dict):
+        output = list(output.values())
+    return [t for part in output for t in _tensors(part)] if isinstance(output, (list, tuple)) else []
 
 
 class _Collected:
@@ -146,15 +155,16 @@ class _Collected:
         self.params: Dict[str, object] = {}
         self.outputs: Dict[str, list] = {}  # (quantized, float, step) of each call
 
-    def float_outputs(self, arguments) -> Dict[str, torch.Tensor]:
-        """The outputs of the float model's modules, by name. Of a module that is called twice the last."""
-        found: Dict[str, torch.Tensor] = {}
+    def float_outputs(self, arguments) -> Dict[str, Iterator[torch.Tensor]]:
+        """The outputs of the float model's modules, by name: of each call the first tensor."""
+        found: Dict[str, List[torch.Tensor]] = {}
         if self.float_model is None:
-            return found
+            return {}
 
         def keep(name):
-            # A copy: modules that follow may work in place.
-            return lambda module, args, output: found.update({name: _tensor(output).detach().clone()})
+            # Copies: modules that follow may work in place.
+            return lambda module, args, output: found.setdefault(name, []).extend(
+                t.detach().clone() for t in _tensors(output)[:1])
 
         hooks = [module.register_forward_hook(keep(name)) for name, module in self.float_model.named_modules()]
         try:
@@ -163,11 +173,13 @@ class _Collected:
         finally:
             for hook in hooks:
                 hook.remove()
-        return found
+        return {name: iter(outputs) for name, outputs in found.items()}
 
     def add(self, call: Call, real: Optional[torch.Tensor]) -> None:
         layer = self.layers.setdefault(call.layer, Layer(call.layer, call.kind()))
         self.params[call.layer] = call.params
+        if call.output.numel() == 0:
+            return
         layer.implementation.add(call.output, call.reference_output())
         expected = float_reference(call)
         layer.float_reference.add(call.output, expected)

@@ -9,7 +9,7 @@ import torch.ao.nn.quantized.dynamic as nnqd
 import torch.nn.intrinsic.quantized as nniq
 import torch.nn.intrinsic.quantized.dynamic as nniqd
 
-from .modules import Conv, ConvAdd, DynamicLinear, Functional, Linear, Quantize
+from .modules import OURS, Conv, ConvAdd, DynamicLinear, Functional, Linear, Quantize
 
 
 class Options(NamedTuple):
@@ -35,8 +35,27 @@ class Conversion:
 
 
 def conversion(model: torch.nn.Module) -> Conversion:
-    """What convert() did to make `model`."""
+    """What convert() did to make `model`. Copies know it too, but those of a model that fuse_residual had to trace."""
+    if not isinstance(getattr(model, "intact_conversion", None), Conversion):
+        raise TypeError(f"model is a {type(model).__name__} without a report; expected what convert() returned")
     return model.intact_conversion
+
+
+def is_converted(model: torch.nn.Module) -> bool:
+    """Whether something of `model` is on intact."""
+    return any(isinstance(module, OURS) or isinstance(module, torch.fx.GraphModule) and any(map(_is_ours, module.graph.nodes))
+               for module in model.modules())
+
+
+def _namespace(node: torch.fx.Node) -> str:
+    """That of the operator that a node of a graph calls: "intact", "quantized"; "" of everything else."""
+    if node.op != "call_function":
+        return ""
+    return getattr(node.target, "_qualified_op_name", "").rpartition("::")[0]
+
+
+def _is_ours(node: torch.fx.Node) -> bool:
+    return _namespace(node) == "intact"
 
 
 # --- params out of what PyTorch packed ---------------------------------------------------------------------------
@@ -128,22 +147,36 @@ _MODULES: Dict[type, Callable] = {
 
 _QUANTIZED_PACKAGES = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.nn.intrinsic.quantized",
                        "torch.ao.nn.intrinsic.quantized", "torch.ao.nn.sparse.quantized")
+_CONTAINERS = (nnq.modules.linear.LinearPackedParams, nnq.modules.embedding_ops.EmbeddingPackedParams,
+               nnqd.modules.rnn.PackedParameter)  # of weights; their owners are told
 _FLOAT_PRODUCTS = (torch.nn.Linear, torch.nn.modules.conv._ConvNd, torch.nn.RNNBase, torch.nn.MultiheadAttention)
+
+
+_ALREADY = "it is intact's already, and stays as it was converted"
 
 
 def _reason_to_leave(module: torch.nn.Module) -> Optional[str]:
     """Why a module that convert() does not know stays; None where there is nothing to tell."""
+    if isinstance(module, OURS):
+        return _ALREADY
+    if isinstance(module, torch.jit.ScriptModule):
+        return "it is scripted: convert() wants it before"
     if isinstance(module, _FLOAT_PRODUCTS):
         return "PyTorch did not quantize it"
-    if not type(module).__module__.startswith(_QUANTIZED_PACKAGES):
+    if not type(module).__module__.startswith(_QUANTIZED_PACKAGES) or isinstance(module, _CONTAINERS):
         return None
     if type(module).__module__.startswith("torch.ao.nn.quantized.dynamic"):
         return "intact quantizes only the input of linear layers as it comes"
     if isinstance(module, (nnq.DeQuantize, nnq.FloatFunctional)):
         return "no product with weights: PyTorch's own operator serves it"
-    if isinstance(module, nnq.modules.linear.LinearPackedParams):
-        return None
     return "intact has no operator for it"
+
+
+def _in_place_of(old: torch.nn.Module, new: torch.nn.Module) -> torch.nn.Module:
+    """`new`, with what users may have set at `old`."""
+    new.training = old.training
+    new._forward_hooks, new._forward_pre_hooks = old._forward_hooks, old._forward_pre_hooks
+    return new
 
 
 def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: Conversion, made: dict):
@@ -154,8 +187,7 @@ def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: 
     make = _MODULES.get(type(module))
     if make is not None:
         try:
-            made[id(module)] = make(module, name, options)
-            made[id(module)].training = module.training
+            made[id(module)] = _in_place_of(module, make(module, name, options))
             report.swapped.append((name, type(module).__name__))
             return made[id(module)]
         except Left as reason:
@@ -164,6 +196,8 @@ def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: 
     reason = _reason_to_leave(module)
     if reason is not None:
         report.left.append((name, type(module).__name__, reason))
+    if isinstance(module, torch.jit.ScriptModule):
+        return module
     for child_name, child in list(module._modules.items()):
         if child is not None:
             path = f"{name}.{child_name}" if name else child_name
@@ -192,6 +226,18 @@ _CALLS = {
 _SUMS = {_quantized.add: _intact.add, _quantized.add_relu: _intact.add_relu}
 
 
+def _weights_of(node: torch.fx.Node) -> Optional[str]:
+    """The attribute that holds the weights of a call, if it is in the form that torch.ao.quantization gives it."""
+    if node.target not in _CALLS or len(node.args) < 2 or getattr(node.args[1], "op", "") != "get_attr":
+        return None
+    is_dynamic = _CALLS[node.target][0] is _intact.linear_dynamic  # whose other arguments are not kept
+    return node.args[1].target if is_dynamic or len(node.args) == 4 and not node.kwargs else None
+
+
+def _is_sum(node: torch.fx.Node) -> bool:
+    return node.target in _SUMS and len(node.args) >= 2
+
+
 def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options, report: Conversion) -> None:
     prefix = f"{name}." if name else ""
     users: Dict[str, list] = {}  # calls by the attribute that holds their weights
@@ -201,22 +247,31 @@ def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options,
             node.target = _intact.quantize
             report.swapped.append((prefix + node.name, "quantize_per_tensor"))
             continue
-        if node.op != "call_function" or getattr(node.target, "_qualified_op_name", "").split("::")[0] != "quantized":
+        if _is_ours(node):
+            report.left.append((prefix + node.name, str(node.target), _ALREADY))
+        elif _namespace(node) != "quantized":
             continue
-        if node.target in _CALLS and isinstance(node.args[1], torch.fx.Node) and node.args[1].op == "get_attr":
-            users.setdefault(node.args[1].target, []).append(node)
-        elif node.target in _SUMS:
+        elif _weights_of(node) is not None:
+            users.setdefault(_weights_of(node), []).append(node)
+        elif _is_sum(node):
             report.swapped.append((prefix + node.name, str(node.target)))
             node.target = _SUMS[node.target]
+        elif node.target in _CALLS or node.target in _SUMS:
+            report.left.append((prefix + node.name, str(node.target), "its arguments are not as torch.ao.quantization gives them"))
         else:
             report.left.append((prefix + node.name, str(node.target), "PyTorch's own operator serves it"))
     for attribute, nodes in users.items():
         owner_path, _, leaf = attribute.rpartition(".")
         owner = graph_module.get_submodule(owner_path)
-        packed = getattr(owner, leaf)
+        try:
+            params = _CALLS[nodes[0].target][1](getattr(owner, leaf), prefix + nodes[0].name, options)
+        except RuntimeError as error:  # qnnpack unpacks two dimensions only
+            reason = str(error).splitlines()[0]
+            report.left += [(prefix + node.name, str(node.target), reason) for node in nodes]
+            continue
+        setattr(owner, leaf, params)
         for node in nodes:
-            ours, unpack = _CALLS[node.target]
-            setattr(owner, leaf, unpack(packed, prefix + node.name, options))
+            ours = _CALLS[node.target][0]
             report.swapped.append((prefix + node.name, str(node.target)))
             if ours is _intact.linear_dynamic:
                 relu = node.target is _quantized.linear_relu_dynamic
@@ -239,29 +294,28 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
     modules = dict(graph_module.named_modules())
     calls: Dict[str, int] = {}
     for node in list(graph_module.graph.nodes):
-        if node.op == "call_module" and type(modules[node.target]) is torch.nn.Identity:  # once a batch norm
+        if node.op == "call_module" and type(modules[node.target]) is torch.nn.Identity and node.args:  # once a batch norm
             node.replace_all_uses_with(node.args[0])
             graph_module.graph.erase_node(node)
         elif node.op == "call_module":
             calls[node.target] = calls.get(node.target, 0) + 1
 
     def is_fusable(node) -> bool:
-        return (isinstance(node, torch.fx.Node) and node.op == "call_module" and len(node.users) == 1
+        return (isinstance(node, torch.fx.Node) and node.op == "call_module" and len(node.users) == 1 and len(node.args) == 1
                 and calls[node.target] == 1 and type(modules[node.target]) is Conv and not modules[node.target].relu)
 
     for add in list(graph_module.graph.nodes):
-        if add.op != "call_function" or add.target not in (*_SUMS, *_SUMS.values()):
+        if add.op != "call_function" or add.target not in (*_SUMS, *_SUMS.values()) or len(add.args) < 2:
             continue
-        scale, zero_point = (add.args[2:] or (add.kwargs.get("scale"), add.kwargs.get("zero_point")))
+        scale, zero_point = (*add.args[2:], *(add.kwargs[key] for key in ("scale", "zero_point") if key in add.kwargs))
         for conv, residual in (add.args[:2], add.args[1::-1]):
             if conv is residual or not is_fusable(conv) or not isinstance(residual, torch.fx.Node):
                 continue
             old = modules[conv.target]
             fused = ConvAdd(old.params, add.target in (_quantized.add_relu, _intact.add_relu), _value(graph_module, scale),
                             _value(graph_module, zero_point))
-            fused.training = old.training
             owner_path, _, leaf = conv.target.rpartition(".")
-            setattr(graph_module.get_submodule(owner_path), leaf, fused)
+            setattr(graph_module.get_submodule(owner_path), leaf, _in_place_of(old, fused))
             with graph_module.graph.inserting_before(add):
                 node = graph_module.graph.call_module(conv.target, (conv.args[0], residual))
             add.replace_all_uses_with(node)
@@ -277,6 +331,11 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
 # --- all of it ---------------------------------------------------------------------------------------------------
 
 
+class _Tracer(torch.fx.Tracer):
+    def is_leaf_module(self, module: torch.nn.Module, name: str) -> bool:
+        return isinstance(module, OURS) or super().is_leaf_module(module, name)
+
+
 def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *, dynamic: str = "tensor",
             fuse_residual: bool = False, inplace: bool = False) -> torch.nn.Module:
     """`model`, quantized by PyTorch, with its products on intact.
@@ -287,20 +346,24 @@ def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *
     dynamic         how layers of quantize_dynamic() quantize their input: all of it alike ("tensor", as PyTorch does), or
                     each row by itself ("row", which is more accurate). Neither gives up a bit (reduce_range).
     fuse_residual   has convolutions add the residual of a block before they round, once where PyTorch rounds twice: faster,
-                    other bytes. The model is traced by torch.fx if it is no GraphModule.
+                    other bytes. The model is traced by torch.fx if it is no GraphModule. Residuals may broadcast to the
+                    convolution's output, but not the other way round.
     inplace         changes `model` instead of a copy.
 
     conversion(result) tells what was swapped, what was left and why.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
     if isinstance(model, torch.jit.ScriptModule):
         raise TypeError("model is a ScriptModule; expected the model before it was scripted or traced")
     if dynamic not in ("tensor", "row"):
         raise ValueError(f"dynamic is {dynamic!r}; expected 'tensor' or 'row'")
+    torch.ops.intact.check_options(mode, max_isa)
     options = Options(mode, max_isa, dynamic == "row")
     if not inplace:
         model = copy.deepcopy(model)
     if fuse_residual and not isinstance(model, torch.fx.GraphModule):
-        model = torch.fx.symbolic_trace(model)
+        model = torch.fx.GraphModule(model, _Tracer().trace(model))
     report = Conversion()
     model = _swap_modules(model, "", options, report, {})
     for name, module in model.named_modules():
@@ -309,4 +372,6 @@ def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *
             if fuse_residual:
                 _fuse_residuals(module, name, report)
     model.intact_conversion = report
+    if hasattr(model, "preserved_attr_names"):  # of convert_fx(): attributes that its copies have
+        model.preserved_attr_names = model.preserved_attr_names | {"intact_conversion"}
     return model

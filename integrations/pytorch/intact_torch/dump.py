@@ -1,14 +1,15 @@
 """dump(): the layers of a network as folders that `intact verify layer` reads."""
+import itertools
 import json
 import pathlib
 import re
-from typing import Dict, List
+from typing import Dict, List, Set
 
 import numpy as np
 import torch
 
 from . import reference
-from .convert import convert
+from .convert import convert, is_converted
 from .record import Call, batches, record
 
 
@@ -18,28 +19,33 @@ def dump(model: torch.nn.Module, inputs, folder) -> Dict[str, str]:
 
     model    quantized by PyTorch, or converted
     inputs   a tensor, a tuple of arguments, or a list of either: a call of the model each
-    folder   gets a folder for each layer, named as the layer; those of further calls end with _2, _3, …
+    folder   gets a folder for each layer, named as the layer; where the name is taken, as by an earlier call, with _2, _3, …
+             Arrays that are in such a folder from before are removed.
 
     Returns the calls that it left out, and why, by layer. Then: intact verify layer FOLDER/*
     """
-    if not hasattr(model, "intact_conversion"):
+    if not is_converted(model):
         model = convert(model)
     folder = pathlib.Path(folder)
     left: Dict[str, str] = {}
-    seen: Dict[str, int] = {}
+    taken: Set[str] = set()
     for arguments in batches(inputs):
         for call in record(model, *arguments):
             if call.residual is not None:
                 left[call.layer] = "a layer folder holds no residual"
                 continue
             name = re.sub(r"[^\w-]", "_", call.layer) or "layer"
-            seen[name] = seen.get(name, 0) + 1
-            _write(call, folder / (name if seen[name] == 1 else f"{name}_{seen[name]}"))
+            names = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
+            name = next(free for free in names if free not in taken)
+            taken.add(name)
+            _write(call, folder / name)
     return left
 
 
 def _write(call: Call, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.npy"):
+        old.unlink()
     p = call.params
     _save(folder / "activations.npy", _rows_or_pixels(call, call.input))
     _save(folder / "weights.npy", channels_last_weights(p))

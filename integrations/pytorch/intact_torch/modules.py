@@ -37,19 +37,25 @@ class _Layer(torch.nn.Module):
             words.append("relu=True")
         return ", ".join(words)
 
+    _output = ""  # what stands before "scale" and "zero_point" in a state dict
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "scale"] = torch.tensor(self.scale)
-        destination[prefix + "zero_point"] = torch.tensor(self.zero_point)
+        destination[prefix + self._output + "scale"] = torch.tensor(self.scale)
+        destination[prefix + self._output + "zero_point"] = torch.tensor(self.zero_point)
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
-        self.scale = float(state_dict.pop(prefix + "scale"))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        self.scale = float(state_dict.pop(prefix + self._output + "scale"))
+        self.zero_point = int(state_dict.pop(prefix + self._output + "zero_point"))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class _LinearState(torch.nn.Module):
     """Saves and loads weights as PyTorch's linear modules do: as those of their submodule `_packed_params`."""
+
+    def __init__(self, params, *rest):
+        super().__init__(params, *rest)
+        self.out_features, self.in_features = params.weight().shape  # which models read of PyTorch's
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -87,11 +93,20 @@ class DynamicLinear(_LinearState, _Layer):
         return f"{super().extra_repr()}, per={'row' if self.per_row else 'tensor'}"
 
     def forward(self, input):
-        output = torch.ops.intact.linear_dynamic(input.to(torch.float32), self.params, self.per_row, self.relu)
-        return output.to(input.dtype)
+        real = input.to(torch.float32) if torch.is_floating_point(input) else input  # which the operator refuses
+        return torch.ops.intact.linear_dynamic(real, self.params, self.per_row, self.relu).to(input.dtype)
 
 
 class _ConvState(torch.nn.Module):
+    def __init__(self, params, *rest):
+        super().__init__(params, *rest)
+        # Which models read of PyTorch's.
+        channels = list(params.weight().shape[:2])
+        channels[1] *= params.groups()
+        self.in_channels, self.out_channels = channels if params.transposed() else reversed(channels)
+        self.kernel_size, self.groups = tuple(params.weight().shape[2:]), params.groups()
+        self.stride, self.padding, self.dilation = (tuple(v) for v in (params.stride(), params.padding(), params.dilation()))
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination[prefix + "weight"] = self.weight()
@@ -111,15 +126,19 @@ class Conv(_ConvState, _Layer):
         return torch.ops.intact.conv(input, self.params, self.scale, self.zero_point)
 
     def extra_repr(self):
-        p = self.params
-        words = [f"stride={p.stride()}", f"padding={p.padding()}", f"dilation={p.dilation()}", f"groups={p.groups()}"]
-        if p.transposed():
-            words.append(f"transposed, output_padding={p.output_padding()}")
+        words = [f"stride={self.stride}", f"padding={self.padding}", f"dilation={self.dilation}", f"groups={self.groups}"]
+        if self.params.transposed():
+            words.append(f"transposed, output_padding={self.params.output_padding()}")
         return f"{super().extra_repr()}, {', '.join(words)}"
 
 
 class ConvAdd(_ConvState, _Layer):
-    """A convolution to which a residual is added before its output is rounded; scale and zero point are the sum's."""
+    """A convolution to which a residual is added before its output is rounded; scale and zero point are the sum's.
+
+    The state dict names them sum_scale and sum_zero_point: those of PyTorch's convolution are other numbers.
+    """
+
+    _output = "sum_"
 
     def forward(self, input, residual):
         if self.relu:
@@ -142,3 +161,7 @@ class Functional(nnq.QFunctional):
 
     def add_relu(self, x, y):
         return self.activation_post_process(torch.ops.intact.add_relu(x, y, self.scale, self.zero_point))
+
+
+#: What convert() puts in.
+OURS = (Linear, DynamicLinear, Conv, ConvAdd, Quantize, Functional)

@@ -1,23 +1,48 @@
 #include "integrations/pytorch/operators/common.h"
 
+#include <cmath>
+
 namespace intact_torch {
 namespace {
 
-bool IsQuantizedActivation(const at::Tensor& tensor) {
-  return tensor.is_quantized() && tensor.device().is_cpu() && tensor.qscheme() == at::kPerTensorAffine &&
-         (tensor.scalar_type() == at::kQUInt8 || tensor.scalar_type() == at::kQInt8);
-}
-
 // Throws unless `tensor` is an activation that the operators take.
 void CheckActivation(const char* argument, const at::Tensor& tensor, const Options& options) {
-  if (IsQuantizedActivation(tensor)) return;
-  Fail(options.layer, argument, " is ", tensor.scalar_type(), " on ", tensor.device(),
-       "; expected quint8 or qint8, quantized per tensor, on cpu");
+  if (!IsActivation(tensor)) {
+    Fail(options.layer, argument, " is ", tensor.scalar_type(), " on ", tensor.device(),
+         "; expected quint8 or qint8, quantized per tensor, on cpu");
+  }
+  CheckAffine(std::string(argument) + "'s ", tensor.q_scale(), tensor.q_zero_point(), tensor.scalar_type(),
+              options);
 }
 
 int32_t TypeOf(at::ScalarType type) { return type == at::kQUInt8 ? INTACT_U8 : INTACT_S8; }
 
 }  // namespace
+
+bool IsActivation(const at::Tensor& tensor) {
+  return tensor.is_quantized() && tensor.device().is_cpu() && tensor.qscheme() == at::kPerTensorAffine &&
+         (tensor.scalar_type() == at::kQUInt8 || tensor.scalar_type() == at::kQInt8);
+}
+
+void CheckReal(const char* argument, const at::Tensor& tensor, const Options& options) {
+  if (tensor.scalar_type() == at::kFloat && tensor.device().is_cpu() && tensor.layout() == at::kStrided)
+    return;
+  Fail(options.layer, argument, " is ", tensor.scalar_type(), " on ", tensor.device(), ", ", tensor.layout(),
+       "; expected Float on cpu, Strided");
+}
+
+void CheckAffine(const std::string& whose, double scale, int64_t zero_point, at::ScalarType type,
+                 const Options& options) {
+  const auto rounded = static_cast<float>(scale);
+  if (!(rounded > 0) || std::isinf(rounded)) {
+    Fail(options.layer, whose, "scale is ", scale, "; expected a finite float32 above 0");
+  }
+  const int64_t lowest = type == at::kQUInt8 ? 0 : -128;
+  if (zero_point < lowest || zero_point > lowest + 255) {
+    Fail(options.layer, whose, "zero_point is ", zero_point, "; expected ", lowest, " to ", lowest + 255,
+         ", values of ", type);
+  }
+}
 
 WeightQuantization QuantizationOf(const at::Tensor& weight, int64_t axis, int64_t output_channels,
                                   const Options& options) {
@@ -28,6 +53,7 @@ WeightQuantization QuantizationOf(const at::Tensor& weight, int64_t axis, int64_
   WeightQuantization quantization;
   const auto channels = static_cast<size_t>(output_channels);
   if (weight.qscheme() == at::kPerTensorAffine) {
+    CheckAffine("weight's ", weight.q_scale(), weight.q_zero_point(), at::kQInt8, options);
     quantization.scales.assign(channels, weight.q_scale());
     quantization.zero_points.assign(channels, static_cast<int32_t>(weight.q_zero_point()));
     return quantization;
@@ -44,18 +70,20 @@ WeightQuantization QuantizationOf(const at::Tensor& weight, int64_t axis, int64_
   const at::Tensor zero_points = weight.q_per_channel_zero_points().to(at::kLong).contiguous();
   for (int64_t n = 0; n < output_channels; ++n) {
     const int64_t channel = n % scales.numel();
-    quantization.scales.push_back(scales.data_ptr<double>()[channel]);
-    quantization.zero_points.push_back(static_cast<int32_t>(zero_points.data_ptr<int64_t>()[channel]));
+    const double scale = scales.data_ptr<double>()[channel];
+    const int64_t zero_point = zero_points.data_ptr<int64_t>()[channel];
+    CheckAffine("weight channel " + std::to_string(channel) + "'s ", scale, zero_point, at::kQInt8, options);
+    quantization.scales.push_back(scale);
+    quantization.zero_points.push_back(static_cast<int32_t>(zero_point));
   }
   return quantization;
 }
 
 void CheckBias(const c10::optional<at::Tensor>& bias, int64_t output_channels, const Options& options) {
-  if (!bias || (bias->scalar_type() == at::kFloat && bias->dim() == 1 && bias->numel() == output_channels)) {
-    return;
-  }
-  Fail(options.layer, "bias is ", bias->scalar_type(), " of shape ", bias->sizes(), "; expected ",
-       output_channels, " values of Float");
+  if (!bias) return;
+  CheckReal("bias", *bias, options);
+  if (bias->dim() == 1 && bias->numel() == output_channels) return;
+  Fail(options.layer, "bias has shape ", bias->sizes(), "; expected [", output_channels, "]");
 }
 
 Arithmetic::Arithmetic(const WeightQuantization& weights, const Options& options)
@@ -114,13 +142,7 @@ intact_linear_desc Arithmetic::desc() const {
 CallKey KeyOf(const at::Tensor& input, const c10::optional<at::Tensor>& residual, double output_scale,
               int64_t output_zero_point, bool relu, const Options& options) {
   CheckActivation("input", input, options);
-  if (!(output_scale > 0))
-    Fail(options.layer, "output_scale is ", output_scale, "; expected a value above 0");
-  const int64_t lowest = input.scalar_type() == at::kQUInt8 ? 0 : -128;
-  if (output_zero_point < lowest || output_zero_point > lowest + 255) {
-    Fail(options.layer, "output_zero_point is ", output_zero_point, "; expected ", lowest, " to ",
-         lowest + 255, ", values of the input's type");
-  }
+  CheckAffine("output_", output_scale, output_zero_point, input.scalar_type(), options);
   CallKey key;
   key.type = input.scalar_type();
   key.input_scale = input.q_scale();
@@ -144,4 +166,8 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
     const int32_t isa = intact_torch::IsaNamed(name);
     return isa >= 0 && intact_isa_available(isa) != 0;
   });
+  library.def("check_options(str mode, str max_isa) -> ()",
+              [](const std::string& mode, const std::string& max_isa) {
+                intact_torch::CheckOptions({"", mode, max_isa});
+              });
 }

@@ -103,6 +103,17 @@ struct WeightQuantization {
   std::vector<int32_t> zero_points;
 };
 
+/// Whether `tensor` is what the operators take for an activation: quint8 or qint8, per tensor, on the CPU.
+bool IsActivation(const at::Tensor& tensor);
+
+/// Throws unless `tensor` is float32, dense in memory or strided, on the CPU.
+void CheckReal(const char* argument, const at::Tensor& tensor, const Options& options);
+
+/// Throws unless `scale` is a finite float32 above 0 and `zero_point` a value of `type`. `whose` stands
+/// before both names: "input's ", or "output_".
+void CheckAffine(const std::string& whose, double scale, int64_t zero_point, at::ScalarType type,
+                 const Options& options);
+
 /// Of `weight`, qint8 per tensor or per channel of `axis`. The axis may hold the output channels of one group
 /// only, as a transposed convolution's does.
 WeightQuantization QuantizationOf(const at::Tensor& weight, int64_t axis, int64_t output_channels,
@@ -136,7 +147,7 @@ class Arithmetic {
   std::vector<int32_t> weight_zero_points_;
 };
 
-/// The key of a call, whose tensors it checks: quint8 or qint8, per tensor, on the CPU.
+/// The key of a call, whose tensors and numbers it checks.
 CallKey KeyOf(const at::Tensor& input, const c10::optional<at::Tensor>& residual, double output_scale,
               int64_t output_zero_point, bool relu, const Options& options);
 

@@ -4,10 +4,14 @@
 //   intact::conv           quint8 or qint8 → the same type        requantized
 //   intact::conv_relu      likewise, with ReLU before it
 //   intact::conv_add       a residual is added before it: not the bytes of a convolution and an addition,
-//   intact::conv_add_relu  between which PyTorch rounds to 8 bits once more
+//   intact::conv_add_relu  between which PyTorch rounds to 8 bits once more; the residual may broadcast
 //
 // take tensors of PyTorch's shapes ([N, C, L], [N, C, H, W], [N, C, D, H, W]), and return the same channels
 // last in memory. Inputs of another layout are copied. Extents and batch may differ from call to call.
+#include <ATen/ExpandUtils.h>
+
+#include <algorithm>
+
 #include "integrations/pytorch/operators/common.h"
 
 namespace intact_torch {
@@ -80,7 +84,8 @@ class Conv : public torch::CustomClassHolder {
 
   void CheckGeometry() const {
     if (dims() < 1 || dims() > INTACT_MAX_SPATIAL || weight_.numel() == 0) {
-      Fail(options_.layer, "weight has shape ", weight_.sizes(), "; expected one of 3 to 5 dimensions");
+      Fail(options_.layer, "weight has shape ", weight_.sizes(),
+           "; expected one of 3 to 5 dimensions, none of them 0");
     }
     const std::pair<const char*, const std::vector<int64_t>&> arrays[] = {
         {"stride", geometry_.stride},
@@ -90,6 +95,12 @@ class Conv : public torch::CustomClassHolder {
     for (const auto& [name, values] : arrays) {
       if (static_cast<int64_t>(values.size()) != dims()) {
         Fail(options_.layer, name, " has ", values.size(), " values; expected ", dims());
+      }
+    }
+    for (const auto& [name, values] :
+         {arrays[0], arrays[3]}) {  // intact takes 0 for the default, PyTorch does not
+      if (std::ranges::any_of(values, [](int64_t value) { return value < 1; })) {
+        Fail(options_.layer, name, " is ", at::IntArrayRef(values), "; expected values above 0");
       }
     }
     const int64_t divided = weight_.size(0);  // both numbers of channels are multiples of the groups
@@ -105,11 +116,11 @@ class Conv : public torch::CustomClassHolder {
   }
 
   at::Tensor CheckedResidual(const at::Tensor& residual, const std::vector<int64_t>& sizes) const {
-    if (residual.sizes() != at::IntArrayRef(sizes)) {
+    if (!at::is_expandable_to(residual.sizes(), sizes)) {
       Fail(options_.layer, "residual has shape ", residual.sizes(), "; expected that of the output, ",
-           at::IntArrayRef(sizes));
+           at::IntArrayRef(sizes), ", or one that broadcasts to it");
     }
-    return ChannelsLast(residual);
+    return ChannelsLast(residual.expand(sizes));
   }
 
   // PyTorch has no name for the layout NWC; as NHWC of height 1 it is told apart.
@@ -199,13 +210,6 @@ at::Tensor RunConvAddRelu(const at::Tensor& input, const at::Tensor& residual, c
   return params->Run(input, residual, scale, zero_point, true);
 }
 
-void Implement(torch::Library& library) {
-  library.impl("conv", RunConv);
-  library.impl("conv_relu", RunConvRelu);
-  library.impl("conv_add", RunConvAdd);
-  library.impl("conv_add_relu", RunConvAddRelu);
-}
-
 }  // namespace
 }  // namespace intact_torch
 
@@ -255,6 +259,10 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
   }
 }
 
-// Both, so that a tensor of the wrong kind meets a message that names the layer.
-TORCH_LIBRARY_IMPL(intact, QuantizedCPU, library) { intact_torch::Implement(library); }
-TORCH_LIBRARY_IMPL(intact, CPU, library) { intact_torch::Implement(library); }
+// For every backend, so that a tensor of the wrong kind meets a message that names the layer.
+TORCH_LIBRARY_IMPL(intact, CompositeExplicitAutograd, library) {
+  library.impl("conv", intact_torch::RunConv);
+  library.impl("conv_relu", intact_torch::RunConvRelu);
+  library.impl("conv_add", intact_torch::RunConvAdd);
+  library.impl("conv_add_relu", intact_torch::RunConvAddRelu);
+}

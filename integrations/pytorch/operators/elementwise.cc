@@ -11,7 +11,7 @@
 //
 // Where PyTorch runs on more threads each has a rest, so its bytes depend on their number; these do not. What
 // is not served here (operands of two shapes or layouts, per channel, of other types) PyTorch's operator
-// does.
+// does. With qnnpack for its engine PyTorch adds quint8 by another kernel, whose bytes are others.
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cmath>
@@ -123,11 +123,6 @@ void Add(const at::Tensor& a, const at::Tensor& b, bool relu, const at::Tensor& 
   }
 }
 
-bool IsPerTensor8Bit(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.is_quantized() && tensor.qscheme() == at::kPerTensorAffine &&
-         (tensor.scalar_type() == at::kQUInt8 || tensor.scalar_type() == at::kQInt8);
-}
-
 // That elements of both lie in one order, without gaps.
 bool AreAlike(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_non_overlapping_and_dense();
@@ -141,8 +136,14 @@ at::Tensor Like(const at::Tensor& tensor, at::ScalarType type, double scale, int
 }
 
 at::Tensor RunAdd(const at::Tensor& a, const at::Tensor& b, double scale, int64_t zero_point, bool relu) {
+  const Options options = {relu ? "add_relu" : "add", {}, {}};
+  for (const auto& [name, tensor] : {std::pair("a", a), std::pair("b", b)}) {
+    if (!tensor.is_quantized()) {
+      Fail(options.layer, name, " is ", tensor.scalar_type(), "; expected a quantized tensor");
+    }
+  }
   const bool is_served =
-      IsPerTensor8Bit(a) && IsPerTensor8Bit(b) && a.scalar_type() == b.scalar_type() && AreAlike(a, b);
+      IsActivation(a) && IsActivation(b) && a.scalar_type() == b.scalar_type() && AreAlike(a, b);
   if (!is_served) {
     static const auto kAdd = c10::Dispatcher::singleton()
                                  .findSchemaOrThrow("quantized::add", "")
@@ -152,6 +153,7 @@ at::Tensor RunAdd(const at::Tensor& a, const at::Tensor& b, double scale, int64_
                                      .typed<at::Tensor(at::Tensor, at::Tensor, double, int64_t)>();
     return (relu ? kAddRelu : kAdd).call(a, b, scale, zero_point);
   }
+  CheckAffine("", scale, zero_point, a.scalar_type(), options);
   at::Tensor c = Like(a, a.scalar_type(), scale, zero_point);
   a.scalar_type() == at::kQUInt8 ? Add<uint8_t>(a, b, relu, c) : Add<int8_t>(a, b, relu, c);
   return c;
@@ -166,13 +168,12 @@ at::Tensor RunAddRelu(const at::Tensor& a, const at::Tensor& b, double scale, in
 }
 
 at::Tensor RunQuantize(const at::Tensor& x, double scale, int64_t zero_point, at::ScalarType type) {
-  const std::string layer = "quantize";
-  if (x.scalar_type() != at::kFloat || !x.device().is_cpu()) {
-    Fail(layer, "input is ", x.scalar_type(), " on ", x.device(), "; expected Float on cpu");
-  }
+  const Options options = {"quantize", {}, {}};
+  CheckReal("input", x, options);
   if (type != at::kQUInt8 && type != at::kQInt8) {
-    Fail(layer, "dtype is ", type, "; expected quint8 or qint8");
+    Fail(options.layer, "dtype is ", type, "; expected quint8 or qint8");
   }
+  CheckAffine("", scale, zero_point, type, options);
   const at::Tensor dense = x.contiguous(x.suggest_memory_format());  // as PyTorch lays its result out
   at::Tensor c = Like(dense, type, scale, zero_point);
   const auto* const from = dense.data_ptr<float>();
@@ -197,8 +198,9 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
   library.def("quantize(Tensor input, float scale, int zero_point, ScalarType dtype) -> Tensor");
 }
 
-TORCH_LIBRARY_IMPL(intact, QuantizedCPU, library) {
+// For every backend, so that a tensor of the wrong kind meets a message that names the operator.
+TORCH_LIBRARY_IMPL(intact, CompositeExplicitAutograd, library) {
   library.impl("add", intact_torch::RunAddPlain);
   library.impl("add_relu", intact_torch::RunAddRelu);
+  library.impl("quantize", intact_torch::RunQuantize);
 }
-TORCH_LIBRARY_IMPL(intact, CPU, library) { library.impl("quantize", intact_torch::RunQuantize); }

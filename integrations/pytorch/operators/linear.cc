@@ -37,10 +37,7 @@ class Linear : public torch::CustomClassHolder {
   }
 
   at::Tensor RunDynamic(const at::Tensor& input, bool per_row, bool relu) {
-    if (input.scalar_type() != at::kFloat || !input.device().is_cpu()) {
-      Fail(options_.layer, "input is ", input.scalar_type(), " on ", input.device(),
-           "; expected Float on cpu");
-    }
+    CheckReal("input", input, options_);
     const auto plan = dynamic_plans_.Get({per_row, relu}, [&] {
       return MakePlan(Arithmetic(per_row, relu, quantization_, bias_, options_).desc());
     });
@@ -124,12 +121,6 @@ at::Tensor RunLinearDynamic(const at::Tensor& input, const LinearPointer& params
   return params->RunDynamic(input, per_row, relu);
 }
 
-void Implement(torch::Library& library) {
-  library.impl("linear", RunLinear);
-  library.impl("linear_relu", RunLinearRelu);
-  library.impl("linear_dynamic", RunLinearDynamic);
-}
-
 }  // namespace
 }  // namespace intact_torch
 
@@ -166,6 +157,9 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
       "bool relu=False) -> Tensor");
 }
 
-// Both, so that a tensor of the wrong kind meets a message that names the layer.
-TORCH_LIBRARY_IMPL(intact, QuantizedCPU, library) { intact_torch::Implement(library); }
-TORCH_LIBRARY_IMPL(intact, CPU, library) { intact_torch::Implement(library); }
+// For every backend, so that a tensor of the wrong kind meets a message that names the layer.
+TORCH_LIBRARY_IMPL(intact, CompositeExplicitAutograd, library) {
+  library.impl("linear", intact_torch::RunLinear);
+  library.impl("linear_relu", intact_torch::RunLinearRelu);
+  library.impl("linear_dynamic", intact_torch::RunLinearDynamic);
+}

@@ -77,6 +77,32 @@ class Attention(nn.Module):
         return self.rnn(x)[0]
 
 
+class Gate(nn.Module):
+    """A sum that broadcasts, of convolutions of which one is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow, self.pool = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1), nn.AdaptiveAvgPool2d(1)
+
+    def forward(self, x):
+        return self.wide(x) + self.narrow(self.narrow(self.pool(x)))
+
+
+class Calls(nn.Module):
+    """Calls of PyTorch's quantized operators that users wrote."""
+
+    def __init__(self, call, prepack=torch.ops.quantized.linear_prepack, shape=(8, 4)):
+        super().__init__()
+        g = torch.Generator().manual_seed(1)
+        weight = torch.quantize_per_tensor(torch.randn(shape, generator=g), 0.02, 0, torch.qint8)
+        dims = len(shape) - 2
+        geometry = [[1] * dims, [0] * dims, [1] * dims, 1] if dims else []
+        self.packed, self.call = prepack(weight, None, *geometry), call
+
+    def forward(self, x):
+        return self.call(torch.quantize_per_tensor(x, 0.03, 120, torch.quint8), self.packed).dequantize()
+
+
 def images(n=4, size=6, channels=3, seed=0):
     return torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(seed))
 
@@ -95,10 +121,10 @@ def eager_static(engine="onednn"):
     return quiet(convert, quantized), model
 
 
-def fx_static(engine="onednn"):
+def fx_static(engine="onednn", make=Functional):
     torch.manual_seed(1)
     torch.backends.quantized.engine = engine
-    model = Functional().eval()
+    model = make().eval()
     prepared = quiet(prepare_fx, model, QConfigMapping().set_global(QCONFIG), (images(),))
     prepared(images(64))
     return quiet(convert_fx, prepared)

@@ -53,7 +53,7 @@ class Swapping(unittest.TestCase):
             converted = intact_torch.convert(quantized, dynamic=dynamic)
             report = intact_torch.conversion(converted)
             self.assertEqual(report.swapped, [("qkv", "Linear"), ("out", "Linear")])
-            self.assertEqual(report.left[0][:2], ("rnn", "LSTM"))
+            self.assertEqual([left[:2] for left in report.left], [("rnn", "LSTM")])
             # PyTorch gives up a bit of the activations, and rounds their zero points in another way.
             self.assertLess(float((converted(x) - quantized(x)).abs().max()), 0.02)
 
@@ -112,8 +112,95 @@ class Swapping(unittest.TestCase):
             intact_torch.convert(scripted)
         with self.assertRaisesRegex(ValueError, "dynamic is 'column'"):
             intact_torch.convert(torch.nn.Identity(), dynamic="column")
-        with self.assertRaisesRegex(RuntimeError, "stem.0: mode is 'fast'"):
-            intact_torch.convert(models.eager_static()[0], mode="fast")
+        with self.assertRaisesRegex(RuntimeError, "intact: mode is 'fast'"):
+            intact_torch.convert(torch.nn.Identity(), mode="fast")
+        with self.assertRaisesRegex(RuntimeError, "intact: max_isa is 'sse'"):
+            intact_torch.convert(torch.nn.Identity(), max_isa="sse")
+        with self.assertRaisesRegex(TypeError, "model is a dict; expected a torch.nn.Module"):
+            intact_torch.convert({})
+        with self.assertRaisesRegex(TypeError, "model is a Identity without a report"):
+            intact_torch.conversion(torch.nn.Identity())
+
+    def test_inputs_of_dynamic_layers(self):
+        layer = intact_torch.convert(models.eager_dynamic()).qkv
+        x = torch.randn(3, 32).half()
+        self.assertTrue(torch.equal(layer(x), layer(x.float()).half()))
+        with self.assertRaisesRegex(RuntimeError, "intact: qkv: input is Long on cpu"):
+            layer(torch.ones(3, 32, dtype=torch.int64))
+
+    def test_converted_twice(self):
+        for make in (lambda: models.eager_static()[0], models.fx_static):
+            once = intact_torch.convert(make())
+            twice = intact_torch.convert(once, mode="saturating", max_isa="avx2")
+            report = intact_torch.conversion(twice)
+            self.assertEqual(report.swapped, [])
+            self.assertEqual({name for name, _, reason in report.left if "intact's already" in reason},
+                             {name for name, _ in intact_torch.conversion(once).swapped})
+            fused = intact_torch.convert(once, fuse_residual=True)
+            self.assertEqual(len(intact_torch.conversion(fused).fused), 1)
+            x = models.images(4, 12 if "stem" in dir(once) else 6)
+            self.assertTrue(torch.equal(fused(x), intact_torch.convert(make(), fuse_residual=True)(x)))
+
+    def test_scripted_parts_are_told(self):
+        scripted = torch.jit.script(models.eager_static()[0])
+        report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(scripted)))
+        self.assertEqual(report.left, [("0", "RecursiveScriptModule", "it is scripted: convert() wants it before")])
+
+    def test_calls_of_another_form_are_left(self):
+        torch.backends.quantized.engine = "onednn"
+        ops, reason = torch.ops.quantized, "its arguments are not as torch.ao.quantization gives them"
+        x = torch.randn(3, 4)
+        for call, left in ((lambda q, w: ops.linear(q, w, 0.1, 9), []),
+                           (lambda q, w: ops.linear(q, w, Y_scale_i=0.1, Y_zero_point_i=9), [("linear", "quantized.linear", reason)]),
+                           (lambda q, w: ops.linear(q, W_prepack=w, Y_scale_i=0.1, Y_zero_point_i=9),
+                            [("linear", "quantized.linear", reason)]),
+                           (lambda q, w: ops.linear(ops.add(q, q, scale=0.1, zero_point=9), w, 0.1, 9), []),
+                           (lambda q, w: ops.linear(ops.add(qa=q, qb=q, scale=0.1, zero_point=9), w, 0.1, 9),
+                            [("add", "quantized.add", reason)])):
+            model = torch.fx.symbolic_trace(models.Calls(call))
+            converted = intact_torch.convert(model, fuse_residual=True)
+            self.assertEqual(intact_torch.conversion(converted).left, left)
+            self.assertLessEqual(float((converted(x) - model(x)).abs().max()), 0.101)
+
+    def test_what_the_engine_does_not_unpack_is_told(self):
+        self.addCleanup(setattr, torch.backends.quantized, "engine", "onednn")
+        torch.backends.quantized.engine = "qnnpack"
+        model = torch.fx.symbolic_trace(models.Calls(lambda q, w: torch.ops.quantized.conv3d(q, w, 0.1, 9),
+                                                     torch.ops.quantized.conv3d_prepack, (8, 4, 1, 1, 1)))
+        report = intact_torch.conversion(intact_torch.convert(model, inplace=True))
+        self.assertEqual(report.left, [("conv3d", "quantized.conv3d", "QNNPACK only supports conv2d_unpack right now.")])
+
+    def test_what_users_set_is_kept(self):
+        quantized, _ = models.eager_static()
+        seen = []
+        quantized.head[2].register_forward_hook(lambda module, args, output: seen.append(output.shape))
+        theirs = [(layer.in_features, layer.out_features) for layer in quantized.head if hasattr(layer, "in_features")]
+        names = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups")
+        geometry = [getattr(quantized.block.conv2, name) for name in names]
+        converted = intact_torch.convert(quantized, inplace=True)
+        self.assertIs(converted, quantized)
+        converted(models.images(3, 12))
+        self.assertEqual(seen, [(3, 10)])
+        self.assertEqual([(layer.in_features, layer.out_features) for layer in converted.head if hasattr(layer, "in_features")],
+                         theirs)
+        self.assertEqual([getattr(converted.block.conv2, name) for name in names], geometry)
+        up = torch.nn.quantized.ConvTranspose2d(6, 10, (3, 2), stride=2, groups=2)
+        ours = intact_torch.convert(up)
+        self.assertEqual([getattr(ours, name) for name in names], [getattr(up, name) for name in names])
+
+    def test_residuals_that_broadcast(self):
+        quantized = models.fx_static(make=models.Gate)
+        fused = intact_torch.convert(quantized, fuse_residual=True)
+        self.assertEqual(intact_torch.conversion(fused).fused, [("wide", "with add_1")])
+        x = models.images(5)
+        self.assertLess(float((fused(x) - quantized(x)).abs().max()), 0.02 * float(quantized(x).abs().max()))
+
+    def test_fused_layers_have_a_state_of_their_own(self):
+        quantized = models.fx_static(make=models.Gate)
+        fused = intact_torch.convert(quantized, fuse_residual=True)
+        fused.load_state_dict(fused.state_dict())
+        with self.assertRaisesRegex(KeyError, "wide.sum_scale"):  # else the convolution's would stand for the sum's
+            fused.load_state_dict(quantized.state_dict())
 
     def test_float_layers_are_told(self):
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))))
@@ -140,6 +227,12 @@ class Surviving(unittest.TestCase):
 
     def test_copies(self):
         self.check(lambda model, x: copy.deepcopy(model))
+
+    def test_copies_know_what_was_converted(self):
+        for make in (lambda: models.eager_static()[0], models.fx_static, models.eager_dynamic):
+            converted = intact_torch.convert(make())
+            for copied in (copy.deepcopy(converted), copy.deepcopy(copy.deepcopy(converted))):
+                self.assertEqual(intact_torch.conversion(copied), intact_torch.conversion(converted))
 
     def test_saved(self):
         for model, _ in self.models:

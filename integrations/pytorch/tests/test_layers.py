@@ -1,4 +1,5 @@
 """compare() and dump()."""
+import copy
 import os
 import pathlib
 import subprocess
@@ -18,10 +19,8 @@ def transposed():
     up = layers.conv(layers.weights([8, 4, 3, 3], per_channel=False, generator=g), torch.randn(8, generator=g), stride=2,
                      padding=1, groups=2, transposed=True, layer="up")
     last = layers.conv(layers.weights([8, 6, 2, 2], axis=1, generator=g), stride=2, transposed=True, layer="last")
-    model = torch.nn.Sequential(torch.nn.quantized.Quantize(0.03, 120, torch.quint8), intact_torch.Conv(up, True, 0.5, 0),
-                                intact_torch.Conv(last, False, 0.4, 128))
-    model.intact_conversion = intact_torch.Conversion()
-    return model
+    return torch.nn.Sequential(torch.nn.quantized.Quantize(0.03, 120, torch.quint8), intact_torch.Conv(up, True, 0.5, 0),
+                               intact_torch.Conv(last, False, 0.4, 128))
 
 
 class Comparing(unittest.TestCase):
@@ -45,6 +44,36 @@ class Comparing(unittest.TestCase):
             self.assertLess(layer.weights.lsb, 0.501)
         self.assertIn("final outputs against PyTorch's on qnnpack", str(comparison))
         self.assertEqual(comparison.json()["layers"][0]["name"], "stem.0")
+
+    def test_each_call_of_a_layer_counts(self):
+        torch.manual_seed(1)
+        real = models.Gate().eval()
+        torch.manual_seed(1)
+        comparison = intact_torch.compare(models.fx_static("qnnpack", models.Gate), real, models.images(4))
+        narrow = next(layer for layer in comparison.layers if layer.name == "narrow")
+        self.assertEqual(len(narrow.samples), 8)
+        self.assertGreater(min(narrow.samples), 25)
+
+    def test_what_models_return(self):
+        for wrap in (lambda y: {"y": y, "n": 1}, lambda y: ((y,), None), lambda y: [y, y]):
+            class Wrapped(models.Gate):
+                def forward(self, x):
+                    return wrap(super().forward(x))
+
+            comparison = intact_torch.compare(models.fx_static("qnnpack", Wrapped), Wrapped().eval(), models.images(4))
+            self.assertEqual(comparison.final.outputs % (4 * 3 * 6 * 6), 0)
+            self.assertGreater(comparison.final.outputs, 0)
+
+    def test_nothing_to_compare(self):
+        quantized, real = models.eager_static("qnnpack")
+        for inputs in (models.images(0, 12), []):
+            comparison = intact_torch.compare(quantized, real, inputs)
+            self.assertIn("final outputs against PyTorch's on qnnpack: no outputs", str(comparison))
+            self.assertEqual([layer.category for layer in comparison.layers], [""] * len(comparison.layers))
+
+    def test_copies_are_converted(self):
+        converted = intact_torch.convert(models.fx_static("onednn"))
+        self.assertIsNone(intact_torch.compare(copy.deepcopy(converted), None, models.images(2)).final)
 
     def test_saturation_is_an_implementation_error(self):
         quantized, real = models.eager_static("qnnpack")
@@ -137,6 +166,22 @@ class Dumping(unittest.TestCase):
             self.dump_and_audit(intact_torch.convert(models.eager_dynamic("qnnpack"), dynamic=dynamic), torch.randn(5, 2, 32),
                                 "qkv", "out")
             self.assertEqual(self.activations["qkv"].shape, (10, 32))
+
+    def test_names_that_are_taken(self):
+        model = torch.nn.Sequential(intact_torch.Quantize(0.03, 120, torch.quint8))
+        for name in ("x_2", "x"):
+            params = layers.conv(layers.weights([3, 3, 1, 1]), layer=name)
+            model.add_module(name, intact_torch.Conv(params, False, 0.1, 3))
+        self.dump_and_audit(model, [models.images(1), models.images(2)], "x_2", "x", "x_2_2", "x_3")
+
+    def test_arrays_from_before_are_removed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for bias, names in ((torch.zeros(3), ["activations", "bias", "output_intact", "output_qnnpack", "weights"]),
+                                (None, ["activations", "output_intact", "output_qnnpack", "weights"])):
+                params = layers.linear(layers.weights([3, 8]), bias)
+                model = torch.nn.Sequential(intact_torch.Quantize(0.03, 120, torch.quint8), intact_torch.Linear(params, False, 0.1, 3))
+                intact_torch.dump(model, torch.randn(2, 8), folder)
+                self.assertEqual(sorted(path.stem for path in pathlib.Path(folder, "layer").glob("*.npy")), names)
 
     def test_residuals_are_left_out(self):
         fused = intact_torch.convert(models.eager_static("qnnpack")[0], fuse_residual=True)

@@ -1,5 +1,10 @@
 """The operators against the contract, byte by byte, and against PyTorch's own engines."""
 import itertools
+import os
+import re
+import subprocess
+import sys
+import textwrap
 import threading
 import unittest
 
@@ -86,6 +91,15 @@ class ByteByByte(unittest.TestCase):
                     op = INTACT.conv_add_relu if relu else INTACT.conv_add
                     self.assert_same(op(input, residual, params, scale, 100),
                                      reference.output(input, params, scale, 100, relu, residual))
+
+    def test_residuals_broadcast(self):
+        for name, shape in (("1d", [1, 10, 1]), ("2d", [2, 24, 1, 1]), ("2d", [24, 1, 1]), ("3d", [1, 9, 1, 1, 1])):
+            with self.subTest(name=name, shape=shape):
+                input, params = draw(name)
+                scale = output_scale(input, params)
+                residual = layers.activations(shape, torch.quint8, torch.Generator().manual_seed(2), scale * 0.7)
+                self.assert_same(INTACT.conv_add(input, residual, params, scale, 100),
+                                 reference.output(input, params, scale, 100, False, residual))
 
     def test_linear_is_the_contract(self):
         g = torch.Generator().manual_seed(1)
@@ -186,13 +200,23 @@ class Quantizing(unittest.TestCase):
                                      (theirs.q_scale(), theirs.q_zero_point(), theirs.dtype, theirs.stride()))
 
     def test_refused(self):
-        with self.assertRaisesRegex(RuntimeError, "quantize: dtype is QInt32; expected quint8 or qint8"):
-            INTACT.quantize(torch.zeros(3), 1.0, 0, torch.qint32)
-        with self.assertRaisesRegex(RuntimeError, "quantize: input is Double on cpu; expected Float"):
-            INTACT.quantize(torch.zeros(3, dtype=torch.float64), 1.0, 0, torch.quint8)
+        for words, x, scale, zero_point, dtype in (
+                ("dtype is QInt32; expected quint8 or qint8", torch.zeros(3), 1.0, 0, torch.qint32),
+                ("input is Double on cpu, Strided; expected Float", torch.zeros(3).double(), 1.0, 0, torch.quint8),
+                ("input is Float on cpu, Sparse; expected Float on cpu, Strided", torch.eye(3).to_sparse(), 1.0, 0, torch.quint8),
+                ("input is QUInt8 on cpu", layers.activations([3]), 1.0, 0, torch.quint8),
+                ("scale is nan; expected a finite float32 above 0", torch.zeros(3), float("nan"), 0, torch.quint8),
+                ("zero_point is 256; expected 0 to 255, values of QUInt8", torch.zeros(3), 1.0, 256, torch.quint8),
+                ("zero_point is 4294967296; expected -128 to 127", torch.zeros(3), 1.0, 2**32, torch.qint8)):
+            with self.assertRaisesRegex(RuntimeError, "intact: quantize: " + words):
+                INTACT.quantize(x, scale, zero_point, dtype)
 
 
 class Adding(unittest.TestCase):
+    def setUp(self):
+        self.addCleanup(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)  # on more, PyTorch rounds the ends of shares otherwise
+
     def assert_pytorchs(self, a, b, scale, zero_point):
         for ours, theirs in ((INTACT.add, torch.ops.quantized.add), (INTACT.add_relu, torch.ops.quantized.add_relu)):
             x, y = ours(a, b, scale, zero_point), theirs(a, b, scale, zero_point)
@@ -201,7 +225,6 @@ class Adding(unittest.TestCase):
                              (y.q_scale(), y.q_zero_point(), y.dtype, y.stride()))
 
     def test_bytes_are_pytorchs(self):
-        torch.set_num_threads(1)  # on more, PyTorch rounds the ends of shares otherwise
         g = torch.Generator().manual_seed(1)
         for trial in range(200):
             low, dtype, values = ((0, torch.quint8, torch.uint8), (-128, torch.qint8, torch.int8))[trial % 2]
@@ -220,13 +243,21 @@ class Adding(unittest.TestCase):
                      (a.contiguous(memory_format=last), b), (a, b[:, :1]), (a[:, :, 1:], b[:, :, 1:])):
             self.assert_pytorchs(x, y, 0.1, 90)
 
+    def test_refused(self):
+        a = layers.activations([3])
+        for words, b, scale, zero_point in (
+                ("intact: add: b is Float; expected a quantized tensor", torch.zeros(3), 1.0, 0),
+                ("intact: add: scale is 0; expected a finite float32 above 0", a, 0.0, 0),
+                ("intact: add: zero_point is -1; expected 0 to 255", a, 1.0, -1),
+                ("Add operands should have same data type", layers.activations([3], torch.qint8), 1.0, 0)):
+            with self.assertRaisesRegex(RuntimeError, words):
+                INTACT.add(a, b, scale, zero_point)
+
     def test_threads_do_not_change_bytes(self):
         a, b = layers.activations([1000003]), layers.activations([1000003], scale=0.05)
-        torch.set_num_threads(1)
         one = INTACT.add(a, b, 0.05, 31).int_repr()
         torch.set_num_threads(3)
         self.assertTrue(torch.equal(INTACT.add(a, b, 0.05, 31).int_repr(), one))
-        torch.set_num_threads(1)
 
 
 class Calls(unittest.TestCase):
@@ -270,15 +301,26 @@ class Calls(unittest.TestCase):
         self.assertEqual(INTACT.linear_dynamic(torch.empty(2, 0, 48), params).shape, (2, 0, 33))
 
     def test_threads(self):
-        before = torch.get_num_threads()
+        self.addCleanup(torch.set_num_threads, torch.get_num_threads())
         input, params = draw("2d grouped")
         expected = reference.output(input, params, 0.5, 9)
-        try:
-            for threads in (1, 2, 5):
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            self.assertTrue(torch.equal(INTACT.conv(input, params, 0.5, 9).int_repr(), expected))
+
+    def test_threads_are_those_of_pytorch(self):
+        program = textwrap.dedent("""
+            import layers, torch
+            conv, linear = layers.conv(layers.weights([8, 4, 1, 1])), layers.linear(layers.weights([8, 4]))
+            for threads in (1, 3):
                 torch.set_num_threads(threads)
-                self.assertTrue(torch.equal(INTACT.conv(input, params, 0.5, 9).int_repr(), expected))
-        finally:
-            torch.set_num_threads(before)
+                layers.INTACT.conv(layers.activations([2, 4, 5, 5]), conv, 1.0, 0)
+                layers.INTACT.linear(layers.activations([2, 4]), linear, 1.0, 0)
+                layers.INTACT.linear_dynamic(torch.ones(2, 4), linear)
+            """)
+        told = subprocess.run([sys.executable, "-c", program], env={**os.environ, "INTACT_VERBOSE": "1"}, check=True,
+                              capture_output=True, text=True).stderr
+        self.assertEqual(re.findall("intact: run .* threads=([0-9]+)", told), ["1"] * 3 + ["3"] * 3)
 
     def test_many_threads_call_one_layer(self):
         inputs = [layers.activations([1 + i % 3, 16, 5 + i, 9], scale=0.01 * (1 + i % 4)) for i in range(24)]
@@ -338,13 +380,20 @@ class Errors(unittest.TestCase):
                           input[:, :9], conv, 1.0, 0)
         self.assert_error(say + "output_scale is 0", INTACT.conv, input, conv, 0.0, 0)
         self.assert_error(say + "output_zero_point is 256; expected 0 to 255", INTACT.conv, input, conv, 1.0, 256)
+        for scale, zero_point, words in ((0.0, 0, "input's scale is 0; expected a finite float32 above 0"),
+                                         (1.0, 2**32, "input's zero_point is 4294967296; expected 0 to 255")):
+            other = torch._make_per_tensor_quantized_tensor(input.int_repr(), scale, zero_point)
+            self.assert_error(say + words, INTACT.conv, other, conv, 1.0, 0)
+        self.assert_error(say + "output_scale is inf", INTACT.conv, input, conv, float("inf"), 0)
         self.assert_error(say + "residual has shape [2, 24, 11, 8]; expected that of the output, [2, 24, 11, 9]",
                           INTACT.conv_add, input, layers.activations([2, 24, 11, 8]), conv, 1.0, 0)
         self.assert_error(say + "residual is Float", INTACT.conv_add, input, torch.zeros(2, 24, 11, 9), conv, 1.0, 0)
         self.assert_error("intact: classifier: input has shape [3, 47]; expected a last dimension of 48", INTACT.linear,
                           layers.activations([3, 47]), linear, 1.0, 0)
-        self.assert_error("intact: classifier: input is QUInt8 on cpu; expected Float", INTACT.linear_dynamic,
+        self.assert_error("intact: classifier: input is QUInt8 on cpu, Strided; expected Float", INTACT.linear_dynamic,
                           layers.activations([3, 48]), linear)
+        self.assert_error("intact: classifier: input is Float on cpu, Sparse; expected Float on cpu, Strided",
+                          INTACT.linear_dynamic, torch.eye(48).to_sparse(), linear)
         input, conv = draw("2d strided", layer="stem")
         self.assert_error("intact: stem: intact_conv_prepare: kernel[1] is 3", INTACT.conv, input[:, :, :, :2], conv, 1.0, 0)
 
@@ -354,7 +403,17 @@ class Errors(unittest.TestCase):
         self.assert_error("intact: layer: max_isa is 'sse'", lambda: layers.conv(weight, max_isa="sse"))
         self.assert_error("intact: layer: stride has 1 values; expected 2", lambda: layers.conv(weight, stride=[1]))
         self.assert_error("intact: layer: groups is 3", lambda: layers.conv(weight, groups=3))
-        self.assert_error("intact: layer: bias is Float of shape [7]", lambda: layers.conv(weight, torch.zeros(7)))
+        self.assert_error("intact: layer: stride is [1, 0]; expected values above 0",
+                          lambda: layers.conv(weight, stride=[1, 0]))
+        self.assert_error("intact: layer: dilation is [0, 0]", lambda: layers.conv(weight, dilation=0))
+        self.assert_error("intact: layer: bias has shape [7]; expected [8]", lambda: layers.conv(weight, torch.zeros(7)))
+        self.assert_error("intact: layer: bias is Float on meta, Strided; expected Float on cpu",
+                          lambda: layers.conv(weight, torch.zeros(8, device="meta")))
+        integers = torch.zeros([2, 3], dtype=torch.int8)
+        self.assert_error("intact: layer: weight's zero_point is 4294967296; expected -128 to 127", lambda: layers.linear(
+            torch._make_per_tensor_quantized_tensor(integers, 1.0, 2**32)))
+        self.assert_error("intact: layer: weight channel 1's scale is nan", lambda: layers.linear(
+            torch._make_per_channel_quantized_tensor(integers, torch.tensor([1.0, float("nan")]), torch.zeros(2).long(), 0)))
         self.assert_error("intact: layer: weight is Float", lambda: layers.conv(torch.zeros(8, 4, 3, 3)))
         self.assert_error("intact: layer: weight is quantized per channel of axis 1; expected 0",
                           lambda: layers.linear(layers.weights([8, 4], axis=1)))

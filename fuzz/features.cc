@@ -1,0 +1,324 @@
+#include "fuzz/features.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "fuzz/linear.h"
+#include "reference/quantize.h"
+#include "verify/problem.h"
+
+namespace intact::fuzz {
+namespace {
+
+constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+constexpr int32_t kHighestInt = std::numeric_limits<int32_t>::max();
+constexpr int32_t kLowestInt = std::numeric_limits<int32_t>::min();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+constexpr std::array<int32_t, 4> kScaledTypes = {INTACT_F32, INTACT_U8, INTACT_BF16, INTACT_S8};
+constexpr std::array<int32_t, 1> kBfloat16 = {INTACT_BF16};
+
+bool IsDynamic(int32_t quantization) {
+  return quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS ||
+         quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+}
+
+int32_t LowestOf(intact_type type) { return type == INTACT_S8 ? -128 : 0; }
+
+// A value that no zero point of `type` has.
+int32_t WrongZeroPoint(Input* input, intact_type type) {
+  return input->Pick({LowestOf(type) - 1, LowestOf(type) + 256, kLowestInt, kHighestInt});
+}
+
+float WrongScale(Input* input) { return input->Pick({0.0f, -1.0f, kNan, kInfinity, -kInfinity, -0.0f}); }
+
+// One of the values.
+template <class T>
+T& AnyOf(Input* input, std::vector<T>* values) {
+  return (*values)[static_cast<size_t>(input->Integer(0, std::ssize(*values) - 1))];
+}
+
+}  // namespace
+
+Features::Features(uint8_t byte)
+    : quantization(static_cast<intact_quantization>(byte & 3)),
+      has_batch((byte & 4) != 0),
+      has_own_b((byte & 8) != 0),
+      is_bf16((byte & 16) != 0) {}
+
+bool Features::Any() const {
+  return quantization != INTACT_QUANTIZATION_STATIC || has_batch || has_own_b || is_bf16;
+}
+
+std::span<const int32_t> Features::OutputTypes() const {
+  if (is_bf16) return kBfloat16;
+  return IsDynamic(quantization) ? std::span<const int32_t>(kScaledTypes) : kOutputTypes;
+}
+
+void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc,
+                  intact_linear_desc* linear) {
+  desc->b_from_run = features.has_own_b ? 1 : 0;
+  linear->a_quantization = features.quantization;
+  if (features.quantization != INTACT_QUANTIZATION_STATIC) linear->a_zero_point = 0;
+  if (IsDynamic(features.quantization)) {
+    linear->a_source_type = input->Pick({INTACT_F32, INTACT_BF16});
+    linear->a_min = 0;
+    linear->a_max = 0;
+  }
+  input->Spoil(&desc->b_from_run, {2, -1, kLowestInt});
+  input->Spoil(&desc->reserved, {1, -1, kLowestInt});
+  input->Spoil(&linear->a_quantization, {0, 1, 2, 3, 4, -1, kLowestInt});
+  input->Spoil(&linear->a_source_type, {INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16, INTACT_S32, -1});
+  input->Spoil(&linear->a_zero_point, {1, -1, kLowestInt});
+  input->Spoil(&linear->a_max, {127, 255});
+}
+
+std::string FeatureRun::Read(const Features& features) {
+  gemm_.quantization = static_cast<intact_quantization>(linear_.a_quantization);
+  gemm_.a_source_type = static_cast<intact_type>(linear_.a_source_type);
+  gemm_.has_own_b = features.has_own_b;
+  if (features.has_batch) gemm_.batch = input_.Integer(1, 5);
+  gemm_.m = input_.OneIn(8) ? input_.Integer(1, 300) : input_.Integer(1, 40);
+  if (features.has_batch && input_.OneIn(3)) gemm_.m = 1;
+  std::string wrong = ReadA(features.has_batch);
+  if (wrong.empty() && features.has_own_b) wrong = ReadB();
+  if (gemm_.quantization == INTACT_QUANTIZATION_ROWS) ReadRowValues();
+  if (gemm_.is_dynamic()) reference::QuantizeActivations(&gemm_);
+  if (features.has_own_b) ReadItemValues();
+  return wrong;
+}
+
+std::string FeatureRun::ReadA(bool has_batch) {
+  const int64_t element = gemm_.is_dynamic() ? reference::ElementSize(gemm_.a_source_type) : 1;
+  std::vector<uint8_t>& dense = gemm_.is_dynamic() ? gemm_.a_source : gemm_.a;
+  if (!has_batch || !input_.OneIn(3)) {
+    dense = ReadActivations(gemm_.rows() * gemm_.k);
+    return "";
+  }
+  a_stride_ = gemm_.k + input_.Pick<int64_t>({0, 1, 16});
+  const bool has_pointers = input_.OneIn(2);
+  const int64_t step = ReadStep(&input_, gemm_.m * a_stride_, has_pointers);
+  const Layout layout = {gemm_.m, a_stride_, gemm_.k, 1, gemm_.batch, step};
+  const std::vector<uint8_t> memory = ReadActivations(layout.Extent());
+  dense = Dense(memory, layout, element);
+  Result<Items> items = Items::Make(memory, layout, element, has_pointers);
+  if (!items) return items.error().message;
+  a_items_ = std::move(*items);
+  return "";
+}
+
+std::string FeatureRun::ReadB() {
+  const bool has_pointers = input_.OneIn(2);
+  b_.items = gemm_.batch;
+  b_.step = ReadStep(&input_, gemm_.n * gemm_.k, has_pointers);
+  const std::vector<uint8_t> memory = ReadTensor(&input_, b_.Extent());
+  const std::vector<uint8_t> dense = Dense(memory, b_, 1);
+  gemm_.b.assign(dense.begin(), dense.end());
+  Result<Items> items = Items::Make(memory, b_, 1, has_pointers);
+  if (!items) return items.error().message;
+  b_items_ = std::move(*items);
+  return "";
+}
+
+// `count` elements, as runs are given them.
+std::vector<uint8_t> FeatureRun::ReadActivations(int64_t count) {
+  if (gemm_.is_dynamic()) return ReadNumbers(count);
+  std::vector<uint8_t> a = ReadTensor(&input_, count);
+  if (linear_.range_check == INTACT_RANGE_UNCHECKED) ClampToDeclared(linear_, &a);
+  return a;
+}
+
+// Numbers of one of the verifier's kinds, of which a few are any bits.
+std::vector<uint8_t> FeatureRun::ReadNumbers(int64_t count) {
+  verify::Problem problem;
+  problem.a_type = gemm_.a_type;
+  problem.c_type = INTACT_F32;
+  problem.scale = verify::ScaleKind::kTensor;
+  problem.quantization = gemm_.quantization;
+  problem.source = gemm_.a_source_type;
+  problem.m = (count + gemm_.k - 1) / gemm_.k;
+  problem.k = gemm_.k;
+  problem.numbers = verify::AllNumbers()[input_.Byte() % verify::AllNumbers().size()];
+  problem.seed = input_.Byte();
+  std::vector<uint8_t> numbers = verify::Materialize(problem).a_source;
+  const auto element = static_cast<size_t>(reference::ElementSize(gemm_.a_source_type));
+  numbers.resize(static_cast<size_t>(count) * element);
+  for (int64_t left = input_.Integer(0, 3); left > 0; --left) {
+    const auto at = static_cast<size_t>(input_.Integer(0, std::min<int64_t>(count, 1 << 16) - 1));
+    for (size_t byte = 0; byte < element; ++byte) numbers[at * element + byte] = input_.Byte();
+  }
+  return numbers;
+}
+
+// The zero points and scales of rows, the verifier's; of the latter one of any size.
+void FeatureRun::ReadRowValues() {
+  verify::Problem problem;
+  problem.a_type = gemm_.a_type;
+  problem.c_type = gemm_.c_type;
+  problem.scale = gemm_.c_type == INTACT_S32 ? verify::ScaleKind::kNone : verify::ScaleKind::kTensor;
+  problem.quantization = INTACT_QUANTIZATION_ROWS;
+  problem.row_zero_points = input_.OneIn(2);
+  problem.m = gemm_.rows();
+  problem.seed = input_.Byte();
+  reference::Gemm rows = verify::Materialize(problem);
+  gemm_.a_zero_points = std::move(rows.a_zero_points);
+  gemm_.a_scales = std::move(rows.a_scales);
+  if (!gemm_.a_scales.empty() && input_.OneIn(4)) AnyOf(&input_, &gemm_.a_scales) = ReadScale(&input_);
+}
+
+void FeatureRun::ReadItemValues() {
+  const bool has_scales = input_.OneIn(2) && gemm_.c_type != INTACT_S32;
+  const bool has_zero_points = input_.OneIn(2) && linear_.b_zero_points != nullptr;
+  for (int64_t item = 0; item < gemm_.batch; ++item) {
+    if (has_scales) gemm_.item_scales.push_back(ReadScale(&input_));
+    if (has_zero_points) gemm_.item_zero_points.push_back(LowestOf(gemm_.b_type) + input_.Byte());
+  }
+}
+
+void FeatureRun::ReadOptions(verify::RunOptions* options) {
+  options->item_pointers = input_.OneIn(3);
+  if (!options->item_pointers) options->item_pad = input_.Pick<int64_t>({0, 0, 1, 7, 64});
+}
+
+void FeatureRun::Amend(intact_gemm_args* args) {
+  if (gemm_.batch == 1) args->batch = input_.Pick<int64_t>({1, 0});
+  if (a_items_) {
+    args->a_stride = a_stride_;
+    a_items_->Give(&args->a, &args->a_items, &args->a_batch_stride);
+  }
+  if (b_items_) b_items_->Give(&args->b, &args->b_items, &args->b_batch_stride);
+  // Strides beside pointers are not read.
+  const auto any = [this] { return input_.Pick<int64_t>({0, 0, 1, -1, kLowest, kHighest}); };
+  if (args->a_items != nullptr) args->a_batch_stride = any();
+  if (args->c_items != nullptr) args->c_batch_stride = any();
+  if (args->residual_items != nullptr) args->residual_batch_stride = any();
+  if (args->b_items != nullptr) args->b_batch_stride = any();
+}
+
+bool FeatureRun::Spoil(intact_gemm_args* args) {
+  switch (input_.Byte() % 8) {
+    case 1:
+      args->batch = input_.Pick({int64_t{-1}, kLowest, kHighest, int64_t{1} << 31});
+      return true;
+    case 2:
+      return SpoilStride(args);
+    case 3:
+      return SpoilItems(args);
+    case 4:
+      return SpoilResidual(args);
+    case 5:
+      return SpoilRows(args);
+    case 6:
+    case 7:
+      return SpoilB(args);
+    default:
+      return false;
+  }
+}
+
+bool FeatureRun::SpoilStride(intact_gemm_args* args) {
+  const int64_t stride = input_.Pick({int64_t{-1}, kLowest, kHighest, (int64_t{1} << 40) + 1});
+  const auto spoil = [stride](const auto* items, int64_t* of) {
+    if (items == nullptr) *of = stride;
+    return items == nullptr;
+  };
+  switch (input_.Byte() % 4) {
+    case 0:
+      return spoil(args->a_items, &args->a_batch_stride);
+    case 1:
+      return spoil(args->c_items, &args->c_batch_stride);
+    case 2:
+      return spoil(args->residual_items, &args->residual_batch_stride);
+    default:
+      return spoil(args->b_items, &args->b_batch_stride);
+  }
+}
+
+// Pointers beside what they are in place of, or one of them NULL.
+bool FeatureRun::SpoilItems(intact_gemm_args* args) {
+  const uint8_t tensor = input_.Byte() % 4;
+  const auto spoil = [this](const void* base, const void* const* items) {
+    pointers_.assign(static_cast<size_t>(gemm_.batch), base);
+    if (items == nullptr) return;
+    std::copy_n(items, gemm_.batch, pointers_.begin());
+    AnyOf(&input_, &pointers_) = nullptr;
+  };
+  if (tensor == 0) {
+    spoil(args->a, args->a_items);
+    args->a_items = pointers_.data();
+  } else if (tensor == 1) {
+    spoil(args->residual, args->residual_items);
+    args->residual_items = pointers_.data();
+  } else if (tensor == 2) {
+    spoil(args->b, args->b_items);
+    args->b_items = pointers_.data();
+  } else {
+    spoil(args->c, args->c_items);
+    args->c_items = const_cast<void* const*>(pointers_.data());
+  }
+  return true;
+}
+
+bool FeatureRun::SpoilResidual(intact_gemm_args* args) {
+  const bool is_c = (args->residual != nullptr && args->residual == args->c) ||
+                    (args->residual_items != nullptr && args->residual_items == args->c_items);
+  switch (input_.Byte() % 3) {
+    case 0:
+      args->residual_stride =
+          input_.Pick({int64_t{-1}, kLowest, kHighest, gemm_.n == 1 ? -1 : gemm_.n - 1, int64_t{1} << 41});
+      return true;
+    case 1:
+      if (!is_c) return false;
+      ++args->residual_stride;
+      return true;
+    default:
+      if (!is_c || args->c_items != nullptr || gemm_.batch == 1) return false;
+      args->residual_batch_stride =
+          1 + (args->c_batch_stride != 0 ? args->c_batch_stride : gemm_.m * args->c_stride);
+      return true;
+  }
+}
+
+bool FeatureRun::SpoilRows(intact_gemm_args* args) {
+  const auto rows = static_cast<size_t>(gemm_.rows());
+  const bool takes_rows = gemm_.quantization == INTACT_QUANTIZATION_ROWS;
+  if (input_.OneIn(2)) {
+    zero_points_.assign(rows, 0);
+    if (takes_rows) AnyOf(&input_, &zero_points_) = WrongZeroPoint(&input_, gemm_.a_type);
+    args->a_zero_points = zero_points_.data();
+    return true;
+  }
+  const bool takes_scales = takes_rows && gemm_.c_type != INTACT_S32;
+  scales_.assign(rows, 1.0f);
+  if (takes_scales) AnyOf(&input_, &scales_) = WrongScale(&input_);
+  args->a_scales = takes_scales && input_.OneIn(4) ? nullptr : scales_.data();
+  return true;
+}
+
+// B where there is none, none where runs give it, and values of items that are none.
+bool FeatureRun::SpoilB(intact_gemm_args* args) {
+  const auto items = static_cast<size_t>(gemm_.batch);
+  switch (input_.Byte() % 3) {
+    case 0:
+      args->b = gemm_.has_own_b ? nullptr : args;
+      args->b_items = nullptr;
+      return true;
+    case 1:
+      scales_.assign(items, 1.0f);
+      if (gemm_.has_own_b) AnyOf(&input_, &scales_) = WrongScale(&input_);
+      args->b_scales = scales_.data();
+      return true;
+    default:
+      zero_points_.assign(items, 0);
+      if (gemm_.has_own_b) AnyOf(&input_, &zero_points_) = WrongZeroPoint(&input_, gemm_.b_type);
+      args->b_zero_points = zero_points_.data();
+      return true;
+  }
+}
+
+}  // namespace intact::fuzz

@@ -1,6 +1,0 @@
-#include "fuzz/check.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  intact::fuzz::Require(intact::fuzz::CheckPackFile({data, size}));
-  return 0;
-}

@@ -1,0 +1,50 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/commands.h"
+#include "tools/terminal.h"
+#include "verify/report_terminal.h"
+#include "verify/sweep_file.h"
+
+namespace intact::tools {
+namespace {
+
+struct MergeOptions {
+  std::string out;
+  std::vector<std::string> shards;
+};
+
+int Merge(const MergeOptions& options) {
+  std::vector<verify::SweepPart> parts;
+  for (const std::string& path : options.shards) {
+    Result<verify::SweepPart> part = verify::ReadSweepPart(path);
+    if (!part) return Fail(part.error());
+    parts.push_back(std::move(*part));
+  }
+  const Result<verify::SweepPart> whole = verify::MergeSweeps(parts);
+  if (!whole) return Fail(whole.error());
+  const std::string& target = whole->run.target.text;
+  Print("{}{}", verify::ToText(whole->run.Fitted(), ""), verify::ToText(whole->result, target));
+  verify::Json json = verify::ToJson(whole->run, whole->result);
+  if (whole->random) {
+    Print("{}", verify::ToText(*whole->random, target));
+    json["random"] = verify::ToJson(*whole->random);
+  }
+  return WriteJson(options.out, json, whole->Passed() ? kParity : kDifference);
+}
+
+}  // namespace
+
+void AddVerifyMerge(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<MergeOptions>();
+  CLI::App* merge = verify->add_subcommand(
+      "merge", "all shards of a sweep into the JSON of the whole; says which are missing");
+  RefuseEmpty(AddFileOption(merge, "OUT", &options->out, "the JSON to write"))->required();
+  RefuseEmpty(merge->add_option("SHARD", options->shards, "JSON or journal of each shard, in any order"))
+      ->type_name("FILE")
+      ->required();
+  merge->callback([options, command] { *command = [options] { return Merge(*options); }; });
+}
+
+}  // namespace intact::tools

@@ -1,0 +1,38 @@
+// Whether a failure of a target in a process of its own is that of its problem alone, or has to do with the
+// calls before it.
+#ifndef INTACT_VERIFY_EARLIER_CALLS_H_
+#define INTACT_VERIFY_EARLIER_CALLS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "verify/problem.h"
+#include "verify/target.h"
+
+namespace intact::verify {
+
+struct FailureAlone {
+  std::string note;  // "" if the problem fails by itself; else after what it does
+  // Makes a target that has run what it takes for a problem in its place to fail likewise; nullptr where the
+  // target keeps nothing between runs.
+  std::function<std::unique_ptr<Target>(const Problem&)> prepare;
+
+  /// Whether `candidate`, in the problem's place, fails likewise on `target`, which is the same.
+  bool Fails(const Target& target, const Problem& candidate) const;
+  /// With what; "" if it does not.
+  std::string Reason(const Target& target, const Problem& candidate) const;
+};
+
+/// So many problems before the failing one are tried.
+inline constexpr size_t kMostEarlierCalls = 32;
+
+/// `problem` failed on `target`, after `before`, in this order. Of these none is tried after `end`.
+FailureAlone ReproduceAlone(const Target& target, const Problem& problem, std::span<const Problem> before,
+                            std::chrono::steady_clock::time_point end);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_EARLIER_CALLS_H_

@@ -1,0 +1,73 @@
+// Fits problems to what a target takes.
+//
+// A sweep's problems have several features each, of which a target may know few: of thousands of problems
+// hardly any would ask for nothing else. So what a target lacks is taken out of each of them. Types become
+// ones that it takes, in turns; a feature that it does not declare is left out, or gives way to one that is
+// like it (an f32 bias to an s32 one). What remains is distinct, and valid.
+#ifndef INTACT_VERIFY_FIT_H_
+#define INTACT_VERIFY_FIT_H_
+
+#include <intact/target.h>
+
+#include <array>
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "verify/problem.h"
+#include "verify/target.h"
+
+namespace intact::verify {
+
+/// Types of activations, weights and outputs.
+struct Types {
+  intact_type a = INTACT_U8, b = INTACT_S8, c = INTACT_S32;
+  bool operator==(const Types&) const = default;
+};
+/// "u8s8s32".
+std::string ToString(const Types& types);
+Result<Types> ParseTypes(std::string_view text);
+
+/// What a target takes.
+struct Takes {
+  uint64_t features = 0;          // intact_target_feature bits
+  std::vector<Types> gemm, conv;  // together, as GEMMs and as convolutions have them
+  bool operator==(const Takes&) const = default;
+};
+
+/// Asks `target`, in a process of its own if it has any: which features it declares, and by small problems
+/// which of its types it takes together. One that fails at such a problem in any other way than with
+/// UNSUPPORTED takes its types; one that takes none of the problems, or hangs, takes all types that it
+/// declares, for then the sweep is to tell.
+Takes TakesOf(const Target& target);
+
+/// `problem` as `takes` has it; nothing if that cannot be. `number`: of the types that are taken the one
+/// whose turn it is, where it has others.
+std::optional<Problem> Fit(Problem problem, size_t number, const Takes& takes);
+
+struct FittedProblems {
+  std::vector<Problem> problems;  // in the order of those that they were made of
+  int64_t of = 0;                 // how many those were
+  int64_t unchanged = 0;          // of `problems`
+  int64_t left_out = 0;           // of `of`: cannot be fitted; the others came to be the same as some other
+  // Of `of`, how many have a feature that is lacking.
+  std::array<int64_t, INTACT_TARGET_FEATURES> lacking = {};
+};
+FittedProblems Fit(std::span<const Problem> problems, const Takes& takes);
+
+/// A feature that the target lacks, and how many problems have it, most first.
+struct LackingFeature {
+  std::string name;
+  int64_t problems = 0;
+};
+std::vector<LackingFeature> Lacking(const FittedProblems& fitted);
+
+/// What was changed, and what is lacking, in lines that begin with `indent`; "" if nothing is.
+std::string ToText(const FittedProblems& fitted, std::string_view indent);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_FIT_H_

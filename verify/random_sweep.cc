@@ -1,0 +1,76 @@
+#include "verify/random_sweep.h"
+
+#include <optional>
+#include <string>
+
+#include "verify/audit.h"
+#include "verify/targets/blocks.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::verify {
+namespace {
+
+// Without digests and skips, and with the first failures only, of which there may be millions.
+void Add(const SweepOutcome& outcome, SweepResult* all) {
+  all->Add(outcome);
+  all->skips.clear();
+  all->digests.clear();
+  all->computed.clear();
+  if (all->failures.size() > kMaxRandomFailures) all->failures.pop_back();
+}
+
+// Whether it was run, and not skipped.
+bool RunOne(const Problem& problem, Sweeper* sweeper, SweepResult* all) {
+  const SweepOutcome outcome =
+      sweeper->Run(problem, problem.ToString(), all->failures.size() < kMaxMinimised);
+  Add(outcome, all);
+  return outcome.skipped.empty();
+}
+
+}  // namespace
+
+Problem RandomSweepProblem(const RandomSweepOptions& options, std::span<const intact_isa> isas,
+                           uint64_t number) {
+  const intact_isa isa = isas[number % isas.size()];
+  Random random(options.seed, options.stream, number);
+  Problem problem = DrawProblem(BlocksOf(isa), options.mode, &random);
+  problem.isa = isa;
+  return problem;
+}
+
+RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, std::span<const intact_isa> isas,
+                                 const std::function<bool(const RandomSweepResult&)>& goes_on) {
+  RandomSweepResult result;
+  result.options = options;
+  const IntactTarget target;
+  Sweeper sweeper(target);
+  for (uint64_t number = 0; !isas.empty(); ++number) {
+    const Problem problem = RandomSweepProblem(options, isas, number);
+    const bool ran = RunOne(problem, &sweeper, &result.sweep);
+    const Result<std::string> kernel = ran ? KernelOf(problem) : Error{INTACT_UNSUPPORTED, ""};
+    if (kernel) result.coverage.Add(problem, *kernel);
+    if (!goes_on(result)) break;
+  }
+  return result;
+}
+
+RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, const Target& target, const Takes& takes,
+                                 const std::function<bool(const RandomSweepResult&)>& goes_on) {
+  RandomSweepResult result;
+  result.options = options;
+  Sweeper sweeper(target);
+  for (uint64_t number = 0; target.WhyGivenUp().empty(); ++number) {
+    // Shapes are those that are hard for some kernel or other of our own.
+    const intact_isa isa = kIsaLadder[number % kIsaLadder.size()];
+    Random random(options.seed, options.stream, number);
+    const Problem drawn = DrawProblem(BlocksOf(isa), options.mode, &random);
+    const std::optional<Problem> problem = Fit(drawn, number / kIsaLadder.size(), takes);
+    if (problem && RunOne(*problem, &sweeper, &result.sweep)) {
+      result.coverage.Add(*problem, problem->conv ? "conv_16x16c1" : "gemm_16x16c1");
+    }
+    if (!goes_on(result)) break;
+  }
+  return result;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,159 @@
+#include "verify/targets/plugin_target.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <malloc.h>
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cfenv>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "verify/features.h"
+#include "verify/guarded_run.h"
+#include "verify/printable.h"
+
+namespace intact::verify {
+namespace {
+
+using Message = std::array<char, INTACT_TARGET_MESSAGE_BYTES>;
+
+// What the plug-in left in `message`, which need not be a string.
+std::string TextOf(const Message& message, const std::string& otherwise) {
+  const std::string text(message.data(), strnlen(message.data(), message.size()));
+  return text.empty() ? otherwise : Printable(text);
+}
+
+// How floats are computed, which callees must leave as it is (System V ABI, 3.2.1): rounding, denormals,
+// traps.
+struct FloatControl {
+  uint32_t mxcsr = _mm_getcsr() & ~static_cast<uint32_t>(_MM_EXCEPT_MASK);
+  int rounding = std::fegetround();
+  bool operator==(const FloatControl&) const = default;
+};
+
+Error ErrorOf(intact_status status, const Message& message) {
+  if (status == INTACT_OK) return {};
+  if (status == INTACT_UNSUPPORTED) return {status, TextOf(message, "the target does not run it")};
+  return {INTACT_CODEGEN_FAILED, fmt::format("the target failed with status {}: {}", static_cast<int>(status),
+                                             TextOf(message, "it says no more"))};
+}
+
+// What a stack that is used again would hold.
+[[gnu::noinline]] void ScribbleOnStack(uint8_t byte) {
+  std::array<uint8_t, size_t{64} << 10> stack;
+  stack.fill(byte);
+  asm volatile("" : : "r"(stack.data()) : "memory");  // or the compiler would leave it out
+}
+
+// What memory of malloc() would hold. Small blocks come as they were freed, without M_PERTURB's bytes: some
+// of every size are given back with `byte` in them.
+void ScribbleOnHeap(uint8_t byte) {
+  (void)mallopt(M_PERTURB, byte);
+  constexpr size_t kLargest = 1040;  // of blocks that glibc keeps for the thread
+  constexpr size_t kEach = 8;        // it keeps seven
+  std::array<std::unique_ptr<uint8_t[]>, kEach> blocks;
+  for (size_t size = 24; size <= kLargest; size += 16) {
+    for (auto& block : blocks) {
+      block.reset(new uint8_t[size]);
+      std::fill_n(block.get(), size, byte);
+    }
+    for (auto& block : blocks) block.reset();
+  }
+}
+
+template <class Operation, class Call>
+Result<std::vector<uint8_t>> RunPlugin(const intact_target& target, const Operation& operation,
+                                       RunOptions options, const Call& function) {
+  options.open_extents = false;
+  if (const uint64_t missing = FeaturesOf(operation, options) & ~target.supports; missing != 0) {
+    return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
+  }
+  Result<std::vector<uint8_t>> output = Error{};
+  Error error = CallGuarded(operation, options, [&](const auto& desc, const void* weights) {
+    output = RunGuarded(operation, options, [&](const auto& args) -> Error {
+      Message message = {};
+      const FloatControl before;
+      ScribbleOnHeap(options.surroundings.canary);
+      ScribbleOnStack(options.surroundings.canary);
+      const intact_status status = function(&desc, &desc.linear, weights, &args, message.data());
+      if (before == FloatControl()) return ErrorOf(status, message);
+      _mm_setcsr(before.mxcsr);
+      std::fesetround(before.rounding);
+      return {INTACT_CODEGEN_FAILED, "the target left floating-point control (MXCSR) changed"};
+    });
+    return output ? Error() : output.error();
+  });
+  if (!error.ok()) return error;
+  return output;
+}
+
+// What is wrong with what a plug-in tells of itself, or "".
+std::string WhyNoTarget(const intact_target& target) {
+  if (target.name == nullptr) return "its name is NULL";
+  const auto has = [&target](auto... features) {
+    return (target.supports & (INTACT_TARGET_BIT(features) | ...)) != 0;
+  };
+  if (const uint64_t unknown = target.supports >> INTACT_TARGET_FEATURES; unknown != 0) {
+    return fmt::format("its `supports` has bit {}, which is no feature; the last is {}",
+                       INTACT_TARGET_FEATURES + std::countr_zero(unknown), INTACT_TARGET_FEATURES - 1);
+  }
+  if (!has(INTACT_TARGET_A_U8, INTACT_TARGET_A_S8)) return "its `supports` has no type of activations";
+  if (!has(INTACT_TARGET_B_U8, INTACT_TARGET_B_S8)) return "its `supports` has no type of weights";
+  if (!has(INTACT_TARGET_C_S32, INTACT_TARGET_C_F32, INTACT_TARGET_C_U8, INTACT_TARGET_C_S8,
+           INTACT_TARGET_C_BF16)) {
+    return "its `supports` has no type of outputs";
+  }
+  const bool has_gemms = has(INTACT_TARGET_GEMM);
+  const bool has_convs = has(INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D);
+  if (!has_gemms && !has_convs) {
+    return "its `supports` has neither INTACT_TARGET_GEMM nor INTACT_TARGET_CONV_1D, 2D or 3D";
+  }
+  if (has_gemms && target.gemm == nullptr) return "its `supports` has INTACT_TARGET_GEMM, and gemm is NULL";
+  if (has_convs && target.conv == nullptr) return "its `supports` has convolutions, and conv is NULL";
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Target>> PluginTarget::Open(const std::string& file, const std::string& options) {
+  const auto invalid = [&file](const std::string& what) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", file, what)};
+  };
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return invalid("no such file");
+  // Without a folder the name would be looked up among the system's libraries.
+  const std::filesystem::path path = std::filesystem::absolute(file, error);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return invalid(Printable(dlerror()));
+  using Open = const intact_target* (*)(uint32_t, const char*, char*);
+  const auto open = reinterpret_cast<Open>(dlsym(library, "intact_target_open"));
+  if (open == nullptr) return invalid("exports no intact_target_open(): see intact/target.h");
+  Message message = {};
+  const intact_target* target = open(INTACT_TARGET_ABI, options.c_str(), message.data());
+  if (target == nullptr) return invalid(TextOf(message, "intact_target_open() returned NULL"));
+  if (const std::string why = WhyNoTarget(*target); !why.empty()) return invalid(why);
+  return std::unique_ptr<Target>(new PluginTarget(*target));
+}
+
+std::string PluginTarget::Name() const { return Printable(target_.name); }
+
+std::string PluginTarget::Arithmetic() const {
+  return target_.arithmetic == nullptr ? "exact" : Printable(target_.arithmetic);
+}
+
+Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
+  return RunPlugin(target_, gemm, options, target_.gemm);
+}
+
+Result<std::vector<uint8_t>> PluginTarget::RunConv(const reference::Conv& conv,
+                                                   const RunOptions& options) const {
+  return RunPlugin(target_, conv, options, target_.conv);
+}
+
+}  // namespace intact::verify

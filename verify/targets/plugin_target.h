@@ -1,0 +1,35 @@
+// A shared object that speaks include/intact/target.h, as a target in this process. What can crash goes into
+// a process of its own: see isolated_target.h.
+#ifndef INTACT_VERIFY_TARGETS_PLUGIN_TARGET_H_
+#define INTACT_VERIFY_TARGETS_PLUGIN_TARGET_H_
+
+#include <intact/target.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "verify/target.h"
+
+namespace intact::verify {
+
+class PluginTarget : public Target {
+ public:
+  /// Loads `file`, once and for the life of the process. Errors name the file and what is wrong with it.
+  static Result<std::unique_ptr<Target>> Open(const std::string& file, const std::string& options);
+
+  std::string Name() const override;
+  std::string Arithmetic() const override;
+  uint64_t Features() const override { return target_.supports; }
+  /// Runs guarded. UNSUPPORTED for what the plug-in does not declare or refuses.
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
+  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const override;
+
+ private:
+  explicit PluginTarget(const intact_target& target) : target_(target) {}
+
+  const intact_target& target_;
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_TARGETS_PLUGIN_TARGET_H_
