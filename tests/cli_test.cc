@@ -199,10 +199,11 @@ TEST_F(Cli, ReadsPipes) {
 
 TEST_F(Cli, UnwritableReport) {
   std::ofstream(folder_ + "/file") << "x";
+  std::vector<std::string> paths = {"/file/x.json", "/", "/", ""};  // the last is a folder
+  paths[1].append(300, 'x');
+  paths[2].append(250, 'x');  // too long for the name beside it
   for (const std::string& part : {"layer " + kLayers + "u8_11", std::string("pairs"), std::string("sweep")}) {
-    for (const std::string& path : {std::string("/file/x.json"), std::string("/" + std::string(300, 'x')),
-                                    "/" + std::string(250, 'x'),  // too long for the name beside it
-                                    std::string("")}) {           // a folder
+    for (const std::string& path : paths) {
       const std::string arguments = "verify " + part + " --json '" + folder_ + path + "'";
       ExpectBadInput(arguments, "cannot be written");
       EXPECT_EQ(Run(arguments).out, "") << "found before the work, not after it";
