@@ -14,8 +14,16 @@ namespace intact::kernels {
 
 namespace {
 
-// Of a thread's share: about four microseconds' with AVX2, half as long as it takes to wake a thread.
-constexpr double kLeastMultiplyAdds = 1 << 19;
+// Of a thread's share: some four microseconds' work, half as long as it takes to wake a thread. AVX2 comes to
+// that many products in the time; wider vectors and VNNI to twice as many each, tiles to four times more.
+double LeastMultiplyAdds(jit::Isa isa) {
+  const jit::IsaTraits& traits = jit::TraitsOf(isa);
+  double least = 1 << 19;
+  if (jit::IsCompiled(isa)) return least;
+  if (traits.vectors.bytes > jit::kYmm.bytes) least *= 2;
+  if (traits.dot_products != jit::DotProducts::kNone) least *= 2;
+  return traits.has_tiles ? 4 * least : least;
+}
 
 // Of the calling thread; null without memory. Not a thread_local: where glibc finds no memory to register its
 // destructor, the process ends.
@@ -69,10 +77,10 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
 }
 
 // A region within a region has one thread, unless OpenMP is told otherwise.
-int ThreadsOf(int32_t wanted, double multiply_adds) {
+int ThreadsOf(int32_t wanted, double multiply_adds, jit::Isa isa) {
   if (wanted != 0) return wanted;
   if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;
-  const double worth = std::max(1.0, multiply_adds / kLeastMultiplyAdds);
+  const double worth = std::max(1.0, multiply_adds / LeastMultiplyAdds(isa));
   return static_cast<int>(std::min<double>(omp_get_max_threads(), worth));
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 
+#include "jit/isa.h"
 #include "kernels/base/thread_pool.h"
 
 namespace intact::kernels {
@@ -38,8 +39,8 @@ inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 6
 Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads);
 
 /// The threads that a caller asks for: `wanted`; where that is 0, OpenMP's default, or fewer if so many would
-/// have less than a few microseconds' work of `multiply_adds`.
-int ThreadsOf(int32_t wanted, double multiply_adds);
+/// have less than a few microseconds' work each of `multiply_adds` by kernels of `isa`.
+int ThreadsOf(int32_t wanted, double multiply_adds, jit::Isa isa);
 
 /// The parts of a run, and how many threads run them: more threads than processors gain nothing. The threads
 /// may be fewer still, which changes neither the parts nor the result.

@@ -370,7 +370,7 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
   const Prepared& prepared = **found;
-  const ThreadCount count = CountThreads(prepared.Parts(prepared.Threads(args.threads)));
+  const ThreadCount count = CountThreads(prepared.Parts(prepared.Threads(args.threads, isa())));
   const Spatial& output = prepared.plans->geometry.output;
   std::fill(std::begin(info->output), std::end(info->output), 1);
   std::copy(output.end() - geometry_.dims, output.end(), info->output);
@@ -383,7 +383,7 @@ Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) con
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
   const Prepared& prepared = **found;
-  const int threads = prepared.Threads(args.threads);
+  const int threads = prepared.Threads(args.threads, isa());
   std::vector<Share> shares(static_cast<size_t>(prepared.Parts(threads)));
   for (int part = 0; part < std::ssize(shares); ++part) {
     Share& share = shares[static_cast<size_t>(part)];
@@ -424,7 +424,7 @@ Error Convolution::Run(const intact_conv_args& args) const {
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
   const Prepared& prepared = **found;
-  const int threads = prepared.Threads(args.threads);
+  const int threads = prepared.Threads(args.threads, isa());
   ThreadCount count = CountThreads(prepared.Parts(threads));
   const Result<uint8_t*> scratch =
       ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes, &count.threads);

@@ -97,7 +97,9 @@ class Convolution {
     /// How many shares a run has that is cut for `threads`: more would be empty.
     int Parts(int threads) const;
     /// How many a run is cut for that asks for `wanted`.
-    int Threads(int32_t wanted) const { return ThreadsOf(wanted, plans->geometry.MultiplyAdds(batch)); }
+    int Threads(int32_t wanted, jit::Isa isa) const {
+      return ThreadsOf(wanted, plans->geometry.MultiplyAdds(batch), isa);
+    }
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
   /// A phase of an input of given extents; the only one unless transposed.

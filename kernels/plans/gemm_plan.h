@@ -151,8 +151,8 @@ class GemmPlan {
   const Engine* EngineForRest(const Engine& engine, const Range& range) const;
   /// How many a run is cut for.
   int Threads(const intact_gemm_args& args) const {
-    return ThreadsOf(args.threads, static_cast<double>(args.m * std::max<int64_t>(args.batch, 1)) *
-                                       static_cast<double>(data_.n * data_.k));
+    const double rows = static_cast<double>(args.m) * static_cast<double>(std::max<int64_t>(args.batch, 1));
+    return ThreadsOf(args.threads, rows * static_cast<double>(data_.n * data_.k), isa_);
   }
   /// The same where rows have values of their own, which it finds; and numbers, which it quantizes.
   void RunWithRowValues(const Engine& engine, RunBuffers buffers, const Range& range, uint8_t* scratch) const;
