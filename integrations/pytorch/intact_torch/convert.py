@@ -126,12 +126,13 @@ def _conv(module, name: str, options: Options) -> torch.nn.Module:
 def _quantize(module, name: str, options: Options) -> torch.nn.Module:
     if module.dtype not in (torch.quint8, torch.qint8):
         raise Left(f"its dtype is {module.dtype}")
-    return Quantize(float(module.scale), int(module.zero_point), module.dtype)
+    return Quantize(float(module.scale), int(module.zero_point), module.dtype, name)
 
 
 def _functional(module, name: str, options: Options) -> torch.nn.Module:
     ours = copy.copy(module)
     ours.__class__ = Functional
+    ours.layer = name
     return ours
 
 
@@ -307,7 +308,7 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
     for add in list(graph_module.graph.nodes):
         if add.op != "call_function" or add.target not in (*_SUMS, *_SUMS.values()) or len(add.args) < 2:
             continue
-        scale, zero_point = (*add.args[2:], *(add.kwargs[key] for key in ("scale", "zero_point") if key in add.kwargs))
+        scale, zero_point = (*add.args[2:4], *(add.kwargs[key] for key in ("scale", "zero_point") if key in add.kwargs))
         for conv, residual in (add.args[:2], add.args[1::-1]):
             if conv is residual or not is_fusable(conv) or not isinstance(residual, torch.fx.Node):
                 continue

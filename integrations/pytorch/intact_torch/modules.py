@@ -147,20 +147,27 @@ class ConvAdd(_ConvState, _Layer):
 
 
 class Quantize(nnq.Quantize):
-    """PyTorch's module, in vector instructions."""
+    """PyTorch's module, in vector instructions. Errors name the layer."""
+
+    def __init__(self, scale, zero_point, dtype, layer: str = ""):
+        super().__init__(scale, zero_point, dtype)
+        self.layer = layer
 
     def forward(self, X):
-        return torch.ops.intact.quantize(X, float(self.scale), int(self.zero_point), self.dtype)
+        return torch.ops.intact.quantize(X, float(self.scale), int(self.zero_point), self.dtype, self.layer)
 
 
 class Functional(nnq.QFunctional):
-    """PyTorch's, whose sums are intact's: the same bytes in less time."""
+    """PyTorch's, whose sums are intact's: the same bytes in less time. Errors name the layer.
+
+    convert() makes it of PyTorch's object, and sets `layer`.
+    """
 
     def add(self, x, y):
-        return self.activation_post_process(torch.ops.intact.add(x, y, self.scale, self.zero_point))
+        return self.activation_post_process(torch.ops.intact.add(x, y, self.scale, self.zero_point, self.layer))
 
     def add_relu(self, x, y):
-        return self.activation_post_process(torch.ops.intact.add_relu(x, y, self.scale, self.zero_point))
+        return self.activation_post_process(torch.ops.intact.add_relu(x, y, self.scale, self.zero_point, self.layer))
 
 
 #: What convert() puts in.
