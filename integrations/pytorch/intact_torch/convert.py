@@ -314,7 +314,7 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
                 continue
             old = modules[conv.target]
             fused = ConvAdd(old.params, add.target in (_quantized.add_relu, _intact.add_relu), _value(graph_module, scale),
-                            _value(graph_module, zero_point))
+                            _value(graph_module, zero_point), old.scale, old.zero_point)
             owner_path, _, leaf = conv.target.rpartition(".")
             setattr(graph_module.get_submodule(owner_path), leaf, _in_place_of(old, fused))
             with graph_module.graph.inserting_before(add):
@@ -325,8 +325,17 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
             report.fused.append((prefix + conv.target, f"with {add.name}"))
             report.swapped = [entry for entry in report.swapped if entry[0] != prefix + add.name]
             break
+    held = _held(graph_module)
     graph_module.graph.eliminate_dead_code()
+    for scale in held - _held(graph_module):  # which copies would not have
+        if scale in graph_module._buffers:
+            delattr(graph_module, scale)
     graph_module.recompile()
+
+
+def _held(graph_module) -> set:
+    """The attributes that a graph reads."""
+    return {node.target for node in graph_module.graph.nodes if node.op == "get_attr"}
 
 
 # --- all of it ---------------------------------------------------------------------------------------------------

@@ -135,15 +135,34 @@ class Conv(_ConvState, _Layer):
 class ConvAdd(_ConvState, _Layer):
     """A convolution to which a residual is added before its output is rounded; scale and zero point are the sum's.
 
-    The state dict names them sum_scale and sum_zero_point: those of PyTorch's convolution are other numbers.
+    A residual to which the convolution's output broadcasts is added afterwards, as PyTorch does it; conv_scale and
+    conv_zero_point are those of what is rounded before. The state dict names the sum's sum_scale and sum_zero_point: they
+    are other numbers than those of PyTorch's convolution, which have its names.
     """
 
     _output = "sum_"
 
+    def __init__(self, params, relu: bool, scale: float, zero_point: int, conv_scale: float, conv_zero_point: int):
+        super().__init__(params, relu, scale, zero_point)
+        self.conv_scale = float(conv_scale)
+        self.conv_zero_point = int(conv_zero_point)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "scale"] = torch.tensor(self.conv_scale)
+        destination[prefix + "zero_point"] = torch.tensor(self.conv_zero_point)
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        self.conv_scale = float(state_dict.pop(prefix + "scale"))
+        self.conv_zero_point = int(state_dict.pop(prefix + "zero_point"))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def forward(self, input, residual):
         if self.relu:
-            return torch.ops.intact.conv_add_relu(input, residual, self.params, self.scale, self.zero_point)
-        return torch.ops.intact.conv_add(input, residual, self.params, self.scale, self.zero_point)
+            return torch.ops.intact.conv_add_relu(input, residual, self.params, self.scale, self.zero_point,
+                                                  self.conv_scale, self.conv_zero_point)
+        return torch.ops.intact.conv_add(input, residual, self.params, self.scale, self.zero_point, self.conv_scale,
+                                         self.conv_zero_point)
 
 
 class Quantize(nnq.Quantize):

@@ -195,6 +195,23 @@ class Swapping(unittest.TestCase):
         x = models.images(5)
         self.assertLess(float((fused(x) - quantized(x)).abs().max()), 0.02 * float(quantized(x).abs().max()))
 
+    def test_residuals_that_are_larger(self):
+        class Wide(models.Gate):
+            def forward(self, x):
+                return self.narrow(self.pool(x)) + torch.relu(x)
+
+        quantized = models.fx_static(make=Wide)
+        fused = intact_torch.convert(quantized, fuse_residual=True)
+        self.assertEqual(len(intact_torch.conversion(fused).fused), 1)
+        x = models.images(5)
+        self.assertTrue(torch.equal(fused(x), intact_torch.convert(quantized)(x)))
+        loaded = copy.deepcopy(fused)
+        loaded.narrow.conv_scale, loaded.narrow.conv_zero_point = 1.0, 0
+        loaded.load_state_dict(fused.state_dict())
+        self.assertTrue(torch.equal(loaded(x), fused(x)))
+        for layer in intact_torch.compare(fused, None, x).layers:
+            self.assertEqual((layer.kind, layer.category, layer.implementation.differing), ("conv2d", "", 0))
+
     def test_fused_layers_have_a_state_of_their_own(self):
         quantized = models.fx_static(make=models.Gate)
         fused = intact_torch.convert(quantized, fuse_residual=True)
