@@ -98,6 +98,10 @@ class Left(Exception):
     """Why a module stays as it is."""
 
 
+# PyTorch's own layer is what the mode stands for: with 7 bits no engine saturates.
+_SEVEN_BITS = "PyTorch gives it 7 bits of its input (reduce_range), which do not saturate; intact has 8"
+
+
 def _linear(module, name: str, options: Options) -> torch.nn.Module:
     params = _linear_params(*module._weight_bias(), name, options)
     return Linear(params, isinstance(module, nniq.LinearReLU), module.scale, module.zero_point)
@@ -106,8 +110,11 @@ def _linear(module, name: str, options: Options) -> torch.nn.Module:
 def _dynamic_linear(module, name: str, options: Options) -> torch.nn.Module:
     if module._packed_params.dtype != torch.qint8:
         raise Left(f"its weights are {module._packed_params.dtype}")
+    reduce_range = module.version is not None and module.version >= 4  # as its forward() has it
+    if reduce_range and options.mode == "saturating":
+        raise Left(_SEVEN_BITS)
     params = _linear_params(*module._weight_bias(), name, options)
-    return DynamicLinear(params, isinstance(module, nniqd.LinearReLU), options.per_row)
+    return DynamicLinear(params, isinstance(module, nniqd.LinearReLU), options.per_row, reduce_range)
 
 
 def _conv(module, name: str, options: Options) -> torch.nn.Module:

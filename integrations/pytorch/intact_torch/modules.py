@@ -81,20 +81,24 @@ class Linear(_LinearState, _Layer):
 
 
 class DynamicLinear(_LinearState, _Layer):
-    """Quantizes its input as it comes: the whole tensor alike, or each row by itself. Its output is float32."""
+    """Quantizes its input as it comes: the whole tensor alike, or each row by itself. Its output is float32.
+
+    reduce_range tells that PyTorch's layer gives up a bit of its input; this one does not.
+    """
 
     _version = 4
 
-    def __init__(self, params, relu: bool, per_row: bool):
+    def __init__(self, params, relu: bool, per_row: bool, reduce_range: bool = False):
         super().__init__(params, relu, 1.0, 0)
         self.per_row = per_row
+        self.reduce_range = reduce_range
 
     def extra_repr(self):
         return f"{super().extra_repr()}, per={'row' if self.per_row else 'tensor'}"
 
     def forward(self, input):
         real = input.to(torch.float32) if torch.is_floating_point(input) else input  # which the operator refuses
-        return torch.ops.intact.linear_dynamic(real, self.params, self.per_row, self.relu).to(input.dtype)
+        return torch.ops.intact.linear_dynamic(real, self.params, self.per_row, self.relu, self.reduce_range).to(input.dtype)
 
 
 class _ConvState(torch.nn.Module):
