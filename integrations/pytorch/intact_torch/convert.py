@@ -454,13 +454,14 @@ def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *
     """`model`, quantized by PyTorch, with its products on intact.
 
     mode            "exact": the same bytes on every CPU. "saturating": what FBGEMM and oneDNN compute without VNNI; with
-                    max_isa="avx2" or "avx512" this shows on any machine what they make of the model there.
+                    max_isa="avx2" or "avx512" this shows on any machine what they make of the model there. Dynamic layers
+                    with reduce_range, whose 7 bits do not saturate, are left.
     max_isa         kernels of no newer ISA than this are used: "avx2", "avx512", …, "any".
     dynamic         how layers of quantize_dynamic() quantize their input: all of it alike ("tensor", as PyTorch does), or
                     each row by itself ("row", which is more accurate). Neither gives up a bit (reduce_range).
     fuse_residual   has convolutions add the residual of a block before they round, once where PyTorch rounds twice: faster,
-                    other bytes. The model is traced by torch.fx if it is no GraphModule. Residuals may broadcast to the
-                    convolution's output, but not the other way round.
+                    other bytes. The model is traced by torch.fx if it is no GraphModule. A residual to which the output
+                    of the convolution broadcasts is added as PyTorch does it.
     inplace         changes `model` instead of a copy.
 
     conversion(result) tells what was swapped, what was left and why.

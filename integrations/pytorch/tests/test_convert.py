@@ -2,8 +2,12 @@
 import copy
 import io
 import os
+import pathlib
+import re
 import subprocess
+import sys
 import tempfile
+import textwrap
 import unittest
 
 import intact_torch
@@ -84,6 +88,22 @@ class Swapping(unittest.TestCase):
             report = intact_torch.conversion(intact_torch.convert(model, mode="saturating", max_isa="avx2"))
             self.assertEqual([name for name, _ in report.swapped if name.startswith("linear")],
                              [] if reduce_range else ["linear_dynamic"])
+
+    @unittest.skipUnless(intact_torch.isa_available("avx2"), "no AVX2")
+    def test_saturating_dynamic_layers_are_onednns_on_avx2(self):
+        program = textwrap.dedent("""
+            import intact_torch, torch
+            torch.manual_seed(0)
+            torch.backends.quantized.engine = "onednn"
+            model = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(256, 64)).eval(), {torch.nn.Linear})
+            x = torch.randn(16, 256).abs()
+            model[0].version = None  # with all 8 bits
+            exact, saturating = (intact_torch.convert(model, mode=mode, max_isa="avx2")(x) for mode in ("exact", "saturating"))
+            assert (saturating - exact).abs().max() > 0.1
+            assert (saturating - model(x)).abs().max() < 1e-6
+            """)
+        subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True,
+                       env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"})
 
     def test_composed_layers_are_told_as_such(self):
         attention = torch.nn.quantized.MultiheadAttention(8, 2)
@@ -311,6 +331,15 @@ class Swapping(unittest.TestCase):
     def test_float_layers_are_told(self):
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))))
         self.assertEqual(report.left, [("0", "Conv2d", "PyTorch did not quantize it")])
+
+
+class Documented(unittest.TestCase):
+    def test_the_readmes_program_runs(self):
+        readme = (pathlib.Path(__file__).resolve().parents[1] / "README.md").read_text()
+        program = next(code for code in re.findall("```python\n(.*?)```", readme, re.DOTALL) if code.startswith("import torch\n"))
+        printed = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True).stdout
+        self.assertIn("swapped 4, fused 0, left 0", printed)
+        self.assertNotRegex(printed, "error|data-")
 
 
 class Surviving(unittest.TestCase):
