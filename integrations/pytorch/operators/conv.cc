@@ -67,8 +67,8 @@ class Conv : public torch::CustomClassHolder {
     std::vector<int64_t> sizes = {input.size(0), output_channels()};
     sizes.insert(sizes.end(), info.output, info.output + dims());
     if (residual && unfused.scale != 0 && !at::is_expandable_to(residual->sizes(), sizes)) {
-      return Sum(*residual, Run(input, c10::nullopt, unfused.scale, unfused.zero_point, false), scale, zero_point,
-                 relu);
+      return Sum(*residual, Run(input, c10::nullopt, unfused.scale, unfused.zero_point, false), scale,
+                 zero_point, relu);
     }
     const at::Tensor addend = residual ? CheckedResidual(*residual, sizes) : at::Tensor();
     if (dims() == 1) sizes.insert(sizes.begin() + 2, 1);

@@ -10,9 +10,10 @@
 //   round(f)   clamp(rne(f·(1/scale)) + zero_point); of a NaN, and from 2⁶³ on, the least value
 //
 // Where PyTorch runs on more threads each has a rest, so its bytes depend on their number; these do not. What
-// is not served here (operands of two shapes or layouts, neither contiguous nor channels-last, as NWC and what
-// slices and transposes leave; per channel; of other types) PyTorch's operator does: there its loop is another,
-// so bytes are too. With qnnpack for its engine PyTorch adds quint8 by another kernel, whose bytes are others.
+// is not served here PyTorch's operator does: operands of two shapes or layouts, per channel, of other types,
+// or neither contiguous nor channels-last, as NWC is and what slices and transposes leave; over these PyTorch
+// has another loop, whose bytes are others. So are those of qnnpack's kernel, which adds quint8 where it is
+// PyTorch's engine.
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cmath>
@@ -208,7 +209,8 @@ at::Tensor RunQuantize(const at::Tensor& x, double scale, int64_t zero_point, at
 TORCH_LIBRARY_FRAGMENT(intact, library) {
   library.def("add(Tensor a, Tensor b, float scale, int zero_point, str layer='') -> Tensor");
   library.def("add_relu(Tensor a, Tensor b, float scale, int zero_point, str layer='') -> Tensor");
-  library.def("quantize(Tensor input, float scale, int zero_point, ScalarType dtype, str layer='') -> Tensor");
+  library.def(
+      "quantize(Tensor input, float scale, int zero_point, ScalarType dtype, str layer='') -> Tensor");
 }
 
 // For every backend, so that a tensor of the wrong kind meets a message that names the operator.
