@@ -168,7 +168,7 @@ def _unfused(float_model: torch.nn.Module, converted: torch.nn.Module) -> Option
         is_bare = isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)) and not isinstance(module, _FusedModule)
         if is_bare and isinstance(ours, (Conv, Linear, DynamicLinear)) and ours.relu:
             return f"{name!r} has a ReLU in model and none in float_model"
-        if (isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and "BatchNorm" not in type(ours).__name__
+        if (isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and isinstance(ours, (torch.nn.Identity, type(None)))
                 and not isinstance(float_model.get_submodule(name.rpartition(".")[0]), _FusedModule)):
             return f"{name!r} is a {type(module).__name__} in float_model and folded in model"
     return None
