@@ -119,8 +119,8 @@ class Swapping(unittest.TestCase):
 
     def test_a_refused_layer_is_left(self):
         layer = nnq.Linear(4, 4)
-        layer.set_weight_bias(torch.quantize_per_channel(torch.ones(4, 4), torch.ones(4), torch.zeros(4).long(), 1, torch.qint8),
-                              None)
+        zeros = torch.zeros(4, dtype=torch.int64)
+        layer.set_weight_bias(torch.quantize_per_channel(torch.ones(4, 4), torch.ones(4), zeros, 1, torch.qint8), None)
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(layer, nnq.Linear(4, 4))))
         self.assertEqual(report.swapped, [("1", "Linear")])
         self.assertEqual([left[0] for left in report.left], ["0"])
