@@ -1,26 +1,31 @@
 """compare(): layer by layer, what the integers are against PyTorch's engine, their own reference, and float."""
+import copy
 import dataclasses
 import math
 from typing import Dict, Iterator, List, Optional
 
 import torch
+from torch.ao.quantization.quantize_fx import fuse_fx
+from torch.nn.intrinsic.modules.fused import _FusedModule
 
 from . import reference
 from .convert import convert, is_converted
+from .modules import Conv, DynamicLinear, Linear
 from .record import Call, batches, record
 
 
 @dataclasses.dataclass
 class Difference:
-    """Of two outputs. `largest` is in LSB; of dynamic layers in the output's own unit."""
+    """Of two outputs. `largest` is in LSB; of dynamic layers in the output's own unit, but for those from the float
+    reference: in what quantizing the input can change."""
 
     outputs: int = 0
     differing: int = 0
     largest: float = 0.0
 
-    def add(self, ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    def add(self, ours: torch.Tensor, theirs: torch.Tensor, unit=1) -> None:
         ours, theirs = (t.int_repr() if t.is_quantized else t for t in (ours, theirs))
-        distance = (ours.to(torch.float64) - theirs.to(torch.float64)).abs()
+        distance = (ours.to(torch.float64) - theirs.to(torch.float64)).abs() / unit
         self.outputs += distance.numel()
         self.differing += int((distance > 0).sum())
         self.largest = max(self.largest, float(distance.max()) if distance.numel() else 0.0)
@@ -58,7 +63,7 @@ class Layer:
     engine: Optional[Difference] = None  # intact against PyTorch's engine, on the activations as they occur
     engine_error: str = ""  # why there is none
     implementation: Difference = dataclasses.field(default_factory=Difference)  # intact against its contract
-    # Integer outputs against dequantize, float, quantize: intact's and the engine's.
+    # Outputs against dequantize, float, quantize, or those of dynamic layers against float: intact's and the engine's.
     float_reference: Difference = dataclasses.field(default_factory=Difference)
     engine_float_reference: Difference = dataclasses.field(default_factory=Difference)
     weights: Optional[Distance] = None  # as the model has them
@@ -111,12 +116,14 @@ def compare(model: torch.nn.Module, float_model: Optional[torch.nn.Module], inpu
     """What the model's numbers are, layer by layer.
 
     model        quantized by PyTorch for the engine at hand, or converted
-    float_model  what it was quantized from, with the same names: fused, where the model is; None: nothing against float
+    float_model  what it was quantized from, with the same names: fused, where the model is, but for models of convert_fx(), of
+                 which it is fused here; None: nothing against float
     inputs       a tensor, a tuple of arguments, or a list of either: a call of the model each; samples are its first dimension
     threshold    decibels: a sample whose SQNR is below is off
 
     Each layer that is wrong is of one category:
-      implementation error   integers are not what dequantize, float, quantize gives, beyond rounding
+      implementation error   integers are not what dequantize, float, quantize gives, beyond rounding; outputs of a dynamic
+                             layer are not its contract's, or are farther from float than quantizing its input can bring them
       data-insensitive       most samples are off
       data-sensitive         few samples are off
     """
@@ -125,7 +132,7 @@ def compare(model: torch.nn.Module, float_model: Optional[torch.nn.Module], inpu
     if not is_converted(model):
         converted = convert(model)
         final = Difference()
-    collected = _Collected(float_model)
+    collected = _Collected(float_model if float_model is None else _fused_alike(float_model, converted))
     for arguments in batches(inputs):
         reals = collected.float_outputs(arguments)
         for call in record(converted, *arguments):
@@ -135,6 +142,36 @@ def compare(model: torch.nn.Module, float_model: Optional[torch.nn.Module], inpu
                 for ours, theirs in zip(*(_tensors(m(*arguments)) for m in (converted, model))):
                     final.add(ours, theirs)
     return Comparison(torch.backends.quantized.engine, collected.finished(threshold), final)
+
+
+def _fused_alike(float_model: torch.nn.Module, converted: torch.nn.Module) -> torch.nn.Module:
+    """`float_model`, fused where `converted` is; throws if that cannot be done here."""
+    difference = _unfused(float_model, converted)
+    if difference is None:
+        return float_model
+    if any(isinstance(module, torch.fx.GraphModule) for module in converted.modules()):
+        try:
+            fused = fuse_fx(copy.deepcopy(float_model).eval())
+            if _unfused(fused, converted) is None:
+                return fused
+        except Exception as error:  # of torch.fx, which throws what it likes
+            difference += f" (fuse_fx: {str(error).splitlines()[0] if str(error) else type(error).__name__})"
+    raise ValueError(f"float_model is not fused as model is: {difference}; pass it as fuse_modules() or fuse_fx() made it, "
+                     "before prepare()")
+
+
+def _unfused(float_model: torch.nn.Module, converted: torch.nn.Module) -> Optional[str]:
+    """Where the outputs of the float layers are not those of the quantized ones of the same names."""
+    quantized = dict(converted.named_modules())
+    for name, module in float_model.named_modules():
+        ours = quantized.get(name)
+        is_bare = isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)) and not isinstance(module, _FusedModule)
+        if is_bare and isinstance(ours, (Conv, Linear, DynamicLinear)) and ours.relu:
+            return f"{name!r} has a ReLU in model and none in float_model"
+        if (isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and isinstance(ours, (torch.nn.Identity, type(None)))
+                and not isinstance(float_model.get_submodule(name.rpartition(".")[0]), _FusedModule)):
+            return f"{name!r} is a {type(module).__name__} in float_model and folded in model"
+    return None
 
 
 def _tensors(output) -> List[torch.Tensor]:
@@ -182,15 +219,17 @@ class _Collected:
             return
         layer.implementation.add(call.output, call.reference_output())
         expected = float_reference(call)
-        layer.float_reference.add(call.output, expected)
+        layer.float_reference.add(call.output, expected, _unit(call, expected, 255, call.per_row))
         try:
             theirs = call.engine_output()
             layer.engine = layer.engine or Difference()
             layer.engine.add(call.output, theirs)
-            layer.engine_float_reference.add(theirs, expected)
+            steps = 127 if call.reduce_range else 255
+            layer.engine_float_reference.add(theirs, expected, _unit(call, expected, steps, False))
         except RuntimeError as error:
             layer.engine_error = str(error).splitlines()[0]
-        if real is not None and real.shape == call.output.shape:
+        # With a residual it is another sum than the float convolution's.
+        if real is not None and call.residual is None and real.shape == call.output.shape:
             quantized = call.output.dequantize() if call.output.is_quantized else call.output
             step = call.scale if not call.is_dynamic else max(float(real.max() - real.min()) / 255, 1e-30)
             self.outputs.setdefault(call.layer, []).append((quantized, real, step))
@@ -203,7 +242,8 @@ class _Collected:
                 layer.samples += [Distance.of(q, r, step).sqnr for q, r in zip(quantized, real)]
             if outputs:
                 flat = [torch.cat([o[i].flatten() for o in outputs]) for i in (0, 1)]
-                layer.activations = Distance.of(*flat, outputs[0][2])
+                steps = torch.cat([torch.full([o[0].numel()], o[2], dtype=torch.float64) for o in outputs])
+                layer.activations = Distance.of(*flat, steps)
             _categorise(layer, threshold)
         return list(self.layers.values())
 
@@ -241,27 +281,46 @@ def _float_weight(float_model, name: str) -> Optional[torch.Tensor]:
 
 
 def float_reference(call: Call) -> torch.Tensor:
-    """Dequantize, compute in float64, quantize: what integer operators stand for."""
+    """Dequantize, compute in float64, quantize: what integer operators stand for. Of dynamic layers: real numbers."""
     p = call.params
-    if call.is_dynamic:
-        return call.reference_output()  # whose input is quantized as it comes
-    real = reference.product(call.input.dequantize().to(torch.float64), p.weight().dequantize().to(torch.float64), p)
+    input = call.input if call.is_dynamic else call.input.dequantize()
+    real = reference.product(input.to(torch.float64), p.weight().dequantize().to(torch.float64), p)
     if p.bias() is not None:
         real = real + reference.channelwise(p.bias().to(torch.float64), p)
     if call.residual is not None:
         real = real + call.residual.dequantize().to(torch.float64)
     if call.relu:
         real = real.clamp(min=0)
+    if call.is_dynamic:
+        return real
     return reference.quantized(real / call.scale, call.zero_point, call.input.dtype)
 
 
+def _unit(call: Call, expected: torch.Tensor, steps: int, per_row: bool):
+    """How far from `expected` a dynamic layer's outputs may be, each of whose inputs is rounded by at most half of one of
+    `steps` into which the range of the tensor, or of its row, is divided; 1 of other layers."""
+    if not call.is_dynamic:
+        return 1
+    dims = {"dim": -1, "keepdim": True} if per_row else {}
+    low, high = call.input.amin(**dims).clamp(max=0), call.input.amax(**dims).clamp(min=0)
+    # PyTorch's engines have no smaller step than 6.1e-5.
+    step = ((high - low).to(torch.float64) / steps).clamp(min=6.1e-5)
+    weight = call.params.weight().dequantize().to(torch.float64).abs().sum(1)
+    rounding = expected.abs() + (0 if call.params.bias() is None else call.params.bias().abs())
+    return (step * weight * 0.51 + rounding * 1e-6).clamp(min=1e-30)
+
+
 def _categorise(layer: Layer, threshold: float) -> None:
+    is_dynamic = layer.kind == "linear_dynamic"
+    if is_dynamic and layer.implementation.differing:  # of which every bit is told
+        layer.category, layer.evidence = "implementation error", f"intact against its contract: {layer.implementation}"
+        return
     for who, difference in (("intact", layer.float_reference), ("the engine", layer.engine_float_reference)):
-        # Rounding may fall otherwise by one, on few outputs; dynamic layers have their contract for a reference.
+        # Rounding may fall otherwise by one, on few outputs; dynamic layers are as far from float as their input's steps.
         few = 2 + difference.outputs // 100
-        if layer.kind != "linear_dynamic" and (difference.largest > 1 or difference.differing > few):
-            layer.category = "implementation error"
-            layer.evidence = f"{who} against dequantize, float, quantize: {difference}"
+        if difference.largest > 1 or not is_dynamic and difference.differing > few:
+            what = "float, in what quantizing its input can change" if is_dynamic else "dequantize, float, quantize"
+            layer.category, layer.evidence = "implementation error", f"{who} against {what}: {difference}"
             return
     off = sum(sqnr < threshold for sqnr in layer.samples)
     if off:

@@ -51,7 +51,14 @@ def _namespace(node: torch.fx.Node) -> str:
     """That of the operator that a node of a graph calls: "intact", "quantized"; "" of everything else."""
     if node.op != "call_function":
         return ""
-    return getattr(node.target, "_qualified_op_name", "").rpartition("::")[0]
+    return getattr(getattr(node.target, "overloadpacket", node.target), "_qualified_op_name", "").rpartition("::")[0]
+
+
+def _operator(node: torch.fx.Node):
+    """What a node calls; an operator without the name of its overload, if that is the default one."""
+    if isinstance(node.target, torch._ops.OpOverload) and node.target._overloadname == "default":
+        return node.target.overloadpacket
+    return node.target
 
 
 def _is_ours(node: torch.fx.Node) -> bool:
@@ -98,6 +105,10 @@ class Left(Exception):
     """Why a module stays as it is."""
 
 
+# PyTorch's own layer is what the mode stands for: with 7 bits no engine saturates.
+_SEVEN_BITS = "PyTorch gives it 7 bits of its input (reduce_range), which do not saturate; intact has 8"
+
+
 def _linear(module, name: str, options: Options) -> torch.nn.Module:
     params = _linear_params(*module._weight_bias(), name, options)
     return Linear(params, isinstance(module, nniq.LinearReLU), module.scale, module.zero_point)
@@ -106,17 +117,17 @@ def _linear(module, name: str, options: Options) -> torch.nn.Module:
 def _dynamic_linear(module, name: str, options: Options) -> torch.nn.Module:
     if module._packed_params.dtype != torch.qint8:
         raise Left(f"its weights are {module._packed_params.dtype}")
+    reduce_range = module.version is not None and module.version >= 4  # as its forward() has it
+    if reduce_range and options.mode == "saturating":
+        raise Left(_SEVEN_BITS)
     params = _linear_params(*module._weight_bias(), name, options)
-    return DynamicLinear(params, isinstance(module, nniqd.LinearReLU), options.per_row)
+    return DynamicLinear(params, isinstance(module, nniqd.LinearReLU), options.per_row, reduce_range)
 
 
 def _conv(module, name: str, options: Options) -> torch.nn.Module:
     if module.padding_mode != "zeros":
         raise Left(f"its padding_mode is {module.padding_mode!r}")
-    try:
-        weight, bias = module._weight_bias()
-    except RuntimeError as error:  # qnnpack unpacks two dimensions only
-        raise Left(str(error).splitlines()[0]) from error
+    weight, bias = module._weight_bias()
     params = _conv_params(weight, bias, module.stride, module.padding, module.output_padding,
                           module.dilation, module.groups, module.transposed, name, options)
     relu = isinstance(module, (nniq.ConvReLU1d, nniq.ConvReLU2d, nniq.ConvReLU3d))
@@ -126,12 +137,13 @@ def _conv(module, name: str, options: Options) -> torch.nn.Module:
 def _quantize(module, name: str, options: Options) -> torch.nn.Module:
     if module.dtype not in (torch.quint8, torch.qint8):
         raise Left(f"its dtype is {module.dtype}")
-    return Quantize(float(module.scale), int(module.zero_point), module.dtype)
+    return Quantize(float(module.scale), int(module.zero_point), module.dtype, name)
 
 
 def _functional(module, name: str, options: Options) -> torch.nn.Module:
     ours = copy.copy(module)
     ours.__class__ = Functional
+    ours.layer = name
     return ours
 
 
@@ -150,6 +162,13 @@ _QUANTIZED_PACKAGES = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.nn.
 _CONTAINERS = (nnq.modules.linear.LinearPackedParams, nnq.modules.embedding_ops.EmbeddingPackedParams,
                nnqd.modules.rnn.PackedParameter)  # of weights; their owners are told
 _FLOAT_PRODUCTS = (torch.nn.Linear, torch.nn.modules.conv._ConvNd, torch.nn.RNNBase, torch.nn.MultiheadAttention)
+_COMPOSED = (torch.nn.quantizable.MultiheadAttention, torch.nn.quantizable.LSTM)  # of layers that are told by themselves
+
+
+def _kind(module: torch.nn.Module) -> str:
+    """What the report calls a module that was swapped."""
+    kind = type(module).__name__
+    return f"{kind} (add, add_relu; its other calls are PyTorch's)" if type(module) is nnq.QFunctional else kind
 
 
 _ALREADY = "it is intact's already, and stays as it was converted"
@@ -161,8 +180,13 @@ def _reason_to_leave(module: torch.nn.Module) -> Optional[str]:
         return _ALREADY
     if isinstance(module, torch.jit.ScriptModule):
         return "it is scripted: convert() wants it before"
+    if isinstance(module, _COMPOSED):
+        return "its layers are told by themselves; what is between them is PyTorch's"
     if isinstance(module, _FLOAT_PRODUCTS):
         return "PyTorch did not quantize it"
+    known = next((base for base in type(module).__mro__[1:] if base in _MODULES), None)
+    if known is not None and not type(module).__module__.startswith(_QUANTIZED_PACKAGES):
+        return f"a subclass of PyTorch's {known.__name__} may compute something else"
     if not type(module).__module__.startswith(_QUANTIZED_PACKAGES) or isinstance(module, _CONTAINERS):
         return None
     if type(module).__module__.startswith("torch.ao.nn.quantized.dynamic"):
@@ -188,10 +212,10 @@ def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: 
     if make is not None:
         try:
             made[id(module)] = _in_place_of(module, make(module, name, options))
-            report.swapped.append((name, type(module).__name__))
+            report.swapped.append((name, _kind(module)))
             return made[id(module)]
-        except Left as reason:
-            report.left.append((name, type(module).__name__, str(reason)))
+        except (Left, RuntimeError) as reason:  # also what our operators refuse, and what qnnpack does not unpack
+            report.left.append((name, type(module).__name__, str(reason).splitlines()[0]))
             return module
     reason = _reason_to_leave(module)
     if reason is not None:
@@ -224,68 +248,148 @@ _CALLS = {
 }
 
 _SUMS = {_quantized.add: _intact.add, _quantized.add_relu: _intact.add_relu}
+_QUANTIZES = (torch.quantize_per_tensor, torch.ops.aten.quantize_per_tensor,
+              torch.ops.aten.quantize_per_tensor.tensor_qparams)
 
 
 def _weights_of(node: torch.fx.Node) -> Optional[str]:
     """The attribute that holds the weights of a call, if it is in the form that torch.ao.quantization gives it."""
-    if node.target not in _CALLS or len(node.args) < 2 or getattr(node.args[1], "op", "") != "get_attr":
+    if _operator(node) not in _CALLS or len(node.args) < 2 or getattr(node.args[1], "op", "") != "get_attr":
         return None
-    is_dynamic = _CALLS[node.target][0] is _intact.linear_dynamic  # whose other arguments are not kept
-    return node.args[1].target if is_dynamic or len(node.args) == 4 and not node.kwargs else None
+    if _is_dynamic(node):
+        return node.args[1].target
+    return node.args[1].target if len(node.args) == 4 and not node.kwargs else None
 
 
-def _is_sum(node: torch.fx.Node) -> bool:
-    return node.target in _SUMS and len(node.args) >= 2
+def _is_dynamic(node: torch.fx.Node) -> bool:
+    return _CALLS[_operator(node)][0] is _intact.linear_dynamic
+
+
+def _reduces_range(node: torch.fx.Node) -> bool:
+    return bool(node.args[2] if len(node.args) > 2 else node.kwargs.get("reduce_range", False))
+
+
+def _swap_quantize(graph_module, node: torch.fx.Node, layer: str) -> Optional[str]:
+    """Why a call of quantize_per_tensor stays, if it does."""
+    names = ("input", "scale", "zero_point", "dtype")
+    given = {**dict(zip(names, node.args)), **node.kwargs}
+    if set(given) != set(names):
+        return "its arguments are not known"
+    if given["dtype"] not in (torch.quint8, torch.qint8):
+        return f"its dtype is {given['dtype']}"
+    if not isinstance(given["input"], torch.fx.Node) or not all(map(
+            lambda name: _is_a_number(graph_module, given[name]), ("scale", "zero_point"))):
+        return "it quantizes a list of tensors, or its scale is computed"
+    node.args, node.kwargs, node.target = tuple(given[name] for name in names), {"layer": layer}, _intact.quantize
+    return None
+
+
+def _is_a_number(graph_module, argument) -> bool:
+    """Whether it is one, or a tensor of one that the module keeps."""
+    if not isinstance(argument, torch.fx.Node):
+        return not isinstance(argument, (list, tuple))
+    if argument.op != "get_attr":
+        return False
+    value = _attribute(graph_module, argument.target)
+    return not isinstance(value, torch.Tensor) or value.numel() == 1
 
 
 def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options, report: Conversion) -> None:
     prefix = f"{name}." if name else ""
     users: Dict[str, list] = {}  # calls by the attribute that holds their weights
     for node in graph_module.graph.nodes:
-        if (node.op == "call_function" and node.target is torch.quantize_per_tensor and not node.kwargs
-                and node.args[3] in (torch.quint8, torch.qint8)):
-            node.target = _intact.quantize
-            report.swapped.append((prefix + node.name, "quantize_per_tensor"))
-            continue
-        if _is_ours(node):
-            report.left.append((prefix + node.name, str(node.target), _ALREADY))
+        layer, kind, reason = prefix + node.name, str(_operator(node)), None
+        if node.op == "call_function" and _operator(node) in _QUANTIZES:
+            kind, reason = "quantize_per_tensor", _swap_quantize(graph_module, node, layer)
+            if reason is None:
+                report.swapped.append((layer, kind))
+        elif _is_ours(node):
+            reason = _ALREADY
         elif _namespace(node) != "quantized":
             continue
         elif _weights_of(node) is not None:
-            users.setdefault(_weights_of(node), []).append(node)
-        elif _is_sum(node):
-            report.swapped.append((prefix + node.name, str(node.target)))
-            node.target = _SUMS[node.target]
-        elif node.target in _CALLS or node.target in _SUMS:
-            report.left.append((prefix + node.name, str(node.target), "its arguments are not as torch.ao.quantization gives them"))
+            if _is_dynamic(node) and _reduces_range(node) and options.mode == "saturating":
+                reason = _SEVEN_BITS
+            else:
+                users.setdefault(_weights_of(node), []).append(node)
+        elif _operator(node) in _SUMS and len(node.args) >= 2:
+            report.swapped.append((layer, kind))
+            node.target, node.kwargs = _SUMS[_operator(node)], {**node.kwargs, "layer": layer}
+        elif _operator(node) in _CALLS or _operator(node) in _SUMS:
+            reason = "its arguments are not as torch.ao.quantization gives them"
         else:
-            report.left.append((prefix + node.name, str(node.target), "PyTorch's own operator serves it"))
+            reason = "PyTorch's own operator serves it"
+        if reason is not None:
+            report.left.append((layer, kind, reason))
+    loading = _Loading(options)
     for attribute, nodes in users.items():
-        owner_path, _, leaf = attribute.rpartition(".")
-        owner = graph_module.get_submodule(owner_path)
-        try:
-            params = _CALLS[nodes[0].target][1](getattr(owner, leaf), prefix + nodes[0].name, options)
-        except RuntimeError as error:  # qnnpack unpacks two dimensions only
-            reason = str(error).splitlines()[0]
-            report.left += [(prefix + node.name, str(node.target), reason) for node in nodes]
-            continue
-        setattr(owner, leaf, params)
-        for node in nodes:
-            ours = _CALLS[node.target][0]
-            report.swapped.append((prefix + node.name, str(node.target)))
-            if ours is _intact.linear_dynamic:
-                relu = node.target is _quantized.linear_relu_dynamic
-                node.args, node.kwargs = (node.args[0], node.args[1], options.per_row, relu), {}
-            node.target = ours
+        _swap_products(graph_module, prefix, attribute, nodes, options, report, loading)
+    if loading.weights and hasattr(graph_module, "preserved_attr_names"):  # of convert_fx(), whose state has such weights
+        graph_module.register_load_state_dict_post_hook(loading)
+        _preserve(graph_module, "_load_state_dict_post_hooks")
     graph_module.recompile()
+
+
+def _preserve(module: torch.nn.Module, attribute: str) -> None:
+    """Has copies of what convert_fx() made keep an attribute."""
+    if hasattr(module, "preserved_attr_names"):
+        module.preserved_attr_names = module.preserved_attr_names | {attribute}
+
+
+class _Loading:
+    """A hook that has a converted graph make its own of weights that PyTorch packed, where these were loaded."""
+
+    def __init__(self, options: Options):
+        self.options = options
+        self.weights: Dict[str, tuple] = {}  # by attribute: PyTorch's, how they are unpacked, the layer
+
+    def __call__(self, module, incompatible_keys):
+        for attribute, (theirs, unpacked, layer) in self.weights.items():
+            packed = getattr(module, theirs)
+            if not packed._has_method("max_isa"):  # which ours have
+                setattr(module, attribute, unpacked(packed, layer, self.options))
+
+
+def _swap_products(graph_module, prefix: str, attribute: str, nodes: list, options: Options, report: Conversion,
+                   loading: "_Loading") -> None:
+    """Calls that share their weights."""
+    kinds = [(prefix + node.name, str(_operator(node))) for node in nodes]
+    unpacked = _CALLS[_operator(nodes[0])][1]
+    try:
+        params = unpacked(_attribute(graph_module, attribute), kinds[0][0], options)
+    except RuntimeError as error:  # qnnpack unpacks two dimensions only
+        reason = str(error).splitlines()[0]
+        report.left += [(*kind, reason) for kind in kinds]
+        return
+    report.swapped += kinds
+    held = [node for node in graph_module.graph.nodes if node.op == "get_attr" and node.target == attribute]
+    is_shared = any(user not in nodes for node in held for user in node.users)  # with calls that stay PyTorch's
+    ours = f"{attribute}_intact" if is_shared else attribute
+    owner_path, _, leaf = ours.rpartition(".")
+    setattr(graph_module.get_submodule(owner_path), leaf, params)
+    if not owner_path:
+        loading.weights[ours] = (attribute, unpacked, kinds[0][0])
+    for node in nodes:
+        operator, weights = _CALLS[_operator(node)][0], node.args[1]
+        if is_shared:
+            with graph_module.graph.inserting_before(node):
+                weights = graph_module.graph.create_node("get_attr", ours)
+        rest = node.args[2:]
+        if _is_dynamic(node):
+            rest = (options.per_row, _operator(node) is _quantized.linear_relu_dynamic, _reduces_range(node))
+        node.args, node.kwargs, node.target = (node.args[0], weights, *rest), {}, operator
+
+
+def _attribute(graph_module, path: str):
+    owner_path, _, leaf = path.rpartition(".")
+    return getattr(graph_module.get_submodule(owner_path), leaf)
 
 
 def _value(graph_module, argument) -> float:
     """Of a scale or zero point in a graph: a number, or a tensor that the module keeps."""
     if not isinstance(argument, torch.fx.Node):
         return argument
-    owner_path, _, leaf = argument.target.rpartition(".")
-    return getattr(graph_module.get_submodule(owner_path), leaf).item()
+    return _attribute(graph_module, argument.target).item()
 
 
 def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conversion) -> None:
@@ -307,13 +411,13 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
     for add in list(graph_module.graph.nodes):
         if add.op != "call_function" or add.target not in (*_SUMS, *_SUMS.values()) or len(add.args) < 2:
             continue
-        scale, zero_point = (*add.args[2:], *(add.kwargs[key] for key in ("scale", "zero_point") if key in add.kwargs))
+        scale, zero_point = (*add.args[2:4], *(add.kwargs[key] for key in ("scale", "zero_point") if key in add.kwargs))
         for conv, residual in (add.args[:2], add.args[1::-1]):
             if conv is residual or not is_fusable(conv) or not isinstance(residual, torch.fx.Node):
                 continue
             old = modules[conv.target]
             fused = ConvAdd(old.params, add.target in (_quantized.add_relu, _intact.add_relu), _value(graph_module, scale),
-                            _value(graph_module, zero_point))
+                            _value(graph_module, zero_point), old.scale, old.zero_point)
             owner_path, _, leaf = conv.target.rpartition(".")
             setattr(graph_module.get_submodule(owner_path), leaf, _in_place_of(old, fused))
             with graph_module.graph.inserting_before(add):
@@ -324,8 +428,17 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
             report.fused.append((prefix + conv.target, f"with {add.name}"))
             report.swapped = [entry for entry in report.swapped if entry[0] != prefix + add.name]
             break
+    held = _held(graph_module)
     graph_module.graph.eliminate_dead_code()
+    for scale in held - _held(graph_module):  # which copies would not have
+        if scale in graph_module._buffers:
+            delattr(graph_module, scale)
     graph_module.recompile()
+
+
+def _held(graph_module) -> set:
+    """The attributes that a graph reads."""
+    return {node.target for node in graph_module.graph.nodes if node.op == "get_attr"}
 
 
 # --- all of it ---------------------------------------------------------------------------------------------------
@@ -341,13 +454,14 @@ def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *
     """`model`, quantized by PyTorch, with its products on intact.
 
     mode            "exact": the same bytes on every CPU. "saturating": what FBGEMM and oneDNN compute without VNNI; with
-                    max_isa="avx2" or "avx512" this shows on any machine what they make of the model there.
+                    max_isa="avx2" or "avx512" this shows on any machine what they make of the model there. Dynamic layers
+                    with reduce_range, whose 7 bits do not saturate, are left.
     max_isa         kernels of no newer ISA than this are used: "avx2", "avx512", …, "any".
     dynamic         how layers of quantize_dynamic() quantize their input: all of it alike ("tensor", as PyTorch does), or
                     each row by itself ("row", which is more accurate). Neither gives up a bit (reduce_range).
     fuse_residual   has convolutions add the residual of a block before they round, once where PyTorch rounds twice: faster,
-                    other bytes. The model is traced by torch.fx if it is no GraphModule. Residuals may broadcast to the
-                    convolution's output, but not the other way round.
+                    other bytes. The model is traced by torch.fx if it is no GraphModule. A residual to which the output
+                    of the convolution broadcasts is added as PyTorch does it.
     inplace         changes `model` instead of a copy.
 
     conversion(result) tells what was swapped, what was left and why.
@@ -372,6 +486,5 @@ def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *
             if fuse_residual:
                 _fuse_residuals(module, name, report)
     model.intact_conversion = report
-    if hasattr(model, "preserved_attr_names"):  # of convert_fx(): attributes that its copies have
-        model.preserved_attr_names = model.preserved_attr_names | {"intact_conversion"}
+    _preserve(model, "intact_conversion")
     return model

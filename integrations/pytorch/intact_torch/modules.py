@@ -81,20 +81,24 @@ class Linear(_LinearState, _Layer):
 
 
 class DynamicLinear(_LinearState, _Layer):
-    """Quantizes its input as it comes: the whole tensor alike, or each row by itself. Its output is float32."""
+    """Quantizes its input as it comes: the whole tensor alike, or each row by itself. Its output is float32.
+
+    reduce_range tells that PyTorch's layer gives up a bit of its input; this one does not.
+    """
 
     _version = 4
 
-    def __init__(self, params, relu: bool, per_row: bool):
+    def __init__(self, params, relu: bool, per_row: bool, reduce_range: bool = False):
         super().__init__(params, relu, 1.0, 0)
         self.per_row = per_row
+        self.reduce_range = reduce_range
 
     def extra_repr(self):
         return f"{super().extra_repr()}, per={'row' if self.per_row else 'tensor'}"
 
     def forward(self, input):
         real = input.to(torch.float32) if torch.is_floating_point(input) else input  # which the operator refuses
-        return torch.ops.intact.linear_dynamic(real, self.params, self.per_row, self.relu).to(input.dtype)
+        return torch.ops.intact.linear_dynamic(real, self.params, self.per_row, self.relu, self.reduce_range).to(input.dtype)
 
 
 class _ConvState(torch.nn.Module):
@@ -135,32 +139,58 @@ class Conv(_ConvState, _Layer):
 class ConvAdd(_ConvState, _Layer):
     """A convolution to which a residual is added before its output is rounded; scale and zero point are the sum's.
 
-    The state dict names them sum_scale and sum_zero_point: those of PyTorch's convolution are other numbers.
+    A residual to which the convolution's output broadcasts is added afterwards, as PyTorch does it; conv_scale and
+    conv_zero_point are those of what is rounded before. The state dict names the sum's sum_scale and sum_zero_point: they
+    are other numbers than those of PyTorch's convolution, which have its names.
     """
 
     _output = "sum_"
 
+    def __init__(self, params, relu: bool, scale: float, zero_point: int, conv_scale: float, conv_zero_point: int):
+        super().__init__(params, relu, scale, zero_point)
+        self.conv_scale = float(conv_scale)
+        self.conv_zero_point = int(conv_zero_point)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "scale"] = torch.tensor(self.conv_scale)
+        destination[prefix + "zero_point"] = torch.tensor(self.conv_zero_point)
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        self.conv_scale = float(state_dict.pop(prefix + "scale"))
+        self.conv_zero_point = int(state_dict.pop(prefix + "zero_point"))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def forward(self, input, residual):
         if self.relu:
-            return torch.ops.intact.conv_add_relu(input, residual, self.params, self.scale, self.zero_point)
-        return torch.ops.intact.conv_add(input, residual, self.params, self.scale, self.zero_point)
+            return torch.ops.intact.conv_add_relu(input, residual, self.params, self.scale, self.zero_point,
+                                                  self.conv_scale, self.conv_zero_point)
+        return torch.ops.intact.conv_add(input, residual, self.params, self.scale, self.zero_point, self.conv_scale,
+                                         self.conv_zero_point)
 
 
 class Quantize(nnq.Quantize):
-    """PyTorch's module, in vector instructions."""
+    """PyTorch's module, in vector instructions. Errors name the layer."""
+
+    def __init__(self, scale, zero_point, dtype, layer: str = ""):
+        super().__init__(scale, zero_point, dtype)
+        self.layer = layer
 
     def forward(self, X):
-        return torch.ops.intact.quantize(X, float(self.scale), int(self.zero_point), self.dtype)
+        return torch.ops.intact.quantize(X, float(self.scale), int(self.zero_point), self.dtype, self.layer)
 
 
 class Functional(nnq.QFunctional):
-    """PyTorch's, whose sums are intact's: the same bytes in less time."""
+    """PyTorch's, whose sums are intact's: the same bytes in less time. Errors name the layer.
+
+    convert() makes it of PyTorch's object, and sets `layer`.
+    """
 
     def add(self, x, y):
-        return self.activation_post_process(torch.ops.intact.add(x, y, self.scale, self.zero_point))
+        return self.activation_post_process(torch.ops.intact.add(x, y, self.scale, self.zero_point, self.layer))
 
     def add_relu(self, x, y):
-        return self.activation_post_process(torch.ops.intact.add_relu(x, y, self.scale, self.zero_point))
+        return self.activation_post_process(torch.ops.intact.add_relu(x, y, self.scale, self.zero_point, self.layer))
 
 
 #: What convert() puts in.

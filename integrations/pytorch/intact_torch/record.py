@@ -21,6 +21,7 @@ class Call:
     zero_point: int = 0
     residual: Optional[torch.Tensor] = None
     per_row: bool = False
+    reduce_range: bool = False  # whether PyTorch's layer gives up a bit of its input
 
     @property
     def layer(self) -> str:
@@ -50,7 +51,9 @@ class Call:
         if not reference.is_conv(p):
             packed = ops.linear_prepack(p.weight(), p.bias())
             if self.is_dynamic:
-                return (ops.linear_relu_dynamic if self.relu else ops.linear_dynamic)(self.input, packed)
+                # Which qnnpack ignores, with a warning at each call.
+                reduce_range = self.reduce_range and torch.backends.quantized.engine != "qnnpack"
+                return (ops.linear_relu_dynamic if self.relu else ops.linear_dynamic)(self.input, packed, reduce_range)
             return (ops.linear_relu if self.relu else ops.linear)(self.input, packed, self.scale, self.zero_point)
         if p.transposed() and self.relu:
             raise RuntimeError("PyTorch has no transposed convolution with ReLU")
@@ -76,12 +79,18 @@ class _Recorder(TorchDispatchMode):
         operator = operator[:-len("_relu")] if relu else operator
         input, *rest = args
         if operator == "linear_dynamic":
-            params, per_row, relu = (rest + [False, False])[:3]
-            self.calls.append(Call(operator, params, input, output, relu, per_row=per_row))
-        else:
-            residual = rest.pop(0) if operator == "conv_add" else None
-            params, scale, zero_point = rest
-            self.calls.append(Call(operator, params, input, output, relu, scale, zero_point, residual))
+            params, per_row, relu, reduce_range = (rest + [False] * 3)[:4]
+            self.calls.append(Call(operator, params, input, output, relu, per_row=per_row, reduce_range=reduce_range))
+            return output
+        residual = rest.pop(0) if operator == "conv_add" else None
+        params, scale, zero_point, *unfused = rest
+        if unfused:
+            unfused = (unfused + [0])[:2]  # a zero point of 0 is not given
+            alone = torch.ops.intact.conv(input, params, *unfused)
+            if alone.shape != output.shape:  # the sum was a call of its own
+                self.calls.append(Call("conv", params, input, alone, False, *unfused))
+                return output
+        self.calls.append(Call(operator, params, input, output, relu, scale, zero_point, residual))
         return output
 
 

@@ -4,11 +4,14 @@
 //   intact::conv           quint8 or qint8 → the same type        requantized
 //   intact::conv_relu      likewise, with ReLU before it
 //   intact::conv_add       a residual is added before it: not the bytes of a convolution and an addition,
-//   intact::conv_add_relu  between which PyTorch rounds to 8 bits once more; the residual may broadcast
+//   intact::conv_add_relu  between which PyTorch rounds to 8 bits once more; the residual may broadcast.
+//                          Where it does not, and conv_scale and conv_zero_point are given, the output
+//                          is rounded to these, and the sum is intact::add's
 //
 // take tensors of PyTorch's shapes ([N, C, L], [N, C, H, W], [N, C, D, H, W]), and return the same channels
 // last in memory. Inputs of another layout are copied. Extents and batch may differ from call to call.
 #include <ATen/ExpandUtils.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 
@@ -21,6 +24,12 @@ struct Geometry {
   std::vector<int64_t> stride, padding, output_padding, dilation;  // outermost first, one for each dimension
   int64_t groups = 1;
   bool transposed = false;
+};
+
+/// How a convolution stands for real numbers where it cannot add the residual before it rounds; or scale 0.
+struct Unfused {
+  double scale = 0;
+  int64_t zero_point = 0;
 };
 
 class Conv : public torch::CustomClassHolder {
@@ -42,7 +51,7 @@ class Conv : public torch::CustomClassHolder {
   const Options& options() const { return options_; }
 
   at::Tensor Run(const at::Tensor& input, const c10::optional<at::Tensor>& residual, double scale,
-                 int64_t zero_point, bool relu) {
+                 int64_t zero_point, bool relu, Unfused unfused = {}) {
     const CallKey key = KeyOf(input, residual, scale, zero_point, relu, options_);
     CheckInput(input);
     const auto plan = plans_.Get(key, [&] { return MakePlan(key); });
@@ -57,6 +66,10 @@ class Conv : public torch::CustomClassHolder {
 
     std::vector<int64_t> sizes = {input.size(0), output_channels()};
     sizes.insert(sizes.end(), info.output, info.output + dims());
+    if (residual && unfused.scale != 0 && !at::is_expandable_to(residual->sizes(), sizes)) {
+      return Sum(*residual, Run(input, c10::nullopt, unfused.scale, unfused.zero_point, false), scale,
+                 zero_point, relu);
+    }
     const at::Tensor addend = residual ? CheckedResidual(*residual, sizes) : at::Tensor();
     if (dims() == 1) sizes.insert(sizes.begin() + 2, 1);
     at::Tensor output = at::_empty_affine_quantized(sizes, at::TensorOptions().dtype(input.scalar_type()),
@@ -113,6 +126,16 @@ class Conv : public torch::CustomClassHolder {
     if (input.dim() == dims() + 2 && input.size(1) == input_channels()) return;
     Fail(options_.layer, "input has shape ", input.sizes(), "; expected ", dims() + 2, " dimensions and ",
          input_channels(), " channels");
+  }
+
+  // The residual, which is the larger one as a rule, comes first: of its shape PyTorch makes the sum.
+  at::Tensor Sum(const at::Tensor& residual, const at::Tensor& output, double scale, int64_t zero_point,
+                 bool relu) const {
+    using Add = at::Tensor(const at::Tensor&, const at::Tensor&, double, int64_t, c10::string_view);
+    return c10::Dispatcher::singleton()
+        .findSchemaOrThrow(relu ? "intact::add_relu" : "intact::add", "")
+        .typed<Add>()
+        .call(residual, output, scale, zero_point, options_.layer);
   }
 
   at::Tensor CheckedResidual(const at::Tensor& residual, const std::vector<int64_t>& sizes) const {
@@ -201,13 +224,13 @@ at::Tensor RunConvRelu(const at::Tensor& input, const ConvPointer& params, doubl
 }
 
 at::Tensor RunConvAdd(const at::Tensor& input, const at::Tensor& residual, const ConvPointer& params,
-                      double scale, int64_t zero_point) {
-  return params->Run(input, residual, scale, zero_point, false);
+                      double scale, int64_t zero_point, double conv_scale, int64_t conv_zero_point) {
+  return params->Run(input, residual, scale, zero_point, false, {conv_scale, conv_zero_point});
 }
 
 at::Tensor RunConvAddRelu(const at::Tensor& input, const at::Tensor& residual, const ConvPointer& params,
-                          double scale, int64_t zero_point) {
-  return params->Run(input, residual, scale, zero_point, true);
+                          double scale, int64_t zero_point, double conv_scale, int64_t conv_zero_point) {
+  return params->Run(input, residual, scale, zero_point, true, {conv_scale, conv_zero_point});
 }
 
 }  // namespace
@@ -254,7 +277,8 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
   for (const char* name : {"conv_add", "conv_add_relu"}) {
     const std::string schema = std::string(name) +
                                "(Tensor input, Tensor residual, __torch__.torch.classes.intact.Conv params, "
-                               "float output_scale, int output_zero_point) -> Tensor";
+                               "float output_scale, int output_zero_point, float conv_scale=0., "
+                               "int conv_zero_point=0) -> Tensor";
     library.def(schema.c_str());
   }
 }

@@ -10,8 +10,10 @@
 //   round(f)   clamp(rne(f·(1/scale)) + zero_point); of a NaN, and from 2⁶³ on, the least value
 //
 // Where PyTorch runs on more threads each has a rest, so its bytes depend on their number; these do not. What
-// is not served here (operands of two shapes or layouts, per channel, of other types) PyTorch's operator
-// does. With qnnpack for its engine PyTorch adds quint8 by another kernel, whose bytes are others.
+// is not served here PyTorch's operator does: operands of two shapes or layouts, per channel, of other types,
+// or neither contiguous nor channels-last, as NWC is and what slices and transposes leave; over these PyTorch
+// has another loop, whose bytes are others. So are those of qnnpack's kernel, which adds quint8 where it is
+// PyTorch's engine.
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cmath>
@@ -123,20 +125,25 @@ void Add(const at::Tensor& a, const at::Tensor& b, bool relu, const at::Tensor& 
   }
 }
 
-// That elements of both lie in one order, without gaps.
+// That elements of both lie in one order, and in that of Like().
 bool AreAlike(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_non_overlapping_and_dense();
+  return a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_contiguous(a.suggest_memory_format());
 }
 
-// An empty tensor that lies as `tensor` does, dense in some order.
+// An empty tensor as PyTorch makes it for a result: contiguous, or channels-last where `tensor` is.
 at::Tensor Like(const at::Tensor& tensor, at::ScalarType type, double scale, int64_t zero_point) {
-  const at::Tensor empty = at::_empty_affine_quantized(tensor.sizes(), at::TensorOptions().dtype(type), scale,
-                                                       zero_point, tensor.suggest_memory_format());
-  return empty.strides() == tensor.strides() ? empty : empty.as_strided(tensor.sizes(), tensor.strides());
+  return at::_empty_affine_quantized(tensor.sizes(), at::TensorOptions().dtype(type), scale, zero_point,
+                                     tensor.suggest_memory_format());
 }
 
-at::Tensor RunAdd(const at::Tensor& a, const at::Tensor& b, double scale, int64_t zero_point, bool relu) {
-  const Options options = {relu ? "add_relu" : "add", {}, {}};
+// What errors name: the layer, if the caller told it, else the operator.
+Options Named(c10::string_view layer, const char* name) {
+  return {layer.empty() ? name : std::string(layer) + ": " + name, {}, {}};
+}
+
+at::Tensor RunAdd(const at::Tensor& a, const at::Tensor& b, double scale, int64_t zero_point, bool relu,
+                  c10::string_view layer) {
+  const Options options = Named(layer, relu ? "add_relu" : "add");
   for (const auto& [name, tensor] : {std::pair("a", a), std::pair("b", b)}) {
     if (!tensor.is_quantized()) {
       Fail(options.layer, name, " is ", tensor.scalar_type(), "; expected a quantized tensor");
@@ -151,7 +158,11 @@ at::Tensor RunAdd(const at::Tensor& a, const at::Tensor& b, double scale, int64_
     static const auto kAddRelu = c10::Dispatcher::singleton()
                                      .findSchemaOrThrow("quantized::add_relu", "")
                                      .typed<at::Tensor(at::Tensor, at::Tensor, double, int64_t)>();
-    return (relu ? kAddRelu : kAdd).call(a, b, scale, zero_point);
+    try {
+      return (relu ? kAddRelu : kAdd).call(a, b, scale, zero_point);
+    } catch (const c10::Error& error) {
+      Fail(options.layer, error.what_without_backtrace());
+    }
   }
   CheckAffine("", scale, zero_point, a.scalar_type(), options);
   at::Tensor c = Like(a, a.scalar_type(), scale, zero_point);
@@ -159,23 +170,26 @@ at::Tensor RunAdd(const at::Tensor& a, const at::Tensor& b, double scale, int64_
   return c;
 }
 
-at::Tensor RunAddPlain(const at::Tensor& a, const at::Tensor& b, double scale, int64_t zero_point) {
-  return RunAdd(a, b, scale, zero_point, false);
+at::Tensor RunAddPlain(const at::Tensor& a, const at::Tensor& b, double scale, int64_t zero_point,
+                       c10::string_view layer) {
+  return RunAdd(a, b, scale, zero_point, false, layer);
 }
 
-at::Tensor RunAddRelu(const at::Tensor& a, const at::Tensor& b, double scale, int64_t zero_point) {
-  return RunAdd(a, b, scale, zero_point, true);
+at::Tensor RunAddRelu(const at::Tensor& a, const at::Tensor& b, double scale, int64_t zero_point,
+                      c10::string_view layer) {
+  return RunAdd(a, b, scale, zero_point, true, layer);
 }
 
-at::Tensor RunQuantize(const at::Tensor& x, double scale, int64_t zero_point, at::ScalarType type) {
-  const Options options = {"quantize", {}, {}};
+at::Tensor RunQuantize(const at::Tensor& x, double scale, int64_t zero_point, at::ScalarType type,
+                       c10::string_view layer) {
+  const Options options = Named(layer, "quantize");
   CheckReal("input", x, options);
   if (type != at::kQUInt8 && type != at::kQInt8) {
     Fail(options.layer, "dtype is ", type, "; expected quint8 or qint8");
   }
   CheckAffine("", scale, zero_point, type, options);
   const at::Tensor dense = x.contiguous(x.suggest_memory_format());  // as PyTorch lays its result out
-  at::Tensor c = Like(dense, type, scale, zero_point);
+  at::Tensor c = Like(x, type, scale, zero_point);
   const auto* const from = dense.data_ptr<float>();
   at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
     if (type == at::kQUInt8) {
@@ -193,9 +207,10 @@ at::Tensor RunQuantize(const at::Tensor& x, double scale, int64_t zero_point, at
 }  // namespace intact_torch
 
 TORCH_LIBRARY_FRAGMENT(intact, library) {
-  library.def("add(Tensor a, Tensor b, float scale, int zero_point) -> Tensor");
-  library.def("add_relu(Tensor a, Tensor b, float scale, int zero_point) -> Tensor");
-  library.def("quantize(Tensor input, float scale, int zero_point, ScalarType dtype) -> Tensor");
+  library.def("add(Tensor a, Tensor b, float scale, int zero_point, str layer='') -> Tensor");
+  library.def("add_relu(Tensor a, Tensor b, float scale, int zero_point, str layer='') -> Tensor");
+  library.def(
+      "quantize(Tensor input, float scale, int zero_point, ScalarType dtype, str layer='') -> Tensor");
 }
 
 // For every backend, so that a tensor of the wrong kind meets a message that names the operator.

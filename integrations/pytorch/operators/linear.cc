@@ -4,7 +4,8 @@
 //   intact::linear_relu     likewise, with ReLU before it
 //   intact::linear_dynamic  float32 → float32                     x is quantized to u8 as it is read
 //
-// take a tensor whose last dimension is the depth; all others are rows.
+// take a tensor whose last dimension is the depth; all others are rows. linear_dynamic's reduce_range changes
+// nothing: it tells that PyTorch's layer gives up a bit of the activations, for intact_torch.compare().
 #include "integrations/pytorch/operators/common.h"
 
 namespace intact_torch {
@@ -117,7 +118,8 @@ at::Tensor RunLinearRelu(const at::Tensor& input, const LinearPointer& params, d
   return params->Run(input, scale, zero_point, true);
 }
 
-at::Tensor RunLinearDynamic(const at::Tensor& input, const LinearPointer& params, bool per_row, bool relu) {
+at::Tensor RunLinearDynamic(const at::Tensor& input, const LinearPointer& params, bool per_row, bool relu,
+                            bool /*reduce_range*/) {
   return params->RunDynamic(input, per_row, relu);
 }
 
@@ -154,7 +156,7 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
       "int output_zero_point) -> Tensor");
   library.def(
       "linear_dynamic(Tensor input, __torch__.torch.classes.intact.Linear params, bool per_row=False, "
-      "bool relu=False) -> Tensor");
+      "bool relu=False, bool reduce_range=False) -> Tensor");
 }
 
 // For every backend, so that a tensor of the wrong kind meets a message that names the layer.

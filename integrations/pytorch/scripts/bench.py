@@ -2,6 +2,7 @@
 """What PyTorch's quantized networks take on intact and on PyTorch's own engines, on one thread.
 
     bench.py [--isa avx2] [--rounds N] [--network NAME]... [--threads N] [--json FILE]
+    bench.py --compare [--isa avx2] [--network NAME]...     how many outputs differ from those of the engines
 
 ResNet-50 and MobileNetV2 of torchvision, batch 1 of 224x224, statically quantized; and an encoder of BERT-base's shape under
 quantize_dynamic, sequences of 128 and 1. Weights are random, normal as those networks begin: times do not depend on what a
@@ -27,6 +28,8 @@ def arguments():
     parser.add_argument("--threads", type=int, default=1, help="torch.set_num_threads() (1)")
     parser.add_argument("--network", action="append", choices=["resnet50", "mobilenet_v2", "bert_128", "bert_1"],
                         help="may be given several times (all)")
+    parser.add_argument("--compare", action="store_true",
+                        help="count the outputs of static networks that differ from each engine's, instead of timing them")
     parser.add_argument("--json", help="a file for the results")
     return parser.parse_args()
 
@@ -192,6 +195,17 @@ def measure(network):
     return result
 
 
+def show_differences(network):
+    """The outputs of all layers, on the activations that occur, and of the whole network against both engines'."""
+    x, models = contenders(network)
+    for engine in ("onednn", "qnnpack"):
+        torch.backends.quantized.engine = engine
+        comparison = intact_torch.compare(models[engine], None, x)
+        found = [layer.engine for layer in comparison.layers if layer.engine]
+        print(f"| {network}, {engine} | {sum(d.outputs for d in found):,} | {sum(d.differing for d in found):,} "
+              f"| {max(d.largest for d in found):g} | {comparison.final.differing} of {comparison.final.outputs} |", flush=True)
+
+
 def show(network, result):
     medians = result["milliseconds"]
     print(f"\n{network}\n  {'':15}{'ms':>8} {'fastest':>8} {'of onednn':>10} {'of qnnpack':>11} {'swapped':>9} {'others':>7}")
@@ -211,6 +225,13 @@ def show(network, result):
 
 def main():
     torch.set_num_threads(ARGUMENTS.threads)
+    if ARGUMENTS.compare:
+        print(f"{cpu_name()}; ISA {ARGUMENTS.isa or 'any'}; PyTorch {torch.__version__}; random weights\n")
+        print("| network, engine | outputs | differ | by | final outputs that differ |\n|---|---|---|---|---|")
+        with torch.inference_mode():
+            for network in ARGUMENTS.network or ["resnet50", "mobilenet_v2"]:
+                show_differences(network)
+        return
     results = {"cpu": cpu_name(), "isa": ARGUMENTS.isa or "any", "torch": torch.__version__,
                "threads": ARGUMENTS.threads, "rounds": ARGUMENTS.rounds, "networks": {}}
     print(f"{results['cpu']}; ISA {results['isa']}; PyTorch {results['torch']}; {ARGUMENTS.threads} thread(s); random weights; "

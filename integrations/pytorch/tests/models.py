@@ -7,7 +7,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.ao.quantization import (DeQuantStub, MinMaxObserver, PerChannelMinMaxObserver, QConfig, QuantStub, convert,
                                    fuse_modules, prepare, quantize_dynamic)
-from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+from torch.ao.quantization.quantize_fx import convert_fx, fuse_fx, prepare_fx  # noqa: F401
 from torch.ao.quantization.qconfig_mapping import QConfigMapping
 
 QCONFIG = QConfig(activation=MinMaxObserver.with_args(dtype=torch.quint8, reduce_range=False),

@@ -2,8 +2,12 @@
 import copy
 import io
 import os
+import pathlib
+import re
 import subprocess
+import sys
 import tempfile
+import textwrap
 import unittest
 
 import intact_torch
@@ -26,7 +30,7 @@ class Swapping(unittest.TestCase):
         report = intact_torch.conversion(converted)
         self.assertEqual(dict(report.swapped), {
             "quant": "Quantize", "stem.0": "ConvReLU2d", "block.conv1": "ConvReLU2d", "block.conv2": "Conv2d",
-            "block.add": "QFunctional", "head.0": "LinearReLU", "head.2": "Linear"})
+            "block.add": "QFunctional (add, add_relu; its other calls are PyTorch's)", "head.0": "LinearReLU", "head.2": "Linear"})
         reasons = {name: reason for name, _, reason in report.left}
         self.assertEqual(reasons["reflected"], "its padding_mode is 'reflect'")
         self.assertIn("PyTorch's own operator", reasons["dequant"])
@@ -67,6 +71,111 @@ class Swapping(unittest.TestCase):
         x = torch.randn(50, 32)
         self.assertLess(float((converted(x) - quantized(x)).abs().max()), 0.05)
         self.assertGreaterEqual(float(converted(x).min()), 0)
+
+    def test_saturating_dynamic_layers_are_pytorchs(self):
+        quantized = models.eager_dynamic()
+        quantized.out.version = None  # with all 8 bits
+        converted = intact_torch.convert(quantized, mode="saturating", max_isa="avx2")
+        report = intact_torch.conversion(converted)
+        self.assertEqual(report.swapped, [("out", "Linear")])
+        self.assertIn(("qkv", "Linear", "PyTorch gives it 7 bits of its input (reduce_range), which do not saturate; intact "
+                       "has 8"), report.left)
+        x = torch.randn(5, 2, 32)
+        self.assertTrue(torch.equal(converted.qkv(x), quantized.qkv(x)))
+        for reduce_range in (False, True):
+            model = torch.fx.symbolic_trace(models.Calls(lambda q, w: torch.ops.quantized.linear_dynamic(
+                q.dequantize(), w, reduce_range).relu()))
+            report = intact_torch.conversion(intact_torch.convert(model, mode="saturating", max_isa="avx2"))
+            self.assertEqual([name for name, _ in report.swapped if name.startswith("linear")],
+                             [] if reduce_range else ["linear_dynamic"])
+
+    @unittest.skipUnless(intact_torch.isa_available("avx2"), "no AVX2")
+    def test_saturating_dynamic_layers_are_onednns_on_avx2(self):
+        program = textwrap.dedent("""
+            import intact_torch, torch
+            torch.manual_seed(0)
+            torch.backends.quantized.engine = "onednn"
+            model = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(256, 64)).eval(), {torch.nn.Linear})
+            x = torch.randn(16, 256).abs()
+            model[0].version = None  # with all 8 bits
+            exact, saturating = (intact_torch.convert(model, mode=mode, max_isa="avx2")(x) for mode in ("exact", "saturating"))
+            assert (saturating - exact).abs().max() > 0.1
+            assert (saturating - model(x)).abs().max() < 1e-6
+            """)
+        subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True,
+                       env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"})
+
+    def test_composed_layers_are_told_as_such(self):
+        attention = torch.nn.quantized.MultiheadAttention(8, 2)
+        told = dict(left[::2] for left in intact_torch.conversion(intact_torch.convert(attention)).left)
+        self.assertIn("its layers are told by themselves", told[""])
+
+    def test_subclasses_are_told(self):
+        class Mine(nnq.Linear):
+            pass
+
+        report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(Mine(4, 4))))
+        self.assertEqual(report.left, [("0", "Mine", "a subclass of PyTorch's Linear may compute something else")])
+
+    def test_a_refused_layer_is_left(self):
+        layer = nnq.Linear(4, 4)
+        zeros = torch.zeros(4, dtype=torch.int64)
+        layer.set_weight_bias(torch.quantize_per_channel(torch.ones(4, 4), torch.ones(4), zeros, 1, torch.qint8), None)
+        report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(layer, nnq.Linear(4, 4))))
+        self.assertEqual(report.swapped, [("1", "Linear")])
+        self.assertEqual([left[0] for left in report.left], ["0"])
+        self.assertIn("per channel of axis 1; expected 0", report.left[0][2])
+
+    def test_calls_by_overload(self):
+        model = torch.fx.symbolic_trace(models.Calls(lambda q, w: torch.ops.quantized.linear.default(q, w, 0.1, 9)))
+        converted = intact_torch.convert(model)
+        self.assertEqual(intact_torch.conversion(converted).swapped, [("quantize_per_tensor", "quantize_per_tensor"),
+                                                                      ("linear_default", "quantized.linear")])
+        x = torch.randn(3, 4)
+        self.assertLessEqual(float((converted(x) - model(x)).abs().max()), 0.11)
+
+    def test_ways_to_quantize(self):
+        x = torch.randn(3, 4)
+        calls = {
+            "kwargs": (True, lambda x: torch.quantize_per_tensor(x, scale=0.1, zero_point=3, dtype=torch.quint8)),
+            "qint32": (False, lambda x: torch.quantize_per_tensor(x, 0.1, 3, torch.qint32)),
+            "list": (False, lambda x: torch.quantize_per_tensor([x, x], torch.ones(2), torch.zeros(2), torch.quint8)[0]),
+            "overload": (True, lambda x: torch.ops.aten.quantize_per_tensor.default(x, 0.1, 3, torch.qint8)),
+        }
+        for name, (is_swapped, call) in calls.items():
+            class Quantizes(torch.nn.Module):
+                def forward(self, x):
+                    return call(x)
+
+            model = torch.fx.symbolic_trace(Quantizes())
+            converted = intact_torch.convert(model)
+            report = intact_torch.conversion(converted)
+            self.assertEqual((len(report.swapped), len(report.left)), (is_swapped, not is_swapped), (name, str(report)))
+            self.assertTrue(torch.equal(converted(x).int_repr(), model(x).int_repr()), name)
+
+    def test_weights_that_a_call_left_alone_shares(self):
+        def call(q, w):
+            q = torch.ops.quantized.linear(q, w, 0.1, 9)
+            return torch.ops.quantized.linear(q, w, Y_scale_i=0.1, Y_zero_point_i=9)
+
+        model = torch.fx.symbolic_trace(models.Calls(call, shape=(4, 4)))
+        converted = intact_torch.convert(model)
+        self.assertIn(("linear", "quantized.linear"), intact_torch.conversion(converted).swapped)
+        self.assertEqual([name for name, *_ in intact_torch.conversion(converted).left], ["linear_1"])
+        x = torch.randn(3, 4)
+        self.assertLessEqual(float((converted(x) - model(x)).abs().max()), 0.21)
+
+    def test_errors_name_the_layer(self):
+        for model in (intact_torch.convert(models.eager_static()[0]), intact_torch.convert(models.fx_static())):
+            with self.assertRaisesRegex(RuntimeError, "intact: (quant|quantize_per_tensor(_1)?): quantize: input is Double"):
+                model(models.images(1, 12).double())
+        add = intact_torch.convert(models.eager_static()[0]).block.add
+        a, b = (torch.quantize_per_tensor(torch.ones(n), 0.1, 0, torch.quint8) for n in (3, 4))
+        with self.assertRaisesRegex(RuntimeError, "intact: block.add: add: The size of tensor"):
+            add.add(a, b)
+        add.scale = 0.0
+        with self.assertRaisesRegex(RuntimeError, "intact: block.add: add_relu: scale is 0"):
+            add.add_relu(a, a)
 
     def check_outputs(self, quantized, converted, x):
         theirs, ours = quantized(x), converted(x)
@@ -195,6 +304,23 @@ class Swapping(unittest.TestCase):
         x = models.images(5)
         self.assertLess(float((fused(x) - quantized(x)).abs().max()), 0.02 * float(quantized(x).abs().max()))
 
+    def test_residuals_that_are_larger(self):
+        class Wide(models.Gate):
+            def forward(self, x):
+                return self.narrow(self.pool(x)) + torch.relu(x)
+
+        quantized = models.fx_static(make=Wide)
+        fused = intact_torch.convert(quantized, fuse_residual=True)
+        self.assertEqual(len(intact_torch.conversion(fused).fused), 1)
+        x = models.images(5)
+        self.assertTrue(torch.equal(fused(x), intact_torch.convert(quantized)(x)))
+        loaded = copy.deepcopy(fused)
+        loaded.narrow.conv_scale, loaded.narrow.conv_zero_point = 1.0, 0
+        loaded.load_state_dict(fused.state_dict())
+        self.assertTrue(torch.equal(loaded(x), fused(x)))
+        for layer in intact_torch.compare(fused, None, x).layers:
+            self.assertEqual((layer.kind, layer.category, layer.implementation.differing), ("conv2d", "", 0))
+
     def test_fused_layers_have_a_state_of_their_own(self):
         quantized = models.fx_static(make=models.Gate)
         fused = intact_torch.convert(quantized, fuse_residual=True)
@@ -205,6 +331,15 @@ class Swapping(unittest.TestCase):
     def test_float_layers_are_told(self):
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))))
         self.assertEqual(report.left, [("0", "Conv2d", "PyTorch did not quantize it")])
+
+
+class Documented(unittest.TestCase):
+    def test_the_readmes_program_runs(self):
+        readme = (pathlib.Path(__file__).resolve().parents[1] / "README.md").read_text()
+        program = next(code for code in re.findall("```python\n(.*?)```", readme, re.DOTALL) if code.startswith("import torch\n"))
+        printed = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True).stdout
+        self.assertIn("swapped 4, fused 0, left 0", printed)
+        self.assertNotRegex(printed, "error|data-")
 
 
 class Surviving(unittest.TestCase):
@@ -281,6 +416,23 @@ class Surviving(unittest.TestCase):
             back = copy.deepcopy(quantized)
             back.load_state_dict(converted.state_dict())
             self.assertTrue(torch.equal(back(x), quantized(x)))
+
+    def test_pytorchs_state_of_calls_is_loaded(self):
+        quantized, x = models.fx_static(), models.images(3)
+        converted = intact_torch.convert(quantized)
+        packed = {key for key in quantized.state_dict() if "_packed_weight" in key}
+        self.assertGreater(len(packed), 1)
+        self.assertEqual(packed - set(converted.state_dict()), set())
+        for model in (intact_torch.convert(quantized), copy.deepcopy(converted)):
+            for key in packed:  # others, to be overwritten
+                zeros = torch.zeros_like(getattr(model, key).weight().int_repr())
+                setattr(model, key, getattr(model, key).with_weights(
+                    torch._make_per_tensor_quantized_tensor(zeros, 1.0, 0), None))
+            self.assertFalse(torch.equal(model(x), converted(x)))
+            self.assertEqual(str(model.load_state_dict(quantized.state_dict())), "<All keys matched successfully>")
+            self.assertTrue(torch.equal(model(x), converted(x)))
+            model.load_state_dict(converted.state_dict())
+            self.assertTrue(torch.equal(model(x), converted(x)))
 
     def test_cpp(self):
         model, _ = self.models[0]

@@ -1,5 +1,6 @@
 """compare() and dump()."""
 import copy
+import importlib
 import os
 import pathlib
 import subprocess
@@ -12,6 +13,8 @@ import models
 import numpy as np
 import torch
 
+compare = importlib.import_module("intact_torch.compare")  # the name is the function's
+
 
 def transposed():
     """A converted model of transposed convolutions, the first with ReLU, which PyTorch does not offer."""
@@ -21,6 +24,11 @@ def transposed():
     last = layers.conv(layers.weights([8, 6, 2, 2], axis=1, generator=g), stride=2, transposed=True, layer="last")
     return torch.nn.Sequential(torch.nn.quantized.Quantize(0.03, 120, torch.quint8), intact_torch.Conv(up, True, 0.5, 0),
                                intact_torch.Conv(last, False, 0.4, 128))
+
+
+def fused_but_for_norms():
+    model = models.Eager().eval()
+    return models.fuse_modules(model, [["stem.0", "stem.1"], ["block.conv1", "block.relu"], ["head.0", "head.1"]])
 
 
 class Comparing(unittest.TestCase):
@@ -83,6 +91,89 @@ class Comparing(unittest.TestCase):
         self.assertIn("intact against dequantize, float, quantize", wrong.evidence)
         self.assertGreater(wrong.engine.largest, 1)
         self.assertEqual(wrong.engine_float_reference.largest <= 1, True)  # qnnpack is exact
+
+    def test_saturation_of_dynamic_layers_is_one_too(self):
+        torch.backends.quantized.engine = "qnnpack"
+        torch.manual_seed(1)
+        real = torch.nn.Sequential(torch.nn.Linear(64, 32)).eval()
+        quantized = torch.ao.quantization.quantize_dynamic(real, {torch.nn.Linear})
+        quantized[0].version = None  # with all 8 bits
+        x = torch.randn(8, 64).abs()
+        for mode, category in (("exact", ""), ("saturating", "implementation error")):
+            layer, = intact_torch.compare(intact_torch.convert(quantized, mode=mode, max_isa="avx2"), real, x).layers
+            self.assertEqual(layer.category, category, layer.evidence)
+
+    def test_engines_of_dynamic_layers_are_judged(self):
+        call = type("Call", (), {"is_dynamic": True, "per_row": False, "input": torch.tensor([[-1.0, 1.0]])})
+        call.params = layers.linear(torch.quantize_per_tensor(torch.ones(1, 2), 1.0, 0, torch.qint8))
+        expected = torch.zeros(1, 1)
+        unit = compare._unit(call, expected, 127, False)
+        self.assertAlmostEqual(float(unit), 2 * 2 / 127 * 0.51)  # of two weights of 1, a step of 2/127 of each input
+        layer = compare.Layer("layer", "linear_dynamic")
+        layer.engine_float_reference.add(torch.full([1, 1], 0.015), expected, unit)
+        compare._categorise(layer, 20)
+        self.assertEqual(layer.category, "")
+        layer.engine_float_reference.add(torch.full([1, 1], 0.02), expected, unit)
+        compare._categorise(layer, 20)
+        self.assertEqual(layer.category, "implementation error")
+        self.assertIn("the engine against float", layer.evidence)
+
+    def test_engines_give_up_the_bit_that_the_layer_says(self):
+        torch.backends.quantized.engine = "onednn"
+        torch.manual_seed(1)
+        quantized = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(64, 32)).eval(), {torch.nn.Linear})
+        x = torch.randn(8, 64)
+        differences = []
+        for version in (4, None):
+            quantized[0].version = version
+            call, = intact_torch.record.record(intact_torch.convert(quantized), x)
+            self.assertTrue(torch.equal(call.engine_output(), quantized(x)))
+            differences.append(intact_torch.compare(quantized, None, x).layers[0].engine.largest)
+        self.assertGreater(differences[0], 2 * differences[1])
+
+    def test_steps_of_dynamic_layers_are_each_batchs(self):
+        torch.backends.quantized.engine = "onednn"
+        torch.manual_seed(1)
+        real = torch.nn.Sequential(torch.nn.Linear(64, 32)).eval()
+        quantized = torch.ao.quantization.quantize_dynamic(real, {torch.nn.Linear})
+        x = torch.randn(4, 64)
+        steps = [intact_torch.compare(quantized, real, inputs).layers[0].activations.lsb
+                 for inputs in ([x, x * 100], [x * 100, x], x)]
+        self.assertEqual(steps[0], steps[1])
+        self.assertLess(steps[0], 2 * steps[2])
+
+    def test_float_models_are_fused_as_the_quantized_one_is(self):
+        torch.manual_seed(1)
+        real = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
+                                   torch.nn.Conv2d(8, 8, 3), torch.nn.BatchNorm2d(8)).eval()
+        with torch.no_grad():
+            for norm in (real[1], real[4]):
+                norm.weight.uniform_(0.5, 2)
+                norm.running_mean.uniform_(-1, 1)
+                norm.running_var.uniform_(0.3, 3)
+        quantized = models.fx_static("qnnpack", lambda: copy.deepcopy(real))
+        fused = models.quiet(models.fuse_fx, copy.deepcopy(real))
+        for model in (quantized, intact_torch.convert(quantized)):
+            for float_model in (real, fused):
+                comparison = models.quiet(intact_torch.compare, model, float_model, models.images())
+                for layer in comparison.layers:
+                    self.assertEqual(layer.category, "", layer.evidence)
+                    self.assertGreater(layer.activations.sqnr, 25)
+        self.assertIsInstance(real[1], torch.nn.BatchNorm2d)  # it was not changed
+
+    def test_float_models_that_are_not_fused_are_refused(self):
+        quantized, _ = models.eager_static("qnnpack")
+        for float_model, words in ((models.Eager().eval(), "'stem.0' has a ReLU in model and none in float_model"),
+                                   (fused_but_for_norms(), "'block.norm' is a BatchNorm2d in float_model and folded in model")):
+            with self.assertRaisesRegex(ValueError, f"float_model is not fused as model is: {words}; pass it as fuse_modules"):
+                intact_torch.compare(quantized, float_model, models.images(2, 12))
+
+    def test_fused_residuals_are_not_the_float_convolutions(self):
+        torch.manual_seed(1)
+        real = models.Gate().eval()
+        fused = intact_torch.convert(models.fx_static("qnnpack", models.Gate), fuse_residual=True)
+        layer = next(layer for layer in intact_torch.compare(fused, real, models.images()).layers if layer.name == "wide")
+        self.assertEqual((layer.kind, layer.category, layer.samples), ("conv2d", "", []))
 
     def test_coarse_weights_are_wrong_for_all_data(self):
         quantized, real = models.eager_static("qnnpack")

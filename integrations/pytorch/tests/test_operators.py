@@ -243,6 +243,19 @@ class Adding(unittest.TestCase):
                      (a.contiguous(memory_format=last), b), (a, b[:, :1]), (a[:, :, 1:], b[:, :, 1:])):
             self.assert_pytorchs(x, y, 0.1, 90)
 
+    def test_layouts_without_a_name(self):
+        """NWC, as Conv1d returns it, and other permutations: PyTorch's loop over them rounds otherwise."""
+        g = torch.Generator().manual_seed(1)
+        values = torch.arange(256, dtype=torch.uint8)
+        pairs = [values.repeat_interleave(256), values.repeat(256)]
+        for trial in range(60):
+            scales = torch.exp(torch.rand(2, generator=g) * 3 - 4).tolist()
+            zero_points = torch.randint(0, 256, [3], generator=g).tolist()
+            shape, order = (((1, 1024, 64), (0, 2, 1)), ((4, 16, 16, 64), (0, 3, 2, 1)))[trial % 2]
+            a, b = (torch._make_per_tensor_quantized_tensor(pair.reshape(shape), scale, zero_point).permute(order)
+                    for pair, scale, zero_point in zip(pairs, scales, zero_points))
+            self.assert_pytorchs(a, b, 0.9 * sum(scales), zero_points[2])
+
     def test_refused(self):
         a = layers.activations([3])
         for words, b, scale, zero_point in (
