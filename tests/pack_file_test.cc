@@ -321,6 +321,29 @@ TEST_F(PackFile, HasTheRightsThatTheCallerWants) {
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 
+// They are for the program that it was.
+TEST_F(PackFile, DoesNotKeepAProgramsRights) {
+  const Plan plan = Create(kProblems[0]);
+  Write(path_, {1});
+  ASSERT_EQ(chmod(path_.c_str(), 06755), 0);
+  ASSERT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_OK) << intact_last_error();
+  EXPECT_EQ(RightsOf(path_), 0755u);
+}
+
+// That of the file that is partial has to be no longer.
+TEST_F(PackFile, MayHaveTheLongestName) {
+  const Bytes image = Image(kProblems[0]);
+  const Plan plan = Create(kProblems[0]);
+  for (const size_t size : {240, 245, 255}) {
+    const std::string path = folder_ + "/" + std::string(size, 'x');
+    for (const char* when : {"new", "replaced"}) {
+      ASSERT_EQ(intact_gemm_save(plan.get(), path.c_str()), INTACT_OK) << size << intact_last_error();
+      EXPECT_EQ(Read(path), image) << when;
+      Write(path, {1});
+    }
+  }
+}
+
 TEST_F(PackFile, IsNotBlamedWhereThereIsNoRoomForIt) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer wants all addresses";
