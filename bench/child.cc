@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -56,6 +57,7 @@ Result<nlohmann::json> RunInChild(const std::function<nlohmann::json()>& work) {
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
+    std::signal(SIGPIPE, SIG_DFL);  // nothing is to be done for a parent that is gone
     // Not exit(): what the parent has not flushed yet is the parent's.
     _exit(WriteAll(ends[1], Answer(work)) ? 0 : 1);
   }

@@ -6,8 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +23,25 @@ namespace intact::tests {
 struct Outcome {
   int status = -1;
   std::string out, err;
+};
+
+/// A pipe that nobody reads any more; children have its other end, as descriptor 9.
+class UnreadPipe {
+ public:
+  UnreadPipe() {
+    std::array<int, 2> ends = {};
+    EXPECT_EQ(pipe(ends.data()), 0);
+    EXPECT_EQ(dup2(ends[1], kDescriptor), kDescriptor);
+    for (const int end : ends) close(end);
+  }
+  ~UnreadPipe() { close(kDescriptor); }
+  UnreadPipe(const UnreadPipe&) = delete;
+  UnreadPipe& operator=(const UnreadPipe&) = delete;
+
+  static constexpr const char* kName = "&9";  // in the shell's words
+
+ private:
+  static constexpr int kDescriptor = 9;
 };
 
 class BinaryTest : public testing::Test {
@@ -76,10 +97,11 @@ class BinaryTest : public testing::Test {
     }
   }
 
-  /// `status`, as if stderr were there, where it is full or closed.
+  /// `status`, as if stderr were there, where it is full, closed or a pipe that nobody reads.
   void ExpectLostErrors(const std::string& arguments, int status) {
     SCOPED_TRACE(arguments);
-    for (const char* err : {"/dev/full", "&-"}) {
+    const UnreadPipe unread;
+    for (const char* err : {"/dev/full", "&-", UnreadPipe::kName}) {
       EXPECT_EQ(RunInto("'" + folder_ + "/out'", arguments, "", err).status, status) << err;
     }
   }

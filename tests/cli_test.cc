@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,7 @@
 namespace {
 
 using intact::tests::Outcome;
+using intact::tests::UnreadPipe;
 using nlohmann::json;
 using testing::HasSubstr;
 
@@ -112,6 +114,19 @@ TEST_F(Cli, RunsWithoutStandardError) {
   EXPECT_EQ(json::parse(Contents(path))["cells"].size(), 1u);
 }
 
+// As any program of a pipeline: by the signal, without a word. The shell may say it in its own way.
+TEST_F(Cli, EndsWhereItsOutputIsNotRead) {
+  const UnreadPipe unread;
+  for (const char* err : {"", UnreadPipe::kName}) {
+    const Outcome outcome = RunInto(UnreadPipe::kName, "info", "", err);
+    EXPECT_THAT(outcome.status, testing::AnyOf(-1, 128 + SIGPIPE)) << err;
+    EXPECT_EQ(outcome.err, "") << err;
+  }
+  const Outcome told = RunInto(UnreadPipe::kName, "info", "env --ignore-signal=PIPE");
+  EXPECT_EQ(told.status, 2) << "who starts it so wants to be told";
+  EXPECT_THAT(told.err, HasSubstr("standard output: cannot be written: Broken pipe"));
+}
+
 /// The length of the longest line, in bytes.
 size_t LongestLine(const std::string& text) {
   size_t longest = 0;
@@ -199,9 +214,8 @@ TEST_F(Cli, ReadsPipes) {
 
 TEST_F(Cli, UnwritableReport) {
   std::ofstream(folder_ + "/file") << "x";
-  std::vector<std::string> paths = {"/file/x.json", "/", "/", ""};  // the last is a folder
-  paths[1].append(300, 'x');
-  paths[2].append(250, 'x');  // too long for the name beside it
+  std::vector<std::string> paths = {"/file/x.json", "/", ""};  // the last is a folder
+  paths[1].append(256, 'x');
   for (const std::string& part : {"layer " + kLayers + "u8_11", std::string("pairs"), std::string("sweep")}) {
     for (const std::string& path : paths) {
       const std::string arguments = "verify " + part + " --json '" + folder_ + path + "'";
@@ -215,6 +229,24 @@ TEST_F(Cli, UnwritableReport) {
   ExpectBadInput("verify --quick --report '" + report + "'",
                  "--report: " + report + "/report.html: cannot be written: is there, and not a file");
   EXPECT_FALSE(std::filesystem::exists(report + "/report.json"));
+}
+
+TEST_F(Cli, MakesNoFolderForBadInput) {
+  ExpectBadInput("verify layer /nonexistent --json '" + folder_ + "/new/folder/x.json'", "is not a folder");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/new"));
+  const std::string good = "verify layer " + kLayers + "u8_11 --json '" + folder_ + "/new/folder/y.json'";
+  EXPECT_EQ(Run(good).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/new/folder/y.json"));
+}
+
+// After what is printed there.
+TEST_F(Cli, WritesReportsToStandardOutput) {
+  const Outcome file = Run("verify layer " + kLayers + "u8_11 --json /dev/stdout");
+  EXPECT_EQ(file.status, 0) << file.err;
+  const size_t begin = file.out.find("\n[");
+  ASSERT_NE(begin, std::string::npos) << file.out;
+  EXPECT_THAT(file.out, testing::StartsWith("layer u8_11:"));
+  EXPECT_EQ(json::parse(file.out.substr(begin)).size(), 1u);
 }
 
 TEST_F(Cli, MissingIsa) {
@@ -493,6 +525,12 @@ TEST_F(Cli, Replay) {
   ExpectBadInput("verify replay 'gemm u8s8s32 m=0 n=16 k=64'", "m: 0 is out of range");
   ExpectBadInput("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=sand'", "sand");
   ExpectBadInput("verify replay ''", "replay");
+  const std::string good = "gemm u8s8s32 m=5 n=16 k=64", other = "gemm u8s8s32 m=1 n=1 k=4";
+  const Outcome mixed = Run("verify replay '" + good + "' 'gemm u8s8' '" + other + "' sand");
+  EXPECT_EQ(mixed.status, 2);
+  EXPECT_THAT(mixed.out, testing::AllOf(HasSubstr(good), HasSubstr(other)));
+  EXPECT_EQ(std::ranges::count(mixed.err, '\n'), 2) << mixed.err;
+  EXPECT_THAT(mixed.err, HasSubstr("sand"));
 }
 
 TEST_F(Cli, DumpsOfTheCode) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "jit/code_memory.h"
+#include "tests/code_pages.h"
 #include "verify/resident.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -217,6 +218,52 @@ TEST(CodeOfPlans, IsSharedByThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(jit::GetCodeUsage(), before);
+}
+
+intact_status RunOnce(const Gemm& gemm, const std::vector<uint8_t>& a, std::vector<int32_t>* c) {
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = 3;
+  args.a = a.data();
+  args.c = c->data();
+  args.threads = 2;
+  return intact_gemm_run(gemm.handle(), &args);
+}
+
+intact_status RunOnce(const Conv& conv, const std::vector<uint8_t>& a, std::vector<int32_t>* c) {
+  intact_conv_args args = INTACT_CONV_ARGS_INIT;
+  args.batch = 1;
+  args.a = a.data();
+  args.c = c->data();
+  args.threads = 2;
+  return intact_conv_run(conv.handle(), &args);
+}
+
+// Plans of every engine live, run, and are made and destroyed meanwhile.
+TEST(CodeOfPlans, IsNeverWritableWhileTheyRun) {
+  const Gemm exact = MakeGemm(100, 64);
+  const Gemm saturating = MakeGemm(33, 70, INTACT_SATURATING);
+  const Conv dense = MakeConv({.inputs = 16, .outputs = 24});
+  const Conv grouped = MakeConv({.inputs = 16, .outputs = 16, .groups = 2});
+  const Conv depthwise = MakeConv({.inputs = 24, .outputs = 24, .groups = 24});
+  EXPECT_GT(jit::GetCodeUsage().functions, 0);
+  std::atomic<bool> stops = false;
+  const auto run = [&](const auto& plan) {
+    const std::vector<uint8_t> a(4 * 4 * 64, 1);
+    std::vector<int32_t> c(4 * 4 * 100);
+    int64_t runs = 0;
+    for (; runs == 0 || !stops; ++runs) EXPECT_EQ(RunOnce(plan, a, &c), INTACT_OK);
+  };
+  std::vector<std::jthread> threads;
+  threads.emplace_back([&] { run(exact); });
+  threads.emplace_back([&] { run(saturating); });
+  threads.emplace_back([&] { run(dense); });
+  threads.emplace_back([&] { run(grouped); });
+  threads.emplace_back([&] { run(depthwise); });
+  threads.emplace_back([&stops] {
+    for (int64_t i = 0; !stops; ++i) MakeAndDestroy(i);
+  });
+  for (int look = 0; look < 100; ++look) EXPECT_EQ(tests::WritableCodePages(), "");
+  stops = true;
 }
 
 // Not a limit, but a figure for those who keep many plans.

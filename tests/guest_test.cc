@@ -26,9 +26,13 @@
 
 #include "jit/code_memory.h"
 #include "jit/isa.h"
+#include "tests/in_child.h"
 
 namespace intact {
 namespace {
+
+using tests::InChild;
+using tests::kDeadlineSeconds;
 
 constexpr int64_t kM = 64, kN = 96, kK = 1024;
 
@@ -74,30 +78,10 @@ class Workload {
   std::vector<int32_t> expected_;
 };
 
-constexpr unsigned kDeadlineSeconds = 60;
-
-/// What `body` returns in a child of this process: "" if all is well. A child that hangs is ended.
-std::string InChild(const std::function<std::string()>& body) {
-  std::array<int, 2> ends = {};
-  if (pipe(ends.data()) != 0) return "no pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(kDeadlineSeconds);
-    const std::string said = body();
-    (void)!write(ends[1], said.data(), said.size());
-    _exit(0);
-  }
-  close(ends[1]);
-  std::string said;
-  std::array<char, 512> buffer = {};
-  for (ssize_t bytes = 0; (bytes = read(ends[0], buffer.data(), buffer.size())) > 0;) {
-    said.append(buffer.data(), static_cast<size_t>(bytes));
-  }
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) said += "ended by signal " + std::to_string(WTERMSIG(status));
-  return said;
+// "", or whose code a plan runs that could have generated code.
+std::string IsGenerated(const Gemm& gemm) {
+  const bool could_be = jit::HardwareIsas().Has(jit::Isa::kAvx2);
+  return could_be && gemm.Info().isa == INTACT_ISA_PORTABLE ? "its code is not generated" : "";
 }
 
 std::string RunsRight(const Workload& workload, const Gemm& gemm) {
@@ -214,9 +198,7 @@ TEST(Guest, RunsWhereThreadsCannotBeMade) {
   const Result<Gemm> gemm = workload.Create();
   ASSERT_TRUE(gemm) << gemm.error().message;
   const std::string said = InChild([&]() -> std::string {
-    const rlimit none = {0, 0};
-    if (setrlimit(RLIMIT_NPROC, &none) != 0) return "no limit";
-    if (geteuid() == 0 && setuid(65534) != 0) return "root has no limit";
+    if (const std::string why = tests::LimitProcesses(0); !why.empty()) return why;
     try {
       std::thread([] {}).join();
       return "threads can be made";
@@ -241,6 +223,11 @@ TEST(Guest, ManyCallersShareItsThreads) {
   for (std::thread& caller : callers) caller.join();
 }
 
+std::string CreatesAndRuns(const Workload& workload) {
+  const Result<Gemm> gemm = workload.Create();
+  return gemm ? IsGenerated(*gemm) + RunsRight(workload, *gemm) : gemm.error().message;
+}
+
 // PR_SET_MDWE: no page may become executable that is, or was, writable. Since Linux 6.3.
 TEST(Guest, GeneratesCodeWherePagesMayNotChange) {
   constexpr int kSetMdwe = 65;
@@ -248,8 +235,7 @@ TEST(Guest, GeneratesCodeWherePagesMayNotChange) {
   const Workload workload(5);
   const std::string said = InChild([&]() -> std::string {
     if (prctl(kSetMdwe, kRefuseExecGain, 0, 0, 0) != 0) return "not there";
-    const Result<Gemm> gemm = workload.Create();
-    return gemm ? RunsRight(workload, *gemm) : gemm.error().message;
+    return CreatesAndRuns(workload);
   });
   if (said == "not there") GTEST_SKIP() << "the kernel has no PR_SET_MDWE";
   EXPECT_EQ(said, "");
@@ -276,11 +262,6 @@ bool RefuseExecutablePages(bool all, uint32_t answer = kFails) {
   const sock_fprog program = {filter.size(), const_cast<sock_filter*>(filter.data())};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-std::string CreatesAndRuns(const Workload& workload) {
-  const Result<Gemm> gemm = workload.Create();
-  return gemm ? RunsRight(workload, *gemm) : gemm.error().message;
 }
 
 TEST(Guest, GeneratesCodeWithoutMemoryFiles) {

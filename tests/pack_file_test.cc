@@ -23,6 +23,7 @@
 
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
+#include "tests/in_child.h"
 #include "tests/pack_image.h"
 #include "tests/plan.h"
 #include "tests/require_isas.h"
@@ -318,6 +319,50 @@ TEST_F(PackFile, HasTheRightsThatTheCallerWants) {
   ASSERT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_OK) << intact_last_error();
   EXPECT_EQ(RightsOf(path_), 0604u) << "one that is replaced its own";
   EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+// They are for the program that it was.
+TEST_F(PackFile, DoesNotKeepAProgramsRights) {
+  const Plan plan = Create(kProblems[0]);
+  Write(path_, {1});
+  ASSERT_EQ(chmod(path_.c_str(), 06755), 0);
+  ASSERT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_OK) << intact_last_error();
+  EXPECT_EQ(RightsOf(path_), 0755u);
+}
+
+// That of the file that is partial has to be no longer.
+TEST_F(PackFile, MayHaveTheLongestName) {
+  const Bytes image = Image(kProblems[0]);
+  const Plan plan = Create(kProblems[0]);
+  for (const size_t size : {240, 245, 255}) {
+    const std::string path = folder_ + "/" + std::string(size, 'x');
+    for (const char* when : {"new", "replaced"}) {
+      ASSERT_EQ(intact_gemm_save(plan.get(), path.c_str()), INTACT_OK) << size << intact_last_error();
+      EXPECT_EQ(Read(path), image) << when;
+      Write(path, {1});
+    }
+  }
+}
+
+TEST_F(PackFile, IsNotBlamedWhereThereIsNoRoomForIt) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer wants all addresses";
+#endif
+  Write(path_, {1});
+  std::filesystem::resize_file(path_, uint64_t{1} << 36);  // of which the disk has a byte
+  const std::string said = InChild([&]() -> std::string {
+    const rlimit room = {uint64_t{1} << 35, uint64_t{1} << 35};
+    if (setrlimit(RLIMIT_AS, &room) != 0) return "no limit";
+    intact_gemm* gemm = nullptr;
+    intact_conv* conv = nullptr;
+    const intact_status status = intact_gemm_load(path_.c_str(), INTACT_ISA_ANY, &gemm);
+    const std::string message = intact_last_error();
+    return std::string(intact_status_name(status)) + ": " + message + ", " +
+           intact_status_name(intact_conv_load(path_.c_str(), INTACT_ISA_ANY, &conv));
+  });
+  EXPECT_EQ(said, std::string(intact_status_name(INTACT_OUT_OF_MEMORY)) + ": intact_gemm_load: path '" +
+                      path_ + "' cannot be read: Cannot allocate memory, " +
+                      intact_status_name(INTACT_OUT_OF_MEMORY));
 }
 
 TEST_F(PackFile, FollowsSymbolicLinks) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "tests/in_child.h"
+
 namespace intact::verify {
 namespace {
 
@@ -33,6 +37,19 @@ TEST(PairMap, ADisagreementIsNoticed) {
   map.by_instruction.At(200, 100).high -= 1;
   map.instruction_mismatches = 1;
   EXPECT_FALSE(map.Agrees());
+}
+
+// Of the threads that are asked for, none, one or a few can be made.
+TEST(PairMap, IsComputedOnTheThreadsThatThereAre) {
+  for (const int most : {0, 2, 4}) {
+    EXPECT_EQ(tests::InChild([most]() -> std::string {
+                if (const std::string why = tests::LimitProcesses(most); !why.empty()) return why;
+                const PairMap map = MapPairs(100, 103, 8);
+                return map.Agrees() && map.inputs == 3 * 256 * 256 * 256 ? "" : "wrong";
+              }),
+              "")
+        << most;
+  }
 }
 
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)  // minutes otherwise

@@ -94,6 +94,9 @@ TEST_F(Sharding, MergedShardsAreTheSweepUnsharded) {
   ExpectBadInput(merge + second, "intact: shard 1/3, 3/3 are missing");
   ExpectBadInput(merge + first + second + first, "1.json: is shard 1/3, as is ");
   ExpectBadInput(merge + first + second + "/nonexistent", "/nonexistent: no such file");
+  const Outcome both = Run(merge + "/nonexistent " + first + "/neither");
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.err, testing::AllOf(HasSubstr("/nonexistent: no such"), HasSubstr("/neither: no such")));
   ExpectBadInput(merge, "SHARD");
   ExpectBadInput("verify merge '' " + first, "OUT: ");
 }

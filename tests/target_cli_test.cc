@@ -123,6 +123,18 @@ TEST_F(TargetCli, ReplayTakesSeveralLines) {
   ExpectBadInput(lines + " --target '" + kFaulty + "' --reproduce x.c", "--reproduce: takes one LINE");
 }
 
+TEST_F(TargetCli, TheOtherTargetsAreExamined) {
+  const std::string report = folder_ + "/report";
+  const Outcome outcome = Run("verify --quick --target /nope.so --target '" + kFaulty +
+                              "' --target /nor.so --report '" + report + "'");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, testing::AllOf(HasSubstr("--target /nope.so: "), HasSubstr("--target /nor.so: ")));
+  EXPECT_EQ(nlohmann::json::parse(Contents(report + "/report.json"))["targets"].size(), 1u);
+  const std::string none = folder_ + "/none";
+  ExpectBadInput("verify --quick --target /nope.so --report '" + none + "'", "/nope.so");
+  EXPECT_FALSE(std::filesystem::exists(none));
+}
+
 TEST_F(TargetCli, RampsAreHeldToTheClaim) {
   const auto ramp = [this](const char* fault) {
     return Run("verify ramp --target '" + kFaulty + fault + "'");

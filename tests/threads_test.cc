@@ -3,6 +3,7 @@
 // caller's output and scratch.
 #include <gtest/gtest.h>
 #include <intact/intact.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <barrier>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/threads.h"
 #include "tests/temp_path.h"
 #include "verify/compare.h"
 #include "verify/problem.h"
@@ -162,6 +164,42 @@ TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {
     for (size_t i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
   }
   std::filesystem::remove_all(folder);
+}
+
+// To wake a thread takes longer than all of 1×64×64; what is enough for four gets four.
+TEST(Threads, AreNotWokenForLittleWork) {
+  const int saved = omp_get_max_threads();
+  omp_set_num_threads(4);
+  EXPECT_EQ(kernels::ThreadsOf(0, 1.0 * 64 * 64), 1);
+  EXPECT_EQ(kernels::ThreadsOf(0, 256.0 * 256 * 256), 4);
+  EXPECT_EQ(kernels::ThreadsOf(3, 1.0 * 64 * 64), 3) << "the caller's wish";
+  // What a plan does: numbers are quantized in scratch memory, of which each thread has its own.
+  GemmDesc desc = MakeGemmDesc();
+  const float scale = 1;
+  desc.n = desc.k = 64;
+  desc.linear.c_type = INTACT_F32;
+  desc.linear.scales = &scale;
+  desc.linear.scale_count = 1;
+  desc.linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_ROWS;
+  desc.linear.a_source_type = INTACT_F32;
+  const std::vector<int8_t> weights(64 * 64, 1);
+  const Result<Gemm> gemm = Gemm::Create(desc, weights.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const auto is_split = [&](int64_t m, int threads) {
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = m;
+    args.threads = threads;
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    EXPECT_EQ(intact_gemm_prepare(gemm->handle(), &args, &info), INTACT_OK) << intact_last_error();
+    return info.scratch_bytes > info.part_scratch_bytes;
+  };
+  EXPECT_FALSE(is_split(1, 0));
+  EXPECT_FALSE(is_split(16, 0));
+  if (omp_get_num_procs() > 1) {
+    EXPECT_TRUE(is_split(16, 4)) << "it could be";
+    EXPECT_TRUE(is_split(4096, 0));
+  }
+  omp_set_num_threads(saved);
 }
 
 // More than a plan keeps prepared.

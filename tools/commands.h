@@ -77,7 +77,9 @@ inline int Fail(const Error& error) { return Fail(error.message); }
 int Exit(const CLI::App& app, const CLI::ParseError& error);
 
 /// What main() returns: the status of `program`; kBadInput, told on stderr, if it throws, or if standard
-/// output is closed or could not take all that was printed. What stderr cannot take is lost.
+/// output is closed or could not take all that was printed. What stderr cannot take is lost. Where standard
+/// output is a pipe that nobody reads any more, SIGPIPE ends the process as it does others; a pipe of stderr
+/// alone does not.
 int RunProgram(int (*program)(int, char**), int argc, char** argv);
 
 /// Refuses the empty value that a script's unset variable gives: it would be taken for no option at all.
@@ -86,8 +88,7 @@ CLI::Option* RefuseEmpty(CLI::Option* option);
 /// Numbers from `least` to `greatest`, and no NaN, which CLI::Range lets pass.
 CLI::Validator Between(double least, double greatest);
 
-/// An option `name` for a file to be written: before the work, not after it, its folder is made, and the file
-/// refused if it cannot be written.
+/// An option `name` for a file to be written, refused before the work, not after it, if it cannot be.
 CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
                            const std::string& help);
 /// The option --json of that kind.

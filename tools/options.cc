@@ -1,9 +1,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -29,6 +31,26 @@ void OpenStandardFiles() {
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (!IsOpen(file)) open("/dev/null", O_RDWR);  // takes the lowest free number
   }
+}
+
+bool IsOutputUnread() {
+  pollfd output = {STDOUT_FILENO, POLLOUT, 0};
+  return poll(&output, 1, 0) > 0 && (output.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/// SIGPIPE ends the process if it is standard output that nobody reads, whoever writes there, and is passed
+/// over if it is standard error: results do not depend on who listens to the progress. A handler, unlike
+/// SIG_IGN, is not what programs that are executed inherit.
+void OutliveStandardError() {
+  const auto handler = [](int signal) {
+    const int error = errno;
+    if (IsOutputUnread()) {
+      std::signal(signal, SIG_DFL);
+      raise(signal);  // comes when this returns
+    }
+    errno = error;
+  };
+  if (std::signal(SIGPIPE, handler) == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);  // as who started it wants
 }
 
 }  // namespace
@@ -115,6 +137,7 @@ int RunProgram(int (*program)(int, char**), int argc, char** argv) {
   std::setlocale(LC_CTYPE, "");
   const bool is_closed = !IsOpen(STDOUT_FILENO);
   OpenStandardFiles();
+  OutliveStandardError();
   if (is_closed) return lost(EBADF);
   int status = kBadInput;
   try {

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kLeastWidth = 20;  // no terminal is as narrow; a width below is a mistake
 constexpr size_t kHangingIndent = 4;
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kInAscii = {{{"×", "x"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kInAscii = {{{"×", "x"},
                                                                                      {"·", "*"},
                                                                                      {"–", "-"},
                                                                                      {"−", "-"},
@@ -25,6 +25,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kInAscii
                                                                                      {"≤", "<="},
                                                                                      {"≥", ">="},
                                                                                      {"±", "+-"},
+                                                                                     {"ᵀ", "^T"},
                                                                                      {"░", "-"},
                                                                                      {"▒", "+"},
                                                                                      {"▓", "%"},

@@ -19,9 +19,13 @@ int Merge(const MergeOptions& options) {
   std::vector<verify::SweepPart> parts;
   for (const std::string& path : options.shards) {
     Result<verify::SweepPart> part = verify::ReadSweepPart(path);
-    if (!part) return Fail(part.error());
-    parts.push_back(std::move(*part));
+    if (part) {
+      parts.push_back(std::move(*part));
+    } else {
+      Fail(part.error());
+    }
   }
+  if (parts.size() < options.shards.size()) return kBadInput;
   const Result<verify::SweepPart> whole = verify::MergeSweeps(parts);
   if (!whole) return Fail(whole.error());
   const std::string& target = whole->run.target.text;

@@ -63,21 +63,21 @@ int Replay(const ReplayOptions& options, const verify::Problem& problem) {
   return Failed(options, **target, problem, judgement->failure);
 }
 
+int ReplayLine(const ReplayOptions& options, const std::string& line) {
+  const Result<verify::Problem> problem = verify::Problem::Parse(line);
+  if (!problem) return Fail("replay: " + problem.error().message);
+  const bool is_ours = problem->isa != INTACT_ISA_ANY || problem->mode != INTACT_EXACT;
+  if (options.target.IsPlugin() && is_ours) {
+    return Fail(
+        fmt::format("replay: '{}': isa= and mode= choose among our own kernels; a --target has none", line));
+  }
+  return Replay(options, *problem);
+}
+
 int ReplayAll(const ReplayOptions& options) {
   if (options.lines.size() > 1 && !options.reproduce.empty()) return Fail("--reproduce: takes one LINE");
-  std::vector<verify::Problem> problems;
-  for (const std::string& line : options.lines) {
-    Result<verify::Problem> problem = verify::Problem::Parse(line);
-    if (!problem) return Fail("replay: " + problem.error().message);
-    const bool is_ours = problem->isa != INTACT_ISA_ANY || problem->mode != INTACT_EXACT;
-    if (options.target.IsPlugin() && is_ours) {
-      return Fail(fmt::format(
-          "replay: '{}': isa= and mode= choose among our own kernels; a --target has none", line));
-    }
-    problems.push_back(*std::move(problem));
-  }
   int worst = kParity;
-  for (const verify::Problem& problem : problems) worst = std::max(worst, Replay(options, problem));
+  for (const std::string& line : options.lines) worst = std::max(worst, ReplayLine(options, line));
   return worst;
 }
 

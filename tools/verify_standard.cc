@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "emulator/emulator.h"
@@ -79,26 +81,36 @@ int Write(const Result<AnyReport>& report, const verify::ReportFiles& files) {
   return Passed(*report) ? kParity : kDifference;
 }
 
-Result<verify::TargetReport> ExamineTargets(const StandardOptions& options) {
+struct NamedTarget {
+  std::string name;
+  std::unique_ptr<verify::Target> target;
+};
+
+// Examines those that can be opened.
+int ExamineTargets(const StandardOptions& options, const verify::ReportFiles& files) {
+  int status = kParity;
+  std::vector<NamedTarget> opened;  // all of them, before the work
+  for (const std::string& name : options.targets) {
+    Result<std::unique_ptr<verify::Target>> target = TargetOption{name, options.deadline}.Open({});
+    if (target) {
+      opened.push_back({name, std::move(*target)});
+    } else {
+      status = Fail(target.error());
+    }
+  }
+  if (opened.empty()) return status;
   verify::TargetReport report;
   report.origin = verify::CurrentOrigin();
   report.machine = DescribeMachine();
   constexpr std::array kIsa = {INTACT_ISA_ANY};
   constexpr std::array kMode = {INTACT_EXACT};
   const std::vector<verify::Problem> problems = verify::SweepProblems(kIsa, kMode, EffortOf(options.quick));
-  std::vector<std::unique_ptr<verify::Target>> targets;  // all of them, before the work
-  for (const std::string& name : options.targets) {
-    Result<std::unique_ptr<verify::Target>> target = TargetOption{name, options.deadline}.Open({});
-    if (!target) return target.error();
-    targets.push_back(std::move(*target));
-  }
-  for (size_t i = 0; i < targets.size(); ++i) {
-    const std::string& name = options.targets[i];
-    verify::FittedProblems fitted = verify::Fit(problems, verify::TakesOf(*targets[i]));
-    report.targets.push_back(verify::Examine(*targets[i], name, fitted.problems, ReportProgress(name)));
+  for (const auto& [name, target] : opened) {
+    verify::FittedProblems fitted = verify::Fit(problems, verify::TakesOf(*target));
+    report.targets.push_back(verify::Examine(*target, name, fitted.problems, ReportProgress(name)));
     report.targets.back().fitted = std::move(fitted);
   }
-  return report;
+  return std::max(status, Write(Result<verify::TargetReport>(std::move(report)), files));
 }
 
 int Standard(const StandardOptions& options) {
@@ -110,7 +122,7 @@ int Standard(const StandardOptions& options) {
   }
   if (!options.targets.empty()) {
     if (options.emulate) return Fail("--emulate is for our own kernels, not for a --target");
-    return Write(ExamineTargets(options), files);
+    return ExamineTargets(options, files);
   }
   return Write(RunAll(options), files);
 }

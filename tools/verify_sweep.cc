@@ -102,7 +102,7 @@ bool IsReproducer(std::string_view name, std::string_view prefix) {
   return name.size() > kSuffix.size() && name.find_first_not_of(kDigits) == name.size() - kSuffix.size();
 }
 
-/// Makes the folder for C files, without those of an earlier run, which would be taken for this one's.
+/// Empties the folder for C files of those of an earlier run, which would be taken for this one's.
 Error ClearReproducers(const SweepOptions& options, const verify::Shard& shard) {
   const auto refused = [](const std::string& what) {
     return Error{INTACT_INVALID_ARGUMENT, "--reproduce: " + what};
@@ -174,6 +174,9 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
                                      const verify::Target& target) {
   const std::string step = options.target.IsPlugin() ? target.Name() : "sweep";
   if (options.journal.empty()) return RunSweep(problems, target, options.emulate, {}, step);
+  std::error_code ignored;  // a folder that cannot be made is one where the journal cannot be opened
+  const std::filesystem::path folder = std::filesystem::path(options.journal).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   Result<verify::Journal> journal = verify::Journal::Open(options.journal);
   if (!journal) return journal.error();
   Result<verify::SweepOutcomes> known = verify::Resume(options.journal, run, &*journal);
@@ -278,7 +281,13 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
                    "this process")
       ->type_name("I/N");
   AddFileOption(sweep, "--journal", &options->journal,
-                "keep each problem's outcome in FILE at once, and go on from what is there");
+                "keep each problem's outcome in FILE at once, and go on from what is there")
+      ->check([](const std::string& file) -> std::string {  // a device keeps nothing
+        std::error_code error;
+        const bool is_other =
+            std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error);
+        return is_other ? file + ": cannot be written: is there, and not a file" : "";
+      });
   options->random.AddOptions(sweep);
   AddJsonOption(sweep, &options->json, "write counts, failures and digests");
   RefuseEmpty(sweep->add_option(

@@ -3,11 +3,12 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <thread>
 
 #include "reference/models.h"
+#include "verify/some_threads.h"
 
 namespace intact::verify {
 namespace {
@@ -134,14 +135,20 @@ PairMap MapPairs(int w0_begin, int w0_end, int threads) {
   PairMap map;
   map.instruction_available = HasMaddubs();
   std::vector<PairMap> parts(static_cast<size_t>(std::max(threads, 1)), map);
-  const auto run_part = [&](size_t part) {
-    for (int w0 = w0_begin + static_cast<int>(part); w0 < w0_end; w0 += static_cast<int>(parts.size())) {
-      for (int w1 = -128; w1 <= 127; ++w1) MapOneWeightPair(activations, w0, w1, &parts[part]);
+  // Whoever is free takes the next weight: the calling thread all of them where no other can be made.
+  std::atomic<int> next = w0_begin;
+  const auto run_part = [&](int part) {
+    for (int w0 = next++; w0 < w0_end; w0 = next++) {
+      for (int w1 = -128; w1 <= 127; ++w1) {
+        MapOneWeightPair(activations, w0, w1, &parts[static_cast<size_t>(part)]);
+      }
     }
   };
-  std::vector<std::thread> workers;
-  for (size_t part = 0; part < parts.size(); ++part) workers.emplace_back(run_part, part);
-  for (std::thread& worker : workers) worker.join();
+  {
+    const auto others =
+        StartSomeThreads(static_cast<int>(parts.size()) - 1, [&](int other) { run_part(other + 1); });
+    run_part(0);
+  }
   for (const PairMap& part : parts) {
     map.inputs += part.inputs;
     map.by_model.Add(part.by_model);

@@ -21,6 +21,7 @@
 #include "verify/problem.h"
 #include "verify/random.h"
 #include "verify/random_problem.h"
+#include "verify/some_threads.h"
 #include "verify/targets/blocks.h"
 #include "verify/targets/intact_target.h"
 
@@ -79,10 +80,14 @@ class Soak {
 
   SoakState Run(const std::function<bool(const SoakState&)>& goes_on) {
     std::vector<std::jthread> workers;
-    workers.reserve(static_cast<size_t>(options_.workers));
-    working_ = options_.workers;
-    for (int i = 0; i < options_.workers; ++i) workers.emplace_back([this] { Work(); });
     std::unique_lock lock(mutex_);
+    workers = StartSomeThreads(options_.workers, [this](int) { Work(); });
+    working_ = static_cast<int>(workers.size());
+    if (workers.empty()) {
+      lock.unlock();
+      WorkHere(goes_on);
+      lock.lock();
+    }
     while (!done_.wait_for(lock, kTold, [this] { return working_ == 0; })) {
       const SoakState state = state_;
       lock.unlock();
@@ -95,11 +100,27 @@ class Soak {
   }
 
  private:
+  // False if there is none.
+  bool RunNext() {
+    const int64_t number = next_++;
+    if (options_.most_runs > 0 && number >= options_.most_runs) return false;
+    RunOne(static_cast<uint64_t>(number));
+    return true;
+  }
+
+  // Where no thread can be made.
+  void WorkHere(const std::function<bool(const SoakState&)>& goes_on) {
+    auto told = std::chrono::steady_clock::now();
+    while (RunNext()) {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - told < kTold) continue;
+      if (!goes_on(state_)) break;
+      told = now;
+    }
+  }
+
   void Work() {
-    while (!stops_) {
-      const int64_t number = next_++;
-      if (options_.most_runs > 0 && number >= options_.most_runs) break;
-      RunOne(static_cast<uint64_t>(number));
+    while (!stops_ && RunNext()) {
     }
     const std::lock_guard lock(mutex_);
     if (--working_ == 0) done_.notify_all();
@@ -161,8 +182,9 @@ class Soak {
       std::vector<uint8_t> output;
       _exit(soaked.Run(&output).empty() ? 0 : 1);
     }
+    if (child < 0) return;  // a limit of processes, and no fault of the plan
     int status = -1;
-    if (child > 0) waitpid(child, &status, 0);
+    waitpid(child, &status, 0);
     const std::lock_guard lock(mutex_);
     ++state_.forks;
     if (status != 0) Fail(soaked, fmt::format("a child ended with status {:#x}", status));

@@ -42,7 +42,8 @@ struct SoakState {
 };
 
 /// Runs until `most_runs` are done or `goes_on`, called on this thread, says no. Returns when all plans are
-/// dropped.
+/// dropped. Where the system refuses threads there are fewer workers, or this thread is the only one; where
+/// it refuses children there are no forks.
 SoakState RunSoak(const SoakOptions& options, const std::function<bool(const SoakState&)>& goes_on);
 
 }  // namespace intact::verify

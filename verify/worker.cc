@@ -293,7 +293,8 @@ void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int prin
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit no_core = {0, 0};
   (void)setrlimit(RLIMIT_CORE, &no_core);
-  for (const int signal : {SIGINT, SIGTERM}) (void)std::signal(signal, SIG_DFL);  // ours, not the target's
+  // Handlers are ours, not the target's.
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) (void)std::signal(signal, SIG_DFL);
   CloseAllBut(std::array{socket, printed, memory->file()});
   if (const int null = open("/dev/null", O_RDONLY); null >= 0) {
     (void)dup2(null, STDIN_FILENO);

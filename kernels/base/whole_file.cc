@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -66,14 +67,12 @@ class PartialFile {
   }
 
   // Owner and group are kept where the process may give files away; what the old group might do is not given
-  // to another.
+  // to another. A program's rights (set-user-ID and the like) are not for other contents.
   bool TakeRightsOf(const struct stat& other) const {
-    constexpr mode_t kGroup = S_IRWXG | S_ISGID;
-    mode_t rights = other.st_mode & 07777;
-    if (fchown(file_.get(), other.st_uid, other.st_gid) != 0) {
-      rights &= ~mode_t{S_ISUID};
-      if (fchown(file_.get(), static_cast<uid_t>(-1), other.st_gid) != 0) rights &= ~kGroup;
-    }
+    mode_t rights = other.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
+    const bool has_group = fchown(file_.get(), other.st_uid, other.st_gid) == 0 ||
+                           fchown(file_.get(), static_cast<uid_t>(-1), other.st_gid) == 0;
+    if (!has_group) rights &= ~mode_t{S_IRWXG};
     return fchmod(file_.get(), rights) == 0;
   }
 
@@ -91,10 +90,17 @@ class PartialFile {
   bool Link(const std::string& name) const {
     return linkat(AT_FDCWD, ProcName().c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
   }
+  // The beginning of the file's name is cut where the whole would be too long.
+  std::string NameBeside(const std::string& ending) const {
+    const std::filesystem::path path = path_;
+    std::string name = path.filename();
+    if (name.size() + ending.size() > NAME_MAX) name.resize(NAME_MAX - ending.size());
+    return path.parent_path() / (name + ending);
+  }
   template <class Make>
   bool MakeName(const Make& make) {
     for (int i = 0; i < kMostNames; ++i) {
-      std::string name = path_ + ".partial-" + std::to_string(getpid()) + "-" + std::to_string(i);
+      std::string name = NameBeside(".partial-" + std::to_string(getpid()) + "-" + std::to_string(i));
       if (make(name)) {
         name_ = std::move(name);
         return true;

@@ -422,7 +422,12 @@ Error CheckHeldCertificate(const Certificate& held, const Certificate& made) {
 }
 
 Result<MappedFile> MapFile(const std::string& path) {
-  const auto failed = [&] { return Refused("path '" + path + "' cannot be read: " + ErrnoText()); };
+  const auto failed = [&] {
+    const bool is_memory = errno == ENOMEM;
+    Error error = Refused("path '" + path + "' cannot be read: " + ErrnoText());
+    if (is_memory) error.status = INTACT_OUT_OF_MEMORY;  // the file may be as good as any
+    return error;
+  };
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return failed();
   struct stat status {};

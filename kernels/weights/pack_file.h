@@ -82,10 +82,12 @@ Result<PackContents> ReadPackImage(const void* image, size_t size);
 /// INVALID_ARGUMENT unless `held`, a file's, is the certificate that was `made` of its weights.
 Error CheckHeldCertificate(const Certificate& held, const Certificate& made);
 
+/// A file that is mapped as long as `data` lives.
 struct MappedFile {
   std::shared_ptr<const void> data;
   size_t size = 0;
 };
+/// INVALID_ARGUMENT: what the message says, of `path`. OUT_OF_MEMORY: there is no room for it.
 Result<MappedFile> MapFile(const std::string& path);
 
 }  // namespace intact::kernels
