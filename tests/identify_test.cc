@@ -263,6 +263,7 @@ std::vector<reference::Gemm> RoundingGemms(intact_type c_type) {
   for (const float scale : {1.0f, 0.5f, 0.011f}) gemms.push_back(Scaled(c_type, scale));
   gemms.push_back(CancelledByResidual(c_type));
   gemms.push_back(Scaled(c_type, 0.5f));
+  if (c_type == INTACT_F32 || c_type == INTACT_BF16) gemms.push_back(Scaled(c_type, 0x1p-140f));  // denormal
   gemms.back().activation = INTACT_ACTIVATION_RELU;
   for (const bool has_rows : {false, true}) {
     for (const bool has_residual : {false, true}) {

@@ -645,7 +645,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"late_spill", "int16 saturation|implementation error", 64},
         Fault{"no_zero_point", "activation zero point not subtracted"},
         Fault{"tail", "depth tail|left at 0", 5}, Fault{"half_away", "requantization, half away from zero"},
-        Fault{"denormal_scales", "implementation error|requantization"},
+        Fault{"denormal_scales", "requantization, denormals taken for 0"},
         Fault{"truncation", "requantization, truncation"}, Fault{"wrong_scale", "the scale of column", 2},
         Fault{"float_sum", "requantization, float round trip", 4096}),
     [](const testing::TestParamInfo<Fault>& fault) { return std::string(fault.param.name); });

@@ -478,7 +478,7 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
   using R = Rounding;
   if (c_type == INTACT_S32) return {R::kContract, R::kThroughFloat};
   if (c_type == INTACT_F32) {
-    return {R::kContract, R::kFused,       R::kResidualFused, R::kDouble,      R::kDivision,
+    return {R::kContract, R::kFused,       R::kResidualFused, R::kDouble,      R::kFlushed,     R::kDivision,
             R::kRowFirst, R::kColumnFirst, R::kBiasFirst,     R::kBiasRounded, R::kReluByFactor};
   }
   std::vector<Rounding> roundings;
@@ -486,7 +486,8 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
     const bool is_of_integers = rounding == R::kHalfUp || rounding == R::kZeroPointFirst ||
                                 rounding == R::kGemmlowp || rounding == R::kFixedPoint ||
                                 rounding == R::kResidualLast;
-    const bool is_of_floats = rounding == R::kReluByFactor;  // integers have no −0
+    // Integers have no −0, and what is next to nothing rounds to 0.
+    const bool is_of_floats = rounding == R::kReluByFactor || rounding == R::kFlushed;
     const bool applies = c_type == INTACT_BF16 ? !is_of_integers : !is_of_floats;
     if (applies && rounding != R::kThroughFloat) roundings.push_back(rounding);
   }
