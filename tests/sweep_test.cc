@@ -313,7 +313,7 @@ TEST(Judge, ASaturatingTargetMustSaturate) {
 TEST(Minimise, FindsTheSmallestThatFails) {
   Problem start = *Problem::Parse(
       "gemm s8u8u8 m=65 n=97 k=130 za=5 zb=9 zbper=channel zc=3 bias=f32 scale=channel act=relu res=u8 "
-      "zres=3 respad=2 fill=bait seed=9 apad=1 cpad=2 threads=3 mode=saturating isa=avx2");
+      "zres=3 respad=2 amax=200 wmax=128 fill=bait seed=9 apad=1 cpad=2 threads=3 mode=saturating isa=avx2");
   const Problem smallest =
       Minimise(start, [](const Problem& p) { return p.n >= 17 && p.k % 4 == 2 && p.za != 0; });
   EXPECT_EQ(smallest.ToString(), "gemm u8s8s32 m=1 n=17 k=2 za=5 mode=saturating isa=avx2");
