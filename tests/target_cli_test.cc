@@ -70,6 +70,19 @@ TEST_F(TargetCli, FilesAndOptionsMayHaveColonsAndSlashes) {
   EXPECT_THAT(Replay(folder + "/c:d.so:=a:/b").err, HasSubstr("claims \"a:/b\""));
 }
 
+// As docs/targets.md has it, warnings being errors here.
+TEST_F(TargetCli, TheTemplateIsCompiledAndPasses) {
+  const std::string mine = folder_ + "/mine.so";
+  const std::string compile = std::string("'") + INTACT_C_COMPILER +
+                              "' -O2 -shared -fPIC -Wall -Wextra -Werror -I '" INTACT_SOURCE
+                              "/include' -o '" +
+                              mine + "' '" INTACT_SOURCE "/examples/target_template.c'";
+  ASSERT_EQ(std::system(compile.c_str()), 0) << compile;
+  const Outcome sweep = Run("verify sweep --quick --target '" + mine + "'");
+  EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
+  EXPECT_THAT(sweep.out, ContainsRegex("gemm u8s8 +[0-9]+ of [0-9]+ problems: exact"));
+}
+
 TEST_F(TargetCli, DeadlineIsTheUsers) {
   EXPECT_THAT(
       Replay(kFaulty + ":hang", " --deadline 0.2").out,
