@@ -24,9 +24,10 @@ bool FailureAlone::Fails(const Target& target, const Problem& candidate) const {
   return verify::Fails(own ? *own : target, candidate);
 }
 
-std::string FailureAlone::Reason(const Target& target, const Problem& candidate) const {
+std::string FailureAlone::Reason(const Target& target, const Problem& candidate,
+                                 Arithmetics preferred) const {
   const std::unique_ptr<Target> own = prepare(candidate);
-  const Result<Judgement> judgement = Judge(own ? *own : target, candidate);
+  const Result<Judgement> judgement = Judge(own ? *own : target, candidate, preferred);
   return judgement ? judgement->failure : MessageOf(judgement.error());
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "verify/judge.h"
 #include "verify/problem.h"
 #include "verify/target.h"
 
@@ -23,8 +24,8 @@ struct FailureAlone {
 
   /// Whether `candidate`, in the problem's place, fails likewise on `target`, which is the same.
   bool Fails(const Target& target, const Problem& candidate) const;
-  /// With what; "" if it does not.
-  std::string Reason(const Target& target, const Problem& candidate) const;
+  /// With what; "" if it does not. `preferred`: as Judge() has it.
+  std::string Reason(const Target& target, const Problem& candidate, Arithmetics preferred) const;
 };
 
 /// So many problems before the failing one are tried.

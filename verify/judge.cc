@@ -88,13 +88,13 @@ std::string FailureOfClaim(const Operation& operation, const Arithmetic& claim, 
 }
 
 template <class Operation>
-Result<Judgement> JudgeOperation(const Target& target, const Operation& operation,
-                                 const RunOptions& options) {
+Result<Judgement> JudgeOperation(const Target& target, const Operation& operation, const RunOptions& options,
+                                 Arithmetics preferred) {
   const Result<std::vector<Arithmetic>> promised = Promised(target, options);
   if (!promised) return promised.error();
   Result<Bytes> output = RunChecked(target, operation, options);
   if (!output) return output.error();
-  Judgement judgement = {Explain(target, operation, options, *output), {}};
+  Judgement judgement = {Explain(target, operation, options, *output, kMaxDifferencesListed, preferred), {}};
   if (IsAsPromised(operation, *promised, *output)) return judgement;
   if (promised->empty()) {
     judgement.failure = FailureOfAny(judgement.comparison);
@@ -122,12 +122,14 @@ std::string MessageOf(const Error& error) {
   return error.message.empty() ? "the target does not say why" : error.message;
 }
 
-Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options) {
-  return JudgeOperation(target, gemm, options);
+Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+                        Arithmetics preferred) {
+  return JudgeOperation(target, gemm, options, preferred);
 }
 
-Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options) {
-  return JudgeOperation(target, conv, options);
+Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options,
+                        Arithmetics preferred) {
+  return JudgeOperation(target, conv, options, preferred);
 }
 
 Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
@@ -136,10 +138,10 @@ Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
                       : Verify(target, Materialize(problem), options);
 }
 
-Result<Judgement> Judge(const Target& target, const Problem& problem) {
+Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred) {
   const RunOptions options = RunOptionsOf(problem);
-  if (problem.conv) return Judge(target, MaterializeConv(problem), options);
-  return Judge(target, Materialize(problem), options);
+  if (problem.conv) return Judge(target, MaterializeConv(problem), options, preferred);
+  return Judge(target, Materialize(problem), options, preferred);
 }
 
 bool Fails(const Target& target, const reference::Gemm& gemm, const RunOptions& options) {

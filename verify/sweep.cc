@@ -18,9 +18,10 @@ namespace {
 
 constexpr std::chrono::seconds kMinimiseTime{30};  // for targets that hang
 
-// Finds a smaller problem that fails likewise; `before` is what ran on the target before.
+// Finds a smaller problem that fails likewise; `before` is what ran on the target before, `explanations` what
+// made the problem's outputs. Of few outputs many arithmetics would.
 void AddMinimised(const Target& target, const Problem& problem, std::span<const Problem> before,
-                  SweepOutcome* outcome) {
+                  Arithmetics explanations, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
   const FailureAlone alone = ReproduceAlone(target, problem, before, end);
   const auto fails = [&](const Problem& candidate) {
@@ -28,7 +29,7 @@ void AddMinimised(const Target& target, const Problem& problem, std::span<const 
   };
   const Problem minimised = Minimise(problem, fails);
   outcome->minimised = minimised.ToString();
-  outcome->minimised_reason = alone.Reason(target, minimised);
+  outcome->minimised_reason = alone.Reason(target, minimised, explanations);
   if (outcome->minimised_reason.empty())
     outcome->minimised_reason = outcome->failure;  // it did not fail again
   if (!alone.note.empty()) outcome->minimised_reason += "; " + alone.note;
@@ -43,12 +44,11 @@ std::optional<SweepNaming> NamingOf(const Comparison& comparison) {
   return naming;
 }
 
-SweepOutcome RunProblem(const Target& target, const Problem& problem, const std::string& line) {
+SweepOutcome OutcomeOf(const Problem& problem, const std::string& line, const Result<Judgement>& judgement) {
   SweepOutcome outcome;
   outcome.problem = line;
   outcome.isa = problem.isa;
   outcome.mode = problem.mode;
-  const Result<Judgement> judgement = Judge(target, problem);
   if (!judgement && judgement.error().status == INTACT_UNSUPPORTED) {
     outcome.skipped = MessageOf(judgement.error());
     return outcome;
@@ -65,8 +65,13 @@ SweepOutcome RunProblem(const Target& target, const Problem& problem, const std:
 }  // namespace
 
 SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line, bool minimises) {
-  SweepOutcome outcome = RunProblem(target_, problem, line);
-  if (minimises && !outcome.failure.empty()) AddMinimised(target_, problem, before_, &outcome);
+  const Result<Judgement> judgement = Judge(target_, problem);
+  SweepOutcome outcome = OutcomeOf(problem, line, judgement);
+  if (minimises && !outcome.failure.empty()) {
+    const std::vector<reference::Arithmetic> explanations =
+        judgement ? judgement->comparison.Explanations() : std::vector<reference::Arithmetic>();
+    AddMinimised(target_, problem, before_, explanations, &outcome);
+  }
   if (!outcome.skipped.empty()) return outcome;
   if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
   before_.push_back(problem);
