@@ -92,6 +92,7 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   if (Is("triple")) return static_cast<int32_t>(sum.Pairs(1) + compensation);
   if (Is("swapped_pair") || Is("swapped_pair_u8")) return static_cast<int32_t>(sum.Pairs(2) + compensation);
   if (Is("late_spill")) return static_cast<int32_t>(sum.Spilled(8) + compensation);
+  if (Is("later_spill")) return static_cast<int32_t>(sum.Spilled(9) + compensation);  // one pair too late
   if (Is("no_zero_point")) return sum.Exact(0);
   if (Is("tail") && desc.k % 4 != 0) {
     return static_cast<int32_t>(sum.Exact(za) - sum.Product(desc.k - 1) + za * sum.B(desc.k - 1));

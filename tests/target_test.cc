@@ -283,10 +283,47 @@ TEST(Claim, IsWhatATargetIsHeldTo) {
   EXPECT_THAT(unknown.failures[0].reason, HasSubstr("the target claims \"quadruple\"; expected"));
 }
 
+TEST(Claim, ThatIsUntrueIsAnsweredByWhatIsComputed) {
+  const SweepResult sweep = SweepClaiming("later_spill=acc16, widened every 8 pairs");
+  ASSERT_FALSE(sweep.failures.empty());
+  const auto says = [](const SweepFailure& failure) {
+    return failure.reason.find(
+               "not as claimed: pairs of adjacent depths summed in int16 (acc16, widened every 8 pairs); all "
+               "are those of pairs of adjacent depths summed in int16 (acc16, widened every 9 pairs)") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(std::ranges::any_of(sweep.failures, says)) << ToText(sweep);
+  EXPECT_TRUE(SweepClaiming("later_spill=acc16, widened every 9 pairs").Passed());
+  EXPECT_THAT(SweepClaiming("=triple").failures.at(0).reason, HasSubstr("; all are exact"));
+}
+
+// One output has many explanations: that of the problem which it comes from is kept.
+TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
+  struct Kept {
+    const char *fault, *words;
+  };
+  for (const Kept& kept :
+       {Kept{"half_away", "requantization, half away from zero"},
+        Kept{"truncation", "requantization, truncation"}, Kept{"triple", "int16 saturation, accumulator"},
+        Kept{"swapped_pair", "(triple, depths 2 apart)"},
+        Kept{"later_spill=acc16, widened every 8 pairs", "(acc16, widened every 9 pairs)"},
+        Kept{"half_away=triple", "all are those of exact; half away from zero"}}) {
+    const Result<std::unique_ptr<Target>> target = Faulty(kept.fault);
+    ASSERT_TRUE(target) << target.error().message;
+    const SweepResult sweep = RunSweep(SomeProblems(), **target, [](int64_t, int64_t) {});
+    const auto found = std::ranges::find_if(sweep.failures, [&](const SweepFailure& failure) {
+      return !failure.minimised.empty() && failure.reason.find(kept.words) != std::string::npos;
+    });
+    ASSERT_NE(found, sweep.failures.end()) << kept.fault << "\n" << ToText(sweep);
+    EXPECT_THAT(found->minimised_reason, HasSubstr(kept.words)) << found->minimised;
+  }
+}
+
 TEST(TargetReport, SaysWhatEachComputes) {
   const std::vector<Problem> problems = SomeProblems();
   TargetReport report;
-  for (const std::string fault : {"=any", "triple=any", "half_away=any", "swapped_pair=any", "tail=any"}) {
+  for (const std::string fault :
+       {"=any", "triple=any", "half_away=any", "swapped_pair=any", "tail=any", "later_spill=any"}) {
     const Result<std::unique_ptr<Target>> target = Faulty(fault);
     ASSERT_TRUE(target) << target.error().message;
     report.targets.push_back(Examine(**target, fault, problems, [](int64_t, int64_t) {}));
@@ -308,6 +345,7 @@ TEST(TargetReport, SaysWhatEachComputes) {
   EXPECT_EQ(computed(2), "exact; half away from zero");
   EXPECT_EQ(computed(3), "triple, depths 2 apart");
   EXPECT_THAT(computed(4), testing::StartsWith("in part"));
+  EXPECT_EQ(computed(5), "acc16, widened every 9 pairs");
   EXPECT_FALSE(report.Passed());
   report.targets.resize(3);
   EXPECT_TRUE(report.Passed());
@@ -643,6 +681,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"flush_denormals", "floating-point control"}, Fault{"triple", "int16 saturation", 2},
         Fault{"swapped_pair", "int16 saturation|pairs \\(k, k\\+2\\)", 4},
         Fault{"late_spill", "int16 saturation|implementation error", 64},
+        Fault{"later_spill", "int16 saturation|implementation error", 64},
         Fault{"no_zero_point", "activation zero point not subtracted"},
         Fault{"tail", "depth tail|left at 0", 5}, Fault{"half_away", "requantization, half away from zero"},
         Fault{"denormal_scales", "requantization, denormals taken for 0"},

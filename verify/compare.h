@@ -74,7 +74,7 @@ struct Naming {
   bool telling = false;  // adjacent pairs clamped to int16 would make other bytes than the contract
   std::vector<reference::Arithmetic> reproduced_by;  // where outputs differ: the least strange, if any does
 };
-inline constexpr size_t kMaxReproducedBy = 64;
+inline constexpr size_t kMaxReproducedBy = 128;
 
 struct Comparison {
   std::optional<reference::ConvGeometry> conv;  // of a convolution: what m, n and k mean

@@ -73,6 +73,13 @@ std::string FailureOfAny(const Comparison& comparison) {
 int64_t ColumnsOf(const reference::Gemm& gemm) { return gemm.n; }
 int64_t ColumnsOf(const reference::Conv& conv) { return conv.geometry.output_channels; }
 
+// What makes all outputs in place of what was claimed; "" if nothing that is known does.
+std::string Instead(const Comparison& comparison) {
+  if (comparison.Parity()) return "; all are exact";
+  if (!comparison.naming || comparison.naming->reproduced_by.empty()) return {};
+  return "; all are those of " + InWords(comparison.naming->reproduced_by.front());
+}
+
 // Why outputs are not those of an arithmetic that the target claims to have. `comparison`: with the contract.
 template <class Operation>
 std::string FailureOfClaim(const Operation& operation, const Arithmetic& claim, const Bytes& output,
@@ -82,9 +89,9 @@ std::string FailureOfClaim(const Operation& operation, const Arithmetic& claim, 
   Difference first;
   first.m = compared.first_differing / ColumnsOf(operation);
   first.n = compared.first_differing % ColumnsOf(operation);
-  return fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}",
+  return fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}{}",
                      PlaceOf(comparison, first), compared.first_actual, compared.first_expected,
-                     compared.differing, compared.outputs, InWords(claim));
+                     compared.differing, compared.outputs, InWords(claim), Instead(comparison));
 }
 
 template <class Operation>
