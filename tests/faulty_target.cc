@@ -121,6 +121,7 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
   if (Is("edge_column") && desc.n % 16 == 1 && n == desc.n - 1) ++y;
   if (Is("alignment") && reinterpret_cast<uintptr_t>(args.a) % 64 == 3) ++y;
   if (Is("misaligned_output") && reinterpret_cast<uintptr_t>(args.c) % 4 != 0) ++y;
+  if (Is("many_and_few") && n == desc.n - 1) ++y;
   if (Is("thread_count") && args.threads > 1 && m == args.m - 1) ++y;
   if (Is("earlier_calls") && calls % 7 == 6) ++y;
   if (Is("clock"))
@@ -259,6 +260,7 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
     for (;;) usleep(1000);
   }
   if (Is("reads_beyond")) (void)a[a_bytes];
+  if (Is("many_and_few") && desc.k > 64) (void)a[a_bytes];
   if (Is("writes_beyond")) c[c_bytes] = 1;
   if (Is("writes_before")) c[-1] = 1;
   if (Is("writes_between") && args.c_stride > desc.n && args.m > 1) c[desc.n * element] = 1;

@@ -297,6 +297,18 @@ TEST(Claim, ThatIsUntrueIsAnsweredByWhatIsComputed) {
   EXPECT_THAT(SweepClaiming("=triple").failures.at(0).reason, HasSubstr("; all are exact"));
 }
 
+// Failures of one kind, however many, hide no others.
+TEST(Minimised, AreSomeOfEachKind) {
+  const SweepResult sweep = SweepClaiming("many_and_few");
+  const auto few = std::ranges::find_if(sweep.failures, [](const SweepFailure& failure) {
+    return failure.reason.find("beyond the end of A") != std::string::npos;
+  });
+  ASSERT_NE(few, sweep.failures.end()) << ToText(sweep);
+  EXPECT_GT(few - sweep.failures.begin(), 3);
+  EXPECT_FALSE(few->minimised.empty());
+  EXPECT_THAT(ToText(sweep), HasSubstr("FAILED: " + few->minimised_reason));
+}
+
 // One output has many explanations: that of the problem which it comes from is kept.
 TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
   struct Kept {

@@ -64,10 +64,53 @@ SweepOutcome OutcomeOf(const Problem& problem, const std::string& line, const Re
 
 }  // namespace
 
-SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line, bool minimises) {
+namespace {
+
+// "output m 0 n 5 is 3 instead of 4: why" without what is before the colon.
+std::string_view WithoutPlace(std::string_view reason) {
+  const size_t instead = reason.find(" instead of ");
+  if (!reason.starts_with("output ") || instead == std::string_view::npos) return reason;
+  return reason.substr(std::min(reason.find_first_of(":;", instead), reason.size()));
+}
+
+bool IsIn(std::string_view set, char c) { return set.find(c) != std::string_view::npos; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsOfAWord(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+}  // namespace
+
+std::string KindOfReason(std::string_view reason) {
+  reason = WithoutPlace(reason);
+  std::string kind;
+  bool is_number = false, is_word = false, is_quoted = false;
+  for (size_t i = 0; i < reason.size(); ++i) {
+    const char c = reason[i];
+    if (c == '\'') is_quoted = !is_quoted;
+    const bool is_ascii = static_cast<unsigned char>(c) < 0x80;  // files may have replaced what is not
+    if (is_quoted || !is_ascii) continue;
+    const bool is_sign = IsIn("+-", c) && i + 1 < reason.size() && IsDigit(reason[i + 1]);
+    const bool is_exponent = is_sign && is_number && IsIn("eE", reason[i - 1]);
+    const bool begins = IsDigit(c) && !is_number && !is_word;  // as "int16" does not
+    if (begins) kind += '#';
+    is_number = begins || (is_number && (IsOfAWord(c) || c == '.' || is_exponent));
+    is_word = !is_number && IsOfAWord(c);
+    if (!is_number && !is_sign) kind += c;
+  }
+  return kind;
+}
+
+bool MinimisedChoice::Take(std::string_view reason) {
+  size_t& taken = taken_[KindOfReason(reason)];
+  if (taken == kMinimisedOfAKind || all_ == kMaxMinimised) return false;
+  ++taken;
+  ++all_;
+  return true;
+}
+
+SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
   const Result<Judgement> judgement = Judge(target_, problem);
   SweepOutcome outcome = OutcomeOf(problem, line, judgement);
-  if (minimises && !outcome.failure.empty()) {
+  if (!outcome.failure.empty() && choice_.Take(outcome.failure)) {
     const std::vector<reference::Arithmetic> explanations =
         judgement ? judgement->comparison.Explanations() : std::vector<reference::Arithmetic>();
     AddMinimised(target_, problem, before_, explanations, &outcome);
@@ -76,6 +119,10 @@ SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line, bool 
   if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
   before_.push_back(problem);
   return outcome;
+}
+
+void Sweeper::Know(const SweepOutcome& outcome) {
+  if (!outcome.failure.empty()) (void)choice_.Take(outcome.failure);
 }
 
 std::vector<std::pair<std::string, int64_t>> SkipReasons(const std::vector<SweepSkip>& skips) {
@@ -176,6 +223,7 @@ Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& ta
     const std::string line = problem.ToString();
     ++done;
     if (const auto found = known.find(line); found != known.end()) {
+      sweeper.Know(found->second);
       result.Add(found->second);
       continue;
     }
@@ -184,7 +232,7 @@ Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& ta
       ++result.not_run;
       continue;
     }
-    const SweepOutcome outcome = sweeper.Run(problem, line, result.failures.size() < kMaxMinimised);
+    const SweepOutcome outcome = sweeper.Run(problem, line);
     if (const std::optional<Error> error = record(outcome)) return *error;
     result.Add(outcome);
     progress(done, std::ssize(problems));
