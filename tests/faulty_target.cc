@@ -31,6 +31,7 @@ namespace {
 std::string fault;
 int* volatile nowhere = nullptr;
 int64_t calls = 0;
+bool saw_tall = false;  // a call of many rows
 
 bool Is(std::string_view name) { return fault == name; }
 
@@ -124,6 +125,7 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
   if (Is("many_and_few") && n == desc.n - 1) ++y;
   if (Is("thread_count") && args.threads > 1 && m == args.m - 1) ++y;
   if (Is("earlier_calls") && calls % 7 == 6) ++y;
+  if (Is("remembers") && saw_tall && args.m == 1) ++y;
   if (Is("clock"))
     y += static_cast<int32_t>(std::chrono::steady_clock::now().time_since_epoch().count() & 0xffff);
   if (linear.c_type == INTACT_S32) {
@@ -254,6 +256,7 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
   }
   if (Is("exit")) std::exit(3);
   if (Is("exit_0")) _exit(0);
+  while (Is("hang_of_rows") && args.m >= 3) usleep(1000);
   while (Is("flood")) std::puts(std::string(1 << 20, '.').c_str());
   if (Is("hang")) {
     std::puts("waiting for a lock");
@@ -294,6 +297,7 @@ intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* li
   }
   Misbehave(*desc, *linear, *args);
   ++calls;
+  saw_tall = saw_tall || args->m > 16;
   return INTACT_OK;
 }
 

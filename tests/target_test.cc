@@ -297,6 +297,19 @@ TEST(Claim, ThatIsUntrueIsAnsweredByWhatIsComputed) {
   EXPECT_THAT(SweepClaiming("=triple").failures.at(0).reason, HasSubstr("; all are exact"));
 }
 
+// Each of its hangs would take the deadline.
+TEST(Minimised, IsAHangToo) {
+  const auto target = IsolatedTarget::Start(
+      [] { return PluginTarget::Open(INTACT_FAULTY_TARGET, "hang_of_rows"); }, std::chrono::seconds(4));
+  ASSERT_TRUE(target) << target.error().message;
+  const std::array problems = {*Problem::Parse("gemm u8s8s32 m=2 n=17 k=5"),
+                               *Problem::Parse("gemm u8s8u8 m=33 n=49 k=100 za=3 zc=5")};
+  const SweepResult sweep = RunSweep(problems, **target, [](int64_t, int64_t) {});
+  ASSERT_EQ(sweep.failures.size(), 1u);
+  EXPECT_EQ(sweep.failures[0].minimised, "gemm u8s8s32 m=3 n=1 k=1");
+  EXPECT_EQ(sweep.failures[0].minimised_reason, "the target did not return within 4 s");
+}
+
 // Failures of one kind, however many, hide no others.
 TEST(Minimised, AreSomeOfEachKind) {
   const SweepResult sweep = SweepClaiming("many_and_few");
@@ -670,7 +683,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"real_time_signal", "was ended by signal [0-9]+"},
         Fault{"closes", "closed its connection and goes on|did not return", 1 << 20},
         Fault{"exit", "ended its process with status 3"}, Fault{"exit_0", "ended its process with status 0"},
-        Fault{"hang", "did not return within 0.5 s, after printing \"waiting for a lock\"", 1 << 20},
+        Fault{"hang", "did not return within 0.5 s, after printing \"waiting for a lock\""},
         Fault{"flood", "printed more than 64 MiB, after printing \"\\.\\.\\.", 1 << 20},
         Fault{"error", "status 4: no kernel for"},
         Fault{"reads_beyond", "a read 1 byte\\(s\\) beyond the end of A"},
@@ -687,7 +700,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"clock", "the outputs change from run to run"},
         Fault{"alignment", "change with the alignment of its tensors", 200},
         Fault{"misaligned_output", "change with the alignment of its tensors", 4},
-        Fault{"thread_count", "implementation error"}, Fault{"earlier_calls", "depends on earlier calls", 8},
+        Fault{"thread_count", "implementation error.*; right with one thread$"},
+        Fault{"earlier_calls", "change from run to run", 1 << 20},
+        Fault{"remembers", "right in a fresh process, wrong after 'gemm .*': it depends on earlier calls$"},
         Fault{"one_shape", "implementation error, accumulator", 33 * 49},
         Fault{"edge_column", "implementation error, accumulator"},
         Fault{"flush_denormals", "floating-point control"}, Fault{"triple", "int16 saturation", 2},

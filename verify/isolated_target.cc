@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -82,7 +83,7 @@ Error Unsteady(std::string_view with) {
 }  // namespace
 
 IsolatedTarget::IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline)
-    : factory_(std::move(factory)), deadline_(deadline) {}
+    : factory_(std::move(factory)), deadline_(deadline), patience_(deadline) {}
 IsolatedTarget::~IsolatedTarget() = default;
 
 Result<std::unique_ptr<Target>> IsolatedTarget::Start(TargetFactory factory,
@@ -123,6 +124,18 @@ std::unique_ptr<Target> IsolatedTarget::Fresh() const {
   return fresh ? std::move(*fresh) : nullptr;
 }
 
+std::unique_ptr<Target> IsolatedTarget::FreshForHangs() const {
+  constexpr int kTimesTheSlowest = 20;
+  constexpr std::chrono::milliseconds kLeast{500};
+  std::unique_ptr<IsolatedTarget> target(new IsolatedTarget(factory_, deadline_));
+  Result<Introduction> introduction = target->StartWorker();
+  if (!introduction) return nullptr;
+  target->introduction_ = std::move(*introduction);
+  const auto many_times = std::chrono::ceil<std::chrono::milliseconds>(kTimesTheSlowest * slowest_);
+  target->patience_ = std::min(deadline_, std::max(kLeast, many_times));
+  return target;
+}
+
 std::string IsolatedTarget::WhyGivenUp() const {
   if (hangs_ < kMostHangs) return {};
   return fmt::format("the target did not return within {:g} s {} times",
@@ -139,14 +152,17 @@ Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptio
   request(KindOf(operation));
   ArchiveFields(request, operation);
   request(static_cast<const RunSettings&>(options));
-  const Result<Bytes> bytes = worker_->Ask(request.bytes(), deadline_);
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Bytes> bytes = worker_->Ask(request.bytes(), patience_);
+  if (bytes) slowest_ = std::max(slowest_, std::chrono::steady_clock::now() - start);
+  hung_ = !bytes && worker_->loss() == Worker::Loss::kNoAnswer;
   const std::string ran = std::exchange(ran_, options.line);
   if (std::string printed = worker_->Printed(); !printed.empty()) printed_ = std::move(printed);
   if (!bytes) {
     const Worker::Loss loss = worker_->loss();
     worker_.reset();
     ran_.clear();
-    if (loss == Worker::Loss::kNoAnswer) ++hangs_;
+    if (hung_) ++hangs_;
     std::string what = "the target " + bytes.error().message;
     if (loss == Worker::Loss::kDiedBetween) what += fmt::format(", between calls, after '{}'", ran);
     return Error{bytes.error().status, std::move(what)};

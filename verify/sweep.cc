@@ -18,20 +18,36 @@ namespace {
 
 constexpr std::chrono::seconds kMinimiseTime{30};  // for targets that hang
 
+// Whether what fails by several threads does not by one.
+bool IsRightWithOneThread(const Target& target, Problem problem, const FailureAlone& alone) {
+  constexpr int kTimes = 3;  // lest it be chance
+  if (problem.threads == 1) return false;
+  problem.threads = 1;
+  for (int i = 0; i < kTimes; ++i) {
+    if (alone.Fails(target, problem)) return false;
+  }
+  return true;
+}
+
 // Finds a smaller problem that fails likewise; `before` is what ran on the target before, `explanations` what
 // made the problem's outputs. Of few outputs many arithmetics would.
 void AddMinimised(const Target& target, const Problem& problem, std::span<const Problem> before,
                   Arithmetics explanations, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
-  const FailureAlone alone = ReproduceAlone(target, problem, before, end);
+  const FailureAlone alone = ReproduceAlone(target, problem, outcome->failure, before, end);
   const auto fails = [&](const Problem& candidate) {
     return std::chrono::steady_clock::now() < end && alone.Fails(target, candidate);
   };
   const Problem minimised = Minimise(problem, fails);
   outcome->minimised = minimised.ToString();
   outcome->minimised_reason = alone.Reason(target, minimised, explanations);
-  if (outcome->minimised_reason.empty())
-    outcome->minimised_reason = outcome->failure;  // it did not fail again
+  if (outcome->minimised_reason
+          .empty()) {  // it did not fail again, but may have been slow where it is to hang
+    if (alone.hangs) outcome->minimised = outcome->problem;
+    outcome->minimised_reason = outcome->failure;
+  } else if (IsRightWithOneThread(target, minimised, alone)) {
+    outcome->minimised_reason += "; right with one thread";
+  }
   if (!alone.note.empty()) outcome->minimised_reason += "; " + alone.note;
 }
 

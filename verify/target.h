@@ -57,6 +57,11 @@ class Target {
   virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
   /// The same target in a process that has run nothing yet; nullptr if this one keeps nothing between runs.
   virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
+  /// The same, where calls may not return: they are given what others of this target took many times over,
+  /// rather than the whole deadline.
+  virtual std::unique_ptr<Target> FreshForHangs() const { return Fresh(); }
+  /// Whether its last call did not return.
+  virtual bool Hung() const { return false; }
   /// Why there is no point in running it any more; "" as long as there is.
   virtual std::string WhyGivenUp() const { return {}; }
   /// What it wrote to stdout and stderr in the last run in which it wrote anything, where that is kept from
