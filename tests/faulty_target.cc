@@ -263,6 +263,7 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
     for (;;) usleep(1000);
   }
   if (Is("reads_beyond")) (void)a[a_bytes];
+  if (Is("reads_before")) (void)a[-1];
   if (Is("many_and_few") && desc.k > 64) (void)a[a_bytes];
   if (Is("writes_beyond")) c[c_bytes] = 1;
   if (Is("writes_before")) c[-1] = 1;

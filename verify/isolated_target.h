@@ -10,8 +10,10 @@
 // the worker is killed, with all that it has started. What the worker prints is kept, and the line that tells
 // most of it quoted when it is lost.
 //
-// A run is done twice, with other memory around its tensors, other alignments and other contents of memory
-// that nobody has written: outputs that change are an error too, which says with what they change.
+// A run is done twice, the second time with its tensors in another place, other alignments and other contents
+// of memory that nobody has written: outputs that change are an error too, which says with what they change.
+// There are two such places, a few bytes before a page that cannot be touched and right behind one: of a
+// problem one, by its line, unless all are asked for.
 //
 // A target that has not returned five times is given up. Who looks for the smallest problem of which it does
 // not return need not wait the whole deadline each time.
@@ -66,8 +68,12 @@ class IsolatedTarget : public Target {
   IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline);
   // Sets worker_.
   Result<Introduction> StartWorker() const;
+  // The error of a run with its tensors elsewhere, or that its outputs are not `first`.
   template <class Operation>
-  Result<std::vector<uint8_t>> RunSteadily(const Operation& operation, RunOptions options) const;
+  Error RunElsewhere(const Operation& operation, RunOptions options, const std::vector<uint8_t>& first,
+                     const Surroundings& place) const;
+  template <class Operation>
+  Result<std::vector<uint8_t>> RunSteadily(const Operation& operation, const RunOptions& options) const;
   template <class Operation>
   Result<std::vector<uint8_t>> RunOnce(const Operation& operation, const RunOptions& options) const;
 

@@ -146,9 +146,16 @@ Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
 }
 
 Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred) {
-  const RunOptions options = RunOptionsOf(problem);
+  RunOptions options = RunOptionsOf(problem);
+  options.in_all_places = true;
   if (problem.conv) return Judge(target, MaterializeConv(problem), options, preferred);
   return Judge(target, Materialize(problem), options, preferred);
+}
+
+Result<Judgement> JudgeQuickly(const Target& target, const Problem& problem) {
+  const RunOptions options = RunOptionsOf(problem);
+  if (problem.conv) return Judge(target, MaterializeConv(problem), options);
+  return Judge(target, Materialize(problem), options);
 }
 
 bool Fails(const Target& target, const reference::Gemm& gemm, const RunOptions& options) {
@@ -160,7 +167,8 @@ bool Fails(const Target& target, const reference::Conv& conv, const RunOptions& 
 }
 
 bool Fails(const Target& target, const Problem& problem) {
-  const RunOptions options = RunOptionsOf(problem);
+  RunOptions options = RunOptionsOf(problem);
+  options.in_all_places = true;
   return problem.conv ? OperationFails(target, MaterializeConv(problem), options)
                       : OperationFails(target, Materialize(problem), options);
 }

@@ -31,9 +31,12 @@ Result<Comparison> VerifyProblem(const Target& target, const Problem& problem);
 /// so every difference from the exact reference be int16 saturation. A saturating problem that names no ISA
 /// may do either. One that claims another arithmetic: every output must be what that predicts. One that
 /// claims nothing ("any"): every difference from the exact reference must have a cause. Errors are the
-/// target's. Of several arithmetics that make all outputs the first of `preferred` is believed.
+/// target's. A problem's tensors are in all places that are tried. Of several arithmetics that make all
+/// outputs the first of `preferred` is believed.
 using Arithmetics = std::span<const reference::Arithmetic>;
 Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred = {});
+/// The same, in one place beside the usual.
+Result<Judgement> JudgeQuickly(const Target& target, const Problem& problem);
 Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
                         Arithmetics preferred = {});
 Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options,

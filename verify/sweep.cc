@@ -124,7 +124,7 @@ bool MinimisedChoice::Take(std::string_view reason) {
 }
 
 SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
-  const Result<Judgement> judgement = Judge(target_, problem);
+  const Result<Judgement> judgement = JudgeQuickly(target_, problem);
   SweepOutcome outcome = OutcomeOf(problem, line, judgement);
   if (!outcome.failure.empty() && choice_.Take(outcome.failure)) {
     const std::vector<reference::Arithmetic> explanations =

@@ -45,6 +45,9 @@ struct RunSettings {
 
 struct RunOptions : RunSettings {
   std::string line;  // the problem's, for messages; "" if it is of none
+  // Whether a target in a process of its own (isolated_target.h) is to be run with its tensors in all places
+  // that are tried; else, for there are many problems, in one beside the usual.
+  bool in_all_places = false;
 };
 
 class Target {
