@@ -52,6 +52,17 @@ double InDouble(int32_t y, const Requantization& q) noexcept {
   return Activate(static_cast<double>(y) * q.scale + q.bias_f32 + (q.has_residual ? residual : 0.0), q);
 }
 
+float Flush(float f) noexcept { return std::fpclassify(f) == FP_SUBNORMAL ? std::copysign(0.0f, f) : f; }
+
+double WithDenormalsFlushed(int32_t y, const Requantization& q, const Scales& scales) noexcept {
+  const bool is_product = Flush(scales.row) == scales.row && Flush(scales.column) == scales.column;
+  const float scale = is_product ? Flush(q.scale) : Flush(scales.row) * Flush(scales.column);
+  float f = Flush(static_cast<float>(y) * scale);
+  if (q.has_bias_f32) f = Flush(f + Flush(q.bias_f32));
+  if (q.has_residual) f = Flush(f + Flush(Flush(q.residual) * Flush(q.residual_scale)));
+  return Flush(static_cast<float>(Activate(f, q)));
+}
+
 // The bias in units of the accumulator.
 double BiasOverScale(const Requantization& q) noexcept {
   return q.has_bias_f32 ? static_cast<double>(q.bias_f32) / q.scale : 0.0;
@@ -90,6 +101,8 @@ double Value(int32_t y, const Requantization& q, const Scales& scales, Rounding 
       return WithResidualFused(y, q);
     case Rounding::kDouble:
       return InDouble(y, q);
+    case Rounding::kFlushed:
+      return WithDenormalsFlushed(y, q, scales);
     case Rounding::kDivision:
       return scaled(real / (1.0f / q.scale));
     case Rounding::kRowFirst:
@@ -180,6 +193,8 @@ std::string_view ToString(Rounding rounding) {
       return "fused multiply-add of the residual";
     case Rounding::kDouble:
       return "double precision";
+    case Rounding::kFlushed:
+      return "denormals taken for 0";
     case Rounding::kDivision:
       return "division by the scale's reciprocal";
     case Rounding::kRowFirst:

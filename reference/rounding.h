@@ -24,14 +24,15 @@ enum class Rounding : uint8_t {
   kFused,          // scale and bias, residual and its scale by FMA
   kResidualFused,  // the latter alone
   kDouble,         // in double precision
-  kDivision,       // f = y / (1/scale)
-  kRowFirst,       // (y·scale of the row)·scale of the column
-  kColumnFirst,    // (y·scale of the column)·scale of the row
-  kBiasFirst,      // (y + bias/scale)·scale, in floats (oneDNN before its third version)
-  kBiasRounded,    // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
-  kGemmlowp,       // kBiasRounded; scale as fixed point of 31 bits, high half of the doubled product rounded,
-                   // shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)
-  kFixedPoint,  // kBiasRounded; the same fixed point, the product of 64 bits rounded once, half up (XNNPACK)
+  kFlushed,      // denormal operands and results of each step are zeros of their sign (DAZ and FTZ of MXCSR)
+  kDivision,     // f = y / (1/scale)
+  kRowFirst,     // (y·scale of the row)·scale of the column
+  kColumnFirst,  // (y·scale of the column)·scale of the row
+  kBiasFirst,    // (y + bias/scale)·scale, in floats (oneDNN before its third version)
+  kBiasRounded,  // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
+  kGemmlowp,     // kBiasRounded; scale as fixed point of 31 bits, high half of the doubled product rounded,
+                 // shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)
+  kFixedPoint,   // kBiasRounded; the same fixed point, the product of 64 bits rounded once, half up (XNNPACK)
   kReluByFactor,  // ReLU is a product with 0 below 0, which makes −0 (oneDNN's reference)
   kResidualLast,  // the residual is added to what is already 8 bits, where there is no activation
   kThroughFloat,  // s32 outputs: int32(float(y))
@@ -41,7 +42,7 @@ inline constexpr std::array kAllRoundings = {
     Rounding::kFused,        Rounding::kResidualFused, Rounding::kDouble,      Rounding::kZeroPointFirst,
     Rounding::kDivision,     Rounding::kRowFirst,      Rounding::kColumnFirst, Rounding::kBiasFirst,
     Rounding::kBiasRounded,  Rounding::kGemmlowp,      Rounding::kFixedPoint,  Rounding::kResidualLast,
-    Rounding::kThroughFloat, Rounding::kReluByFactor};
+    Rounding::kThroughFloat, Rounding::kReluByFactor,  Rounding::kFlushed};
 
 /// "half up", "fused multiply-add", …
 std::string_view ToString(Rounding rounding);

@@ -206,6 +206,23 @@ TEST(Rounding, ReluByAFactorKeepsTheSignOfZero) {
   EXPECT_FALSE(std::signbit(Float(-3, q, {}, Rounding::kContract)));
 }
 
+TEST(Rounding, TakesDenormalsForZeros) {
+  const Requantization tiny = Scaled(INTACT_F32, 0x1p-140f);
+  EXPECT_EQ(Float(-(1 << 20), tiny, {}, Rounding::kContract), -0x1p-120f);
+  EXPECT_EQ(Float(-(1 << 20), tiny, {}, Rounding::kFlushed), 0.0f);
+  EXPECT_TRUE(std::signbit(Float(-(1 << 20), tiny, {}, Rounding::kFlushed)));
+  const Requantization small = Scaled(INTACT_F32, 0x1p-20f);
+  EXPECT_EQ(Float(3, small, {0x1p100f, 0x1p-120f}, Rounding::kFlushed), 3 * 0x1p-20f);
+  EXPECT_EQ(Float(3, small, {0x1p110f, 0x1p-130f}, Rounding::kFlushed), 0.0f) << "of a factor";
+  Requantization biased = Scaled(INTACT_F32, 0x1p-126f);
+  biased.has_bias_f32 = true;
+  biased.bias_f32 = -0x1.8p-126f;
+  EXPECT_EQ(Float(1, biased, {}, Rounding::kContract), -0x1p-127f);
+  EXPECT_EQ(Float(1, biased, {}, Rounding::kFlushed), 0.0f) << "a sum";
+  biased.bias_f32 = 0x1p-127f;
+  EXPECT_EQ(Float(1, biased, {}, Rounding::kFlushed), 0x1p-126f) << "a bias";
+}
+
 TEST(Rounding, OfOtherTypes) {
   uint8_t bytes[4];
   StoreRounded((1 << 24) + 1, Scaled(INTACT_S32, 1.0f), {}, Rounding::kThroughFloat, bytes);

@@ -31,6 +31,7 @@ namespace {
 std::string fault;
 int* volatile nowhere = nullptr;
 int64_t calls = 0;
+bool saw_tall = false;  // a call of many rows
 
 bool Is(std::string_view name) { return fault == name; }
 
@@ -92,6 +93,7 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   if (Is("triple")) return static_cast<int32_t>(sum.Pairs(1) + compensation);
   if (Is("swapped_pair") || Is("swapped_pair_u8")) return static_cast<int32_t>(sum.Pairs(2) + compensation);
   if (Is("late_spill")) return static_cast<int32_t>(sum.Spilled(8) + compensation);
+  if (Is("later_spill")) return static_cast<int32_t>(sum.Spilled(9) + compensation);  // one pair too late
   if (Is("no_zero_point")) return sum.Exact(0);
   if (Is("tail") && desc.k % 4 != 0) {
     return static_cast<int32_t>(sum.Exact(za) - sum.Product(desc.k - 1) + za * sum.B(desc.k - 1));
@@ -120,8 +122,10 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
   if (Is("edge_column") && desc.n % 16 == 1 && n == desc.n - 1) ++y;
   if (Is("alignment") && reinterpret_cast<uintptr_t>(args.a) % 64 == 3) ++y;
   if (Is("misaligned_output") && reinterpret_cast<uintptr_t>(args.c) % 4 != 0) ++y;
+  if (Is("many_and_few") && n == desc.n - 1) ++y;
   if (Is("thread_count") && args.threads > 1 && m == args.m - 1) ++y;
   if (Is("earlier_calls") && calls % 7 == 6) ++y;
+  if (Is("remembers") && saw_tall && args.m == 1) ++y;
   if (Is("clock"))
     y += static_cast<int32_t>(std::chrono::steady_clock::now().time_since_epoch().count() & 0xffff);
   if (linear.c_type == INTACT_S32) {
@@ -252,12 +256,15 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
   }
   if (Is("exit")) std::exit(3);
   if (Is("exit_0")) _exit(0);
+  while (Is("hang_of_rows") && args.m >= 3) usleep(1000);
   while (Is("flood")) std::puts(std::string(1 << 20, '.').c_str());
   if (Is("hang")) {
     std::puts("waiting for a lock");
     for (;;) usleep(1000);
   }
   if (Is("reads_beyond")) (void)a[a_bytes];
+  if (Is("reads_before")) (void)a[-1];
+  if (Is("many_and_few") && desc.k > 64) (void)a[a_bytes];
   if (Is("writes_beyond")) c[c_bytes] = 1;
   if (Is("writes_before")) c[-1] = 1;
   if (Is("writes_between") && args.c_stride > desc.n && args.m > 1) c[desc.n * element] = 1;
@@ -291,6 +298,7 @@ intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* li
   }
   Misbehave(*desc, *linear, *args);
   ++calls;
+  saw_tall = saw_tall || args->m > 16;
   return INTACT_OK;
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace intact::verify {
 namespace {
@@ -21,6 +23,38 @@ TEST_P(GuardedBufferTest, EndsAtAnUnmappedPage) {
   Write(&data.front());
   Write(&data.back());
   EXPECT_DEATH(Write(data.data() + data.size()), "");
+}
+
+TEST_P(GuardedBufferTest, BeginsBehindAnUnmappedPage) {
+  Result<GuardedBuffer> buffer = GuardedBuffer::Allocate(GetParam(), {0x5a, 61, true}, "it");
+  ASSERT_TRUE(buffer) << buffer.error().message;
+  const std::span<uint8_t> data = buffer->data();
+  ASSERT_EQ(data.size(), GetParam());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(data.data()) % 4096, 0u);
+  Write(&data.front());
+  Write(&data.back());
+  EXPECT_DEATH(Write(data.data() - 1), "");
+  EXPECT_EQ(NamedBufferAt(data.data() - 1).data, data.data());
+  EXPECT_TRUE(buffer->FrontIntact() && buffer->BackIntact());
+  if (data.size() % 4096 != 0) {
+    Write(data.data() + data.size());
+    EXPECT_FALSE(buffer->BackIntact());
+  }
+  buffer->MakeReadOnly();
+  EXPECT_DEATH(Write(data.data() - 1), "");
+  EXPECT_DEATH(Write(&data.back()), "");
+}
+
+// Mappings that follow each other share no page.
+TEST(NamedBuffer, IsTheOneWhosePageItIs) {
+  std::vector<GuardedBuffer> buffers;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    buffers.push_back(std::move(*GuardedBuffer::Allocate(100, {0x5a, 0, name[0] % 2 == 0}, name)));
+  }
+  for (const GuardedBuffer& buffer : buffers) {
+    EXPECT_EQ(NamedBufferAt(buffer.data().data() - 1).data, buffer.data().data());
+    EXPECT_EQ(NamedBufferAt(buffer.data().data() + 100).data, buffer.data().data());
+  }
 }
 
 TEST_P(GuardedBufferTest, FindsAWriteBeforeTheData) {

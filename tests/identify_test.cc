@@ -154,6 +154,8 @@ TEST_P(Kinds, NoTwoCandidatesAreTheSame) {
 TEST_P(Kinds, EachModelIsFound) {
   const OperationKind kind = GetParam();
   for (const Model& model : CandidateModels(kind)) {
+    // All of them by GEMMs alone, for there are many.
+    if (kind.shape != Shape::kGemm && IsOddInterval(model.spill) && model.spill != 9) continue;
     Common common;
     VisitStandard(kind, [&](const auto& operation) { common.Add(operation, {model}); });
     for (const Identity& identity : common.identities()) {
@@ -261,6 +263,7 @@ std::vector<reference::Gemm> RoundingGemms(intact_type c_type) {
   gemms[0].c_type = c_type;
   gemms[0].scales = {0x1p-10f};
   for (const float scale : {1.0f, 0.5f, 0.011f}) gemms.push_back(Scaled(c_type, scale));
+  if (c_type == INTACT_F32 || c_type == INTACT_BF16) gemms.push_back(Scaled(c_type, 0x1p-140f));  // denormal
   gemms.push_back(CancelledByResidual(c_type));
   gemms.push_back(Scaled(c_type, 0.5f));
   gemms.back().activation = INTACT_ACTIVATION_RELU;

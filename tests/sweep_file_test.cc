@@ -101,6 +101,7 @@ class SweepFile : public testing::Test {
 /// What a sweep of a moody target might find, made up.
 SweepResult MadeUp(std::span<const Problem> problems, Journal* journal) {
   SweepResult result;
+  MinimisedChoice choice;
   for (const Problem& problem : problems) {
     SweepOutcome outcome;
     outcome.problem = problem.ToString();
@@ -119,8 +120,11 @@ SweepResult MadeUp(std::span<const Problem> problems, Journal* journal) {
           outcome.outputs->naming->reproduced_by.emplace_back(kTexts.at((hash / 4 + i) % kTexts.size()));
         }
       }
-      if (hash % 3 == 0 || !outcome.outputs) outcome.failure = fmt::format("output {} differs", hash);
-      const bool minimise = !outcome.failure.empty() && result.failures.size() < kMaxMinimised;
+      if (hash % 3 == 0 || !outcome.outputs) {
+        const char kind = static_cast<char>('a' + hash % 23 % 19);  // more of some kinds
+        outcome.failure = fmt::format("output {} differs \xff{}", hash, kind);
+      }
+      const bool minimise = !outcome.failure.empty() && choice.Take(outcome.failure);
       if (minimise) outcome.minimised = fmt::format("smaller than {}", hash);
       if (minimise) outcome.minimised_reason = fmt::format("less than {}", hash);
     }
@@ -148,6 +152,9 @@ TEST_F(SweepFile, MergedShardsAreTheWholeByteForByte) {
   const SweepResult result = run_shard(whole);
   ASSERT_GT(result.failures.size(), 2 * kMaxMinimised);
   ASSERT_FALSE(result.skips.empty());
+  EXPECT_EQ(std::ranges::count(result.failures, false, [](const auto& f) { return f.minimised.empty(); }),
+            static_cast<int64_t>(kMaxMinimised));
+  EXPECT_TRUE(result.failures[kMaxMinimised].minimised.empty()) << "but not the first ones";
   const std::string expected = Text(whole, result);
   for (const int64_t count : {1, 2, 5, 97}) {
     std::vector<SweepPart> from_json, from_journals;

@@ -310,10 +310,38 @@ TEST(Judge, ASaturatingTargetMustSaturate) {
   EXPECT_TRUE(Judge(ExactTarget(), any)->Passed());
 }
 
+TEST(KindOfReason, HasNoNumbersAndPlaces) {
+  EXPECT_EQ(KindOfReason(
+                "output m 0 n 5 is -58753 instead of -65934: int16 saturation, accumulator -7 instead of 12"),
+            ": int16 saturation, accumulator # instead of #");
+  EXPECT_EQ(KindOfReason("output y 1 x 2 oc 3 is nan instead of 1.5e-10: requantization, half up"),
+            ": requantization, half up");
+  EXPECT_EQ(
+      KindOfReason("the target crashed (SIGSEGV): a read at address 0x7fff12ab, after 'gemm u8s8s32 m=1'"),
+      "the target crashed (SIGSEGV): a read at address #, after '");
+  EXPECT_EQ(KindOfReason("a read 17 byte(s) beyond the end of A"),
+            KindOfReason("a read 1 byte(s) beyond the end of A"));
+  EXPECT_NE(KindOfReason("a read 1 byte(s) beyond the end of A"),
+            KindOfReason("a read 1 byte(s) beyond the end of C"));
+  EXPECT_EQ(KindOfReason(""), "");
+}
+
+TEST(MinimisedChoice, IsOfTheFirstOfEachKind) {
+  MinimisedChoice choice;
+  size_t taken = 0;
+  for (int i = 0; i < 100; ++i) taken += choice.Take(fmt::format("output {} differs", i)) ? 1 : 0;
+  EXPECT_EQ(taken, kMinimisedOfAKind);
+  EXPECT_TRUE(choice.Take("the target hangs"));
+  for (char kind = 'a'; kind <= 'z'; ++kind) {
+    for (int i = 0; i < 3; ++i) taken += choice.Take(std::string(1, kind)) ? 1 : 0;
+  }
+  EXPECT_EQ(taken + 1, kMaxMinimised);
+}
+
 TEST(Minimise, FindsTheSmallestThatFails) {
   Problem start = *Problem::Parse(
       "gemm s8u8u8 m=65 n=97 k=130 za=5 zb=9 zbper=channel zc=3 bias=f32 scale=channel act=relu res=u8 "
-      "zres=3 respad=2 fill=bait seed=9 apad=1 cpad=2 threads=3 mode=saturating isa=avx2");
+      "zres=3 respad=2 amax=200 wmax=128 fill=bait seed=9 apad=1 cpad=2 threads=3 mode=saturating isa=avx2");
   const Problem smallest =
       Minimise(start, [](const Problem& p) { return p.n >= 17 && p.k % 4 == 2 && p.za != 0; });
   EXPECT_EQ(smallest.ToString(), "gemm u8s8s32 m=1 n=17 k=2 za=5 mode=saturating isa=avx2");

@@ -283,10 +283,72 @@ TEST(Claim, IsWhatATargetIsHeldTo) {
   EXPECT_THAT(unknown.failures[0].reason, HasSubstr("the target claims \"quadruple\"; expected"));
 }
 
+TEST(Claim, ThatIsUntrueIsAnsweredByWhatIsComputed) {
+  const SweepResult sweep = SweepClaiming("later_spill=acc16, widened every 8 pairs");
+  ASSERT_FALSE(sweep.failures.empty());
+  const auto says = [](const SweepFailure& failure) {
+    return failure.reason.find(
+               "not as claimed: pairs of adjacent depths summed in int16 (acc16, widened every 8 pairs); all "
+               "are those of pairs of adjacent depths summed in int16 (acc16, widened every 9 pairs)") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(std::ranges::any_of(sweep.failures, says)) << ToText(sweep);
+  EXPECT_TRUE(SweepClaiming("later_spill=acc16, widened every 9 pairs").Passed());
+  EXPECT_THAT(SweepClaiming("=triple").failures.at(0).reason, HasSubstr("; all are exact"));
+}
+
+// Each of its hangs would take the deadline.
+TEST(Minimised, IsAHangToo) {
+  const auto target = IsolatedTarget::Start(
+      [] { return PluginTarget::Open(INTACT_FAULTY_TARGET, "hang_of_rows"); }, std::chrono::seconds(4));
+  ASSERT_TRUE(target) << target.error().message;
+  const std::array problems = {*Problem::Parse("gemm u8s8s32 m=2 n=17 k=5"),
+                               *Problem::Parse("gemm u8s8u8 m=33 n=49 k=100 za=3 zc=5")};
+  const SweepResult sweep = RunSweep(problems, **target, [](int64_t, int64_t) {});
+  ASSERT_EQ(sweep.failures.size(), 1u);
+  EXPECT_EQ(sweep.failures[0].minimised, "gemm u8s8s32 m=3 n=1 k=1");
+  EXPECT_EQ(sweep.failures[0].minimised_reason, "the target did not return within 4 s");
+}
+
+// Failures of one kind, however many, hide no others.
+TEST(Minimised, AreSomeOfEachKind) {
+  const SweepResult sweep = SweepClaiming("many_and_few");
+  const auto few = std::ranges::find_if(sweep.failures, [](const SweepFailure& failure) {
+    return failure.reason.find("beyond the end of A") != std::string::npos;
+  });
+  ASSERT_NE(few, sweep.failures.end()) << ToText(sweep);
+  EXPECT_GT(few - sweep.failures.begin(), 3);
+  EXPECT_FALSE(few->minimised.empty());
+  EXPECT_THAT(ToText(sweep), HasSubstr("FAILED: " + few->minimised_reason));
+}
+
+// One output has many explanations: that of the problem which it comes from is kept.
+TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
+  struct Kept {
+    const char *fault, *words;
+  };
+  for (const Kept& kept :
+       {Kept{"half_away", "requantization, half away from zero"},
+        Kept{"truncation", "requantization, truncation"}, Kept{"triple", "int16 saturation, accumulator"},
+        Kept{"swapped_pair", "(triple, depths 2 apart)"},
+        Kept{"later_spill=acc16, widened every 8 pairs", "(acc16, widened every 9 pairs)"},
+        Kept{"half_away=triple", "all are those of exact; half away from zero"}}) {
+    const Result<std::unique_ptr<Target>> target = Faulty(kept.fault);
+    ASSERT_TRUE(target) << target.error().message;
+    const SweepResult sweep = RunSweep(SomeProblems(), **target, [](int64_t, int64_t) {});
+    const auto found = std::ranges::find_if(sweep.failures, [&](const SweepFailure& failure) {
+      return !failure.minimised.empty() && failure.reason.find(kept.words) != std::string::npos;
+    });
+    ASSERT_NE(found, sweep.failures.end()) << kept.fault << "\n" << ToText(sweep);
+    EXPECT_THAT(found->minimised_reason, HasSubstr(kept.words)) << found->minimised;
+  }
+}
+
 TEST(TargetReport, SaysWhatEachComputes) {
   const std::vector<Problem> problems = SomeProblems();
   TargetReport report;
-  for (const std::string fault : {"=any", "triple=any", "half_away=any", "swapped_pair=any", "tail=any"}) {
+  for (const std::string fault :
+       {"=any", "triple=any", "half_away=any", "swapped_pair=any", "tail=any", "later_spill=any"}) {
     const Result<std::unique_ptr<Target>> target = Faulty(fault);
     ASSERT_TRUE(target) << target.error().message;
     report.targets.push_back(Examine(**target, fault, problems, [](int64_t, int64_t) {}));
@@ -308,6 +370,7 @@ TEST(TargetReport, SaysWhatEachComputes) {
   EXPECT_EQ(computed(2), "exact; half away from zero");
   EXPECT_EQ(computed(3), "triple, depths 2 apart");
   EXPECT_THAT(computed(4), testing::StartsWith("in part"));
+  EXPECT_EQ(computed(5), "acc16, widened every 9 pairs");
   EXPECT_FALSE(report.Passed());
   report.targets.resize(3);
   EXPECT_TRUE(report.Passed());
@@ -508,7 +571,8 @@ INSTANTIATE_TEST_SUITE_P(
         Finding{"abort", kOne, 128 + SIGABRT, "assertion"},
         Finding{"throws", kOne, 128 + SIGABRT, "faulty went wrong"}, Finding{"exit", kOne, 3, ""},
         Finding{"error", kOne, 1, "status 4: no kernel for 1 rows"}, Finding{"hang", kOne, kTimeout, ""},
-        Finding{"reads_beyond", kOne, 128 + SIGSEGV, ""}, Finding{"writes_beyond", kOne, 128 + SIGSEGV, ""},
+        Finding{"reads_beyond", kOne, 128 + SIGSEGV, ""}, Finding{"reads_before", kOne, 128 + SIGSEGV, ""},
+        Finding{"writes_beyond", kOne, 128 + SIGSEGV, ""},
         Finding{"reads_scales_beyond", "gemm u8s8u8 m=1 n=2 k=1 scale=channel", 128 + SIGSEGV, ""},
         Finding{"writes_input", kOne, 128 + SIGSEGV, ""},
         Finding{"writes_before", kOne, 1, "wrote outside C: -1 bytes behind its start"},
@@ -620,10 +684,11 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"real_time_signal", "was ended by signal [0-9]+"},
         Fault{"closes", "closed its connection and goes on|did not return", 1 << 20},
         Fault{"exit", "ended its process with status 3"}, Fault{"exit_0", "ended its process with status 0"},
-        Fault{"hang", "did not return within 0.5 s, after printing \"waiting for a lock\"", 1 << 20},
+        Fault{"hang", "did not return within 0.5 s, after printing \"waiting for a lock\""},
         Fault{"flood", "printed more than 64 MiB, after printing \"\\.\\.\\.", 1 << 20},
         Fault{"error", "status 4: no kernel for"},
         Fault{"reads_beyond", "a read 1 byte\\(s\\) beyond the end of A"},
+        Fault{"reads_before", "a read 1 byte\\(s\\) before A, in a second run"},
         Fault{"writes_beyond", "a write 1 byte\\(s\\) beyond the end of C"},
         Fault{"writes_before", "wrote outside C: before its first row"},
         Fault{"writes_between", "wrote outside C: row 0", 2},
@@ -637,15 +702,18 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"clock", "the outputs change from run to run"},
         Fault{"alignment", "change with the alignment of its tensors", 200},
         Fault{"misaligned_output", "change with the alignment of its tensors", 4},
-        Fault{"thread_count", "implementation error"}, Fault{"earlier_calls", "depends on earlier calls", 8},
+        Fault{"thread_count", "implementation error.*; right with one thread$"},
+        Fault{"earlier_calls", "change from run to run", 1 << 20},
+        Fault{"remembers", "right in a fresh process, wrong after 'gemm .*': it depends on earlier calls$"},
         Fault{"one_shape", "implementation error, accumulator", 33 * 49},
         Fault{"edge_column", "implementation error, accumulator"},
         Fault{"flush_denormals", "floating-point control"}, Fault{"triple", "int16 saturation", 2},
         Fault{"swapped_pair", "int16 saturation|pairs \\(k, k\\+2\\)", 4},
         Fault{"late_spill", "int16 saturation|implementation error", 64},
+        Fault{"later_spill", "int16 saturation|implementation error", 64},
         Fault{"no_zero_point", "activation zero point not subtracted"},
         Fault{"tail", "depth tail|left at 0", 5}, Fault{"half_away", "requantization, half away from zero"},
-        Fault{"denormal_scales", "implementation error|requantization"},
+        Fault{"denormal_scales", "requantization, denormals taken for 0"},
         Fault{"truncation", "requantization, truncation"}, Fault{"wrong_scale", "the scale of column", 2},
         Fault{"float_sum", "requantization, float round trip", 4096}),
     [](const testing::TestParamInfo<Fault>& fault) { return std::string(fault.param.name); });

@@ -104,6 +104,9 @@ class Comparer {
   /// Clamped sums that make all outputs are believed, however few differ.
   void BelieveSums() { believes_sums_ = true; }
 
+  /// Of several arithmetics that make all outputs the first of these is believed.
+  void Prefer(std::span<const Arithmetic> arithmetics) { preferred_ = arithmetics; }
+
   bool Parity() const { return result_.Parity(); }
 
   // With the target's own accumulators, if they are known.
@@ -120,6 +123,7 @@ class Comparer {
       List(Observe(at, i, accumulators), at.item,
            found == explanations_.end() ? std::nullopt : std::optional(found->second));
     }
+    CountExplanations();
     if (result_.Unexplained() == 0 && !IsOfOneArithmetic()) TellParts();
     return std::move(result_);
   }
@@ -178,6 +182,17 @@ class Comparer {
     if (!identity.Found()) return;
     naming.reproduced_by = identity.also;
     naming.reproduced_by.insert(naming.reproduced_by.begin(), identity.arithmetic);
+    for (const Arithmetic& preferred : preferred_) {
+      const auto found = std::ranges::find(naming.reproduced_by, preferred);
+      if (found == naming.reproduced_by.end()) continue;
+      std::rotate(naming.reproduced_by.begin(), found, found + 1);
+      break;
+    }
+    // Others of its model or its rounding go before those that differ in both, of which there are many.
+    std::ranges::stable_partition(
+        naming.reproduced_by, [first = naming.reproduced_by.front()](const Arithmetic& arithmetic) {
+          return arithmetic.model == first.model || arithmetic.rounding == first.rounding;
+        });
     if (naming.reproduced_by.size() > kMaxReproducedBy) naming.reproduced_by.resize(kMaxReproducedBy);
   }
 
@@ -198,9 +213,19 @@ class Comparer {
     }
   }
 
+  bool MakesAll(const Arithmetic& arithmetic, const Accumulators& accumulators) const {
+    const std::vector<int32_t> y = predictor_.Accumulators(arithmetic.model);
+    if (accumulators && *accumulators != y) return false;
+    return CompareBytes(predictor_.type(), predictor_.Outputs(y, arithmetic.rounding), actual_).differing ==
+           0;
+  }
+
   // What makes all outputs, or enough of those that differ. Sums that wrap are off by 65536 whatever wraps:
   // they are believed where they explain everything only.
   std::optional<Arithmetic> CommonExplanation(const Accumulators& accumulators) {
+    for (const Arithmetic& arithmetic : preferred_) {
+      if (MakesAll(arithmetic, accumulators)) return arithmetic;
+    }
     if (result_.off_triple == 0) return Arithmetic{Model::kTriple};
     const Identity& identity = IdentityOf(accumulators);
     if (believes_sums_ && identity.Found() && identity.arithmetic.model != Model::kExact) {
@@ -274,15 +299,21 @@ class Comparer {
     return result_.off_triple == 0 || (identity_ && identity_->Found());
   }
 
-  // Which outputs are whose, where each that differs is somebody's, and where they are.
-  void TellParts() {
+  // Which outputs that differ are whose.
+  void CountExplanations() {
     for (const auto& output : explanations_) {
       const Arithmetic& arithmetic = output.second.arithmetic;
-      const auto found = std::ranges::find(result_.parts, arithmetic, &Comparison::Part::arithmetic);
-      const bool is_new = found == result_.parts.end();
-      ++(is_new ? result_.parts.emplace_back(Comparison::Part{arithmetic, 0, {}}) : *found).outputs;
+      const auto found = std::ranges::find(its_outputs_, arithmetic, &Comparison::Part::arithmetic);
+      const bool is_new = found == its_outputs_.end();
+      ++(is_new ? its_outputs_.emplace_back(Comparison::Part{arithmetic, 0, {}}) : *found).outputs;
     }
-    std::ranges::stable_sort(result_.parts, std::greater(), &Comparison::Part::outputs);
+    std::ranges::stable_sort(its_outputs_, std::greater(), &Comparison::Part::outputs);
+    for (const Comparison::Part& part : its_outputs_) result_.explained_by.push_back(part.arithmetic);
+  }
+
+  // Where each output that differs is somebody's: where they are.
+  void TellParts() {
+    result_.parts = its_outputs_;
     for (Comparison::Part& part : result_.parts) part.where = WhereIs(part.arithmetic);
   }
 
@@ -414,8 +445,10 @@ class Comparer {
   bool believes_sums_ = false;
   Model adjacent_;  // pairs as they would usually be clamped
   std::function<Identity(const Accumulators& accumulators)> identify_;
-  std::optional<Identity> identity_;             // what that found with the accumulators that are known
+  std::optional<Identity> identity_;  // what that found with the accumulators that are known
+  std::span<const Arithmetic> preferred_;
   std::map<int64_t, Explanation> explanations_;  // of outputs that differ
+  std::vector<Comparison::Part> its_outputs_;    // how many of them each arithmetic has, most first
   // What may be wrong with an output that nothing explains, beside what may be in any GEMM.
   std::function<std::vector<Suspicion>(const Observation& seen, int64_t item)> suspect_;
   Comparison result_;
@@ -474,8 +507,10 @@ Result<std::vector<uint8_t>> RunOperationChecked(const Target& target, const Ope
 
 template <class Operation>
 Comparison ExplainOperation(const Target& target, const Operation& operation, const RunOptions& options,
-                            const std::vector<uint8_t>& output, int64_t max_listed) {
+                            const std::vector<uint8_t>& output, int64_t max_listed,
+                            std::span<const Arithmetic> preferred) {
   Comparer comparer(operation, output, max_listed);
+  comparer.Prefer(preferred);
   // Our own kernels are swept by ISA: what they compute is known.
   if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
   // One that claims nothing is to have any arithmetic; of others a mistake in few outputs is no chance to be
@@ -490,7 +525,7 @@ Result<Comparison> VerifyOperation(const Target& target, const Operation& operat
                                    const RunOptions& options, int64_t max_listed) {
   const Result<std::vector<uint8_t>> output = RunOperationChecked(target, operation, options);
   if (!output) return output.error();
-  return ExplainOperation(target, operation, options, *output, max_listed);
+  return ExplainOperation(target, operation, options, *output, max_listed, {});
 }
 
 }  // namespace
@@ -510,6 +545,12 @@ std::string_view ToString(Cause cause) {
 }
 
 int64_t Comparison::Unexplained() const { return by_cause[static_cast<size_t>(Cause::kImplementationError)]; }
+
+std::vector<reference::Arithmetic> Comparison::Explanations() const {
+  std::vector<reference::Arithmetic> all = explained_by;
+  if (naming && !naming->reproduced_by.empty()) all.insert(all.begin(), naming->reproduced_by.front());
+  return all;
+}
 
 int64_t Comparison::Explained() const { return differing - Unexplained(); }
 
@@ -574,13 +615,15 @@ Result<std::vector<uint8_t>> RunChecked(const Target& target, const reference::C
 }
 
 Comparison Explain(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
-                   const std::vector<uint8_t>& output, int64_t max_listed) {
-  return ExplainOperation(target, gemm, options, output, max_listed);
+                   const std::vector<uint8_t>& output, int64_t max_listed,
+                   std::span<const Arithmetic> preferred) {
+  return ExplainOperation(target, gemm, options, output, max_listed, preferred);
 }
 
 Comparison Explain(const Target& target, const reference::Conv& conv, const RunOptions& options,
-                   const std::vector<uint8_t>& output, int64_t max_listed) {
-  return ExplainOperation(target, conv, options, output, max_listed);
+                   const std::vector<uint8_t>& output, int64_t max_listed,
+                   std::span<const Arithmetic> preferred) {
+  return ExplainOperation(target, conv, options, output, max_listed, preferred);
 }
 
 Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,

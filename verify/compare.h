@@ -27,6 +27,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,7 +74,7 @@ struct Naming {
   bool telling = false;  // adjacent pairs clamped to int16 would make other bytes than the contract
   std::vector<reference::Arithmetic> reproduced_by;  // where outputs differ: the least strange, if any does
 };
-inline constexpr size_t kMaxReproducedBy = 64;
+inline constexpr size_t kMaxReproducedBy = 128;
 
 struct Comparison {
   std::optional<reference::ConvGeometry> conv;  // of a convolution: what m, n and k mean
@@ -97,6 +98,10 @@ struct Comparison {
   };
   std::vector<Part>
       parts;  // where no arithmetic makes all outputs, but each that differs has one: most first
+  std::vector<reference::Arithmetic> explained_by;  // outputs that differ, most first
+  /// What to believe of a smaller problem that fails likewise: what makes all outputs of this one, and what
+  /// makes some.
+  std::vector<reference::Arithmetic> Explanations() const;
   int64_t Explained() const;  // differing with a cause other than implementation error
   int64_t Unexplained() const;
   bool Parity() const { return differing == 0; }
@@ -135,11 +140,14 @@ Result<std::vector<uint8_t>> RunChecked(const Target& target, const reference::C
                                         const RunOptions& options);
 
 /// Compares what RunChecked() gave. Where it differs from the reference, `target` is run for s32 output too;
-/// and where `options` name no ISA, the comparison names the arithmetics that it may have.
+/// and where `options` name no ISA, the comparison names the arithmetics that it may have. Of several that
+/// make all outputs the first of `preferred` is believed.
 Comparison Explain(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
-                   const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed);
+                   const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
+                   std::span<const reference::Arithmetic> preferred = {});
 Comparison Explain(const Target& target, const reference::Conv& conv, const RunOptions& options,
-                   const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed);
+                   const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
+                   std::span<const reference::Arithmetic> preferred = {});
 
 /// Both.
 Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,

@@ -34,45 +34,44 @@ void Forget(const uint8_t* mapping) {
 Result<GuardedBuffer> GuardedBuffer::Allocate(size_t size, const Surroundings& surroundings,
                                               const char* name) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t usable = page + (size + surroundings.shift + page - 1) / page * page;
-  const size_t mapped = usable + page;
+  const size_t shift = surroundings.is_behind_a_page ? 0 : surroundings.shift;
+  const size_t mapped = 2 * page + (size + shift + page - 1) / page * page;
   void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
     return Error{INTACT_OUT_OF_MEMORY, fmt::format("no memory for a guarded buffer of {} bytes", size)};
   }
-  GuardedBuffer buffer(static_cast<uint8_t*>(mapping), mapped, usable, size, surroundings);
-  if (mprotect(buffer.mapping_.get() + usable, page, PROT_NONE) != 0) {
-    return Error{INTACT_OUT_OF_MEMORY, "the page behind a guarded buffer cannot be protected"};
+  auto* const begin = static_cast<uint8_t*>(mapping);
+  const size_t front = surroundings.is_behind_a_page ? page : 0;
+  GuardedBuffer buffer(begin, mapped, {begin + front, mapped - front - page}, size, surroundings);
+  if (mprotect(begin, front, PROT_NONE) != 0 || mprotect(begin + mapped - page, page, PROT_NONE) != 0) {
+    return Error{INTACT_OUT_OF_MEMORY, "the pages around a guarded buffer cannot be protected"};
   }
   if (name != nullptr) {
     buffer.mapping_.get_deleter().is_named =
-        Name({name, buffer.mapping_.get(), buffer.data_.data(), buffer.data_.size()});
+        Name({name, begin, mapped, buffer.data_.data(), buffer.data_.size()});
   }
   return buffer;
 }
 
-GuardedBuffer::GuardedBuffer(uint8_t* mapping, size_t mapped, size_t usable, size_t size,
+GuardedBuffer::GuardedBuffer(uint8_t* mapping, size_t mapped, std::span<uint8_t> usable, size_t size,
                              const Surroundings& surroundings)
-    : mapping_(mapping, Unmap{mapped}),
-      data_(mapping + usable - surroundings.shift - size, size),
-      shift_(surroundings.shift),
-      canary_(surroundings.canary) {
-  std::fill_n(mapping, usable, canary_);
+    : mapping_(mapping, Unmap{mapped}), usable_(usable), canary_(surroundings.canary) {
+  data_ = usable.subspan(surroundings.is_behind_a_page ? 0 : usable.size() - surroundings.shift - size, size);
+  std::ranges::fill(usable, canary_);
 }
 
 void GuardedBuffer::MakeReadOnly() noexcept {
   // A failure leaves the buffer writable: the check is weaker, the data the same.
-  (void)mprotect(mapping_.get(), static_cast<size_t>(data_.data() + data_.size() + shift_ - mapping_.get()),
-                 PROT_READ);
+  (void)mprotect(usable_.data(), usable_.size(), PROT_READ);
 }
 
 bool GuardedBuffer::FrontIntact() const noexcept {
-  return std::all_of(mapping_.get(), data_.data(), [this](uint8_t byte) { return byte == canary_; });
+  return std::all_of(usable_.data(), data_.data(), [this](uint8_t byte) { return byte == canary_; });
 }
 
 bool GuardedBuffer::BackIntact() const noexcept {
-  const uint8_t* end = data_.data() + data_.size();
-  return std::all_of(end, end + shift_, [this](uint8_t byte) { return byte == canary_; });
+  return std::all_of(data_.data() + data_.size(), usable_.data() + usable_.size(),
+                     [this](uint8_t byte) { return byte == canary_; });
 }
 
 void GuardedBuffer::Unmap::operator()(uint8_t* mapping) const noexcept {
@@ -83,6 +82,12 @@ void GuardedBuffer::Unmap::operator()(uint8_t* mapping) const noexcept {
 NamedBuffer NamedBufferAt(const void* address) noexcept {
   constexpr ptrdiff_t kNear = 4096;
   const auto at = reinterpret_cast<intptr_t>(address);
+  // The pages around one may be next to those around another.
+  for (const NamedBuffer& buffer : named_buffers) {
+    if (buffer.name == nullptr) continue;
+    const auto begin = reinterpret_cast<intptr_t>(buffer.mapping);
+    if (at >= begin && at < begin + static_cast<intptr_t>(buffer.mapped)) return buffer;
+  }
   for (const NamedBuffer& buffer : named_buffers) {
     if (buffer.name == nullptr) continue;
     const auto begin = reinterpret_cast<intptr_t>(buffer.mapping);

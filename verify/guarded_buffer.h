@@ -3,6 +3,11 @@
 //   | canary page | canary … | data: size bytes | shift bytes | PROT_NONE page |
 //                             ^ data()                        ^ page boundary
 //
+// or, where the surroundings have it so,
+//
+//   | PROT_NONE page | data: size bytes | canary … | PROT_NONE page |
+//                    ^ data()
+//
 // With a shift of 0 one byte beyond the data faults. The data is not aligned, unless its size is: kernels may
 // not ask for alignment. All bytes, the data's too, begin as canaries, so that what a kernel was not to write
 // can be checked afterwards.
@@ -42,12 +47,12 @@ class GuardedBuffer {
     bool is_named = false;
     void operator()(uint8_t* mapping) const noexcept;
   };
-  GuardedBuffer(uint8_t* mapping, size_t mapped, size_t usable, size_t size,
+  // What of the mapping can be touched.
+  GuardedBuffer(uint8_t* mapping, size_t mapped, std::span<uint8_t> usable, size_t size,
                 const Surroundings& surroundings);
 
   std::unique_ptr<uint8_t[], Unmap> mapping_;
-  std::span<uint8_t> data_;
-  size_t shift_ = 0;
+  std::span<uint8_t> usable_, data_;
   uint8_t canary_ = 0;
 };
 
@@ -55,6 +60,7 @@ class GuardedBuffer {
 struct NamedBuffer {
   const char* name = nullptr;
   const uint8_t* mapping = nullptr;
+  size_t mapped = 0;
   const uint8_t* data = nullptr;
   size_t size = 0;
 };

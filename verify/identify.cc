@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -85,6 +86,25 @@ void AddInt16Sums(DepthOrder order, Signs signs, std::vector<Model>* models) {
   }
 }
 
+// Intervals that nobody is known to have; but whoever counts pairs, or k-quads, wrongly widens one too late.
+std::vector<int32_t> OddIntervals() {
+  std::vector<int32_t> intervals;
+  const auto add = [&intervals](int32_t first, int32_t last) {
+    for (int32_t spill = first; spill <= last; ++spill) {
+      if (!std::has_single_bit(static_cast<uint32_t>(spill))) intervals.push_back(spill);
+    }
+  };
+  add(2, 33);
+  for (const int32_t near : {48, 64, 96, 128}) add(near - 1, near + 1);
+  return intervals;
+}
+
+void AddOddInt16Sums(DepthOrder order, std::vector<Model>* models) {
+  for (const int32_t spill : OddIntervals()) {
+    models->push_back({.sum = Summation::kInt16, .order = order, .spill = spill});
+  }
+}
+
 // How far from what everybody does.
 int HowStrange(const Model& model) {
   if (model == Model::kExact) return 0;
@@ -94,6 +114,7 @@ int HowStrange(const Model& model) {
   strangeness += model.distance == 1 ? 0 : 2;
   strangeness += model.signs == Signs::kUnsignedActivations ? 0 : 2;
   strangeness += model.spill == 1 ? 0 : 2;
+  strangeness += IsOddInterval(model.spill) ? 1 : 0;
   strangeness += model.lanes == 1 ? 0 : 1;
   strangeness += model.cut.IsNone() ? 0 : 1;
   strangeness += model.skips_padding ? 1 : 0;
@@ -428,6 +449,10 @@ Identity Identify(const reference::Conv& conv, const Bytes& output, const Accumu
   return Search(KindOf(conv), predictor, output, accumulators).Run(place);
 }
 
+bool IsOddInterval(int32_t spill) {
+  return spill != reference::kWholeDepth && !std::has_single_bit(static_cast<uint32_t>(spill));
+}
+
 int Strangeness(const Arithmetic& arithmetic) {
   return HowStrange(arithmetic.model) + (arithmetic.rounding == Rounding::kContract ? 0 : 1);
 }
@@ -469,6 +494,7 @@ std::vector<Model> CandidateModels(const OperationKind& kind) {
     if (order == DepthOrder::kChannels) continue;
     AddInt16Sums(order, Signs::kUnsignedActivations, &models);
     if (are_signed) AddInt16Sums(order, Signs::kMoved, &models);
+    AddOddInt16Sums(order, &models);
   }
   std::ranges::stable_sort(models, {}, [](const Model& model) { return HowStrange(model); });
   return models;
@@ -478,7 +504,7 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
   using R = Rounding;
   if (c_type == INTACT_S32) return {R::kContract, R::kThroughFloat};
   if (c_type == INTACT_F32) {
-    return {R::kContract, R::kFused,       R::kResidualFused, R::kDouble,      R::kDivision,
+    return {R::kContract, R::kFused,       R::kResidualFused, R::kDouble,      R::kFlushed,     R::kDivision,
             R::kRowFirst, R::kColumnFirst, R::kBiasFirst,     R::kBiasRounded, R::kReluByFactor};
   }
   std::vector<Rounding> roundings;
@@ -486,7 +512,8 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
     const bool is_of_integers = rounding == R::kHalfUp || rounding == R::kZeroPointFirst ||
                                 rounding == R::kGemmlowp || rounding == R::kFixedPoint ||
                                 rounding == R::kResidualLast;
-    const bool is_of_floats = rounding == R::kReluByFactor;  // integers have no −0
+    // Integers have no −0, and what is next to nothing rounds to 0.
+    const bool is_of_floats = rounding == R::kReluByFactor || rounding == R::kFlushed;
     const bool applies = c_type == INTACT_BF16 ? !is_of_integers : !is_of_floats;
     if (applies && rounding != R::kThroughFloat) roundings.push_back(rounding);
   }

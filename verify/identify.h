@@ -40,6 +40,9 @@ reference::Model AdjacentPairs(const OperationKind& kind);
 /// The roundings that may differ for outputs of this type, the contract's first.
 std::vector<reference::Rounding> CandidateRoundings(intact_type c_type);
 
+/// Whether no library is known to widen int16 sums after so many pairs: all but powers of two and the end.
+bool IsOddInterval(int32_t spill);
+
 /// How far from what everybody does: of several that explain the same the least strange is named.
 int Strangeness(const reference::Arithmetic& arithmetic);
 

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "verify/fnv1a.h"
 #include "verify/wire.h"
 
 namespace intact::verify {
@@ -19,7 +22,14 @@ enum class Request : uint8_t { kName, kGemm, kConv };
 constexpr int kRepetitions = 8;  // of a run whose outputs change, to see whether they do by themselves
 
 // Memory around the tensors of the second run of each pair.
-constexpr Surroundings kElsewhere{0x5a, 61};
+constexpr std::array kElsewhere = {Surroundings{0x5a, 61, false}, Surroundings{0x5a, 0, true}};
+
+std::span<const Surroundings> PlacesOf(const RunOptions& options) {
+  if (options.in_all_places) return kElsewhere;
+  const std::string& line = options.line;
+  const uint64_t hash = Fnv1a({reinterpret_cast<const uint8_t*>(line.data()), line.size()});
+  return std::span(kElsewhere).subspan(line.empty() ? 0 : hash >> 32 & 1, 1);
+}
 
 void Put(const Result<Bytes>& output, WireWriter* answer) {
   (*answer)(output ? INTACT_OK : output.error().status);
@@ -82,7 +92,7 @@ Error Unsteady(std::string_view with) {
 }  // namespace
 
 IsolatedTarget::IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline)
-    : factory_(std::move(factory)), deadline_(deadline) {}
+    : factory_(std::move(factory)), deadline_(deadline), patience_(deadline) {}
 IsolatedTarget::~IsolatedTarget() = default;
 
 Result<std::unique_ptr<Target>> IsolatedTarget::Start(TargetFactory factory,
@@ -123,6 +133,18 @@ std::unique_ptr<Target> IsolatedTarget::Fresh() const {
   return fresh ? std::move(*fresh) : nullptr;
 }
 
+std::unique_ptr<Target> IsolatedTarget::FreshForHangs() const {
+  constexpr int kTimesTheSlowest = 20;
+  constexpr std::chrono::milliseconds kLeast{500};
+  std::unique_ptr<IsolatedTarget> target(new IsolatedTarget(factory_, deadline_));
+  Result<Introduction> introduction = target->StartWorker();
+  if (!introduction) return nullptr;
+  target->introduction_ = std::move(*introduction);
+  const auto many_times = std::chrono::ceil<std::chrono::milliseconds>(kTimesTheSlowest * slowest_);
+  target->patience_ = std::min(deadline_, std::max(kLeast, many_times));
+  return target;
+}
+
 std::string IsolatedTarget::WhyGivenUp() const {
   if (hangs_ < kMostHangs) return {};
   return fmt::format("the target did not return within {:g} s {} times",
@@ -139,14 +161,17 @@ Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptio
   request(KindOf(operation));
   ArchiveFields(request, operation);
   request(static_cast<const RunSettings&>(options));
-  const Result<Bytes> bytes = worker_->Ask(request.bytes(), deadline_);
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Bytes> bytes = worker_->Ask(request.bytes(), patience_);
+  if (bytes) slowest_ = std::max(slowest_, std::chrono::steady_clock::now() - start);
+  hung_ = !bytes && worker_->loss() == Worker::Loss::kNoAnswer;
   const std::string ran = std::exchange(ran_, options.line);
   if (std::string printed = worker_->Printed(); !printed.empty()) printed_ = std::move(printed);
   if (!bytes) {
     const Worker::Loss loss = worker_->loss();
     worker_.reset();
     ran_.clear();
-    if (loss == Worker::Loss::kNoAnswer) ++hangs_;
+    if (hung_) ++hangs_;
     std::string what = "the target " + bytes.error().message;
     if (loss == Worker::Loss::kDiedBetween) what += fmt::format(", between calls, after '{}'", ran);
     return Error{bytes.error().status, std::move(what)};
@@ -166,11 +191,20 @@ Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptio
 }
 
 template <class Operation>
-Result<Bytes> IsolatedTarget::RunSteadily(const Operation& operation, RunOptions options) const {
+Result<Bytes> IsolatedTarget::RunSteadily(const Operation& operation, const RunOptions& options) const {
   Result<Bytes> first = RunOnce(operation, options);
   if (!first) return first;
+  for (const Surroundings& elsewhere : PlacesOf(options)) {
+    if (Error error = RunElsewhere(operation, options, *first, elsewhere); !error.ok()) return error;
+  }
+  return first;
+}
+
+template <class Operation>
+Error IsolatedTarget::RunElsewhere(const Operation& operation, RunOptions options, const Bytes& first,
+                                   const Surroundings& place) const {
   const Surroundings usual = options.surroundings;
-  options.surroundings = kElsewhere;
+  options.surroundings = place;
   const Result<Bytes> elsewhere = RunOnce(operation, options);
   if (!elsewhere) {
     Error error = elsewhere.error();
@@ -180,22 +214,22 @@ Result<Bytes> IsolatedTarget::RunSteadily(const Operation& operation, RunOptions
     error.message += ", in a second run, with other alignments and other contents of memory";
     return error;
   }
-  if (*elsewhere == *first) return first;
+  if (*elsewhere == first) return {};
   for (int i = 0; i < kRepetitions; ++i) {
     options.surroundings = usual;
     const Result<Bytes> again = RunOnce(operation, options);
-    options.surroundings = kElsewhere;
+    options.surroundings = place;
     const Result<Bytes> elsewhere_again = RunOnce(operation, options);
     for (const Result<Bytes>* run : {&again, &elsewhere_again}) {
       if (!*run) return Unsteady(fmt::format("from run to run, and once {}", run->error().message));
     }
-    const bool is_steady = *again == *first && *elsewhere_again == *elsewhere;
+    const bool is_steady = *again == first && *elsewhere_again == *elsewhere;
     if (!is_steady) return Unsteady("from run to run");
   }
   options.surroundings = usual;
-  options.surroundings.canary = kElsewhere.canary;
+  options.surroundings.canary = place.canary;
   const Result<Bytes> other_contents = RunOnce(operation, options);
-  const bool is_contents = !other_contents || *other_contents != *first;
+  const bool is_contents = !other_contents || *other_contents != first;
   return Unsteady(is_contents ? "with the contents of memory that nobody has written"
                               : "with the alignment of its tensors");
 }

@@ -10,10 +10,13 @@
 // the worker is killed, with all that it has started. What the worker prints is kept, and the line that tells
 // most of it quoted when it is lost.
 //
-// A run is done twice, with other memory around its tensors, other alignments and other contents of memory
-// that nobody has written: outputs that change are an error too, which says with what they change.
+// A run is done twice, the second time with its tensors in another place, other alignments and other contents
+// of memory that nobody has written: outputs that change are an error too, which says with what they change.
+// There are two such places, a few bytes before a page that cannot be touched and right behind one: of a
+// problem one, by its line, unless all are asked for.
 //
-// A target that has not returned five times is given up.
+// A target that has not returned five times is given up. Who looks for the smallest problem of which it does
+// not return need not wait the whole deadline each time.
 #ifndef INTACT_VERIFY_ISOLATED_TARGET_H_
 #define INTACT_VERIFY_ISOLATED_TARGET_H_
 
@@ -48,6 +51,8 @@ class IsolatedTarget : public Target {
   std::string Arithmetic() const override { return introduction_.arithmetic; }
   uint64_t Features() const override { return introduction_.features; }
   std::unique_ptr<Target> Fresh() const override;
+  std::unique_ptr<Target> FreshForHangs() const override;
+  bool Hung() const override { return hung_; }
   std::string WhyGivenUp() const override;
   std::string Printed() const override { return printed_; }
   Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
@@ -63,18 +68,25 @@ class IsolatedTarget : public Target {
   IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline);
   // Sets worker_.
   Result<Introduction> StartWorker() const;
+  // The error of a run with its tensors elsewhere, or that its outputs are not `first`.
   template <class Operation>
-  Result<std::vector<uint8_t>> RunSteadily(const Operation& operation, RunOptions options) const;
+  Error RunElsewhere(const Operation& operation, RunOptions options, const std::vector<uint8_t>& first,
+                     const Surroundings& place) const;
+  template <class Operation>
+  Result<std::vector<uint8_t>> RunSteadily(const Operation& operation, const RunOptions& options) const;
   template <class Operation>
   Result<std::vector<uint8_t>> RunOnce(const Operation& operation, const RunOptions& options) const;
 
   const TargetFactory factory_;
   const std::chrono::milliseconds deadline_;
+  std::chrono::milliseconds patience_;                      // with calls: the deadline at most
+  mutable std::chrono::steady_clock::duration slowest_{0};  // of the calls that returned
   Introduction introduction_;
   mutable std::unique_ptr<Worker> worker_;  // nullptr once it has died
   mutable std::string ran_;                 // the line of what it ran last
   mutable std::string printed_;
   mutable int hangs_ = 0;
+  mutable bool hung_ = false;  // in the last call
 };
 
 }  // namespace intact::verify

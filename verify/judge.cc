@@ -73,6 +73,13 @@ std::string FailureOfAny(const Comparison& comparison) {
 int64_t ColumnsOf(const reference::Gemm& gemm) { return gemm.n; }
 int64_t ColumnsOf(const reference::Conv& conv) { return conv.geometry.output_channels; }
 
+// What makes all outputs in place of what was claimed; "" if nothing that is known does.
+std::string Instead(const Comparison& comparison) {
+  if (comparison.Parity()) return "; all are exact";
+  if (!comparison.naming || comparison.naming->reproduced_by.empty()) return {};
+  return "; all are those of " + InWords(comparison.naming->reproduced_by.front());
+}
+
 // Why outputs are not those of an arithmetic that the target claims to have. `comparison`: with the contract.
 template <class Operation>
 std::string FailureOfClaim(const Operation& operation, const Arithmetic& claim, const Bytes& output,
@@ -82,19 +89,19 @@ std::string FailureOfClaim(const Operation& operation, const Arithmetic& claim, 
   Difference first;
   first.m = compared.first_differing / ColumnsOf(operation);
   first.n = compared.first_differing % ColumnsOf(operation);
-  return fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}",
+  return fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}{}",
                      PlaceOf(comparison, first), compared.first_actual, compared.first_expected,
-                     compared.differing, compared.outputs, InWords(claim));
+                     compared.differing, compared.outputs, InWords(claim), Instead(comparison));
 }
 
 template <class Operation>
-Result<Judgement> JudgeOperation(const Target& target, const Operation& operation,
-                                 const RunOptions& options) {
+Result<Judgement> JudgeOperation(const Target& target, const Operation& operation, const RunOptions& options,
+                                 Arithmetics preferred) {
   const Result<std::vector<Arithmetic>> promised = Promised(target, options);
   if (!promised) return promised.error();
   Result<Bytes> output = RunChecked(target, operation, options);
   if (!output) return output.error();
-  Judgement judgement = {Explain(target, operation, options, *output), {}};
+  Judgement judgement = {Explain(target, operation, options, *output, kMaxDifferencesListed, preferred), {}};
   if (IsAsPromised(operation, *promised, *output)) return judgement;
   if (promised->empty()) {
     judgement.failure = FailureOfAny(judgement.comparison);
@@ -122,12 +129,14 @@ std::string MessageOf(const Error& error) {
   return error.message.empty() ? "the target does not say why" : error.message;
 }
 
-Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options) {
-  return JudgeOperation(target, gemm, options);
+Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+                        Arithmetics preferred) {
+  return JudgeOperation(target, gemm, options, preferred);
 }
 
-Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options) {
-  return JudgeOperation(target, conv, options);
+Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options,
+                        Arithmetics preferred) {
+  return JudgeOperation(target, conv, options, preferred);
 }
 
 Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
@@ -136,7 +145,14 @@ Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
                       : Verify(target, Materialize(problem), options);
 }
 
-Result<Judgement> Judge(const Target& target, const Problem& problem) {
+Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred) {
+  RunOptions options = RunOptionsOf(problem);
+  options.in_all_places = true;
+  if (problem.conv) return Judge(target, MaterializeConv(problem), options, preferred);
+  return Judge(target, Materialize(problem), options, preferred);
+}
+
+Result<Judgement> JudgeQuickly(const Target& target, const Problem& problem) {
   const RunOptions options = RunOptionsOf(problem);
   if (problem.conv) return Judge(target, MaterializeConv(problem), options);
   return Judge(target, Materialize(problem), options);
@@ -151,7 +167,8 @@ bool Fails(const Target& target, const reference::Conv& conv, const RunOptions& 
 }
 
 bool Fails(const Target& target, const Problem& problem) {
-  const RunOptions options = RunOptionsOf(problem);
+  RunOptions options = RunOptionsOf(problem);
+  options.in_all_places = true;
   return problem.conv ? OperationFails(target, MaterializeConv(problem), options)
                       : OperationFails(target, Materialize(problem), options);
 }

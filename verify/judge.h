@@ -3,8 +3,10 @@
 #define INTACT_VERIFY_JUDGE_H_
 
 #include <intact/intact.hpp>
+#include <span>
 #include <string>
 
+#include "reference/arithmetic.h"
 #include "verify/compare.h"
 #include "verify/problem.h"
 #include "verify/target.h"
@@ -29,10 +31,16 @@ Result<Comparison> VerifyProblem(const Target& target, const Problem& problem);
 /// so every difference from the exact reference be int16 saturation. A saturating problem that names no ISA
 /// may do either. One that claims another arithmetic: every output must be what that predicts. One that
 /// claims nothing ("any"): every difference from the exact reference must have a cause. Errors are the
-/// target's.
-Result<Judgement> Judge(const Target& target, const Problem& problem);
-Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options);
-Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options);
+/// target's. A problem's tensors are in all places that are tried. Of several arithmetics that make all
+/// outputs the first of `preferred` is believed.
+using Arithmetics = std::span<const reference::Arithmetic>;
+Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred = {});
+/// The same, in one place beside the usual.
+Result<Judgement> JudgeQuickly(const Target& target, const Problem& problem);
+Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+                        Arithmetics preferred = {});
+Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options,
+                        Arithmetics preferred = {});
 
 /// Whether Judge() finds a failure, or an error other than UNSUPPORTED. It looks for no causes, which takes
 /// Judge() most of its time; but where a target claims nothing, causes are what passes.

@@ -14,7 +14,7 @@ namespace intact::verify {
 /// runs of `fails`.
 Problem Minimise(Problem problem, const std::function<bool(const Problem&)>& fails);
 
-inline constexpr int kMaxMinimiseRuns = 400;
+inline constexpr int kMaxMinimiseRuns = 600;
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_MINIMISE_H_

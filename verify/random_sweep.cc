@@ -10,19 +10,20 @@
 namespace intact::verify {
 namespace {
 
-// Without digests and skips, and with the first failures only, of which there may be millions.
+// Without digests and skips, and of failures, of which there may be millions, with the first and those that
+// are minimised.
 void Add(const SweepOutcome& outcome, SweepResult* all) {
   all->Add(outcome);
   all->skips.clear();
   all->digests.clear();
   all->computed.clear();
-  if (all->failures.size() > kMaxRandomFailures) all->failures.pop_back();
+  const bool is_one_more = all->failures.size() > kMaxRandomFailures;
+  if (is_one_more && all->failures.back().minimised.empty()) all->failures.pop_back();
 }
 
 // Whether it was run, and not skipped.
 bool RunOne(const Problem& problem, Sweeper* sweeper, SweepResult* all) {
-  const SweepOutcome outcome =
-      sweeper->Run(problem, problem.ToString(), all->failures.size() < kMaxMinimised);
+  const SweepOutcome outcome = sweeper->Run(problem, problem.ToString());
   Add(outcome, all);
   return outcome.skipped.empty();
 }

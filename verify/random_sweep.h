@@ -24,7 +24,7 @@ struct RandomSweepOptions {
 
 struct RandomSweepResult {
   RandomSweepOptions options;
-  SweepResult sweep;  // without digests and skips, and with the first kMaxRandomFailures failures
+  SweepResult sweep;  // without digests and skips; of failures the first kMaxRandomFailures and the minimised
   Coverage coverage;
 };
 

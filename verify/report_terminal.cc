@@ -6,6 +6,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "verify/origin.h"
 #include "verify/problem.h"
@@ -348,19 +349,29 @@ namespace {
 struct LikeFailures {
   const SweepFailure* first;
   int64_t others;
+  enum class Rank : uint8_t { kFirstOfItsKind, kMinimised, kOther };
+  Rank rank = Rank::kOther;
 };
 
+// The first minimised of each kind come first.
 std::vector<LikeFailures> Grouped(const std::vector<SweepFailure>& failures) {
   std::vector<LikeFailures> groups;
   std::map<std::string, size_t> places;
   for (const SweepFailure& failure : failures) {
     const auto [place, is_new] = places.emplace(failure.Line(), groups.size());
     if (is_new) {
-      groups.push_back({&failure, 0});
+      groups.push_back({&failure, 0, LikeFailures::Rank::kOther});
     } else {
       ++groups[place->second].others;
     }
   }
+  std::set<std::string> kinds;
+  for (LikeFailures& group : groups) {
+    if (group.first->minimised.empty()) continue;
+    const bool is_first = kinds.insert(KindOfReason(group.first->reason)).second;
+    group.rank = is_first ? LikeFailures::Rank::kFirstOfItsKind : LikeFailures::Rank::kMinimised;
+  }
+  std::ranges::stable_sort(groups, {}, &LikeFailures::rank);
   return groups;
 }
 
@@ -375,9 +386,10 @@ std::string ReplayCommand(const std::string& problem, const std::string& target)
 std::string FailuresText(const SweepResult& sweep, const std::string& target) {
   std::string text;
   const std::vector<LikeFailures> groups = Grouped(sweep.failures);
+  const auto kinds = std::ranges::count(groups, LikeFailures::Rank::kFirstOfItsKind, &LikeFailures::rank);
+  const auto listed = static_cast<size_t>(std::max<int64_t>(kListedInTerminal, kinds));
   int64_t left = sweep.Failed();
-  for (const auto& [failure, others] :
-       std::span(groups).first(std::min<size_t>(groups.size(), kListedInTerminal))) {
+  for (const auto& [failure, others, rank] : std::span(groups).first(std::min(groups.size(), listed))) {
     text += fmt::format("  FAILED: {}\n    {}\n", failure->Reason(), ReplayCommand(failure->Line(), target));
     if (failure->Line() != failure->problem) {
       text += fmt::format("    seen in '{}': {}\n", failure->problem, failure->reason);

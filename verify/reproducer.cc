@@ -307,14 +307,15 @@ constexpr std::string_view kOfAny =
 
 constexpr std::string_view kMemory = R"(
 /* What memory holds that nobody has written, and how many bytes before a page that cannot be touched tensors
- * end. Neither may make a difference. */
+ * end, or whether they begin behind one. None of it may make a difference. */
 static unsigned char fill;
 static size_t shift;
+static int behind_a_page;
 
 /* Rows in such memory; `begin` to `end` can be touched. */
 typedef struct {
   size_t rows, row_bytes, stride_bytes;
-  unsigned char *begin, *data, *end;
+  unsigned char *mapping, *begin, *data, *end;
 } Tensor;
 
 static Tensor tensors[16];
@@ -325,14 +326,17 @@ static const Tensor* Allocate(size_t rows, size_t row_bytes, size_t stride_bytes
   const size_t page = 4096, bytes = (rows - 1) * stride_bytes + row_bytes;
   const size_t usable = page + (bytes + shift + page - 1) / page * page;
   Tensor* tensor = &tensors[tensor_count++];
-  unsigned char* begin =
+  unsigned char* mapping =
       mmap(NULL, usable + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (begin == MAP_FAILED) exit(2);
-  *tensor = (Tensor){rows, row_bytes, stride_bytes, begin, begin + usable - shift - bytes, begin + usable};
-  memset(begin, fill, usable);
+  if (mapping == MAP_FAILED) exit(2);
+  unsigned char *begin = behind_a_page ? mapping + page : mapping, *end = mapping + usable;
+  unsigned char* data = behind_a_page ? begin : end - shift - bytes;
+  *tensor = (Tensor){rows, row_bytes, stride_bytes, mapping, begin, data, end};
+  memset(begin, fill, (size_t)(end - begin));
   for (size_t row = 0; values != NULL && row < rows; ++row)
     memcpy(tensor->data + row * stride_bytes, (const char*)values + row * row_bytes, row_bytes);
-  mprotect(tensor->end, page, PROT_NONE);
+  if (behind_a_page) mprotect(mapping, page, PROT_NONE);
+  mprotect(end, page, PROT_NONE);
   return tensor;
 }
 
@@ -346,7 +350,7 @@ static const void* Input(size_t rows, size_t row_bytes, size_t stride_bytes, con
 static void FreeAll(void) {
   while (tensor_count > 0) {
     const Tensor* tensor = &tensors[--tensor_count];
-    munmap(tensor->begin, (size_t)(tensor->end - tensor->begin) + 4096);
+    munmap(tensor->mapping, (size_t)(tensor->end - tensor->mapping) + 4096);
   }
 }
 
@@ -437,11 +441,14 @@ int main(void) {{
   char message[INTACT_TARGET_MESSAGE_BYTES] = "";
   const intact_target* target = intact_target_open(INTACT_TARGET_ABI, {}, message);
   if (target == NULL) return fprintf(stderr, "%s\n", message), 2;
-  for (int run = 0; run < 20; ++run) {{
-    fill = run % 2 == 0 ? 0xa5 : 0x5a;
-    shift = run % 2 == 0 ? 0 : 61;
+  for (int run = 0; run < 30; ++run) {{
+    fill = run % 3 == 0 ? 0xa5 : 0x5a;
+    shift = run % 3 == 1 ? 61 : 0;
+    behind_a_page = run % 3 == 2;
     if (!Run(target)) continue;
-    printf("in run %d, where tensors end %zu bytes before a page and unwritten bytes are %#x\n", run, shift, fill);
+    if (behind_a_page) printf("in run %d, where tensors begin behind a page", run);
+    if (!behind_a_page) printf("in run %d, where tensors end %zu bytes before a page", run, shift);
+    printf(" and unwritten bytes are %#x\n", fill);
     return 1;
   }}
   puts("all outputs are right");
@@ -557,6 +564,7 @@ Result<std::string> Write(const Target& target, Operation operation, const Probl
                           const ReproducerOptions& names) {
   RunOptions options = RunOptionsOf(problem);
   options.open_extents = false;
+  options.in_all_places = true;
   const Images images = ImagesOf(operation, options);
   if (images.Largest() > kMostElements) {
     return NoFile(

@@ -14,6 +14,9 @@ struct Surroundings {
   // Bytes between the end of a tensor and the page that cannot be touched: 0 finds every access beyond,
   // others move the tensor's alignment.
   size_t shift = 0;
+  // The tensor begins right behind a page that cannot be touched, which finds every access before it, and
+  // ends wherever it does.
+  bool is_behind_a_page = false;
 };
 
 }  // namespace intact::verify

@@ -18,19 +18,36 @@ namespace {
 
 constexpr std::chrono::seconds kMinimiseTime{30};  // for targets that hang
 
-// Finds a smaller problem that fails likewise; `before` is what ran on the target before.
+// Whether what fails by several threads does not by one.
+bool IsRightWithOneThread(const Target& target, Problem problem, const FailureAlone& alone) {
+  constexpr int kTimes = 3;  // lest it be chance
+  if (problem.threads == 1) return false;
+  problem.threads = 1;
+  for (int i = 0; i < kTimes; ++i) {
+    if (alone.Fails(target, problem)) return false;
+  }
+  return true;
+}
+
+// Finds a smaller problem that fails likewise; `before` is what ran on the target before, `explanations` what
+// made the problem's outputs. Of few outputs many arithmetics would.
 void AddMinimised(const Target& target, const Problem& problem, std::span<const Problem> before,
-                  SweepOutcome* outcome) {
+                  Arithmetics explanations, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
-  const FailureAlone alone = ReproduceAlone(target, problem, before, end);
+  const FailureAlone alone = ReproduceAlone(target, problem, outcome->failure, before, end);
   const auto fails = [&](const Problem& candidate) {
     return std::chrono::steady_clock::now() < end && alone.Fails(target, candidate);
   };
   const Problem minimised = Minimise(problem, fails);
   outcome->minimised = minimised.ToString();
-  outcome->minimised_reason = alone.Reason(target, minimised);
-  if (outcome->minimised_reason.empty())
-    outcome->minimised_reason = outcome->failure;  // it did not fail again
+  outcome->minimised_reason = alone.Reason(target, minimised, explanations);
+  if (outcome->minimised_reason
+          .empty()) {  // it did not fail again, but may have been slow where it is to hang
+    if (alone.hangs) outcome->minimised = outcome->problem;
+    outcome->minimised_reason = outcome->failure;
+  } else if (IsRightWithOneThread(target, minimised, alone)) {
+    outcome->minimised_reason += "; right with one thread";
+  }
   if (!alone.note.empty()) outcome->minimised_reason += "; " + alone.note;
 }
 
@@ -43,12 +60,11 @@ std::optional<SweepNaming> NamingOf(const Comparison& comparison) {
   return naming;
 }
 
-SweepOutcome RunProblem(const Target& target, const Problem& problem, const std::string& line) {
+SweepOutcome OutcomeOf(const Problem& problem, const std::string& line, const Result<Judgement>& judgement) {
   SweepOutcome outcome;
   outcome.problem = line;
   outcome.isa = problem.isa;
   outcome.mode = problem.mode;
-  const Result<Judgement> judgement = Judge(target, problem);
   if (!judgement && judgement.error().status == INTACT_UNSUPPORTED) {
     outcome.skipped = MessageOf(judgement.error());
     return outcome;
@@ -64,13 +80,65 @@ SweepOutcome RunProblem(const Target& target, const Problem& problem, const std:
 
 }  // namespace
 
-SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line, bool minimises) {
-  SweepOutcome outcome = RunProblem(target_, problem, line);
-  if (minimises && !outcome.failure.empty()) AddMinimised(target_, problem, before_, &outcome);
+namespace {
+
+// "output m 0 n 5 is 3 instead of 4: why" without what is before the colon.
+std::string_view WithoutPlace(std::string_view reason) {
+  const size_t instead = reason.find(" instead of ");
+  if (!reason.starts_with("output ") || instead == std::string_view::npos) return reason;
+  return reason.substr(std::min(reason.find_first_of(":;", instead), reason.size()));
+}
+
+bool IsIn(std::string_view set, char c) { return set.find(c) != std::string_view::npos; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsOfAWord(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+}  // namespace
+
+std::string KindOfReason(std::string_view reason) {
+  reason = WithoutPlace(reason);
+  std::string kind;
+  bool is_number = false, is_word = false, is_quoted = false;
+  for (size_t i = 0; i < reason.size(); ++i) {
+    const char c = reason[i];
+    if (c == '\'') is_quoted = !is_quoted;
+    const bool is_ascii = static_cast<unsigned char>(c) < 0x80;  // files may have replaced what is not
+    if (is_quoted || !is_ascii) continue;
+    const bool is_sign = IsIn("+-", c) && i + 1 < reason.size() && IsDigit(reason[i + 1]);
+    const bool is_exponent = is_sign && is_number && IsIn("eE", reason[i - 1]);
+    const bool begins = IsDigit(c) && !is_number && !is_word;  // as "int16" does not
+    if (begins) kind += '#';
+    is_number = begins || (is_number && (IsOfAWord(c) || c == '.' || is_exponent));
+    is_word = !is_number && IsOfAWord(c);
+    if (!is_number && !is_sign) kind += c;
+  }
+  return kind;
+}
+
+bool MinimisedChoice::Take(std::string_view reason) {
+  size_t& taken = taken_[KindOfReason(reason)];
+  if (taken == kMinimisedOfAKind || all_ == kMaxMinimised) return false;
+  ++taken;
+  ++all_;
+  return true;
+}
+
+SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
+  const Result<Judgement> judgement = JudgeQuickly(target_, problem);
+  SweepOutcome outcome = OutcomeOf(problem, line, judgement);
+  if (!outcome.failure.empty() && choice_.Take(outcome.failure)) {
+    const std::vector<reference::Arithmetic> explanations =
+        judgement ? judgement->comparison.Explanations() : std::vector<reference::Arithmetic>();
+    AddMinimised(target_, problem, before_, explanations, &outcome);
+  }
   if (!outcome.skipped.empty()) return outcome;
   if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
   before_.push_back(problem);
   return outcome;
+}
+
+void Sweeper::Know(const SweepOutcome& outcome) {
+  if (!outcome.failure.empty()) (void)choice_.Take(outcome.failure);
 }
 
 std::vector<std::pair<std::string, int64_t>> SkipReasons(const std::vector<SweepSkip>& skips) {
@@ -171,6 +239,7 @@ Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& ta
     const std::string line = problem.ToString();
     ++done;
     if (const auto found = known.find(line); found != known.end()) {
+      sweeper.Know(found->second);
       result.Add(found->second);
       continue;
     }
@@ -179,7 +248,7 @@ Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& ta
       ++result.not_run;
       continue;
     }
-    const SweepOutcome outcome = sweeper.Run(problem, line, result.failures.size() < kMaxMinimised);
+    const SweepOutcome outcome = sweeper.Run(problem, line);
     if (const std::optional<Error> error = record(outcome)) return *error;
     result.Add(outcome);
     progress(done, std::ssize(problems));

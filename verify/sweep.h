@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,13 +50,29 @@ struct SweepCell {
 struct SweepFailure {
   std::string problem;           // the line
   std::string reason;            // first difference, or the target's error
-  std::string minimised;         // the smallest line found that still fails; only for the first kMaxMinimised
+  std::string minimised;         // the smallest line found that still fails, where MinimisedChoice takes it
   std::string minimised_reason;  // its own, and on what earlier calls that depends
   /// The line that is to be run again, and what it is to show.
   const std::string& Line() const { return minimised.empty() ? problem : minimised; }
   const std::string& Reason() const { return minimised.empty() ? reason : minimised_reason; }
 };
-inline constexpr size_t kMaxMinimised = 4;
+
+/// What a reason has beside numbers, places and the lines of problems: failures of one kind have it in
+/// common.
+std::string KindOfReason(std::string_view reason);
+
+/// Which failures of a sweep are minimised: the first of each kind, lest those of one kind hide all others.
+class MinimisedChoice {
+ public:
+  /// Whether the next failure is, which has this reason.
+  bool Take(std::string_view reason);
+
+ private:
+  std::map<std::string, size_t> taken_;
+  size_t all_ = 0;
+};
+inline constexpr size_t kMinimisedOfAKind = 2;
+inline constexpr size_t kMaxMinimised = 24;
 
 struct SweepSkip {
   std::string problem;
@@ -133,21 +150,25 @@ using SweepOutcomes = std::map<std::string, SweepOutcome>;
 using SweepRecorder = std::function<std::optional<Error>(const SweepOutcome&)>;
 
 /// The same, without running the problems that are in `known`; `record` gets the outcomes of the others, each
-/// as soon as it is there. Progress counts them all. The first kMaxMinimised failures are minimised.
+/// as soon as it is there. Progress counts them all. Failures are minimised as MinimisedChoice has it.
 Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& target,
                              const SweepOutcomes& known, const SweepRecorder& record,
                              const Progress& progress);
 
-/// Runs problems one by one on a target, which it remembers to tell on what earlier calls a failure depends.
+/// Runs problems one by one on a target, which it remembers to tell on what earlier calls a failure depends;
+/// and minimises failures, as MinimisedChoice has it.
 class Sweeper {
  public:
   explicit Sweeper(const Target& target) : target_(target) {}
-  /// `line`: the problem's. `minimises`: if it fails.
-  SweepOutcome Run(const Problem& problem, const std::string& line, bool minimises);
+  /// `line`: the problem's.
+  SweepOutcome Run(const Problem& problem, const std::string& line);
+  /// In place of running the next problem: what is known of it.
+  void Know(const SweepOutcome& outcome);
 
  private:
   const Target& target_;
   std::vector<Problem> before_;  // the last ones that ran, in order
+  MinimisedChoice choice_;
 };
 
 }  // namespace intact::verify

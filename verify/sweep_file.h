@@ -21,8 +21,9 @@
 //                    exact_where, parts[] (arithmetic, in_words, problems, where); in_parts,
 //                    unexplained and without_outputs, each with problems, where, example (a line) and what is
 //                    known of that; and, all in words, in_words
-//   random           what random problems that came after met (report_json.h), the first hundred failures
-//                    listed; of a merged sweep: shards (how many of them told), problems, cells[], failures[]
+//   random           what random problems that came after met (report_json.h), of failures the first hundred
+//                    and those that are minimised; of a merged sweep: shards (how many of them told),
+//                    problems, cells[], failures[]
 //
 // Lists are in the order of the sweep's problems. A sweep that was interrupted and resumed, and one that was
 // run in shards and merged, have the JSON of one that was neither, byte for byte; as far as the target does

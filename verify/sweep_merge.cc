@@ -144,9 +144,12 @@ Result<SweepPart> MergeSweeps(std::span<const SweepPart> parts) {
   Sort(places, &merged.skips);
   Sort(places, &merged.digests);
   Sort(places, &merged.computed);
-  for (size_t i = kMaxMinimised; i < merged.failures.size(); ++i) {
-    merged.failures[i].minimised.clear();
-    merged.failures[i].minimised_reason.clear();
+  // Of the shards' choices that of the whole: what it takes, the shard that has it takes too.
+  MinimisedChoice choice;
+  for (SweepFailure& failure : merged.failures) {
+    if (choice.Take(failure.reason)) continue;
+    failure.minimised.clear();
+    failure.minimised_reason.clear();
   }
   return whole;
 }

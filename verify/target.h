@@ -45,6 +45,9 @@ struct RunSettings {
 
 struct RunOptions : RunSettings {
   std::string line;  // the problem's, for messages; "" if it is of none
+  // Whether a target in a process of its own (isolated_target.h) is to be run with its tensors in all places
+  // that are tried; else, for there are many problems, in one beside the usual.
+  bool in_all_places = false;
 };
 
 class Target {
@@ -57,6 +60,11 @@ class Target {
   virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
   /// The same target in a process that has run nothing yet; nullptr if this one keeps nothing between runs.
   virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
+  /// The same, where calls may not return: they are given what others of this target took many times over,
+  /// rather than the whole deadline.
+  virtual std::unique_ptr<Target> FreshForHangs() const { return Fresh(); }
+  /// Whether its last call did not return.
+  virtual bool Hung() const { return false; }
   /// Why there is no point in running it any more; "" as long as there is.
   virtual std::string WhyGivenUp() const { return {}; }
   /// What it wrote to stdout and stderr in the last run in which it wrote anything, where that is kept from

@@ -99,7 +99,7 @@ void CatchFaults() {
 std::string Place(const Fault& fault) {
   if (fault.tensor[0] == '\0') return fmt::format("at address {:#x}", fault.address);
   const std::string_view tensor = fault.tensor.data();
-  if (fault.offset < 0) return fmt::format("{} bytes before {}", -fault.offset, tensor);
+  if (fault.offset < 0) return fmt::format("{} byte(s) before {}", -fault.offset, tensor);
   if (fault.offset < fault.size) return fmt::format("to byte {} of {}", fault.offset, tensor);
   return fmt::format("{} byte(s) beyond the end of {}", fault.offset - fault.size + 1, tensor);
 }

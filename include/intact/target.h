@@ -13,8 +13,9 @@
  * A target runs in a process of its own, which outlives its calls and is started again when it dies. All
  * calls come from one thread. A crash, an exit, a call that does not return, a write outside C: each is told
  * as a finding, with the problem's line, and the run goes on. Each problem is run twice. In the first run
- * every tensor ends at a page that cannot be touched, in the second tensors have other alignments; nothing is
- * aligned on purpose; what lies between rows, and C before the call, has arbitrary contents. */
+ * every tensor ends at a page that cannot be touched; in the second, of every other problem, it begins right
+ * behind one, of the others it has another alignment; nothing is aligned on purpose; what lies between rows,
+ * and C before the call, has arbitrary contents. */
 #ifndef INTACT_TARGET_H_
 #define INTACT_TARGET_H_
 
