@@ -43,7 +43,9 @@ Result<GuardedBuffer> GuardedBuffer::Allocate(size_t size, const Surroundings& s
   auto* const begin = static_cast<uint8_t*>(mapping);
   const size_t front = surroundings.is_behind_a_page ? page : 0;
   GuardedBuffer buffer(begin, mapped, {begin + front, mapped - front - page}, size, surroundings);
-  if (mprotect(begin, front, PROT_NONE) != 0 || mprotect(begin + mapped - page, page, PROT_NONE) != 0) {
+  const bool has_front =
+      front == 0 || mprotect(begin, front, PROT_NONE) == 0;  // an emulator refuses no bytes
+  if (!has_front || mprotect(begin + mapped - page, page, PROT_NONE) != 0) {
     return Error{INTACT_OUT_OF_MEMORY, "the pages around a guarded buffer cannot be protected"};
   }
   if (name != nullptr) {
