@@ -177,7 +177,9 @@ TEST(Isolated, EndsWithAllThatItStartedWhenTheVerifierIsKilled) {
     const bool ran = target && (*target)->Run(SmallGemm(), {});
     (void)raise(ran ? SIGKILL : SIGTERM);
   }
-  EXPECT_EQ(Orphans::CollectKilled(), 1 + 2 + 2);  // the verifier; worker and guard; what the worker left
+  // The verifier; the guard; what the worker left. The worker may end by itself before it is killed, for its
+  // socket closes.
+  EXPECT_THAT(Orphans::CollectKilled(), testing::AnyOf(1 + 1 + 2, 1 + 2 + 2));
 }
 
 // Which leaves copies of the worker that would go on in its place.
