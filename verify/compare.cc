@@ -104,7 +104,7 @@ class Comparer {
   /// Clamped sums that make all outputs are believed, however few differ.
   void BelieveSums() { believes_sums_ = true; }
 
-  /// Of several arithmetics that make all outputs the first of these is believed.
+  /// Where several arithmetics make all outputs, the first of `arithmetics` among them is believed.
   void Prefer(std::span<const Arithmetic> arithmetics) { preferred_ = arithmetics; }
 
   bool Parity() const { return result_.Parity(); }

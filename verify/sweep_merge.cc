@@ -144,7 +144,7 @@ Result<SweepPart> MergeSweeps(std::span<const SweepPart> parts) {
   Sort(places, &merged.skips);
   Sort(places, &merged.digests);
   Sort(places, &merged.computed);
-  // Of the shards' choices that of the whole: what it takes, the shard that has it takes too.
+  // Shards have minimised more failures than the whole sweep would; the whole's choice is among theirs.
   MinimisedChoice choice;
   for (SweepFailure& failure : merged.failures) {
     if (choice.Take(failure.reason)) continue;

@@ -14,8 +14,9 @@ namespace intact::kernels {
 
 namespace {
 
-// Of a thread's share: some four microseconds' work, half as long as it takes to wake a thread. AVX2 comes to
-// that many products in the time; wider vectors and VNNI to twice as many each, tiles to four times more.
+// What a thread's share must have: some four microseconds' work, half as long as it takes to wake a thread.
+// AVX2 comes to 2^19 products in that time. Wider vectors and VNNI each double what an instruction multiplies;
+// that tiles come to four times more is an estimate.
 double LeastMultiplyAdds(jit::Isa isa) {
   const jit::IsaTraits& traits = jit::TraitsOf(isa);
   double least = 1 << 19;
