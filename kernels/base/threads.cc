@@ -15,8 +15,8 @@ namespace intact::kernels {
 namespace {
 
 // What a thread's share must have: some four microseconds' work, half as long as it takes to wake a thread.
-// AVX2 comes to 2^19 products in that time. Wider vectors and VNNI each double what an instruction multiplies;
-// that tiles come to four times more is an estimate.
+// AVX2 comes to 2^19 products in that time. Wider vectors and VNNI each double what an instruction
+// multiplies; that tiles come to four times more is an estimate.
 double LeastMultiplyAdds(jit::Isa isa) {
   const jit::IsaTraits& traits = jit::TraitsOf(isa);
   double least = 1 << 19;
