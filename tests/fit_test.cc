@@ -43,11 +43,11 @@ uint64_t FeaturesOf(const Problem& problem) {
                       : verify::FeaturesOf(Materialize(problem), options);
 }
 
-std::vector<Types> AllTypes() {
-  std::vector<Types> all;
+std::vector<Taken> AllTypes() {
+  std::vector<Taken> all;
   for (const intact_type c : {INTACT_S32, INTACT_F32, INTACT_U8, INTACT_S8, INTACT_BF16}) {
     for (const intact_type a : {INTACT_U8, INTACT_S8}) {
-      for (const intact_type b : {INTACT_U8, INTACT_S8}) all.push_back({a, b, c});
+      for (const intact_type b : {INTACT_U8, INTACT_S8}) all.push_back(Taken{{a, b, c}});
     }
   }
   return all;
@@ -68,9 +68,19 @@ Counts CheckedFit(const Takes& takes, size_t step = 1) {
     EXPECT_FALSE(problem.Check()) << line;
     EXPECT_TRUE(lines.insert(line).second) << line;
     EXPECT_EQ(FeatureNames(FeaturesOf(problem) & ~takes.features), "") << line;
-    const std::vector<Types>& types = problem.conv ? takes.conv : takes.gemm;
+    const std::vector<Taken>& types = problem.conv ? takes.conv : takes.gemm;
     const Types own = {problem.a_type, problem.b_type, problem.c_type};
-    EXPECT_NE(std::ranges::find(types, own), types.end()) << line;
+    const auto taken = std::ranges::find_if(types, [&](const Types& other) { return other == own; });
+    if (taken == types.end()) {
+      ADD_FAILURE() << line;
+      continue;
+    }
+    const auto& [m, n, k] = taken->multiples;
+    if (!problem.conv) {
+      EXPECT_EQ(problem.m % m + problem.n % n + problem.k % k, 0) << line;
+    } else if (problem.conv->groups == 1) {
+      EXPECT_EQ(problem.conv->output_channels % n + problem.conv->input_channels % k, 0) << line;
+    }
     ++(problem.conv ? counts.convs : counts.gemms);
   }
   return counts;
@@ -107,14 +117,14 @@ TEST(Features, HaveItemsByPointersWhateverTheirNumber) {
 TEST(Fit, FindsManyProblemsForTheLeastTarget) {
   const uint64_t least = Bits(INTACT_TARGET_A_S8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S8, INTACT_TARGET_GEMM,
                               INTACT_TARGET_CONV_2D);
-  const std::vector<Types> types = {{INTACT_S8, INTACT_S8, INTACT_S8}};
+  const std::vector<Taken> types = {{INTACT_S8, INTACT_S8, INTACT_S8}};
   const Counts counts = CheckedFit({least, types, types});
   EXPECT_GT(counts.gemms, 2000);
   EXPECT_GT(counts.convs, 250);
 }
 
 TEST(Fit, KeepsToTypesThatAreTakenTogether) {
-  const std::vector<Types> types = {{INTACT_U8, INTACT_U8, INTACT_U8}, {INTACT_S8, INTACT_S8, INTACT_S32}};
+  const std::vector<Taken> types = {{INTACT_U8, INTACT_U8, INTACT_U8}, {INTACT_S8, INTACT_S8, INTACT_S32}};
   const Counts counts = CheckedFit({kAll, types, {{INTACT_S8, INTACT_U8, INTACT_F32}}});
   EXPECT_GT(counts.gemms, 3000);
   EXPECT_GT(counts.convs, 500);
@@ -164,8 +174,8 @@ class Picky : public Target {
 TEST(TakesOf, AsksForTypesTogether) {
   const Takes takes = TakesOf(Picky());
   EXPECT_EQ(takes.features, kAll);
-  EXPECT_THAT(takes.gemm,
-              ElementsAre(Types{INTACT_U8, INTACT_U8, INTACT_U8}, Types{INTACT_S8, INTACT_S8, INTACT_S8}));
+  EXPECT_THAT(takes.gemm, ElementsAre(Taken{{INTACT_U8, INTACT_U8, INTACT_U8}},
+                                      Taken{{INTACT_S8, INTACT_S8, INTACT_S8}}));
   EXPECT_EQ(takes.conv.size(), 4u);  // what fails is taken, and told by the sweep
 }
 
@@ -186,9 +196,40 @@ class Granular : public Target {
 
 TEST(TakesOf, IsWhatIsDeclaredWhereNoSmallProblemIsTaken) {
   const Takes takes = TakesOf(Granular());
-  EXPECT_THAT(takes.gemm,
-              ElementsAre(Types{INTACT_U8, INTACT_S8, INTACT_S32}, Types{INTACT_S8, INTACT_S8, INTACT_S32}));
+  EXPECT_THAT(takes.gemm, ElementsAre(Taken{{INTACT_U8, INTACT_S8, INTACT_S32}},
+                                      Taken{{INTACT_S8, INTACT_S8, INTACT_S32}}));
   EXPECT_THAT(takes.conv, IsEmpty());
+}
+
+// Takes depths by 4, and columns by 16 of unsigned weights.
+class Blocked : public Target {
+ public:
+  std::string Name() const override { return "blocked"; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions&) const override {
+    if (gemm.k % 4 != 0) return Error{INTACT_UNSUPPORTED, "depths by 4"};
+    if (gemm.n % 16 != 0 && gemm.b_type == INTACT_U8) return Error{INTACT_UNSUPPORTED, "columns by 16"};
+    return reference::Predict(gemm, {});
+  }
+  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions&) const override {
+    if (conv.geometry.GroupInputs() % 8 != 0) return Error{INTACT_UNSUPPORTED, "channels by 8"};
+    return reference::Predict(conv, {});
+  }
+};
+
+TEST(TakesOf, FindsTheMultiplesThatSizesHaveToBe) {
+  const Takes takes = TakesOf(Blocked());
+  using Multiples = std::array<int64_t, 3>;
+  ASSERT_EQ(takes.gemm.size(), 20u);
+  for (const Taken& taken : takes.gemm) {
+    EXPECT_EQ(taken.multiples, (Multiples{1, taken.b == INTACT_U8 ? 16 : 1, 4})) << ToString(taken);
+  }
+  ASSERT_EQ(takes.conv.size(), 20u);
+  for (const Taken& taken : takes.conv) EXPECT_EQ(taken.multiples, (Multiples{1, 1, 8})) << ToString(taken);
+  const Counts counts = CheckedFit(takes, 7);
+  EXPECT_GT(counts.gemms, 400);
+  EXPECT_GT(counts.convs, 50);
+  EXPECT_THAT(ToText(Fit(Standard(7), takes), ""),
+              testing::ContainsRegex(", [0-9]+ with sizes rounded up to what it takes"));
 }
 
 // Remembers its runs, as a process does.

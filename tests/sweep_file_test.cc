@@ -46,9 +46,10 @@ SweepRun QuickRun() {
   run.machine.family = 6;
   run.machine.model = 7;
   run.target.name = "moody";
-  run.target.takes = {~(~uint64_t{0} << INTACT_TARGET_FEATURES),
-                      {{INTACT_U8, INTACT_S8, INTACT_S32}, {INTACT_S8, INTACT_S8, INTACT_U8}},
-                      {{INTACT_S8, INTACT_S8, INTACT_U8}}};
+  run.target.takes = {
+      ~(~uint64_t{0} << INTACT_TARGET_FEATURES),
+      {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}, {1, 1, 4}}, Taken{{INTACT_S8, INTACT_S8, INTACT_U8}}},
+      {Taken{{INTACT_S8, INTACT_S8, INTACT_U8}}}};
   run.isas = {INTACT_ISA_AVX2};
   run.mode = INTACT_SATURATING;
   run.effort = Effort::kQuick;

@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "verify/minimise.h"
+#include "verify/report_terminal.h"
 #include "verify/targets/intact_target.h"
 #include "verify/targets/mutants.h"
 
@@ -19,6 +22,7 @@ namespace intact::verify {
 namespace {
 
 constexpr intact_isa kAvx2[] = {INTACT_ISA_AVX2};
+constexpr intact_mode kExact[] = {INTACT_EXACT};
 constexpr intact_mode kBothModes[] = {INTACT_EXACT, INTACT_SATURATING};
 
 void NoProgress(int64_t /*done*/, int64_t /*total*/) {}
@@ -272,8 +276,9 @@ class NoTarget : public Target {
 TEST(RunSweep, CountsSkipsAndReportsErrors) {
   const std::vector<Problem> problems(3);
   const SweepResult skipped = RunSweep(problems, NoTarget(INTACT_UNSUPPORTED), NoProgress);
-  EXPECT_FALSE(skipped.Passed());  // nothing was compared
-  EXPECT_FALSE(RunSweep({}, ReferenceTarget(), NoProgress).Passed());
+  EXPECT_EQ(skipped.Verdict(), SweepVerdict::kNothingCompared);
+  EXPECT_EQ(VerdictText(skipped), "NOTHING WAS COMPARED: all 3 problems were skipped\n");
+  EXPECT_EQ(RunSweep({}, ReferenceTarget(), NoProgress).Verdict(), SweepVerdict::kNothingCompared);
   EXPECT_TRUE(RunSweep(problems, ReferenceTarget(), NoProgress).Passed());
   ASSERT_EQ(skipped.skips.size(), 3u);
   EXPECT_EQ(skipped.skips[0].reason, "there is no such thing");
@@ -281,6 +286,53 @@ TEST(RunSweep, CountsSkipsAndReportsErrors) {
   const SweepResult failed = RunSweep(problems, NoTarget(INTACT_CODEGEN_FAILED), NoProgress);
   EXPECT_EQ(failed.failures.size(), 3u);
   EXPECT_EQ(failed.cells[0].failed, 3);
+  EXPECT_EQ(VerdictText(failed), "FAILED: 3 of 3 problems\n");
+}
+
+// Wrong in its last output where m, n or k leave a rest by 16, with A of one type.
+class WrongAtARest : public ReferenceTarget {
+ public:
+  WrongAtARest(int64_t reference::Gemm::*size, int64_t rest, intact_type a_type)
+      : size_(size), rest_(rest), a_type_(a_type) {}
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
+    Result<std::vector<uint8_t>> output = ReferenceTarget::Run(gemm, options);
+    if (output && gemm.*size_ % 16 == rest_ && gemm.a_type == a_type_) output->back() ^= 1;
+    return output;
+  }
+
+ private:
+  int64_t reference::Gemm::*size_;
+  int64_t rest_;
+  intact_type a_type_;
+};
+
+TEST(SweepProblems, ShowAFaultAtAnyRestEvenIfQuick) {
+  constexpr std::array kAny = {INTACT_ISA_ANY};
+  const std::vector<Problem> problems = SweepProblems(kAny, kExact, Effort::kQuick);
+  for (const auto size : {&reference::Gemm::m, &reference::Gemm::n, &reference::Gemm::k}) {
+    for (int64_t rest = 0; rest < 16; ++rest) {
+      for (const intact_type a : {INTACT_U8, INTACT_S8}) {
+        const WrongAtARest target(size, rest, a);
+        EXPECT_TRUE(std::ranges::any_of(problems, [&](const Problem& p) { return Fails(target, p); }))
+            << rest << " of " << ToString(a);
+      }
+    }
+  }
+}
+
+TEST(SweepProblems, HaveEveryRestOfChannelsAndOfWidths) {
+  constexpr std::array kAny = {INTACT_ISA_ANY};
+  std::map<bool, std::array<std::set<std::pair<intact_type, int64_t>>, 3>> met;  // of depthwise ones or not
+  for (const Problem& p : SweepProblems(kAny, kExact, Effort::kQuick)) {
+    if (!p.conv || p.b_type != INTACT_S8 || p.c_type != INTACT_S32) continue;
+    auto& [inputs, outputs, widths] = met[p.conv->groups > 1 && p.conv->GroupInputs() == 1];
+    inputs.insert({p.a_type, p.conv->input_channels % 16});
+    outputs.insert({p.a_type, p.conv->output_channels % 16});
+    widths.insert({p.a_type, p.conv->axes[2].input % 16});
+  }
+  for (const auto& [is_depthwise, all] : met) {
+    for (const auto& rests : all) EXPECT_EQ(rests.size(), 2u * 16) << is_depthwise;
+  }
 }
 
 TEST(RunSweep, ReportsProgress) {
@@ -344,7 +396,7 @@ TEST(Minimise, FindsTheSmallestThatFails) {
       "zres=3 respad=2 amax=200 wmax=128 fill=bait seed=9 apad=1 cpad=2 threads=3 mode=saturating isa=avx2");
   const Problem smallest =
       Minimise(start, [](const Problem& p) { return p.n >= 17 && p.k % 4 == 2 && p.za != 0; });
-  EXPECT_EQ(smallest.ToString(), "gemm u8s8s32 m=1 n=17 k=2 za=5 mode=saturating isa=avx2");
+  EXPECT_EQ(smallest.ToString(), "gemm s8u8s32 m=1 n=17 k=2 za=5 mode=saturating isa=avx2");
 }
 
 TEST(Minimise, FindsTheSmallestConvolutionThatFails) {
@@ -359,7 +411,7 @@ TEST(Minimise, FindsTheSmallestConvolutionThatFails) {
            p.conv->GroupInputs() % 2 == 0;
   });
   EXPECT_EQ(smallest.ToString(),
-            "conv u8s8s32 in=1x1 c=4 o=2 kernel=3x1 pad=0x1:2x0 groups=2 mode=saturating isa=avx2");
+            "conv s8u8s32 in=1x1 c=4 o=2 kernel=3x1 pad=0x1:2x0 groups=2 mode=saturating isa=avx2");
 }
 
 TEST(Minimise, KeepsWhatItCannotShrink) {

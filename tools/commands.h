@@ -2,7 +2,7 @@
 // done in `command` when the user asks for it; it returns the exit status:
 //
 //   0  parity, or nothing to compare      1  a difference      2  bad usage or input, told in one line on
-//   stderr; of several inputs the others are done all the same
+//   stderr, of several inputs the others are done all the same; or a sweep that compared nothing
 #ifndef INTACT_TOOLS_COMMANDS_H_
 #define INTACT_TOOLS_COMMANDS_H_
 
@@ -35,6 +35,11 @@ void AddVerifyReplay(CLI::App* verify, Command* command);
 void AddVerifySoak(CLI::App* verify, Command* command);
 void AddVerifyStandard(CLI::App* verify, Command* command);  // no subcommand
 void AddVerifySweep(CLI::App* verify, Command* command);
+
+inline int StatusOf(verify::SweepVerdict verdict) {
+  if (verdict == verify::SweepVerdict::kPassed) return kParity;
+  return verdict == verify::SweepVerdict::kFailed ? kDifference : kBadInput;
+}
 
 /// Sweeps our kernels on `isa`, or on all that this machine offers, with progress on stderr. `emulate`: those
 /// that emulator::AddMissingIsas() added too.

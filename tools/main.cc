@@ -10,7 +10,7 @@ constexpr const char* kExitStatus =
     "Exit status:\n"
     "  0  parity, or nothing to compare\n"
     "  1  a difference\n"
-    "  2  bad usage or input, told in one line on standard error\n\n";
+    "  2  bad usage or input, told in one line on standard error; or a sweep that compared nothing\n\n";
 
 int Main(int argc, char** argv) {
   CLI::App app("int8 kernels that are exact on every CPU, and the verifier that proves it", "intact");

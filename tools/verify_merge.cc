@@ -35,7 +35,9 @@ int Merge(const MergeOptions& options) {
     Print("{}", verify::ToText(*whole->random, target));
     json["random"] = verify::ToJson(*whole->random);
   }
-  return WriteJson(options.out, json, whole->Passed() ? kParity : kDifference);
+  Print("{}", verify::VerdictText(whole->result));
+  const bool others_failed = whole->random && !whole->random->sweep.failures.empty();
+  return WriteJson(options.out, json, others_failed ? kDifference : StatusOf(whole->result.Verdict()));
 }
 
 }  // namespace

@@ -68,8 +68,8 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   return report;
 }
 
-bool Passed(const verify::Report& report) { return report.Parity(); }
-bool Passed(const verify::TargetReport& report) { return report.Passed(); }
+int StatusOf(const verify::Report& report) { return report.Parity() ? kParity : kDifference; }
+int StatusOf(const verify::TargetReport& report) { return tools::StatusOf(report.Verdict()); }
 
 // Prints a report and writes its files; returns the exit status.
 template <class AnyReport>
@@ -78,7 +78,7 @@ int Write(const Result<AnyReport>& report, const verify::ReportFiles& files) {
   Print("{}", verify::ToText(*report));
   if (const std::optional<Error> error = verify::WriteReport(*report, files)) return Fail(*error);
   Print("wrote {} and {}\n", files.json, files.html);
-  return Passed(*report) ? kParity : kDifference;
+  return StatusOf(*report);
 }
 
 struct NamedTarget {
@@ -134,7 +134,7 @@ void AddVerifyStandard(CLI::App* verify, Command* command) {
   RefuseEmpty(verify->add_option("--report", options->folder, "where report.json and report.html go"))
       ->type_name("DIR")
       ->capture_default_str();
-  verify->add_flag("--quick", options->quick, "a sixth of the sweep's problems");
+  verify->add_flag("--quick", options->quick, "a fifth of the sweep's problems");
   AddEmulateFlag(verify, &options->emulate);
   RefuseEmpty(
       verify->add_option("--target", options->targets,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -125,10 +126,15 @@ Error ClearReproducers(const SweepOptions& options, const verify::Shard& shard) 
 /// A C file for each failure that was minimised, numbered as the report lists them; `prefix` of their names.
 Error WriteReproducers(const SweepOptions& options, const std::string& prefix, const verify::Target& target,
                        const std::vector<verify::SweepFailure>& failures) {
+  std::map<std::string, std::string> written;
   for (size_t i = 0; i < failures.size(); ++i) {
     const Result<verify::Problem> problem = verify::Problem::Parse(failures[i].minimised);
     if (!problem) continue;
     const std::string file = fmt::format("{}/{}{}.c", options.reproduce, prefix, i + 1);
+    if (const auto [same, is_new] = written.emplace(failures[i].minimised, file); !is_new) {
+      Print("no file {}: it would be {}\n", file, same->second);
+      continue;
+    }
     const Error error = options.target.WriteReproducer(target, *problem, file);
     if (error.ok()) {
       Print("wrote {}: {}\n", file, problem->ToString());
@@ -244,18 +250,20 @@ int Sweep(SweepOptions options) {
   }
   Print("{}{}", verify::ToText(fitted, ""), verify::ToText(*sweep, options.target.text));
   verify::Json json = verify::ToJson(*run, *sweep);
+  int status = StatusOf(sweep->Verdict());
   // Whether each cell of the whole ran something is for `verify merge` to tell.
-  bool passed = is_whole ? sweep->Passed() : sweep->failures.empty() && sweep->not_run == 0;
+  if (!is_whole && sweep->Verdict() == verify::SweepVerdict::kNothingCompared) status = kParity;
+  if (is_whole) Print("{}", verify::VerdictText(*sweep));
   std::vector<verify::SweepFailure> random_failures;
   if (options.random.hours > 0) {
     const Result<verify::RandomSweepResult> random = SweepOn(options, *run, **target, start);
     if (!random) return Fail(random.error());
     Print("{}", verify::ToText(*random, options.target.text));
     json["random"] = verify::ToJson(*random);
-    passed = passed && random->sweep.failures.empty();
+    if (!random->sweep.failures.empty()) status = kDifference;
     random_failures = random->sweep.failures;
   }
-  const int status = WriteJson(options.json, json, passed ? kParity : kDifference);
+  status = WriteJson(options.json, json, status);
   if (!options.reproduce.empty()) {
     const std::string prefix = ReproducerPrefix(shard);
     Error error = WriteReproducers(options, prefix, **target, sweep->failures);
@@ -273,7 +281,7 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
       "sweep", "GEMMs around the blocks, convolutions around the edges, all fills, against the reference");
   options->choice.AddOptions(sweep);
   options->target.Add(sweep);
-  sweep->add_flag("--quick", options->quick, "a sixth of the problems");
+  sweep->add_flag("--quick", options->quick, "a fifth of the problems");
   AddEmulateFlag(sweep, &options->emulate);
   sweep
       ->add_option("--shard", options->shard,

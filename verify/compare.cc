@@ -189,10 +189,10 @@ class Comparer {
       break;
     }
     // Others of its model or its rounding go before those that differ in both, of which there are many.
-    std::ranges::stable_partition(
-        naming.reproduced_by, [first = naming.reproduced_by.front()](const Arithmetic& arithmetic) {
-          return arithmetic.model == first.model || arithmetic.rounding == first.rounding;
-        });
+    const Arithmetic first = naming.reproduced_by.front();
+    std::ranges::stable_sort(naming.reproduced_by, std::greater(), [&](const Arithmetic& arithmetic) {
+      return arithmetic.model == first.model || arithmetic.rounding == first.rounding;
+    });
     if (naming.reproduced_by.size() > kMaxReproducedBy) naming.reproduced_by.resize(kMaxReproducedBy);
   }
 

@@ -95,6 +95,36 @@ void SuspectBytes(const Observation& seen, std::vector<Suspicion>* suspicions) {
   suspicions->push_back({"activations less their zero point wrapped to 8 bits", Wrap(wrapped)});
 }
 
+// Operands taken for those of the other sign: u8 for s8, s8 for u8.
+void SuspectSigns(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const auto a = seen.operands.Row(seen.m);
+  const auto w = seen.operands.Column(seen.n);
+  const int64_t a_zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
+  const int64_t a_shift = reference::ActivationShift(seen.gemm), w_shift = reference::WeightShift(seen.gemm);
+  // What such a byte is taken for, less what it is.
+  const auto error = [](intact_type type, int64_t value) -> int64_t {
+    constexpr int64_t kSignBit = 128;
+    if (type == INTACT_U8) return value >= kSignBit ? -2 * kSignBit : 0;
+    return value < 0 ? 2 * kSignBit : 0;
+  };
+  int64_t of_a = 0, of_b = 0, of_both = 0;
+  for (size_t k = 0; k < a.size(); ++k) {
+    const int64_t x = a[k] - a_zero_point, y = w[k] - ZeroPoint(seen);
+    const int64_t x_error = error(seen.gemm.a_type, a[k] - a_shift);
+    const int64_t y_error = error(seen.gemm.b_type, w[k] - w_shift);
+    of_a += x_error * y;
+    of_b += x * y_error;
+    of_both += x_error * y + x * y_error + x_error * y_error;
+  }
+  const auto text = [](std::string_view operand, intact_type type) {
+    return fmt::format("{} read as {}", operand, type == INTACT_U8 ? "s8" : "u8");
+  };
+  const std::string a_text = text("A", seen.gemm.a_type), b_text = text("B", seen.gemm.b_type);
+  suspicions->push_back({a_text, Wrap(seen.exact + of_a)});
+  suspicions->push_back({b_text, Wrap(seen.exact + of_b)});
+  suspicions->push_back({a_text + " and " + b_text, Wrap(seen.exact + of_both)});
+}
+
 void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const int64_t k = seen.gemm.k;
   for (const int64_t block : {2, 4, 8, 16, 32, 64}) {
@@ -112,7 +142,9 @@ std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion
   SuspectZeroPoint(seen, &suspicions);
   SuspectWeightZeroPoint(seen, &suspicions);
   if (seen.gemm.a_type == INTACT_S8) SuspectBytes(seen, &suspicions);
+  SuspectSigns(seen, &suspicions);
   SuspectTail(seen, &suspicions);
+  suspicions.push_back({"nothing but the bias", seen.operands.bias[static_cast<size_t>(seen.n)]});
   if (!seen.gemm.bias_s32.empty()) {
     const int64_t bias = seen.gemm.bias_s32[static_cast<size_t>(seen.n)];
     suspicions.push_back({"s32 bias missing", Wrap(seen.exact - bias)});
@@ -244,7 +276,8 @@ std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operatio
     text = fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact);
   }
   if (seen.actual_accumulator == seen.exact) text = DiagnoseRequantization(seen);
-  if (seen.actual_accumulator == 0 && IsZeroOfFourBytes(seen)) return text + ": left at 0, as if not written";
+  if (seen.actual_accumulator == 0 && IsZeroOfFourBytes(seen))
+    return text + ": 0, as if nothing was added up or written";
   for (const Suspicion& suspicion : Suspicions(seen, std::move(of_operation))) {
     if (seen.GivenBy(suspicion.accumulator, suspicion.scale))
       return fmt::format("{}: {}", text, suspicion.text);

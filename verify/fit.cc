@@ -58,6 +58,11 @@ constexpr std::array<std::string_view, 7> kConvProbes = {
     "conv {} in=1x1x1 c=1 o=1 kernel=1x1x1", "conv {} in=8x8 c=16 o=16 groups=16 kernel=3x3",
     "conv {} in=8x8 c=64 o=64 kernel=3x3"};
 
+// Sizes that are whole multiples of kMaxMultiple: whoever refuses those refuses others for what they are.
+constexpr std::array<int64_t, 3> kWhole = {kMaxMultiple, kMaxMultiple, 2 * kMaxMultiple};
+constexpr std::string_view kWholeGemm = "gemm {0} m={1} n={2} k={3}",
+                           kWholeConv = "conv {0} in=4x4 kernel=1x1 o={2} c={3}";
+
 bool IsTaken(const Target& target, const Problem& probe) {
   const RunOptions options = RunOptionsOf(probe);
   const Result<std::vector<uint8_t>> output =
@@ -68,9 +73,9 @@ bool IsTaken(const Target& target, const Problem& probe) {
 // Of the types of which a probe asks for nothing else than `features` those that `target` takes; all of them
 // if it takes none of the probes, and those that are left when it is given up. No matter of time: a sweep's
 // problems are to be the same on a busy machine.
-std::vector<Types> TypesTaken(const Target& target, uint64_t features,
+std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
                               std::span<const std::string_view> probes) {
-  std::vector<Types> declared, taken;
+  std::vector<Taken> declared, taken;
   for (const intact_type c : kOutputTypes) {
     for (const intact_type a : kInputTypes) {
       for (const intact_type b : kInputTypes) {
@@ -81,15 +86,37 @@ std::vector<Types> TypesTaken(const Target& target, uint64_t features,
           if ((FeaturesOf(problem) & ~features) == 0) asked.push_back(problem);
         }
         if (asked.empty()) continue;
-        declared.push_back(types);
+        declared.push_back(Taken{types});
         const bool takes = std::ranges::any_of(asked, [&](const Problem& problem) {
           return !target.WhyGivenUp().empty() || IsTaken(target, problem);
         });
-        if (takes) taken.push_back(types);
+        if (takes) taken.push_back(Taken{types});
       }
     }
   }
   return taken.empty() ? declared : taken;
+}
+
+// What m, n and k have to be multiples of, with these types; of the sizes that `line` has.
+std::array<int64_t, 3> MultiplesTaken(const Target& target, uint64_t features, const Types& types,
+                                      std::string_view line) {
+  const auto takes = [&](const std::array<int64_t, 3>& sizes) {
+    const Problem probe =
+        *Problem::Parse(fmt::format(fmt::runtime(line), ToString(types), sizes[0], sizes[1], sizes[2]));
+    return (FeaturesOf(probe) & ~features) == 0 && target.WhyGivenUp().empty() && IsTaken(target, probe);
+  };
+  std::array<int64_t, 3> multiples = {1, 1, 1};
+  if (!takes(kWhole)) return multiples;
+  for (size_t i = 0; i < multiples.size(); ++i) {
+    std::array<int64_t, 3> sizes = kWhole;
+    for (int64_t multiple = 1; multiple <= kMaxMultiple; multiple *= 2) {
+      sizes.at(i) = kWhole.at(i) + multiple;
+      if (!takes(sizes)) continue;
+      multiples.at(i) = multiple;
+      break;
+    }
+  }
+  return multiples;
 }
 
 // ----- fitting --------------------------------------------------------------------------------------------
@@ -306,14 +333,45 @@ Takes TakesOf(const Target& target) {
       target.Fresh();  // what follows is not to be asked of one that ran these
   const Target& asked = fresh ? *fresh : target;
   const uint64_t features = target.Features();
-  return {features, TypesTaken(asked, features, kGemmProbes), TypesTaken(asked, features, kConvProbes)};
+  Takes takes = {features, TypesTaken(asked, features, kGemmProbes),
+                 TypesTaken(asked, features, kConvProbes)};
+  for (Taken& taken : takes.gemm) taken.multiples = MultiplesTaken(asked, features, taken, kWholeGemm);
+  for (Taken& taken : takes.conv) taken.multiples = MultiplesTaken(asked, features, taken, kWholeConv);
+  return takes;
 }
 
+namespace {
+
+int64_t RoundedUp(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
+
+// A depthwise convolution has one channel a group, whatever others need.
+void RoundUp(const std::array<int64_t, 3>& multiples, Problem* problem) {
+  const auto& [m, n, k] = multiples;
+  if (!problem->conv) {
+    problem->m = RoundedUp(problem->m, m);
+    problem->n = RoundedUp(problem->n, n);
+    problem->k = RoundedUp(problem->k, k);
+  } else if (ConvGeometry& g = *problem->conv; g.groups == 1 || g.GroupInputs() > 1) {
+    const int64_t inputs = RoundedUp(g.GroupInputs(), k), outputs = RoundedUp(g.GroupOutputs(), n);
+    g.input_channels = g.groups * inputs;
+    g.output_channels = g.groups * outputs;
+  }
+}
+
+std::array<int64_t, 3> SizesOf(const Problem& p) {
+  if (p.conv) return {1, p.conv->GroupOutputs(), p.conv->GroupInputs()};
+  return {p.m, p.n, p.k};
+}
+
+}  // namespace
+
 std::optional<Problem> Fit(Problem problem, size_t number, const Takes& takes) {
-  const std::vector<Types>& types = problem.conv ? takes.conv : takes.gemm;
-  if (types.empty()) return std::nullopt;
-  if (std::ranges::find(types, TypesOf(problem)) == types.end()) {
-    SetTypes(types[number % types.size()], &problem);
+  const std::vector<Taken>& all = problem.conv ? takes.conv : takes.gemm;
+  if (all.empty()) return std::nullopt;
+  auto taken = std::ranges::find_if(all, [&](const Types& types) { return types == TypesOf(problem); });
+  if (taken == all.end()) {
+    taken = all.begin() + static_cast<std::ptrdiff_t>(number % all.size());
+    SetTypes(*taken, &problem);
   }
   // How a plan of ours comes about is nothing to a target.
   problem.open_extents = problem.own_scratch = problem.saved = false;
@@ -323,7 +381,10 @@ std::optional<Problem> Fit(Problem problem, size_t number, const Takes& takes) {
   for (int turn = 0; turn < kMostTurns; ++turn) {
     if (problem.Check()) return std::nullopt;
     const uint64_t lacking = FeaturesOf(problem) & ~takes.features;
-    if (lacking == 0) return problem;
+    if (lacking == 0) {
+      RoundUp(taken->multiples, &problem);
+      return problem.Check() ? std::nullopt : std::optional(problem);
+    }
     ForEach(lacking, [&](intact_target_feature feature) { Drop(feature, takes.features, &problem); });
   }
   return std::nullopt;
@@ -343,6 +404,7 @@ FittedProblems Fit(std::span<const Problem> problems, const Takes& takes) {
     }
     if (!lines.insert(problem->ToString()).second) continue;
     fitted.unchanged += *problem == problems[i] ? 1 : 0;
+    fitted.rounded += SizesOf(*problem) == SizesOf(problems[i]) ? 0 : 1;
     fitted.problems.push_back(*problem);
   }
   return fitted;
@@ -361,6 +423,7 @@ std::string ToText(const FittedProblems& fitted, std::string_view indent) {
   if (fitted.unchanged == fitted.of) return {};
   std::string text = fmt::format("{}{} problems, made of the standard sweep's {}: {} as they are", indent,
                                  fitted.problems.size(), fitted.of, fitted.unchanged);
+  if (fitted.rounded > 0) text += fmt::format(", {} with sizes rounded up to what it takes", fitted.rounded);
   if (Lacking(fitted).empty()) return text + "\n";
   std::string line = fmt::format("\n{}without", indent);
   constexpr size_t kWidth = 100;

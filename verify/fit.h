@@ -2,8 +2,9 @@
 //
 // A sweep's problems have several features each, of which a target may know few: of thousands of problems
 // hardly any would ask for nothing else. So what a target lacks is taken out of each of them. Types become
-// ones that it takes, in turns; a feature that it does not declare is left out, or gives way to one that is
-// like it (an f32 bias to an s32 one). What remains is distinct, and valid.
+// ones that it takes, in turns, and sizes the next ones that it takes with them; a feature that it does not
+// declare is left out, or gives way to one that is like it (an f32 bias to an s32 one). What remains is
+// distinct, and valid.
 #ifndef INTACT_VERIFY_FIT_H_
 #define INTACT_VERIFY_FIT_H_
 
@@ -32,10 +33,20 @@ struct Types {
 std::string ToString(const Types& types);
 Result<Types> ParseTypes(std::string_view text);
 
+/// Types that a target takes together, and the numbers that m, n and k have to be multiples of; of
+/// convolutions n and k are the channels of a group.
+struct Taken : Types {
+  std::array<int64_t, 3> multiples = {1, 1, 1};
+  bool operator==(const Taken&) const = default;
+};
+
+/// No greater ones are looked for.
+inline constexpr int64_t kMaxMultiple = 64;
+
 /// What a target takes.
 struct Takes {
-  uint64_t features = 0;          // intact_target_feature bits
-  std::vector<Types> gemm, conv;  // together, as GEMMs and as convolutions have them
+  uint64_t features = 0;  // intact_target_feature bits
+  std::vector<Taken> gemm, conv;
   bool operator==(const Takes&) const = default;
 };
 
@@ -54,6 +65,7 @@ struct FittedProblems {
   int64_t of = 0;                 // how many those were
   int64_t unchanged = 0;          // of `problems`
   int64_t left_out = 0;           // of `of`: cannot be fitted; the others came to be the same as some other
+  int64_t rounded = 0;            // of `problems`: sizes were rounded up
   // Of `of`, how many have a feature that is lacking.
   std::array<int64_t, INTACT_TARGET_FEATURES> lacking = {};
 };

@@ -161,8 +161,6 @@ std::vector<Problem> Simpler(const Problem& problem) {
   Try(problem, &Problem::range_check, INTACT_RANGE_CHECKED, &candidates);
   Try(problem, &Problem::amax, 255, &candidates);
   Try(problem, &Problem::wmax, 127, &candidates);
-  Try(problem, &Problem::a_type, INTACT_U8, &candidates);
-  Try(problem, &Problem::b_type, INTACT_S8, &candidates);
   Try(problem, &Problem::fill, Fill::kUniform, &candidates);
   Try(problem, &Problem::seed, uint64_t{1}, &candidates);
   return candidates;

@@ -111,6 +111,7 @@ class Separation {
     }
     if (kind == Others::kDifferent) return;
     TryMeasures();
+    if (text_.empty()) TryRests();
     if (text_.empty()) TryPairs();
   }
   const std::string& text() const { return text_; }
@@ -125,6 +126,25 @@ class Separation {
           [&](const Problem& problem) { return measure.of(problem) >= low; });
       Try(fmt::format("only up to {} = {}", measure.name, high),
           [&](const Problem& problem) { return measure.of(problem) <= high; });
+    }
+  }
+
+  // A size's rest by the width of some vector or block; the simplest first.
+  void TryRests() {
+    constexpr size_t kEnough = 4;
+    if (those_.size() < kEnough) return;
+    for (const Measure& measure : kMeasures) {
+      for (const int64_t by : {2, 4, 8, 16, 32, 64}) {
+        const auto rest_of = [&](const Problem& problem) { return measure.of(problem) % by; };
+        Try(fmt::format("only where {} is a multiple of {}", measure.name, by),
+            [&](const Problem& problem) { return rest_of(problem) == 0; });
+        Try(fmt::format("only where {} is no multiple of {}", measure.name, by),
+            [&](const Problem& problem) { return rest_of(problem) != 0; });
+        const int64_t first = rest_of(*those_.front());
+        if (first == 0) continue;
+        Try(fmt::format("only where {} leaves {} by {}", measure.name, first, by),
+            [&](const Problem& problem) { return rest_of(problem) == first; });
+      }
     }
   }
 

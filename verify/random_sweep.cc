@@ -10,13 +10,13 @@
 namespace intact::verify {
 namespace {
 
-// Without digests and skips, and of failures, of which there may be millions, with the first and those that
-// are minimised.
+// Without digests and skips, and of failures and what is computed, of which there may be millions, with the
+// first, and the failures that are minimised.
 void Add(const SweepOutcome& outcome, SweepResult* all) {
   all->Add(outcome);
   all->skips.clear();
   all->digests.clear();
-  all->computed.clear();
+  if (all->computed.size() > kMaxRandomComputed) all->computed.pop_back();
   const bool is_one_more = all->failures.size() > kMaxRandomFailures;
   if (is_one_more && all->failures.back().minimised.empty()) all->failures.pop_back();
 }

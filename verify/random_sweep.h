@@ -24,11 +24,14 @@ struct RandomSweepOptions {
 
 struct RandomSweepResult {
   RandomSweepOptions options;
-  SweepResult sweep;  // without digests and skips; of failures the first kMaxRandomFailures and the minimised
+  // Without digests and skips; of failures the first kMaxRandomFailures and the minimised, and of what is
+  // computed that of the first kMaxRandomComputed problems.
+  SweepResult sweep;
   Coverage coverage;
 };
 
 inline constexpr size_t kMaxRandomFailures = 100;
+inline constexpr size_t kMaxRandomComputed = 20000;
 
 /// Problem number `number`, on the ISA of `isas` whose turn it is.
 Problem RandomSweepProblem(const RandomSweepOptions& options, std::span<const intact_isa> isas,

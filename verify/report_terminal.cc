@@ -411,23 +411,49 @@ std::string SkipsText(const std::vector<SweepSkip>& skips) {
   return text;
 }
 
-std::string ToText(const SweepResult& sweep, const std::string& target) {
-  // ISAs and modes are those of our own kernels.
-  const auto ours = [&](std::string_view isa, std::string_view mode) {
+std::string CellsText(const SweepResult& sweep, const std::string& target) {
+  const auto named = [&](std::string_view isa, std::string_view mode) {
     return target.empty() ? fmt::format("{:<13} {:<11} ", isa, mode) : std::string();
   };
-  std::string text = fmt::format(
-      "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n  {}{:>9} {:>8} {:>8} "
-      "{:>11} "
-      "{:>11} {:>11}\n",
-      ours("ISA", "mode"), "problems", "skipped", "failed", "outputs", "not exact", "unexplained");
+  std::string text = fmt::format("  {}{:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n", named("ISA", "mode"),
+                                 "problems", "skipped", "failed", "outputs", "not exact", "unexplained");
   for (const SweepCell& cell : sweep.cells) {
     text += fmt::format("  {}{:>9} {:>8} {:>8} {:>11} {:>11} {:>11}\n",
-                        ours(intact_isa_name(cell.isa), ToString(cell.mode)), cell.problems, cell.skipped,
+                        named(intact_isa_name(cell.isa), ToString(cell.mode)), cell.problems, cell.skipped,
                         cell.failed, cell.outputs, cell.differing, cell.Unexplained());
   }
-  return text + ToText(Mixtures(sweep)) + SkipsText(sweep.skips) + FailuresText(sweep, target) +
-         NotRunText(sweep);
+  return text;
+}
+
+std::string ToText(const SweepResult& sweep, const std::string& target) {
+  return "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n" +
+         CellsText(sweep, target) + ToText(Mixtures(sweep)) + SkipsText(sweep.skips) +
+         FailuresText(sweep, target) + NotRunText(sweep);
+}
+
+std::string VerdictText(const SweepResult& sweep) {
+  const int64_t problems = sweep.Problems();
+  switch (sweep.Verdict()) {
+    case SweepVerdict::kFailed:
+      return sweep.failures.empty() ? "FAILED: not all problems were run\n"
+                                    : fmt::format("FAILED: {} of {} problems\n", sweep.Failed(), problems);
+    case SweepVerdict::kNothingCompared:
+      break;
+    case SweepVerdict::kPassed:
+      if (const int64_t in_parts = sweep.InParts(); in_parts > 0) {
+        return fmt::format(
+            "PASSED, MIXED: {} problems; in {} of them several arithmetics make the outputs, none all of "
+            "them\n",
+            problems, in_parts);
+      }
+      return fmt::format("PASSED: {} problems, each computed as promised\n", problems);
+  }
+  for (const SweepCell& cell : sweep.cells) {
+    if (cell.problems > 0 || problems == 0) continue;
+    return fmt::format("NOTHING WAS COMPARED on {} in {} mode: all {} problems were skipped\n",
+                       intact_isa_name(cell.isa), ToString(cell.mode), cell.skipped);
+  }
+  return fmt::format("NOTHING WAS COMPARED: all {} problems were skipped\n", sweep.skips.size());
 }
 
 std::string NotRunText(const SweepResult& sweep) {
@@ -447,8 +473,12 @@ std::string ToText(const RandomSweepResult& random, const std::string& target) {
                         block.second, met.problems, met.edges.size(), met.fills.size(), met.types.size(),
                         met.combinations.size());
   }
-  if (!random.sweep.failures.empty()) text += ToText(random.sweep, target);
-  return text;
+  text += CellsText(random.sweep, target);
+  const auto computed = static_cast<int64_t>(random.sweep.computed.size());
+  if (computed > 0 && computed < random.sweep.Problems()) {
+    text += fmt::format("  of the first {} problems:\n", computed);
+  }
+  return text + ToText(Mixtures(random.sweep)) + FailuresText(random.sweep, target);
 }
 
 std::string ToText(const Report& report) {

@@ -46,11 +46,15 @@ std::string ToText(const Ramp& ramp);
 std::string ToText(const std::vector<Mixture>& mixtures);
 /// `target`: as --target names it, in the commands that run failures again; "" for our own.
 std::string ToText(const SweepResult& sweep, const std::string& target = {});
+/// What was run, failed and differed: a row for each ISA and mode, which are those of our own kernels.
+std::string CellsText(const SweepResult& sweep, const std::string& target);
 std::string FailuresText(const SweepResult& sweep, const std::string& target);
 /// The command that runs a problem's line again; `target`: likewise.
 std::string ReplayCommand(const std::string& problem, const std::string& target);
 /// Why problems were skipped, the most frequent reasons first.
 std::string SkipsText(const std::vector<SweepSkip>& skips);
+/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and of how much.
+std::string VerdictText(const SweepResult& sweep);
 /// A line on the problems that were left when the target was given up; "" if there are none.
 std::string NotRunText(const SweepResult& sweep);
 /// What was met, and failures if there are any.

@@ -149,9 +149,21 @@ std::vector<std::pair<std::string, int64_t>> SkipReasons(const std::vector<Sweep
   return reasons;
 }
 
-bool SweepResult::Passed() const {
-  return failures.empty() && not_run == 0 && !cells.empty() &&
-         std::ranges::all_of(cells, [](const SweepCell& cell) { return cell.problems > 0; });
+SweepVerdict SweepResult::Verdict() const {
+  if (!failures.empty() || not_run > 0) return SweepVerdict::kFailed;
+  const bool all_ran =
+      !cells.empty() && std::ranges::all_of(cells, [](const SweepCell& cell) { return cell.problems > 0; });
+  return all_ran ? SweepVerdict::kPassed : SweepVerdict::kNothingCompared;
+}
+
+int64_t SweepResult::Problems() const {
+  int64_t problems = 0;
+  for (const SweepCell& cell : cells) problems += cell.problems;
+  return problems;
+}
+
+int64_t SweepResult::InParts() const {
+  return std::ranges::count_if(computed, [](const SweepComputed& c) { return !c.in_parts.empty(); });
 }
 
 void SweepCell::Add(const SweepCell& other) {
@@ -213,11 +225,13 @@ std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<c
         std::vector<Problem> list = GemmProblems(seed);
         const std::vector<Problem> convs = ConvProblems(seed);
         list.insert(list.end(), convs.begin(), convs.end());
-        for (size_t i = 0; i < list.size(); i += step) {
-          problems.push_back(list[i]);
-          problems.back().isa = isa;
-          problems.back().mode = mode;
-        }
+        const auto add = [&](Problem problem) {
+          problem.isa = isa;
+          problem.mode = mode;
+          problems.push_back(std::move(problem));
+        };
+        std::ranges::for_each(ResidueProblems(seed), add);
+        for (size_t i = 0; i < list.size(); i += step) add(list[i]);
       }
     }
   }

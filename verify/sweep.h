@@ -23,8 +23,8 @@
 namespace intact::verify {
 
 enum class Effort : uint8_t {
-  kQuick,     // a sixth of the standard
-  kStandard,  // some four thousand problems per ISA and mode
+  kQuick,     // a fifth of the standard; every rest that a block may leave
+  kStandard,  // some four and a half thousand problems per ISA and mode
   kThorough,  // four times that, by other seeds
 };
 
@@ -122,6 +122,13 @@ struct SweepOutcome {
   std::optional<Outputs> outputs;  // none where the target gave none
 };
 
+/// What a sweep comes to.
+enum class SweepVerdict : uint8_t {
+  kPassed,
+  kFailed,
+  kNothingCompared,  // on some ISA in some mode at least: all its problems were skipped
+};
+
 struct SweepResult {
   std::vector<SweepCell> cells;        // in order of first appearance
   std::vector<SweepFailure> failures;  // of all cells
@@ -130,8 +137,13 @@ struct SweepResult {
   std::vector<SweepComputed> computed;  // the same, of problems that name no ISA
   int64_t not_run = 0;                  // problems that are left of a target that was given up, of no cell
   std::string why_not_run;              // Target::WhyGivenUp()
-  /// Each cell ran something, and nothing failed: what was skipped, or never asked for, proves nothing.
-  bool Passed() const;
+  /// What was skipped, or never asked for, proves nothing.
+  SweepVerdict Verdict() const;
+  bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
+  /// How many were run.
+  int64_t Problems() const;
+  /// Problems in which each output has an arithmetic, but no one makes all of them.
+  int64_t InParts() const;
   /// How many problems: more than `failures` has where only the first are kept.
   int64_t Failed() const;
   /// The cell of that ISA and mode; a new one if there is none yet.

@@ -35,12 +35,14 @@ std::string Hex(uint64_t digest) { return fmt::format("{:016x}", digest); }
 
 Json ToJson(const std::optional<Takes>& takes) {
   if (!takes) return nullptr;
-  const auto names = [](const std::vector<Types>& all) {
+  const auto array = [](const std::vector<Taken>& all) {
     Json json = Json::array();
-    for (const Types& types : all) json.push_back(ToString(types));
+    for (const Taken& taken : all) {
+      json.push_back({{"types", ToString(taken)}, {"multiples", taken.multiples}});
+    }
     return json;
   };
-  return {{"features", Hex(takes->features)}, {"gemm", names(takes->gemm)}, {"conv", names(takes->conv)}};
+  return {{"features", Hex(takes->features)}, {"gemm", array(takes->gemm)}, {"conv", array(takes->conv)}};
 }
 
 Json ToJson(const SweepRun& run, std::string_view schema) {
@@ -189,12 +191,24 @@ Effort ParseEffort(std::string_view text) {
 
 std::optional<Takes> ParseTakes(const Input& json) {
   if (json.is_null()) return std::nullopt;
-  const auto types = [](const Input& names) {
-    std::vector<Types> all;
-    for (const std::string name : names) all.push_back(Value(ParseTypes(name)));
+  const auto taken = [](const Input& array) {
+    std::vector<Taken> all;
+    for (const Input& one : array) {
+      Taken& last = all.emplace_back(Taken{Value(ParseTypes(one.at("types").get<std::string>()))});
+      const Input& multiples = one.at("multiples");
+      if (multiples.size() != last.multiples.size()) {
+        throw Error{INTACT_INVALID_ARGUMENT, "multiples: expected those of m, n and k"};
+      }
+      for (size_t i = 0; i < last.multiples.size(); ++i) {
+        last.multiples.at(i) = Count(multiples.at(i));
+        if (last.multiples.at(i) < 1 || last.multiples.at(i) > kMaxMultiple) {
+          throw Error{INTACT_INVALID_ARGUMENT, fmt::format("multiples: expected 1 to {}", kMaxMultiple)};
+        }
+      }
+    }
     return all;
   };
-  return Takes{Digest(json.at("features")), types(json.at("gemm")), types(json.at("conv"))};
+  return Takes{Digest(json.at("features")), taken(json.at("gemm")), taken(json.at("conv"))};
 }
 
 SweepRun ParseRun(const Input& json) {
@@ -385,7 +399,7 @@ Json ToJson(const RandomFindings& random) {
 std::string ToText(const RandomFindings& random, const std::string& target) {
   const std::string text = fmt::format("random problems: {}, in {} shard{}\n", random.problems, random.shards,
                                        random.shards == 1 ? "" : "s");
-  return random.sweep.failures.empty() ? text : text + ToText(random.sweep, target);
+  return text + CellsText(random.sweep, target) + FailuresText(random.sweep, target);
 }
 
 Result<SweepOutcomes> Resume(const std::string& path, const SweepRun& run, Journal* journal) {

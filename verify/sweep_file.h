@@ -6,7 +6,7 @@
 //   machine          cpu, family, model (as CPUID tells them)
 //   target           whose kernels: name, options, build (the digest of a plug-in's file, else ""), text (as
 //                    --target named it) and deadline, and takes, what problems were fitted to (verify/fit.h):
-//                    features, gemm[] and conv[]; null for our own
+//                    features, gemm[] and conv[], each with types and multiples; null for our own
 //   isas[], mode, effort, emulated   what was asked for: the ISAs, the mode, "quick", "standard" or
 //                    "thorough", whether in the emulator too
 //   problems, problems_digest   of the whole sweep: how many, and FNV-1a of their lines, each with a newline
@@ -101,7 +101,7 @@ struct RandomFindings {
   SweepResult sweep;  // cells and failures alone
 };
 Json ToJson(const RandomFindings& random);
-/// How many problems there were, and failures if there are any. `target`: as in ToText() of a sweep.
+/// How many problems there were and what came of them. `target`: as in ToText() of a sweep.
 std::string ToText(const RandomFindings& random, const std::string& target);
 
 /// A file of a sweep: JSON or a journal. A journal knows nothing of random problems.
@@ -110,7 +110,6 @@ struct SweepPart {
   SweepRun run;
   SweepResult result;
   std::optional<RandomFindings> random;
-  bool Passed() const { return result.Passed() && (!random || random->sweep.failures.empty()); }
 };
 Result<SweepPart> ReadSweepPart(const std::string& path);
 

@@ -1,5 +1,5 @@
-// The problems of a sweep: shapes around the blocks of GEMMs, geometries around the edges of convolutions.
-// For verify/sweep.cc alone.
+// The problems of a sweep: shapes around the blocks of GEMMs, geometries around the edges of convolutions,
+// and every rest that a block may leave. For verify/sweep.cc alone.
 #ifndef INTACT_VERIFY_SWEEP_PROBLEMS_H_
 #define INTACT_VERIFY_SWEEP_PROBLEMS_H_
 
@@ -15,6 +15,9 @@ namespace intact::verify {
 /// What every ISA and mode gets; a problem names none.
 std::vector<Problem> GemmProblems(uint64_t seed);
 std::vector<Problem> ConvProblems(uint64_t seed);
+/// Small ones in which m, n and k, a convolution's width and channels, leave every rest by 16, with A of
+/// either type: blocks end anywhere. GEMMs have every size up to 64.
+std::vector<Problem> ResidueProblems(uint64_t seed);
 
 /// Cycles through values, so that each is met without their full product. Lists of coprime lengths meet in
 /// every pair after a while.

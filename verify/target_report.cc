@@ -37,7 +37,7 @@ std::string ToText(const TargetFindings& findings) {
                         findings.ramp->steps * findings.ramp->columns);
   }
   text += SkipsText(findings.sweep.skips) + FailuresText(findings.sweep, findings.target);
-  return text + NotRunText(findings.sweep);
+  return text + NotRunText(findings.sweep) + "  " + VerdictText(findings.sweep);
 }
 
 // ----- JSON
@@ -53,6 +53,7 @@ Json ToJson(const FittedProblems& fitted) {
   for (const LackingFeature& feature : Lacking(fitted)) lacking[feature.name] = feature.problems;
   return {{"of", fitted.of},
           {"unchanged", fitted.unchanged},
+          {"rounded", fitted.rounded},
           {"left_out", fitted.left_out},
           {"lacking", std::move(lacking)}};
 }
@@ -179,8 +180,14 @@ std::string PictureSection(const TargetReport& report) {
 
 }  // namespace
 
-bool TargetReport::Passed() const {
-  return std::ranges::all_of(targets, [](const TargetFindings& findings) { return findings.sweep.Passed(); });
+SweepVerdict TargetReport::Verdict() const {
+  SweepVerdict verdict = SweepVerdict::kPassed;
+  for (const TargetFindings& findings : targets) {
+    const SweepVerdict own = findings.sweep.Verdict();
+    if (own == SweepVerdict::kFailed) return own;
+    if (own != SweepVerdict::kPassed) verdict = own;
+  }
+  return verdict;
 }
 
 TargetFindings Examine(const Target& target, const std::string& named, std::span<const Problem> problems,
@@ -202,8 +209,15 @@ std::string ToText(const TargetReport& report) {
     text += '\n';
     text += ToText(findings);
   }
-  return text +
-         (report.Passed() ? "\nPASSED: every target computes what it claims\n" : "\nFAILED: see above\n");
+  switch (report.Verdict()) {
+    case SweepVerdict::kPassed:
+      return text + "\nPASSED: every target computes what it claims\n";
+    case SweepVerdict::kNothingCompared:
+      return text + "\nNOTHING WAS COMPARED of some target: see above\n";
+    case SweepVerdict::kFailed:
+      break;
+  }
+  return text + "\nFAILED: see above\n";
 }
 
 Json ToJson(const TargetReport& report) {
@@ -221,7 +235,9 @@ std::string ToHtml(const TargetReport& report) {
                     fmt::format("<p>{}, {} cores · intact {}</p>\n<p>{}</p>\n", html::Escape(machine.cpu),
                                 machine.cores, intact_version(),
                                 html::Judged(report.Passed(), "Every target computes what it claims.",
-                                             "Something computes other than it claims; see below.")) +
+                                             report.Verdict() == SweepVerdict::kFailed
+                                                 ? "Something computes other than it claims; see below."
+                                                 : "Nothing was compared of some target; see below.")) +
                         ComputesSection(report) + SweepSection(report) + FailureSection(report) +
                         PictureSection(report) + SkipSection(report));
 }

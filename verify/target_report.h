@@ -7,10 +7,10 @@
 //   machine          as in verify/report.h
 //   targets[]        target (as --target named it), name (its own), claims (the arithmetic that it says it
 //                    has), passed, fitted: how many problems of the standard sweep (of) were run as they are
-//                    (unchanged), could not be fitted to what it takes (left_out), and have a feature that it
-//                    lacks (lacking {}), computes[] (as in verify/sweep_file.h), sweep, failures[],
-//                    saturation_map and ramp as in verify/report.h; a string that says why, where it does not
-//                    run those
+//                    (unchanged) and with sizes rounded up (rounded), could not be fitted to what it takes
+//                    (left_out), and have a feature that it lacks (lacking {}), computes[] (as in
+//                    verify/sweep_file.h), sweep, failures[], saturation_map and ramp as in verify/report.h;
+//                    a string that says why, where it does not run those
 #ifndef INTACT_VERIFY_TARGET_REPORT_H_
 #define INTACT_VERIFY_TARGET_REPORT_H_
 
@@ -46,8 +46,9 @@ struct TargetReport {
   Origin origin;
   Machine machine;
   std::vector<TargetFindings> targets;
-  /// All sweeps passed.
-  bool Passed() const;
+  /// Failed if any target did.
+  SweepVerdict Verdict() const;
+  bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };
 
 /// The sweep of `problems`, the map and the ramp of `target`, which the user named `named`.

@@ -373,12 +373,12 @@ void AddOutputs(std::vector<Mutant>* mutants) {
   mutants->push_back(OfGemm("half_away", Int8<RoundHalfAway>, "ties are rounded away from zero",
                             "gemm u8s8s8 m=16 n=16 k=64 za=9 fill=ties", Cause::kRequantization,
                             "half away from zero"));
-  mutants->push_back(OfGemm("forgotten_columns", LeaveColumns,
-                            "columns beyond the last whole block of 64 are not computed",
-                            "gemm u8s8s32 m=2 n=96 k=40", kError, "left at 0, as if not written"));
+  mutants->push_back(
+      OfGemm("forgotten_columns", LeaveColumns, "columns beyond the last whole block of 64 are not computed",
+             "gemm u8s8s32 m=2 n=96 k=40", kError, "0, as if nothing was added up or written"));
   mutants->push_back(OfGemm("refused_depth", LeaveUnaligned,
                             "a depth that is no multiple of 8 is refused, and the output left as it was",
-                            "gemm s8s8s32 m=4 n=8 k=10", kError, "left at 0, as if not written"));
+                            "gemm s8s8s32 m=4 n=8 k=10", kError, "0, as if nothing was added up or written"));
 }
 
 void AddConvolutions(std::vector<Mutant>* mutants) {
@@ -405,7 +405,7 @@ void AddConvolutions(std::vector<Mutant>* mutants) {
   mutants->push_back(OfConv(
       "forgotten_output_pad", ForgetOutputPad, "a transposed convolution's output padding is not computed",
       "conv u8s8s32 in=5x5 c=5 o=4 kernel=3x3 stride=2x2 pad=1x1 transposed=yes outpad=1x1 za=3",
-      "left at 0, as if not written"));
+      "0, as if nothing was added up or written"));
 }
 
 }  // namespace
