@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "reference/arithmetic.h"
+#include "verify/claim.h"
 #include "verify/isolated_target.h"
 #include "verify/output_file.h"
 #include "verify/reproducer.h"
@@ -114,10 +114,8 @@ Result<std::unique_ptr<verify::Target>> TargetOption::Open(const RunChoice& choi
   Result<std::unique_ptr<verify::Target>> target = verify::IsolatedTarget::Start(
       open, std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(deadline)));
   if (!target) return refused(target.error().message);
-  const std::string claim = (*target)->Arithmetic();
-  if (claim != "exact" && claim != "any" && !reference::ParseArithmetic(claim)) {
-    return refused(
-        fmt::format(R"(claims "{}"; expected "exact", "any" or words of `intact verify models`)", claim));
+  if (const std::optional<std::string> error = verify::CheckClaims((*target)->Arithmetic())) {
+    return refused(*error);
   }
   return target;
 }

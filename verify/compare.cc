@@ -14,6 +14,7 @@
 #include "reference/arithmetic.h"
 #include "reference/quantize.h"
 #include "verify/audit.h"
+#include "verify/claim.h"
 #include "verify/diagnose.h"
 #include "verify/diagnose_conv.h"
 #include "verify/diagnose_gemm.h"
@@ -515,7 +516,7 @@ Comparison ExplainOperation(const Target& target, const Operation& operation, co
   if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
   // One that claims nothing is to have any arithmetic; of others a mistake in few outputs is no chance to be
   // taken for one.
-  if (target.Arithmetic() == "any") comparer.BelieveSums();
+  if (ClaimOf(target.Arithmetic(), KindOf(operation)) == "any") comparer.BelieveSums();
   if (comparer.Parity() || operation.c_type == INTACT_S32) return comparer.Run(std::nullopt);
   return comparer.Run(RunForAccumulators(target, operation, options));
 }

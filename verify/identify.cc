@@ -30,6 +30,10 @@ using Accumulators = std::optional<std::vector<int32_t>>;
 OperationKind KindOf(const reference::Operation& operation, OperationKind::Shape shape) {
   return {shape, operation.a_type, operation.b_type, operation.c_type};
 }
+OperationKind::Shape ShapeOf(const reference::ConvGeometry& geometry) {
+  const bool is_depthwise = geometry.groups > 1 && geometry.GroupInputs() == 1;
+  return is_depthwise ? OperationKind::Shape::kDepthwise : OperationKind::Shape::kConv;
+}
 std::vector<DepthOrder> OrdersOf(const OperationKind& kind) {
   switch (kind.shape) {
     case OperationKind::Shape::kGemm:
@@ -460,9 +464,10 @@ int Strangeness(const Arithmetic& arithmetic) {
 // ----- candidates and words -------------------------------------------------------------------------------
 
 OperationKind KindOf(const reference::Gemm& gemm) { return KindOf(gemm, OperationKind::Shape::kGemm); }
-OperationKind KindOf(const reference::Conv& conv) {
-  const bool is_depthwise = conv.geometry.groups > 1 && conv.geometry.GroupInputs() == 1;
-  return KindOf(conv, is_depthwise ? OperationKind::Shape::kDepthwise : OperationKind::Shape::kConv);
+OperationKind KindOf(const reference::Conv& conv) { return KindOf(conv, ShapeOf(conv.geometry)); }
+OperationKind KindOf(const Problem& problem) {
+  const auto shape = problem.conv ? ShapeOf(*problem.conv) : OperationKind::Shape::kGemm;
+  return {shape, problem.a_type, problem.b_type, problem.c_type};
 }
 
 Model AdjacentPairs(const OperationKind& kind) {

@@ -16,6 +16,7 @@
 
 #include "reference/arithmetic.h"
 #include "verify/place.h"
+#include "verify/problem.h"
 
 namespace intact::verify {
 
@@ -28,6 +29,7 @@ struct OperationKind {
 };
 OperationKind KindOf(const reference::Gemm& gemm);
 OperationKind KindOf(const reference::Conv& conv);
+OperationKind KindOf(const Problem& problem);
 /// "gemm u8s8s32", "conv s8s8u8", "depthwise u8u8f32".
 std::string ToString(const OperationKind& kind);
 

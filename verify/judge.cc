@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reference/arithmetic.h"
+#include "verify/claim.h"
 #include "verify/identify.h"
 #include "verify/place.h"
 
@@ -36,9 +37,8 @@ std::string FailureOf(const RunOptions& options, const Comparison& comparison) {
   return saturates ? FailureOfSaturating(comparison) : Describe(comparison, comparison.listed.at(0));
 }
 
-// The arithmetics of which a target has to have one; none if it claims nothing.
-Result<std::vector<Arithmetic>> Promised(const Target& target, const RunOptions& options) {
-  const std::string claim = target.Arithmetic();
+// The arithmetics of which a target has to have one that claims this; none if it claims nothing.
+Result<std::vector<Arithmetic>> Promised(const std::string& claim, const RunOptions& options) {
   if (claim == "any") return std::vector<Arithmetic>();
   if (claim == "exact") {
     std::vector<Arithmetic> promised = {{ExpectedModel(options.mode, options.isa)}};
@@ -97,7 +97,8 @@ std::string FailureOfClaim(const Operation& operation, const Arithmetic& claim, 
 template <class Operation>
 Result<Judgement> JudgeOperation(const Target& target, const Operation& operation, const RunOptions& options,
                                  Arithmetics preferred) {
-  const Result<std::vector<Arithmetic>> promised = Promised(target, options);
+  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(operation));
+  const Result<std::vector<Arithmetic>> promised = Promised(claim, options);
   if (!promised) return promised.error();
   Result<Bytes> output = RunChecked(target, operation, options);
   if (!output) return output.error();
@@ -105,7 +106,7 @@ Result<Judgement> JudgeOperation(const Target& target, const Operation& operatio
   if (IsAsPromised(operation, *promised, *output)) return judgement;
   if (promised->empty()) {
     judgement.failure = FailureOfAny(judgement.comparison);
-  } else if (target.Arithmetic() == "exact") {
+  } else if (claim == "exact") {
     judgement.failure = FailureOf(options, judgement.comparison);
   } else {
     judgement.failure = FailureOfClaim(operation, promised->front(), *output, judgement.comparison);
@@ -115,7 +116,8 @@ Result<Judgement> JudgeOperation(const Target& target, const Operation& operatio
 
 template <class Operation>
 bool OperationFails(const Target& target, const Operation& operation, const RunOptions& options) {
-  const Result<std::vector<Arithmetic>> promised = Promised(target, options);
+  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(operation));
+  const Result<std::vector<Arithmetic>> promised = Promised(claim, options);
   if (!promised) return true;
   const Result<Bytes> output = RunChecked(target, operation, options);
   if (!output) return output.error().status != INTACT_UNSUPPORTED;

@@ -16,6 +16,7 @@
 
 #include "reference/arithmetic.h"
 #include "verify/c_text.h"
+#include "verify/claim.h"
 #include "verify/guarded_run.h"
 #include "verify/judge.h"
 #include "verify/origin.h"
@@ -480,7 +481,7 @@ std::string Head(const Target& target, const Problem& problem, const ReproducerO
   const std::array<std::string, 9> compile = {"cc",       names.file, names.plugin, "-Xlinker", "-rpath",
                                               "-Xlinker", folder,     "-o",         "failure"};
   return fmt::format(kHead, c::Comment(names.target), c::Comment(reason),
-                     target.Arithmetic() == "any" ? kOfAny : "", c::Comment(ShellLine(replay)),
+                     ClaimOf(target.Arithmetic(), KindOf(problem)) == "any" ? kOfAny : "", c::Comment(ShellLine(replay)),
                      c::Comment(ShellLine(compile)));
 }
 

@@ -1,0 +1,25 @@
+// What a target claims to compute, of one kind of operation or another.
+//
+// A claim is "exact", "any" or words of `intact verify models`. Where kinds differ, claims are joined by "|",
+// each but the last with the operations that it is of in front: "u8s8: triple | depthwise: any | exact".
+// Operations are told as reports have them, by any of their words: "gemm", "conv" or "depthwise"; types of A
+// and B, or of C too; both. The first claim that is of an operation counts.
+#ifndef INTACT_VERIFY_CLAIM_H_
+#define INTACT_VERIFY_CLAIM_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "verify/identify.h"
+
+namespace intact::verify {
+
+/// Of what `claims` says, that of operations of this kind; "exact" if nothing is.
+std::string ClaimOf(std::string_view claims, const OperationKind& kind);
+
+/// What is wrong with claims: nothing if each can be read, and the last is of all that is left.
+std::optional<std::string> CheckClaims(std::string_view claims);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_CLAIM_H_
