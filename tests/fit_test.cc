@@ -252,7 +252,28 @@ TEST(TakesOf, AsksAProcessOfItsOwn) {
 TEST(FittedText, EndsWhereNothingIsLacking) {
   const std::vector<Problem> standard = Standard();
   const FittedProblems fitted = Fit(standard, {kAll, AllTypes(), AllTypes()});
-  EXPECT_THAT(ToText(fitted, ""), testing::EndsWith(" as they are\n"));
+  EXPECT_THAT(ToText(fitted, ""), testing::EndsWith(" s8s8bf16\n"));
+}
+
+TEST(FittedText, SaysWhatIsTakenAndByWhat) {
+  const Takes takes = {kAll, {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}, {1, 16, 4}}}, {}};
+  EXPECT_THAT(ToText(Fit(Standard(), takes), "  "),
+              HasSubstr("\n  of GEMMs u8s8s32 (n by 16) (k by 4) and no convolutions\n"));
+}
+
+// Problems of a quick sweep are some of the standard one's, for a target of few types too.
+TEST(Fit, MakesTheSameOfAProblemInWhateverSweep) {
+  const std::vector<Taken> types = {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}},
+                                    Taken{{INTACT_S8, INTACT_S8, INTACT_U8}},
+                                    Taken{{INTACT_U8, INTACT_U8, INTACT_F32}}};
+  const Takes takes = {kAll, types, types};
+  constexpr std::array kIsa = {INTACT_ISA_ANY};
+  constexpr std::array kMode = {INTACT_EXACT};
+  std::set<std::string> lines;
+  for (const Problem& p : Fit(Standard(), takes).problems) lines.insert(p.ToString());
+  for (const Problem& p : Fit(SweepProblems(kIsa, kMode, Effort::kQuick), takes).problems) {
+    EXPECT_TRUE(lines.contains(p.ToString())) << p.ToString();
+  }
 }
 
 TEST(FittedText, SaysWhatIsLacking) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "verify/features.h"
+#include "verify/fnv1a.h"
 
 namespace intact::verify {
 namespace {
@@ -358,6 +359,24 @@ void RoundUp(const std::array<int64_t, 3>& multiples, Problem* problem) {
   }
 }
 
+// "GEMMs", "u8s8s32", "s8s8s32 (k by 4)", …: what is taken.
+std::vector<std::string> Words(const Takes& takes) {
+  std::vector<std::string> words;
+  const auto add = [&](std::string_view operations, const std::vector<Taken>& all) {
+    words.push_back(fmt::format("{}{}{}", words.empty() ? "" : "and ", all.empty() ? "no " : "", operations));
+    for (const Taken& taken : all) {
+      std::string word = ToString(taken);
+      for (size_t i = 0; i < taken.multiples.size(); ++i) {
+        if (taken.multiples.at(i) > 1) word += fmt::format(" ({} by {})", "mnk"[i], taken.multiples.at(i));
+      }
+      words.push_back(std::move(word));
+    }
+  };
+  add("GEMMs", takes.gemm);
+  add("convolutions", takes.conv);
+  return words;
+}
+
 std::array<int64_t, 3> SizesOf(const Problem& p) {
   if (p.conv) return {1, p.conv->GroupOutputs(), p.conv->GroupInputs()};
   return {p.m, p.n, p.k};
@@ -365,12 +384,13 @@ std::array<int64_t, 3> SizesOf(const Problem& p) {
 
 }  // namespace
 
-std::optional<Problem> Fit(Problem problem, size_t number, const Takes& takes) {
+std::optional<Problem> Fit(Problem problem, const Takes& takes) {
   const std::vector<Taken>& all = problem.conv ? takes.conv : takes.gemm;
   if (all.empty()) return std::nullopt;
   auto taken = std::ranges::find_if(all, [&](const Types& types) { return types == TypesOf(problem); });
   if (taken == all.end()) {
-    taken = all.begin() + static_cast<std::ptrdiff_t>(number % all.size());
+    const uint64_t digest = Fnv1a(std::string_view(problem.ToString()));
+    taken = all.begin() + static_cast<std::ptrdiff_t>(digest % all.size());
     SetTypes(*taken, &problem);
   }
   // How a plan of ours comes about is nothing to a target.
@@ -392,12 +412,13 @@ std::optional<Problem> Fit(Problem problem, size_t number, const Takes& takes) {
 
 FittedProblems Fit(std::span<const Problem> problems, const Takes& takes) {
   FittedProblems fitted;
+  fitted.takes = Words(takes);
   fitted.of = std::ssize(problems);
   std::unordered_set<std::string> lines;
   for (size_t i = 0; i < problems.size(); ++i) {
     ForEach(FeaturesOf(problems[i]) & ~takes.features,
             [&](intact_target_feature feature) { ++fitted.lacking.at(feature); });
-    const std::optional<Problem> problem = Fit(problems[i], i, takes);
+    const std::optional<Problem> problem = Fit(problems[i], takes);
     if (!problem) {
       ++fitted.left_out;
       continue;
@@ -419,24 +440,44 @@ std::vector<LackingFeature> Lacking(const FittedProblems& fitted) {
   return lacking;
 }
 
+namespace {
+
+// "without these, words, …", in lines that are not too long.
+std::string Listed(std::string_view indent, std::string_view head, const std::vector<std::string>& words) {
+  constexpr size_t kWidth = 100;
+  std::string text;
+  std::string line = fmt::format("{}{}", indent, head);
+  for (const std::string& word : words) {
+    if (line.size() + word.size() > kWidth) {
+      text += line;
+      text += '\n';
+      line = fmt::format("{}{:{}}", indent, "", head.size());
+    }
+    line += ' ';
+    line += word;
+  }
+  text += line;
+  text += '\n';
+  return text;
+}
+
+}  // namespace
+
 std::string ToText(const FittedProblems& fitted, std::string_view indent) {
   if (fitted.unchanged == fitted.of) return {};
   std::string text = fmt::format("{}{} problems, made of the standard sweep's {}: {} as they are", indent,
                                  fitted.problems.size(), fitted.of, fitted.unchanged);
   if (fitted.rounded > 0) text += fmt::format(", {} with sizes rounded up to what it takes", fitted.rounded);
-  if (Lacking(fitted).empty()) return text + "\n";
-  std::string line = fmt::format("\n{}without", indent);
-  constexpr size_t kWidth = 100;
-  for (const LackingFeature& feature : Lacking(fitted)) {
-    const std::string word = fmt::format(" {} ({}),", feature.name, feature.problems);
-    if (line.size() + word.size() > kWidth) {
-      text += std::exchange(line, fmt::format("\n{}       ", indent));
-    }
-    line += word;
+  text += '\n';
+  text += Listed(indent, "of", fitted.takes);
+  const std::vector<LackingFeature> lacking = Lacking(fitted);
+  if (lacking.empty()) return text;
+  std::vector<std::string> words;
+  for (const LackingFeature& feature : lacking) {
+    words.push_back(fmt::format("{} ({}){}", feature.name, feature.problems,
+                                words.size() + 1 == lacking.size() ? "" : ","));
   }
-  text += line;
-  text.back() = '\n';
-  return text;
+  return text + Listed(indent, "without", words);
 }
 
 }  // namespace intact::verify

@@ -56,16 +56,17 @@ struct Takes {
 /// declares, for then the sweep is to tell.
 Takes TakesOf(const Target& target);
 
-/// `problem` as `takes` has it; nothing if that cannot be. `number`: of the types that are taken the one
-/// whose turn it is, where it has others.
-std::optional<Problem> Fit(Problem problem, size_t number, const Takes& takes);
+/// `problem` as `takes` has it; nothing if that cannot be. Of the types that are taken, where it has others,
+/// its line chooses: it becomes the same in whatever sweep it is.
+std::optional<Problem> Fit(Problem problem, const Takes& takes);
 
 struct FittedProblems {
-  std::vector<Problem> problems;  // in the order of those that they were made of
-  int64_t of = 0;                 // how many those were
-  int64_t unchanged = 0;          // of `problems`
-  int64_t left_out = 0;           // of `of`: cannot be fitted; the others came to be the same as some other
-  int64_t rounded = 0;            // of `problems`: sizes were rounded up
+  std::vector<Problem> problems;   // in the order of those that they were made of
+  int64_t of = 0;                  // how many those were
+  int64_t unchanged = 0;           // of `problems`
+  int64_t left_out = 0;            // of `of`: cannot be fitted; the others came to be the same as some other
+  int64_t rounded = 0;             // of `problems`: sizes were rounded up
+  std::vector<std::string> takes;  // words: the types that are taken together, and multiples of sizes
   // Of `of`, how many have a feature that is lacking.
   std::array<int64_t, INTACT_TARGET_FEATURES> lacking = {};
 };

@@ -424,8 +424,10 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
   if (is_mostly_exact) add_exact();
   for (size_t i = 0; i < mixture.parts.size(); ++i) {
     const Mixture::Part& part = mixture.parts[i];
-    add(part.problems,
-        InWords(part.arithmetic) + (part.where.empty() ? "" : fmt::format(", {}", part.where)));
+    // Where most problems have no model at all, few have one by chance.
+    const bool is_doubtful = part.problems < mixture.unexplained.problems;
+    add(part.problems, fmt::format("{}{}{}{}", is_doubtful ? "perhaps " : "", InWords(part.arithmetic),
+                                   part.where.empty() ? "" : ", ", part.where));
     if (i == 0 && !is_mostly_exact) add_exact();
   }
   const auto add_rest = [&](const Mixture::Rest& rest, std::string_view what) {

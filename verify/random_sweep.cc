@@ -65,7 +65,7 @@ RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, const Target
     const intact_isa isa = kIsaLadder[number % kIsaLadder.size()];
     Random random(options.seed, options.stream, number);
     const Problem drawn = DrawProblem(BlocksOf(isa), options.mode, &random);
-    const std::optional<Problem> problem = Fit(drawn, number / kIsaLadder.size(), takes);
+    const std::optional<Problem> problem = Fit(drawn, takes);
     if (problem && RunOne(*problem, &sweeper, &result.sweep)) {
       result.coverage.Add(*problem, problem->conv ? "conv_16x16c1" : "gemm_16x16c1");
     }

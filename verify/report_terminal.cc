@@ -402,10 +402,11 @@ std::string FailuresText(const SweepResult& sweep, const std::string& target) {
 
 std::string SkipsText(const std::vector<SweepSkip>& skips) {
   std::string text;
-  const std::vector<std::pair<std::string, int64_t>> reasons = SkipReasons(skips);
+  const std::vector<SkipReason> reasons = SkipReasons(skips);
   const size_t listed = std::min<size_t>(reasons.size(), kListedInTerminal);
-  for (const auto& [reason, count] : std::span(reasons).first(listed)) {
-    text += fmt::format("  skipped {}: {}\n", count, reason);
+  for (const auto& [reason, problems, example] : std::span(reasons).first(listed)) {
+    text +=
+        fmt::format("  skipped {}: {}; {}'{}'\n", problems, reason, problems == 1 ? "" : "e.g. ", example);
   }
   if (reasons.size() > listed) text += fmt::format("  and for {} reasons more\n", reasons.size() - listed);
   return text;

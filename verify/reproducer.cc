@@ -481,8 +481,8 @@ std::string Head(const Target& target, const Problem& problem, const ReproducerO
   const std::array<std::string, 9> compile = {"cc",       names.file, names.plugin, "-Xlinker", "-rpath",
                                               "-Xlinker", folder,     "-o",         "failure"};
   return fmt::format(kHead, c::Comment(names.target), c::Comment(reason),
-                     ClaimOf(target.Arithmetic(), KindOf(problem)) == "any" ? kOfAny : "", c::Comment(ShellLine(replay)),
-                     c::Comment(ShellLine(compile)));
+                     ClaimOf(target.Arithmetic(), KindOf(problem)) == "any" ? kOfAny : "",
+                     c::Comment(ShellLine(replay)), c::Comment(ShellLine(compile)));
 }
 
 // "Input(2, 3, 5, a)", of elements of so many bytes.

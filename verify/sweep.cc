@@ -141,11 +141,16 @@ void Sweeper::Know(const SweepOutcome& outcome) {
   if (!outcome.failure.empty()) (void)choice_.Take(outcome.failure);
 }
 
-std::vector<std::pair<std::string, int64_t>> SkipReasons(const std::vector<SweepSkip>& skips) {
-  std::map<std::string, int64_t> counts;
-  for (const SweepSkip& skip : skips) ++counts[skip.reason];
-  std::vector<std::pair<std::string, int64_t>> reasons(counts.begin(), counts.end());
-  std::ranges::stable_sort(reasons, std::greater(), &std::pair<std::string, int64_t>::second);
+std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips) {
+  std::map<std::string, SkipReason> by_reason;
+  for (const SweepSkip& skip : skips) {
+    const auto at = by_reason.try_emplace(skip.reason, SkipReason{skip.reason, 0, skip.problem}).first;
+    ++at->second.problems;
+  }
+  std::vector<SkipReason> reasons;
+  reasons.reserve(by_reason.size());
+  for (auto& [text, reason] : by_reason) reasons.push_back(std::move(reason));
+  std::ranges::stable_sort(reasons, std::greater(), &SkipReason::problems);
   return reasons;
 }
 

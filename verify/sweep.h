@@ -79,8 +79,14 @@ struct SweepSkip {
   std::string reason;
 };
 
-/// Reasons of skips and how many problems each has, most first.
-std::vector<std::pair<std::string, int64_t>> SkipReasons(const std::vector<SweepSkip>& skips);
+/// A reason of skips, how many problems have it, and the first of them.
+struct SkipReason {
+  std::string reason;
+  int64_t problems = 0;
+  std::string example;
+};
+/// Most first.
+std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips);
 
 struct SweepDigest {
   std::string problem;

@@ -356,14 +356,17 @@ FittedProblems SweepRun::Fitted() const {
   std::vector<Problem> standard = SweepProblems(isas, std::span(&mode, 1), effort);
   if (target.takes) return Fit(standard, *target.takes);
   const int64_t count = std::ssize(standard);
-  return {std::move(standard), count, count, 0, {}};
+  FittedProblems fitted;
+  fitted.problems = std::move(standard);
+  fitted.of = fitted.unchanged = count;
+  return fitted;
 }
 
 void SweepRun::Describe(std::span<const Problem> all) {
   problems = std::ssize(all);
   std::string lines;
   for (const Problem& problem : all) lines.append(problem.ToString()).push_back('\n');
-  problems_digest = Fnv1a({reinterpret_cast<const uint8_t*>(lines.data()), lines.size()});
+  problems_digest = Fnv1a(std::string_view(lines));
 }
 
 std::optional<std::string> Mismatch(const SweepRun& there, const SweepRun& here) {

@@ -149,8 +149,9 @@ std::string SkipSection(const TargetReport& report) {
       rows.push_back({findings.target, "as they are, for they have " + feature.name,
                       fmt::format("{}", feature.problems)});
     }
-    for (const auto& [reason, count] : SkipReasons(findings.sweep.skips)) {
-      rows.push_back({findings.target, reason, fmt::format("{}", count)});
+    for (const auto& [reason, problems, example] : SkipReasons(findings.sweep.skips)) {
+      rows.push_back(
+          {findings.target, fmt::format("{}; e.g. {}", reason, example), fmt::format("{}", problems)});
     }
     const SweepResult& sweep = findings.sweep;
     if (sweep.not_run == 0) continue;
