@@ -17,13 +17,17 @@ std::string ClaimOfLine(std::string_view claims, std::string_view line) {
 
 TEST(ClaimOf, IsTheFirstOfTheOperation) {
   constexpr std::string_view kClaims =
-      "u8s8: triple; half away from zero|depthwise u8u8s32 : any | conv: triple | exact";
+      "u8s8: triple; half away from zero|depthwise u8u8s32 : any |\tconv  s8u8: triple | deconvolution: "
+      "dpbusds | exact";
   const std::string conv = " in=4x4 c=4 o=4 kernel=3x3", depthwise = conv + " groups=4";
   EXPECT_EQ(ClaimOfLine(kClaims, "gemm u8s8u8 m=1 n=1 k=1"), "triple; half away from zero");
   EXPECT_EQ(ClaimOfLine(kClaims, "conv u8s8s32" + depthwise), "triple; half away from zero");
   EXPECT_EQ(ClaimOfLine(kClaims, "conv u8u8s32" + depthwise), "any");
   EXPECT_EQ(ClaimOfLine(kClaims, "conv u8u8f32" + depthwise), "exact");
   EXPECT_EQ(ClaimOfLine(kClaims, "conv s8u8f32" + conv), "triple");
+  EXPECT_EQ(ClaimOfLine(kClaims, "conv s8s8f32" + conv), "exact");
+  EXPECT_EQ(ClaimOfLine(kClaims, "conv s8u8f32 transposed=yes" + conv), "dpbusds");
+  EXPECT_EQ(ClaimOfLine(kClaims, "conv u8u8s32 transposed=yes" + depthwise), "dpbusds");
   EXPECT_EQ(ClaimOfLine(kClaims, "gemm s8s8s32 m=1 n=1 k=1"), "exact");
   EXPECT_EQ(ClaimOfLine("any", "gemm s8s8s32 m=1 n=1 k=1"), "any");
 }
@@ -39,7 +43,9 @@ TEST(CheckClaims, SaysWhatIsWrong) {
   EXPECT_THAT(error(""), HasSubstr(R"(claims ""; expected "exact")"));
   EXPECT_THAT(error("u8s8: triple"), HasSubstr("before each claim but the last"));
   EXPECT_THAT(error("triple | exact"), HasSubstr("before each claim but the last"));
-  EXPECT_THAT(error("u8x8: triple | exact"), HasSubstr(R"(something of "u8x8"; expected "gemm")"));
+  EXPECT_THAT(error("u8x8: triple | exact"),
+              HasSubstr(R"(something of "u8x8"; expected one of gemm, conv, depthwise, deconvolution)"));
+  EXPECT_THAT(error("u8s8f: triple | exact"), HasSubstr(R"(something of "u8s8f")"));
   EXPECT_THAT(error(": triple | exact"), HasSubstr("before each claim but the last"));
 }
 

@@ -290,6 +290,10 @@ intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* li
     std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "no time");
     return INTACT_UNSUPPORTED;
   }
+  if (Is("refuses_all") || (Is("depths_by_4") && desc->k % 4 != 0)) {
+    std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "not that");
+    return INTACT_UNSUPPORTED;
+  }
   for (int64_t m = 0; m < args->m; ++m) {
     for (int64_t n = 0; n < desc->n; ++n) {
       if (Is("forgets") && m == args->m - 1 && n == desc->n - 1) continue;

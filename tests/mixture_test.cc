@@ -207,6 +207,32 @@ TEST(Mixtures, DoNotTakeMistakesForClamping) {
   EXPECT_EQ(Mixtures(sweep)[0].unexplained.where, "only where A or B has a zero point");
 }
 
+TEST(Mixtures, TellOfRestsByBlocks) {
+  SweepResult sweep;
+  for (int k = 2; k < 102; ++k) {
+    const std::string line = "gemm s8s8s32 m=1 n=1 k=" + std::to_string(k);
+    sweep.computed.push_back(
+        Computed(line, k % 16 == 5 ? std::vector<std::string>{"triple"} : std::vector<std::string>{}));
+  }
+  EXPECT_EQ(Mixtures(sweep)[0].parts.at(0).where, "only where k leaves 5 by 16");
+  for (SweepComputed& computed : sweep.computed) {
+    const int64_t k = Problem::Parse(computed.problem)->k;
+    computed = Computed(computed.problem,
+                        k % 4 != 0 ? std::vector<std::string>{"triple"} : std::vector<std::string>{});
+  }
+  EXPECT_EQ(Mixtures(sweep)[0].parts.at(0).where, "only where k is no multiple of 4");
+}
+
+TEST(Mixtures, DoubtAModelOfFewWhereMoreHaveNone) {
+  SweepResult sweep;
+  for (int k = 2; k < 12; ++k) {
+    sweep.computed.push_back({"gemm u8s8s32 m=3 n=1 k=" + std::to_string(k), 1, true, {}, {}});
+  }
+  sweep.computed.push_back(Computed("gemm u8s8s32 m=1 n=1 k=2", {"triple"}));
+  EXPECT_THAT(Phrases(Mixtures(sweep)[0]).at(0),
+              HasSubstr("1 of 11 problems: perhaps pairs of adjacent depths"));
+}
+
 TEST(Mixtures, TellOfARoundingWhatIsThereAlone) {
   SweepResult sweep;
   for (int k = 2; k < 8; ++k) {

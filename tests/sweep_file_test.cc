@@ -412,7 +412,7 @@ TEST_F(SweepFile, JsonThatIsNotASweeps) {
   EXPECT_EQ(refusal([](Json*) {}), "");
   EXPECT_THAT(refusal([](Json* j) { (*j)["schema"] = "intact-report"; }),
               HasSubstr("is neither a sweep's JSON nor its journal"));
-  EXPECT_THAT(refusal([](Json* j) { (*j)["schema_version"] = 2; }), HasSubstr("is neither"));
+  EXPECT_THAT(refusal([](Json* j) { (*j)["schema_version"] = 1; }), HasSubstr("is neither"));
   EXPECT_THAT(refusal([](Json* j) { *j = Json::array(); }), HasSubstr("is not a JSON object"));
   const std::string not_so = "x.json: is not as a sweep writes it: ";
   EXPECT_THAT(refusal([](Json* j) { j->erase("mode"); }), HasSubstr(not_so + "key 'mode' not found"));

@@ -330,9 +330,49 @@ TEST(SweepProblems, HaveEveryRestOfChannelsAndOfWidths) {
     outputs.insert({p.a_type, p.conv->output_channels % 16});
     widths.insert({p.a_type, p.conv->axes[2].input % 16});
   }
+  ASSERT_EQ(met.size(), 2u);
   for (const auto& [is_depthwise, all] : met) {
     for (const auto& rests : all) EXPECT_EQ(rests.size(), 2u * 16) << is_depthwise;
   }
+}
+
+// A fault may want two rests at once.
+TEST(SweepProblems, HaveAllPairsOfRestsByEight) {
+  constexpr std::array kAny = {INTACT_ISA_ANY};
+  std::set<std::pair<int64_t, int64_t>> mn, mk, nk;
+  std::set<std::array<int64_t, 3>> mnk;
+  size_t gemms = 0;
+  for (const Problem& p : SweepProblems(kAny, kExact, Effort::kQuick)) {
+    if (p.conv) continue;
+    if (++gemms > 64) break;  // the others may have some by chance
+    mn.insert({p.m % 8, p.n % 8});
+    mk.insert({p.m % 8, p.k % 8});
+    nk.insert({p.n % 8, p.k % 8});
+    mnk.insert({p.m % 4, p.n % 4, p.k % 4});
+  }
+  for (const auto& pairs : {mn, mk, nk}) EXPECT_EQ(pairs.size(), 64u);
+  EXPECT_EQ(mnk.size(), 64u);
+}
+
+TEST(VerdictText, SaysWhatTheSweepComesTo) {
+  SweepResult sweep, random;
+  EXPECT_EQ(VerdictText(sweep), "NOTHING WAS COMPARED: there is no problem that could be\n");
+  sweep.CellOf(INTACT_ISA_AVX2, INTACT_EXACT).problems = 5;
+  EXPECT_EQ(VerdictText(sweep), "PASSED: 5 problems\n");
+  sweep.CellOf(INTACT_ISA_AVX512, INTACT_EXACT).skipped = 7;
+  EXPECT_EQ(VerdictText(sweep),
+            "NOTHING WAS COMPARED on avx512 in exact mode: all 7 problems were skipped\n");
+  sweep.cells.pop_back();
+  EXPECT_EQ(VerdictText(sweep, &random), "PASSED: 5 problems\n");
+  sweep.computed = {{"gemm u8s8s32 m=1 n=1 k=1", 1, true, {}, "1: exact"}};
+  EXPECT_THAT(VerdictText(sweep), testing::HasSubstr("PASSED, MIXED: 5 problems; in 1 of them several"));
+  random.CellOf(INTACT_ISA_AVX2, INTACT_EXACT) = {INTACT_ISA_AVX2, INTACT_EXACT, 9, 0, 2, 0, 0, {}};
+  random.failures.resize(1);
+  EXPECT_EQ(VerdictText(sweep, &random), "FAILED: 2 of 14 problems\n");
+  EXPECT_EQ(sweep.VerdictWith(&random), SweepVerdict::kFailed);
+  EXPECT_TRUE(sweep.Passed());
+  sweep.not_run = 1;
+  EXPECT_EQ(VerdictText(sweep), "FAILED: not all problems were run\n");
 }
 
 TEST(RunSweep, ReportsProgress) {

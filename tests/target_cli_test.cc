@@ -107,6 +107,27 @@ TEST_F(TargetCli, HangsEndASweep) {
   ExpectBadInput(sweep + "0.06", "is the journal of another run: target is ");
 }
 
+TEST_F(TargetCli, ASweepThatComparedNothingDoesNotPass) {
+  const Outcome outcome = Run("verify sweep --quick --target '" + kFaulty + ":refuses_all'");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.out, ContainsRegex("skipped [0-9]+: not that; e.g. 'gemm "));
+  EXPECT_THAT(outcome.out, ContainsRegex("\nNOTHING WAS COMPARED: all [0-9]+ problems were skipped\n$"));
+  const std::string report = folder_ + "/report";
+  const Outcome examined = Run("verify --quick --target '" + kFaulty + ":refuses_all' --target '" + kFaulty +
+                               "' --report '" + report + "'");
+  EXPECT_EQ(examined.status, 2);
+  EXPECT_THAT(examined.out, HasSubstr("\nNOTHING WAS COMPARED of some target: see above\n"));
+  EXPECT_THAT(examined.out, ContainsRegex("  PASSED: [0-9]+ problems\n"));
+}
+
+TEST_F(TargetCli, SizesAreRoundedUpToWhatTheTargetTakes) {
+  const Outcome outcome = Run("verify sweep --quick --target '" + kFaulty + ":depths_by_4'");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("of GEMMs u8s8s32 (k by 4)"));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("not that")));
+  EXPECT_THAT(outcome.out, ContainsRegex("\nPASSED: [0-9]+ problems\n$"));
+}
+
 TEST_F(TargetCli, PartsOfASweepAreMergedToItsText) {
   const std::string sweep = "verify sweep --quick --target '" + kFaulty + ":edge_column' ";
   const auto json = [this](const char* name) { return " '" + folder_ + "/" + name + "' "; };
@@ -166,6 +187,9 @@ TEST_F(TargetCli, SweepGoesOnForHours) {
       Run("verify sweep --quick --hours 0.001 --target '" + kFaulty + "' --json '" + file + "'");
   EXPECT_EQ(good.status, 0) << good.out << good.err;
   EXPECT_THAT(good.out, HasSubstr("gemm 16x16"));
+  EXPECT_THAT(good.out,
+              ContainsRegex("random problems: (.*\n)*  gemm u8s8 +[0-9]+ of [0-9]+ problems: exact"));
+  EXPECT_THAT(good.out, ContainsRegex("\nPASSED: [0-9]+ problems\n$")) << "of both";
   const nlohmann::json random = nlohmann::json::parse(Contents(file))["random"];
   EXPECT_GT(random["problems"], 0);
   EXPECT_EQ(random["cells"][0]["problems"], random["problems"]);
@@ -173,6 +197,7 @@ TEST_F(TargetCli, SweepGoesOnForHours) {
   const Outcome hangs = Run("verify sweep --quick --hours 1 --target '" + kFaulty + ":hang' --deadline 0.05");
   EXPECT_EQ(hangs.status, 1) << "and ends before the hour";
   EXPECT_THAT(hangs.out, HasSubstr("FAILED: the target did not return within 0.05 s"));
+  EXPECT_THAT(hangs.out, ContainsRegex("\nFAILED: [0-9]+ of [0-9]+ problems\n$"));
 }
 
 TEST_F(TargetCli, ReproducersAreOfThisRunAndNumberedAsItsFailures) {

@@ -35,9 +35,9 @@ int Merge(const MergeOptions& options) {
     Print("{}", verify::ToText(*whole->random, target));
     json["random"] = verify::ToJson(*whole->random);
   }
-  Print("{}", verify::VerdictText(whole->result));
-  const bool others_failed = whole->random && !whole->random->sweep.failures.empty();
-  return WriteJson(options.out, json, others_failed ? kDifference : StatusOf(whole->result.Verdict()));
+  const verify::SweepResult* random = whole->random ? &whole->random->sweep : nullptr;
+  Print("{}", verify::VerdictText(whole->result, random));
+  return WriteJson(options.out, json, StatusOf(whole->result.VerdictWith(random)));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "tools/target_option.h"
 #include "tools/terminal.h"
 #include "verify/audit.h"
+#include "verify/claim.h"
 #include "verify/judge.h"
 #include "verify/ramp.h"
 #include "verify/report_json.h"
@@ -46,7 +47,8 @@ int RunRamp(RampOptions options) {
   // A target may claim to turn back.
   const bool passed = options.target.IsPlugin() ? !verify::Fails(**target, layer->gemm, {}) : ramp->Passed();
   if (options.target.IsPlugin()) {
-    Print("{}as the target claims: {}\n", passed ? "" : "not ", (*target)->Arithmetic());
+    Print("{}as the target claims: {}\n", passed ? "" : "not ",
+          verify::ClaimOf((*target)->Arithmetic(), verify::KindOf(layer->gemm)));
   }
   return WriteJson(options.json, verify::ToJson(*ramp), passed ? kParity : kDifference);
 }

@@ -9,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/target_option.h"
 #include "tools/terminal.h"
+#include "verify/claim.h"
 #include "verify/problem.h"
 #include "verify/report_terminal.h"
 #include "verify/sweep.h"
@@ -54,7 +55,7 @@ int Replay(const ReplayOptions& options, const verify::Problem& problem) {
   Print("{}\n{}", problem.ToString(), verify::ToText(judgement->comparison, verify::kMaxDifferencesListed));
   if (judgement->Passed()) {
     if (options.target.IsPlugin()) {
-      Print("as the target claims: {}\n", (*target)->Arithmetic());
+      Print("as the target claims: {}\n", verify::ClaimOf((*target)->Arithmetic(), verify::KindOf(problem)));
     } else {
       Print("as {} mode promises\n", verify::ToString(problem.mode));
     }

@@ -68,7 +68,10 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   return report;
 }
 
-int StatusOf(const verify::Report& report) { return report.Parity() ? kParity : kDifference; }
+int StatusOf(const verify::Report& report) {
+  if (report.Parity()) return kParity;
+  return report.sweep.Verdict() == verify::SweepVerdict::kNothingCompared ? kBadInput : kDifference;
+}
 int StatusOf(const verify::TargetReport& report) { return tools::StatusOf(report.Verdict()); }
 
 // Prints a report and writes its files; returns the exit status.

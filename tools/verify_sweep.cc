@@ -124,20 +124,23 @@ Error ClearReproducers(const SweepOptions& options, const verify::Shard& shard) 
 }
 
 /// A C file for each failure that was minimised, numbered as the report lists them; `prefix` of their names.
+/// `written`: the files of lines that have one already.
 Error WriteReproducers(const SweepOptions& options, const std::string& prefix, const verify::Target& target,
-                       const std::vector<verify::SweepFailure>& failures) {
-  std::map<std::string, std::string> written;
+                       const std::vector<verify::SweepFailure>& failures,
+                       std::map<std::string, std::string>* written) {
   for (size_t i = 0; i < failures.size(); ++i) {
-    const Result<verify::Problem> problem = verify::Problem::Parse(failures[i].minimised);
+    const std::string& line = failures[i].minimised;
+    const Result<verify::Problem> problem = verify::Problem::Parse(line);
     if (!problem) continue;
     const std::string file = fmt::format("{}/{}{}.c", options.reproduce, prefix, i + 1);
-    if (const auto [same, is_new] = written.emplace(failures[i].minimised, file); !is_new) {
+    if (const auto same = written->find(line); same != written->end()) {
       Print("no file {}: it would be {}\n", file, same->second);
       continue;
     }
     const Error error = options.target.WriteReproducer(target, *problem, file);
     if (error.ok()) {
-      Print("wrote {}: {}\n", file, problem->ToString());
+      Print("wrote {}: {}\n", file, line);
+      written->emplace(line, file);
     } else if (error.status == INTACT_UNSUPPORTED) {
       Print("no file {}: a C file would not show it: {}\n", file, error.message);
     } else {
@@ -250,24 +253,27 @@ int Sweep(SweepOptions options) {
   }
   Print("{}{}", verify::ToText(fitted, ""), verify::ToText(*sweep, options.target.text));
   verify::Json json = verify::ToJson(*run, *sweep);
-  int status = StatusOf(sweep->Verdict());
-  // Whether each cell of the whole ran something is for `verify merge` to tell.
-  if (!is_whole && sweep->Verdict() == verify::SweepVerdict::kNothingCompared) status = kParity;
-  if (is_whole) Print("{}", verify::VerdictText(*sweep));
-  std::vector<verify::SweepFailure> random_failures;
+  std::optional<verify::RandomSweepResult> random;
   if (options.random.hours > 0) {
-    const Result<verify::RandomSweepResult> random = SweepOn(options, *run, **target, start);
-    if (!random) return Fail(random.error());
+    Result<verify::RandomSweepResult> result = SweepOn(options, *run, **target, start);
+    if (!result) return Fail(result.error());
+    random = std::move(*result);
     Print("{}", verify::ToText(*random, options.target.text));
     json["random"] = verify::ToJson(*random);
-    if (!random->sweep.failures.empty()) status = kDifference;
-    random_failures = random->sweep.failures;
   }
-  status = WriteJson(options.json, json, status);
+  const verify::SweepResult* others = random ? &random->sweep : nullptr;
+  const verify::SweepVerdict verdict = sweep->VerdictWith(others);
+  // Whether each cell of the whole ran something is for `verify merge` to tell.
+  const bool is_for_merge = !is_whole && verdict == verify::SweepVerdict::kNothingCompared;
+  if (is_whole) Print("{}", verify::VerdictText(*sweep, others));
+  const int status = WriteJson(options.json, json, is_for_merge ? kParity : StatusOf(verdict));
   if (!options.reproduce.empty()) {
     const std::string prefix = ReproducerPrefix(shard);
-    Error error = WriteReproducers(options, prefix, **target, sweep->failures);
-    if (error.ok()) error = WriteReproducers(options, prefix + "r", **target, random_failures);
+    std::map<std::string, std::string> written;
+    Error error = WriteReproducers(options, prefix, **target, sweep->failures, &written);
+    if (error.ok() && random) {
+      error = WriteReproducers(options, prefix + "r", **target, random->sweep.failures, &written);
+    }
     if (!error.ok()) return Fail(error);
   }
   return status;

@@ -1,8 +1,10 @@
 #include "verify/claim.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "reference/arithmetic.h"
@@ -11,22 +13,29 @@
 namespace intact::verify {
 namespace {
 
+constexpr std::string_view kBlanks = " \t";
+
 std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t";
   const size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-std::vector<std::string_view> Split(std::string_view text, char by) {
+// What stands between characters of `by`, trimmed.
+std::vector<std::string_view> Split(std::string_view text, std::string_view by) {
   std::vector<std::string_view> parts;
   for (size_t end = 0; end != std::string_view::npos;) {
-    end = text.find(by);
-    const std::string_view part = Trimmed(text.substr(0, end));
-    parts.push_back(part);
+    end = text.find_first_of(by);
+    parts.push_back(Trimmed(text.substr(0, end)));
     if (end != std::string_view::npos) text.remove_prefix(end + 1);
   }
   return parts;
+}
+
+std::vector<std::string_view> Words(std::string_view text) {
+  std::vector<std::string_view> words = Split(text, kBlanks);
+  std::erase(words, std::string_view());
+  return words;
 }
 
 struct Claim {
@@ -36,7 +45,7 @@ struct Claim {
 
 std::vector<Claim> ClaimsIn(std::string_view text) {
   std::vector<Claim> claims;
-  for (const std::string_view part : Split(text, '|')) {
+  for (const std::string_view part : Split(text, "|")) {
     const size_t colon = part.find(':');
     const bool is_of_all = colon == std::string_view::npos;
     claims.push_back(is_of_all ? Claim{{}, part}
@@ -45,26 +54,32 @@ std::vector<Claim> ClaimsIn(std::string_view text) {
   return claims;
 }
 
-bool IsShape(std::string_view word) { return word == "gemm" || word == "conv" || word == "depthwise"; }
+constexpr std::array<std::string_view, 4> kOperations = {"gemm", "conv", "depthwise", "deconvolution"};
+
+bool IsOperation(std::string_view word) { return std::ranges::find(kOperations, word) != kOperations.end(); }
 
 // "u8s8" or "u8s8s32"
-bool AreTypes(std::string_view word) { return ParseTypes(word) || ParseTypes(fmt::format("{}s32", word)); }
+bool AreTypes(std::string_view word) {
+  const auto are = [](const std::string& all) {
+    const Result<Types> types = ParseTypes(all);
+    return types && ToString(*types) == all;
+  };
+  return are(std::string(word)) || are(fmt::format("{}s32", word));
+}
 
 // Whether each word is one of the operation's, "gemm u8s8s32".
-bool IsOf(const Claim& claim, std::string_view operation) {
-  const std::vector<std::string_view> its = Split(operation, ' ');
-  if (claim.of.empty()) return true;
-  return std::ranges::all_of(Split(claim.of, ' '), [&](std::string_view word) {
-    return word == its.front() || (AreTypes(word) && its.back().starts_with(word));
+bool IsOf(const Claim& claim, const OperationKind& kind) {
+  const std::string types = ToString(Types{kind.a_type, kind.b_type, kind.c_type});
+  return std::ranges::all_of(Words(claim.of), [&](std::string_view word) {
+    return word == NameOf(kind) || (AreTypes(word) && types.starts_with(word));
   });
 }
 
 }  // namespace
 
 std::string ClaimOf(std::string_view claims, const OperationKind& kind) {
-  const std::string operation = ToString(kind);
   for (const Claim& claim : ClaimsIn(claims)) {
-    if (IsOf(claim, operation)) return std::string(claim.words);
+    if (IsOf(claim, kind)) return std::string(claim.words);
   }
   return "exact";
 }
@@ -81,11 +96,10 @@ std::optional<std::string> CheckClaims(std::string_view claims) {
                          claims);
     }
     if (of.empty()) continue;
-    for (const std::string_view word : Split(of, ' ')) {
-      if (IsShape(word) || AreTypes(word)) continue;
-      return fmt::format(
-          R"(claims something of "{}"; expected "gemm", "conv", "depthwise" or types, as "u8s8" or "u8s8s32")",
-          word);
+    for (const std::string_view word : Words(of)) {
+      if (IsOperation(word) || AreTypes(word)) continue;
+      return fmt::format(R"(claims something of "{}"; expected one of {}, or types, as "u8s8" or "u8s8s32")",
+                         word, fmt::join(kOperations, ", "));
     }
   }
   return std::nullopt;

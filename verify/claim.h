@@ -2,8 +2,8 @@
 //
 // A claim is "exact", "any" or words of `intact verify models`. Where kinds differ, claims are joined by "|",
 // each but the last with the operations that it is of in front: "u8s8: triple | depthwise: any | exact".
-// Operations are told as reports have them, by any of their words: "gemm", "conv" or "depthwise"; types of A
-// and B, or of C too; both. The first claim that is of an operation counts.
+// Operations are told as reports have them, by any of their words: "gemm", "conv", "depthwise" or
+// "deconvolution"; types of A and B, or of C too; both. The first claim that is of an operation counts.
 #ifndef INTACT_VERIFY_CLAIM_H_
 #define INTACT_VERIFY_CLAIM_H_
 

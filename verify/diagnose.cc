@@ -144,7 +144,8 @@ std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion
   if (seen.gemm.a_type == INTACT_S8) SuspectBytes(seen, &suspicions);
   SuspectSigns(seen, &suspicions);
   SuspectTail(seen, &suspicions);
-  suspicions.push_back({"nothing but the bias", seen.operands.bias[static_cast<size_t>(seen.n)]});
+  suspicions.push_back({seen.gemm.bias_s32.empty() ? "nothing was added up" : "nothing but the bias",
+                        seen.operands.bias[static_cast<size_t>(seen.n)]});
   if (!seen.gemm.bias_s32.empty()) {
     const int64_t bias = seen.gemm.bias_s32[static_cast<size_t>(seen.n)];
     suspicions.push_back({"s32 bias missing", Wrap(seen.exact - bias)});

@@ -59,10 +59,14 @@ constexpr std::array<std::string_view, 7> kConvProbes = {
     "conv {} in=1x1x1 c=1 o=1 kernel=1x1x1", "conv {} in=8x8 c=16 o=16 groups=16 kernel=3x3",
     "conv {} in=8x8 c=64 o=64 kernel=3x3"};
 
-// Sizes that are whole multiples of kMaxMultiple: whoever refuses those refuses others for what they are.
+// Sizes that are whole multiples of kMaxMultiple, and problems of such sizes: who refuses all of them refuses
+// them for something else.
 constexpr std::array<int64_t, 3> kWhole = {kMaxMultiple, kMaxMultiple, 2 * kMaxMultiple};
-constexpr std::string_view kWholeGemm = "gemm {0} m={1} n={2} k={3}",
-                           kWholeConv = "conv {0} in=4x4 kernel=1x1 o={2} c={3}";
+constexpr std::array<std::string_view, 2> kWholeGemms = {"gemm {0} m={1} n={2} k={3}",
+                                                         "gemm {0} m=1 n={2} k={3}"};
+constexpr std::array<std::string_view, 4> kWholeConvs = {
+    "conv {0} in=4x4 kernel=1x1 o={2} c={3}", "conv {0} in=8x8 kernel=3x3 o={2} c={3}",
+    "conv {0} in=8 kernel=3 o={2} c={3}", "conv {0} in=4x4x4 kernel=3x3x3 o={2} c={3}"};
 
 bool IsTaken(const Target& target, const Problem& probe) {
   const RunOptions options = RunOptionsOf(probe);
@@ -98,21 +102,24 @@ std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
   return taken.empty() ? declared : taken;
 }
 
-// What m, n and k have to be multiples of, with these types; of the sizes that `line` has.
+// What m, n and k have to be multiples of with these types, as the first of `lines` tells that the target
+// takes.
 std::array<int64_t, 3> MultiplesTaken(const Target& target, uint64_t features, const Types& types,
-                                      std::string_view line) {
-  const auto takes = [&](const std::array<int64_t, 3>& sizes) {
+                                      std::span<const std::string_view> lines) {
+  const auto takes = [&](std::string_view line, const std::array<int64_t, 3>& sizes) {
     const Problem probe =
         *Problem::Parse(fmt::format(fmt::runtime(line), ToString(types), sizes[0], sizes[1], sizes[2]));
     return (FeaturesOf(probe) & ~features) == 0 && target.WhyGivenUp().empty() && IsTaken(target, probe);
   };
   std::array<int64_t, 3> multiples = {1, 1, 1};
-  if (!takes(kWhole)) return multiples;
+  const auto line = std::ranges::find_if(lines, [&](std::string_view one) { return takes(one, kWhole); });
+  if (line == lines.end()) return multiples;
   for (size_t i = 0; i < multiples.size(); ++i) {
+    if (line->find(fmt::format("{{{}}}", i + 1)) == std::string_view::npos) continue;
     std::array<int64_t, 3> sizes = kWhole;
     for (int64_t multiple = 1; multiple <= kMaxMultiple; multiple *= 2) {
       sizes.at(i) = kWhole.at(i) + multiple;
-      if (!takes(sizes)) continue;
+      if (!takes(*line, sizes)) continue;
       multiples.at(i) = multiple;
       break;
     }
@@ -336,8 +343,8 @@ Takes TakesOf(const Target& target) {
   const uint64_t features = target.Features();
   Takes takes = {features, TypesTaken(asked, features, kGemmProbes),
                  TypesTaken(asked, features, kConvProbes)};
-  for (Taken& taken : takes.gemm) taken.multiples = MultiplesTaken(asked, features, taken, kWholeGemm);
-  for (Taken& taken : takes.conv) taken.multiples = MultiplesTaken(asked, features, taken, kWholeConv);
+  for (Taken& taken : takes.gemm) taken.multiples = MultiplesTaken(asked, features, taken, kWholeGemms);
+  for (Taken& taken : takes.conv) taken.multiples = MultiplesTaken(asked, features, taken, kWholeConvs);
   return takes;
 }
 
@@ -399,12 +406,10 @@ std::optional<Problem> Fit(Problem problem, const Takes& takes) {
   problem.range_check = INTACT_RANGE_CHECKED;
   constexpr int kMostTurns = 4;  // one feature may give way to another that is lacking as well
   for (int turn = 0; turn < kMostTurns; ++turn) {
+    RoundUp(taken->multiples, &problem);  // before: a column more may ask for what one does not
     if (problem.Check()) return std::nullopt;
     const uint64_t lacking = FeaturesOf(problem) & ~takes.features;
-    if (lacking == 0) {
-      RoundUp(taken->multiples, &problem);
-      return problem.Check() ? std::nullopt : std::optional(problem);
-    }
+    if (lacking == 0) return problem;
     ForEach(lacking, [&](intact_target_feature feature) { Drop(feature, takes.features, &problem); });
   }
   return std::nullopt;
@@ -465,7 +470,7 @@ std::string Listed(std::string_view indent, std::string_view head, const std::ve
 
 std::string ToText(const FittedProblems& fitted, std::string_view indent) {
   if (fitted.unchanged == fitted.of) return {};
-  std::string text = fmt::format("{}{} problems, made of the standard sweep's {}: {} as they are", indent,
+  std::string text = fmt::format("{}{} problems, made of the sweep's {}: {} as they are", indent,
                                  fitted.problems.size(), fitted.of, fitted.unchanged);
   if (fitted.rounded > 0) text += fmt::format(", {} with sizes rounded up to what it takes", fitted.rounded);
   text += '\n';

@@ -2,9 +2,9 @@
 //
 // A sweep's problems have several features each, of which a target may know few: of thousands of problems
 // hardly any would ask for nothing else. So what a target lacks is taken out of each of them. Types become
-// ones that it takes, in turns, and sizes the next ones that it takes with them; a feature that it does not
-// declare is left out, or gives way to one that is like it (an f32 bias to an s32 one). What remains is
-// distinct, and valid.
+// ones that it takes, as its line chooses, and sizes the next ones that it takes with them; a feature that it
+// does not declare is left out, or gives way to one that is like it (an f32 bias to an s32 one). What remains
+// is distinct, and valid.
 #ifndef INTACT_VERIFY_FIT_H_
 #define INTACT_VERIFY_FIT_H_
 
@@ -40,7 +40,7 @@ struct Taken : Types {
   bool operator==(const Taken&) const = default;
 };
 
-/// No greater ones are looked for.
+/// Powers of two are looked for, up to this one.
 inline constexpr int64_t kMaxMultiple = 64;
 
 /// What a target takes.
@@ -51,8 +51,9 @@ struct Takes {
 };
 
 /// Asks `target`, in a process of its own if it has any: which features it declares, and by small problems
-/// which of its types it takes together. One that fails at such a problem in any other way than with
-/// UNSUPPORTED takes its types; one that takes none of the problems, or hangs, takes all types that it
+/// which of its types it takes together, and which powers of two sizes have to be multiples of: 1 where it
+/// takes no problem whose sizes are all multiples. One that fails at such a problem in any other way than
+/// with UNSUPPORTED takes its types; one that takes none of the problems, or hangs, takes all types that it
 /// declares, for then the sweep is to tell.
 Takes TakesOf(const Target& target);
 

@@ -27,12 +27,15 @@ using Accumulators = std::optional<std::vector<int32_t>>;
 
 // ----- candidates -----------------------------------------------------------------------------------------
 
-OperationKind KindOf(const reference::Operation& operation, OperationKind::Shape shape) {
-  return {shape, operation.a_type, operation.b_type, operation.c_type};
-}
-OperationKind::Shape ShapeOf(const reference::ConvGeometry& geometry) {
-  const bool is_depthwise = geometry.groups > 1 && geometry.GroupInputs() == 1;
-  return is_depthwise ? OperationKind::Shape::kDepthwise : OperationKind::Shape::kConv;
+// Of a GEMM, or of a convolution of that geometry.
+template <class Operation>
+OperationKind KindOf(const Operation& operation, const reference::ConvGeometry* geometry) {
+  OperationKind kind = {OperationKind::Shape::kGemm, operation.a_type, operation.b_type, operation.c_type};
+  if (geometry == nullptr) return kind;
+  const bool is_depthwise = geometry->groups > 1 && geometry->GroupInputs() == 1;
+  kind.shape = is_depthwise ? OperationKind::Shape::kDepthwise : OperationKind::Shape::kConv;
+  kind.transposed = geometry->IsTransposed();
+  return kind;
 }
 std::vector<DepthOrder> OrdersOf(const OperationKind& kind) {
   switch (kind.shape) {
@@ -463,11 +466,10 @@ int Strangeness(const Arithmetic& arithmetic) {
 
 // ----- candidates and words -------------------------------------------------------------------------------
 
-OperationKind KindOf(const reference::Gemm& gemm) { return KindOf(gemm, OperationKind::Shape::kGemm); }
-OperationKind KindOf(const reference::Conv& conv) { return KindOf(conv, ShapeOf(conv.geometry)); }
+OperationKind KindOf(const reference::Gemm& gemm) { return KindOf(gemm, nullptr); }
+OperationKind KindOf(const reference::Conv& conv) { return KindOf(conv, &conv.geometry); }
 OperationKind KindOf(const Problem& problem) {
-  const auto shape = problem.conv ? ShapeOf(*problem.conv) : OperationKind::Shape::kGemm;
-  return {shape, problem.a_type, problem.b_type, problem.c_type};
+  return KindOf(problem, problem.conv ? &*problem.conv : nullptr);
 }
 
 Model AdjacentPairs(const OperationKind& kind) {
@@ -476,10 +478,14 @@ Model AdjacentPairs(const OperationKind& kind) {
   return adjacent;
 }
 
+std::string_view NameOf(const OperationKind& kind) {
+  constexpr std::array<std::string_view, 3> kShapes = {"gemm", "conv", "depthwise"};
+  return kind.transposed ? "deconvolution" : kShapes.at(static_cast<size_t>(kind.shape));
+}
+
 std::string ToString(const OperationKind& kind) {
-  constexpr std::array kShapes = {"gemm", "conv", "depthwise"};
-  return fmt::format("{} {}{}{}", kShapes.at(static_cast<size_t>(kind.shape)), ToString(kind.a_type),
-                     ToString(kind.b_type), ToString(kind.c_type));
+  return fmt::format("{} {}{}{}", NameOf(kind), ToString(kind.a_type), ToString(kind.b_type),
+                     ToString(kind.c_type));
 }
 
 std::vector<Model> CandidateModels(const OperationKind& kind) {

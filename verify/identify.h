@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/arithmetic.h"
@@ -25,12 +26,15 @@ struct OperationKind {
   enum class Shape : uint8_t { kGemm, kConv, kDepthwise };
   Shape shape = Shape::kGemm;
   intact_type a_type = INTACT_U8, b_type = INTACT_S8, c_type = INTACT_S32;
+  bool transposed = false;  // convolutions; their sums are as those of others
   bool operator==(const OperationKind&) const = default;
 };
 OperationKind KindOf(const reference::Gemm& gemm);
 OperationKind KindOf(const reference::Conv& conv);
 OperationKind KindOf(const Problem& problem);
-/// "gemm u8s8s32", "conv s8s8u8", "depthwise u8u8f32".
+/// "gemm", "conv", "depthwise"; "deconvolution" of transposed ones, depthwise or not.
+std::string_view NameOf(const OperationKind& kind);
+/// "gemm u8s8s32", "conv s8s8u8", "depthwise u8u8f32", "deconvolution u8s8u8".
 std::string ToString(const OperationKind& kind);
 
 /// The models that are looked for in operations of this kind, simplest first. Of models that are the same for

@@ -46,10 +46,7 @@ Result<std::vector<Arithmetic>> Promised(const std::string& claim, const RunOpti
     return promised;
   }
   if (const std::optional<Arithmetic> arithmetic = reference::ParseArithmetic(claim)) return {{*arithmetic}};
-  return Error{
-      INTACT_INVALID_ARGUMENT,
-      fmt::format(R"(the target claims "{}"; expected "exact", "any" or a line of `intact verify models`)",
-                  claim)};
+  return Error{INTACT_INVALID_ARGUMENT, "the target " + CheckClaims(claim).value_or(claim)};
 }
 
 // Whether the target kept its promise; without one, whether it is exact.

@@ -111,7 +111,7 @@ class Separation {
     }
     if (kind == Others::kDifferent) return;
     TryMeasures();
-    if (text_.empty()) TryRests();
+    if (text_.empty() || exceptions_ > 0) TryRests();
     if (text_.empty()) TryPairs();
   }
   const std::string& text() const { return text_; }
@@ -131,8 +131,8 @@ class Separation {
 
   // A size's rest by the width of some vector or block; the simplest first.
   void TryRests() {
-    constexpr size_t kEnough = 4;
-    if (those_.size() < kEnough) return;
+    constexpr size_t kEnough = 4, kEnoughOthers = 20;
+    if (those_.size() < kEnough || others_.size() < kEnoughOthers) return;
     for (const Measure& measure : kMeasures) {
       for (const int64_t by : {2, 4, 8, 16, 32, 64}) {
         const auto rest_of = [&](const Problem& problem) { return measure.of(problem) % by; };
@@ -194,11 +194,7 @@ std::string Separating(const Problems& those, const Problems& others, Others kin
 // ----- problems of a kind ---------------------------------------------------------------------------------
 
 std::string OperationOf(const Problem& p) {
-  const std::string_view shape = !p.conv                                            ? "gemm"
-                                 : p.conv->IsTransposed()                           ? "deconvolution"
-                                 : p.conv->groups > 1 && p.conv->GroupInputs() == 1 ? "depthwise"
-                                                                                    : "conv";
-  return fmt::format("{} {}{}", shape, ToString(p.a_type), ToString(p.b_type));
+  return fmt::format("{} {}{}", NameOf(KindOf(p)), ToString(p.a_type), ToString(p.b_type));
 }
 
 struct Computed {
@@ -424,7 +420,7 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
   if (is_mostly_exact) add_exact();
   for (size_t i = 0; i < mixture.parts.size(); ++i) {
     const Mixture::Part& part = mixture.parts[i];
-    // Where most problems have no model at all, few have one by chance.
+    // Where more problems have no model at all, few have one by chance.
     const bool is_doubtful = part.problems < mixture.unexplained.problems;
     add(part.problems, fmt::format("{}{}{}{}", is_doubtful ? "perhaps " : "", InWords(part.arithmetic),
                                    part.where.empty() ? "" : ", ", part.where));

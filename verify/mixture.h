@@ -5,8 +5,8 @@
 // Of each kind of operation, problems whose outputs are those of the contract are exact. The others are dealt
 // to as few arithmetics as a greedy choice finds: the one that reproduces most of those that are left, until
 // none reproduces any; where a less strange one will do beside the others, it takes its place. A condition is
-// told where one property of problems, such as a zero point or a depth, or either of two, holds for all
-// problems of an arithmetic, but for few, and for none that it does not reproduce.
+// told where one property of problems, such as a zero point, a depth or its rest by a block, or either of
+// two, holds for all problems of an arithmetic, but for few, and for none that it does not reproduce.
 #ifndef INTACT_VERIFY_MIXTURE_H_
 #define INTACT_VERIFY_MIXTURE_H_
 

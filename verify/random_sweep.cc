@@ -16,9 +16,13 @@ void Add(const SweepOutcome& outcome, SweepResult* all) {
   all->Add(outcome);
   all->skips.clear();
   all->digests.clear();
-  if (all->computed.size() > kMaxRandomComputed) all->computed.pop_back();
-  const bool is_one_more = all->failures.size() > kMaxRandomFailures;
-  if (is_one_more && all->failures.back().minimised.empty()) all->failures.pop_back();
+  const bool failed = !outcome.failure.empty();
+  const bool is_one_more = failed && all->failures.size() > kMaxRandomFailures;
+  const bool is_dropped = is_one_more && all->failures.back().minimised.empty();
+  if (is_dropped) all->failures.pop_back();
+  const bool is_computed_of_it = outcome.outputs && outcome.outputs->naming;
+  const bool is_kept = failed && !is_dropped;
+  if (is_computed_of_it && !is_kept && all->computed.size() > kMaxRandomComputed) all->computed.pop_back();
 }
 
 // Whether it was run, and not skipped.

@@ -25,7 +25,7 @@ struct RandomSweepOptions {
 struct RandomSweepResult {
   RandomSweepOptions options;
   // Without digests and skips; of failures the first kMaxRandomFailures and the minimised, and of what is
-  // computed that of the first kMaxRandomComputed problems.
+  // computed that of those and of the first kMaxRandomComputed problems.
   SweepResult sweep;
   Coverage coverage;
 };

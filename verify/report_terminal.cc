@@ -432,29 +432,35 @@ std::string ToText(const SweepResult& sweep, const std::string& target) {
          FailuresText(sweep, target) + NotRunText(sweep);
 }
 
-std::string VerdictText(const SweepResult& sweep) {
-  const int64_t problems = sweep.Problems();
-  switch (sweep.Verdict()) {
+std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
+  int64_t problems = sweep.Problems(), failed = sweep.Failed(), in_parts = sweep.InParts();
+  if (random != nullptr) {
+    problems += random->Problems();
+    failed += random->Failed();
+    in_parts += random->InParts();
+  }
+  switch (sweep.VerdictWith(random)) {
     case SweepVerdict::kFailed:
-      return sweep.failures.empty() ? "FAILED: not all problems were run\n"
-                                    : fmt::format("FAILED: {} of {} problems\n", sweep.Failed(), problems);
+      return failed == 0 ? "FAILED: not all problems were run\n"
+                         : fmt::format("FAILED: {} of {} problems\n", failed, problems);
     case SweepVerdict::kNothingCompared:
       break;
     case SweepVerdict::kPassed:
-      if (const int64_t in_parts = sweep.InParts(); in_parts > 0) {
-        return fmt::format(
-            "PASSED, MIXED: {} problems; in {} of them several arithmetics make the outputs, none all of "
-            "them\n",
-            problems, in_parts);
-      }
-      return fmt::format("PASSED: {} problems, each computed as promised\n", problems);
+      return in_parts == 0
+                 ? fmt::format("PASSED: {} problems\n", problems)
+                 : fmt::format(
+                       "PASSED, MIXED: {} problems; in {} of them several arithmetics make the outputs, "
+                       "none all of them\n",
+                       problems, in_parts);
   }
   for (const SweepCell& cell : sweep.cells) {
     if (cell.problems > 0 || problems == 0) continue;
     return fmt::format("NOTHING WAS COMPARED on {} in {} mode: all {} problems were skipped\n",
                        intact_isa_name(cell.isa), ToString(cell.mode), cell.skipped);
   }
-  return fmt::format("NOTHING WAS COMPARED: all {} problems were skipped\n", sweep.skips.size());
+  return sweep.skips.empty()
+             ? "NOTHING WAS COMPARED: there is no problem that could be\n"
+             : fmt::format("NOTHING WAS COMPARED: all {} problems were skipped\n", sweep.skips.size());
 }
 
 std::string NotRunText(const SweepResult& sweep) {
@@ -475,9 +481,9 @@ std::string ToText(const RandomSweepResult& random, const std::string& target) {
                         met.combinations.size());
   }
   text += CellsText(random.sweep, target);
-  const auto computed = static_cast<int64_t>(random.sweep.computed.size());
-  if (computed > 0 && computed < random.sweep.Problems()) {
-    text += fmt::format("  of the first {} problems:\n", computed);
+  if (random.sweep.computed.size() >= kMaxRandomComputed) {
+    text += fmt::format("  of the first {} problems, and of those that failed and are kept:\n",
+                        kMaxRandomComputed);
   }
   return text + ToText(Mixtures(random.sweep)) + FailuresText(random.sweep, target);
 }

@@ -53,11 +53,11 @@ std::string FailuresText(const SweepResult& sweep, const std::string& target);
 std::string ReplayCommand(const std::string& problem, const std::string& target);
 /// Why problems were skipped, the most frequent reasons first.
 std::string SkipsText(const std::vector<SweepSkip>& skips);
-/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and of how much.
-std::string VerdictText(const SweepResult& sweep);
+/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and of how much. `random`: as in VerdictWith().
+std::string VerdictText(const SweepResult& sweep, const SweepResult* random = nullptr);
 /// A line on the problems that were left when the target was given up; "" if there are none.
 std::string NotRunText(const SweepResult& sweep);
-/// What was met, and failures if there are any.
+/// What was met, what is computed, and failures if there are any.
 std::string ToText(const RandomSweepResult& random, const std::string& target = {});
 std::string ToText(const Report& report);
 std::string ToText(const ReportComparison& comparison);

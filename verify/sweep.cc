@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "verify/claim.h"
 #include "verify/earlier_calls.h"
 #include "verify/judge.h"
 #include "verify/minimise.h"
@@ -35,8 +36,11 @@ void AddMinimised(const Target& target, const Problem& problem, std::span<const 
                   Arithmetics explanations, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
   const FailureAlone alone = ReproduceAlone(target, problem, outcome->failure, before, end);
+  const std::string claims = target.Arithmetic();
+  const std::string claim = ClaimOf(claims, KindOf(problem));
   const auto fails = [&](const Problem& candidate) {
-    return std::chrono::steady_clock::now() < end && alone.Fails(target, candidate);
+    return std::chrono::steady_clock::now() < end && ClaimOf(claims, KindOf(candidate)) == claim &&
+           alone.Fails(target, candidate);
   };
   const Problem minimised = Minimise(problem, fails);
   outcome->minimised = minimised.ToString();
@@ -159,6 +163,10 @@ SweepVerdict SweepResult::Verdict() const {
   const bool all_ran =
       !cells.empty() && std::ranges::all_of(cells, [](const SweepCell& cell) { return cell.problems > 0; });
   return all_ran ? SweepVerdict::kPassed : SweepVerdict::kNothingCompared;
+}
+
+SweepVerdict SweepResult::VerdictWith(const SweepResult* random) const {
+  return random != nullptr && !random->failures.empty() ? SweepVerdict::kFailed : Verdict();
 }
 
 int64_t SweepResult::Problems() const {

@@ -24,7 +24,7 @@ namespace intact::verify {
 
 enum class Effort : uint8_t {
   kQuick,     // a fifth of the standard; every rest that a block may leave
-  kStandard,  // some four and a half thousand problems per ISA and mode
+  kStandard,  // some five thousand problems per ISA and mode
   kThorough,  // four times that, by other seeds
 };
 
@@ -146,6 +146,8 @@ struct SweepResult {
   /// What was skipped, or never asked for, proves nothing.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
+  /// Of these and of random problems that came after, unless that is nullptr: those need not have run.
+  SweepVerdict VerdictWith(const SweepResult* random) const;
   /// How many were run.
   int64_t Problems() const;
   /// Problems in which each output has an arithmetic, but no one makes all of them.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kSweepSchema = "intact-sweep";
 constexpr std::string_view kJournalSchema = "intact-sweep-journal";
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 
 constexpr std::array<std::pair<Effort, std::string_view>, 3> kEfforts = {
     {{Effort::kQuick, "quick"}, {Effort::kStandard, "standard"}, {Effort::kThorough, "thorough"}}};
@@ -158,7 +158,8 @@ T Value(Result<T> result) {
 }
 
 int64_t Count(const Input& json) {
-  if (!json.is_number_integer() || json < 0 || json > INT64_MAX) {
+  constexpr int64_t kMost = int64_t{1} << 48;  // sums of many are numbers too
+  if (!json.is_number_integer() || json < 0 || json > kMost) {
     throw Error{INTACT_INVALID_ARGUMENT, fmt::format("{} is not a count", json.dump())};
   }
   return json;

@@ -1,8 +1,8 @@
 // What a sweep leaves behind: its JSON, whole or of a shard, and the journal from which a killed one goes on.
 //
-// `verify sweep --json`, schema version 1:
+// `verify sweep --json`, schema version 2:
 //
-//   schema           "intact-sweep"; schema_version 1; version of intact; build, the digest of the program
+//   schema           "intact-sweep"; schema_version 2; version of intact; build, the digest of the program
 //   machine          cpu, family, model (as CPUID tells them)
 //   target           whose kernels: name, options, build (the digest of a plug-in's file, else ""), text (as
 //                    --target named it) and deadline, and takes, what problems were fitted to (verify/fit.h):

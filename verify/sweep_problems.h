@@ -15,8 +15,9 @@ namespace intact::verify {
 /// What every ISA and mode gets; a problem names none.
 std::vector<Problem> GemmProblems(uint64_t seed);
 std::vector<Problem> ConvProblems(uint64_t seed);
-/// Small ones in which m, n and k, a convolution's width and channels, leave every rest by 16, with A of
-/// either type: blocks end anywhere. GEMMs have every size up to 64.
+/// Small ones in which m, n and k, a convolution's width and channels, are every size up to 64, so that
+/// blocks end anywhere: with A of either type they leave every rest by 16, any two of them all pairs of rests
+/// by 8.
 std::vector<Problem> ResidueProblems(uint64_t seed);
 
 /// Cycles through values, so that each is met without their full product. Lists of coprime lengths meet in

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <stdexcept>
 
 #include "verify/sweep_problems.h"
@@ -7,13 +8,33 @@
 namespace intact::verify {
 namespace {
 
-// So many sizes are gone through, from one on; a multiple of every block's rest.
-constexpr int64_t kSizes = 64, kChannels = 32;
-// Sizes whose rest by this is the same come with either type of A.
-constexpr int64_t kRests = 16;
+constexpr int kBits = 6;  // of a problem's number, and of its sizes less one
+constexpr int64_t kProblems = int64_t{1} << kBits;
 
-// Each of the numbers from 1 to `count`, a power of two, once as `i` goes through as many; `step` is odd.
-int64_t Shuffled(int64_t i, int64_t step, int64_t count) { return i * step % count + 1; }
+// Sums modulo 2 of bits of `number`; each of `rows` has the bits that make one of the value's, the lowest
+// first.
+int64_t Mixed(int64_t number, const std::array<int64_t, kBits>& rows) {
+  int64_t value = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    value |= static_cast<int64_t>(__builtin_parityll(static_cast<uint64_t>(number & rows.at(i)))) << i;
+  }
+  return value;
+}
+
+// Three sizes that each go through 1 to 64; two of them through all pairs of rests by 8, and all three
+// through all rests by 4. The type of A is not what any size's rest by 16 is: both types have them all.
+struct Sizes {
+  int64_t m, n, k;
+  std::string_view types;
+};
+Sizes SizesOf(int64_t number) {
+  constexpr std::array<int64_t, kBits> kM = {1, 2, 4, 8, 16, 32}, kN = {8, 16, 32, 1, 2, 4},
+                                       kK = {4 + 8, 1 + 32, 2 + 16, 1, 2, 4};
+  constexpr int64_t kType = 4 + 16;
+  const bool is_signed = __builtin_parityll(static_cast<uint64_t>(number & kType)) != 0;
+  return {Mixed(number, kM) + 1, Mixed(number, kN) + 1, Mixed(number, kK) + 1,
+          is_signed ? "s8s8s32 za=-5" : "u8s8s32 za=3"};
+}
 
 Problem Parsed(const std::string& line) {
   const Result<Problem> problem = Problem::Parse(line);
@@ -21,25 +42,18 @@ Problem Parsed(const std::string& line) {
   return *problem;
 }
 
-std::string_view TypesOf(int64_t i) { return i / kRests % 2 == 0 ? "u8s8s32 za=3" : "s8s8s32 za=-5"; }
-
 }  // namespace
 
 std::vector<Problem> ResidueProblems(uint64_t seed) {
   std::vector<Problem> problems;
-  const auto add = [&](const std::string& line) { problems.push_back(Parsed(line)); };
-  for (int64_t i = 0; i < kSizes; ++i) {
-    add(fmt::format("gemm {} m={} n={} k={} seed={}", TypesOf(i), Shuffled(i, 5, kSizes),
-                    Shuffled(i, 11, kSizes), Shuffled(i, 27, kSizes), seed));
-  }
-  for (int64_t i = 0; i < kChannels; ++i) {
-    const int64_t width = Shuffled(i, 13, kChannels);
-    const int64_t inputs = Shuffled(i, 5, kChannels), outputs = Shuffled(i, 11, kChannels);
-    add(fmt::format("conv {} in=3x{} c={} o={} kernel=3x3 pad=1x1 seed={}", TypesOf(i), width, inputs,
-                    outputs, seed));
-    const int64_t groups = inputs + 1;  // one of them would be none
-    add(fmt::format("conv {} in=3x{} c={} o={} groups={} kernel=3x3 pad=1x1 seed={}", TypesOf(i), width,
-                    groups, groups, groups, seed));
+  for (int64_t number = 0; number < kProblems; ++number) {
+    const auto& [m, n, k, types] = SizesOf(number);
+    problems.push_back(Parsed(fmt::format("gemm {} m={} n={} k={} seed={}", types, m, n, k, seed)));
+    problems.push_back(
+        Parsed(fmt::format("conv {} in=2x{} c={} o={} kernel=3x3 pad=1x1 seed={}", types, m, k, n, seed)));
+    const int64_t groups = n + 1;  // one would be none
+    problems.push_back(Parsed(fmt::format("conv {} in=2x{} c={} o={} groups={} kernel=3x3 pad=1x1 seed={}",
+                                          types, m, groups, groups, groups, seed)));
   }
   return problems;
 }

@@ -92,7 +92,7 @@ typedef struct intact_target {
    * finds out; it fails where some output has no model that explains it, and passes, which is told as MIXED,
    * where outputs of one problem have different ones. Where operations differ, claims are joined by "|", each
    * but the last with its operations in front, as reports name them:
-   * "u8s8: triple | depthwise: any | conv s8s8u8: triple | exact". */
+   * "u8s8: triple | depthwise: any | deconvolution s8s8u8: triple | exact". */
   const char* arithmetic;
   /** Computes C of a GEMM. `b` is laid out as the descriptor's strides tell; NULL where runs give it. Called
    * again and again with the same weights or others: whether to keep anything between calls is the target's
