@@ -41,6 +41,9 @@ std::string CheckNpy(std::span<const uint8_t> bytes);
 /// `bytes` as two reports with a zero byte between them: they compare as they do the other way round.
 std::string CheckReports(std::span<const uint8_t> bytes);
 
+/// `bytes` as a sweep's JSON or journal: what is read is the same when it was written and read again.
+std::string CheckSweepFile(std::span<const uint8_t> bytes);
+
 /// `bytes` as a layer.json, after six that choose the tensors beside it. A small layer is run.
 std::string CheckLayerFolder(std::span<const uint8_t> bytes);
 

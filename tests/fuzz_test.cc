@@ -13,6 +13,7 @@
 #include "fuzz/scratch.h"
 #include "verify/npy.h"
 #include "verify/problem.h"
+#include "verify/sweep_file.h"
 
 namespace intact::fuzz {
 namespace {
@@ -66,6 +67,10 @@ TEST(Fuzz, ReportCorpusHasNoFindings) {
   for (const Entry& entry : Corpus("report")) EXPECT_EQ(CheckReports(entry.bytes), "") << entry.name;
 }
 
+TEST(Fuzz, SweepFileCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("sweep_file")) EXPECT_EQ(CheckSweepFile(entry.bytes), "") << entry.name;
+}
+
 TEST(Fuzz, LayerCorpusHasNoFindings) {
   for (const Entry& entry : Corpus("layer")) EXPECT_EQ(CheckLayerFolder(entry.bytes), "") << entry.name;
 }
@@ -82,6 +87,9 @@ TEST(Fuzz, MostLinesAndFilesOfTheCorporaAreTaken) {
     return count;
   };
   EXPECT_GT(taken("npy", [](const Bytes& bytes) { return verify::ReadNpy(WriteScratch("npy", bytes)); }), 20);
+  EXPECT_GT(taken("sweep_file",
+                  [](const Bytes& bytes) { return verify::ReadSweepPart(WriteScratch("sweep", bytes)); }),
+            20);
   EXPECT_GT(
       taken("problem",
             [](const Bytes& bytes) {
@@ -109,6 +117,7 @@ TEST(Fuzz, NoBytesMakeThePlainestCall) {
   EXPECT_EQ(CheckPackFile({}), "");
   EXPECT_EQ(CheckNpy({}), "");
   EXPECT_EQ(CheckReports({}), "");
+  EXPECT_EQ(CheckSweepFile({}), "");
   EXPECT_EQ(CheckLayerFolder({}), "");
   EXPECT_EQ(CheckProblem({}), "");
   EXPECT_NE(CheckGemm({}, FlipLast), "");
