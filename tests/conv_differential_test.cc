@@ -15,6 +15,7 @@
 #include "tests/expect_model.h"
 #include "tests/on_every_isa.h"
 #include "tests/require_isas.h"
+#include "tests/sanitized.h"
 #include "tests/tiles_target.h"
 #include "verify/audit.h"
 #include "verify/layer.h"
@@ -297,6 +298,7 @@ class ConvLayer : public ::testing::TestWithParam<std::tuple<const char*, intact
     if (isa == INTACT_ISA_AVX_VNNI_INT8 && tests::EmulatedIsas::Has(isa) && is_told) {
       GTEST_SKIP() << intact_isa_name(isa) << " is emulated";
     }
+    if (tests::kSanitized && isa != INTACT_ISA_AVX2 && is_told) GTEST_SKIP() << "sanitizers see two layers";
     Result<Layer> layer = ReadLayer(std::string(INTACT_TEST_DATA "/torch-layers/") + name);
     ASSERT_TRUE(layer) << layer.error().message;
     layer_ = *layer;

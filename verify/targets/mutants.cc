@@ -83,22 +83,14 @@ std::vector<uint8_t> ForgetZeroPoint(const reference::Gemm& honest, Model model)
 
 intact_type OtherSign(intact_type type) { return type == INTACT_U8 ? INTACT_S8 : INTACT_U8; }
 
-std::vector<uint8_t> ReadAWithOtherSign(const reference::Gemm& honest, Model model) {
-  reference::Gemm gemm = honest;
-  gemm.a_type = OtherSign(gemm.a_type);
-  return Compute(gemm, model);
-}
-
-std::vector<uint8_t> ReadBWithOtherSign(const reference::Gemm& honest, Model model) {
-  reference::Gemm gemm = honest;
-  gemm.b_type = OtherSign(gemm.b_type);
-  return Compute(gemm, model);
-}
-
-std::vector<uint8_t> ReadBothWithOtherSigns(const reference::Gemm& honest, Model model) {
-  reference::Gemm gemm = honest;
-  gemm.a_type = OtherSign(gemm.a_type);
-  return ReadBWithOtherSign(gemm, model);
+// Takes A, B or both for what they are not.
+auto ReadWithOtherSign(bool a, bool b) {
+  return [=](const reference::Gemm& honest, Model model) {
+    reference::Gemm gemm = honest;
+    if (a) gemm.a_type = OtherSign(gemm.a_type);
+    if (b) gemm.b_type = OtherSign(gemm.b_type);
+    return Compute(gemm, model);
+  };
 }
 
 std::vector<uint8_t> AddNothing(const reference::Gemm& honest, Model model) {
@@ -377,13 +369,13 @@ std::vector<Mutant> Mutants() {
                                "the weights' zero points are not subtracted",
                                "gemm u8u8u8 m=5 n=17 k=64 za=77 zb=131 zc=128", Cause::kImplementationError,
                                "weight zero point not subtracted"));
-  mutants.push_back(MakeMutant("a_of_other_sign", ReadAWithOtherSign, "activations of u8 are read as s8",
-                               "gemm u8s8s32 m=5 n=17 k=64 za=3", Cause::kImplementationError,
-                               "A read as s8"));
-  mutants.push_back(MakeMutant("b_of_other_sign", ReadBWithOtherSign, "weights of s8 are read as u8",
-                               "gemm s8s8s32 m=5 n=17 k=64 za=-3", Cause::kImplementationError,
-                               "B read as u8"));
-  mutants.push_back(MakeMutant("both_of_other_sign", ReadBothWithOtherSigns,
+  mutants.push_back(MakeMutant("a_of_other_sign", ReadWithOtherSign(true, false),
+                               "activations of u8 are read as s8", "gemm u8s8s32 m=5 n=17 k=64 za=3",
+                               Cause::kImplementationError, "A read as s8"));
+  mutants.push_back(MakeMutant("b_of_other_sign", ReadWithOtherSign(false, true),
+                               "weights of s8 are read as u8", "gemm s8s8s32 m=5 n=17 k=64 za=-3",
+                               Cause::kImplementationError, "B read as u8"));
+  mutants.push_back(MakeMutant("both_of_other_sign", ReadWithOtherSign(true, true),
                                "s8 and u8 are taken for each other", "gemm s8u8s32 m=5 n=17 k=64 zb=7",
                                Cause::kImplementationError, "A read as u8 and B read as s8"));
   mutants.push_back(MakeMutant("nothing_added", AddNothing, "no product is added up",
