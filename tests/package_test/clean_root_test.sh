@@ -35,7 +35,9 @@ in_root() {
 apt() { quietly in_root apt-get --yes --quiet "$@"; }
 state() {
   in_root dpkg-query --show
-  in_root find / -xdev \( -path /var/cache -o -path /var/log -o -path /var/lib/apt -o -path /tmp \) -prune -o \
+  # gshadow- is adduser's copy, which it makes when a dependency adds a group.
+  in_root find / -xdev \( -path /var/cache -o -path /var/log -o -path /var/lib/apt -o -path /tmp -o -path /run \
+    -o -path /etc/gshadow- \) -prune -o \
     -printf '%p %y %m %l\n' | sort
 }
 
