@@ -109,7 +109,7 @@ SweepResult MadeUp(std::span<const Problem> problems, Journal* journal) {
     outcome.isa = problem.isa;
     outcome.mode = problem.mode;
     const std::string& line = outcome.problem;
-    const uint64_t hash = Fnv1a(std::string_view(line));
+    const uint64_t hash = Fnv1a(line);
     if (hash % 11 == 0) {
       outcome.skipped = fmt::format("no \"kernel\"\n\xff {}", hash);
     } else {

@@ -137,7 +137,7 @@ Error WriteReproducers(const SweepOptions& options, const std::string& prefix, c
       Print("no file {}: it would be {}\n", file, same->second);
       continue;
     }
-    const Error error = options.target.WriteReproducer(target, *problem, file);
+    Error error = options.target.WriteReproducer(target, *problem, file);
     if (error.ok()) {
       Print("wrote {}: {}\n", file, line);
       written->emplace(line, file);

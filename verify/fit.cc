@@ -396,7 +396,7 @@ std::optional<Problem> Fit(Problem problem, const Takes& takes) {
   if (all.empty()) return std::nullopt;
   auto taken = std::ranges::find_if(all, [&](const Types& types) { return types == TypesOf(problem); });
   if (taken == all.end()) {
-    const uint64_t digest = Fnv1a(std::string_view(problem.ToString()));
+    const uint64_t digest = Fnv1a(problem.ToString());
     taken = all.begin() + static_cast<std::ptrdiff_t>(digest % all.size());
     SetTypes(*taken, &problem);
   }
@@ -420,17 +420,17 @@ FittedProblems Fit(std::span<const Problem> problems, const Takes& takes) {
   fitted.takes = Words(takes);
   fitted.of = std::ssize(problems);
   std::unordered_set<std::string> lines;
-  for (size_t i = 0; i < problems.size(); ++i) {
-    ForEach(FeaturesOf(problems[i]) & ~takes.features,
+  for (const Problem& unfitted : problems) {
+    ForEach(FeaturesOf(unfitted) & ~takes.features,
             [&](intact_target_feature feature) { ++fitted.lacking.at(feature); });
-    const std::optional<Problem> problem = Fit(problems[i], takes);
+    const std::optional<Problem> problem = Fit(unfitted, takes);
     if (!problem) {
       ++fitted.left_out;
       continue;
     }
     if (!lines.insert(problem->ToString()).second) continue;
-    fitted.unchanged += *problem == problems[i] ? 1 : 0;
-    fitted.rounded += SizesOf(*problem) == SizesOf(problems[i]) ? 0 : 1;
+    fitted.unchanged += *problem == unfitted ? 1 : 0;
+    fitted.rounded += SizesOf(*problem) == SizesOf(unfitted) ? 0 : 1;
     fitted.problems.push_back(*problem);
   }
   return fitted;
@@ -478,6 +478,7 @@ std::string ToText(const FittedProblems& fitted, std::string_view indent) {
   const std::vector<LackingFeature> lacking = Lacking(fitted);
   if (lacking.empty()) return text;
   std::vector<std::string> words;
+  words.reserve(lacking.size());
   for (const LackingFeature& feature : lacking) {
     words.push_back(fmt::format("{} ({}){}", feature.name, feature.problems,
                                 words.size() + 1 == lacking.size() ? "" : ","));

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
+#include <string>
 
 namespace intact::verify {
 
@@ -13,7 +13,7 @@ constexpr uint64_t Fnv1a(std::span<const uint8_t> bytes, uint64_t hash = 0xcbf29
   for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
   return hash;
 }
-constexpr uint64_t Fnv1a(std::string_view text) {
+inline uint64_t Fnv1a(const std::string& text) {
   uint64_t hash = Fnv1a(std::span<const uint8_t>());
   for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   return hash;

@@ -27,7 +27,7 @@ constexpr std::array kElsewhere = {Surroundings{0x5a, 61, false}, Surroundings{0
 std::span<const Surroundings> PlacesOf(const RunOptions& options) {
   if (options.in_all_places) return kElsewhere;
   const std::string& line = options.line;
-  const uint64_t hash = Fnv1a(std::string_view(line));
+  const uint64_t hash = Fnv1a(line);
   return std::span(kElsewhere).subspan(line.empty() ? 0 : hash >> 32 & 1, 1);
 }
 

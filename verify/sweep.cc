@@ -241,7 +241,7 @@ std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<c
         const auto add = [&](Problem problem) {
           problem.isa = isa;
           problem.mode = mode;
-          problems.push_back(std::move(problem));
+          problems.push_back(problem);
         };
         std::ranges::for_each(ResidueProblems(seed), add);
         for (size_t i = 0; i < list.size(); i += step) add(list[i]);

@@ -367,7 +367,7 @@ void SweepRun::Describe(std::span<const Problem> all) {
   problems = std::ssize(all);
   std::string lines;
   for (const Problem& problem : all) lines.append(problem.ToString()).push_back('\n');
-  problems_digest = Fnv1a(std::string_view(lines));
+  problems_digest = Fnv1a(lines);
 }
 
 std::optional<std::string> Mismatch(const SweepRun& there, const SweepRun& here) {
