@@ -11,6 +11,7 @@
 #include "verify/fnv1a.h"
 #include "verify/json_file.h"
 #include "verify/mixture.h"
+#include "verify/printable.h"
 #include "verify/npy.h"
 #include "verify/report_terminal.h"
 
@@ -147,7 +148,7 @@ Result<T> Reading(std::string_view name, const auto& read) {
   } catch (const Input::exception& exception) {
     return Invalid(name, "is not as a sweep writes it: " + ReasonOf(exception));
   } catch (const Error& error) {
-    return Invalid(name, "is not as a sweep writes it: " + error.message);
+    return Invalid(name, "is not as a sweep writes it: " + Printable(error.message));
   }
 }
 
