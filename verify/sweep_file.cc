@@ -11,8 +11,8 @@
 #include "verify/fnv1a.h"
 #include "verify/json_file.h"
 #include "verify/mixture.h"
-#include "verify/printable.h"
 #include "verify/npy.h"
+#include "verify/printable.h"
 #include "verify/report_terminal.h"
 
 namespace intact::verify {
