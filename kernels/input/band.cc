@@ -105,7 +105,6 @@ void Band::StageLines(const ConvInput& input, const Slice& slice, int64_t plane,
   const int64_t staged = others + (lines - 1) * geometry_.stride[kHeight] + 1;
   for (int64_t tap = 0; tap < geometry_.kernel[kDepth]; ++tap, to += slice_bytes_) {
     for (int64_t i = 0; i < staged; ++i) {
-      if (i % geometry_.stride[kHeight] > others) continue;  // between outputs: no tap reads it
       const int64_t height = std::min(i, others) / line_step_;
       const int64_t y =
           first_line * geometry_.stride[kHeight] + i + height * (geometry_.dilation[kHeight] - line_step_);

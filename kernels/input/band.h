@@ -6,8 +6,7 @@
 //       line   | padding |  pixels of the input, u8  | padding |     lines outside the input: padding
 //
 // Where taps lie further apart than the outputs of a band span, what lies between them is left out: the lines
-// or pixels of a tap follow those of the tap before it. Lines between outputs that lie further apart than
-// taps reach have their place, but are not written.
+// or pixels of a tap follow those of the tap before it.
 //
 // It holds some lines of one plane, or whole planes: as much as a part of L2, where kernels find it. s8 is
 // shifted to u8 on the way, channels may be repeated (a channel multiplier), and padding is the zero point,
