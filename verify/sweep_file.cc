@@ -219,8 +219,8 @@ SweepRun ParseRun(const Input& json) {
   run.build = json.at("build");
   const Input& machine = json.at("machine");
   run.machine.cpu = machine.at("cpu");
-  run.machine.family = machine.at("family");
-  run.machine.model = machine.at("model");
+  run.machine.family = static_cast<int>(Count(machine.at("family")));
+  run.machine.model = static_cast<int>(Count(machine.at("model")));
   const Input& target = json.at("target");
   run.target = {target.at("name"), target.at("options"),  target.at("build"),
                 target.at("text"), target.at("deadline"), ParseTakes(target.at("takes"))};
