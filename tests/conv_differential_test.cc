@@ -85,6 +85,23 @@ TEST_P(ConvDifferential, TapsFarApart) {
   }
 }
 
+// Lines between outputs that are further apart than taps reach: the last quad of a line's last tap reads into
+// them, and what is counted there must be activations of the declared range. The scratch holds none. Strays
+// are for ranges that are checked.
+TEST_P(ConvDifferential, OutputsFarApart) {
+  for (const char* line : {
+           "conv u8s8s32 in=7x15 c=5 o=58 kernel=1x3 stride=2x1 pad=0x1 za=128 zb=-128 adeclmin=87 adecl=128",
+           "conv s8u8u8 in=12x12 c=117 o=15 kernel=1x5 stride=2x3 pad=1x4:0x4 batch=3 za=25 zbper=channel "
+           "zc=128 "
+           "adeclmin=91 adecl=153 bias=f32 scale=channel act=relu",
+       }) {
+    Problem problem = OnThis(line);
+    problem.own_scratch = true;
+    if (problem.fill != Fill::kStray) problem.range_check = INTACT_RANGE_UNCHECKED;
+    ExpectItsModel(problem);
+  }
+}
+
 // Groups that fill a vector of some ISA, together or alone: neighbouring pixels of a line share what they
 // read (Taps::shared), with all kinds of steps from pixel to pixel and from tap to tap.
 TEST_P(ConvDifferential, GroupsThatSharePixels) {

@@ -1,5 +1,5 @@
-// Whether sanitizers watch, under which a test that goes through thousands of cases looks at some of them:
-// what they find does not depend on the case, and all are looked at without.
+// Whether sanitizers watch. A test that goes through thousands of cases is slow then, and looks at some of
+// them; at all of them without sanitizers.
 #ifndef INTACT_TESTS_SANITIZED_H_
 #define INTACT_TESTS_SANITIZED_H_
 

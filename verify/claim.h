@@ -15,7 +15,7 @@
 
 namespace intact::verify {
 
-/// Of what `claims` says, that of operations of this kind; "exact" if nothing is.
+/// The claim that operations of this kind are held to; "exact" if `claims` has none of them.
 std::string ClaimOf(std::string_view claims, const OperationKind& kind);
 
 /// What is wrong with claims: nothing if each can be read, and the last is of all that is left.

@@ -14,9 +14,7 @@ constexpr uint64_t Fnv1a(std::span<const uint8_t> bytes, uint64_t hash = 0xcbf29
   return hash;
 }
 inline uint64_t Fnv1a(const std::string& text) {
-  uint64_t hash = Fnv1a(std::span<const uint8_t>());
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  return hash;
+  return Fnv1a({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
 }  // namespace intact::verify

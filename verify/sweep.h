@@ -146,7 +146,8 @@ struct SweepResult {
   /// What was skipped, or never asked for, proves nothing.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
-  /// Of these and of random problems that came after, unless that is nullptr: those need not have run.
+  /// The verdict on these problems together with the random ones that came after. Unlike these, random ones
+  /// need not have run; `random` is nullptr if there were none.
   SweepVerdict VerdictWith(const SweepResult* random) const;
   /// How many were run.
   int64_t Problems() const;

@@ -41,8 +41,9 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 
 class Band {
  public:
-  /// Beyond what is staged; kernels may read them, and what lies between lines, against weights that
-  /// contribute nothing: the end of a tap's last quad, or of its last tile. They need not be written.
+  /// Beyond what is staged; kernels may read them against weights that contribute nothing: the end of a tap's
+  /// last quad, or of its last tile. They need not be written. What such reads find within a band must be
+  /// activations of the declared range, so each line is staged, also where no tap reads it.
   static constexpr int64_t kSlackBytes = 128;
 
   Band() = default;

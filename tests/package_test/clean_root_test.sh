@@ -35,9 +35,7 @@ in_root() {
 apt() { quietly in_root apt-get --yes --quiet "$@"; }
 state() {
   in_root dpkg-query --show
-  # gshadow- is adduser's copy, which it makes when a dependency adds a group.
-  in_root find / -xdev \( -path /var/cache -o -path /var/log -o -path /var/lib/apt -o -path /tmp -o -path /run \
-    -o -path /etc/gshadow- \) -prune -o \
+  in_root find / -xdev \( -path /var/cache -o -path /var/log -o -path /var/lib/apt -o -path /tmp \) -prune -o \
     -printf '%p %y %m %l\n' | sort
 }
 
@@ -48,8 +46,9 @@ mount --bind /sys "$root/sys"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 apt update
 apt install --no-install-recommends gcc g++ cmake make pkg-config man-db bash-completion
-# apt makes it when it first removes a package.
-in_root touch /var/lib/dpkg/status-old
+# apt makes it when it first removes a package; and adduser these, when a dependency first adds a group.
+in_root touch /var/lib/dpkg/status-old /run/adduser
+in_root install --mode=640 /dev/null /etc/gshadow-
 state >"$work/before"
 
 say "installing ${names[*]}"
