@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "jit/assembler.h"
@@ -142,10 +143,13 @@ double MeasureGops(const Peak& peak) {
   constexpr int64_t kIterations = 4000;
   constexpr int kRuns = 16;
   const Loop& loop = GetLoop(peak);
-  kernels::ScopedTiles tiles;
+  kernels::TileFunctions tile_functions;
+  std::optional<kernels::ScopedTiles> tiles;
   if (kernels::UsesTiles(peak.isa)) {
-    if (kernels::ScopedTiles::Prepare().status != INTACT_OK) return 0;
-    tiles.Configure(2 * kernels::kTileRows);
+    Result<kernels::TileFunctions> made = kernels::GetTileFunctions();
+    if (!made) return 0;
+    tile_functions = std::move(*made);
+    tiles.emplace(tile_functions).Configure(kernels::kTileRows);
   }
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {

@@ -139,7 +139,9 @@ std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operan
   }
   args.store = store;
   args.prefetch = segments.list[0].a[0];
-  ScopedTiles tiles;
+  const Result<TileFunctions> tile_functions = GetTileFunctions();
+  EXPECT_TRUE(tile_functions);
+  ScopedTiles tiles(*tile_functions);
   tiles.Configure(segments.tile_rows);
   (*kernel)(&args);
   return sums;
@@ -148,7 +150,6 @@ std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operan
 class AmxKernels : public Amx {};
 
 TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
-  ASSERT_EQ(ScopedTiles::Prepare().status, INTACT_OK);
   std::mt19937 generator(1);
   for (const bool a_signed : {false, true}) {
     for (const bool b_signed : {false, true}) {
@@ -180,7 +181,6 @@ TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
 
 // A finished block of more or fewer rows than there are dot products to hide its rows behind.
 TEST_F(AmxKernels, StoreTheBlockBeforeThem) {
-  ASSERT_EQ(ScopedTiles::Prepare().status, INTACT_OK);
   std::mt19937 generator(2);
   const AmxKernelSpec spec;
   const Operands operands(2 * kTileRows, spec.panels, 2, &generator);
@@ -225,11 +225,12 @@ TEST_F(AmxKernels, ConfigureTilesForTheirRows) {
 
 TEST_F(AmxKernels, ReleaseTheirTiles) {
   if (!tests::EmulatedIsas::Has(INTACT_ISA_AMX_INT8)) GTEST_SKIP() << "the emulator alone can tell";
-  ASSERT_EQ(ScopedTiles::Prepare().status, INTACT_OK);
+  const Result<TileFunctions> tile_functions = GetTileFunctions();
+  ASSERT_TRUE(tile_functions);
   using emulator::ScopedEmulator;
   const uint64_t before = ScopedEmulator::Count();
   {
-    ScopedTiles tiles;
+    ScopedTiles tiles(*tile_functions);
     EXPECT_EQ(ScopedEmulator::ConfiguredThreads(), 0);
     for (const int64_t rows : {16, 5}) tiles.Configure(rows);
     EXPECT_EQ(ScopedEmulator::ConfiguredThreads(), 1);

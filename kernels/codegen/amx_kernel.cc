@@ -1,8 +1,9 @@
 #include "kernels/codegen/amx_kernel.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
+#include <cassert>
+#include <compare>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -308,28 +309,13 @@ Result<jit::Code> GenerateStore(const AmxStoreSpec& spec) {
   return session.Finish(registers);
 }
 
-// They live as long as the process: threads use them whatever plan they run.
-struct TileFunctions {
-  jit::Function<void(const TileConfig*)> configure;
-  jit::Function<void()> release;
+// There is one of each: nothing about them can be chosen.
+struct ConfigureSpec {
+  auto operator<=>(const ConfigureSpec&) const = default;
 };
-
-std::atomic<const TileFunctions*> tile_functions = nullptr;  // never freed
-
-// An error is not kept: there may be memory the next time.
-Error MakeTileFunctions() {
-  if (tile_functions.load() != nullptr) return {};
-  Result<jit::Code> configure = GenerateConfigure();
-  if (!configure) return configure.error();
-  Result<jit::Code> release = GenerateRelease();
-  if (!release) return release.error();
-  auto made = std::make_unique<const TileFunctions>(
-      TileFunctions{jit::Function<void(const TileConfig*)>(std::move(*configure)),
-                    jit::Function<void()>(std::move(*release))});
-  const TileFunctions* none = nullptr;
-  if (tile_functions.compare_exchange_strong(none, made.get())) (void)made.release();
-  return {};
-}
+struct ReleaseSpec {
+  auto operator<=>(const ReleaseSpec&) const = default;
+};
 
 }  // namespace
 
@@ -355,6 +341,7 @@ Result<AmxStoreFunction> GetAmxStore(const AmxStoreSpec& spec) {
 }
 
 TileConfig TileConfigFor(int64_t rows) {
+  assert(rows >= 1 && rows <= kTileRows);
   constexpr size_t kTiles = kMaxBlockTiles + 2 * kOperandTiles;
   TileConfig config;
   std::fill_n(config.row_bytes.begin(), kTiles, uint16_t{kTileDepth});
@@ -363,15 +350,25 @@ TileConfig TileConfigFor(int64_t rows) {
   return config;
 }
 
-Error ScopedTiles::Prepare() { return MakeTileFunctions(); }
+Result<TileFunctions> GetTileFunctions() {
+  using Configure = jit::Function<void(const TileConfig*)>;
+  using Release = jit::Function<void()>;
+  Result<Configure> configure =
+      jit::GetFunction<Configure>(ConfigureSpec(), [](ConfigureSpec) { return GenerateConfigure(); });
+  if (!configure) return configure.error();
+  Result<Release> release =
+      jit::GetFunction<Release>(ReleaseSpec(), [](ReleaseSpec) { return GenerateRelease(); });
+  if (!release) return release.error();
+  return TileFunctions{std::move(*configure), std::move(*release)};
+}
 
 ScopedTiles::~ScopedTiles() {
-  if (is_configured_) tile_functions.load()->release();
+  if (is_configured_) functions_.release();
 }
 
 void ScopedTiles::Configure(int64_t rows) noexcept {
   const TileConfig config = TileConfigFor(rows);
-  tile_functions.load()->configure(&config);
+  functions_.configure(&config);
   is_configured_ = true;
 }
 

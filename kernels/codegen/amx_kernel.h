@@ -123,21 +123,29 @@ static_assert(sizeof(TileConfig) == 64);
 /// For row tiles of `rows` rows, 1 to 16, in blocks of any shape.
 TileConfig TileConfigFor(int64_t rows);
 
-/// The calling thread's tiles, from the first Configure() until this is gone.
+/// Emitted LDTILECFG and TILERELEASE. All owners share their code.
+struct TileFunctions {
+  jit::Function<void(const TileConfig*)> configure;
+  jit::Function<void()> release;
+};
+
+/// CODEGEN_FAILED if the functions cannot be made.
+Result<TileFunctions> GetTileFunctions();
+
+/// The calling thread's tiles, from the first Configure() until this is destroyed.
 class ScopedTiles {
  public:
-  /// CODEGEN_FAILED if the functions behind it cannot be made: call it once before the first ScopedTiles.
-  static Error Prepare();
-
-  ScopedTiles() = default;
+  /// `functions` must outlive this.
+  explicit ScopedTiles(const TileFunctions& functions) : functions_(functions) {}
   ~ScopedTiles();
   ScopedTiles(const ScopedTiles&) = delete;
   ScopedTiles& operator=(const ScopedTiles&) = delete;
 
-  /// As TileConfigFor(); clears the tiles.
+  /// Configures the tiles as TileConfigFor(rows) says, and clears them.
   void Configure(int64_t rows) noexcept;
 
  private:
+  const TileFunctions& functions_;
   bool is_configured_ = false;
 };
 

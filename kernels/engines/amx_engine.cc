@@ -115,7 +115,7 @@ class AmxEngine::Region {
         staged_(edge_ + engine.EdgeBytes() + engine.SegmentBytes()) {}
 
   void Run() {
-    ScopedTiles tiles;
+    ScopedTiles tiles(engine_.tile_functions_);
     tiles.Configure(blocking_.tile_rows);
     for (int64_t panel = range_.column_begin / kPanelColumns; panel < panel_end_; panel = chunk_end_) {
       chunk_begin_ = panel;
@@ -323,8 +323,9 @@ Result<std::unique_ptr<Engine>> AmxEngine::Create(const GemmData& data) {
 }
 
 Error AmxEngine::GenerateKernels() {
-  Error error = ScopedTiles::Prepare();
-  if (error.status != INTACT_OK) return error;
+  Result<TileFunctions> tile_functions = GetTileFunctions();
+  if (!tile_functions) return tile_functions.error();
+  tile_functions_ = std::move(*tile_functions);
   can_stream_ = data_.element_bytes() == 4;
   AmxKernelSpec spec;
   spec.a_signed = data_.problem.a_type == INTACT_S8;
@@ -354,17 +355,19 @@ Error AmxEngine::GenerateKernels() {
 }
 
 double AmxEngine::Cost(int64_t m) const {
-  const auto b_tiles = static_cast<double>(data_.weights.panels() * CeilDivide(data_.k, kTileDepth));
-  const auto block_cycles = [&](int64_t rows) {
-    return b_tiles * std::max(static_cast<double>(rows) / costs::kShareOfPeak, costs::kLoadCycles);
-  };
+  const int64_t panels = data_.weights.panels();
+  const int64_t steps = CeilDivide(data_.k, kTileDepth);
   const int64_t tile_rows = EvenTile(m);
   const int64_t tiles = CeilDivide(m, tile_rows);
-  const int64_t pairs = tiles / 2;
-  const double cycles = costs::kConfigurationCycles +
-                        static_cast<double>(pairs) * block_cycles(2 * tile_rows) +
-                        static_cast<double>(tiles % 2) * block_cycles(tile_rows);
-  return cycles / (b_tiles * kTileBytes / costs::kVnniMultiplyAdds);
+  const int64_t pairs = tiles / 2, single = tiles % 2;
+  const int64_t blocks = pairs * CeilDivide(panels, 2) + single * CeilDivide(panels, kMaxBlockTiles);
+  const auto products = static_cast<double>(tiles * panels * steps);
+  const auto loads = static_cast<double>((pairs + single) * panels * steps);
+  double cost = costs::kTileRun + costs::kTileBlock * static_cast<double>(blocks) +
+                (costs::kTileProduct + costs::kTileProductRow * static_cast<double>(tile_rows)) * products +
+                costs::kTileLoad * loads + costs::kTileOutputRow * static_cast<double>(m * panels);
+  if (data_.k % kTileDepth != 0) cost += costs::kTileStagedRow * static_cast<double>(m * steps);
+  return cost / static_cast<double>(panels * CeilDivide(data_.k, kQuad));
 }
 
 int64_t AmxEngine::MaxBlocks() const {

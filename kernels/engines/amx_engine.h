@@ -99,6 +99,7 @@ class AmxEngine final : public Engine {
   AlignedBuffer<int32_t>
       initial_;  // as KernelData::initial, without the shift that s8 activations need elsewhere
   std::string kernel_name_;
+  TileFunctions tile_functions_;
   std::array<PerPanels<AmxKernelFunction>, kMaxBlockTiles + 1> kernels_ = {};  // [row tiles][streams][panels]
   PerPanels<AmxStoreFunction> stores_ = {};                                    // [streams][panels]
   bool can_stream_ = false;
