@@ -40,6 +40,14 @@ std::string Tiles::CheckTile(int tile) const {
   return "";
 }
 
+std::string Tiles::CheckMoved(int tile) const {
+  std::string fault = CheckTile(tile);
+  if (fault.empty() && Colsb(tile) % 4 != 0) {
+    fault = fmt::format("#UD: tmm{} has rows of {} bytes, not a multiple of 4", tile, Colsb(tile));
+  }
+  return fault;
+}
+
 std::string Tiles::LoadConfig(const uint8_t* memory) {
   Tiles next;
   std::memcpy(next.config_.data(), memory, next.config_.size());
@@ -84,7 +92,7 @@ std::string Tiles::Zero(int tile) {
 int Tiles::TakeStartRow() { return std::exchange(config_[kStartRow], uint8_t{0}); }
 
 std::string Tiles::Load(int tile, const uint8_t* memory, uint64_t stride_bytes) {
-  std::string fault = CheckTile(tile);
+  std::string fault = CheckMoved(tile);
   if (!fault.empty()) return fault;
   for (int row = TakeStartRow(); row < Rows(tile); ++row) {
     std::memcpy(At(tile)[static_cast<size_t>(row)].data(), memory + static_cast<uint64_t>(row) * stride_bytes,
@@ -94,7 +102,7 @@ std::string Tiles::Load(int tile, const uint8_t* memory, uint64_t stride_bytes) 
 }
 
 std::string Tiles::Store(int tile, uint8_t* memory, uint64_t stride_bytes) {
-  std::string fault = CheckTile(tile);
+  std::string fault = CheckMoved(tile);
   if (!fault.empty()) return fault;
   for (int row = TakeStartRow(); row < Rows(tile); ++row) {
     std::memcpy(memory + static_cast<uint64_t>(row) * stride_bytes, At(tile)[static_cast<size_t>(row)].data(),

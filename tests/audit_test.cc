@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "reference/models.h"
 #include "verify/layer.h"
 
@@ -90,6 +92,8 @@ struct Golden {
   Verdict verdict;
   int max_activation;
 };
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.layer; }
+
 class GoldenAudit : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenAudit, Verdict) {

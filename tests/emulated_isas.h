@@ -12,6 +12,7 @@
 
 #include "jit/isa.h"
 #include "tests/checked_emulator.h"
+#include "tests/printers.h"
 
 namespace intact::tests {
 

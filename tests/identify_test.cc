@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/expect_model.h"
+#include "tests/printers.h"
 #include "tests/sanitized.h"
 #include "verify/random.h"
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "reference/quantize.h"
+#include "tests/printers.h"
 #include "verify/compare.h"
 #include "verify/random.h"
 
