@@ -1,5 +1,6 @@
 """Small models, quantized by PyTorch in each of its ways."""
 import copy
+import functools
 import warnings
 
 import torch
@@ -101,6 +102,27 @@ class Calls(nn.Module):
 
     def forward(self, x):
         return self.call(torch.quantize_per_tensor(x, 0.03, 120, torch.quint8), self.packed).dequantize()
+
+
+@functools.cache
+def onednn_clamps():
+    """Whether PyTorch's onednn engine clamps sums of two products to int16, as it does on a CPU without VNNI. The engine is
+    asked, not the CPU: environment variables can limit oneDNN and intact to older instructions."""
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "onednn"
+    input = torch._make_per_tensor_quantized_tensor(torch.full([1, 64], 255, dtype=torch.uint8), 1.0, 0)
+    integers = torch.zeros(16, 64, dtype=torch.int8)
+    integers[:, :2] = 127
+    packed = torch.ops.quantized.linear_prepack(torch._make_per_tensor_quantized_tensor(integers, 1.0, 0), None)
+    sums = torch.ops.quantized.linear(input, packed, 2.0 * 127, 0).int_repr()
+    torch.backends.quantized.engine = before
+    return int(sums[0, 0]) < 255  # 64,770 is exact, 32,767 is clamped
+
+
+def as_onednn():
+    """Options of convert() with which intact computes what PyTorch's onednn engine computes on this CPU: the exact sums, or
+    those that the model of clamping predicts."""
+    return {"mode": "saturating", "max_isa": "avx2"} if onednn_clamps() else {}
 
 
 def images(n=4, size=6, channels=3, seed=0):

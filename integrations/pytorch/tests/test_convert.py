@@ -38,7 +38,11 @@ class Swapping(unittest.TestCase):
         self.assertIsInstance(converted.head[2], intact_torch.Linear)
         self.assertIsInstance(quantized.head[2], nnq.Linear)  # it was not changed
         self.assertEqual(converted.block.conv2.params.layer(), "block.conv2")
-        self.check_outputs(quantized, converted, models.images(16, 12, seed=3))
+        x = models.images(16, 12, seed=3)
+        self.check_outputs(quantized, x)
+        qnnpack, _ = models.eager_static("qnnpack")  # exact on every CPU
+        self.check_outputs(qnnpack, x, {})
+        self.assertTrue(torch.equal(intact_torch.convert(qnnpack)(x), converted(x)))
 
     def test_fx(self):
         quantized = models.fx_static()
@@ -48,7 +52,7 @@ class Swapping(unittest.TestCase):
             "quantized.add_relu", "quantized.conv2d_relu", "quantized.conv3d", "quantized.linear"])
         self.assertEqual(intact_torch.conversion(converted).left, [])
         self.assertNotIn("quantized.linear", converted.code)
-        self.check_outputs(quantized, converted, models.images(16, seed=3))
+        self.check_outputs(quantized, models.images(16, seed=3))
 
     def test_eager_dynamic(self):
         quantized = models.eager_dynamic()
@@ -128,7 +132,7 @@ class Swapping(unittest.TestCase):
 
     def test_calls_by_overload(self):
         model = torch.fx.symbolic_trace(models.Calls(lambda q, w: torch.ops.quantized.linear.default(q, w, 0.1, 9)))
-        converted = intact_torch.convert(model)
+        converted = intact_torch.convert(model, **models.as_onednn())
         self.assertEqual(intact_torch.conversion(converted).swapped, [("quantize_per_tensor", "quantize_per_tensor"),
                                                                       ("linear_default", "quantized.linear")])
         x = torch.randn(3, 4)
@@ -159,7 +163,7 @@ class Swapping(unittest.TestCase):
             return torch.ops.quantized.linear(q, w, Y_scale_i=0.1, Y_zero_point_i=9)
 
         model = torch.fx.symbolic_trace(models.Calls(call, shape=(4, 4)))
-        converted = intact_torch.convert(model)
+        converted = intact_torch.convert(model, **models.as_onednn())
         self.assertIn(("linear", "quantized.linear"), intact_torch.conversion(converted).swapped)
         self.assertEqual([name for name, *_ in intact_torch.conversion(converted).left], ["linear_1"])
         x = torch.randn(3, 4)
@@ -177,18 +181,19 @@ class Swapping(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "intact: block.add: add_relu: scale is 0"):
             add.add_relu(a, a)
 
-    def check_outputs(self, quantized, converted, x):
-        theirs, ours = quantized(x), converted(x)
+    def check_outputs(self, quantized, x, options=None):
+        """PyTorch's outputs against those of the model that is converted with `options`, or as onednn computes here."""
+        theirs = quantized(x)
+        ours = intact_torch.convert(quantized, **(models.as_onednn() if options is None else options))(x)
         self.assertGreater(theirs.unique().numel(), 20)
         step = float((theirs.unique()[1:] - theirs.unique()[:-1]).min())
         self.assertLessEqual(float((theirs - ours).abs().max()), 2.01 * step)
-        if intact_torch.isa_available("avx512_vnni") or intact_torch.isa_available("avx_vnni"):  # oneDNN is exact
-            self.assertLess(float((theirs != ours).float().mean()), 0.02)
+        self.assertLess(float((theirs != ours).float().mean()), 0.02)
 
     def test_residuals_are_fused_by_name(self):
         for make, size in ((lambda: models.eager_static()[0], 12), (models.fx_static, 6)):
             quantized = make()
-            fused = intact_torch.convert(quantized, fuse_residual=True)
+            fused = intact_torch.convert(quantized, fuse_residual=True, **models.as_onednn())
             self.assertEqual(len(intact_torch.conversion(fused).fused), 1)
             self.assertNotIn("add_relu", fused.code)
             x = models.images(16, size, seed=3)
@@ -267,7 +272,7 @@ class Swapping(unittest.TestCase):
                            (lambda q, w: ops.linear(ops.add(qa=q, qb=q, scale=0.1, zero_point=9), w, 0.1, 9),
                             [("add", "quantized.add", reason)])):
             model = torch.fx.symbolic_trace(models.Calls(call))
-            converted = intact_torch.convert(model, fuse_residual=True)
+            converted = intact_torch.convert(model, fuse_residual=True, **models.as_onednn())
             self.assertEqual(intact_torch.conversion(converted).left, left)
             self.assertLessEqual(float((converted(x) - model(x)).abs().max()), 0.101)
 
@@ -299,7 +304,7 @@ class Swapping(unittest.TestCase):
 
     def test_residuals_that_broadcast(self):
         quantized = models.fx_static(make=models.Gate)
-        fused = intact_torch.convert(quantized, fuse_residual=True)
+        fused = intact_torch.convert(quantized, fuse_residual=True, **models.as_onednn())
         self.assertEqual(intact_torch.conversion(fused).fused, [("wide", "with add_1")])
         x = models.images(5)
         self.assertLess(float((fused(x) - quantized(x)).abs().max()), 0.02 * float(quantized(x).abs().max()))
@@ -339,7 +344,11 @@ class Documented(unittest.TestCase):
         program = next(code for code in re.findall("```python\n(.*?)```", readme, re.DOTALL) if code.startswith("import torch\n"))
         printed = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True).stdout
         self.assertIn("swapped 4, fused 0, left 0", printed)
-        self.assertNotRegex(printed, "error|data-")
+        self.assertNotIn("data-", printed)
+        errors = [line for line in printed.splitlines() if "error" in line]
+        if models.onednn_clamps():  # compare() may accuse the engine then, and nobody else
+            errors = [line for line in errors if "the engine against" not in line]
+        self.assertEqual(errors, [])
 
 
 class Surviving(unittest.TestCase):

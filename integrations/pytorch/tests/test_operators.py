@@ -10,6 +10,7 @@ import unittest
 
 import intact_torch
 import layers
+import models
 import torch
 from intact_torch import reference
 
@@ -148,16 +149,17 @@ class AgainstPyTorch(unittest.TestCase):
         self.assertLessEqual(int((difference > 0).sum()), 1 + difference.numel() // 500)
 
     def engines(self, names):
-        # Without VNNI oneDNN adds in int16, and saturates: those are other numbers.
-        has_vnni = intact_torch.isa_available("avx512_vnni") or intact_torch.isa_available("avx_vnni")
-        return [name for name in names if name != "onednn" or has_vnni]
+        """The engines of `names`, each with the options under which intact computes what it does."""
+        clamps = models.onednn_clamps()
+        return [(name, models.as_onednn() if name == "onednn" else {}) for name in names
+                if name != "onednn" or not clamps or intact_torch.isa_available("avx2")]
 
     def test_convolutions(self):
         for name, names in ENGINES.items():
-            for engine, relu in itertools.product(self.engines(names), (True, False)):
+            for (engine, options), relu in itertools.product(self.engines(names), (True, False)):
                 with self.subTest(name=name, engine=engine, relu=relu):
                     torch.backends.quantized.engine = engine
-                    input, params = draw(name, per_channel="transposed" not in name)
+                    input, params = draw(name, per_channel="transposed" not in name, **options)
                     if params.transposed() and relu:
                         continue  # PyTorch has no such operator
                     scale, dims = output_scale(input, params), params.weight().dim() - 2
@@ -171,12 +173,12 @@ class AgainstPyTorch(unittest.TestCase):
                                theirs(input, packed, scale, 60))
 
     def test_linear(self):
-        for engine in self.engines(["onednn", "qnnpack"]):
+        for engine, options in self.engines(["onednn", "qnnpack"]):
             with self.subTest(engine=engine):
                 torch.backends.quantized.engine = engine
                 g = torch.Generator().manual_seed(1)
                 input = layers.activations([31, 64], generator=g)
-                params = layers.linear(layers.weights([40, 64], generator=g), torch.randn(40, generator=g))
+                params = layers.linear(layers.weights([40, 64], generator=g), torch.randn(40, generator=g), **options)
                 packed = torch.ops.quantized.linear_prepack(params.weight(), params.bias())
                 scale = output_scale(input, params)
                 self.check(INTACT.linear_relu(input, params, scale, 60),
