@@ -30,15 +30,13 @@ using reference::Conv;
 class ConvDifferential : public tests::OnEveryIsa {};
 
 TEST_P(ConvDifferential, ChannelsAndPixelsAroundTheBlocks) {
-  // Emulation takes microseconds an instruction: it gets a share of the product, each value of each among it.
-  const int step = tests::EmulatedIsas::Has(std::get<0>(GetParam())) ? 11 : 1;
   int number = 0;
   for (const char* geometry : {"in=5x5 c=1 o=1 kernel=3x3 pad=1x1", "in=4x9 c=1 o=1 kernel=1x1",
                                "in=9 c=1 o=1 kernel=4 stride=2 pad=3:1"}) {
     Problem problem = OnThis("conv u8s8s32 za=3 " + std::string(geometry));
     for (const int64_t inputs : {1, 2, 3, 4, 5, 16, 17, 64, 66}) {
       for (const int64_t outputs : {1, 15, 16, 17, 31, 48, 49, 65}) {
-        if (number++ % step != 0) continue;
+        if (!IsInShare(number++)) continue;
         problem.conv->input_channels = inputs;
         problem.conv->output_channels = outputs;
         ExpectItsModel(problem);
@@ -203,17 +201,7 @@ TEST_P(ConvDifferential, Transposed) {
   }
 }
 
-std::string NameOf(const ::testing::TestParamInfo<ConvDifferential::ParamType>& test) {
-  const auto& [isa, mode, fill] = test.param;
-  return std::string(intact_isa_name(isa)) + "_" + std::string(ToString(mode)) + "_" +
-         std::string(ToString(fill));
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ConvDifferential,
-                         ::testing::Combine(::testing::ValuesIn(kIsaLadder),
-                                            ::testing::Values(INTACT_EXACT, INTACT_SATURATING),
-                                            ::testing::ValuesIn(AllFills().begin(), AllFills().end())),
-                         NameOf);
+INTACT_INSTANTIATE_ON_EVERY_ISA(ConvDifferential);
 
 // ----- the same bytes --------------------------------------------------------------------------------------
 
@@ -357,16 +345,22 @@ TEST_P(ConvLayer, SaturatingEqualsPyTorchHeldToAvx2) {
   EXPECT_EQ(exact.differing, clamps ? 1599 : 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, ConvLayer,
-                         ::testing::Combine(::testing::Values("u8_0_0", "u8_1_0", "u8_2_0", "u8_3_0",
-                                                              "u8_4_0", "u8_5_0", "u8_6_0", "u7_0_0",
-                                                              "u7_1_0", "u7_2_0", "u7_3_0", "u7_4_0",
-                                                              "u7_5_0", "u7_6_0"),
-                                            ::testing::ValuesIn(kIsaLadder)),
-                         [](const auto& test) {
-                           return std::string(std::get<0>(test.param)) + "_" +
-                                  intact_isa_name(std::get<1>(test.param));
-                         });
+constexpr const char* kLayers[] = {"u8_0_0", "u8_1_0", "u8_2_0", "u8_3_0", "u8_4_0", "u8_5_0", "u8_6_0",
+                                   "u7_0_0", "u7_1_0", "u7_2_0", "u7_3_0", "u7_4_0", "u7_5_0", "u7_6_0"};
+
+std::string NameOf(const ::testing::TestParamInfo<ConvLayer::ParamType>& test) {
+  return std::string(std::get<0>(test.param)) + "_" + intact_isa_name(std::get<1>(test.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, ConvLayer, ::testing::ValuesIn(tests::SomePairs(kLayers, kIsaLadder, 3)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(PyTorchClamps, ConvLayer,
+                         ::testing::Combine(::testing::Values("u8_0_0"),
+                                            ::testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX512)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(LongPyTorch, ConvLayer,
+                         ::testing::Combine(::testing::ValuesIn(kLayers), ::testing::ValuesIn(kIsaLadder)),
+                         NameOf);
 
 }  // namespace
 }  // namespace intact::verify

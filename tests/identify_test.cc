@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/expect_model.h"
+#include "tests/long.h"
 #include "tests/printers.h"
 #include "tests/sanitized.h"
 #include "verify/random.h"
@@ -155,9 +156,9 @@ TEST_P(Kinds, NoTwoCandidatesAreTheSame) {
 
 TEST_P(Kinds, EachModelIsFound) {
   const OperationKind kind = GetParam();
-  constexpr size_t kStep = tests::kSanitized ? 16 : 1;
+  const size_t step = tests::IsLong() ? 1 : 16;
   const std::vector<Model> models = CandidateModels(kind);
-  for (size_t i = 0; i < models.size(); i += kStep) {
+  for (size_t i = 0; i < models.size(); i += step) {
     const Model& model = models[i];
     // All of them by GEMMs alone, for there are many.
     if (kind.shape != Shape::kGemm && IsOddInterval(model.spill) && model.spill != 9) continue;
@@ -191,17 +192,20 @@ TEST_P(Kinds, TextsAreReadBack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Kinds,
-                         testing::Values(OperationKind{Shape::kGemm, INTACT_U8, INTACT_S8, INTACT_S32},
-                                         OperationKind{Shape::kGemm, INTACT_S8, INTACT_S8, INTACT_S32},
-                                         OperationKind{Shape::kGemm, INTACT_U8, INTACT_U8, INTACT_S32},
-                                         OperationKind{Shape::kConv, INTACT_U8, INTACT_S8, INTACT_S32},
-                                         OperationKind{Shape::kDepthwise, INTACT_S8, INTACT_S8, INTACT_S32}),
-                         [](const auto& kind) {
-                           std::string name = ToString(kind.param);
-                           std::ranges::replace(name, ' ', '_');
-                           return name;
-                         });
+constexpr OperationKind kKinds[] = {{Shape::kGemm, INTACT_U8, INTACT_S8, INTACT_S32},
+                                    {Shape::kGemm, INTACT_S8, INTACT_S8, INTACT_S32},
+                                    {Shape::kGemm, INTACT_U8, INTACT_U8, INTACT_S32},
+                                    {Shape::kConv, INTACT_U8, INTACT_S8, INTACT_S32},
+                                    {Shape::kDepthwise, INTACT_S8, INTACT_S8, INTACT_S32}};
+
+std::string NameOf(const testing::TestParamInfo<OperationKind>& kind) {
+  std::string name = ToString(kind.param);
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Kinds, testing::ValuesIn(kKinds), NameOf);
+INSTANTIATE_TEST_SUITE_P(Long, Kinds, testing::ValuesIn(kKinds), NameOf);
 
 // ----- roundings ------------------------------------------------------------------------------------------
 

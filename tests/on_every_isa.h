@@ -4,15 +4,22 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "emulator/emulator.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
+#include "tests/long.h"
 #include "tests/require_isas.h"
+#include "tests/sanitized.h"
 #include "tests/tiles_target.h"
+#include "verify/audit.h"
 #include "verify/problem.h"
 
 namespace intact::tests {
@@ -52,6 +59,16 @@ class OnEveryIsa : public OnEachIsa<intact_mode, verify::Fill> {
     return problem;
   }
 
+  // Whether the case of this number, of a product of cases, belongs to the share of this ISA, mode and fill:
+  // quick tests leave the rest to the other fills, long ones take all. Emulation takes microseconds an
+  // instruction, so it gets one in seven of that. Both divisors have no factor in common with the factors of
+  // the products.
+  static bool IsInShare(int number) {
+    const auto& [isa, mode, fill] = GetParam();
+    const int step = (tests::IsLong() ? 1 : 11) * (EmulatedIsas::Has(isa) ? 7 : 1);
+    return (number + static_cast<int>(fill)) % step == 0;
+  }
+
   // By the plan's choice of kernels, and by tiles wherever there are any.
   static void ExpectItsModel(const verify::Problem& problem) {
     tests::ExpectItsModel(problem);
@@ -59,5 +76,42 @@ class OnEveryIsa : public OnEachIsa<intact_mode, verify::Fill> {
   }
 };
 
+/// ISAs × modes × fills for quick tests: each ISA with each fill and with each mode, each fill with each
+/// mode. Under sanitizers, which look at memory and not at values, each ISA with each mode.
+inline std::vector<std::tuple<intact_isa, intact_mode, verify::Fill>> QuickCases() {
+  constexpr std::array kModes = {INTACT_EXACT, INTACT_SATURATING};
+  const std::span<const verify::Fill> fills = verify::AllFills();
+  std::vector<std::tuple<intact_isa, intact_mode, verify::Fill>> cases;
+  size_t i = 0;
+  for (const intact_isa isa : verify::kIsaLadder) {
+    if (kSanitized) {
+      for (const intact_mode mode : kModes) cases.emplace_back(isa, mode, fills[i++ % fills.size()]);
+      continue;
+    }
+    for (const verify::Fill fill : fills) cases.emplace_back(isa, kModes[i++ % 2], fill);
+    i += 1 + fills.size() % 2;  // the next ISA has each fill in the other mode
+  }
+  return cases;
+}
+
+/// "avx2_exact_uniform"
+inline std::string NameOfCase(const ::testing::TestParamInfo<OnEveryIsa::ParamType>& test) {
+  const auto& [isa, mode, fill] = test.param;
+  return std::string(intact_isa_name(isa)) + "_" + std::string(verify::ToString(mode)) + "_" +
+         std::string(verify::ToString(fill));
+}
+
 }  // namespace intact::tests
+
+/// Instantiates a suite of OnEveryIsa: some cases for quick tests, all for long ones.
+#define INTACT_INSTANTIATE_ON_EVERY_ISA(Suite)                                                          \
+  INSTANTIATE_TEST_SUITE_P(All, Suite, ::testing::ValuesIn(::intact::tests::QuickCases()),              \
+                           ::intact::tests::NameOfCase);                                                \
+  INSTANTIATE_TEST_SUITE_P(Long, Suite,                                                                 \
+                           ::testing::Combine(::testing::ValuesIn(::intact::verify::kIsaLadder),        \
+                                              ::testing::Values(INTACT_EXACT, INTACT_SATURATING),       \
+                                              ::testing::ValuesIn(::intact::verify::AllFills().begin(), \
+                                                                  ::intact::verify::AllFills().end())), \
+                           ::intact::tests::NameOfCase)
+
 #endif  // INTACT_TESTS_ON_EVERY_ISA_H_

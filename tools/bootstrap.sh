@@ -7,6 +7,7 @@ readonly root
 readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libcpuinfo-dev libbenchmark-dev
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libgemmlowp-dev)
+readonly testing=(python3)  # for tools/test_summary.py
 readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 
 usage() {
@@ -16,8 +17,10 @@ usage: tools/bootstrap.sh COMMAND [ARGUMENT...]
 Each command installs the Debian packages that are missing, then configures and builds what it runs.
 
   build    build build/release;                        arguments go to `cmake --build`
-  test     build and run the tests; --all: once more under address and undefined-behaviour sanitizers,
-           for which everything is built again;        other arguments go to `ctest`
+  test     build and run the quick tests;              arguments go to `ctest`, except
+             --long   also the long tests: more shapes, types, models and planted faults (run before a change lands)
+             --all    once more under address and undefined-behaviour sanitizers, which needs another build
+             --build  only build
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table beside oneDNN (installed if that is possible) and this machine's peaks,
            which also goes to report/;                 arguments go to it (--help, --benchmark_filter=REGEX, ...)
@@ -25,9 +28,9 @@ Each command installs the Debian packages that are missing, then configures and 
            report/pytorch/, and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help)
   lint     check format and clang-tidy (wants clang-format and clang-tidy)
+  packages install the Debian packages of all commands except lint
 
-INTACT_PRESETS="release asan" says otherwise which builds `test` and the tests of `pytorch` cover: any of release,
-debug, asan.
+INTACT_PRESETS="release asan" chooses the builds that `test` and the tests of `pytorch` cover: any of release, debug, asan.
 Commands run in the repository's root, so relative paths in arguments start there.
 END
 }
@@ -59,10 +62,22 @@ try_install() {
     [[ -t 0 ]] || as_root+=(-n)
     "${as_root[@]}" true 2>/dev/null || return 1
   fi
-  as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -y)
   say "installing ${missing[*]}"
-  "${as_root[@]}" update && "${as_root[@]}" install --no-install-recommends "${missing[@]}"
+  apt_get update && apt_get install --no-install-recommends "${missing[@]}"
 }
+
+# Runs apt-get with the caller's `as_root`. While another program holds the package database, waits for up to ten minutes.
+apt_get() {
+  local status errors deadline=$((SECONDS + 600))
+  while true; do
+    status=0
+    errors=$("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -q -y "$@" 2>&1 >&3) || status=$?
+    [[ -z $errors ]] || echo "$errors" >&2
+    [[ $errors == *"Could not get lock"* ]] && ((SECONDS < deadline)) || return "$status"
+    say "another program holds the package database; trying again in 5 s"
+    sleep 5
+  done
+} 3>&1
 
 # install_packages [PACKAGE...]: those that every build needs, and the arguments.
 install_packages() {
@@ -98,9 +113,6 @@ build() {
   cmake --build --preset "$preset" "$@"
 }
 
-# The number in attribute $1 of the test suite in the JUnit file $2.
-junit_count() { grep -m 1 -o "\b$1=\"[0-9]*" "$2" | tr -dc 0-9; }
-
 # Sets the caller's `presets` to those of INTACT_PRESETS, or of $1 if it is not set.
 read_presets() {
   local preset
@@ -113,27 +125,52 @@ read_presets() {
   done
 }
 
+# Drops ctest's lines on tests that start, pass or are skipped; prints a line per tenth of the tests.
+show_progress() {
+  awk '
+    /^ *Start +[0-9]+: / { next }
+    match($0, /^ *[0-9]+\/[0-9]+ Test +#/) {
+      split($1, count, "/")
+      tenth = int(10 * count[1] / count[2])
+      if (tenth > shown) { shown = tenth; printf "tests: %d of %d (%d %%)\n", count[1], count[2], 10 * tenth; fflush() }
+      if ($0 ~ /( Passed |\*\*\*Skipped )/) next
+    }
+    { print; fflush() }'
+}
+
+# run_ctest PRESET [ARGUMENT...]: runs tests of build/PRESET, then prints failures, skips and the slowest tests.
+run_ctest() {
+  local preset=$1 status=0
+  local results=$root/build/$preset/tests.xml
+  shift
+  rm -f "$results"
+  ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" --output-junit "$results" "$@" | show_progress ||
+    status=$?
+  [[ -f $results ]] || fail "ctest wrote no results for build/$preset"
+  tools/test_summary.py "$results" tests/slow_tests.txt || status=$?
+  return "$status"
+}
+
 run_tests() {
-  local argument preset presets=release arguments=() failed_presets=() total=0 failed=0 skipped=0
+  local argument preset presets=release arguments=() failed_presets=() excluded='^Long' only_build=
   for argument in "$@"; do
-    if [[ $argument == --all ]]; then presets="release asan"; else arguments+=("$argument"); fi
+    case $argument in
+      --all) presets="release asan" ;;
+      --long) excluded= ;;
+      --build) only_build=yes ;;
+      *) arguments+=("$argument") ;;
+    esac
   done
+  [[ -z $excluded ]] || arguments+=(--exclude-regex "$excluded")
   read_presets "$presets"
-  install_packages
+  install_packages "${testing[@]}"
   try_install openmpi-bin || say "going on without openmpi-bin: the test under mpirun is skipped"
   for preset in "${presets[@]}"; do
     build "$preset"
+    [[ -z $only_build ]] || continue
     say "testing build/$preset"
-    local results=$root/build/$preset/tests.xml
-    rm -f "$results"
-    ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" --output-junit "$results" "${arguments[@]}" ||
-      failed_presets+=("$preset")
-    [[ -f $results ]] || fail "ctest wrote no results for build/$preset"
-    total=$((total + $(junit_count tests "$results")))
-    failed=$((failed + $(junit_count failures "$results")))
-    skipped=$((skipped + $(junit_count skipped "$results")))
+    run_ctest "$preset" "${arguments[@]}" || failed_presets+=("$preset")
   done
-  say "${presets[*]}: $total tests, $((total - failed - skipped)) passed, $failed failed, $skipped skipped"
   ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
 }
 
@@ -141,10 +178,10 @@ run_tests() {
 test_pytorch() {
   local preset presets build_pytorch=ON
   read_presets release
-  install_packages "${pytorch[@]}"
+  install_packages "${testing[@]}" "${pytorch[@]}"
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_torch run_scripted intact
-    ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" --tests-regex '^pytorch\.'
+    run_ctest "$preset" --tests-regex '^pytorch\.'
   done
   [[ " ${presets[*]} " == *" release "* ]] || return 0
   export PYTHONPATH=build/release/integrations/pytorch
@@ -197,6 +234,11 @@ case $command in
     ;;
   pytorch)
     test_pytorch "$@"
+    ;;
+  packages)
+    install_packages "${testing[@]}" "${pytorch[@]}"
+    install_peers
+    try_install openmpi-bin || say "going on without openmpi-bin"
     ;;
   lint)
     install_packages

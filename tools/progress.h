@@ -11,6 +11,10 @@ namespace intact::tools {
 /// Says that a step of the run begins.
 void ReportStep(const std::string& step);
 
+/// Seconds between two lines of progress of work that is limited by time; a sixtieth of the whole if that is
+/// longer.
+inline constexpr double kLineSeconds = 10;
+
 verify::Progress ReportProgress(const std::string& step);
 
 }  // namespace intact::tools

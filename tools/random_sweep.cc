@@ -7,14 +7,13 @@
 #include "emulator/emulator.h"
 #include "tools/commands.h"
 #include "tools/interruption.h"
+#include "tools/progress.h"
 #include "tools/terminal.h"
 
 namespace intact::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr double kLineSeconds = 10;  // between two lines of progress, or a sixtieth of the whole if longer
 
 // "1 h 05 min", "40 s"
 std::string Duration(double seconds) {

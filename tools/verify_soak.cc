@@ -7,6 +7,7 @@
 #include "jit/code_memory.h"
 #include "tools/commands.h"
 #include "tools/interruption.h"
+#include "tools/progress.h"
 #include "tools/terminal.h"
 #include "verify/resident.h"
 #include "verify/soak.h"
@@ -15,8 +16,6 @@ namespace intact::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr double kLineSeconds = 10;  // between two lines of progress, or a sixtieth of the whole if longer
 
 struct SoakArguments {
   double seconds = 60;

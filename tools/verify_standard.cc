@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,26 +35,37 @@ struct StandardOptions {
   double deadline = TargetOption().deadline;
 };
 
+// Prints each part as soon as it is known: the first after seconds, the sweep after minutes.
 Result<verify::Report> RunAll(const StandardOptions& options) {
+  const auto print = [](const std::string& text) {
+    Print("{}\n", text);
+    (void)std::fflush(stdout);
+  };
   verify::Report report;
   report.origin = verify::CurrentOrigin();
   report.machine = DescribeMachine();
   report.isas = DescribeIsas();
+  print(verify::ToText(report.machine) + verify::ToText(report.isas));
   ReportStep("pair map: all 2^32 inputs of vpmaddubsw");
   report.pairs = verify::MapAllPairs(static_cast<int>(std::thread::hardware_concurrency()));
+  print(verify::ToText(report.pairs));
   ReportStep("saturation map");
   Result<verify::SaturationMap> map = verify::MapSaturation();
   if (!map) return map.error();
   report.map = std::move(*map);
+  print(verify::ToText(report.map));
   ReportStep("ramps and reduce_range of the built-in layers");
   Result<std::vector<verify::Ramp>> ramps = verify::RunBuiltinRamps();
   if (!ramps) return ramps.error();
   report.ramps = std::move(*ramps);
+  print(verify::ToText(std::span<const verify::Ramp>(report.ramps)));
   report.audits = verify::AuditBuiltinLayers();
+  print(verify::ToText(std::span<const verify::LayerAudit>(report.audits)));
   ReportStep("cost of exactness");
   Result<std::vector<verify::Cost>> costs = verify::MeasureBuiltinCosts();
   if (!costs) return costs.error();
   report.costs = std::move(*costs);
+  print(verify::ToText(std::span<const verify::Cost>(report.costs)));
   if (options.emulate) {  // after what is measured
     const jit::IsaSet emulated = emulator::AddMissingIsas();
     for (verify::IsaStatus& status : report.isas) {
@@ -65,23 +78,28 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
       SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate);
   if (!sweep) return sweep.error();
   report.sweep = std::move(*sweep);
+  print(verify::ToText(report.sweep));
   return report;
 }
 
-int StatusOf(const verify::Report& report) {
+// What is left to print when all parts stand.
+std::string TextOf(const verify::Report& report) { return verify::ParityText(report); }
+std::string TextOf(const verify::TargetReport& report) { return verify::ToText(report); }
+
+int ExitStatus(const verify::Report& report) {
   if (report.Parity()) return kParity;
   return report.sweep.Verdict() == verify::SweepVerdict::kNothingCompared ? kBadInput : kDifference;
 }
-int StatusOf(const verify::TargetReport& report) { return tools::StatusOf(report.Verdict()); }
+int ExitStatus(const verify::TargetReport& report) { return StatusOf(report.Verdict()); }
 
-// Prints a report and writes its files; returns the exit status.
+// Prints what is left of a report and writes its files; returns the exit status.
 template <class AnyReport>
 int Write(const Result<AnyReport>& report, const verify::ReportFiles& files) {
   if (!report) return Fail(report.error());
-  Print("{}", verify::ToText(*report));
+  Print("{}", TextOf(*report));
   if (const std::optional<Error> error = verify::WriteReport(*report, files)) return Fail(*error);
   Print("wrote {} and {}\n", files.json, files.html);
-  return StatusOf(*report);
+  return ExitStatus(*report);
 }
 
 struct NamedTarget {

@@ -488,27 +488,30 @@ std::string ToText(const RandomSweepResult& random, const std::string& target) {
   return text + ToText(Mixtures(random.sweep)) + FailuresText(random.sweep, target);
 }
 
-std::string ToText(const Report& report) {
-  std::string text = fmt::format("{}{}\n{}\n{}\n", ToText(report.machine), ToText(report.isas),
-                                 ToText(report.pairs), ToText(report.map));
-  text += fmt::format(
+std::string ToText(std::span<const Ramp> ramps) {
+  std::string text = fmt::format(
       "ramp: outputs that step the wrong way under a rising constant\n  {:<13} {:<11} {:<24} {:>13} {:>12}\n",
       "ISA", "mode", "layer", "non-monotonic", "unexplained");
-  for (const Ramp& ramp : report.ramps) {
+  for (const Ramp& ramp : ramps) {
     text += fmt::format("  {:<13} {:<11} {:<24} {:>13} {:>12}\n", intact_isa_name(ramp.isa),
                         ToString(ramp.mode), ramp.layer, ramp.NonMonotonic(), ramp.Unexplained());
   }
-  text += fmt::format("\n{}\nreduce_range of the built-in layers\n", ToText(report.sweep));
-  for (const LayerAudit& layer : report.audits) {
+  return text;
+}
+
+std::string ToText(std::span<const LayerAudit> audits) {
+  std::string text = "reduce_range of the built-in layers\n";
+  for (const LayerAudit& layer : audits) {
     text +=
         fmt::format("  {:<24} {:<14} {}; activations {} to {}\n", layer.layer, InWords(layer.audit.verdict()),
                     layer.audit.declared.premise, layer.audit.min_activation, layer.audit.max_activation);
   }
-  text += '\n';
-  text += ToText(report.costs);
-  return text + fmt::format("\n{}\n", report.Parity()
-                                          ? "PARITY: every kernel computes what its mode promises"
-                                          : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above");
+  return text;
+}
+
+std::string ParityText(const Report& report) {
+  return report.Parity() ? "PARITY: every kernel computes what its mode promises\n"
+                         : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above\n";
 }
 
 std::string ToText(const ReportComparison& comparison) {

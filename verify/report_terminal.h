@@ -59,7 +59,12 @@ std::string VerdictText(const SweepResult& sweep, const SweepResult* random = nu
 std::string NotRunText(const SweepResult& sweep);
 /// What was met, what is computed, and failures if there are any.
 std::string ToText(const RandomSweepResult& random, const std::string& target = {});
-std::string ToText(const Report& report);
+/// A row for each ramp.
+std::string ToText(std::span<const Ramp> ramps);
+/// A row for each layer.
+std::string ToText(std::span<const LayerAudit> audits);
+/// The last line of a standard run.
+std::string ParityText(const Report& report);
 std::string ToText(const ReportComparison& comparison);
 
 }  // namespace intact::verify

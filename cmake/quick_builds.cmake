@@ -1,0 +1,38 @@
+# What makes builds of this project quicker, where it is installed and where it is not told to stay away. Nothing of it
+# changes what is built.
+if(PROJECT_IS_TOP_LEVEL AND INTACT_CCACHE)
+  find_program(INTACT_CCACHE_PROGRAM ccache)
+  mark_as_advanced(INTACT_CCACHE_PROGRAM)
+  if(INTACT_CCACHE_PROGRAM)
+    # ccache keeps objects that use a precompiled header only if it may ignore the header's macros and times.
+    set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${INTACT_CCACHE_PROGRAM})
+    set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  endif()
+endif()
+if(PROJECT_IS_TOP_LEVEL AND INTACT_MOLD)
+  find_program(INTACT_MOLD_PROGRAM mold)
+  mark_as_advanced(INTACT_MOLD_PROGRAM)
+  if(INTACT_MOLD_PROGRAM)
+    add_link_options(-fuse-ld=mold)
+  endif()
+endif()
+
+# intact_precompile(target [HEADER...]): precompiles what nearly all sources of `target` include.
+function(intact_precompile target)
+  target_precompile_headers(${target} PRIVATE <algorithm> <array> <bit> <cmath> <cstdint> <cstring> <functional> <limits> <map>
+                            <memory> <numeric> <optional> <span> <string> <string_view> <utility> <vector> ${ARGN})
+  # Of a precompiled standard library GCC 12 forgets that it is the system's, and warns where there is nothing wrong.
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds$<SEMICOLON>-Wno-stringop-overread$<SEMICOLON>-Wno-stringop-overflow>)
+endfunction()
+
+# intact_unity(target [SIZE]): compiles SIZE (8) sources of `target` at once. Their anonymous namespaces become one.
+function(intact_unity target)
+  if(INTACT_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    if(ARGC GREATER 1)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${ARGV1})
+    endif()
+  endif()
+endfunction()
