@@ -1,7 +1,8 @@
 // Detection of caches and cores from the facts of several machines, recorded or made up, and from malformed
-// facts.
+// facts. Also what is printed of them.
 #include "jit/topology.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -20,9 +21,14 @@
 #include <vector>
 
 #include "kernels/base/blocking.h"
+#include "verify/report.h"
+#include "verify/report_terminal.h"
 
 namespace intact::jit {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t kKibi = 1 << 10, kMebi = 1 << 20, kGibi = 1 << 30;
 
@@ -456,6 +462,41 @@ TEST(Host, ReadsFiles) {
   const std::string_view online = HostFacts().ReadFile("online", buffer);
   if (online.empty()) GTEST_SKIP() << "no /sys/devices/system/cpu";
   EXPECT_EQ(HostFacts().ReadFile("online", {buffer.data(), 1}), "") << "does not fit";
+}
+
+// ----- what is printed -------------------------------------------------------------------------------------
+
+TEST(MachineText, Cores) {
+  verify::Machine machine;
+  EXPECT_EQ(verify::CoresText(machine), "cores unknown");
+  machine.threads = machine.online_threads = 4;
+  EXPECT_EQ(verify::CoresText(machine), "cores unknown, 4 threads");
+  machine.cores = 4;
+  EXPECT_EQ(verify::CoresText(machine), "4 cores, 4 threads");
+  machine.threads_per_core = 1;
+  EXPECT_EQ(verify::CoresText(machine), "4 cores, 4 threads (1 per core)");
+  machine.cores = machine.threads_per_core = 2;
+  EXPECT_EQ(verify::CoresText(machine), "2 cores, 4 threads (2 per core)");
+  machine.cores = machine.threads = 1;
+  EXPECT_EQ(verify::CoresText(machine), "1 core, 1 of 4 online threads (up to 2 per core)");
+}
+
+TEST(MachineText, Caches) {
+  verify::Machine machine;
+  EXPECT_EQ(verify::CachesText(machine), "L1d unknown, L2 unknown, L3 unknown");
+  machine.l1d_bytes = 48 * kKibi;
+  machine.l2_bytes = 2 * kMebi;
+  machine.l3_bytes = 32 * kMebi;
+  machine.l1d_threads = 1;
+  machine.l3_threads = 8;
+  EXPECT_EQ(verify::CachesText(machine), "L1d 48 KiB, L2 2 MiB, L3 32 MiB per 8 threads");
+}
+
+TEST(MachineText, NothingIsCalledNone) {
+  const std::string text = verify::ToText(verify::Machine());
+  EXPECT_THAT(text, HasSubstr("unknown"));
+  EXPECT_THAT(text, Not(HasSubstr("none")));
+  EXPECT_THAT(text, Not(HasSubstr("1 core")));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,7 +38,7 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   report.machine = DescribeMachine();
   report.isas = DescribeIsas();
   ReportStep("pair map: all 2^32 inputs of vpmaddubsw");
-  report.pairs = verify::MapAllPairs(static_cast<int>(std::thread::hardware_concurrency()));
+  report.pairs = verify::MapAllPairs(UsableThreads());
   ReportStep("saturation map");
   Result<verify::SaturationMap> map = verify::MapSaturation();
   if (!map) return map.error();
