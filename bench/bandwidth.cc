@@ -149,7 +149,8 @@ std::vector<ReadSize> ReadSizes(int64_t l1d_bytes, int64_t l2_bytes, int64_t l3_
     const char* level = bytes <= l1d_bytes  ? "L1"
                         : bytes <= l2_bytes ? "L2"
                         : bytes <= l3_bytes ? "L3"
-                                            : "memory";
+                        : l3_bytes != 0     ? "memory"
+                                            : "L3 or memory";
     named.push_back({bytes, level});
   }
   return named;

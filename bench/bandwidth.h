@@ -57,13 +57,13 @@ class ReadBandwidth {
 /// A size whose bandwidth tells of a level of the memory hierarchy.
 struct ReadSize {
   int64_t bytes = 0;
-  std::string level;  // where it fits: "L1", "L2", "L3" or "memory"
+  std::string level;  // where it fits: "L1", "L2", "L3" or "memory"; "L3 or memory" if L3's size is unknown
   /// "bandwidth/read/64MiB".
   std::string Name() const;
 };
 
-/// Half of L1, half of L2, 16, 64 and 256 MiB, and what does not fit L3, if memory allows. Bytes are 0 for
-/// caches that there are not, or are not known.
+/// Half of L1, half of L2, 16, 64 and 256 MiB, and what does not fit L3, if memory allows. The arguments are
+/// 0 for caches whose size is unknown.
 std::vector<ReadSize> ReadSizes(int64_t l1d_bytes, int64_t l2_bytes, int64_t l3_bytes);
 
 }  // namespace intact::bench

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <thread>
 #include <vector>
 
 #include "bench/bandwidth.h"
 #include "bench/peaks.h"
 #include "bench/suites.h"
 #include "bench/workload.h"
+#include "tools/machine.h"
 #include "verify/turns.h"
 
 namespace intact::bench {
@@ -125,7 +125,7 @@ FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, jit::Isa
   call.create_microseconds = MicrosecondsToCreate(tiny, c, budget / 2);
   call.pack_gb_per_s =
       1e-3 * static_cast<double>(kThreadsShape.WeightBytes()) / MicrosecondsToCreate(large, c, budget / 2);
-  if (std::thread::hardware_concurrency() < 2) return call;
+  if (tools::UsableThreads() < 2) return call;
   std::vector<Entrant> entrants;
   std::vector<verify::Measurement> turns;
   Bytes output = large.NewC(c.format.c_type);

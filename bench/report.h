@@ -6,8 +6,8 @@
 //                    distribution; "trained": each layer's own, as networks.h tells)
 //   machine, isas[]  as in report.json (verify/report.h)
 //   peaks[]          registers-only instruction peaks: name, gops
-//   reads[]          read bandwidth of one core: bytes (of the buffer), level ("L1", "L2", "L3", "memory":
-//                    where it fits), gb_per_s
+//   reads[]          read bandwidth of one core: bytes (of the buffer), level (where it fits: "L1", "L2",
+//                    "L3", "memory"; "L3 or memory" if L3's size is unknown), gb_per_s
 //   peers[]          name, version
 //   rows[]           one shape on one ISA, all in the same run: isa, m, n, k, conv (null for a GEMM; else
 //                    height and width of the input, c_in, c_out, kernel and stride ([height, width] each),

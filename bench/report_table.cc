@@ -295,9 +295,8 @@ Table MachineTable(const Results& results) {
     table.rows.push_back({std::string(label), std::move(text)});
   };
   add("CPU", fmt::format("{}, family {}, model {}", machine.cpu, machine.family, machine.model));
-  add("cores, threads", fmt::format("{}, {}", machine.cores, machine.threads));
-  add("caches", fmt::format("L1d {}, L2 {}, L3 {}", verify::BytesText(machine.l1d_bytes),
-                            verify::BytesText(machine.l2_bytes), verify::BytesText(machine.l3_bytes)));
+  add("this process may use", verify::CoresText(machine));
+  add("caches", verify::CachesText(machine));
   std::vector<std::string> available;
   for (const verify::IsaStatus& status : results.isas) {
     if (status.available) available.emplace_back(intact_isa_name(status.isa));

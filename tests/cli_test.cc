@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ namespace {
 using intact::tests::Outcome;
 using intact::tests::UnreadPipe;
 using nlohmann::json;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 const std::string kLayers = INTACT_TEST_DATA "/torch-layers/";
@@ -321,6 +323,17 @@ TEST_F(Cli, Info) {
        {"avx2", "avx_vnni", "avx512_vnni", "amx_int8", "saturates in int16", "reduce_range", "L1d"}) {
     EXPECT_THAT(outcome.out, HasSubstr(word));
   }
+  EXPECT_THAT(outcome.out, ContainsRegex("L1d [1-9][0-9]* KiB, L2 [1-9][0-9]* [KM]iB"));
+}
+
+// Runs the program on one of the logical CPUs that this test may use.
+TEST_F(Cli, InfoCountsTheCoresThatMayBeUsed) {
+  cpu_set_t set;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &set)) ++cpu;
+  const std::string expected = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? ", 1 thread" : ", 1 of ";
+  EXPECT_THAT(Run("info", "taskset -c " + std::to_string(cpu)).out, HasSubstr(expected));
 }
 
 TEST_F(Cli, ExactLayersEqualPyTorchOnEveryIsa) {

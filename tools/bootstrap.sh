@@ -4,9 +4,9 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
-readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libcpuinfo-dev libbenchmark-dev
+readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libbenchmark-dev
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
-readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libgemmlowp-dev)
+readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 readonly testing=(python3)  # for tools/test_summary.py
 readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 

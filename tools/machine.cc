@@ -1,26 +1,35 @@
 #include "tools/machine.h"
 
-#include <cpuinfo.h>
+#include <algorithm>
 
 #include "jit/isa.h"
+#include "jit/topology.h"
 #include "verify/audit.h"
 
 namespace intact::tools {
 
 verify::Machine DescribeMachine() {
   verify::Machine machine;
-  if (!cpuinfo_initialize()) return machine;
-  const auto size_of = [](const cpuinfo_cache* cache) { return cache == nullptr ? 0 : int64_t{cache->size}; };
-  machine.cpu = cpuinfo_get_package(0)->name;
+  const jit::Topology topology = jit::DetectTopology(jit::HostFacts());
+  if (!topology.brand.empty()) machine.cpu = topology.brand;
   const jit::CpuKind kind = jit::HostCpu();
   machine.family = static_cast<int>(kind.family);
   machine.model = static_cast<int>(kind.model);
-  machine.cores = cpuinfo_get_cores_count();
-  machine.threads = cpuinfo_get_processors_count();
-  machine.l1d_bytes = size_of(cpuinfo_get_l1d_cache(0));
-  machine.l2_bytes = size_of(cpuinfo_get_l2_cache(0));
-  machine.l3_bytes = size_of(cpuinfo_get_l3_cache(0));
+  machine.cores = topology.usable_cores;
+  machine.threads = topology.usable_cpus;
+  machine.online_threads = topology.online_cpus;
+  machine.threads_per_core = topology.threads_per_core;
+  machine.l1d_bytes = topology.l1d.bytes;
+  machine.l2_bytes = topology.l2.bytes;
+  machine.l3_bytes = topology.l3.bytes;
+  machine.l1d_threads = topology.l1d.shared_by;
+  machine.l2_threads = topology.l2.shared_by;
+  machine.l3_threads = topology.l3.shared_by;
   return machine;
+}
+
+int UsableThreads() {
+  return static_cast<int>(std::max<int64_t>(jit::DetectUsableCpus(jit::HostFacts()), 1));
 }
 
 std::string WhyNotAvailable(intact_isa isa) {

@@ -10,8 +10,11 @@
 
 namespace intact::tools {
 
-/// CPU name, cores and caches, as libcpuinfo sees them.
+/// CPU name, cores and caches, as jit/topology.h detects them.
 verify::Machine DescribeMachine();
+
+/// The number of logical CPUs that this process may run on, at least 1.
+int UsableThreads();
 
 /// The ladder, weakest first: what is available, or why it is not.
 std::vector<verify::IsaStatus> DescribeIsas();

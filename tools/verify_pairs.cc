@@ -1,7 +1,7 @@
 #include <memory>
-#include <thread>
 
 #include "tools/commands.h"
+#include "tools/machine.h"
 #include "tools/terminal.h"
 #include "verify/pairs.h"
 #include "verify/report_json.h"
@@ -15,7 +15,7 @@ void AddVerifyPairs(CLI::App* verify, Command* command) {
   AddJsonOption(pairs, json.get(), "write the map");
   pairs->callback([json, command] {
     *command = [json] {
-      const verify::PairMap map = verify::MapAllPairs(static_cast<int>(std::thread::hardware_concurrency()));
+      const verify::PairMap map = verify::MapAllPairs(UsableThreads());
       Print("{}", verify::ToText(map));
       return WriteJson(*json, verify::ToJson(map), map.Agrees() ? kParity : kDifference);
     };

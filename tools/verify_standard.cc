@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -47,7 +46,7 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   report.isas = DescribeIsas();
   print(verify::ToText(report.machine) + verify::ToText(report.isas));
   ReportStep("pair map: all 2^32 inputs of vpmaddubsw");
-  report.pairs = verify::MapAllPairs(static_cast<int>(std::thread::hardware_concurrency()));
+  report.pairs = verify::MapAllPairs(UsableThreads());
   print(verify::ToText(report.pairs));
   ReportStep("saturation map");
   Result<verify::SaturationMap> map = verify::MapSaturation();

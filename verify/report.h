@@ -3,7 +3,10 @@
 // report.json, schema version 1:
 //
 //   schema           "intact-report"; schema_version 1; version of intact
-//   machine          cpu, family, model (as CPUID tells them), cores, threads, l1d_bytes, l2_bytes, l3_bytes
+//   machine          cpu, family, model (as CPUID reports them); what this process may use: cores, threads
+//                    (logical CPUs); online_threads (of the machine), threads_per_core (the most where cores
+//                    differ); l1d_bytes, l2_bytes, l3_bytes (the size of one cache), l1d_threads, l2_threads,
+//                    l3_threads (logical CPUs that share one cache). A number that is unknown is 0
 //   isas[]           isa, available, reason (why not), saturates (in int16, in saturating mode and in other
 //                    libraries), reduce_range (what to set it to there)
 //   pair_map         all inputs of one vpmaddubsw lane: inputs, clamped_high, clamped_low, counted_by,
@@ -75,10 +78,14 @@ namespace intact::verify {
 
 struct Machine {
   std::string cpu = "unknown";
-  int family = 0, model = 0;  // as CPUID tells them, the extended fields included
-  int64_t cores = 0;
-  int64_t threads = 0;
-  int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;  // 0 = unknown or none
+  int family = 0, model = 0;  // as CPUID reports them, the extended fields included
+  // Counts and sizes are 0 where they are unknown.
+  int64_t cores = 0;                                        // that this process may use
+  int64_t threads = 0;                                      // logical CPUs that this process may use
+  int64_t online_threads = 0;                               // logical CPUs of the machine
+  int64_t threads_per_core = 0;                             // the most where cores differ
+  int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;        // of one cache
+  int64_t l1d_threads = 0, l2_threads = 0, l3_threads = 0;  // logical CPUs that share one cache
 };
 
 struct IsaStatus {

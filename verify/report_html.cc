@@ -215,7 +215,7 @@ std::string ToHtml(const Report& report) {
   const Machine& machine = report.machine;
   return html::Page(
       "intact report", report.origin,
-      fmt::format("<p>{}, {} cores · intact {}</p>\n<p>{}</p>\n", html::Escape(machine.cpu), machine.cores,
+      fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", html::Escape(machine.cpu), CoresText(machine),
                   intact_version(),
                   html::Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",
                                "Difference: something does not compute what its mode promises; see below.")) +

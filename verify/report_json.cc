@@ -289,9 +289,19 @@ Json ToJson(const Ramp& ramp) {
 }
 
 Json ToJson(const Machine& machine) {
-  return {{"cpu", machine.cpu},           {"family", machine.family},    {"model", machine.model},
-          {"cores", machine.cores},       {"threads", machine.threads},  {"l1d_bytes", machine.l1d_bytes},
-          {"l2_bytes", machine.l2_bytes}, {"l3_bytes", machine.l3_bytes}};
+  return {{"cpu", machine.cpu},
+          {"family", machine.family},
+          {"model", machine.model},
+          {"cores", machine.cores},
+          {"threads", machine.threads},
+          {"online_threads", machine.online_threads},
+          {"threads_per_core", machine.threads_per_core},
+          {"l1d_bytes", machine.l1d_bytes},
+          {"l2_bytes", machine.l2_bytes},
+          {"l3_bytes", machine.l3_bytes},
+          {"l1d_threads", machine.l1d_threads},
+          {"l2_threads", machine.l2_threads},
+          {"l3_threads", machine.l3_threads}};
 }
 
 Json ToJson(const IsaStatus& status) {

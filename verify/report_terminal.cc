@@ -180,16 +180,42 @@ std::string ToText(const Comparison& comparison, int64_t max_listed) {
 }
 
 std::string BytesText(int64_t bytes) {
-  if (bytes == 0) return "none";
+  if (bytes == 0) return "unknown";
   return bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} KiB", bytes >> 10);
+}
+
+std::string CoresText(const Machine& machine) {
+  const auto count = [](int64_t number, std::string_view noun) {
+    return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+  };
+  if (machine.threads == 0) return "cores unknown";
+  std::string text = machine.cores == 0 ? "cores unknown" : count(machine.cores, "core");
+  const bool are_all = machine.threads >= machine.online_threads;
+  text += are_all ? ", " + count(machine.threads, "thread")
+                  : fmt::format(", {} of {} online threads", machine.threads, machine.online_threads);
+  if (machine.threads_per_core != 0) {
+    const bool are_alike = machine.cores * machine.threads_per_core == machine.threads;
+    text += fmt::format(" ({}{} per core)", are_alike ? "" : "up to ", machine.threads_per_core);
+  }
+  return text;
+}
+
+std::string CachesText(const Machine& machine) {
+  const auto cache = [](std::string_view name, int64_t bytes, int64_t threads) {
+    const bool is_shared = bytes != 0 && threads > 1;
+    return fmt::format("{} {}{}", name, BytesText(bytes),
+                       is_shared ? fmt::format(" per {} threads", threads) : "");
+  };
+  return cache("L1d", machine.l1d_bytes, machine.l1d_threads) + ", " +
+         cache("L2", machine.l2_bytes, machine.l2_threads) + ", " +
+         cache("L3", machine.l3_bytes, machine.l3_threads);
 }
 
 std::string ToText(const Machine& machine) {
   Lines lines;
   lines.Add("CPU", "{}, family {}, model {}", machine.cpu, machine.family, machine.model);
-  lines.Add("cores, threads", "{}, {}", machine.cores, machine.threads);
-  lines.Add("caches", "L1d {}, L2 {}, L3 {}", BytesText(machine.l1d_bytes), BytesText(machine.l2_bytes),
-            BytesText(machine.l3_bytes));
+  lines.Add("this process may use", "{}", CoresText(machine));
+  lines.Add("caches", "{}", CachesText(machine));
   return std::move(lines).text();
 }
 

@@ -29,8 +29,15 @@ std::string Describe(const SaturatedPair& pair, const MaybeConv& conv);
 /// "12.3 us", with "  1.08x" where it is exact and there is a saturating kernel; "-" for nullptr.
 std::string Describe(const Cost& cost, const Timing* timing);
 
-/// "48 KiB", "2 MiB"; "none" for 0.
+/// "48 KiB", "2 MiB"; "unknown" for 0.
 std::string BytesText(int64_t bytes);
+
+/// "8 cores, 16 threads (2 per core)". If this process may not use all threads: "1 core, 1 of 16 online
+/// threads (up to 2 per core)".
+std::string CoresText(const Machine& machine);
+
+/// "L1d 48 KiB, L2 2 MiB, L3 32 MiB per 8 threads".
+std::string CachesText(const Machine& machine);
 
 /// One line on the differences found and up to `max_listed` of them with their pairs.
 std::string ToText(const Comparison& comparison, int64_t max_listed);

@@ -233,8 +233,8 @@ Json ToJson(const TargetReport& report) {
 std::string ToHtml(const TargetReport& report) {
   const Machine& machine = report.machine;
   return html::Page("intact target report", report.origin,
-                    fmt::format("<p>{}, {} cores · intact {}</p>\n<p>{}</p>\n", html::Escape(machine.cpu),
-                                machine.cores, intact_version(),
+                    fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", html::Escape(machine.cpu),
+                                CoresText(machine), intact_version(),
                                 html::Judged(report.Passed(), "Every target computes what it claims.",
                                              report.Verdict() == SweepVerdict::kFailed
                                                  ? "Something computes other than it claims; see below."

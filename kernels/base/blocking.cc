@@ -1,7 +1,5 @@
 #include "kernels/base/blocking.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -9,18 +7,23 @@
 namespace intact::kernels {
 namespace {
 
-int64_t CacheSize(int name, int64_t fallback) {
-  const int64_t bytes = sysconf(name);
-  return bytes > 0 ? bytes : fallback;
-}
-
 CacheSizes& MutableCaches() {
-  static CacheSizes sizes{CacheSize(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
-                          CacheSize(_SC_LEVEL2_CACHE_SIZE, 512 << 10)};
+  static CacheSizes sizes = CachesOf(jit::HostFacts());
   return sizes;
 }
 
 }  // namespace
+
+CacheSizes CachesOf(const jit::MachineFacts& facts) noexcept {
+  CacheSizes sizes = kAssumedCaches;
+  if (const int64_t bytes = jit::DetectCacheBytes(facts, jit::CacheLevel::kL1d); bytes != 0) {
+    sizes.l1d_bytes = bytes;
+  }
+  if (const int64_t bytes = jit::DetectCacheBytes(facts, jit::CacheLevel::kL2); bytes != 0) {
+    sizes.l2_bytes = bytes;
+  }
+  return sizes;
+}
 
 const CacheSizes& Caches() { return MutableCaches(); }
 

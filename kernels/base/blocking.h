@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "jit/topology.h"
+
 namespace intact::kernels {
 
 inline constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -15,7 +17,13 @@ struct CacheSizes {
   int64_t l2_bytes = 0;
 };
 
-/// Per core, as the operating system tells them; 32 KiB and 512 KiB where it does not.
+/// The sizes assumed where a machine does not report its own.
+inline constexpr CacheSizes kAssumedCaches = {32 << 10, 512 << 10};
+
+/// The caches that a core of a machine uses; kAssumedCaches for each size that is unknown.
+CacheSizes CachesOf(const jit::MachineFacts& facts) noexcept;
+
+/// CachesOf() this machine, detected once.
 const CacheSizes& Caches();
 
 /// From now on Caches() are these. Plans are cut by the caches as they were when they were made: only while

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +18,7 @@
 #include <thread>
 
 #include "jit/fork_generation.h"
+#include "jit/topology.h"
 
 namespace intact::kernels {
 namespace {
@@ -149,7 +149,7 @@ class ThreadPool {
 
   // Blocking what others send keeps handlers of the process off threads that it does not know.
   bool MakeHelper() {
-    static const int64_t kMostHelpers = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    static const int64_t kMostHelpers = jit::DetectOnlineCpus(jit::HostFacts()) - 1;
     if (helpers_ >= kMostHelpers || Clock::now() < retry_at_) return false;
     sigset_t ours, callers;
     sigfillset(&ours);
