@@ -4,23 +4,26 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "bench/engine_passes.h"
 #include "bench/workload.h"
+#include "peers/onednn_api.h"
 
 namespace intact::bench {
 namespace {
 
-using Descriptor = dnnl::memory::desc;
-using Dimensions = dnnl::memory::dims;
-using Type = dnnl::memory::data_type;
-using Layout = dnnl::memory::format_tag;
+using onednn::Attributes;
+using onednn::ColumnMasks;
+using onednn::Descriptor;
+using onednn::Dimensions;
+using onednn::Layout;
+using onednn::Type;
 
 dnnl::cpu_isa CapOf(jit::Isa isa) {
   switch (isa) {
@@ -29,8 +32,9 @@ dnnl::cpu_isa CapOf(jit::Isa isa) {
     case jit::Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
     case jit::Isa::kAvxVnni:
-    case jit::Isa::kAvxVnniInt8:  // which oneDNN 2 does not know
       return dnnl::cpu_isa::avx2_vnni;
+    case jit::Isa::kAvxVnniInt8:
+      return onednn::kAvxVnniInt8Isa;
     case jit::Isa::kAvx512:
       return dnnl::cpu_isa::avx512_core;
     case jit::Isa::kAvx512Vnni:
@@ -38,7 +42,7 @@ dnnl::cpu_isa CapOf(jit::Isa isa) {
     case jit::Isa::kAmxInt8:
       return dnnl::cpu_isa::avx512_core_amx;
   }
-  return dnnl::cpu_isa::all;
+  return onednn::kAnyIsa;
 }
 
 /// An output's type.
@@ -76,8 +80,8 @@ class OneDnnContender final : public Contender {
 
   bool Run(const uint8_t* a, uint8_t* c) override {
     try {
-      if (a_.get_data_handle() != a) a_.set_data_handle(const_cast<uint8_t*>(a), stream_);  // read only
-      if (c_.get_data_handle() != c) c_.set_data_handle(c, stream_);
+      if (a_.get_data_handle() != a) a_.set_data_handle(const_cast<uint8_t*>(a));  // read only
+      if (c_.get_data_handle() != c) c_.set_data_handle(c);
       primitive_.execute(stream_, arguments_);
       stream_.wait();
       return true;
@@ -100,9 +104,10 @@ class OneDnnContender final : public Contender {
     const Descriptor a(dimensions(c.shape.m, c.shape.k), ActivationTypeOf(c), dense);
     const Descriptor b = batch ? plain : Descriptor(size, WeightTypeOf(c), Layout::any);
     const Descriptor to(dimensions(c.shape.m, c.shape.n), TypeOf(c.format.c_type), dense);
-    const dnnl::matmul::primitive_desc description({a, b, to}, Attributes(workload, c), engine_);
+    const Attributes attributes = AttributesOf(workload, c, onednn::MatmulColumns(size.size()));
+    const auto description = onednn::Describe<dnnl::matmul>(engine_, attributes.attributes, a, b, to);
     primitive_ = dnnl::matmul(description);
-    Finish(description, plain, workload, c);
+    Finish(description, plain, workload, c, attributes);
   }
 
   /// Makes a convolution; channels last.
@@ -116,22 +121,22 @@ class OneDnnContender final : public Contender {
     const Descriptor b(filter, WeightTypeOf(c), Layout::any);
     const Descriptor to({g.batch, g.c_out, g.OutHeight(), g.OutWidth()}, TypeOf(c.format.c_type),
                         Layout::nhwc);
-    const typename Primitive::primitive_desc description(
-        {dnnl::prop_kind::forward_inference, algorithm, a, b, to, both(g.stride), both(g.dilation - 1),
-         both(g.PadBegin()), both(g.PadEnd())},
-        Attributes(workload, c), engine_);
+    const Attributes attributes = AttributesOf(workload, c, onednn::ConvolutionColumns(g.groups != 1));
+    const auto description = onednn::Describe<Primitive>(
+        engine_, attributes.attributes, dnnl::prop_kind::forward_inference, algorithm, a, b, to,
+        both(g.stride), both(g.dilation - 1), both(g.PadBegin()), both(g.PadEnd()));
     primitive_ = Primitive(description);
     const Descriptor plain(filter, WeightTypeOf(c), g.groups != 1 ? Layout::gohwi : Layout::ohwi);
-    Finish(description, plain, workload, c);
+    Finish(description, plain, workload, c, attributes);
   }
 
-  /// Packs the weights, which are laid out as `plain` says, in its type, and gathers the arguments.
+  /// Packs the weights, whose type and layout `plain` describes, and gathers the arguments.
   template <class Description>
   void Finish(const Description& description, const Descriptor& plain, const Workload& workload,
-              const Case& c) {
+              const Case& c, const Attributes& attributes) {
     dnnl::memory b(plain, engine_);
     const std::span<const int8_t> weights = workload.b();
-    if (plain.data_type() == Type::f32) {
+    if (WeightTypeOf(c) == Type::f32) {
       std::ranges::copy(weights, static_cast<float*>(b.get_data_handle()));
     } else {
       std::ranges::copy(weights, static_cast<int8_t*>(b.get_data_handle()));
@@ -146,22 +151,21 @@ class OneDnnContender final : public Contender {
     }
     a_ = dnnl::memory(description.src_desc(), engine_, nullptr);
     c_ = dnnl::memory(description.dst_desc(), engine_, nullptr);
-    arguments_ = {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c_}};
+    arguments_ = attributes.arguments;
+    arguments_.insert({{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c_}});
   }
 
-  static dnnl::primitive_attr Attributes(const Workload& workload, const Case& c) {
-    dnnl::primitive_attr attributes;
+  Attributes AttributesOf(const Workload& workload, const Case& c, ColumnMasks columns) const {
+    Attributes result;
     if (c.format.c_type != INTACT_S32 && c.format.quantization != Quantization::kNone) {
-      const std::vector<float>& scales = workload.operation().scales;
-      constexpr int kPerColumn = 1 << 1;
-      attributes.set_output_scales(scales.size() == 1 ? 0 : kPerColumn, scales);
+      onednn::SetScales(engine_, workload.operation().scales, columns, &result);
     }
     if (workload.ActivationOf(c.format) == INTACT_ACTIVATION_RELU) {
       dnnl::post_ops relu;
-      relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      attributes.set_post_ops(relu);
+      onednn::AppendEltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f, &relu);
+      result.attributes.set_post_ops(relu);
     }
-    return attributes;
+    return result;
   }
 
   dnnl::engine engine_;

@@ -45,13 +45,17 @@ This package contains")
 set(CPACK_COMPONENTS_ALL)
 intact_package(runtime ${library} libs SUMMARY "exact int8 GEMM and convolution for x86-64"
                TEXT "${what} the shared library.")
-# Who links the archive needs asmjit, and the C++ runtime of the compiler that made it.
-string(REGEX MATCH "^[0-9]+" compiler ${CMAKE_CXX_COMPILER_VERSION})
+# Who links the archive needs asmjit, and the C++ runtime of the compiler that made it. Clang has none of its own.
+set(runtime libstdc++-dev)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  string(REGEX MATCH "^[0-9]+" compiler ${CMAKE_CXX_COMPILER_VERSION})
+  set(runtime "libstdc++-${compiler}-dev | libstdc++-dev")
+endif()
 intact_package(development libintact-dev libdevel SUMMARY "exact int8 GEMM and convolution (development files)"
                TEXT "${what} the headers for C and C++, the archive, and
 the files for CMake and pkg-config."
                DEPENDS "${library} (= ${version}), libasmjit-dev"
-               RECOMMENDS "libstdc++-${compiler}-dev | libstdc++-dev")
+               RECOMMENDS "${runtime}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 if(TARGET intact)
   intact_package(tools intact-tools science SUMMARY "verifier of what int8 kernels compute" TEXT

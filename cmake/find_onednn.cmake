@@ -1,5 +1,8 @@
-# Finds oneDNN, quietly: dnnl_FOUND and DNNL::dnnl. Debian's package ends the configuration if there is no OpenCL.
-find_package(OpenCL QUIET)
-if(OpenCL_FOUND)
-  find_package(dnnl CONFIG QUIET)
+# Finds oneDNN, quietly: dnnl_FOUND and DNNL::dnnl. Debian's version 2 ends the configuration if there is no OpenCL.
+find_package(dnnl 3 CONFIG QUIET)
+if(NOT dnnl_FOUND)
+  find_package(OpenCL QUIET)
+  if(OpenCL_FOUND)
+    find_package(dnnl CONFIG QUIET)
+  endif()
 endif()

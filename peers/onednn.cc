@@ -1,20 +1,21 @@
-// oneDNN 2 as a peer: its matmul, inner product, convolution and deconvolution primitives, and its BLAS-like
-// gemm_u8s8s32 and gemm_s8s8s32.
+// oneDNN as a peer: its matmul, inner product, convolution and deconvolution primitives, and its BLAS-like
+// gemm_u8s8s32 and gemm_s8s8s32. Versions 2 and 3 have different APIs, which onednn_api.h hides.
 //
 //   isa=…    what the library is held to, by its own names (ONEDNN_MAX_CPU_ISA)
 //   gemm=…   which of its calls multiplies: matmul (the default), inner_product or gemm_x8s8s32
 //
-// What is mapped to what, where (sum + bias)·scale, then post-operations in order, then the zero point is
-// what oneDNN 2 computes:
+// oneDNN computes (sum + bias)·scale in version 2 and sum·scale + bias in version 3, then the post-operations
+// in order, then adds the zero point of C. What is mapped to what:
 //
-//   bias_s32                bias
-//   scales                  output scales, for all or for each column
+//   bias_s32                version 2: bias
+//                           version 3: bias, as float32 bias·scale if there are scales
+//   scales                  version 2: scales of the output, one or one per column
+//                           version 3: scales of the weights, one or one per column
 //   bias_f32                post-operation binary_add
-//   residual                post-operation sum, where its elements have the size of C's: it adds to what
-//   stands
-//                           in C, so the residual is copied there
+//   residual                post-operation sum, if its elements have the size of C's. That adds to what
+//                           C holds, so the residual is copied to C first
 //   activation              post-operation eltwise_relu or eltwise_clip
-//   zero points             zero points, which convolutions' weights have none of
+//   zero points             zero points; weights of convolutions have none
 //   scales of rows of A     post-operation binary_mul; the scale of the weights is multiplied first
 //
 // Weights are packed in the format that the primitive prefers, and taken as they lie where runs give them. A
@@ -23,18 +24,18 @@
 #include <omp.h>
 
 #include <numeric>
-#include <oneapi/dnnl/dnnl.hpp>
-#include <unordered_map>
 
+#include "peers/onednn_api.h"
 #include "peers/peer.h"
 
 namespace intact::peers {
 namespace {
 
-using Dimensions = dnnl::memory::dims;
-using Descriptor = dnnl::memory::desc;
-using Layout = dnnl::memory::format_tag;
-using Type = dnnl::memory::data_type;
+using onednn::Attributes;
+using onednn::ColumnMasks;
+using onednn::Descriptor;
+using onednn::Dimensions;
+using onednn::Type;
 
 enum class GemmCall : uint8_t { kMatmul, kInnerProduct, kBlas };
 
@@ -70,17 +71,20 @@ dnnl::memory MemoryAt(const Descriptor& descriptor, const void* pointer) {
   return {descriptor, Engine(), const_cast<void*>(pointer)};
 }
 
-/// A tensor of `size` whose dimension `axis` alone is not 1, holding `values`.
-template <class Value>
-dnnl::memory Broadcast(Type type, size_t dimensions, size_t axis, const Value* values, int64_t size) {
+/// The extents of a tensor whose dimension `axis` alone is not 1.
+Dimensions Along(size_t axis, size_t dimensions, int64_t size) {
   Dimensions extents(dimensions, 1);
   extents[axis] = size;
-  dnnl::memory memory({extents, type, Dimensions(dimensions, 1)}, Engine());
-  std::copy_n(values, size, static_cast<Value*>(memory.get_data_handle()));
-  return memory;
+  return extents;
 }
 
-/// What a primitive is asked for beside its product.
+/// A tensor of float32 whose dimension `axis` alone is not 1, holding `values`.
+dnnl::memory Broadcast(size_t dimensions, size_t axis, const float* values, int64_t size) {
+  return onednn::MemoryOf<float>(Engine(), Along(axis, dimensions, size), Type::f32,
+                                 {values, static_cast<size_t>(size)});
+}
+
+/// What a primitive is asked for besides its product.
 struct Request {
   const intact_linear_desc& linear;
   const std::vector<float>& scales;
@@ -88,27 +92,17 @@ struct Request {
   const float* a_scales;  // of rows; or null
   int64_t rows, columns;
   size_t dimensions, column_axis;  // of C
-};
-
-/// A primitive's attributes and the arguments that they take.
-struct Attributes {
-  dnnl::primitive_attr attributes;
-  std::unordered_map<int, dnnl::memory> arguments;
+  ColumnMasks column_masks;
 };
 
 Attributes AttributesOf(const Request& request) {
   const intact_linear_desc& linear = request.linear;
   Attributes result;
-  const int per_column = 1 << request.column_axis;
-  if (!request.scales.empty()) {
-    result.attributes.set_output_scales(request.scales.size() == 1 ? 0 : per_column, request.scales);
-  }
-  if (linear.a_zero_point != 0) result.attributes.set_zero_points(DNNL_ARG_SRC, 0, {linear.a_zero_point});
-  if (std::ranges::any_of(request.b_zero_points, [](int32_t zero_point) { return zero_point != 0; })) {
-    result.attributes.set_zero_points(DNNL_ARG_WEIGHTS, request.b_zero_points.size() == 1 ? 0 : per_column,
-                                      request.b_zero_points);
-  }
-  if (linear.c_zero_point != 0) result.attributes.set_zero_points(DNNL_ARG_DST, 0, {linear.c_zero_point});
+  onednn::SetScales(Engine(), request.scales, request.column_masks, &result);
+  onednn::SetZeroPoints(Engine(), DNNL_ARG_SRC, {&linear.a_zero_point, 1}, 0, &result);
+  onednn::SetZeroPoints(Engine(), DNNL_ARG_WEIGHTS, request.b_zero_points, request.column_masks.weights,
+                        &result);
+  onednn::SetZeroPoints(Engine(), DNNL_ARG_DST, {&linear.c_zero_point, 1}, 0, &result);
 
   dnnl::post_ops post_ops;
   const auto append_binary = [&](dnnl::algorithm algorithm, const dnnl::memory& operand) {
@@ -118,19 +112,19 @@ Attributes AttributesOf(const Request& request) {
   };
   if (request.a_scales != nullptr) {
     append_binary(dnnl::algorithm::binary_mul,
-                  Broadcast(Type::f32, request.dimensions, 0, request.a_scales, request.rows));
+                  Broadcast(request.dimensions, 0, request.a_scales, request.rows));
   }
   if (linear.bias_f32 != nullptr) {
-    append_binary(dnnl::algorithm::binary_add, Broadcast(Type::f32, request.dimensions, request.column_axis,
-                                                         linear.bias_f32, request.columns));
+    append_binary(dnnl::algorithm::binary_add,
+                  Broadcast(request.dimensions, request.column_axis, linear.bias_f32, request.columns));
   }
   if (linear.residual_type != INTACT_TYPE_NONE) {
     post_ops.append_sum(linear.residual_scale, linear.residual_zero_point, TypeOf(linear.residual_type));
   }
   if (linear.activation == INTACT_ACTIVATION_RELU) {
-    post_ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    onednn::AppendEltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f, &post_ops);
   } else if (linear.activation == INTACT_ACTIVATION_CLAMP) {
-    post_ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_clip, linear.clamp_min, linear.clamp_max);
+    onednn::AppendEltwise(dnnl::algorithm::eltwise_clip, linear.clamp_min, linear.clamp_max, &post_ops);
   }
   result.attributes.set_post_ops(post_ops);
   return result;
@@ -172,13 +166,13 @@ void Execute(const typename Primitive::primitive_desc& description, const Tensor
   stream.wait();
 }
 
-/// The bias, as an argument; its descriptor is empty where there is none.
-Descriptor AddBias(const intact_linear_desc& linear, size_t dimensions, size_t axis, int64_t columns,
-                   std::unordered_map<int, dnnl::memory>* arguments) {
+/// Adds the s32 bias, if there is one. Its last dimension alone is not 1. Returns its descriptor, or an empty
+/// one.
+Descriptor AddBias(const intact_linear_desc& linear, const std::vector<float>& scales, size_t dimensions,
+                   int64_t columns, Attributes* attributes) {
   if (linear.bias_s32 == nullptr) return {};
-  const dnnl::memory bias = Broadcast(Type::s32, dimensions, axis, linear.bias_s32, columns);
-  arguments->emplace(DNNL_ARG_BIAS, bias);
-  return bias.get_desc();
+  return onednn::AddBias(Engine(), {linear.bias_s32, static_cast<size_t>(columns)}, scales,
+                         Along(dimensions - 1, dimensions, columns), attributes);
 }
 
 /// How far apart the items of a batch lie, in elements.
@@ -212,11 +206,13 @@ void Matmul(const intact_linear_desc& linear, const Product& first, int64_t item
                                   .rows = first.m,
                                   .columns = first.n,
                                   .dimensions = dimensions,
-                                  .column_axis = dimensions - 1});
-  const Descriptor bias = AddBias(linear, dimensions, dimensions - 1, first.n, &with.arguments);
-  const Descriptor any(tensors.b.dims(), tensors.b.data_type(), Layout::any);
-  const dnnl::matmul::desc operation(tensors.a, is_b_constant ? any : tensors.b, bias, tensors.c);
-  Execute<dnnl::matmul>({operation, with.attributes, Engine()}, tensors, std::move(with.arguments));
+                                  .column_axis = dimensions - 1,
+                                  .column_masks = onednn::MatmulColumns(dimensions)});
+  const Descriptor bias = AddBias(linear, first.scales, dimensions, first.n, &with);
+  const Descriptor b = is_b_constant ? onednn::InAnyLayout(tensors.b) : tensors.b;
+  const auto description =
+      onednn::Describe<dnnl::matmul>(Engine(), with.attributes, tensors.a, b, bias, tensors.c);
+  Execute<dnnl::matmul>(description, tensors, std::move(with.arguments));
 }
 
 void InnerProduct(const intact_linear_desc& linear, const Product& product, bool is_b_constant,
@@ -237,13 +233,13 @@ void InnerProduct(const intact_linear_desc& linear, const Product& product, bool
                                   .rows = product.m,
                                   .columns = product.n,
                                   .dimensions = 2,
-                                  .column_axis = 1});
-  const Descriptor bias = AddBias(linear, 1, 0, product.n, &with.arguments);
-  const Descriptor any(tensors.b.dims(), tensors.b.data_type(), Layout::any);
-  const dnnl::inner_product_forward::desc operation(dnnl::prop_kind::forward_inference, tensors.a,
-                                                    is_b_constant ? any : tensors.b, bias, tensors.c);
-  Execute<dnnl::inner_product_forward>({operation, with.attributes, Engine()}, tensors,
-                                       std::move(with.arguments));
+                                  .column_axis = 1,
+                                  .column_masks = onednn::InnerProductColumns()});
+  const Descriptor bias = AddBias(linear, product.scales, 1, product.n, &with);
+  const Descriptor b = is_b_constant ? onednn::InAnyLayout(tensors.b) : tensors.b;
+  const auto description = onednn::Describe<dnnl::inner_product_forward>(
+      Engine(), with.attributes, dnnl::prop_kind::forward_inference, tensors.a, b, bias, tensors.c);
+  Execute<dnnl::inner_product_forward>(description, tensors, std::move(with.arguments));
 }
 
 /// gemm_u8s8s32 or gemm_s8s8s32: row-major, with an offset of A, one of B and, as bias, one of each column.
@@ -383,8 +379,9 @@ void Convolve(dnnl::algorithm algorithm, const Convolution& conv, const intact_l
                                   .rows = 0,
                                   .columns = conv.output_channels,
                                   .dimensions = conv.input.size() + 2,
-                                  .column_axis = 1});
-  const Descriptor bias = AddBias(linear, 1, 0, conv.output_channels, &with.arguments);
+                                  .column_axis = 1,
+                                  .column_masks = onednn::ConvolutionColumns(conv.groups > 1)});
+  const Descriptor bias = AddBias(linear, scales, 1, conv.output_channels, &with);
   // A deconvolution's output tells its extent, so that there output_pad is a smaller padding at the end; and
   // dilation 0 is none.
   Dimensions pad_end = conv.pad_end;
@@ -394,10 +391,10 @@ void Convolve(dnnl::algorithm algorithm, const Convolution& conv, const intact_l
     if (pad_end[i] < -conv.stride[i]) throw Unsupported("oneDNN's output_pad is not beyond a stride");
     dilation[i] -= 1;
   }
-  const Descriptor any(tensors.b.dims(), tensors.b.data_type(), Layout::any);
-  const typename Primitive::desc operation(dnnl::prop_kind::forward_inference, algorithm, tensors.a, any,
-                                           bias, tensors.c, conv.stride, dilation, conv.pad_begin, pad_end);
-  Execute<Primitive>({operation, with.attributes, Engine()}, tensors, std::move(with.arguments));
+  const auto description = onednn::Describe<Primitive>(
+      Engine(), with.attributes, dnnl::prop_kind::forward_inference, algorithm, tensors.a,
+      onednn::InAnyLayout(tensors.b), bias, tensors.c, conv.stride, dilation, conv.pad_begin, pad_end);
+  Execute<Primitive>(description, tensors, std::move(with.arguments));
 }
 
 intact_status Conv(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
@@ -423,16 +420,6 @@ intact_status Conv(const intact_conv_desc* desc, const intact_linear_desc* linea
   });
 }
 
-constexpr std::array<std::pair<std::string_view, dnnl::cpu_isa>, 8> kIsas = {
-    {{"sse41", dnnl::cpu_isa::sse41},
-     {"avx", dnnl::cpu_isa::avx},
-     {"avx2", dnnl::cpu_isa::avx2},
-     {"avx2_vnni", dnnl::cpu_isa::avx2_vnni},
-     {"avx512_core", dnnl::cpu_isa::avx512_core},
-     {"avx512_core_vnni", dnnl::cpu_isa::avx512_core_vnni},
-     {"avx512_core_bf16", dnnl::cpu_isa::avx512_core_bf16},
-     {"avx512_core_amx", dnnl::cpu_isa::avx512_core_amx}}};
-
 constexpr std::array<std::pair<std::string_view, GemmCall>, 3> kGemmCalls = {
     {{"matmul", GemmCall::kMatmul},
      {"inner_product", GemmCall::kInnerProduct},
@@ -444,7 +431,7 @@ std::string NameAsConfigured(const char* text) {
   std::string name = "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
                      std::to_string(version.patch);
   Options options(text);
-  if (const auto isa = options.Take("isa", kIsas)) {
+  if (const auto isa = options.Take("isa", onednn::kIsaNames)) {
     if (dnnl::set_max_cpu_isa(isa->second) != dnnl::status::success ||
         dnnl::get_effective_cpu_isa() != isa->second) {
       throw std::runtime_error("oneDNN cannot be held to " + isa->first + ": this CPU lacks it");

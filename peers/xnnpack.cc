@@ -7,21 +7,19 @@
 //
 //   u8×u8→u8, one scale     qu8 operators
 //   s8×s8→s8, one scale     qs8 operators; weights have no zero point
-//   s8×s8→s8, by channels   qc8 convolution; a GEMM is one of kernel 1×1
+//   s8×s8→s8, by channels   convolution with a scale per channel; a GEMM is one of kernel 1×1
 //   scales                  scales of the input, where one serves all, or of the kernel, over scales of 1
 //   activation              the range of the output: bounds are quantized as outputs are
 //   one spatial dimension   two, the first of which is 1
 //
 // Weights are laid out as the operators take them. So are activations: behind them there are XNN_EXTRA_BYTES
 // that the library may read.
-#include <cpuinfo.h>
-#include <xnnpack.h>
-
 #include <cmath>
 #include <limits>
 #include <memory>
 
 #include "peers/peer.h"
+#include "peers/xnnpack_api.h"
 
 namespace intact::peers {
 namespace {
@@ -131,40 +129,37 @@ Plane PlaneOf(const Convolution& conv) {
           .width = of(conv.input, 0, 1)};
 }
 
-/// Calls `create` with a plane's arguments, then `with`, and the place of the operator.
-template <class Create, class... With>
-Operator CreateOnPlane(const char* name, Create* create, const Plane& p, With... with) {
+/// Creates an operator on a plane; `with`: the arguments between the plane's and the flags.
+template <class Calls, class... With>
+Operator CreateOnPlane(const Calls& calls, const Plane& p, With... with) {
   xnn_operator_t made = nullptr;
-  Check(create(p.pad_top, p.pad_right, p.pad_bottom, p.pad_left, p.kernel_height, p.kernel_width,
-               p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, p.groups, p.group_inputs,
-               p.group_outputs, p.a_stride, p.c_stride, with..., 0, &made),
-        name);
+  Check(xnnpack::Create(calls, &made, p.pad_top, p.pad_right, p.pad_bottom, p.pad_left, p.kernel_height,
+                        p.kernel_width, p.stride_height, p.stride_width, p.dilation_height, p.dilation_width,
+                        p.groups, p.group_inputs, p.group_outputs, p.a_stride, p.c_stride, with...),
+        calls.name);
   return {made, xnn_delete_operator};
 }
 
-template <class Setup>
-void RunOnPlane(const char* name, Setup* setup, const Operator& made, const Plane& p, const uint8_t* a,
-                void* c, int32_t threads) {
+/// `T`: the type of inputs and outputs.
+template <class T, class Calls>
+void RunConvolution(const Calls& calls, const Operator& made, const Plane& p, const uint8_t* a, void* c,
+                    int32_t threads) {
   const ThreadPool pool = Threads(threads);
-  const auto set_up =
-      [&]<class T>(xnn_status (*call)(xnn_operator_t, size_t, size_t, size_t, const T*, T*, pthreadpool_t)) {
-        return call(made.get(), p.batch, p.height, p.width, reinterpret_cast<const T*>(a), static_cast<T*>(c),
-                    pool.get());
-      };
-  Check(set_up(setup), name);
+  xnnpack::Workspace workspace;
+  Check(xnnpack::SetUpConvolution(calls, made.get(), {p.batch, p.height, p.width},
+                                  reinterpret_cast<const T*>(a), static_cast<T*>(c), pool.get(), &workspace),
+        calls.name);
   Check(xnn_run_operator(made.get(), pool.get()), "xnn_run_operator");
 }
 
-template <class Setup>
-void RunTransposed(const char* name, Setup* setup, const Operator& made, const Plane& p, const uint8_t* a,
-                   void* c, int32_t threads) {
+template <class T, class Calls>
+void RunDeconvolution(const Calls& calls, const Operator& made, const Plane& p, const uint8_t* a, void* c,
+                      int32_t threads) {
   const ThreadPool pool = Threads(threads);
-  const auto set_up = [&]<class T>(xnn_status (*call)(xnn_operator_t, size_t, size_t, size_t, uint32_t,
-                                                      uint32_t, const T*, T*, pthreadpool_t)) {
-    return call(made.get(), p.batch, p.height, p.width, p.adjustment_height, p.adjustment_width,
-                reinterpret_cast<const T*>(a), static_cast<T*>(c), pool.get());
-  };
-  Check(set_up(setup), name);
+  Check(xnnpack::SetUpDeconvolution(calls, made.get(), {p.batch, p.height, p.width},
+                                    {p.adjustment_height, p.adjustment_width}, reinterpret_cast<const T*>(a),
+                                    static_cast<T*>(c), pool.get()),
+        calls.name);
   Check(xnn_run_operator(made.get(), pool.get()), "xnn_run_operator");
 }
 
@@ -182,42 +177,38 @@ void ConvolveByChannels(const Plane& p, const intact_linear_desc& linear,
                         const void* weights, const uint8_t* a, void* c, int32_t threads) {
   if (TypeOf(linear) != INTACT_S8) throw Unsupported("u8 columns share a scale");
   const auto q = QuantizedOf<int8_t>(linear, b_zero_points);
-  const Operator made = CreateOnPlane(
-      "xnn_create_convolution2d_nhwc_qc8", xnn_create_convolution2d_nhwc_qc8, p, q.a_zero_point, 1.0f,
-      scales.data(), static_cast<const int8_t*>(weights), q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
-  RunOnPlane("xnn_setup_convolution2d_nhwc_qc8", xnn_setup_convolution2d_nhwc_qc8, made, p, a, c, threads);
+  const Operator made =
+      CreateOnPlane(xnnpack::kConvolutionQc8, p, q.a_zero_point, 1.0f, scales.data(),
+                    static_cast<const int8_t*>(weights), q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
+  RunConvolution<int8_t>(xnnpack::kConvolutionQc8, made, p, a, c, threads);
+}
+
+/// A fully connected operator; `scales`: its arguments between the zero point of A and the weights.
+template <class T, class Calls, class... Scales>
+void FullyConnect(const Calls& calls, const Product& product, const Quantized<T>& q,
+                  const std::vector<uint8_t>& weights, const uint8_t* a, int32_t threads, Scales... scales) {
+  xnn_operator_t made = nullptr;
+  const ThreadPool pool = Threads(threads);
+  Check(xnnpack::Create(calls, &made, static_cast<size_t>(product.k), static_cast<size_t>(product.n),
+                        static_cast<size_t>(product.a_stride), static_cast<size_t>(product.c_stride),
+                        q.a_zero_point, scales..., reinterpret_cast<const T*>(weights.data()), q.bias,
+                        q.c_zero_point, 1.0f, q.c_min, q.c_max),
+        calls.name);
+  const Operator owner(made, xnn_delete_operator);
+  Check(xnnpack::SetUpRows(calls, made, static_cast<size_t>(product.m), reinterpret_cast<const T*>(a),
+                           static_cast<T*>(product.c), pool.get()),
+        calls.name);
+  Check(xnn_run_operator(made, pool.get()), "xnn_run_operator");
 }
 
 void FullyConnect(const Product& product, const intact_linear_desc& linear, float scale,
                   const std::vector<uint8_t>& weights, const uint8_t* a, int32_t threads) {
-  xnn_operator_t made = nullptr;
-  const auto inputs = static_cast<size_t>(product.k);
-  const auto outputs = static_cast<size_t>(product.n);
-  const auto a_stride = static_cast<size_t>(product.a_stride);
-  const auto c_stride = static_cast<size_t>(product.c_stride);
-  const auto rows = static_cast<size_t>(product.m);
-  const ThreadPool pool = Threads(threads);
   if (TypeOf(linear) == INTACT_U8) {
     const auto q = QuantizedOf<uint8_t>(linear, product.b_zero_points);
-    Check(xnn_create_fully_connected_nc_qu8(inputs, outputs, a_stride, c_stride, q.a_zero_point, scale,
-                                            q.b_zero_point, 1.0f, weights.data(), q.bias, q.c_zero_point,
-                                            1.0f, q.c_min, q.c_max, 0, &made),
-          "xnn_create_fully_connected_nc_qu8");
-    const Operator owner(made, xnn_delete_operator);
-    Check(xnn_setup_fully_connected_nc_qu8(made, rows, a, static_cast<uint8_t*>(product.c), pool.get()),
-          "xnn_setup_fully_connected_nc_qu8");
-    Check(xnn_run_operator(made, pool.get()), "xnn_run_operator");
+    FullyConnect(xnnpack::kFullyConnectedQu8, product, q, weights, a, threads, scale, q.b_zero_point, 1.0f);
   } else {
     const auto q = QuantizedOf<int8_t>(linear, product.b_zero_points);
-    Check(xnn_create_fully_connected_nc_qs8(inputs, outputs, a_stride, c_stride, q.a_zero_point, scale, 1.0f,
-                                            reinterpret_cast<const int8_t*>(weights.data()), q.bias,
-                                            q.c_zero_point, 1.0f, q.c_min, q.c_max, 0, &made),
-          "xnn_create_fully_connected_nc_qs8");
-    const Operator owner(made, xnn_delete_operator);
-    Check(xnn_setup_fully_connected_nc_qs8(made, rows, reinterpret_cast<const int8_t*>(a),
-                                           static_cast<int8_t*>(product.c), pool.get()),
-          "xnn_setup_fully_connected_nc_qs8");
-    Check(xnn_run_operator(made, pool.get()), "xnn_run_operator");
+    FullyConnect(xnnpack::kFullyConnectedQs8, product, q, weights, a, threads, scale, 1.0f);
   }
 }
 
@@ -270,16 +261,15 @@ void Convolve(const Plane& p, const intact_linear_desc& linear, const std::vecto
   if (TypeOf(linear) == INTACT_U8) {
     const auto q = QuantizedOf<uint8_t>(linear, b_zero_points);
     const Operator made =
-        CreateOnPlane("xnn_create_convolution2d_nhwc_qu8", xnn_create_convolution2d_nhwc_qu8, p,
-                      q.a_zero_point, scale, q.b_zero_point, 1.0f, static_cast<const uint8_t*>(weights),
-                      q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
-    RunOnPlane("xnn_setup_convolution2d_nhwc_qu8", xnn_setup_convolution2d_nhwc_qu8, made, p, a, c, threads);
+        CreateOnPlane(xnnpack::kConvolutionQu8, p, q.a_zero_point, scale, q.b_zero_point, 1.0f,
+                      static_cast<const uint8_t*>(weights), q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
+    RunConvolution<uint8_t>(xnnpack::kConvolutionQu8, made, p, a, c, threads);
   } else {
     const auto q = QuantizedOf<int8_t>(linear, b_zero_points);
-    const Operator made = CreateOnPlane(
-        "xnn_create_convolution2d_nhwc_qs8", xnn_create_convolution2d_nhwc_qs8, p, q.a_zero_point, scale,
-        1.0f, static_cast<const int8_t*>(weights), q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
-    RunOnPlane("xnn_setup_convolution2d_nhwc_qs8", xnn_setup_convolution2d_nhwc_qs8, made, p, a, c, threads);
+    const Operator made =
+        CreateOnPlane(xnnpack::kConvolutionQs8, p, q.a_zero_point, scale, 1.0f,
+                      static_cast<const int8_t*>(weights), q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
+    RunConvolution<int8_t>(xnnpack::kConvolutionQs8, made, p, a, c, threads);
   }
 }
 
@@ -288,18 +278,15 @@ void Deconvolve(const Plane& p, const intact_linear_desc& linear, const std::vec
   if (TypeOf(linear) == INTACT_U8) {
     const auto q = QuantizedOf<uint8_t>(linear, b_zero_points);
     const Operator made =
-        CreateOnPlane("xnn_create_deconvolution2d_nhwc_qu8", xnn_create_deconvolution2d_nhwc_qu8, p,
-                      q.a_zero_point, scale, q.b_zero_point, 1.0f, static_cast<const uint8_t*>(weights),
-                      q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
-    RunTransposed("xnn_setup_deconvolution2d_nhwc_qu8", xnn_setup_deconvolution2d_nhwc_qu8, made, p, a, c,
-                  threads);
+        CreateOnPlane(xnnpack::kDeconvolutionQu8, p, q.a_zero_point, scale, q.b_zero_point, 1.0f,
+                      static_cast<const uint8_t*>(weights), q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
+    RunDeconvolution<uint8_t>(xnnpack::kDeconvolutionQu8, made, p, a, c, threads);
   } else {
     const auto q = QuantizedOf<int8_t>(linear, b_zero_points);
-    const Operator made = CreateOnPlane(
-        "xnn_create_deconvolution2d_nhwc_qs8", xnn_create_deconvolution2d_nhwc_qs8, p, q.a_zero_point, scale,
-        1.0f, static_cast<const int8_t*>(weights), q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
-    RunTransposed("xnn_setup_deconvolution2d_nhwc_qs8", xnn_setup_deconvolution2d_nhwc_qs8, made, p, a, c,
-                  threads);
+    const Operator made =
+        CreateOnPlane(xnnpack::kDeconvolutionQs8, p, q.a_zero_point, scale, 1.0f,
+                      static_cast<const int8_t*>(weights), q.bias, q.c_zero_point, 1.0f, q.c_min, q.c_max);
+    RunDeconvolution<int8_t>(xnnpack::kDeconvolutionQs8, made, p, a, c, threads);
   }
 }
 
@@ -341,6 +328,7 @@ bool Confine(Level level) {
                                    isa.avx512f && isa.avx512bw && isa.avx512dq && isa.avx512vl};
   if (!has.at(level)) return false;
   isa.xop = false;
+  xnnpack::RemoveNewerThanSkx(&isa);
   if (level < kAvx512Skx) isa.avx512f = false;
   if (level < kAvx2) isa.avx2 = isa.fma3 = isa.f16c = false;
   if (level < kAvx) isa.avx = false;

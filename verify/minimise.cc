@@ -72,7 +72,7 @@ void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* cand
   for (const auto& [extent, low] : kExtents) {
     TrySmaller(
         problem, axis.*extent, low,
-        [i, extent = extent](Problem* p, int64_t value) { p->conv->axes[i].*extent = value; }, candidates);
+        [i, member = extent](Problem* p, int64_t value) { p->conv->axes[i].*member = value; }, candidates);
   }
 }
 

@@ -4,47 +4,25 @@
 # A fresh Debian of this machine's release (or of SUITE) gets the packages in the folder PACKAGES (cpack -B PACKAGES) and,
 # from the mirror, what these depend on. Programs run there, consumers in C and C++ are built with CMake and pkg-config,
 # then the packages go. What lies in the root and which packages it has must be the same as before.
-# shellcheck disable=SC2016  # what apt and the root's shell expand
+# shellcheck disable=SC2016  # what the root's shell expands
 set -euo pipefail
 
-# Mounts of an own namespace go with it.
-[[ ${INTACT_OWN_MOUNTS:-} ]] || INTACT_OWN_MOUNTS=1 exec unshare --mount "$0" "$@"
+sources=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=debian_root.sh
+source "$sources/debian_root.sh"
 
 packages=$(realpath "$1")
-sources=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=/dev/null
 suite=${2:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' "Codename: $suite" 'Component: main' |
-  head -n 1)
-[[ $mirror ]] || { echo "apt's sources name no mirror of $suite" && exit 1; }
-work=$(mktemp -d)
-root=$work/root
-trap 'umount "$root/proc" "$root/sys" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
 mapfile -t names < <(for deb in "$packages"/*.deb; do dpkg-deb -f "$deb" Package; done)
 
-say() { echo "clean root: $*"; }
-fail() {
-  say "$*" >&2
-  exit 1
-}
-# In the root, with nothing of this environment; told in full only if it fails.
-quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log" && fail "failed: $*"; }; }
-in_root() {
-  chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
-}
-apt() { quietly in_root apt-get --yes --quiet "$@"; }
 state() {
   in_root dpkg-query --show
   in_root find / -xdev \( -path /var/cache -o -path /var/log -o -path /var/lib/apt -o -path /tmp \) -prune -o \
     -printf '%p %y %m %l\n' | sort
 }
 
-say "debootstrap $suite"
-quietly debootstrap --variant=minbase "$suite" "$root" "$mirror"
-mount -t proc proc "$root/proc"
-mount --bind /sys "$root/sys"
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-apt update
+make_root "$suite"
 apt install --no-install-recommends gcc g++ cmake make pkg-config man-db bash-completion
 # apt makes it when it first removes a package; and adduser these, when a dependency first adds a group.
 in_root touch /var/lib/dpkg/status-old /run/adduser

@@ -56,7 +56,7 @@ for package in "${packages[@]}"; do
   expect_field "$package" Maintainer '<.+@.+>$'
   expect_field "$package" Version '^[0-9.]+-[0-9]+$'
   [[ $package =~ ^(libintact-dev|intact-peers)$ ]] ||
-    expect_field "$package" Depends 'libc6 .*libgomp1 .*libstdc\+\+6 '
+    expect_field "$package" Depends 'libc6 .*lib(gomp1|omp5-[0-9]+) .*libstdc\+\+6 '
 done
 expect_field libintact-dev Depends "^$library \\(= $version\\), libasmjit-dev$"
 [[ $(dpkg-deb -I "$work/$library"_*.deb shlibs) == "libintact ${library#libintact} $library (>= $version)" ]] ||
