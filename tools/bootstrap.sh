@@ -128,7 +128,7 @@ read_presets() {
 # Drops ctest's lines on tests that start, pass or are skipped; prints a line per tenth of the tests.
 show_progress() {
   awk '
-    /^ *Start +[0-9]+: / { next }
+    /^ *Start +[0-9]+: / || /\(Skipped\)$/ || /^The following tests did not run:$/ { next }
     match($0, /^ *[0-9]+\/[0-9]+ Test +#/) {
       split($1, count, "/")
       tenth = int(10 * count[1] / count[2])
