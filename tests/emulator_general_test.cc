@@ -21,7 +21,7 @@ TEST(GeneralOperations, AreThoseOfTheCpu) {
       const auto general = [&](uint32_t number) {
         return is_64 ? x86::Gp(x86::gpq(number)) : x86::Gp(x86::gpd(number));
       };
-      const std::string what = fmt::format("instruction {}, 64 bits: {}", id, is_64);
+      const std::string what = fmt::format("instruction {}, 64 bits: {}", static_cast<uint32_t>(id), is_64);
       ExpectAsNatively([&](x86::Assembler& as) { as.emit(id, general(10), general(1)); }, what);
       ExpectAsNatively([&](x86::Assembler& as) { as.emit(id, general(1), general(1)); }, what);
       for (const int64_t immediate : {1, -1, 100, 1000, -100000, 0x7fffffff}) {

@@ -3,6 +3,7 @@
 #ifndef INTACT_TESTS_REQUIRE_ISAS_H_
 #define INTACT_TESTS_REQUIRE_ISAS_H_
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
@@ -47,7 +48,8 @@ inline std::string WhyRequired(std::string_view isa) {
   if (!required) return required.error().message;
   const bool is_required =
       std::ranges::any_of(*required, [isa](intact_isa one) { return intact_isa_name(one) == isa; });
-  return is_required ? std::string(isa) + " is required by INTACT_REQUIRE_ISAS, and not available" : "";
+  if (!is_required) return "";
+  return fmt::format("{} is required by INTACT_REQUIRE_ISAS, and not available", isa);
 }
 
 }  // namespace intact::tests
