@@ -15,7 +15,7 @@
 //   residual                post-operation sum, if its elements have the size of C's. That adds to what
 //                           C holds, so the residual is copied to C first
 //   activation              post-operation eltwise_relu or eltwise_clip
-//   zero points             zero points; weights of convolutions have none
+//   zero points             zero points; with version 2, weights of convolutions have none
 //   scales of rows of A     post-operation binary_mul; the scale of the weights is multiplied first
 //
 // Weights are packed in the format that the primitive prefers, and taken as they lie where runs give them. A
