@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 namespace intact::tests {
@@ -22,8 +24,8 @@ inline bool IsLong() {
   return test != nullptr && std::string_view(test->test_suite_name()).starts_with("Long");
 }
 
-/// One in `step` of the pairs of an element of `first` and one of `second`: each element of either is in
-/// some.
+/// One in `step` of the pairs of an element of `first` and an element of `second`. If both have at least
+/// `step` elements, each element is in some pair.
 template <class First, class Second>
 auto SomePairs(const First& first, const Second& second, size_t step) {
   std::vector<

@@ -204,7 +204,7 @@ lint() {
   say "clang-format over ${#sources[@]} files"
   clang-format --dry-run -Werror "${sources[@]}"
   # Clang cannot read GCC's precompiled headers.
-  cmake --preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+  cmake --preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DINTACT_UNITY=OFF >/dev/null
   say "clang-tidy over build/lint/compile_commands.json"
   run-clang-tidy -quiet -p build/lint "$@"
 }
