@@ -25,9 +25,7 @@ install(EXPORT intactTargets NAMESPACE intact:: DESTINATION ${package_dir} COMPO
 install(EXPORT intactStaticTargets NAMESPACE intact:: DESTINATION ${package_dir} COMPONENT development)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/intact DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
-install(FILES ${PROJECT_SOURCE_DIR}/examples/target_template.c DESTINATION ${CMAKE_INSTALL_DATADIR}/intact
-        COMPONENT development)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/intact COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/intact COMPONENT development)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/intactConfig.cmake.in

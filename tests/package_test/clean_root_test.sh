@@ -61,6 +61,11 @@ for project in . c_only; do
   grep 'tests passed' "$work/log"
 done
 
+say "examples"
+quietly in_root bash -euc 'cp -r /usr/share/intact/examples /tmp/examples && cd /tmp/examples && cmake -B build &&
+  cmake --build build && ctest --test-dir build --output-on-failure --no-tests=error && rm -r /tmp/examples'
+grep 'tests passed' "$work/log"
+
 say "removing"
 apt purge --auto-remove "${names[@]}"
 diff "$work/before" <(state) || fail "not as before"

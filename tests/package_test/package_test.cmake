@@ -23,7 +23,16 @@ add_test(NAME package.exports
          COMMAND ${sources}/exports_test.sh ${prefix}/${CMAKE_INSTALL_LIBDIR}/libintact.so
                  ${PROJECT_SOURCE_DIR}/include/intact/intact.h)
 
-set(installed cmake pkg_config c_only exports)
+add_test(NAME package.examples
+         COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test ${prefix}/${CMAKE_INSTALL_DATADIR}/intact/examples
+                 ${CMAKE_CURRENT_BINARY_DIR}/package_test/examples --build-generator ${CMAKE_GENERATOR}
+                 --build-options -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_FLAGS=${sanitize}
+                 --test-command ${CMAKE_CTEST_COMMAND} --output-on-failure --no-tests=error)
+if(TARGET api_reference)
+  add_test(NAME docs.api_reference COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target api_reference)
+endif()
+
+set(installed cmake pkg_config c_only exports examples)
 
 set(packages libintact${PROJECT_VERSION_MAJOR} libintact-dev)
 if(TARGET intact)
