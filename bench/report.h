@@ -36,10 +36,9 @@
 //                    bytes over the time to create a plan of N = K = 1024), speed_up_of_two_threads
 //                    (1024×1024×1024; 0 on one CPU)
 //   means[]          geometric means of speed_up: isa, kind (of the rows: "gemm", "dynamic", "batch",
-//   "dense",
-//                    "first layer", "other dense", "grouped", "depthwise", "transposed"; "all" of a network),
-//                    contender, quantization, c_type, rows (how many have it), speed_up, worst (the least of
-//                    them)
+//                    "dense", "first layer", "other dense", "grouped", "depthwise", "transposed"; "all" of a
+//                    network), contender, quantization, c_type, rows (how many have it), speed_up, worst (the
+//                    least of them)
 //   sums[]           of a network, all its layers as often as it has them: isa, contender, quantization,
 //                    c_type, layers, milliseconds
 #ifndef INTACT_BENCH_REPORT_H_

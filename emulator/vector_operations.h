@@ -2,9 +2,9 @@
 // ones of AVX-512F, BW, DQ, VL and VNNI, with opmasks, broadcast operands and compressed displacements. A
 // table says of each how its operands are found and what is computed of them.
 //
-//   vvvv ──────────────┐
-//   rm, or memory ─────┼──► compute: 64 bytes ──► the instruction's bytes of them, by the mask ──►
-//   destination destination, before┘                          zeroes above
+//   vvvv ────────────────┐
+//   rm, or memory ───────┼──► compute 64 bytes ──► keep the instruction's bytes, by the mask ──► destination
+//   destination, before ─┘                         and zero the bytes above
 #ifndef INTACT_EMULATOR_VECTOR_OPERATIONS_H_
 #define INTACT_EMULATOR_VECTOR_OPERATIONS_H_
 

@@ -1,9 +1,8 @@
 // How much a sweep of random problems has met: for each register block that ran, at which of its edges, with
 // which fills and types.
 //
-//   edges   rows, columns: fewer than a block, whole blocks, or a rest beside them; depths: whole quads or
-//   not
-//           (of a convolution: pixels, output channels of a group, channels of a tap)
+//   edges   rows, columns: fewer than a block, whole blocks, or whole blocks and a tail; depths: whole quads
+//           or not (of a convolution: pixels, output channels of a group, channels of a tap)
 //   types   of activations, weights and output
 #ifndef INTACT_VERIFY_COVERAGE_H_
 #define INTACT_VERIFY_COVERAGE_H_

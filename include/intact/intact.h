@@ -1,50 +1,54 @@
-/* intact: exact int8 GEMM and convolution for x86-64, the same bytes on every CPU.
+/** @file
+ * intact: exact int8 GEMM and convolution for x86-64, the same bytes on every CPU.
  *
- * C ABI of the library. Every object is an opaque handle, every call that can fail returns a status, and
- * intact_last_error() then names the argument and its value.
+ * This is the C ABI of the library. Every object is an opaque handle. Every call that can fail returns a
+ * status; intact_last_error() then names the argument, its value and what was expected.
  *
- * Every struct that a call takes by itself begins with its own size; fill it with the matching *_INIT macro.
- * Such structs grow at their end only, and any size from the first version's to 4096 bytes is accepted, so a
- * program and a library of different versions go together:
- *   - a field that the caller's struct is too short to have takes its default;
+ * ## Arithmetic
+ * With activations A (M×K), weights B (K×N) and output C (M×N):
+ *
+ *     acc[m,n] = Σ_k (a[m,k] − a_zero_point)·(b[k,n] − b_zero_points[n])    exact integer arithmetic
+ *     y        = acc + bias_s32[n]                               int32; an s32 output is y
+ *     f        = float(y) · scales[n]  (+ bias_f32[n])           separate float32 roundings, no FMA
+ *    (f        = f + float(r[m,n] − residual_zero_point) · residual_scale)       with a residual r, M×N
+ *     f        = activation(f)                                   an f32 output is f
+ *     c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne: to nearest even
+ *
+ * A bf16 output is f rounded to nearest even. A NaN can only come from a residual (a NaN, or infinities that
+ * cancel) or from scales whose product is infinite. It counts as −∞.
+ *
+ * Where each row of A has its own zero point and scale (intact_quantization), a_zero_point is the zero point
+ * of row m, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is rounded to float32
+ * first.
+ *
+ * A convolution has the same arithmetic; its sum runs over taps and input channels, see intact_conv_desc.
+ *
+ * The result does not depend on the ISA, on the number of threads or on how M is split. Only a plan that was
+ * created with INTACT_SATURATING may differ: see intact_mode.
+ *
+ * ## Structs
+ * A struct that a call takes by pointer begins with its own size. Initialize it with the matching *_INIT
+ * macro. These structs grow only at their end, and any size from the first version's to 4096 bytes is
+ * accepted. So a program and a library of different versions work together:
+ *   - a field that the caller's struct does not have takes its default;
  *   - bytes that the library does not know, because the caller's struct is longer, must be zero: a newer
- *     program asks for nothing that an older library would overlook;
- *   - a struct that the library fills is filled as far as it reaches, and zero beyond what the library knows.
- * Structs that a call lists in an array (panel certificates, failing pairs) have no size and never change.
+ * program must not ask an older library for something that it would ignore;
+ *   - the library fills a struct as far as the struct reaches, and writes zero beyond what the library knows.
+ *
+ * The elements of an array (panel certificates, failing pairs) have no size field and never change.
  * Enumerations are int32_t in structs and arguments, with the named constants below.
  *
- * The contract, for activations A (M×K), weights B (K×N) and output C (M×N):
+ * ## Threads and processes
+ * Plans are immutable except during intact_gemm_tune() and intact_conv_tune(): any number of threads may run
+ * and query one plan at once. The error message belongs to the calling thread. No call throws or aborts, and
+ * none prints unless INTACT_VERBOSE is set. Plans work in the child of a fork(). No mapping of generated code
+ * is writable and executable at once; a process that may have no executable memory gets plans of
+ * INTACT_ISA_PORTABLE. docs/embedding.md describes what the library does in a process.
  *
- *   acc[m,n] = Σ_k (a[m,k] − a_zero_point)·(b[k,n] − b_zero_points[n])    in exact integer arithmetic
- *   y        = acc + bias_s32[n]                               int32; this is an s32 output
- *   f        = float(y) · scales[n]  (+ bias_f32[n])           separate float32 roundings, no FMA
- *  (f        = f + float(r[m,n] − residual_zero_point) · residual_scale)       likewise; r the residual, M×N
- *   f        = activation(f)                                   an f32 output
- *   c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne = to nearest even
- *
- * A NaN can only come of a residual (one of its own, or infinities that cancel) or of scales whose product is
- * infinite. It counts as −∞.
- * A bfloat16 output is the f32 output rounded to nearest even.
- *
- * Where rows of A have zero points and scales of their own (intact_quantization), a_zero_point is a[m]'s,
- * and f = float(y) · (a_scales[m]·scales[n]), the product in brackets rounded to float32 first.
- *
- * A convolution is the same with a sum over taps and input channels, see intact_conv_desc.
- *
- * The result does not depend on the ISA, the number of threads or on how M is split. Only a plan created
- * with INTACT_SATURATING may differ: see intact_mode.
- *
- * Thread safety: plans are immutable but for intact_…_tune(); any number of threads may run and query the
- * same plan at once. The error message is per thread. Nothing throws, aborts, or prints unless INTACT_VERBOSE
- * is set.
- *
- * Processes: runs go on in the child of a fork(), and where threads cannot be made. No mapping of
- * generated code is writable and executable at once; where the process may have no executable memory,
- * plans are PORTABLE. docs/guest.md tells what the library does in a process.
- *
- * Environment: INTACT_MAX_ISA (cap, names as intact_isa_name() gives them), INTACT_VERBOSE=1 (a line per
- * plan, tuning and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
- * INTACT_PERF_MAP=1 (symbols for perf).
+ * ## Environment
+ * INTACT_MAX_ISA (a cap, a name of intact_isa_name()), INTACT_VERBOSE=1 (a line on stderr for each plan,
+ * tuning and run), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel), INTACT_PERF_MAP=1
+ * (symbols for perf).
  */
 #ifndef INTACT_INTACT_H_
 #define INTACT_INTACT_H_
@@ -55,105 +59,115 @@
 #if defined(_WIN32)
 #error "intact targets the System V x86-64 ABI (Linux)"
 #endif
+/** Marks what the shared library exports. */
 #define INTACT_API __attribute__((visibility("default")))
 
-#define INTACT_VERSION_MAJOR 0
-#define INTACT_VERSION_MINOR 1
-#define INTACT_VERSION_PATCH 0
+#define INTACT_VERSION_MAJOR 0 /**< version of this header; intact_version() gives the library's */
+#define INTACT_VERSION_MINOR 1 /**< see INTACT_VERSION_MAJOR */
+#define INTACT_VERSION_PATCH 0 /**< see INTACT_VERSION_MAJOR */
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/** What a call returns. */
 typedef enum intact_status {
-  INTACT_OK = 0,
+  INTACT_OK = 0,               /**< success */
   INTACT_INVALID_ARGUMENT = 1, /**< an argument is wrong; the message names it and its value */
-  INTACT_UNSUPPORTED = 2,      /**< valid, but not offered here (no permitted ISA, type combination) */
-  INTACT_OVERFLOW = 3,         /**< some admissible activation could leave int32 */
-  INTACT_CODEGEN_FAILED = 4,   /**< a kernel could not be generated: a bug of the library */
-  INTACT_OUT_OF_MEMORY = 5
+  INTACT_UNSUPPORTED = 2,      /**< valid, but not offered (by this ISA, for this combination of types) */
+  INTACT_OVERFLOW = 3,       /**< some activation within the activation range could make a sum leave int32 */
+  INTACT_CODEGEN_FAILED = 4, /**< a kernel could not be generated: a bug of the library */
+  INTACT_OUT_OF_MEMORY = 5   /**< memory ran out; a later call may succeed */
 } intact_status;
 
+/** The element type of a tensor. */
 typedef enum intact_type {
   INTACT_TYPE_NONE = 0, /**< no tensor; only where a field says that it may be */
-  INTACT_U8 = 1,
-  INTACT_S8 = 2,
-  INTACT_S32 = 3,
-  INTACT_F32 = 4,
-  INTACT_BF16 = 5 /**< bfloat16: the upper half of a float32 */
+  INTACT_U8 = 1,        /**< uint8_t */
+  INTACT_S8 = 2,        /**< int8_t */
+  INTACT_S32 = 3,       /**< int32_t */
+  INTACT_F32 = 4,       /**< float: IEEE 754 binary32 */
+  INTACT_BF16 = 5       /**< bfloat16: the upper half of a float32 */
 } intact_type;
 
+/** Whether sums are exact. */
 typedef enum intact_mode {
-  /** The contract above, bit for bit, on every ISA. The default. */
+  /** The arithmetic above, bit for bit, on every ISA. The default. */
   INTACT_EXACT = 0,
-  /** What FBGEMM and oneDNN compute: without VNNI, the products of two adjacent depths (k, k+1), k even, are
-   * added in int16 with saturation (VPMADDUBSW); s8 activations are shifted by +128 first, and u8 weights by
-   * −128. Equal to INTACT_EXACT on VNNI, AMX and PORTABLE. Exists to be studied and compared with; nothing
+  /** What kernels built on VPMADDUBSW compute on CPUs without VNNI: the products of two adjacent depths (k,
+   * k+1), k even, are added in int16 with saturation. s8 activations are shifted by +128 first, u8 weights by
+   * −128. For GEMMs this is what FBGEMM and ONNX Runtime compute, and oneDNN up to some depth (docs/peers.md).
+   * A convolution pairs adjacent channels within a tap, and padding takes part with the value of the zero
+   * point; oneDNN pairs the same channels and leaves padding out, FBGEMM and ONNX Runtime pair depths of the
+   * flattened window. Equal to INTACT_EXACT on VNNI, AMX and PORTABLE. For study and comparison; nothing
    * chooses it silently. */
   INTACT_SATURATING = 1
 } intact_mode;
 
-/** An ISA as a cap names the machine it comes from: a plan capped at AVX512 behaves as on a machine with
- * AVX-512 and no VNNI. A cap only removes. The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. No other cap
- * keeps AVX_VNNI_INT8 but AMX_INT8, which removes nothing: some machines with AMX have it, while machines
- * with AVX512_VNNI and no AMX do not. Every cap keeps PORTABLE: plans of compiled code, which run on any
- * x86-64 CPU and where a process may have no code generated, for as little speed. It is chosen where there is
- * nothing else. Values tell no order. */
+/** An instruction set. As a cap it stands for a machine: a plan capped at AVX512 behaves as on a machine with
+ * AVX-512 and without VNNI. A cap only removes.
+ *
+ * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AMX_INT8 removes nothing; it is the only other
+ * cap that keeps AVX_VNNI_INT8, because some machines with AMX have that ISA and machines with AVX512_VNNI
+ * but without AMX do not. Every cap keeps PORTABLE, which is chosen only where there is nothing else.
+ * Enumerator values are not ordered. */
 typedef enum intact_isa {
-  INTACT_ISA_ANY = 0,
-  INTACT_ISA_AVX2 = 1, /**< AVX2 and FMA */
-  INTACT_ISA_AVX_VNNI = 2,
-  INTACT_ISA_AVX512 = 3, /**< F, BW, DQ, VL */
-  INTACT_ISA_AVX512_VNNI = 4,
-  INTACT_ISA_AMX_INT8 = 5,
+  INTACT_ISA_ANY = 0,           /**< all that the machine offers */
+  INTACT_ISA_AVX2 = 1,          /**< AVX2 and FMA */
+  INTACT_ISA_AVX_VNNI = 2,      /**< AVX2 and AVX-VNNI: VPDPBUSD on ymm registers */
+  INTACT_ISA_AVX512 = 3,        /**< F, BW, DQ, VL */
+  INTACT_ISA_AVX512_VNNI = 4,   /**< AVX512 and AVX512-VNNI: VPDPBUSD on zmm registers */
+  INTACT_ISA_AMX_INT8 = 5,      /**< AVX512_VNNI and AMX-TILE, AMX-INT8 */
   INTACT_ISA_AVX_VNNI_INT8 = 6, /**< AVX-VNNI and AVX-VNNI-INT8: s8×s8 without a shift */
-  INTACT_ISA_PORTABLE = 7       /**< x86-64's own; no code is generated */
+  INTACT_ISA_PORTABLE = 7 /**< compiled code for any x86-64 CPU, many times slower; no code is generated */
 } intact_isa;
 
-/** What a run does about activations above a declared a_max. */
+/** What a run does about activations outside the activation range of the plan (a_min, a_max). */
 typedef enum intact_range_check {
-  /** Looks at every activation while packing A; rows beyond the declared range run without relying on it. The
-   * result is exact whatever the activations. The default. */
+  /** A run checks every activation. It computes rows outside the range without relying on the range. The
+   * result is exact for all activations. The default. */
   INTACT_RANGE_CHECKED = 0,
-  /** The caller guarantees the range. Activations beyond it void the proof: results may then be wrong. */
+  /** The caller guarantees the range. For activations outside the range results may be wrong. */
   INTACT_RANGE_UNCHECKED = 1
 } intact_range_check;
 
+/** The function between scaling and rounding. */
 typedef enum intact_activation {
-  INTACT_ACTIVATION_NONE = 0,
+  INTACT_ACTIVATION_NONE = 0, /**< f as it is */
   INTACT_ACTIVATION_RELU = 1, /**< max(f, 0) */
   INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
 } intact_activation;
 
-/** How activations stand for real numbers: a ≙ (a − zero_point)·scale. Other than STATIC, for GEMMs only. */
+/** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions take only
+ * STATIC.
+ *
+ * The DYNAMIC quantizations compute a scale and a zero point from the real numbers x, of one row or of the
+ * whole tensor. To u8 this is DynamicQuantizeLinear of ONNX (operator set 11), to s8 its symmetric
+ * counterpart. Every operation is rounded to float32, division is a true division, rne rounds to an integer,
+ * to nearest even, and sat clamps to the type's range:
+ *
+ *     u8:  lo = min(0, min x), hi = max(0, max x)       s8:  hi = max |x|
+ *          scale = (hi − lo)/255                             scale = hi/127
+ *          zero_point = sat(rne(0 − lo/scale))               zero_point = 0
+ *
+ *     scale = 1 where that is 0;   a = sat(rne(x/scale) + zero_point)
+ *
+ * There is no scale if some x is a NaN or infinite, or if hi − lo is not a finite float32. Then all outputs
+ * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0). As for any NaN, 8-bit outputs are
+ * those of −∞. */
 typedef enum intact_quantization {
-  /** One zero point, a_zero_point; the one scale is a factor of `scales`. The default. */
+  /** One zero point, a_zero_point; `scales` contain the scale of A as a factor. The default. */
   INTACT_QUANTIZATION_STATIC = 0,
   /** Each run gives a zero point and a scale for each row: a_zero_points and a_scales of intact_gemm_args. */
   INTACT_QUANTIZATION_ROWS = 1,
-  /** A holds real numbers of a_source_type, and each run quantizes each row to a_type as it is read. */
+  /** A holds real numbers of a_source_type. Each run quantizes each row to a_type while it reads the row. */
   INTACT_QUANTIZATION_DYNAMIC_ROWS = 2,
-  /** The same with one scale and zero point for all rows of the run, those of all items of a batch. */
+  /** As DYNAMIC_ROWS, with one scale and zero point for all rows of the run, of all items of a batch. */
   INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3
 } intact_quantization;
 
-/* The dynamic quantization of numbers x, those of a row or of the tensor. To u8 it is DynamicQuantizeLinear
- * of ONNX (operator set 11), to s8 its symmetric counterpart. Every operation is rounded to float32, division
- * is division, rne rounds to an integer, to nearest even, and sat clamps to the type's range:
- *
- *   u8:  lo = min(0, min x), hi = max(0, max x)       s8:  hi = max |x|
- *        scale = (hi − lo)/255                             scale = hi/127
- *        zero_point = sat(rne(0 − lo/scale))               zero_point = 0
- *
- *   scale = 1 where that is 0;   a = sat(rne(x/scale) + zero_point)
- *
- * Where an x is a NaN or infinite, or hi − lo is no finite float32, there is no scale. The outputs of such a
- * row, or tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0), and of 8-bit types those of −∞, as for any NaN: as
- * in float arithmetic, what is not a number shows in all that depends on it, and in nothing else. */
-
-/** The arithmetic that a GEMM and a convolution share: types, zero points, scales, bias, activation,
- * residual, declared range, mode, cap. "Columns" are the columns of B and C, or a convolution's output
- * channels; n is their number. Pointers are read during creation only. */
+/** The arithmetic that a GEMM and a convolution share. "Columns" are the columns of B and C, or the output
+ * channels of a convolution; n is their number. Pointers are read only during creation. */
 typedef struct intact_linear_desc {
   size_t struct_size;           /**< sizeof(intact_linear_desc) */
   int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
@@ -161,7 +175,7 @@ typedef struct intact_linear_desc {
   int32_t c_type;               /**< INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_U8 or INTACT_S8 */
   int32_t mode;                 /**< an intact_mode: INTACT_EXACT unless asked for by name */
   int32_t max_isa;              /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
-  int32_t a_zero_point;         /**< within the declared range of activations, where they share it */
+  int32_t a_zero_point;         /**< within the activation range; 0 unless a_quantization is STATIC */
   int32_t c_zero_point;         /**< within c_type's range; 0 for s32 and f32 outputs */
   int32_t activation;           /**< an intact_activation; must be NONE for s32 output */
   const int32_t* b_zero_points; /**< b_zero_point_count values within b_type's range; NULL: all are 0 */
@@ -171,17 +185,19 @@ typedef struct intact_linear_desc {
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output */
   const float* scales;          /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
   int64_t scale_count;          /**< 1 (per tensor) or n (per channel) */
-  float clamp_min, clamp_max;   /**< for INTACT_ACTIVATION_CLAMP: not NaN, min ≤ max */
-  int32_t a_min, a_max; /**< declared range of activations; both 0 = all of a_type. A smaller a_max (for
-                             s8 too) makes exact kernels without VNNI faster, and the certificate sharper. */
-  int32_t range_check;  /**< an intact_range_check, of a declared range */
-  /** The type of a tensor shaped as C that every run adds to f, see the contract: INTACT_U8, INTACT_S8 or
-   * INTACT_F32; INTACT_TYPE_NONE: there is none. Not with s32 output. */
+  float clamp_min;              /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
+  float clamp_max;              /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
+  int32_t a_min;                /**< least activation; a_min and a_max both 0: the whole range of a_type */
+  int32_t a_max; /**< greatest activation. A smaller a_max (of s8 activations too) makes exact kernels without
+                    VNNI faster, and the certificate sharper. */
+  int32_t range_check; /**< an intact_range_check, for a_min and a_max */
+  /** The type of a tensor of C's shape that every run adds to f: INTACT_U8, INTACT_S8 or INTACT_F32.
+   * INTACT_TYPE_NONE: no residual. Not with s32 output. */
   int32_t residual_type;
   float residual_scale;        /**< finite, > 0; 0 without a residual */
   int32_t residual_zero_point; /**< within residual_type's range; 0 for INTACT_F32 and without a residual */
-  /** An intact_quantization. Other than STATIC it wants an a_zero_point of 0; DYNAMIC ones also an output
-   * with scales and no declared range. */
+  /** An intact_quantization. All except STATIC need an a_zero_point of 0. The DYNAMIC ones also need an
+   * output type with scales, and a_min and a_max of 0. */
   int32_t a_quantization;
   int32_t a_source_type; /**< INTACT_F32 or INTACT_BF16 with a DYNAMIC quantization, else INTACT_TYPE_NONE */
 } intact_linear_desc;
@@ -194,309 +210,364 @@ typedef struct intact_linear_desc {
         INTACT_TYPE_NONE, 0.0f, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE                       \
   }
 
-/** The weights of a GEMM: B is k×n. */
+/** The weights of a GEMM: B is k×n. Limits: n and k at most 2^31 − 1, n·k at most 2^40. */
 typedef struct intact_gemm_desc {
   size_t struct_size; /**< sizeof(intact_gemm_desc) */
   int64_t n;          /**< columns of B and C, ≥ 1 */
   int64_t k;          /**< depth, ≥ 1 */
-  int64_t b_stride_k; /**< elements from b[k,n] to b[k+1,n]; 0 = n (row-major K×N) */
-  int64_t b_stride_n; /**< elements from b[k,n] to b[k,n+1]; 0 = 1. For N×K weights: 1 and k. */
-  /** The rows that most runs have, if they are known: exact plans without VNNI then keep the weights in the
-   * one form that is fastest for them, in half the memory, and are made sooner. Runs of any m are as right,
-   * and may be slower. 0: any; the plan keeps a form for each range of m that wants its own. */
+  int64_t b_stride_k; /**< elements from b[k,n] to b[k+1,n], at most 2^40; 0 = n (row-major K×N) */
+  /** Elements from b[k,n] to b[k,n+1], at most 2^40; 0 = 1. For N×K weights set b_stride_k to 1 and
+   * b_stride_n to k. The strides must give each element of B its own place: b_stride_k ≥ (n − 1)·b_stride_n +
+   * 1, or b_stride_n ≥ (k − 1)·b_stride_k + 1. */
+  int64_t b_stride_n;
+  /** Expected rows per run. An exact plan without VNNI then keeps only the weight layout that is best for
+   * this m, which takes half the memory and less time to create. Runs of any other m give the same bytes, and
+   * may be slower. 0: unknown; the plan keeps a layout for each range of m that needs its own. At most 2^31
+   * − 1. */
   int64_t usual_m;
-  /** 0, or 1: B is no constant, each run gives it, laid out as the strides tell, and packs it. The plan is
-   * made with `b` NULL and is exact for all weights; OVERFLOW is decided for the worst of them. There is
-   * nothing to tune, to certify or to save: those calls are UNSUPPORTED. Mode SATURATING is for it what it is
-   * for constant weights. */
+  /** 1: B is passed to each run (with the strides above) and packed there; create the plan with `b` NULL. The
+   * plan is exact for all weights, and OVERFLOW is decided for the worst weights. Tuning, certificates and
+   * saving are UNSUPPORTED. INTACT_SATURATING works as for constant weights. Else 0. */
   int32_t b_from_run;
   int32_t reserved; /**< 0 */
 } intact_gemm_desc;
 
+/** Constant B; n and k are to be set. */
 #define INTACT_GEMM_DESC_INIT \
   { sizeof(intact_gemm_desc), 0, 0, 0, 0, 0, 0, 0 }
 
-/** The buffers of one run. A is m×k, C and the residual are m×n, row-major. They must not overlap, but that
- * the residual may be C itself: c's pointer and stride, and elements of its size. No alignment is needed.
- * Nothing beyond the m·k and m·n elements is read or written.
+/** The buffers of one run. A is m×k, C and the residual are m×n, row-major. No alignment is needed. Nothing
+ * beyond the m·k and m·n elements is read or written.
  *
- * A batch is `batch` such items of m rows each, with one B for all of them or, where runs give it, one for
- * each. Item i of A is at a + i·a_batch_stride elements, or at a_items[i] if that is given, in place of `a`,
- * and the stride is not read; and so for C, the residual and B. Inputs of items may be the same memory. */
+ * C must not overlap A, B or the residual, except that the residual may be C itself: the same pointer, stride
+ * and element size. The library checks that exception and the strides; it does not compare all addresses.
+ *
+ * A batch is `batch` items of m rows each, with one B for all items or, with b_from_run, one B for each. Item
+ * i of A begins at a + i·a_batch_stride elements, or at a_items[i] where a_items is given; then `a` must be
+ * NULL, and the stride is not read. C, the residual and B work the same way. Items of A, of B and of the
+ * residual may share memory; items of C must not. Limit: m·batch at most 2^31 − 1. */
 typedef struct intact_gemm_args {
-  size_t struct_size; /**< sizeof(intact_gemm_args) */
-  int64_t m;          /**< rows, ≥ 1 */
-  const void* a;
-  int64_t a_stride; /**< elements between rows of A, ≥ k; 0 = k */
-  void* c;
-  int64_t c_stride;        /**< elements between rows of C, ≥ n; 0 = n */
-  const void* residual;    /**< of the plan's residual_type; NULL if it has none */
-  int64_t residual_stride; /**< elements between its rows, ≥ n; 0 = n */
-  int32_t
-      threads; /**< ≥ 0; 0 = OpenMP's default, fewer for little work. Not read by intact_gemm_run_part(). */
-  /** Memory for the run to work in, of any alignment; NULL: each thread that calls keeps its own between
-   * runs. Its contents are of no use after the run. Calls that run at once, parts among them, need one each.
-   */
+  size_t struct_size;      /**< sizeof(intact_gemm_args) */
+  int64_t m;               /**< rows, ≥ 1 */
+  const void* a;           /**< m×k activations: a_type, or a_source_type with a dynamic quantization */
+  int64_t a_stride;        /**< elements between rows of A, k to 2^40; 0 = k */
+  void* c;                 /**< m×n outputs of c_type */
+  int64_t c_stride;        /**< elements between rows of C, n to 2^40; 0 = n */
+  const void* residual;    /**< m×n elements of the plan's residual_type; NULL if the plan has no residual */
+  int64_t residual_stride; /**< elements between rows of the residual, n to 2^40; 0 = n */
+  /** Threads of the run, ≥ 0; 0 = OpenMP's default, fewer for little work. Not read by
+   * intact_gemm_run_part(). */
+  int32_t threads;
+  /** Memory for the run to work in, of any alignment. Its contents mean nothing after the run. Calls that run
+   * at once need one scratch each; so do parts of one run. NULL: each calling thread keeps its own memory
+   * between runs. */
   void* scratch;
-  /** The size of `scratch`; must be 0 with NULL. What intact_gemm_prepare() tells serves all threads. With
+  /** Bytes of `scratch`; 0 with NULL. The size that intact_gemm_prepare() returns serves all threads. With
    * less, the run uses as many threads as the scratch serves, and is refused if it serves none. */
   size_t scratch_bytes;
-  /** With INTACT_QUANTIZATION_ROWS: a value within a_type's range for each of the m rows, item after item,
-   * whatever range of activations is declared; NULL: all are 0. */
+  /** With INTACT_QUANTIZATION_ROWS: m·batch zero points within the range of a_type, item after item, whatever
+   * the activation range of the plan is. NULL: all are 0. */
   const int32_t* a_zero_points;
-  const float* a_scales; /**< likewise, finite and > 0; NULL with s32 output only */
-  int64_t batch;         /**< items, ≥ 0; 0 = 1 */
-  /** Elements from an item to the next, 0 to 2^40; 0 = m rows of its own stride, and of B n·k. */
-  int64_t a_batch_stride, c_batch_stride, residual_batch_stride, b_batch_stride;
-  const void* const* a_items; /**< `batch` pointers in place of `a`, which is then NULL; or NULL */
-  void* const* c_items;
-  const void* const* residual_items;
-  const void* const* b_items;
-  /** B, where the plan has b_from_run: b_type elements, laid out as the plan's desc tells. */
-  const void* b;
-  /** `batch` finite values > 0 in place of the plan's scales, one for each item; with b_from_run only. NULL:
-   * the plan's. */
+  const float*
+      a_scales;  /**< with INTACT_QUANTIZATION_ROWS: m·batch finite values > 0; NULL with s32 output */
+  int64_t batch; /**< items, ≥ 0; 0 = 1 */
+  int64_t a_batch_stride; /**< elements from an item of A to the next, at most 2^40; 0 = m·a_stride */
+  int64_t c_batch_stride; /**< elements from an item of C to the next; 0 = m·c_stride */
+  int64_t
+      residual_batch_stride; /**< elements from an item of the residual to the next; 0 = m·residual_stride */
+  int64_t b_batch_stride;    /**< elements from an item of B to the next; 0 = n·k. Only with b_from_run */
+  const void* const* a_items; /**< `batch` pointers to items of A, with `a` NULL; or NULL */
+  void* const* c_items;       /**< `batch` pointers to items of C, with `c` NULL; or NULL */
+  const void* const*
+      residual_items;         /**< `batch` pointers to items of the residual, with `residual` NULL; or NULL */
+  const void* const* b_items; /**< `batch` pointers to items of B, with `b` NULL; or NULL */
+  const void* b; /**< with b_from_run: B, b_type elements, laid out by the strides of the plan's descriptor */
+  /** With b_from_run: `batch` finite values > 0, one for each item, in place of the plan's scales. NULL: the
+   * plan's scales. */
   const float* b_scales;
-  /** `batch` zero points of B within b_type's range, likewise, if the plan was made with b_zero_points. */
+  /** With b_from_run, if the plan was created with b_zero_points: `batch` zero points of B within the range
+   * of b_type, one for each item. NULL: the plan's. */
   const int32_t* b_zero_points;
 } intact_gemm_args;
 
+/** One item, on OpenMP's default number of threads; m and the buffers are to be set. */
 #define INTACT_GEMM_ARGS_INIT                                                                            \
   {                                                                                                      \
     sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, NULL, \
         NULL, NULL, NULL, NULL, NULL, NULL                                                               \
   }
 
-/** What a run needs and makes. */
+/** What a run needs, and the shape of its output. */
 typedef struct intact_run_info {
   size_t struct_size; /**< sizeof(intact_run_info) */
-  /** Extents of the output: m and n of a GEMM; of a convolution its spatial dimensions, outermost first. 1
+  /** Extents of the output: m and n of a GEMM; the spatial extents of a convolution, outermost first. 1
    * beyond the dimensions. */
   int64_t output[3];
-  size_t scratch_bytes; /**< what intact_…_run() of these arguments uses, for all its threads */
-  /** What each call of intact_…_run_part() needs, and intact_…_run() on one thread. */
-  size_t part_scratch_bytes;
+  size_t scratch_bytes;      /**< bytes that a run with these arguments uses, for all its threads */
+  size_t part_scratch_bytes; /**< bytes that each part of the run needs, and that a run on one thread needs */
 } intact_run_info;
 
+/** To be filled by a call. */
 #define INTACT_RUN_INFO_INIT \
   { sizeof(intact_run_info), {0}, 0, 0 }
 
+/** A plan of a GEMM: packed weights and kernels. See intact_gemm_create(). */
 typedef struct intact_gemm intact_gemm;
 
 /** What a plan chose. Strings live as long as the plan. */
 typedef struct intact_gemm_info {
-  size_t struct_size; /**< sizeof(intact_gemm_info) */
-  int64_t n, k;
-  int32_t a_type, b_type, c_type, residual_type;
-  int32_t isa;
-  int32_t mode;
-  const char* kernel;   /**< name of the kernel for large m, or usual_m, as in logs and perf */
-  int64_t packed_bytes; /**< memory the packed weights occupy */
-  /** Smallest y that activations in the declared range can make, bias_s32 included. */
-  int64_t accumulator_min;
-  int64_t accumulator_max; /**< largest; both are within int32 */
-  int32_t a_quantization, a_source_type;
+  size_t struct_size;    /**< sizeof(intact_gemm_info) */
+  int64_t n;             /**< as in the descriptor */
+  int64_t k;             /**< as in the descriptor */
+  int32_t a_type;        /**< as in the descriptor */
+  int32_t b_type;        /**< as in the descriptor */
+  int32_t c_type;        /**< as in the descriptor */
+  int32_t residual_type; /**< as in the descriptor */
+  int32_t isa;           /**< the intact_isa of the plan's kernels */
+  int32_t mode;          /**< as in the descriptor */
+  const char* kernel;    /**< name of the kernel for large m, or for usual_m, as in logs and perf */
+  int64_t packed_bytes;  /**< memory that the packed weights occupy */
+  int64_t
+      accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
+  int64_t accumulator_max; /**< greatest y; both are within int32 */
+  int32_t a_quantization;  /**< as in the descriptor */
+  int32_t a_source_type;   /**< as in the descriptor */
 } intact_gemm_info;
 
+/** To be filled by a call. */
 #define INTACT_GEMM_INFO_INIT                                                                           \
   {                                                                                                     \
     sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_TYPE_NONE, INTACT_ISA_ANY, \
         INTACT_EXACT, NULL, 0, 0, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE                       \
   }
 
-/** What intact_…_tune() measured. Of a convolution, a name tells how its input is read before the kernel; of
- * a transposed one, whose phases choose each for itself, that of the phase that takes longest. */
+/** What intact_gemm_tune() or intact_conv_tune() measured. The name of a convolution's choice says how the
+ * input is read, then the kernel. Each phase of a transposed convolution has its own choice; the name is that
+ * of the phase that takes longest. */
 typedef struct intact_tune_info {
   size_t struct_size;        /**< sizeof(intact_tune_info) */
   double microseconds;       /**< a run on `kernel`: the median of its turns, on one thread */
   double model_microseconds; /**< a run on `model_kernel` in the same turns */
-  int32_t candidates;        /**< that were timed */
+  int32_t candidates;        /**< how many were timed */
   int32_t reserved;          /**< 0 */
   char kernel[120];          /**< the fastest */
   char model_kernel[120];    /**< what the cost model would choose */
 } intact_tune_info;
 
+/** To be filled by a call. */
 #define INTACT_TUNE_INFO_INIT                        \
   {                                                  \
     sizeof(intact_tune_info), 0, 0, 0, 0, {0}, { 0 } \
   }
 
-/** Which weights can make VPMADDUBSW saturate, decided for all activations in the plan's range at once, on
- * any machine (kernels without VNNI that add two products in int16 are wrong for them; this library's exact
- * mode never is). A pair is two adjacent depths (k, k+1), k even, of one column. With a in [lo, hi] and w as
- * the instruction sees activations (s8 shifted by +128) and weights (u8 shifted by −128), it fails if
- * Σ max(lo·w, hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter to it. */
+/** Which depths of an output a kernel without VNNI adds in int16, two at a time. For a GEMM both pairings are the
+ * same: depths (k, k+1), k even. Which engine uses which: docs/peers.md. */
+typedef enum intact_pairing {
+  /** Of a convolution: channels (c, c+1) of a tap, c even within the group; an odd last channel is alone. */
+  INTACT_PAIRING_WITHIN_TAP = 0,
+  /** Of a convolution: adjacent depths of the window (kd, kh, kw, channel of the group), depth even. With an odd
+   * number of channels in a group pairs cross taps; of one channel adjacent taps are pairs. */
+  INTACT_PAIRING_FLATTENED = 1
+} intact_pairing;
+
+/** Which weights can make VPMADDUBSW saturate. The certificate holds for all activations in the plan's range
+ * at once, and is the same on every machine. Kernels without VNNI that add two products in int16 can be wrong
+ * for these weights; INTACT_EXACT never is.
+ *
+ * `pairing` says which depths of a column are pairs. Let a in [lo, hi] and w be activations and
+ * weights as the instruction sees them (s8 activations shifted by +128, u8 weights by −128). The pair fails
+ * if Σ max(lo·w, hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter. */
 typedef struct intact_certificate {
-  size_t struct_size;    /**< sizeof(intact_certificate) */
-  int32_t a_min, a_max;  /**< the range it holds for, in a_type */
-  int64_t pairs;         /**< ⌈k/2⌉·n */
-  int64_t failing_pairs; /**< 0: no input in the range can saturate; proven */
-  int64_t worst_column;  /**< the column with most failing pairs */
-  int64_t worst_column_failing_pairs;
-  int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
-  int64_t accumulator_max; /**< largest; both are within int32 */
+  size_t struct_size;                 /**< sizeof(intact_certificate) */
+  int32_t a_min;                      /**< least activation that it holds for, in a_type */
+  int32_t a_max;                      /**< greatest activation that it holds for, in a_type */
+  int64_t pairs;                      /**< ⌈k/2⌉·n */
+  int64_t failing_pairs;              /**< 0: no input in the range can saturate; proven */
+  int64_t worst_column;               /**< the column with most failing pairs */
+  int64_t worst_column_failing_pairs; /**< failing pairs of that column */
+  int64_t accumulator_min; /**< least y that activations in the range can make, bias_s32 included */
+  int64_t accumulator_max; /**< greatest y; both are within int32 */
   int64_t panels;          /**< ⌈n/16⌉ */
-  /** What exact kernels without VNNI run for many rows, or usual_m, × columns; 0 without a schedule. A
-   * quad is four depths of a column, as the plan lays them out; heavy quads are split into two items; a group
-   * of items is added up in int16. */
-  int64_t schedule_quads, schedule_items, schedule_groups;
+  /** The schedule of exact kernels without VNNI, for many rows or for usual_m, counted over columns: quads. A
+   * quad is four depths of a column. 0 without a schedule. */
+  int64_t schedule_quads;
+  int64_t schedule_items;  /**< items: quads, where a heavy quad counts as two */
+  int64_t schedule_groups; /**< groups: items that are added in int16 before one widening */
+  int32_t pairing;         /**< the intact_pairing that it holds for */
+  int32_t reserved;        /**< 0 */
 } intact_certificate;
 
+/** To be filled by a call. */
 #define INTACT_CERTIFICATE_INIT \
-  { sizeof(intact_certificate), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(intact_certificate), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, INTACT_PAIRING_WITHIN_TAP, 0 }
 
 /** The certificate of 16 adjacent columns. */
 typedef struct intact_panel_certificate {
-  int64_t failing_pairs;
-  int64_t safe_depth_quads; /**< how many adjacent k-quads may be added up in int16 anywhere in the depth; 0:
-                               not one */
+  int64_t failing_pairs; /**< pairs of these columns that can saturate */
+  int64_t
+      safe_depth_quads; /**< how many adjacent quads of depths add up within int16, anywhere in the depth */
 } intact_panel_certificate;
 
 /** A pair that can saturate, with a witness: a problem of K = 2 that makes it. */
 typedef struct intact_failing_pair {
-  int64_t k, n;   /**< depths k and k+1 of column n */
-  int32_t w0, w1; /**< their weights as the instruction sees them, −128 to 127 */
-  int32_t a0, a1; /**< activations as the instruction sees them, 0 to 255 */
-  int32_t sum;    /**< a0·w0 + a1·w1, outside int16 */
+  int64_t k;   /**< depths k and k + 1 … */
+  int64_t n;   /**< … of column n */
+  int32_t w0;  /**< weight of depth k as the instruction sees it, −128 to 127 */
+  int32_t w1;  /**< weight of depth k + 1; 0 beyond the last depth */
+  int32_t a0;  /**< activation of depth k as the instruction sees it, 0 to 255 */
+  int32_t a1;  /**< activation of depth k + 1 */
+  int32_t sum; /**< a0·w0 + a1·w1, outside int16 */
 } intact_failing_pair;
 
+/** The library's version, "MAJOR.MINOR.PATCH". Thread-safe; the string is constant. */
 INTACT_API const char* intact_version(void);
 
-/** Why this thread's last call failed; "" if it did not. Valid until the thread's next call. */
+/** Why this thread's last call failed; "" if it did not fail. Valid until the thread's next call. */
 INTACT_API const char* intact_last_error(void);
 
+/** The name of an intact_status in words, "invalid argument" for instance. Thread-safe; the string is
+ * constant. */
 INTACT_API const char* intact_status_name(int32_t status);
 
-/** "portable", "avx2", "avx_vnni", "avx_vnni_int8", "avx512", "avx512_vnni", "amx_int8"; "any" for
- * INTACT_ISA_ANY; NULL if unknown. */
+/** The name of an intact_isa: "portable", "avx2", "avx_vnni", "avx_vnni_int8", "avx512", "avx512_vnni",
+ * "amx_int8", or "any"; NULL for other values. Thread-safe; the string is constant. */
 INTACT_API const char* intact_isa_name(int32_t isa);
 
-/** 1 if this machine, its kernel, INTACT_MAX_ISA and what this process may do permit `isa`, else 0. */
+/** 1 if the CPU, the operating system, INTACT_MAX_ISA and this process's rights permit `isa`, else 0.
+ * Thread-safe. */
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
-/** Packs `b` and chooses kernels. On success `*gemm` owns all it needs; destroy with intact_gemm_destroy().
- * `linear`: NULL for the defaults. `b` holds linear->b_type elements at b[k·b_stride_k + n·b_stride_n].
- * Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
+/** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements, b[k,n]
+ * at k·b_stride_k
+ * + n·b_stride_n; it must not be NULL unless desc->b_from_run. On success `*gemm` owns a copy of all that it
+ * needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW,
+ * CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
 
-/** Tells what a run of `args` needs, whose pointers are not read. Thread-safe. Errors: INVALID_ARGUMENT. */
+/** Reports what a run with `args` needs. Pointers in `args` are not read. Thread-safe. Errors:
+ * INVALID_ARGUMENT. */
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
-/** Times the kernels that can run `m` rows (more than 8192: as many) on the plan's own weights, in turns on
- * the calling thread until `milliseconds` are spent (0 to 1000000; four runs of each kernel at least), and
- * has runs of `m` rows take the fastest from now on, or the cost model's where that is hardly slower. All
- * kernels of a plan compute the same bytes, so this changes no result; without it the choice is a cost
- * model's. The choice is saved with the plan, and taken where it is loaded on a CPU of the same vendor,
- * family and model that may run that kernel; elsewhere it is passed over, and not saved again. `info` may be
- * NULL. Not thread-safe: tune a plan before others use it, and before asking
- * intact_gemm_prepare(), whose answer it may change. Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY;
- * the plan is then as before. */
+/** Times the kernels that can run `m` rows (at most 8192 rows) on the plan's own weights. Kernels take turns
+ * on the calling thread until `milliseconds` are spent (0 to 1000000), at least four runs each. Later runs of
+ * `m` rows use the fastest kernel, or the cost model's choice where that is hardly slower. All kernels of a
+ * plan compute the same bytes, so tuning changes no result; without tuning the cost model chooses.
+ *
+ * The choice is saved with the plan. A CPU of the same vendor, family and model that may run the kernel uses
+ * it after loading; other CPUs ignore it and do not save it again. `info` may be NULL. Not thread-safe: tune
+ * a plan before other threads use it, and before intact_gemm_prepare(), whose answer tuning may change.
+ * Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY; the plan is then unchanged. */
 INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds,
                                           intact_tune_info* info);
 
-/** C = the contract. Thread-safe. With valid arguments and scratch, as much as intact_gemm_prepare() told
- * when it was asked, it cannot fail, and takes no memory (but for threads, the first time). Without
- * scratch it fails only if memory runs out, before anything is written. Errors: INVALID_ARGUMENT,
- * OUT_OF_MEMORY. */
+/** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
+ * intact_gemm_prepare() reported, it cannot fail and allocates nothing, except for its helper threads the
+ * first time. Without scratch it fails only if memory runs out, before anything is written. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
-/** The share `part` of `parts` of the same run, for callers that own their threads: call it once for each
- * part in [0, parts), from any threads. The bytes are those of intact_gemm_run(). */
+/** Computes part `part` of `parts` of a run, on the calling thread, for callers that own their threads: call
+ * it once for each part in [0, parts), from any threads, with the same `args` except scratch. The parts
+ * together write the bytes of intact_gemm_run(). Thread-safe. Errors: those of intact_gemm_run(). */
 INTACT_API intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_args* args,
                                               int32_t part, int32_t parts);
 
-/** Tells what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
+/** Reports what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info);
 
-/** Which weights can make VPMADDUBSW saturate: see intact_certificate. Thread-safe.
- * Errors: INVALID_ARGUMENT. */
+/** Reports which weights can make VPMADDUBSW saturate: see intact_certificate. Thread-safe. Errors:
+ * INVALID_ARGUMENT; UNSUPPORTED with b_from_run. */
 INTACT_API intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate);
 
-/** Copies the certificates of panels [first, first + count) to `panels`. Thread-safe.
- * Plans with usual_m make the weights again for each call. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/** Copies the certificates of panels [first, first + count) to `panels`, which has room for `count`.
+ * Thread-safe. A plan with usual_m unpacks its weights in each call. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY;
+ * UNSUPPORTED with b_from_run. */
 INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
                                                         intact_panel_certificate* panels);
 
-/** Lists failing pairs by column, then depth: number `first` and on, at most `count`; `*written` tells how
- * many. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/** Lists failing pairs by column, then depth, from number `first` on: at most `count`, to `pairs`. `*written`
+ * is their number. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; UNSUPPORTED with b_from_run. */
 INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
                                                    intact_failing_pair* pairs, int64_t* written);
 
 /** Writes the plan to `path`: weights in the canonical layout, arithmetic, certificate, checksum. The file
- * loads on any ISA; its format is told in kernels/weights/pack_file.h. It appears whole or not at all; a new
- * one has the rights that the umask leaves, one that is replaced keeps its own, symbolic links are followed.
- * Errors: INVALID_ARGUMENT (the file cannot be written; the message says why), OUT_OF_MEMORY. */
+ * loads on any ISA; kernels/weights/pack_file.h describes its format. The file appears whole or not at all. A
+ * new file has the permissions that the umask leaves; a file that is replaced keeps its own. Symbolic links
+ * are followed. Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be written; the message says why),
+ * OUT_OF_MEMORY; UNSUPPORTED with b_from_run. */
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
-/** Writes the same bytes to memory of the caller's: `*size` tells how many there is room for at `data`, and
- * then how many the plan takes. With `data` NULL that is all; with too little room nothing is written.
- * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes; then `*size` is the
+ * number of bytes that the plan takes. With `data` NULL, or with too little room, nothing is written to
+ * `data`. Thread-safe. Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with
+ * b_from_run. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
-/** Makes a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
- * not copied: it must not change while the plan lives. `max_isa`, an intact_isa, caps as in a descriptor.
- * Errors: INVALID_ARGUMENT (the file cannot be read, or is truncated, corrupted, foreign or a convolution's;
- * the message says which), and those of intact_gemm_create(): UNSUPPORTED, OVERFLOW, CODEGEN_FAILED,
- * OUT_OF_MEMORY; `*gemm` is then NULL. */
+/** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
+ * not copied: it must not change while the plan lives. `max_isa`, an intact_isa, is a cap as in a descriptor.
+ * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, or is truncated, corrupted, foreign or a
+ * convolution's; the message says which), and those of intact_gemm_create(); `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** gemm);
 
-/** The same from memory that stays valid and unchanged while the plan lives; `data` is aligned to 64 bytes.
- * Errors: those of intact_gemm_load(). */
+/** As intact_gemm_load(), from `size` bytes at `data`, aligned to 64 bytes, which must stay valid and
+ * unchanged while the plan lives. Thread-safe. Errors: those of intact_gemm_load(). */
 INTACT_API intact_status intact_gemm_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_gemm** gemm);
 
-/** NULL is allowed. No run of the plan may be under way. */
+/** Destroys the plan. NULL is allowed. No other call may be using the plan. */
 INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
 
-/** Most spatial dimensions of a convolution. */
+/** The most spatial dimensions that a convolution can have. */
 #define INTACT_MAX_SPATIAL 3
 
 /** An extent of a convolution's input that each run gives. */
 #define INTACT_ANY_EXTENT (-1)
 
-/** A convolution whose weights are fixed: channels-last, any stride, dilation, padding and groups; or a
- * transposed one, see below.
+/** A convolution with constant weights: channels-last, with any stride, dilation, padding and groups.
  *
- *   input    [batch][D][H][W][input_channels]              NWC, NHWC or NDHWC, a_type
- *   weights  [output_channels][KD][KH][KW][input_channels/groups]   OWI, OHWI or ODHWI, b_type
- *   output   [batch][OD][OH][OW][output_channels]          c_type
+ *     input    [batch][D][H][W][input_channels]              NWC, NHWC or NDHWC, a_type
+ *     weights  [output_channels][KD][KH][KW][input_channels/groups]   OWI, OHWI or ODHWI, b_type
+ *     output   [batch][OD][OH][OW][output_channels]          c_type
  *
- *   O = (in + pad_begin + pad_end − dilation·(kernel − 1) − 1) / stride + 1   in each spatial dimension
+ *     O = (in + pad_begin + pad_end − dilation·(kernel − 1) − 1) / stride + 1   in each spatial dimension
  *
- * It is the GEMM of the contract above with a row per output pixel and a column per output channel: depth k =
- * (tap, channel of the group), where tap (kd, kh, kw) of output (od, oh, ow) is input
- * (od·stride − pad_begin + kd·dilation, …). A tap outside the input contributes zero: it is a_zero_point.
- * Output channel n belongs to group n / (output_channels/groups), and reads the input channels of its group.
+ * It is a GEMM with a row for each output pixel and a column for each output channel. Depth k is (tap,
+ * channel of the group); tap (kd, kh, kw) of output (od, oh, ow) reads input pixel (od·stride − pad_begin +
+ * kd·dilation, …). A tap outside the input contributes zero: padding has the value a_zero_point. Output
+ * channel n belongs to group n / (output_channels/groups) and reads the input channels of its group.
  *
  * In INTACT_SATURATING mode without VNNI, pairs are adjacent channels of a tap, (c, c+1) with c even within
  * the group; an odd last channel is alone.
  *
- * A transposed convolution ("deconvolution"; ConvTranspose of ONNX and of PyTorch) has the same tensors, and
- * scatters what a convolution gathers: input pixel i contributes with tap k to
+ * **Transposed convolution** ("deconvolution"; ConvTranspose of ONNX and PyTorch): the same tensors, but
+ * input pixel i contributes with tap k to output o:
  *
- *   output o = i·stride − pad_begin + k·dilation
- *   O = (in − 1)·stride − pad_begin − pad_end + dilation·(kernel − 1) + output_pad + 1
+ *     o = i·stride − pad_begin + k·dilation
+ *     O = (in − 1)·stride − pad_begin − pad_end + dilation·(kernel − 1) + output_pad + 1
  *
- * so padding crops its output, and output_pad adds to the end. It is the GEMM of the contract too: tap k of
- * output o is input (o + pad_begin − k·dilation) / stride, and zero, that is a_zero_point, where this is no
- * input pixel: outside the input, or no integer. (So it is a convolution of stride 1, its taps in reverse, of
- * the input with stride − 1 pixels of a_zero_point between its pixels; all of them are padding to
- * INTACT_SATURATING too. But what contributes nothing is not computed.) Outputs that no input pixel
- * contributes to are those of an accumulator that is bias_s32 alone.
- * Weights are O…I as above, with taps in their order: those of PyTorch and ONNX, [input_channels]
- * [output_channels/groups][KD][KH][KW], have channel c of group g and output channel n of it at
- * [g·input_channels/groups + c][n]; here that is [g·output_channels/groups + n][KD][KH][KW][c].
+ * So padding crops the output, and output_pad extends its end. As a GEMM: tap k of output o reads input pixel
+ * (o + pad_begin − k·dilation) / stride; where this is not an integer or outside the input, the tap
+ * contributes zero. An output without any input pixel has the accumulator bias_s32. INTACT_SATURATING treats
+ * every tap without an input pixel as padding. Weights are O…I as above. PyTorch and ONNX have
+ * [input_channels][output_channels/groups][KD][KH] [KW]: channel c of group g and output channel n of that
+ * group are at [g·input_channels/groups + c][n] there, and at [g·output_channels/groups + n][KD][KH][KW][c]
+ * here.
  *
- * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W); what is beyond spatial_dims is not
- * read. Pointers are read during intact_conv_create() only. */
+ * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W); entries beyond spatial_dims are not
+ * read.
+ *
+ * Limits: every number at most 2^31 − 1; taps·input_channels/groups and output pixels per image at most 2^31
+ * − 1; weights, output elements, and pixels × channels of the padded input (of a transposed convolution: of
+ * the output before cropping) at most 2^40. */
 typedef struct intact_conv_desc {
-  size_t struct_size;   /**< sizeof(intact_conv_desc) */
-  int32_t spatial_dims; /**< 1, 2 or 3 */
-  int32_t transposed;   /**< 1: a transposed convolution; else 0 */
-  int64_t input_channels, output_channels;
-  int64_t groups; /**< ≥ 1, divides both numbers of channels; 0 = 1 */
+  size_t struct_size;      /**< sizeof(intact_conv_desc) */
+  int32_t spatial_dims;    /**< 1, 2 or 3 */
+  int32_t transposed;      /**< 1: a transposed convolution; else 0 */
+  int64_t input_channels;  /**< ≥ 1 */
+  int64_t output_channels; /**< ≥ 1 */
+  int64_t groups;          /**< ≥ 1, divides both numbers of channels; 0 = 1 */
   /** Extents of the input, ≥ 1; INTACT_ANY_EXTENT where each run gives its own. */
   int64_t input[INTACT_MAX_SPATIAL];
   int64_t kernel[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
@@ -504,143 +575,170 @@ typedef struct intact_conv_desc {
   int64_t dilation[INTACT_MAX_SPATIAL];  /**< distance of taps, ≥ 1; 0 = 1 */
   int64_t pad_begin[INTACT_MAX_SPATIAL]; /**< ≥ 0 */
   int64_t pad_end[INTACT_MAX_SPATIAL];   /**< ≥ 0 */
-  /** ≥ 0, of a transposed convolution only: less than its stride or its dilation. */
+  /** ≥ 0 and less than the stride or the dilation; 0 unless `transposed`. */
   int64_t output_pad[INTACT_MAX_SPATIAL];
 } intact_conv_desc;
 
+/** Two spatial dimensions, kernel, stride and dilation 1, no padding, one group; channels and input are to be
+ * set. */
 #define INTACT_CONV_DESC_INIT                                                    \
   {                                                                              \
     sizeof(intact_conv_desc), 2, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, { 0 } \
   }
 
-/** The buffers of one run. They must not overlap, but that the residual may be the output itself: c's pointer
- * and stride, and elements of its size. No alignment is needed. Nothing beyond the channels of the pixels is
- * read or written. */
+/** The buffers of one run. No alignment is needed. Nothing beyond the channels of the pixels is read or
+ * written. The output must not overlap the input or the residual, except that the residual may be the output
+ * itself: the same pointer, stride and element size. Limit: batch × output pixels at most 2^31 − 1. */
 typedef struct intact_conv_args {
   size_t struct_size; /**< sizeof(intact_conv_args) */
-  int64_t batch;      /**< ≥ 1 */
-  const void* a;
-  int64_t a_stride; /**< elements between adjacent pixels of the input, ≥ input_channels; 0 = that */
-  void* c;
-  int64_t c_stride;     /**< elements between adjacent pixels of the output, ≥ output_channels; 0 = that */
-  const void* residual; /**< shaped as the output, of the plan's residual_type; NULL if it has none */
-  int64_t residual_stride; /**< elements between its adjacent pixels, ≥ output_channels; 0 = that */
-  int32_t
-      threads; /**< ≥ 0; 0 = OpenMP's default, fewer for little work. Not read by intact_conv_run_part(). */
-  void* scratch;        /**< as in intact_gemm_args */
-  size_t scratch_bytes; /**< likewise: as much as intact_conv_prepare() tells serves all threads */
-  /** Extents of the input, as in the descriptor: given where that says INTACT_ANY_EXTENT; elsewhere 0 or the
+  int64_t batch;      /**< images, ≥ 1 */
+  const void* a;      /**< the input */
+  int64_t a_stride;   /**< elements between adjacent pixels of the input, input_channels to 2^40; 0 =
+                         input_channels */
+  void* c;            /**< the output */
+  int64_t
+      c_stride; /**< elements between adjacent pixels of the output, output_channels to 2^40; 0 = the least */
+  const void* residual; /**< of the output's shape and the plan's residual_type; NULL if the plan has none */
+  int64_t residual_stride; /**< elements between adjacent pixels of the residual; 0 = output_channels */
+  /** Threads of the run, ≥ 0; 0 = OpenMP's default, fewer for little work. Not read by
+   * intact_conv_run_part(). */
+  int32_t threads;
+  void* scratch;        /**< memory for the run to work in, as in intact_gemm_args */
+  size_t scratch_bytes; /**< bytes of `scratch`; the size that intact_conv_prepare() reports serves all
+                           threads */
+  /** Extents of the input. Required where the descriptor has INTACT_ANY_EXTENT; elsewhere 0 or the
    * descriptor's. */
   int64_t input[INTACT_MAX_SPATIAL];
+  /** Extents that the caller expects of the output. A run with another extent is refused; 0: not checked.
+   * intact_conv_prepare() does not read it. */
+  int64_t output[INTACT_MAX_SPATIAL];
 } intact_conv_args;
 
-#define INTACT_CONV_ARGS_INIT                                                 \
-  {                                                                           \
-    sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, { 0 } \
+/** OpenMP's default number of threads; batch and buffers are to be set. */
+#define INTACT_CONV_ARGS_INIT                                                      \
+  {                                                                                \
+    sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, {0}, { 0 } \
   }
 
+/** A plan of a convolution: packed weights and kernels. See intact_conv_create(). */
 typedef struct intact_conv intact_conv;
 
 /** What a plan chose. Strings live as long as the plan. */
 typedef struct intact_conv_info {
-  size_t struct_size; /**< sizeof(intact_conv_info) */
-  int32_t spatial_dims;
-  int32_t a_type, b_type, c_type, residual_type;
-  int32_t isa;
-  int32_t mode;
-  int64_t input_channels, output_channels;
-  int64_t input[INTACT_MAX_SPATIAL]; /**< as in the descriptor; 1 beyond its dimensions */
-  int64_t
-      output[INTACT_MAX_SPATIAL]; /**< extents of the output likewise; INTACT_ANY_EXTENT where runs tell */
-  const char* kernel;             /**< name of the main kernel, as in logs, dumps and perf */
-  /** Memory the packed weights occupy. Where extents are open: what all sizes share, without what
-   * intact_conv_prepare() keeps for each. */
+  size_t struct_size;                 /**< sizeof(intact_conv_info) */
+  int32_t spatial_dims;               /**< as in the descriptor */
+  int32_t a_type;                     /**< as in the descriptor */
+  int32_t b_type;                     /**< as in the descriptor */
+  int32_t c_type;                     /**< as in the descriptor */
+  int32_t residual_type;              /**< as in the descriptor */
+  int32_t isa;                        /**< the intact_isa of the plan's kernels */
+  int32_t mode;                       /**< as in the descriptor */
+  int64_t input_channels;             /**< as in the descriptor */
+  int64_t output_channels;            /**< as in the descriptor */
+  int64_t input[INTACT_MAX_SPATIAL];  /**< as in the descriptor; 1 beyond spatial_dims */
+  int64_t output[INTACT_MAX_SPATIAL]; /**< extents of the output; INTACT_ANY_EXTENT where they depend on the
+                                         run */
+  const char* kernel;                 /**< name of the main kernel, as in logs, dumps and perf */
+  /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: what all sizes share, without what
+   * intact_conv_prepare() keeps for each size. */
   int64_t packed_bytes;
-  int64_t accumulator_min; /**< smallest y that activations in the declared range can make */
-  int64_t accumulator_max; /**< largest; both are within int32 */
+  int64_t
+      accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
+  int64_t accumulator_max; /**< greatest y; both are within int32 */
 } intact_conv_info;
 
+/** To be filled by a call. */
 #define INTACT_CONV_INFO_INIT                                                                        \
   {                                                                                                  \
     sizeof(intact_conv_info), 2, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_TYPE_NONE, INTACT_ISA_ANY, \
         INTACT_EXACT, 0, 0, {0}, {0}, NULL, 0, 0, 0                                                  \
   }
 
-/** Packs `weights`, dense O…I as above, and chooses kernels. On success `*conv` owns all it needs; destroy
- * with intact_conv_destroy(). `linear`: NULL for the defaults. Errors: INVALID_ARGUMENT, UNSUPPORTED,
- * OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*conv` is then NULL. */
+/** Packs `weights`, dense O…I as intact_conv_desc describes, and chooses kernels. `linear`: NULL for the
+ * defaults. On success `*conv` owns a copy of all that it needs; destroy it with intact_conv_destroy().
+ * Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*conv` is
+ * then NULL. */
 INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const intact_linear_desc* linear,
                                             const void* weights, intact_conv** conv);
 
-/** Tells what a run of `args` needs, whose pointers are not read, and prepares what depends on its batch and
- * extents. A plan keeps that for the 64 combinations used last; a batch of one of a plan whose extents are
- * all fixed is always prepared. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and where the extents
- * are the run's own those of creation that depend on them: OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
+/** Reports what a run with `args` needs, and prepares what depends on its batch and extents. Pointers in
+ * `args` are not read. A plan keeps what it prepared for the 64 combinations used last; a batch of one is
+ * always prepared if the descriptor gives all extents. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY;
+ * with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);
 
-/** Times what can compute an input of the extents `input`, given as in intact_conv_args (NULL: all are the
- * descriptor's), as intact_gemm_tune() does: ways to read the input, groups of channels that are computed
- * together, and the kernels with each; a depthwise convolution has one way. Runs of such an input, of any
- * batch, take the fastest from now on, or the cost model's choice where that is hardly slower. Each way runs
- * four times at least, on a batch of one; those that take twice as long as the fastest then are timed no
- * further. All compute the same bytes. Choices are saved with the plan and taken as a GEMM's are. `info` may
- * be NULL. Not thread-safe: tune a plan before others use it, and before asking intact_conv_prepare(), whose
- * answer it may change. Errors: those of intact_conv_prepare(); the plan is then as before. */
+/** Times the ways to compute an input with the extents `input`, given as in intact_conv_args (NULL: the
+ * descriptor's), as intact_gemm_tune() does. A way is how the input is read, which groups of channels are
+ * computed together, and which kernels run; a depthwise convolution has one way. Later runs of such an input,
+ * of any batch, use the fastest way, or the cost model's choice where that is hardly slower. Each way runs at
+ * least four times, on a batch of one; a way that takes twice as long as the fastest is then dropped. All
+ * ways compute the same bytes. Choices are saved with the plan, see intact_gemm_tune(). `info` may be NULL.
+ * Not thread-safe: tune a plan before other threads use it, and before intact_conv_prepare(), whose answer
+ * tuning may change. Errors: those of intact_conv_prepare(); the plan is then unchanged. */
 INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double milliseconds,
                                           intact_tune_info* info);
 
-/** Output = the contract. Thread-safe. With valid arguments and scratch, as much as intact_conv_prepare()
- * told when it was asked, a run that is prepared cannot fail, and takes no memory (but for threads, the
- * first time). Else it fails only as intact_conv_prepare() does, or if memory runs out, before anything
- * is written. */
+/** Computes the output by the arithmetic above. Thread-safe. With valid arguments and the scratch that
+ * intact_conv_prepare() reported, a prepared run cannot fail and allocates nothing, except for its helper
+ * threads the first time. Another run prepares first, and fails only before anything is written. Errors:
+ * those of intact_conv_prepare(). */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
-/** The share `part` of `parts` of the same run: see intact_gemm_run_part(). */
+/** Computes part `part` of `parts` of a run: see intact_gemm_run_part(). Thread-safe. Errors: those of
+ * intact_conv_run(). */
 INTACT_API intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_args* args,
                                               int32_t part, int32_t parts);
 
-/** Tells what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
+/** Reports what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info);
 
-/** Which weights can make VPMADDUBSW saturate: see intact_certificate; columns are output channels and pairs
- * adjacent channels of a tap. Thread-safe. Each call makes it anew, in a pass over the packed weights.
- * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
-INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate);
+/** Reports which weights can make VPMADDUBSW saturate in the pairs of `pairing`, an intact_pairing: see
+ * intact_certificate. Columns are output channels. Each call passes over the packed weights. Thread-safe. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. */
+INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, int32_t pairing,
+                                                 intact_certificate* certificate);
 
 /** A pair of a convolution's weights that can saturate, with a witness: see intact_failing_pair. */
 typedef struct intact_conv_failing_pair {
-  int64_t output_channel;
-  int64_t tap[INTACT_MAX_SPATIAL]; /**< its place in the kernel, as in the descriptor; 0 beyond its dims */
-  int64_t channel;                 /**< channels c and c+1 of the group */
-  int32_t w0, w1; /**< as the instruction sees them, −128 to 127; w1 is 0 beyond the last */
-  int32_t a0, a1, sum;
+  int64_t output_channel;          /**< output channel */
+  int64_t tap[INTACT_MAX_SPATIAL]; /**< place in the kernel, outermost first; 0 beyond spatial_dims */
+  /** Channel c of the group. The pair is this channel and the next; after the last channel, with
+   * INTACT_PAIRING_FLATTENED, the next is channel 0 of the next tap. */
+  int64_t channel;
+  int32_t w0;  /**< weight of the first channel as the instruction sees it, −128 to 127 */
+  int32_t w1;  /**< weight of the second channel; 0 if there is none */
+  int32_t a0;  /**< activation of the first channel as the instruction sees it, 0 to 255 */
+  int32_t a1;  /**< activation of the second channel */
+  int32_t sum; /**< a0·w0 + a1·w1, outside int16 */
 } intact_conv_failing_pair;
 
-/** Lists failing pairs by output channel, then tap, then channel: number `first` and on, at most `count`;
- * `*written` tells how many. Thread-safe; each call passes over the packed weights.
- * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
-INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, int64_t count,
-                                                   intact_conv_failing_pair* pairs, int64_t* written);
+/** Lists the pairs of `pairing`, an intact_pairing, that can saturate, by output channel, then tap, then channel, from
+ * number `first` on: at most `count`, to `pairs`. `*written` is their number. Each call passes over the packed weights.
+ * Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing, int64_t first,
+                                                   int64_t count, intact_conv_failing_pair* pairs,
+                                                   int64_t* written);
 
-/** Writes the plan to `path`, as intact_gemm_save() does, and its geometry with it.
- * Errors: those of intact_gemm_save(). */
+/** Writes the plan to `path`, with its geometry: see intact_gemm_save(). Thread-safe. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_save(const intact_conv* conv, const char* path);
 
-/** Writes the same bytes to memory of the caller's: see intact_gemm_save_memory(). */
+/** Writes the bytes of intact_conv_save() to memory: see intact_gemm_save_memory(). Thread-safe. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size);
 
-/** Makes a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The weights are packed
- * anew for the ISA at hand; nothing is kept of the file. Errors: those of intact_gemm_load(), but that here a
- * GEMM's file is refused; `*conv` is then NULL. */
+/** Creates a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The weights are packed
+ * for the ISA at hand; the file is not needed afterwards. Thread-safe. Errors: those of intact_gemm_load(),
+ * except that a GEMM's file is refused; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
 
-/** The same from memory, of any alignment, which is not needed afterwards. Errors: those of
- * intact_conv_load(). */
+/** As intact_conv_load(), from `size` bytes at `data`, of any alignment, which are not needed afterwards.
+ * Thread-safe. Errors: those of intact_conv_load(). */
 INTACT_API intact_status intact_conv_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_conv** conv);
 
-/** NULL is allowed. No run of the plan may be under way. */
+/** Destroys the plan. NULL is allowed. No other call may be using the plan. */
 INTACT_API void intact_conv_destroy(intact_conv* conv);
 
 #ifdef __cplusplus

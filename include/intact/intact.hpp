@@ -1,6 +1,7 @@
-// C++ wrapper over intact.h: move-only handles and views, header-only. The contract is told in intact.h.
-// Nothing throws but std::bad_alloc, where a message does not find memory; every call that can fail returns
-// an Error or a Result, which must be looked at.
+/// @file
+/// C++20 wrapper over intact.h: move-only handles and views, header-only. intact.h has the contract:
+/// arithmetic, limits, lifetime and errors. Every call that can fail returns an Error or a Result. Nothing
+/// throws except std::bad_alloc, if there is no memory for an error message.
 #ifndef INTACT_INTACT_HPP_
 #define INTACT_INTACT_HPP_
 
@@ -17,33 +18,43 @@
 #include <utility>
 #include <vector>
 
+/// The library. Everything in `detail` is private.
 namespace intact {
 
-/// Why a call failed; with INTACT_OK, that it did not. `message` names the argument and its value.
+/// Whether a call succeeded, and if not, why.
 struct [[nodiscard]] Error {
-  intact_status status = INTACT_OK;
-  std::string message;
+  intact_status status = INTACT_OK;  ///< INTACT_OK: it succeeded
+  std::string message;               ///< names the argument, its value and what was expected
 
+  /// Whether the call succeeded.
   bool ok() const noexcept { return status == INTACT_OK; }
 };
 
-/// A T, or the reason why there is none.
+/// A T, or the Error why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  /// A success.
+  Result(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  /// A failure.
   Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  /// Whether there is a value.
   explicit operator bool() const noexcept { return value_.has_value(); }
+  /// The value; there must be one.
   T& operator*() {
     assert(value_.has_value());
     return *value_;
   }
+  /// The value; there must be one.
   const T& operator*() const {
     assert(value_.has_value());
     return *value_;
   }
+  /// The value's members; there must be a value.
   T* operator->() { return &**this; }
+  /// The value's members; there must be a value.
   const T* operator->() const { return &**this; }
+  /// Why there is no value; ok() if there is one.
   const Error& error() const noexcept { return error_; }
 
  private:
@@ -51,81 +62,91 @@ class [[nodiscard]] Result {
   Error error_;
 };
 
-/// A row-major matrix somebody else owns; `stride` in elements between rows.
+/// A row-major matrix that the caller owns.
 template <class T>
 struct MatrixView {
-  T* data = nullptr;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t stride = 0;
+  T* data = nullptr;    ///< the first element
+  int64_t rows = 0;     ///< rows
+  int64_t columns = 0;  ///< columns
+  int64_t stride = 0;   ///< elements between rows
 
   MatrixView() = default;
+  /// A dense matrix of `r` rows and `c` columns at `d`.
   MatrixView(T* d, int64_t r, int64_t c) : data(d), rows(r), columns(c), stride(c) {}
+  /// The same with `s` elements between rows.
   MatrixView(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
 };
 
-/// The items of a batch: matrices that somebody else owns, `step` elements from one to the next; 0 = dense.
+/// The items of a batch: matrices of one shape that the caller owns.
 template <class T>
 struct BatchView {
-  MatrixView<T> first;
-  int64_t items = 1;
-  int64_t step = 0;
+  MatrixView<T> first;  ///< the first item
+  int64_t items = 1;    ///< number of items
+  int64_t step = 0;     ///< elements from an item to the next; 0 = rows × stride
 };
 
-/// A bfloat16 as its bits: the upper half of a float.
+/// A bfloat16.
 struct Bfloat16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  ///< the upper half of a float's bits
 };
 
-/// The element type of a view; other types do not compile.
+/// The intact_type of T; other types do not compile.
 template <class T>
 inline constexpr intact_type kTypeOf = kTypeOf<std::remove_const_t<T>>;
+/// \copydoc kTypeOf
 template <>
 inline constexpr intact_type kTypeOf<uint8_t> = INTACT_U8;
+/// \copydoc kTypeOf
 template <>
 inline constexpr intact_type kTypeOf<int8_t> = INTACT_S8;
+/// \copydoc kTypeOf
 template <>
 inline constexpr intact_type kTypeOf<int32_t> = INTACT_S32;
+/// \copydoc kTypeOf
 template <>
 inline constexpr intact_type kTypeOf<float> = INTACT_F32;
+/// \copydoc kTypeOf
 template <>
 inline constexpr intact_type kTypeOf<Bfloat16> = INTACT_BF16;
 
-/// Pixels of some channels, channels innermost (NWC, NHWC, NDHWC), somebody else owns. `extents` are
-/// outermost first, as many as the convolution has spatial dimensions; `stride` in elements between adjacent
-/// pixels, 0 for dense ones.
+/// Pixels that the caller owns, channels innermost (NWC, NHWC, NDHWC).
 template <class T>
 struct PixelView {
-  T* data = nullptr;
-  int64_t batch = 1;
+  T* data = nullptr;  ///< the first channel of the first pixel
+  int64_t batch = 1;  ///< images
+  /// Extents, outermost first; entries beyond the convolution's spatial dimensions are not read.
   std::array<int64_t, INTACT_MAX_SPATIAL> extents = {1, 1, 1};
-  int64_t channels = 0;
-  int64_t stride = 0;
+  int64_t channels = 0;  ///< channels of a pixel
+  int64_t stride = 0;    ///< elements between adjacent pixels; 0 = channels
 };
 
-/// A descriptor with the arithmetic that goes with it; all defaults, to be filled in.
+/// The descriptor of a GEMM and its arithmetic.
 struct GemmDesc : intact_gemm_desc {
-  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;  ///< types, zero points, scales, …
 };
+/// Defaults: u8×s8→s32, exact, the best ISA; n and k are to be set.
 inline GemmDesc MakeGemmDesc() { return {INTACT_GEMM_DESC_INIT}; }
 
+/// The descriptor of a convolution and its arithmetic.
 struct ConvDesc : intact_conv_desc {
-  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;  ///< types, zero points, scales, …
 };
+/// Defaults: u8×s8→s32, exact, the best ISA, two spatial dimensions; channels, input and kernel are to be
+/// set.
 inline ConvDesc MakeConvDesc() { return {INTACT_CONV_DESC_INIT}; }
 
-/// How a run is done. Scratch is memory of the caller's, see intact_gemm_args::scratch.
+/// Options of a run, see intact_gemm_args. Convolutions read only the first three.
 struct RunOptions {
-  int threads = 0;  ///< 0: OpenMP's default
-  void* scratch = nullptr;
-  size_t scratch_bytes = 0;
-  // What rows of A and items of B have of their own, see intact_gemm_args. Convolutions do not read them.
-  const int32_t* a_zero_points = nullptr;
-  const float* a_scales = nullptr;
-  const float* b_scales = nullptr;
-  const int32_t* b_zero_points = nullptr;
+  int threads = 0;                         ///< 0: OpenMP's default
+  void* scratch = nullptr;                 ///< memory for the run to work in
+  size_t scratch_bytes = 0;                ///< its size
+  const int32_t* a_zero_points = nullptr;  ///< zero points of A's rows
+  const float* a_scales = nullptr;         ///< scales of A's rows
+  const float* b_scales = nullptr;         ///< scales of B's items
+  const int32_t* b_zero_points = nullptr;  ///< zero points of B's items
 };
 
+/// @cond private
 namespace detail {
 
 /// The error of this thread's call that has just returned `status`: never without words.
@@ -190,45 +211,47 @@ Result<std::vector<uint8_t>> SaveToVector(const Save& save) {
 }
 
 }  // namespace detail
+/// @endcond
 
-/// A GEMM with fixed weights: C = Requantize(A·B + bias).
+/// A plan of a GEMM: C = Requantize(A·B + bias).
 ///
-/// Move-only; what is moved from may only be assigned to or destroyed. Immutable but for Tune(): Run() may be
-/// called from many threads at once. Dimensions and strides are in elements.
+/// Move-only; a moved-from Gemm may only be assigned to or destroyed. Immutable except during Tune(): many
+/// threads may call Run() at once. Dimensions and strides are in elements.
 class Gemm {
  public:
-  /// Copies and packs `b`, which is addressed by desc.b_stride_k and desc.b_stride_n; nothing is kept of the
-  /// caller's memory. Errors: see intact_gemm_create().
+  /// Copies and packs `b`, which desc.b_stride_k and desc.b_stride_n address; null with desc.b_from_run.
+  /// Keeps no pointer to the caller's memory. Errors: see intact_gemm_create().
   static Result<Gemm> Create(const GemmDesc& desc, const void* b) {
     intact_gemm* handle = nullptr;
     return Made(intact_gemm_create(&desc, &desc.linear, b, &handle), &handle);
   }
 
-  /// From a file that Save() wrote, on this or another machine; it must not change while the Gemm lives.
-  /// Errors: see intact_gemm_load().
+  /// Creates a plan from a file that Save() wrote, on this or another machine. The file must not change while
+  /// the Gemm lives. Errors: see intact_gemm_load().
   static Result<Gemm> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
     intact_gemm* handle = nullptr;
     return Made(intact_gemm_load(path.c_str(), max_isa, &handle), &handle);
   }
 
-  /// From memory, aligned to 64 bytes, that stays valid and unchanged while the Gemm lives.
+  /// Creates a plan from memory, aligned to 64 bytes, that must stay valid and unchanged while the Gemm
+  /// lives. Errors: see intact_gemm_load().
   static Result<Gemm> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
     intact_gemm* handle = nullptr;
     return Made(intact_gemm_load_memory(data, size, max_isa, &handle), &handle);
   }
 
-  /// Writes the plan; the file appears whole or not at all.
+  /// Writes the plan; the file appears whole or not at all. Errors: see intact_gemm_save().
   Error Save(const std::string& path) const {
     return detail::LastError(intact_gemm_save(handle_.get(), path.c_str()));
   }
-  /// The same bytes.
+  /// The bytes that Save() writes.
   Result<std::vector<uint8_t>> SaveMemory() const {
     return detail::SaveToVector(
         [&](void* data, size_t* size) { return intact_gemm_save_memory(handle_.get(), data, size); });
   }
 
-  /// Chooses the fastest kernel for runs of `m` rows by measurement: see intact_gemm_tune(). Not while others
-  /// use the Gemm.
+  /// Chooses the fastest kernel for runs of `m` rows by measurement: see intact_gemm_tune(). No other thread
+  /// may be using the Gemm.
   Result<intact_tune_info> Tune(int64_t m, double milliseconds = 10) {
     intact_tune_info info = INTACT_TUNE_INFO_INIT;
     Error error = detail::LastError(intact_gemm_tune(handle_.get(), m, milliseconds, &info));
@@ -236,7 +259,7 @@ class Gemm {
     return info;
   }
 
-  /// What a run of `m` rows needs.
+  /// Reports what a run of `m` rows needs. Errors: see intact_gemm_prepare().
   Result<intact_run_info> Prepare(int64_t m, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = m;
@@ -247,8 +270,9 @@ class Gemm {
     return info;
   }
 
-  /// `a` is m×k of the plan's a_type and `c` is m×n of its c_type; they must not overlap. Any m ≥ 1. Fails on
-  /// a view whose shape or element type is not the plan's, and as intact_gemm_run() does.
+  /// Computes `c`, m×n of the plan's c_type, from `a`, m×k of its a_type (or a_source_type), m ≥ 1. They must
+  /// not overlap. Errors: a view whose shape or element type is not the plan's, and those of
+  /// intact_gemm_run().
   template <class A, class C>
   Error Run(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -256,16 +280,17 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
-  /// The same for each item of a batch, as many of `a` as of `c`.
+  /// Run() for each item of a batch; `a` and `c` have the same number of items. No items: nothing is done.
   template <class A, class C>
   Error Run(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     Error error = Arguments(a, c, options, &args);
-    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
+    if (!error.ok() || a.items == 0) return error;
+    return detail::LastError(intact_gemm_run(handle_.get(), &args));
   }
 
-  /// The same for a plan with b_from_run: `b` is of its b_type and laid out as its descriptor tells, `b_step`
-  /// elements from an item to the next; 0 = dense.
+  /// Run() for a plan with b_from_run: `b` has elements of its b_type, laid out by the descriptor's strides,
+  /// with `b_step` elements from an item to the next; 0 = n·k.
   template <class A, class C>
   Error Run(const BatchView<const A>& a, const void* b, int64_t b_step, const BatchView<C>& c,
             const RunOptions& options = {}) const {
@@ -273,10 +298,11 @@ class Gemm {
     args.b = b;
     args.b_batch_stride = b_step;
     Error error = Arguments(a, c, options, &args);
-    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
+    if (!error.ok() || a.items == 0) return error;
+    return detail::LastError(intact_gemm_run(handle_.get(), &args));
   }
 
-  /// The same for a plan with a residual: `residual` is m×n of its residual_type, and may be `c` itself.
+  /// Run() for a plan with a residual: `residual` is m×n of its residual_type, and may be `c` itself.
   template <class A, class C, class R>
   Error Run(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
             const RunOptions& options = {}) const {
@@ -285,7 +311,7 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
-  /// The share `part` of `parts` of the same run, for callers with a thread pool of their own.
+  /// Part `part` of `parts` of Run(), for callers that own their threads: see intact_gemm_run_part().
   template <class A, class C>
   Error RunPart(MatrixView<const A> a, MatrixView<C> c, int part, int parts,
                 const RunOptions& options = {}) const {
@@ -294,6 +320,7 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run_part(handle_.get(), &args, part, parts)) : error;
   }
 
+  /// Part `part` of `parts` of Run() with a residual.
   template <class A, class C, class R>
   Error RunPart(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual, int part, int parts,
                 const RunOptions& options = {}) const {
@@ -302,15 +329,19 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run_part(handle_.get(), &args, part, parts)) : error;
   }
 
+  /// What the plan chose.
   const intact_gemm_info& Info() const noexcept { return info_; }
 
-  Result<intact_certificate> Certificate() const {
+  /// Which weights can make VPMADDUBSW saturate. Every intact_pairing pairs the same depths of a GEMM, so the argument
+  /// does not matter. Errors: see intact_gemm_certificate().
+  Result<intact_certificate> Certificate(int32_t /*pairing*/ = INTACT_PAIRING_WITHIN_TAP) const {
     intact_certificate certificate = INTACT_CERTIFICATE_INIT;
     Error error = detail::LastError(intact_gemm_certificate(handle_.get(), &certificate));
     if (!error.ok()) return error;
     return certificate;
   }
 
+  /// The plan for the C ABI; it lives as long as the Gemm.
   const intact_gemm* handle() const noexcept { return handle_.get(); }
 
  private:
@@ -355,6 +386,10 @@ class Gemm {
   Error Arguments(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options,
                   intact_gemm_args* args) const {
     Error error = detail::CheckExtent("the number of c's items", c.items, a.items);
+    if (error.ok() && a.items < 0) {
+      error = {INTACT_INVALID_ARGUMENT,
+               "the number of a's items is " + std::to_string(a.items) + "; expected 0 or more"};
+    }
     if (error.ok()) error = Arguments(a.first, c.first, options, args);
     args->batch = a.items;
     args->a_batch_stride = a.step;
@@ -381,42 +416,44 @@ class Gemm {
   intact_gemm_info info_ = INTACT_GEMM_INFO_INIT;
 };
 
-/// A convolution with fixed weights: see intact_conv_desc for shapes and layouts.
+/// A plan of a convolution: see intact_conv_desc for shapes and layouts.
 ///
-/// Move-only; what is moved from may only be assigned to or destroyed. Immutable but for Tune(): Run() may be
-/// called from many threads at once.
+/// Move-only; a moved-from Conv may only be assigned to or destroyed. Immutable except during Tune(): many
+/// threads may call Run() at once.
 class Conv {
  public:
-  /// Copies and packs `weights`; nothing is kept of the caller's memory. Errors: see intact_conv_create().
+  /// Copies and packs `weights`, dense O…I. Keeps no pointer to the caller's memory. Errors: see
+  /// intact_conv_create().
   static Result<Conv> Create(const ConvDesc& desc, const void* weights) {
     intact_conv* handle = nullptr;
     return Made(intact_conv_create(&desc, &desc.linear, weights, &handle), &handle);
   }
 
-  /// From a file that Save() wrote, on this or another machine. Errors: see intact_conv_load().
+  /// Creates a plan from a file that Save() wrote, on this or another machine. Errors: see
+  /// intact_conv_load().
   static Result<Conv> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
     intact_conv* handle = nullptr;
     return Made(intact_conv_load(path.c_str(), max_isa, &handle), &handle);
   }
 
-  /// From memory, which is not needed afterwards.
+  /// Creates a plan from memory, which is not needed afterwards. Errors: see intact_conv_load().
   static Result<Conv> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
     intact_conv* handle = nullptr;
     return Made(intact_conv_load_memory(data, size, max_isa, &handle), &handle);
   }
 
-  /// Writes the plan; the file appears whole or not at all.
+  /// Writes the plan; the file appears whole or not at all. Errors: see intact_conv_save().
   Error Save(const std::string& path) const {
     return detail::LastError(intact_conv_save(handle_.get(), path.c_str()));
   }
-  /// The same bytes.
+  /// The bytes that Save() writes.
   Result<std::vector<uint8_t>> SaveMemory() const {
     return detail::SaveToVector(
         [&](void* data, size_t* size) { return intact_conv_save_memory(handle_.get(), data, size); });
   }
 
-  /// Chooses the fastest way to compute inputs of these extents, which are given where the plan leaves them
-  /// open, by measurement: see intact_conv_tune(). Not while others use the Conv.
+  /// Chooses the fastest way to compute inputs of these extents by measurement: see intact_conv_tune().
+  /// Extents are required where the plan has INTACT_ANY_EXTENT. No other thread may be using the Conv.
   Result<intact_tune_info> Tune(const std::array<int64_t, INTACT_MAX_SPATIAL>& extents = {},
                                 double milliseconds = 10) {
     intact_tune_info info = INTACT_TUNE_INFO_INIT;
@@ -426,8 +463,9 @@ class Conv {
     return info;
   }
 
-  /// Prepares runs of `batch` inputs, whose extents are given where the plan leaves them open; tells what
-  /// they need and the extents of the output. Errors: see intact_conv_prepare().
+  /// Prepares runs of `batch` inputs of these extents, which are required where the plan has
+  /// INTACT_ANY_EXTENT. Reports what the runs need and the extents of the output. Errors: see
+  /// intact_conv_prepare().
   Result<intact_run_info> Prepare(int64_t batch, const std::array<int64_t, INTACT_MAX_SPATIAL>& extents = {},
                                   const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
@@ -440,8 +478,8 @@ class Conv {
     return info;
   }
 
-  /// `a` and `c` are pixels of the plan's types and channels; they must not overlap. Fails on a view whose
-  /// shape or element type is not the plan's, and as intact_conv_run() does.
+  /// Computes `c` from `a`, pixels of the plan's types and channels. They must not overlap. Errors: a view
+  /// whose shape or element type is not the plan's, and those of intact_conv_run().
   template <class A, class C>
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
@@ -449,7 +487,7 @@ class Conv {
     return error.ok() ? Run(args) : error;
   }
 
-  /// The same for a plan with a residual, shaped as `c`, which it may be.
+  /// Run() for a plan with a residual, which has the shape of `c` and may be `c` itself.
   template <class A, class C, class R>
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const PixelView<const R>& residual,
             const RunOptions& options = {}) const {
@@ -459,7 +497,7 @@ class Conv {
     return error.ok() ? Run(args) : error;
   }
 
-  /// The share `part` of `parts` of the same run, for callers with a thread pool of their own.
+  /// Part `part` of `parts` of Run(), for callers that own their threads: see intact_conv_run_part().
   template <class A, class C>
   Error RunPart(const PixelView<const A>& a, const PixelView<C>& c, int part, int parts,
                 const RunOptions& options = {}) const {
@@ -468,6 +506,7 @@ class Conv {
     return error.ok() ? RunPart(args, part, parts) : error;
   }
 
+  /// Part `part` of `parts` of Run() with a residual.
   template <class A, class C, class R>
   Error RunPart(const PixelView<const A>& a, const PixelView<C>& c, const PixelView<const R>& residual,
                 int part, int parts, const RunOptions& options = {}) const {
@@ -477,24 +516,27 @@ class Conv {
     return error.ok() ? RunPart(args, part, parts) : error;
   }
 
-  /// The C ABI's own arguments, whose types and extents nobody checks.
+  /// Run() with arguments of the C ABI; the caller is responsible for element types.
   Error Run(const intact_conv_args& args) const {
     return detail::LastError(intact_conv_run(handle_.get(), &args));
   }
+  /// RunPart() with arguments of the C ABI.
   Error RunPart(const intact_conv_args& args, int part, int parts) const {
     return detail::LastError(intact_conv_run_part(handle_.get(), &args, part, parts));
   }
 
+  /// What the plan chose.
   const intact_conv_info& Info() const noexcept { return info_; }
 
-  /// Made anew by each call; fails only if memory runs out.
-  Result<intact_certificate> Certificate() const {
+  /// Which weights can make VPMADDUBSW saturate, in an intact_pairing. Errors: see intact_conv_certificate().
+  Result<intact_certificate> Certificate(int32_t pairing) const {
     intact_certificate certificate = INTACT_CERTIFICATE_INIT;
-    Error error = detail::LastError(intact_conv_certificate(handle_.get(), &certificate));
+    Error error = detail::LastError(intact_conv_certificate(handle_.get(), pairing, &certificate));
     if (!error.ok()) return error;
     return certificate;
   }
 
+  /// The plan for the C ABI; it lives as long as the Conv.
   const intact_conv* handle() const noexcept { return handle_.get(); }
 
  private:
@@ -526,15 +568,13 @@ class Conv {
     if (error.ok()) error = detail::CheckExtent("c's batch", c.batch, a.batch);
     for (size_t i = 0; error.ok() && i < static_cast<size_t>(info_.spatial_dims); ++i) {
       error = detail::CheckNotEmpty("a", i, a.extents[i]);
+      if (error.ok()) error = detail::CheckNotEmpty("c", i, c.extents[i]);
     }
     if (!error.ok()) return error;
-    // Where the descriptor fixes an extent, the library compares it.
-    const Result<intact_run_info> run = Prepare(a.batch, a.extents, options);
-    if (!run) return run.error();
+    // The library compares extents, those of the output too.
     for (size_t i = 0; i < static_cast<size_t>(info_.spatial_dims); ++i) {
-      error = detail::CheckExtent("c", i, c.extents[i], run->output[i]);
-      if (!error.ok()) return error;
       args->input[i] = a.extents[i];
+      args->output[i] = c.extents[i];
     }
     args->batch = a.batch;
     args->a = a.data;

@@ -59,11 +59,11 @@ void PrintTuned(const Convolution& plan, const int64_t* given, const Tuned& tune
                TextOf(tuned).c_str());
 }
 
-intact_conv_failing_pair ToStruct(const FailingPair& pair, const Convolution& plan) {
+intact_conv_failing_pair ToStruct(const FailingPair& pair, const Convolution& plan, int32_t pairing) {
   const Spatial& kernel = plan.geometry().kernel;
-  intact_conv_failing_pair made = {pair.n,  {},      pair.k % plan.PairPitch(), pair.w0, pair.w1, pair.a0,
-                                   pair.a1, pair.sum};
-  int64_t tap = pair.k / plan.PairPitch();
+  const int64_t pitch = plan.PairPitch(pairing);
+  intact_conv_failing_pair made = {pair.n, {}, pair.k % pitch, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
+  int64_t tap = pair.k / pitch;
   for (int i = plan.geometry().dims - 1; i >= 0; --i) {
     const int64_t extent = kernel[plan.geometry().Place(i)];
     made.tap[i] = tap % extent;
@@ -202,28 +202,31 @@ intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info)
   });
 }
 
-intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate) {
+intact_status intact_conv_certificate(const intact_conv* conv, int32_t pairing,
+                                      intact_certificate* certificate) {
   return Guard("intact_conv_certificate", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
     Error error = CheckStructSize("certificate", certificate);
+    if (error.status == INTACT_OK) error = CheckPairing(pairing);
     if (error.status != INTACT_OK) return error;
-    const auto made = conv->plan->MakeCertificate();
+    const auto made = conv->plan->MakeCertificate(pairing);
     if (!made) return made.error();
-    WriteStruct(ToStruct(*made, conv->plan->problem().a_type, conv->plan->schedule_statistics()),
+    WriteStruct(ToStruct(*made, conv->plan->problem().a_type, conv->plan->schedule_statistics(), pairing),
                 certificate);
     return {};
   });
 }
 
-intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, int64_t count,
-                                        intact_conv_failing_pair* pairs, int64_t* written) {
+intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing, int64_t first,
+                                        int64_t count, intact_conv_failing_pair* pairs, int64_t* written) {
   return Guard("intact_conv_failing_pairs", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
     Error error = CheckListing(first, count, pairs, written);
+    if (error.status == INTACT_OK) error = CheckPairing(pairing);
     if (error.status != INTACT_OK) return error;
-    const auto listed = conv->plan->ListFailingPairs(first, count);
+    const auto listed = conv->plan->ListFailingPairs(pairing, first, count);
     if (!listed) return listed.error();
-    for (const auto& pair : *listed) pairs[(*written)++] = ToStruct(pair, *conv->plan);
+    for (const auto& pair : *listed) pairs[(*written)++] = ToStruct(pair, *conv->plan, pairing);
     return {};
   });
 }

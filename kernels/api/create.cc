@@ -40,6 +40,8 @@ Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const i
   const ScopedFloatEnvironment float_environment;
   Result<WeightView> view = CheckGemm(desc, b);
   if (!view) return view.error();
+  Error error = CheckGivenBounds(linear);
+  if (error.status != INTACT_OK) return error;
   Result<LinearProblem> problem = CheckLinear(linear, desc.n);
   if (!problem) return problem.error();
   view->flip = problem->b_flip();
@@ -59,6 +61,8 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
   if (weights == nullptr) return InvalidArgument("weights is NULL");
   const Result<ConvGeometry> geometry = CheckGeometry(desc);
   if (!geometry) return geometry.error();
+  Error error = CheckGivenBounds(linear);
+  if (error.status != INTACT_OK) return error;
   Result<LinearProblem> problem = CheckConvLinear(linear, geometry->output_channels);
   if (!problem) return problem.error();
   const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
@@ -114,7 +118,7 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
   const WeightView view = ViewOf(weights.data(), *geometry, problem->b_flip());
   Result<std::unique_ptr<Convolution>> plan = Convolution::Create(std::move(*problem), *geometry, view, *isa);
   if (!plan) return plan.error();
-  const Result<Certificate> certificate = (*plan)->MakeCertificate();
+  const Result<Certificate> certificate = (*plan)->MakeCertificate(INTACT_PAIRING_WITHIN_TAP);
   if (!certificate) return certificate.error();
   Error error = CheckHeldCertificate(contents->certificate, *certificate);
   if (error.status != INTACT_OK) return error;
@@ -141,7 +145,7 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
   if (!PackWeights(ViewOf(weights.data(), geometry, 0), &packed)) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
-  const Result<Certificate> certificate = plan.MakeCertificate();
+  const Result<Certificate> certificate = plan.MakeCertificate(INTACT_PAIRING_WITHIN_TAP);
   if (!certificate) return certificate.error();
   return WritePackImage(plan.problem(), DescOf(geometry), packed, *certificate, 0, plan.tuned());
 }

@@ -100,7 +100,7 @@ intact_status ReportStatus(intact_status status, const char* message) noexcept {
 }
 
 intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
-                            const ScheduleStatistics& schedule) {
+                            const ScheduleStatistics& schedule, int32_t pairing) {
   const int shift = ActivationFlip(a_type);
   return {sizeof(intact_certificate),
           certificate.range.low - shift,
@@ -114,7 +114,9 @@ intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
           static_cast<int64_t>(certificate.panel_failing_pairs.size()),
           schedule.quads,
           schedule.items,
-          schedule.groups};
+          schedule.groups,
+          pairing,
+          0};
 }
 
 std::string TextOf(const Tuned& tuned) {
@@ -289,7 +291,8 @@ intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificat
     if (error.status == INTACT_OK) error = CheckHasWeights(*gemm, "certify");
     if (error.status != INTACT_OK) return error;
     const LinearWeights& weights = gemm->plan->weights();
-    WriteStruct(ToStruct(weights.certificate(), weights.problem().a_type, gemm->plan->schedule_statistics()),
+    WriteStruct(ToStruct(weights.certificate(), weights.problem().a_type, gemm->plan->schedule_statistics(),
+                         INTACT_PAIRING_WITHIN_TAP),
                 certificate);
     return {};
   });

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/plans/tuning.h"
+#include "kernels/problem/checks.h"
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/schedule.h"
 
@@ -41,7 +42,7 @@ intact_status Guard(const char* function, Body body) noexcept {
 }
 
 intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
-                            const ScheduleStatistics& schedule);
+                            const ScheduleStatistics& schedule, int32_t pairing);
 
 /// INTACT_VERBOSE.
 bool IsVerbose();
@@ -60,6 +61,7 @@ void PrintIfVerbose(const Print& print) noexcept {
 
 inline const char* ModeName(intact_mode mode) { return mode == INTACT_EXACT ? "exact" : "saturating"; }
 
+/// Since it was made, where INTACT_VERBOSE wants to know: reading the clock may be a system call.
 class Stopwatch {
  public:
   double Microseconds() const {
@@ -67,7 +69,8 @@ class Stopwatch {
   }
 
  private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = IsVerbose() ? Clock::now() : Clock::time_point();
 };
 
 inline Error NullArgument(const char* name) {
@@ -163,8 +166,7 @@ inline Error CheckTuning(double milliseconds, const intact_tune_info* info) {
   }
   constexpr double kMost = 1e6;
   if (milliseconds >= 0 && milliseconds <= kMost) return {};
-  return {INTACT_INVALID_ARGUMENT,
-          "milliseconds is " + std::to_string(milliseconds) + "; expected 0 to 1000000"};
+  return {INTACT_INVALID_ARGUMENT, "milliseconds is " + Text(milliseconds) + "; expected 0 to 1000000"};
 }
 
 inline TuningBudget BudgetOf(double milliseconds) {

@@ -85,6 +85,7 @@ int ThreadsOf(int32_t wanted, double multiply_adds, jit::Isa isa) {
   return static_cast<int>(std::min<double>(omp_get_max_threads(), worth));
 }
 
-ThreadCount CountThreads(int parts) { return {parts, std::min(parts, omp_get_num_procs())}; }
+// A run on one thread makes no system call: omp_get_num_procs() is one.
+ThreadCount CountThreads(int parts) { return {parts, parts == 1 ? 1 : std::min(parts, omp_get_num_procs())}; }
 
 }  // namespace intact::kernels

@@ -2,8 +2,7 @@
 //
 //   a block of 2×2 tiles, 32×32     B panel 0   B panel 1        one step = 64 depths = one tile of A and B
 //                                   ┌────────┐  ┌────────┐
-//                                   │ 16×64  │  │ 16×64  │       A tile   16 rows × 64 depths, from row-major
-//                                   A
+//                                   │ 16×64  │  │ 16×64  │       A tile   16 rows × 64 depths, row-major
 //                       ┌────────┐  ├────────┤  ├────────┤       B tile   16 quads × 16 columns, 1 KiB of a
 //      row tile 0       │ 16×64  │  │ sums 0 │  │ sums 1 │                canonical panel (pack.h)
 //                       ├────────┤  ├────────┤  ├────────┤       sums     16×16 int32

@@ -7,10 +7,9 @@
 //   s32   y
 //   f32   f = min(max(float(y)·scale [+ bias] [+ float(r − zr)·residual_scale], lo), hi)
 //   bf16  f, rounded
-//
-// where scale is scales[n], or the row's times that, rounded.
 //   8-bit max(saturate(rne(min(f, hi)) + zero_point), lowest)
 //
+// where scale is scales[n], or the row's scale times scales[n], rounded.
 // For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
 // type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it:
 // above it is done before, where the conversion could leave int32 (below, it gives the least int32), and

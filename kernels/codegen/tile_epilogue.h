@@ -2,10 +2,9 @@
 // these with the one emitted requantization (epilogue.h).
 //
 //   rows with values or a residual  lanes rows × lanes columns: turned, then requantized row by row
-//   other, but 8-bit outputs         the same for 16 columns, square by square: a line of C, which may lie
-//   far
+//   else, outputs wider than 8 bit  the same for 16 columns, square by square: a line of C, which may lie far
 //                                   from the next, is then stored as a whole before it leaves L1
-//   other 8-bit outputs             lanes rows × 16 columns: requantized column by column, and turned as
+//   else, 8-bit outputs             lanes rows × 16 columns: requantized column by column, and turned as
 //                                   bytes, a quarter of the work
 #ifndef INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_

@@ -8,12 +8,12 @@
 //
 // A kernel computes a vector of V channels. How vectors cover a row is a *cover*:
 //
-//   by channels   n ≥ V            |....V....|....V....|            of each pixel; the last one ends with the
-//                                            |....V....|            pixel, and computes some channels again
-//   flat          adjacent pixels  |p0 |p1 |p2 |p3 |p4 |p5 |        the row is one line of channels that
-//                 are adjacent in  |....V....|....V....|            repeat after n; vectors of the line
-//                 repeat band and output  |<- lcm(n, V)     ->|            after lcm(n, V), which is a
-//                 kernel's pixel
+//   by channels, n ≥ V:             |....V....|....V....|      vectors of each pixel; the last one ends with
+//                                           |....V....|        the pixel and computes some channels again
+//
+//   flat, where adjacent pixels     |p0 |p1 |p2 |p3 |p4 |p5 |  the row is one line of channels that repeat
+//   are adjacent in the band        |....V....|....V....|      after n; vectors of the line repeat after
+//   and in the output:              |<-  lcm(n, V)    ->|      lcm(n, V), which is a kernel's pixel
 //
 // The flat cover wastes no lanes where n is no multiple of V, but neighbours share fewer places. It needs the
 // pixel stride of stride 1: a band of stride s is flat too if it is staged in s phases of columns, each of

@@ -1,7 +1,6 @@
 #include "kernels/plans/batch.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <string>
 
@@ -72,9 +71,8 @@ Error CheckGivenValues(const intact_gemm_args& args, const LinearProblem& proble
   const int32_t least = problem.b_type == INTACT_S8 ? -128 : 0;
   for (int64_t i = 0; i < items; ++i) {
     const auto named = [i](const char* name) { return std::string(name) + '[' + std::to_string(i) + ']'; };
-    if (args.b_scales != nullptr && (!(args.b_scales[i] > 0.0f) || !std::isfinite(args.b_scales[i]))) {
-      return InvalidArgument(named("b_scales") + " is " + std::to_string(args.b_scales[i]) +
-                             "; expected a finite value above 0");
+    if (args.b_scales != nullptr && !IsFiniteAndPositive(args.b_scales[i])) {
+      return UnexpectedNumber(named("b_scales"), args.b_scales[i], "a finite value above 0");
     }
     if (args.b_zero_points == nullptr) continue;
     const int32_t zero_point = args.b_zero_points[i];
@@ -171,15 +169,29 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
   }
   if (error.status != INTACT_OK) return error;
   if (!problem.has_given_b) {
-    if (args.b != nullptr || args.b_items != nullptr || args.b_scales != nullptr ||
-        args.b_zero_points != nullptr || args.b_batch_stride != 0) {
-      return InvalidArgument("b is given to a run; expected none, for the plan has its own");
+    const char* const given = args.b != nullptr               ? "b"
+                              : args.b_items != nullptr       ? "b_items"
+                              : args.b_scales != nullptr      ? "b_scales"
+                              : args.b_zero_points != nullptr ? "b_zero_points"
+                              : args.b_batch_stride != 0      ? "b_batch_stride"
+                                                              : nullptr;
+    if (given != nullptr) {
+      return InvalidArgument(std::string(given) +
+                             " is given to a run; expected none, for B is constant in the plan");
     }
   } else {
     error = CheckGivenB(args, problem);
     if (error.status != INTACT_OK) return error;
   }
   const Steps steps = StepsOf(args, problem.n, k);
+  // Items of C follow each other, or alternate row by row.
+  const int64_t item_c = Times(args.m - 1, steps.c) + problem.n;
+  const bool alternate =
+      steps.item_c >= problem.n && (args.m == 1 || steps.c >= Times(items - 1, steps.item_c) + problem.n);
+  if (items > 1 && args.c_items == nullptr && steps.item_c < item_c && !alternate) {
+    return Unexpected("c_batch_stride", args.c_batch_stride,
+                      "0 or at least " + std::to_string(item_c) + ", for items of c must not overlap");
+  }
   if (items > 1 && args.residual != nullptr && args.residual == args.c &&
       steps.item_residual != steps.item_c) {
     return Unexpected(

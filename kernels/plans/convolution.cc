@@ -184,14 +184,15 @@ Result<Convolution::CopyColumn> Convolution::ColumnsAt(int64_t pitch) const {
   });
 }
 
-Result<PairedColumns> Convolution::Pairs() const {
-  Result<CopyColumn> columns = ColumnsAt(PairPitch());
+Result<PairedColumns> Convolution::Pairs(int32_t pairing) const {
+  const int64_t pitch = PairPitch(pairing);
+  Result<CopyColumn> columns = ColumnsAt(pitch);
   if (!columns) return columns.error();
-  return PairedColumns{geometry_.taps() * PairPitch(), geometry_.output_channels, std::move(*columns)};
+  return PairedColumns{geometry_.taps() * pitch, geometry_.output_channels, std::move(*columns)};
 }
 
-Result<Certificate> Convolution::MakeCertificate() const {
-  const Result<PairedColumns> pairs = Pairs();
+Result<Certificate> Convolution::MakeCertificate(int32_t pairing) const {
+  const Result<PairedColumns> pairs = Pairs(pairing);
   if (!pairs) return pairs.error();
   Result<Certificate> certificate = Certify(*pairs, problem_.range);
   if (!certificate) return certificate;
@@ -200,8 +201,9 @@ Result<Certificate> Convolution::MakeCertificate() const {
   return certificate;
 }
 
-Result<std::vector<FailingPair>> Convolution::ListFailingPairs(int64_t first, int64_t count) const {
-  const Result<PairedColumns> pairs = Pairs();
+Result<std::vector<FailingPair>> Convolution::ListFailingPairs(int32_t pairing, int64_t first,
+                                                               int64_t count) const {
+  const Result<PairedColumns> pairs = Pairs(pairing);
   if (!pairs) return pairs.error();
   return kernels::ListFailingPairs(*pairs, problem_.range, first, count);
 }
@@ -403,6 +405,33 @@ Error Convolution::CheckArguments(const intact_conv_args& args) const {
                      {args.c, args.c_stride, args.residual, args.residual_stride});
 }
 
+// What depends on the extents: those that the caller expects of the output, and that C has no byte of its inputs,
+// except where the residual is C itself.
+Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const {
+  for (int i = 0; i < sized.dims; ++i) {
+    const int64_t extent = sized.output[sized.Place(i)];
+    if (args.output[i] == 0 || args.output[i] == extent) continue;
+    return Unexpected("output[" + std::to_string(i) + "]", args.output[i],
+                      std::to_string(extent) + ", which follows from the input");
+  }
+  const auto pixels_of = [&](const Spatial& extents) {
+    return args.batch * extents[0] * extents[1] * extents[2];
+  };
+  const auto rows = [](const char* name, const void* data, int64_t pixels, int64_t channels, int64_t stride,
+                       int bytes) {
+    return MemoryRows{name, data, pixels, channels * bytes, (stride == 0 ? channels : stride) * bytes};
+  };
+  const int64_t outputs = pixels_of(sized.output);
+  const int64_t channels = geometry_.output_channels;
+  const MemoryRows c =
+      rows("c", args.c, outputs, channels, args.c_stride, ElementBytes(problem_.output.c_type));
+  Error error =
+      CheckApart(c, rows("a", args.a, pixels_of(sized.input), geometry_.input_channels, args.a_stride, 1));
+  if (error.status != INTACT_OK || args.residual == nullptr || args.residual == args.c) return error;
+  return CheckApart(c, rows("the residual", args.residual, outputs, channels, args.residual_stride,
+                            ElementBytes(problem_.output.residual_type)));
+}
+
 void Convolution::RunShare(const intact_conv_args& args, const Prepared& prepared, int part, int parts,
                            uint8_t* scratch) const {
   const ConvInput input{static_cast<const uint8_t*>(args.a),
@@ -424,6 +453,8 @@ Error Convolution::Run(const intact_conv_args& args) const {
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
   const Prepared& prepared = **found;
+  error = CheckSizedArguments(args, prepared.plans->geometry);
+  if (error.status != INTACT_OK) return error;
   const int threads = prepared.Threads(args.threads, isa());
   ThreadCount count = CountThreads(prepared.Parts(threads));
   const Result<uint8_t*> scratch =
@@ -441,6 +472,8 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
   if (error.status != INTACT_OK) return error;
   const Result<PreparedPointer> found = Find(args);
   if (!found) return found.error();
+  error = CheckSizedArguments(args, (*found)->plans->geometry);
+  if (error.status != INTACT_OK) return error;
   int threads = 1;
   const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, (*found)->bytes, &threads);
   if (!scratch) return scratch.error();

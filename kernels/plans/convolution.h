@@ -66,13 +66,15 @@ class Convolution {
 
   /// For tests: has the cost model choose for all rows as for `m`. See GemmPlan::RunAllAs().
   void RunAllAs(int64_t m);
-  /// Covers all output channels; pairs are adjacent channels of a tap, whatever the layout. Each call makes
-  /// it anew, in a pass over the packed weights.
-  Result<Certificate> MakeCertificate() const;
+  /// Covers all output channels, whatever the layout, for the pairs of an intact_pairing. Each call passes over
+  /// the packed weights.
+  Result<Certificate> MakeCertificate(int32_t pairing) const;
   /// By output channel, tap and channel: number `first` and on, at most `count`. Their `k` is
-  /// tap·PairPitch() + channel of the group.
-  Result<std::vector<FailingPair>> ListFailingPairs(int64_t first, int64_t count) const;
-  int64_t PairPitch() const { return RoundUp(geometry_.group_inputs(), 2); }
+  /// tap·PairPitch(pairing) + channel of the group.
+  Result<std::vector<FailingPair>> ListFailingPairs(int32_t pairing, int64_t first, int64_t count) const;
+  int64_t PairPitch(int32_t pairing) const {
+    return RoundUp(geometry_.group_inputs(), pairing == INTACT_PAIRING_WITHIN_TAP ? 2 : 1);
+  }
   int64_t accumulator_min() const;
   int64_t accumulator_max() const;
   ScheduleStatistics schedule_statistics() const;
@@ -129,7 +131,7 @@ class Convolution {
   Error MakeLayouts(const WeightView& weights);
   Error MakePhases(const ConvGeometry& sized, const WeightView& weights);
   void KeepUnreadTaps(const WeightView& weights);
-  Result<PairedColumns> Pairs() const;
+  Result<PairedColumns> Pairs(int32_t pairing) const;
 
   Result<std::vector<SizedPhase>> PhasesFor(const ConvGeometry& sized) const;
   Result<std::shared_ptr<const Plans>> MakePlans(const ConvGeometry& sized) const;
@@ -161,6 +163,7 @@ class Convolution {
   Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
   static Error CheckBatch(const ConvGeometry& sized, int64_t batch);
   Error CheckArguments(const intact_conv_args& args) const;
+  Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
   void RunShare(const intact_conv_args& args, const Prepared& prepared, int part, int parts,
                 uint8_t* scratch) const;
 

@@ -1,10 +1,9 @@
 // Depthwise convolution of whole output lines, on the engines of depthwise_engine.h.
 //
-//   by band    lines above       ┌───────────────────────┐
-//              in place          │ left │  inner  │ right│   inner: taps are read from the caller's input
-//              …                 │ col. │         │ col. │   columns: from bands of their own, a column at a
-//              time
-//   by band    lines below       └───────────────────────┘
+//   by band    lines above       ┌──────┬─────────┬──────┐
+//   in place   …                 │ left │  inner  │ right│   inner: taps are read from the caller's input
+//              …                 │ col. │         │ col. │   columns: from bands, a column at a time
+//   by band    lines below       └──────┴─────────┴──────┘
 //
 // Copying the input to a band costs up to a third of the time of so few products, so where kernels can read
 // the input itself only the pixels at the borders come from bands: in two dimensions, u8 input, no channel

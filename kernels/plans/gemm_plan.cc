@@ -291,9 +291,23 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
     // The strides as they are given: an item of joined rows has others.
     error = CheckOutput(data_.problem.output, data_.n,
                         {item.c, args.c_stride, item.residual, args.residual_stride});
+    if (error.status == INTACT_OK) error = CheckItemApart(item);
   }
   if (error.status != INTACT_OK) return error;
   return CheckRowArguments(data_.problem, batch.rows(), args.a_zero_points, args.a_scales);
+}
+
+// That C of a batch's item has no byte of its inputs, except where the residual is C itself.
+Error GemmPlan::CheckItemApart(const intact_gemm_args& item) const {
+  const auto rows = [&](const char* name, const void* data, int64_t columns, int64_t stride, int bytes) {
+    return MemoryRows{name, data, item.m, columns * bytes, (stride == 0 ? columns : stride) * bytes};
+  };
+  const Requantization& output = data_.problem.output;
+  const MemoryRows c = rows("c", item.c, data_.n, item.c_stride, data_.element_bytes());
+  Error error = CheckApart(c, rows("a", item.a, data_.k, item.a_stride, data_.problem.a_bytes()));
+  if (error.status != INTACT_OK || item.residual == nullptr || item.residual == item.c) return error;
+  return CheckApart(c, rows("the residual", item.residual, data_.n, item.residual_stride,
+                            ElementBytes(output.residual_type)));
 }
 
 RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {

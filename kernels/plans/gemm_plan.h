@@ -144,6 +144,7 @@ class GemmPlan {
   /// The engine for `m` rows by the cost model.
   const Engine& ModelEngineFor(int64_t m) const;
   Error CheckArguments(const intact_gemm_args& args) const;
+  Error CheckItemApart(const intact_gemm_args& item) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   /// Computes `range` on `engine`, and what does not fill its vectors where that is cheapest.
   void RunRows(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;

@@ -1,7 +1,9 @@
 #include "kernels/problem/checks.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <bit>
+#include <charconv>
 #include <limits>
 #include <optional>
 #include <string>
@@ -60,6 +62,18 @@ Error CheckShape(const intact_gemm_desc& desc) {
     return InvalidArgument("b_stride_k is " + std::to_string(desc.b_stride_k) + " and b_stride_n is " +
                            std::to_string(desc.b_stride_n) + "; expected 0 to 2^40");
   }
+  // Each product is below 2^71, and compared as a quotient.
+  const int64_t stride_k = desc.b_stride_k == 0 ? desc.n : desc.b_stride_k;
+  const int64_t stride_n = desc.b_stride_n == 0 ? 1 : desc.b_stride_n;
+  const auto steps_over = [](int64_t stride, int64_t count, int64_t inner) {
+    return count == 1 || (stride - 1) / (count - 1) >= inner;
+  };
+  if (!steps_over(stride_k, desc.n, stride_n) && !steps_over(stride_n, desc.k, stride_k)) {
+    return InvalidArgument("b_stride_k is " + std::to_string(stride_k) + " and b_stride_n is " +
+                           std::to_string(stride_n) +
+                           ", so elements of b overlap; expected b_stride_k > (n − 1)·" +
+                           "b_stride_n (K×N) or b_stride_n > (k − 1)·b_stride_k (N×K: 1 and k)");
+  }
   if (!IsOneOf(desc.b_from_run, {0, 1})) {
     return InvalidArgument(Got("b_from_run", desc.b_from_run) + "; expected 0 or 1");
   }
@@ -70,7 +84,9 @@ Error CheckShape(const intact_gemm_desc& desc) {
   return {};
 }
 
-std::string Text(Limits limits) { return std::to_string(limits.min) + " to " + std::to_string(limits.max); }
+std::string RangeText(Limits limits) {
+  return std::to_string(limits.min) + " to " + std::to_string(limits.max);
+}
 
 // The declared range of activations; all of the type if none is.
 Limits DeclaredLimits(const intact_linear_desc& desc) {
@@ -82,7 +98,7 @@ Error CheckRange(const intact_linear_desc& desc) {
   const Limits declared = DeclaredLimits(desc);
   if (declared.min > declared.max || declared.min < type.min || declared.max > type.max) {
     return InvalidArgument("a_min is " + std::to_string(desc.a_min) + " and a_max is " +
-                           std::to_string(desc.a_max) + "; expected a range within " + Text(type));
+                           std::to_string(desc.a_max) + "; expected a range within " + RangeText(type));
   }
   const int64_t range_check = desc.range_check;
   if (!IsOneOf(range_check, {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED})) {
@@ -126,12 +142,12 @@ Error CheckZeroPoints(const intact_linear_desc& desc) {
   const Limits a = DeclaredLimits(desc);
   const bool is_static = desc.a_quantization == INTACT_QUANTIZATION_STATIC;
   if (is_static && (desc.a_zero_point < a.min || desc.a_zero_point > a.max)) {
-    return InvalidArgument(Got("a_zero_point", desc.a_zero_point) + "; expected " + Text(a));
+    return InvalidArgument(Got("a_zero_point", desc.a_zero_point) + "; expected " + RangeText(a));
   }
   const bool is_8bit = IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8});
   const Limits c = is_8bit ? TypeLimits(desc.c_type) : Limits{0, 0};
   if (desc.c_zero_point < c.min || desc.c_zero_point > c.max) {
-    return InvalidArgument(Got("c_zero_point", desc.c_zero_point) + "; expected " + Text(c) +
+    return InvalidArgument(Got("c_zero_point", desc.c_zero_point) + "; expected " + RangeText(c) +
                            " for this c_type");
   }
   return {};
@@ -151,7 +167,7 @@ Error CheckWeightZeroPoints(const intact_linear_desc& desc, int64_t n) {
   for (int64_t i = 0; i < desc.b_zero_point_count; ++i) {
     if (desc.b_zero_points[i] < b.min || desc.b_zero_points[i] > b.max) {
       return InvalidArgument("b_zero_points[" + std::to_string(i) + "] is " +
-                             std::to_string(desc.b_zero_points[i]) + "; expected " + Text(b));
+                             std::to_string(desc.b_zero_points[i]) + "; expected " + RangeText(b));
     }
   }
   return {};
@@ -177,15 +193,13 @@ Error CheckScales(const intact_linear_desc& desc, int64_t n) {
                            "; expected 1 or n = " + std::to_string(n));
   }
   for (int64_t i = 0; i < desc.scale_count; ++i) {
-    if (!(desc.scales[i] > 0.0f) || !std::isfinite(desc.scales[i])) {
-      return InvalidArgument("scales[" + std::to_string(i) + "] is " + std::to_string(desc.scales[i]) +
-                             "; expected a finite value above 0");
+    if (!IsFiniteAndPositive(desc.scales[i])) {
+      return UnexpectedNumber("scales[" + std::to_string(i) + "]", desc.scales[i], "a finite value above 0");
     }
   }
   for (int64_t i = 0; desc.bias_f32 != nullptr && i < n; ++i) {
-    if (!std::isfinite(desc.bias_f32[i])) {
-      return InvalidArgument("bias_f32[" + std::to_string(i) + "] is " + std::to_string(desc.bias_f32[i]) +
-                             "; expected a finite value");
+    if (!IsFinite(desc.bias_f32[i])) {
+      return UnexpectedNumber("bias_f32[" + std::to_string(i) + "]", desc.bias_f32[i], "a finite value");
     }
   }
   return {};
@@ -198,8 +212,8 @@ Error CheckActivation(const intact_linear_desc& desc) {
   }
   // Not "min > max": a NaN must fail too.
   if (desc.activation == INTACT_ACTIVATION_CLAMP && !(desc.clamp_min <= desc.clamp_max)) {
-    return InvalidArgument("clamp_min is " + std::to_string(desc.clamp_min) + " and clamp_max is " +
-                           std::to_string(desc.clamp_max) + "; expected clamp_min ≤ clamp_max");
+    return InvalidArgument("clamp_min is " + Text(desc.clamp_min) + " and clamp_max is " +
+                           Text(desc.clamp_max) + "; expected clamp_min ≤ clamp_max");
   }
   return {};
 }
@@ -216,15 +230,15 @@ Error CheckResidualFields(const intact_linear_desc& desc) {
                            " with s32 output, which never passes through float; expected INTACT_TYPE_NONE");
   }
   const float scale = desc.residual_scale;
-  if (has_residual ? !(scale > 0.0f) || !std::isfinite(scale) : scale != 0.0f) {
-    return InvalidArgument(
-        "residual_scale is " + std::to_string(scale) + "; expected " +
-        (has_residual ? "a finite value above 0" : "0, for residual_type is INTACT_TYPE_NONE"));
+  if (has_residual ? !IsFiniteAndPositive(scale) : scale != 0.0f) {
+    return UnexpectedNumber(
+        "residual_scale", scale,
+        has_residual ? "a finite value above 0" : "0, for residual_type is INTACT_TYPE_NONE");
   }
   const Limits limits = IsOneOf(type, {INTACT_U8, INTACT_S8}) ? TypeLimits(desc.residual_type) : Limits{0, 0};
   if (desc.residual_zero_point < limits.min || desc.residual_zero_point > limits.max) {
     return InvalidArgument(Got("residual_zero_point", desc.residual_zero_point) + "; expected " +
-                           Text(limits) + " for this residual_type");
+                           RangeText(limits) + " for this residual_type");
   }
   return {};
 }
@@ -280,6 +294,27 @@ std::vector<int32_t> ReadWeightZeroPoints(const intact_linear_desc& desc, int64_
 }  // namespace
 
 Error InvalidArgument(const std::string& message) { return {INTACT_INVALID_ARGUMENT, message}; }
+Error Unsupported(const std::string& message) { return {INTACT_UNSUPPORTED, message}; }
+
+namespace {
+
+template <class Float>
+std::string Shortest(Float value) {
+  std::array<char, 32> text;  // the longest double takes 24
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+}  // namespace
+
+std::string Text(float value) { return Shortest(value); }
+std::string Text(double value) { return Shortest(value); }
+
+// By their bits: under DAZ a comparison takes denormals for 0.
+bool IsFinite(float value) { return (std::bit_cast<uint32_t>(value) & 0x7f800000u) != 0x7f800000u; }
+bool IsFiniteAndPositive(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return bits > 0 && bits < 0x7f800000u;
+}
 
 Error CheckRows(int64_t m) {
   if (m >= 1 && m <= std::numeric_limits<int32_t>::max()) return {};
@@ -290,10 +325,21 @@ Error Unexpected(const std::string& field, int64_t value, const std::string& exp
   return InvalidArgument(field + " is " + std::to_string(value) + "; expected " + expected);
 }
 
+Error UnexpectedNumber(const std::string& field, float value, const std::string& expected) {
+  return InvalidArgument(field + " is " + Text(value) + "; expected " + expected);
+}
+
 Result<jit::IsaSet> PermittedIsas(int32_t max_isa) {
   const std::optional<jit::Isa> cap = jit::IsaOf(max_isa);
   if (max_isa != INTACT_ISA_ANY && !cap) return Unexpected("max_isa", max_isa, "an intact_isa");
   return jit::PermittedIsas(cap);
+}
+
+Error CheckGivenBounds(const intact_linear_desc& desc) {
+  const auto is_unset = [](float bound) { return std::bit_cast<uint32_t>(bound) == 0; };
+  if (desc.activation != INTACT_ACTIVATION_CLAMP || !is_unset(desc.clamp_min) || !is_unset(desc.clamp_max))
+    return {};
+  return InvalidArgument("clamp_min and clamp_max are 0; expected the bounds of INTACT_ACTIVATION_CLAMP");
 }
 
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
@@ -330,11 +376,11 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
 
 Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n) {
   if (desc.a_quantization != INTACT_QUANTIZATION_STATIC) {
-    return Unexpected("a_quantization", desc.a_quantization,
-                      "INTACT_QUANTIZATION_STATIC, for this is a convolution");
+    return Unsupported("a_quantization is " + std::to_string(desc.a_quantization) +
+                       "; expected INTACT_QUANTIZATION_STATIC, for this is a convolution");
   }
   if (desc.c_type == INTACT_BF16) {
-    return InvalidArgument("c_type is INTACT_BF16; expected another type, for this is a convolution");
+    return Unsupported("c_type is INTACT_BF16; expected another type, for this is a convolution");
   }
   return CheckLinear(desc, n);
 }
@@ -362,6 +408,11 @@ Error CheckPart(int32_t part, int32_t parts) {
                          "; expected 0 to parts − 1");
 }
 
+Error CheckPairing(int32_t pairing) {
+  if (IsOneOf(pairing, {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED})) return {};
+  return Unexpected("pairing", pairing, "an intact_pairing");
+}
+
 Error CheckThreads(int32_t threads) {
   return threads >= 0 ? Error() : Unexpected("threads", threads, "0 or more");
 }
@@ -369,6 +420,24 @@ Error CheckThreads(int32_t threads) {
 Error CheckStride(const char* field, int64_t stride, int64_t elements) {
   if (stride == 0 || (stride >= elements && stride <= kMaxStride)) return {};
   return Unexpected(field, stride, "0 or at least " + std::to_string(elements) + ", at most 2^40");
+}
+
+Error CheckApart(const MemoryRows& c, const MemoryRows& other) {
+  // As integers: the ends may lie beyond what a pointer may point to.
+  const auto begin_of = [](const MemoryRows& rows) { return reinterpret_cast<uintptr_t>(rows.data); };
+  const auto end_of = [&](const MemoryRows& rows) {
+    return begin_of(rows) +
+           static_cast<uintptr_t>(rows.rows - 1) * static_cast<uintptr_t>(rows.stride_bytes) +
+           static_cast<uintptr_t>(rows.row_bytes);
+  };
+  if (end_of(c) <= begin_of(other) || end_of(other) <= begin_of(c)) return {};
+  if (c.stride_bytes == other.stride_bytes) {
+    const int64_t stride = c.stride_bytes;
+    const auto distance = static_cast<int64_t>(begin_of(other) - begin_of(c));
+    const int64_t ahead = (distance % stride + stride) % stride;
+    if (ahead >= c.row_bytes && ahead + other.row_bytes <= stride) return {};
+  }
+  return InvalidArgument(std::string("c overlaps ") + other.name + "; expected buffers that are apart");
 }
 
 Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments) {
@@ -412,13 +481,12 @@ Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* 
   const Limits limits = TypeLimits(problem.a_type);
   for (int64_t row = 0; zero_points != nullptr && row < m; ++row) {
     if (zero_points[row] < limits.min || zero_points[row] > limits.max) {
-      return Unexpected("a_zero_points[" + std::to_string(row) + "]", zero_points[row], Text(limits));
+      return Unexpected("a_zero_points[" + std::to_string(row) + "]", zero_points[row], RangeText(limits));
     }
   }
   for (int64_t row = 0; takes_scales && row < m; ++row) {
-    if (!(scales[row] > 0.0f) || !std::isfinite(scales[row])) {
-      return InvalidArgument("a_scales[" + std::to_string(row) + "] is " + std::to_string(scales[row]) +
-                             "; expected a finite value above 0");
+    if (!IsFiniteAndPositive(scales[row])) {
+      return UnexpectedNumber("a_scales[" + std::to_string(row) + "]", scales[row], "a finite value above 0");
     }
   }
   return {};

@@ -16,13 +16,26 @@ namespace intact::kernels {
 
 /// "`field` is `value`; expected `expected`"
 Error Unexpected(const std::string& field, int64_t value, const std::string& expected);
+Error UnexpectedNumber(const std::string& field, float value, const std::string& expected);
 Error InvalidArgument(const std::string& message);
+Error Unsupported(const std::string& message);
+
+/// The shortest decimal that reads back as `value`: "1e-40", "0.1".
+std::string Text(float value);
+std::string Text(double value);
+
+/// Whether a value is finite, and above 0, whatever the caller's float environment takes denormals for.
+bool IsFinite(float value);
+bool IsFiniteAndPositive(float value);
 
 /// The rows of a GEMM's run.
 Error CheckRows(int64_t m);
 
 /// The permitted ISAs under a plan's own cap: an intact_isa, if the caller gave one.
 Result<jit::IsaSet> PermittedIsas(int32_t max_isa);
+
+/// What a caller's descriptor must not leave out, and a saved plan may hold: the bounds of CLAMP.
+Error CheckGivenBounds(const intact_linear_desc& desc);
 
 /// The linear problem of `n` columns.
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n);
@@ -43,12 +56,22 @@ struct OutputArguments {
 inline constexpr int64_t kMaxStride = int64_t{1} << 40;
 /// That `stride` is 0 or leads from a row of `elements` to the next.
 Error CheckStride(const char* field, int64_t stride, int64_t elements);
+/// A matrix in memory: `rows` rows of `row_bytes` each, `stride_bytes` from one to the next.
+struct MemoryRows {
+  const char* name;
+  const void* data;
+  int64_t rows, row_bytes, stride_bytes;
+};
+/// That no byte belongs to both. Rows may alternate, as two slices of the channels of one tensor do.
+Error CheckApart(const MemoryRows& c, const MemoryRows& other);
 /// Against what a plan of `columns` columns wants.
 Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments);
 /// What a run gives of its `m` rows, with INTACT_QUANTIZATION_ROWS.
 Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
                         const float* scales);
 Error CheckPart(int32_t part, int32_t parts);
+/// An intact_pairing.
+Error CheckPairing(int32_t pairing);
 Error CheckThreads(int32_t threads);
 
 }  // namespace intact::kernels

@@ -225,7 +225,7 @@ Result<ConvGeometry> Sized(const ConvGeometry& geometry, const int64_t* given) {
       sized.input[place] = given[i];
     } else if (given[i] != 0 && given[i] != geometry.input[place]) {
       return Unexpected("input" + Index(i), given[i],
-                        "0 or the descriptor's " + std::to_string(geometry.input[place]));
+                        "the descriptor's " + std::to_string(geometry.input[place]));
     }
   }
   if (!geometry.IsOpen()) return sized;

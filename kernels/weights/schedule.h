@@ -21,8 +21,8 @@
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
 //   item         [u16 offset of the quad in A's window, in 4 bytes][strip_columns × 4 weights]
 //
-//   A window     [quads][rows][4] u8, rows = those of a tile; a register block reads its own of an item's
-//   quad
+//   A window     [quads][rows][4] u8, rows = those of a tile; a register block reads its own rows of an
+//                item's quad
 //
 // A planar band (planar_band.h) may take the place of A's windows. Where its quads lie depends on the input's
 // extents, and may be far: items then have a u32 in place of the u16. They are built with the numbers of
