@@ -163,7 +163,8 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   options.open_extents = is_open;
   if (input.OneIn(8)) {
     intact_certificate certificate = INTACT_CERTIFICATE_INIT;
-    if (intact_conv_certificate(plan.get(), &certificate) != INTACT_OK) return intact_last_error();
+    if (intact_conv_certificate(plan.get(), INTACT_PAIRING_FLATTENED, &certificate) != INTACT_OK)
+      return intact_last_error();
   }
   if (input.OneIn(64)) {
     const auto args = verify::ArgsOf(operation, options, {});

@@ -1,5 +1,8 @@
 #include "reference/arithmetic.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <utility>
 
 namespace intact::reference {
@@ -76,6 +79,45 @@ int32_t Predictor::Accumulator(const Model& model, std::span<const int64_t> in_p
   return at.operands.Accumulator(model, in_pairs, at.m, at.n);
 }
 
+std::vector<Overflow> Predictor::Overflows() const {
+  constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kLargestProduct = 255 * 255;
+  std::vector<Overflow> overflows;
+  for (size_t i = 0; i < gemms_.size(); ++i) {
+    const Operands& operands = operands_[i];
+    int64_t largest_bias = 0;
+    for (const int32_t bias : operands.bias) largest_bias = std::max(largest_bias, std::abs(int64_t{bias}));
+    if (operands.k * kLargestProduct + largest_bias <= kMax) continue;
+    for (int64_t n = 0; n < operands.n; ++n) {
+      const std::vector<int32_t> weights = operands.CenteredColumn(n);
+      for (int64_t m = 0; m < operands.m; ++m) {
+        const std::span<const uint8_t> row = operands.Row(m);
+        const int64_t zero_point = operands.a_zero_points[static_cast<size_t>(m)];
+        int64_t sum = operands.bias[static_cast<size_t>(n)];
+        for (size_t k = 0; k < weights.size(); ++k) sum += (row[k] - zero_point) * weights[k];
+        if (sum < kMin || sum > kMax) overflows.push_back({NumberOf(i, m, n), sum});
+      }
+    }
+  }
+  std::ranges::sort(overflows, {}, &Overflow::output);
+  return overflows;
+}
+
+// The inverse of At().
+int64_t Predictor::NumberOf(size_t gemm, int64_t m, int64_t n) const noexcept {
+  const int64_t rows = gemms_.front().m;
+  const int64_t columns = gemms_.front().n;
+  const auto at = static_cast<int64_t>(gemm);
+  if (side_by_side_ == 1) return (at * rows + m) * columns + n;
+  return m * columns * side_by_side_ + at * columns + n;
+}
+
+void Predictor::StoreExact(int64_t output, int64_t y, uint8_t* destination) const noexcept {
+  const Output at = At(output);
+  StoreOutput(y, at.OwnRequantization(), destination);
+}
+
 void Predictor::Store(int64_t output, int32_t y, Rounding rounding, uint8_t* destination) const noexcept {
   const Output at = At(output);
   StoreRounded(y, at.OwnRequantization(), at.OwnScales(), rounding, destination);
@@ -93,7 +135,15 @@ std::vector<uint8_t> Predictor::Outputs(std::span<const int32_t> accumulators, R
 namespace {
 
 std::vector<uint8_t> Predict(const Predictor& predictor, const Arithmetic& arithmetic) {
-  return predictor.Outputs(predictor.Accumulators(arithmetic.model), arithmetic.rounding);
+  std::vector<uint8_t> outputs =
+      predictor.Outputs(predictor.Accumulators(arithmetic.model), arithmetic.rounding);
+  if (arithmetic != Arithmetic()) return outputs;
+  const auto size = static_cast<size_t>(ElementSize(predictor.type()));
+  for (const Overflow& overflow : predictor.Overflows()) {
+    predictor.StoreExact(overflow.output, overflow.sum,
+                         &outputs[static_cast<size_t>(overflow.output) * size]);
+  }
+  return outputs;
 }
 
 }  // namespace

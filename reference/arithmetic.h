@@ -30,6 +30,12 @@ std::string ToString(const Arithmetic& arithmetic);
 /// What ToString() gave.
 std::optional<Arithmetic> ParseArithmetic(std::string_view text);
 
+/// An output whose exact sum, bias_s32 included, leaves int32.
+struct Overflow {
+  int64_t output;
+  int64_t sum;
+};
+
 /// Predicts the outputs of an operation one by one. Outputs are numbered as they lie in C.
 class Predictor {
  public:
@@ -60,6 +66,10 @@ class Predictor {
   std::vector<int32_t> Accumulators(const Model& model) const;
   /// The output's accumulator; `in_pairs` is InPairs(model, depths()).
   int32_t Accumulator(const Model& model, std::span<const int64_t> in_pairs, int64_t output) const;
+  /// Outputs whose sums leave int32, by number. Everything else here computes them modulo 2³².
+  std::vector<Overflow> Overflows() const;
+  /// Writes the output of the contract for a sum that may leave int32; an s32 output has none, and is that modulo 2³².
+  void StoreExact(int64_t output, int64_t y, uint8_t* destination) const noexcept;
   /// Writes the output that accumulator `y` gives.
   void Store(int64_t output, int32_t y, Rounding rounding, uint8_t* destination) const noexcept;
   /// Output bytes from the accumulators of all outputs.
@@ -67,6 +77,7 @@ class Predictor {
 
  private:
   Predictor(intact_type type, std::vector<Gemm> gemms, int64_t side_by_side);
+  int64_t NumberOf(size_t gemm, int64_t m, int64_t n) const noexcept;
 
   intact_type type_;
   std::vector<Gemm> gemms_;
@@ -75,7 +86,8 @@ class Predictor {
   int64_t outputs_;
 };
 
-/// Output bytes, dense as Outputs() gives them.
+/// Output bytes, dense as Outputs() gives them. The contract is computed in 64 bits: where a sum leaves int32 its
+/// output is that of StoreExact(). Other arithmetics wrap.
 std::vector<uint8_t> Predict(const Gemm& gemm, const Arithmetic& arithmetic);
 std::vector<uint8_t> Predict(const Conv& conv, const Arithmetic& arithmetic);
 

@@ -1,5 +1,6 @@
 #include "reference/operation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,7 +11,7 @@ namespace intact::reference {
 namespace {
 
 // Where there is no scale the output is none either.
-float FloatOutput(int32_t y, const Requantization& q) noexcept {
+float FloatOutput(int64_t y, const Requantization& q) noexcept {
   return std::isnan(q.scale) ? std::numeric_limits<float>::quiet_NaN() : Dequantize(y, q);
 }
 
@@ -33,6 +34,7 @@ Requantization RequantizationOf(const Operation& operation, int64_t n) {
   if (!operation.scales.empty()) q.scale = operation.scales[operation.scales.size() == 1 ? 0 : column];
   q.has_bias_f32 = !operation.bias_f32.empty();
   if (q.has_bias_f32) q.bias_f32 = operation.bias_f32[column];
+  if (!operation.bias_in_sums.empty()) q.bias_in_sums = operation.bias_in_sums[column];
   q.activation = operation.activation;
   q.clamp_min = operation.clamp_min;
   q.clamp_max = operation.clamp_max;
@@ -61,12 +63,12 @@ int64_t ElementSize(intact_type type) noexcept {
   return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1;
 }
 
-void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept {
+void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept {
   switch (q.c_type) {
     case INTACT_TYPE_NONE:
       return;
     case INTACT_S32:
-      return Store(y, destination);
+      return Store(static_cast<int32_t>(static_cast<uint32_t>(y)), destination);
     case INTACT_F32:
       return Store(FloatOutput(y, q), destination);
     case INTACT_BF16:

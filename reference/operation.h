@@ -28,7 +28,10 @@ struct Operation {
   std::vector<int8_t> b;               // u8 in the same bits
   std::vector<int32_t> bias_s32;       // N or empty
   std::vector<float> bias_f32;         // N or empty
-  std::vector<float> scales;           // N, 1, or empty (s32 output)
+  // Of a framework's layer, bias/(input scale · weight scale) in float32, for those that add it before scaling; N, or
+  // empty: bias_f32/scale stands for it.
+  std::vector<float> bias_in_sums;
+  std::vector<float> scales;  // N, 1, or empty (s32 output)
   intact_activation activation = INTACT_ACTIVATION_NONE;
   float clamp_min = 0.0f, clamp_max = 0.0f;
   intact_type residual_type = INTACT_TYPE_NONE;
@@ -62,8 +65,8 @@ Requantization AtOutput(Requantization q, const Operation& operation, int64_t co
 /// Bytes of one element of `type`.
 int64_t ElementSize(intact_type type) noexcept;
 
-/// Writes one output element, ElementSize(q.c_type) bytes.
-void StoreOutput(int32_t y, const Requantization& q, uint8_t* destination) noexcept;
+/// Writes one output element, ElementSize(q.c_type) bytes. An s32 output is y modulo 2³².
+void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept;
 
 /// Output bytes, rows of `columns` elements of c_type, from their accumulators.
 std::vector<uint8_t> Outputs(const Operation& operation, int64_t columns,

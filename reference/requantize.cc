@@ -34,12 +34,12 @@ float AfterBias(float f, const Requantization& q) noexcept {
   return Activate(f, q);
 }
 
-float Dequantize(int32_t y, const Requantization& q) noexcept {
+float Dequantize(int64_t y, const Requantization& q) noexcept {
   const float f = static_cast<float>(y) * q.scale;
   return AfterBias(q.has_bias_f32 ? f + q.bias_f32 : f, q);
 }
 
-int32_t Requantize(int32_t y, const Requantization& q) noexcept {
+int32_t Requantize(int64_t y, const Requantization& q) noexcept {
   return RoundToType(Dequantize(y, q), q.c_type, q.zero_point);
 }
 

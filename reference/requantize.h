@@ -8,15 +8,18 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace intact::reference {
 
-/// How the requantization turns one int32 into an output element.
+/// How the requantization turns a sum into an output element. Sums are within int32; an oracle of sums that left it
+/// passes them whole.
 struct Requantization {
   intact_type c_type = INTACT_S32;
   float scale = 1.0f;
   bool has_bias_f32 = false;
   float bias_f32 = 0.0f;
+  std::optional<float> bias_in_sums;  // see Operation
   bool has_residual = false;
   float residual = 0.0f;  // less its zero point
   float residual_scale = 1.0f;
@@ -30,10 +33,10 @@ struct Requantization {
 float AfterBias(float f, const Requantization& q) noexcept;
 
 /// float(y)·scale (+ bias) (+ residual·residual_scale), then the activation: the f32 output.
-float Dequantize(int32_t y, const Requantization& q) noexcept;
+float Dequantize(int64_t y, const Requantization& q) noexcept;
 
 /// The u8 or s8 output as an integer: clamp(rne(f) + zero_point) to the type's range.
-int32_t Requantize(int32_t y, const Requantization& q) noexcept;
+int32_t Requantize(int64_t y, const Requantization& q) noexcept;
 
 /// clamp(rne(f) + zero_point) to the range of `c_type`, u8 or s8; infinities clamp.
 int32_t RoundToType(float f, intact_type c_type, int32_t zero_point) noexcept;

@@ -110,7 +110,7 @@ double Value(int32_t y, const Requantization& q, const Scales& scales, Rounding 
     case Rounding::kColumnFirst:
       return scaled(real * scales.column * scales.row);
     case Rounding::kBiasFirst:
-      return AfterBias((real + static_cast<float>(BiasOverScale(q))) * q.scale, q);
+      return AfterBias((real + q.bias_in_sums.value_or(static_cast<float>(BiasOverScale(q)))) * q.scale, q);
     case Rounding::kBiasRounded:
       return AfterBias(static_cast<float>(WithRoundedBias(y, q)) * q.scale, q);
     case Rounding::kReluByFactor:

@@ -28,7 +28,7 @@ enum class Rounding : uint8_t {
   kDivision,     // f = y / (1/scale)
   kRowFirst,     // (y·scale of the row)·scale of the column
   kColumnFirst,  // (y·scale of the column)·scale of the row
-  kBiasFirst,    // (y + bias/scale)·scale, in floats (oneDNN before its third version)
+  kBiasFirst,    // (y + bias/scale)·scale, in floats (FBGEMM; oneDNN before its third version)
   kBiasRounded,  // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
   kGemmlowp,     // kBiasRounded; scale as fixed point of 31 bits, high half of the doubled product rounded,
                  // shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)

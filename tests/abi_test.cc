@@ -321,8 +321,9 @@ TEST(StructSizes, OfWhatTheLibraryFills) {
       "intact_certificate", "certificate", INTACT_CERTIFICATE_INIT,
       [&](intact_certificate* made) { return intact_gemm_certificate(objects.gemm, made); });
   ExpectEverySizeIsWritten<intact_certificate>(
-      "intact_certificate", "certificate", INTACT_CERTIFICATE_INIT,
-      [&](intact_certificate* made) { return intact_conv_certificate(objects.conv, made); });
+      "intact_certificate", "certificate", INTACT_CERTIFICATE_INIT, [&](intact_certificate* made) {
+        return intact_conv_certificate(objects.conv, INTACT_PAIRING_FLATTENED, made);
+      });
 }
 
 // It is younger than the first version. Times differ from call to call, and with them what is chosen.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 #include <sys/wait.h>
+#include <xmmintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -85,6 +86,15 @@ std::vector<Refusal> Refusals() {
       {"n·k is 4611686014132420609", [](Draft* d) { d->desc.n = d->desc.k = 2147483647; }},
       {"b_stride_k is -1", [](Draft* d) { d->desc.b_stride_k = -1; }},
       {"b_stride_n is -3", [](Draft* d) { d->desc.b_stride_n = -3; }},
+      {"b_stride_k is 3 and b_stride_n is 4, so elements of b overlap",
+       [](Draft* d) { d->desc.b_stride_n = 4; }},
+      {"b_stride_k is 2 and b_stride_n is 1, so elements of b overlap",
+       [](Draft* d) { d->desc.b_stride_k = 2; }},
+      {"b_stride_k is 1 and b_stride_n is 3, so elements of b overlap",
+       [](Draft* d) {
+         d->desc.b_stride_k = 1;
+         d->desc.b_stride_n = 3;
+       }},
       {"a_type is 3", [](Draft* d) { d->desc.linear.a_type = INTACT_S32; }},
       {"a_type is 0", [](Draft* d) { d->desc.linear.a_type = 0; }},
       {"b_type is 4; expected INTACT_U8 or INTACT_S8", [](Draft* d) { d->desc.linear.b_type = INTACT_F32; }},
@@ -191,7 +201,7 @@ std::vector<Refusal> Refusals() {
          d->MakeS32();
          d->desc.linear.activation = INTACT_ACTIVATION_RELU;
        }},
-      {"clamp_min is 2.000000 and clamp_max is 1.000000",
+      {"clamp_min is 2 and clamp_max is 1",
        [](Draft* d) {
          d->desc.linear.activation = INTACT_ACTIVATION_CLAMP;
          d->desc.linear.clamp_min = 2.0f;
@@ -207,6 +217,9 @@ std::vector<Refusal> Refusals() {
          d->desc.linear.activation = INTACT_ACTIVATION_CLAMP;
          d->desc.linear.clamp_max = kNan;
        }},
+      {"clamp_min and clamp_max are 0; expected the bounds of INTACT_ACTIVATION_CLAMP",
+       [](Draft* d) { d->desc.linear.activation = INTACT_ACTIVATION_CLAMP; }},
+      {"scales[1] is -1e-40; expected a finite value above 0", [](Draft* d) { d->scales[1] = -1e-40f; }},
       {"residual_type is 3; expected INTACT_TYPE_NONE, INTACT_U8, INTACT_S8 or INTACT_F32",
        [](Draft* d) { d->AddResidual(INTACT_S32, 1.0f, 0); }},
       {"residual_type is -1", [](Draft* d) { d->desc.linear.residual_type = -1; }},
@@ -218,10 +231,9 @@ std::vector<Refusal> Refusals() {
       {"residual_scale is nan; expected a finite value above 0",
        [](Draft* d) { d->AddResidual(INTACT_U8, kNan, 0); }},
       {"residual_scale is inf", [](Draft* d) { d->AddResidual(INTACT_S8, kInfinity, 0); }},
-      {"residual_scale is 0.000000; expected a finite",
-       [](Draft* d) { d->AddResidual(INTACT_F32, 0.0f, 0); }},
+      {"residual_scale is 0; expected a finite", [](Draft* d) { d->AddResidual(INTACT_F32, 0.0f, 0); }},
       {"residual_scale is -0.5", [](Draft* d) { d->AddResidual(INTACT_F32, -0.5f, 0); }},
-      {"residual_scale is 0.500000; expected 0, for residual_type is INTACT_TYPE_NONE",
+      {"residual_scale is 0.5; expected 0, for residual_type is INTACT_TYPE_NONE",
        [](Draft* d) { d->AddResidual(INTACT_TYPE_NONE, 0.5f, 0); }},
       {"residual_scale is nan; expected 0", [](Draft* d) { d->AddResidual(INTACT_TYPE_NONE, kNan, 0); }},
       {"residual_zero_point is 256; expected 0 to 255",
@@ -470,6 +482,75 @@ TEST_F(Run, RefusesResidualsByNameAndValue) {
   EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK) << intact_last_error();
 }
 
+// C may share memory with nothing that the run reads, except where rows alternate.
+TEST_F(Run, RefusesBuffersThatOverlap) {
+  Draft draft;
+  draft.AddResidual(INTACT_U8, 1.0f, 3);
+  Use(draft);
+  std::array<uint8_t, 64> memory = {};
+  memory.fill(1);
+  const auto run = [&](int64_t a, int64_t a_stride, int64_t c, int64_t c_stride, int64_t residual) {
+    args_.a = &memory[static_cast<size_t>(a)];
+    args_.a_stride = a_stride;
+    args_.c = &memory[static_cast<size_t>(c)];
+    args_.c_stride = args_.residual_stride = c_stride;
+    args_.residual = &memory[static_cast<size_t>(residual)];
+    return intact_gemm_run(plan_.get(), &args_);
+  };
+  EXPECT_EQ(run(0, 0, 8, 0, 14), INTACT_OK) << intact_last_error();   // one behind the other
+  EXPECT_EQ(run(0, 10, 4, 10, 7), INTACT_OK) << intact_last_error();  // rows of 4, 3 and 3 side by side
+  EXPECT_EQ(run(6, 10, 3, 10, 0), INTACT_OK) << intact_last_error();
+  ExpectRefused(run(0, 0, 7, 0, 20), "c overlaps a; expected buffers that are apart");
+  ExpectRefused(run(0, 10, 3, 10, 7), "c overlaps a");
+  ExpectRefused(run(9, 10, 7, 10, 4), "c overlaps a");  // the last column of C is the first of A's next row
+  ExpectRefused(run(0, 10, 4, 11, 30), "c overlaps a");
+  ExpectRefused(run(0, 0, 8, 0, 10), "c overlaps the residual");
+  ExpectRefused(run(0, 0, 8, 0, 6), "c overlaps the residual");
+}
+
+TEST_F(Run, RefusesItemsThatOverlap) {
+  std::array<uint8_t, 64> a = {};
+  std::array<uint8_t, 64> c = {};
+  args_.a = a.data();
+  args_.c = c.data();
+  args_.batch = 3;
+  const auto run = [&](int64_t c_stride, int64_t c_batch_stride) {
+    args_.c_stride = c_stride;
+    args_.c_batch_stride = c_batch_stride;
+    return intact_gemm_run(plan_.get(), &args_);
+  };
+  EXPECT_EQ(run(0, 6), INTACT_OK) << intact_last_error();
+  EXPECT_EQ(run(9, 3), INTACT_OK) << intact_last_error();  // rows of the items alternate
+  EXPECT_EQ(run(4, 7), INTACT_OK) << intact_last_error();
+  ExpectRefused(run(0, 5), "c_batch_stride is 5; expected 0 or at least 6, for items of c must not overlap");
+  ExpectRefused(run(8, 3), "c_batch_stride is 3; expected 0 or at least 11");
+  ExpectRefused(run(9, 2), "c_batch_stride is 2");
+}
+
+// A denormal is a value above 0 whatever the caller's float environment makes of it.
+TEST_F(Run, DoesNotDependOnTheCallersFloatEnvironment) {
+  Draft draft;
+  draft.desc.linear.a_quantization = INTACT_QUANTIZATION_ROWS;
+  Use(draft);
+  const std::array<float, 2> scales = {1e-40f, 1e-39f};
+  args_.a_scales = scales.data();
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(saved | 0x8040);  // flush to zero, denormals are zero
+  const intact_status status = intact_gemm_run(plan_.get(), &args_);
+  _mm_setcsr(saved);
+  EXPECT_EQ(status, INTACT_OK) << intact_last_error();
+}
+
+TEST_F(Run, NamesWhatIsGivenToAConstantB) {
+  const float scale = 1.0f;
+  const int32_t zero_point = 0;
+  args_.b_scales = &scale;
+  ExpectRefused(intact_gemm_run(plan_.get(), &args_), "b_scales is given to a run; expected none");
+  args_.b_scales = nullptr;
+  args_.b_zero_points = &zero_point;
+  ExpectRefused(intact_gemm_run(plan_.get(), &args_), "b_zero_points is given to a run; expected none");
+}
+
 TEST_F(Run, RefusesAResidualInPlaceOfSmallerElements) {
   Draft draft;
   draft.AddResidual(INTACT_F32, 1.0f, 0);
@@ -637,6 +718,18 @@ TEST(Wrapper, RunsBatches) {
   ExpectRefused(given->Run(a_view, c_view), "b is NULL; expected B, for runs give it (b_from_run)");
   ExpectRefused(constant->Run(a_view, BatchView<int32_t>{{c.data(), 1, 3}, 1}),
                 "the number of c's items is 1; expected 2");
+  c.fill(7);
+  EXPECT_TRUE(
+      constant->Run(BatchView<const uint8_t>{{a.data(), 1, 4}, 0}, BatchView<int32_t>{{c.data(), 1, 3}, 0})
+          .ok());
+  EXPECT_TRUE(given
+                  ->Run(BatchView<const uint8_t>{{a.data(), 1, 4}, 0}, b.data(), 0,
+                        BatchView<int32_t>{{c.data(), 1, 3}, 0})
+                  .ok());
+  EXPECT_THAT(c, testing::Each(7));
+  ExpectRefused(
+      constant->Run(BatchView<const uint8_t>{{a.data(), 1, 4}, -1}, BatchView<int32_t>{{c.data(), 1, 3}, -1}),
+      "the number of a's items is -1; expected 0 or more");
 }
 
 // ----- INTACT_MAX_ISA --------------------------------------------------------------------------------------

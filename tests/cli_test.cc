@@ -234,7 +234,7 @@ TEST_F(Cli, FilesThatAreNone) {
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
   ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "'",
                  "cannot be written: is there, and not a file");
-  EXPECT_EQ(json::parse(Contents(folder_ + "/read"))["pairs"], 800);
+  EXPECT_EQ(json::parse(Contents(folder_ + "/read"))["pairings"][0]["pairs"], 800);
   ExpectBadInput("verify certify /dev/null", "/dev/null: is neither a regular file nor a pipe");
   std::filesystem::create_symlink("loop", folder_ + "/loop");
   ExpectBadInput("verify layer '" + folder_ + "/loop'", "loop: is not a folder");
@@ -303,7 +303,7 @@ TEST_F(Cli, WritesReportsToStandardOutput) {
   EXPECT_EQ(file.status, 0) << file.err;
   const size_t begin = file.out.find("\n[");
   ASSERT_NE(begin, std::string::npos) << file.out;
-  EXPECT_THAT(file.out, testing::StartsWith("layer u8_11:"));
+  EXPECT_THAT(file.out, HasSubstr("\nlayer u8_11:"));
   EXPECT_EQ(json::parse(file.out.substr(begin)).size(), 1u);
 }
 
@@ -355,8 +355,8 @@ TEST_F(Cli, SaturatingLayersEqualPyTorchOnAvx2) {
     EXPECT_EQ(difference["cause"], "int16 saturation");
     EXPECT_FALSE(difference["pairs"].empty());
   }
-  EXPECT_EQ(ramp["reduce_range"]["verdict"], "violated");
-  EXPECT_EQ(ramp["reduce_range"]["max_activation"], 255);
+  EXPECT_EQ(ramp["reduce_range"][0]["verdict"], "violated");
+  EXPECT_EQ(ramp["reduce_range"][0]["max_activation"], 255);
   // Against the wrong expectation the same run is a difference.
   const json wrong = LayerJson(kLayers + "u8_ramp_64x10 --expect output_onednn.npy" + choice, 1)[0];
   EXPECT_EQ(wrong["differing"], 2974);
@@ -385,6 +385,22 @@ TEST_F(Cli, AnExpectedOutputIsIdentified) {
   EXPECT_EQ(expected["differing_from_exact"], 2974);
   EXPECT_EQ(expected["causes"]["int16 saturation"], 2974);
   EXPECT_EQ(expected["differences"].size(), 2974u);
+}
+
+// Without being told: every output_*.npy of the folder; and of a folder of folders a table.
+TEST_F(Cli, RecordedOutputsAreIdentified) {
+  const Outcome layer = Run("verify layer " + kLayers + "u8_9");
+  EXPECT_THAT(layer.out, HasSubstr("as FBGEMM, ONNX Runtime, oneDNN, OpenVINO on CPUs without VNNI\n"));
+  EXPECT_THAT(layer.out, HasSubstr("output_onednn.npy: exact: all "));
+  const Outcome table = Run("verify layer " + kLayers);
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr(": 20 layers\n"));
+  EXPECT_THAT(table.out, testing::ContainsRegex(
+                             "u8_9 +output_avx2.npy +[0-9]+ of +[0-9]+ not exact  pairs of adjacent"));
+  const json recorded = LayerJson(kLayers + "u8_0_0", 0)[0]["recorded"];
+  ASSERT_EQ(recorded.size(), 2u);
+  EXPECT_EQ(recorded[0]["file"], "output_avx2.npy");
+  EXPECT_EQ(recorded[0]["engines"], "as oneDNN, OpenVINO on CPUs without VNNI");
 }
 
 // The same of a target that runs the layer in place of our kernels.
@@ -452,8 +468,8 @@ TEST_F(Cli, DifferencesOfAConvolutionHaveTheirTapsAndChannels) {
       EXPECT_EQ(pair["k"], (pair["tap"][0].get<int>() * 5 + pair["tap"][1].get<int>()) * 4);
     }
   }
-  EXPECT_EQ(layer["reduce_range"]["verdict"], "violated");
-  EXPECT_EQ(layer["reduce_range"]["declared"]["witness"]["channels"], json::array({0, 1}));
+  EXPECT_EQ(layer["reduce_range"][0]["verdict"], "violated");
+  EXPECT_EQ(layer["reduce_range"][0]["declared"]["witness"]["channels"], json::array({0, 1}));
   const Outcome text = Run("verify layer " + kLayers + choice);
   EXPECT_THAT(text.out, testing::ContainsRegex(R"(\[n [0-3] oh [0-9]+ ow [0-9]+ oc [0-9]+\] )"));
   EXPECT_THAT(text.out, testing::ContainsRegex("oc [0-9]+ tap kh [0-4] kw [0-4], channels 0 1: [0-9]+\\*"));
@@ -480,13 +496,16 @@ TEST_F(Cli, Certify) {
   EXPECT_EQ(certificate["columns"], 10);
   EXPECT_EQ(certificate["depth"], 64);
   EXPECT_EQ(certificate["proven"], false);
-  EXPECT_EQ(certificate["pairs"], 320);
-  EXPECT_EQ(certificate["failing_pairs"], 93);
+  ASSERT_EQ(certificate["pairings"].size(), 1u);  // of a matrix engines pair the same depths
+  const json& pairing = certificate["pairings"][0];
+  EXPECT_EQ(pairing["pairs"], 320);
+  EXPECT_EQ(pairing["failing_pairs"], 93);
+  EXPECT_EQ(pairing["engines"], (std::vector<std::string>{"fbgemm", "onnxruntime", "onednn", "openvino"}));
   EXPECT_EQ(certificate["panels"].size(), 1u);
   EXPECT_EQ(certificate["panels"][0]["failing_pairs"], 93);
   EXPECT_EQ(certificate["safe_depth_quads"], 0);
-  ASSERT_EQ(certificate["witnesses"].size(), 8u);
-  for (const json& w : certificate["witnesses"]) {
+  ASSERT_EQ(pairing["witnesses"].size(), 8u);
+  for (const json& w : pairing["witnesses"]) {
     const int sum = w["a0"].get<int>() * w["w0"].get<int>() + w["a1"].get<int>() * w["w1"].get<int>();
     EXPECT_EQ(w["sum"], sum);
     EXPECT_TRUE(sum > 32767 || sum < -32768);
@@ -497,14 +516,18 @@ TEST_F(Cli, Certify) {
               HasSubstr("proven: none of 320 pairs can saturate"));
 }
 
-// Pairs of a convolution are adjacent channels of a tap: three channels have two, the last one alone.
+// Engines pair the depths of a window of three channels in two ways: within a tap, whose last channel is alone, and
+// flattened, where pairs cross taps. Proven means proven in both.
 TEST_F(Cli, CertifyConvolution) {
   std::string weights(size_t{2} * 2 * 3 * 3, '\0');
   const auto at = [&](size_t o, size_t kh, size_t kw, size_t c) -> char& {
     return weights[((o * 2 + kh) * 3 + kw) * 3 + c];
   };
-  at(0, 0, 1, 2) = at(0, 0, 2, 0) = 127;  // no pair
-  at(1, 1, 2, 0) = at(1, 1, 2, 1) = 127;
+  at(0, 0, 1, 2) = at(0, 0, 2, 0) = 127;  // depths 5 and 6: no pair in either way
+  at(0, 1, 0, 2) = at(0, 1, 1, 0) = 127;  // depths 11 and 12
+  at(1, 0, 0, 2) = at(1, 0, 1, 0) = 127;  // depths 2 and 3: a pair across taps
+  at(1, 1, 2, 1) = at(1, 1, 2, 2) = 127;  // depths 16 and 17
+  at(0, 1, 2, 0) = at(0, 1, 2, 1) = 127;  // depths 15 and 16: a pair within a tap
   const std::string file = folder_ + "/weights.npy";
   std::ofstream(file, std::ios::binary)
       << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 2, 3, 3)"), weights);
@@ -512,19 +535,61 @@ TEST_F(Cli, CertifyConvolution) {
   const Outcome outcome = Run("verify certify '" + file + "' --json '" + path + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("2 columns × 2×3 taps × 3 channels"));
-  EXPECT_THAT(outcome.out, HasSubstr("1 of 24 pairs"));
-  EXPECT_THAT(outcome.out, HasSubstr("column 1 tap kh 1 kw 2, channels 0 1: 255·(127) + 255·(127) = 64770"));
+  EXPECT_THAT(outcome.out, HasSubstr("adjacent channels of a tap (oneDNN, OpenVINO): 1 of 24 pairs"));
+  EXPECT_THAT(outcome.out, HasSubstr("column 0 tap kh 1 kw 2, channels 0 1: 255·(127) + 255·(127) = 64770"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("adjacent depths of the flattened window (FBGEMM, ONNX Runtime): 2 of 18 pairs"));
+  EXPECT_THAT(outcome.out, HasSubstr("column 1 tap kh 0 kw 0, channel 2 and tap kh 0 kw 1, channel 0: "
+                                     "255·(127) + 255·(127) = 64770"));
   const json certificate = json::parse(Contents(path));
   EXPECT_EQ(certificate["kernel"], (std::vector<int>{2, 3}));
   EXPECT_EQ(certificate["channels"], 3);
-  EXPECT_EQ(certificate["failing_pairs"], 1);
-  EXPECT_EQ(certificate["witnesses"][0]["tap"], (std::vector<int>{1, 2}));
-  EXPECT_EQ(certificate["witnesses"][0]["channel"], 0);
-  EXPECT_THAT(Run("verify certify '" + file + "' --amax 128").out, HasSubstr("proven: none of 24 pairs"));
+  EXPECT_EQ(certificate["proven"], false);
+  const json& within = certificate["pairings"][0];
+  EXPECT_EQ(within["pairing"], "within_tap");
+  EXPECT_EQ(within["failing_pairs"], 1);
+  EXPECT_EQ(within["witnesses"][0]["tap"], (std::vector<int>{1, 2}));
+  EXPECT_EQ(within["witnesses"][0]["channel"], 0);
+  const json& flattened = certificate["pairings"][1];
+  EXPECT_EQ(flattened["pairing"], "flattened");
+  EXPECT_EQ(flattened["engines"], (std::vector<std::string>{"fbgemm", "onnxruntime"}));
+  EXPECT_EQ(flattened["failing_pairs"], 2);
+  EXPECT_EQ(flattened["witnesses"][0]["tap1"], (std::vector<int>{0, 1}));
+  const Outcome safe = Run("verify certify '" + file + "' --amax 128");
+  EXPECT_THAT(safe.out, HasSubstr("proven: none of 24 pairs"));
+  EXPECT_THAT(safe.out, HasSubstr("proven: none of 18 pairs"));
+  const Outcome onednn = Run("verify certify '" + file + "' --engine onednn");
+  EXPECT_THAT(onednn.out, HasSubstr("adjacent channels of a tap (oneDNN 3.12.0): 1 of 24 pairs"));
+  EXPECT_THAT(onednn.out, Not(HasSubstr("flattened")));
+  ExpectBadInput("verify certify '" + file + "' --groups 3",
+                 "--groups is 3; expected a divisor of the 2 output channels");
+  ExpectBadInput("verify certify '" + file + "' --operator linear --groups 2", "--groups is 2; expected 1");
   // Plans of one output channel have no schedule.
   std::ofstream(file, std::ios::binary)
       << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 3, 3, 40)"), std::string(360, '\1'));
   EXPECT_THAT(Run("verify certify '" + file + "'").out, Not(HasSubstr("nan")));
+}
+
+// The first layer of a network, of one channel: taps are what there is to pair. In a depthwise convolution some engines
+// do not pair them.
+TEST_F(Cli, CertifyPairsOfTaps) {
+  const std::string file = folder_ + "/taps.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 1, 2, 1)"), std::string(2, '\x7f'));
+  const std::string certify = "verify certify '" + file + "'";
+  EXPECT_THAT(Run(certify).out,
+              HasSubstr("flattened window (FBGEMM, ONNX Runtime): 1 of 1 pairs (100.00 %)"));
+  EXPECT_THAT(Run(certify).out, HasSubstr("adjacent channels of a tap (no known engine): proven"));
+  EXPECT_THAT(Run(certify + " --engine onednn").out,
+              HasSubstr("oneDNN 3.12.0 adds no products in int16 here: proven"));
+  EXPECT_THAT(Run(certify + " --engine fbgemm").out, HasSubstr("(FBGEMM of PyTorch 2.13.0): 1 of 1 pairs"));
+  EXPECT_THAT(Run(certify + " --operator linear").out,
+              HasSubstr("adjacent depths (FBGEMM, ONNX Runtime, oneDNN, OpenVINO): 1 of 1 pairs"));
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 1, 2, 1)"), std::string(4, '\x7f'));
+  EXPECT_THAT(Run(certify + " --groups 2").out, HasSubstr("flattened window (FBGEMM): 2 of 2 pairs"));
+  EXPECT_THAT(Run(certify + " --groups 2 --engine onnxruntime").out,
+              HasSubstr("adds no products in int16 here: proven"));
 }
 
 #if !defined(__SANITIZE_ADDRESS__)

@@ -149,13 +149,13 @@ TEST(Compare, TellsClampedSumsFromTheirRounding) {
   EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kRequantization)], 11);
 }
 
-TEST(Compare, LaysHalvedWeightsToRequantization) {
+TEST(Compare, NamesReducedWeights) {
   reference::Gemm gemm = OnePair(INTACT_S32);
   gemm.a_type = INTACT_S8;
   gemm.a = {100, 3};
   gemm.b = {127, 5};  // 128 and 4
   const Comparison comparison = Compare(gemm, Bytes(12800 + 12), std::nullopt);
-  EXPECT_EQ(OnlyCause(comparison), Cause::kRequantization);
+  EXPECT_EQ(OnlyCause(comparison), Cause::kReducedWeights);
   EXPECT_THAT(comparison.listed[0].detail, ::testing::HasSubstr("weights halved and rounded"));
 }
 
@@ -201,12 +201,47 @@ TEST(Compare, NamesFusedMultiplyAddInFloatOutputs) {
   EXPECT_EQ(comparison.listed[0].detail, "fused multiply-add");
 }
 
+// Where the exact sum leaves int32 the oracle goes on in 64 bits: a target that does so is right, one that wraps is not.
+TEST(Compare, ReportsSumsThatLeaveInt32) {
+  reference::Gemm gemm;
+  gemm.m = 1;
+  gemm.n = 2;
+  gemm.k = 66572;  // 66572·255·127 = 2155934220
+  gemm.a.assign(static_cast<size_t>(gemm.k), 255);
+  gemm.b.assign(static_cast<size_t>(2 * gemm.k), 127);
+  for (int64_t k = 0; k < gemm.k; ++k) gemm.b[static_cast<size_t>(2 * k + 1)] = 1;  // column 1 stays small
+  const int64_t sum = int64_t{66572} * 255 * 127;
+  const auto wrapped = static_cast<int32_t>(static_cast<uint32_t>(sum));
+  gemm.c_type = INTACT_U8;
+  gemm.scales = {1e-7f};
+  const Comparison right = Compare(gemm, {216, 2}, std::nullopt);
+  EXPECT_EQ(right.differing, 0);
+  const Comparison wraps = Compare(gemm, {0, 2}, std::nullopt);
+  EXPECT_EQ(wraps.differing, 1);
+  EXPECT_EQ(OnlyCause(wraps), Cause::kInt32Overflow);
+  EXPECT_EQ(wraps.listed.at(0).detail, "the exact sum 2155934220 leaves int32");
+  EXPECT_EQ(wraps.listed.at(0).expected, 216);
+
+  gemm.c_type = INTACT_S32;  // has no right value, whatever the target does
+  gemm.scales.clear();
+  const int32_t small = 66572 * 255;
+  for (const int32_t value : {wrapped, std::numeric_limits<int32_t>::max()}) {
+    std::vector<uint8_t> bytes(8);
+    std::memcpy(bytes.data(), &value, 4);
+    std::memcpy(bytes.data() + 4, &small, 4);
+    const Comparison comparison = Compare(gemm, bytes, std::nullopt);
+    EXPECT_EQ(comparison.differing, 1);
+    EXPECT_EQ(OnlyCause(comparison), Cause::kInt32Overflow);
+    EXPECT_EQ(comparison.listed.at(0).expected, static_cast<double>(sum));
+  }
+}
+
 TEST(Compare, NamesAFloatRoundTripOfS32Outputs) {
   reference::Gemm gemm = OnePair(INTACT_S32);
   gemm.bias_s32 = {(1 << 24) + 1};
   const int32_t exact = 64770 + (1 << 24) + 1;
   const Comparison comparison = Compare(gemm, Bytes(exact + 1), std::nullopt);
-  EXPECT_EQ(OnlyCause(comparison), Cause::kRequantization);
+  EXPECT_EQ(OnlyCause(comparison), Cause::kFloatSums);
   EXPECT_EQ(comparison.listed[0].detail, "float round trip");
 }
 

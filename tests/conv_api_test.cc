@@ -162,7 +162,7 @@ TEST(ConvDescriptor, NullArguments) {
   EXPECT_STREQ(intact_last_error(), "intact_conv_create: conv is NULL");
   EXPECT_EQ(intact_conv_run(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
   EXPECT_EQ(intact_conv_query(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
-  EXPECT_EQ(intact_conv_certificate(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_certificate(nullptr, INTACT_PAIRING_WITHIN_TAP, nullptr), INTACT_INVALID_ARGUMENT);
   intact_conv_destroy(nullptr);
 }
 
@@ -178,7 +178,7 @@ TEST(ConvDescriptor, TransposedOutputsAreThoseOfTheFormula) {
   EXPECT_EQ(info.output[0], 3 * 2 - 2 + 2 + 0 + 1);
   EXPECT_EQ(info.output[1], 5 * 3 - 2 + 2 + 2 + 1);
   EXPECT_EQ(info.accumulator_max, 2 * 1 * 255 * 4);  // no output has more than two taps of the height
-  const Result<intact_certificate> certificate = conv->Certificate();
+  const Result<intact_certificate> certificate = conv->Certificate(INTACT_PAIRING_WITHIN_TAP);
   ASSERT_TRUE(certificate) << certificate.error().message;
   EXPECT_EQ(certificate->pairs, 6 * 9 * 2);
 }
@@ -326,7 +326,10 @@ TEST_F(ConvRun, RefusalsNameTheArgumentAndWriteNothing) {
       {"c is NULL", [](intact_conv_args* a) { a->c = nullptr; }},
       {"a_stride is 3; expected 0 or at least 4", [](intact_conv_args* a) { a->a_stride = 3; }},
       {"c_stride is 5; expected 0 or at least 6", [](intact_conv_args* a) { a->c_stride = 5; }},
-      {"threads is -1; expected 0 or more", [](intact_conv_args* a) { a->threads = -1; }},
+      {"intact_conv_run: threads is -1; expected 0 or more", [](intact_conv_args* a) { a->threads = -1; }},
+      {"output[1] is 5; expected 6, which follows from the input",
+       [](intact_conv_args* a) { a->output[1] = 5; }},
+      {"c overlaps a", [](intact_conv_args* a) { a->c = const_cast<void*>(a->a); }},
       {"residual", [&](intact_conv_args* a) { a->residual = a_.data(); }},
   };
   for (const auto& [message, spoil] : refusals) {
@@ -372,7 +375,7 @@ TEST(ConvCertificate, SchedulesKeepHeavyChannelsApart) {
       }
       const Result<Conv> conv = draft.Create();
       ASSERT_TRUE(conv) << conv.error().message;
-      const Result<intact_certificate> made = conv->Certificate();
+      const Result<intact_certificate> made = conv->Certificate(INTACT_PAIRING_WITHIN_TAP);
       ASSERT_TRUE(made) << made.error().message;
       const intact_certificate& certificate = *made;
       EXPECT_EQ(certificate.schedule_quads, 16 * kTaps * 2);
@@ -393,7 +396,7 @@ TEST(ConvCertificate, CountsPairsOfChannels) {
     draft.desc.linear.max_isa = isa;
     const Result<Conv> conv = draft.Create();
     ASSERT_TRUE(conv) << conv.error().message;
-    const Result<intact_certificate> certificate = conv->Certificate();
+    const Result<intact_certificate> certificate = conv->Certificate(INTACT_PAIRING_WITHIN_TAP);
     ASSERT_TRUE(certificate) << certificate.error().message;
     EXPECT_EQ(certificate->pairs, 6 * 9 * 2);
     EXPECT_EQ(certificate->failing_pairs, 2);
@@ -413,25 +416,28 @@ struct PairCount {
   std::vector<std::array<int64_t, 5>> list;  // output channel, number of the tap, channel, weights
 };
 
-PairCount CountPairs(const reference::Conv& conv) {
+PairCount CountPairs(const reference::Conv& conv, intact_pairing pairing) {
   const int64_t inputs = conv.geometry.GroupInputs();
+  const int64_t depths = conv.geometry.Taps() * inputs;
+  // Pairs do not cross the end of a row of depths.
+  const int64_t row = pairing == INTACT_PAIRING_FLATTENED ? depths : inputs;
   PairCount count;
   for (int64_t column = 0; column < conv.geometry.output_channels; ++column) {
     int64_t failing = 0;
-    for (int64_t tap = 0; tap < conv.geometry.Taps(); ++tap) {
-      const auto weight = [&](int64_t channel) {
-        if (channel == inputs) return 0;
-        const auto at = static_cast<size_t>((column * conv.geometry.Taps() + tap) * inputs + channel);
+    for (int64_t begin = 0; begin < depths; begin += row) {
+      const auto weight = [&](int64_t depth) {
+        if (depth == begin + row) return 0;
+        const auto at = static_cast<size_t>(column * depths + depth);
         return reference::Value(conv.b_type, static_cast<uint8_t>(conv.b[at])) + reference::WeightShift(conv);
       };
-      for (int64_t channel = 0; channel < inputs; channel += 2, ++count.pairs) {
-        const int32_t w0 = weight(channel);
-        const int32_t w1 = weight(channel + 1);
+      for (int64_t depth = begin; depth < begin + row; depth += 2, ++count.pairs) {
+        const int32_t w0 = weight(depth);
+        const int32_t w1 = weight(depth + 1);
         const int32_t most = 255 * (std::max(w0, 0) + std::max(w1, 0));
         const int32_t least = 255 * (std::min(w0, 0) + std::min(w1, 0));
         if (most <= 32767 && least >= -32768) continue;
         ++failing;
-        count.list.push_back({column, tap, channel, w0, w1});
+        count.list.push_back({column, depth / inputs, depth % inputs, w0, w1});
       }
     }
     count.failing += failing;
@@ -443,14 +449,15 @@ PairCount CountPairs(const reference::Conv& conv) {
 }
 
 // The listing in slices, and that its witnesses clamp.
-void ExpectListed(const Conv& conv, const reference::ConvGeometry& geometry,
+void ExpectListed(const Conv& conv, intact_pairing pairing, const reference::ConvGeometry& geometry,
                   const std::vector<std::array<int64_t, 5>>& expected) {
   constexpr int64_t kSlice = 7;
   std::array<intact_conv_failing_pair, kSlice> pairs;
   std::vector<std::array<int64_t, 5>> listed;
   int64_t written = kSlice;
   for (int64_t first = 0; written == kSlice; first += kSlice) {
-    ASSERT_EQ(intact_conv_failing_pairs(conv.handle(), first, kSlice, pairs.data(), &written), INTACT_OK);
+    ASSERT_EQ(intact_conv_failing_pairs(conv.handle(), pairing, first, kSlice, pairs.data(), &written),
+              INTACT_OK);
     for (const intact_conv_failing_pair& pair : std::span(pairs).first(static_cast<size_t>(written))) {
       int64_t tap = 0;
       for (int i = 0; i < geometry.dims; ++i) {
@@ -487,15 +494,21 @@ TEST(ConvCertificate, CountsTheCallersWeightsWhateverTheLayout) {
       desc.linear.max_isa = isa;
       const Result<Conv> plan = Conv::Create(desc, conv.b.data());
       ASSERT_TRUE(plan) << plan.error().message;
-      const Result<intact_certificate> certificate = plan->Certificate();
-      ASSERT_TRUE(certificate) << certificate.error().message;
-      const PairCount expected = CountPairs(conv);
-      EXPECT_EQ(expected.failing > 0, conv.geometry.GroupInputs() > 1);  // one product alone never clamps
-      EXPECT_EQ(certificate->pairs, expected.pairs);
-      EXPECT_EQ(certificate->failing_pairs, expected.failing);
-      EXPECT_EQ(certificate->worst_column, expected.worst_column);
-      EXPECT_EQ(certificate->worst_column_failing_pairs, expected.of_worst_column);
-      ExpectListed(*plan, conv.geometry, expected.list);
+      for (const intact_pairing pairing : {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED}) {
+        const Result<intact_certificate> certificate = plan->Certificate(pairing);
+        ASSERT_TRUE(certificate) << certificate.error().message;
+        const PairCount expected = CountPairs(conv, pairing);
+        // One product alone never clamps.
+        EXPECT_EQ(expected.failing > 0,
+                  conv.geometry.GroupInputs() > 1 ||
+                      (pairing == INTACT_PAIRING_FLATTENED && conv.geometry.Taps() > 1));
+        EXPECT_EQ(certificate->pairing, pairing);
+        EXPECT_EQ(certificate->pairs, expected.pairs);
+        EXPECT_EQ(certificate->failing_pairs, expected.failing);
+        EXPECT_EQ(certificate->worst_column, expected.worst_column);
+        EXPECT_EQ(certificate->worst_column_failing_pairs, expected.of_worst_column);
+        ExpectListed(*plan, pairing, conv.geometry, expected.list);
+      }
     }
   }
 }
@@ -505,11 +518,12 @@ TEST(ConvCertificate, ListsFromAnyNumberOn) {
       verify::MaterializeConv(Parsed("conv u8s8s32 in=4x4 c=6 o=40 kernel=2x2 fill=extremes"));
   const Result<Conv> plan = Conv::Create(verify::DescOf(conv, {}), conv.b.data());
   ASSERT_TRUE(plan) << plan.error().message;
-  const auto failing = static_cast<int64_t>(CountPairs(conv).list.size());
+  const auto failing = static_cast<int64_t>(CountPairs(conv, INTACT_PAIRING_WITHIN_TAP).list.size());
   std::vector<intact_conv_failing_pair> pairs(static_cast<size_t>(failing) + 1);
   int64_t written = -1;
   const auto list = [&](int64_t first, int64_t count) {
-    return intact_conv_failing_pairs(plan->handle(), first, count, pairs.data(), &written);
+    return intact_conv_failing_pairs(plan->handle(), INTACT_PAIRING_WITHIN_TAP, first, count, pairs.data(),
+                                     &written);
   };
   ASSERT_EQ(list(0, 0), INTACT_OK);
   EXPECT_EQ(written, 0);
@@ -520,9 +534,12 @@ TEST(ConvCertificate, ListsFromAnyNumberOn) {
   EXPECT_EQ(written, 0);
   EXPECT_EQ(list(-1, 1), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("first is -1 and count is 1; expected 0 or more"));
-  EXPECT_EQ(intact_conv_failing_pairs(plan->handle(), 0, 1, nullptr, &written), INTACT_INVALID_ARGUMENT);
-  EXPECT_EQ(intact_conv_failing_pairs(plan->handle(), 0, 1, pairs.data(), nullptr), INTACT_INVALID_ARGUMENT);
-  EXPECT_EQ(intact_conv_failing_pairs(nullptr, 0, 1, pairs.data(), &written), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_failing_pairs(plan->handle(), INTACT_PAIRING_WITHIN_TAP, 0, 1, nullptr, &written),
+            INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_failing_pairs(plan->handle(), INTACT_PAIRING_WITHIN_TAP, 0, 1, pairs.data(), nullptr),
+            INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_failing_pairs(nullptr, INTACT_PAIRING_WITHIN_TAP, 0, 1, pairs.data(), &written),
+            INTACT_INVALID_ARGUMENT);
 }
 
 TEST(ConvCertificate, NeedsItsStruct) {
@@ -530,8 +547,16 @@ TEST(ConvCertificate, NeedsItsStruct) {
   ASSERT_TRUE(conv);
   intact_certificate certificate = INTACT_CERTIFICATE_INIT;
   certificate.struct_size = 8;
-  EXPECT_EQ(intact_conv_certificate(conv->handle(), &certificate), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_conv_certificate(conv->handle(), INTACT_PAIRING_WITHIN_TAP, &certificate),
+            INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("certificate->struct_size is 8"));
+  certificate.struct_size = 96;  // the first version's
+  EXPECT_EQ(intact_conv_certificate(conv->handle(), INTACT_PAIRING_WITHIN_TAP, &certificate), INTACT_OK)
+      << intact_last_error();
+  EXPECT_EQ(certificate.pairs, 6 * 9 * 2);
+  certificate = INTACT_CERTIFICATE_INIT;
+  EXPECT_EQ(intact_conv_certificate(conv->handle(), 2, &certificate), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("pairing is 2; expected an intact_pairing"));
   intact_conv_info info = INTACT_CONV_INFO_INIT;
   info.struct_size = 9;
   EXPECT_EQ(intact_conv_query(conv->handle(), &info), INTACT_INVALID_ARGUMENT);

@@ -105,8 +105,8 @@ struct Layer {
   }
 
   static void ExpectSameCertificate(const Conv& actual, const Conv& expected) {
-    const Result<intact_certificate> one = actual.Certificate();
-    const Result<intact_certificate> other = expected.Certificate();
+    const Result<intact_certificate> one = actual.Certificate(INTACT_PAIRING_WITHIN_TAP);
+    const Result<intact_certificate> other = expected.Certificate(INTACT_PAIRING_WITHIN_TAP);
     ASSERT_TRUE(one && other);
     EXPECT_EQ(std::memcmp(&*one, &*other, sizeof(*one)), 0);
     constexpr int64_t kMost = 50;
@@ -114,8 +114,11 @@ struct Layer {
     std::vector<intact_conv_failing_pair> other_pairs(kMost);
     int64_t written = 0;
     int64_t other_written = 0;
-    ASSERT_EQ(intact_conv_failing_pairs(actual.handle(), 0, kMost, pairs.data(), &written), INTACT_OK);
-    ASSERT_EQ(intact_conv_failing_pairs(expected.handle(), 0, kMost, other_pairs.data(), &other_written),
+    ASSERT_EQ(intact_conv_failing_pairs(actual.handle(), INTACT_PAIRING_WITHIN_TAP, 0, kMost, pairs.data(),
+                                        &written),
+              INTACT_OK);
+    ASSERT_EQ(intact_conv_failing_pairs(expected.handle(), INTACT_PAIRING_WITHIN_TAP, 0, kMost,
+                                        other_pairs.data(), &other_written),
               INTACT_OK);
     EXPECT_EQ(written, other_written);
     const auto bytes = static_cast<size_t>(written) * sizeof(pairs[0]);
@@ -621,7 +624,7 @@ TEST(ConvForgeries, OfAnything) {
       const Error ran = loaded->Run(args);
       ASSERT_TRUE(ran.ok()) << ran.message;
       EXPECT_TRUE(c->FrontIntact());
-      ASSERT_TRUE(loaded->Certificate());
+      ASSERT_TRUE(loaded->Certificate(INTACT_PAIRING_WITHIN_TAP));
     }
   }
   std::cout << accepted << " forgeries accepted and run, " << refused << " refused\n";

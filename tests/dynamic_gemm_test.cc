@@ -460,7 +460,7 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
   EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_zero_points = zero_points.data(); }),
             "a_zero_points[2] is 256; expected 0 to 255");
   EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_scales = scales.data(); }),
-            "a_scales[3] is -0.500000; expected a finite value above 0");
+            "a_scales[3] is -0.5; expected a finite value above 0");
   EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_scales = nullptr; }),
             "a_scales is NULL; expected a value for each row");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->a_scales = scales.data(); }),
@@ -502,7 +502,7 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
                          }),
             "residual_stride is 15; expected 0 or at least 16, at most 2^40");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->b = scales.data(); }),
-            "b is given to a run; expected none, for the plan has its own");
+            "b is given to a run; expected none, for B is constant in the plan");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DynamicGemm,

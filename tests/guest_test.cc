@@ -27,6 +27,7 @@
 #include "jit/code_memory.h"
 #include "jit/isa.h"
 #include "tests/in_child.h"
+#include "tests/sanitized.h"
 
 namespace intact {
 namespace {
@@ -64,12 +65,16 @@ class Workload {
 
   bool IsRight(const Gemm& gemm, int threads) const {
     std::vector<int32_t> c(expected_.size());
+    return RunsInto(gemm, threads, &c);
+  }
+
+  bool RunsInto(const Gemm& gemm, int threads, std::vector<int32_t>* c) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = kM;
     args.a = a_.data();
-    args.c = c.data();
+    args.c = c->data();
     args.threads = threads;
-    return intact_gemm_run(gemm.handle(), &args) == INTACT_OK && c == expected_;
+    return intact_gemm_run(gemm.handle(), &args) == INTACT_OK && *c == expected_;
   }
 
  private:
@@ -103,6 +108,50 @@ TEST(Guest, RunsFinishInTheChildOfAFork) {
   EXPECT_EQ(InChild([&] { return InChild([&] { return RunsRight(workload, *gemm); }); }), "")
       << "a grandchild";
   EXPECT_EQ(RunsRight(workload, *gemm), "") << "and the parent goes on";
+}
+
+// Whether `run`, called before and then again in a child that is ended by its first system call, says true.
+bool RunsWithoutSystemCalls(const std::function<bool()>& run) {
+  const pid_t child = fork();
+  if (child == 0) {
+    bool is_right = run();
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) _exit(2);
+    is_right = run() && is_right;
+    syscall(SYS_exit, is_right ? 0 : 1);  // exit_group(), as _exit() calls it, is not permitted
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Guest, RunsOnOneThreadMakeNoSystemCall) {
+  if (tests::kSanitized) GTEST_SKIP() << "sanitizers make system calls of their own";
+  const Workload workload(1);
+  const Result<Gemm> gemm = workload.Create();
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  std::vector<int32_t> c(kM * kN);
+  EXPECT_TRUE(RunsWithoutSystemCalls([&] { return workload.RunsInto(*gemm, 1, &c); }));
+
+  ConvDesc desc = MakeConvDesc();
+  desc.input_channels = desc.output_channels = 4;
+  desc.input[0] = desc.input[1] = INTACT_ANY_EXTENT;
+  desc.kernel[0] = desc.kernel[1] = 3;
+  const std::vector<int8_t> weights(4 * 9 * 4, 1);
+  const Result<Conv> conv = Conv::Create(desc, weights.data());
+  ASSERT_TRUE(conv) << conv.error().message;
+  const std::vector<uint8_t> input(size_t{8} * 9 * 4, 1);
+  std::vector<int32_t> output(size_t{6} * 7 * 4);
+  RunOptions options;
+  for (const int threads : {1, 0}) {  // 0: too little work for more than one
+    options.threads = threads;
+    EXPECT_TRUE(RunsWithoutSystemCalls([&] {
+      return conv->Run(PixelView<const uint8_t>{input.data(), 1, {8, 9}, 4},
+                       PixelView<int32_t>{output.data(), 1, {6, 7}, 4}, options)
+                 .ok() &&
+             output.front() == 36 && output.back() == 36;
+    })) << threads;
+  }
+  // The check sees a call where there is one.
+  EXPECT_FALSE(RunsWithoutSystemCalls([] { return syscall(SYS_getpid) > 0; }));
 }
 
 using Plans = std::vector<Gemm>;

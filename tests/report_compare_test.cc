@@ -122,7 +122,7 @@ TEST_F(ReadDigestsTest, ReadsAReport) {
 }
 
 TEST_F(ReadDigestsTest, ReadsASweep) {
-  const std::string head = R"({"schema": "intact-sweep", "schema_version": 1, "machine": {"cpu": "X"}, )";
+  const std::string head = R"({"schema": "intact-sweep", "schema_version": 2, "machine": {"cpu": "X"}, )";
   const Result<ReportDigests> digests =
       Read(head + R"("target": {"name": "mine 1"}, "digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}})");
   ASSERT_TRUE(digests) << digests.error().message;
@@ -130,6 +130,21 @@ TEST_F(ReadDigestsTest, ReadsASweep) {
   EXPECT_EQ(digests->field, "digests");
   ASSERT_EQ(digests->runs.size(), 1u);
   ExpectRefusal(head + R"("digests": {"gemm": 3}})", "digests: 'gemm': expected a string");
+}
+
+TEST_F(ReadDigestsTest, ReadsAReportOfTargets) {
+  const Result<ReportDigests> digests = Read(
+      R"({"schema": "intact-target-report", "schema_version": 1, "machine": {"cpu": "X"}, "targets": [
+          {"target": "a.so", "name": "mine 1", "sweep": {"digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}}},
+          {"target": "b.so", "name": "mine 2", "sweep": {"digests": {"gemm u8s8s32 m=1 n=1 k=1": "00fe"}}}]})");
+  ASSERT_TRUE(digests) << digests.error().message;
+  EXPECT_EQ(digests->machine, "mine 1, mine 2 on X");
+  ASSERT_EQ(digests->runs.size(), 2u);
+  EXPECT_EQ(digests->runs[1].target, "b.so");
+  const Result<ReportComparison> itself = CompareReports(*digests, *digests);  // target by target
+  ASSERT_TRUE(itself) << itself.error().message;
+  EXPECT_EQ(itself->problems, 2);
+  EXPECT_TRUE(itself->Same());
 }
 
 TEST_F(ReadDigestsTest, RefusesOtherFiles) {

@@ -292,6 +292,13 @@ TEST_F(SweepFile, AJournalIsResumedWhateverBytesOptionsHave) {
   }
 }
 
+// `line`, an object, as a journal has it.
+std::string Checked(std::string line) {
+  const std::string check = fmt::format("{:016x}", Fnv1a(line));
+  line.pop_back();
+  return line + ",\"check\":\"" + check + "\"}";
+}
+
 TEST_F(SweepFile, FilesThatAreNoJournalsStayAsTheyAre) {
   const SweepRun run = QuickRun();
   const auto refusal = [&](const std::string& text) {
@@ -309,14 +316,22 @@ TEST_F(SweepFile, FilesThatAreNoJournalsStayAsTheyAre) {
   ASSERT_TRUE(RunJournaled(path, run, std::span(problems).first(2), ReferenceTarget()));
   const std::string good = Contents(path);
   const std::string header = good.substr(0, good.find('\n') + 1);
-  EXPECT_THAT(refusal(header + "{\"problem\": 3}\n"),
+  EXPECT_THAT(refusal(header + Checked("{\"problem\": 3}") + "\n"),
               HasSubstr("line 2: is not as a sweep writes it: type must"));
-  EXPECT_THAT(refusal(header + "{\"problem\": \"gemm\"}\n"),
+  EXPECT_THAT(refusal(header + Checked("{\"problem\": \"gemm\"}") + "\n"),
               HasSubstr("line 2: is not as a sweep writes it: "));
-  EXPECT_THAT(refusal(header + "{\"problem\": \"gemm u8s8s32 m=1 n=1 k=1\"}\n"),
+  EXPECT_THAT(refusal(header + Checked("{\"problem\": \"gemm u8s8s32 m=1 n=1 k=1\"}") + "\n"),
               HasSubstr("line 2: is not as a sweep writes it: a problem has no outcome"));
-  EXPECT_THAT(refusal(header + "}{\n"), HasSubstr("line 2: malformed JSON"));
+  EXPECT_THAT(refusal(header + Checked("}{}") + "\n"), HasSubstr("line 2: malformed JSON"));
   EXPECT_THAT(refusal(good + good.substr(header.size())), HasSubstr("' twice"));
+  // One changed digit, in a line or in the first: nothing is resumed.
+  for (const std::string& key : {std::string("\"digest\":\""), std::string("\"problems_digest\":\"")}) {
+    std::string changed = good;
+    char& digit = changed[changed.find(key) + key.size()];
+    digit = digit == '0' ? '1' : '0';
+    EXPECT_THAT(refusal(changed), HasSubstr("does not match its checksum: it was changed or damaged")) << key;
+  }
+  EXPECT_THAT(refusal(header + "{\"problem\": 3}\n"), HasSubstr("line 2: does not match its checksum"));
 }
 
 class Merge : public SweepFile {

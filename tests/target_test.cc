@@ -736,7 +736,7 @@ const Fault kFaults[] = {
     Fault{"denormal_scales", "requantization, denormals taken for 0"},
     Fault{"truncation", "requantization, truncation"},
     Fault{"wrong_scale", "the scale of column", 2},
-    Fault{"float_sum", "requantization, float round trip", 4096}};
+    Fault{"float_sum", "float sums, float round trip", 4096}};
 
 std::string NameOf(const testing::TestParamInfo<Fault>& fault) { return fault.param.name; }
 

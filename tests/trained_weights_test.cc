@@ -37,7 +37,7 @@ double CertifiedShare(const Layer& layer) {
   const Workload workload(c);
   const auto share = [](const auto& plan) {
     EXPECT_TRUE(plan) << plan.error().message;
-    const Result<intact_certificate> certificate = plan->Certificate();
+    const Result<intact_certificate> certificate = plan->Certificate(INTACT_PAIRING_WITHIN_TAP);
     EXPECT_TRUE(certificate) << certificate.error().message;
     return 100.0 * static_cast<double>(certificate->failing_pairs) / static_cast<double>(certificate->pairs);
   };

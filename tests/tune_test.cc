@@ -356,7 +356,7 @@ TEST_P(TuneConvHere, FilesWithChoicesThatMakeNoSenseAreRefused) {
     kernels::PackedWeights packed;
     EXPECT_TRUE(kernels::PackWeights({weights.data(), k, 5, 1, k, 0}, &packed));
     return kernels::WritePackImage(plan_->problem(), kernels::DescOf(plan_->geometry()), packed,
-                                   *plan_->MakeCertificate(), 0, tuned);
+                                   *plan_->MakeCertificate(INTACT_PAIRING_WITHIN_TAP), 0, tuned);
   };
   const std::string cpu = jit::HostCpu().ToString();
   const TunedChoices::ConvChoice sound = {{1, 5, 6}, 0, "band", "a"};
@@ -430,7 +430,7 @@ TEST(TuneArguments, OfConvolutionsAreChecked) {
     EXPECT_EQ(tuned.error().status, INTACT_INVALID_ARGUMENT);
     EXPECT_THAT(tuned.error().message, HasSubstr(words));
   };
-  expect(fixed->Tune({7, 5}), "input[0] is 7; expected 0 or the descriptor's 4");
+  expect(fixed->Tune({7, 5}), "input[0] is 7; expected the descriptor's 4");
   expect(fixed->Tune({}, -1), "milliseconds is -1");
   expect(fixed->Tune({}, std::nan("")), "milliseconds is nan");
   expect(open->Tune({}), "input[0] is 0");

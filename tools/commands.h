@@ -73,6 +73,12 @@ struct RunChoice {
   int Resolve();
 };
 
+/// Whether two paths name one file, which need not be there.
+bool AreOneFile(const std::string& a, const std::string& b);
+
+/// Adds an option for the seed of what is drawn: 0 to 2^64 − 1.
+CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& description);
+
 /// Prints one line on stderr, which the program's name begins; returns kBadInput.
 int Fail(const std::string& message);
 inline int Fail(const Error& error) { return Fail(error.message); }

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <sstream>
@@ -54,6 +56,28 @@ void OutliveStandardError() {
 }
 
 }  // namespace
+
+bool AreOneFile(const std::string& a, const std::string& b) {
+  std::error_code error;
+  const std::filesystem::path path_a = std::filesystem::weakly_canonical(a, error);
+  if (!error && path_a == std::filesystem::weakly_canonical(b, error) && !error) return true;
+  return std::filesystem::equivalent(a, b, error) && !error;  // hard links
+}
+
+// CLI11 takes "-1" for the largest number.
+CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& description) {
+  return app->add_option("--seed", *seed, description)
+      ->capture_default_str()
+      ->check(CLI::Validator(
+          [](const std::string& text) -> std::string {
+            uint64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool is_number = error == std::errc() && end == text.data() + text.size();
+            return is_number ? ""
+                             : fmt::format("{}; expected 0 to 18446744073709551615", verify::Excerpt(text));
+          },
+          "UINT64"));
+}
 
 void RunChoice::AddOptions(CLI::App* app) {
   app->add_option("--isa", isa_name, "the kernels' ISA (default: the best here)")->type_name(IsaNames());

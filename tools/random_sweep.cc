@@ -54,9 +54,7 @@ void RandomSweepChoice::AddOptions(CLI::App* sweep) {
   CLI::Option* const time = sweep->add_option(
       "--hours", hours, "go on with random problems until so many hours are over, and tell what they met");
   time->check(Between(1e-4, 1e5));
-  sweep->add_option("--seed", options.seed, "what random problems are drawn")
-      ->capture_default_str()
-      ->needs(time);
+  AddSeedOption(sweep, &options.seed, "what random problems are drawn")->needs(time);
 }
 
 Result<verify::RandomSweepResult> RandomSweepChoice::Run(Clock::time_point start,

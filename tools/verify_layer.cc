@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,6 +28,37 @@ struct LayerOptions {
   std::string json;
 };
 
+/// Every output_*.npy of the layer's folder, by name.
+Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(layer.folder, error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("output_") && name.ends_with(".npy")) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  std::vector<verify::Expectation> outputs;
+  for (const std::string& name : names) {
+    Result<std::vector<uint8_t>> output = verify::ReadExpected(layer, name);
+    if (!output) return output.error();
+    outputs.push_back({name, std::move(*output)});
+  }
+  return outputs;
+}
+
+/// The folders of layers in a folder that is none itself, by name; or it.
+std::vector<std::string> LayersIn(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(fs::path(folder) / "layer.json", error)) return {folder};
+  std::vector<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (fs::exists(entry.path() / "layer.json", error)) folders.push_back(entry.path());
+  }
+  std::ranges::sort(folders);
+  return folders.empty() ? std::vector<std::string>{folder} : folders;
+}
+
 struct LayerFindings {
   verify::LayerCheck check;
   std::optional<verify::Cost> cost;  // of our own kernels
@@ -43,14 +78,39 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
     expectation = verify::Expectation{options.expect, *output};
   }
   const bool is_plugin = options.target.IsPlugin();
+  std::vector<verify::Expectation> recorded;
+  if (options.expect.empty() && !is_plugin) {
+    Result<std::vector<verify::Expectation>> outputs = ReadRecorded(*layer);
+    if (!outputs) return outputs.error();
+    recorded = std::move(*outputs);
+  }
   Result<verify::LayerCheck> check = verify::CheckLayer(
       *layer, options.choice.mode, options.choice.isa, expectation,
       is_plugin ? verify::LayerTarget{options.target.text, &target} : verify::LayerTarget());
   if (!check) return failed(check.error());
+  check->recorded = verify::ExplainRecorded(*layer, recorded);
   if (is_plugin) return LayerFindings{std::move(*check), std::nullopt};
   Result<verify::Cost> cost = verify::MeasureCost(*layer);
   if (!cost) return failed(cost.error());
   return LayerFindings{std::move(*check), std::move(*cost)};
+}
+
+/// A table of what computed the recorded outputs of all layers in `folder`.
+int PrintRecorded(const std::string& folder, const std::vector<std::string>& layers) {
+  int status = kParity;
+  std::vector<verify::Recorded> all;
+  for (const std::string& path : layers) {
+    const Result<verify::Layer> layer = verify::ReadLayer(path);
+    const Result<std::vector<verify::Expectation>> outputs =
+        layer ? ReadRecorded(*layer) : Result<std::vector<verify::Expectation>>(layer.error());
+    if (!outputs) {
+      status = Fail(outputs.error());
+      continue;
+    }
+    std::ranges::move(verify::ExplainRecorded(*layer, *outputs), std::back_inserter(all));
+  }
+  Print("{}: {} layers\n{}", folder, layers.size(), verify::RecordedTable(all));
+  return status;
 }
 
 int RunLayers(LayerOptions options) {
@@ -60,6 +120,10 @@ int RunLayers(LayerOptions options) {
   int status = kParity;
   verify::Json report = verify::Json::array();
   for (const std::string& folder : options.folders) {
+    if (const std::vector<std::string> layers = LayersIn(folder); layers.front() != folder) {
+      status = std::max(status, PrintRecorded(folder, layers));
+      continue;
+    }
     const Result<LayerFindings> findings = CheckFolder(folder, options, **target);
     if (!findings) {
       status = Fail(findings.error());
@@ -81,7 +145,9 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
   auto options = std::make_shared<LayerOptions>();
   CLI::App* layer =
       verify->add_subcommand("layer", "run layers that a framework wrote and explain each difference");
-  RefuseEmpty(layer->add_option("DIR", options->folders, "folders with layer.json and .npy tensors"))
+  RefuseEmpty(layer->add_option("DIR", options->folders,
+                                "folders with layer.json and .npy tensors; of a folder of such folders, a "
+                                "table of their output_*.npy"))
       ->type_name("")
       ->required();
   options->choice.AddOptions(layer);

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tools/commands.h"
 #include "tools/terminal.h"
+#include "verify/printable.h"
 #include "verify/report_terminal.h"
 #include "verify/sweep_file.h"
 
@@ -16,6 +19,11 @@ struct MergeOptions {
 };
 
 int Merge(const MergeOptions& options) {
+  for (const std::string& path : options.shards) {
+    if (AreOneFile(options.out, path)) {
+      return Fail(fmt::format("OUT and SHARD are one file, {}; expected two", verify::Excerpt(path)));
+    }
+  }
   std::vector<verify::SweepPart> parts;
   for (const std::string& path : options.shards) {
     Result<verify::SweepPart> part = verify::ReadSweepPart(path);

@@ -69,7 +69,7 @@ void AddVerifySoak(CLI::App* verify, Command* command) {
   soak->add_option("--threads", arguments->soak.workers, "that create and run plans at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
-  soak->add_option("--seed", arguments->soak.seed, "what is drawn")->capture_default_str();
+  AddSeedOption(soak, &arguments->soak.seed, "what is drawn");
   soak->callback([arguments, command] { *command = [arguments] { return Soak(*arguments); }; });
 }
 

@@ -183,9 +183,6 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
                                      const verify::Target& target) {
   const std::string step = options.target.IsPlugin() ? target.Name() : "sweep";
   if (options.journal.empty()) return RunSweep(problems, target, options.emulate, {}, step);
-  std::error_code ignored;  // a folder that cannot be made is one where the journal cannot be opened
-  const std::filesystem::path folder = std::filesystem::path(options.journal).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   Result<verify::Journal> journal = verify::Journal::Open(options.journal);
   if (!journal) return journal.error();
   Result<verify::SweepOutcomes> known = verify::Resume(options.journal, run, &*journal);
@@ -206,12 +203,6 @@ Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const ver
   choice.options.mode = run.mode;
   if (run.target.takes) return choice.Run(start, target, *run.target.takes);
   return choice.Run(start, run.isas, options.emulate);
-}
-
-bool AreOneFile(const std::string& a, const std::string& b) {
-  std::error_code error;
-  const std::filesystem::path path_a = std::filesystem::weakly_canonical(a, error);
-  return !error && path_a == std::filesystem::weakly_canonical(b, error) && !error;
 }
 
 int Sweep(SweepOptions options) {

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <iterator>
 #include <numeric>
 #include <span>
 
 #include "reference/models.h"
+#include "verify/pairing.h"
 
 namespace intact::verify {
 namespace {
@@ -34,28 +37,43 @@ std::optional<Witness> FindWitness(int8_t w0, int8_t w1, ActivationBound bound) 
   return std::nullopt;
 }
 
-/// A GEMM's operands, or those of each group of a convolution, whose columns follow one another.
-using Groups = std::span<const reference::Operands>;
+/// A GEMM's operands, or those of each group of a convolution, whose columns follow one another; and which of their
+/// depths are pairs: numbers 2i and 2i+1.
+struct Groups {
+  std::vector<reference::Operands> operands;
+  std::vector<int64_t> in_pairs;
+};
 
-/// Calls visit(n, k, w0, w1) for each pair of adjacent depths. A last odd depth cannot saturate: 255·128 <
-/// 32768.
+/// Calls visit(n, k, k1, w0, w1) for each pair. A depth that is alone has a second weight of 0, at the same depth.
 template <class Visit>
-void ForEachPair(Groups groups, Visit visit) {
+void ForEachPair(const Groups& groups, Visit visit) {
   int64_t n = 0;
-  for (const reference::Operands& operands : groups) {
+  for (const reference::Operands& operands : groups.operands) {
     for (int64_t column = 0; column < operands.n; ++column, ++n) {
       const std::span<const int8_t> w = operands.Column(column);
-      for (size_t k = 0; k + 1 < w.size(); k += 2) visit(n, static_cast<int64_t>(k), w[k], w[k + 1]);
+      for (size_t i = 0; i < groups.in_pairs.size(); i += 2) {
+        const int64_t k = groups.in_pairs[i];
+        const int64_t k1 = groups.in_pairs[i + 1];
+        if (k == reference::kNoDepth) continue;
+        if (k1 == reference::kNoDepth) {
+          visit(n, k, k, w[static_cast<size_t>(k)], int8_t{0});
+        } else {
+          visit(n, k, k1, w[static_cast<size_t>(k)], w[static_cast<size_t>(k1)]);
+        }
+      }
     }
   }
 }
 
-int64_t CountClampedPairs(Groups groups) {
+int64_t CountClampedPairs(const Groups& groups) {
   int64_t count = 0;
-  for (const reference::Operands& operands : groups) {
+  for (const reference::Operands& operands : groups.operands) {
     for (int64_t m = 0; m < operands.m; ++m) {
       for (int64_t n = 0; n < operands.n; ++n) {
-        count += reference::CountClampedPairs(operands.Row(m), operands.Column(n));
+        const reference::PairSums pairs = reference::PairSumsOf(
+            reference::Signs::kUnsignedActivations, operands.Row(m), operands.Column(n), groups.in_pairs);
+        count +=
+            std::ranges::count_if(pairs.sums, [](int32_t sum) { return sum < kInt16Min || sum > kInt16Max; });
       }
     }
   }
@@ -64,8 +82,8 @@ int64_t CountClampedPairs(Groups groups) {
 
 /// Whether `predicate` holds for each activation.
 template <class Predicate>
-bool AllActivations(Groups groups, Predicate predicate) {
-  return std::ranges::all_of(groups, [&](const reference::Operands& operands) {
+bool AllActivations(const Groups& groups, Predicate predicate) {
+  return std::ranges::all_of(groups.operands, [&](const reference::Operands& operands) {
     return std::ranges::all_of(operands.a, predicate);
   });
 }
@@ -76,15 +94,16 @@ Verdict Judge(bool clamps, bool premise_holds, int64_t pairs_at_risk) {
 }
 
 /// Audits under `bound`; the caller names it.
-BoundAudit AuditBound(Groups groups, ActivationBound bound, bool clamps) {
+BoundAudit AuditBound(const Groups& groups, ActivationBound bound, bool clamps) {
   BoundAudit audit;
   audit.bound = bound;
   int64_t at_risk_at_full_range = 0;
-  ForEachPair(groups, [&](int64_t n, int64_t k, int8_t w0, int8_t w1) {
+  ForEachPair(groups, [&](int64_t n, int64_t k, int64_t k1, int8_t w0, int8_t w1) {
     if (FindWitness(w0, w1, kFullRange)) ++at_risk_at_full_range;
     if (std::optional<Witness> witness = FindWitness(w0, w1, bound)) {
       witness->n = n;
       witness->k = k;
+      witness->k1 = k1;
       if (audit.pairs_at_risk++ == 0) audit.witness = witness;
     }
   });
@@ -99,13 +118,13 @@ BoundAudit Named(BoundAudit audit, std::string name, std::string premise) {
   return audit;
 }
 
-BoundAudit AuditDeclared(Groups groups, intact_type a_type, bool reduce_range, bool clamps) {
+BoundAudit AuditDeclared(const Groups& groups, intact_type a_type, bool reduce_range, bool clamps) {
   if (!reduce_range) return Named(AuditBound(groups, kFullRange, clamps), "declared", "8-bit activations");
   const ActivationBound bound = a_type == INTACT_S8 ? kShiftedSevenBits : kSevenBits;
   return Named(AuditBound(groups, bound, clamps), "declared", "7-bit activations (reduce_range)");
 }
 
-BoundAudit AuditSevenBitWeights(Groups groups, int32_t max_weight, bool clamps) {
+BoundAudit AuditSevenBitWeights(const Groups& groups, int32_t max_weight, bool clamps) {
   BoundAudit audit = Named(AuditBound(groups, kFullRange, clamps), "onnxruntime_7bit_weights",
                            "weights within [-64, 64], activations at full range");
   audit.premise_holds = max_weight <= kSevenBitWeight;
@@ -113,10 +132,10 @@ BoundAudit AuditSevenBitWeights(Groups groups, int32_t max_weight, bool clamps) 
 }
 
 /// The activations as they would come from a quantizer to s8 of 7 bits.
-BoundAudit AuditShifted(std::vector<reference::Operands> groups, intact_type a_type) {
+BoundAudit AuditShifted(Groups groups, intact_type a_type) {
   if (a_type == INTACT_U8) {
     const bool is_wide = !AllActivations(groups, [](uint8_t a) { return a <= kSevenBits.high; });
-    for (reference::Operands& operands : groups) {
+    for (reference::Operands& operands : groups.operands) {
       for (uint8_t& a : operands.a) a = static_cast<uint8_t>((is_wide ? a / 2 : a) + kShiftedSevenBits.low);
     }
   }
@@ -170,7 +189,8 @@ void AddOutputs(const reference::Gemm& gemm, std::span<const int32_t> a, std::sp
   }
 }
 
-void SetSqnr(std::span<const reference::Gemm> gemms, Groups groups, bool is_seven_bits, Audit* audit) {
+void SetSqnr(std::span<const reference::Gemm> gemms, std::span<const reference::Operands> groups,
+             bool is_seven_bits, Audit* audit) {
   SignalAndNoise of_activations, of_weights;
   for (size_t i = 0; i < groups.size(); ++i) {
     std::vector<int32_t> a;
@@ -190,9 +210,9 @@ void SetSqnr(std::span<const reference::Gemm> gemms, Groups groups, bool is_seve
   audit->sqnr_7bit_weights_db = of_weights.Decibels();
 }
 
-int32_t LargestSafeActivation(Groups groups) {
+int32_t LargestSafeActivation(const Groups& groups) {
   int32_t safe = 255;
-  ForEachPair(groups, [&](int64_t, int64_t, int8_t w0, int8_t w1) {
+  ForEachPair(groups, [&](int64_t, int64_t, int64_t, int8_t w0, int8_t w1) {
     const int32_t positive = std::max<int32_t>(w0, 0) + std::max<int32_t>(w1, 0);
     const int32_t negative = std::max<int32_t>(-w0, 0) + std::max<int32_t>(-w1, 0);
     if (positive > 0) safe = std::min(safe, kInt16Max / positive);
@@ -202,17 +222,22 @@ int32_t LargestSafeActivation(Groups groups) {
 }
 
 // `gemms`: a GEMM, or the groups of a convolution.
-Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range) {
-  const std::vector<reference::Operands> groups(gemms.begin(), gemms.end());
+Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range, intact_pairing pairing) {
+  Groups groups;
+  for (const reference::Gemm& gemm : gemms) groups.operands.emplace_back(gemm);
+  reference::Model model = reference::Model::kTriple;
+  model.order = OrderOf(pairing);
+  groups.in_pairs = reference::InPairs(model, groups.operands.front().depths);
   const intact_type a_type = gemms.front().a_type;
   int32_t max_activation = 0;
   int32_t min_activation = 255;
   Audit audit;
-  for (const reference::Operands& operands : groups) {
+  audit.pairing = pairing;
+  for (const reference::Operands& operands : groups.operands) {
     const auto [min, max] = std::ranges::minmax(operands.a);
     min_activation = std::min<int32_t>(min_activation, min);
     max_activation = std::max<int32_t>(max_activation, max);
-    audit.weight_pairs += operands.n * (operands.k / 2);
+    audit.weight_pairs += operands.n * (std::ssize(groups.in_pairs) / 2);
     for (const int8_t w : operands.w) audit.max_weight = std::max(audit.max_weight, std::abs(int32_t{w}));
   }
   audit.clamped_pairs = CountClampedPairs(groups);
@@ -226,7 +251,7 @@ Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range) {
       Named(AuditBound(groups, kSevenBits, clamps), "pytorch_7bit_activations", "u8 activations in [0, 127]"),
       AuditSevenBitWeights(groups, audit.max_weight, clamps), AuditShifted(groups, a_type)};
   const bool is_seven_bits = max_activation - min_activation <= kSevenBits.high;
-  SetSqnr(gemms, groups, is_seven_bits, &audit);
+  SetSqnr(gemms, groups.operands, is_seven_bits, &audit);
   return audit;
 }
 
@@ -249,13 +274,27 @@ std::string_view InWords(Verdict verdict) {
 }
 
 Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range) {
-  return AuditGroups({&gemm, 1}, reduce_range);
+  return AuditGroups({&gemm, 1}, reduce_range, INTACT_PAIRING_WITHIN_TAP);
 }
 
-Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range) {
-  Audit audit = AuditGroups(reference::Lower(conv), reduce_range);
+Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range, intact_pairing pairing) {
+  Audit audit = AuditGroups(reference::Lower(conv), reduce_range, pairing);
   audit.conv = conv.geometry;
   return audit;
+}
+
+std::vector<Audit> AuditEachPairing(const reference::Gemm& gemm, bool reduce_range) {
+  return {AuditReduceRange(gemm, reduce_range)};
+}
+
+std::vector<Audit> AuditEachPairing(const reference::Conv& conv, bool reduce_range) {
+  std::vector<Audit> audits;
+  for (const intact_pairing pairing : PairingsOf(ShapeOf(conv.geometry))) {
+    audits.push_back(AuditReduceRange(conv, reduce_range, pairing));
+  }
+  // Verdicts are ordered from the best to the worst.
+  std::ranges::stable_sort(audits, std::greater(), [](const Audit& audit) { return audit.verdict(); });
+  return audits;
 }
 
 bool SaturatesInt16(intact_isa isa) { return isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512; }

@@ -11,11 +11,9 @@
 //
 //   violated       some pair sum clamps on this layer's own activations
 //   proven         no pair is at risk within the bound, and the activations obey the bound: no input within
-//                  the bound can saturate. (Or no pair is at risk even at full range: then no input at all
-//                  can.)
-//   holds_on_data  nothing clamps on these activations, but an input could make it: a pair is at risk, or
-//                  the activations left the bound (a quantizer calibrated for 7 bits still clamps at 255
-//                  only)
+//                  the bound can saturate. (If no pair is at risk even at full range, no input at all can.)
+//   holds_on_data  nothing clamps on these activations, but another input could: a pair is at risk, or the
+//                  activations left the bound (a quantizer calibrated for 7 bits still clamps only at 255)
 //
 // The layer's own verdict uses the bound that it declares: 7 bits if its reduce_range is true, else full
 // range. Beside it stand the verdicts of the three remedies in use:
@@ -55,7 +53,7 @@ struct ActivationBound {
 
 /// An input of K = 2 that makes a pair of the layer's weights clamp.
 struct Witness {
-  int64_t n = 0, k = 0;  // the weights' column and depths k, k+1; of a convolution: see reference/conv.h
+  int64_t n = 0, k = 0, k1 = 0;  // the weights' column and two depths; of a convolution: see reference/conv.h
   uint8_t a0 = 0, a1 = 0;
   int8_t w0 = 0, w1 = 0;
   int32_t sum = 0;
@@ -73,9 +71,10 @@ struct BoundAudit {
 };
 
 struct Audit {
-  std::optional<reference::ConvGeometry> conv;  // of a convolution: where a witness' n and k are
-  int64_t weight_pairs = 0;                     // adjacent pairs in all columns
-  int64_t clamped_pairs = 0;                    // pair sums that clamp on the layer's activations
+  std::optional<reference::ConvGeometry> conv;         // of a convolution: where a witness' n and k are
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // which depths are pairs in all that follows
+  int64_t weight_pairs = 0;                            // pairs in all columns
+  int64_t clamped_pairs = 0;                           // pair sums that clamp on the layer's activations
   int32_t max_activation = 0;             // as in the tensor, a convolution's padding included: the largest
   int32_t min_activation = 0;             //                   the smallest
   int32_t max_weight = 0;                 // largest magnitude, as the instruction sees weights
@@ -91,7 +90,11 @@ struct Audit {
 
 /// `reduce_range`: whether the layer says that its activations were calibrated for 7 bits.
 Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range);
-Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range);
+/// Padding takes part in pairs, with the zero point.
+Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range, intact_pairing pairing);
+/// One for each pairing that pairs other depths, the worst verdict first.
+std::vector<Audit> AuditEachPairing(const reference::Gemm& gemm, bool reduce_range);
+std::vector<Audit> AuditEachPairing(const reference::Conv& conv, bool reduce_range);
 
 /// Every ISA of intact.h, in the order of the library's ladder, weakest first: what names, sweeps, costs and
 /// tests go through.

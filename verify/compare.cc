@@ -141,7 +141,8 @@ class Comparer {
         actual_(actual),
         exact_(predictor_.Accumulators(Model::kExact)),
         triple_(predictor_.Accumulators(Model::kTriple)),
-        expected_(predictor_.Outputs(exact_, Rounding::kContract)),
+        overflows_(OverflowsOf(predictor_)),
+        expected_(ExpectedOutputs()),
         size_(static_cast<size_t>(reference::ElementSize(predictor_.type()))),
         max_listed_(max_listed) {
     const ByteComparison bytes = CompareBytes(predictor_.type(), expected_, actual_);
@@ -149,9 +150,30 @@ class Comparer {
     result_.differing = bytes.differing;
     result_.max_abs_difference = bytes.max_abs_difference;
     result_.first_differing = bytes.first_differing;
+    for (const auto& [i, y] : overflows_) {  // an s32 output has no right value then, whatever it is
+      if (predictor_.type() != INTACT_S32 || !HasExpectedBytes(i)) continue;
+      ++result_.differing;
+      if (result_.first_differing < 0 || i < result_.first_differing) result_.first_differing = i;
+    }
     result_.digest = Fnv1a(actual_);
     result_.off_triple =
         CompareBytes(predictor_.type(), predictor_.Outputs(triple_, Rounding::kContract), actual_).differing;
+  }
+
+  static std::map<int64_t, int64_t> OverflowsOf(const Predictor& predictor) {
+    std::map<int64_t, int64_t> overflows;
+    for (const reference::Overflow& overflow : predictor.Overflows())
+      overflows.emplace(overflow.output, overflow.sum);
+    return overflows;
+  }
+
+  // Of the exact sums, where they leave int32 too.
+  std::vector<uint8_t> ExpectedOutputs() const {
+    std::vector<uint8_t> outputs = predictor_.Outputs(exact_, Rounding::kContract);
+    const auto size = static_cast<size_t>(reference::ElementSize(predictor_.type()));
+    for (const auto& [i, y] : overflows_)
+      predictor_.StoreExact(i, y, &outputs[static_cast<size_t>(i) * size]);
+    return outputs;
   }
 
   const Identity& IdentityOf(const Accumulators& accumulators) {
@@ -197,9 +219,14 @@ class Comparer {
     if (naming.reproduced_by.size() > kMaxReproducedBy) naming.reproduced_by.resize(kMaxReproducedBy);
   }
 
-  bool SameElement(int64_t i) const {
+  bool HasExpectedBytes(int64_t i) const {
     const size_t at = static_cast<size_t>(i) * size_;
     return IsSameElement(size_, &expected_[at], &actual_[at]);
+  }
+
+  bool SameElement(int64_t i) const {
+    if (predictor_.type() == INTACT_S32 && overflows_.contains(i)) return false;
+    return HasExpectedBytes(i);
   }
 
   void CountSaturation() {
@@ -247,7 +274,7 @@ class Comparer {
         common ? reference::InPairs(common->model, predictor_.depths()) : std::vector<int64_t>();
     std::map<int64_t, std::vector<Rounding>> roundings;  // of outputs that only those explain
     for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
-      if (SameElement(i)) continue;
+      if (SameElement(i) || overflows_.contains(i)) continue;
       const Observation seen = Observe(predictor_.At(i), i, accumulators);
       if (common) {
         const int32_t y = predictor_.Accumulator(common->model, in_pairs, i);
@@ -383,10 +410,18 @@ class Comparer {
     difference.expected = ElementValue(predictor_.type(), &expected_[i]);
     difference.actual = ElementValue(predictor_.type(), seen.element);
     difference.accumulator = seen.exact;
-    difference.cause = explanation ? CauseOf(seen, *explanation) : Cause::kImplementationError;
+    const auto overflow = overflows_.find(static_cast<int64_t>(i / size_));
+    if (overflow != overflows_.end()) {
+      difference.cause = Cause::kInt32Overflow;
+      if (predictor_.type() == INTACT_S32) difference.expected = static_cast<double>(overflow->second);
+    } else {
+      difference.cause = explanation ? CauseOf(seen, *explanation) : Cause::kImplementationError;
+    }
     ++result_.by_cause[static_cast<size_t>(difference.cause)];
     if (std::ssize(result_.listed) >= max_listed_) return;
-    if (explanation) {
+    if (overflow != overflows_.end()) {
+      difference.detail = fmt::format("the exact sum {} leaves int32", overflow->second);
+    } else if (explanation) {
       Detail(seen, *explanation, &difference);
     } else {
       difference.detail = Diagnose(seen, suspect_(seen, item));
@@ -401,11 +436,14 @@ class Comparer {
 
   static Cause CauseOf(const Observation& seen, const Explanation& explanation) {
     const Model& model = explanation.arithmetic.model;
-    if (explanation.accumulator == seen.exact) return Cause::kRequantization;
+    if (explanation.accumulator == seen.exact) {
+      return seen.gemm.c_type == INTACT_S32 ? Cause::kFloatSums : Cause::kRequantization;
+    }
     switch (model.sum) {
       case Summation::kExact:
-      case Summation::kHalvedWeights:  // as good as weights of 7 bits
         return Cause::kRequantization;
+      case Summation::kHalvedWeights:  // as good as weights of 7 bits
+        return Cause::kReducedWeights;
       case Summation::kInt16:
         return KeepsNegatedMinimum(model) ? Cause::kImplementationError : Cause::kInt16Saturation;
       case Summation::kInt32:
@@ -439,6 +477,7 @@ class Comparer {
   const std::vector<uint8_t>& actual_;
   const std::vector<int32_t> exact_;
   const std::vector<int32_t> triple_;
+  const std::map<int64_t, int64_t> overflows_;  // outputs whose exact sum leaves int32, and that sum
   const std::vector<uint8_t> expected_;
   const size_t size_;
   const int64_t max_listed_;
@@ -469,6 +508,7 @@ Operation AccumulatorProblem(Operation operation) {
   operation.scales.clear();
   operation.a_scales.clear();
   operation.bias_f32.clear();
+  operation.bias_in_sums.clear();
   operation.activation = INTACT_ACTIVATION_NONE;
   operation.residual_type = INTACT_TYPE_NONE;
   operation.residual.clear();
@@ -537,6 +577,10 @@ std::string_view ToString(Cause cause) {
       return "int16 saturation";
     case Cause::kInt32Overflow:
       return "int32 overflow";
+    case Cause::kReducedWeights:
+      return "reduced weights";
+    case Cause::kFloatSums:
+      return "float sums";
     case Cause::kRequantization:
       return "requantization";
     case Cause::kImplementationError:

@@ -2,14 +2,13 @@
 //
 // Classes, by the arithmetic (reference/arithmetic.h) that reproduces the target's byte:
 //
-//   int16 saturation      pairs clamped to int16, or int16 sums; the detail names pairs other than adjacent
-//   ones
-//
-//   int32 overflow        the saturating int32 accumulation (VPDPBUSDS)
-//
-//   requantization        the accumulator is right and rounded otherwise (half up, FMA, fixed point, …); or
-//                         weights were halved
-//
+//   int16 saturation      pairs clamped to int16, or int16 sums; the detail names pairs that are not
+//                         adjacent
+//   int32 overflow        the saturating int32 accumulation (VPDPBUSDS); or the exact sum leaves int32: then
+//                         what wraps or clamps is wrong, and an s32 output has no right value
+//   reduced weights       weights were halved and rounded
+//   float sums            an s32 output went through float
+//   requantization        the accumulator is right and rounded otherwise (half up, FMA, fixed point, …)
 //   implementation error  nothing explains it; the detail says what it looks like
 //
 // First the arithmetic is tried that makes all outputs, or most (identify.h), if it explains so many that it
@@ -39,8 +38,15 @@
 
 namespace intact::verify {
 
-enum class Cause : uint8_t { kInt16Saturation, kInt32Overflow, kRequantization, kImplementationError };
-inline constexpr int kCauseCount = 4;
+enum class Cause : uint8_t {
+  kInt16Saturation,
+  kInt32Overflow,
+  kReducedWeights,
+  kFloatSums,
+  kRequantization,
+  kImplementationError
+};
+inline constexpr int kCauseCount = 6;
 std::string_view ToString(Cause cause);
 
 /// A pair of depths whose sum VPMADDUBSW clamps. In a convolution m, n and depths are rows, output channels

@@ -99,7 +99,7 @@ class Timer {
 
  private:
   Error AddTiming(const Plan& plan, const RunOptions& options) {
-    const Result<intact_certificate> certificate = plan.Certificate();
+    const Result<intact_certificate> certificate = plan.Certificate(INTACT_PAIRING_WITHIN_TAP);
     if (!certificate) return certificate.error();
     Timing timing;
     timing.isa = options.isa;

@@ -39,7 +39,7 @@ Result<nlohmann::json> ParseJson(std::string_view name, std::string_view text) {
   try {
     nlohmann::json root = nlohmann::json::parse(text, keep);
     if (too_deep) return invalid(fmt::format("is nested deeper than {} levels", kMaxDepth));
-    if (doubled) return invalid(fmt::format("has the key \"{}\" twice in an object", Printable(*doubled)));
+    if (doubled) return invalid(fmt::format("has the key \"{}\" twice in an object", Excerpt(*doubled)));
     if (!root.is_object()) return invalid("is not a JSON object");
     return root;
   } catch (const nlohmann::json::exception& exception) {
@@ -56,7 +56,7 @@ Result<nlohmann::json> ReadJson(const std::string& path) {
 std::string ReasonOf(const nlohmann::json::exception& exception) {
   std::string_view reason = exception.what();
   reason.remove_prefix(std::min(reason.find("] ") + 2, reason.size()));
-  return Printable(reason);
+  return Excerpt(reason);
 }
 
 }  // namespace intact::verify

@@ -32,7 +32,7 @@ constexpr int64_t kMaxExtent = 1 << 20;  // of strides, dilations, padding and g
 Error Invalid(std::string message) { return {INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
 /// What `value` is, for a message: short, and without control characters.
-std::string Excerpt(const json& value) {
+std::string ExcerptOf(const json& value) {
   if (value.is_array()) return fmt::format("an array of {}", value.size());
   if (value.is_object()) return fmt::format("an object of {}", value.size());
   const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
@@ -64,7 +64,7 @@ class Fields {
   std::string OneOf(std::string_view name, const std::array<const char*, 2>& values) {
     std::string value = String(name);
     if (!error_ && value != values[0] && value != values[1]) {
-      Fail(name, fmt::format(R"(is {}; expected "{}" or "{}")", Excerpt(value), values[0], values[1]));
+      Fail(name, fmt::format(R"(is {}; expected "{}" or "{}")", ExcerptOf(value), values[0], values[1]));
     }
     return value;
   }
@@ -88,7 +88,7 @@ class Fields {
     std::vector<double> scales;
     for (const json& element : PerChannel(name, channels)) {
       const std::string label = fmt::format("{}[{}]", name, scales.size());
-      if (!element.is_number()) Fail(label, fmt::format("is {}; expected a number", Excerpt(element)));
+      if (!element.is_number()) Fail(label, fmt::format("is {}; expected a number", ExcerptOf(element)));
       scales.push_back(element.is_number() ? CheckedScale(label, element) : 1.0);
     }
     return scales;
@@ -113,7 +113,7 @@ class Fields {
       const std::string label = fmt::format("{}[{}]", name, i);
       const json& element = (*values)[i];
       if (!element.is_number_integer())
-        Fail(label, fmt::format("is {}; expected an integer", Excerpt(element)));
+        Fail(label, fmt::format("is {}; expected an integer", ExcerptOf(element)));
       else
         extents[i] = CheckedCount(label, element, low);
     }
@@ -126,7 +126,7 @@ class Fields {
     for (const json& element : PerChannel(name, channels)) {
       const std::string label = fmt::format("{}[{}]", name, zero_points.size());
       if (!element.is_number_integer())
-        Fail(label, fmt::format("is {}; expected an integer", Excerpt(element)));
+        Fail(label, fmt::format("is {}; expected an integer", ExcerptOf(element)));
       zero_points.push_back(element.is_number_integer() ? CheckedZeroPoint(label, element, type) : 0);
     }
     if (std::ranges::count(zero_points, 0) == std::ssize(zero_points)) zero_points.clear();
@@ -140,7 +140,7 @@ class Fields {
       const auto within = asked_for_.lower_bound(name + ".");
       const bool has_fields = within != asked_for_.end() && within->starts_with(name + ".");
       if (key.find('.') != std::string::npos || !(has_fields || asked_for_.contains(name))) {
-        Fail(Printable(name), "is unknown, or has no meaning for this operator");
+        Fail(Excerpt(name), "is unknown, or has no meaning for this operator");
       } else if (value.is_object()) {
         RefuseOthers(name + ".", value);
       }
@@ -166,7 +166,7 @@ class Fields {
     if (value == nullptr) {
       Fail(name, fmt::format("is missing; expected {}", wanted));
     } else if (!(value->*is_right)()) {
-      Fail(name, fmt::format("is {}; expected {}", Excerpt(*value), wanted));
+      Fail(name, fmt::format("is {}; expected {}", ExcerptOf(*value), wanted));
       value = nullptr;
     }
     return value;
@@ -187,7 +187,7 @@ class Fields {
     const int64_t low = type == INTACT_S8 ? -128 : 0;
     const double zero_point = value.get<double>();  // any JSON integer, also one beyond int64
     if (zero_point < static_cast<double>(low) || zero_point > static_cast<double>(low + 255)) {
-      Fail(name, fmt::format("is {}; expected {} to {}", Excerpt(value), low, low + 255));
+      Fail(name, fmt::format("is {}; expected {} to {}", ExcerptOf(value), low, low + 255));
       return 0;
     }
     return static_cast<int32_t>(zero_point);
@@ -196,7 +196,7 @@ class Fields {
   int64_t CheckedCount(std::string_view name, const json& value, int64_t low) {
     const double count = value.get<double>();  // any JSON integer, also one beyond int64
     if (count < static_cast<double>(low) || count > static_cast<double>(kMaxExtent)) {
-      Fail(name, fmt::format("is {}; expected {} to {}", Excerpt(value), low, kMaxExtent));
+      Fail(name, fmt::format("is {}; expected {} to {}", ExcerptOf(value), low, kMaxExtent));
       return low;
     }
     return static_cast<int64_t>(count);
@@ -205,7 +205,7 @@ class Fields {
   double CheckedScale(std::string_view name, const json& value) {
     const double scale = value.get<double>();
     if (!std::isfinite(scale) || scale <= 0) {
-      Fail(name, fmt::format("is {}; expected a finite scale above 0", Excerpt(value)));
+      Fail(name, fmt::format("is {}; expected a finite scale above 0", ExcerptOf(value)));
       return 1.0;
     }
     return scale;
@@ -342,8 +342,16 @@ std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) 
   return error;
 }
 
-/// bias_f32[n] = bias[n]/so, rounded to float32 once, where the layer has a bias.
-std::optional<Error> ReadBias(const std::string& folder, double output_scale, int64_t columns,
+/// What the layer's bias is divided by: the scales of outputs and, in float32, those of sums, si·sw[n]; 1, or one for
+/// each n. Empty: nobody adds the bias to the sums.
+struct BiasScales {
+  double output = 1.0;
+  std::vector<float> sums;
+};
+
+/// bias_f32[n] = bias[n]/so, rounded to float32 once, where the layer has a bias. PyTorch's FBGEMM adds bias[n]/(si·sw[n])
+/// to the sum before it scales.
+std::optional<Error> ReadBias(const std::string& folder, const BiasScales& scales, int64_t columns,
                               reference::Operation* operation) {
   const std::string path = folder + "/bias.npy";
   if (!std::filesystem::exists(path)) return std::nullopt;
@@ -353,12 +361,15 @@ std::optional<Error> ReadBias(const std::string& folder, double output_scale, in
     return WrongTensor(path, *bias, fmt::format("f4 ({},), N as in weights.npy", columns));
   }
   for (const float value : bias->Values<float>()) {
-    const auto scaled = static_cast<float>(value / output_scale);
+    const auto scaled = static_cast<float>(value / scales.output);
     if (!std::isfinite(scaled)) {
       return Invalid(fmt::format("{}: entry {} is {}, {} in the output's scale; expected finite values", path,
                                  operation->bias_f32.size(), value, scaled));
     }
+    const size_t n = operation->bias_f32.size();
     operation->bias_f32.push_back(scaled);
+    if (!scales.sums.empty())
+      operation->bias_in_sums.push_back(value / scales.sums[scales.sums.size() == 1 ? 0 : n]);
   }
   return std::nullopt;
 }
@@ -379,12 +390,12 @@ void SetScales(double input_scale, const std::vector<double>& weight_scales, dou
 }
 
 /// What layers have alike whose scales have been read.
-std::optional<Error> ReadOthers(const std::string& folder, double output_scale, int64_t columns,
+std::optional<Error> ReadOthers(const std::string& folder, const BiasScales& scales, int64_t columns,
                                 Fields* fields, reference::Operation* operation) {
   operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
   operation->activation = fields->Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
   if (fields->error()) return fields->error();
-  return ReadBias(folder, output_scale, columns, operation);
+  return ReadBias(folder, scales, columns, operation);
 }
 
 /// Zero points and epilogue of an operation whose tensors have been read.
@@ -394,8 +405,13 @@ std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns
   operation->c_zero_point = fields->ZeroPoint("output.zero_point", operation->c_type);
   const double input_scale = fields->Scale("input.scale");
   const double output_scale = fields->Scale("output.scale");
-  SetScales(input_scale, fields->Scales("weight.scales", columns), output_scale, fields, operation);
-  return ReadOthers(folder, output_scale, columns, fields, operation);
+  const std::vector<double> weight_scales = fields->Scales("weight.scales", columns);
+  SetScales(input_scale, weight_scales, output_scale, fields, operation);
+  BiasScales scales{output_scale, {}};
+  for (const double weight_scale : weight_scales) {
+    scales.sums.push_back(static_cast<float>(input_scale) * static_cast<float>(weight_scale));
+  }
+  return ReadOthers(folder, scales, columns, fields, operation);
 }
 
 /// The quantization of a dynamic layer whose tensors have been read, and its epilogue.
@@ -408,7 +424,7 @@ std::optional<Error> ReadDynamic(const std::string& folder, Fields* fields, refe
   gemm->a_source_type = INTACT_F32;
   reference::QuantizeActivations(gemm);
   SetScales(1.0, fields->Scales("weight.scales", gemm->n), 1.0, fields, gemm);
-  return ReadOthers(folder, 1.0, gemm->n, fields, gemm);
+  return ReadOthers(folder, {}, gemm->n, fields, gemm);
 }
 
 /// The operators of 1, 2 and 3 spatial dimensions, then the transposed ones.
@@ -427,7 +443,7 @@ std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, La
     fields->Fail("operator",
                  fmt::format(R"(is {}; expected "linear", "linear_dynamic", "conv1d", "conv2d", "conv3d", )"
                              R"("conv_transpose1d", "conv_transpose2d" or "conv_transpose3d")",
-                             Excerpt(layer->op)));
+                             ExcerptOf(layer->op)));
     return fields->error();
   }
   reference::Conv& conv = layer->conv.emplace();

@@ -58,6 +58,28 @@ std::optional<Error> Examine(const Operation& operation, const std::optional<Exp
 
 }  // namespace
 
+std::string EnginesInWords(const reference::Arithmetic& arithmetic, const PairedShape& shape) {
+  reference::Model plain = reference::Model::kTriple;
+  plain.order = arithmetic.model.order;
+  plain.skips_padding = arithmetic.model.skips_padding;
+  if (arithmetic.model != plain || plain.order == reference::DepthOrder::kChannels) return {};
+  const bool is_flattened = plain.order == reference::DepthOrder::kFlattened;
+  const intact_pairing pairing = is_flattened ? INTACT_PAIRING_FLATTENED : INTACT_PAIRING_WITHIN_TAP;
+  return "as " + EnginesOf(pairing, shape) + " on CPUs without VNNI";
+}
+
+std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs) {
+  std::vector<Recorded> recorded;
+  const PairedShape shape = layer.conv ? ShapeOf(layer.conv->geometry) : PairedShape();
+  for (const Expectation& output : outputs) {
+    VisitOperation(layer, [&](const auto& operation) {
+      recorded.push_back({output.file, layer.name, shape, Identify(operation, output.output),
+                          Compare(operation, output.output, std::nullopt, kMaxDifferencesListed)});
+    });
+  }
+  return recorded;
+}
+
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
                               const std::optional<Expectation>& expectation, const LayerTarget& by) {
   LayerCheck check;
@@ -67,7 +89,7 @@ Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa i
   check.mode = mode;
   check.isa = isa == INTACT_ISA_ANY && by.target == nullptr ? BestIsa() : isa;
   const std::optional<Error> error = VisitOperation(layer, [&](const auto& operation) {
-    check.audit = AuditReduceRange(operation, layer.reduce_range);
+    check.audits = AuditEachPairing(operation, layer.reduce_range);
     return Examine(operation, expectation, by.target, &check);
   });
   if (error) return *error;

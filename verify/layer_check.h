@@ -15,6 +15,7 @@
 #include "verify/compare.h"
 #include "verify/identify.h"
 #include "verify/layer.h"
+#include "verify/pairing.h"
 #include "verify/target.h"
 
 namespace intact::verify {
@@ -29,6 +30,15 @@ struct Expectation {
 struct LayerTarget {
   std::string name;  // as the user named it
   const Target* target = nullptr;
+};
+
+/// What computed an output that some engine recorded, and how it differs from exact.
+struct Recorded {
+  std::string file;
+  std::string layer;
+  PairedShape shape;
+  Identity identity;
+  Comparison against_exact;
 };
 
 struct LayerCheck {
@@ -46,7 +56,8 @@ struct LayerCheck {
   std::optional<ByteComparison> against_expected;
   std::optional<Identity> expected_identity;         // what made the expected output
   std::optional<Comparison> expected_against_exact;  // lists every difference
-  Audit audit;
+  std::vector<Recorded> recorded;                    // of the layer's folder
+  std::vector<Audit> audits;  // one for each pairing that pairs other depths, the worst first
 
   /// Equal to the expected output; without one: as the model predicts, or as the target claims, and every
   /// difference explained.
@@ -55,6 +66,13 @@ struct LayerCheck {
 
 /// What made outputs, in a line; of `exact`, their comparison, where no one arithmetic made them all.
 std::string InWords(const Identity& identity, const Comparison& exact);
+
+/// "as FBGEMM, ONNX Runtime on CPUs without VNNI": the engines that are known to sum as `arithmetic` does; "" if there are
+/// none, or if it is exact.
+std::string EnginesInWords(const reference::Arithmetic& arithmetic, const PairedShape& shape);
+
+/// Explains each recorded output of a layer.
+std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs);
 
 /// `isa`: exactly this one; ANY = the library's choice. Fails if the machine cannot run it. `by`: a target
 /// instead of our own kernels, whom mode and ISA do not concern.

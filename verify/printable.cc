@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,15 @@ std::string Printable(std::string_view text) {
     text.remove_prefix(length > 0 ? length : 1);
   }
   return printable;
+}
+
+std::string Excerpt(std::string_view text) {
+  constexpr size_t kMost = 240;
+  if (text.size() <= kMost) return Printable(text);
+  size_t length = 0;
+  for (size_t next = 0; next <= kMost; next += std::max<size_t>(LengthOfCharacter(text.substr(next)), 1))
+    length = next;
+  return fmt::format("{}… ({} bytes more)", Printable(text.substr(0, length)), text.size() - length);
 }
 
 }  // namespace intact::verify

@@ -10,5 +10,8 @@ namespace intact::verify {
 /// `text` with the bytes of control characters, and those that are not UTF-8, written as \x1b.
 std::string Printable(std::string_view text);
 
+/// The same of text of any length in a message: its first 240 bytes, then "…" and how many more there are.
+std::string Excerpt(std::string_view text);
+
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PRINTABLE_H_

@@ -27,7 +27,7 @@
 //   reduce_range[]   layer and the audit of verify/audit.h: verdict, max_activation, …; a remedy each
 //   cost[]           what exactness costs or gains here, a built-in layer each (verify/cost.h): layer, m,
 //                    n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why
-//                    not), certificate (full range: a_min, a_max, pairs, failing_pairs, failing_share,
+//                    not), certificate (full range: pairing, a_min, a_max, pairs, failing_pairs, failing_share,
 //                    worst_channel, worst_channel_failing_pairs, accumulator_min, accumulator_max),
 //                    timings[]: isa, mode, seven_bits (declared), kernel, right (equal to its model; else not
 //                    timed), microseconds (median), spread (interquartile range over median), speed_up (times

@@ -11,6 +11,7 @@
 #include "verify/json_file.h"
 #include "verify/printable.h"
 #include "verify/problem.h"
+#include "verify/schemas.h"
 
 namespace intact::verify {
 namespace {
@@ -24,9 +25,36 @@ Error Invalid(std::string_view path, std::string_view what) {
 }
 
 /// null if there is none.
-nlohmann::json FieldOf(const nlohmann::json& report, const char* pointer) {
+nlohmann::json FieldOf(const nlohmann::json& report, const std::string& pointer) {
   const nlohmann::json::json_pointer field(pointer);
   return report.contains(field) ? report.at(field) : nlohmann::json();
+}
+
+std::string TextOf(const nlohmann::json& report, const std::string& pointer) {
+  const nlohmann::json text = FieldOf(report, pointer);
+  return text.is_string() ? text.get<std::string>() : std::string();
+}
+
+bool Has(const nlohmann::json& report, const Schema& schema) {
+  return FieldOf(report, "/schema") == schema.name && FieldOf(report, "/schema_version") == schema.version;
+}
+
+/// Where a file has digests, and whose: the fields of a target's name for people and for --target.
+struct Digests {
+  std::string field, name_field, target_field;
+};
+
+/// None of a file of another schema.
+std::vector<Digests> DigestsIn(const nlohmann::json& report) {
+  if (Has(report, kReportSchema)) return {{"/sweep/digests", "", ""}};
+  if (Has(report, kSweepSchema)) return {{"/digests", "/target/name", "/target/text"}};
+  std::vector<Digests> all;
+  if (!Has(report, kTargetReportSchema)) return all;
+  for (size_t i = 0; i < FieldOf(report, "/targets").size(); ++i) {
+    const std::string target = fmt::format("/targets/{}", i);
+    all.push_back({target + "/sweep/digests", target + "/name", target + "/target"});
+  }
+  return all;
 }
 
 /// The problem without what its output does not depend on.
@@ -37,14 +65,21 @@ std::string KeyOf(Problem problem) {
   return problem.ToString();
 }
 
-std::optional<Error> Gather(const ReportDigests& report, Runs ProblemDifference::*side, RunsByProblem* all) {
+/// Where a report has several targets, runs of the same target are compared.
+bool HasSeveralTargets(const ReportDigests& report) {
+  return std::ranges::any_of(
+      report.runs, [&](const DigestedRun& run) { return run.target != report.runs.front().target; });
+}
+
+std::optional<Error> Gather(const ReportDigests& report, bool by_target, Runs ProblemDifference::*side,
+                            RunsByProblem* all) {
   for (const DigestedRun& run : report.runs) {
     const Result<Problem> problem = Problem::Parse(run.problem);
     if (!problem) {
-      return Invalid(report.path, fmt::format("{}: '{}': {}", report.field, Printable(run.problem),
-                                              Printable(problem.error().message)));
+      return Invalid(report.path, fmt::format("{}: '{}': {}", report.field, Excerpt(run.problem),
+                                              Excerpt(problem.error().message)));
     }
-    Runs& runs = (*all)[KeyOf(*problem)].*side;
+    Runs& runs = (*all)[KeyOf(*problem) + (by_target ? " --target " + run.target : "")].*side;
     if (std::ranges::find(runs, run.digest, &DigestedRun::digest) == runs.end()) runs.push_back(run);
   }
   return std::nullopt;
@@ -59,35 +94,42 @@ bool Agree(const ProblemDifference& runs) {
 Result<ReportDigests> ReadDigests(const std::string& path) {
   const Result<nlohmann::json> report = ReadJson(path);
   if (!report) return report.error();
-  const nlohmann::json schema = FieldOf(*report, "/schema");
-  const bool is_sweep = schema == "intact-sweep";
-  if ((!is_sweep && schema != "intact-report") || FieldOf(*report, "/schema_version") != 1) {
-    return Invalid(path,
-                   "is neither a report of intact nor a sweep's JSON; expected schema \"intact-report\" or "
-                   "\"intact-sweep\", schema_version 1");
-  }
-  ReportDigests read{path, "unknown CPU", is_sweep ? "digests" : "sweep.digests", {}};
-  const nlohmann::json digests = FieldOf(*report, is_sweep ? "/digests" : "/sweep/digests");
-  if (!digests.is_object()) return Invalid(path, read.field + ": expected an object");
-  if (const nlohmann::json cpu = FieldOf(*report, "/machine/cpu"); cpu.is_string()) read.machine = cpu;
-  if (const nlohmann::json target = FieldOf(*report, "/target/name"); target.is_string()) {
-    read.machine = fmt::format("{} on {}", target.get<std::string>(), read.machine);
-  }
-  const nlohmann::json named = FieldOf(*report, "/target/text");
-  const std::string target = named.is_string() ? named.get<std::string>() : std::string();
-  for (const auto& [problem, digest] : digests.items()) {
-    if (!digest.is_string()) {
-      return Invalid(path, fmt::format("{}: '{}': expected a string", read.field, Printable(problem)));
+  const std::vector<Digests> all = DigestsIn(*report);
+  if (all.empty()) {
+    std::string expected;
+    for (const Schema& schema : {kReportSchema, kTargetReportSchema, kSweepSchema}) {
+      expected += fmt::format("{}\"{}\", schema_version {}", expected.empty() ? "" : "; ", schema.name,
+                              schema.version);
     }
-    read.runs.push_back({problem, digest.get<std::string>(), target});
+    return Invalid(path, "is neither a report of intact nor a sweep's JSON; expected schema " + expected);
   }
+  ReportDigests read{path, "unknown CPU", "", {}};
+  if (const std::string cpu = TextOf(*report, "/machine/cpu"); !cpu.empty()) read.machine = cpu;
+  std::string names;
+  for (const auto& [field, name_field, target_field] : all) {
+    read.field = field.substr(1);
+    std::ranges::replace(read.field, '/', '.');
+    const nlohmann::json digests = FieldOf(*report, field);
+    if (!digests.is_object()) return Invalid(path, read.field + ": expected an object");
+    const std::string name = name_field.empty() ? "" : TextOf(*report, name_field);
+    if (!name.empty()) names += (names.empty() ? "" : ", ") + name;
+    const std::string target = target_field.empty() ? "" : TextOf(*report, target_field);
+    for (const auto& [problem, digest] : digests.items()) {
+      if (!digest.is_string()) {
+        return Invalid(path, fmt::format("{}: '{}': expected a string", read.field, Excerpt(problem)));
+      }
+      read.runs.push_back({problem, digest.get<std::string>(), target});
+    }
+  }
+  if (!names.empty()) read.machine = fmt::format("{} on {}", names, read.machine);
   return read;
 }
 
 Result<ReportComparison> CompareReports(const ReportDigests& a, const ReportDigests& b) {
   RunsByProblem all;
-  if (const std::optional<Error> error = Gather(a, &ProblemDifference::a, &all)) return *error;
-  if (const std::optional<Error> error = Gather(b, &ProblemDifference::b, &all)) return *error;
+  const bool by_target = HasSeveralTargets(a) || HasSeveralTargets(b);
+  if (const std::optional<Error> error = Gather(a, by_target, &ProblemDifference::a, &all)) return *error;
+  if (const std::optional<Error> error = Gather(b, by_target, &ProblemDifference::b, &all)) return *error;
   ReportComparison comparison;
   for (const auto& [problem, runs] : all) {
     if (runs.b.empty()) {

@@ -41,7 +41,7 @@ struct ReportComparison {
   bool Same() const { return differences.empty(); }
 };
 
-/// `path`: a report.json, or the JSON of a sweep or of merged ones. Errors name the file and what was
+/// `path`: a report.json, of our own kernels or of targets, or the JSON of a sweep or of merged ones. Errors name the file and what was
 /// expected.
 Result<ReportDigests> ReadDigests(const std::string& path);
 

@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "verify/pairing.h"
+#include "verify/schemas.h"
+
 namespace intact::verify {
 namespace {
 
@@ -41,9 +44,9 @@ void AddPairPlace(const MaybeConv& conv, int64_t n, int64_t k, int64_t k1, Json*
 }
 
 Json ToJson(const Witness& witness, const MaybeConv& conv) {
-  Json json = {{"n", witness.n},   {"k", witness.k},   {"a0", witness.a0},  {"a1", witness.a1},
-               {"w0", witness.w0}, {"w1", witness.w1}, {"sum", witness.sum}};
-  AddPairPlace(conv, witness.n, witness.k, witness.k + 1, &json);
+  Json json = {{"n", witness.n},   {"k", witness.k},   {"k1", witness.k1}, {"a0", witness.a0},
+               {"a1", witness.a1}, {"w0", witness.w0}, {"w1", witness.w1}, {"sum", witness.sum}};
+  AddPairPlace(conv, witness.n, witness.k, witness.k1, &json);
   return json;
 }
 
@@ -77,7 +80,8 @@ Json CountJson(const ClampCount& count) {
 }
 
 Json ToJson(const intact_certificate& certificate) {
-  return {{"a_min", certificate.a_min},
+  return {{"pairing", NameOf(static_cast<intact_pairing>(certificate.pairing))},
+          {"a_min", certificate.a_min},
           {"a_max", certificate.a_max},
           {"pairs", certificate.pairs},
           {"failing_pairs", certificate.failing_pairs},
@@ -155,7 +159,8 @@ Json ToJson(const Kink& kink) {
 }
 
 Json ToJson(const Audit& audit) {
-  Json json = {{"verdict", ToString(audit.verdict())},
+  Json json = {{"pairing", NameOf(audit.pairing)},
+               {"verdict", ToString(audit.verdict())},
                {"max_activation", audit.max_activation},
                {"min_activation", audit.min_activation},
                {"max_weight", audit.max_weight},
@@ -197,7 +202,14 @@ Json ToJson(const LayerCheck& check) {
     json["expected"] = IdentityJson(*check.expected_identity, *check.expected_against_exact);
   }
   json["digest"] = fmt::format("{:016x}", exact.digest);
-  json["reduce_range"] = ToJson(check.audit);
+  json["recorded"] = Json::array();
+  for (const Recorded& recorded : check.recorded) {
+    Json entry = {{"file", recorded.file},
+                  {"engines", EnginesInWords(recorded.identity.arithmetic, recorded.shape)}};
+    entry.update(IdentityJson(recorded.identity, recorded.against_exact));
+    json["recorded"].push_back(std::move(entry));
+  }
+  json["reduce_range"] = ArrayOf(check.audits);
   json["differences"] = ArrayOf(exact.listed, exact.conv);
   return json;
 }
@@ -416,7 +428,7 @@ Json ToJson(const RandomSweepResult& random) {
 }
 
 Json ToJson(const Report& report) {
-  return {{"schema", "intact-report"},         {"schema_version", 1},
+  return {{"schema", kReportSchema.name},      {"schema_version", kReportSchema.version},
           {"version", intact_version()},       {"parity", report.Parity()},
           {"machine", ToJson(report.machine)}, {"isas", ArrayOf(report.isas)},
           {"pair_map", ToJson(report.pairs)},  {"saturation_map", ToJson(report.map)},

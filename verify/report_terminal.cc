@@ -9,6 +9,7 @@
 #include <set>
 
 #include "verify/origin.h"
+#include "verify/pairing.h"
 #include "verify/problem.h"
 
 namespace intact::verify {
@@ -103,7 +104,7 @@ void AddBound(const BoundAudit& audit, const MaybeConv& conv, Lines* lines) {
   if (!audit.witness) return;
   const Witness& w = *audit.witness;
   lines->Add("", "{:<13}  e.g. {} {} {}: {}*{} + {}*{} = {}", "", conv ? "oc" : "n", w.n,
-             PairPlace(conv, w.n, w.k), w.a0, w.w0, w.a1, w.w1, w.sum);
+             PairPlace(conv, w.n, w.k, w.k1), w.a0, w.w0, w.a1, w.w1, w.sum);
 }
 
 std::string Optional(const std::optional<double>& value) {
@@ -235,8 +236,15 @@ std::string ToText(const std::vector<IsaStatus>& isas) {
          "ISA.\n";
 }
 
+// "adjacent channels of a tap (oneDNN, OpenVINO)"
+std::string PairingText(const Audit& audit) {
+  return fmt::format("{} ({})", InWords(audit.pairing, audit.conv),
+                     EnginesOf(audit.pairing, ShapeOf(audit.conv)));
+}
+
 std::string ToText(const Audit& audit) {
   Lines lines;
+  lines.Add("pairs", "{}", PairingText(audit));
   lines.Add("reduce_range", "{} ({}; activations seen {} to {}, {} of {} weight pairs at risk)",
             InWords(audit.verdict()), audit.declared.premise, audit.min_activation, audit.max_activation,
             audit.declared.pairs_at_risk, audit.weight_pairs);
@@ -251,8 +259,58 @@ std::string ToText(const Audit& audit) {
   return std::move(lines).text();
 }
 
-std::string ToText(const LayerCheck& check) {
+// What is wrong in one pairing may be right in another.
+std::string AuditsText(const std::vector<Audit>& audits) {
   std::string text;
+  for (const Audit& audit : audits) text += ToText(audit);
+  return text;
+}
+
+namespace {
+
+// "; as FBGEMM on CPUs without VNNI", or "".
+std::string Engines(const Recorded& recorded) {
+  if (!recorded.identity.Found() || recorded.against_exact.differing == 0) return {};
+  const std::string engines = EnginesInWords(recorded.identity.arithmetic, recorded.shape);
+  return engines.empty() ? "" : "; " + engines;
+}
+
+std::string WhatComputed(const Recorded& recorded) {
+  return InWords(recorded.identity, recorded.against_exact) + Engines(recorded);
+}
+
+std::string ArithmeticWithEngines(const Recorded& recorded) {
+  return InWords(recorded.identity.arithmetic) + Engines(recorded);
+}
+
+}  // namespace
+
+std::string ToText(std::span<const Recorded> recorded) {
+  std::string text;
+  for (const Recorded& output : recorded) text += fmt::format("{}: {}\n", output.file, WhatComputed(output));
+  return text;
+}
+
+std::string RecordedTable(std::span<const Recorded> recorded) {
+  size_t layer_width = 0;
+  size_t file_width = 0;
+  for (const Recorded& output : recorded) {
+    layer_width = std::max(layer_width, output.layer.size());
+    file_width = std::max(file_width, output.file.size());
+  }
+  std::string text;
+  int64_t named = 0;
+  for (const Recorded& output : recorded) {
+    named += output.identity.Found() ? 1 : 0;
+    text += fmt::format("  {:<{}}  {:<{}}  {:>8} of {:>8} not exact  {}\n", output.layer, layer_width,
+                        output.file, file_width, output.against_exact.differing, output.against_exact.outputs,
+                        output.identity.Found() ? ArithmeticWithEngines(output) : WhatComputed(output));
+  }
+  return text + fmt::format("{} of {} outputs are those of a named arithmetic\n", named, recorded.size());
+}
+
+std::string ToText(const LayerCheck& check) {
+  std::string text = ToText(std::span<const Recorded>(check.recorded));
   if (check.identity)
     text += fmt::format("{}: {}\n", check.target, InWords(*check.identity, check.against_exact));
   if (check.expected_identity) {
@@ -276,7 +334,7 @@ std::string ToText(const LayerCheck& check) {
               DifferenceCount(model.differing, model.outputs, model.max_abs_difference));
   }
   return text + std::move(lines).text() + ToText(check.against_exact, kListedInTerminal) +
-         ToText(check.audit);
+         AuditsText(check.audits);
 }
 
 std::string ToText(std::span<const Cost> costs) {

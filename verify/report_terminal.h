@@ -44,6 +44,10 @@ std::string ToText(const Comparison& comparison, int64_t max_listed);
 std::string ToText(const Machine& machine);
 std::string ToText(const std::vector<IsaStatus>& isas);
 std::string ToText(const Audit& audit);
+/// A line for each output: what computed it, and which engines are known to compute so.
+std::string ToText(std::span<const Recorded> recorded);
+/// The same as a table of several layers.
+std::string RecordedTable(std::span<const Recorded> recorded);
 std::string ToText(const LayerCheck& check);
 std::string ToText(std::span<const Cost> costs);
 std::string ToText(const PairMap& map);

@@ -50,7 +50,7 @@ struct Soaked {
   }
 };
 
-/// Calls of the library share it; a fork takes it alone, as docs/guest.md wants it. Who forks waits at the
+/// Calls of the library share it; a fork takes it alone, as docs/embedding.md requires. Who forks waits at the
 /// door for those who are inside, and nobody passes meanwhile.
 class Calls {
  public:

@@ -1,4 +1,5 @@
 #include "verify/sweep_file.h"
+#include "verify/schemas.h"
 
 #include <fmt/format.h>
 
@@ -17,10 +18,6 @@
 
 namespace intact::verify {
 namespace {
-
-constexpr std::string_view kSweepSchema = "intact-sweep";
-constexpr std::string_view kJournalSchema = "intact-sweep-journal";
-constexpr int kSchemaVersion = 2;
 
 constexpr std::array<std::pair<Effort, std::string_view>, 3> kEfforts = {
     {{Effort::kQuick, "quick"}, {Effort::kStandard, "standard"}, {Effort::kThorough, "thorough"}}};
@@ -46,7 +43,7 @@ Json ToJson(const std::optional<Takes>& takes) {
   return {{"features", Hex(takes->features)}, {"gemm", array(takes->gemm)}, {"conv", array(takes->conv)}};
 }
 
-Json ToJson(const SweepRun& run, std::string_view schema) {
+Json ToJson(const SweepRun& run, const Schema& schema) {
   Json isas = Json::array();
   for (const intact_isa isa : run.isas) isas.push_back(intact_isa_name(isa));
   std::string_view effort;
@@ -54,8 +51,8 @@ Json ToJson(const SweepRun& run, std::string_view schema) {
     if (value == run.effort) effort = name;
   }
   return {
-      {"schema", schema},
-      {"schema_version", kSchemaVersion},
+      {"schema", schema.name},
+      {"schema_version", schema.version},
       {"version", run.version},
       {"build", run.build},
       {"machine", {{"cpu", run.machine.cpu}, {"family", run.machine.family}, {"model", run.machine.model}}},
@@ -148,7 +145,7 @@ Result<T> Reading(std::string_view name, const auto& read) {
   } catch (const Input::exception& exception) {
     return Invalid(name, "is not as a sweep writes it: " + ReasonOf(exception));
   } catch (const Error& error) {
-    return Invalid(name, "is not as a sweep writes it: " + Printable(error.message));
+    return Invalid(name, "is not as a sweep writes it: " + Excerpt(error.message));
   }
 }
 
@@ -325,14 +322,36 @@ std::optional<RandomFindings> ParseRandom(const Input& json) {
   return findings;
 }
 
+bool Has(const Input& json, const Schema& schema) {
+  return json.value("/schema"_json_pointer, Input()) == schema.name &&
+         json.value("/schema_version"_json_pointer, Input()) == schema.version;
+}
+
+// A journal's line is an object whose last member is the FNV-1a of the line without it.
+constexpr std::string_view kCheck = ",\"check\":\"";
+
+std::string WithCheck(std::string line) {
+  const std::string check = Hex(Fnv1a(line));
+  line.pop_back();
+  return line.append(kCheck).append(check).append("\"}");
+}
+
+/// The line without its check, if that is right.
+std::optional<std::string> WithoutCheck(const std::string& line) {
+  const size_t at = line.rfind(kCheck);
+  if (at == std::string::npos) return std::nullopt;
+  std::string bare = line.substr(0, at) + "}";
+  if (WithCheck(bare) != line) return std::nullopt;
+  return bare;
+}
+
 /// The run that a journal's first line tells.
 Result<SweepRun> ParseHeader(const std::string& path, const std::string& line) {
   const Result<Input> json = ParseJson(path, line);
-  if (!json || json->value("/schema"_json_pointer, Input()) != kJournalSchema ||
-      json->value("/schema_version"_json_pointer, Input()) != kSchemaVersion) {
+  if (!json || !Has(*json, kJournalSchema)) {
     return Invalid(path, fmt::format("is no journal of a sweep: its first line has no schema \"{}\", "
                                      "schema_version {}",
-                                     kJournalSchema, kSchemaVersion));
+                                     kJournalSchema.name, kJournalSchema.version));
   }
   return Reading<SweepRun>(path, [&] { return ParseRun(*json); });
 }
@@ -343,7 +362,9 @@ Result<std::vector<SweepOutcome>> ParseOutcomes(const std::string& path,
   std::vector<SweepOutcome> outcomes;
   for (size_t i = 1; i < lines.size(); ++i) {
     const std::string name = fmt::format("{}: line {}", path, i + 1);
-    const Result<Input> json = ParseJson(name, lines[i]);
+    const std::optional<std::string> line = WithoutCheck(lines[i]);
+    if (!line) return Invalid(name, "does not match its checksum: it was changed or damaged");
+    const Result<Input> json = ParseJson(name, *line);
     if (!json) return json.error();
     Result<SweepOutcome> outcome = Reading<SweepOutcome>(name, [&] { return ParseOutcome(*json); });
     if (!outcome) return outcome.error();
@@ -408,7 +429,7 @@ std::string ToText(const RandomFindings& random, const std::string& target) {
 }
 
 Result<SweepOutcomes> Resume(const std::string& path, const SweepRun& run, Journal* journal) {
-  const std::string header = Line(ToJson(run, kJournalSchema));
+  const std::string header = WithCheck(Line(ToJson(run, kJournalSchema)));
   const auto& [lines, torn] = journal->text();
   if (lines.empty()) {
     if (!header.starts_with(torn)) return Invalid(path, "is no journal of a sweep");
@@ -417,6 +438,9 @@ Result<SweepOutcomes> Resume(const std::string& path, const SweepRun& run, Journ
   }
   const Result<SweepRun> journaled = ParseHeader(path, lines[0]);
   if (!journaled) return journaled.error();
+  if (!WithoutCheck(lines[0])) {
+    return Invalid(path, "line 1 does not match its checksum: it was changed or damaged");
+  }
   std::optional<std::string> mismatch = Mismatch(*journaled, run);
   if (!mismatch && journaled->shard != run.shard) {
     mismatch =
@@ -436,7 +460,7 @@ Result<SweepOutcomes> Resume(const std::string& path, const SweepRun& run, Journ
 }
 
 std::optional<Error> Append(const SweepOutcome& outcome, Journal* journal) {
-  return journal->Append(Line(ToJson(outcome)));
+  return journal->Append(WithCheck(Line(ToJson(outcome))));
 }
 
 Result<SweepPart> ReadSweepPart(const std::string& path) {
@@ -446,7 +470,7 @@ Result<SweepPart> ReadSweepPart(const std::string& path) {
   SweepPart part = {path, {}, {}, {}};
   // JSON that is written for people begins with a line of a bracket.
   const JournalText journal = SplitJournal(text);
-  if (!journal.lines.empty() && journal.lines[0].find(kJournalSchema) != std::string::npos) {
+  if (!journal.lines.empty() && journal.lines[0].find(kJournalSchema.name) != std::string::npos) {
     Result<SweepRun> run = ParseHeader(path, journal.lines[0]);
     if (!run) return run.error();
     const Result<std::vector<SweepOutcome>> outcomes = ParseOutcomes(path, journal.lines);
@@ -457,11 +481,11 @@ Result<SweepPart> ReadSweepPart(const std::string& path) {
   }
   const Result<Input> json = ParseJson(path, text);
   if (!json) return json.error();
-  if (json->value("/schema"_json_pointer, Input()) != kSweepSchema ||
-      json->value("/schema_version"_json_pointer, Input()) != kSchemaVersion) {
-    return Invalid(path, fmt::format("is neither a sweep's JSON nor its journal; expected schema \"{}\" or "
-                                     "\"{}\", schema_version {}",
-                                     kSweepSchema, kJournalSchema, kSchemaVersion));
+  if (!Has(*json, kSweepSchema)) {
+    return Invalid(path, fmt::format("is neither a sweep's JSON nor its journal; expected schema \"{}\", "
+                                     "schema_version {}, or \"{}\", schema_version {}",
+                                     kSweepSchema.name, kSweepSchema.version, kJournalSchema.name,
+                                     kJournalSchema.version));
   }
   return Reading<SweepPart>(path, [&] {
     part.run = ParseRun(*json);

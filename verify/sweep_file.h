@@ -37,6 +37,8 @@
 //   outputs, differing, causes {}, digest   of the outputs, where the target gave some
 //   telling, reproduced_by[], in_parts   as above, as texts
 //   failure, minimised, minimised_reason   where it failed; as reason, … of report.json
+//
+// The last member of each line is check: the FNV-1a of the line without it. A line that was changed is refused.
 #ifndef INTACT_VERIFY_SWEEP_FILE_H_
 #define INTACT_VERIFY_SWEEP_FILE_H_
 

@@ -11,6 +11,7 @@
 #include "verify/origin.h"
 #include "verify/report_html.h"
 #include "verify/report_terminal.h"
+#include "verify/schemas.h"
 
 namespace intact::verify {
 namespace {
@@ -222,9 +223,12 @@ std::string ToText(const TargetReport& report) {
 }
 
 Json ToJson(const TargetReport& report) {
-  Json json = {{"schema", "intact-target-report"}, {"schema_version", 1},
-               {"version", intact_version()},      {"date", report.origin.date},
-               {"command", report.origin.command}, {"machine", ToJson(report.machine)},
+  Json json = {{"schema", kTargetReportSchema.name},
+               {"schema_version", kTargetReportSchema.version},
+               {"version", intact_version()},
+               {"date", report.origin.date},
+               {"command", report.origin.command},
+               {"machine", ToJson(report.machine)},
                {"targets", Json::array()}};
   for (const TargetFindings& findings : report.targets) json["targets"].push_back(ToJson(findings));
   return json;

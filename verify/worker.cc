@@ -417,7 +417,7 @@ std::string Worker::AfterPrinting(const std::string& what) const {
   std::string line = TellingLine(Printed());
   constexpr size_t kShown = 160;
   if (line.size() > kShown) line = line.substr(0, kShown) + "…";
-  return line.empty() ? what : fmt::format("{}, after printing \"{}\"", what, Printable(line));
+  return line.empty() ? what : fmt::format("{}, after printing \"{}\"", what, Excerpt(line));
 }
 
 // An error that others follow from stands at the beginning, the last words at the end.

@@ -241,12 +241,12 @@ static const char* QueryConv(const intact_conv* conv, int is_open) {
   EXPECT(info.kernel != NULL && strlen(info.kernel) > 0);
   EXPECT(info.packed_bytes >= kOutputs * 9 * kChannels && info.accumulator_min < info.accumulator_max);
   intact_certificate certificate = INTACT_CERTIFICATE_INIT;
-  EXPECT(intact_conv_certificate(conv, &certificate) == INTACT_OK);
+  EXPECT(intact_conv_certificate(conv, 0, &certificate) == INTACT_OK);
   EXPECT(certificate.a_min == -128 && certificate.a_max == 127);
   EXPECT(certificate.pairs == kOutputs * 9 * 2 && certificate.failing_pairs > 0);
   intact_conv_failing_pair pair;
   int64_t written = -1;
-  EXPECT(intact_conv_failing_pairs(conv, 0, 1, &pair, &written) == INTACT_OK && written == 1);
+  EXPECT(intact_conv_failing_pairs(conv, 0, 0, 1, &pair, &written) == INTACT_OK && written == 1);
   EXPECT(pair.channel == 0 && pair.tap[2] == 0);
   EXPECT(pair.sum == pair.a0 * pair.w0 + pair.a1 * pair.w1);
   EXPECT(pair.sum > 32767 || pair.sum < -32768);

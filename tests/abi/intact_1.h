@@ -466,7 +466,8 @@ INTACT_API intact_status intact_conv_query(const intact_conv* conv, intact_conv_
 /** Which weights can make VPMADDUBSW saturate: see intact_certificate; columns are output channels and pairs
  * adjacent channels of a tap. Thread-safe. Each call makes it anew, in a pass over the packed weights.
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
-INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, intact_certificate* certificate);
+INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, int32_t pairing,
+                                                 intact_certificate* certificate);
 
 /** A pair of a convolution's weights that can saturate, with a witness: see intact_failing_pair. */
 typedef struct intact_conv_failing_pair {
@@ -480,8 +481,9 @@ typedef struct intact_conv_failing_pair {
 /** Lists failing pairs by output channel, then tap, then channel: number `first` and on, at most `count`;
  * `*written` tells how many. Thread-safe; each call passes over the packed weights.
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
-INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int64_t first, int64_t count,
-                                                   intact_conv_failing_pair* pairs, int64_t* written);
+INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing, int64_t first,
+                                                   int64_t count, intact_conv_failing_pair* pairs,
+                                                   int64_t* written);
 
 /** Writes the plan to `path`, as intact_gemm_save() does, and its geometry with it. Errors likewise.
  */
