@@ -397,7 +397,7 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
                                              "zero points are 0; information, not a verdict: exit status 0");
   RefuseEmpty(certify->add_option("WEIGHTS", options->file,
                                   ".npy file of int8 or uint8: (columns, depth), or (output channels, "
-                                  "kernel…, a group's channels) of a convolution"))
+                                  "kernel…, channels) of a convolution"))
       ->type_name("FILE")
       ->required();
   certify->add_option("--amax", options->amax, "activations as the instruction sees them lie in [0, amax]")
