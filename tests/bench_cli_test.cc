@@ -43,7 +43,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
-  ExpectBadInput("--milliseconds 0", "--milliseconds: Value 0 not in range 1 to 60000");
+  ExpectBadInput("--milliseconds 0", "--milliseconds: Value 0 not in range");
   ExpectBadInput("--milliseconds soon", "--milliseconds");
   ExpectBadInput("--json", "--json");
   ExpectBadInput("--json ''", "cannot be written");

@@ -632,12 +632,12 @@ TEST_F(Cli, CertifyRefusesBadInput) {
       << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 1, 1, 1, 1, 1)"), "a");
   ExpectBadInput("verify certify '" + deep + "'" + write, "expected a kernel of at most 3 dimensions");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 256" + write,
-                 "--amax: Value 256 not in range 1 to 255");
+                 "--amax: Value 256 not in range");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax: Value 0 not in range");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax many" + write,
                  "--amax: Value many not in range");
   ExpectBadInput("verify certify " + layer + "weights.npy --amax 99999999999999999999" + write,
-                 "not in range 1 to 255");
+                 "not in range");
   ExpectBadInput("verify certify " + layer + "weights.npy --json '" + folder_ + "/out/x.json'",
                  "cannot be written");
 }
