@@ -87,9 +87,10 @@ std::optional<intact_pairing> PairingOf(Engine engine, const PairedShape& shape)
   return std::nullopt;
 }
 
-std::string EnginesOf(intact_pairing pairing, const PairedShape& shape) {
+std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
   std::string names;
   for (const Engine engine : kEngines) {
+    if (skips_padding && engine != Engine::kOneDnn && engine != Engine::kOpenVino) continue;
     const std::optional<intact_pairing> own = PairingOf(engine, shape);
     if (!own || (*own != pairing && !PairingsAgree(shape))) continue;
     if (!names.empty()) names += ", ";

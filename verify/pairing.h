@@ -47,7 +47,8 @@ std::vector<intact_pairing> PairingsOf(const PairedShape& shape);
 /// The pairing of an engine; nothing if it adds no products in int16 there.
 std::optional<intact_pairing> PairingOf(Engine engine, const PairedShape& shape);
 /// The engines of this pairing, "FBGEMM, ONNX Runtime", or "no known engine". Where the pairings agree: of both.
-std::string EnginesOf(intact_pairing pairing, const PairedShape& shape);
+/// `skips_padding`: those that do not multiply padding.
+std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding = false);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PAIRING_H_
