@@ -21,6 +21,12 @@ int64_t Times(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
+// a + b likewise; b is not negative.
+int64_t Plus(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
 struct Steps {
   int64_t a, c, residual;                 // elements from a row to the next
   int64_t item_a, item_c, item_residual;  // and from an item to the next
@@ -185,9 +191,9 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
   }
   const Steps steps = StepsOf(args, problem.n, k);
   // Items of C follow each other, or alternate row by row.
-  const int64_t item_c = Times(args.m - 1, steps.c) + problem.n;
-  const bool alternate =
-      steps.item_c >= problem.n && (args.m == 1 || steps.c >= Times(items - 1, steps.item_c) + problem.n);
+  const int64_t item_c = Plus(Times(args.m - 1, steps.c), problem.n);
+  const bool alternate = steps.item_c >= problem.n &&
+                         (args.m == 1 || steps.c >= Plus(Times(items - 1, steps.item_c), problem.n));
   if (items > 1 && args.c_items == nullptr && steps.item_c < item_c && !alternate) {
     return Unexpected("c_batch_stride", args.c_batch_stride,
                       "0 or at least " + std::to_string(item_c) + ", for items of c must not overlap");
