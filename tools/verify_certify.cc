@@ -322,11 +322,8 @@ verify::Json ToJson(const PairingFindings& of, const Weights& weights) {
       {"failing_pairs", c.failing_pairs},      {"failing_share", of.FailingShare()},
       {"worst_column", c.worst_column},        {"worst_column_failing_pairs", c.worst_column_failing_pairs},
       {"witnesses", verify::Json::array()}};
-  const verify::PairedShape shape = verify::ShapeOf(weights.conv);
-  for (const verify::Engine engine : verify::kEngines) {
-    const std::optional<intact_pairing> own = verify::PairingOf(engine, shape);
-    if (own && (*own == of.pairing || verify::PairingsOf(shape).size() == 1))
-      json["engines"].push_back(verify::NameOf(engine));
+  for (const verify::Engine engine : verify::EnginesWith(of.pairing, verify::ShapeOf(weights.conv))) {
+    json["engines"].push_back(verify::NameOf(engine));
   }
   for (const FailingPair& w : of.witnesses) {
     verify::Json witness = {{"n", w.n},   {"k", w.k},   {"k1", w.k1}, {"w0", w.w0},

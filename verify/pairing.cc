@@ -87,14 +87,20 @@ std::optional<intact_pairing> PairingOf(Engine engine, const PairedShape& shape)
   return std::nullopt;
 }
 
-std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
-  std::string names;
+std::vector<Engine> EnginesWith(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
+  std::vector<Engine> engines;
   for (const Engine engine : kEngines) {
     if (skips_padding && engine != Engine::kOneDnn && engine != Engine::kOpenVino) continue;
     const std::optional<intact_pairing> own = PairingOf(engine, shape);
-    if (!own || (*own != pairing && !PairingsAgree(shape))) continue;
-    if (!names.empty()) names += ", ";
-    names += InWords(engine);
+    if (own && (*own == pairing || PairingsAgree(shape))) engines.push_back(engine);
+  }
+  return engines;
+}
+
+std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
+  std::string names;
+  for (const Engine engine : EnginesWith(pairing, shape, skips_padding)) {
+    names.append(names.empty() ? "" : ", ").append(InWords(engine));
   }
   return names.empty() ? "no known engine" : names;
 }

@@ -49,6 +49,7 @@ std::optional<intact_pairing> PairingOf(Engine engine, const PairedShape& shape)
 /// The engines of this pairing, "FBGEMM, ONNX Runtime", or "no known engine". Where the pairings agree: of both.
 /// `skips_padding`: those that do not multiply padding.
 std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding = false);
+std::vector<Engine> EnginesWith(intact_pairing pairing, const PairedShape& shape, bool skips_padding = false);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PAIRING_H_
