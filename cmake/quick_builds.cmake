@@ -14,7 +14,13 @@ if(PROJECT_IS_TOP_LEVEL AND INTACT_MOLD)
   find_program(INTACT_MOLD_PROGRAM mold)
   mark_as_advanced(INTACT_MOLD_PROGRAM)
   if(INTACT_MOLD_PROGRAM)
-    add_link_options(-fuse-ld=mold)
+    execute_process(COMMAND ${INTACT_MOLD_PROGRAM} --version OUTPUT_VARIABLE mold_version)
+    string(REGEX REPLACE "^mold ([0-9.]+).*" "\\1" mold_version "${mold_version}")
+    # Earlier versions may begin GNU_RELRO within a page, after thread-local variables, and then the program does not
+    # start. Debian 12 has 1.10.
+    if(mold_version VERSION_GREATER_EQUAL 2)
+      add_link_options(-fuse-ld=mold)
+    endif()
   endif()
 endif()
 

@@ -67,7 +67,7 @@ Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   gemm.b_zero_points = GroupShare(conv.b_zero_points, g, group);
   gemm.bias_s32 = GroupShare(conv.bias_s32, g, group);
   gemm.bias_f32 = GroupShare(conv.bias_f32, g, group);
-  gemm.bias_in_sums = GroupShare(conv.bias_in_sums, g, group);
+  gemm.float_steps = GroupShare(conv.float_steps, g, group);
   gemm.scales = GroupShare(conv.scales, g, group);
   gemm.residual = GroupResidual(conv, group, rows);
   gemm.m = std::ssize(rows);

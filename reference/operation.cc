@@ -34,7 +34,7 @@ Requantization RequantizationOf(const Operation& operation, int64_t n) {
   if (!operation.scales.empty()) q.scale = operation.scales[operation.scales.size() == 1 ? 0 : column];
   q.has_bias_f32 = !operation.bias_f32.empty();
   if (q.has_bias_f32) q.bias_f32 = operation.bias_f32[column];
-  if (!operation.bias_in_sums.empty()) q.bias_in_sums = operation.bias_in_sums[column];
+  if (!operation.float_steps.empty()) q.float_steps = operation.float_steps[column];
   q.activation = operation.activation;
   q.clamp_min = operation.clamp_min;
   q.clamp_max = operation.clamp_max;

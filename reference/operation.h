@@ -28,9 +28,8 @@ struct Operation {
   std::vector<int8_t> b;               // u8 in the same bits
   std::vector<int32_t> bias_s32;       // N or empty
   std::vector<float> bias_f32;         // N or empty
-  // Of a framework's layer, bias/(input scale · weight scale) in float32, for those that add it before scaling; N, or
-  // empty: bias_f32/scale stands for it.
-  std::vector<float> bias_in_sums;
+  // For engines that add the bias before scaling; N, or empty: bias_f32/scale and scale stand for them.
+  std::vector<FloatSteps> float_steps;
   std::vector<float> scales;  // N, 1, or empty (s32 output)
   intact_activation activation = INTACT_ACTIVATION_NONE;
   float clamp_min = 0.0f, clamp_max = 0.0f;

@@ -12,6 +12,12 @@
 
 namespace intact::reference {
 
+/// Of a framework's layer, what FBGEMM works with, each step in float32: (y + bias)·scale.
+struct FloatSteps {
+  float bias = 0.0f;   // bias/(input scale · weight scale)
+  float scale = 1.0f;  // (input scale · weight scale)/output scale
+};
+
 /// How the requantization turns a sum into an output element. Sums are within int32; an oracle of sums that left it
 /// passes them whole.
 struct Requantization {
@@ -19,7 +25,7 @@ struct Requantization {
   float scale = 1.0f;
   bool has_bias_f32 = false;
   float bias_f32 = 0.0f;
-  std::optional<float> bias_in_sums;  // see Operation
+  std::optional<FloatSteps> float_steps;  // see Operation
   bool has_residual = false;
   float residual = 0.0f;  // less its zero point
   float residual_scale = 1.0f;

@@ -68,6 +68,18 @@ double BiasOverScale(const Requantization& q) noexcept {
   return q.has_bias_f32 ? static_cast<double>(q.bias_f32) / q.scale : 0.0;
 }
 
+double WithFloatScale(int32_t y, const Requantization& q) noexcept {
+  Requantization with = q;
+  if (q.float_steps) with.scale = q.float_steps->scale;
+  return Dequantize(y, with);
+}
+
+double WithBiasFirst(int32_t y, const Requantization& q) noexcept {
+  const auto [bias, scale] =
+      q.float_steps.value_or(FloatSteps{static_cast<float>(BiasOverScale(q)), q.scale});
+  return AfterBias((static_cast<float>(y) + bias) * scale, q);
+}
+
 int32_t WithRoundedBias(int32_t y, const Requantization& q) noexcept {
   using Limits = std::numeric_limits<int32_t>;
   const double sum = y + std::nearbyint(BiasOverScale(q));
@@ -109,8 +121,10 @@ double Value(int32_t y, const Requantization& q, const Scales& scales, Rounding 
       return scaled(real * scales.row * scales.column);
     case Rounding::kColumnFirst:
       return scaled(real * scales.column * scales.row);
+    case Rounding::kFloatScale:
+      return WithFloatScale(y, q);
     case Rounding::kBiasFirst:
-      return AfterBias((real + q.bias_in_sums.value_or(static_cast<float>(BiasOverScale(q)))) * q.scale, q);
+      return WithBiasFirst(y, q);
     case Rounding::kBiasRounded:
       return AfterBias(static_cast<float>(WithRoundedBias(y, q)) * q.scale, q);
     case Rounding::kReluByFactor:
@@ -201,6 +215,8 @@ std::string_view ToString(Rounding rounding) {
       return "scales multiplied one after the other";
     case Rounding::kColumnFirst:
       return "scales multiplied one after the other, the column's first";
+    case Rounding::kFloatScale:
+      return "scale computed in float32 steps";
     case Rounding::kBiasFirst:
       return "bias added before scaling";
     case Rounding::kBiasRounded:

@@ -28,7 +28,8 @@ enum class Rounding : uint8_t {
   kDivision,     // f = y / (1/scale)
   kRowFirst,     // (y·scale of the row)·scale of the column
   kColumnFirst,  // (y·scale of the column)·scale of the row
-  kBiasFirst,    // (y + bias/scale)·scale, in floats (FBGEMM; oneDNN before its third version)
+  kFloatScale,   // a layer's scale, (input scale·weight scale)/output scale, in float32 steps (XNNPACK)
+  kBiasFirst,  // (y + bias/scale)·scale, in floats, such a scale too (FBGEMM; oneDNN before its third version)
   kBiasRounded,  // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
   kGemmlowp,     // kBiasRounded; scale as fixed point of 31 bits, high half of the doubled product rounded,
                  // shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)
@@ -38,11 +39,11 @@ enum class Rounding : uint8_t {
   kThroughFloat,  // s32 outputs: int32(float(y))
 };
 inline constexpr std::array kAllRoundings = {
-    Rounding::kContract,     Rounding::kHalfUp,        Rounding::kHalfAway,    Rounding::kTruncation,
-    Rounding::kFused,        Rounding::kResidualFused, Rounding::kDouble,      Rounding::kZeroPointFirst,
-    Rounding::kDivision,     Rounding::kRowFirst,      Rounding::kColumnFirst, Rounding::kBiasFirst,
-    Rounding::kBiasRounded,  Rounding::kGemmlowp,      Rounding::kFixedPoint,  Rounding::kResidualLast,
-    Rounding::kThroughFloat, Rounding::kReluByFactor,  Rounding::kFlushed};
+    Rounding::kContract,     Rounding::kHalfUp,         Rounding::kHalfAway,     Rounding::kTruncation,
+    Rounding::kFloatScale,   Rounding::kBiasFirst,      Rounding::kFused,        Rounding::kResidualFused,
+    Rounding::kDouble,       Rounding::kZeroPointFirst, Rounding::kDivision,     Rounding::kRowFirst,
+    Rounding::kColumnFirst,  Rounding::kBiasRounded,    Rounding::kGemmlowp,     Rounding::kFixedPoint,
+    Rounding::kResidualLast, Rounding::kThroughFloat,   Rounding::kReluByFactor, Rounding::kFlushed};
 
 /// "half up", "fused multiply-add", …
 std::string_view ToString(Rounding rounding);

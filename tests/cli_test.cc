@@ -87,6 +87,8 @@ class Cli : public intact::tests::BinaryTest {
     EXPECT_THAT(page, HasSubstr("<span class=\"doubtful\">holds on data</span>"));
     EXPECT_THAT(page, HasSubstr("<span class=\"bad\">violated</span>"));
     EXPECT_THAT(page, testing::Not(HasSubstr("holds_on_data")));
+    const std::string file = " '" + folder_ + "/report/report.json'";
+    EXPECT_THAT(Run("verify compare" + file + file).out, HasSubstr("SAME BYTES"));
   }
 };
 
@@ -705,6 +707,9 @@ TEST_F(Cli, QuickSweepOfOneIsa) {
   EXPECT_GT(sweep["cells"][0]["problems"], 100);
   EXPECT_EQ(sweep["cells"][0]["problems"], sweep["digests"].size());
   EXPECT_THAT(outcome.err, HasSubstr("sweep:"));
+  const Outcome compared = Run("verify compare '" + path + "' '" + path + "'");
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr("SAME BYTES"));
 }
 
 TEST_F(Cli, SweepsIsasThatTheCpuLacks) {
@@ -754,6 +759,11 @@ TEST_F(Cli, SweepGoesOnForHours) {
   EXPECT_EQ(json::parse(Contents(shard))["random"]["stream"], 2);
   ExpectBadInput("verify sweep --hours 0", "--hours");
   ExpectBadInput("verify sweep --seed 3", "--hours");
+  for (const char* seed : {"-1", "18446744073709551616", "7x"}) {
+    ExpectBadInput(std::string("verify sweep --hours 1 --seed ") + seed,
+                   std::string("--seed: ") + seed + "; expected 0 to 18446744073709551615");
+    ExpectBadInput(std::string("verify soak --seed ") + seed, std::string("--seed: ") + seed);
+  }
 }
 
 // "digest 0123456789abcdef" of a soak's last line.

@@ -6,6 +6,8 @@
 // "truncated_bf16" it has such outputs, as "wrong_b_layout" any layout of B.
 #include <intact/target.h>
 #include <pmmintrin.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -204,6 +207,20 @@ void Race(const intact_gemm_args& args) {
   if (shared != 40000) *static_cast<uint8_t*>(args.c) = static_cast<uint8_t>(shared % 251);
 }
 
+// The tensor's first page is nobody's any more.
+void Unmap(void* tensor) {
+  constexpr uintptr_t kPage = 4096;
+  const auto address = reinterpret_cast<uintptr_t>(tensor);
+  munmap(reinterpret_cast<void*>(address - address % kPage), kPage);
+}
+
+void WriteToClosedPipe() {
+  std::array<int, 2> files = {};
+  if (pipe(files.data()) != 0) return;
+  close(files[0]);
+  (void)!write(files[1], "x", 1);
+}
+
 // Dies when the call is over.
 void CrashLater() {
   if (calls > 0) return;
@@ -213,10 +230,25 @@ void CrashLater() {
   }).detach();
 }
 
-// Leaves a process behind, which has all that its parent has open.
+// Leaves a process behind, which has all that its parent has open; its number goes to the file
+// INTACT_TEST_CHILDREN.
 void LeaveChild() {
-  if (fork() != 0) return;
-  for (;;) pause();
+  const pid_t child = fork();
+  while (child == 0) pause();
+  const char* path = getenv("INTACT_TEST_CHILDREN");
+  if (path != nullptr) std::ofstream(path, std::ios::app) << child << '\n';
+}
+
+// The same from another session, without a parent.
+void LeaveDaemon() {
+  const pid_t child = fork();
+  if (child != 0) {
+    waitpid(child, nullptr, 0);
+    return;
+  }
+  setsid();
+  LeaveChild();
+  _exit(0);
 }
 
 // Faults of access and of control; the sums are right. Byte counts are those of A and C.
@@ -228,6 +260,8 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
   const auto* a = static_cast<const volatile uint8_t*>(args.a);
   if (Is("crash")) *nowhere = 1;
   if (Is("illegal")) __builtin_trap();
+  if (Is("unmaps")) Unmap(args.c);
+  if (Is("closed_pipe")) WriteToClosedPipe();
   if (Is("throws")) throw std::runtime_error("faulty went wrong");
   if (Is("aligned_load")) {
     __m128i value;
@@ -244,6 +278,7 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
   }
   if (Is("crashes_later")) CrashLater();
   if (Is("leaves_children") || Is("crash_with_child")) LeaveChild();
+  if (Is("leaves_daemons")) LeaveDaemon();
   if (Is("crash_with_child")) *nowhere = 1;
   if (Is("returns_twice")) fork();
   if (Is("sanitizer")) {
@@ -352,6 +387,7 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
                                         char message[INTACT_TARGET_MESSAGE_BYTES]) {
   fault = options;
   if (Is("load_crash")) std::abort();
+  if (Is("crashes_unused")) CrashLater();
   if (Is("load_null") || abi != INTACT_TARGET_ABI) {
     std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "made for another ABI");
     return nullptr;

@@ -4,6 +4,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -11,13 +12,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <intact/intact.hpp>
+#include <iostream>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -152,6 +156,74 @@ TEST(Guest, RunsOnOneThreadMakeNoSystemCall) {
   }
   // The check sees a call where there is one.
   EXPECT_FALSE(RunsWithoutSystemCalls([] { return syscall(SYS_getpid) > 0; }));
+}
+
+// The bytes of a thread's stack that `work` needs.
+size_t StackOf(const std::function<void()>& work) {
+  constexpr size_t kSize = size_t{4} << 20;
+  constexpr uint8_t kPaint = 0xa5;
+  void* const stack = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED) return kSize;
+  const std::span bytes(static_cast<uint8_t*>(stack), kSize);
+  std::ranges::fill(bytes, kPaint);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, stack, kSize);
+  pthread_t thread = {};
+  const auto call = [](void* function) -> void* {
+    (*static_cast<const std::function<void()>*>(function))();
+    return nullptr;
+  };
+  const bool ran = pthread_create(&thread, &attributes, call, const_cast<std::function<void()>*>(&work)) == 0;
+  if (ran) pthread_join(thread, nullptr);
+  const auto untouched =
+      std::ranges::find_if(bytes, [](uint8_t byte) { return byte != kPaint; }) - bytes.begin();
+  munmap(stack, kSize);
+  pthread_attr_destroy(&attributes);
+  return ran ? kSize - static_cast<size_t>(untouched) : kSize;
+}
+
+// docs/embedding.md says how much.
+TEST(Guest, NeedsLittleStack) {
+  if (tests::kSanitized) GTEST_SKIP() << "sanitizers widen the stack";
+  const size_t none = StackOf([] {});
+  size_t creation = 0, run = 0;
+  const auto measure = [none](size_t* most, const std::function<void()>& work) {
+    *most = std::max(*most, StackOf(work) - none);
+  };
+  const Workload workload(1);
+  const std::vector<int8_t> weights(size_t{64} * 9 * 64, 1);
+  const std::vector<uint8_t> input(size_t{20} * 20 * 64, 1);
+  for (int i = INTACT_ISA_AVX2; i <= INTACT_ISA_PORTABLE; ++i) {
+    const auto isa = static_cast<intact_isa>(i);
+    if (intact_isa_available(isa) == 0) continue;
+    std::optional<Result<Gemm>> gemm;
+    measure(&creation, [&] { gemm.emplace(workload.Create(kN, isa)); });
+    ASSERT_TRUE(*gemm) << gemm->error().message;
+    std::optional<Result<Conv>> conv;
+    ConvDesc desc = MakeConvDesc();
+    desc.input_channels = desc.output_channels = 64;
+    desc.input[0] = desc.input[1] = INTACT_ANY_EXTENT;
+    desc.kernel[0] = desc.kernel[1] = 3;
+    desc.linear.max_isa = isa;
+    measure(&creation, [&] { conv.emplace(Conv::Create(desc, weights.data())); });
+    ASSERT_TRUE(*conv) << conv->error().message;
+    std::vector<int32_t> c(kM * kN), output(size_t{18} * 18 * 64);
+    for (const int threads : {1, 2}) {
+      RunOptions options;
+      options.threads = threads;
+      measure(&run, [&] { EXPECT_TRUE(workload.RunsInto(**gemm, threads, &c)); });
+      measure(&run, [&] {
+        EXPECT_TRUE((*conv)
+                        ->Run(PixelView<const uint8_t>{input.data(), 1, {20, 20}, 64},
+                              PixelView<int32_t>{output.data(), 1, {18, 18}, 64}, options)
+                        .ok());
+      });
+    }
+  }
+  std::cout << "bytes of stack: creation " << creation << ", run " << run << "\n";
+  EXPECT_LE(creation, size_t{64} << 10);
+  EXPECT_LE(run, size_t{32} << 10);
 }
 
 using Plans = std::vector<Gemm>;

@@ -24,5 +24,12 @@ TEST(Printable, WritesWhatIsNotUtf8InDigits) {
   EXPECT_EQ(Printable("\xf4\x90\x80\x80\xff"), "\\xf4\\x90\\x80\\x80\\xff");    // beyond U+10FFFF
 }
 
+TEST(Excerpt, IsBounded) {
+  EXPECT_EQ(Excerpt("a\n"), "a\\x0a");
+  const std::string long_text(5 << 20, 'x');
+  EXPECT_EQ(Excerpt(long_text), std::string(240, 'x') + "… (5242640 bytes more)");
+  EXPECT_EQ(Excerpt(std::string(239, 'x') + "ääx"), std::string(239, 'x') + "… (5 bytes more)");
+}
+
 }  // namespace
 }  // namespace intact::verify

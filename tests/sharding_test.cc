@@ -99,6 +99,9 @@ TEST_F(Sharding, MergedShardsAreTheSweepUnsharded) {
   EXPECT_THAT(both.err, testing::AllOf(HasSubstr("/nonexistent: no such"), HasSubstr("/neither: no such")));
   ExpectBadInput(merge, "SHARD");
   ExpectBadInput("verify merge '' " + first, "OUT: ");
+  const std::string before = Contents(Path("1.json"));
+  ExpectBadInput("verify merge " + first + first + second, "1.json");
+  EXPECT_EQ(Contents(Path("1.json")), before);
 }
 
 TEST_F(Sharding, AShardSaysWhatItIs) {

@@ -118,6 +118,10 @@ TEST_F(TargetCli, ASweepThatComparedNothingDoesNotPass) {
   EXPECT_EQ(examined.status, 2);
   EXPECT_THAT(examined.out, HasSubstr("\nNOTHING WAS COMPARED of some target: see above\n"));
   EXPECT_THAT(examined.out, ContainsRegex("  PASSED: [0-9]+ problems\n"));
+  const std::string file = " '" + report + "/report.json'";
+  const Outcome compared = Run("verify compare" + file + file);
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr("SAME BYTES"));
 }
 
 TEST_F(TargetCli, SizesAreRoundedUpToWhatTheTargetTakes) {
@@ -138,6 +142,7 @@ TEST_F(TargetCli, PartsOfASweepAreMergedToItsText) {
   EXPECT_EQ(merged.status, 1);
   EXPECT_EQ(merged.out, whole.out);
   EXPECT_THAT(merged.out, HasSubstr("' --target " + kFaulty + ":edge_column\n"));
+  EXPECT_THAT(Run("verify compare" + json("whole") + json("merged")).out, HasSubstr("SAME BYTES"));
 }
 
 TEST_F(TargetCli, ReplayPassesOnWhatTheTargetPrints) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,30 +129,38 @@ TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
               HasSubstr("while it was loaded, the target aborted"));
 }
 
-// What a target's processes leave behind comes to this one.
-class Orphans {
+// The processes that the faulty target says it leaves behind.
+class Children {
  public:
-  Orphans() { (void)prctl(PR_SET_CHILD_SUBREAPER, 1); }
-  ~Orphans() { (void)prctl(PR_SET_CHILD_SUBREAPER, 0); }
-  Orphans(const Orphans&) = delete;
-  Orphans& operator=(const Orphans&) = delete;
-  struct Ended {
-    int killed = 0, by_themselves = 0;
-  };
-  // Waits for all to end. Those that live on for two seconds are ended here.
-  static Ended Collect() {
-    Ended ended;
-    for (int i = 0; i < 200; ++i) {
-      int status = 0;
-      const pid_t process = waitpid(-1, &status, WNOHANG);
-      if (process < 0) return ended;
-      if (process == 0) usleep(10000);
-      if (process > 0)
-        ++(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? ended.killed : ended.by_themselves);
-    }
-    ADD_FAILURE() << "a process lives on";
-    return ended;
+  Children() : path_(testing::TempDir() + fmt::format("intact_target_test_children_{}", getpid())) {
+    std::ofstream(path_).flush();
+    (void)setenv("INTACT_TEST_CHILDREN", path_.c_str(), 1);
   }
+  ~Children() {
+    (void)unsetenv("INTACT_TEST_CHILDREN");
+    (void)std::remove(path_.c_str());
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  std::vector<pid_t> All() const {
+    std::vector<pid_t> all;
+    std::ifstream file(path_);
+    for (pid_t child = 0; file >> child;) all.push_back(child);
+    return all;
+  }
+  // Those that are left after at most two seconds.
+  std::vector<pid_t> Left() const {
+    std::vector<pid_t> left = All();
+    for (int i = 0; i < 200 && !left.empty(); ++i) {
+      std::erase_if(left, [](pid_t child) { return kill(child, 0) != 0 && errno == ESRCH; });
+      if (!left.empty()) usleep(10000);
+    }
+    return left;
+  }
+
+ private:
+  const std::string path_;
 };
 
 RunOptions Named(const std::string& line) {
@@ -164,28 +171,38 @@ RunOptions Named(const std::string& line) {
 
 reference::Gemm SmallGemm() { return Materialize(*Problem::Parse("gemm u8s8s32 m=2 n=3 k=4")); }
 
-TEST(Isolated, EndsWithAllThatItStarted) {
-  const Orphans orphans;
+// In its own session or in another.
+class Leaving : public testing::TestWithParam<const char*> {};
+
+TEST_P(Leaving, EndsWithAllThatItStarted) {
+  const Children children;
   {
-    const Result<std::unique_ptr<Target>> target = Faulty("leaves_children");
+    const Result<std::unique_ptr<Target>> target = Faulty(GetParam());
     ASSERT_TRUE(target) << target.error().message;
     EXPECT_TRUE((*target)->Run(SmallGemm(), {}));
+    EXPECT_EQ(children.All().size(), 2u) << "one of each run of the two";
+    for (const pid_t child : children.All()) EXPECT_EQ(kill(child, 0), 0) << "it waits";
   }
-  EXPECT_EQ(Orphans::Collect().killed, 2);  // one of each run of the two
+  EXPECT_THAT(children.Left(), testing::IsEmpty());
 }
 
-TEST(Isolated, EndsWithAllThatItStartedWhenTheVerifierIsKilled) {
-  const Orphans orphans;
+TEST_P(Leaving, EndsWithAllThatItStartedWhenTheVerifierIsKilled) {
+  const Children children;
   const pid_t verifier = fork();
   if (verifier == 0) {
-    const Result<std::unique_ptr<Target>> target = Faulty("leaves_children");
+    const Result<std::unique_ptr<Target>> target = Faulty(GetParam());
     const bool ran = target && (*target)->Run(SmallGemm(), {});
     (void)raise(ran ? SIGKILL : SIGTERM);
   }
-  const Orphans::Ended ended = Orphans::Collect();
-  EXPECT_EQ(ended.killed + ended.by_themselves, 1 + 2 + 2);  // the verifier; worker and guard; what it left
-  EXPECT_LE(ended.by_themselves, 1) << "the worker alone may, whose socket closes before it is killed";
+  int status = 0;
+  ASSERT_EQ(waitpid(verifier, &status, 0), verifier);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_EQ(children.All().size(), 2u);
+  EXPECT_THAT(children.Left(), testing::IsEmpty());
 }
+
+INSTANTIATE_TEST_SUITE_P(, Leaving, testing::Values("leaves_children", "leaves_daemons"),
+                         [](const auto& test) { return std::string(test.param); });
 
 // Which leaves copies of the worker that would go on in its place.
 TEST(Isolated, GetsOneAnswerOfACallThatReturnsTwice) {
@@ -221,6 +238,16 @@ TEST(Isolated, TellsACrashBetweenCallsByTheOneBefore) {
   EXPECT_EQ(second.error().message,
             "the target crashed (SIGSEGV): a write at address 0x0, between calls, after 'the first'");
   EXPECT_TRUE((*target)->Run(SmallGemm(), Named("the third")));
+}
+
+TEST(Isolated, TellsACrashBeforeTheFirstCall) {
+  const Result<std::unique_ptr<Target>> target = Faulty("crashes_unused");
+  ASSERT_TRUE(target) << target.error().message;
+  usleep(600000);
+  const Result<std::vector<uint8_t>> first = (*target)->Run(SmallGemm(), Named("the first"));
+  ASSERT_FALSE(first);
+  EXPECT_EQ(first.error().message,
+            "the target crashed (SIGSEGV): a write at address 0x0, between calls, after its creation");
 }
 
 TEST(Isolated, IsGivenUpAfterHangs) {
@@ -696,6 +723,8 @@ const Fault kFaults[] = {
           "SIGABRT.*, after printing \"faulty.c:7:3: runtime error: load of misaligned address\"$"},
     Fault{"crash_with_child", "crashed \\(SIGSEGV\\): a write at address 0"},
     Fault{"refuses_again", "the target answers differently: it refuses, no time, in a second run"},
+    Fault{"unmaps", "a (read|write) .* C, whose memory has been unmapped"},
+    Fault{"closed_pipe", "was ended by SIGPIPE: it wrote to a pipe or a socket that nobody reads"},
     Fault{"aligned_load", "wants alignment|beyond the end of A", 64},
     Fault{"real_time_signal", "was ended by signal [0-9]+"},
     Fault{"closes", "closed its connection and goes on|did not return", 1 << 20},

@@ -508,7 +508,7 @@ Operation AccumulatorProblem(Operation operation) {
   operation.scales.clear();
   operation.a_scales.clear();
   operation.bias_f32.clear();
-  operation.bias_in_sums.clear();
+  operation.float_steps.clear();
   operation.activation = INTACT_ACTIVATION_NONE;
   operation.residual_type = INTACT_TYPE_NONE;
   operation.residual.clear();

@@ -515,8 +515,9 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
   using R = Rounding;
   if (c_type == INTACT_S32) return {R::kContract, R::kThroughFloat};
   if (c_type == INTACT_F32) {
-    return {R::kContract, R::kFused,       R::kResidualFused, R::kDouble,      R::kFlushed,     R::kDivision,
-            R::kRowFirst, R::kColumnFirst, R::kBiasFirst,     R::kBiasRounded, R::kReluByFactor};
+    return {R::kContract,   R::kFused,     R::kResidualFused, R::kDouble,
+            R::kFlushed,    R::kDivision,  R::kRowFirst,      R::kColumnFirst,
+            R::kFloatScale, R::kBiasFirst, R::kBiasRounded,   R::kReluByFactor};
   }
   std::vector<Rounding> roundings;
   for (const Rounding rounding : reference::kAllRoundings) {

@@ -165,15 +165,15 @@ Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptio
   const Result<Bytes> bytes = worker_->Ask(request.bytes(), patience_);
   if (bytes) slowest_ = std::max(slowest_, std::chrono::steady_clock::now() - start);
   hung_ = !bytes && worker_->loss() == Worker::Loss::kNoAnswer;
-  const std::string ran = std::exchange(ran_, options.line);
+  const std::string ran = std::exchange(ran_, options.line.empty() ? "a call" : "'" + options.line + "'");
   if (std::string printed = worker_->Printed(); !printed.empty()) printed_ = std::move(printed);
   if (!bytes) {
     const Worker::Loss loss = worker_->loss();
     worker_.reset();
-    ran_.clear();
+    ran_ = kCreation;
     if (hung_) ++hangs_;
     std::string what = "the target " + bytes.error().message;
-    if (loss == Worker::Loss::kDiedBetween) what += fmt::format(", between calls, after '{}'", ran);
+    if (loss == Worker::Loss::kDiedBetween) what += fmt::format(", between calls, after {}", ran);
     return Error{bytes.error().status, std::move(what)};
   }
   WireReader answer(*bytes);

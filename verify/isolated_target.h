@@ -83,7 +83,8 @@ class IsolatedTarget : public Target {
   mutable std::chrono::steady_clock::duration slowest_{0};  // of the calls that returned
   Introduction introduction_;
   mutable std::unique_ptr<Worker> worker_;  // nullptr once it has died
-  mutable std::string ran_;                 // the line of what it ran last
+  static constexpr const char* kCreation = "its creation";
+  mutable std::string ran_ = kCreation;  // what it did last
   mutable std::string printed_;
   mutable int hangs_ = 0;
   mutable bool hung_ = false;  // in the last call

@@ -342,43 +342,55 @@ std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) 
   return error;
 }
 
-/// What the layer's bias is divided by: the scales of outputs and, in float32, those of sums, si·sw[n]; 1, or one for
-/// each n. Empty: nobody adds the bias to the sums.
-struct BiasScales {
+/// The scales of a layer; one of the weights, or one for each column.
+struct LayerScales {
+  double input = 1.0;
+  std::vector<double> weights;
   double output = 1.0;
-  std::vector<float> sums;
 };
 
-/// bias_f32[n] = bias[n]/so, rounded to float32 once, where the layer has a bias. PyTorch's FBGEMM adds bias[n]/(si·sw[n])
-/// to the sum before it scales.
-std::optional<Error> ReadBias(const std::string& folder, const BiasScales& scales, int64_t columns,
-                              reference::Operation* operation) {
+/// The layer's bias, a value for each column, or none.
+Result<std::vector<float>> ReadBias(const std::string& folder, int64_t columns) {
   const std::string path = folder + "/bias.npy";
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  if (!std::filesystem::exists(path)) return std::vector<float>();
   const Result<NpyArray> bias = ReadNpy(path);
   if (!bias) return bias.error();
   if (bias->type != INTACT_F32 || bias->shape != std::vector<int64_t>{columns}) {
     return WrongTensor(path, *bias, fmt::format("f4 ({},), N as in weights.npy", columns));
   }
-  for (const float value : bias->Values<float>()) {
-    const auto scaled = static_cast<float>(value / scales.output);
+  return bias->Values<float>();
+}
+
+/// bias_f32[n] = bias[n]/so, rounded to float32 once.
+std::optional<Error> SetBias(const std::string& folder, const std::vector<float>& bias, double output_scale,
+                             reference::Operation* operation) {
+  for (const float value : bias) {
+    const auto scaled = static_cast<float>(value / output_scale);
     if (!std::isfinite(scaled)) {
-      return Invalid(fmt::format("{}: entry {} is {}, {} in the output's scale; expected finite values", path,
-                                 operation->bias_f32.size(), value, scaled));
+      return Invalid(
+          fmt::format("{}/bias.npy: entry {} is {}, {} in the output's scale; expected finite values", folder,
+                      operation->bias_f32.size(), value, scaled));
     }
-    const size_t n = operation->bias_f32.size();
     operation->bias_f32.push_back(scaled);
-    if (!scales.sums.empty())
-      operation->bias_in_sums.push_back(value / scales.sums[scales.sums.size() == 1 ? 0 : n]);
   }
   return std::nullopt;
 }
 
+/// Bias and scale as FBGEMM computes them.
+void SetFloatSteps(const LayerScales& scales, const std::vector<float>& bias, int64_t columns,
+                   reference::Operation* operation) {
+  for (size_t n = 0; n < static_cast<size_t>(columns); ++n) {
+    const double weight_scale = scales.weights[scales.weights.size() == 1 ? 0 : n];
+    const float of_sums = static_cast<float>(scales.input) * static_cast<float>(weight_scale);
+    operation->float_steps.push_back(
+        {bias.empty() ? 0.0f : bias[n] / of_sums, of_sums / static_cast<float>(scales.output)});
+  }
+}
+
 /// scale[n] = si·sw[n]/so in double precision, rounded to float32 once.
-void SetScales(double input_scale, const std::vector<double>& weight_scales, double output_scale,
-               Fields* fields, reference::Operation* operation) {
-  for (const double weight_scale : weight_scales) {
-    const auto scale = static_cast<float>(input_scale * weight_scale / output_scale);
+void SetScales(const LayerScales& scales, Fields* fields, reference::Operation* operation) {
+  for (const double weight_scale : scales.weights) {
+    const auto scale = static_cast<float>(scales.input * weight_scale / scales.output);
     if (!std::isfinite(scale) || scale <= 0) {
       fields->Fail(
           fmt::format("weight.scales[{}]", operation->scales.size()),
@@ -389,13 +401,17 @@ void SetScales(double input_scale, const std::vector<double>& weight_scales, dou
   }
 }
 
-/// What layers have alike whose scales have been read.
-std::optional<Error> ReadOthers(const std::string& folder, const BiasScales& scales, int64_t columns,
-                                Fields* fields, reference::Operation* operation) {
+/// Zero points of the weights and epilogue. Returns the bias as the layer has it.
+Result<std::vector<float>> ReadEpilogue(const std::string& folder, const LayerScales& scales, int64_t columns,
+                                        Fields* fields, reference::Operation* operation) {
+  SetScales(scales, fields, operation);
   operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
   operation->activation = fields->Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
-  if (fields->error()) return fields->error();
-  return ReadBias(folder, scales, columns, operation);
+  if (fields->error()) return *fields->error();
+  Result<std::vector<float>> bias = ReadBias(folder, columns);
+  if (!bias) return bias;
+  if (std::optional<Error> error = SetBias(folder, *bias, scales.output, operation)) return *error;
+  return bias;
 }
 
 /// Zero points and epilogue of an operation whose tensors have been read.
@@ -403,15 +419,12 @@ std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns
                                       reference::Operation* operation) {
   operation->a_zero_point = fields->ZeroPoint("input.zero_point", operation->a_type);
   operation->c_zero_point = fields->ZeroPoint("output.zero_point", operation->c_type);
-  const double input_scale = fields->Scale("input.scale");
-  const double output_scale = fields->Scale("output.scale");
-  const std::vector<double> weight_scales = fields->Scales("weight.scales", columns);
-  SetScales(input_scale, weight_scales, output_scale, fields, operation);
-  BiasScales scales{output_scale, {}};
-  for (const double weight_scale : weight_scales) {
-    scales.sums.push_back(static_cast<float>(input_scale) * static_cast<float>(weight_scale));
-  }
-  return ReadOthers(folder, scales, columns, fields, operation);
+  const LayerScales scales = {fields->Scale("input.scale"), fields->Scales("weight.scales", columns),
+                              fields->Scale("output.scale")};
+  const Result<std::vector<float>> bias = ReadEpilogue(folder, scales, columns, fields, operation);
+  if (!bias) return bias.error();
+  SetFloatSteps(scales, *bias, columns, operation);
+  return std::nullopt;
 }
 
 /// The quantization of a dynamic layer whose tensors have been read, and its epilogue.
@@ -423,8 +436,10 @@ std::optional<Error> ReadDynamic(const std::string& folder, Fields* fields, refe
   gemm->quantization = by_rows ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   gemm->a_source_type = INTACT_F32;
   reference::QuantizeActivations(gemm);
-  SetScales(1.0, fields->Scales("weight.scales", gemm->n), 1.0, fields, gemm);
-  return ReadOthers(folder, {}, gemm->n, fields, gemm);
+  const LayerScales scales = {1.0, fields->Scales("weight.scales", gemm->n), 1.0};
+  const Result<std::vector<float>> bias = ReadEpilogue(folder, scales, gemm->n, fields, gemm);
+  if (!bias) return bias.error();
+  return std::nullopt;
 }
 
 /// The operators of 1, 2 and 3 spatial dimensions, then the transposed ones.

@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -36,6 +37,7 @@ struct Fault {
   int32_t signal = 0;  // 0: none yet
   int32_t code = 0;    // siginfo_t::si_code
   bool is_write = false;
+  bool is_unmapped = false;  // `address` is in a tensor's memory, and nothing is mapped there
   uint64_t address = 0;
   std::array<char, 32> tensor = {};  // "" unless the address is in or near one
   int64_t offset = 0;                // of the address from the tensor's first byte
@@ -74,6 +76,8 @@ void OnFault(int signal, siginfo_t* info, void* context) {
         std::strncpy(fault.tensor.data(), buffer.name, fault.tensor.size() - 1);
         fault.offset = static_cast<const uint8_t*>(info->si_addr) - buffer.data;
         fault.size = static_cast<int64_t>(buffer.size);
+        const auto mapping = reinterpret_cast<uintptr_t>(buffer.mapping);
+        fault.is_unmapped = info->si_code == SEGV_MAPERR && fault.address - mapping < buffer.mapped;
       }
     }
     own_header->fault = fault;
@@ -120,22 +124,73 @@ std::string Describe(const Fault& fault) {
         name);
   }
   const bool is_inside = fault.offset >= 0 && fault.offset < fault.size;
-  return fmt::format("crashed ({}): {} {}{}", name, fault.is_write ? "a write" : "a read", Place(fault),
-                     is_inside && fault.is_write ? ", which is an input" : "");
+  const char* const why = fault.is_unmapped             ? ", whose memory has been unmapped"
+                          : is_inside && fault.is_write ? ", which is an input"
+                                                        : "";
+  return fmt::format("crashed ({}): {} {}{}", name, fault.is_write ? "a write" : "a read", Place(fault), why);
 }
 
-// The next number that the other side sends; nothing if it is gone. `flags` of recv().
-std::optional<uint64_t> Receive(int socket, int flags) {
+// The next message of the other side; nothing if it is gone. `flags` of recv().
+template <class T>
+std::optional<T> ReceiveOne(int socket, int flags) {
   for (;;) {
-    uint64_t number = 0;
-    const ssize_t count = recv(socket, &number, sizeof number, flags);
-    if (count == sizeof number) return number;
+    T message = {};
+    const ssize_t count = recv(socket, &message, sizeof message, flags);
+    if (count == sizeof message) return message;
     if (count >= 0 || errno != EINTR) return std::nullopt;
   }
 }
 
-bool Send(int socket, uint64_t number) {
-  return send(socket, &number, sizeof number, MSG_NOSIGNAL) == sizeof number;
+template <class T>
+bool SendOne(int socket, const T& message) {
+  return send(socket, &message, sizeof message, MSG_NOSIGNAL) == sizeof message;
+}
+
+// An open file, closed at the end.
+class File {
+ public:
+  explicit File(int file = -1) : file_(file) {}
+  ~File() { Close(); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  explicit operator bool() const noexcept { return file_ >= 0; }
+  int get() const noexcept { return file_; }
+  int Release() noexcept { return std::exchange(file_, -1); }
+  void Close() noexcept {
+    if (file_ >= 0) (void)close(Release());
+  }
+  void Open(int file) noexcept {
+    Close();
+    file_ = file;
+  }
+
+ private:
+  int file_;
+};
+
+bool MakePair(std::array<File, 2>* sockets) {
+  std::array<int, 2> files = {};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, files.data()) != 0) return false;
+  for (size_t i = 0; i < files.size(); ++i) (*sockets)[i].Open(files[i]);
+  return true;
+}
+
+// Kills the children of this process, which has one thread. False if there are none, or no list of them.
+bool KillChildren() {
+  const File list(open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC));
+  std::array<char, 65536> text = {};
+  if (read(list.get(), text.data(), text.size() - 1) <= 0) return false;
+  for (char* at = text.data(); const auto process = static_cast<pid_t>(std::strtol(at, &at, 10));) {
+    if (*at == ' ') (void)kill(process, SIGKILL);  // the last number may be cut
+  }
+  return true;
+}
+
+// Kills the children of this process and, as they become its children in turn, all that they have started.
+void EndChildren() {
+  while (KillChildren() && (waitpid(-1, nullptr, 0) > 0 || errno == EINTR)) {
+  }
 }
 
 // What the parent has open is not the worker's: sockets of other workers, a journal, whose lock would outlive
@@ -219,18 +274,16 @@ class Worker::SharedMemory {
   size_t mapped_ = 0;
 };
 
-Worker::Worker(std::unique_ptr<SharedMemory> memory, int socket, int printed, pid_t process)
-    : memory_(std::move(memory)), socket_(socket), printed_(printed), process_(process) {}
+Worker::Worker(std::unique_ptr<SharedMemory> memory, int socket, int printed, int keeper_socket, pid_t keeper)
+    : memory_(std::move(memory)),
+      socket_(socket),
+      printed_(printed),
+      keeper_socket_(keeper_socket),
+      keeper_(keeper) {}
 
 Worker::~Worker() {
-  // The group goes by the worker's number, which nobody else gets before the worker is waited for.
-  (void)kill(-process_, SIGKILL);
-  (void)kill(process_, SIGKILL);
-  if (alive_ >= 0) (void)close(alive_);
-  for (const pid_t process : {guard_, process_}) {
-    if (process < 0) continue;
-    while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
-    }
+  (void)close(keeper_socket_);
+  while (waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
   }
   (void)close(socket_);
   (void)close(printed_);
@@ -239,58 +292,59 @@ Worker::~Worker() {
 Result<std::unique_ptr<Worker>> Worker::Start(const Serve& serve) {
   std::unique_ptr<SharedMemory> memory = SharedMemory::Create();
   if (memory == nullptr) return OutOfMemory("no shared memory");
-  const int printed = memfd_create("intact worker's output", MFD_CLOEXEC);
-  if (printed < 0) return OutOfMemory("no memory for what it prints");
-  std::array<int, 2> sockets = {};
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
-    (void)close(printed);
-    return OutOfMemory("no socket");
-  }
+  File printed(memfd_create("intact worker's output", MFD_CLOEXEC));
+  if (!printed) return OutOfMemory("no memory for what it prints");
+  std::array<File, 2> sockets, keepers;
+  if (!MakePair(&sockets) || !MakePair(&keepers)) return OutOfMemory("no socket");
   (void)std::fflush(nullptr);  // what is not yet written is ours to write
-  const pid_t process = fork();
-  if (process == 0) {
-    (void)close(sockets[0]);
-    Live(serve, memory.get(), sockets[1], printed);
-  }
-  const int error = errno;
-  (void)close(sockets[1]);
-  if (process < 0) {
-    (void)close(sockets[0]);
-    (void)close(printed);
-    errno = error;
-    return OutOfMemory("no process");
-  }
-  (void)setpgid(process, process);  // both sides do it: neither waits for the other
-  std::unique_ptr<Worker> worker(new Worker(std::move(memory), sockets[0], printed, process));
-  if (!worker->StartGuard()) return OutOfMemory("no process to guard it");
-  return worker;
+  const pid_t keeper = fork();
+  if (keeper < 0) return OutOfMemory("no process");
+  if (keeper == 0) Keep(serve, memory.get(), sockets[1].get(), printed.get(), keepers[1].get());
+  sockets[1].Close();
+  keepers[1].Close();
+  std::unique_ptr<Worker> worker(
+      new Worker(std::move(memory), sockets[0].Release(), printed.Release(), keepers[0].Release(), keeper));
+  const std::optional<Note> started = ReceiveOne<Note>(worker->keeper_socket_, 0);
+  if (started && started->status == 0) return worker;
+  errno = started ? started->status : ECHILD;
+  return OutOfMemory("no process");
 }
 
-bool Worker::StartGuard() {
-  std::array<int, 2> pipes = {};
-  if (pipe2(pipes.data(), O_CLOEXEC) != 0) return false;
-  guard_ = fork();
-  if (guard_ == 0) {
-    (void)setpgid(0, process_);
-    (void)close(pipes[1]);
-    CloseAllBut(std::array{pipes[0]});
-    uint8_t byte = 0;
-    while (read(pipes[0], &byte, 1) < 0 && errno == EINTR) {
-    }
-    if (getpgrp() == process_) (void)kill(0, SIGKILL);
-    _exit(0);
+void Worker::Keep(const Serve& serve, SharedMemory* memory, int socket, int printed, int parent) noexcept {
+  (void)setpgid(0, 0);  // a terminal's signals are this process' parent's
+  (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+  // SIGCHLD comes while ppoll() waits, and at no other time: none is missed.
+  sigset_t child = {}, before = {};
+  (void)sigemptyset(&child);
+  (void)sigaddset(&child, SIGCHLD);
+  (void)sigprocmask(SIG_BLOCK, &child, &before);
+  (void)std::signal(SIGCHLD, [](int) {});
+  const pid_t worker = fork();
+  if (worker == 0) {
+    (void)std::signal(SIGCHLD, SIG_DFL);
+    (void)sigprocmask(SIG_SETMASK, &before, nullptr);
+    Live(serve, memory, socket, printed);
   }
-  if (guard_ > 0)
-    (void)setpgid(guard_, process_);  // here too: it is in the group before there is anything to end
-  (void)close(pipes[0]);
-  alive_ = pipes[1];
-  return guard_ > 0;
+  (void)SendOne(parent, Note{0, worker < 0 ? errno : 0});
+  if (worker < 0) _exit(0);
+  CloseAllBut(std::array{parent});
+  bool has_ended = false;
+  for (pollfd poll_parent = {parent, POLLIN, 0}; !has_ended && poll_parent.revents == 0;) {
+    (void)ppoll(&poll_parent, 1, nullptr, &before);
+    siginfo_t info = {};
+    while (!has_ended && waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
+      has_ended = info.si_pid == worker;
+      if (has_ended) (void)SendOne(parent, Note{info.si_code, info.si_status});
+    }
+  }
+  EndChildren();
+  _exit(0);
 }
 
 void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int printed) noexcept {
   own_process = getpid();
   (void)setpgid(0, 0);
-  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // where the target kills the keeper
   const rlimit no_core = {0, 0};
   (void)setrlimit(RLIMIT_CORE, &no_core);
   // Handlers are ours, not the target's.
@@ -307,7 +361,7 @@ void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int prin
   (void)std::setvbuf(stdout, line.data(), _IOLBF, line.size());
   own_header = memory->header();
   CatchFaults();
-  while (const std::optional<uint64_t> sequence = Receive(socket, 0)) {
+  while (const std::optional<uint64_t> sequence = ReceiveOne<uint64_t>(socket, 0)) {
     (void)ftruncate(printed, 0);
     (void)lseek(printed, 0, SEEK_SET);
     if (!memory->Follow(memory->header()->request_bytes)) break;
@@ -319,7 +373,7 @@ void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int prin
     own_header = memory->header();
     std::ranges::copy(answer, memory->payload());
     own_header->answer_bytes = answer.size();
-    if (!Send(socket, *sequence)) break;
+    if (!SendOne(socket, *sequence)) break;
   }
   _exit(0);  // not exit(): what is to be done at exit is the parent's
 }
@@ -329,7 +383,7 @@ Result<std::vector<uint8_t>> Worker::Ask(std::span<const uint8_t> request,
   if (!memory_->Reserve(request.size())) return OutOfMemory("no shared memory");
   std::ranges::copy(request, memory_->payload());
   memory_->header()->request_bytes = request.size();
-  const Waited waited = Send(socket_, ++sequence_) ? AwaitAnswer(deadline) : Waited::kGone;
+  const Waited waited = SendOne(socket_, ++sequence_) ? AwaitAnswer(deadline) : Waited::kGone;
   if (waited == Waited::kTimeout) {
     loss_ = Loss::kNoAnswer;
     return Error{INTACT_CODEGEN_FAILED,
@@ -357,13 +411,12 @@ Worker::Waited Worker::AwaitAnswer(std::chrono::milliseconds deadline) const {
   constexpr milliseconds kTurn(20);
   const auto end = std::chrono::steady_clock::now() + deadline;
   for (;;) {
-    siginfo_t info = {};
-    const bool has_ended = HasEnded(&info);  // asked first: what it sent before its end is there
+    const bool has_ended = End().has_value();  // asked first: what it sent before its end is there
     const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
     const auto turn = has_ended ? milliseconds(0) : std::clamp(left, milliseconds(0), kTurn);
     pollfd poll_socket = {socket_, POLLIN, 0};
     if (poll(&poll_socket, 1, static_cast<int>(turn.count())) > 0) {
-      const std::optional<uint64_t> sequence = Receive(socket_, MSG_DONTWAIT);
+      const std::optional<uint64_t> sequence = ReceiveOne<uint64_t>(socket_, MSG_DONTWAIT);
       if (!sequence) return Waited::kGone;
       if (*sequence == sequence_) return Waited::kAnswered;
     } else if (has_ended) {
@@ -381,34 +434,32 @@ bool Worker::Floods() const {
   return fstat(printed_, &status) == 0 && status.st_size > kMostPrinted;
 }
 
-bool Worker::HasEnded(siginfo_t* info) const {
-  // The status stays for the destructor to collect.
-  return waitid(P_PID, static_cast<id_t>(process_), info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
-         info->si_pid != 0;
+std::optional<Worker::Note> Worker::End() const {
+  // The note stays in the socket for who asks again.
+  const std::optional<Note> note = ReceiveOne<Note>(keeper_socket_, MSG_PEEK | MSG_DONTWAIT);
+  if (note || errno == EAGAIN) return note;
+  return Note{CLD_KILLED, SIGKILL};  // the keeper is gone, and with it the worker
 }
 
-bool Worker::AwaitDeath(siginfo_t* info) const {
-  constexpr int kTurns = 200;
-  for (int i = 0; i < kTurns; ++i) {
-    if (HasEnded(info)) return true;
-    (void)poll(nullptr, 0, 10);
-  }
-  return false;
+std::optional<Worker::Note> Worker::AwaitEnd() const {
+  pollfd poll_keeper = {keeper_socket_, POLLIN, 0};
+  (void)poll(&poll_keeper, 1, 2000);
+  return End();
 }
 
 std::string Worker::Obituary() const {
-  siginfo_t info = {};
-  if (!AwaitDeath(&info)) return "closed its connection and goes on";
-  const int status = info.si_status;
+  const std::optional<Note> end = AwaitEnd();
+  if (!end) return "closed its connection and goes on";
   Fault fault = memory_->header()->fault;
   fault.tensor.back() = '\0';  // the memory is not ours alone
   std::string text;
-  if (info.si_code == CLD_EXITED) {
-    text = fmt::format("ended its process with status {}", status);
+  if (end->code == CLD_EXITED) {
+    text = fmt::format("ended its process with status {}", end->status);
   } else if (fault.signal != 0) {
     text = Describe(fault);
   } else {
-    text = "was ended by " + SignalName(status);
+    text = "was ended by " + SignalName(end->status);
+    if (end->status == SIGPIPE) text += ": it wrote to a pipe or a socket that nobody reads";
   }
   return AfterPrinting(text);
 }

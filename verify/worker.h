@@ -4,21 +4,23 @@
 //   memfd   | header page: sizes, what a signal handler saw | request, then answer |
 //
 // The number of a request, sent through a socket and back, says whose turn it is. What the worker prints goes
-// to another memfd. The worker leads a process group of its own, which ends with it: processes that it has
-// started and left are killed too, unless they have gone to another group. None of them holds it up, whatever
-// they hold of its socket. A guard, a second process in the group, ends it if this process dies, by a signal
-// say: it waits for the end of a pipe that this process holds open.
+// to another memfd.
+//
+// Between this process and the worker stands a keeper, the worker's parent. It says by another socket how the worker
+// ended. When the worker ends, or this process ends or destroys the Worker, the keeper kills the worker and every
+// process that the worker has started, those that have left its session included: the keeper is their subreaper
+// (prctl(2)). None of them holds anything up, whatever they hold of the worker's socket.
 #ifndef INTACT_VERIFY_WORKER_H_
 #define INTACT_VERIFY_WORKER_H_
 
 #include <sys/types.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <intact/intact.hpp>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,9 +61,16 @@ class Worker {
  private:
   class SharedMemory;
 
-  Worker(std::unique_ptr<SharedMemory> memory, int socket, int printed, pid_t process);
-  // Starts the guard; false if there is no pipe or no process.
-  bool StartGuard();
+  /// What the keeper sends: first `status` alone, 0 or errno where there is no worker; then how the worker ended, as in
+  /// siginfo_t.
+  struct Note {
+    int32_t code = 0, status = 0;
+  };
+
+  Worker(std::unique_ptr<SharedMemory> memory, int socket, int printed, int keeper_socket, pid_t keeper);
+  // The keeper's side.
+  [[noreturn]] static void Keep(const Serve& serve, SharedMemory* memory, int socket, int printed,
+                                int parent) noexcept;
   // An exception must not unwind into the caller's frames, which are the parent's: it ends the worker.
   [[noreturn]] static void Live(const Serve& serve, SharedMemory* memory, int socket, int printed) noexcept;
   enum class Waited : uint8_t { kAnswered, kGone, kTimeout, kFlood };
@@ -69,10 +78,10 @@ class Worker {
   Waited AwaitAnswer(std::chrono::milliseconds deadline) const;
   /// Whether it has printed more than memory is to be spent on.
   bool Floods() const;
-  /// Whether the worker has ended; then how, in `info`.
-  bool HasEnded(siginfo_t* info) const;
-  /// False if the worker lives on for two seconds.
-  bool AwaitDeath(siginfo_t* info) const;
+  /// How the worker has ended, if it has.
+  std::optional<Note> End() const;
+  /// Nothing if the worker lives on for two seconds.
+  std::optional<Note> AwaitEnd() const;
   /// What became of a worker that ended by itself.
   std::string Obituary() const;
   /// `what`, and what the worker printed before it.
@@ -81,9 +90,8 @@ class Worker {
 
   const std::unique_ptr<SharedMemory> memory_;
   const int socket_, printed_;
-  const pid_t process_;
-  int alive_ = -1;         // the end of the guard's pipe that is ours
-  pid_t guard_ = -1;       // in the worker's group
+  const int keeper_socket_;  // closed, it ends the keeper and its worker
+  const pid_t keeper_;
   uint64_t sequence_ = 0;  // of the last request
   Loss loss_ = Loss::kDied;
 };
