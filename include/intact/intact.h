@@ -179,8 +179,8 @@ typedef struct intact_linear_desc {
   int32_t c_zero_point;         /**< within c_type's range; 0 for s32 and f32 outputs */
   int32_t activation;           /**< an intact_activation; must be NONE for s32 output */
   const int32_t* b_zero_points; /**< b_zero_point_count values within b_type's range; NULL: all are 0 */
-  int64_t b_zero_point_count;   /**< 1 (per tensor) or n (per column); 0 with NULL. Zero points other than
-                                     0 (s8) and 128 (u8) cost a sum over each row of A. */
+  int64_t b_zero_point_count;   /**< 1 (per tensor) or n (per column); 0 with NULL. Zero points of B
+                                     other than 0 (s8) and 128 (u8) make runs sum each row of A. */
   const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output */
   const float* scales;          /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
@@ -323,7 +323,7 @@ typedef struct intact_gemm_info {
   int32_t b_type;        /**< as in the descriptor */
   int32_t c_type;        /**< as in the descriptor */
   int32_t residual_type; /**< as in the descriptor */
-  int32_t isa;           /**< the intact_isa of the plan's kernels */
+  int32_t isa;           /**< the best intact_isa that the plan may use; `kernel` names the one that runs */
   int32_t mode;          /**< as in the descriptor */
   const char* kernel;    /**< name of the kernel for large m, or for usual_m, as in logs and perf */
   int64_t packed_bytes;  /**< memory that the packed weights occupy */
@@ -437,11 +437,10 @@ INTACT_API const char* intact_isa_name(int32_t isa);
  * Thread-safe. */
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
-/** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements, b[k,n]
- * at k·b_stride_k
- * + n·b_stride_n; it must not be NULL unless desc->b_from_run. On success `*gemm` owns a copy of all that it
- * needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW,
- * CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
+/** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements;
+ * b[k,n] is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->b_from_run. On success
+ * `*gemm` owns a copy of all that it needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors:
+ * INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
 
@@ -493,7 +492,7 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
                                                    intact_failing_pair* pairs, int64_t* written);
 
 /** Writes the plan to `path`: weights in the canonical layout, arithmetic, certificate, checksum. The file
- * loads on any ISA; kernels/weights/pack_file.h describes its format. The file appears whole or not at all. A
+ * loads on any ISA. The file appears whole or not at all. A
  * new file has the permissions that the umask leaves; a file that is replaced keeps its own. Symbolic links
  * are followed. Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be written; the message says why),
  * OUT_OF_MEMORY; UNSUPPORTED with b_from_run. */
@@ -551,7 +550,7 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  * (o + pad_begin − k·dilation) / stride; where this is not an integer or outside the input, the tap
  * contributes zero. An output without any input pixel has the accumulator bias_s32. INTACT_SATURATING treats
  * every tap without an input pixel as padding. Weights are O…I as above. PyTorch and ONNX have
- * [input_channels][output_channels/groups][KD][KH] [KW]: channel c of group g and output channel n of that
+ * [input_channels][output_channels/groups][KD][KH][KW]: channel c of group g and output channel n of that
  * group are at [g·input_channels/groups + c][n] there, and at [g·output_channels/groups + n][KD][KH][KW][c]
  * here.
  *
@@ -631,7 +630,7 @@ typedef struct intact_conv_info {
   int32_t b_type;                     /**< as in the descriptor */
   int32_t c_type;                     /**< as in the descriptor */
   int32_t residual_type;              /**< as in the descriptor */
-  int32_t isa;                        /**< the intact_isa of the plan's kernels */
+  int32_t isa;                        /**< the best intact_isa that the plan may use */
   int32_t mode;                       /**< as in the descriptor */
   int64_t input_channels;             /**< as in the descriptor */
   int64_t output_channels;            /**< as in the descriptor */

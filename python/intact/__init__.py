@@ -1,0 +1,19 @@
+"""int8 products and convolutions that give the same bytes on every x86-64 CPU.
+
+    import numpy as np, intact
+
+    weights = np.random.randint(-128, 128, (64, 16)).astype(np.int8)       # K×N
+    gemm = intact.Gemm(weights, scales=0.01, c_type="u8", c_zero_point=3)
+    c = gemm.run(np.full((5, 64), 255, np.uint8))                           # (5, 16), uint8
+
+`Gemm` and `Conv` are plans: they pack constant weights once and run many times. Arrays are NumPy's, or any library's that
+speaks DLPack. What a call refuses is an `Error`.
+"""
+
+from ._conv import Conv, ConvFailingPair
+from ._gemm import FailingPair, Gemm
+from ._library import Error, isas, version
+from ._plan import Call, Certificate, Info, Tuned
+
+__version__ = version()
+__all__ = ["Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "isas", "version"]

@@ -1,0 +1,146 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+from ._gemm import type_name
+from ._library import Linear, array_of, ffi, invalid, lib, pairing_of
+from ._plan import Call, Certificate, Plan, Tuned, pointer, row_strides
+
+
+class ConvFailingPair(NamedTuple):
+    """Weights w0, w1 that can saturate, of `channel` (of the group) of `tap` and the one after it, of an output channel,
+    and activations a0, a1 that show it; `sum` is outside int16."""
+
+    output_channel: int
+    tap: tuple
+    channel: int
+    w0: int
+    w1: int
+    a0: int
+    a1: int
+    sum: int
+
+
+class Conv(Plan):
+    """A convolution with constant weights, channels last, exact on every CPU.
+
+    `weights` is (O, *kernel, I/groups), int8 or uint8, of 1, 2 or 3 spatial dimensions; the input (batch, *extents, I),
+    the output (batch, *extents, O). `stride`, `dilation`, `padding` and `output_padding`: one integer, or one for each
+    dimension; an entry of `padding` may be a pair (begin, end). `input`: the input's extents, if they are known; else
+    each run has its own. `transposed`: a transposed convolution. The other arguments are those of `Gemm`; channels of
+    the output are its columns. Raises `intact.Error`. Any number of threads may run one plan at once."""
+
+    _kind = "conv"
+
+    def __init__(self, weights: Any, *, input: Sequence[int] | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+                 groups: int = 1, transposed: bool = False, output_padding: Any = 0, **linear: Any):
+        weights = array_of("weights", weights)
+        dims = weights.ndim - 2
+        if not 1 <= dims <= 3:
+            raise invalid(f"weights: has {weights.ndim} dimensions; expected 3, 4 or 5: (O, *kernel, I/groups)")
+        arithmetic = Linear(b_type=type_name("weights", weights, ("s8", "u8")), **linear)
+        desc = ffi.new("intact_conv_desc *")
+        desc.struct_size = ffi.sizeof(desc[0])
+        desc.spatial_dims, desc.transposed, desc.groups = dims, int(transposed), groups
+        desc.input_channels = weights.shape[-1] * groups
+        desc.output_channels = weights.shape[0]
+        arithmetic.check_columns(desc.output_channels)
+        extents = [-1] * dims if input is None else self._each("input", input, dims)
+        for i in range(dims):
+            desc.input[i] = extents[i]
+            desc.kernel[i] = weights.shape[1 + i]
+            desc.stride[i] = self._each("stride", stride, dims)[i]
+            desc.dilation[i] = self._each("dilation", dilation, dims)[i]
+            begin_end = self._each("padding", padding, dims)[i]
+            desc.pad_begin[i], desc.pad_end[i] = begin_end if isinstance(begin_end, (tuple, list)) else (begin_end, begin_end)
+            desc.output_pad[i] = self._each("output_padding", output_padding, dims)[i]
+        handle = ffi.new("intact_conv **")
+        weights = np.ascontiguousarray(weights)
+        self._call("create", desc, arithmetic.desc, pointer(weights), handle)
+        super().__init__(handle[0])
+        self._loaded()
+
+    @staticmethod
+    def _each(argument: str, value: Any, dims: int) -> list:
+        values = list(value) if isinstance(value, (tuple, list)) else [value] * dims
+        if len(values) != dims:
+            raise invalid(f"{argument}: has {len(values)} entries; expected {dims}")
+        return values
+
+    def _loaded(self) -> None:
+        info = self._query()
+        self.spatial_dims = info.spatial_dims
+        self.input_channels, self.output_channels = info.input_channels, info.output_channels
+
+    def bind(self, a: Any, out: Any = None, *, residual: Any = None, threads: int = 0) -> Call:
+        """A run with these arrays, to be called again and again. Arguments are those of run()."""
+        dims = self.spatial_dims
+        a = self._input("a", a, self.a_dtype, dims + 2)
+        if a.shape[-1] != self.input_channels:
+            raise invalid(f"a: has {a.shape[-1]} channels; expected {self.input_channels}")
+        if a.shape[0] == 0:
+            raise invalid("a: has no images; expected at least one")
+        args = ffi.new("intact_conv_args *")
+        args.struct_size = ffi.sizeof(args[0])
+        args.batch = a.shape[0]
+        for i in range(dims):
+            args.input[i] = a.shape[1 + i]
+        info = ffi.new("intact_run_info *")
+        info.struct_size = ffi.sizeof(info[0])
+        self._call("prepare", self.handle, args, info)
+        shape = (a.shape[0], *(info.output[i] for i in range(dims)), self.output_channels)
+        out = self._output(out, shape, self.c_dtype)
+        kept = [a, out]
+        self._place("a", a, args)
+        self._place("c", out, args)
+        if residual is not None:
+            if self.residual_dtype is None:
+                raise invalid("residual: is given; the plan has no residual_type")
+            residual = self._input("residual", residual, self.residual_dtype, dims + 2)
+            if residual.shape != shape:
+                raise invalid(f"residual: has shape {residual.shape}; expected {shape}")
+            self._place("residual", residual, args)
+            kept.append(residual)
+        args.threads = threads
+        return Call(lib.intact_conv_run, self, args, tuple(kept), out)
+
+    @staticmethod
+    def _place(name: str, array: np.ndarray, args: Any) -> None:
+        """Pixels may have a stride; they must follow each other."""
+        stride = row_strides(name, array)[-1]
+        step = stride * array.itemsize
+        for extent, found in zip(array.shape[-2::-1], array.strides[-2::-1]):
+            if extent > 1 and found != step:
+                raise invalid(f"{name}: pixels are not at one distance: a stride is {found} bytes; expected {step}")
+            step *= extent
+        setattr(args, name, pointer(array))
+        setattr(args, name + "_stride", stride)
+
+    def run(self, a: Any, out: Any = None, *, residual: Any = None, threads: int = 0) -> np.ndarray:
+        """The convolution of `a`, (batch, *extents, I), in a new array, or in `out`. Pixels may have any stride; nothing is
+        copied. `threads`: 0 is OpenMP's default."""
+        return self.bind(a, out, residual=residual, threads=threads)()
+
+    def tune(self, input: Sequence[int] | None = None, *, milliseconds: float = 0.0) -> Tuned:
+        """Times the ways to compute an input of these extents, for at most about `milliseconds` (0: the default), and keeps
+        the fastest. No other call may use the plan meanwhile."""
+        info = self._tune_info()
+        extents = ffi.NULL
+        if input is not None:
+            extents = ffi.new("int64_t[3]", self._each("input", input, self.spatial_dims))
+        self._call("tune", self.handle, extents, milliseconds, info)
+        return self._tuned(info)
+
+    def certificate(self, pairing: str = "within_tap") -> Certificate:
+        """Which weights can make VPMADDUBSW saturate in the pairs of `pairing`: "within_tap" (oneDNN, OpenVINO) or
+        "flattened" (FBGEMM, ONNX Runtime)."""
+        return self._certificate(pairing_of(pairing))
+
+    def failing_pairs(self, pairing: str = "within_tap", first: int = 0, count: int | None = None) -> list[ConvFailingPair]:
+        """The pairs that can saturate, by output channel, tap and channel, from number `first` on; all, or at most `count`."""
+        total = self.certificate(pairing).failing_pairs
+        return self._failing_pairs(ConvFailingPair, "intact_conv_failing_pair", first, count, total, pairing_of(pairing))

@@ -1,0 +1,174 @@
+"""The shared library of this package, and what its calls have in common: errors, types, the arithmetic's descriptor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._interface import ffi
+
+try:
+    from ml_dtypes import bfloat16 as _bfloat16
+except ImportError:
+    _bfloat16 = np.uint16  # the bits
+
+lib = ffi.dlopen(str(Path(__file__).with_name("libintact.so")))
+
+
+class Error(Exception):
+    """A call was refused. `status` is the name of intact.h's status ("INVALID_ARGUMENT", "UNSUPPORTED", "OVERFLOW",
+    "CODEGEN_FAILED", "OUT_OF_MEMORY"), `message` says which argument was wrong, its value and what was expected."""
+
+    def __init__(self, status: str, message: str):
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+def invalid(message: str) -> Error:
+    return Error("INVALID_ARGUMENT", message)
+
+
+def text(string: Any) -> str:
+    """A C string, or a pointer to one."""
+    return ffi.string(string).decode()
+
+
+def check(status: int) -> None:
+    """Raises what the library's last call on this thread was refused for."""
+    if status:
+        raise Error(text(lib.intact_status_name(status)).upper().replace(" ", "_"), text(lib.intact_last_error()))
+
+
+_DTYPES = {"u8": np.uint8, "s8": np.int8, "s32": np.int32, "f32": np.float32, "bf16": _bfloat16}
+DTYPES = {name: np.dtype(dtype) for name, dtype in _DTYPES.items()}
+_TYPES = {"u8": lib.INTACT_U8, "s8": lib.INTACT_S8, "s32": lib.INTACT_S32, "f32": lib.INTACT_F32,
+          "bf16": lib.INTACT_BF16, None: lib.INTACT_TYPE_NONE}
+TYPE_NAMES = {value: name for name, value in _TYPES.items()}
+_ISAS = {text(lib.intact_isa_name(isa)): isa for isa in range(lib.INTACT_ISA_AVX2, lib.INTACT_ISA_PORTABLE + 1)}
+_MODES = {"exact": lib.INTACT_EXACT, "saturating": lib.INTACT_SATURATING}
+_ACTIVATIONS = {None: lib.INTACT_ACTIVATION_NONE, "relu": lib.INTACT_ACTIVATION_RELU}
+_QUANTIZATIONS = {"static": lib.INTACT_QUANTIZATION_STATIC, "rows": lib.INTACT_QUANTIZATION_ROWS,
+                  "dynamic_rows": lib.INTACT_QUANTIZATION_DYNAMIC_ROWS,
+                  "dynamic_tensor": lib.INTACT_QUANTIZATION_DYNAMIC_TENSOR}
+_PAIRINGS = {"within_tap": lib.INTACT_PAIRING_WITHIN_TAP, "flattened": lib.INTACT_PAIRING_FLATTENED}
+
+
+def choice(argument: str, value: Any, choices: dict) -> int:
+    """The number of a choice by name."""
+    try:
+        return choices[value]
+    except (KeyError, TypeError):
+        expected = ", ".join("None" if name is None else repr(name) for name in choices)
+        raise invalid(f"{argument}: is {value!r}; expected {expected}") from None
+
+
+def isa_of(name: str | None) -> int:
+    return lib.INTACT_ISA_ANY if name is None else choice("max_isa", name, _ISAS)
+
+
+def type_of(argument: str, name: str | None) -> int:
+    return choice(argument, name, _TYPES)
+
+
+def pairing_of(name: str) -> int:
+    return choice("pairing", name, _PAIRINGS)
+
+
+def array_of(argument: str, value: Any) -> np.ndarray:
+    """NumPy's view of an array: one of NumPy, or of any library that speaks DLPack. Nothing is copied."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    raise invalid(f"{argument}: is a {type(value).__name__}; expected a NumPy array, or one with __dlpack__()")
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def isas() -> list[str]:
+    """The names of the instruction sets that this machine offers to the library, "portable" among them."""
+    return [name for name, isa in _ISAS.items() if lib.intact_isa_available(isa)]
+
+
+def version() -> str:
+    """The library's version."""
+    return text(lib.intact_version())
+
+
+class Linear:
+    """The arithmetic that a product and a convolution share: intact_linear_desc, and the arrays that it points to."""
+
+    def __init__(self, *, a_type: str = "u8", b_type: str, c_type: str | None = None, scales: Any = None, bias: Any = None,
+                 a_zero_point: int = 0, b_zero_points: Any = None, c_zero_point: int = 0, activation: str | None = None,
+                 clamp: tuple[float, float] | None = None, a_range: tuple[int, int] | None = None,
+                 check_range: bool = True, residual_type: str | None = None, residual_scale: float | None = None,
+                 residual_zero_point: int = 0, quantization: str = "static", a_source_type: str | None = None,
+                 mode: str = "exact", max_isa: str | None = None):
+        if c_type is None:
+            c_type = "s32" if scales is None else "f32"
+        if quantization.startswith("dynamic") and a_source_type is None:
+            a_source_type = "f32"
+        self.c_dtype = DTYPES[c_type] if c_type in DTYPES else None
+        self._kept: list = []
+        d = self.desc = ffi.new("intact_linear_desc *")
+        d.struct_size = ffi.sizeof(d[0])
+        d.a_type, d.b_type, d.c_type = type_of("a_type", a_type), type_of("b_type", b_type), type_of("c_type", c_type)
+        d.mode, d.max_isa = choice("mode", mode, _MODES), isa_of(max_isa)
+        d.a_zero_point, d.c_zero_point = self._integer("a_zero_point", a_zero_point), self._integer("c_zero_point", c_zero_point)
+        d.activation = choice("activation", activation, _ACTIVATIONS)
+        if clamp is not None:
+            if activation is not None:
+                raise invalid(f"clamp: is given beside activation={activation!r}; expected one of them")
+            d.activation = lib.INTACT_ACTIVATION_CLAMP
+            d.clamp_min, d.clamp_max = clamp
+        if a_range is not None:
+            d.a_min, d.a_max = a_range
+        d.range_check = lib.INTACT_RANGE_CHECKED if check_range else lib.INTACT_RANGE_UNCHECKED
+        d.b_zero_points, d.b_zero_point_count = self._values("b_zero_points", b_zero_points, np.int32)
+        d.scales, d.scale_count = self._values("scales", scales, np.float32)
+        if bias is not None:
+            is_integer = np.asarray(bias).dtype.kind in "iu"
+            values, self.bias_count = self._values("bias", bias, np.int32 if is_integer else np.float32)
+            if is_integer:
+                d.bias_s32 = values
+            else:
+                d.bias_f32 = values
+        else:
+            self.bias_count = None
+        d.residual_type = type_of("residual_type", residual_type)
+        d.residual_scale = (0.0 if residual_type is None else 1.0) if residual_scale is None else residual_scale
+        d.residual_zero_point = self._integer("residual_zero_point", residual_zero_point)
+        d.a_quantization = choice("quantization", quantization, _QUANTIZATIONS)
+        d.a_source_type = type_of("a_source_type", a_source_type)
+
+    def check_columns(self, columns: int) -> None:
+        """Refuses a bias that is not one value for each column; the library is told no number of them."""
+        if self.bias_count not in (None, columns):
+            raise invalid(f"bias: has {self.bias_count} values; expected {columns}, one for each column")
+
+    @staticmethod
+    def _integer(argument: str, value: Any) -> int:
+        try:
+            return int(value.__index__())
+        except AttributeError:
+            raise invalid(f"{argument}: is {value!r}; expected an integer") from None
+
+    def _values(self, argument: str, values: Any, dtype: type) -> tuple:
+        """A pointer to the values in `dtype`, which must hold each, and their number."""
+        if values is None:
+            return ffi.NULL, 0
+        given = np.atleast_1d(np.asarray(values))
+        if given.ndim != 1 or given.dtype.kind not in "iuf":
+            raise invalid(f"{argument}: has shape {given.shape} and dtype {given.dtype}; expected a number, or one row of numbers")
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = np.ascontiguousarray(given, dtype=dtype)
+        if np.issubdtype(dtype, np.integer) and not np.array_equal(array, given):
+            raise invalid(f"{argument}: has a value that is no {np.dtype(dtype)}")
+        self._kept.append(array)
+        pointer = "int32_t *" if dtype is np.int32 else "float *"
+        return ffi.cast(pointer, address(array)), array.size

@@ -1,0 +1,182 @@
+"""What a product's plan and a convolution's share."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._library import TYPE_NAMES, DTYPES, address, array_of, check, ffi, invalid, isa_of, lib, text
+
+
+class Certificate(NamedTuple):
+    """Which weights can make VPMADDUBSW saturate, for activations of `a_min` to `a_max`: `failing_pairs` of `pairs`.
+    0 failing pairs are a proof that none can. Sums of products stay within `accumulator_min` and `accumulator_max`."""
+
+    a_min: int
+    a_max: int
+    pairs: int
+    failing_pairs: int
+    worst_column: int
+    worst_column_failing_pairs: int
+    accumulator_min: int
+    accumulator_max: int
+
+
+class Info(NamedTuple):
+    """What a plan chose: the instruction set, the main kernel's name, and the bytes of its packed weights."""
+
+    isa: str
+    kernel: str
+    packed_bytes: int
+    accumulator_min: int
+    accumulator_max: int
+
+
+class Tuned(NamedTuple):
+    """The fastest kernel that tuning measured and its microseconds; the cost model's and its microseconds."""
+
+    kernel: str
+    microseconds: float
+    model_kernel: str
+    model_microseconds: float
+
+
+def nothing(plan: Any, args: Any) -> int:
+    """The run of an output without elements."""
+    return 0
+
+
+class Call:
+    """A run whose arguments have been checked and are kept: calling it runs again, on what the arrays hold then.
+    Returns the output. One call object must not run on two threads at once."""
+
+    __slots__ = ("_run", "_plan", "_args", "_kept", "_out")
+
+    def __init__(self, run: Any, plan: Any, args: Any, kept: tuple, out: np.ndarray):
+        self._run, self._plan, self._args, self._kept, self._out = run, plan, args, kept, out
+
+    def __call__(self) -> np.ndarray:
+        status = self._run(self._plan.handle, self._args)
+        if status:
+            check(status)
+        return self._out
+
+
+class Plan:
+    """Packed weights and kernels. Immutable but for tuning: any number of threads may run one plan at once, and the
+    interpreter's lock is released while it runs."""
+
+    _kind: str  # "gemm" or "conv"
+
+    def __init__(self, handle: Any):
+        destroy = getattr(lib, f"intact_{self._kind}_destroy")
+        self.handle = ffi.gc(handle, destroy)
+        info = self._query()
+        self.a_dtype = DTYPES[TYPE_NAMES[getattr(info, "a_source_type", 0) or info.a_type]]
+        self.b_dtype = DTYPES[TYPE_NAMES[info.b_type]]
+        self.c_dtype = DTYPES[TYPE_NAMES[info.c_type]]
+        name = TYPE_NAMES[info.residual_type]
+        self.residual_dtype = DTYPES[name] if name else None
+
+    @classmethod
+    def _call(cls, name: str, *arguments: Any) -> None:
+        check(getattr(lib, f"intact_{cls._kind}_{name}")(*arguments))
+
+    def _query(self) -> Any:
+        info = ffi.new(f"intact_{self._kind}_info *")
+        info.struct_size = ffi.sizeof(info[0])
+        self._call("query", self.handle, info)
+        return info
+
+    @property
+    def info(self) -> Info:
+        """What the plan chose."""
+        info = self._query()
+        isa = text(lib.intact_isa_name(info.isa))
+        return Info(isa, text(info.kernel), info.packed_bytes, info.accumulator_min, info.accumulator_max)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the plan to a file, whole or not at all. It loads on any CPU."""
+        self._call("save", self.handle, os.fsencode(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, *, max_isa: str | None = None) -> Any:
+        """A plan from a file that save() wrote, on this machine or another. It must not change while the plan lives."""
+        handle = ffi.new(f"intact_{cls._kind} **")
+        cls._call("load", os.fsencode(path), isa_of(max_isa), handle)
+        plan = cls.__new__(cls)
+        Plan.__init__(plan, handle[0])
+        plan._loaded()
+        return plan
+
+    def _loaded(self) -> None:
+        pass
+
+    def _certificate(self, *pairing: int) -> Certificate:
+        c = ffi.new("intact_certificate *")
+        c.struct_size = ffi.sizeof(c[0])
+        self._call("certificate", self.handle, *pairing, c)
+        return Certificate(*(getattr(c, field) for field in Certificate._fields))
+
+    def _failing_pairs(self, kind: type, struct: str, first: int, count: int | None, total: int, *pairing: int) -> list:
+        if first < 0 or (count is not None and count < 0):
+            raise invalid(f"{'first' if first < 0 else 'count'}: is negative")
+        count = max(0, total - first) if count is None else min(count, max(0, total - first))
+        pairs, written = ffi.new(f"{struct}[]", max(count, 1)), ffi.new("int64_t *")
+        self._call("failing_pairs", self.handle, *pairing, first, count, pairs, written)
+
+        def value(pair: Any, field: str) -> Any:
+            raw = getattr(pair, field)
+            return tuple(raw) if isinstance(raw, ffi.CData) else raw
+
+        return [kind(*(value(pairs[i], field) for field in kind._fields)) for i in range(written[0])]
+
+    @staticmethod
+    def _tuned(info: Any) -> Tuned:
+        return Tuned(text(info.kernel), info.microseconds, text(info.model_kernel), info.model_microseconds)
+
+    @staticmethod
+    def _tune_info() -> Any:
+        info = ffi.new("intact_tune_info *")
+        info.struct_size = ffi.sizeof(info[0])
+        return info
+
+    @staticmethod
+    def _input(argument: str, value: Any, dtype: np.dtype, dims: int | tuple) -> np.ndarray:
+        array = value if type(value) is np.ndarray else array_of(argument, value)
+        if array.dtype != dtype:
+            raise invalid(f"{argument}: has dtype {array.dtype}; expected {dtype}")
+        if array.ndim != dims and not (isinstance(dims, tuple) and array.ndim in dims):
+            expected = " or ".join(str(d) for d in (dims if isinstance(dims, tuple) else (dims,)))
+            raise invalid(f"{argument}: has {array.ndim} dimensions; expected {expected}")
+        return array
+
+    @staticmethod
+    def _output(out: Any, shape: tuple, dtype: np.dtype) -> np.ndarray:
+        if out is None:
+            return np.empty(shape, dtype)
+        if type(out) is not np.ndarray:
+            out = array_of("out", out)
+        if out.dtype != dtype or out.shape != shape:
+            raise invalid(f"out: has shape {out.shape} and dtype {out.dtype}; expected {shape} and {dtype}")
+        if not out.flags.writeable:
+            raise invalid("out: is read-only")
+        return out
+
+
+def row_strides(argument: str, array: np.ndarray) -> tuple:
+    """Elements from row to row, and from item to item, of an array whose last dimension is dense."""
+    size = array.itemsize
+    strides = array.strides
+    if strides[-1] != size and array.shape[-1] > 1:
+        raise invalid(f"{argument}: the elements of a row are {strides[-1]} bytes apart; expected {size}")
+    for stride in strides[:-1]:
+        if stride < 0 or stride % size:
+            raise invalid(f"{argument}: has a stride of {stride} bytes; expected a multiple of {size}, not negative")
+    return tuple(stride // size for stride in strides[:-1])
+
+
+def pointer(array: np.ndarray) -> Any:
+    return ffi.cast("void *", address(array))

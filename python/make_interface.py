@@ -1,0 +1,33 @@
+"""make_interface.py COMPILER HEADER OUT: the declarations of intact.h as a module that cffi loads.
+
+Structs, enumerators and functions have one definition, the header: it is preprocessed, and cffi's ABI mode writes what it
+declares into a Python module, which needs neither a compiler nor a parser where it is imported.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import cffi
+
+
+def declarations(compiler: str, header: Path) -> str:
+    """The header without comments, macros and attributes. cffi knows the types of <stddef.h> and <stdint.h>."""
+    with tempfile.TemporaryDirectory() as folder:
+        for standard in ("stddef.h", "stdint.h"):
+            (Path(folder) / standard).write_text("")
+        command = [compiler, "-E", "-P", "-nostdinc", "-isystem", folder, "-D__attribute__(x)=", "-x", "c", str(header)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main() -> None:
+    compiler, header, out = sys.argv[1:]
+    ffi = cffi.FFI()
+    ffi.cdef(declarations(compiler, Path(header)))
+    ffi.set_source("_interface", None)
+    ffi.emit_python_code(out)
+
+
+if __name__ == "__main__":
+    main()

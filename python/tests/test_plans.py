@@ -1,0 +1,247 @@
+"""Products and convolutions from Python, against NumPy."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+import intact
+
+
+def random(shape, dtype, seed=0):
+    info = np.iinfo(dtype)
+    return np.random.default_rng(seed).integers(info.min, info.max + 1, shape, dtype=dtype)
+
+
+def requantized(sums, scales, bias, zero_point, dtype):
+    f = sums.astype(np.float32) * np.float32(scales) + np.float32(bias)
+    info = np.iinfo(dtype)
+    return np.clip(np.rint(f) + zero_point, info.min, info.max).astype(dtype)
+
+
+@pytest.mark.parametrize("a_type,b_dtype", list(itertools.product(["u8", "s8"], [np.uint8, np.int8])))
+@pytest.mark.parametrize("isa", intact.isas())
+def test_sums(a_type, b_dtype, isa):
+    a = random((5, 37), np.uint8 if a_type == "u8" else np.int8)
+    b = random((37, 19), b_dtype, 1)
+    gemm = intact.Gemm(b, a_type=a_type, max_isa=isa)
+    c = gemm.run(a)
+    assert c.dtype == np.int32
+    assert np.array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
+    assert gemm.info.isa == isa or isa not in ("portable", "avx2")
+
+
+def test_strides_are_not_copied():
+    b = random((19, 37), np.int8).T  # N×K weights
+    whole = random((12, 80), np.uint8)
+    a = whole[::2, 3:40]
+    assert not a.flags.c_contiguous
+    out = np.full((6, 40), -1, np.int32)
+    view = out[:, 5:24]
+    assert intact.Gemm(b).run(a, view) is view
+    assert np.array_equal(view, a.astype(np.int32) @ b.astype(np.int32))
+    assert (out[:, :5] == -1).all() and (out[:, 24:] == -1).all()
+
+
+@pytest.mark.parametrize("b", [random((1, 5), np.int8), random((5, 1), np.int8), random((1, 1), np.int8),
+                               random((8, 6), np.int8)[::2, ::3], random((8, 6), np.int8)[::-1]])
+def test_any_weights(b):
+    a = random((3, b.shape[0]), np.uint8)
+    assert np.array_equal(intact.Gemm(b).run(a), a.astype(np.int32) @ b.astype(np.int32))
+
+
+def test_requantization_of_batches_with_a_residual():
+    a, b = random((3, 4, 32), np.uint8), random((32, 16), np.int8)
+    scales, bias = np.linspace(0.001, 0.01, 16, dtype=np.float32), np.arange(16) * 0.3
+    residual = random((3, 4, 16), np.uint8, 2)
+    gemm = intact.Gemm(b, c_type="u8", scales=scales, bias=bias, a_zero_point=7, b_zero_points=[2], c_zero_point=9,
+                       residual_type="u8", residual_scale=0.5, residual_zero_point=100)
+    sums = (a.astype(np.int32) - 7) @ (b.astype(np.int32) - 2)
+    f = sums.astype(np.float32) * scales + bias.astype(np.float32)
+    f = f + (residual.astype(np.float32) - 100) * np.float32(0.5)
+    expected = np.clip(np.rint(f) + 9, 0, 255).astype(np.uint8)
+    assert np.array_equal(gemm.run(a, residual=residual), expected)
+
+
+def test_quantization_of_rows():
+    a, b = random((6, 32), np.uint8), random((32, 8), np.int8)
+    scales, points = np.linspace(0.5, 1, 6, dtype=np.float32), np.arange(6)
+    gemm = intact.Gemm(b, scales=1.0, quantization="rows")
+    sums = (a.astype(np.int32) - points[:, None]) @ b.astype(np.int32)
+    assert np.array_equal(gemm.run(a, a_scales=scales, a_zero_points=points), sums.astype(np.float32) * scales[:, None])
+
+
+def test_dynamic_quantization_reads_floats():
+    a = np.random.default_rng(0).normal(size=(4, 64)).astype(np.float32)
+    b = random((64, 8), np.int8)
+    c = intact.Gemm(b, scales=0.01, quantization="dynamic_rows").run(a)
+    exact = a @ (b * np.float32(0.01))
+    assert c.dtype == np.float32 and np.abs(c - exact).max() < 0.05 * np.abs(exact).max()
+
+
+def test_no_rows():
+    gemm = intact.Gemm(random((8, 4), np.int8))
+    assert gemm.run(np.empty((0, 8), np.uint8)).shape == (0, 4)
+    assert gemm.run(np.empty((3, 0, 8), np.uint8)).shape == (3, 0, 4)
+
+
+def test_certificate_and_failing_pairs():
+    b = np.zeros((6, 3), np.int8)
+    b[2:4, 1] = 127
+    gemm = intact.Gemm(b)
+    certificate = gemm.certificate()
+    assert (certificate.pairs, certificate.failing_pairs, certificate.worst_column) == (9, 1, 1)
+    (pair,) = gemm.failing_pairs()
+    assert (pair.k, pair.n, pair.w0, pair.w1) == (2, 1, 127, 127) and pair.sum == pair.a0 * 127 + pair.a1 * 127 > 32767
+    assert gemm.failing_pairs(first=1) == []
+    saturated = intact.Gemm(b, mode="saturating", max_isa="avx2").run(np.full((1, 6), 255, np.uint8))
+    assert saturated[0, 1] == (32767 if intact.Gemm(b, max_isa="avx2").info.isa == "avx2" else 64770)
+
+
+def test_saved_plans_give_the_same_bytes(tmp_path):
+    a, b = random((5, 64), np.uint8), random((64, 16), np.int8)
+    gemm = intact.Gemm(b, scales=0.003, c_type="s8")
+    gemm.save(tmp_path / "plan")
+    loaded = intact.Gemm.load(tmp_path / "plan", max_isa="avx2")
+    assert (loaded.k, loaded.n) == (64, 16)
+    assert np.array_equal(gemm.run(a), loaded.run(a))
+    weights = random((4, 3, 3, 2), np.int8)
+    conv = intact.Conv(weights, padding=1)
+    conv.save(tmp_path / "conv")
+    image = random((1, 6, 7, 2), np.uint8)
+    assert np.array_equal(intact.Conv.load(tmp_path / "conv").run(image), conv.run(image))
+    with pytest.raises(intact.Error, match="conv"):
+        intact.Gemm.load(tmp_path / "conv")
+
+
+def test_tuning_keeps_the_bytes():
+    a, b = random((64, 64), np.uint8), random((64, 32), np.int8)
+    gemm = intact.Gemm(b)
+    before = gemm.run(a)
+    assert gemm.tune(64, milliseconds=2).microseconds > 0
+    assert np.array_equal(gemm.run(a), before)
+
+
+def convolved(a, w, stride, padding, dilation, groups):
+    """In integers, by the definition: NHWC and O, KH, KW, I/groups."""
+    a = np.pad(a.astype(np.int32), ((0, 0), padding[0], padding[1], (0, 0)))
+    kh, kw = w.shape[1:3]
+    oh = (a.shape[1] - (kh - 1) * dilation - 1) // stride + 1
+    ow = (a.shape[2] - (kw - 1) * dilation - 1) // stride + 1
+    out = np.zeros((a.shape[0], oh, ow, w.shape[0]), np.int32)
+    per_in, per_out = a.shape[3] // groups, w.shape[0] // groups
+    for y, x, g in itertools.product(range(kh), range(kw), range(groups)):
+        part = a[:, y * dilation:y * dilation + (oh - 1) * stride + 1:stride, x * dilation:x * dilation + (ow - 1) * stride + 1:stride,
+                 g * per_in:(g + 1) * per_in]
+        taps = w[g * per_out:(g + 1) * per_out, y, x].astype(np.int32)
+        out[..., g * per_out:(g + 1) * per_out] += part @ taps.T
+    return out
+
+
+@pytest.mark.parametrize("isa", intact.isas())
+@pytest.mark.parametrize("stride,padding,dilation,groups", [(1, (1, 1), 1, 1), (2, (0, 1), 1, 2), (1, (2, 2), 2, 6)])
+def test_convolutions(stride, padding, dilation, groups, isa):
+    a, w = random((2, 9, 10, 6), np.uint8), random((12, 3, 3, 6 // groups), np.int8)
+    conv = intact.Conv(w, stride=stride, padding=[padding, padding], dilation=dilation, groups=groups, max_isa=isa)
+    expected = convolved(a, w, stride, (padding, padding), dilation, groups)
+    assert np.array_equal(conv.run(a), expected)
+    wide = np.zeros((2, 9, 10, 11), np.uint8)
+    wide[..., 2:8] = a
+    assert np.array_equal(conv.run(wide[..., 2:8]), expected)
+
+
+def test_transposed_convolution_has_its_shape():
+    conv = intact.Conv(random((5, 2, 2, 3), np.int8), stride=2, transposed=True)
+    assert conv.run(random((1, 4, 4, 3), np.uint8)).shape == (1, 8, 8, 5)
+
+
+def test_pairings_differ():
+    w = np.full((1, 1, 2, 1), 127, np.int8)
+    conv = intact.Conv(w)
+    assert conv.certificate().failing_pairs == 0
+    assert conv.certificate("flattened").failing_pairs == 1
+    (pair,) = conv.failing_pairs("flattened")
+    assert pair.tap[:2] == (0, 0) and pair.sum > 32767
+
+
+def test_bound_calls_see_what_the_arrays_hold():
+    a, b = random((4, 16), np.uint8), random((16, 8), np.int8)
+    call = intact.Gemm(b).bind(a)
+    first = call().copy()
+    a[:] = 255 - a
+    assert np.array_equal(call(), a.astype(np.int32) @ b.astype(np.int32)) and not np.array_equal(call(), first)
+
+
+def test_threads_share_a_plan():
+    b = random((256, 64), np.int8)
+    gemm = intact.Gemm(b, scales=0.001)
+    wrong = []
+
+    def work(seed):
+        a = random((32, 256), np.uint8, seed)
+        expected = (a.astype(np.int32) @ b.astype(np.int32)).astype(np.float32) * np.float32(0.001)
+        wrong.extend(seed for _ in range(20) if not np.array_equal(gemm.run(a), expected))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+class DLPack:
+    """An array of somebody else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **arguments):
+        return self.array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack():
+    a, b = random((4, 16), np.uint8), random((16, 8), np.int8)
+    assert np.array_equal(intact.Gemm(DLPack(b)).run(DLPack(a)), a.astype(np.int32) @ b.astype(np.int32))
+
+
+B = random((16, 8), np.int8)
+A = random((4, 16), np.uint8)
+REFUSED = {
+    "b: has 1 dimensions; expected 2": lambda: intact.Gemm(B[0]),
+    "b: has dtype int64; expected int8 or uint8": lambda: intact.Gemm(B.astype(np.int64)),
+    "b: is a list; expected a NumPy array": lambda: intact.Gemm([[1]]),
+    "c_type: is 'u16'; expected": lambda: intact.Gemm(B, c_type="u16"),
+    "mode: is 'fast'; expected 'exact', 'saturating'": lambda: intact.Gemm(B, mode="fast"),
+    "max_isa: is 'sse2'; expected": lambda: intact.Gemm(B, max_isa="sse2"),
+    "bias: has 3 values; expected 8": lambda: intact.Gemm(B, scales=1.0, bias=[1.0, 2.0, 3.0]),
+    "scale": lambda: intact.Gemm(B, scales=[1.0, 2.0]),
+    "b_zero_points: has a value that is no int32": lambda: intact.Gemm(B, b_zero_points=0.5),
+    "a_zero_point: is 1.5; expected an integer": lambda: intact.Gemm(B, a_zero_point=1.5),
+    "clamp: is given beside activation='relu'": lambda: intact.Gemm(B, scales=1.0, activation="relu", clamp=(0, 6)),
+    "a: has dtype int8; expected uint8": lambda: intact.Gemm(B).run(A.view(np.int8)),
+    "a: has 15 columns; expected 16": lambda: intact.Gemm(B).run(A[:, :15]),
+    "a: the elements of a row are 2 bytes apart; expected 1": lambda: intact.Gemm(B[:8]).run(A[:, ::2]),
+    "a: has a stride of -16 bytes": lambda: intact.Gemm(B).run(A[::-1]),
+    "out: has shape .4, 7. and dtype int32; expected .4, 8.": lambda: intact.Gemm(B).run(A, np.empty((4, 7), np.int32)),
+    "out: is read-only": lambda: intact.Gemm(B).run(A, np.broadcast_to(np.int32(0), (4, 8))),
+    "residual: is given; the plan has no residual_type": lambda: intact.Gemm(B).run(A, residual=A),
+    "a_scales: is given": lambda: intact.Gemm(B).run(A, a_scales=[1.0]),
+    "threads is -1": lambda: intact.Gemm(B).run(A, threads=-1),
+    "stride: has 1 entries; expected 2": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), stride=[1]),
+    "a: pixels are not at one distance": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
+        random((1, 4, 8, 3), np.uint8)[:, :, :5]),
+    "no such file|cannot be|No such": lambda: intact.Gemm.load("/nonexistent"),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message):
+    with pytest.raises(intact.Error, match=message) as caught:
+        REFUSED[message]()
+    assert caught.value.status == "INVALID_ARGUMENT"
+    assert "\n" not in caught.value.message
