@@ -1,12 +1,58 @@
-"""The console script `intact`: the native program of this package."""
+"""The console script `intact`: the commands that read models, and the native program for all others."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
 
+from ._audit import audit, engines
+from ._library import Error
+from ._report import to_html, to_json, to_text, write
+
+
+def _audit(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="intact audit", description="Says which layers of a quantized model can saturate.")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.add_argument("--engine", action="append", metavar="NAME",
+                        help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
+    parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
+    parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
+    options = parser.parse_args(arguments)
+    asked = options.engine or ["onnxruntime"]
+    if asked == ["all"]:
+        asked = list(engines())
+
+    def progress(done: int, of: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\raudit: {done} of {of} layers" if done < of else "\r\x1b[K")
+            sys.stderr.flush()
+
+    try:
+        result = audit(options.model, engines_asked=asked, progress=progress)
+        if options.json:
+            write(options.json, to_json(result))
+        if options.html:
+            write(options.html, to_html(result))
+    except Error as error:
+        print(f"intact: {error.message}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"intact: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    try:
+        sys.stdout.write(to_text(result))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not result.layers:
+        return 2
+    return 0 if result.is_proven else 1
+
 
 def main() -> None:
+    if sys.argv[1:2] == ["audit"]:
+        sys.exit(_audit(sys.argv[2:]))
     program = str(Path(__file__).with_name("intact"))
     os.execv(program, ["intact", *sys.argv[1:]])

@@ -1,0 +1,461 @@
+"""Quantized layers of an ONNX model: what multiplies activations by constant int8 weights, as ONNX Runtime runs it.
+
+Files may be hostile: every size is checked before anything is allocated, and external data stays in the model's folder.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Iterator
+
+import numpy as np
+
+from ._library import invalid
+
+_DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
+           11: np.float64, 12: np.uint32, 13: np.uint64}
+_FLOATS = (np.float32, np.float16, np.float64)
+# Operators that give on the range of the numbers that they read.
+_KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Dropout", "Split",
+            "AveragePool", "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
+_BLOCKS = {"MatMulNBits": "weights in blocks of 4 bits", "GatherBlockQuantized": "weights in blocks of 4 bits",
+           "MatMulBnb4": "weights in blocks of 4 bits"}
+_FLOAT_UNLESS_FUSED = {"ConvTranspose": "ONNX Runtime has no quantized ConvTranspose: it runs in float"}
+
+
+@dataclass
+class QuantizedLayer:
+    """A product of activations and constant int8 weights. `weights`: K×N, or (O, *kernel, I/groups) of a convolution."""
+
+    name: str
+    operator: str  # as in engines.json
+    node: str  # the model's operator, "Conv (QDQ)"
+    a_type: str
+    b_type: str
+    weights: np.ndarray
+    a_range: tuple[int, int]
+    a_why: str  # what bounds the activations
+    scales: np.ndarray | None = None  # outputs' steps for each unit of the sum, a value or one for each column
+    groups: int = 1
+    activation: str = ""  # the quantized activations' tensor
+    note: str = ""
+
+    @property
+    def is_convolution(self) -> bool:
+        return self.weights.ndim > 2
+
+
+@dataclass
+class QuantizedModel:
+    """What a model multiplies in int8, and what was passed over: name of an operator, or reason, and how often."""
+
+    path: str
+    layers: list[QuantizedLayer] = field(default_factory=list)
+    passed_over: dict[str, int] = field(default_factory=dict)
+    operators: int = 0
+    bytes: int = 0
+
+    def pass_over(self, reason: str) -> None:
+        self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
+
+
+class _Scope:
+    """A graph's constants and producers, and those of the graphs around it."""
+
+    def __init__(self, graph: Any, folder: Path, parent: "_Scope | None" = None):
+        self.folder, self.parent = folder, parent
+        self.initializers = {tensor.name: tensor for tensor in graph.initializer}
+        self.producers = {output: node for node in graph.node for output in node.output if output}
+        self.consumers: dict[str, list] = {}
+        for node in graph.node:
+            for name in node.input:
+                self.consumers.setdefault(name, []).append(node)
+        self.types = {value.name: value.type.tensor_type.elem_type
+                      for value in [*graph.input, *graph.value_info, *graph.output]}
+        self._constants: dict[str, np.ndarray | None] = {}
+
+    def scope_of(self, name: str) -> "_Scope | None":
+        if name in self.initializers or name in self.producers:
+            return self
+        return self.parent.scope_of(name) if self.parent else None
+
+    def producer(self, name: str) -> Any:
+        scope = self.scope_of(name)
+        return scope.producers.get(name) if scope else None
+
+    def constant(self, name: str, depth: int = 0) -> np.ndarray | None:
+        """The value of a tensor that no input of the model changes, as far as this reader can tell."""
+        scope = self.scope_of(name)
+        if scope is None or depth > 16:
+            return None
+        if name not in scope._constants:
+            scope._constants[name] = scope._evaluate(name, depth)
+        return scope._constants[name]
+
+    def _evaluate(self, name: str, depth: int) -> np.ndarray | None:
+        if name in self.initializers:
+            return _array(self.initializers[name], self.folder)
+        node = self.producers[name]
+        if node.op_type == "Constant":
+            for attribute in node.attribute:
+                if attribute.name == "value":
+                    return _array(attribute.t, self.folder)
+                if attribute.name in ("value_float", "value_int"):
+                    return np.array(attribute.f if attribute.name == "value_float" else attribute.i)
+            return None
+        if node.op_type in ("Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "QuantizeLinear") and node.input:
+            value = self.constant(node.input[0], depth + 1)
+            if value is None:
+                return None
+            if node.op_type == "Identity":
+                return value
+            if node.op_type == "Transpose":
+                axes = attributes(node).get("perm")
+                return value.transpose(list(axes) if axes else None)
+            if node.op_type == "QuantizeLinear":
+                return self._quantized(node, value, depth)
+            shape = self.constant(node.input[1], depth + 1) if len(node.input) > 1 else None
+            if node.op_type == "Reshape" and shape is not None:
+                return value.reshape([value.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
+        return None
+
+    def _quantized(self, node: Any, value: np.ndarray, depth: int) -> np.ndarray | None:
+        scale = self.constant(node.input[1], depth + 1)
+        point = self.constant(node.input[2], depth + 1) if len(node.input) > 2 and node.input[2] else np.uint8(0)
+        if scale is None or point is None or point.dtype not in (np.int8, np.uint8):
+            return None
+        axis = attributes(node).get("axis", 1)
+        shape = [1] * value.ndim
+        if scale.size > 1:
+            shape[axis] = scale.size
+        info = np.iinfo(point.dtype)
+        real = np.rint(value / scale.reshape(shape)) + point.astype(np.int32).reshape(shape if point.size > 1 else [1] * value.ndim)
+        return np.clip(real, info.min, info.max).astype(point.dtype)
+
+    def type_of(self, name: str) -> Any:
+        """The NumPy type of a tensor's elements, or None."""
+        scope: _Scope | None = self
+        while scope:
+            if scope.types.get(name):
+                return _DTYPES.get(scope.types[name])
+            scope = scope.parent
+        node = self.producer(name)
+        if node is None:
+            value = self.constant(name)
+            return value.dtype.type if value is not None else None
+        if node.op_type == "DynamicQuantizeLinear":
+            return np.uint8
+        point = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}.get(node.op_type)
+        if point is None or len(node.input) <= point:
+            return np.uint8 if node.op_type == "QuantizeLinear" else None
+        value = self.constant(node.input[point])
+        return value.dtype.type if value is not None else None
+
+    def real_range(self, name: str, depth: int = 0) -> tuple[float, float, str]:
+        """Bounds of a float tensor from the operators that make it, and which says so; ±inf where nothing does."""
+        node = self.producer(name) if depth < 32 else None
+        if node is None:
+            return -math.inf, math.inf, ""
+        op = node.op_type
+        if op in ("Sigmoid", "HardSigmoid", "Softmax"):
+            return 0.0, 1.0, op
+        if op == "Tanh":
+            return -1.0, 1.0, op
+        if op == "Relu":
+            low, high, why = self.real_range(node.input[0], depth + 1)
+            return max(low, 0.0), max(high, 0.0), f"{op} of {why}" if why else op
+        if op == "Clip":
+            bounds = [attributes(node).get("min"), attributes(node).get("max")]
+            for i in (1, 2):
+                if len(node.input) > i and node.input[i]:
+                    value = self.constant(node.input[i])
+                    bounds[i - 1] = None if value is None or value.size != 1 else float(value.reshape(-1)[0])
+            return (-math.inf if bounds[0] is None else bounds[0]), (math.inf if bounds[1] is None else bounds[1]), op
+        if op in _KEEPERS and node.input:
+            return self.real_range(node.input[0], depth + 1)
+        return -math.inf, math.inf, ""
+
+
+def attributes(node: Any) -> dict:
+    """A node's numbers and lists of numbers."""
+    values = {}
+    for attribute in node.attribute:
+        if attribute.type == 1:
+            values[attribute.name] = attribute.f
+        elif attribute.type == 2:
+            values[attribute.name] = attribute.i
+        elif attribute.type == 7:
+            values[attribute.name] = list(attribute.ints)
+    return values
+
+
+def _array(tensor: Any, folder: Path) -> np.ndarray | None:
+    """A tensor's values, checked against its size; None of a type that is not read here."""
+    dtype = _DTYPES.get(tensor.data_type)
+    if dtype is None:
+        return None
+    shape = tuple(tensor.dims)
+    if any(n < 0 for n in shape):
+        raise invalid(f"tensor {tensor.name!r}: has the shape {shape}")
+    count = math.prod(shape)
+    size = count * np.dtype(dtype).itemsize
+    if tensor.data_location == 1:
+        return _external(tensor, folder, dtype, shape, size)
+    if tensor.HasField("raw_data"):
+        if len(tensor.raw_data) != size:
+            raise invalid(f"tensor {tensor.name!r}: holds {len(tensor.raw_data)} bytes; expected {size} of shape {shape}")
+        return np.frombuffer(tensor.raw_data, np.dtype(dtype).newbyteorder("<")).reshape(shape)
+    fields = {np.float32: tensor.float_data, np.float64: tensor.double_data, np.int64: tensor.int64_data,
+              np.uint32: tensor.uint64_data, np.uint64: tensor.uint64_data}
+    values = fields.get(dtype, tensor.int32_data)
+    if len(values) != count:
+        raise invalid(f"tensor {tensor.name!r}: holds {len(values)} values; expected {count} of shape {shape}")
+    if dtype is np.float16:
+        return np.array(values, np.uint16).view(np.float16).reshape(shape)
+    return np.array(values).astype(dtype).reshape(shape)
+
+
+def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) -> np.ndarray:
+    where = {entry.key: entry.value for entry in tensor.external_data}
+    path = (folder / where.get("location", "")).resolve()
+    if folder.resolve() not in path.parents:
+        raise invalid(f"tensor {tensor.name!r}: its data lie outside the model's folder: {where.get('location')!r}")
+    try:
+        offset, length = int(where.get("offset", 0)), int(where.get("length", size))
+        available = path.stat().st_size
+    except (OSError, ValueError) as error:
+        raise invalid(f"tensor {tensor.name!r}: its data cannot be read: {error}") from None
+    if length != size or offset < 0 or offset + size > available:
+        raise invalid(f"tensor {tensor.name!r}: wants bytes {offset} to {offset + size} of {path.name}, which has {available}")
+    return np.fromfile(path, np.dtype(dtype).newbyteorder("<"), math.prod(shape), offset=offset).reshape(shape)
+
+
+def _type_name(dtype: Any) -> str:
+    return {np.uint8: "u8", np.int8: "s8"}.get(dtype, "")
+
+
+class _Reader:
+    """Finds the quantized layers of one graph after the other."""
+
+    def __init__(self, model: QuantizedModel, folder: Path):
+        self.model, self.folder = model, folder
+
+    def read(self, graph: Any, parent: _Scope | None = None, depth: int = 0) -> None:
+        if depth > 16:
+            raise invalid("graphs are nested more than 16 deep")
+        scope = _Scope(graph, self.folder, parent)
+        for node in graph.node:
+            self.model.operators += 1
+            self._node(scope, node)
+            for attribute in node.attribute:
+                for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+                    self.read(inner, scope, depth + 1)
+
+    def _node(self, scope: _Scope, node: Any) -> None:
+        op = node.op_type
+        read = getattr(self, "_" + op, None)
+        if read is not None:
+            read(scope, node)
+        elif op in _BLOCKS:
+            self.model.pass_over(f"{op}: {_BLOCKS[op]}")
+        elif op in _FLOAT_UNLESS_FUSED and self._dequantized(scope, node.input[1]) is not None:
+            self.model.pass_over(f"{op} (QDQ): {_FLOAT_UNLESS_FUSED[op]}")
+        elif op.startswith(("QLinear", "QOrdered", "QEmbed")) or (op.endswith("Integer") and op != "CastInteger"):
+            if op not in ("QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
+                          "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean", "QLinearWhere"):
+                self.model.pass_over(op)
+
+    # ----- one operator each: where its operands are --------------------------------------------------------------
+
+    def _QLinearConv(self, scope, node):
+        scales = self._steps(scope, node, 1, 4, 6)
+        self._convolution(scope, node, "QLinearConv", node.input[0], node.input[3], scales, self._point(scope, node, 2))
+
+    def _ConvInteger(self, scope, node):
+        self._convolution(scope, node, "ConvInteger", node.input[0], node.input[1], None, self._point(scope, node, 2))
+
+    def _QLinearMatMul(self, scope, node):
+        self._product(scope, node, node.op_type, node.input[0], node.input[3], self._steps(scope, node, 1, 4, 6))
+
+    def _MatMulInteger(self, scope, node):
+        self._product(scope, node, node.op_type, node.input[0], node.input[1], None)
+
+    def _QGemm(self, scope, node):
+        values = attributes(node)
+        self._product(scope, node, node.op_type, node.input[0], node.input[3],
+                      self._steps(scope, node, 1, 4, 7), transposed=bool(values.get("transB")))
+
+    def _MatMulIntegerToFloat(self, scope, node):
+        self._product(scope, node, node.op_type, node.input[0], node.input[1], None)
+
+    def _DynamicQuantizeMatMul(self, scope, node):
+        self._product(scope, node, node.op_type, node.input[0], node.input[1], None, a_type="u8")
+
+    def _QAttention(self, scope, node):
+        self._product(scope, node, node.op_type, node.input[0], node.input[1], None)
+
+    def _DynamicQuantizeLSTM(self, scope, node):
+        for i, part in ((1, "input"), (2, "recurrent")):
+            weights = scope.constant(node.input[i])
+            if weights is None or weights.ndim != 3:
+                self.model.pass_over(f"{node.op_type}: weights are no constant")
+                continue
+            for direction, matrix in enumerate(weights):
+                suffix = f" {part} weights" + (f", direction {direction}" if len(weights) > 1 else "")
+                self._add(scope, node, node.op_type, "u8", matrix, None, "", suffix=suffix)
+
+    def _Conv(self, scope, node):
+        self._qdq(scope, node, self._convolution)
+
+    def _MatMul(self, scope, node):
+        self._qdq(scope, node, self._product)
+
+    def _Gemm(self, scope, node):
+        self._qdq(scope, node, self._product, transposed=bool(attributes(node).get("transB")))
+
+    # ----- what they have in common -------------------------------------------------------------------------------
+
+    @staticmethod
+    def _dequantized(scope: _Scope, name: str) -> Any:
+        """The DequantizeLinear that makes a tensor, from 8 bits."""
+        node = scope.producer(name)
+        return node if node is not None and node.op_type == "DequantizeLinear" else None
+
+    def _qdq(self, scope: _Scope, node: Any, add: Any, **options: Any) -> None:
+        a, b = (self._dequantized(scope, name) for name in node.input[:2])
+        if b is None:
+            return
+        weights = scope.constant(b.input[0])
+        if weights is None or weights.dtype not in (np.int8, np.uint8):
+            return
+        if a is None:
+            self.model.pass_over(f"{node.op_type} (QDQ): its activations are float: it runs in float")
+            return
+        outputs = scope.consumers.get(node.output[0], [])
+        quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
+        if node.op_type == "Conv" and not quantizers:
+            after = outputs[0] if len(outputs) == 1 else None
+            if after is not None and after.op_type in ("Relu", "Clip"):
+                quantizers = [n for n in scope.consumers.get(after.output[0], []) if n.op_type == "QuantizeLinear"]
+        if node.op_type == "Conv" and not quantizers:
+            self.model.pass_over("Conv (QDQ): its output is not quantized: ONNX Runtime runs it in float")
+            return
+        steps = None
+        if quantizers:
+            found = [scope.constant(name) for name in (a.input[1], b.input[1], quantizers[0].input[1])]
+            if all(value is not None for value in found):
+                steps = found[0].reshape(-1) * found[1].reshape(-1) / found[2].reshape(-1)
+        add(scope, node, node.op_type, a.input[0], b.input[0], steps, qdq=True, **options)
+
+    def _steps(self, scope: _Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
+        found = [scope.constant(node.input[i]) if len(node.input) > i else None for i in (a, b, c)]
+        if any(value is None for value in found):
+            return None
+        return found[0].reshape(-1).astype(np.float64) * found[1].reshape(-1) / found[2].reshape(-1)
+
+    @staticmethod
+    def _point(scope: _Scope, node: Any, i: int) -> Any:
+        return scope.constant(node.input[i]) if len(node.input) > i and node.input[i] else None
+
+    def _convolution(self, scope, node, operator, a, b, steps, point=None, qdq=False):
+        weights = scope.constant(b)
+        if weights is None:
+            self.model.pass_over(f"{node.op_type}: weights are no constant")
+            return
+        if not 3 <= weights.ndim <= 5:
+            self.model.pass_over(f"{node.op_type}: weights of {weights.ndim} dimensions")
+            return
+        groups = int(attributes(node).get("group", 1))
+        if groups < 1 or weights.shape[0] % groups:
+            raise invalid(f"{node.op_type} {node.name!r}: group is {groups}, with {weights.shape[0]} output channels")
+        if weights.shape[1] == 1 and groups > 1 and weights.shape[0] == groups and operator != "ConvInteger":
+            operator = "DepthwiseConv"
+        self._add(scope, node, operator, None, np.moveaxis(weights, 1, -1), steps, a, groups=groups, qdq=qdq)
+
+    def _product(self, scope, node, operator, a, b, steps, transposed=False, a_type=None, qdq=False):
+        weights = scope.constant(b)
+        if weights is None:
+            self.model.pass_over(f"{node.op_type}: both operands change from run to run")
+            return
+        if weights.ndim < 2:
+            self.model.pass_over(f"{node.op_type}: weights of {weights.ndim} dimensions")
+            return
+        if transposed:
+            weights = weights.swapaxes(-1, -2)
+        matrix = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)  # items of a batch side by side
+        if steps is not None and steps.size not in (1, matrix.shape[1]):
+            steps = None
+        self._add(scope, node, operator, a_type, matrix, steps, a, qdq=qdq)
+
+    def _add(self, scope, node, operator, a_type, weights, steps, a, groups=1, qdq=False, suffix=""):
+        if not weights.size:
+            self.model.pass_over(f"{node.op_type}: weights of shape {weights.shape}")
+            return
+        b_type = _type_name(weights.dtype.type)
+        if not b_type:
+            self.model.pass_over(f"{node.op_type}: weights of {weights.dtype}")
+            return
+        note = ""
+        if a_type is None:
+            a_type = _type_name(scope.type_of(a))
+            if not a_type:
+                a_type, note = "u8", "the activations' type is not in the file; taken as u8"
+        low, high, why = self._range(scope, a, a_type)
+        if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
+            a_type, low, high = "u8", low + 128, high + 128
+            note = "s8 activations of QDQ models become u8 in ONNX Runtime"
+        shown = node.op_type + (" (QDQ)" if qdq else "")
+        name = (node.name or node.output[0]) + suffix
+        self.model.layers.append(QuantizedLayer(name, operator, shown, a_type, b_type, weights, (low, high), why, steps, groups, a, note))
+
+    @staticmethod
+    def _range(scope: _Scope, a: str, a_type: str) -> tuple[int, int, str]:
+        """The quantized activations' bounds."""
+        low, high = (0, 255) if a_type == "u8" else (-128, 127)
+        node = scope.producer(a) if a else None
+        if node is None or node.op_type != "QuantizeLinear":
+            return low, high, ""
+        scale = scope.constant(node.input[1])
+        point = scope.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1, np.uint8)
+        if scale is None or point is None or scale.size != 1 or point.size != 1 or not scale.reshape(-1)[0] > 0:
+            return low, high, ""
+        real_low, real_high, why = scope.real_range(node.input[0])
+        s, z = float(scale.reshape(-1)[0]), int(point.reshape(-1)[0])
+
+        def quantized(real: float) -> int:
+            return int(np.clip(np.rint(np.clip(real / s, -1e6, 1e6)) + z, low, high))
+
+        bounds = quantized(real_low), quantized(real_high)
+        return (*bounds, why if bounds != (low, high) else "")
+
+
+def read_onnx(path: str | Path) -> QuantizedModel:
+    """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
+    try:
+        import onnx
+    except ImportError:
+        raise invalid(f"{path}: to read ONNX models, install the package onnx: pip install onnx") from None
+    path = Path(path)
+    try:
+        proto = onnx.load(str(path), load_external_data=False)
+    except OSError as error:
+        raise invalid(f"{path}: {error.strerror or error}") from None
+    except Exception:  # protobuf's DecodeError, by whatever name
+        raise invalid(f"{path}: is no ONNX model") from None
+    if not proto.graph.node:
+        raise invalid(f"{path}: is no ONNX model, or one without operators")
+    model = QuantizedModel(str(path), bytes=path.stat().st_size)
+    reader = _Reader(model, path.parent)
+    try:
+        reader.read(proto.graph)
+        for function in proto.functions:
+            model.pass_over(f"function {function.name}")
+    except (IndexError, ValueError, RecursionError, OverflowError, MemoryError) as error:
+        raise invalid(f"{path}: a node or a tensor is malformed: {error}") from None
+    except Exception as error:
+        if type(error).__name__ == "Error":
+            raise invalid(f"{path}: {error}") from None
+        raise
+    return model

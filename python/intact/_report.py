@@ -1,0 +1,175 @@
+"""An audit as text, as JSON and as a page."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+from ._audit import Audit, AuditedLayer, engines
+
+JSON_SCHEMA = "intact-audit"
+JSON_VERSION = 1
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def verdict(audit: Audit) -> str:
+    """One line: how many layers can saturate, where, and whether this CPU is affected."""
+    if not audit.layers:
+        return "no quantized layer with constant weights was found"
+    table = engines()
+    parts = []
+    for name in audit.engines:
+        failing = audit.failing(name)
+        of = len(audit.layers)
+        what = f"{failing} of {of} layers can saturate" if failing else f"all {of} layers are proven safe"
+        parts.append(f"{what} in {table[name]['name']}")
+    here = "this CPU is affected" if audit.cpu_clamps else "this CPU has VNNI and is not affected"
+    tail = " on CPUs without VNNI; " + here if not audit.is_proven else ", whatever the input, on every CPU"
+    return "; ".join(parts) + tail
+
+
+def _shape(layer: AuditedLayer) -> str:
+    shape = "x".join(str(n) for n in layer.layer.weights.shape)
+    return shape + (f" groups {layer.layer.groups}" if layer.layer.groups > 1 else "")
+
+
+def _result(layer: AuditedLayer, name: str) -> str:
+    certified = layer.engines[name]
+    if certified.pairing == "none":
+        return "no int16 sums"
+    if certified.is_proven:
+        return "proven"
+    return f"{certified.failing_pairs:,} of {certified.pairs:,} pairs"
+
+
+def to_text(audit: Audit) -> str:
+    """The table, what was passed over, and the verdict on the last line."""
+    table = engines()
+    lines = [f"{audit.model.path}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
+    head = ["layer", "operator", "types", "weights", "activations", *(table[name]["name"] for name in audit.engines), "error at most"]
+    rows = [head]
+    for layer in audit.layers:
+        worst = max((layer.engines[name] for name in audit.engines), key=lambda c: c.error)
+        q = layer.layer
+        activations = f"{q.a_range[0]} to {q.a_range[1]}" + (f" ({q.a_why})" if q.a_why else "")
+        error = f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
+        rows.append([q.name, q.node, q.a_type + q.b_type, _shape(layer), activations,
+                     *(_result(layer, name) for name in audit.engines), error])
+    if len(rows) > 1:
+        widths = [min(max(len(row[i]) for row in rows), 40) for i in range(len(head))]
+        for row in rows:
+            cells = [cell if len(cell) <= width else "…" + cell[1 - width:] for cell, width in zip(row, widths)]
+            lines.append(("  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths))).rstrip())
+    worst_layers = sorted((layer for layer in audit.layers if layer.fails(audit.engines)),
+                          key=lambda layer: -max(layer.engines[name].error for name in audit.engines))
+    for layer in worst_layers[:3]:
+        certified = next(layer.engines[name] for name in audit.engines if layer.engines[name].failing_pairs)
+        lines.append(f"  e.g. {layer.layer.name}: {certified.witness}")
+    for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note}):
+        lines.append(f"note: {note}")
+    bits = [layer.layer.name for layer in audit.layers if layer.uses_7_bits and layer.layer.b_type == "s8"]
+    if bits:
+        lines.append(f"7 bits: the weights of {len(bits)} layers lie within -64 to 64 (reduce_range); on CPUs with VNNI this buys nothing")
+    for reason, count in sorted(audit.model.passed_over.items()):
+        lines.append(f"passed over: {count} x {reason}")
+    if worst_layers:
+        lines.append("remedies: " + "; ".join(worst_layers[0].remedies))
+    lines.append(verdict(audit))
+    return "\n".join(lines) + "\n"
+
+
+def to_json(audit: Audit) -> dict:
+    """The audit as JSON: schema "intact-audit"."""
+    table = engines()
+    return {
+        "schema": JSON_SCHEMA,
+        "schema_version": JSON_VERSION,
+        "model": audit.model.path,
+        "operators": audit.model.operators,
+        "verdict": verdict(audit),
+        "proven": audit.is_proven,
+        "cpu_without_vnni": audit.cpu_clamps,
+        "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
+        "passed_over": audit.model.passed_over,
+        "layers": [{
+            "name": layer.layer.name,
+            "operator": layer.layer.node,
+            "types": layer.layer.a_type + layer.layer.b_type,
+            "weights": list(layer.layer.weights.shape),
+            "groups": layer.layer.groups,
+            "activations": list(layer.layer.a_range),
+            "activations_bounded_by": layer.layer.a_why,
+            "note": layer.layer.note,
+            "seven_bit_weights": layer.uses_7_bits,
+            "remedies": layer.remedies,
+            "engines": {name: {"pairing": c.pairing, "pairs": c.pairs, "failing_pairs": c.failing_pairs,
+                               "failing_columns": c.failing_columns, "witness": c.witness, "error_at_most": c.error,
+                               "error_unit": c.error_unit} for name, c in layer.engines.items()},
+        } for layer in audit.layers],
+    }
+
+
+_STYLE = """
+:root { color-scheme: light dark; --bad: #c0392b; --good: #2e8b57; --line: #8884; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; }
+h1 { font-size: 1.3rem; overflow-wrap: anywhere; } .verdict { font-size: 1.1rem; border-left: .4rem solid var(--bad); padding-left: .8rem; }
+.verdict.proven { border-color: var(--good); } .scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--line); height: .6rem; min-width: 6rem; }
+.bar div { background: var(--bad); height: 100%; } .good { color: var(--good); } .bad { color: var(--bad); } small { opacity: .75; }
+"""
+
+
+def to_html(audit: Audit) -> str:
+    """One page without anything from elsewhere: the verdict, and a bar for each layer: its share of unsafe pairs."""
+    table = engines()
+    e = html.escape
+
+    def cell(layer: AuditedLayer, name: str) -> str:
+        c = layer.engines[name]
+        if c.is_proven:
+            return f'<td class="good">{e(_result(layer, name))}</td>'
+        share = 100 * c.failing_pairs / c.pairs
+        title = e(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
+        return (f'<td title="{title}"><span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}</small>'
+                f'<div class="bar"><div style="width:{max(share, 1):.1f}%"></div></div></td>')
+
+    rows = []
+    for layer in audit.layers:
+        q = layer.layer
+        worst = max((layer.engines[name] for name in audit.engines), key=lambda c: c.error)
+        error = f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
+        rows.append(f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
+                    f"<td>{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small></td>"
+                    + "".join(cell(layer, name) for name in audit.engines) + f"<td>{e(error)}</td></tr>")
+    passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
+    heads = "".join(f"<th>{e(table[name]['name'])}<br><small>{e(table[name]['versions'])}</small></th>" for name in audit.engines)
+    remedies = next((layer.remedies for layer in audit.layers if layer.remedies), [])
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>intact audit</title><style>{_STYLE}</style></head><body>
+<h1>{e(audit.model.path)}</h1>
+<p class="verdict{' proven' if audit.is_proven else ''}">{e(verdict(audit))}</p>
+<p>A bar is the share of a layer's weight pairs that can saturate: an input exists for which an engine that adds two products in
+int16 gives a wrong sum. <small>Error: the most that all clamps of an output together can move it.</small></p>
+<div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th></tr></thead>
+<tbody>{''.join(rows)}</tbody></table></div>
+{'<h2>Remedies</h2><ul>' + ''.join(f'<li>{e(text)}</li>' for text in remedies) + '</ul>' if remedies else ''}
+{'<h2>Passed over</h2><ul>' + passed + '</ul>' if passed else ''}
+</body></html>
+"""
+
+
+def write(path: str, text: str | dict[str, Any]) -> None:
+    """Writes a report, JSON where it is a dictionary."""
+    with open(path, "w", encoding="utf-8") as file:
+        if isinstance(text, dict):
+            json.dump(text, file, indent=1)
+            file.write("\n")
+        else:
+            file.write(text)
