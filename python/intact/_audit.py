@@ -76,6 +76,7 @@ class Audit:
     engines: list[str]
     layers: list[AuditedLayer]
     cpu_clamps: bool  # whether this CPU has no VNNI
+    on_data: Any = None  # what _run.run_on_data() found
 
     @property
     def is_proven(self) -> bool:
@@ -146,7 +147,7 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
                 best = above[worst] >= below[worst]
                 a = [max(high, 1) if (value > 0) == best else low for value in w[:2]]
                 column = "output channel" if layer.is_convolution else "column"
-                witness = f"{column} {n}, depths {begin + k} {begin + k + 1}: {a[0]}*{w[0]} + {a[1]}*{w[1]} = {a[0] * w[0] + a[1] * w[1]}"
+                witness = f"{column} {len(over) + n}, depths {begin + k} {begin + k + 1}: {a[0]}*{w[0]} + {a[1]}*{w[1]} = {a[0] * w[0] + a[1] * w[1]}"
         over = np.concatenate([over, np.maximum(upper, lower)])
     unit, error = "units of the sum", float(over.max(initial=0))
     if layer.scales is not None and over.size:

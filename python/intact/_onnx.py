@@ -17,6 +17,9 @@ from ._library import invalid
 _DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
            11: np.float64, 12: np.uint32, 13: np.uint64}
 _FLOATS = (np.float32, np.float16, np.float64)
+# Which inputs are the weights and their zero point.
+_INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5), "MatMulInteger": (1, 3), "QGemm": (3, 5),
+           "MatMulIntegerToFloat": (1, 5), "DynamicQuantizeMatMul": (1, 3), "QAttention": (1, 7)}
 # Operators that give on the range of the numbers that they read.
 _KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Dropout", "Split",
             "AveragePool", "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
@@ -41,6 +44,10 @@ class QuantizedLayer:
     groups: int = 1
     activation: str = ""  # the quantized activations' tensor
     note: str = ""
+    graph_node: Any = None  # the operator, in the outermost graph; None elsewhere
+    weights_node: Any = None  # the node that reads the weights: the operator, or their DequantizeLinear
+    weights_input: int = 1  # which of its inputs they are
+    point_input: int = 2  # and which their zero point is
 
     @property
     def is_convolution(self) -> bool:
@@ -56,6 +63,7 @@ class QuantizedModel:
     passed_over: dict[str, int] = field(default_factory=dict)
     operators: int = 0
     bytes: int = 0
+    proto: Any = None
 
     def pass_over(self, reason: str) -> None:
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
@@ -304,7 +312,7 @@ class _Reader:
                 continue
             for direction, matrix in enumerate(weights):
                 suffix = f" {part} weights" + (f", direction {direction}" if len(weights) > 1 else "")
-                self._add(scope, node, node.op_type, "u8", matrix, None, "", suffix=suffix)
+                self._add(scope, node, node.op_type, "u8", matrix, None, "", suffix=suffix, inputs=(i, 7 + 2 * i))
 
     def _Conv(self, scope, node):
         self._qdq(scope, node, self._convolution)
@@ -389,7 +397,7 @@ class _Reader:
             steps = None
         self._add(scope, node, operator, a_type, matrix, steps, a, qdq=qdq)
 
-    def _add(self, scope, node, operator, a_type, weights, steps, a, groups=1, qdq=False, suffix=""):
+    def _add(self, scope, node, operator, a_type, weights, steps, a, groups=1, qdq=False, suffix="", inputs=None):
         if not weights.size:
             self.model.pass_over(f"{node.op_type}: weights of shape {weights.shape}")
             return
@@ -408,7 +416,12 @@ class _Reader:
             note = "s8 activations of QDQ models become u8 in ONNX Runtime"
         shown = node.op_type + (" (QDQ)" if qdq else "")
         name = (node.name or node.output[0]) + suffix
-        self.model.layers.append(QuantizedLayer(name, operator, shown, a_type, b_type, weights, (low, high), why, steps, groups, a, note))
+        weights_node = self._dequantized(scope, node.input[1]) if qdq else node
+        weights_input, point_input = (0, 2) if qdq else inputs or _INPUTS[node.op_type]
+        self.model.layers.append(QuantizedLayer(
+            name, operator, shown, a_type, b_type, weights, (low, high), why, steps, groups, a, note,
+            graph_node=node if scope.parent is None else None, weights_node=weights_node if scope.parent is None else None,
+            weights_input=weights_input, point_input=point_input))
 
     @staticmethod
     def _range(scope: _Scope, a: str, a_type: str) -> tuple[int, int, str]:
@@ -446,7 +459,7 @@ def read_onnx(path: str | Path) -> QuantizedModel:
         raise invalid(f"{path}: is no ONNX model") from None
     if not proto.graph.node:
         raise invalid(f"{path}: is no ONNX model, or one without operators")
-    model = QuantizedModel(str(path), bytes=path.stat().st_size)
+    model = QuantizedModel(str(path), bytes=path.stat().st_size, proto=proto)
     reader = _Reader(model, path.parent)
     try:
         reader.read(proto.graph)

@@ -6,9 +6,11 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Callable
 
 from ._audit import audit, engines
 from ._library import Error
+from ._run import load_data, run_on_data
 from ._report import to_html, to_json, to_text, write
 
 
@@ -17,6 +19,7 @@ def _audit(arguments: list[str]) -> int:
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     parser.add_argument("--engine", action="append", metavar="NAME",
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
+    parser.add_argument("--data", metavar="PATH", help="inputs, a file .npz or a folder of them: what saturation does on them")
     parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
     parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
     options = parser.parse_args(arguments)
@@ -24,13 +27,18 @@ def _audit(arguments: list[str]) -> int:
     if asked == ["all"]:
         asked = list(engines())
 
-    def progress(done: int, of: int) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\raudit: {done} of {of} layers" if done < of else "\r\x1b[K")
-            sys.stderr.flush()
+    def progress(what: str) -> Callable[[int, int], None]:
+        def show(done: int, of: int) -> None:
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\raudit: {done} of {of} {what}" if done < of else "\r\x1b[K")
+                sys.stderr.flush()
+
+        return show
 
     try:
-        result = audit(options.model, engines_asked=asked, progress=progress)
+        result = audit(options.model, engines_asked=asked, progress=progress("layers"))
+        if options.data:
+            result.on_data = run_on_data(result, load_data(options.data), progress=progress("runs"))
         if options.json:
             write(options.json, to_json(result))
         if options.html:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from typing import Any
 
 from ._audit import Audit, AuditedLayer, engines
@@ -22,14 +23,42 @@ def verdict(audit: Audit) -> str:
         return "no quantized layer with constant weights was found"
     table = engines()
     parts = []
+    data = _data_verdict(audit)
     for name in audit.engines:
         failing = audit.failing(name)
         of = len(audit.layers)
         what = f"{failing} of {of} layers can saturate" if failing else f"all {of} layers are proven safe"
         parts.append(f"{what} in {table[name]['name']}")
     here = "this CPU is affected" if audit.cpu_clamps else "this CPU has VNNI and is not affected"
-    tail = " on CPUs without VNNI; " + here if not audit.is_proven else ", whatever the input, on every CPU"
+    tail = " on CPUs without VNNI; " + data + here if not audit.is_proven else ", whatever the input, on every CPU"
     return "; ".join(parts) + tail
+
+
+_NEAR = 3.0  # decibels within which a difference is that of the control
+
+
+def _data_verdict(audit: Audit) -> str:
+    if audit.on_data is None:
+        return ""
+    seen = [layer for layer in audit.on_data.layers.values() if layer is not None]
+    changed = sum(layer.changed > 0 for layer in seen)
+    hidden = len(audit.on_data.layers) - len(seen)
+    of = f"{changed} of {len(seen)} layers change" + (f" ({hidden} cannot be seen)" if hidden else "")
+    text = f"on your data the results of {of}; "
+    if not audit.cpu_clamps:
+        return text
+    harmed = [o for o in audit.on_data.outputs if o.stock < o.control - _NEAR]
+    if not harmed:
+        return text + "outputs move no more than rounding noise does; "
+    worst = min(harmed, key=lambda o: o.stock)
+    return text + f"output {worst.name!r} is {worst.stock:.0f} dB from exact, where rounding noise alone makes {worst.control:.0f}; "
+
+
+def _on_data(audit: Audit, name: str) -> str:
+    found = audit.on_data.layers.get(name)
+    if found is None:
+        return "not seen"
+    return f"{found.changed:,} of {found.results:,} change" + (f" ({found.sqnr:.0f} dB)" if found.changed else "")
 
 
 def _shape(layer: AuditedLayer) -> str:
@@ -51,6 +80,8 @@ def to_text(audit: Audit) -> str:
     table = engines()
     lines = [f"{audit.model.path}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
     head = ["layer", "operator", "types", "weights", "activations", *(table[name]["name"] for name in audit.engines), "error at most"]
+    if audit.on_data:
+        head.append("on your data")
     rows = [head]
     for layer in audit.layers:
         worst = max((layer.engines[name] for name in audit.engines), key=lambda c: c.error)
@@ -59,6 +90,8 @@ def to_text(audit: Audit) -> str:
         error = f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
         rows.append([q.name, q.node, q.a_type + q.b_type, _shape(layer), activations,
                      *(_result(layer, name) for name in audit.engines), error])
+        if audit.on_data:
+            rows[-1].append(_on_data(audit, q.name))
     if len(rows) > 1:
         widths = [min(max(len(row[i]) for row in rows), 40) for i in range(len(head))]
         for row in rows:
@@ -69,6 +102,11 @@ def to_text(audit: Audit) -> str:
     for layer in worst_layers[:3]:
         certified = next(layer.engines[name] for name in audit.engines if layer.engines[name].failing_pairs)
         lines.append(f"  e.g. {layer.layer.name}: {certified.witness}")
+    for output in audit.on_data.outputs if audit.on_data else []:
+        lines.append(f"output {output.name}: stock on this CPU {output.stock:.1f} dB from exact, largest difference {output.stock_largest:.3g}; "
+                     f"control {output.control:.1f} dB, {output.control_largest:.3g}"
+                     + (f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
+                        if output.argmax else ""))
     for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note}):
         lines.append(f"note: {note}")
     bits = [layer.layer.name for layer in audit.layers if layer.uses_7_bits and layer.layer.b_type == "s8"]
@@ -80,6 +118,16 @@ def to_text(audit: Audit) -> str:
         lines.append("remedies: " + "; ".join(worst_layers[0].remedies))
     lines.append(verdict(audit))
     return "\n".join(lines) + "\n"
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity: equal outputs are null."""
+    return value if math.isfinite(value) else None
+
+
+def _layer_on_data(audit: Audit, name: str) -> dict | None:
+    found = audit.on_data.layers.get(name) if audit.on_data else None
+    return None if found is None else {"results": found.results, "changed": found.changed, "sqnr": _finite(found.sqnr)}
 
 
 def to_json(audit: Audit) -> dict:
@@ -95,6 +143,8 @@ def to_json(audit: Audit) -> dict:
         "cpu_without_vnni": audit.cpu_clamps,
         "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
         "passed_over": audit.model.passed_over,
+        "outputs": [dict(vars(output), stock=_finite(output.stock), control=_finite(output.control))
+                    for output in (audit.on_data.outputs if audit.on_data else [])],
         "layers": [{
             "name": layer.layer.name,
             "operator": layer.layer.node,
@@ -106,6 +156,7 @@ def to_json(audit: Audit) -> dict:
             "note": layer.layer.note,
             "seven_bit_weights": layer.uses_7_bits,
             "remedies": layer.remedies,
+            "on_data": _layer_on_data(audit, layer.layer.name),
             "engines": {name: {"pairing": c.pairing, "pairs": c.pairs, "failing_pairs": c.failing_pairs,
                                "failing_columns": c.failing_columns, "witness": c.witness, "error_at_most": c.error,
                                "error_unit": c.error_unit} for name, c in layer.engines.items()},
@@ -146,7 +197,8 @@ def to_html(audit: Audit) -> str:
         error = f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
         rows.append(f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
                     f"<td>{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small></td>"
-                    + "".join(cell(layer, name) for name in audit.engines) + f"<td>{e(error)}</td></tr>")
+                    + "".join(cell(layer, name) for name in audit.engines) + f"<td>{e(error)}</td>"
+                    + (f"<td>{e(_on_data(audit, q.name))}</td>" if audit.on_data else "") + "</tr>")
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
     heads = "".join(f"<th>{e(table[name]['name'])}<br><small>{e(table[name]['versions'])}</small></th>" for name in audit.engines)
     remedies = next((layer.remedies for layer in audit.layers if layer.remedies), [])
@@ -157,7 +209,7 @@ def to_html(audit: Audit) -> str:
 <p class="verdict{' proven' if audit.is_proven else ''}">{e(verdict(audit))}</p>
 <p>A bar is the share of a layer's weight pairs that can saturate: an input exists for which an engine that adds two products in
 int16 gives a wrong sum. <small>Error: the most that all clamps of an output together can move it.</small></p>
-<div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th></tr></thead>
+<div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th>{'<th>on your data</th>' if audit.on_data else ''}</tr></thead>
 <tbody>{''.join(rows)}</tbody></table></div>
 {'<h2>Remedies</h2><ul>' + ''.join(f'<li>{e(text)}</li>' for text in remedies) + '</ul>' if remedies else ''}
 {'<h2>Passed over</h2><ul>' + passed + '</ul>' if passed else ''}

@@ -1,0 +1,286 @@
+"""What saturation does on data: an audited model, run by ONNX Runtime in a variant that cannot saturate."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Iterable
+
+import numpy as np
+
+from ._audit import Audit, pairing, engines
+from ._gemm import Gemm
+from ._library import Error, invalid
+from ._onnx import QuantizedLayer, attributes
+
+CONTROL = 1e-7  # relative change of the control's float constants
+
+
+@dataclass
+class LayerOnData:
+    """Of one layer: how many integer results there were, and how many change where pairs clamp."""
+
+    results: int = 0
+    changed: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+
+    @property
+    def sqnr(self) -> float:
+        """Decibels of the exact results over the difference."""
+        return decibels(self.signal, self.noise)
+
+
+@dataclass
+class OutputOnData:
+    """Of one output of the model, against the exact variant: the stock model on this CPU, and the control."""
+
+    name: str
+    stock: float
+    control: float
+    stock_largest: float
+    control_largest: float
+    argmax: int
+    stock_argmax_changed: int
+    control_argmax_changed: int
+
+
+@dataclass
+class OnData:
+    """An audit on data. `layers`: by name, None for layers whose activations cannot be seen."""
+
+    items: int
+    layers: dict[str, LayerOnData | None] = field(default_factory=dict)
+    outputs: list[OutputOnData] = field(default_factory=list)
+
+
+def decibels(signal: float, noise: float) -> float:
+    return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
+
+
+def load_data(path: str | Path) -> list[dict[str, np.ndarray]]:
+    """Inputs of runs, by name: of a file .npz, one run, or a folder of them, one run each."""
+    path = Path(path)
+    files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    if not files:
+        raise invalid(f"{path}: has no .npz files")
+    runs = []
+    for file in files:
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                runs.append({name: arrays[name] for name in arrays.files})
+        except (OSError, ValueError) as error:
+            raise invalid(f"{file}: is no .npz file of arrays: {error}") from None
+    return runs
+
+
+def exact_variant(audit: Audit) -> Any:
+    """The model with its s8 weights stored as u8, zero point 128: the same integers, by ONNX Runtime's exact kernels."""
+    from onnx import numpy_helper
+
+    # Layers hold nodes of the model read; positions find them in the copy.
+    proto = copy.deepcopy(audit.model.proto)
+    places = {id(node): i for i, node in enumerate(audit.model.proto.graph.node)}
+    made: dict[tuple, str] = {}
+
+    def constant(name: str, array: np.ndarray) -> str:
+        tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        proto.graph.initializer.append(tensor)
+        return name
+
+    from ._onnx import _Scope
+
+    scope = _Scope(audit.model.proto.graph, Path(audit.model.path).parent)
+    changed = set()
+    for audited in audit.layers:
+        layer = audited.layer
+        if layer.weights_node is None or layer.b_type != "s8" or layer.a_type != "u8":
+            continue
+        place = places[id(layer.weights_node)]
+        if (place, layer.weights_input) in changed:
+            continue
+        changed.add((place, layer.weights_input))
+        node = proto.graph.node[place]
+        name = node.input[layer.weights_input]
+        if name not in made:
+            weights = scope.constant(name)
+            made[name] = constant(f"{name}__u8", (weights.astype(np.int16) + 128).astype(np.uint8))
+        node.input[layer.weights_input] = made[name]
+        while len(node.input) <= layer.point_input:
+            node.input.append("")
+        point_name = node.input[layer.point_input]
+        point = scope.constant(point_name) if point_name else np.zeros((), np.int8)
+        key = (point_name,)
+        if key not in made:
+            made[key] = constant(f"{point_name or 'no'}__point_u8", (point.astype(np.int16) + 128).astype(np.uint8))
+        node.input[layer.point_input] = made[key]
+    return proto
+
+
+def control_variant(proto: Any) -> Any:
+    """The exact variant with each float constant changed by a relative 1e-7, up or down by turns."""
+    from onnx import numpy_helper
+
+    changed = copy.deepcopy(proto)
+    for tensor in changed.graph.initializer:
+        if tensor.data_type != 1:
+            continue
+        array = numpy_helper.to_array(tensor).astype(np.float64)
+        signs = np.where(np.arange(array.size).reshape(array.shape) % 2, -1.0, 1.0)
+        tensor.CopyFrom(numpy_helper.from_array((array * (1 + CONTROL * signs)).astype(np.float32), tensor.name))
+    return changed
+
+
+def _session(proto: Any, precise: bool = False) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise invalid(f"ONNX Runtime does not load the model: {str(error).splitlines()[0]}") from None
+
+
+def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
+    """The windows of a convolution's input (batch, I, *extents): (batch·pixels, groups, taps·I/groups), tap by tap, the
+    padding filled with the activations' zero point."""
+    node = layer.graph_node
+    values = attributes(node)
+    kernel = layer.weights.shape[1:-1]
+    dims = len(kernel)
+    strides, dilations = values.get("strides", [1] * dims), values.get("dilations", [1] * dims)
+    pads = values.get("pads", [0] * 2 * dims)
+    auto = next((attribute.s.decode() for attribute in node.attribute if attribute.name == "auto_pad"), "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [max((-(-a.shape[2 + i] // strides[i]) - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 - a.shape[2 + i], 0)
+                  for i in range(dims)]
+        begins = [t // 2 if auto == "SAME_UPPER" else t - t // 2 for t in totals]
+        pads = begins + [t - b for t, b in zip(totals, begins)]
+    padded = np.pad(a, [(0, 0), (0, 0)] + [(pads[i], pads[dims + i]) for i in range(dims)], constant_values=fill)
+    spans = tuple((kernel[i] - 1) * dilations[i] + 1 for i in range(dims))
+    view = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=tuple(range(2, 2 + dims)))
+    view = view[(slice(None), slice(None), *(slice(None, None, s) for s in strides), *(slice(None, None, d) for d in dilations))]
+    order = [0, *range(2, 2 + dims), 1, *range(2 + dims, 2 + 2 * dims)]
+    view = view.transpose(order)  # batch, pixels, channel, taps
+    pixels = int(np.prod(view.shape[:1 + dims]))
+    taps = int(np.prod(kernel))
+    flat = view.reshape(pixels, layer.groups, -1, taps)
+    return np.ascontiguousarray(flat.transpose(0, 1, 3, 2).reshape(pixels, layer.groups, -1))
+
+
+def sums(layer: QuantizedLayer, a: np.ndarray, fill: int, pairs: str) -> tuple[np.ndarray, np.ndarray]:
+    """A layer's sums of raw products, exact and as an engine with these pairs computes them: (rows, N) each."""
+    def both(rows: np.ndarray, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        exact = Gemm(matrix, a_type=layer.a_type).run(rows)
+        if pairs == "none":
+            return exact, exact
+        return exact, Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2").run(rows)
+
+    if not layer.is_convolution:
+        return both(np.ascontiguousarray(a.reshape(-1, layer.weights.shape[0])), layer.weights)
+    if pairs == "within_tap":
+        raise invalid(f"{layer.name}: pairs within a tap are not simulated on data; ask for onnxruntime or fbgemm")
+    rows = windows(a, layer, fill)
+    per_group = np.split(layer.weights, layer.groups)
+    parts = [both(np.ascontiguousarray(rows[:, g]), np.ascontiguousarray(group.reshape(len(group), -1).T))
+             for g, group in enumerate(per_group)]
+    return np.concatenate([p[0] for p in parts], axis=1), np.concatenate([p[1] for p in parts], axis=1)
+
+
+def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
+    """The activations' zero point, where it is a constant."""
+    node = layer.graph_node
+    places = {"QLinearConv": 2, "ConvInteger": 2}
+    name = ""
+    if node.op_type in places and len(node.input) > places[node.op_type]:
+        name = node.input[places[node.op_type]]
+    elif "(QDQ)" in layer.node:
+        dequantizer = scope.producer(node.input[0])
+        name = dequantizer.input[2] if len(dequantizer.input) > 2 else ""
+    value = scope.constant(name) if name else np.zeros((), np.uint8)
+    return None if value is None else int(value.reshape(-1)[0])
+
+
+def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any = None) -> OnData:
+    """Runs the model's exact variant on data; computes each layer's results as the first engine asked for clamps them."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        raise invalid("--data: needs the package onnxruntime: pip install onnxruntime") from None
+    from onnx import helper
+
+    from ._onnx import _Scope
+
+    engine = engines()[audit.engines[0]]
+    scope = _Scope(audit.model.proto.graph, Path(audit.model.path).parent)
+    exact = exact_variant(audit)
+    names = [output.name for output in exact.graph.output]
+    visible: dict[str, list[QuantizedLayer]] = {}
+    on_data = OnData(len(runs))
+    for audited in audit.layers:
+        layer = audited.layer
+        on_data.layers[layer.name] = None
+        if layer.activation and layer.graph_node is not None:
+            visible.setdefault(layer.activation, []).append(layer)
+            on_data.layers[layer.name] = LayerOnData()
+    captured = copy.deepcopy(exact)
+    have = set(names)
+    for name in visible:
+        if name not in have:
+            captured.graph.output.append(helper.make_empty_tensor_value_info(name))
+    probe, stock, control = _session(captured), _session(audit.model.proto), _session(control_variant(exact))
+    plain = _session(exact)
+    gathered: dict[str, list] = {name: [] for name in names}
+    for done, run in enumerate(runs):
+        try:
+            values = dict(zip([output.name for output in probe.get_outputs()], probe.run(None, run)))
+            results = [session.run(names, run) for session in (plain, stock, control)]
+        except Exception as error:
+            raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {str(error).splitlines()[0]}") from None
+        for i, name in enumerate(names):
+            gathered[name].append([np.asarray(result[i]) for result in results])
+        for name, layers in visible.items():
+            for layer in layers:
+                a = values[name]
+                point = zero_point(layer, scope) if layer.is_convolution else 0
+                if point is None:
+                    on_data.layers[layer.name] = None
+                    continue
+                if a.dtype == np.int8 and layer.a_type == "u8":
+                    a, point = (a.astype(np.int16) + 128).astype(np.uint8), point + 128
+                right, wrong = sums(layer, a, point, pairing(engine, layer))
+                found = on_data.layers[layer.name]
+                found.results += right.size
+                found.changed += int(np.count_nonzero(right != wrong))
+                difference = right.astype(np.float64) - wrong
+                found.signal += float(np.square(right.astype(np.float64)).sum())
+                found.noise += float(np.square(difference).sum())
+        if progress:
+            progress(done + 1, len(runs))
+    for name in names:
+        on_data.outputs.append(_compare(name, gathered[name]))
+    return on_data
+
+
+def _compare(name: str, triples: list) -> OutputOnData:
+    signal = noise = control = largest = largest_control = 0.0
+    answers = changed = control_changed = 0
+    for exact, stock, other in triples:
+        e = exact.astype(np.float64)
+        if exact.shape != stock.shape or exact.shape != other.shape:
+            raise invalid(f"output {name!r}: its shape depends on the last bits: outputs cannot be compared")
+        signal += float(np.square(e).sum())
+        noise += float(np.square(stock - e).sum())
+        control += float(np.square(other - e).sum())
+        largest = max(largest, float(np.abs(stock - e).max(initial=0)))
+        largest_control = max(largest_control, float(np.abs(other - e).max(initial=0)))
+        if exact.ndim and exact.shape[-1] > 1:
+            best = exact.argmax(-1)
+            answers += best.size
+            changed += int(np.count_nonzero(stock.argmax(-1) != best))
+            control_changed += int(np.count_nonzero(other.argmax(-1) != best))
+    return OutputOnData(name, decibels(signal, noise), decibels(signal, control), largest, largest_control, answers, changed,
+                        control_changed)
