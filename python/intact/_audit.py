@@ -129,7 +129,7 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
         for begin in range(0, len(matrix), _PIECE):
             piece = matrix[begin:begin + _PIECE]
             # A range of 0 and 0 is the library's word for all.
-            plan = Gemm(piece, a_type=layer.a_type, a_range=(low, max(high, 1)), usual_m=1)
+            plan = Gemm(piece, a_type=layer.a_type, a_range=(low, max(high, 1)), a_zero_point=low, usual_m=1)
             certificate = plan.certificate()
             total += certificate.pairs
             failing += certificate.failing_pairs

@@ -31,6 +31,12 @@ def invalid(message: str) -> Error:
     return Error("INVALID_ARGUMENT", message)
 
 
+def excerpt(words: Any, most: int = 120) -> str:
+    """Words of somebody else's file, fit for one line of a terminal: printable, and not too many."""
+    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(words)[:most])
+    return shown if len(str(words)) <= most else shown + "…"
+
+
 def text(string: Any) -> str:
     """A C string, or a pointer to one."""
     return ffi.string(string).decode()

@@ -6,17 +6,17 @@ Files may be hostile: every size is checked before anything is allocated, and ex
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 
-from ._library import invalid
+from ._library import Error, excerpt, invalid
 
 _DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
            11: np.float64, 12: np.uint32, 13: np.uint64}
-_FLOATS = (np.float32, np.float16, np.float64)
 # Which inputs are the weights and their zero point.
 _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5), "MatMulInteger": (1, 3), "QGemm": (3, 5),
            "MatMulIntegerToFloat": (1, 5), "DynamicQuantizeMatMul": (1, 3), "QAttention": (1, 7)}
@@ -66,6 +66,7 @@ class QuantizedModel:
     proto: Any = None
 
     def pass_over(self, reason: str) -> None:
+        reason = excerpt(reason)
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
 
@@ -206,20 +207,20 @@ def _array(tensor: Any, folder: Path) -> np.ndarray | None:
         return None
     shape = tuple(tensor.dims)
     if any(n < 0 for n in shape):
-        raise invalid(f"tensor {tensor.name!r}: has the shape {shape}")
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: has the shape {shape}")
     count = math.prod(shape)
     size = count * np.dtype(dtype).itemsize
     if tensor.data_location == 1:
         return _external(tensor, folder, dtype, shape, size)
     if tensor.HasField("raw_data"):
         if len(tensor.raw_data) != size:
-            raise invalid(f"tensor {tensor.name!r}: holds {len(tensor.raw_data)} bytes; expected {size} of shape {shape}")
+            raise invalid(f"tensor {excerpt(tensor.name)!r}: holds {len(tensor.raw_data)} bytes; expected {size} of shape {shape}")
         return np.frombuffer(tensor.raw_data, np.dtype(dtype).newbyteorder("<")).reshape(shape)
     fields = {np.float32: tensor.float_data, np.float64: tensor.double_data, np.int64: tensor.int64_data,
               np.uint32: tensor.uint64_data, np.uint64: tensor.uint64_data}
     values = fields.get(dtype, tensor.int32_data)
     if len(values) != count:
-        raise invalid(f"tensor {tensor.name!r}: holds {len(values)} values; expected {count} of shape {shape}")
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: holds {len(values)} values; expected {count} of shape {shape}")
     if dtype is np.float16:
         return np.array(values, np.uint16).view(np.float16).reshape(shape)
     return np.array(values).astype(dtype).reshape(shape)
@@ -229,14 +230,14 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
     where = {entry.key: entry.value for entry in tensor.external_data}
     path = (folder / where.get("location", "")).resolve()
     if folder.resolve() not in path.parents:
-        raise invalid(f"tensor {tensor.name!r}: its data lie outside the model's folder: {where.get('location')!r}")
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: its data lie outside the model's folder: {excerpt(where.get('location'))!r}")
     try:
         offset, length = int(where.get("offset", 0)), int(where.get("length", size))
         available = path.stat().st_size
     except (OSError, ValueError) as error:
-        raise invalid(f"tensor {tensor.name!r}: its data cannot be read: {error}") from None
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {error}") from None
     if length != size or offset < 0 or offset + size > available:
-        raise invalid(f"tensor {tensor.name!r}: wants bytes {offset} to {offset + size} of {path.name}, which has {available}")
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: wants bytes {offset} to {offset + size} of {path.name}, which has {available}")
     return np.fromfile(path, np.dtype(dtype).newbyteorder("<"), math.prod(shape), offset=offset).reshape(shape)
 
 
@@ -377,7 +378,7 @@ class _Reader:
             return
         groups = int(attributes(node).get("group", 1))
         if groups < 1 or weights.shape[0] % groups:
-            raise invalid(f"{node.op_type} {node.name!r}: group is {groups}, with {weights.shape[0]} output channels")
+            raise invalid(f"{node.op_type} {excerpt(node.name)!r}: group is {groups}, with {weights.shape[0]} output channels")
         if weights.shape[1] == 1 and groups > 1 and weights.shape[0] == groups and operator != "ConvInteger":
             operator = "DepthwiseConv"
         self._add(scope, node, operator, None, np.moveaxis(weights, 1, -1), steps, a, groups=groups, qdq=qdq)
@@ -415,7 +416,7 @@ class _Reader:
             a_type, low, high = "u8", low + 128, high + 128
             note = "s8 activations of QDQ models become u8 in ONNX Runtime"
         shown = node.op_type + (" (QDQ)" if qdq else "")
-        name = (node.name or node.output[0]) + suffix
+        name = excerpt(node.name or node.output[0], 400) + suffix
         weights_node = self._dequantized(scope, node.input[1]) if qdq else node
         weights_input, point_input = (0, 2) if qdq else inputs or _INPUTS[node.op_type]
         self.model.layers.append(QuantizedLayer(
@@ -452,7 +453,9 @@ def read_onnx(path: str | Path) -> QuantizedModel:
         raise invalid(f"{path}: to read ONNX models, install the package onnx: pip install onnx") from None
     path = Path(path)
     try:
-        proto = onnx.load(str(path), load_external_data=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            proto = onnx.load(str(path), load_external_data=False)
     except OSError as error:
         raise invalid(f"{path}: {error.strerror or error}") from None
     except Exception:  # protobuf's DecodeError, by whatever name
@@ -465,10 +468,8 @@ def read_onnx(path: str | Path) -> QuantizedModel:
         reader.read(proto.graph)
         for function in proto.functions:
             model.pass_over(f"function {function.name}")
-    except (IndexError, ValueError, RecursionError, OverflowError, MemoryError) as error:
+    except Error as error:
+        raise invalid(f"{path}: {error.message}") from None
+    except (IndexError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
         raise invalid(f"{path}: a node or a tensor is malformed: {error}") from None
-    except Exception as error:
-        if type(error).__name__ == "Error":
-            raise invalid(f"{path}: {error}") from None
-        raise
     return model

@@ -1,0 +1,319 @@
+"""`intact audit` on small models made here."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import intact
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from intact._audit import audit, certify, engines, excesses, pairing  # noqa: E402
+from intact._onnx import read_onnx  # noqa: E402
+from intact._report import to_html, to_json, to_text, verdict  # noqa: E402
+
+HOT = np.zeros((4, 3), np.int8)
+HOT[0:2, 1] = 127  # one pair of adjacent depths that can saturate
+
+
+def save(tmp_path, nodes, constants, inputs, outputs=("y",), opset=17):
+    """A model file; inputs are names and element types."""
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(name, kind, None) for name, kind in inputs],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)])
+    path = tmp_path / "model.onnx"
+    onnx.save(model, str(path))
+    return path
+
+
+def one(tmp_path, op, inputs, constants, domain="", kind=TensorProto.UINT8, **attributes):
+    node = helper.make_node(op, inputs, ["y"], name="n", domain=domain, **attributes)
+    return save(tmp_path, [node], constants, [("a", kind)])
+
+
+@pytest.mark.parametrize("op,inputs,domain", [
+    ("MatMulInteger", ["a", "w"], ""),
+    ("QLinearMatMul", ["a", "s", "z", "w", "s", "p", "s", "z"], ""),
+    ("QGemm", ["a", "s", "z", "w", "s", "p", "", "s", "z"], "com.microsoft"),
+    ("MatMulIntegerToFloat", ["a", "w", "s", "s", "z", "p"], "com.microsoft"),
+    ("DynamicQuantizeMatMul", ["a", "w", "s", "p"], "com.microsoft"),
+    ("QAttention", ["a", "w", "b", "s", "s", "", "z", "p"], "com.microsoft"),
+])
+def test_products(tmp_path, op, inputs, domain):
+    constants = {"w": HOT, "s": np.float32(0.5), "z": np.uint8(3), "p": np.int8(0), "b": np.zeros(3, np.float32)}
+    kind = TensorProto.FLOAT if op == "DynamicQuantizeMatMul" else TensorProto.UINT8
+    result = audit(one(tmp_path, op, inputs, constants, domain, kind))
+    (layer,) = result.layers
+    assert (layer.layer.a_type, layer.layer.b_type, layer.layer.weights.shape) == ("u8", "s8", (4, 3))
+    found = layer.engines["onnxruntime"]
+    assert (found.pairing, found.pairs, found.failing_pairs, found.failing_columns) == ("depths", 6, 1, 1)
+    assert found.witness == "column 1, depths 0 1: 255*127 + 255*127 = 64770"
+    assert found.error == (64770 - 32767) * (0.5 if op in ("QLinearMatMul", "QGemm") else 1)
+    assert not result.is_proven and "1 of 1 layers can saturate in ONNX Runtime" in verdict(result)
+
+
+def test_transposed_gemm_and_batches_of_weights(tmp_path):
+    constants = {"w": np.ascontiguousarray(HOT.T), "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)}
+    path = one(tmp_path, "QGemm", ["a", "s", "z", "w", "s", "p"], constants, "com.microsoft", transB=1)
+    assert audit(path).layers[0].engines["onnxruntime"].failing_pairs == 1
+    path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": np.stack([HOT, HOT])})
+    layer = audit(path).layers[0]
+    assert layer.layer.weights.shape == (4, 6) and layer.engines["onnxruntime"].failing_pairs == 2
+
+
+def test_a_recurrent_layer_is_two(tmp_path):
+    constants = {"w": np.stack([HOT, 0 * HOT]), "r": np.stack([0 * HOT, HOT])}
+    path = one(tmp_path, "DynamicQuantizeLSTM", ["a", "w", "r"], constants, "com.microsoft", TensorProto.FLOAT)
+    layers = {layer.layer.name: layer.engines["onnxruntime"].failing_pairs for layer in audit(path).layers}
+    assert layers == {"n input weights, direction 0": 1, "n input weights, direction 1": 0,
+                      "n recurrent weights, direction 0": 0, "n recurrent weights, direction 1": 1}
+
+
+def convolution(tmp_path, weights, op="QLinearConv", kind=TensorProto.UINT8, **attributes):
+    constants = {"w": weights, "s": np.float32(1), "z": np.uint8(0) if kind == TensorProto.UINT8 else np.int8(0), "p": np.int8(0)}
+    inputs = ["a", "s", "z", "w", "s", "p", "s", "z"] if op == "QLinearConv" else ["a", "w", "z"]
+    return one(tmp_path, op, inputs, constants, kind=kind, **attributes)
+
+
+def test_each_engine_has_its_pairs(tmp_path):
+    weights = np.full((2, 1, 1, 2), 127, np.int8)  # one channel: pairs are taps, or none
+    result = audit(convolution(tmp_path, weights), engines_asked=list(engines()))
+    found = {name: c.failing_pairs for name, c in result.layers[0].engines.items()}
+    assert found == {"onnxruntime": 2, "fbgemm": 2, "onednn": 0, "openvino": 0}
+    weights = np.zeros((2, 3, 1, 2), np.int8)  # three channels: (2 of tap 0, 0 of tap 1) is a flattened pair
+    weights[0, 2, 0, 0] = weights[0, 0, 0, 1] = 127
+    result = audit(convolution(tmp_path, weights), engines_asked=list(engines()))
+    found = {name: c.failing_pairs for name, c in result.layers[0].engines.items()}
+    assert found == {"onnxruntime": 1, "fbgemm": 1, "onednn": 0, "openvino": 0}
+
+
+def test_depthwise_and_groups(tmp_path):
+    weights = np.full((4, 1, 1, 2), 127, np.int8)
+    result = audit(convolution(tmp_path, weights, group=4), engines_asked=["onnxruntime", "fbgemm", "onednn", "openvino"])
+    assert [c.failing_pairs for c in result.layers[0].engines.values()] == [0, 4, 0, 0]
+    result = audit(convolution(tmp_path, weights, group=2), engines_asked=["onnxruntime", "openvino", "onednn"])  # multiplier 2
+    assert [c.pairing for c in result.layers[0].engines.values()] == ["flattened", "flattened", "none"]
+    assert result.layers[0].engines["onnxruntime"].failing_pairs == 4
+    hot = np.zeros((4, 2, 1, 1), np.int8)
+    hot[3] = 127
+    (layer,) = audit(convolution(tmp_path, hot, group=2)).layers
+    assert layer.engines["onnxruntime"].witness.startswith("output channel 3, ")
+
+
+@pytest.mark.parametrize("weights,kind,op", [
+    (np.full((1, 2, 1, 1), 127, np.int8), TensorProto.INT8, "QLinearConv"),
+    (np.full((1, 2, 1, 1), 255, np.uint8), TensorProto.UINT8, "QLinearConv"),
+    (np.full((1, 2, 1, 1), 127, np.int8), TensorProto.UINT8, "ConvInteger"),
+])
+def test_what_onnxruntime_adds_in_int32(tmp_path, weights, kind, op):
+    result = audit(convolution(tmp_path, weights, op, kind))
+    assert result.layers[0].engines["onnxruntime"].pairing == "none" and result.is_proven
+
+
+def qdq(tmp_path, operator="Conv", before=None, after=True, a_point=np.uint8(0), weights=None, scale=np.float32(1 / 255)):
+    weights = np.full((1, 2, 1, 1), 127, np.int8) if weights is None else weights
+    nodes, source = [], "x"
+    if before:
+        nodes.append(before)
+        source = "b"
+    nodes += [helper.make_node("QuantizeLinear", [source, "s", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s", "z"], ["a"]),
+              helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]), helper.make_node(operator, ["a", "wf"], ["c"], name="n")]
+    if after:
+        nodes += [helper.make_node("QuantizeLinear", ["c", "s", "z"], ["cq"]), helper.make_node("DequantizeLinear", ["cq", "s", "z"], ["y"])]
+    else:
+        nodes.append(helper.make_node("Identity", ["c"], ["y"]))
+    constants = {"s": scale, "z": a_point, "w": weights, "ws": np.float32(1), "wz": np.int8(0)}
+    return save(tmp_path, nodes, constants, [("x", TensorProto.FLOAT)])
+
+
+def test_qdq_groups_as_the_engine_runs_them(tmp_path):
+    (layer,) = audit(qdq(tmp_path)).layers
+    assert layer.layer.node == "Conv (QDQ)" and layer.engines["onnxruntime"].failing_pairs == 1
+    model = read_onnx(qdq(tmp_path, after=False))
+    assert not model.layers and list(model.passed_over) == ["Conv (QDQ): its output is not quantized: ONNX Runtime runs it in float"]
+    model = read_onnx(qdq(tmp_path, "ConvTranspose"))
+    assert not model.layers and "ConvTranspose (QDQ)" in next(iter(model.passed_over))
+    (layer,) = audit(qdq(tmp_path, a_point=np.int8(0))).layers
+    assert layer.layer.a_type == "u8" and layer.layer.a_range == (0, 255) and "become u8" in layer.layer.note
+
+
+@pytest.mark.parametrize("op,attributes,point,expected", [
+    ("Sigmoid", {}, 0, (0, 100)),
+    ("Softmax", {}, 0, (0, 100)),
+    ("Relu", {}, 0, (0, 255)),
+    ("Tanh", {}, 0, (0, 100)),
+    ("Relu", {}, 20, (20, 255)),
+    ("Tanh", {}, 120, (20, 220)),
+])
+def test_producers_bound_the_activations(tmp_path, op, attributes, point, expected):
+    before = helper.make_node(op, ["x"], ["b"], **attributes)
+    (layer,) = audit(qdq(tmp_path, before=before, scale=np.float32(0.01), a_point=np.uint8(point))).layers
+    assert layer.layer.a_range == expected
+    assert layer.layer.a_why == (op if expected != (0, 255) else "")
+    assert layer.engines["onnxruntime"].is_proven == (expected[1] * 254 <= 32767)
+
+
+def test_counts_agree_with_brute_force():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        matrix = rng.integers(-128, 128, (rng.integers(1, 30), 7)).astype(np.int8)
+        low, high = sorted(int(n) for n in rng.integers(0, 256, 2))
+        above, below = excesses(matrix, (low, max(high, 1)))
+        expected = intact.Gemm(matrix, a_range=(low, max(high, 1)), a_zero_point=low).certificate().failing_pairs
+        assert np.count_nonzero(above | below) == expected
+
+
+def test_deep_weights_are_certified_in_pieces(tmp_path):
+    weights = np.zeros((70000, 1), np.int8)
+    weights[[0, 1, 32766, 32767, 32768, 32769, 69998, 69999]] = 127
+    weights[32767] = 0
+    (layer,) = audit(one(tmp_path, "MatMulInteger", ["a", "w"], {"w": weights})).layers
+    assert layer.engines["onnxruntime"].failing_pairs == 3
+
+
+def test_constants_come_through_operators(tmp_path):
+    nodes = [helper.make_node("Transpose", ["wt"], ["w"], perm=[1, 0]), helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="n")]
+    path = save(tmp_path, nodes, {"wt": np.ascontiguousarray(HOT.T)}, [("a", TensorProto.UINT8)])
+    assert audit(path).layers[0].engines["onnxruntime"].failing_pairs == 1
+
+
+def test_subgraphs_are_read(tmp_path):
+    inner = helper.make_graph([helper.make_node("MatMulInteger", ["a", "w"], ["t"], name="inner")], "then", [],
+                              [helper.make_tensor_value_info("t", TensorProto.INT32, None)])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
+    path = save(tmp_path, [node], {"w": HOT}, [("a", TensorProto.UINT8), ("c", TensorProto.BOOL)])
+    assert [layer.layer.name for layer in audit(path).layers] == ["inner", "inner"]
+
+
+def test_passed_over(tmp_path):
+    path = one(tmp_path, "MatMulNBits", ["a", "w"], {"w": np.zeros((1, 1, 16), np.uint8)}, "com.microsoft", TensorProto.FLOAT)
+    assert read_onnx(path).passed_over == {"MatMulNBits: weights in blocks of 4 bits": 1}
+    path = save(tmp_path, [helper.make_node("MatMulInteger", ["a", "b"], ["y"])], {}, [("a", TensorProto.UINT8), ("b", TensorProto.INT8)])
+    assert read_onnx(path).passed_over == {"MatMulInteger: both operands change from run to run": 1}
+
+
+def program(*arguments):
+    code = "import sys; sys.argv[0] = 'intact'; from intact._program import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_the_command(tmp_path):
+    path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT})
+    run = program("audit", path, "--json", tmp_path / "j", "--html", tmp_path / "h")
+    assert run.returncode == 1 and run.stderr == ""
+    assert run.stdout.splitlines()[-1].startswith("1 of 1 layers can saturate in ONNX Runtime on CPUs without VNNI; this CPU ")
+    report = json.loads((tmp_path / "j").read_text())
+    assert (report["schema"], report["schema_version"], report["proven"]) == ("intact-audit", 1, False)
+    assert report["layers"][0]["engines"]["onnxruntime"]["failing_pairs"] == 1
+    page = (tmp_path / "h").read_text()
+    assert "can saturate" in page and "src=" not in page and "http" not in page
+    safe = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT // 2})
+    run = program("audit", safe)
+    assert run.returncode == 0 and run.stdout.endswith("all 1 layers are proven safe in ONNX Runtime, whatever the input, on every CPU\n")
+    assert "7 bits: the weights of 1 layers" in run.stdout
+
+
+def test_names_cannot_write_the_page_or_the_terminal(tmp_path):
+    node = helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="<script>\x1b[2J")
+    result = audit(save(tmp_path, [node], {"w": HOT}, [("a", TensorProto.UINT8)]))
+    assert "<script>" not in to_html(result)
+    assert "\x1b" not in to_text(result) and "\\x1b" in to_text(result)
+    assert json.dumps(to_json(result))
+
+
+def external(tmp_path, **entries):
+    path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT})
+    model = onnx.load(str(path))
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, value
+    onnx.save(model, str(path))
+    return path
+
+
+def test_external_data(tmp_path):
+    (tmp_path / "data").write_bytes(b"\x00" * 5 + HOT.tobytes())
+    assert audit(external(tmp_path, location="data", offset="5", length="12")).layers[0].engines["onnxruntime"].failing_pairs == 1
+
+
+def hostile(tmp_path, name):
+    (tmp_path / "short").write_bytes(b"\x00" * 5)
+    if name in ("leaves", "truncated", "negative", "no_file", "no_number"):
+        return external(tmp_path, **{"leaves": {"location": "../../etc/passwd"}, "truncated": {"location": "short"},
+                                     "negative": {"location": "short", "offset": "-1"}, "no_file": {"location": "nothing"},
+                                     "no_number": {"location": "short", "offset": "x"}}[name])
+    path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT})
+    model = onnx.load(str(path))
+    tensor = model.graph.initializer[0]
+    if name == "huge":
+        tensor.dims[:] = [1 << 40, 1 << 40]
+    if name == "negative_dims":
+        tensor.dims[:] = [-4, -3]
+    if name == "two_gigabytes":
+        tensor.dims[:] = [1 << 16, 1 << 15]
+    if name == "cycle":
+        del model.graph.initializer[:]
+        model.graph.node.extend([helper.make_node("Identity", ["w"], ["v"]), helper.make_node("Identity", ["v"], ["w"])])
+    if name == "no_inputs":
+        del model.graph.node[0].input[:]
+    if name == "group":
+        model.graph.node[0].CopyFrom(helper.make_node("ConvInteger", ["a", "w"], ["y"], group=0))
+        tensor.dims[:] = [1, 3, 2, 2]
+    if name == "long_words":
+        model.graph.node[0].CopyFrom(helper.make_node("ConvInteger", ["a", "w"], ["y"], group=0, name="n" * 100000))
+        tensor.dims[:] = [1, 3, 2, 2]
+    onnx.save(model, str(path))
+    return path
+
+
+@pytest.mark.parametrize("name", ["leaves", "truncated", "negative", "no_file", "no_number", "huge", "negative_dims", "two_gigabytes",
+                                  "no_inputs", "group", "long_words"])
+def test_hostile_models_get_one_line(tmp_path, name):
+    run = program("audit", hostile(tmp_path, name))
+    assert run.returncode == 2 and run.stdout == ""
+    assert run.stderr.startswith("intact: ") and run.stderr.count("\n") == 1 and len(run.stderr) < 600
+
+
+def test_cycles_end(tmp_path):
+    run = program("audit", hostile(tmp_path, "cycle"))
+    assert run.returncode == 2 and run.stderr == "" and "no quantized layer" in run.stdout
+
+
+@pytest.mark.parametrize("contents", [b"", b"\x00\xff" * 50, b"not a model\n"])
+def test_other_files(tmp_path, contents):
+    (tmp_path / "x.onnx").write_bytes(contents)
+    run = program("audit", tmp_path / "x.onnx")
+    assert run.returncode == 2 and "is no ONNX model" in run.stderr and run.stderr.count("\n") == 1
+
+
+def test_bad_arguments(tmp_path):
+    path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT})
+    run = program("audit", path, "--engine", "mlas")
+    assert run.returncode == 2 and run.stderr == "intact: --engine: is 'mlas'; expected onnxruntime, fbgemm, onednn, openvino\n"
+    run = program("audit", "/nonexistent.onnx")
+    assert run.returncode == 2 and "No such file" in run.stderr and run.stderr.count("\n") == 1
+    run = program("audit", path, "--json", "/nonexistent/x")
+    assert run.returncode == 2 and run.stderr == "intact: /nonexistent/x: cannot be written: No such file or directory\n"
+
+
+def test_on_data(tmp_path):
+    pytest.importorskip("onnxruntime")
+    from intact._run import run_on_data
+
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]), helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"], name="n"),
+             helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT)]
+    result = audit(save(tmp_path, nodes, {"w": HOT}, [("x", TensorProto.FLOAT)]))
+    x = np.array([[1, 1, 0, 0], [0, 0, 0, 1]], np.float32)
+    found = run_on_data(result, [{"x": x}])
+    layer = found.layers["n"]
+    assert (layer.results, layer.changed) == (6, 1)
+    assert found.outputs[0].control == np.inf and (found.outputs[0].stock == np.inf) != result.cpu_clamps
