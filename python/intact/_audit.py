@@ -167,7 +167,7 @@ _REMEDIES = {
 }
 
 
-def _is_affected() -> bool:
+def is_affected() -> bool:
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
@@ -197,4 +197,4 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] = ("onnxrunti
         layers.append(audited)
         if progress:
             progress(i + 1, len(model.layers))
-    return Audit(model, names, layers, _is_affected())
+    return Audit(model, names, layers, is_affected())

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._library import TYPE_NAMES, DTYPES, Linear, address, array_of, ffi, invalid, lib
+from ._library import DTYPES, Linear, address, array_of, ffi, invalid, lib
 from ._plan import Call, Certificate, Plan, Tuned, nothing, pointer, row_strides
 
 

@@ -70,10 +70,10 @@ class QuantizedModel:
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
 
-class _Scope:
+class Scope:
     """A graph's constants and producers, and those of the graphs around it."""
 
-    def __init__(self, graph: Any, folder: Path, parent: "_Scope | None" = None):
+    def __init__(self, graph: Any, folder: Path, parent: "Scope | None" = None):
         self.folder, self.parent = folder, parent
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.producers = {output: node for node in graph.node for output in node.output if output}
@@ -85,7 +85,7 @@ class _Scope:
                       for value in [*graph.input, *graph.value_info, *graph.output]}
         self._constants: dict[str, np.ndarray | None] = {}
 
-    def scope_of(self, name: str) -> "_Scope | None":
+    def scope_of(self, name: str) -> "Scope | None":
         if name in self.initializers or name in self.producers:
             return self
         return self.parent.scope_of(name) if self.parent else None
@@ -145,7 +145,7 @@ class _Scope:
 
     def type_of(self, name: str) -> Any:
         """The NumPy type of a tensor's elements, or None."""
-        scope: _Scope | None = self
+        scope: Scope | None = self
         while scope:
             if scope.types.get(name):
                 return _DTYPES.get(scope.types[name])
@@ -251,10 +251,10 @@ class _Reader:
     def __init__(self, model: QuantizedModel, folder: Path):
         self.model, self.folder = model, folder
 
-    def read(self, graph: Any, parent: _Scope | None = None, depth: int = 0) -> None:
+    def read(self, graph: Any, parent: Scope | None = None, depth: int = 0) -> None:
         if depth > 16:
             raise invalid("graphs are nested more than 16 deep")
-        scope = _Scope(graph, self.folder, parent)
+        scope = Scope(graph, self.folder, parent)
         for node in graph.node:
             self.model.operators += 1
             self._node(scope, node)
@@ -262,7 +262,7 @@ class _Reader:
                 for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
                     self.read(inner, scope, depth + 1)
 
-    def _node(self, scope: _Scope, node: Any) -> None:
+    def _node(self, scope: Scope, node: Any) -> None:
         op = node.op_type
         read = getattr(self, "_" + op, None)
         if read is not None:
@@ -327,12 +327,12 @@ class _Reader:
     # ----- what they have in common -------------------------------------------------------------------------------
 
     @staticmethod
-    def _dequantized(scope: _Scope, name: str) -> Any:
+    def _dequantized(scope: Scope, name: str) -> Any:
         """The DequantizeLinear that makes a tensor, from 8 bits."""
         node = scope.producer(name)
         return node if node is not None and node.op_type == "DequantizeLinear" else None
 
-    def _qdq(self, scope: _Scope, node: Any, add: Any, **options: Any) -> None:
+    def _qdq(self, scope: Scope, node: Any, add: Any, **options: Any) -> None:
         a, b = (self._dequantized(scope, name) for name in node.input[:2])
         if b is None:
             return
@@ -358,14 +358,14 @@ class _Reader:
                 steps = found[0].reshape(-1) * found[1].reshape(-1) / found[2].reshape(-1)
         add(scope, node, node.op_type, a.input[0], b.input[0], steps, qdq=True, **options)
 
-    def _steps(self, scope: _Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
+    def _steps(self, scope: Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
         found = [scope.constant(node.input[i]) if len(node.input) > i else None for i in (a, b, c)]
         if any(value is None for value in found):
             return None
         return found[0].reshape(-1).astype(np.float64) * found[1].reshape(-1) / found[2].reshape(-1)
 
     @staticmethod
-    def _point(scope: _Scope, node: Any, i: int) -> Any:
+    def _point(scope: Scope, node: Any, i: int) -> Any:
         return scope.constant(node.input[i]) if len(node.input) > i and node.input[i] else None
 
     def _convolution(self, scope, node, operator, a, b, steps, point=None, qdq=False):
@@ -425,7 +425,7 @@ class _Reader:
             weights_input=weights_input, point_input=point_input))
 
     @staticmethod
-    def _range(scope: _Scope, a: str, a_type: str) -> tuple[int, int, str]:
+    def _range(scope: Scope, a: str, a_type: str) -> tuple[int, int, str]:
         """The quantized activations' bounds."""
         low, high = (0, 255) if a_type == "u8" else (-128, 127)
         node = scope.producer(a) if a else None

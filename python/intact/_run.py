@@ -6,14 +6,14 @@ import copy
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any
 
 import numpy as np
 
 from ._audit import Audit, pairing, engines
 from ._gemm import Gemm
-from ._library import Error, invalid
-from ._onnx import QuantizedLayer, attributes
+from ._library import invalid
+from ._onnx import QuantizedLayer, Scope, attributes
 
 CONTROL = 1e-7  # relative change of the control's float constants
 
@@ -83,16 +83,14 @@ def exact_variant(audit: Audit) -> Any:
     # Layers hold nodes of the model read; positions find them in the copy.
     proto = copy.deepcopy(audit.model.proto)
     places = {id(node): i for i, node in enumerate(audit.model.proto.graph.node)}
-    made: dict[tuple, str] = {}
+    made: dict[str, str] = {}
 
     def constant(name: str, array: np.ndarray) -> str:
         tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
         proto.graph.initializer.append(tensor)
         return name
 
-    from ._onnx import _Scope
-
-    scope = _Scope(audit.model.proto.graph, Path(audit.model.path).parent)
+    scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
     changed = set()
     for audited in audit.layers:
         layer = audited.layer
@@ -111,11 +109,12 @@ def exact_variant(audit: Audit) -> Any:
         while len(node.input) <= layer.point_input:
             node.input.append("")
         point_name = node.input[layer.point_input]
-        point = scope.constant(point_name) if point_name else np.zeros((), np.int8)
-        key = (point_name,)
-        if key not in made:
-            made[key] = constant(f"{point_name or 'no'}__point_u8", (point.astype(np.int16) + 128).astype(np.uint8))
-        node.input[layer.point_input] = made[key]
+        if point_name:
+            point = scope.constant(point_name)
+        else:  # 0, for each scale of a DequantizeLinear
+            point = np.zeros(scope.constant(node.input[1]).shape if "(QDQ)" in layer.node else (), np.int8)
+        node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}",
+                                                 (point.astype(np.int16) + 128).astype(np.uint8))
     return proto
 
 
@@ -133,9 +132,11 @@ def control_variant(proto: Any) -> Any:
     return changed
 
 
-def _session(proto: Any, precise: bool = False) -> Any:
-    import onnxruntime
-
+def session_of(proto: Any) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise invalid("--data: needs the package onnxruntime: pip install onnxruntime") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
@@ -206,16 +207,10 @@ def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
 
 def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any = None) -> OnData:
     """Runs the model's exact variant on data; computes each layer's results as the first engine asked for clamps them."""
-    try:
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        raise invalid("--data: needs the package onnxruntime: pip install onnxruntime") from None
     from onnx import helper
 
-    from ._onnx import _Scope
-
     engine = engines()[audit.engines[0]]
-    scope = _Scope(audit.model.proto.graph, Path(audit.model.path).parent)
+    scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
     exact = exact_variant(audit)
     names = [output.name for output in exact.graph.output]
     visible: dict[str, list[QuantizedLayer]] = {}
@@ -231,8 +226,8 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     for name in visible:
         if name not in have:
             captured.graph.output.append(helper.make_empty_tensor_value_info(name))
-    probe, stock, control = _session(captured), _session(audit.model.proto), _session(control_variant(exact))
-    plain = _session(exact)
+    probe, stock, control = session_of(captured), session_of(audit.model.proto), session_of(control_variant(exact))
+    plain = session_of(exact)
     gathered: dict[str, list] = {name: [] for name in names}
     for done, run in enumerate(runs):
         try:

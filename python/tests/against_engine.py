@@ -95,22 +95,22 @@ def main() -> int:
     from onnx import helper
     from pathlib import Path
 
-    from intact._audit import _is_affected, audit
-    from intact._onnx import _Scope
-    from intact._run import _session, exact_variant, load_data
+    from intact._audit import audit, is_affected
+    from intact._onnx import Scope
+    from intact._run import exact_variant, session_of, load_data
 
     path, data = sys.argv[1:3]
     most = int(sys.argv[3]) if len(sys.argv) > 3 else None
     audited = audit(path)
-    scope = _Scope(audited.model.proto.graph, Path(path).parent)
+    scope = Scope(audited.model.proto.graph, Path(path).parent)
     captured = exact_variant(audited)
     layers = [a.layer for a in audited.layers if a.layer.graph_node is not None and a.layer.activation and a.layer.a_type + a.layer.b_type == "u8s8"]
     layers = [layer for layer in layers if not layer.is_convolution or "(QDQ)" in layer.node][:most]
     for name in dict.fromkeys(layer.activation for layer in layers):
         captured.graph.output.append(helper.make_empty_tensor_value_info(name))
-    session = _session(captured)
+    session = session_of(captured)
     values = dict(zip([o.name for o in session.get_outputs()], session.run(None, load_data(data)[0])))
-    emulator = [] if _is_affected() else [shutil.which("qemu-x86_64") or "", "-cpu", "Haswell"]
+    emulator = [] if is_affected() else [shutil.which("qemu-x86_64") or "", "-cpu", "Haswell"]
     if emulator and not emulator[0]:
         print("against_engine: this CPU has VNNI; install qemu-user", file=sys.stderr)
         return 2

@@ -12,7 +12,7 @@ import intact
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from intact._audit import audit, certify, engines, excesses, pairing  # noqa: E402
+from intact._audit import audit, engines, excesses  # noqa: E402
 from intact._onnx import read_onnx  # noqa: E402
 from intact._report import to_html, to_json, to_text, verdict  # noqa: E402
 
