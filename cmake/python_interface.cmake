@@ -1,9 +1,19 @@
-# intact_python_interface(python out): writes intact.h's declarations to `out`, a module that cffi loads, by `python`.
+# The plug-in that runs targets written in Python.
+function(intact_python_target folder)
+  add_library(intact_python_target MODULE ${PROJECT_SOURCE_DIR}/python/python_target.c)
+  target_link_libraries(intact_python_target PRIVATE intact_flags)
+  set_target_properties(intact_python_target PROPERTIES PREFIX "" OUTPUT_NAME python_target
+                        LIBRARY_OUTPUT_DIRECTORY ${folder})
+endfunction()
+
+# intact_python_interface(python out): writes the declarations of intact.h and target.h to `out`, a module that cffi
+# loads, by `python`.
 function(intact_python_interface python out)
   add_custom_command(
     OUTPUT ${out}
     COMMAND ${python} ${PROJECT_SOURCE_DIR}/python/make_interface.py ${CMAKE_C_COMPILER}
-            ${PROJECT_SOURCE_DIR}/include/intact/intact.h ${out}
+            ${PROJECT_SOURCE_DIR}/include/intact/target.h ${out}
     DEPENDS ${PROJECT_SOURCE_DIR}/python/make_interface.py ${PROJECT_SOURCE_DIR}/include/intact/intact.h
+            ${PROJECT_SOURCE_DIR}/include/intact/target.h
     COMMENT "The C interface as cffi reads it" VERBATIM)
 endfunction()

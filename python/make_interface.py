@@ -1,6 +1,6 @@
-"""make_interface.py COMPILER HEADER OUT: the declarations of intact.h as a module that cffi loads.
+"""make_interface.py COMPILER HEADER OUT: the declarations of intact/target.h, and of intact.h in it, as a module that cffi loads.
 
-Structs, enumerators and functions have one definition, the header: it is preprocessed, and cffi's ABI mode writes what it
+Structs, enumerators and functions have one definition, the headers: they are preprocessed, and cffi's ABI mode writes what it
 declares into a Python module, which needs neither a compiler nor a parser where it is imported.
 """
 
@@ -13,11 +13,11 @@ import cffi
 
 
 def declarations(compiler: str, header: Path) -> str:
-    """The header without comments, macros and attributes. cffi knows the types of <stddef.h> and <stdint.h>."""
+    """The headers without comments, macros and attributes. cffi knows the types of <stddef.h> and <stdint.h>."""
     with tempfile.TemporaryDirectory() as folder:
         for standard in ("stddef.h", "stdint.h"):
             (Path(folder) / standard).write_text("")
-        command = [compiler, "-E", "-P", "-nostdinc", "-isystem", folder, "-D__attribute__(x)=", "-x", "c", str(header)]
+        command = [compiler, "-E", "-P", "-nostdinc", "-isystem", folder, "-I", str(header.parent.parent), "-D__attribute__(x)=", "-x", "c", str(header)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

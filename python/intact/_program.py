@@ -59,8 +59,19 @@ def _audit(arguments: list[str]) -> int:
     return 0 if result.is_proven else 1
 
 
+def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The native program's command line and environment. `--target python:FILE:CLASS` is the plug-in that runs classes."""
+    package = Path(__file__).parent
+    plugin = f"{package / 'python_target.so'}:"
+    arguments = [argument.replace("python:", plugin, 1) if argument.startswith(("python:", "--target=python:")) else argument
+                 for argument in arguments]
+    path = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "INTACT_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path)}
+    return [str(package / "intact"), *arguments], environment
+
+
 def main() -> None:
     if sys.argv[1:2] == ["audit"]:
         sys.exit(_audit(sys.argv[2:]))
-    program = str(Path(__file__).with_name("intact"))
-    os.execv(program, ["intact", *sys.argv[1:]])
+    command, environment = native(sys.argv[1:])
+    os.execve(command[0], ["intact", *command[1:]], environment)

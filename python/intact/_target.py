@@ -1,0 +1,219 @@
+"""`python -m intact._target FILE CLASS`: runs the problems that python_target.so passes on, in a class of the user's."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ._library import DTYPES, TYPE_NAMES, ffi, lib
+
+_MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
+# Features that a class in Python cannot have: it gets dense tensors of one item, and one thread.
+_NOT_HERE = {"STRIDES", "B_LAYOUTS", "B_FROM_RUN", "BATCH", "BATCH_POINTERS", "RESIDUAL_IN_PLACE", "THREADS", "ROW_QUANTIZATION",
+             "DYNAMIC_ROWS", "DYNAMIC_TENSOR"}
+FEATURES = {name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name) for name in dir(lib)
+            if name.startswith("INTACT_TARGET_") and name.removeprefix("INTACT_TARGET_") not in _NOT_HERE | {"FEATURES"}}
+
+
+@dataclass
+class Arithmetic:
+    """What follows the sums, as in `Gemm`'s arguments. Arrays are read-only."""
+
+    a_type: str
+    b_type: str
+    c_type: str
+    a_zero_point: int
+    b_zero_points: np.ndarray | None
+    c_zero_point: int
+    bias: np.ndarray | None  # int32: added to the sums; float32: to the scaled sums
+    scales: np.ndarray | None
+    activation: str | None  # None, "relu" or "clamp"
+    clamp: tuple[float, float]
+    residual: np.ndarray | None
+    residual_scale: float
+    residual_zero_point: int
+
+    @property
+    def c_dtype(self) -> np.dtype:
+        return DTYPES[self.c_type]
+
+
+@dataclass
+class GemmProblem(Arithmetic):
+    """C = A·B: `a` is (M, K), `b` (K, N); the answer is (M, N) of `c_dtype`."""
+
+    a: np.ndarray
+    b: np.ndarray
+
+
+@dataclass
+class ConvProblem(Arithmetic):
+    """`a` is (batch, *extents, I), `weights` (O, *kernel, I/groups); the answer (batch, *output, O) of `c_dtype`."""
+
+    a: np.ndarray
+    weights: np.ndarray
+    output: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    groups: int
+    transposed: bool
+    output_padding: tuple[int, ...]
+
+
+class _Pipe:
+    def __init__(self, requests: BinaryIO):
+        self.requests = requests
+
+    def bytes(self, size: int) -> bytes:
+        data = self.requests.read(size)
+        if len(data) != size:
+            raise EOFError
+        return data
+
+    def number(self) -> int:
+        return int.from_bytes(self.bytes(8), "little", signed=True)
+
+    def struct(self, name: str) -> Any:
+        data = self.bytes(ffi.sizeof(name))
+        return ffi.from_buffer(f"{name} *", data)
+
+    def array(self, dtype: Any) -> np.ndarray | None:
+        size = self.number()
+        return np.frombuffer(self.bytes(size), dtype) if size else None
+
+
+def _linear(pipe: _Pipe) -> tuple[Any, dict]:
+    linear = pipe.struct("intact_linear_desc")
+    names = [TYPE_NAMES[t] for t in (linear.a_type, linear.b_type, linear.c_type)]
+    b_zero_points, bias_s32, bias_f32, scales = (pipe.array(t) for t in (np.int32, np.int32, np.float32, np.float32))
+    activation = {lib.INTACT_ACTIVATION_NONE: None, lib.INTACT_ACTIVATION_RELU: "relu", lib.INTACT_ACTIVATION_CLAMP: "clamp"}
+    return linear, {
+        "a_type": names[0], "b_type": names[1], "c_type": names[2], "a_zero_point": linear.a_zero_point,
+        "b_zero_points": b_zero_points, "c_zero_point": linear.c_zero_point,
+        "bias": bias_s32 if bias_s32 is not None else bias_f32, "scales": scales, "activation": activation[linear.activation],
+        "clamp": (linear.clamp_min, linear.clamp_max), "residual_scale": linear.residual_scale,
+        "residual_zero_point": linear.residual_zero_point,
+    }
+
+
+def _tensors(pipe: _Pipe, linear: Any, fields: dict) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    a, b = pipe.array(DTYPES[fields["a_type"]]), pipe.array(DTYPES[fields["b_type"]])
+    name = TYPE_NAMES[linear.residual_type]
+    return a, b, pipe.array(DTYPES[name] if name else np.uint8)
+
+
+def _gemm(pipe: _Pipe) -> tuple[GemmProblem, tuple]:
+    desc, args = pipe.struct("intact_gemm_desc"), pipe.struct("intact_gemm_args")
+    linear, fields = _linear(pipe)
+    a, b, residual = _tensors(pipe, linear, fields)
+    shape = (args.m, desc.n)
+    if residual is not None:
+        residual = residual.reshape(shape)
+    return GemmProblem(**fields, residual=residual, a=a.reshape(args.m, desc.k), b=b.reshape(desc.k, desc.n)), shape
+
+
+def _conv(pipe: _Pipe) -> tuple[ConvProblem, tuple]:
+    desc, args = pipe.struct("intact_conv_desc"), pipe.struct("intact_conv_args")
+    linear, fields = _linear(pipe)
+    a, weights, residual = _tensors(pipe, linear, fields)
+    dims = range(desc.spatial_dims)
+
+    def each(field: Any, least: int) -> tuple:
+        return tuple(max(field[i], least) for i in dims)
+
+    kernel, stride, dilation, groups = each(desc.kernel, 1), each(desc.stride, 1), each(desc.dilation, 1), max(desc.groups, 1)
+    padding = tuple((desc.pad_begin[i], desc.pad_end[i]) for i in dims)
+    spans = [(kernel[i] - 1) * dilation[i] + 1 for i in dims]
+    if desc.transposed:
+        output = tuple((desc.input[i] - 1) * stride[i] + spans[i] - sum(padding[i]) + desc.output_pad[i] for i in dims)
+    else:
+        output = tuple((desc.input[i] + sum(padding[i]) - spans[i]) // stride[i] + 1 for i in dims)
+    shape = (args.batch, *output, desc.output_channels)
+    return ConvProblem(
+        **fields, residual=None if residual is None else residual.reshape(shape),
+        a=a.reshape(args.batch, *(desc.input[i] for i in dims), desc.input_channels),
+        weights=weights.reshape(desc.output_channels, *kernel, desc.input_channels // groups), output=output, stride=stride,
+        dilation=dilation, padding=padding, groups=groups, transposed=bool(desc.transposed), output_padding=each(desc.output_pad, 0)), shape
+
+
+def _text(words: str) -> bytes:
+    return words.replace("\n", " ").encode()[:_MESSAGE - 1].ljust(_MESSAGE, b"\0")
+
+
+def _status(status: int, words: str = "") -> bytes:
+    return status.to_bytes(8, "little") + _text(words)
+
+
+def load(file: str, name: str) -> Any:
+    """An object of a class in a file."""
+    path = Path(file)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ValueError(f"{file}: no such file of Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    made = getattr(module, name, None)
+    if made is None:
+        raise ValueError(f"{file}: has no class {name}")
+    return made()
+
+
+def introduction(target: Any) -> bytes:
+    mask = 0
+    for name in target.supports:
+        if name not in FEATURES:
+            raise ValueError(f"supports: {name!r} is unknown; expected some of: {', '.join(FEATURES)}")
+        mask |= 1 << FEATURES[name]
+    named, claim = getattr(target, "name", type(target).__name__), getattr(target, "arithmetic", "exact")
+    return _status(lib.INTACT_OK) + mask.to_bytes(8, "little") + _text(named) + _text(claim)
+
+
+def answer(target: Any, pipe: _Pipe) -> bytes:
+    kind = pipe.number()
+    problem, shape = (_conv if kind else _gemm)(pipe)
+    size = pipe.number()
+    try:
+        c = np.asarray((target.conv if kind else target.gemm)(problem))
+    except NotImplementedError as error:
+        return _status(lib.INTACT_UNSUPPORTED, str(error))
+    except Exception as error:  # whatever a user's class raises is a finding
+        return _status(lib.INTACT_CODEGEN_FAILED, f"{type(error).__name__}: {error}")
+    if c.shape != shape or c.dtype != problem.c_dtype:
+        return _status(lib.INTACT_CODEGEN_FAILED, f"gave {c.shape} of {c.dtype}; expected {shape} of {problem.c_dtype}")
+    data = np.ascontiguousarray(c).tobytes()
+    assert len(data) == size == math.prod(shape) * c.itemsize
+    return _status(lib.INTACT_OK) + data
+
+
+def main() -> None:
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the class prints is no reply
+    try:
+        target = load(*sys.argv[1:3])
+        first = introduction(target)
+    except Exception as error:  # told to who asked
+        first, target = _status(lib.INTACT_INVALID_ARGUMENT, f"{type(error).__name__}: {error}"), None
+    replies.write(first)
+    replies.flush()
+    pipe = _Pipe(sys.stdin.buffer)
+    while target is not None:
+        try:
+            reply = answer(target, pipe)
+        except EOFError:
+            return
+        replies.write(reply)
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main()

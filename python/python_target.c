@@ -1,0 +1,162 @@
+// A plug-in (intact/target.h) whose kernels are a class in Python: --target python_target.so:FILE:CLASS. It starts
+// `$INTACT_PYTHON -m intact._target FILE CLASS` and passes each problem through a pipe: structs as memory has them, then
+// dense arrays, each behind its length in bytes. The other side is intact/_target.py.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <intact/target.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static int to_python = -1, from_python = -1;
+
+static int Write(const void* data, size_t size) {
+  const char* at = data;
+  while (size > 0) {
+    const ssize_t count = write(to_python, at, size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return 0;
+    at += count;
+    size -= (size_t)count;
+  }
+  return 1;
+}
+
+static int Read(void* data, size_t size) {
+  char* at = data;
+  while (size > 0) {
+    const ssize_t count = read(from_python, at, size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return 0;
+    at += count;
+    size -= (size_t)count;
+  }
+  return 1;
+}
+
+// An array of `count` elements of `size` bytes; NULL is one of none.
+static int Array(const void* data, int64_t count, int64_t size) {
+  const int64_t bytes = data == NULL ? 0 : count * size;
+  return Write(&bytes, sizeof bytes) && Write(data, (size_t)bytes);
+}
+
+static int64_t ElementSize(int32_t type) {
+  return type == INTACT_U8 || type == INTACT_S8 ? 1 : type == INTACT_BF16 ? 2 : 4;
+}
+
+static int Linear(const intact_linear_desc* linear, int64_t columns) {
+  return Write(linear, sizeof *linear) && Array(linear->b_zero_points, linear->b_zero_point_count, 4) &&
+         Array(linear->bias_s32, columns, 4) && Array(linear->bias_f32, columns, 4) &&
+         Array(linear->scales, linear->scale_count, 4);
+}
+
+static intact_status Gone(char* message) {
+  snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process ended");
+  return INTACT_CODEGEN_FAILED;
+}
+
+// Python's answer: a status, a text of 256 bytes, and C if the status is OK.
+static intact_status Answer(void* c, int64_t bytes, char* message) {
+  int64_t status = 0;
+  if (!Read(&status, sizeof status) || !Read(message, INTACT_TARGET_MESSAGE_BYTES)) return Gone(message);
+  message[INTACT_TARGET_MESSAGE_BYTES - 1] = '\0';
+  if (status == INTACT_OK && !Read(c, (size_t)bytes)) return Gone(message);
+  return (intact_status)status;
+}
+
+static intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* linear, const void* b,
+                             const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
+  const int64_t c_bytes = args->m * desc->n * ElementSize(linear->c_type);
+  const int64_t kind = 0;
+  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) || !Linear(linear, desc->n) ||
+      !Array(args->a, args->m * desc->k, 1) || !Array(b, desc->k * desc->n, 1) ||
+      !Array(args->residual, args->m * desc->n, ElementSize(linear->residual_type)) || !Write(&c_bytes, sizeof c_bytes)) {
+    return Gone(message);
+  }
+  return Answer(args->c, c_bytes, message);
+}
+
+static int64_t Extent(const intact_conv_desc* d, int i) {
+  const int64_t kernel = d->kernel[i] ? d->kernel[i] : 1, stride = d->stride[i] ? d->stride[i] : 1;
+  const int64_t span = (kernel - 1) * (d->dilation[i] ? d->dilation[i] : 1) + 1;
+  const int64_t pads = d->pad_begin[i] + d->pad_end[i];
+  if (d->transposed) return (d->input[i] - 1) * stride + span - pads + d->output_pad[i];
+  return (d->input[i] + pads - span) / stride + 1;
+}
+
+static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
+                             const intact_conv_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
+  int64_t inputs = args->batch, outputs = args->batch, taps = 1;
+  for (int i = 0; i < desc->spatial_dims; ++i) {
+    inputs *= desc->input[i];
+    outputs *= Extent(desc, i);
+    taps *= desc->kernel[i] ? desc->kernel[i] : 1;
+  }
+  const int64_t groups = desc->groups ? desc->groups : 1, columns = desc->output_channels;
+  const int64_t c_bytes = outputs * columns * ElementSize(linear->c_type);
+  const int64_t kind = 1;
+  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) || !Linear(linear, columns) ||
+      !Array(args->a, inputs * desc->input_channels, 1) ||
+      !Array(weights, columns * taps * (desc->input_channels / groups), 1) ||
+      !Array(args->residual, outputs * columns, ElementSize(linear->residual_type)) || !Write(&c_bytes, sizeof c_bytes)) {
+    return Gone(message);
+  }
+  return Answer(args->c, c_bytes, message);
+}
+
+// FILE:CLASS; the class' name has no colon.
+static void Live(const char* options, int in, int out) {
+  char* const file = strdup(options);
+  char* const colon = file == NULL ? NULL : strrchr(file, ':');
+  if (colon == NULL) _exit(1);
+  *colon = '\0';
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(in, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  const char* const python = getenv("INTACT_PYTHON") ? getenv("INTACT_PYTHON") : "python3";
+  execlp(python, python, "-m", "intact._target", file, colon + 1, (char*)NULL);
+  fprintf(stderr, "%s: %s\n", python, strerror(errno));
+  _exit(1);
+}
+
+INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* options,
+                                                   char message[INTACT_TARGET_MESSAGE_BYTES]) {
+  static char name[INTACT_TARGET_MESSAGE_BYTES], arithmetic[INTACT_TARGET_MESSAGE_BYTES];
+  static intact_target target = {name, 0, arithmetic, RunGemm, RunConv};
+  int there[2], back[2];
+  if (abi != INTACT_TARGET_ABI) {
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "was made for ABI %d; intact has %u", INTACT_TARGET_ABI, abi);
+    return NULL;
+  }
+  if (strchr(options, ':') == NULL) {
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "expected python:FILE:CLASS");
+    return NULL;
+  }
+  if (pipe2(there, O_CLOEXEC) != 0 || pipe2(back, O_CLOEXEC) != 0) {
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "no pipe: %s", strerror(errno));
+    return NULL;
+  }
+  const pid_t child = fork();
+  if (child == 0) Live(options, there[0], back[1]);
+  close(there[0]);
+  close(back[1]);
+  to_python = there[1];
+  from_python = back[0];
+  // What it is: a status, a text, then its features, its name and its claim.
+  int64_t status = 0;
+  if (child < 0 || !Read(&status, sizeof status) || !Read(message, INTACT_TARGET_MESSAGE_BYTES)) {
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process did not start; INTACT_PYTHON names another python3");
+    return NULL;
+  }
+  if (status != INTACT_OK || !Read(&target.supports, sizeof target.supports) || !Read(name, sizeof name) ||
+      !Read(arithmetic, sizeof arithmetic)) {
+    message[INTACT_TARGET_MESSAGE_BYTES - 1] = '\0';
+    return NULL;
+  }
+  return &target;
+}

@@ -1,0 +1,118 @@
+"""Targets written in Python, under the native verifier."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import intact
+
+if not Path(intact.__file__).with_name("intact").exists():
+    pytest.skip("this build has no program", allow_module_level=True)
+
+
+class Right:
+    name = "right"
+    supports = ["gemm", "a_u8", "a_s8", "b_s8", "c_s32", "c_u8", "bias_s32", "channel_scales", "a_zero_point", "conv_2d", "conv_padding",
+                "conv_stride"]
+
+    def sums(self, a, b, p):
+        s = (a.astype(np.int64) - p.a_zero_point) @ b.astype(np.int64)
+        s = s if p.bias is None else s + p.bias
+        if p.c_type == "s32":
+            return s.astype(np.int32)
+        return np.clip(np.rint(s.astype(np.float32) * p.scales) + p.c_zero_point, 0, 255).astype(np.uint8)
+
+    def gemm(self, p):
+        return self.sums(p.a, p.b, p)
+
+    def conv(self, p):
+        a = np.pad(p.a.astype(np.int64), [(0, 0), *p.padding, (0, 0)], constant_values=p.a_zero_point)
+        taps = np.lib.stride_tricks.sliding_window_view(a, p.weights.shape[1:3], axis=(1, 2))
+        taps = taps[:, ::p.stride[0], ::p.stride[1]].transpose(0, 1, 2, 4, 5, 3)
+        rows = taps.reshape(*taps.shape[:3], -1)
+        return self.sums(rows, p.weights.reshape(len(p.weights), -1).T, p)
+
+
+class Wrong(Right):
+    name = "wrong"
+
+    def gemm(self, p):
+        c = self.sums(p.a, p.b, p).copy()
+        if p.a.shape[1] > 8:
+            c[-1, -1] += 1
+        return c
+
+
+class Clamps(Right):
+    name = "clamps"
+    supports = ["gemm", "a_u8", "b_s8", "c_s32"]
+    arithmetic = "any"
+
+    def gemm(self, p):
+        k = p.a.shape[1] // 2 * 2
+        a, b = p.a.astype(np.int32), p.b.astype(np.int32)
+        pairs = a[:, :k].reshape(len(a), -1, 2, 1) * b[:k].reshape(1, -1, 2, b.shape[1])
+        sums = np.clip(pairs.sum(axis=2), -32768, 32767).sum(axis=1)
+        return (sums + a[:, k:] @ b[k:]).astype(np.int32)
+
+
+class Skips(Right):
+    def gemm(self, p):
+        raise NotImplementedError("no products today")
+
+
+class Raises(Right):
+    def gemm(self, p):
+        raise KeyError("scales")
+
+
+class Exits(Right):
+    def gemm(self, p):
+        raise SystemExit(3)
+
+
+class WrongShape(Right):
+    def gemm(self, p):
+        print("this is no answer")
+        return np.zeros((1, 1), np.float64)
+
+
+class Unknown:
+    supports = ["gem"]
+
+
+def test_a_right_target_passes():
+    sweep = intact.verify.sweep(Right)
+    assert sweep.passed and "PASSED" in sweep.text
+    assert sweep.report["schema"] == "intact-sweep"
+
+
+def test_a_wrong_one_is_found_and_minimised():
+    sweep = intact.verify.sweep(Wrong)
+    assert not sweep.passed
+    assert "k=9" in sweep.text or "k=1" in sweep.text
+
+
+def test_saturation_is_named():
+    sweep = intact.verify.sweep(Clamps)
+    assert "clamped to int16 (triple)" in sweep.text
+
+
+@pytest.mark.parametrize("target,words", [(Raises, "KeyError: 'scales'"), (WrongShape, r"gave (1, 1) of float64; expected ("),
+                                          (Exits, "the Python process ended")])
+def test_what_a_class_raises_is_a_finding(target, words):
+    sweep = intact.verify.sweep(target)
+    assert not sweep.passed and words in sweep.text
+
+
+def test_what_it_skips_is_counted():
+    assert "no products today" in intact.verify.sweep(Skips).text
+
+
+@pytest.mark.parametrize("target,words", [(Unknown, "supports: 'gem' is unknown"), ("python:/nope.py:Mine", "no such file of Python"),
+                                          (f"python:{__file__}:Nobody", "has no class Nobody"), (3, "is a int")])
+def test_what_cannot_be_loaded(target, words):
+    with pytest.raises(intact.Error) as caught:
+        intact.verify.sweep(target)
+    assert words in caught.value.message, caught.value.message
