@@ -66,7 +66,8 @@ def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     arguments = [argument.replace("python:", plugin, 1) if argument.startswith(("python:", "--target=python:")) else argument
                  for argument in arguments]
     path = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "INTACT_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path)}
+    # INTACT_PYTHON may name another: one in an emulator, say.
+    environment = {"INTACT_PYTHON": sys.executable, **os.environ, "PYTHONPATH": os.pathsep.join(path)}
     return [str(package / "intact"), *arguments], environment
 
 
