@@ -279,6 +279,10 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
   if (Is("crashes_later")) CrashLater();
   if (Is("leaves_children") || Is("crash_with_child")) LeaveChild();
   if (Is("leaves_daemons")) LeaveDaemon();
+  if (Is("kills_keeper")) {
+    kill(getppid(), SIGKILL);
+    for (;;) pause();
+  }
   if (Is("crash_with_child")) *nowhere = 1;
   if (Is("returns_twice")) fork();
   if (Is("sanitizer")) {

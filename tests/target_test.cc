@@ -724,6 +724,7 @@ const Fault kFaults[] = {
     Fault{"crash_with_child", "crashed \\(SIGSEGV\\): a write at address 0"},
     Fault{"refuses_again", "the target answers differently: it refuses, no time, in a second run"},
     Fault{"unmaps", "a (read|write) .* C, whose memory has been unmapped"},
+    Fault{"kills_keeper", "was ended by SIGKILL"},
     Fault{"closed_pipe", "was ended by SIGPIPE: it wrote to a pipe or a socket that nobody reads"},
     Fault{"aligned_load", "wants alignment|beyond the end of A", 64},
     Fault{"real_time_signal", "was ended by signal [0-9]+"},

@@ -137,7 +137,8 @@ std::optional<T> ReceiveOne(int socket, int flags) {
     T message = {};
     const ssize_t count = recv(socket, &message, sizeof message, flags);
     if (count == sizeof message) return message;
-    if (count >= 0 || errno != EINTR) return std::nullopt;
+    if (count >= 0) errno = 0;  // the other side is gone; its last error is another call's
+    if (errno != EINTR) return std::nullopt;
   }
 }
 
@@ -188,8 +189,13 @@ bool KillChildren() {
 }
 
 // Kills the children of this process and, as they become its children in turn, all that they have started.
+// Gives up after two seconds: one of another user cannot be killed.
 void EndChildren() {
-  while (KillChildren() && (waitpid(-1, nullptr, 0) > 0 || errno == EINTR)) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (KillChildren() && std::chrono::steady_clock::now() < end) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended < 0 && errno != EINTR) return;
+    if (ended == 0) (void)poll(nullptr, 0, 1);
   }
 }
 
@@ -299,7 +305,11 @@ Result<std::unique_ptr<Worker>> Worker::Start(const Serve& serve) {
   (void)std::fflush(nullptr);  // what is not yet written is ours to write
   const pid_t keeper = fork();
   if (keeper < 0) return OutOfMemory("no process");
-  if (keeper == 0) Keep(serve, memory.get(), sockets[1].get(), printed.get(), keepers[1].get());
+  if (keeper == 0) {
+    sockets[0].Close();
+    keepers[0].Close();
+    Keep(serve, memory.get(), sockets[1].get(), printed.get(), keepers[1].get());
+  }
   sockets[1].Close();
   keepers[1].Close();
   std::unique_ptr<Worker> worker(
@@ -319,6 +329,8 @@ void Worker::Keep(const Serve& serve, SharedMemory* memory, int socket, int prin
   (void)sigaddset(&child, SIGCHLD);
   (void)sigprocmask(SIG_BLOCK, &child, &before);
   (void)std::signal(SIGCHLD, [](int) {});
+  sigset_t waiting = before;
+  (void)sigdelset(&waiting, SIGCHLD);  // who started us may have blocked it
   const pid_t worker = fork();
   if (worker == 0) {
     (void)std::signal(SIGCHLD, SIG_DFL);
@@ -330,13 +342,14 @@ void Worker::Keep(const Serve& serve, SharedMemory* memory, int socket, int prin
   CloseAllBut(std::array{parent});
   bool has_ended = false;
   for (pollfd poll_parent = {parent, POLLIN, 0}; !has_ended && poll_parent.revents == 0;) {
-    (void)ppoll(&poll_parent, 1, nullptr, &before);
+    (void)ppoll(&poll_parent, 1, nullptr, &waiting);
     siginfo_t info = {};
     while (!has_ended && waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
       has_ended = info.si_pid == worker;
       if (has_ended) (void)SendOne(parent, Note{info.si_code, info.si_status});
     }
   }
+  if (!has_ended) (void)kill(worker, SIGKILL);
   EndChildren();
   _exit(0);
 }

@@ -6,10 +6,11 @@
 // The number of a request, sent through a socket and back, says whose turn it is. What the worker prints goes
 // to another memfd.
 //
-// Between this process and the worker stands a keeper, the worker's parent. It says by another socket how the worker
-// ended. When the worker ends, or this process ends or destroys the Worker, the keeper kills the worker and every
-// process that the worker has started, those that have left its session included: the keeper is their subreaper
-// (prctl(2)). None of them holds anything up, whatever they hold of the worker's socket.
+// Between this process and the worker stands a keeper, the worker's parent. It says by another socket how the
+// worker ended. When the worker ends, or this process ends or destroys the Worker, the keeper kills the worker
+// and every process that the worker has started, those that have left its session included: the keeper is
+// their subreaper (prctl(2)). It finds them in /proc, and cannot kill processes of another user. None of them
+// holds anything up, whatever they hold of the worker's socket.
 #ifndef INTACT_VERIFY_WORKER_H_
 #define INTACT_VERIFY_WORKER_H_
 
@@ -61,8 +62,8 @@ class Worker {
  private:
   class SharedMemory;
 
-  /// What the keeper sends: first `status` alone, 0 or errno where there is no worker; then how the worker ended, as in
-  /// siginfo_t.
+  /// What the keeper sends: first `status` alone, 0 or errno where there is no worker; then how the worker
+  /// ended, as in siginfo_t.
   struct Note {
     int32_t code = 0, status = 0;
   };

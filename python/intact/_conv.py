@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from ._gemm import type_name
-from ._library import Linear, array_of, ffi, invalid, lib, pairing_of
+from ._library import Linear, array_of, ffi, integer, invalid, lib, pairing_of
 from ._plan import Call, Certificate, Plan, Tuned, pointer, row_strides
 
 
@@ -45,19 +45,22 @@ class Conv(Plan):
         arithmetic = Linear(b_type=type_name("weights", weights, ("s8", "u8")), **linear)
         desc = ffi.new("intact_conv_desc *")
         desc.struct_size = ffi.sizeof(desc[0])
-        desc.spatial_dims, desc.transposed, desc.groups = dims, int(transposed), groups
+        desc.spatial_dims, desc.transposed, desc.groups = dims, int(transposed), integer("groups", groups)
         desc.input_channels = weights.shape[-1] * groups
         desc.output_channels = weights.shape[0]
         arithmetic.check_columns(desc.output_channels)
         extents = [-1] * dims if input is None else self._each("input", input, dims)
         for i in range(dims):
-            desc.input[i] = extents[i]
+            desc.input[i] = integer("input", extents[i])
             desc.kernel[i] = weights.shape[1 + i]
-            desc.stride[i] = self._each("stride", stride, dims)[i]
-            desc.dilation[i] = self._each("dilation", dilation, dims)[i]
+            desc.stride[i] = integer("stride", self._each("stride", stride, dims)[i])
+            desc.dilation[i] = integer("dilation", self._each("dilation", dilation, dims)[i])
             begin_end = self._each("padding", padding, dims)[i]
-            desc.pad_begin[i], desc.pad_end[i] = begin_end if isinstance(begin_end, (tuple, list)) else (begin_end, begin_end)
-            desc.output_pad[i] = self._each("output_padding", output_padding, dims)[i]
+            ends = begin_end if isinstance(begin_end, (tuple, list)) else (begin_end, begin_end)
+            if len(ends) != 2:
+                raise invalid(f"padding: an entry is {begin_end!r}; expected an integer, or (begin, end)")
+            desc.pad_begin[i], desc.pad_end[i] = (integer("padding", end) for end in ends)
+            desc.output_pad[i] = integer("output_padding", self._each("output_padding", output_padding, dims)[i])
         handle = ffi.new("intact_conv **")
         weights = np.ascontiguousarray(weights)
         self._call("create", desc, arithmetic.desc, pointer(weights), handle)
@@ -66,7 +69,7 @@ class Conv(Plan):
 
     @staticmethod
     def _each(argument: str, value: Any, dims: int) -> list:
-        values = list(value) if isinstance(value, (tuple, list)) else [value] * dims
+        values = list(value) if isinstance(value, (tuple, list, np.ndarray)) else [value] * dims
         if len(values) != dims:
             raise invalid(f"{argument}: has {len(values)} entries; expected {dims}")
         return values
@@ -105,20 +108,24 @@ class Conv(Plan):
                 raise invalid(f"residual: has shape {residual.shape}; expected {shape}")
             self._place("residual", residual, args)
             kept.append(residual)
-        args.threads = threads
+        args.threads = integer("threads", threads)
         return Call(lib.intact_conv_run, self, args, tuple(kept), out)
 
     @staticmethod
     def _place(name: str, array: np.ndarray, args: Any) -> None:
         """Pixels may have a stride; they must follow each other."""
-        stride = row_strides(name, array)[-1]
-        step = stride * array.itemsize
+        row_strides(name, array)
+        step, pixels = 0, 1
         for extent, found in zip(array.shape[-2::-1], array.strides[-2::-1]):
-            if extent > 1 and found != step:
-                raise invalid(f"{name}: pixels are not at one distance: a stride is {found} bytes; expected {step}")
-            step *= extent
+            if extent == 1:
+                continue
+            if step == 0:
+                step = found // pixels if found % pixels == 0 else 0
+            if found != step * pixels or not step:
+                raise invalid(f"{name}: pixels are not at one distance: a stride is {found} bytes; expected {step * pixels}")
+            pixels *= extent
         setattr(args, name, pointer(array))
-        setattr(args, name + "_stride", stride)
+        setattr(args, name + "_stride", step // array.itemsize)
 
     def run(self, a: Any, out: Any = None, *, residual: Any = None, threads: int = 0) -> np.ndarray:
         """The convolution of `a`, (batch, *extents, I), in a new array, or in `out`. Pixels may have any stride; nothing is

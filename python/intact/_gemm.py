@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._library import DTYPES, Linear, address, array_of, ffi, invalid, lib
+from ._library import DTYPES, Linear, address, array_of, ffi, integer, invalid, lib
 from ._plan import Call, Certificate, Plan, Tuned, nothing, pointer, row_strides
 
 
@@ -63,7 +63,7 @@ class Gemm(Plan):
         desc.struct_size = ffi.sizeof(desc[0])
         desc.k, desc.n = b.shape
         arithmetic.check_columns(desc.n)
-        if any(stride < 0 for stride in b.strides):
+        if any(stride <= 0 for stride in b.strides):  # reversed, or broadcast
             b = np.ascontiguousarray(b)
         desc.b_stride_k, desc.b_stride_n = b.strides
         # The strides of a dimension of 1 mean nothing to NumPy.
@@ -71,7 +71,7 @@ class Gemm(Plan):
             desc.b_stride_k = desc.b_stride_n * desc.n
         if desc.n == 1:
             desc.b_stride_n = desc.b_stride_k * desc.k
-        desc.usual_m = usual_m
+        desc.usual_m = integer("usual_m", usual_m)
         handle = ffi.new("intact_gemm **")
         self._call("create", desc, arithmetic.desc, pointer(b), handle)
         super().__init__(handle[0])
@@ -107,14 +107,17 @@ class Gemm(Plan):
         args.m = a.shape[-2]
         if a.ndim == 3:
             args.batch = a.shape[0]
-        args.threads = threads
-        rows = (("a_scales", a_scales, np.float32, "float *"), ("a_zero_points", a_zero_points, np.int32, "int32_t *"))
+        args.threads = integer("threads", threads)
+        rows = (("a_scales", a_scales, np.dtype(np.float32), "float *"),
+                ("a_zero_points", a_zero_points, np.dtype(np.int32), "int32_t *"))
         for name, values, dtype, kind in rows:
             if values is None:
                 continue
             if not self._has_rows:
                 raise invalid(f'{name}: is given; the plan has no quantization="rows"')
-            values = np.ascontiguousarray(values, dtype).reshape(-1)
+            values = self._input(name, values, dtype, (1, 2))
+            if not values.flags.c_contiguous:
+                raise invalid(f"{name}: is not contiguous")
             if values.size != out.size // self.n:
                 raise invalid(f"{name}: has {values.size} values; expected {out.size // self.n}, one for each row")
             setattr(args, name, ffi.cast(kind, address(values)))
@@ -133,7 +136,8 @@ class Gemm(Plan):
     def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
             threads: int = 0) -> np.ndarray:
         """The product of `a`, (M, K) or (items, M, K), in a new array, or in `out`. Rows may have any stride; nothing is
-        copied. `threads`: 0 is OpenMP's default. `a_scales`, `a_zero_points`: a value for each row of `a`."""
+        copied. `threads`: 0 is OpenMP's default. `a_scales` (float32), `a_zero_points` (int32): arrays of a
+        value for each row of `a`."""
         return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads)()
 
     def tune(self, m: int, *, milliseconds: float = 0.0) -> Tuned:

@@ -71,6 +71,17 @@ def choice(argument: str, value: Any, choices: dict) -> int:
         raise invalid(f"{argument}: is {value!r}; expected {expected}") from None
 
 
+def integer(argument: str, value: Any) -> int:
+    """An integer that fits into int32, of Python or of NumPy."""
+    try:
+        number = int(value.__index__())
+    except (AttributeError, TypeError):
+        raise invalid(f"{argument}: is {value!r}; expected an integer") from None
+    if not -(1 << 31) <= number < 1 << 31:
+        raise invalid(f"{argument}: is {number}; expected an integer of 32 bits")
+    return number
+
+
 def isa_of(name: str | None) -> int:
     return lib.INTACT_ISA_ANY if name is None else choice("max_isa", name, _ISAS)
 
@@ -88,7 +99,10 @@ def array_of(argument: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise invalid(f"{argument}: {excerpt(error)}") from None
     raise invalid(f"{argument}: is a {type(value).__name__}; expected a NumPy array, or one with __dlpack__()")
 
 
@@ -117,9 +131,8 @@ class Linear:
                  mode: str = "exact", max_isa: str | None = None):
         if c_type is None:
             c_type = "s32" if scales is None else "f32"
-        if quantization.startswith("dynamic") and a_source_type is None:
+        if str(quantization).startswith("dynamic") and a_source_type is None:
             a_source_type = "f32"
-        self.c_dtype = DTYPES[c_type] if c_type in DTYPES else None
         self._kept: list = []
         d = self.desc = ffi.new("intact_linear_desc *")
         d.struct_size = ffi.sizeof(d[0])
@@ -131,14 +144,16 @@ class Linear:
             if activation is not None:
                 raise invalid(f"clamp: is given beside activation={activation!r}; expected one of them")
             d.activation = lib.INTACT_ACTIVATION_CLAMP
-            d.clamp_min, d.clamp_max = clamp
+            d.clamp_min, d.clamp_max = self._two("clamp", clamp, float)
         if a_range is not None:
-            d.a_min, d.a_max = a_range
+            d.a_min, d.a_max = self._two("a_range", a_range, lambda value: self._integer("a_range", value))
+            if d.a_min == d.a_max == 0:
+                raise invalid("a_range: is (0, 0); expected more than one activation")
         d.range_check = lib.INTACT_RANGE_CHECKED if check_range else lib.INTACT_RANGE_UNCHECKED
         d.b_zero_points, d.b_zero_point_count = self._values("b_zero_points", b_zero_points, np.int32)
         d.scales, d.scale_count = self._values("scales", scales, np.float32)
         if bias is not None:
-            is_integer = np.asarray(bias).dtype.kind in "iu"
+            is_integer = self._values("bias", bias, np.float32) and np.asarray(bias).dtype.kind in "iu"
             values, self.bias_count = self._values("bias", bias, np.int32 if is_integer else np.float32)
             if is_integer:
                 d.bias_s32 = values
@@ -159,16 +174,24 @@ class Linear:
 
     @staticmethod
     def _integer(argument: str, value: Any) -> int:
+        return integer(argument, value)
+
+    @staticmethod
+    def _two(argument: str, values: Any, convert: Any) -> tuple:
         try:
-            return int(value.__index__())
-        except AttributeError:
-            raise invalid(f"{argument}: is {value!r}; expected an integer") from None
+            first, second = values
+            return convert(first), convert(second)
+        except (TypeError, ValueError):
+            raise invalid(f"{argument}: is {values!r}; expected two numbers") from None
 
     def _values(self, argument: str, values: Any, dtype: type) -> tuple:
         """A pointer to the values in `dtype`, which must hold each, and their number."""
         if values is None:
             return ffi.NULL, 0
-        given = np.atleast_1d(np.asarray(values))
+        try:
+            given = np.atleast_1d(np.asarray(values))
+        except ValueError:
+            raise invalid(f"{argument}: is no row of numbers") from None
         if given.ndim != 1 or given.dtype.kind not in "iuf":
             raise invalid(f"{argument}: has shape {given.shape} and dtype {given.dtype}; expected a number, or one row of numbers")
         with np.errstate(over="ignore", invalid="ignore"):

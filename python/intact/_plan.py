@@ -167,15 +167,16 @@ class Plan:
 
 
 def row_strides(argument: str, array: np.ndarray) -> tuple:
-    """Elements from row to row, and from item to item, of an array whose last dimension is dense."""
+    """Elements from row to row, and from item to item, of an array whose last dimension is dense; 0 for a dimension of 1,
+    whose stride means nothing."""
     size = array.itemsize
-    strides = array.strides
-    if strides[-1] != size and array.shape[-1] > 1:
-        raise invalid(f"{argument}: the elements of a row are {strides[-1]} bytes apart; expected {size}")
-    for stride in strides[:-1]:
-        if stride < 0 or stride % size:
-            raise invalid(f"{argument}: has a stride of {stride} bytes; expected a multiple of {size}, not negative")
-    return tuple(stride // size for stride in strides[:-1])
+    if array.shape[-1] > 1 and array.strides[-1] != size:
+        raise invalid(f"{argument}: the elements of a row are {array.strides[-1]} bytes apart; expected {size}")
+    strides = [0 if extent == 1 else stride for extent, stride in zip(array.shape[:-1], array.strides[:-1])]
+    for extent, stride in zip(array.shape[:-1], strides):
+        if extent > 1 and (stride <= 0 or stride % size):
+            raise invalid(f"{argument}: has a stride of {stride} bytes; expected a multiple of {size} above 0")
+    return tuple(stride // size for stride in strides)
 
 
 def pointer(array: np.ndarray) -> Any:

@@ -45,7 +45,8 @@ def test_strides_are_not_copied():
 
 
 @pytest.mark.parametrize("b", [random((1, 5), np.int8), random((5, 1), np.int8), random((1, 1), np.int8),
-                               random((8, 6), np.int8)[::2, ::3], random((8, 6), np.int8)[::-1]])
+                               random((8, 6), np.int8)[::2, ::3], random((8, 6), np.int8)[::-1], np.broadcast_to(np.arange(7, dtype=np.int8), (9, 7)),
+                               np.broadcast_to(np.arange(7, dtype=np.int8)[:, None], (7, 3))])
 def test_any_weights(b):
     a = random((3, b.shape[0]), np.uint8)
     assert np.array_equal(intact.Gemm(b).run(a), a.astype(np.int32) @ b.astype(np.int32))
@@ -66,7 +67,7 @@ def test_requantization_of_batches_with_a_residual():
 
 def test_quantization_of_rows():
     a, b = random((6, 32), np.uint8), random((32, 8), np.int8)
-    scales, points = np.linspace(0.5, 1, 6, dtype=np.float32), np.arange(6)
+    scales, points = np.linspace(0.5, 1, 6, dtype=np.float32), np.arange(6, dtype=np.int32)
     gemm = intact.Gemm(b, scales=1.0, quantization="rows")
     sums = (a.astype(np.int32) - points[:, None]) @ b.astype(np.int32)
     assert np.array_equal(gemm.run(a, a_scales=scales, a_zero_points=points), sums.astype(np.float32) * scales[:, None])
@@ -151,6 +152,23 @@ def test_convolutions(stride, padding, dilation, groups, isa):
     assert np.array_equal(conv.run(wide[..., 2:8]), expected)
 
 
+@pytest.mark.parametrize("view", [lambda x: x[:, None, None, :], lambda x: x[None, :, None, :], lambda x: x[None, None, :, :],
+                                  lambda x: np.stack([x] * 3)[None][:, :, 0:1]])
+def test_pixels_of_dimensions_of_one(view):
+    a, w = view(random((5, 4), np.uint8)), random((3, 1, 1, 4), np.int8)
+    expected = a.astype(np.int32) @ w.reshape(3, 4).T.astype(np.int32)
+    assert np.array_equal(intact.Conv(w).run(a), expected)
+
+
+def test_bound_calls_keep_rows(tmp_path):
+    a, b = random((4, 16), np.uint8), random((16, 8), np.int8)
+    scales = np.ones(4, np.float32)
+    call = intact.Gemm(b, scales=1.0, quantization="rows").bind(a, a_scales=scales)
+    first = call().copy()
+    scales[:] = 2
+    assert np.array_equal(call(), 2 * first)
+
+
 def test_transposed_convolution_has_its_shape():
     conv = intact.Conv(random((5, 2, 2, 3), np.int8), stride=2, transposed=True)
     assert conv.run(random((1, 4, 4, 3), np.uint8)).shape == (1, 8, 8, 5)
@@ -226,6 +244,22 @@ REFUSED = {
     "a: has dtype int8; expected uint8": lambda: intact.Gemm(B).run(A.view(np.int8)),
     "a: has 15 columns; expected 16": lambda: intact.Gemm(B).run(A[:, :15]),
     "a: the elements of a row are 2 bytes apart; expected 1": lambda: intact.Gemm(B[:8]).run(A[:, ::2]),
+    "a: has a stride of 0 bytes": lambda: intact.Gemm(B).run(np.broadcast_to(A[0], (4, 16))),
+    "a: has a stride of 0 bytes; expected a multiple of 1 above 0": lambda: intact.Gemm(B).run(np.broadcast_to(A, (3, 4, 16))),
+    "residual: has a stride of 0 bytes": lambda: intact.Gemm(B, scales=1.0, residual_type="f32").run(
+        A, residual=np.broadcast_to(np.ones(8, np.float32), (4, 8))),
+    "a: has a stride of 0 bytes; expected a multiple": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
+        np.broadcast_to(np.ones(3, np.uint8), (1, 5, 5, 3))),
+    "a_range: is 5; expected two numbers": lambda: intact.Gemm(B, a_range=5),
+    "a_range: is .0, 0.; expected more": lambda: intact.Gemm(B, a_range=(0, 0)),
+    "a_range: is 1099511627776; expected an integer of 32 bits": lambda: intact.Gemm(B, a_range=(0, 2**40)),
+    "a_zero_point: is 1099511627776": lambda: intact.Gemm(B, a_zero_point=2**40),
+    "threads: is 1099511627776": lambda: intact.Gemm(B).run(A, threads=2**40),
+    "clamp: is 3; expected two numbers": lambda: intact.Gemm(B, scales=1.0, clamp=3),
+    "quantization: is None; expected 'static'": lambda: intact.Gemm(B, quantization=None),
+    "bias: is no row of numbers|bias: has shape": lambda: intact.Gemm(B, scales=1.0, bias=[[1.0], [1.0, 2.0]]),
+    "padding: an entry is .1,.; expected": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), padding=[(1,), 1]),
+    "a_scales: has dtype float64; expected float32": lambda: intact.Gemm(B, scales=1.0, quantization="rows").run(A, a_scales=np.ones(4)),
     "a: has a stride of -16 bytes": lambda: intact.Gemm(B).run(A[::-1]),
     "out: has shape .4, 7. and dtype int32; expected .4, 8.": lambda: intact.Gemm(B).run(A, np.empty((4, 7), np.int32)),
     "out: is read-only": lambda: intact.Gemm(B).run(A, np.broadcast_to(np.int32(0), (4, 8))),
