@@ -73,9 +73,10 @@ static intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_d
                              const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
   const int64_t c_bytes = args->m * desc->n * ElementSize(linear->c_type);
   const int64_t kind = 0;
-  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) || !Linear(linear, desc->n) ||
-      !Array(args->a, args->m * desc->k, 1) || !Array(b, desc->k * desc->n, 1) ||
-      !Array(args->residual, args->m * desc->n, ElementSize(linear->residual_type)) || !Write(&c_bytes, sizeof c_bytes)) {
+  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) ||
+      !Linear(linear, desc->n) || !Array(args->a, args->m * desc->k, 1) || !Array(b, desc->k * desc->n, 1) ||
+      !Array(args->residual, args->m * desc->n, ElementSize(linear->residual_type)) ||
+      !Write(&c_bytes, sizeof c_bytes)) {
     return Gone(message);
   }
   return Answer(args->c, c_bytes, message);
@@ -89,8 +90,9 @@ static int64_t Extent(const intact_conv_desc* d, int i) {
   return (d->input[i] + pads - span) / stride + 1;
 }
 
-static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
-                             const intact_conv_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
+static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear,
+                             const void* weights, const intact_conv_args* args,
+                             char message[INTACT_TARGET_MESSAGE_BYTES]) {
   int64_t inputs = args->batch, outputs = args->batch, taps = 1;
   for (int i = 0; i < desc->spatial_dims; ++i) {
     inputs *= desc->input[i];
@@ -100,10 +102,11 @@ static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_d
   const int64_t groups = desc->groups ? desc->groups : 1, columns = desc->output_channels;
   const int64_t c_bytes = outputs * columns * ElementSize(linear->c_type);
   const int64_t kind = 1;
-  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) || !Linear(linear, columns) ||
-      !Array(args->a, inputs * desc->input_channels, 1) ||
+  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) ||
+      !Linear(linear, columns) || !Array(args->a, inputs * desc->input_channels, 1) ||
       !Array(weights, columns * taps * (desc->input_channels / groups), 1) ||
-      !Array(args->residual, outputs * columns, ElementSize(linear->residual_type)) || !Write(&c_bytes, sizeof c_bytes)) {
+      !Array(args->residual, outputs * columns, ElementSize(linear->residual_type)) ||
+      !Write(&c_bytes, sizeof c_bytes)) {
     return Gone(message);
   }
   return Answer(args->c, c_bytes, message);
@@ -130,7 +133,8 @@ INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* opt
   static intact_target target = {name, 0, arithmetic, RunGemm, RunConv};
   int there[2], back[2];
   if (abi != INTACT_TARGET_ABI) {
-    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "was made for ABI %d; intact has %u", INTACT_TARGET_ABI, abi);
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "was made for ABI %d; intact has %u", INTACT_TARGET_ABI,
+             abi);
     return NULL;
   }
   if (strchr(options, ':') == NULL) {
@@ -150,7 +154,8 @@ INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* opt
   // What it is: a status, a text, then its features, its name and its claim.
   int64_t status = 0;
   if (child < 0 || !Read(&status, sizeof status) || !Read(message, INTACT_TARGET_MESSAGE_BYTES)) {
-    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process did not start; INTACT_PYTHON names another python3");
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES,
+             "the Python process did not start; INTACT_PYTHON names another python3");
     return NULL;
   }
   if (status != INTACT_OK || !Read(&target.supports, sizeof target.supports) || !Read(name, sizeof name) ||

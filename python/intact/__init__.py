@@ -15,7 +15,7 @@ from ._gemm import FailingPair, Gemm
 from ._library import Error, isas, version
 from ._plan import Call, Certificate, Info, Tuned
 
-from . import verify  # noqa: F401, after what it needs
+from . import verify
 
 __version__ = version()
-__all__ = ["Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "isas", "version"]
+__all__ = ["Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "isas", "verify", "version"]

@@ -80,8 +80,13 @@ class Audit:
 
     @property
     def is_proven(self) -> bool:
-        """Whether no layer can saturate in any of the engines, whatever the input."""
-        return not any(layer.fails(self.engines) for layer in self.layers)
+        """Whether all layers were audited and none can saturate in any of the engines, whatever the input."""
+        return not self.model.not_audited and not self.is_unsafe
+
+    @property
+    def is_unsafe(self) -> bool:
+        """Whether some layer can saturate."""
+        return any(layer.fails(self.engines) for layer in self.layers)
 
     def failing(self, engine: str) -> int:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)
@@ -176,10 +181,12 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] = ("onnxrunti
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()
-    names = list(engines_asked)
+    names = list(dict.fromkeys(engines_asked))
+    if "all" in names:
+        names = list(table)
     for name in names:
         if name not in table:
-            raise invalid(f"--engine: is {name!r}; expected {', '.join(table)}")
+            raise invalid(f"--engine: is {name!r}; expected {', '.join(table)}, or all")
     model = read_onnx(path)
     layers = []
     for i, layer in enumerate(model.layers):

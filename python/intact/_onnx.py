@@ -21,8 +21,12 @@ _DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6:
 _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5), "MatMulInteger": (1, 3), "QGemm": (3, 5),
            "MatMulIntegerToFloat": (1, 5), "DynamicQuantizeMatMul": (1, 3), "QAttention": (1, 7)}
 # Operators that give on the range of the numbers that they read.
-_KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Dropout", "Split",
-            "AveragePool", "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
+_KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Split",
+            "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
+_OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Conv", "MatMul", "Gemm")} | {
+    ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
+_ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
+                "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean", "QLinearWhere"}
 _BLOCKS = {"MatMulNBits": "weights in blocks of 4 bits", "GatherBlockQuantized": "weights in blocks of 4 bits",
            "MatMulBnb4": "weights in blocks of 4 bits"}
 _FLOAT_UNLESS_FUSED = {"ConvTranspose": "ONNX Runtime has no quantized ConvTranspose: it runs in float"}
@@ -42,7 +46,7 @@ class QuantizedLayer:
     a_why: str  # what bounds the activations
     scales: np.ndarray | None = None  # outputs' steps for each unit of the sum, a value or one for each column
     groups: int = 1
-    activation: str = ""  # the quantized activations' tensor
+    activation: str = ""  # the quantized activations' tensor; "" where they cannot be seen on data
     note: str = ""
     graph_node: Any = None  # the operator, in the outermost graph; None elsewhere
     weights_node: Any = None  # the node that reads the weights: the operator, or their DequantizeLinear
@@ -61,11 +65,13 @@ class QuantizedModel:
     path: str
     layers: list[QuantizedLayer] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
+    not_audited: int = 0  # of what was passed over, what may add in int16
     operators: int = 0
     bytes: int = 0
     proto: Any = None
 
-    def pass_over(self, reason: str) -> None:
+    def pass_over(self, reason: str, is_harmless: bool = False) -> None:
+        self.not_audited += not is_harmless
         reason = excerpt(reason)
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
@@ -75,7 +81,9 @@ class Scope:
 
     def __init__(self, graph: Any, folder: Path, parent: "Scope | None" = None):
         self.folder, self.parent = folder, parent
+        inputs = {value.name for value in graph.input}
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
+        self.overridable = inputs & set(self.initializers)
         self.producers = {output: node for node in graph.node for output in node.output if output}
         self.consumers: dict[str, list] = {}
         for node in graph.node:
@@ -105,16 +113,16 @@ class Scope:
 
     def _evaluate(self, name: str, depth: int) -> np.ndarray | None:
         if name in self.initializers:
-            return _array(self.initializers[name], self.folder)
+            return array_of_tensor(self.initializers[name], self.folder)
         node = self.producers[name]
         if node.op_type == "Constant":
             for attribute in node.attribute:
                 if attribute.name == "value":
-                    return _array(attribute.t, self.folder)
+                    return array_of_tensor(attribute.t, self.folder)
                 if attribute.name in ("value_float", "value_int"):
                     return np.array(attribute.f if attribute.name == "value_float" else attribute.i)
             return None
-        if node.op_type in ("Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "QuantizeLinear") and node.input:
+        if node.op_type in ("Identity", "Transpose", "Reshape", "QuantizeLinear") and node.input:
             value = self.constant(node.input[0], depth + 1)
             if value is None:
                 return None
@@ -132,8 +140,8 @@ class Scope:
 
     def _quantized(self, node: Any, value: np.ndarray, depth: int) -> np.ndarray | None:
         scale = self.constant(node.input[1], depth + 1)
-        point = self.constant(node.input[2], depth + 1) if len(node.input) > 2 and node.input[2] else np.uint8(0)
-        if scale is None or point is None or point.dtype not in (np.int8, np.uint8):
+        point = self.point(node, depth + 1)
+        if scale is None or point is None or attributes(node).get("block_size"):
             return None
         axis = attributes(node).get("axis", 1)
         shape = [1] * value.ndim
@@ -142,6 +150,14 @@ class Scope:
         info = np.iinfo(point.dtype)
         real = np.rint(value / scale.reshape(shape)) + point.astype(np.int32).reshape(shape if point.size > 1 else [1] * value.ndim)
         return np.clip(real, info.min, info.max).astype(point.dtype)
+
+    def point(self, node: Any, depth: int = 0) -> np.ndarray | None:
+        """The zero point of a QuantizeLinear to 8 bits, if it is a constant."""
+        if len(node.input) > 2 and node.input[2]:
+            value = self.constant(node.input[2], depth)
+        else:
+            value = np.zeros((), _DTYPES.get(attributes(node).get("output_dtype") or 2, np.uint16))
+        return value if value is not None and value.dtype in (np.int8, np.uint8) else None
 
     def type_of(self, name: str) -> Any:
         """The NumPy type of a tensor's elements, or None."""
@@ -156,9 +172,12 @@ class Scope:
             return value.dtype.type if value is not None else None
         if node.op_type == "DynamicQuantizeLinear":
             return np.uint8
-        point = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}.get(node.op_type)
+        if node.op_type == "QuantizeLinear":
+            value = self.point(node)
+            return value.dtype.type if value is not None else None
+        point = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}.get(node.op_type)
         if point is None or len(node.input) <= point:
-            return np.uint8 if node.op_type == "QuantizeLinear" else None
+            return None
         value = self.constant(node.input[point])
         return value.dtype.type if value is not None else None
 
@@ -181,7 +200,10 @@ class Scope:
                 if len(node.input) > i and node.input[i]:
                     value = self.constant(node.input[i])
                     bounds[i - 1] = None if value is None or value.size != 1 else float(value.reshape(-1)[0])
-            return (-math.inf if bounds[0] is None else bounds[0]), (math.inf if bounds[1] is None else bounds[1]), op
+            low, high = (-math.inf if bounds[0] is None else bounds[0]), (math.inf if bounds[1] is None else bounds[1])
+            if math.isnan(low) or math.isnan(high):
+                return -math.inf, math.inf, ""
+            return min(low, high), high, op  # where they cross, all is `high`
         if op in _KEEPERS and node.input:
             return self.real_range(node.input[0], depth + 1)
         return -math.inf, math.inf, ""
@@ -200,7 +222,7 @@ def attributes(node: Any) -> dict:
     return values
 
 
-def _array(tensor: Any, folder: Path) -> np.ndarray | None:
+def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
     """A tensor's values, checked against its size; None of a type that is not read here."""
     dtype = _DTYPES.get(tensor.data_type)
     if dtype is None:
@@ -228,17 +250,20 @@ def _array(tensor: Any, folder: Path) -> np.ndarray | None:
 
 def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) -> np.ndarray:
     where = {entry.key: entry.value for entry in tensor.external_data}
-    path = (folder / where.get("location", "")).resolve()
-    if folder.resolve() not in path.parents:
-        raise invalid(f"tensor {excerpt(tensor.name)!r}: its data lie outside the model's folder: {excerpt(where.get('location'))!r}")
     try:
+        path = (folder / where.get("location", "")).resolve()
+        if folder.resolve() not in path.parents:
+            raise invalid(f"tensor {excerpt(tensor.name)!r}: its data lie outside the model's folder: {excerpt(where.get('location'))!r}")
         offset, length = int(where.get("offset", 0)), int(where.get("length", size))
         available = path.stat().st_size
-    except (OSError, ValueError) as error:
-        raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {error}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {excerpt(error)}") from None
     if length != size or offset < 0 or offset + size > available:
         raise invalid(f"tensor {excerpt(tensor.name)!r}: wants bytes {offset} to {offset + size} of {path.name}, which has {available}")
-    return np.fromfile(path, np.dtype(dtype).newbyteorder("<"), math.prod(shape), offset=offset).reshape(shape)
+    try:
+        return np.fromfile(path, np.dtype(dtype).newbyteorder("<"), math.prod(shape), offset=offset).reshape(shape)
+    except OSError as error:
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {error.strerror}") from None
 
 
 def _type_name(dtype: Any) -> str:
@@ -250,6 +275,7 @@ class _Reader:
 
     def __init__(self, model: QuantizedModel, folder: Path):
         self.model, self.folder = model, folder
+        self.names: set[str] = set()
 
     def read(self, graph: Any, parent: Scope | None = None, depth: int = 0) -> None:
         if depth > 16:
@@ -264,26 +290,29 @@ class _Reader:
 
     def _node(self, scope: Scope, node: Any) -> None:
         op = node.op_type
-        read = getattr(self, "_" + op, None)
-        if read is not None:
-            read(scope, node)
+        domain = node.domain if node.domain != "ai.onnx" else ""
+        if (domain, op) in _OPERATORS:
+            getattr(self, "_" + op)(scope, node)
         elif op in _BLOCKS:
-            self.model.pass_over(f"{op}: {_BLOCKS[op]}")
+            self.model.pass_over(f"{op}: {_BLOCKS[op]}", is_harmless=True)
         elif op in _FLOAT_UNLESS_FUSED and self._dequantized(scope, node.input[1]) is not None:
-            self.model.pass_over(f"{op} (QDQ): {_FLOAT_UNLESS_FUSED[op]}")
-        elif op.startswith(("QLinear", "QOrdered", "QEmbed")) or (op.endswith("Integer") and op != "CastInteger"):
-            if op not in ("QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
-                          "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean", "QLinearWhere"):
+            self.model.pass_over(f"{op} (QDQ): {_FLOAT_UNLESS_FUSED[op]}", is_harmless=True)
+        elif domain not in ("", "com.microsoft", "com.microsoft.nchwc"):
+            self.model.pass_over(f"{op} of {domain}")
+        elif op.startswith(("QLinear", "QOrdered", "QEmbed", "QMoE")) or op.endswith("Integer"):
+            if op not in _ELEMENTWISE:
                 self.model.pass_over(op)
 
     # ----- one operator each: where its operands are --------------------------------------------------------------
 
     def _QLinearConv(self, scope, node):
-        scales = self._steps(scope, node, 1, 4, 6)
-        self._convolution(scope, node, "QLinearConv", node.input[0], node.input[3], scales, self._point(scope, node, 2))
+        if attributes(node).get("channels_last"):
+            self.model.pass_over("QLinearConv: channels_last")
+            return
+        self._convolution(scope, node, "QLinearConv", node.input[0], node.input[3], self._steps(scope, node, 1, 4, 6))
 
     def _ConvInteger(self, scope, node):
-        self._convolution(scope, node, "ConvInteger", node.input[0], node.input[1], None, self._point(scope, node, 2))
+        self._convolution(scope, node, "ConvInteger", node.input[0], node.input[1], None)
 
     def _QLinearMatMul(self, scope, node):
         self._product(scope, node, node.op_type, node.input[0], node.input[3], self._steps(scope, node, 1, 4, 6))
@@ -334,13 +363,19 @@ class _Reader:
 
     def _qdq(self, scope: Scope, node: Any, add: Any, **options: Any) -> None:
         a, b = (self._dequantized(scope, name) for name in node.input[:2])
-        if b is None:
+        if a is None and b is None:
+            return  # float
+        if a is None or b is None:
+            self.model.pass_over(f"{node.op_type} (QDQ): one of its operands is float: it runs in float", is_harmless=True)
             return
         weights = scope.constant(b.input[0])
-        if weights is None or weights.dtype not in (np.int8, np.uint8):
+        if weights is None:
+            constant = scope.constant(a.input[0]) is not None
+            self.model.pass_over(f"{node.op_type} (QDQ): " + ("its first operand is the constant one" if constant else
+                                                             "both operands change from run to run"))
             return
-        if a is None:
-            self.model.pass_over(f"{node.op_type} (QDQ): its activations are float: it runs in float")
+        if weights.dtype not in (np.int8, np.uint8):
+            self.model.pass_over(f"{node.op_type} (QDQ): weights of {weights.dtype}", is_harmless=True)
             return
         outputs = scope.consumers.get(node.output[0], [])
         quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
@@ -349,26 +384,29 @@ class _Reader:
             if after is not None and after.op_type in ("Relu", "Clip"):
                 quantizers = [n for n in scope.consumers.get(after.output[0], []) if n.op_type == "QuantizeLinear"]
         if node.op_type == "Conv" and not quantizers:
-            self.model.pass_over("Conv (QDQ): its output is not quantized: ONNX Runtime runs it in float")
+            self.model.pass_over("Conv (QDQ): its output is not quantized: ONNX Runtime runs it in float", is_harmless=True)
             return
         steps = None
         if quantizers:
             found = [scope.constant(name) for name in (a.input[1], b.input[1], quantizers[0].input[1])]
-            if all(value is not None for value in found):
-                steps = found[0].reshape(-1) * found[1].reshape(-1) / found[2].reshape(-1)
+            steps = self._ratio(found)
         add(scope, node, node.op_type, a.input[0], b.input[0], steps, qdq=True, **options)
 
-    def _steps(self, scope: Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
-        found = [scope.constant(node.input[i]) if len(node.input) > i else None for i in (a, b, c)]
-        if any(value is None for value in found):
-            return None
-        return found[0].reshape(-1).astype(np.float64) * found[1].reshape(-1) / found[2].reshape(-1)
+    @classmethod
+    def _steps(cls, scope: Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
+        return cls._ratio([scope.constant(node.input[i]) if len(node.input) > i else None for i in (a, b, c)])
 
     @staticmethod
-    def _point(scope: Scope, node: Any, i: int) -> Any:
-        return scope.constant(node.input[i]) if len(node.input) > i and node.input[i] else None
+    def _ratio(scales: list) -> np.ndarray | None:
+        """Steps of the output for each unit of the sum: scale of A times scale of B over scale of C; None if unknown."""
+        if any(value is None for value in scales):
+            return None
+        a, b, c = (value.reshape(-1).astype(np.float64) for value in scales)
+        if a.size != 1 or c.size != 1 or not all(np.isfinite(v).all() and (v > 0).all() for v in (a, b, c)):
+            return None
+        return a * b / c
 
-    def _convolution(self, scope, node, operator, a, b, steps, point=None, qdq=False):
+    def _convolution(self, scope, node, operator, a, b, steps, qdq=False):
         weights = scope.constant(b)
         if weights is None:
             self.model.pass_over(f"{node.op_type}: weights are no constant")
@@ -386,62 +424,77 @@ class _Reader:
     def _product(self, scope, node, operator, a, b, steps, transposed=False, a_type=None, qdq=False):
         weights = scope.constant(b)
         if weights is None:
-            self.model.pass_over(f"{node.op_type}: both operands change from run to run")
+            constant = bool(a) and scope.constant(a) is not None
+            self.model.pass_over(f"{node.op_type}: " + ("its first operand is the constant one" if constant else
+                                                       "both operands change from run to run"))
             return
         if weights.ndim < 2:
             self.model.pass_over(f"{node.op_type}: weights of {weights.ndim} dimensions")
             return
+        hidden = weights.ndim > 2 or bool(attributes(node).get("transA"))
         if transposed:
             weights = weights.swapaxes(-1, -2)
         matrix = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)  # items of a batch side by side
         if steps is not None and steps.size not in (1, matrix.shape[1]):
             steps = None
-        self._add(scope, node, operator, a_type, matrix, steps, a, qdq=qdq)
+        self._add(scope, node, operator, a_type, matrix, steps, a, qdq=qdq, hidden=hidden)
 
-    def _add(self, scope, node, operator, a_type, weights, steps, a, groups=1, qdq=False, suffix="", inputs=None):
+    def _add(self, scope, node, operator, a_type, weights, steps, a, groups=1, qdq=False, suffix="", inputs=None, hidden=False):
         if not weights.size:
-            self.model.pass_over(f"{node.op_type}: weights of shape {weights.shape}")
+            self.model.pass_over(f"{node.op_type}: weights of shape {weights.shape}", is_harmless=True)
             return
         b_type = _type_name(weights.dtype.type)
         if not b_type:
             self.model.pass_over(f"{node.op_type}: weights of {weights.dtype}")
             return
+        weights_node = self._dequantized(scope, node.input[1]) if qdq else node
+        weights_input, point_input = (0, 2) if qdq else inputs or _INPUTS[node.op_type]
+        b_name = weights_node.input[weights_input]
         note = ""
+        source = scope.scope_of(b_name)
+        if source is not None and b_name in source.overridable:
+            note = "some weights are inputs of the model too: audited as stored; a caller may override them"
         if a_type is None:
             a_type = _type_name(scope.type_of(a))
             if not a_type:
-                a_type, note = "u8", "the activations' type is not in the file; taken as u8"
-        low, high, why = self._range(scope, a, a_type)
+                a_type, note = "u8", note or "some activations' type is not in the file; taken as u8"
+        low, high, why = self._range(scope, a, a_type, padded=weights.ndim > 2)
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
-            note = "s8 activations of QDQ models become u8 in ONNX Runtime"
+            note = note or "s8 activations of QDQ models become u8 in ONNX Runtime"
         shown = node.op_type + (" (QDQ)" if qdq else "")
         name = excerpt(node.name or node.output[0], 400) + suffix
-        weights_node = self._dequantized(scope, node.input[1]) if qdq else node
-        weights_input, point_input = (0, 2) if qdq else inputs or _INPUTS[node.op_type]
+        if name in self.names:
+            name += f" (operator {self.model.operators})"
+        self.names.add(name)
         self.model.layers.append(QuantizedLayer(
-            name, operator, shown, a_type, b_type, weights, (low, high), why, steps, groups, a, note,
+            name, operator, shown, a_type, b_type, weights, (low, high), why, steps, groups, "" if hidden else a, note,
             graph_node=node if scope.parent is None else None, weights_node=weights_node if scope.parent is None else None,
             weights_input=weights_input, point_input=point_input))
 
     @staticmethod
-    def _range(scope: Scope, a: str, a_type: str) -> tuple[int, int, str]:
-        """The quantized activations' bounds."""
+    def _range(scope: Scope, a: str, a_type: str, padded: bool) -> tuple[int, int, str]:
+        """The quantized activations' bounds; those of a convolution include the padding, which is the zero point."""
         low, high = (0, 255) if a_type == "u8" else (-128, 127)
         node = scope.producer(a) if a else None
         if node is None or node.op_type != "QuantizeLinear":
             return low, high, ""
         scale = scope.constant(node.input[1])
-        point = scope.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1, np.uint8)
+        point = scope.point(node)
         if scale is None or point is None or scale.size != 1 or point.size != 1 or not scale.reshape(-1)[0] > 0:
             return low, high, ""
         real_low, real_high, why = scope.real_range(node.input[0])
         s, z = float(scale.reshape(-1)[0]), int(point.reshape(-1)[0])
 
-        def quantized(real: float) -> int:
-            return int(np.clip(np.rint(np.clip(real / s, -1e6, 1e6)) + z, low, high))
+        if not math.isfinite(s):
+            return low, high, ""
 
-        bounds = quantized(real_low), quantized(real_high)
+        def quantized(real: float, slack: int) -> int:  # engines divide in float32: one step of slack
+            return int(np.clip(np.rint(np.clip(real / s, -1e6, 1e6)) + z + slack, low, high))
+
+        bounds = quantized(real_low, -1), quantized(real_high, 1)
+        if padded:
+            bounds = min(bounds[0], z), max(bounds[1], z)
         return (*bounds, why if bounds != (low, high) else "")
 
 
@@ -450,26 +503,26 @@ def read_onnx(path: str | Path) -> QuantizedModel:
     try:
         import onnx
     except ImportError:
-        raise invalid(f"{path}: to read ONNX models, install the package onnx: pip install onnx") from None
+        raise invalid(f"{excerpt(path)}: to read ONNX models, install the package onnx: pip install onnx") from None
     path = Path(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             proto = onnx.load(str(path), load_external_data=False)
     except OSError as error:
-        raise invalid(f"{path}: {error.strerror or error}") from None
+        raise invalid(f"{excerpt(path)}: {error.strerror or excerpt(error)}") from None
     except Exception:  # protobuf's DecodeError, by whatever name
-        raise invalid(f"{path}: is no ONNX model") from None
+        raise invalid(f"{excerpt(path)}: is no ONNX model") from None
     if not proto.graph.node:
-        raise invalid(f"{path}: is no ONNX model, or one without operators")
+        raise invalid(f"{excerpt(path)}: is no ONNX model, or one without operators")
     model = QuantizedModel(str(path), bytes=path.stat().st_size, proto=proto)
     reader = _Reader(model, path.parent)
     try:
         reader.read(proto.graph)
         for function in proto.functions:
-            model.pass_over(f"function {function.name}")
+            model.pass_over(f"function {function.name}: its operators are not read")
     except Error as error:
-        raise invalid(f"{path}: {error.message}") from None
-    except (IndexError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
-        raise invalid(f"{path}: a node or a tensor is malformed: {error}") from None
+        raise invalid(f"{excerpt(path)}: {error.message}") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
+        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
     return model

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable
 
 from ._audit import audit, engines
-from ._library import Error
+from ._library import Error, excerpt
 from ._run import load_data, run_on_data
 from ._report import to_html, to_json, to_text, write
 
@@ -24,8 +24,6 @@ def _audit(arguments: list[str]) -> int:
     parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
     options = parser.parse_args(arguments)
     asked = options.engine or ["onnxruntime"]
-    if asked == ["all"]:
-        asked = list(engines())
 
     def progress(what: str) -> Callable[[int, int], None]:
         def show(done: int, of: int) -> None:
@@ -44,13 +42,15 @@ def _audit(arguments: list[str]) -> int:
         if options.html:
             write(options.html, to_html(result))
     except Error as error:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
         print(f"intact: {error.message}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"intact: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"intact: {excerpt(error.filename)}: cannot be written: {error.strerror}", file=sys.stderr)
         return 2
     try:
-        sys.stdout.write(to_text(result))
+        sys.stdout.write(to_text(result).encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8"))
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

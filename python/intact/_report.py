@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from ._audit import Audit, AuditedLayer, engines
+from ._library import excerpt
 
 JSON_SCHEMA = "intact-audit"
 JSON_VERSION = 1
@@ -30,8 +31,9 @@ def verdict(audit: Audit) -> str:
         what = f"{failing} of {of} layers can saturate" if failing else f"all {of} layers are proven safe"
         parts.append(f"{what} in {table[name]['name']}")
     here = "this CPU is affected" if audit.cpu_clamps else "this CPU has VNNI and is not affected"
-    tail = " on CPUs without VNNI; " + data + here if not audit.is_proven else ", whatever the input, on every CPU"
-    return "; ".join(parts) + tail
+    left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
+    tail = " on CPUs without VNNI; " + data + here if audit.is_unsafe else ", whatever the input"
+    return "; ".join(parts) + tail + left
 
 
 _NEAR = 3.0  # decibels within which a difference is that of the control
@@ -51,7 +53,7 @@ def _data_verdict(audit: Audit) -> str:
     if not harmed:
         return text + "outputs move no more than rounding noise does; "
     worst = min(harmed, key=lambda o: o.stock)
-    return text + f"output {worst.name!r} is {worst.stock:.0f} dB from exact, where rounding noise alone makes {worst.control:.0f}; "
+    return text + f"output {excerpt(worst.name)!r} is {worst.stock:.0f} dB from exact, where rounding noise alone makes {worst.control:.0f}; "
 
 
 def _on_data(audit: Audit, name: str) -> str:
@@ -78,7 +80,7 @@ def _result(layer: AuditedLayer, name: str) -> str:
 def to_text(audit: Audit) -> str:
     """The table, what was passed over, and the verdict on the last line."""
     table = engines()
-    lines = [f"{audit.model.path}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
+    lines = [f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
     head = ["layer", "operator", "types", "weights", "activations", *(table[name]["name"] for name in audit.engines), "error at most"]
     if audit.on_data:
         head.append("on your data")
@@ -103,7 +105,7 @@ def to_text(audit: Audit) -> str:
         certified = next(layer.engines[name] for name in audit.engines if layer.engines[name].failing_pairs)
         lines.append(f"  e.g. {layer.layer.name}: {certified.witness}")
     for output in audit.on_data.outputs if audit.on_data else []:
-        lines.append(f"output {output.name}: stock on this CPU {output.stock:.1f} dB from exact, largest difference {output.stock_largest:.3g}; "
+        lines.append(f"output {excerpt(output.name)}: stock on this CPU {output.stock:.1f} dB from exact, largest difference {output.stock_largest:.3g}; "
                      f"control {output.control:.1f} dB, {output.control_largest:.3g}"
                      + (f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
                         if output.argmax else ""))
@@ -143,7 +145,8 @@ def to_json(audit: Audit) -> dict:
         "cpu_without_vnni": audit.cpu_clamps,
         "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
         "passed_over": audit.model.passed_over,
-        "outputs": [dict(vars(output), stock=_finite(output.stock), control=_finite(output.control))
+        "outputs": [dict(vars(output), stock=_finite(output.stock), control=_finite(output.control),
+                         stock_largest=_finite(output.stock_largest), control_largest=_finite(output.control_largest))
                     for output in (audit.on_data.outputs if audit.on_data else [])],
         "layers": [{
             "name": layer.layer.name,
@@ -221,7 +224,7 @@ def write(path: str, text: str | dict[str, Any]) -> None:
     """Writes a report, JSON where it is a dictionary."""
     with open(path, "w", encoding="utf-8") as file:
         if isinstance(text, dict):
-            json.dump(text, file, indent=1)
+            json.dump(text, file, indent=1, allow_nan=False)
             file.write("\n")
         else:
             file.write(text)

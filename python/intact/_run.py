@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import numpy as np
 
 from ._audit import Audit, pairing, engines
 from ._gemm import Gemm
-from ._library import invalid
-from ._onnx import QuantizedLayer, Scope, attributes
+from ._library import excerpt, invalid
+from ._onnx import QuantizedLayer, Scope, array_of_tensor, attributes
 
 CONTROL = 1e-7  # relative change of the control's float constants
 
@@ -57,7 +58,7 @@ class OnData:
 
 
 def decibels(signal: float, noise: float) -> float:
-    return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
+    return math.inf if noise == 0 else -math.inf if signal == 0 or math.isinf(noise) else 10 * math.log10(signal / noise)
 
 
 def load_data(path: str | Path) -> list[dict[str, np.ndarray]]:
@@ -71,8 +72,8 @@ def load_data(path: str | Path) -> list[dict[str, np.ndarray]]:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 runs.append({name: arrays[name] for name in arrays.files})
-        except (OSError, ValueError) as error:
-            raise invalid(f"{file}: is no .npz file of arrays: {error}") from None
+        except (AttributeError, EOFError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise invalid(f"{excerpt(file)}: is no .npz file of arrays: {excerpt(error)}") from None
     return runs
 
 
@@ -90,7 +91,14 @@ def exact_variant(audit: Audit) -> Any:
         proto.graph.initializer.append(tensor)
         return name
 
-    scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
+    folder = Path(audit.model.path).parent
+    for tensor in proto.graph.initializer:
+        if tensor.data_location == 1:  # in a file beside the model, where the variant is not
+            array = array_of_tensor(tensor, folder)
+            if array is None:
+                raise invalid(f"tensor {excerpt(tensor.name)!r}: has a type that is not read")
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    scope = Scope(audit.model.proto.graph, folder)
     changed = set()
     for audited in audit.layers:
         layer = audited.layer
@@ -111,6 +119,8 @@ def exact_variant(audit: Audit) -> Any:
         point_name = node.input[layer.point_input]
         if point_name:
             point = scope.constant(point_name)
+            if point is None:
+                raise invalid(f"{layer.name}: its weights' zero point is no constant: no exact variant can be made")
         else:  # 0, for each scale of a DequantizeLinear
             point = np.zeros(scope.constant(node.input[1]).shape if "(QDQ)" in layer.node else (), np.int8)
         node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}",
@@ -132,7 +142,7 @@ def control_variant(proto: Any) -> Any:
     return changed
 
 
-def session_of(proto: Any) -> Any:
+def session_of(model: Any) -> Any:
     try:
         import onnxruntime
     except ImportError:
@@ -140,9 +150,10 @@ def session_of(proto: Any) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
-        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        model = model if isinstance(model, str) else model.SerializeToString()
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise invalid(f"ONNX Runtime does not load the model: {str(error).splitlines()[0]}") from None
+        raise invalid(f"ONNX Runtime does not load the model: {excerpt(error, 300)}") from None
 
 
 def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
@@ -182,8 +193,6 @@ def sums(layer: QuantizedLayer, a: np.ndarray, fill: int, pairs: str) -> tuple[n
 
     if not layer.is_convolution:
         return both(np.ascontiguousarray(a.reshape(-1, layer.weights.shape[0])), layer.weights)
-    if pairs == "within_tap":
-        raise invalid(f"{layer.name}: pairs within a tap are not simulated on data; ask for onnxruntime or fbgemm")
     rows = windows(a, layer, fill)
     per_group = np.split(layer.weights, layer.groups)
     parts = [both(np.ascontiguousarray(rows[:, g]), np.ascontiguousarray(group.reshape(len(group), -1).T))
@@ -218,7 +227,8 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     for audited in audit.layers:
         layer = audited.layer
         on_data.layers[layer.name] = None
-        if layer.activation and layer.graph_node is not None:
+        # Pairs within a tap are not simulated.
+        if layer.activation and layer.graph_node is not None and pairing(engine, layer) != "within_tap":
             visible.setdefault(layer.activation, []).append(layer)
             on_data.layers[layer.name] = LayerOnData()
     captured = copy.deepcopy(exact)
@@ -226,7 +236,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     for name in visible:
         if name not in have:
             captured.graph.output.append(helper.make_empty_tensor_value_info(name))
-    probe, stock, control = session_of(captured), session_of(audit.model.proto), session_of(control_variant(exact))
+    probe, stock, control = session_of(captured), session_of(audit.model.path), session_of(control_variant(exact))
     plain = session_of(exact)
     gathered: dict[str, list] = {name: [] for name in names}
     for done, run in enumerate(runs):
@@ -234,14 +244,14 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
             values = dict(zip([output.name for output in probe.get_outputs()], probe.run(None, run)))
             results = [session.run(names, run) for session in (plain, stock, control)]
         except Exception as error:
-            raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {str(error).splitlines()[0]}") from None
+            raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
             gathered[name].append([np.asarray(result[i]) for result in results])
         for name, layers in visible.items():
             for layer in layers:
                 a = values[name]
                 point = zero_point(layer, scope) if layer.is_convolution else 0
-                if point is None:
+                if point is None or on_data.layers[layer.name] is None:
                     on_data.layers[layer.name] = None
                     continue
                 if a.dtype == np.int8 and layer.a_type == "u8":
@@ -256,22 +266,34 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         if progress:
             progress(done + 1, len(runs))
     for name in names:
+        if any(values.dtype.kind not in "biuf" for triple in gathered[name] for values in triple):
+            continue  # strings, sequences
         on_data.outputs.append(_compare(name, gathered[name]))
     return on_data
+
+
+def _distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """How far values are apart: equal infinities and two NaNs are not, any other that is not finite is infinitely far."""
+    finite = np.isfinite(exact) & np.isfinite(other)
+    alike = (exact == other) | (np.isnan(exact) & np.isnan(other))
+    distances = np.where(alike, 0.0, np.inf)
+    distances[finite] = np.abs(exact[finite] - other[finite])
+    return distances
 
 
 def _compare(name: str, triples: list) -> OutputOnData:
     signal = noise = control = largest = largest_control = 0.0
     answers = changed = control_changed = 0
     for exact, stock, other in triples:
-        e = exact.astype(np.float64)
         if exact.shape != stock.shape or exact.shape != other.shape:
-            raise invalid(f"output {name!r}: its shape depends on the last bits: outputs cannot be compared")
-        signal += float(np.square(e).sum())
-        noise += float(np.square(stock - e).sum())
-        control += float(np.square(other - e).sum())
-        largest = max(largest, float(np.abs(stock - e).max(initial=0)))
-        largest_control = max(largest_control, float(np.abs(other - e).max(initial=0)))
+            raise invalid(f"output {excerpt(name)!r}: its shape depends on the last bits: outputs cannot be compared")
+        e, s, o = (np.asarray(values, np.float64) for values in (exact, stock, other))
+        signal += float(np.square(e[np.isfinite(e)]).sum())
+        stock_by, control_by = _distances(e, s), _distances(e, o)
+        noise += float(np.square(stock_by).sum())
+        control += float(np.square(control_by).sum())
+        largest = max(largest, float(stock_by.max(initial=0)))
+        largest_control = max(largest_control, float(control_by.max(initial=0)))
         if exact.ndim and exact.shape[-1] > 1:
             best = exact.argmax(-1)
             answers += best.size
