@@ -22,19 +22,24 @@ def engines() -> dict:
     return json.loads(Path(__file__).with_name("engines.json").read_text())["engines"]
 
 
-def pairing(engine: dict, layer: QuantizedLayer) -> str:
-    """In which pairs an engine adds a layer's products in int16 on a CPU without VNNI: "depths", "within_tap",
-    "flattened", or "none"."""
+def _row(engine: dict, layer: QuantizedLayer) -> dict:
     types = layer.a_type + layer.b_type
     for row in engine["rows"]:
         if row["operators"] != ["*"] and layer.operator not in row["operators"]:
             continue
         if "types" in row and types not in row["types"]:
             continue
-        if layer.groups > 1 and layer.weights.shape[-1] % 2 and "odd_grouped" in row:
-            return row["odd_grouped"]
-        return row["pairing"]
-    return "none"
+        return row
+    return {"pairing": "none"}
+
+
+def pairing(engine: dict, layer: QuantizedLayer) -> str:
+    """In which pairs an engine adds a layer's products in int16 on a CPU without VNNI: "depths", "within_tap",
+    "flattened", or "none"."""
+    row = _row(engine, layer)
+    if layer.groups > 1 and layer.weights.shape[-1] % 2:
+        return row.get("odd_grouped", row["pairing"])
+    return row["pairing"]
 
 
 @dataclass
@@ -87,6 +92,13 @@ class Audit:
     def is_unsafe(self) -> bool:
         """Whether some layer can saturate."""
         return any(layer.fails(self.engines) for layer in self.layers)
+
+    @property
+    def is_affected(self) -> bool:
+        """Whether some layer can saturate on this CPU: some pairs of some engines clamp where there is VNNI too."""
+        table = engines()
+        return any(not layer.engines[name].is_proven and (self.cpu_clamps or _row(table[name], layer.layer).get("with_vnni", False))
+                   for layer in self.layers for name in self.engines)
 
     def failing(self, engine: str) -> int:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)

@@ -30,7 +30,9 @@ def verdict(audit: Audit) -> str:
         of = len(audit.layers)
         what = f"{failing} of {of} layers can saturate" if failing else f"all {of} layers are proven safe"
         parts.append(f"{what} in {table[name]['name']}")
-    here = "this CPU is affected" if audit.cpu_clamps else "this CPU has VNNI and is not affected"
+    here = "this CPU has VNNI and is not affected"
+    if audit.is_affected:
+        here = "this CPU is affected" if audit.cpu_clamps else "this CPU has VNNI and is affected all the same"
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
     tail = " on CPUs without VNNI; " + data + here if audit.is_unsafe else ", whatever the input"
     return "; ".join(parts) + tail + left

@@ -97,6 +97,8 @@ def test_depthwise_and_groups(tmp_path):
     weights = np.full((4, 1, 1, 2), 127, np.int8)
     result = audit(convolution(tmp_path, weights, group=4), engines_asked=["onnxruntime", "fbgemm", "onednn", "openvino"])
     assert [c.failing_pairs for c in result.layers[0].engines.values()] == [0, 4, 0, 0]
+    assert result.is_affected and "is affected" in verdict(result)  # FBGEMM's depthwise clamps with VNNI too
+    assert audit(convolution(tmp_path, weights, group=4), engines_asked=["onnxruntime"]).is_affected is False
     result = audit(convolution(tmp_path, weights, group=2), engines_asked=["onnxruntime", "openvino", "onednn"])  # multiplier 2
     assert [c.pairing for c in result.layers[0].engines.values()] == ["flattened", "flattened", "none"]
     assert result.layers[0].engines["onnxruntime"].failing_pairs == 4
