@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from dataclasses import dataclass, field
@@ -10,13 +11,14 @@ from typing import Any, Iterable
 
 import numpy as np
 
-from ._gemm import Gemm
-from ._library import Error, invalid, isas
+from ._gemm import FailingPair, Gemm
+from ._library import invalid, isas
 from ._onnx import QuantizedLayer, QuantizedModel, read_onnx
 
 _PIECE = 32768  # depths of a plan: certificates look at pairs, and no sum of so many leaves int32
 
 
+@functools.cache
 def engines() -> dict:
     """The table of engines, engines.json: by name, which pairs each adds in int16."""
     return json.loads(Path(__file__).with_name("engines.json").read_text())["engines"]
@@ -105,13 +107,12 @@ class Audit:
 
 
 def _slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
-    """Matrices K×N whose adjacent depths are the pairs: one for each group, or tap of a group."""
+    """Matrices K×N whose adjacent depths are the pairs: one, or one for each group."""
     weights = layer.weights
     if not layer.is_convolution:
         return [weights]
-    per_group = np.split(weights, layer.groups) if layer.groups > 1 and pairs == "flattened" else [weights]
     if pairs == "flattened":
-        return [group.reshape(len(group), -1).T for group in per_group]
+        return [group.reshape(len(group), -1).T for group in np.split(weights, layer.groups)]
     depth = weights.shape[-1]
     taps = weights.reshape(len(weights), -1, depth)
     if depth % 2:  # an odd last channel is alone
@@ -119,72 +120,48 @@ def _slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
     return [taps.reshape(len(taps), -1).T]
 
 
-def excesses(matrix: np.ndarray, a_range: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """By how much the largest and the least sum of each pair of adjacent depths leave int16: (pairs, N) each. Weights are
-    s8, activations of `a_range` are as the instruction sees them."""
-    low, high = a_range
-    if len(matrix) % 2:
-        matrix = np.concatenate([matrix, np.zeros_like(matrix[:1])])
-    w = matrix.astype(np.int32).reshape(len(matrix) // 2, 2, -1)
-    most = np.where(w > 0, w * high, w * low).sum(axis=1)
-    least = np.where(w > 0, w * low, w * high).sum(axis=1)
-    return np.maximum(most - 32767, 0), np.maximum(-32768 - least, 0)
-
-
 def certify(layer: QuantizedLayer, pairs: str) -> Certified:
-    """Which pairs of a layer's weights can saturate. The library's certificates count; the error's bound is theirs
-    too, in NumPy."""
+    """Which pairs of a layer's weights can saturate, by the library's certificates, and by how much each can."""
     if pairs == "none":
         return Certified(pairs, 0, 0, 0)
     total = failing = 0
-    over = np.zeros(0)
+    over = []  # for each column, by how much its clamps can move the sum up, and down
     witness = ""
     low, high = layer.a_range
+    high = max(high, low + 1)  # a range of 0 to 0 is the library's word for all
     for matrix in _slices(layer, pairs):
-        upper = np.zeros(matrix.shape[1], np.int64)
-        lower = np.zeros(matrix.shape[1], np.int64)
+        excess = np.zeros((2, matrix.shape[1]), np.int64)
         for begin in range(0, len(matrix), _PIECE):
-            piece = matrix[begin:begin + _PIECE]
-            # A range of 0 and 0 is the library's word for all.
-            plan = Gemm(piece, a_type=layer.a_type, a_range=(low, max(high, 1)), a_zero_point=low, usual_m=1)
-            certificate = plan.certificate()
-            total += certificate.pairs
-            failing += certificate.failing_pairs
-            if not certificate.failing_pairs:
+            plan = Gemm(matrix[begin:begin + _PIECE], a_type=layer.a_type, a_range=(low, high), a_zero_point=low, usual_m=1)
+            total += plan.certificate().pairs
+            found = plan.failing_pair_array()
+            failing += len(found)
+            if not len(found):
                 continue
-            above, below = excesses(piece, (low, max(high, 1)))
-            if np.count_nonzero(above | below) != certificate.failing_pairs:
-                raise Error("CODEGEN_FAILED", f"{layer.name}: certificate and count differ; this is a bug of intact")
-            upper += above.sum(axis=0)
-            lower += below.sum(axis=0)
+            beyond = np.maximum(found["sum"] - 32767, -32768 - found["sum"])
+            np.add.at(excess, ((found["sum"] > 0).astype(int), found["n"]), beyond)
             if not witness:
-                worst = np.unravel_index(np.argmax(np.maximum(above, below)), above.shape)
-                k, n = 2 * int(worst[0]), int(worst[1])
-                w = [int(value) for value in piece[k:k + 2, n]] + [0]
-                best = above[worst] >= below[worst]
-                a = [max(high, 1) if (value > 0) == best else low for value in w[:2]]
-                column = "output channel" if layer.is_convolution else "column"
-                witness = f"{column} {len(over) + n}, depths {begin + k} {begin + k + 1}: {a[0]}*{w[0]} + {a[1]}*{w[1]} = {a[0] * w[0] + a[1] * w[1]}"
-        over = np.concatenate([over, np.maximum(upper, lower)])
-    unit, error = "units of the sum", float(over.max(initial=0))
-    if layer.scales is not None and over.size:
-        steps = np.broadcast_to(layer.scales, over.shape) if layer.scales.size in (1, over.size) else None
-        if steps is not None:
-            unit, error = "steps of the output", float((over * steps).max())
-    return Certified(pairs, total, failing, int(np.count_nonzero(over)), witness, error, unit if failing else "")
+                pair = FailingPair(*found[beyond.argmax()].tolist())
+                column = f"{'output channel' if layer.is_convolution else 'column'} {pair.n + sum(len(part) for part in over)}"
+                witness = (f"{column}, depths {begin + pair.k} {begin + pair.k + 1}: "
+                           f"{pair.a0}*{pair.w0} + {pair.a1}*{pair.w1} = {pair.sum}")
+        over.append(excess.max(axis=0))
+    columns = np.concatenate(over)
+    unit, error = "units of the sum", float(columns.max())
+    if layer.scales is not None and layer.scales.size in (1, columns.size):
+        unit, error = "steps of the output", float((columns * layer.scales).max())
+    return Certified(pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else "")
 
 
-_REMEDIES = {
-    "depths": ["u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, about 1.16 times the time)",
-               "a new order of the channels"],
-    "conv": ["u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, about 1.16 times the time)",
-             "a new order of the channels, with zero channels where their number is odd"],
-    "all": ["7-bit weights (reduce_range: half the resolution of each weight)", "7-bit activations (half of theirs)",
-            "intact: exact on every CPU"],
-}
+def _remedies(layer: QuantizedLayer) -> list[str]:
+    odd = ", with zero channels where their number is odd" if layer.is_convolution else ""
+    return ["u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, about 1.16 times the time)",
+            "a new order of the channels" + odd, "7-bit weights (reduce_range: half the resolution of each weight)",
+            "7-bit activations (half of theirs)", "intact: exact on every CPU"]
 
 
-def is_affected() -> bool:
+def cpu_clamps() -> bool:
+    """Whether this CPU has no instruction that adds products of 8 bits in int32 (or INTACT_MAX_ISA takes it away)."""
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
@@ -209,11 +186,11 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] = ("onnxrunti
             if pairs not in known:
                 known[pairs] = certify(layer, pairs)
             certified[name] = known[pairs]
-        signed = layer.weights if layer.b_type == "s8" else layer.weights.astype(np.int16) - 128
-        audited = AuditedLayer(layer, certified, bool(signed.size > 1 and -64 <= int(signed.min()) and int(signed.max()) <= 64))
+        uses_7_bits = layer.b_type == "s8" and bool(layer.weights.min() >= -64 and layer.weights.max() <= 64)
+        audited = AuditedLayer(layer, certified, uses_7_bits)
         if audited.fails(names):
-            audited.remedies = _REMEDIES["conv" if layer.is_convolution else "depths"] + _REMEDIES["all"]
+            audited.remedies = _remedies(layer)
         layers.append(audited)
         if progress:
             progress(i + 1, len(model.layers))
-    return Audit(model, names, layers, is_affected())
+    return Audit(model, names, layers, cpu_clamps())

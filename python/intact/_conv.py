@@ -65,7 +65,6 @@ class Conv(Plan):
         weights = np.ascontiguousarray(weights)
         self._call("create", desc, arithmetic.desc, pointer(weights), handle)
         super().__init__(handle[0])
-        self._loaded()
 
     @staticmethod
     def _each(argument: str, value: Any, dims: int) -> list:
@@ -74,8 +73,7 @@ class Conv(Plan):
             raise invalid(f"{argument}: has {len(values)} entries; expected {dims}")
         return values
 
-    def _loaded(self) -> None:
-        info = self._query()
+    def _describe(self, info: Any) -> None:
         self.spatial_dims = info.spatial_dims
         self.input_channels, self.output_channels = info.input_channels, info.output_channels
 
@@ -101,11 +99,7 @@ class Conv(Plan):
         self._place("a", a, args)
         self._place("c", out, args)
         if residual is not None:
-            if self.residual_dtype is None:
-                raise invalid("residual: is given; the plan has no residual_type")
-            residual = self._input("residual", residual, self.residual_dtype, dims + 2)
-            if residual.shape != shape:
-                raise invalid(f"residual: has shape {residual.shape}; expected {shape}")
+            residual = self._residual(residual, out.shape)
             self._place("residual", residual, args)
             kept.append(residual)
         args.threads = integer("threads", threads)
@@ -149,5 +143,5 @@ class Conv(Plan):
 
     def failing_pairs(self, pairing: str = "within_tap", first: int = 0, count: int | None = None) -> list[ConvFailingPair]:
         """The pairs that can saturate, by output channel, tap and channel, from number `first` on; all, or at most `count`."""
-        total = self.certificate(pairing).failing_pairs
-        return self._failing_pairs(ConvFailingPair, "intact_conv_failing_pair", first, count, total, pairing_of(pairing))
+        pairs = self._failing_pairs(first, count, pairing_of(pairing)).tolist()
+        return [ConvFailingPair(output, tuple(tap), *rest) for output, tap, *rest in pairs]

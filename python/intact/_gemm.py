@@ -75,10 +75,8 @@ class Gemm(Plan):
         handle = ffi.new("intact_gemm **")
         self._call("create", desc, arithmetic.desc, pointer(b), handle)
         super().__init__(handle[0])
-        self._loaded()
 
-    def _loaded(self) -> None:
-        info = self._query()
+    def _describe(self, info: Any) -> None:
         self.k, self.n = info.k, info.n
         self._has_rows = info.a_quantization == lib.INTACT_QUANTIZATION_ROWS
 
@@ -97,11 +95,7 @@ class Gemm(Plan):
         self._place("a", a, args)
         self._place("c", out, args)
         if residual is not None:
-            if self.residual_dtype is None:
-                raise invalid("residual: is given; the plan has no residual_type")
-            residual = self._input("residual", residual, self.residual_dtype, out.ndim)
-            if residual.shape != out.shape:
-                raise invalid(f"residual: has shape {residual.shape}; expected {out.shape}")
+            residual = self._residual(residual, out.shape)
             self._place("residual", residual, args)
             kept.append(residual)
         args.m = a.shape[-2]
@@ -153,4 +147,8 @@ class Gemm(Plan):
 
     def failing_pairs(self, first: int = 0, count: int | None = None) -> list[FailingPair]:
         """The pairs that can saturate, by column, then depth, from number `first` on; all, or at most `count`."""
-        return self._failing_pairs(FailingPair, "intact_failing_pair", first, count, self.certificate().failing_pairs)
+        return [FailingPair(*pair) for pair in self._failing_pairs(first, count).tolist()]
+
+    def failing_pair_array(self) -> np.ndarray:
+        """All of them, as a structured array with the fields of `FailingPair`."""
+        return self._failing_pairs(0, None)

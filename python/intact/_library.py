@@ -82,6 +82,17 @@ def integer(argument: str, value: Any) -> int:
     return number
 
 
+def numbers(argument: str, values: Any) -> np.ndarray:
+    """A number, or a row of numbers, as an array of one dimension."""
+    try:
+        given = np.atleast_1d(np.asarray(values))
+    except ValueError:
+        raise invalid(f"{argument}: is no row of numbers") from None
+    if given.ndim != 1 or given.dtype.kind not in "iuf":
+        raise invalid(f"{argument}: has shape {given.shape} and dtype {given.dtype}; expected a number, or one row of numbers")
+    return given
+
+
 def isa_of(name: str | None) -> int:
     return lib.INTACT_ISA_ANY if name is None else choice("max_isa", name, _ISAS)
 
@@ -138,7 +149,7 @@ class Linear:
         d.struct_size = ffi.sizeof(d[0])
         d.a_type, d.b_type, d.c_type = type_of("a_type", a_type), type_of("b_type", b_type), type_of("c_type", c_type)
         d.mode, d.max_isa = choice("mode", mode, _MODES), isa_of(max_isa)
-        d.a_zero_point, d.c_zero_point = self._integer("a_zero_point", a_zero_point), self._integer("c_zero_point", c_zero_point)
+        d.a_zero_point, d.c_zero_point = integer("a_zero_point", a_zero_point), integer("c_zero_point", c_zero_point)
         d.activation = choice("activation", activation, _ACTIVATIONS)
         if clamp is not None:
             if activation is not None:
@@ -146,24 +157,22 @@ class Linear:
             d.activation = lib.INTACT_ACTIVATION_CLAMP
             d.clamp_min, d.clamp_max = self._two("clamp", clamp, float)
         if a_range is not None:
-            d.a_min, d.a_max = self._two("a_range", a_range, lambda value: self._integer("a_range", value))
+            d.a_min, d.a_max = self._two("a_range", a_range, lambda value: integer("a_range", value))
             if d.a_min == d.a_max == 0:
                 raise invalid("a_range: is (0, 0); expected more than one activation")
         d.range_check = lib.INTACT_RANGE_CHECKED if check_range else lib.INTACT_RANGE_UNCHECKED
         d.b_zero_points, d.b_zero_point_count = self._values("b_zero_points", b_zero_points, np.int32)
         d.scales, d.scale_count = self._values("scales", scales, np.float32)
+        self.bias_count = None
         if bias is not None:
-            is_integer = self._values("bias", bias, np.float32) and np.asarray(bias).dtype.kind in "iu"
-            values, self.bias_count = self._values("bias", bias, np.int32 if is_integer else np.float32)
-            if is_integer:
-                d.bias_s32 = values
+            bias = numbers("bias", bias)
+            if bias.dtype.kind == "f":
+                d.bias_f32, self.bias_count = self._values("bias", bias, np.float32)
             else:
-                d.bias_f32 = values
-        else:
-            self.bias_count = None
+                d.bias_s32, self.bias_count = self._values("bias", bias, np.int32)
         d.residual_type = type_of("residual_type", residual_type)
         d.residual_scale = (0.0 if residual_type is None else 1.0) if residual_scale is None else residual_scale
-        d.residual_zero_point = self._integer("residual_zero_point", residual_zero_point)
+        d.residual_zero_point = integer("residual_zero_point", residual_zero_point)
         d.a_quantization = choice("quantization", quantization, _QUANTIZATIONS)
         d.a_source_type = type_of("a_source_type", a_source_type)
 
@@ -171,10 +180,6 @@ class Linear:
         """Refuses a bias that is not one value for each column; the library is told no number of them."""
         if self.bias_count not in (None, columns):
             raise invalid(f"bias: has {self.bias_count} values; expected {columns}, one for each column")
-
-    @staticmethod
-    def _integer(argument: str, value: Any) -> int:
-        return integer(argument, value)
 
     @staticmethod
     def _two(argument: str, values: Any, convert: Any) -> tuple:
@@ -188,12 +193,7 @@ class Linear:
         """A pointer to the values in `dtype`, which must hold each, and their number."""
         if values is None:
             return ffi.NULL, 0
-        try:
-            given = np.atleast_1d(np.asarray(values))
-        except ValueError:
-            raise invalid(f"{argument}: is no row of numbers") from None
-        if given.ndim != 1 or given.dtype.kind not in "iuf":
-            raise invalid(f"{argument}: has shape {given.shape} and dtype {given.dtype}; expected a number, or one row of numbers")
+        given = numbers(argument, values)
         with np.errstate(over="ignore", invalid="ignore"):
             array = np.ascontiguousarray(given, dtype=dtype)
         if np.issubdtype(dtype, np.integer) and not np.array_equal(array, given):

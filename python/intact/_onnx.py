@@ -27,9 +27,7 @@ _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul",
     ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
 _ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
                 "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean", "QLinearWhere"}
-_BLOCKS = {"MatMulNBits": "weights in blocks of 4 bits", "GatherBlockQuantized": "weights in blocks of 4 bits",
-           "MatMulBnb4": "weights in blocks of 4 bits"}
-_FLOAT_UNLESS_FUSED = {"ConvTranspose": "ONNX Runtime has no quantized ConvTranspose: it runs in float"}
+_BLOCKS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
 
 
 @dataclass
@@ -38,7 +36,8 @@ class QuantizedLayer:
 
     name: str
     operator: str  # as in engines.json
-    node: str  # the model's operator, "Conv (QDQ)"
+    op_type: str  # the model's operator
+    is_qdq: bool  # between DequantizeLinear and QuantizeLinear
     a_type: str
     b_type: str
     weights: np.ndarray
@@ -54,6 +53,11 @@ class QuantizedLayer:
     point_input: int = 2  # and which their zero point is
 
     @property
+    def node(self) -> str:
+        """The operator in words."""
+        return self.op_type + (" (QDQ)" if self.is_qdq else "")
+
+    @property
     def is_convolution(self) -> bool:
         return self.weights.ndim > 2
 
@@ -67,7 +71,6 @@ class QuantizedModel:
     passed_over: dict[str, int] = field(default_factory=dict)
     not_audited: int = 0  # of what was passed over, what may add in int16
     operators: int = 0
-    bytes: int = 0
     proto: Any = None
 
     def pass_over(self, reason: str, is_harmless: bool = False) -> None:
@@ -294,9 +297,10 @@ class _Reader:
         if (domain, op) in _OPERATORS:
             getattr(self, "_" + op)(scope, node)
         elif op in _BLOCKS:
-            self.model.pass_over(f"{op}: {_BLOCKS[op]}", is_harmless=True)
-        elif op in _FLOAT_UNLESS_FUSED and self._dequantized(scope, node.input[1]) is not None:
-            self.model.pass_over(f"{op} (QDQ): {_FLOAT_UNLESS_FUSED[op]}", is_harmless=True)
+            self.model.pass_over(f"{op}: weights in blocks of 4 bits", is_harmless=True)
+        elif op == "ConvTranspose":
+            if self._dequantized(scope, node.input[1]) is not None:
+                self.model.pass_over("ConvTranspose (QDQ): ONNX Runtime runs it in float", is_harmless=True)
         elif domain not in ("", "com.microsoft", "com.microsoft.nchwc"):
             self.model.pass_over(f"{op} of {domain}")
         elif op.startswith(("QLinear", "QOrdered", "QEmbed", "QMoE")) or op.endswith("Integer"):
@@ -462,13 +466,12 @@ class _Reader:
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
             note = note or "s8 activations of QDQ models become u8 in ONNX Runtime"
-        shown = node.op_type + (" (QDQ)" if qdq else "")
         name = excerpt(node.name or node.output[0], 400) + suffix
         if name in self.names:
             name += f" (operator {self.model.operators})"
         self.names.add(name)
         self.model.layers.append(QuantizedLayer(
-            name, operator, shown, a_type, b_type, weights, (low, high), why, steps, groups, "" if hidden else a, note,
+            name, operator, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, "" if hidden else a, note,
             graph_node=node if scope.parent is None else None, weights_node=weights_node if scope.parent is None else None,
             weights_input=weights_input, point_input=point_input))
 
@@ -515,7 +518,7 @@ def read_onnx(path: str | Path) -> QuantizedModel:
         raise invalid(f"{excerpt(path)}: is no ONNX model") from None
     if not proto.graph.node:
         raise invalid(f"{excerpt(path)}: is no ONNX model, or one without operators")
-    model = QuantizedModel(str(path), bytes=path.stat().st_size, proto=proto)
+    model = QuantizedModel(str(path), proto=proto)
     reader = _Reader(model, path.parent)
     try:
         reader.read(proto.graph)

@@ -71,14 +71,18 @@ class Plan:
     _kind: str  # "gemm" or "conv"
 
     def __init__(self, handle: Any):
-        destroy = getattr(lib, f"intact_{self._kind}_destroy")
-        self.handle = ffi.gc(handle, destroy)
+        self.handle = ffi.gc(handle, getattr(lib, f"intact_{self._kind}_destroy"))
         info = self._query()
         self.a_dtype = DTYPES[TYPE_NAMES[getattr(info, "a_source_type", 0) or info.a_type]]
         self.b_dtype = DTYPES[TYPE_NAMES[info.b_type]]
         self.c_dtype = DTYPES[TYPE_NAMES[info.c_type]]
         name = TYPE_NAMES[info.residual_type]
         self.residual_dtype = DTYPES[name] if name else None
+        self._describe(info)
+
+    def _describe(self, info: Any) -> None:
+        """Keeps what runs need of intact_gemm_info or intact_conv_info."""
+        raise NotImplementedError
 
     @classmethod
     def _call(cls, name: str, *arguments: Any) -> None:
@@ -108,11 +112,7 @@ class Plan:
         cls._call("load", os.fsencode(path), isa_of(max_isa), handle)
         plan = cls.__new__(cls)
         Plan.__init__(plan, handle[0])
-        plan._loaded()
         return plan
-
-    def _loaded(self) -> None:
-        pass
 
     def _certificate(self, *pairing: int) -> Certificate:
         c = ffi.new("intact_certificate *")
@@ -120,18 +120,16 @@ class Plan:
         self._call("certificate", self.handle, *pairing, c)
         return Certificate(*(getattr(c, field) for field in Certificate._fields))
 
-    def _failing_pairs(self, kind: type, struct: str, first: int, count: int | None, total: int, *pairing: int) -> list:
+    def _failing_pairs(self, first: int, count: int | None, *pairing: int) -> np.ndarray:
+        """The structs of the C interface as a structured array."""
         if first < 0 or (count is not None and count < 0):
             raise invalid(f"{'first' if first < 0 else 'count'}: is negative")
-        count = max(0, total - first) if count is None else min(count, max(0, total - first))
-        pairs, written = ffi.new(f"{struct}[]", max(count, 1)), ffi.new("int64_t *")
-        self._call("failing_pairs", self.handle, *pairing, first, count, pairs, written)
-
-        def value(pair: Any, field: str) -> Any:
-            raw = getattr(pair, field)
-            return tuple(raw) if isinstance(raw, ffi.CData) else raw
-
-        return [kind(*(value(pairs[i], field) for field in kind._fields)) for i in range(written[0])]
+        left = max(0, self._certificate(*pairing).failing_pairs - first)
+        count = left if count is None else min(count, left)
+        struct = "intact_failing_pair" if self._kind == "gemm" else "intact_conv_failing_pair"
+        pairs, written = np.empty(count, dtype_of(struct)), ffi.new("int64_t *")
+        self._call("failing_pairs", self.handle, *pairing, first, count, ffi.cast(f"{struct} *", address(pairs)), written)
+        return pairs[:written[0]]
 
     @staticmethod
     def _tuned(info: Any) -> Tuned:
@@ -152,6 +150,14 @@ class Plan:
             expected = " or ".join(str(d) for d in (dims if isinstance(dims, tuple) else (dims,)))
             raise invalid(f"{argument}: has {array.ndim} dimensions; expected {expected}")
         return array
+
+    def _residual(self, residual: Any, shape: tuple) -> np.ndarray:
+        if self.residual_dtype is None:
+            raise invalid("residual: is given; the plan has no residual_type")
+        residual = self._input("residual", residual, self.residual_dtype, len(shape))
+        if residual.shape != shape:
+            raise invalid(f"residual: has shape {residual.shape}; expected {shape}")
+        return residual
 
     @staticmethod
     def _output(out: Any, shape: tuple, dtype: np.dtype) -> np.ndarray:
@@ -177,6 +183,18 @@ def row_strides(argument: str, array: np.ndarray) -> tuple:
         if extent > 1 and (stride <= 0 or stride % size):
             raise invalid(f"{argument}: has a stride of {stride} bytes; expected a multiple of {size} above 0")
     return tuple(stride // size for stride in strides)
+
+
+def dtype_of(struct: str) -> np.dtype:
+    """NumPy's type of a struct of the C interface whose fields are integers, or arrays of them."""
+    names, formats, offsets = [], [], []
+    for name, field in ffi.typeof(struct).fields:
+        names.append(name)
+        is_array = field.type.kind == "array"
+        item = np.dtype(f"i{ffi.sizeof(field.type.item if is_array else field.type)}")
+        formats.append((item, (field.type.length,)) if is_array else item)
+        offsets.append(field.offset)
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": ffi.sizeof(struct)})
 
 
 def pointer(array: np.ndarray) -> Any:

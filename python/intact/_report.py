@@ -79,6 +79,12 @@ def _result(layer: AuditedLayer, name: str) -> str:
     return f"{certified.failing_pairs:,} of {certified.pairs:,} pairs"
 
 
+def _error(audit: Audit, layer: AuditedLayer) -> str:
+    """The largest bound of the engines asked for."""
+    worst = max((layer.engines[name] for name in audit.engines), key=lambda certified: certified.error)
+    return f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
+
+
 def to_text(audit: Audit) -> str:
     """The table, what was passed over, and the verdict on the last line."""
     table = engines()
@@ -88,12 +94,10 @@ def to_text(audit: Audit) -> str:
         head.append("on your data")
     rows = [head]
     for layer in audit.layers:
-        worst = max((layer.engines[name] for name in audit.engines), key=lambda c: c.error)
         q = layer.layer
         activations = f"{q.a_range[0]} to {q.a_range[1]}" + (f" ({q.a_why})" if q.a_why else "")
-        error = f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
         rows.append([q.name, q.node, q.a_type + q.b_type, _shape(layer), activations,
-                     *(_result(layer, name) for name in audit.engines), error])
+                     *(_result(layer, name) for name in audit.engines), _error(audit, layer)])
         if audit.on_data:
             rows[-1].append(_on_data(audit, q.name))
     if len(rows) > 1:
@@ -113,7 +117,7 @@ def to_text(audit: Audit) -> str:
                         if output.argmax else ""))
     for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note}):
         lines.append(f"note: {note}")
-    bits = [layer.layer.name for layer in audit.layers if layer.uses_7_bits and layer.layer.b_type == "s8"]
+    bits = [layer.layer.name for layer in audit.layers if layer.uses_7_bits]
     if bits:
         lines.append(f"7 bits: the weights of {len(bits)} layers lie within -64 to 64 (reduce_range); on CPUs with VNNI this buys nothing")
     for reason, count in sorted(audit.model.passed_over.items()):
@@ -198,11 +202,9 @@ def to_html(audit: Audit) -> str:
     rows = []
     for layer in audit.layers:
         q = layer.layer
-        worst = max((layer.engines[name] for name in audit.engines), key=lambda c: c.error)
-        error = f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
         rows.append(f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
                     f"<td>{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small></td>"
-                    + "".join(cell(layer, name) for name in audit.engines) + f"<td>{e(error)}</td>"
+                    + "".join(cell(layer, name) for name in audit.engines) + f"<td>{e(_error(audit, layer))}</td>"
                     + (f"<td>{e(_on_data(audit, q.name))}</td>" if audit.on_data else "") + "</tr>")
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
     heads = "".join(f"<th>{e(table[name]['name'])}<br><small>{e(table[name]['versions'])}</small></th>" for name in audit.engines)

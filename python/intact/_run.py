@@ -122,7 +122,7 @@ def exact_variant(audit: Audit) -> Any:
             if point is None:
                 raise invalid(f"{layer.name}: its weights' zero point is no constant: no exact variant can be made")
         else:  # 0, for each scale of a DequantizeLinear
-            point = np.zeros(scope.constant(node.input[1]).shape if "(QDQ)" in layer.node else (), np.int8)
+            point = np.zeros(scope.constant(node.input[1]).shape if layer.is_qdq else (), np.int8)
         node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}",
                                                  (point.astype(np.int16) + 128).astype(np.uint8))
     return proto
@@ -183,21 +183,26 @@ def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
     return np.ascontiguousarray(flat.transpose(0, 1, 3, 2).reshape(pixels, layer.groups, -1))
 
 
-def sums(layer: QuantizedLayer, a: np.ndarray, fill: int, pairs: str) -> tuple[np.ndarray, np.ndarray]:
-    """A layer's sums of raw products, exact and as an engine with these pairs computes them: (rows, N) each."""
-    def both(rows: np.ndarray, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        exact = Gemm(matrix, a_type=layer.a_type).run(rows)
-        if pairs == "none":
-            return exact, exact
-        return exact, Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2").run(rows)
+class Sums:
+    """A layer's sums of raw products, exact and as an engine with these pairs computes them. Plans are made once."""
 
-    if not layer.is_convolution:
-        return both(np.ascontiguousarray(a.reshape(-1, layer.weights.shape[0])), layer.weights)
-    rows = windows(a, layer, fill)
-    per_group = np.split(layer.weights, layer.groups)
-    parts = [both(np.ascontiguousarray(rows[:, g]), np.ascontiguousarray(group.reshape(len(group), -1).T))
-             for g, group in enumerate(per_group)]
-    return np.concatenate([p[0] for p in parts], axis=1), np.concatenate([p[1] for p in parts], axis=1)
+    def __init__(self, layer: QuantizedLayer, pairs: str):
+        self.layer = layer
+        matrices = [group.reshape(len(group), -1).T for group in np.split(layer.weights, layer.groups)] \
+            if layer.is_convolution else [layer.weights]
+        self.exact = [Gemm(matrix, a_type=layer.a_type) for matrix in matrices]
+        self.clamped = self.exact if pairs == "none" else [
+            Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
+
+    def __call__(self, a: np.ndarray, fill: int) -> tuple[np.ndarray, np.ndarray]:
+        """(rows, N) each, of a layer's activations; `fill` is the padding's value."""
+        if self.layer.is_convolution:
+            rows = windows(a, self.layer, fill)
+            parts = [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
+        else:
+            parts = [np.ascontiguousarray(a.reshape(-1, self.layer.weights.shape[0]))]
+        exact, clamped = ([plan.run(part) for plan, part in zip(plans, parts)] for plans in (self.exact, self.clamped))
+        return np.concatenate(exact, axis=1), np.concatenate(clamped, axis=1)
 
 
 def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
@@ -207,7 +212,7 @@ def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
     name = ""
     if node.op_type in places and len(node.input) > places[node.op_type]:
         name = node.input[places[node.op_type]]
-    elif "(QDQ)" in layer.node:
+    elif layer.is_qdq:
         dequantizer = scope.producer(node.input[0])
         name = dequantizer.input[2] if len(dequantizer.input) > 2 else ""
     value = scope.constant(name) if name else np.zeros((), np.uint8)
@@ -222,14 +227,14 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
     exact = exact_variant(audit)
     names = [output.name for output in exact.graph.output]
-    visible: dict[str, list[QuantizedLayer]] = {}
+    visible: dict[str, list[Sums]] = {}
     on_data = OnData(len(runs))
     for audited in audit.layers:
         layer = audited.layer
         on_data.layers[layer.name] = None
         # Pairs within a tap are not simulated.
         if layer.activation and layer.graph_node is not None and pairing(engine, layer) != "within_tap":
-            visible.setdefault(layer.activation, []).append(layer)
+            visible.setdefault(layer.activation, []).append(Sums(layer, pairing(engine, layer)))
             on_data.layers[layer.name] = LayerOnData()
     captured = copy.deepcopy(exact)
     have = set(names)
@@ -248,15 +253,15 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         for i, name in enumerate(names):
             gathered[name].append([np.asarray(result[i]) for result in results])
         for name, layers in visible.items():
-            for layer in layers:
-                a = values[name]
+            for sums in layers:
+                layer, a = sums.layer, values[name]
                 point = zero_point(layer, scope) if layer.is_convolution else 0
                 if point is None or on_data.layers[layer.name] is None:
                     on_data.layers[layer.name] = None
                     continue
                 if a.dtype == np.int8 and layer.a_type == "u8":
                     a, point = (a.astype(np.int16) + 128).astype(np.uint8), point + 128
-                right, wrong = sums(layer, a, point, pairing(engine, layer))
+                right, wrong = sums(a, point)
                 found = on_data.layers[layer.name]
                 found.results += right.size
                 found.changed += int(np.count_nonzero(right != wrong))

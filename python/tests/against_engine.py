@@ -34,9 +34,9 @@ def case(layer, scope, a):
     from onnx import TensorProto, helper, numpy_helper
 
     from intact._audit import engines, pairing
-    from intact._run import sums, zero_point
+    from intact._run import Sums, zero_point
 
-    pairs = pairing(engines()["onnxruntime"], layer)
+    sums = Sums(layer, pairing(engines()["onnxruntime"], layer))
     constants = []
 
     def constant(name, value):
@@ -45,15 +45,12 @@ def case(layer, scope, a):
 
     types = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8}
     if not layer.is_convolution:
-        exact, predicted = sums(layer, a, 0, pairs)
+        exact, predicted = sums(a, 0)
         predicted, exact = (s.reshape(*a.shape[:-1], -1) for s in (predicted, exact))
         nodes = [helper.make_node("MatMulInteger", ["a", constant("w", layer.weights)], ["y"])]
         out_type = TensorProto.INT32
     else:
         dq = layer.graph_node
-        qdq = "(QDQ)" in layer.node
-        if not qdq:
-            return None
         x, w = (scope.producer(name) for name in dq.input[:2])
         q = scope.consumers[dq.output[0]][0]
         if q.op_type == "Relu":  # left out here: the operator alone is compared
@@ -73,7 +70,7 @@ def case(layer, scope, a):
         node = helper.make_node("QLinearConv", inputs, ["y"])
         node.attribute.extend(dq.attribute)
         nodes = [node]
-        raw = sums(layer, a, point, pairs)
+        raw = sums(a, point)
         column = layer.weights.reshape(len(layer.weights), -1).astype(np.int64).sum(axis=1)
         info = np.iinfo(yzp.dtype)
         scale = (xs * ws) / ys  # float32, step by step
@@ -95,7 +92,7 @@ def main() -> int:
     from onnx import helper
     from pathlib import Path
 
-    from intact._audit import audit, is_affected
+    from intact._audit import audit, cpu_clamps
     from intact._onnx import Scope
     from intact._run import exact_variant, session_of, load_data
 
@@ -105,12 +102,12 @@ def main() -> int:
     scope = Scope(audited.model.proto.graph, Path(path).parent)
     captured = exact_variant(audited)
     layers = [a.layer for a in audited.layers if a.layer.graph_node is not None and a.layer.activation and a.layer.a_type + a.layer.b_type == "u8s8"]
-    layers = [layer for layer in layers if not layer.is_convolution or "(QDQ)" in layer.node][:most]
+    layers = [layer for layer in layers if not layer.is_convolution or layer.is_qdq][:most]
     for name in dict.fromkeys(layer.activation for layer in layers):
         captured.graph.output.append(helper.make_empty_tensor_value_info(name))
     session = session_of(captured)
     values = dict(zip([o.name for o in session.get_outputs()], session.run(None, load_data(data)[0])))
-    emulator = [] if is_affected() else [shutil.which("qemu-x86_64") or "", "-cpu", "Haswell"]
+    emulator = [] if cpu_clamps() else [shutil.which("qemu-x86_64") or "", "-cpu", "Haswell"]
     if emulator and not emulator[0]:
         print("against_engine: this CPU has VNNI; install qemu-user", file=sys.stderr)
         return 2

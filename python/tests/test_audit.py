@@ -7,12 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-import intact
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from intact._audit import audit, engines, excesses  # noqa: E402
+from intact._audit import audit, engines  # noqa: E402
 from intact._onnx import read_onnx  # noqa: E402
 from intact._report import to_html, to_json, to_text, verdict  # noqa: E402
 
@@ -225,14 +224,23 @@ def test_odd_scales_leave_the_unit_open(tmp_path, scales):
     json.dumps(to_json(result), allow_nan=False)
 
 
-def test_counts_agree_with_brute_force():
+def test_counts_and_bounds_agree_with_the_definition(tmp_path):
     rng = np.random.default_rng(0)
     for _ in range(20):
-        matrix = rng.integers(-128, 128, (rng.integers(1, 30), 7)).astype(np.int8)
-        low, high = sorted(int(n) for n in rng.integers(0, 256, 2))
-        above, below = excesses(matrix, (low, max(high, 1)))
-        expected = intact.Gemm(matrix, a_range=(low, max(high, 1)), a_zero_point=low).certificate().failing_pairs
-        assert np.count_nonzero(above | below) == expected
+        matrix = rng.integers(-128, 128, (2 * rng.integers(1, 15), 7)).astype(np.int8)
+        pairs = matrix.astype(np.int32).reshape(-1, 2, 7)
+        most, least = (255 * part.sum(axis=1) for part in (np.maximum(pairs, 0), np.minimum(pairs, 0)))
+        above, below = np.maximum(most - 32767, 0), np.maximum(-32768 - least, 0)
+        (layer,) = audit(one(tmp_path, "MatMulInteger", ["a", "w"], {"w": matrix})).layers
+        found = layer.engines["onnxruntime"]
+        assert found.failing_pairs == np.count_nonzero(above | below)
+        assert found.error == max(above.sum(axis=0).max(), below.sum(axis=0).max())
+
+
+def test_types_that_were_not_measured_are_not_called_safe(tmp_path):
+    weights = np.full((1, 2, 1, 1), 127, np.int8)
+    result = audit(convolution(tmp_path, weights, kind=TensorProto.INT8), engines_asked=["onnxruntime", "onednn"])
+    assert [c.failing_pairs for c in result.layers[0].engines.values()] == [0, 1]  # s8 activations, shifted by 128
 
 
 def test_deep_weights_are_certified_in_pieces(tmp_path):
