@@ -71,15 +71,13 @@ static intact_status Answer(void* c, int64_t bytes, char* message) {
 
 static intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* linear, const void* b,
                              const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
-  const int64_t c_bytes = args->m * desc->n * ElementSize(linear->c_type);
-  const int64_t kind = 0;
+  const int64_t kind = 0, outputs = args->m * desc->n;
   if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) ||
       !Linear(linear, desc->n) || !Array(args->a, args->m * desc->k, 1) || !Array(b, desc->k * desc->n, 1) ||
-      !Array(args->residual, args->m * desc->n, ElementSize(linear->residual_type)) ||
-      !Write(&c_bytes, sizeof c_bytes)) {
+      !Array(args->residual, outputs, ElementSize(linear->residual_type))) {
     return Gone(message);
   }
-  return Answer(args->c, c_bytes, message);
+  return Answer(args->c, outputs * ElementSize(linear->c_type), message);
 }
 
 static int64_t Extent(const intact_conv_desc* d, int i) {
@@ -93,23 +91,22 @@ static int64_t Extent(const intact_conv_desc* d, int i) {
 static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear,
                              const void* weights, const intact_conv_args* args,
                              char message[INTACT_TARGET_MESSAGE_BYTES]) {
+  const int64_t kind = 1, groups = desc->groups ? desc->groups : 1, columns = desc->output_channels;
   int64_t inputs = args->batch, outputs = args->batch, taps = 1;
+  intact_conv_args told = *args;  // with the output's extents
   for (int i = 0; i < desc->spatial_dims; ++i) {
+    told.output[i] = Extent(desc, i);
     inputs *= desc->input[i];
-    outputs *= Extent(desc, i);
+    outputs *= told.output[i];
     taps *= desc->kernel[i] ? desc->kernel[i] : 1;
   }
-  const int64_t groups = desc->groups ? desc->groups : 1, columns = desc->output_channels;
-  const int64_t c_bytes = outputs * columns * ElementSize(linear->c_type);
-  const int64_t kind = 1;
-  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) ||
+  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(&told, sizeof told) ||
       !Linear(linear, columns) || !Array(args->a, inputs * desc->input_channels, 1) ||
       !Array(weights, columns * taps * (desc->input_channels / groups), 1) ||
-      !Array(args->residual, outputs * columns, ElementSize(linear->residual_type)) ||
-      !Write(&c_bytes, sizeof c_bytes)) {
+      !Array(args->residual, outputs * columns, ElementSize(linear->residual_type))) {
     return Gone(message);
   }
-  return Answer(args->c, c_bytes, message);
+  return Answer(args->c, outputs * columns * ElementSize(linear->c_type), message);
 }
 
 // FILE:CLASS; the class' name has no colon.

@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <functional>
 #include <intact/intact.hpp>
-#include <iostream>
 #include <optional>
 #include <span>
 #include <string>
@@ -221,7 +220,8 @@ TEST(Guest, NeedsLittleStack) {
       });
     }
   }
-  std::cout << "bytes of stack: creation " << creation << ", run " << run << "\n";
+  RecordProperty("creation", std::to_string(creation));
+  RecordProperty("run", std::to_string(run));
   EXPECT_LE(creation, size_t{64} << 10);
   EXPECT_LE(run, size_t{32} << 10);
 }

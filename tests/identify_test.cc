@@ -275,7 +275,7 @@ std::vector<reference::Gemm> RoundingGemms(intact_type c_type) {
   for (const float scale : {1.0f, 0.5f, 0.011f}) gemms.push_back(Scaled(c_type, scale));
   if (c_type == INTACT_F32 || c_type == INTACT_BF16) gemms.push_back(Scaled(c_type, 0x1p-140f));  // denormal
   gemms.push_back(CancelledByResidual(c_type));
-  gemms.push_back(Scaled(c_type, 0.011f));  // of a layer, whose float32 steps are far from its scale and bias
+  gemms.push_back(Scaled(c_type, 0.011f));  // a layer's: float32 steps that differ from its scale and bias
   gemms.back().bias_f32.assign(static_cast<size_t>(gemms.back().n), 1.1f);
   gemms.back().float_steps.assign(static_cast<size_t>(gemms.back().n), {150.0f, 0.0114f});
   gemms.push_back(Scaled(c_type, 0.5f));

@@ -1,7 +1,11 @@
 """Products and convolutions from Python, against NumPy."""
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -207,6 +211,25 @@ def test_threads_share_a_plan():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+ORDER = """
+import os
+for name in {order!r}: globals()[name] = __import__(name)
+import numpy as np
+torch.set_num_threads(1)
+intact.Gemm(np.ones((1024, 1024), np.int8)).run(np.ones((512, 1024), np.uint8))
+print(sum(open(f"/proc/self/task/{{task}}/comm").read() == "intact\\n" for task in os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+@pytest.mark.skipif(not list(Path(intact.__file__).parent.parent.glob("intact.libs/libgomp*")), reason="no wheel")
+@pytest.mark.parametrize("order,helpers", [(("torch", "intact"), False), (("intact", "torch"), True)])
+def test_the_libgomp_that_was_loaded_first_says_how_many_threads(order, helpers):
+    pytest.importorskip("torch")
+    run = subprocess.run([sys.executable, "-c", ORDER.format(order=order)], capture_output=True, text=True, check=True)
+    assert (int(run.stdout) > 0) == helpers
 
 
 class DLPack:
