@@ -561,7 +561,8 @@ TEST_F(Cli, CertifyConvolution) {
   EXPECT_THAT(safe.out, HasSubstr("proven: none of 24 pairs"));
   EXPECT_THAT(safe.out, HasSubstr("proven: none of 18 pairs"));
   const Outcome onednn = Run("verify certify '" + file + "' --engine onednn");
-  EXPECT_THAT(onednn.out, HasSubstr("adjacent channels of a tap (oneDNN 3.12.0): 1 of 24 pairs"));
+  EXPECT_THAT(onednn.out,
+              HasSubstr("adjacent channels of a tap (oneDNN, 3.12.0, PyTorch 2.13.0): 1 of 24 pairs"));
   EXPECT_THAT(onednn.out, Not(HasSubstr("flattened")));
   ExpectBadInput("verify certify '" + file + "' --groups 3",
                  "--groups is 3; expected a divisor of the 2 output channels");
@@ -583,8 +584,8 @@ TEST_F(Cli, CertifyPairsOfTaps) {
               HasSubstr("flattened window (FBGEMM, ONNX Runtime): 1 of 1 pairs (100.00 %)"));
   EXPECT_THAT(Run(certify).out, HasSubstr("adjacent channels of a tap (no known engine): proven"));
   EXPECT_THAT(Run(certify + " --engine onednn").out,
-              HasSubstr("oneDNN 3.12.0 adds no products in int16 here: proven"));
-  EXPECT_THAT(Run(certify + " --engine fbgemm").out, HasSubstr("(FBGEMM of PyTorch 2.13.0): 1 of 1 pairs"));
+              HasSubstr("oneDNN (3.12.0, PyTorch 2.13.0) adds no products in int16 here: proven"));
+  EXPECT_THAT(Run(certify + " --engine fbgemm").out, HasSubstr("(FBGEMM, PyTorch 2.13.0): 1 of 1 pairs"));
   EXPECT_THAT(Run(certify + " --operator linear").out,
               HasSubstr("adjacent depths (FBGEMM, ONNX Runtime, oneDNN, OpenVINO): 1 of 1 pairs"));
   std::ofstream(file, std::ios::binary)
@@ -592,6 +593,18 @@ TEST_F(Cli, CertifyPairsOfTaps) {
   EXPECT_THAT(Run(certify + " --groups 2").out, HasSubstr("flattened window (FBGEMM): 2 of 2 pairs"));
   EXPECT_THAT(Run(certify + " --groups 2 --engine onnxruntime").out,
               HasSubstr("adds no products in int16 here: proven"));
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(4, 1, 2, 1)"), std::string(8, '\x7f'));
+  EXPECT_THAT(Run(certify + " --groups 2").out,
+              HasSubstr("flattened window (FBGEMM, ONNX Runtime, OpenVINO): 4 of 4 pairs"));
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(8, 1, 1, 2)"), std::string(16, '\x7f'));
+  EXPECT_THAT(Run(certify + " --groups 2").out,
+              HasSubstr("adjacent channels of a tap (FBGEMM, ONNX Runtime, OpenVINO): 8 of 8"));
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(8, 1, 1, 4)"), std::string(32, '\x7f'));
+  EXPECT_THAT(Run(certify + " --groups 2").out,
+              HasSubstr("(FBGEMM, ONNX Runtime, oneDNN, OpenVINO): 16 of 16"));
 }
 
 #if !defined(__SANITIZE_ADDRESS__)

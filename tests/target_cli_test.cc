@@ -186,6 +186,19 @@ TEST_F(TargetCli, RampsAreHeldToTheClaim) {
   EXPECT_THAT(ramp(":=triple").out, HasSubstr("\nnot as the target claims: triple\n"));
 }
 
+TEST_F(TargetCli, PairingIsProbed) {
+  const std::string json = folder_ + "/pairing.json";
+  const Outcome outcome = Run("verify pairing --target '" + kFaulty + "' --json '" + json + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("product, 1 row  .*u8s8.*: none\n"));
+  const nlohmann::json report = nlohmann::json::parse(Contents(json));
+  EXPECT_EQ(report["schema"], "intact-pairing");
+  EXPECT_EQ(report["rows"][0]["pairing"], "none");
+  EXPECT_EQ(Run("verify pairing --target '" + kFaulty + ":error'").status, 1);
+  EXPECT_THAT(Run("verify pairing --mode saturating --isa avx2").out,
+              HasSubstr(": adjacent depths: 0-1, 2-3, "));
+}
+
 TEST_F(TargetCli, SweepGoesOnForHours) {
   const std::string file = folder_ + "/hours.json";
   const Outcome good =

@@ -29,6 +29,7 @@ void AddVerifyCompare(CLI::App* verify, Command* command);
 void AddVerifyLayer(CLI::App* verify, Command* command);
 void AddVerifyMerge(CLI::App* verify, Command* command);
 void AddVerifyModels(CLI::App* verify, Command* command);
+void AddVerifyPairing(CLI::App* verify, Command* command);
 void AddVerifyPairs(CLI::App* verify, Command* command);
 void AddVerifyRamp(CLI::App* verify, Command* command);
 void AddVerifyReplay(CLI::App* verify, Command* command);

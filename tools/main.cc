@@ -22,6 +22,7 @@ int Main(int argc, char** argv) {
   verify->require_subcommand(0, 1);
   AddVerifyStandard(verify, &command);
   AddVerifyPairs(verify, &command);
+  AddVerifyPairing(verify, &command);
   AddVerifySweep(verify, &command);
   AddVerifyMerge(verify, &command);
   AddVerifyRamp(verify, &command);

@@ -265,9 +265,9 @@ Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairin
 }
 
 // Those that pair other depths; of an engine its own, or none.
-std::vector<intact_pairing> PairingsOf(const Weights& weights, std::optional<verify::Engine> engine) {
+std::vector<intact_pairing> PairingsOf(const Weights& weights, const verify::Engine* engine) {
   const verify::PairedShape shape = verify::ShapeOf(weights.conv);
-  if (!engine) return verify::PairingsOf(shape);
+  if (engine == nullptr) return verify::PairingsOf(shape);
   const std::optional<intact_pairing> pairing = verify::PairingOf(*engine, shape);
   if (!pairing) return {};
   return {*pairing};
@@ -283,7 +283,7 @@ std::string PairsText(const PairingFindings& of) {
                      c.worst_column_failing_pairs);
 }
 
-void PrintFindings(const std::string& file, const Weights& weights, std::optional<verify::Engine> engine,
+void PrintFindings(const std::string& file, const Weights& weights, const verify::Engine* engine,
                    const Findings& findings) {
   const intact_certificate& c = findings.certificate;
   const verify::PairedShape shape = verify::ShapeOf(weights.conv);
@@ -291,8 +291,8 @@ void PrintFindings(const std::string& file, const Weights& weights, std::optiona
         c.a_max);
   for (const PairingFindings& of : findings.pairings) {
     Print("  {} ({}): {}\n", verify::InWords(of.pairing, weights.conv),
-          engine ? fmt::format("{} {}", verify::InWords(*engine), verify::VersionOf(*engine))
-                 : verify::EnginesOf(of.pairing, shape),
+          engine != nullptr ? fmt::format("{}, {}", engine->words, engine->versions)
+                            : verify::EnginesOf(of.pairing, shape),
           PairsText(of));
     for (const FailingPair& w : of.witnesses) {
       const std::string place = weights.conv ? verify::PairPlace(weights.conv, w.n, w.k, w.k1)
@@ -301,8 +301,7 @@ void PrintFindings(const std::string& file, const Weights& weights, std::optiona
     }
   }
   if (findings.pairings.empty()) {
-    Print("  {} {} adds no products in int16 here: proven\n", verify::InWords(*engine),
-          verify::VersionOf(*engine));
+    Print("  {} ({}) adds no products in int16 here: proven\n", engine->words, engine->versions);
   }
   if (!findings.panels.empty()) {
     Print("  adjacent k-quads that int16 can add up anywhere: {}\n", findings.SafeDepthQuads());
@@ -322,8 +321,8 @@ verify::Json ToJson(const PairingFindings& of, const Weights& weights) {
       {"failing_pairs", c.failing_pairs},      {"failing_share", of.FailingShare()},
       {"worst_column", c.worst_column},        {"worst_column_failing_pairs", c.worst_column_failing_pairs},
       {"witnesses", verify::Json::array()}};
-  for (const verify::Engine engine : verify::EnginesWith(of.pairing, verify::ShapeOf(weights.conv))) {
-    json["engines"].push_back(verify::NameOf(engine));
+  for (const verify::Engine* engine : verify::EnginesWith(of.pairing, verify::ShapeOf(weights.conv))) {
+    json["engines"].push_back(engine->name);
   }
   for (const FailingPair& w : of.witnesses) {
     verify::Json witness = {{"n", w.n},   {"k", w.k},   {"k1", w.k1}, {"w0", w.w0},
@@ -375,7 +374,7 @@ verify::Json ToJson(const std::string& file, const Weights& weights, const Findi
 }
 
 int RunCertify(const CertifyOptions& options) {
-  const std::optional<verify::Engine> engine = verify::EngineOf(options.engine);
+  const verify::Engine* engine = verify::FindEngine(options.engine);
   const Result<Weights> weights = ReadWeights(options);
   if (!weights) return Fail(weights.error());
   const Result<Findings> findings = Certify(*weights, PairingsOf(*weights, engine), options.amax);
@@ -409,7 +408,7 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
                    "linear, or conv; without it two dimensions are linear and more a convolution")
       ->check(CLI::IsMember({"linear", "conv"}));
   std::vector<std::string> engines;
-  for (const verify::Engine engine : verify::kEngines) engines.emplace_back(verify::NameOf(engine));
+  for (const verify::Engine& engine : verify::Engines()) engines.push_back(engine.name);
   certify
       ->add_option("--engine", options->engine,
                    "certify for this engine's pairs only: " + fmt::format("{}", fmt::join(engines, ", ")))

@@ -1,6 +1,8 @@
-// Whether two output elements have the same bytes: asked so often that a call of memcmp() would show.
+// Output elements: their values, and whether two have the same bytes.
 #ifndef INTACT_VERIFY_ELEMENT_H_
 #define INTACT_VERIFY_ELEMENT_H_
+
+#include <intact/intact.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +18,14 @@ bool AreSameBits(const uint8_t* x, const uint8_t* y) noexcept {
   return of_x == of_y;
 }
 
-/// `size` is 1, 2 or 4 bytes.
+/// `size` is 1, 2 or 4 bytes. Asked so often that a call of memcmp() would show.
 inline bool IsSameElement(size_t size, const uint8_t* x, const uint8_t* y) noexcept {
   if (size == 1) return *x == *y;
   return size == 2 ? AreSameBits<uint16_t>(x, y) : AreSameBits<uint32_t>(x, y);
 }
+
+/// The number that an element of `type` stands for; 0 for INTACT_TYPE_NONE.
+double ElementValue(intact_type type, const uint8_t* element);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_ELEMENT_H_

@@ -1,47 +1,57 @@
 #include "verify/pairing.h"
 
+#include <algorithm>
+
 namespace intact::verify {
 namespace {
 
-struct Row {
-  Engine engine;
-  std::string_view name, words, version;
-};
+// engines.json.
+constexpr std::string_view kTable =
+#include "verify/engines.inc"
+    ;
 
-// Measured on 2026-11-25 on an AMD Zen 3, with wheels from PyPI.
-constexpr std::array kRows = {
-    Row{Engine::kFbgemm, "fbgemm", "FBGEMM", "of PyTorch 2.13.0"},
-    Row{Engine::kOnnxRuntime, "onnxruntime", "ONNX Runtime", "1.32.0"},
-    Row{Engine::kOneDnn, "onednn", "oneDNN", "3.12.0"},
-    Row{Engine::kOpenVino, "openvino", "OpenVINO", "2026.4.1"},
-};
-
-const Row& RowOf(Engine engine) { return kRows[static_cast<size_t>(engine)]; }
+std::vector<Engine> ReadTable() {
+  std::vector<Engine> engines;
+  const auto table = nlohmann::ordered_json::parse(kTable);
+  for (const auto& [name, engine] : table["engines"].items()) {
+    engines.push_back(
+        {name, engine["name"], engine["versions"], engine.value("skips_padding", false), engine["rows"]});
+  }
+  return engines;
+}
 
 bool PairingsAgree(const PairedShape& shape) {
   return !shape.is_conv || shape.taps == 1 || shape.group_inputs % 2 == 0;
 }
 
-// oneDNN's kernels fill up the channels of a tap, and do not add pairs where a group has one channel.
-std::optional<intact_pairing> OfOneDnn(const PairedShape& shape) {
-  const bool is_odd = shape.group_inputs % 2 != 0;
-  if (shape.group_inputs == 1 || (shape.groups > 1 && is_odd)) return std::nullopt;
-  return INTACT_PAIRING_WITHIN_TAP;
+// A row that names operators of several types of model is for this one: that of products and convolutions between
+// DequantizeLinear and QuantizeLinear.
+std::string_view OperatorOf(const PairedShape& shape) {
+  if (!shape.is_conv) return "MatMul";
+  return shape.IsDepthwise() && shape.group_outputs == 1 ? "DepthwiseConv" : "Conv";
+}
+
+bool Fits(const nlohmann::ordered_json& row, const PairedShape& shape) {
+  const auto lists = [&row](const char* key, std::string_view word) {
+    return std::ranges::find(row[key], word) != row[key].end();
+  };
+  if (!lists("operators", "*") && !lists("operators", OperatorOf(shape))) return false;
+  if (row.contains("types") && !lists("types", "u8s8")) return false;
+  if (row.contains("grouped") && shape.groups == 1) return false;
+  const int64_t multiple = row.value("channels_multiple_of", 1);
+  return shape.group_inputs % multiple == 0 && shape.group_outputs % multiple == 0;
 }
 
 }  // namespace
 
-std::string_view NameOf(Engine engine) { return RowOf(engine).name; }
+const std::vector<Engine>& Engines() {
+  static const std::vector<Engine> engines = ReadTable();
+  return engines;
+}
 
-std::string_view InWords(Engine engine) { return RowOf(engine).words; }
-
-std::string_view VersionOf(Engine engine) { return RowOf(engine).version; }
-
-std::optional<Engine> EngineOf(std::string_view name) {
-  for (const Row& row : kRows) {
-    if (row.name == name) return row.engine;
-  }
-  return std::nullopt;
+const Engine* FindEngine(std::string_view name) {
+  const auto engine = std::ranges::find(Engines(), name, &Engine::name);
+  return engine == Engines().end() ? nullptr : &*engine;
 }
 
 std::string_view NameOf(intact_pairing pairing) {
@@ -69,38 +79,29 @@ std::vector<intact_pairing> PairingsOf(const PairedShape& shape) {
   return {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED};
 }
 
-std::optional<intact_pairing> PairingOf(Engine engine, const PairedShape& shape) {
-  if (!shape.is_conv) return INTACT_PAIRING_WITHIN_TAP;
-  switch (engine) {
-    case Engine::kFbgemm:
-      return INTACT_PAIRING_FLATTENED;
-    case Engine::kOnnxRuntime:
-      if (shape.IsDepthwise() && shape.group_outputs == 1) return std::nullopt;
-      return INTACT_PAIRING_FLATTENED;
-    case Engine::kOneDnn:
-      return OfOneDnn(shape);
-    case Engine::kOpenVino:
-      if (shape.groups > 1 && shape.group_inputs > 1 && shape.group_inputs % 2 != 0)
-        return INTACT_PAIRING_FLATTENED;
-      return OfOneDnn(shape);
-  }
-  return std::nullopt;
+std::optional<intact_pairing> PairingOf(const Engine& engine, const PairedShape& shape) {
+  const auto row =
+      std::ranges::find_if(engine.rows, [&](const nlohmann::ordered_json& one) { return Fits(one, shape); });
+  if (row == engine.rows.end() || (*row)["pairing"] == "none") return std::nullopt;
+  if ((*row)["pairing"] == NameOf(INTACT_PAIRING_FLATTENED)) return INTACT_PAIRING_FLATTENED;
+  if (shape.is_conv && shape.group_inputs == 1) return std::nullopt;  // a tap has no second channel
+  return INTACT_PAIRING_WITHIN_TAP;
 }
 
-std::vector<Engine> EnginesWith(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
-  std::vector<Engine> engines;
-  for (const Engine engine : kEngines) {
-    if (skips_padding && engine != Engine::kOneDnn && engine != Engine::kOpenVino) continue;
+std::vector<const Engine*> EnginesWith(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
+  std::vector<const Engine*> engines;
+  for (const Engine& engine : Engines()) {
+    if (skips_padding && !engine.skips_padding) continue;
     const std::optional<intact_pairing> own = PairingOf(engine, shape);
-    if (own && (*own == pairing || PairingsAgree(shape))) engines.push_back(engine);
+    if (own && (*own == pairing || PairingsAgree(shape))) engines.push_back(&engine);
   }
   return engines;
 }
 
 std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
   std::string names;
-  for (const Engine engine : EnginesWith(pairing, shape, skips_padding)) {
-    names.append(names.empty() ? "" : ", ").append(InWords(engine));
+  for (const Engine* engine : EnginesWith(pairing, shape, skips_padding)) {
+    names.append(names.empty() ? "" : ", ").append(engine->words);
   }
   return names.empty() ? "no known engine" : names;
 }

@@ -24,24 +24,25 @@ def engines() -> dict:
     return json.loads(Path(__file__).with_name("engines.json").read_text())["engines"]
 
 
+def _fits(row: dict, layer: QuantizedLayer) -> bool:
+    if row["operators"] != ["*"] and layer.operator not in row["operators"]:
+        return False
+    if "types" in row and layer.a_type + layer.b_type not in row["types"]:
+        return False
+    if "grouped" in row and layer.groups == 1:
+        return False
+    multiple = row.get("channels_multiple_of", 1)
+    return not (layer.weights.shape[-1] % multiple or layer.weights.shape[0] // layer.groups % multiple)
+
+
 def _row(engine: dict, layer: QuantizedLayer) -> dict:
-    types = layer.a_type + layer.b_type
-    for row in engine["rows"]:
-        if row["operators"] != ["*"] and layer.operator not in row["operators"]:
-            continue
-        if "types" in row and types not in row["types"]:
-            continue
-        return row
-    return {"pairing": "none"}
+    return next((row for row in engine["rows"] if _fits(row, layer)), {"pairing": "none"})
 
 
 def pairing(engine: dict, layer: QuantizedLayer) -> str:
     """In which pairs an engine adds a layer's products in int16 on a CPU without VNNI: "depths", "within_tap",
     "flattened", or "none"."""
-    row = _row(engine, layer)
-    if layer.groups > 1 and layer.weights.shape[-1] % 2:
-        return row.get("odd_grouped", row["pairing"])
-    return row["pairing"]
+    return _row(engine, layer)["pairing"]
 
 
 @dataclass
