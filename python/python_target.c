@@ -1,9 +1,9 @@
 // A plug-in (intact/target.h) whose kernels are a class in Python: --target python_target.so:FILE:CLASS. It starts
-// `$INTACT_PYTHON -m intact._target FILE CLASS` and passes each problem through a pipe: structs as memory has them, then
-// dense arrays, each behind its length in bytes. The other side is intact/_target.py.
+// `$INTACT_PYTHON -m intact._target FILE CLASS` and passes each problem through a socket: structs as memory has them, then
+// dense arrays, each behind its length in bytes. The other side is intact/_target.py. A process that has ended is a finding,
+// and the next problem starts another.
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <intact/target.h>
 #include <signal.h>
 #include <stdint.h>
@@ -11,14 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-static int to_python = -1, from_python = -1;
+static char* file_and_class;
+static pid_t child = -1;
+static int to_child = -1;  // a socket; -1: no child
 
 static int Write(const void* data, size_t size) {
   const char* at = data;
   while (size > 0) {
-    const ssize_t count = write(to_python, at, size);
+    const ssize_t count = send(to_child, at, size, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return 0;
     at += count;
@@ -30,7 +34,7 @@ static int Write(const void* data, size_t size) {
 static int Read(void* data, size_t size) {
   char* at = data;
   while (size > 0) {
-    const ssize_t count = read(from_python, at, size);
+    const ssize_t count = read(to_child, at, size);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return 0;
     at += count;
@@ -55,8 +59,23 @@ static int Linear(const intact_linear_desc* linear, int64_t columns) {
          Array(linear->scales, linear->scale_count, 4);
 }
 
+static void Stop(void) {
+  close(to_child);
+  to_child = -1;
+}
+
+// The child closed its socket: it is about to end, or has ended.
 static intact_status Gone(char* message) {
-  snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process ended");
+  int status = 0;
+  Stop();
+  const int known = waitpid(child, &status, 0) == child;
+  if (known && WIFSIGNALED(status)) {
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process was ended by SIG%s",
+             sigabbrev_np(WTERMSIG(status)));
+  } else {
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process ended with status %d",
+             known ? WEXITSTATUS(status) : -1);
+  }
   return INTACT_CODEGEN_FAILED;
 }
 
@@ -69,9 +88,59 @@ static intact_status Answer(void* c, int64_t bytes, char* message) {
   return (intact_status)status;
 }
 
+// FILE:CLASS; the class' name has no colon.
+static void Live(int socket) {
+  char* const file = file_and_class;
+  char* const colon = strrchr(file, ':');
+  *colon = '\0';
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(socket, STDIN_FILENO);
+  dup2(socket, STDOUT_FILENO);
+  const char* const python = getenv("INTACT_PYTHON") ? getenv("INTACT_PYTHON") : "python3";
+  execlp(python, python, "-m", "intact._target", file, colon + 1, (char*)NULL);
+  fprintf(stderr, "%s: %s\n", python, strerror(errno));
+  _exit(1);
+}
+
+// What Python says the class is.
+static struct {
+  uint64_t supports;
+  char name[INTACT_TARGET_MESSAGE_BYTES], arithmetic[INTACT_TARGET_MESSAGE_BYTES];
+} introduction;
+
+// Starts Python unless it runs. Returns 0, with a message, if it does not start or refuses the class.
+static int Start(char* message) {
+  int sockets[2];
+  int64_t status = 0;
+  if (to_child != -1) return 1;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "no socket: %s", strerror(errno));
+    return 0;
+  }
+  child = fork();
+  if (child == 0) Live(sockets[1]);
+  close(sockets[1]);
+  to_child = sockets[0];
+  if (child < 0 || !Read(&status, sizeof status) || !Read(message, INTACT_TARGET_MESSAGE_BYTES)) {
+    Stop();
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES,
+             "the Python process did not start; INTACT_PYTHON names another python3");
+    return 0;
+  }
+  message[INTACT_TARGET_MESSAGE_BYTES - 1] = '\0';
+  if (status == INTACT_OK && Read(&introduction.supports, sizeof introduction.supports) &&
+      Read(introduction.name, sizeof introduction.name) &&
+      Read(introduction.arithmetic, sizeof introduction.arithmetic)) {
+    return 1;
+  }
+  Stop();
+  return 0;
+}
+
 static intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* linear, const void* b,
                              const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
   const int64_t kind = 0, outputs = args->m * desc->n;
+  if (!Start(message)) return INTACT_CODEGEN_FAILED;
   if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) ||
       !Linear(linear, desc->n) || !Array(args->a, args->m * desc->k, 1) || !Array(b, desc->k * desc->n, 1) ||
       !Array(args->residual, outputs, ElementSize(linear->residual_type))) {
@@ -100,6 +169,7 @@ static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_d
     outputs *= told.output[i];
     taps *= desc->kernel[i] ? desc->kernel[i] : 1;
   }
+  if (!Start(message)) return INTACT_CODEGEN_FAILED;
   if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(&told, sizeof told) ||
       !Linear(linear, columns) || !Array(args->a, inputs * desc->input_channels, 1) ||
       !Array(weights, columns * taps * (desc->input_channels / groups), 1) ||
@@ -109,56 +179,20 @@ static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_d
   return Answer(args->c, outputs * columns * ElementSize(linear->c_type), message);
 }
 
-// FILE:CLASS; the class' name has no colon.
-static void Live(const char* options, int in, int out) {
-  char* const file = strdup(options);
-  char* const colon = file == NULL ? NULL : strrchr(file, ':');
-  if (colon == NULL) _exit(1);
-  *colon = '\0';
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  dup2(in, STDIN_FILENO);
-  dup2(out, STDOUT_FILENO);
-  const char* const python = getenv("INTACT_PYTHON") ? getenv("INTACT_PYTHON") : "python3";
-  execlp(python, python, "-m", "intact._target", file, colon + 1, (char*)NULL);
-  fprintf(stderr, "%s: %s\n", python, strerror(errno));
-  _exit(1);
-}
-
 INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* options,
                                                    char message[INTACT_TARGET_MESSAGE_BYTES]) {
-  static char name[INTACT_TARGET_MESSAGE_BYTES], arithmetic[INTACT_TARGET_MESSAGE_BYTES];
-  static intact_target target = {name, 0, arithmetic, RunGemm, RunConv};
-  int there[2], back[2];
+  static intact_target target = {introduction.name, 0, introduction.arithmetic, RunGemm, RunConv};
   if (abi != INTACT_TARGET_ABI) {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "was made for ABI %d; intact has %u", INTACT_TARGET_ABI,
              abi);
     return NULL;
   }
-  if (strchr(options, ':') == NULL) {
+  file_and_class = strchr(options, ':') == NULL ? NULL : strdup(options);
+  if (file_and_class == NULL) {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "expected python:FILE:CLASS");
     return NULL;
   }
-  if (pipe2(there, O_CLOEXEC) != 0 || pipe2(back, O_CLOEXEC) != 0) {
-    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "no pipe: %s", strerror(errno));
-    return NULL;
-  }
-  const pid_t child = fork();
-  if (child == 0) Live(options, there[0], back[1]);
-  close(there[0]);
-  close(back[1]);
-  to_python = there[1];
-  from_python = back[0];
-  // What it is: a status, a text, then its features, its name and its claim.
-  int64_t status = 0;
-  if (child < 0 || !Read(&status, sizeof status) || !Read(message, INTACT_TARGET_MESSAGE_BYTES)) {
-    snprintf(message, INTACT_TARGET_MESSAGE_BYTES,
-             "the Python process did not start; INTACT_PYTHON names another python3");
-    return NULL;
-  }
-  if (status != INTACT_OK || !Read(&target.supports, sizeof target.supports) || !Read(name, sizeof name) ||
-      !Read(arithmetic, sizeof arithmetic)) {
-    message[INTACT_TARGET_MESSAGE_BYTES - 1] = '\0';
-    return NULL;
-  }
+  if (!Start(message)) return NULL;
+  target.supports = introduction.supports;
   return &target;
 }

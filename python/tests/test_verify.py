@@ -1,5 +1,7 @@
 """Targets written in Python, under the native verifier."""
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -72,8 +74,10 @@ class Exits(Right):
     supports = ["gemm", "a_u8", "b_s8", "c_s32"]
 
     def gemm(self, p):
-        if p.a.shape[1] == 1:
+        if p.a.shape == (2, 1):
             raise SystemExit(3)
+        if p.a.shape == (3, 5):
+            os.kill(os.getpid(), signal.SIGSEGV)
         return self.sums(p.a, p.b, p)
 
 
@@ -104,11 +108,18 @@ def test_saturation_is_named():
     assert "clamped to int16 (triple)" in sweep.text
 
 
-@pytest.mark.parametrize("target,words", [(Raises, "KeyError: 'scales'"), (WrongShape, r"gave (1, 1) of float64; expected ("),
-                                          (Exits, "the Python process ended")])
+@pytest.mark.parametrize("target,words", [(Raises, "KeyError: 'scales'"), (WrongShape, r"gave (1, 1) of float64; expected (")])
 def test_what_a_class_raises_is_a_finding(target, words):
     sweep = intact.verify.sweep(target)
     assert not sweep.passed and words in sweep.text
+
+
+def test_a_process_that_ended_is_a_finding_and_started_again():
+    report = intact.verify.sweep(Exits).report
+    reasons = [failure["reason"] for failure in report["failures"]]
+    assert any("the Python process ended with status 3" in reason for reason in reasons), reasons
+    assert any("the Python process was ended by SIGSEGV" in reason for reason in reasons), reasons
+    assert len(report["computed"]) == report["problems"] - len(reasons) and len(reasons) < 9, reasons
 
 
 def test_what_it_skips_is_counted():

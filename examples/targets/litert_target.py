@@ -1,0 +1,90 @@
+"""LiteRT as a target: intact verify sweep --quick --target python:litert_target.py:Xnnpack
+
+`Xnnpack` is the default set of kernels, `BuiltIn` the set without delegates, `Reference` the third."""
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import interpreter as litert
+from ai_edge_litert import schema_py_generated as schema
+
+TYPES = {np.dtype(np.int8): schema.TensorType.INT8, np.dtype(np.int32): schema.TensorType.INT32}
+BUILTINS = schema.BuiltinOperator
+
+
+class Xnnpack:
+    kernels = litert.OpResolverType.AUTO
+    name = "LiteRT, XNNPACK"
+    supports = ["gemm", "conv_2d", "a_s8", "b_s8", "c_s8", "a_zero_point", "c_zero_point", "channel_scales", "bias_s32", "conv_stride",
+                "conv_dilation", "conv_depthwise"]
+    arithmetic = "any"
+
+    def run(self, p, a, weights, output, code, kind, options, axis):
+        """A model of one operator on `a`. The scale of activations and of outputs is 1: that of weights is the whole."""
+        buffers, tensors = [schema.BufferT()], []
+
+        def tensor(shape, dtype, scales, zero_point, data=None, axis=0):
+            made = schema.TensorT()
+            made.shape, made.type, made.buffer = list(shape), TYPES[np.dtype(dtype)], 0
+            made.quantization = schema.QuantizationParametersT()
+            made.quantization.scale = [float(s) for s in scales]
+            made.quantization.zeroPoint = [zero_point] * len(scales)
+            made.quantization.quantizedDimension = axis
+            if data is not None:
+                made.buffer = len(buffers)
+                buffers.append(schema.BufferT())
+                buffers[-1].data = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
+            tensors.append(made)
+            return len(tensors) - 1
+
+        channels = weights.shape[axis]
+        scales = np.broadcast_to(p.scales, channels)
+        bias = np.zeros(channels, np.int32) if p.bias is None else p.bias
+        operator = schema.OperatorT()
+        operator.inputs = [tensor(a.shape, np.int8, [1], p.a_zero_point), tensor(weights.shape, np.int8, scales, 0, weights, axis),
+                           tensor([channels], np.int32, scales, 0, bias)]
+        operator.outputs = [tensor(output, np.int8, [1], p.c_zero_point)]
+        operator.builtinOptionsType, operator.builtinOptions = kind, options
+        graph = schema.SubGraphT()
+        graph.tensors, graph.operators, graph.inputs, graph.outputs = tensors, [operator], [0], operator.outputs
+        codes = schema.OperatorCodeT()
+        codes.builtinCode = codes.deprecatedBuiltinCode = code
+        codes.version = 3
+        model = schema.ModelT()
+        model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [codes], [graph], buffers
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), b"TFL3")
+        interpreter = litert.Interpreter(model_content=bytes(builder.Output()), num_threads=1,
+                                         experimental_op_resolver_type=self.kernels)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(0, a)
+        interpreter.invoke()
+        return interpreter.get_tensor(3)
+
+    def gemm(self, p):
+        options = schema.FullyConnectedOptionsT()
+        return self.run(p, p.a, np.ascontiguousarray(p.b.T), (len(p.a), p.b.shape[1]), BUILTINS.FULLY_CONNECTED,
+                        schema.BuiltinOptions.FullyConnectedOptions, options, 0)
+
+    def conv(self, p):
+        if max(p.stride) >= 1 << 15:
+            raise NotImplementedError("strides are int16")
+        is_depthwise = p.groups > 1
+        options = schema.DepthwiseConv2DOptionsT() if is_depthwise else schema.Conv2DOptionsT()
+        options.padding = schema.Padding.VALID
+        (options.strideH, options.strideW), (options.dilationHFactor, options.dilationWFactor) = p.stride, p.dilation
+        output = (len(p.a), *p.output, len(p.weights))
+        if not is_depthwise:
+            return self.run(p, p.a, p.weights, output, BUILTINS.CONV_2D, schema.BuiltinOptions.Conv2DOptions, options, 0)
+        options.depthMultiplier = len(p.weights) // p.groups
+        return self.run(p, p.a, np.moveaxis(p.weights, 0, -1)[..., 0, :][None], output, BUILTINS.DEPTHWISE_CONV_2D,
+                        schema.BuiltinOptions.DepthwiseConv2DOptions, options, 3)
+
+
+class BuiltIn(Xnnpack):
+    kernels = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    name = "LiteRT, built-in kernels"
+
+
+class Reference(Xnnpack):
+    kernels = litert.OpResolverType.BUILTIN_REF
+    name = "LiteRT, reference kernels"
