@@ -108,6 +108,9 @@ class Conv(Plan):
     @staticmethod
     def _place(name: str, array: np.ndarray, args: Any) -> None:
         """Pixels may have a stride; they must follow each other."""
+        if array.flags.c_contiguous:
+            setattr(args, name, pointer(array))
+            return
         row_strides(name, array)
         step, pixels = 0, 1
         for extent, found in zip(array.shape[-2::-1], array.strides[-2::-1]):

@@ -6,8 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._library import DTYPES, Linear, address, array_of, ffi, integer, invalid, lib
+from ._library import DTYPES, Linear, array_of, ffi, integer, invalid, lib
 from ._plan import Call, Certificate, Plan, Tuned, nothing, pointer, row_strides
+
+
+_FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
+_ARGS_SIZE = ffi.sizeof("intact_gemm_args")
 
 
 class FailingPair(NamedTuple):
@@ -90,7 +94,7 @@ class Gemm(Plan):
         if out.size == 0:
             return Call(nothing, self, None, (), out)
         args = ffi.new("intact_gemm_args *")
-        args.struct_size = ffi.sizeof(args[0])
+        args.struct_size = _ARGS_SIZE
         kept = [a, out]
         self._place("a", a, args)
         self._place("c", out, args)
@@ -102,9 +106,8 @@ class Gemm(Plan):
         if a.ndim == 3:
             args.batch = a.shape[0]
         args.threads = integer("threads", threads)
-        rows = (("a_scales", a_scales, np.dtype(np.float32), "float *"),
-                ("a_zero_points", a_zero_points, np.dtype(np.int32), "int32_t *"))
-        for name, values, dtype, kind in rows:
+        for name, values, dtype, kind in (("a_scales", a_scales, _FLOAT32, "float *"),
+                                          ("a_zero_points", a_zero_points, _INT32, "int32_t *")):
             if values is None:
                 continue
             if not self._has_rows:
@@ -114,13 +117,15 @@ class Gemm(Plan):
                 raise invalid(f"{name}: is not contiguous")
             if values.size != out.size // self.n:
                 raise invalid(f"{name}: has {values.size} values; expected {out.size // self.n}, one for each row")
-            setattr(args, name, ffi.cast(kind, address(values)))
+            setattr(args, name, ffi.cast(kind, pointer(values)))
             kept.append(values)
         return Call(lib.intact_gemm_run, self, args, tuple(kept), out)
 
     @staticmethod
     def _place(name: str, array: np.ndarray, args: Any) -> None:
         setattr(args, name, pointer(array))
+        if array.flags.c_contiguous:
+            return  # strides of 0 are those of dense arrays
         strides = row_strides(name, array)
         if array.shape[-2] > 1:
             setattr(args, name + "_stride", strides[-1])
