@@ -573,6 +573,19 @@ TEST_F(Cli, CertifyConvolution) {
   EXPECT_THAT(Run("verify certify '" + file + "'").out, Not(HasSubstr("nan")));
 }
 
+// The commands that read models are the Python package's.
+TEST_F(Cli, AuditRunsPython) {
+  ExpectBadInput("audit model.onnx",
+                 "needs Python and the Python package of intact; /no/python cannot be run",
+                 "INTACT_PYTHON=/no/python");
+  const std::string python = folder_ + "/python";
+  std::ofstream(python) << "#!/bin/sh\nshift 2\necho \"$@\"\nexit 1\n";
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const Outcome outcome = Run("audit --engine all 'my model.onnx' --help", "INTACT_PYTHON='" + python + "'");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "audit --engine all my model.onnx --help\n");
+}
+
 // The first layer of a network, of one channel: taps are what there is to pair. In a depthwise convolution some engines
 // do not pair them.
 TEST_F(Cli, CertifyPairsOfTaps) {
