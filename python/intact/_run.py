@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._audit import Audit, pairing, engines
+from ._audit import Audit, engines, pairing, slices
 from ._gemm import Gemm
 from ._library import excerpt, invalid
 from ._onnx import QuantizedLayer, Scope, array_of_tensor, attributes
@@ -184,25 +184,51 @@ def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
 
 
 class Sums:
-    """A layer's sums of raw products, exact and as an engine with these pairs computes them. Plans are made once."""
+    """A layer's sums of raw products, exact and as an engine with these pairs computes them. Plans are made once.
 
-    def __init__(self, layer: QuantizedLayer, pairs: str):
-        self.layer = layer
-        matrices = [group.reshape(len(group), -1).T for group in np.split(layer.weights, layer.groups)] \
-            if layer.is_convolution else [layer.weights]
+    An engine that skips padding leaves it out of its pairs and adds its products exactly."""
+
+    def __init__(self, layer: QuantizedLayer, pairs: str, skips_padding: bool = False):
+        self.layer, self.pairs, self.skips_padding = layer, pairs, skips_padding and pairs != "none"
+        matrices = slices(layer, pairs)
         self.exact = [Gemm(matrix, a_type=layer.a_type) for matrix in matrices]
         self.clamped = self.exact if pairs == "none" else [
             Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
 
+    def _rows(self, a: np.ndarray, fill: int) -> list[np.ndarray]:
+        """The depths of each output, for each group; `fill` is the padding's value."""
+        if not self.layer.is_convolution:
+            return [np.ascontiguousarray(a.reshape(-1, self.layer.weights.shape[0]))]
+        rows = windows(a, self.layer, fill)
+        depth = self.layer.weights.shape[-1]
+        if self.pairs == "within_tap" and depth % 2:
+            taps = rows.reshape(*rows.shape[:2], -1, depth)
+            rows = np.pad(taps, [(0, 0)] * 3 + [(0, 1)]).reshape(*rows.shape[:2], -1)
+        return [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
+
     def __call__(self, a: np.ndarray, fill: int) -> tuple[np.ndarray, np.ndarray]:
         """(rows, N) each, of a layer's activations; `fill` is the padding's value."""
-        if self.layer.is_convolution:
-            rows = windows(a, self.layer, fill)
-            parts = [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
-        else:
-            parts = [np.ascontiguousarray(a.reshape(-1, self.layer.weights.shape[0]))]
-        exact, clamped = ([plan.run(part) for plan, part in zip(plans, parts)] for plans in (self.exact, self.clamped))
-        return np.concatenate(exact, axis=1), np.concatenate(clamped, axis=1)
+
+        def run(plans: list[Gemm], rows: list[np.ndarray]) -> np.ndarray:
+            return np.concatenate([plan.run(part) for plan, part in zip(plans, rows)], axis=1)
+
+        rows = self._rows(a, fill)
+        exact = run(self.exact, rows)
+        if self.pairs == "none":
+            return exact, exact
+        nothing = 0 if self.layer.a_type == "u8" else -128  # what the instruction sees as 0
+        if not self.skips_padding or fill == nothing or not self.layer.is_convolution:
+            return exact, run(self.clamped, rows)
+        rows = self._rows(a, nothing)
+        return exact, exact + run(self.clamped, rows) - run(self.exact, rows)
+
+
+def dynamically_quantized(x: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8]:
+    """u8 values, their scale and zero point, as DynamicQuantizeLinear makes them."""
+    low, high = min(x.min(initial=0), np.float32(0)), max(x.max(initial=0), np.float32(0))
+    scale = np.float32(1) if low == high else (high - low) / np.float32(255)
+    point = np.uint8(np.rint(np.clip(-low / scale, 0, 255)))
+    return np.clip(np.rint(x / scale) + np.float32(point), 0, 255).astype(np.uint8), scale, point
 
 
 def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
@@ -232,9 +258,9 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     for audited in audit.layers:
         layer = audited.layer
         on_data.layers[layer.name] = None
-        # Pairs within a tap are not simulated.
-        if layer.activation and layer.graph_node is not None and pairing(engine, layer) != "within_tap":
-            visible.setdefault(layer.activation, []).append(Sums(layer, pairing(engine, layer)))
+        if layer.activation and layer.graph_node is not None:
+            sums = Sums(layer, pairing(engine, layer), engine.get("skips_padding", False))
+            visible.setdefault(layer.activation, []).append(sums)
             on_data.layers[layer.name] = LayerOnData()
     captured = copy.deepcopy(exact)
     have = set(names)
@@ -259,6 +285,8 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
                 if point is None or on_data.layers[layer.name] is None:
                     on_data.layers[layer.name] = None
                     continue
+                if a.dtype == np.float32:  # the operator quantizes
+                    a = dynamically_quantized(a)[0]
                 if a.dtype == np.int8 and layer.a_type == "u8":
                     a, point = (a.astype(np.int16) + 128).astype(np.uint8), point + 128
                 right, wrong = sums(a, point)
