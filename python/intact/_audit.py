@@ -39,8 +39,10 @@ def pairing(engine: dict, layer: QuantizedLayer) -> str:
     """In which pairs an engine adds a layer's products in int16 on a CPU without VNNI: "depths", "within_tap",
     "flattened", or "none"."""
     row = _row(engine, layer)
-    if layer.groups > 1 and layer.weights.shape[-1] % 2:
-        return row.get("odd_grouped", row["pairing"])
+    if layer.groups > 1 and "grouped" in row:
+        channels = layer.weights.shape[-1], len(layer.weights) // layer.groups
+        if not all(n % row.get("grouped_multiple", n + 1) == 0 for n in channels):
+            return row["grouped"]
     return row["pairing"]
 
 

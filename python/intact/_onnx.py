@@ -162,14 +162,14 @@ class Scope:
             value = np.zeros((), _DTYPES.get(attributes(node).get("output_dtype") or 2, np.uint16))
         return value if value is not None and value.dtype in (np.int8, np.uint8) else None
 
-    def type_of(self, name: str) -> Any:
+    def type_of(self, name: str, depth: int = 0) -> Any:
         """The NumPy type of a tensor's elements, or None."""
-        scope: Scope | None = self
+        scope: Scope | None = self if depth < 32 else None
         while scope:
             if scope.types.get(name):
                 return _DTYPES.get(scope.types[name])
             scope = scope.parent
-        node = self.producer(name)
+        node = self.producer(name) if depth < 32 else None
         if node is None:
             value = self.constant(name)
             return value.dtype.type if value is not None else None
@@ -178,7 +178,11 @@ class Scope:
         if node.op_type == "QuantizeLinear":
             value = self.point(node)
             return value.dtype.type if value is not None else None
-        point = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}.get(node.op_type)
+        if node.op_type in _KEEPERS | {"Concat", "Pad"} and node.input:
+            return self.type_of(node.input[0], depth + 1)
+        point = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8, "QLinearAdd": 7, "QLinearMul": 7, "QLinearSigmoid": 4,
+                 "QLinearLeakyRelu": 4, "QLinearSoftmax": 4, "QLinearAveragePool": 4, "QLinearGlobalAveragePool": 4,
+                 "QLinearReduceMean": 4, "QLinearConcat": 1, "QLinearWhere": 8}.get(node.op_type)
         if point is None or len(node.input) <= point:
             return None
         value = self.constant(node.input[point])

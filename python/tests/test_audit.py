@@ -107,6 +107,22 @@ def test_depthwise_and_groups(tmp_path):
     assert layer.engines["onnxruntime"].witness.startswith("output channel 3, ")
 
 
+@pytest.mark.parametrize("inputs,outputs,onednn,openvino", [
+    (4, 8, "within_tap", "flattened"), (6, 4, "none", "flattened"), (4, 6, "none", "flattened"), (3, 4, "none", "flattened")])
+def test_pairs_of_groups(tmp_path, inputs, outputs, onednn, openvino):
+    weights = np.zeros((2 * outputs, inputs, 3, 3), np.int8)
+    (layer,) = audit(convolution(tmp_path, weights, group=2), engines_asked=["onednn", "openvino"]).layers
+    assert [c.pairing for c in layer.engines.values()] == [onednn, openvino]
+
+
+def test_types_come_through_operators(tmp_path):
+    nodes = [helper.make_node("QLinearAdd", ["a", "s", "z", "a", "s", "z", "s", "z"], ["t"], domain="com.microsoft"),
+             helper.make_node("Reshape", ["t", "shape"], ["u"]), helper.make_node("QLinearMatMul", ["u", "s", "z", "w", "s", "z", "s", "z"], ["y"])]
+    constants = {"w": HOT, "s": np.float32(1), "z": np.int8(0), "shape": np.array([-1, 4])}
+    (layer,) = audit(save(tmp_path, nodes, constants, [("a", TensorProto.INT8)])).layers
+    assert layer.layer.a_type == "s8" and not layer.layer.note and not layer.fails(["onnxruntime"])
+
+
 @pytest.mark.parametrize("weights,kind,op", [
     (np.full((1, 2, 1, 1), 127, np.int8), TensorProto.INT8, "QLinearConv"),
     (np.full((1, 2, 1, 1), 255, np.uint8), TensorProto.UINT8, "QLinearConv"),
