@@ -148,10 +148,10 @@ def operands_of_operator(layer, value) -> Operands:
     return Operands(a, **found)
 
 
-def operands_of_qdq(layer, group, value) -> Operands:
+def operands_of_qdq(layer, group, scope, value) -> Operands:
     """Of a Conv, MatMul or Gemm between DequantizeLinear and QuantizeLinear; ONNX Runtime moves s8 activations to u8."""
-    by_output = {name: node for node in group for name in node.output}
-    dequantizers = [by_output[name] for name in layer.graph_node.input if name in by_output]
+    made = {name for node in group for name in node.output}
+    dequantizers = [scope.dequantizer(name) for name in layer.graph_node.input if name in made]
     a, b = dequantizers[:2]
     found = Operands(value(a.input[0]), int(flat(value(a.input[2]))), flat(value(b.input[2])), flat(value(a.input[1])), flat(value(b.input[1])))
     if len(dequantizers) > 2:
@@ -170,7 +170,14 @@ def group_of(layer, scope) -> list:
     node = layer.graph_node
     if not layer.is_qdq:
         return [node]
-    group = [scope.producer(name) for name in node.input if name and scope.producer(name) is not None] + [node]
+    group = [node]
+    for name in node.input:
+        source = scope.producer(name) if name else None
+        while source is not None and (name == node.input[0] or scope.integers(name) is not None):
+            group.insert(0, source)
+            if source.op_type == "DequantizeLinear":
+                break
+            source = scope.producer(source.input[0])
     after = scope.consumers.get(node.output[0], [])
     if len(after) == 1 and after[0].op_type in ("Relu", "Clip"):
         follow = scope.consumers.get(after[0].output[0], [])
@@ -281,7 +288,7 @@ class Comparison:
     def operator(self, layer):
         """The operator in ONNX Runtime."""
         group = group_of(layer, self.scope)
-        o = operands_of_qdq(layer, group, self.value) if layer.is_qdq else operands_of_operator(layer, self.value)
+        o = operands_of_qdq(layer, group, self.scope, self.value) if layer.is_qdq else operands_of_operator(layer, self.value)
         model, inputs = self.cut(group)
         right, wrong = Sums(layer, pairing(engines()["onnxruntime"], layer))(o.a, int(o.az))
         exact, expected = (output_of_onnxruntime(o, results(layer, o, raw)) for raw in (right, wrong))
@@ -310,7 +317,7 @@ class Comparison:
         """The layer in PyTorch's or OpenVINO's operator."""
         if layer.a_type + layer.b_type != "u8s8":
             return self.leave(f"{layer.a_type}{layer.b_type}")
-        o = operands_of_qdq(layer, group_of(layer, self.scope), self.value) if layer.is_qdq else operands_of_operator(layer, self.value)
+        o = operands_of_qdq(layer, group_of(layer, self.scope), self.scope, self.value) if layer.is_qdq else operands_of_operator(layer, self.value)
         case: dict = {"a": o.a, "w": layer.weights.T}
         if layer.is_convolution:
             numbers = attributes(layer.graph_node)
@@ -343,6 +350,12 @@ class Comparison:
         exact, expected = (output_of_engine(self.engine, case, part) for part in (right, wrong))
         self.add(layer.name, {name: np.asarray(a, order="C") for name, a in case.items()}, [expected], [exact])
 
+    def has_channel_scales(self, layer) -> bool:
+        """Whether the activations or the outputs have a scale for each channel: ONNX Runtime computes in float."""
+        last = group_of(layer, self.scope)[-1]
+        nodes = [self.scope.dequantizer(layer.graph_node.input[0])] + [last] * (last.op_type == "QuantizeLinear")
+        return any(self.value(node.input[1]).size > 1 for node in nodes)
+
     def gather(self, most: int | None) -> None:
         several: dict[int, list] = {}
         for audited in self.layers[:most]:
@@ -351,6 +364,8 @@ class Comparison:
                 several.setdefault(id(layer.graph_node), []).append(audited)
             elif not layer.activation:
                 self.leave("activations that cannot be seen")
+            elif layer.is_qdq and self.has_channel_scales(layer):
+                self.leave("a scale for each channel of the activations")
             elif self.engine == "onnxruntime":
                 self.operator(layer)
             else:

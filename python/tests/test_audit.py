@@ -160,6 +160,30 @@ def test_qdq_groups_as_the_engine_runs_them(tmp_path):
     assert layer.layer.a_type == "u8" and layer.layer.a_range == (0, 255) and "become u8" in layer.layer.note
 
 
+@pytest.mark.parametrize("op,place", [("MaxPool", "before"), ("MaxPool", "after"), ("Transpose", "before"), ("Identity", "after")])
+def test_qdq_moves_through_operators(tmp_path, op, place):
+    moved = helper.make_node(op, ["a" if place == "before" else "c"], ["m"], **({"kernel_shape": [1, 1]} if op == "MaxPool" else {}))
+    path = qdq(tmp_path)
+    model = onnx.load(str(path))
+    nodes = list(model.graph.node)
+    at = 3 if place == "before" else 4  # around the convolution
+    reader = nodes[at]
+    reader.input[0] = "m"
+    del model.graph.node[:]
+    model.graph.node.extend(nodes[:at] + [moved] + nodes[at:])
+    onnx.save(model, str(path))
+    (layer,) = audit(path).layers
+    assert layer.layer.name == "n" and layer.fails(["onnxruntime"]) and bool(layer.layer.activation) == (place == "after")
+
+
+def test_weights_are_transposed_after_they_are_dequantized(tmp_path):
+    nodes = [helper.make_node("DequantizeLinear", ["a", "s", "z"], ["af"]), helper.make_node("DequantizeLinear", ["w", "s", "p"], ["wf"]),
+             helper.make_node("Transpose", ["wf"], ["wt"], perm=[1, 0]), helper.make_node("MatMul", ["af", "wt"], ["y"], name="n")]
+    constants = {"w": np.ascontiguousarray(HOT.T), "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)}
+    (layer,) = audit(save(tmp_path, nodes, constants, [("a", TensorProto.UINT8)])).layers
+    assert layer.layer.weights.shape == (4, 3) and layer.engines["onnxruntime"].failing_pairs == 1
+
+
 @pytest.mark.parametrize("op,attributes,point,expected", [
     ("Sigmoid", {}, 0, (0, 101)),  # one step of slack: engines divide in float32
     ("Softmax", {}, 0, (0, 101)),
