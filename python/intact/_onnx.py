@@ -490,7 +490,7 @@ class _Reader:
         low, high, why = self._range(scope, a, a_type, padded=weights.ndim > 2)
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
-            note = note or "s8 activations of QDQ models become u8 in ONNX Runtime"
+            note = note or "s8 activations of QDQ models become u8 in ONNX Runtime, except where several operators read them: they run in float"
         if qdq:
             hidden = hidden or scope.producer(node.input[0]).op_type != "DequantizeLinear"  # the integers multiplied have no name
             scale = scope.constant(scope.dequantizer(node.input[0]).input[1])

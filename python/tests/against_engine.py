@@ -171,7 +171,7 @@ def group_of(layer, scope) -> list:
     if not layer.is_qdq:
         return [node]
     group = [node]
-    for name in node.input:
+    for name in reversed(node.input):
         source = scope.producer(name) if name else None
         while source is not None and (name == node.input[0] or scope.integers(name) is not None):
             group.insert(0, source)
@@ -268,8 +268,13 @@ class Comparison:
 
     def cut(self, group: list):
         """The model of these nodes alone, and its inputs."""
-        made = {name for node in group for name in node.output}
         inputs, constants = {}, []
+        first = group[0]
+        if first.op_type == "DequantizeLinear" and self.value(first.input[0]).dtype == np.int8 and self.scope.constant(first.input[0]) is None:
+            # ONNX Runtime moves to u8 what is s8 between a QuantizeLinear and a DequantizeLinear.
+            inputs["float"] = (self.value(first.input[0]).astype(np.float32) - self.value(first.input[2])) * self.value(first.input[1])
+            group = [helper.make_node("QuantizeLinear", ["float", *first.input[1:]], [first.input[0]])] + group
+        made = {name for node in group for name in node.output} | set(inputs)
         for name in dict.fromkeys(name for node in group for name in node.input if name and name not in made):
             constant = self.scope.constant(name)
             if constant is None:
@@ -277,7 +282,6 @@ class Comparison:
             else:
                 constants.append(numpy_helper.from_array(np.ascontiguousarray(constant), name))
         if group[-1].op_type == "QuantizeLinear" and self.scope.point(group[-1]).dtype == np.int8:
-            # ONNX Runtime moves to u8 what is s8 between a QuantizeLinear and a DequantizeLinear.
             group = group + [helper.make_node("DequantizeLinear", [group[-1].output[0], *group[-1].input[1:]], ["dequantized"])]
         outputs = [name for name in group[-1].output if name]
         graph = helper.make_graph(group, "layer", [helper.make_tensor_value_info(name, TYPES[a.dtype], a.shape) for name, a in inputs.items()],
@@ -350,6 +354,15 @@ class Comparison:
         exact, expected = (output_of_engine(self.engine, case, part) for part in (right, wrong))
         self.add(layer.name, {name: np.asarray(a, order="C") for name, a in case.items()}, [expected], [exact])
 
+    def runs_in_float(self, layer) -> str:
+        """Why ONNX Runtime computes a layer between DequantizeLinear and QuantizeLinear in float, if it does."""
+        if self.has_channel_scales(layer):
+            return "a scale for each channel of the activations"
+        node, last = layer.graph_node, group_of(layer, self.scope)[-1]
+        if self.engine == "onnxruntime" and layer.op_type == "Gemm" and last is node and len(node.input) > 2 and not self.scope.dequantizer(node.input[2]):
+            return "float bias and float outputs: runs in float"
+        return ""
+
     def has_channel_scales(self, layer) -> bool:
         """Whether the activations or the outputs have a scale for each channel: ONNX Runtime computes in float."""
         last = group_of(layer, self.scope)[-1]
@@ -364,8 +377,8 @@ class Comparison:
                 several.setdefault(id(layer.graph_node), []).append(audited)
             elif not layer.activation:
                 self.leave("activations that cannot be seen")
-            elif layer.is_qdq and self.has_channel_scales(layer):
-                self.leave("a scale for each channel of the activations")
+            elif layer.is_qdq and self.runs_in_float(layer):
+                self.leave(self.runs_in_float(layer))
             elif self.engine == "onnxruntime":
                 self.operator(layer)
             else:
