@@ -98,7 +98,7 @@ def exact_variant(audit: Audit) -> Any:
     made: dict[str, str] = {}
 
     def constant(name: str, array: np.ndarray) -> str:
-        tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        tensor = numpy_helper.from_array(np.asarray(array, order="C"), name)
         proto.graph.initializer.append(tensor)
         return name
 
