@@ -222,10 +222,8 @@ def output_of_engine(engine: str, case: dict, sums: np.ndarray) -> np.ndarray:
     acc, bias, scale = sums.astype(np.float32), case["bias"], case["sx"] * case["sw"]
     if engine == "fbgemm":
         y = np.rint((acc + bias / scale) * (scale / case["sy"])) + float(case["zy"])
-    elif engine == "onednn":
-        y = np.rint((acc * scale + bias) * (ONE / case["sy"]) + float(case["zy"]))
-    else:
-        y = np.rint((acc * scale + bias) / case["sy"])
+    else:  # OpenVINO's zero point is 0
+        y = np.rint((acc * scale + bias) * (ONE / case["sy"]) + np.float32(case["zy"]))
     return np.clip(y, 0, 255).astype(np.uint8)
 
 
