@@ -27,7 +27,7 @@ if "--worker" not in sys.argv:  # in the emulator there is neither
 
     from intact._audit import audit, engines, pairing
     from intact._onnx import Scope, attributes
-    from intact._run import Sums, dynamically_quantized, exact_variant, load_data, session_of
+    from intact._run import Sums, dynamically_quantized, exact_variant, load_data, session_of, windows
 
 TYPES = {np.dtype(np.uint8): 2, np.dtype(np.int8): 3, np.dtype(np.int32): 6, np.dtype(np.int64): 7, np.dtype(np.float32): 1}
 ONE = np.float32(1)
@@ -195,10 +195,9 @@ def results(layer, o: Operands, raw: np.ndarray) -> np.ndarray:
     w = layer.weights.reshape(len(layer.weights), -1).T if layer.is_convolution else layer.weights
     sums = raw.astype(np.int64) - int(o.az) * w.astype(np.int64).sum(axis=0)
     if np.any(o.bz):
-        if layer.is_convolution:
-            raise NotImplementedError("zero points of weights")
-        rows = o.a.reshape(-1, len(w)).astype(np.int64).sum(axis=1)
-        sums += (len(w) * int(o.az) - rows)[:, None] * np.asarray(o.bz, np.int64)
+        rows = windows(o.a, layer, int(o.az)) if layer.is_convolution else o.a.reshape(-1, 1, len(w))
+        of_groups = rows.astype(np.int64).sum(axis=2) - len(w) * int(o.az)
+        sums -= of_groups.repeat(w.shape[1] // of_groups.shape[1], axis=1) * np.asarray(o.bz, np.int64)
     return sums
 
 
@@ -222,8 +221,10 @@ def output_of_engine(engine: str, case: dict, sums: np.ndarray) -> np.ndarray:
     acc, bias, scale = sums.astype(np.float32), case["bias"], case["sx"] * case["sw"]
     if engine == "fbgemm":
         y = np.rint((acc + bias / scale) * (scale / case["sy"])) + float(case["zy"])
-    else:  # OpenVINO's zero point is 0
-        y = np.rint((acc * scale + bias) * (ONE / case["sy"]) + np.float32(case["zy"]))
+    elif engine == "onednn":  # PyTorch gives oneDNN the reciprocal of the activations' scale
+        y = np.rint((acc * (ONE / (ONE / case["sx"])) * case["sw"] + bias) * (ONE / case["sy"]) + np.float32(case["zy"]))
+    else:  # a FakeQuantize of 0 to 255·sy
+        y = np.rint((acc * scale + bias) * (np.float32(255) / (np.float32(255) * case["sy"])))
     return np.clip(y, 0, 255).astype(np.uint8)
 
 
