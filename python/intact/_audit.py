@@ -107,18 +107,15 @@ class Audit:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)
 
 
-def _slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
+def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
     """Matrices K×N whose adjacent depths are the pairs: one, or one for each group."""
     weights = layer.weights
     if not layer.is_convolution:
         return [weights]
-    if pairs == "flattened":
-        return [group.reshape(len(group), -1).T for group in np.split(weights, layer.groups)]
-    depth = weights.shape[-1]
-    taps = weights.reshape(len(weights), -1, depth)
-    if depth % 2:  # an odd last channel is alone
+    taps = weights.reshape(len(weights), -1, weights.shape[-1])
+    if pairs == "within_tap" and taps.shape[-1] % 2:  # an odd last channel is alone
         taps = np.concatenate([taps, np.zeros_like(taps[..., :1])], axis=2)
-    return [taps.reshape(len(taps), -1).T]
+    return [group.reshape(len(group), -1).T for group in np.split(taps, layer.groups)]
 
 
 def certify(layer: QuantizedLayer, pairs: str) -> Certified:
@@ -130,7 +127,7 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     witness = ""
     low, high = layer.a_range
     high = max(high, low + 1)  # a range of 0 to 0 is the library's word for all
-    for matrix in _slices(layer, pairs):
+    for matrix in slices(layer, pairs):
         excess = np.zeros((2, matrix.shape[1]), np.int64)
         for begin in range(0, len(matrix), _PIECE):
             plan = Gemm(matrix[begin:begin + _PIECE], a_type=layer.a_type, a_range=(low, high), a_zero_point=low, usual_m=1)

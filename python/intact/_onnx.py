@@ -23,6 +23,8 @@ _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5)
 # Operators that give on the range of the numbers that they read.
 _KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Split",
             "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
+# Operators that ONNX Runtime 1.32 moves a DequantizeLinear forward through, and a QuantizeLinear back.
+_MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
 _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Conv", "MatMul", "Gemm")} | {
     ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
 _ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
@@ -129,16 +131,42 @@ class Scope:
             value = self.constant(node.input[0], depth + 1)
             if value is None:
                 return None
-            if node.op_type == "Identity":
-                return value
-            if node.op_type == "Transpose":
-                axes = attributes(node).get("perm")
-                return value.transpose(list(axes) if axes else None)
             if node.op_type == "QuantizeLinear":
                 return self._quantized(node, value, depth)
-            shape = self.constant(node.input[1], depth + 1) if len(node.input) > 1 else None
-            if node.op_type == "Reshape" and shape is not None:
-                return value.reshape([value.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
+            return self._moved(node, value, depth)
+        return None
+
+    def _moved(self, node: Any, value: np.ndarray, depth: int) -> np.ndarray | None:
+        """What an operator makes of a constant whose numbers it keeps."""
+        if node.op_type in ("Identity", "Dropout"):
+            return value
+        if node.op_type == "Transpose":
+            axes = attributes(node).get("perm")
+            return value.transpose(list(axes) if axes else None)
+        shape = self.constant(node.input[1], depth + 1) if len(node.input) > 1 else None
+        if node.op_type == "Reshape" and shape is not None:
+            return value.reshape([value.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
+        return None
+
+    def integers(self, name: str, depth: int = 0) -> np.ndarray | None:
+        """The constant that a DequantizeLinear reads, in the shape of the float tensor `name` that is made of it."""
+        node = self.producer(name)
+        if node is None or depth > 16:
+            return None
+        if node.op_type == "DequantizeLinear":
+            return self.constant(node.input[0])
+        value = self.integers(node.input[0], depth + 1)
+        return None if value is None else self._moved(node, value, depth)
+
+    def dequantizer(self, name: str) -> Any:
+        """The DequantizeLinear that makes a tensor, if need be through operators that ONNX Runtime moves it through."""
+        for _ in range(16):
+            node = self.producer(name)
+            if node is None or node.op_type == "DequantizeLinear":
+                return node
+            if node.op_type not in _MOVED_THROUGH or not node.input:
+                return None
+            name = node.input[0]
         return None
 
     def _quantized(self, node: Any, value: np.ndarray, depth: int) -> np.ndarray | None:
@@ -162,14 +190,14 @@ class Scope:
             value = np.zeros((), _DTYPES.get(attributes(node).get("output_dtype") or 2, np.uint16))
         return value if value is not None and value.dtype in (np.int8, np.uint8) else None
 
-    def type_of(self, name: str) -> Any:
+    def type_of(self, name: str, depth: int = 0) -> Any:
         """The NumPy type of a tensor's elements, or None."""
-        scope: Scope | None = self
+        scope: Scope | None = self if depth < 32 else None
         while scope:
             if scope.types.get(name):
                 return _DTYPES.get(scope.types[name])
             scope = scope.parent
-        node = self.producer(name)
+        node = self.producer(name) if depth < 32 else None
         if node is None:
             value = self.constant(name)
             return value.dtype.type if value is not None else None
@@ -178,7 +206,11 @@ class Scope:
         if node.op_type == "QuantizeLinear":
             value = self.point(node)
             return value.dtype.type if value is not None else None
-        point = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}.get(node.op_type)
+        if node.op_type in _KEEPERS | {"Concat", "Pad"} and node.input:
+            return self.type_of(node.input[0], depth + 1)
+        point = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8, "QLinearAdd": 7, "QLinearMul": 7, "QLinearSigmoid": 4,
+                 "QLinearLeakyRelu": 4, "QLinearSoftmax": 4, "QLinearAveragePool": 4, "QLinearGlobalAveragePool": 4,
+                 "QLinearReduceMean": 4, "QLinearConcat": 1, "QLinearWhere": 8}.get(node.op_type)
         if point is None or len(node.input) <= point:
             return None
         value = self.constant(node.input[point])
@@ -299,7 +331,7 @@ class _Reader:
         elif op in _BLOCKS:
             self.model.pass_over(f"{op}: weights in blocks of 4 bits", is_harmless=True)
         elif op == "ConvTranspose":
-            if self._dequantized(scope, node.input[1]) is not None:
+            if scope.dequantizer(node.input[1]) is not None:
                 self.model.pass_over("ConvTranspose (QDQ): ONNX Runtime runs it in float", is_harmless=True)
         elif domain not in ("", "com.microsoft", "com.microsoft.nchwc"):
             self.model.pass_over(f"{op} of {domain}")
@@ -359,22 +391,16 @@ class _Reader:
 
     # ----- what they have in common -------------------------------------------------------------------------------
 
-    @staticmethod
-    def _dequantized(scope: Scope, name: str) -> Any:
-        """The DequantizeLinear that makes a tensor, from 8 bits."""
-        node = scope.producer(name)
-        return node if node is not None and node.op_type == "DequantizeLinear" else None
-
     def _qdq(self, scope: Scope, node: Any, add: Any, **options: Any) -> None:
-        a, b = (self._dequantized(scope, name) for name in node.input[:2])
+        a, b = (scope.dequantizer(name) for name in node.input[:2])
         if a is None and b is None:
             return  # float
         if a is None or b is None:
             self.model.pass_over(f"{node.op_type} (QDQ): one of its operands is float: it runs in float", is_harmless=True)
             return
-        weights = scope.constant(b.input[0])
+        weights = scope.integers(node.input[1])
         if weights is None:
-            constant = scope.constant(a.input[0]) is not None
+            constant = scope.integers(node.input[0]) is not None
             self.model.pass_over(f"{node.op_type} (QDQ): " + ("its first operand is the constant one" if constant else
                                                              "both operands change from run to run"))
             return
@@ -383,10 +409,9 @@ class _Reader:
             return
         outputs = scope.consumers.get(node.output[0], [])
         quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
-        if node.op_type == "Conv" and not quantizers:
-            after = outputs[0] if len(outputs) == 1 else None
-            if after is not None and after.op_type in ("Relu", "Clip"):
-                quantizers = [n for n in scope.consumers.get(after.output[0], []) if n.op_type == "QuantizeLinear"]
+        while node.op_type == "Conv" and not quantizers and len(outputs) == 1 and outputs[0].op_type in _MOVED_THROUGH | {"Relu", "Clip"}:
+            outputs = scope.consumers.get(outputs[0].output[0], [])
+            quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
         if node.op_type == "Conv" and not quantizers:
             self.model.pass_over("Conv (QDQ): its output is not quantized: ONNX Runtime runs it in float", is_harmless=True)
             return
@@ -394,7 +419,7 @@ class _Reader:
         if quantizers:
             found = [scope.constant(name) for name in (a.input[1], b.input[1], quantizers[0].input[1])]
             steps = self._ratio(found)
-        add(scope, node, node.op_type, a.input[0], b.input[0], steps, qdq=True, **options)
+        add(scope, node, node.op_type, a.input[0], weights, steps, qdq=True, **options)
 
     @classmethod
     def _steps(cls, scope: Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
@@ -411,7 +436,7 @@ class _Reader:
         return a * b / c
 
     def _convolution(self, scope, node, operator, a, b, steps, qdq=False):
-        weights = scope.constant(b)
+        weights = b if isinstance(b, np.ndarray) else scope.constant(b)
         if weights is None:
             self.model.pass_over(f"{node.op_type}: weights are no constant")
             return
@@ -421,12 +446,12 @@ class _Reader:
         groups = int(attributes(node).get("group", 1))
         if groups < 1 or weights.shape[0] % groups:
             raise invalid(f"{node.op_type} {excerpt(node.name)!r}: group is {groups}, with {weights.shape[0]} output channels")
-        if weights.shape[1] == 1 and groups > 1 and weights.shape[0] == groups and operator != "ConvInteger":
+        if weights.shape[1] == 1 and groups > 1 and weights.shape[0] == groups:
             operator = "DepthwiseConv"
         self._add(scope, node, operator, None, np.moveaxis(weights, 1, -1), steps, a, groups=groups, qdq=qdq)
 
     def _product(self, scope, node, operator, a, b, steps, transposed=False, a_type=None, qdq=False):
-        weights = scope.constant(b)
+        weights = b if isinstance(b, np.ndarray) else scope.constant(b)
         if weights is None:
             constant = bool(a) and scope.constant(a) is not None
             self.model.pass_over(f"{node.op_type}: " + ("its first operand is the constant one" if constant else
@@ -451,7 +476,7 @@ class _Reader:
         if not b_type:
             self.model.pass_over(f"{node.op_type}: weights of {weights.dtype}")
             return
-        weights_node = self._dequantized(scope, node.input[1]) if qdq else node
+        weights_node = scope.dequantizer(node.input[1]) if qdq else node
         weights_input, point_input = (0, 2) if qdq else inputs or _INPUTS[node.op_type]
         b_name = weights_node.input[weights_input]
         note = ""
@@ -465,7 +490,12 @@ class _Reader:
         low, high, why = self._range(scope, a, a_type, padded=weights.ndim > 2)
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
-            note = note or "s8 activations of QDQ models become u8 in ONNX Runtime"
+            note = note or "s8 activations of QDQ models become u8 in ONNX Runtime, except where several operators read them: they run in float"
+        if qdq:
+            hidden = hidden or scope.producer(node.input[0]).op_type != "DequantizeLinear"  # the integers multiplied have no name
+            scale = scope.constant(scope.dequantizer(node.input[0]).input[1])
+            if scale is None or scale.size > 1:
+                note = note or "some activations have no scale for the whole tensor: ONNX Runtime may run their operators in float"
         name = excerpt(node.name or node.output[0], 400) + suffix
         if name in self.names:
             name += f" (operator {self.model.operators})"

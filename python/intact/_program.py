@@ -20,10 +20,16 @@ def _audit(arguments: list[str]) -> int:
     parser.add_argument("--engine", action="append", metavar="NAME",
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
     parser.add_argument("--data", metavar="PATH", help="inputs, a file .npz or a folder of them: what saturation does on them")
+    parser.add_argument("--float", metavar="MODEL", dest="float_model", help="with --data: the model before quantization, to compare outputs with")
+    parser.add_argument("--emulate", action="store_true",
+                        help="with --data: runs the stock model in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
     parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
     parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
     options = parser.parse_args(arguments)
     asked = options.engine or ["onnxruntime"]
+    if (options.float_model or options.emulate) and not options.data:
+        print(f"intact: {'--float' if options.float_model else '--emulate'}: needs --data", file=sys.stderr)
+        return 2
 
     def progress(what: str) -> Callable[[int, int], None]:
         def show(done: int, of: int) -> None:
@@ -36,7 +42,8 @@ def _audit(arguments: list[str]) -> int:
     try:
         result = audit(options.model, engines_asked=asked, progress=progress("layers"))
         if options.data:
-            result.on_data = run_on_data(result, load_data(options.data), progress=progress("runs"))
+            result.on_data = run_on_data(result, load_data(options.data), progress=progress("runs"),
+                                         float_model=options.float_model, emulate=options.emulate)
         if options.json:
             write(options.json, to_json(result))
         if options.html:

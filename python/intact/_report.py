@@ -49,7 +49,7 @@ def _data_verdict(audit: Audit) -> str:
     hidden = len(audit.on_data.layers) - len(seen)
     of = f"{changed} of {len(seen)} layers change" + (f" ({hidden} cannot be seen)" if hidden else "")
     text = f"on your data the results of {of}; "
-    if not audit.cpu_clamps:
+    if not audit.on_data.stock_clamps:
         return text
     harmed = [o for o in audit.on_data.outputs if o.stock < o.control - _NEAR]
     if not harmed:
@@ -111,10 +111,13 @@ def to_text(audit: Audit) -> str:
         certified = next(layer.engines[name] for name in audit.engines if layer.engines[name].failing_pairs)
         lines.append(f"  e.g. {layer.layer.name}: {certified.witness}")
     for output in audit.on_data.outputs if audit.on_data else []:
-        lines.append(f"output {excerpt(output.name)}: stock on this CPU {output.stock:.1f} dB from exact, largest difference {output.stock_largest:.3g}; "
+        where = "in the emulator" if audit.on_data.stock_clamps and not audit.cpu_clamps else "on this CPU"
+        lines.append(f"output {excerpt(output.name)}: stock {where} {output.stock:.1f} dB from exact, largest difference {output.stock_largest:.3g}; "
                      f"control {output.control:.1f} dB, {output.control_largest:.3g}"
                      + (f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
-                        if output.argmax else ""))
+                        if output.argmax else "")
+                     + ("" if output.exact_to_float is None else
+                        f"; from float: exact {output.exact_to_float:.1f} dB, stock {output.stock_to_float:.1f} dB"))
     for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note}):
         lines.append(f"note: {note}")
     bits = [layer.layer.name for layer in audit.layers if layer.uses_7_bits]
@@ -128,9 +131,9 @@ def to_text(audit: Audit) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _finite(value: float) -> float | None:
+def _finite(value: Any) -> Any:
     """JSON has no infinity: equal outputs are null."""
-    return value if math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _layer_on_data(audit: Audit, name: str) -> dict | None:
@@ -151,8 +154,8 @@ def to_json(audit: Audit) -> dict:
         "cpu_without_vnni": audit.cpu_clamps,
         "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
         "passed_over": audit.model.passed_over,
-        "outputs": [dict(vars(output), stock=_finite(output.stock), control=_finite(output.control),
-                         stock_largest=_finite(output.stock_largest), control_largest=_finite(output.control_largest))
+        "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
+        "outputs": [{key: _finite(value) for key, value in vars(output).items()}
                     for output in (audit.on_data.outputs if audit.on_data else [])],
         "layers": [{
             "name": layer.layer.name,

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ._audit import Audit, pairing, engines
+from ._audit import Audit, engines, pairing, slices
 from ._gemm import Gemm
 from ._library import excerpt, invalid
 from ._onnx import QuantizedLayer, Scope, array_of_tensor, attributes
@@ -36,7 +42,8 @@ class LayerOnData:
 
 @dataclass
 class OutputOnData:
-    """Of one output of the model, against the exact variant: the stock model on this CPU, and the control."""
+    """Of one output of the model, against the exact variant: the stock model, and the control. `exact_to_float`, `stock_to_float`:
+    how far both are from the float model, if there is one. Distances are decibels."""
 
     name: str
     stock: float
@@ -46,13 +53,17 @@ class OutputOnData:
     argmax: int
     stock_argmax_changed: int
     control_argmax_changed: int
+    exact_to_float: float | None = None
+    stock_to_float: float | None = None
 
 
 @dataclass
 class OnData:
-    """An audit on data. `layers`: by name, None for layers whose activations cannot be seen."""
+    """An audit on data. `layers`: by name, None for layers whose activations cannot be seen. `stock_clamps`: whether the stock model
+    ran on a CPU without VNNI."""
 
     items: int
+    stock_clamps: bool = False
     layers: dict[str, LayerOnData | None] = field(default_factory=dict)
     outputs: list[OutputOnData] = field(default_factory=list)
 
@@ -87,7 +98,7 @@ def exact_variant(audit: Audit) -> Any:
     made: dict[str, str] = {}
 
     def constant(name: str, array: np.ndarray) -> str:
-        tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        tensor = numpy_helper.from_array(np.asarray(array, order="C"), name)
         proto.graph.initializer.append(tensor)
         return name
 
@@ -156,6 +167,41 @@ def session_of(model: Any) -> Any:
         raise invalid(f"ONNX Runtime does not load the model: {excerpt(error, 300)}") from None
 
 
+_ELSEWHERE = """
+import json, sys, numpy, onnxruntime
+folder = sys.argv[1]
+job = json.load(open(folder + "/job.json"))
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+session = onnxruntime.InferenceSession(job["model"], options, providers=["CPUExecutionProvider"])
+for i in range(job["runs"]):
+    with numpy.load(f"{folder}/{i}.npz") as arrays:
+        results = session.run(job["outputs"], dict(zip(job["inputs"][i], [arrays[name] for name in arrays.files])))
+    results = [numpy.asarray(result) for result in results]
+    numpy.savez(f"{folder}/{i}_out.npz", *[result if result.dtype.kind in "biuf" else numpy.zeros(0, "U1") for result in results])
+"""
+
+
+def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
+    """A model's outputs of each run on a CPU without VNNI: by the interpreter INTACT_PYTHON, else by this one in qemu-user."""
+    python = [os.environ["INTACT_PYTHON"]] if "INTACT_PYTHON" in os.environ else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
+    if not shutil.which(python[0]):
+        raise invalid(f"--emulate: needs {excerpt(python[0])}; on Debian, install the package qemu-user")
+    with tempfile.TemporaryDirectory() as folder:
+        for i, run in enumerate(runs):
+            np.savez(f"{folder}/{i}.npz", *run.values())
+        job = {"model": str(Path(path).resolve()), "runs": len(runs), "inputs": [list(run) for run in runs], "outputs": names}
+        Path(folder, "job.json").write_text(json.dumps(job))
+        process = subprocess.run([*python, "-c", _ELSEWHERE, folder], capture_output=True, text=True)
+        if process.returncode:
+            raise invalid(f"--emulate: the emulated ONNX Runtime failed: {excerpt(process.stderr[-300:], 300)}")
+        results = []
+        for i in range(len(runs)):
+            with np.load(f"{folder}/{i}_out.npz") as arrays:
+                results.append([arrays[name] for name in arrays.files])
+        return results
+
+
 def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
     """The windows of a convolution's input (batch, I, *extents): (batch·pixels, groups, taps·I/groups), tap by tap, the
     padding filled with the activations' zero point."""
@@ -184,25 +230,51 @@ def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
 
 
 class Sums:
-    """A layer's sums of raw products, exact and as an engine with these pairs computes them. Plans are made once."""
+    """A layer's sums of raw products, exact and as an engine with these pairs computes them. Plans are made once.
 
-    def __init__(self, layer: QuantizedLayer, pairs: str):
-        self.layer = layer
-        matrices = [group.reshape(len(group), -1).T for group in np.split(layer.weights, layer.groups)] \
-            if layer.is_convolution else [layer.weights]
+    An engine that skips padding leaves it out of its pairs and adds its products exactly."""
+
+    def __init__(self, layer: QuantizedLayer, pairs: str, skips_padding: bool = False):
+        self.layer, self.pairs, self.skips_padding = layer, pairs, skips_padding and pairs != "none"
+        matrices = slices(layer, pairs)
         self.exact = [Gemm(matrix, a_type=layer.a_type) for matrix in matrices]
         self.clamped = self.exact if pairs == "none" else [
             Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
 
+    def _rows(self, a: np.ndarray, fill: int) -> list[np.ndarray]:
+        """The depths of each output, for each group; `fill` is the padding's value."""
+        if not self.layer.is_convolution:
+            return [np.ascontiguousarray(a.reshape(-1, self.layer.weights.shape[0]))]
+        rows = windows(a, self.layer, fill)
+        depth = self.layer.weights.shape[-1]
+        if self.pairs == "within_tap" and depth % 2:
+            taps = rows.reshape(*rows.shape[:2], -1, depth)
+            rows = np.pad(taps, [(0, 0)] * 3 + [(0, 1)]).reshape(*rows.shape[:2], -1)
+        return [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
+
     def __call__(self, a: np.ndarray, fill: int) -> tuple[np.ndarray, np.ndarray]:
         """(rows, N) each, of a layer's activations; `fill` is the padding's value."""
-        if self.layer.is_convolution:
-            rows = windows(a, self.layer, fill)
-            parts = [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
-        else:
-            parts = [np.ascontiguousarray(a.reshape(-1, self.layer.weights.shape[0]))]
-        exact, clamped = ([plan.run(part) for plan, part in zip(plans, parts)] for plans in (self.exact, self.clamped))
-        return np.concatenate(exact, axis=1), np.concatenate(clamped, axis=1)
+
+        def run(plans: list[Gemm], rows: list[np.ndarray]) -> np.ndarray:
+            return np.concatenate([plan.run(part) for plan, part in zip(plans, rows)], axis=1)
+
+        rows = self._rows(a, fill)
+        exact = run(self.exact, rows)
+        if self.pairs == "none":
+            return exact, exact
+        nothing = 0 if self.layer.a_type == "u8" else -128  # what the instruction sees as 0
+        if not self.skips_padding or fill == nothing or not self.layer.is_convolution:
+            return exact, run(self.clamped, rows)
+        rows = self._rows(a, nothing)
+        return exact, exact + run(self.clamped, rows) - run(self.exact, rows)
+
+
+def dynamically_quantized(x: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8]:
+    """u8 values, their scale and zero point, as DynamicQuantizeLinear makes them."""
+    low, high = min(x.min(initial=0), np.float32(0)), max(x.max(initial=0), np.float32(0))
+    scale = np.float32(1) if low == high else (high - low) / np.float32(255)
+    point = np.uint8(np.rint(np.clip(-low / scale, 0, 255)))
+    return np.clip(np.rint(x / scale) + np.float32(point), 0, 255).astype(np.uint8), scale, point
 
 
 def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
@@ -219,8 +291,12 @@ def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
     return None if value is None else int(value.reshape(-1)[0])
 
 
-def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any = None) -> OnData:
-    """Runs the model's exact variant on data; computes each layer's results as the first engine asked for clamps them."""
+def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any = None, *, float_model: str | None = None,
+                emulate: bool = False) -> OnData:
+    """Runs the model's exact variant on data; computes each layer's results as the first engine asked for clamps them.
+
+    `float_model`: a model whose outputs of the same names are those before quantization. `emulate`: the stock model runs in an
+    emulator, on a CPU without VNNI."""
     from onnx import helper
 
     engine = engines()[audit.engines[0]]
@@ -228,13 +304,13 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     exact = exact_variant(audit)
     names = [output.name for output in exact.graph.output]
     visible: dict[str, list[Sums]] = {}
-    on_data = OnData(len(runs))
+    on_data = OnData(len(runs), audit.cpu_clamps or emulate)
     for audited in audit.layers:
         layer = audited.layer
         on_data.layers[layer.name] = None
-        # Pairs within a tap are not simulated.
-        if layer.activation and layer.graph_node is not None and pairing(engine, layer) != "within_tap":
-            visible.setdefault(layer.activation, []).append(Sums(layer, pairing(engine, layer)))
+        if layer.activation and layer.graph_node is not None:
+            sums = Sums(layer, pairing(engine, layer), engine.get("skips_padding", False))
+            visible.setdefault(layer.activation, []).append(sums)
             on_data.layers[layer.name] = LayerOnData()
     captured = copy.deepcopy(exact)
     have = set(names)
@@ -243,15 +319,20 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
             captured.graph.output.append(helper.make_empty_tensor_value_info(name))
     probe, stock, control = session_of(captured), session_of(audit.model.path), session_of(control_variant(exact))
     plain = session_of(exact)
+    before = session_of(str(float_model)) if float_model else None
+    before_names = [output.name for output in before.get_outputs()] if before else []
+    stock_results = emulated(audit.model.path, names, runs) if emulate else []
     gathered: dict[str, list] = {name: [] for name in names}
     for done, run in enumerate(runs):
         try:
             values = dict(zip([output.name for output in probe.get_outputs()], probe.run(None, run)))
-            results = [session.run(names, run) for session in (plain, stock, control)]
+            results = [plain.run(names, run), stock_results[done] if emulate else stock.run(names, run), control.run(names, run)]
+            wanted = {value.name for value in before.get_inputs()} if before else ()
+            floats = dict(zip(before_names, before.run(None, {k: v for k, v in run.items() if k in wanted}))) if before else {}
         except Exception as error:
             raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
-            gathered[name].append([np.asarray(result[i]) for result in results])
+            gathered[name].append([np.asarray(result[i]) for result in results] + [np.asarray(floats[name])] * (name in floats))
         for name, layers in visible.items():
             for sums in layers:
                 layer, a = sums.layer, values[name]
@@ -259,6 +340,8 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
                 if point is None or on_data.layers[layer.name] is None:
                     on_data.layers[layer.name] = None
                     continue
+                if a.dtype == np.float32:  # the operator quantizes
+                    a = dynamically_quantized(a)[0]
                 if a.dtype == np.int8 and layer.a_type == "u8":
                     a, point = (a.astype(np.int16) + 128).astype(np.uint8), point + 128
                 right, wrong = sums(a, point)
@@ -271,7 +354,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         if progress:
             progress(done + 1, len(runs))
     for name in names:
-        if any(values.dtype.kind not in "biuf" for triple in gathered[name] for values in triple):
+        if any(values.dtype.kind not in "biuf" for outputs in gathered[name] for values in outputs):
             continue  # strings, sequences
         on_data.outputs.append(_compare(name, gathered[name]))
     return on_data
@@ -286,23 +369,38 @@ def _distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
     return distances
 
 
-def _compare(name: str, triples: list) -> OutputOnData:
+def _compare(name: str, outputs: list) -> OutputOnData:
+    """Of an output: for each run, the exact values, the stock model's, the control's, and the float model's if there are any."""
     signal = noise = control = largest = largest_control = 0.0
+    before = exact_error = stock_error = 0.0
     answers = changed = control_changed = 0
-    for exact, stock, other in triples:
-        if exact.shape != stock.shape or exact.shape != other.shape:
+    for exact, stock, other, *floats in outputs:
+        if any(values.shape != exact.shape for values in (stock, other)):
             raise invalid(f"output {excerpt(name)!r}: its shape depends on the last bits: outputs cannot be compared")
+        if any(values.shape != exact.shape for values in floats):
+            raise invalid(f"output {excerpt(name)!r}: has the shape {exact.shape}; the float model's has {floats[0].shape}")
         e, s, o = (np.asarray(values, np.float64) for values in (exact, stock, other))
-        signal += float(np.square(e[np.isfinite(e)]).sum())
+        signal += _power(e)
         stock_by, control_by = _distances(e, s), _distances(e, o)
         noise += float(np.square(stock_by).sum())
         control += float(np.square(control_by).sum())
         largest = max(largest, float(stock_by.max(initial=0)))
         largest_control = max(largest_control, float(control_by.max(initial=0)))
+        for f in floats:
+            f = np.asarray(f, np.float64)
+            before += _power(f)
+            exact_error += float(np.square(_distances(f, e)).sum())
+            stock_error += float(np.square(_distances(f, s)).sum())
         if exact.ndim and exact.shape[-1] > 1:
             best = exact.argmax(-1)
             answers += best.size
             changed += int(np.count_nonzero(stock.argmax(-1) != best))
             control_changed += int(np.count_nonzero(other.argmax(-1) != best))
-    return OutputOnData(name, decibels(signal, noise), decibels(signal, control), largest, largest_control, answers, changed,
-                        control_changed)
+    found = OutputOnData(name, decibels(signal, noise), decibels(signal, control), largest, largest_control, answers, changed, control_changed)
+    if len(outputs[0]) > 3:
+        found.exact_to_float, found.stock_to_float = decibels(before, exact_error), decibels(before, stock_error)
+    return found
+
+
+def _power(values: np.ndarray) -> float:
+    return float(np.square(values[np.isfinite(values)]).sum())

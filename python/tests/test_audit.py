@@ -107,6 +107,22 @@ def test_depthwise_and_groups(tmp_path):
     assert layer.engines["onnxruntime"].witness.startswith("output channel 3, ")
 
 
+@pytest.mark.parametrize("inputs,outputs,onednn,openvino", [
+    (4, 8, "within_tap", "flattened"), (6, 4, "none", "flattened"), (4, 6, "none", "flattened"), (3, 4, "none", "flattened")])
+def test_pairs_of_groups(tmp_path, inputs, outputs, onednn, openvino):
+    weights = np.zeros((2 * outputs, inputs, 3, 3), np.int8)
+    (layer,) = audit(convolution(tmp_path, weights, group=2), engines_asked=["onednn", "openvino"]).layers
+    assert [c.pairing for c in layer.engines.values()] == [onednn, openvino]
+
+
+def test_types_come_through_operators(tmp_path):
+    nodes = [helper.make_node("QLinearAdd", ["a", "s", "z", "a", "s", "z", "s", "z"], ["t"], domain="com.microsoft"),
+             helper.make_node("Reshape", ["t", "shape"], ["u"]), helper.make_node("QLinearMatMul", ["u", "s", "z", "w", "s", "z", "s", "z"], ["y"])]
+    constants = {"w": HOT, "s": np.float32(1), "z": np.int8(0), "shape": np.array([-1, 4])}
+    (layer,) = audit(save(tmp_path, nodes, constants, [("a", TensorProto.INT8)])).layers
+    assert layer.layer.a_type == "s8" and not layer.layer.note and not layer.fails(["onnxruntime"])
+
+
 @pytest.mark.parametrize("weights,kind,op", [
     (np.full((1, 2, 1, 1), 127, np.int8), TensorProto.INT8, "QLinearConv"),
     (np.full((1, 2, 1, 1), 255, np.uint8), TensorProto.UINT8, "QLinearConv"),
@@ -142,6 +158,30 @@ def test_qdq_groups_as_the_engine_runs_them(tmp_path):
     assert not model.layers and "ConvTranspose (QDQ)" in next(iter(model.passed_over))
     (layer,) = audit(qdq(tmp_path, a_point=np.int8(0))).layers
     assert layer.layer.a_type == "u8" and layer.layer.a_range == (0, 255) and "become u8" in layer.layer.note
+
+
+@pytest.mark.parametrize("op,place", [("MaxPool", "before"), ("MaxPool", "after"), ("Transpose", "before"), ("Identity", "after")])
+def test_qdq_moves_through_operators(tmp_path, op, place):
+    moved = helper.make_node(op, ["a" if place == "before" else "c"], ["m"], **({"kernel_shape": [1, 1]} if op == "MaxPool" else {}))
+    path = qdq(tmp_path)
+    model = onnx.load(str(path))
+    nodes = list(model.graph.node)
+    at = 3 if place == "before" else 4  # around the convolution
+    reader = nodes[at]
+    reader.input[0] = "m"
+    del model.graph.node[:]
+    model.graph.node.extend(nodes[:at] + [moved] + nodes[at:])
+    onnx.save(model, str(path))
+    (layer,) = audit(path).layers
+    assert layer.layer.name == "n" and layer.fails(["onnxruntime"]) and bool(layer.layer.activation) == (place == "after")
+
+
+def test_weights_are_transposed_after_they_are_dequantized(tmp_path):
+    nodes = [helper.make_node("DequantizeLinear", ["a", "s", "z"], ["af"]), helper.make_node("DequantizeLinear", ["w", "s", "p"], ["wf"]),
+             helper.make_node("Transpose", ["wf"], ["wt"], perm=[1, 0]), helper.make_node("MatMul", ["af", "wt"], ["y"], name="n")]
+    constants = {"w": np.ascontiguousarray(HOT.T), "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)}
+    (layer,) = audit(save(tmp_path, nodes, constants, [("a", TensorProto.UINT8)])).layers
+    assert layer.layer.weights.shape == (4, 3) and layer.engines["onnxruntime"].failing_pairs == 1
 
 
 @pytest.mark.parametrize("op,attributes,point,expected", [
