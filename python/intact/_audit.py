@@ -12,8 +12,8 @@ from typing import Any, Iterable
 import numpy as np
 
 from ._gemm import FailingPair, Gemm
-from ._library import invalid, isas
-from ._onnx import QuantizedLayer, QuantizedModel, read_onnx
+from ._library import excerpt, invalid, isas
+from ._model import QuantizedLayer, QuantizedModel
 
 _PIECE = 32768  # depths of a plan: certificates look at pairs, and no sum of so many leaves int32
 
@@ -25,7 +25,7 @@ def engines() -> dict:
 
 
 def _row(engine: dict, layer: QuantizedLayer) -> dict:
-    types = layer.a_type + layer.b_type
+    types = ("u8" if layer.is_shifted else layer.a_type) + layer.b_type
     for row in engine["rows"]:
         if row["operators"] != ["*"] and layer.operator not in row["operators"]:
             continue
@@ -165,18 +165,35 @@ def cpu_clamps() -> bool:
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
-def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] = ("onnxruntime",), progress: Any = None) -> Audit:
-    """Audits the model in a file for engines, names of `engines()`. `progress(done, of)` is called after each layer.
+def read_model(path: str | os.PathLike) -> QuantizedModel:
+    """The quantized layers of a model file: ONNX, TFLite or OpenVINO IR, by its first bytes or its name."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(8)
+    except OSError as error:
+        raise invalid(f"{excerpt(path)}: {error.strerror}") from None
+    suffix = Path(path).suffix.lower()
+    if head[4:] == b"TFL3" or suffix in (".tflite", ".lite"):
+        from ._tflite import read_tflite as read
+    else:
+        from ._onnx import read_onnx as read
+    return read(Path(path))
+
+
+def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None) -> Audit:
+    """Audits the model in a file for engines, names of `engines()`. Default: the engine that runs files of this format.
+    `progress(done, of)` is called after each layer.
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()
-    names = list(dict.fromkeys(engines_asked))
+    names = list(dict.fromkeys(engines_asked or []))
     if "all" in names:
         names = list(table)
     for name in names:
         if name not in table:
             raise invalid(f"--engine: is {name!r}; expected {', '.join(table)}, or all")
-    model = read_onnx(path)
+    model = read_model(path)
+    names = names or [model.engine]
     layers = []
     for i, layer in enumerate(model.layers):
         known: dict[str, Certified] = {}
