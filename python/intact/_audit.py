@@ -153,11 +153,22 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     return Certified(pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else "")
 
 
-def _remedies(layer: QuantizedLayer) -> list[str]:
+def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) -> list[str]:
+    """What removes the pairs that saturate in the engines `names`."""
     odd = ", with zero channels where their number is odd" if layer.is_convolution else ""
-    return ["u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, about 1.16 times the time)",
-            "a new order of the channels" + odd, "7-bit weights (reduce_range: half the resolution of each weight)",
-            "7-bit activations (half of theirs)", "intact: exact on every CPU"]
+    found = []
+    if "onnxruntime" in names:
+        found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, about 1.16 times the time)")
+    found.append("a new order of the channels" + odd)
+    options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",
+               "openvino": "NNCF: overflow_fix"}
+    how = [options[name] for name in names if name in options]
+    found.append(f"7-bit weights ({', '.join(dict.fromkeys(how))}; half the resolution of each weight)")
+    found.append("7-bit activations (half the resolution of each activation)")
+    if model.engine == "litert":
+        found.append("LiteRT: its products are exact")
+    found.append("intact: exact on every CPU")
+    return found
 
 
 def cpu_clamps() -> bool:
@@ -175,6 +186,8 @@ def read_model(path: str | os.PathLike) -> QuantizedModel:
     suffix = Path(path).suffix.lower()
     if head[4:] == b"TFL3" or suffix in (".tflite", ".lite"):
         from ._tflite import read_tflite as read
+    elif suffix == ".xml":
+        from ._openvino import read_openvino as read
     else:
         from ._onnx import read_onnx as read
     return read(Path(path))
@@ -204,10 +217,11 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
                 known[pairs] = certify(layer, pairs)
             certified[name] = known[pairs]
         uses_7_bits = layer.b_type == "s8" and bool(layer.weights.min() >= -64 and layer.weights.max() <= 64)
-        audited = AuditedLayer(layer, certified, uses_7_bits)
-        if audited.fails(names):
-            audited.remedies = _remedies(layer)
-        layers.append(audited)
+        layers.append(AuditedLayer(layer, certified, uses_7_bits))
         if progress:
             progress(i + 1, len(model.layers))
+    failing = [name for name in names if any(layer.fails([name]) for layer in layers)]
+    for audited in layers:
+        if audited.fails(names):
+            audited.remedies = _remedies(audited.layer, failing, model)
     return Audit(model, names, layers, cpu_clamps())

@@ -6,6 +6,7 @@ fields of TFLite's schema that an audit needs are read by their numbers.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import struct
 from pathlib import Path
@@ -17,27 +18,37 @@ from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 
 # TensorType
-_DTYPES = {0: np.float32, 1: np.float16, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8, 10: np.float64,
-           12: np.uint64, 15: np.uint32, 16: np.uint16}
+_DTYPES = {0: np.float32, 1: np.float16, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8,
+           10: np.float64, 12: np.uint64, 15: np.uint32, 16: np.uint16}
 _SMALL = {17: 4, 19: 2, 20: 4}  # INT4, INT2, UINT4: bits
-# BuiltinOperator: products of matrices
-_CONV, _DEPTHWISE, _FULLY_CONNECTED, _BATCH_MATMUL = 3, 4, 9, 126
-_UNREAD = {16: "LSTM", 24: "RNN", 27: "SVDF", 35: "UNIDIRECTIONAL_SEQUENCE_RNN", 44: "UNIDIRECTIONAL_SEQUENCE_LSTM",
-           46: "BIDIRECTIONAL_SEQUENCE_RNN", 52: "BIDIRECTIONAL_SEQUENCE_LSTM", 67: "TRANSPOSE_CONV", 132: "CONV_3D",
-           141: "CONV_3D_TRANSPOSE", 171: "STABLEHLO_CONVOLUTION", 197: "STABLEHLO_DOT_GENERAL"}
-_DEQUANTIZE, _CUSTOM, _DELEGATE = 6, 32, 51
-# What gives on the range of its inputs: which of them are data. Those that compute may round by one step.
-_MOVES = {5: 1, 17: 1, 22: 1, 26: 1, 36: 1, 37: 1, 39: 1, 43: 1, 45: 1, 65: 1, 69: 1, 70: 1, 82: 1, 88: 1, 89: 1, 97: 1, 100: 1,
-          102: 1, 130: 1, 2: 0, 83: 0}  # 0: all inputs
-_COMPUTES = {1: 1, 6: 1, 23: 1, 34: 1, 38: 1, 40: 1, 114: 1}
-_PADS = {34, 38}  # PAD and SPACE_TO_BATCH_ND add zeros
-_SPLIT = 49  # its data is the second input
-# Activations, fused (their number) and alone (their operator)
-_FUSED = {1: ("RELU", 0.0, math.inf), 2: ("RELU_N1_TO_1", -1.0, 1.0), 3: ("RELU6", 0.0, 6.0), 4: ("TANH", -1.0, 1.0)}
-_ACTIVATIONS = {19: _FUSED[1], 20: _FUSED[2], 21: _FUSED[3], 28: _FUSED[4], 14: ("LOGISTIC", 0.0, 1.0), 25: ("SOFTMAX", 0.0, 1.0),
-                152: ("RELU_0_TO_1", 0.0, 1.0)}
-# Which field of an operator's options is its fused activation.
-_FUSED_FIELD = {0: 0, 1: 5, 2: 1, 3: 3, 4: 4, 9: 0, 11: 0, 12: 5, 17: 5, 18: 0, 41: 0, 42: 0}
+# BuiltinOperator: those that an audit looks at
+_NAMES = {
+    0: "ADD", 1: "AVERAGE_POOL_2D", 2: "CONCATENATION", 3: "CONV_2D", 4: "DEPTHWISE_CONV_2D", 5: "DEPTH_TO_SPACE", 6: "DEQUANTIZE",
+    9: "FULLY_CONNECTED", 14: "LOGISTIC", 16: "LSTM", 17: "MAX_POOL_2D", 18: "MUL", 19: "RELU", 20: "RELU_N1_TO_1", 21: "RELU6",
+    22: "RESHAPE", 23: "RESIZE_BILINEAR", 24: "RNN", 25: "SOFTMAX", 26: "SPACE_TO_DEPTH", 27: "SVDF", 28: "TANH", 32: "CUSTOM",
+    34: "PAD", 35: "UNIDIRECTIONAL_SEQUENCE_RNN", 36: "GATHER", 37: "BATCH_TO_SPACE_ND", 38: "SPACE_TO_BATCH_ND", 39: "TRANSPOSE",
+    40: "MEAN", 41: "SUB", 43: "SQUEEZE", 44: "UNIDIRECTIONAL_SEQUENCE_LSTM", 45: "STRIDED_SLICE",
+    46: "BIDIRECTIONAL_SEQUENCE_RNN", 49: "SPLIT", 51: "DELEGATE", 52: "BIDIRECTIONAL_SEQUENCE_LSTM", 65: "SLICE",
+    67: "TRANSPOSE_CONV", 69: "TILE", 70: "EXPAND_DIMS", 82: "REDUCE_MAX", 83: "PACK", 88: "UNPACK", 89: "REDUCE_MIN",
+    97: "RESIZE_NEAREST_NEIGHBOR", 100: "MIRROR_PAD", 102: "SPLIT_V", 114: "QUANTIZE", 126: "BATCH_MATMUL", 130: "BROADCAST_TO",
+    132: "CONV_3D", 141: "CONV_3D_TRANSPOSE", 152: "RELU_0_TO_1", 171: "STABLEHLO_CONVOLUTION", 197: "STABLEHLO_DOT_GENERAL"}
+_UNREAD = {"LSTM", "RNN", "SVDF", "UNIDIRECTIONAL_SEQUENCE_RNN", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN",
+           "BIDIRECTIONAL_SEQUENCE_LSTM", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE", "STABLEHLO_CONVOLUTION",
+           "STABLEHLO_DOT_GENERAL"}
+# What gives on the numbers of its first input, or of all.
+_MOVES = {"DEPTH_TO_SPACE", "MAX_POOL_2D", "RESHAPE", "SPACE_TO_DEPTH", "GATHER", "BATCH_TO_SPACE_ND", "TRANSPOSE", "SQUEEZE",
+          "STRIDED_SLICE", "SLICE", "TILE", "EXPAND_DIMS", "REDUCE_MAX", "UNPACK", "REDUCE_MIN", "RESIZE_NEAREST_NEIGHBOR",
+          "MIRROR_PAD", "SPLIT_V", "BROADCAST_TO", "CONCATENATION", "PACK", "SPLIT"}
+_OF_ALL = {"CONCATENATION", "PACK"}
+# What keeps the range but rounds, and what adds zeros to it.
+_COMPUTES = {"AVERAGE_POOL_2D", "RESIZE_BILINEAR", "PAD", "SPACE_TO_BATCH_ND", "MEAN", "QUANTIZE"}
+_PADS = {"PAD", "SPACE_TO_BATCH_ND"}
+# Bounds of activations; the number of those that are fused; and which field of an operator's options that number is.
+_ACTIVATIONS = {"RELU": (0.0, math.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "TANH": (-1.0, 1.0),
+                "LOGISTIC": (0.0, 1.0), "SOFTMAX": (0.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
+_FUSED = {1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH"}
+_FUSED_FIELD = {"ADD": 0, "AVERAGE_POOL_2D": 5, "CONCATENATION": 1, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 4, "FULLY_CONNECTED": 0,
+                "MAX_POOL_2D": 5, "MUL": 0, "SUB": 0}
 
 
 class _Table:
@@ -171,7 +182,10 @@ class _File:
         self.root = _Table(data, struct.unpack_from("<I", data)[0])
         self.buffers = self.root.tables(4)
         # The number of an operator that is new is in field 3, and 127 in field 0.
-        self.codes = [(max(code.number(0, "i8"), code.number(3, "i32")), code.text(1)) for code in self.root.tables(1)]
+        self.codes = []
+        for code in self.root.tables(1):
+            number = max(code.number(0, "i8"), code.number(3, "i32"))
+            self.codes.append((_NAMES.get(number, str(number)), code.text(1)))
 
     def buffer(self, i: int) -> np.ndarray | None:
         """The bytes of a buffer; None if it has none. Those of large models lie behind the tables."""
@@ -194,6 +208,7 @@ class _Graph:
         self.file = file
         self._tables = table.tables(0)
         self._tensors: dict[int, _Tensor] = {}
+        self._bounds: dict[int, tuple[int, int, str]] = {}
         self.operators = table.tables(3)
         self.producers: dict[int, _Table] = {}
         outputs = 0
@@ -212,7 +227,8 @@ class _Graph:
             self._tensors[i] = _Tensor(self.file, self._tables[i])
         return self._tensors[i]
 
-    def code(self, operator: _Table) -> tuple[int, str]:
+    def code(self, operator: _Table) -> tuple[str, str]:
+        """An operator's name, and that of a custom one."""
         i = operator.number(0, "u32")
         if i >= len(self.file.codes):
             raise IndexError(f"operator code {i} of {len(self.file.codes)}")
@@ -224,41 +240,45 @@ class _Graph:
 
     def bounds(self, i: int, depth: int = 0) -> tuple[int, int, str]:
         """Bounds of a quantized tensor by the operators that make it, and which says so."""
-        tensor = self.tensor(i)
-        if tensor is None or not tensor.a_type:
-            raise IndexError(f"tensor {i} is not quantized")
+        if i not in self._bounds:
+            tensor = self.tensor(i)
+            if tensor is None or not tensor.a_type:
+                raise IndexError(f"tensor {i} is not quantized")
+            self._bounds[i] = (*TYPE_RANGES[tensor.a_type], "")  # until more is known
+            self._bounds[i] = self._computed(i, tensor, depth)
+        return self._bounds[i]
+
+    def _computed(self, i: int, tensor: _Tensor, depth: int) -> tuple[int, int, str]:
         limits = TYPE_RANGES[tensor.a_type]
         operator = self.producers.get(i)
-        if operator is None or depth > 24 or not tensor.scale > 0:
+        if operator is None or depth > 100 or not tensor.scale > 0:
             return (*limits, "")
         op, _ = self.code(operator)
-        real = (-math.inf, math.inf)
-        why = ""
+        real, why = (-math.inf, math.inf), ""
         if op in _ACTIVATIONS:
-            why, *real = _ACTIVATIONS[op]
-        elif op in _MOVES or op in _COMPUTES or op == _SPLIT:
+            real, why = _ACTIVATIONS[op], op
+        elif op in _MOVES or op in _COMPUTES:
             found = self._moved(op, operator, tensor, depth)
             if found is not None and op in _MOVES and found[3]:
-                low, high, why = found[:3]  # the same integers
-                return max(low, limits[0]), min(high, limits[1]), why
+                return found[:3]  # the same integers
             if found is not None:
                 real, why = self._real(found, operator, op), found[2]
         options = operator.table(4)
         if op in _FUSED_FIELD and options is not None:
-            fused = options.number(_FUSED_FIELD[op], "i8")
-            if fused in _FUSED:
-                name, low, high = _FUSED[fused]
+            fused = _FUSED.get(options.number(_FUSED_FIELD[op], "i8"))
+            if fused:
+                low, high = _ACTIVATIONS[fused]
                 real = (max(real[0], low), min(real[1], high))
-                why = name if not why else f"{name} of {why}"
+                why = fused if not why else f"{fused} of {why}"
         if real[0] > real[1]:
             return (*limits, "")
-        return bounded((float(real[0]), float(real[1])), why, tensor.scale, tensor.point, limits, False)
+        return bounded(real, why, tensor.scale, tensor.point, limits, False)
 
-    def _moved(self, op: int, operator: _Table, output: _Tensor, depth: int) -> tuple[int, int, str, bool] | None:
+    def _moved(self, op: str, operator: _Table, output: _Tensor, depth: int) -> tuple[int, int, str, bool] | None:
         """Bounds of the integers that an operator gives on, and whether its output has their scale and zero point. Operators
         with several inputs of different scales are left out, and so are float inputs."""
         inputs = operator.array(1, np.int32, 4096)
-        data = inputs[1:2] if op == _SPLIT else inputs if _MOVES.get(op) == 0 else inputs[:1]
+        data = inputs[1:2] if op == "SPLIT" else inputs if op in _OF_ALL else inputs[:1]
         bounds = []
         first = None
         for i in data:
@@ -268,16 +288,16 @@ class _Graph:
             first = first or tensor
             if (tensor.dtype, tensor.scale, tensor.point) != (first.dtype, first.scale, first.point):
                 return None
-            bounds.append(self.bounds(int(i), depth + 1 + 8 * (len(data) > 1)))
+            bounds.append(self.bounds(int(i), depth + 1))
         if first is None:
             return None
         low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
         why = next((b[2] for b in bounds if b[2]), "")
         return low, high, why, (first.dtype, first.scale, first.point) == (output.dtype, output.scale, output.point)
 
-    def _real(self, found: tuple[int, int, str, bool], operator: _Table, op: int) -> tuple[float, float]:
+    def _real(self, found: tuple[int, int, str, bool], operator: _Table, op: str) -> tuple[float, float]:
         """The numbers that bounds of integers stand for, zeros of a padding among them."""
-        tensor = self.tensor(self.input(operator, 1 if op == _SPLIT else 0))
+        tensor = self.tensor(self.input(operator, 1 if op == "SPLIT" else 0))
         assert tensor is not None
         low, high = ((value - tensor.point) * tensor.scale for value in found[:2])
         return (min(low, 0.0), max(high, 0.0)) if op in _PADS else (low, high)
@@ -293,23 +313,20 @@ class _Reader:
         for operator in graph.operators:
             self.model.operators += 1
             op, custom = graph.code(operator)
-            if op == _CONV:
-                self._convolution(graph, operator, "CONV_2D")
-            elif op == _DEPTHWISE:
-                self._convolution(graph, operator, "DEPTHWISE_CONV_2D", is_depthwise=True)
-            elif op == _FULLY_CONNECTED:
-                self._product(graph, operator, "FULLY_CONNECTED", is_transposed=True)
-            elif op == _BATCH_MATMUL:
-                options = operator.table(4)
-                self._product(graph, operator, "BATCH_MATMUL", is_transposed=bool(options and options.number(1, "u8")))
-            elif op == _DELEGATE:
+            if op in ("CONV_2D", "DEPTHWISE_CONV_2D"):
+                self._convolution(graph, operator, op)
+            elif op in ("FULLY_CONNECTED", "BATCH_MATMUL"):
+                self._product(graph, operator, op)
+            elif op == "DELEGATE":
                 self.model.pass_over("DELEGATE: its operators are not in the file")
-            elif op == _CUSTOM or op in _UNREAD:
-                if self._multiplies_bytes(graph, operator):
-                    self.model.pass_over(f"custom operator {custom}" if op == _CUSTOM else f"{_UNREAD[op]}: not read")
+            elif op in _UNREAD and self._has_bytes(graph, operator):
+                self.model.pass_over(f"{op}: not read")
+            elif op == "CUSTOM" and self._has_bytes(graph, operator):
+                self.model.pass_over(f"custom operator {custom}: not read")
 
-    def _multiplies_bytes(self, graph: _Graph, operator: _Table) -> bool:
-        """Whether an operator reads a constant of 8 bits or fewer, or makes or reads quantized activations."""
+    @staticmethod
+    def _has_bytes(graph: _Graph, operator: _Table) -> bool:
+        """Whether an operator reads numbers of 8 bits or fewer."""
         tensors = (graph.tensor(int(i)) for i in operator.array(1, np.int32, 4096))
         return any(tensor is not None and (tensor.a_type or tensor.type in _SMALL) for tensor in tensors)
 
@@ -323,7 +340,7 @@ class _Reader:
             self.model.pass_over(f"{op}: weights of {_SMALL[b.type]} bits")
         elif not b.a_type:
             source = graph.producers.get(graph.input(operator, 1))
-            if source is not None and graph.code(source)[0] == _DEQUANTIZE:
+            if source is not None and graph.code(source)[0] == "DEQUANTIZE":
                 inner = graph.tensor(graph.input(source, 0))
                 if inner is not None and inner.a_type and inner.is_constant:
                     self.model.pass_over(f"{op}: its weights are dequantized first: it runs in float", is_harmless=True)
@@ -344,7 +361,8 @@ class _Reader:
             return number, a, b
         return None
 
-    def _convolution(self, graph: _Graph, operator: _Table, op: str, is_depthwise: bool = False) -> None:
+    def _convolution(self, graph: _Graph, operator: _Table, op: str) -> None:
+        is_depthwise = op == "DEPTHWISE_CONV_2D"
         found = self._operands(graph, operator, op)
         if found is None:
             return
@@ -352,20 +370,23 @@ class _Reader:
         weights = b.values
         assert weights is not None
         if weights.ndim != 4 or (is_depthwise and weights.shape[0] != 1):
-            raise invalid(f"{op}: has weights of shape {weights.shape}; expected {'(1, kh, kw, O)' if is_depthwise else '(O, kh, kw, I)'}")
+            expected = "(1, kh, kw, O)" if is_depthwise else "(O, kh, kw, I)"
+            raise invalid(f"{op}: has weights of shape {weights.shape}; expected {expected}")
         if is_depthwise:
             weights = np.moveaxis(weights, -1, 0).reshape(weights.shape[3], *weights.shape[1:3], 1)
-        channels = a.shape[-1] if len(a.shape) == 4 and a.shape[-1] > 0 else 0
-        if not channels:
+        if len(a.shape) != 4:
             raise invalid(f"{op}: has an input of shape {a.shape}; expected four dimensions")
-        depth = weights.shape[-1]
+        channels, depth = a.shape[-1], weights.shape[-1]
+        if channels < 1:
+            self.model.pass_over(f"{op}: an input without a number of channels")
+            return
         if not depth or channels % depth or len(weights) % (channels // depth):
             raise invalid(f"{op}: has {channels} input channels, with weights of shape {b.shape}")
         groups = channels // depth
         operator_name = "DepthwiseConv" if groups > 1 and depth == 1 and groups == len(weights) else "Conv"
         self._add(graph, operator, operator_name, op, number, a, b, weights, groups)
 
-    def _product(self, graph: _Graph, operator: _Table, op: str, is_transposed: bool) -> None:
+    def _product(self, graph: _Graph, operator: _Table, op: str) -> None:
         options = operator.table(4)
         if op == "FULLY_CONNECTED" and options is not None and options.number(1, "i8"):
             self.model.pass_over(f"{op}: shuffled weights")
@@ -378,7 +399,7 @@ class _Reader:
         assert weights is not None
         if weights.ndim < 2 or (op == "FULLY_CONNECTED" and weights.ndim != 2):
             raise invalid(f"{op}: has weights of shape {weights.shape}")
-        if is_transposed:
+        if op == "FULLY_CONNECTED" or (options is not None and options.number(1, "u8")):  # adj_y
             weights = weights.swapaxes(-1, -2)
         if weights.size:
             weights = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)  # items of a batch side by side
@@ -416,10 +437,8 @@ class _Reader:
 
 def read_tflite(path: str | Path) -> QuantizedModel:
     """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
-    try:
-        import flatbuffers  # noqa: F401
-    except ImportError:
-        raise invalid(f"{excerpt(path)}: to read TFLite models, install the package flatbuffers: pip install flatbuffers") from None
+    if importlib.util.find_spec("flatbuffers") is None:
+        raise invalid(f"{excerpt(path)}: to read TFLite models, install the package flatbuffers: pip install flatbuffers")
     try:
         data = Path(path).read_bytes()
     except OSError as error:
