@@ -100,7 +100,8 @@ def ratio(a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None) -> n
     """Steps of the output for each unit of the sum: scale of A times scale of B over scale of C; None if unknown."""
     if a is None or b is None or c is None:
         return None
-    a, b, c = (np.asarray(value, np.float64).reshape(-1) for value in (a, b, c))
+    with np.errstate(invalid="ignore"):
+        a, b, c = (np.asarray(value, np.float64).reshape(-1) for value in (a, b, c))
     if a.size != 1 or c.size != 1 or not b.size or not all(np.isfinite(v).all() and (v > 0).all() for v in (a, b, c)):
         return None
     return a * b / c

@@ -1,12 +1,11 @@
 """Quantized layers of a TFLite model, as LiteRT runs it.
 
-Files may be hostile: flatbuffers checks no bounds, so each offset, length and shape is checked here before it is used. The few
-fields of TFLite's schema that an audit needs are read by their numbers.
+The few fields of TFLite's schema that an audit needs are read here by their numbers: Python's flatbuffers checks no bounds. Files
+may be hostile, so each offset, length and shape is checked before it is used.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import struct
 from pathlib import Path
@@ -52,39 +51,43 @@ _FUSED_FIELD = {"ADD": 0, "AVERAGE_POOL_2D": 5, "CONCATENATION": 1, "CONV_2D": 3
 
 
 class _Table:
-    """A table of the file. Fields are numbered as in the schema; those that are absent have a default."""
+    """A table of the file: a vtable before it says where each field lies. Fields are numbered as in the schema; those that are
+    absent have a default."""
 
     def __init__(self, data: bytes, position: int):
-        from flatbuffers import number_types, table
+        self._data, self._position = data, position
+        self._vtable = position - self._get("<i", position)
+        if self._vtable < 0:
+            raise struct.error
+        self._size = self._get("<H", self._vtable)
 
-        if not 0 <= position <= len(data) - 4:
-            raise IndexError(f"a table at {position}")
-        self._kinds = {"i8": number_types.Int8Flags, "u8": number_types.Uint8Flags, "i32": number_types.Int32Flags,
-                       "u32": number_types.Uint32Flags, "u64": number_types.Uint64Flags}
-        self._data, self._table = data, table.Table(data, position)
+    def _get(self, kind: str, at: int) -> int:
+        return struct.unpack_from(kind, self._data, at)[0]
 
     def _at(self, field: int) -> int:
         """Where a field lies; 0 if it is absent."""
-        offset = self._table.Offset(4 + 2 * field)
-        return self._table.Pos + offset if offset else 0
+        slot = 4 + 2 * field
+        offset = self._get("<H", self._vtable + slot) if slot + 2 <= self._size else 0
+        return self._position + offset if offset else 0
 
     def number(self, field: int, kind: str, default: int = 0) -> int:
+        """A number; `kind` is a word of the module struct."""
         at = self._at(field)
-        return int(self._table.Get(self._kinds[kind], at)) if at else default
+        return self._get("<" + kind, at) if at else default
 
     def table(self, field: int) -> "_Table | None":
         at = self._at(field)
-        return _Table(self._data, self._table.Indirect(at)) if at else None
+        return _Table(self._data, at + self._get("<I", at)) if at else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
         """Position and length of a vector of elements of `size` bytes."""
         at = self._at(field)
         if not at:
             return 0, 0
-        begin = self._table.Indirect(at)
-        length = self._table.Get(self._kinds["u32"], begin)
+        begin = at + self._get("<I", at)
+        length = self._get("<I", begin)
         if begin + 4 + length * size > len(self._data):
-            raise invalid(f"a vector claims {length} elements; the file has {max(len(self._data) - begin - 4, 0) // size}")
+            raise invalid(f"a vector claims {length} elements; the file has room for {(len(self._data) - begin - 4) // size}")
         return begin + 4, length
 
     def array(self, field: int, dtype: Any, most: int | None = None) -> np.ndarray:
@@ -127,7 +130,7 @@ class _Tensor:
 
     def __init__(self, file: "_File", table: _Table):
         self._file, self._table = file, table
-        self.type = table.number(1, "i8")
+        self.type = table.number(1, "b")
         self.dtype = _DTYPES.get(self.type)
         self.shape = tuple(int(n) for n in table.array(0, np.int32, 8))
         self.name = table.text(3)
@@ -138,7 +141,7 @@ class _Tensor:
         if quantization is not None:
             self.scales = quantization.array(2, np.float32)
             self.points = quantization.array(3, np.int64)
-            self.axis = quantization.number(6, "i32")
+            self.axis = quantization.number(6, "i")
         self._values: np.ndarray | None = None
 
     @property
@@ -156,13 +159,13 @@ class _Tensor:
 
     @property
     def is_constant(self) -> bool:
-        return self._file.buffer(self._table.number(2, "u32")) is not None
+        return self._file.buffer(self._table.number(2, "I")) is not None
 
     @property
     def values(self) -> np.ndarray | None:
         """The constant's values, in its shape."""
         if self._values is None and self.dtype is not None:
-            data = self._file.buffer(self._table.number(2, "u32"))
+            data = self._file.buffer(self._table.number(2, "I"))
             if data is None:
                 return None
             if any(n < 0 for n in self.shape):
@@ -184,7 +187,7 @@ class _File:
         # The number of an operator that is new is in field 3, and 127 in field 0.
         self.codes = []
         for code in self.root.tables(1):
-            number = max(code.number(0, "i8"), code.number(3, "i32"))
+            number = max(code.number(0, "b"), code.number(3, "i"))
             self.codes.append((_NAMES.get(number, str(number)), code.text(1)))
 
     def buffer(self, i: int) -> np.ndarray | None:
@@ -192,7 +195,7 @@ class _File:
         if not i:
             return None
         table = self.buffers[i]
-        offset, size = table.number(1, "u64"), table.number(2, "u64")
+        offset, size = table.number(1, "Q"), table.number(2, "Q")
         if offset > 1:  # 0 and 1 say that the bytes are in the table
             if offset + size > len(self.data):
                 raise invalid(f"buffer {i}: wants bytes {offset} to {offset + size} of a file that has {len(self.data)}")
@@ -229,7 +232,7 @@ class _Graph:
 
     def code(self, operator: _Table) -> tuple[str, str]:
         """An operator's name, and that of a custom one."""
-        i = operator.number(0, "u32")
+        i = operator.number(0, "I")
         if i >= len(self.file.codes):
             raise IndexError(f"operator code {i} of {len(self.file.codes)}")
         return self.file.codes[i]
@@ -265,7 +268,7 @@ class _Graph:
                 real, why = self._real(found, operator, op), found[2]
         options = operator.table(4)
         if op in _FUSED_FIELD and options is not None:
-            fused = _FUSED.get(options.number(_FUSED_FIELD[op], "i8"))
+            fused = _FUSED.get(options.number(_FUSED_FIELD[op], "b"))
             if fused:
                 low, high = _ACTIVATIONS[fused]
                 real = (max(real[0], low), min(real[1], high))
@@ -384,11 +387,11 @@ class _Reader:
             raise invalid(f"{op}: has {channels} input channels, with weights of shape {b.shape}")
         groups = channels // depth
         operator_name = "DepthwiseConv" if groups > 1 and depth == 1 and groups == len(weights) else "Conv"
-        self._add(graph, operator, operator_name, op, number, a, b, weights, groups)
+        self._add(graph, operator, operator_name, op, number, a, b, weights, groups, 3 if is_depthwise else 0)
 
     def _product(self, graph: _Graph, operator: _Table, op: str) -> None:
         options = operator.table(4)
-        if op == "FULLY_CONNECTED" and options is not None and options.number(1, "i8"):
+        if op == "FULLY_CONNECTED" and options is not None and options.number(1, "b"):
             self.model.pass_over(f"{op}: shuffled weights")
             return
         found = self._operands(graph, operator, op)
@@ -399,14 +402,17 @@ class _Reader:
         assert weights is not None
         if weights.ndim < 2 or (op == "FULLY_CONNECTED" and weights.ndim != 2):
             raise invalid(f"{op}: has weights of shape {weights.shape}")
-        if op == "FULLY_CONNECTED" or (options is not None and options.number(1, "u8")):  # adj_y
+        axis = weights.ndim - 1
+        if op == "FULLY_CONNECTED" or (options is not None and options.number(1, "B")):  # adj_y
             weights = weights.swapaxes(-1, -2)
+            axis -= 1
         if weights.size:
             weights = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)  # items of a batch side by side
-        self._add(graph, operator, "MatMul", op, number, a, b, weights, 1)
+        self._add(graph, operator, "MatMul", op, number, a, b, weights, 1, axis)
 
     def _add(self, graph: _Graph, operator: _Table, operator_name: str, op: str, number: int, a: _Tensor, b: _Tensor,
-             weights: np.ndarray, groups: int) -> None:
+             weights: np.ndarray, groups: int, axis: int) -> None:
+        """Adds a layer. `axis` of the weights in the file is the outputs'."""
         if not weights.size:
             self.model.pass_over(f"{op}: weights of shape {weights.shape}", is_harmless=True)
             return
@@ -424,7 +430,7 @@ class _Reader:
             if weights.ndim > 2:
                 point = min(max(a.point, TYPE_RANGES[a_type][0]), TYPE_RANGES[a_type][1])  # the padding
                 bounds = (min(bounds[0], point), max(bounds[1], point), bounds[2])
-            if output.a_type:
+            if output.a_type and (b.scales.size == 1 or b.axis == axis):
                 steps = ratio(a.scales, b.scales, output.scales)
         if steps is not None and steps.size not in (1, len(weights) if weights.ndim > 2 else weights.shape[1]):
             steps = None
@@ -437,8 +443,6 @@ class _Reader:
 
 def read_tflite(path: str | Path) -> QuantizedModel:
     """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
-    if importlib.util.find_spec("flatbuffers") is None:
-        raise invalid(f"{excerpt(path)}: to read TFLite models, install the package flatbuffers: pip install flatbuffers")
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -453,6 +457,8 @@ def read_tflite(path: str | Path) -> QuantizedModel:
             reader.read(_Graph(file, graph))
     except Error as error:
         raise invalid(f"{excerpt(path)}: {error.message}") from None
-    except (IndexError, KeyError, MemoryError, OverflowError, RecursionError, ValueError, struct.error) as error:
+    except struct.error:
+        raise invalid(f"{excerpt(path)}: an offset leads out of the file") from None
+    except (IndexError, KeyError, MemoryError, OverflowError, RecursionError, ValueError) as error:
         raise invalid(f"{excerpt(path)}: a table or a tensor is malformed: {excerpt(error)}") from None
     return model
