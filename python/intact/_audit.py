@@ -158,7 +158,8 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
     odd = ", with zero channels where their number is odd" if layer.is_convolution else ""
     found = []
     if "onnxruntime" in names:
-        found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, about 1.16 times the time)")
+        found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, "
+                     "about 1.16 times the time)")
     found.append("a new order of the channels" + odd)
     options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",
                "openvino": "NNCF: overflow_fix"}

@@ -21,8 +21,8 @@ import numpy as np
 from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 
-_DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16,
-           "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64, "boolean": np.bool_}
+_DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8, "u8": np.uint8, "i16": np.int16,
+           "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64, "boolean": np.bool_}
 _SMALL = {"i4", "u4", "nf4", "u1", "u2", "u3", "u6", "f4e2m1", "f8e4m3", "f8e5m2"}
 _LEVELS = {256, 255, 16, 15}  # of a FakeQuantize that OpenVINO takes for 8 bits
 _FLOAT = "OpenVINO runs it in float without VNNI"
@@ -31,8 +31,9 @@ _PRODUCTS = {"MatMul", "FullyConnected"}
 _UNREAD = {"ConvolutionBackpropData", "GroupConvolutionBackpropData", "DeformableConvolution", "LSTMCell", "GRUCell", "RNNCell",
            "LSTMSequence", "GRUSequence", "RNNSequence", "AUGRUCell", "AUGRUSequence"}
 # What passes quantized activations on; others are followed too where OpenVINO may merge them into scales and zero points.
-_KEEPERS = {"MaxPool", "AvgPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "StridedSlice", "Slice",
-            "Gather", "ShuffleChannels", "DepthToSpace", "SpaceToDepth", "BatchToSpace", "SpaceToBatch", "ReduceMax", "ReduceMin",
+_KEEPERS = {"MaxPool", "AvgPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "StridedSlice",
+            "Slice", "Gather", "ShuffleChannels", "DepthToSpace", "SpaceToDepth", "BatchToSpace",
+            "SpaceToBatch", "ReduceMax", "ReduceMin",
             "Tile", "Broadcast", "Pad", "Identity", "Concat"}
 _SCALERS = {"Convert", "Multiply", "Subtract"}
 _FOLLOWED = {"Relu", "Add", "Divide", "Interpolate"}
@@ -42,8 +43,9 @@ _SPELLINGS = {"ReLU": "Relu", "PReLU": "PRelu", "SoftMax": "Softmax", "TanH": "T
 # Bounds of what a layer makes.
 _BOUNDS = {"Relu": (0.0, math.inf), "Sigmoid": (0.0, 1.0), "Softmax": (0.0, 1.0), "Tanh": (-1.0, 1.0),
            "HardSigmoid": (0.0, 1.0), "HSigmoid": (0.0, 1.0)}
-_RANGE_KEEPERS = {"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "StridedSlice", "Slice", "Gather",
-                  "ShuffleChannels", "DepthToSpace", "SpaceToDepth", "Tile", "Broadcast", "ReduceMax", "ReduceMin"}
+_RANGE_KEEPERS = {"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "StridedSlice",
+                  "Slice", "Gather", "ShuffleChannels", "DepthToSpace", "SpaceToDepth", "Tile", "Broadcast", "ReduceMax",
+                  "ReduceMin"}
 _DEPTH = 32
 
 
@@ -114,9 +116,11 @@ class _Weights:
             try:
                 self._bytes = np.memmap(self.path, np.uint8, "r") if self.path.stat().st_size else np.zeros(0, np.uint8)
             except OSError as error:
-                raise invalid(f"its weights {excerpt(self.path.name)} cannot be read: {error.strerror or excerpt(error)}") from None
+                why = error.strerror or excerpt(error)
+                raise invalid(f"its weights {excerpt(self.path.name)} cannot be read: {why}") from None
         if offset < 0 or size < 0 or offset + size > self._bytes.size:
-            raise invalid(f"a constant wants bytes {offset} to {offset + size} of {excerpt(self.path.name)}, which has {self._bytes.size}")
+            raise invalid(f"a constant wants bytes {offset} to {offset + size} of {excerpt(self.path.name)}, "
+                          f"which has {self._bytes.size}")
         return np.asarray(self._bytes[offset:offset + size])
 
     def count(self, size: int) -> None:
@@ -149,8 +153,8 @@ class _Graph:
         for edge in element.iterfind("edges/edge"):
             source, target = layers.get(edge.get("from-layer", "")), layers.get(edge.get("to-layer", ""))
             if source is None or target is None:
-                raise invalid(f"an edge leads from layer {excerpt(edge.get('from-layer'))!r} to {excerpt(edge.get('to-layer'))!r}; "
-                              "one of them does not exist")
+                ends = " to ".join(repr(excerpt(edge.get(end))) for end in ("from-layer", "to-layer"))
+                raise invalid(f"an edge leads from layer {ends}; one of them does not exist")
             target.inputs[int(edge.get("to-port", ""))] = source
             source.outputs.append(target)
 
@@ -387,10 +391,11 @@ class _Reader:
         weights = graph.quantized(layer.input(1))
         activations = graph.activations(layer.input(0))
         if weights is None:
-            if kind in _PRODUCTS and activations is not None and graph.activations(layer.input(1)) is not None:
-                self.model.pass_over(f"{kind}: both operands change from run to run")
-            elif kind in _PRODUCTS and graph.quantized(layer.input(0)) is not None and graph.activations(layer.input(1)) is not None:
-                self.model.pass_over(f"{kind}: its first operand is the constant one")
+            if kind in _PRODUCTS and graph.activations(layer.input(1)) is not None:
+                if activations is not None:
+                    self.model.pass_over(f"{kind}: both operands change from run to run")
+                elif graph.quantized(layer.input(0)) is not None:
+                    self.model.pass_over(f"{kind}: its first operand is the constant one")
             return
         if activations is None:
             what = weights if isinstance(weights, str) else "weights of 8 bits"
@@ -402,7 +407,8 @@ class _Reader:
         elif activations.levels not in _LEVELS:
             self.model.pass_over(f"{kind}: activations of {activations.levels} levels: {_FLOAT}", is_harmless=True)
         elif weights.has_point or weights.values.dtype == np.uint8:
-            self.model.pass_over(f"{kind}: {'weights with a zero point' if weights.has_point else 'u8 weights'}: {_FLOAT}", is_harmless=True)
+            what = "weights with a zero point" if weights.has_point else "u8 weights"
+            self.model.pass_over(f"{kind}: {what}: {_FLOAT}", is_harmless=True)
         elif kind == "Convolution" and not activations.is_per_tensor and not activations.is_followed:
             self.model.pass_over(f"{kind}: activations with several scales: {_FLOAT}", is_harmless=True)
         elif not weights.values.size:

@@ -87,8 +87,8 @@ def tflite(tmp_path, codes, tensors, operators, buffers, graphs=1, name="model.t
     return path
 
 
-def one(tmp_path, code, a_shape, weights, a_kind=INT8, w_kind=None, options=None, w_scale=0.25, w_axis=0, out_kind=INT8, before=None,
-        a_scale=0.5, a_point=0, w_fields=None):
+def one(tmp_path, code, a_shape, weights, a_kind=INT8, w_kind=None, options=None, w_scale=0.25, w_axis=0, out_kind=INT8,
+        before=None, a_scale=0.5, a_point=0, w_fields=None):
     """One operator; `before`: (code, options, scale, zero point) of one that makes its activations."""
     weights = np.asarray(weights)
     w_kind = {np.dtype(np.int8): INT8, np.dtype(np.uint8): UINT8}[weights.dtype] if w_kind is None else w_kind
@@ -144,7 +144,8 @@ def test_tflite_convolutions(tmp_path):
 def test_tflite_depthwise(tmp_path):
     weights = np.zeros((1, 1, 2, 4), np.int8)  # 1, kh, kw, O
     weights[0, 0, :, 3] = 127, 126
-    (layer,) = audit(one(tmp_path, DEPTHWISE, [1, 5, 5, 4], weights, w_scale=[1, 1, 1, 2], w_axis=3), engines_asked=["all"]).layers
+    path = one(tmp_path, DEPTHWISE, [1, 5, 5, 4], weights, w_scale=[1, 1, 1, 2], w_axis=3)
+    (layer,) = audit(path, engines_asked=["all"]).layers
     assert layer.layer.operator == "DepthwiseConv" and layer.layer.groups == 4 and layer.layer.weights.shape == (4, 1, 2, 1)
     assert layer.layer.weights[3].ravel().tolist() == [127, 126] and layer.layer.scales.tolist() == [4, 4, 4, 8]
     assert {name: c.failing_pairs for name, c in layer.engines.items() if c.failing_pairs} == {"fbgemm": 1}
@@ -202,10 +203,12 @@ def test_tflite_bounds_pass_operators(tmp_path, code, scale, point, extra, expec
     assert layer.layer.a_range == expected
 
 
-@pytest.mark.parametrize("code,shape,options", [(CONV, (2, 1, 1, 2), {3: 3}), (DEPTHWISE, (1, 1, 1, 2), {4: 3}), (FULLY_CONNECTED, (2, 2), {0: 3})])
+@pytest.mark.parametrize("code,shape,options", [
+    (CONV, (2, 1, 1, 2), {3: 3}), (DEPTHWISE, (1, 1, 1, 2), {4: 3}), (FULLY_CONNECTED, (2, 2), {0: 3})])
 def test_tflite_products_bound_the_next(tmp_path, code, shape, options):
     extents = [1, 2] if code == FULLY_CONNECTED else [1, 5, 5, 2]
-    tensors = [tensor("in", extents), tensor("a", extents, scale=0.1, point=-128), tensor("y", extents), tensor("w", shape, INT8, 1)]
+    tensors = [tensor("in", extents), tensor("a", extents, scale=0.1, point=-128), tensor("y", extents),
+               tensor("w", shape, INT8, 1)]
     path = tflite(tmp_path, [code], tensors, [operator(0, [0, 3, -1], [1], options), operator(0, [1, 3, -1], [2])],
                   [np.ones(shape, np.int8)])
     assert [layer.layer.a_range for layer in audit(path).layers] == [(-128, 127), (-128, -67)]
@@ -250,7 +253,8 @@ def test_tflite_float_is_ignored(tmp_path):
     path = one(tmp_path, FULLY_CONNECTED, [1, 4], HOT.T.copy(), FLOAT32, w_kind=FLOAT32)
     model = read_model(path)  # the weights' bytes are not looked at
     assert not model.layers and not model.passed_over and program("audit", path).returncode == 2
-    tensors = [tensor("in", [1, 4], FLOAT32), tensor("q", [3, 4], INT8, 1), tensor("w", [3, 4], FLOAT32), tensor("y", [1, 3], FLOAT32)]
+    tensors = [tensor("in", [1, 4], FLOAT32), tensor("q", [3, 4], INT8, 1), tensor("w", [3, 4], FLOAT32),
+               tensor("y", [1, 3], FLOAT32)]
     path = tflite(tmp_path, [6, FULLY_CONNECTED], tensors, [operator(0, [1], [2]), operator(1, [0, 2, -1], [3])], [HOT])
     assert read_model(path).passed_over == {"FULLY_CONNECTED: its weights are dequantized first: it runs in float": 1}
 
@@ -364,14 +368,17 @@ class Net:
     def add(self, kind, *inputs, name=None, **data):
         number = len(self.layers)
         attributes = "".join(f' {key}="{value}"' for key, value in data.items())
-        self.layers.append(f'<layer id="{number}" name="{name or kind + str(number)}" type="{kind}" version="opset1"><data{attributes}/></layer>')
-        self.edges += [f'<edge from-layer="{source}" from-port="9" to-layer="{number}" to-port="{port}"/>' for port, source in enumerate(inputs)]
+        self.layers.append(f'<layer id="{number}" name="{name or kind + str(number)}" type="{kind}" version="opset1">'
+                           f"<data{attributes}/></layer>")
+        self.edges += [f'<edge from-layer="{source}" from-port="9" to-layer="{number}" to-port="{port}"/>'
+                       for port, source in enumerate(inputs)]
         return number
 
     def constant(self, values, kind=None, **changes):
         values = np.asarray(values)
         kind = kind or {"float32": "f32", "float16": "f16", "int8": "i8", "uint8": "u8", "int64": "i64"}[str(values.dtype)]
-        data = {"element_type": kind, "shape": ",".join(map(str, values.shape)), "offset": len(self.data), "size": values.nbytes, **changes}
+        data = {"element_type": kind, "shape": ",".join(map(str, values.shape)), "offset": len(self.data), "size": values.nbytes,
+                **changes}
         self.data += values.tobytes()
         return self.add("Const", **data)
 
@@ -395,8 +402,8 @@ class Net:
         return tmp_path / "m.xml"
 
 
-def ir_product(tmp_path, kind="MatMul", weights=HOT, low=0.0, high=2.55, levels=256, before=None, after=None, scale=0.25, point=None,
-               quantize=True, make=None, out=0.01 * 255, **data):
+def ir_product(tmp_path, kind="MatMul", weights=HOT, low=0.0, high=2.55, levels=256, before=None, after=None, scale=0.25,
+               point=None, quantize=True, make=None, out=0.01 * 255, **data):
     """`before` the FakeQuantize and `after` it: a layer and its attributes."""
     net = Net()
     source = net.add("Parameter")
@@ -498,8 +505,8 @@ def test_ir_weights_behind_a_fake_quantize(tmp_path):
 
     def half(net):  # float16, converted; 256 levels
         bounds = [net.constant(np.float32(v)) for v in (-1.28, 1.27, -1.28, 1.27)]
-        return net.add("FakeQuantize", net.add("Convert", net.constant(values.astype(np.float16)), destination_type="f32"), *bounds,
-                       levels=256)
+        wide = net.add("Convert", net.constant(values.astype(np.float16)), destination_type="f32")
+        return net.add("FakeQuantize", wide, *bounds, levels=256)
 
     (layer,) = audit(ir_product(tmp_path, make=half)).layers
     assert layer.layer.weights[:, 1].tolist() == [127, -128, 1, 2]
@@ -524,7 +531,8 @@ FLOAT = "OpenVINO runs it in float without VNNI"
     (f"MatMul: u8 weights: {FLOAT}", True, {"weights": HOT.astype(np.uint8)}),
     (f"MatMul: activations of 128 levels: {FLOAT}", True, {"levels": 128}),
     (f"Convolution: activations with several scales: {FLOAT}", True,
-     {"kind": "Convolution", "weights": np.ones((2, 4, 1, 1), np.int8), "low": np.zeros((1, 4, 1, 1)), "high": np.ones((1, 4, 1, 1))}),
+     {"kind": "Convolution", "weights": np.ones((2, 4, 1, 1), np.int8), "low": np.zeros((1, 4, 1, 1)),
+      "high": np.ones((1, 4, 1, 1))}),
     ("ConvolutionBackpropData: not read", False, {"kind": "ConvolutionBackpropData", "weights": np.ones((4, 2, 1, 1), np.int8)}),
     ("LSTMCell: not read", False, {"kind": "LSTMCell"}),
     ("MatMul: weights of type u4", False, {"make": lambda net: net.add("Convert", net.constant(HOT, "u4"))}),
@@ -563,7 +571,8 @@ def test_ir_bodies_are_read(tmp_path):
     net = Net()
     net.add("MatMul", net.fake_quantize(net.add("Parameter"), 0.0, 2.55), net.weights(HOT))
     body = net.text().partition("<net")[2].partition(">")[2].replace("</net>", "")
-    path = net.save(tmp_path, f'<net version="11"><layers><layer id="0" name="loop" type="Loop"><body>{body}</body></layer></layers><edges/></net>')
+    loop = f'<layer id="0" name="loop" type="Loop"><body>{body}</body></layer>'
+    path = net.save(tmp_path, f'<net version="11"><layers>{loop}</layers><edges/></net>')
     assert len(audit(path).layers) == 1
 
 
@@ -595,8 +604,10 @@ def hostile(tmp_path, name):
         text = text.replace("<edges>", '<edges><edge from-layer="99" from-port="0" to-layer="1" to-port="0"/>')
     if name == "ids":
         text = text.replace('id="1"', 'id="0"')
-    for change, old, new in (("negative_offset", 'offset="16"', 'offset="-16"'), ("huge_offset", 'offset="16"', f'offset="{1 << 70}"'),
-                             ("huge_shape", 'shape="4,3"', f'shape="{1 << 40},{1 << 40}"'), ("negative_shape", 'shape="4,3"', 'shape="-4,-3"'),
+    for change, old, new in (("negative_offset", 'offset="16"', 'offset="-16"'),
+                             ("huge_offset", 'offset="16"', f'offset="{1 << 70}"'),
+                             ("huge_shape", 'shape="4,3"', f'shape="{1 << 40},{1 << 40}"'),
+                             ("negative_shape", 'shape="4,3"', 'shape="-4,-3"'),
                              ("no_number", 'shape="4,3"', 'shape="4,x"'), ("levels", 'levels="256"', 'levels="many"'),
                              ("digits", 'shape="4,3"', f'shape="{"9" * 5000}"')):
         if name == change:
@@ -614,8 +625,8 @@ def hostile(tmp_path, name):
     return path
 
 
-@pytest.mark.parametrize("name", ["no_xml", "binary", "other_root", "old", "laughs", "external", "no_bin", "short_bin", "empty_bin",
-                                  "edge", "ids", "negative_offset", "huge_offset", "huge_shape", "negative_shape", "no_number",
+@pytest.mark.parametrize("name", ["no_xml", "binary", "other_root", "old", "laughs", "external", "no_bin", "short_bin",
+                                  "empty_bin", "edge", "ids", "negative_offset", "huge_offset", "huge_shape", "negative_shape", "no_number",
                                   "levels", "digits", "two_gigabytes", "reshape", "stretched_scale"])
 def test_hostile_irs_get_one_line(tmp_path, name):
     path = hostile(tmp_path, name)
@@ -648,7 +659,8 @@ def test_cycles_and_ladders_of_layers_end(tmp_path):
 def test_deep_xml_ends(tmp_path):
     net = Net()
     refused(net.save(tmp_path, '<net version="11">' + "<layers>" * 100000))
-    assert read_model(net.save(tmp_path, '<net version="11">' + "<layers>" * 100000 + "</layers>" * 100000 + "</net>")).operators == 0
+    closed = '<net version="11">' + "<layers>" * 100000 + "</layers>" * 100000 + "</net>"
+    assert read_model(net.save(tmp_path, closed)).operators == 0
 
 
 def test_spoilt_irs_are_read_or_refused(tmp_path):
@@ -679,8 +691,8 @@ def test_an_ir_that_openvino_writes(tmp_path):
     weights = np.zeros((2, 4, 1, 1), np.int8)
     weights[1, :2] = 127
     x = op.parameter([1, 4, 5, 5], np.float32)
-    y = op.convolution(quantized(x, 0, 2.55), op.multiply(op.convert(op.constant(weights), "f32"), real(0.5)), [1, 1], [0, 0], [0, 0],
-                       [1, 1], name="conv")
+    kernel = op.multiply(op.convert(op.constant(weights), "f32"), real(0.5))
+    y = op.convolution(quantized(x, 0, 2.55), kernel, [1, 1], [0, 0], [0, 0], [1, 1], name="conv")
     y = op.reshape(quantized(op.relu(y), 0, 25.5), op.constant([1, -1]), False)
     matrix = np.zeros((3, 50), np.int8)
     matrix[2, 10:12] = -127
@@ -702,7 +714,8 @@ def test_weights_behind_a_fake_quantize_are_those_of_openvino(tmp_path):
         bounds = [op.constant(np.float32(bound)) for bound in (low, most) * 2]
         x = op.parameter([300, 300], np.float32)
         zero, end = op.constant(np.float32(0)), op.constant(np.float32(255))
-        y = op.matmul(op.fake_quantize(x, zero, end, zero, end, 256), op.fake_quantize(op.constant(values), *bounds, levels), False, False)
+        weights = op.fake_quantize(op.constant(values), *bounds, levels)
+        y = op.matmul(op.fake_quantize(x, zero, end, zero, end, 256), weights, False, False)
         model = ov.Model([y], [x], "m")
         ov.save_model(model, str(tmp_path / "m.xml"), compress_to_fp16=False)
         (layer,) = audit(tmp_path / "m.xml").layers
