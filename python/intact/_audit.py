@@ -179,9 +179,11 @@ def cpu_clamps() -> bool:
 
 def read_model(path: str | os.PathLike) -> QuantizedModel:
     """The quantized layers of a model file: ONNX, TFLite or OpenVINO IR, by its first bytes or its name."""
+    head = b""
     try:
-        with open(path, "rb") as file:
-            head = file.read(8)
+        if os.path.isfile(path):  # bytes of a pipe can be read once only
+            with open(path, "rb") as file:
+                head = file.read(8)
     except OSError as error:
         raise invalid(f"{excerpt(path)}: {error.strerror}") from None
     suffix = Path(path).suffix.lower()

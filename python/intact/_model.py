@@ -91,8 +91,7 @@ def bounded(real: tuple[float, float], why: str, scale: float, point: int, limit
 
     bounds = quantized(real[0], -1), quantized(real[1], 1)
     if is_padded:
-        inside = min(max(point, low), high)
-        bounds = min(bounds[0], inside), max(bounds[1], inside)
+        bounds = min(bounds[0], point), max(bounds[1], point)
     return (*bounds, why if bounds != (low, high) else "")
 
 

@@ -35,19 +35,24 @@ CONV, DEPTHWISE, FULLY_CONNECTED, BATCH_MATMUL = 3, 4, 9, 126
 OPTIONS = {CONV: 1, DEPTHWISE: 2, FULLY_CONNECTED: 8, BATCH_MATMUL: 101}  # types of the options' union
 
 
-def flat(builder, value):
-    """Writes a table, {field: value}, a vector of tables or of numbers, or a string; returns its offset."""
+def flat(builder, value, shared=None):
+    """Writes a table, {field: value}, a vector of tables or of numbers, or a string; returns its offset. Tables share one array
+    that is `shared`."""
+    if shared is not None and value is shared.get("array"):
+        if "at" not in shared:
+            shared["at"] = builder.CreateNumpyVector(value)
+        return shared["at"]
     if isinstance(value, str):
         return builder.CreateString(value)
     if isinstance(value, np.ndarray):
         return builder.CreateNumpyVector(value)
     if isinstance(value, list):
-        offsets = [flat(builder, item) for item in value]
+        offsets = [flat(builder, item, shared) for item in value]
         builder.StartVector(4, len(offsets), 4)
         for offset in reversed(offsets):
             builder.PrependUOffsetTRelative(offset)
         return builder.EndVector()
-    offsets = {field: flat(builder, item) for field, item in value.items() if not isinstance(item, tuple)}
+    offsets = {field: flat(builder, item, shared) for field, item in value.items() if not isinstance(item, tuple)}
     builder.StartObject(max(value, default=-1) + 1)
     for field, item in value.items():
         if field in offsets:
@@ -72,17 +77,17 @@ def operator(code, inputs, outputs, options=None):
     return fields
 
 
-def tflite(tmp_path, codes, tensors, operators, buffers, graphs=1, name="model.tflite"):
+def tflite(tmp_path, codes, tensors, operators, buffers, graphs=1, shared=None):
     """A model file; `codes`: numbers of operators, or names of custom ones."""
     flatbuffers = pytest.importorskip("flatbuffers", reason="the package flatbuffers writes the models")
     builder = flatbuffers.Builder(1024)
     kinds = [{0: ("Int8", 32), 1: code, 3: ("Int32", 32)} if isinstance(code, str) else
              {0: ("Int8", min(code, 127)), 3: ("Int32", code)} for code in codes]
     graph = {0: tensors, 1: np.array([0], np.int32), 2: np.array([len(tensors) - 1], np.int32), 3: operators}
-    data = [{}] + [{0: np.frombuffer(np.ascontiguousarray(b).tobytes(), np.uint8)} for b in buffers]
-    root = flat(builder, {0: ("Uint32", 3), 1: kinds, 2: [graph] * graphs, 4: data})
+    data = [{}] + [b if isinstance(b, dict) else {0: np.frombuffer(np.ascontiguousarray(b).tobytes(), np.uint8)} for b in buffers]
+    root = flat(builder, {0: ("Uint32", 3), 1: kinds, 2: [graph] * graphs, 4: data}, {"array": shared} if shared is not None else None)
     builder.Finish(root, b"TFL3")
-    path = tmp_path / name
+    path = tmp_path / "model.tflite"
     path.write_bytes(bytes(builder.Output()))
     return path
 
@@ -172,6 +177,7 @@ def test_tflite_batches_of_matrices(tmp_path):
     ((18, {0: 3}), 0.1, -128, (-128, -67), "RELU6"),
     ((18, None), 0.1, -20, (-128, 127), ""),
     ((22, None), 0.1, -20, (-128, 127), ""),
+    ((19, None), np.inf, 0, (-128, 127), ""),
 ])
 def test_tflite_producers_bound_the_activations(tmp_path, before, scale, point, expected, why):
     path = one(tmp_path, FULLY_CONNECTED, [1, 4], HOT.T.copy(), before=before, a_scale=scale, a_point=point)
@@ -179,10 +185,10 @@ def test_tflite_producers_bound_the_activations(tmp_path, before, scale, point, 
     assert (layer.layer.a_range, layer.layer.a_why) == (expected, why)
 
 
-def chain(tmp_path, code, scale=0.1, point=-100, options=None, extra=(), weights=None, product=FULLY_CONNECTED):
-    """RELU6, an operator, and a product."""
+def chain(tmp_path, code, scale=0.1, point=-100, options=None, extra=(), weights=None, product=FULLY_CONNECTED, first=-100):
+    """RELU6 with the zero point `first`, an operator, and a product."""
     weights = HOT.T.copy() if weights is None else weights
-    tensors = [tensor("in", [1, 1, 1, 4]), tensor("r", [1, 1, 1, 4], scale=0.1, point=-100),
+    tensors = [tensor("in", [1, 1, 1, 4]), tensor("r", [1, 1, 1, 4], scale=0.1, point=first),
                tensor("a", [1, 1, 1, 4], scale=scale, point=point), tensor("w", weights.shape, INT8, 1), tensor("y", [1, 3])]
     return tflite(tmp_path, [21, code, product], tensors,
                   [operator(0, [0], [1]), operator(1, [1, *extra], [2], options), operator(2, [2, 3, -1], [4])], [weights])
@@ -203,6 +209,38 @@ def test_tflite_bounds_pass_operators(tmp_path, code, scale, point, extra, expec
     assert layer.layer.a_range == expected
 
 
+def test_tflite_concatenations_of_two_scales_are_not_bounded(tmp_path):
+    tensors = [tensor("in", [1, 4]), tensor("p", [1, 2], scale=0.1, point=-100), tensor("q", [1, 2], scale=0.05, point=-100),
+               tensor("a", [1, 4], scale=0.1, point=-100), tensor("w", [3, 4], INT8, 1), tensor("y", [1, 3])]
+    path = tflite(tmp_path, [21, 2, FULLY_CONNECTED], tensors,
+                  [operator(0, [0], [1]), operator(0, [0], [2]), operator(1, [1, 2], [3]), operator(2, [3, 4, -1], [5])], [HOT.T])
+    assert audit(path).layers[0].layer.a_range == (-128, 127)
+
+
+def test_tflite_scales_of_another_axis_are_not_steps(tmp_path):
+    path = one(tmp_path, FULLY_CONNECTED, [1, 4], HOT.T.copy(), w_scale=[1, 2, 3], w_axis=0)
+    assert audit(path).layers[0].layer.scales.tolist() == [4, 8, 12]
+    path = one(tmp_path, FULLY_CONNECTED, [1, 4], HOT.T.copy(), w_scale=[1, 2, 3], w_axis=1)
+    assert audit(path).layers[0].layer.scales is None
+
+
+def test_weights_behind_the_tables(tmp_path):
+    tensors = [tensor("a", [1, 4]), tensor("w", [3, 4], INT8, 1), tensor("y", [1, 3])]
+
+    def make(at, size):
+        buffer = {1: ("Uint64", at), 2: ("Uint64", size)}
+        return tflite(tmp_path, [FULLY_CONNECTED], tensors, [operator(0, [0, 1, -1], [2])], [buffer])
+
+    for size, is_right in ((12, True), (13, False)):
+        path = make(len(make(1 << 40, size).read_bytes()), size)
+        with open(path, "ab") as file:
+            file.write(HOT.T.tobytes())
+        if is_right:
+            assert np.array_equal(audit(path).layers[0].layer.weights, HOT)
+        else:
+            assert "buffer 1: wants bytes" in refused(path)
+
+
 @pytest.mark.parametrize("code,shape,options", [
     (CONV, (2, 1, 1, 2), {3: 3}), (DEPTHWISE, (1, 1, 1, 2), {4: 3}), (FULLY_CONNECTED, (2, 2), {0: 3})])
 def test_tflite_products_bound_the_next(tmp_path, code, shape, options):
@@ -219,6 +257,11 @@ def test_tflite_padding_is_in_the_range(tmp_path):
     assert audit(path).layers[0].layer.a_range == (119, 127)
     path = one(tmp_path, CONV, [1, 5, 5, 2], np.ones((1, 1, 1, 2), np.int8), before=(20, None), a_scale=0.1, a_point=-500)
     assert audit(path).layers[0].layer.a_range == (-128, -128)  # a zero point out of range
+    # -128 with the zero point -500 is 37.2: far from the next tensor's 0.
+    pointwise = np.ones((1, 1, 1, 4), np.int8)
+    assert audit(chain(tmp_path, 114, 1, 0, first=-500)).layers[0].layer.a_range == (36, 38)
+    assert audit(chain(tmp_path, 114, 1, 0, first=-500, weights=pointwise, product=CONV)).layers[0].layer.a_range == (0, 38)
+    assert audit(chain(tmp_path, 34, 1, 0, first=-500)).layers[0].layer.a_range == (-1, 38)  # PAD adds zeros
 
 
 def test_tflite_types(tmp_path):
@@ -301,6 +344,9 @@ def damaged(tmp_path, name):
     data = bytearray(path.read_bytes())
     if name == "empty":
         data = data[:8]
+    if name == "vtable":
+        root = int.from_bytes(data[:4], "little")
+        data[root:root + 4] = (1 << 24).to_bytes(4, "little")
     if name == "root":
         data[0:4] = b"\xff\xff\xff\xff"
     if name == "cut":
@@ -312,10 +358,20 @@ def damaged(tmp_path, name):
     return path
 
 
-@pytest.mark.parametrize("name", ["weights_size", "two_gigabytes", "negative", "many_dimensions", "buffer", "channels", "layout",
-                                  "empty", "root", "cut", "length"])
-def test_damaged_tflite_files_get_one_line(tmp_path, name):
-    refused(damaged(tmp_path, name))
+@pytest.mark.parametrize("name,word", [
+    ("weights_size", "holds 12 bytes; expected 15"), ("two_gigabytes", "expected 2147483648"), ("negative", "has the shape (-3, -4)"),
+    ("many_dimensions", "expected at most 8"), ("buffer", "number 2147483648 of 2"), ("channels", "has 7 input channels"),
+    ("layout", "expected (1, kh, kw, O)"), ("empty", "leads out of the file"), ("root", "leads out of the file"), ("cut", ""),
+    ("length", "claims 2147483648 elements"), ("vtable", "leads out of the file")])
+def test_damaged_tflite_files_get_one_line(tmp_path, name, word):
+    assert word in refused(damaged(tmp_path, name))
+
+
+def test_tflite_operators_that_share_their_outputs(tmp_path):
+    outputs = np.arange(20000, dtype=np.int32)
+    reshape = {0: ("Uint32", 0), 1: np.array([0], np.int32), 2: outputs}
+    path = tflite(tmp_path, [22], [tensor("a", [1, 4])], [reshape] * 20000, [], shared=outputs)
+    assert "more outputs than the file has bytes" in refused(path)
 
 
 def test_other_files_named_tflite(tmp_path):
@@ -617,23 +673,35 @@ def hostile(tmp_path, name):
         weights = net.constant(HOT, shape="65536,32768", size=1 << 31)
         net.add("MatMul", net.fake_quantize(net.add("Parameter"), 0.0, 1.0), weights)
         return net.save(tmp_path)
-    if name == "stretched_scale":
-        return ir_product(tmp_path, weights=np.ones((1, 4000), np.int8), scale=np.ones((4000, 1)))
     if name == "reshape":
         return ir_product(tmp_path, make=lambda n: n.add("Reshape", n.weights(HOT), n.constant(np.int64([1 << 40, 7]))))
     path.write_text(text)
     return path
 
 
-@pytest.mark.parametrize("name", ["no_xml", "binary", "other_root", "old", "laughs", "external", "no_bin", "short_bin",
-                                  "empty_bin", "edge", "ids", "negative_offset", "huge_offset", "huge_shape", "negative_shape", "no_number",
-                                  "levels", "digits", "two_gigabytes", "reshape", "stretched_scale"])
-def test_hostile_irs_get_one_line(tmp_path, name):
-    path = hostile(tmp_path, name)
-    if name == "stretched_scale":
-        assert read_model(path).passed_over == {"MatMul: weights that their scales stretch": 1}
-    else:
-        refused(path)
+@pytest.mark.parametrize("name,word", [
+    ("no_xml", "is no XML"), ("binary", "is no XML"), ("other_root", "its root is <html>"), ("old", "of version 7"),
+    ("laughs", "has a DTD"), ("external", "has a DTD"), ("no_bin", "m.bin cannot be read: No such file"), ("short_bin", "which has 3"),
+    ("empty_bin", "which has 0"), ("edge", "'99' to '1'"), ("ids", "the id '0'"), ("negative_offset", "wants bytes -16 to -4"),
+    ("huge_offset", f"wants bytes {1 << 70}"), ("huge_shape", f"expected {1 << 80}"), ("negative_shape", "of shape (-4, -3)"),
+    ("no_number", "malformed"), ("levels", "malformed"), ("digits", "malformed"), ("two_gigabytes", "2147483648 of m.bin"),
+    ("reshape", "malformed")])
+def test_hostile_irs_get_one_line(tmp_path, name, word):
+    assert word in refused(hostile(tmp_path, name))
+
+
+def test_ir_scales_that_stretch_the_weights(tmp_path):
+    path = ir_product(tmp_path, weights=np.ones((1, 4000), np.int8), scale=np.ones((4000, 1)))
+    assert read_model(path).passed_over == {"MatMul: weights that their scales stretch": 1}
+
+
+def test_irs_that_quantize_one_constant_many_times(tmp_path):
+    net = Net()
+    weights = net.constant(np.ones((1000, 10), np.float32))
+    source = net.fake_quantize(net.add("Parameter"), 0.0, 1.0)
+    for _ in range(100):
+        net.add("MatMul", source, net.fake_quantize(weights, -1.0, 1.0, 255))
+    assert "more weights than 16 times m.bin" in refused(net.save(tmp_path))
 
 
 def test_cycles_and_ladders_of_layers_end(tmp_path):
