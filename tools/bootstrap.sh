@@ -8,7 +8,7 @@ readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libbenchmark-d
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 # For tools/test_summary.py, and the Python package's tests.
-readonly testing=(python3 python3-cffi python3-numpy python3-pytest python3-onnx)
+readonly testing=(python3 python3-cffi python3-numpy python3-pytest python3-onnx python3-flatbuffers)
 # Tests that search for values and run the same code thousands of times, as a regular expression. Sanitizers do not run
 # them: other tests go through each part of this code.
 readonly searches='RunSweep\.FindsEveryMutant|^RunRandomSweep\.|Kinds\.(EachModelIsFound|NoTwoCandidatesAreTheSame)'\
@@ -211,7 +211,7 @@ make_wheel() {
   PATH=$PWD/$tools/bin:$PATH auditwheel show build/wheels/*.whl
   say "testing the wheel in an empty environment"
   python3 -m venv "$environment"
-  "$environment/bin/pip" install --quiet --disable-pip-version-check build/wheels/*.whl pytest onnx
+  "$environment/bin/pip" install --quiet --disable-pip-version-check build/wheels/*.whl pytest onnx flatbuffers
   "$environment/bin/intact" info >/dev/null
   "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests
   ls -l build/wheels/*.whl

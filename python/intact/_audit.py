@@ -12,8 +12,8 @@ from typing import Any, Iterable
 import numpy as np
 
 from ._gemm import FailingPair, Gemm
-from ._library import invalid, isas
-from ._onnx import QuantizedLayer, QuantizedModel, read_onnx
+from ._library import excerpt, invalid, isas
+from ._model import QuantizedLayer, QuantizedModel
 
 _PIECE = 32768  # depths of a plan: certificates look at pairs, and no sum of so many leaves int32
 
@@ -27,7 +27,7 @@ def engines() -> dict:
 def _fits(row: dict, layer: QuantizedLayer) -> bool:
     if row["operators"] != ["*"] and layer.operator not in row["operators"]:
         return False
-    if "types" in row and layer.a_type + layer.b_type not in row["types"]:
+    if "types" in row and ("u8" if layer.is_shifted else layer.a_type) + layer.b_type not in row["types"]:
         return False
     if "grouped" in row and layer.groups == 1:
         return False
@@ -151,11 +151,23 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     return Certified(pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else "")
 
 
-def _remedies(layer: QuantizedLayer) -> list[str]:
+def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) -> list[str]:
+    """What removes the pairs that saturate in the engines `names`."""
     odd = ", with zero channels where their number is odd" if layer.is_convolution else ""
-    return ["u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, about 1.16 times the time)",
-            "a new order of the channels" + odd, "7-bit weights (reduce_range: half the resolution of each weight)",
-            "7-bit activations (half of theirs)", "intact: exact on every CPU"]
+    found = []
+    if "onnxruntime" in names:
+        found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, "
+                     "about 1.16 times the time)")
+    found.append("a new order of the channels" + odd)
+    options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",
+               "openvino": "NNCF: overflow_fix"}
+    how = [options[name] for name in names if name in options]
+    found.append(f"7-bit weights ({', '.join(dict.fromkeys(how))}; half the resolution of each weight)")
+    found.append("7-bit activations (half the resolution of each activation)")
+    if model.engine == "litert":
+        found.append("LiteRT: its products are exact")
+    found.append("intact: exact on every CPU")
+    return found
 
 
 def cpu_clamps() -> bool:
@@ -163,18 +175,39 @@ def cpu_clamps() -> bool:
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
-def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] = ("onnxruntime",), progress: Any = None) -> Audit:
-    """Audits the model in a file for engines, names of `engines()`. `progress(done, of)` is called after each layer.
+def read_model(path: str | os.PathLike) -> QuantizedModel:
+    """The quantized layers of a model file: ONNX, TFLite or OpenVINO IR, by its first bytes or its name."""
+    head = b""
+    try:
+        if os.path.isfile(path):  # bytes of a pipe can be read once only
+            with open(path, "rb") as file:
+                head = file.read(8)
+    except OSError as error:
+        raise invalid(f"{excerpt(path)}: {error.strerror}") from None
+    suffix = Path(path).suffix.lower()
+    if head[4:] == b"TFL3" or suffix in (".tflite", ".lite"):
+        from ._tflite import read_tflite as read
+    elif suffix == ".xml":
+        from ._openvino import read_openvino as read
+    else:
+        from ._onnx import read_onnx as read
+    return read(Path(path))
+
+
+def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None) -> Audit:
+    """Audits the model in a file for engines, names of `engines()`. Default: the engine that runs files of this format.
+    `progress(done, of)` is called after each layer.
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()
-    names = list(dict.fromkeys(engines_asked))
+    names = list(dict.fromkeys(engines_asked or []))
     if "all" in names:
         names = list(table)
     for name in names:
         if name not in table:
             raise invalid(f"--engine: is {name!r}; expected {', '.join(table)}, or all")
-    model = read_onnx(path)
+    model = read_model(path)
+    names = names or [model.engine]
     layers = []
     for i, layer in enumerate(model.layers):
         known: dict[str, Certified] = {}
@@ -185,10 +218,11 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] = ("onnxrunti
                 known[pairs] = certify(layer, pairs)
             certified[name] = known[pairs]
         uses_7_bits = layer.b_type == "s8" and bool(layer.weights.min() >= -64 and layer.weights.max() <= 64)
-        audited = AuditedLayer(layer, certified, uses_7_bits)
-        if audited.fails(names):
-            audited.remedies = _remedies(layer)
-        layers.append(audited)
+        layers.append(AuditedLayer(layer, certified, uses_7_bits))
         if progress:
             progress(i + 1, len(model.layers))
+    failing = [name for name in names if any(layer.fails([name]) for layer in layers)]
+    for audited in layers:
+        if audited.fails(names):
+            audited.remedies = _remedies(audited.layer, failing, model)
     return Audit(model, names, layers, cpu_clamps())

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ._library import Error, excerpt, invalid
+from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 
 _DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
            11: np.float64, 12: np.uint32, 13: np.uint64}
@@ -30,55 +30,6 @@ _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul",
 _ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
                 "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean", "QLinearWhere"}
 _BLOCKS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
-
-
-@dataclass
-class QuantizedLayer:
-    """A product of activations and constant int8 weights. `weights`: K×N, or (O, *kernel, I/groups) of a convolution."""
-
-    name: str
-    operator: str  # as in engines.json
-    op_type: str  # the model's operator
-    is_qdq: bool  # between DequantizeLinear and QuantizeLinear
-    a_type: str
-    b_type: str
-    weights: np.ndarray
-    a_range: tuple[int, int]
-    a_why: str  # what bounds the activations
-    scales: np.ndarray | None = None  # outputs' steps for each unit of the sum, a value or one for each column
-    groups: int = 1
-    activation: str = ""  # the quantized activations' tensor; "" where they cannot be seen on data
-    note: str = ""
-    graph_node: Any = None  # the operator, in the outermost graph; None elsewhere
-    weights_node: Any = None  # the node that reads the weights: the operator, or their DequantizeLinear
-    weights_input: int = 1  # which of its inputs they are
-    point_input: int = 2  # and which their zero point is
-
-    @property
-    def node(self) -> str:
-        """The operator in words."""
-        return self.op_type + (" (QDQ)" if self.is_qdq else "")
-
-    @property
-    def is_convolution(self) -> bool:
-        return self.weights.ndim > 2
-
-
-@dataclass
-class QuantizedModel:
-    """What a model multiplies in int8, and what was passed over: name of an operator, or reason, and how often."""
-
-    path: str
-    layers: list[QuantizedLayer] = field(default_factory=list)
-    passed_over: dict[str, int] = field(default_factory=dict)
-    not_audited: int = 0  # of what was passed over, what may add in int16
-    operators: int = 0
-    proto: Any = None
-
-    def pass_over(self, reason: str, is_harmless: bool = False) -> None:
-        self.not_audited += not is_harmless
-        reason = excerpt(reason)
-        self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
 
 class Scope:
@@ -301,16 +252,11 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
         raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {error.strerror}") from None
 
 
-def _type_name(dtype: Any) -> str:
-    return {np.uint8: "u8", np.int8: "s8"}.get(dtype, "")
-
-
 class _Reader:
     """Finds the quantized layers of one graph after the other."""
 
     def __init__(self, model: QuantizedModel, folder: Path):
         self.model, self.folder = model, folder
-        self.names: set[str] = set()
 
     def read(self, graph: Any, parent: Scope | None = None, depth: int = 0) -> None:
         if depth > 16:
@@ -418,22 +364,12 @@ class _Reader:
         steps = None
         if quantizers:
             found = [scope.constant(name) for name in (a.input[1], b.input[1], quantizers[0].input[1])]
-            steps = self._ratio(found)
+            steps = ratio(*found)
         add(scope, node, node.op_type, a.input[0], weights, steps, qdq=True, **options)
 
-    @classmethod
-    def _steps(cls, scope: Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
-        return cls._ratio([scope.constant(node.input[i]) if len(node.input) > i else None for i in (a, b, c)])
-
     @staticmethod
-    def _ratio(scales: list) -> np.ndarray | None:
-        """Steps of the output for each unit of the sum: scale of A times scale of B over scale of C; None if unknown."""
-        if any(value is None for value in scales):
-            return None
-        a, b, c = (value.reshape(-1).astype(np.float64) for value in scales)
-        if a.size != 1 or c.size != 1 or not all(np.isfinite(v).all() and (v > 0).all() for v in (a, b, c)):
-            return None
-        return a * b / c
+    def _steps(scope: Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
+        return ratio(*(scope.constant(node.input[i]) if len(node.input) > i else None for i in (a, b, c)))
 
     def _convolution(self, scope, node, operator, a, b, steps, qdq=False):
         weights = b if isinstance(b, np.ndarray) else scope.constant(b)
@@ -472,7 +408,7 @@ class _Reader:
         if not weights.size:
             self.model.pass_over(f"{node.op_type}: weights of shape {weights.shape}", is_harmless=True)
             return
-        b_type = _type_name(weights.dtype.type)
+        b_type = type_name(weights.dtype)
         if not b_type:
             self.model.pass_over(f"{node.op_type}: weights of {weights.dtype}")
             return
@@ -484,7 +420,8 @@ class _Reader:
         if source is not None and b_name in source.overridable:
             note = "some weights are inputs of the model too: audited as stored; a caller may override them"
         if a_type is None:
-            a_type = _type_name(scope.type_of(a))
+            a_dtype = scope.type_of(a)
+            a_type = type_name(a_dtype) if a_dtype else ""
             if not a_type:
                 a_type, note = "u8", note or "some activations' type is not in the file; taken as u8"
         low, high, why = self._range(scope, a, a_type, padded=weights.ndim > 2)
@@ -496,19 +433,17 @@ class _Reader:
             scale = scope.constant(scope.dequantizer(node.input[0]).input[1])
             if scale is None or scale.size > 1:
                 note = note or "some activations have no scale for the whole tensor: ONNX Runtime may run their operators in float"
-        name = excerpt(node.name or node.output[0], 400) + suffix
-        if name in self.names:
-            name += f" (operator {self.model.operators})"
-        self.names.add(name)
+        name = self.model.unique(node.name or node.output[0], suffix)
         self.model.layers.append(QuantizedLayer(
-            name, operator, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, "" if hidden else a, note,
-            graph_node=node if scope.parent is None else None, weights_node=weights_node if scope.parent is None else None,
+            name, operator, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, note,
+            activation="" if hidden else a, graph_node=node if scope.parent is None else None,
+            weights_node=weights_node if scope.parent is None else None,
             weights_input=weights_input, point_input=point_input))
 
     @staticmethod
     def _range(scope: Scope, a: str, a_type: str, padded: bool) -> tuple[int, int, str]:
         """The quantized activations' bounds; those of a convolution include the padding, which is the zero point."""
-        low, high = (0, 255) if a_type == "u8" else (-128, 127)
+        low, high = TYPE_RANGES[a_type]
         node = scope.producer(a) if a else None
         if node is None or node.op_type != "QuantizeLinear":
             return low, high, ""
@@ -517,18 +452,7 @@ class _Reader:
         if scale is None or point is None or scale.size != 1 or point.size != 1 or not scale.reshape(-1)[0] > 0:
             return low, high, ""
         real_low, real_high, why = scope.real_range(node.input[0])
-        s, z = float(scale.reshape(-1)[0]), int(point.reshape(-1)[0])
-
-        if not math.isfinite(s):
-            return low, high, ""
-
-        def quantized(real: float, slack: int) -> int:  # engines divide in float32: one step of slack
-            return int(np.clip(np.rint(np.clip(real / s, -1e6, 1e6)) + z + slack, low, high))
-
-        bounds = quantized(real_low, -1), quantized(real_high, 1)
-        if padded:
-            bounds = min(bounds[0], z), max(bounds[1], z)
-        return (*bounds, why if bounds != (low, high) else "")
+        return bounded((real_low, real_high), why, float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), (low, high), padded)
 
 
 def read_onnx(path: str | Path) -> QuantizedModel:

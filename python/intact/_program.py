@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Callable
 
 from ._audit import audit, engines
-from ._library import Error, excerpt
+from ._library import Error, excerpt, invalid
 from ._run import load_data, run_on_data
 from ._report import to_html, to_json, to_text, write
 
 
 def _audit(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="intact audit", description="Says which layers of a quantized model can saturate.")
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, a TFLite file, or the .xml of an OpenVINO IR")
     parser.add_argument("--engine", action="append", metavar="NAME",
-                        help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
+                        help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
+                             "(default: onnxruntime, litert or openvino, by the model's format)")
     parser.add_argument("--data", metavar="PATH", help="inputs, a file .npz or a folder of them: what saturation does on them")
     parser.add_argument("--float", metavar="MODEL", dest="float_model", help="with --data: the model before quantization, to compare outputs with")
     parser.add_argument("--emulate", action="store_true",
@@ -26,7 +27,6 @@ def _audit(arguments: list[str]) -> int:
     parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
     parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
     options = parser.parse_args(arguments)
-    asked = options.engine or ["onnxruntime"]
     if (options.float_model or options.emulate) and not options.data:
         print(f"intact: {'--float' if options.float_model else '--emulate'}: needs --data", file=sys.stderr)
         return 2
@@ -40,7 +40,9 @@ def _audit(arguments: list[str]) -> int:
         return show
 
     try:
-        result = audit(options.model, engines_asked=asked, progress=progress("layers"))
+        result = audit(options.model, engines_asked=options.engine, progress=progress("layers"))
+        if options.data and result.model.proto is None:
+            raise invalid(f"--data: needs an ONNX model; {excerpt(options.model)} is none")
         if options.data:
             result.on_data = run_on_data(result, load_data(options.data), progress=progress("runs"),
                                          float_model=options.float_model, emulate=options.emulate)

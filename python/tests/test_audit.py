@@ -84,12 +84,12 @@ def test_each_engine_has_its_pairs(tmp_path):
     weights = np.full((2, 1, 1, 2), 127, np.int8)  # one channel: pairs are taps, or none
     result = audit(convolution(tmp_path, weights), engines_asked=list(engines()))
     found = {name: c.failing_pairs for name, c in result.layers[0].engines.items()}
-    assert found == {"onnxruntime": 2, "fbgemm": 2, "onednn": 0, "openvino": 0}
+    assert found == {"onnxruntime": 2, "fbgemm": 2, "onednn": 0, "openvino": 0, "litert": 0}
     weights = np.zeros((2, 3, 1, 2), np.int8)  # three channels: (2 of tap 0, 0 of tap 1) is a flattened pair
     weights[0, 2, 0, 0] = weights[0, 0, 0, 1] = 127
     result = audit(convolution(tmp_path, weights), engines_asked=list(engines()))
     found = {name: c.failing_pairs for name, c in result.layers[0].engines.items()}
-    assert found == {"onnxruntime": 1, "fbgemm": 1, "onednn": 0, "openvino": 0}
+    assert found == {"onnxruntime": 1, "fbgemm": 1, "onednn": 0, "openvino": 0, "litert": 0}
 
 
 def test_depthwise_and_groups(tmp_path):
@@ -412,7 +412,7 @@ def test_other_files(tmp_path, contents):
 def test_bad_arguments(tmp_path):
     path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT})
     run = program("audit", path, "--engine", "mlas")
-    assert run.returncode == 2 and run.stderr == "intact: --engine: is 'mlas'; expected fbgemm, onnxruntime, onednn, openvino, or all\n"
+    assert run.returncode == 2 and run.stderr == "intact: --engine: is 'mlas'; expected fbgemm, onnxruntime, onednn, openvino, litert, or all\n"
     run = program("audit", "/nonexistent.onnx")
     assert run.returncode == 2 and "No such file" in run.stderr and run.stderr.count("\n") == 1
     run = program("audit", path, "--json", "/nonexistent/x")
