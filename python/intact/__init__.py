@@ -16,6 +16,7 @@ from ._library import Error, isas, version
 from ._plan import Call, Certificate, Info, Tuned
 
 from . import verify
+from ._repair import repair
 
 __version__ = version()
-__all__ = ["Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "isas", "verify", "version"]
+__all__ = ["Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "isas", "repair", "verify", "version"]

@@ -273,6 +273,7 @@ _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", 
               "QLinearConcat", "QGemm", "QLinearConv", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",
               "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "MultiHeadAttention", "QAttention"}
+_KEEPS_UNIFORM = {"Slice", "Expand", "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "Gather", "Split"}
 _MOST_VECTOR = 64  # elements of a tensor that is followed as a list of sizes
 
 
@@ -288,6 +289,7 @@ class Axes:
         self.opset = max([o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")], default=1)
         self.dims: dict[str, list | None] = {}
         self.vectors: dict[str, list] = {}
+        self.uniform: set[str] = set()  # tensors whose elements are equal: any order is theirs
         self.uses: list[Use] = []
         self.readers: list[Reader] = []
         self.outputs: dict[str, list] = {}
@@ -493,6 +495,7 @@ class Axes:
                             dims[i] = frozen(size, "a size that a run decides")
         if domain == "":
             self._vector(node)
+            self._follow_uniform(node)
 
     def _handler(self, op: str) -> Any:
         if op in _SAME:
@@ -830,6 +833,12 @@ class Axes:
                 target[begin].root() if isinstance(target[begin], Axis) else target[begin]):
             out[begin] = dims[begin]
             begin += 1
+        rest = [size_of(dim) for dim in dims[begin:]]
+        unknown = [k for k in range(begin, len(target)) if not isinstance(target[k], int)]
+        if len(unknown) == 1 and None not in rest:
+            others = math.prod(target[k] for k in range(begin, len(target)) if k != unknown[0])
+            if others and math.prod(rest) % others == 0:
+                target = target[:unknown[0]] + [math.prod(rest) // others] + target[unknown[0] + 1:]
         i, o = len(dims), len(target)
         while i > begin and o > begin:
             if i == begin + 1 and o == begin + 1:
@@ -1097,6 +1106,13 @@ class Axes:
     def _Size(self, node):
         return [[]]
 
+    def _ConstantOfShape(self, node):
+        target = self._vector_of(node.input[0])
+        hint = self.hints.get(node.output[0]) if target is None else None
+        if target is None and hint is None:
+            return None
+        return [[frozen(size if isinstance(size, int) else None, "ConstantOfShape") for size in target or hint or []]]
+
     def _Constant(self, node):
         hint = self.hints.get(node.output[0])
         return [None if hint is None else [frozen(size, "a constant that is not read") for size in hint]]
@@ -1141,6 +1157,8 @@ class Axes:
                 if len(shape) != 3:
                     return None
                 self.demand(node, i, [[number], frozen(shape[1], "items of a batch"), [unit]])
+                continue
+            if node.input[i] in self.uniform:
                 continue
             state = self.dims.get(node.input[i])
             if state is None or len(state) != 3:
@@ -1199,6 +1217,15 @@ class Axes:
                     found = [a + b if op == "Add" else a - b if op == "Sub" else a * b if op == "Mul" else a // b]
         if found is not None and len(found) <= _MOST_VECTOR and node.output:
             self.vectors[node.output[0]] = found
+
+    def _follow_uniform(self, node: Any) -> None:
+        op = node.op_type
+        is_uniform = op == "ConstantOfShape" or (op in _KEEPS_UNIFORM and node.input[0] in self.uniform)
+        if op == "Expand" and self.is_constant(node.input[0]):
+            value = self.scope.constant(node.input[0])
+            is_uniform = value is not None and value.size == 1
+        if is_uniform:
+            self.uniform.update(name for name in node.output if name)
 
     def _length(self, name: str) -> int:
         dims = self.dims.get(name)

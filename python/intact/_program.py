@@ -79,7 +79,7 @@ def _audit(arguments: list[str]) -> int:
 
 def _repair(arguments: list[str]) -> int:
     from . import _repair_report
-    from ._repair import repair
+    from ._repair import repair_file
 
     parser = argparse.ArgumentParser(prog="intact repair",
                                      description="Reorders the channels of a quantized model so that no layer can saturate in stock engines.")
@@ -98,7 +98,7 @@ def _repair(arguments: list[str]) -> int:
         print(f"intact: {'--data' if options.data else '--emulate'}: needs --check", file=sys.stderr)
         return 2
     try:
-        done = repair(options.model, options.output, engines_asked=options.engines, bit_exact=options.bit_exact,
+        done = repair_file(options.model, options.output, engines_asked=options.engines, bit_exact=options.bit_exact,
                       progress=_progress("repair", "layers"))
         if options.check:
             from ._repair_check import check

@@ -454,7 +454,29 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
     return found
 
 
-def repair(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, bit_exact: bool = False,
+def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False) -> "tuple[Any, Repair]":
+    """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
+
+    - `model`: a path, or an `onnx.ModelProto`, which is not changed.
+    - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
+    - `bit_exact`: adds no floats in a new order.
+
+    Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        if isinstance(model, onnx.ModelProto):
+            path = Path(folder, "model.onnx")
+            if model.ByteSize() > _MOST_PROTOBUF:
+                raise invalid("the model has more than 2 GB: give the path of its file")
+            path.write_bytes(model.SerializeToString())
+        else:
+            path = Path(model)
+        done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact)
+        return onnx.load(str(Path(folder, "repaired.onnx"))), done
+
+
+def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, bit_exact: bool = False,
            progress: Any = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all.
 
