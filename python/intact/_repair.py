@@ -123,13 +123,13 @@ class _Planner:
 
     def _join(self, i: int, audited: AuditedLayer, done: dict) -> None:
         layer = audited.layer
-        reader = self.readers.get(i)
-        if reader is None:
-            self.reasons[i] = "an inner graph" if layer.graph_node is None else "weights or activations whose axes are not known"
-            return
         pairings = {audited.engines[name].pairing for name in self.names} - {"none"}
         if layer.is_convolution and layer.weights.shape[-1] % 2 and (layer.groups > 1 or pairings != {"within_tap"}):
             self.reasons[i] = f"pairs across taps: {layer.weights.shape[-1]} channels" + (" in each group" if layer.groups > 1 else "")
+            return
+        reader = self.readers.get(i)
+        if reader is None:
+            self.reasons[i] = "an inner graph" if layer.graph_node is None else "weights or activations whose axes are not known"
             return
         rows = _channels(layer)
         offset, number, direction = 0, 0, 0
@@ -165,9 +165,9 @@ class _Planner:
     def _obstacle(segment: list, offset: int, size: int, is_last: bool) -> str:
         """Why an axis cannot order this part of a layer's depths."""
         if len(segment) != 1 or not segment[0].is_whole:
-            inner = segment[-1].size if segment else 1
-            held = next((factor.axis.root().reason for factor in segment if factor.axis.is_frozen and factor.stride == 1), "")
-            return held or f"its depths are not one axis (the innermost has {inner})"
+            free = [factor for factor in segment if factor.stride == 1 and not factor.axis.is_frozen]
+            held = next((factor.axis.root().reason for factor in segment if factor.axis.is_frozen), "")
+            return "pairs within a channel that was flattened" if free else held or "its depths are not one axis"
         root = segment[0].axis.root()
         if root.reason:
             return root.reason
