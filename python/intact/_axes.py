@@ -155,7 +155,7 @@ def union(a: Axis, b: Axis, reason: str) -> None:
     a, b = a.root(), b.root()
     if a is b:
         return
-    if a.size != b.size:
+    if a.size is None or a.size != b.size:  # two sizes that a run decides may differ
         a.freeze(reason)
         b.freeze(reason)
         return
@@ -291,6 +291,7 @@ class Axes:
         self.vectors: dict[str, list] = {}
         self.uniform: set[str] = set()  # tensors whose elements are equal: any order is theirs
         self.uses: list[Use] = []
+        self.uses_of: dict[int, list[Use]] = {}  # by operator
         self.readers: list[Reader] = []
         self.outputs: dict[str, list] = {}
         self.leaves: dict[str, tuple] = {tensor.name: tuple(tensor.dims) for tensor in self.graph.initializer}
@@ -346,7 +347,9 @@ class Axes:
                 return freeze(dims, f"a constant of another shape, {excerpt(name)!r}")
             if name in self.scope.overridable:
                 freeze(dims, f"the constant {excerpt(name)!r} that a caller may override")
-            self.uses.append(Use(self.place(node), i, name, dims))
+            use = Use(self.place(node), i, name, dims)
+            self.uses.append(use)
+            self.uses_of.setdefault(use.node, []).append(use)
             return None
         if self.dims.get(name) is not None:
             for old, new in zip(self.dims[name], dims):
@@ -419,7 +422,8 @@ class Axes:
                 known = value.type.HasField("tensor_type") and tensor.HasField("shape")
                 self.dims[value.name] = [frozen(d.dim_value if d.HasField("dim_value") else None, f"the graph's input {excerpt(value.name)!r}")
                                          for d in tensor.shape.dim] if known else None
-        for i, node in enumerate(self.nodes):
+        for i in _sorted(self.nodes, self.scope):
+            node = self.nodes[i]
             op = node.op_type
             if op == "Constant" and len(node.output) == 1:
                 value = self.scope.constant(node.output[0])
@@ -518,6 +522,8 @@ class Axes:
         for name in node.input:
             if name:
                 self._freeze_name(name, reason)
+        for use in self.uses_of.get(self.place(node), ()):
+            freeze(use.dims, reason)
         for name in node.output:
             hint = self.hints.get(name)
             self.dims[name] = None if hint is None else [frozen(size, reason) for size in hint]
@@ -533,6 +539,8 @@ class Axes:
 
     def _broadcast(self, node):
         reason = f"{node.op_type} of tensors whose channels do not match"
+        if attributes(node).get("broadcast") or "axis" in attributes(node):  # before opset 7
+            return None
         places = [0, 3] if node.op_type.startswith("QLinear") else [i for i, name in enumerate(node.input) if name]
         for i in range(len(node.input)):
             if i not in places and self.is_constant(node.input[i]) and not self.is_scalar(node.input[i]):
@@ -696,7 +704,7 @@ class Axes:
 
     def _BatchNormalization(self, node):
         x = self.of(node, 0)
-        if x is None or len(x) < 2 or any(node.output[1:]):
+        if x is None or len(x) < 2 or any(node.output[1:]) or not attributes(node).get("spatial", 1):
             return None
         for i in range(1, 5):
             self.along(node, i, x[1])
@@ -1231,6 +1239,32 @@ class Axes:
         dims = self.dims.get(name)
         size = size_of(dims[0]) if dims is not None and len(dims) == 1 else None
         return size if size is not None and size <= _MOST_VECTOR else 0
+
+
+def _sorted(nodes: list, scope: Scope) -> list[int]:
+    """Numbers of the operators, each after those that make what it reads; ONNX Runtime does not want files in that order."""
+    places = {id(node): i for i, node in enumerate(nodes)}
+    order: list[int] = []
+    state = [0] * len(nodes)  # 1: being visited, 2: in the order
+    for root in range(len(nodes)):
+        stack = [(root, iter(nodes[root].input))] if not state[root] else []
+        state[root] = state[root] or 1
+        while stack:
+            i, inputs = stack[-1]
+            for name in inputs:
+                maker = scope.producers.get(name) if name and name not in scope.initializers else None
+                k = places[id(maker)] if maker is not None else i
+                if k != i and state[k] == 1:
+                    raise ValueError(f"operators wait for each other: {excerpt(name)!r}")
+                if k != i and not state[k]:
+                    state[k] = 1
+                    stack.append((k, iter(nodes[k].input)))
+                    break
+            else:
+                state[i] = 2
+                order.append(i)
+                stack.pop()
+    return order
 
 
 def _captured(graph: Any) -> set[str]:

@@ -366,6 +366,8 @@ class _Editor:
         weights = scope.constant(name)
         if weights is None or weights.dtype != np.int8:
             return "its weights are not s8"
+        if name in scope.overridable or node.input[min(layer.point_input, len(node.input) - 1)] in scope.overridable:
+            return "weights that a caller may override"
         while len(node.input) <= layer.point_input:
             node.input.append("")
         point_name = node.input[layer.point_input]
@@ -488,6 +490,12 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         raise invalid(f"{excerpt(path)}: is no ONNX model; only these are repaired")
     names = result.engines
     proto = result.model.proto
+    if proto.ir_version < 4:  # these state every constant as an input too
+        stored = {tensor.name for tensor in proto.graph.initializer}
+        inputs = [value for value in proto.graph.input if value.name not in stored]
+        del proto.graph.input[:]
+        proto.graph.input.extend(inputs)
+        proto.ir_version = 4
     try:
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
         if bit_exact:

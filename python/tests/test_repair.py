@@ -161,6 +161,8 @@ def test_a_constant_that_a_caller_may_override_keeps_its_order():
     model = b.model([b.linear(hidden, 32, 8)], [("x", (1, 5, 16)), ("gain", (32,))])
     _, done = intact.repair(model)
     assert not done.orders and done.layers[1].reason == "the constant 'gain' that a caller may override"
+    model.graph.input.append(helper.make_tensor_value_info("c0", TensorProto.INT8, (16, 32)))  # the first layer's weights
+    assert intact.repair(model)[1].layers[0].reason == "weights that a caller may override"
 
 
 def test_what_an_inner_graph_reads_keeps_its_order():
@@ -184,6 +186,82 @@ def test_layers_of_an_inner_graph_are_left():
     b.nodes.append(helper.make_node("If", [b.constant(np.array(True))], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
     _, done = intact.repair(b.model(["chosen"]))
     assert hows(done) == ["left", "left"] and done.layers[0].reason == "an inner graph" and not done.is_proven
+
+
+@pytest.mark.parametrize("op,reason", [
+    ("Gather", "Gather from it"), ("Softmax", "Softmax over it"), ("MatMul", "MatMul of two activations"), ("ArgMax", "the operator ArgMax"),
+    ("CumSum", "the operator CumSum"), ("Slice", "Slice of it"), ("Reshape", "Reshape that mixes axes"), ("run", "the operator run")])
+def test_what_depends_on_the_order_keeps_it(op, reason):
+    b = Builder()
+    hidden = b.linear("x", 16, 32)
+    inputs = {"Gather": [b.constant(np.array([3, 1]))], "MatMul": [b.node("Transpose", [hidden], perm=[0, 2, 1])],
+              "CumSum": [b.constant(np.int64(2))], "Slice": [b.constant(np.array([n])) for n in (0, 32, 2, 3)],
+              "Reshape": [b.constant(np.array([1, 32, 5]))]}.get(op, [])
+    other = b.node(op, [hidden, *inputs], **({"axis": 2} if op in ("Gather", "Softmax", "ArgMax") else {}))
+    model = b.model([b.linear(hidden, 32, 8), other], [("x", (1, 5, 16))], kinds={other: TensorProto.INT64} if op == "ArgMax" else None)
+    repaired, done = intact.repair(model)
+    assert not done.orders and (done.layers[1].how, done.layers[1].reason) == ("u8 weights", reason)
+    if op != "run":
+        assert same(in_onnxruntime(model, data_of(1, 5, 16)), in_onnxruntime(repaired, data_of(1, 5, 16)))
+
+
+def test_operators_may_come_in_any_order():
+    b = Builder()
+    hidden = b.linear("x", 16, 32)
+    model = b.model([b.linear(hidden, 32, 8), b.node("Softmax", [hidden], axis=2)])
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes[::-1])
+    repaired, done = intact.repair(model)
+    assert not done.orders and done.is_proven
+    model.graph.node[0].input[0] = model.graph.node[0].output[0]  # waits for itself
+    intact.repair(model)
+    first = next(node for node in model.graph.node if node.op_type == "DynamicQuantizeLinear" and node.input[0] == "x")
+    first.input[0] = hidden
+    with pytest.raises(intact.Error):
+        intact.repair(model)
+
+
+def test_files_before_version_4_state_their_constants_as_inputs():
+    b = Builder()
+    model = b.model([b.linear(b.linear("x", 16, 32), 32, 8)])
+    model.ir_version = 3
+    for tensor in model.graph.initializer:
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    repaired, done = intact.repair(model)
+    assert done.is_proven and done.orders == 1 and [value.name for value in repaired.graph.input] == ["x"]
+    assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
+
+
+@pytest.mark.parametrize("way", ["gather", "slice", "start"])
+def test_shapes_that_a_run_decides(way):
+    b = Builder()
+    hidden = b.linear("x", 16, 32)
+    shape = b.node("Shape", [hidden], **({"start": 0, "end": 2} if way == "start" else {}))
+    if way == "gather":
+        sizes = [b.node("Unsqueeze", [b.node("Gather", [shape, b.constant(np.array(k))]), b.constant(np.array([0]))]) for k in (0, 1)]
+    elif way == "slice":
+        sizes = [b.node("Slice", [shape, *(b.constant(np.array([n])) for n in (0, 2, 0))])]
+    else:
+        sizes = [shape]
+    heads = b.node("Concat", [*sizes, b.constant(np.array([2, 16]))], axis=0)
+    y = b.node("Relu", [b.node("Transpose", [b.node("Reshape", [hidden, heads])], perm=[0, 2, 1, 3])])
+    merged = b.node("Concat", [*sizes, b.constant(np.array([-1]))], axis=0)
+    y = b.node("Reshape", [b.node("Transpose", [y], perm=[0, 2, 1, 3]), merged])
+    model = b.model([b.linear(y, 32, 8)], [("x", ("batch", "words", 16))])
+    repaired, done = intact.repair(model)
+    assert done.orders == 1 and hows(done) == ["u8 weights", "folded order"]
+    assert same(in_onnxruntime(model, data_of(2, 5, 16)), in_onnxruntime(repaired, data_of(2, 5, 16)))
+
+
+def test_activations_with_a_scale_for_each_channel():
+    b = Builder()
+    scale, zero = b.constant((2.0 ** -b.rng.integers(3, 6, 32)).astype(np.float32)), b.constant(b.rng.integers(0, 9, 32).astype(np.uint8))
+    y = b.node("QuantizeLinear", [b.linear("x", 16, 32), scale, zero], axis=2)
+    model = b.model([b.linear(b.node("DequantizeLinear", [y, scale, zero], axis=-1), 32, 8)])
+    repaired, done = intact.repair(model)
+    assert done.orders == 1 and done.is_proven
+    assert same(in_onnxruntime(model, data_of(1, 5, 16)), in_onnxruntime(repaired, data_of(1, 5, 16)))
 
 
 def attention(b, heads=2):
