@@ -159,19 +159,16 @@ def union(a: Axis, b: Axis, reason: str) -> None:
         a.freeze(reason)
         b.freeze(reason)
         return
-    if a.parts and b.parts:
-        unify([s for part in a.parts for s in whole(part)], [s for part in b.parts for s in whole(part)], reason)
-        a.parts = [factor.axis for factor in factors([s for part in a.parts for s in whole(part)])]
-    elif b.parts:
-        a.parts = b.parts
+    if a.parts or b.parts:  # unify() looks at the segments of what is cut
+        a.freeze("an axis that is both cut and reshaped")
+        b.freeze("an axis that is both cut and reshaped")
+        return
     b.parent = a
     a.block = math.gcd(a.block, b.block)
     a.sums = a.sums or b.sums
     a.is_composite |= b.is_composite
     if a.reason or b.reason:
         a.freeze(a.reason or b.reason)
-    elif a.parts and a.is_composite:
-        a.freeze("an axis that is both cut and reshaped")
 
 
 def _unify_segments(a: Segment, b: Segment, reason: str) -> None:
@@ -318,6 +315,10 @@ class Axes:
             return tuple(shape[i] for i in permutation)
         hint = self.hints.get(name)
         return tuple(hint) if hint is not None and None not in hint else None
+
+    def is_read(self, name: str) -> bool:
+        """Whether anything reads a tensor."""
+        return bool(name) and (name in self.scope.consumers or name in self.captured or any(name == v.name for v in self.graph.output))
 
     def is_scalar(self, name: str) -> bool:
         """Whether a constant has one element."""
@@ -697,14 +698,14 @@ class Axes:
 
     def _pool(self, node):
         x = self.of(node, 0)
-        if x is None or len(x) < 3 or attributes(node).get("channels_last") or (len(node.output) > 1 and node.output[1]):
+        if x is None or len(x) < 3 or attributes(node).get("channels_last") or any(map(self.is_read, node.output[1:])):
             return None
         is_global = "Global" in node.op_type
-        return [x[:2] + [[[]] if is_global else frozen(None, "a size that a run decides") for _ in x[2:]]]
+        return [x[:2] + [[[]] if is_global else frozen(None, "a size that a run decides") for _ in x[2:]]] + [None] * (len(node.output) - 1)
 
     def _BatchNormalization(self, node):
         x = self.of(node, 0)
-        if x is None or len(x) < 2 or any(node.output[1:]) or not attributes(node).get("spatial", 1):
+        if x is None or len(x) < 2 or any(map(self.is_read, node.output[1:])) or not attributes(node).get("spatial", 1):
             return None
         for i in range(1, 5):
             self.along(node, i, x[1])

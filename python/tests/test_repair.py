@@ -334,22 +334,36 @@ def test_groups_are_ordered_each_by_itself():
     assert same(evaluate(model, data), evaluate(repaired, data))
 
 
-def recurrent(directions, hidden=16, zeros=True):
+def test_places_of_maxima_keep_the_order():
+    b = Builder()
+    hidden = b.linear("x", 16, 32)  # (1, 5, 32): five channels of 32 pixels
+    pooled, places = b.node("MaxPool", [b.node("Transpose", [hidden], perm=[0, 2, 1])], 2, kernel_shape=[2])
+    y = b.linear(b.node("Transpose", [pooled], perm=[0, 2, 1]), 32, 8)
+    assert intact.repair(b.model([y]))[1].orders == 1
+    _, done = intact.repair(b.model([y, places], kinds={places: TensorProto.INT64}))
+    assert not done.orders and done.layers[1].reason == "the operator MaxPool"
+
+
+def recurrent(directions, hidden=16, states="zeros"):
     b = Builder()
     size = 12
+    last = []
 
     def layer(x, width):
         w = np.stack([weights_of(b.rng, width, 4 * hidden) for _ in range(directions)])
         r = np.stack([weights_of(b.rng, hidden, 4 * hidden) for _ in range(directions)])
-        state = ""
-        if zeros:
+        state = last[-1] if last and states == "passed" else ""
+        if states == "constant":
+            state = b.constant(b.rng.standard_normal((directions, 2, hidden)).astype(np.float32))
+        if states == "zeros":
             state = b.node("ConstantOfShape", [b.constant(np.array([directions, 2, hidden]))],
                            value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.0]))
         inputs = [x, b.constant(w), b.constant(r), b.constant(b.rng.standard_normal((directions, 8 * hidden)).astype(np.float32)), "",
                   state, state, "", b.constant(np.full(directions, 0.01, np.float32)), b.constant(np.zeros(directions, np.int8)),
                   b.constant(np.full((directions, 4 * hidden), 0.01, np.float32)), b.constant(np.zeros((directions, 4 * hidden), np.int8))]
-        y = b.node("DynamicQuantizeLSTM", inputs, 1, "com.microsoft", hidden_size=hidden,
+        y, state = b.node("DynamicQuantizeLSTM", inputs, 2, "com.microsoft", hidden_size=hidden,
                    direction="bidirectional" if directions == 2 else "forward")
+        last.append(state)
         y = b.node("Transpose", [y], perm=[0, 2, 1, 3])
         return b.node("Reshape", [y, b.constant(np.array([0, 0, -1]))])
 
@@ -358,9 +372,9 @@ def recurrent(directions, hidden=16, zeros=True):
 
 
 @pytest.mark.parametrize("directions", [1, 2])
-@pytest.mark.parametrize("zeros", [False, True])
-def test_recurrent_layers(directions, zeros):
-    model = recurrent(directions, zeros=zeros)
+@pytest.mark.parametrize("states", ["none", "zeros", "constant", "passed"])
+def test_recurrent_layers(directions, states):
+    model = recurrent(directions, states=states)
     repaired, done = intact.repair(model)
     assert done.is_proven and "folded order" in hows(done)
     last = [layer for layer in done.layers if layer.operator == "MatMulInteger"]
