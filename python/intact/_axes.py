@@ -255,8 +255,8 @@ class Reader:
     part: int = 0  # of an operator with several products, the number of this one
 
 
-_SAME = set("""Relu LeakyRelu Elu Selu Celu Sigmoid HardSigmoid HardSwish Tanh Erf Exp Log Sqrt Reciprocal Neg Abs Floor Ceil Round
-    Sign Softplus Softsign Cast Identity Dropout Gelu QuickGelu Mish ThresholdedRelu Not IsNaN IsInf Sin Cos Shrink Clip
+_SAME = set("""Relu LeakyRelu Elu Selu Celu Sigmoid HardSigmoid HardSwish Tanh Erf Exp Log Sqrt Reciprocal Neg Abs Floor Ceil
+    Round Sign Softplus Softsign Cast Identity Dropout Gelu QuickGelu Mish ThresholdedRelu Not IsNaN IsInf Sin Cos Shrink Clip
     Swish FastGelu CastLike QLinearSigmoid QLinearLeakyRelu""".split())
 _BROADCAST = set("""Add Sub Mul Div Pow Min Max Mean Sum Where And Or Xor Equal Greater Less GreaterOrEqual LessOrEqual PRelu Mod
     BiasGelu""".split())
@@ -318,7 +318,8 @@ class Axes:
 
     def is_read(self, name: str) -> bool:
         """Whether anything reads a tensor."""
-        return bool(name) and (name in self.scope.consumers or name in self.captured or any(name == v.name for v in self.graph.output))
+        is_output = any(name == value.name for value in self.graph.output)
+        return bool(name) and (name in self.scope.consumers or name in self.captured or is_output)
 
     def is_scalar(self, name: str) -> bool:
         """Whether a constant has one element."""
@@ -421,7 +422,8 @@ class Axes:
             if value.name not in self.leaves:
                 tensor = value.type.tensor_type
                 known = value.type.HasField("tensor_type") and tensor.HasField("shape")
-                self.dims[value.name] = [frozen(d.dim_value if d.HasField("dim_value") else None, f"the graph's input {excerpt(value.name)!r}")
+                reason = f"the graph's input {excerpt(value.name)!r}"
+                self.dims[value.name] = [frozen(d.dim_value if d.HasField("dim_value") else None, reason)
                                          for d in tensor.shape.dim] if known else None
         for i in _sorted(self.nodes, self.scope):
             node = self.nodes[i]
@@ -655,7 +657,9 @@ class Axes:
             return None
         shape = self.shape(node.input[at])
         groups = attributes(node).get("group", 1)
-        if shape is None or len(shape) < 3 or len(x) != len(shape) or groups < 1 or shape[0] % groups or size_of(x[1]) != groups * shape[1]:
+        if shape is None or len(shape) < 3 or len(x) != len(shape):
+            return None
+        if groups < 1 or shape[0] % groups or size_of(x[1]) != groups * shape[1]:
             return None
         o, i = shape[:2]
         channels = x[1]
@@ -668,11 +672,10 @@ class Axes:
             if o == groups:
                 n = channels
             else:
-                if len(resolved(channels)) > 1:
-                    freeze([channels], "a depthwise convolution of a concatenation")
-                n = [joined([*(factors(channels) if len(resolved(channels)) == 1 else channels[0]), *frozen(o // groups, "outputs of one channel")[0]])]
-                if size_of(n) != o:
+                segments = resolved(channels)
+                if len(segments) > 1:
                     return None
+                n = [joined([*segments[0], *frozen(o // groups, "outputs of one channel")[0]])]
             self.demand(node, at, [n, [[]], *kernel])
         else:
             segments = resolved(channels)
@@ -701,7 +704,8 @@ class Axes:
         if x is None or len(x) < 3 or attributes(node).get("channels_last") or any(map(self.is_read, node.output[1:])):
             return None
         is_global = "Global" in node.op_type
-        return [x[:2] + [[[]] if is_global else frozen(None, "a size that a run decides") for _ in x[2:]]] + [None] * (len(node.output) - 1)
+        pixels = [[[]] if is_global else frozen(None, "a size that a run decides") for _ in x[2:]]
+        return [x[:2] + pixels] + [None] * (len(node.output) - 1)
 
     def _BatchNormalization(self, node):
         x = self.of(node, 0)
@@ -772,7 +776,7 @@ class Axes:
     def _MultiHeadAttention(self, node):
         q, k, v = (self.of(node, i) for i in range(3))
         heads = attributes(node).get("num_heads", 0)
-        if None in (q, k, v) or any(name for name in node.input[3:]) or len(node.output) > 1 or heads < 1 or len(v) != 3 or len(q) != 3:
+        if None in (q, k, v) or any(node.input[3:]) or len(node.output) > 1 or heads < 1 or len(v) != 3 or len(q) != 3:
             return None
         freeze([q[2], k[2]], "a product of two activations")
         segments = resolved(v[2])
@@ -957,7 +961,9 @@ class Axes:
         places = [i for i in range(first, len(node.input), step)]
         inputs = [self.of(node, i) for i in places]
         axis = attributes(node).get("axis", 0)
-        if not inputs or None in inputs or len({len(dims) for dims in inputs}) != 1 or not -len(inputs[0]) <= axis < len(inputs[0]):
+        if not inputs or None in inputs or len({len(dims) for dims in inputs}) != 1:
+            return None
+        if not -len(inputs[0]) <= axis < len(inputs[0]):
             return None
         axis %= len(inputs[0])
         out = []
@@ -1133,7 +1139,9 @@ class Axes:
         if x is None or len(x) != 3 or len(node.input) < 3 or not all(self.is_constant(name) for name in node.input[1:3]):
             return None
         w, r = self.shape(node.input[1]), self.shape(node.input[2])
-        if not w or not r or len(w) != 3 or len(r) != 3 or r[2] != 4 * r[1] or w[2] != r[2] or w[0] != r[0] or size_of(x[2]) != w[1]:
+        if not w or not r or len(w) != 3 or len(r) != 3 or size_of(x[2]) != w[1]:
+            return None
+        if r[2] != 4 * r[1] or w[2] != r[2] or w[0] != r[0]:
             return None
         if any(node.input[i] for i in (7,) if i < len(node.input)):  # peepholes
             return None
@@ -1215,7 +1223,8 @@ class Axes:
                 found = [size for part in parts for size in part]
         elif op == "Slice" and first is not None:
             parts = [self._vector_of(name) if name else None for name in node.input[1:]]
-            if len(parts) >= 2 and all(part is None or len(part) == 1 and isinstance(part[0], int) for part in parts) and parts[0] and parts[1]:
+            is_known = all(part is None or len(part) == 1 and isinstance(part[0], int) for part in parts)
+            if len(parts) >= 2 and is_known and parts[0] and parts[1]:
                 step = parts[3][0] if len(parts) > 3 and parts[3] else 1
                 found = first[parts[0][0]:parts[1][0]] if step == 1 else None
         elif op in ("Add", "Sub", "Mul", "Div") and first is not None and len(node.input) == 2:

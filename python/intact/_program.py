@@ -82,14 +82,16 @@ def _repair(arguments: list[str]) -> int:
     from ._repair import repair_file
 
     parser = argparse.ArgumentParser(prog="intact repair",
-                                     description="Reorders the channels of a quantized model so that no layer can saturate in stock engines.")
+                                     description="Reorders the channels of a quantized model so that no layer can saturate.")
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the repaired model")
     parser.add_argument("--for", action="append", metavar="ENGINE", dest="engines",
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
-    parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order (LayerNormalization over channels, for example)")
-    parser.add_argument("--check", action="store_true", help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
-    parser.add_argument("--data", metavar="PATH", help="with --check: inputs, a file .npz or a folder of them (default: random inputs)")
+    parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
+    parser.add_argument("--check", action="store_true",
+                        help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
+    parser.add_argument("--data", metavar="PATH",
+                        help="with --check: inputs, a file .npz or a folder of them (default: random inputs)")
     parser.add_argument("--emulate", action="store_true",
                         help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
     parser.add_argument("--json", metavar="FILE", help="writes what was done as JSON")

@@ -125,7 +125,8 @@ class _Planner:
         layer = audited.layer
         pairings = {audited.engines[name].pairing for name in self.names} - {"none"}
         if layer.is_convolution and layer.weights.shape[-1] % 2 and (layer.groups > 1 or pairings != {"within_tap"}):
-            self.reasons[i] = f"pairs across taps: {layer.weights.shape[-1]} channels" + (" in each group" if layer.groups > 1 else "")
+            where = " in each group" if layer.groups > 1 else ""
+            self.reasons[i] = f"pairs across taps: {layer.weights.shape[-1]} channels{where}"
             return
         reader = self.readers.get(i)
         if reader is None:
@@ -246,7 +247,8 @@ def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: 
         parts.append(source + offset)
         offset += size
     shape = np.broadcast_shapes(*[[1 if k == d else n for k, n in enumerate(part.shape)] for part in parts])
-    return np.concatenate([np.broadcast_to(part, [part.shape[d] if k == d else n for k, n in enumerate(shape)]) for part in parts], axis=d)
+    wide = [np.broadcast_to(part, [part.shape[d] if k == d else n for k, n in enumerate(shape)]) for part in parts]
+    return np.concatenate(wide, axis=d)
 
 
 def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarray]") -> np.ndarray:
@@ -354,8 +356,9 @@ class _Editor:
                             names[k] = source
             for k, (d, index) in enumerate(indices):
                 target = name if k + 1 == len(indices) else self.unique(f"{name}_{k}")
-                graph.node.append(helper.make_node("Gather", [source, self.add(f"{name}_order", index.astype(np.int64))], [target],
-                                                   name=self.unique(f"{name}_restored"), axis=d))
+                constant = self.add(f"{name}_order", index.astype(np.int64))
+                node_name = self.unique(f"{name}_restored")
+                graph.node.append(helper.make_node("Gather", [source, constant], [target], name=node_name, axis=d))
                 source = target
         return restored
 
@@ -380,8 +383,9 @@ class _Editor:
             if layer.is_qdq and scale is None:
                 return "its weights' scale is no constant"
             point = np.zeros(scale.shape if scale is not None else (), np.int8)
-        node.input[layer.weights_input] = self.add(f"{name}_u8", (weights.astype(np.int16) + 128).astype(np.uint8))
-        node.input[layer.point_input] = self.add(f"{point_name or name + '_zero_point'}_u8", (point.astype(np.int16) + 128).astype(np.uint8))
+        point_name = point_name or f"{name}_zero_point"
+        for i, stem, values in ((layer.weights_input, name, weights), (layer.point_input, point_name, point)):
+            node.input[i] = self.add(f"{stem}_u8", (values.astype(np.int16) + 128).astype(np.uint8))
         self.drop_unused(name, point_name)
         return ""
 
@@ -450,7 +454,8 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
         layer = audited.layer
         if layer.graph_node is None or layer.note:
             continue
-        if layer.op_type == "Gemm" and not any(n.op_type == "QuantizeLinear" for n in scope.consumers.get(layer.graph_node.output[0], [])):
+        outputs = scope.consumers.get(layer.graph_node.output[0], [])
+        if layer.op_type == "Gemm" and not any(node.op_type == "QuantizeLinear" for node in outputs):
             continue
         found.add(places[id(layer.graph_node)])
     return found
@@ -478,7 +483,8 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
-def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, bit_exact: bool = False,
+def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
+                bit_exact: bool = False,
            progress: Any = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all.
 

@@ -55,7 +55,8 @@ class Check:
             def distance(differ: int, by: float) -> str:
                 return f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)" if differ else "equal bit for bit"
 
-            text = (f"output {excerpt(output.name)} {self.where}, against the exact variant: stored {distance(output.stored_differ, output.stored)}; "
+            text = (f"output {excerpt(output.name)} {self.where}, against the exact variant: "
+                    f"stored {distance(output.stored_differ, output.stored)}; "
                     f"repaired {distance(output.repaired_differ, output.repaired)}; control {output.control:.1f} dB")
             lines.append(text if self.is_output_right(output) else text + ": THE REPAIR IS WRONG")
         return lines
@@ -89,11 +90,13 @@ def random_runs(session: Any) -> list[dict[str, np.ndarray]]:
     return runs
 
 
-def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, emulate: bool = False, progress: Any = None) -> Check:
+def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, emulate: bool = False,
+          progress: Any = None) -> Check:
     """Runs the stored and the repaired model, the exact variant and the control; compares their outputs."""
     exact = exact_variant(done.before)
     names = [output.name for output in exact.graph.output]
-    found = Check(len(runs or []), "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI"), not done.sums)
+    where = "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI")
+    found = Check(len(runs or []), where, not done.sums)
     models: list[Any] = [exact, done.before.model.path, done.after.model.path, control_variant(exact)]
     sessions = [session_of(str(model) if isinstance(model, str) else model) for model in models]
     if runs is None:

@@ -21,8 +21,8 @@ def _count(repair: Repair, how: str) -> int:
 def summary(repair: Repair) -> str:
     """One line: how many layers could saturate, and what was done to them."""
     unsafe = sum(layer.unsafe > 0 for layer in repair.layers)
-    parts = [f"{_count(repair, how)} {what}" for how, what in (
-        ("folded order", "made safe by an order of channels"), ("u8 weights", "got u8 weights"), ("left", "can still saturate")) if _count(repair, how)]
+    kinds = {"folded order": "made safe by an order of channels", "u8 weights": "got u8 weights", "left": "can still saturate"}
+    parts = [f"{_count(repair, how)} {what}" for how, what in kinds.items() if _count(repair, how)]
     return f"{unsafe} of {len(repair.layers)} layers could saturate" + ("; " + ", ".join(parts) if parts else "")
 
 
@@ -33,12 +33,14 @@ def to_text(repair: Repair) -> str:
     head = ["layer", "operator", "unsafe pairs", "after", "made safe by"]
     rows = [head]
     for layer in repair.layers:
-        how = layer.how + (f" ({layer.reason})" if layer.reason and layer.how != "left" else f": {layer.reason}" if layer.reason else "")
+        how = layer.how
+        if layer.reason:
+            how += f": {layer.reason}" if how == "left" else f" ({layer.reason})"
         rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}", how])
     widths = [min(max(len(row[i]) for row in rows), _WIDEST) for i in range(len(head))]
     for row in rows if repair.layers else []:
-        cells = [cell if len(cell) <= width or i == len(head) - 1 else "…" + cell[1 - width:] for i, (cell, width) in enumerate(zip(row, widths))]
-        lines.append(("  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths))).rstrip())
+        cells = [cell if len(cell) <= width else "…" + cell[1 - width:] for cell, width in zip(row[:-1], widths)]
+        lines.append(("  " + "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths)), row[-1]])).rstrip())
     if repair.orders:
         lines.append(f"orders: {repair.orders}, folded into the constants")
     for name in repair.gathers:
@@ -68,5 +70,6 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "outputs_gathered": repair.gathers,
         "check": repair.check.to_json() if repair.check else None,
         "layers": [{"name": layer.name, "operator": layer.operator, "pairs": layer.pairs, "unsafe_pairs": layer.unsafe,
-                    "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "reason": layer.reason} for layer in repair.layers],
+                    "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "reason": layer.reason}
+                   for layer in repair.layers],
     }
