@@ -19,15 +19,17 @@ from ._onnx import Scope, attributes
 
 class Axis:
     """A set of indices. `size`: None if a run decides it. `block`: an order stays within blocks of this size; 0: one block.
-    `reason`: why there is no order but the stored one. `sums`: which sums of floats a new order rearranges."""
+    `reason`: why there is no order but the stored one. `sums`: which sums of floats a new order rearranges. `has_fixed_size`:
+    whether more channels would show."""
 
-    __slots__ = ("parent", "size", "block", "reason", "sums", "parts", "is_composite")
+    __slots__ = ("parent", "size", "block", "reason", "sums", "parts", "is_composite", "has_fixed_size")
 
     def __init__(self, size: int | None, reason: str = ""):
         self.parent: Axis | None = None
         self.size, self.block, self.reason, self.sums = size, 0, reason, ""
         self.parts: list[Axis] | None = None
         self.is_composite = False  # whether it is a factor of a product, or has digits: it cannot be cut into segments
+        self.has_fixed_size = False
 
     def root(self) -> "Axis":
         root = self
@@ -54,7 +56,7 @@ class Axis:
 
     def compose(self) -> None:
         root = self.root()
-        root.is_composite = True
+        root.is_composite = root.has_fixed_size = True
         if root.parts:
             self.freeze("a concatenation that is reshaped")
 
@@ -64,19 +66,22 @@ class Axis:
         if root.parts is None:
             if root.is_composite:
                 root.freeze("an axis that is both cut and reshaped")
+            root.has_fixed_size = True
             root.parts = [Axis(size, root.reason) for size in sizes]
             for part in root.parts:
-                part.sums = root.sums
+                part.sums, part.has_fixed_size = root.sums, True
         return root.parts
 
 
 class Factor(NamedTuple):
-    """A digit of an axis. `also`: an axis whose blocks this digit numbers too (groups of a convolution's input channels)."""
+    """A digit of an axis. `also`: an axis whose blocks this digit numbers too (groups of a convolution's input channels).
+    `is_depth`: whether these are the depths of a product's weights; those of a channel that is added are zeros."""
 
     axis: Axis
     stride: int
     size: int | None
     also: Any = None
+    is_depth: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -127,6 +132,17 @@ def freeze(dims: Any, reason: str) -> None:
             factor.axis.freeze(reason)
 
 
+def depths(dim: Dim) -> Dim:
+    """The dimension as the depths of a product's weights."""
+    return [[factor._replace(is_depth=True) for factor in segment] for segment in dim]
+
+
+def fix_size(*dims: Dim) -> None:
+    for dim in dims:
+        for factor in factors(dim):
+            factor.axis.root().has_fixed_size = True
+
+
 def is_free(dim: Dim) -> bool:
     """Whether some axis of the dimension can still have an order of its own."""
     return any(not factor.axis.is_frozen and factor.stride == 1 for factor in factors(dim))
@@ -167,6 +183,7 @@ def union(a: Axis, b: Axis, reason: str) -> None:
     a.block = math.gcd(a.block, b.block)
     a.sums = a.sums or b.sums
     a.is_composite |= b.is_composite
+    a.has_fixed_size |= b.has_fixed_size
     if a.reason or b.reason:
         a.freeze(a.reason or b.reason)
 
@@ -291,6 +308,7 @@ class Axes:
         self.uses_of: dict[int, list[Use]] = {}  # by operator
         self.readers: list[Reader] = []
         self.outputs: dict[str, list] = {}
+        self.depthwise: dict[int, Dim] = {}  # convolutions with a group for each channel: their channels
         self.leaves: dict[str, tuple] = {tensor.name: tuple(tensor.dims) for tensor in self.graph.initializer}
         self.lazy: dict[str, int] = {}  # tensors computed from constants alone: the node that makes them
         self.captured = _captured(self.graph)  # names that inner graphs read
@@ -371,6 +389,7 @@ class Axes:
             self.demand(node, 0, inner)
         elif op in ("Reshape", "Squeeze", "Unsqueeze"):
             shape = self.shape(node.input[0]) or ()
+            fix_size(*dims)
             self.demand(node, 0, self.reshaped(dims, list(shape)))
         else:
             self.demand(node, 0, dims)
@@ -607,7 +626,8 @@ class Axes:
             return None
         n = whole(Axis(shape[-2] if values.get("transB") else shape[-1]))
         batch = [frozen(size, "weights for each item of a batch") for size in shape[:-2]]
-        self.demand(node, at, batch + ([n, a[-1]] if values.get("transB") else [a[-1], n]))
+        rows_of_weights = self._depths(node, at, a[-1])
+        self.demand(node, at, batch + ([n, rows_of_weights] if values.get("transB") else [rows_of_weights, n]))
         self._contracted(node, a[-1], self.place(node) in self.exact_nodes or op not in ("MatMul", "Gemm"))
         self.readers.append(Reader(self.place(node), a[-1]))
         for i in {"MatMulInteger": (3,), "QLinearMatMul": (4, 5, 6, 7), "MatMulIntegerToFloat": (3, 5, 6),
@@ -622,6 +642,29 @@ class Axes:
             rank = max(len(rows), len(batch) + 1)
             rows = [frozen(None, "weights for each item of a batch") for _ in range(rank - 1)] + rows[-1:]
         return [rows + [n]]
+
+    def _depths(self, node, at, dim):
+        """The depths of a product's weights. More of them can be added where 0 is the weights' zero."""
+        if not self._has_zero(node, at):
+            fix_size(dim)
+        return depths(dim)
+
+    def _has_zero(self, node, at):
+        source = node
+        name = node.input[at]
+        point = {"QLinearConv": 5, "QLinearMatMul": 5, "QGemm": 5, "MatMulIntegerToFloat": 5}.get(node.op_type, 3)
+        if node.op_type in ("MatMul", "Gemm", "Conv"):
+            source = self.scope.dequantizer(name)
+            if source is None:
+                return name in self.leaves  # float
+            name, point = source.input[0], 2
+        weights = self.scope.constant(name)
+        if weights is None or weights.dtype.kind not in "if":
+            return False
+        if len(source.input) <= point or not source.input[point]:
+            return True
+        value = self.scope.constant(source.input[point])
+        return value is not None and not value.any()
 
     def _product_of_activations(self, node, a, at):
         """In attention each head multiplies its own channels: the numbers of heads are a batch."""
@@ -667,10 +710,11 @@ class Axes:
         self._contracted(node, channels, self.place(node) in self.exact_nodes or node.op_type != "Conv" or i == 1)
         if groups == 1:
             n = whole(Axis(o))
-            self.demand(node, at, [n, channels, *kernel])
+            self.demand(node, at, [n, self._depths(node, at, channels), *kernel])
         elif i == 1:
             if o == groups:
                 n = channels
+                self.depthwise[self.place(node)] = channels
             else:
                 segments = resolved(channels)
                 if len(segments) > 1:
@@ -731,6 +775,7 @@ class Axes:
         axis %= len(x)
         for dim in x[axis:]:
             self._contracted(node, dim, False)
+            fix_size(dim)
         for i in (1, 2):
             if i < len(node.input) and node.input[i]:
                 if axis == len(x) - 1:
@@ -749,6 +794,7 @@ class Axes:
         for a, b in zip(x[::-1], skip[::-1]):
             unify(a, b, node.op_type)
         self._contracted(node, x[-1], False)
+        fix_size(x[-1])
         for i in range(2, len(node.input)):
             self.along(node, i, x[-1])
         reduced = x[:-1] + [[[]]]
@@ -768,6 +814,7 @@ class Axes:
                     return None
                 self.demand(node, i, [frozen(self.shape(node.input[i])[0], "rows of an embedding"), n])
         self._contracted(node, n, False)
+        fix_size(n)
         for i in (5, 6):
             self.along(node, i, n)
         out = [*ids, n]
@@ -809,6 +856,7 @@ class Axes:
             if i not in axes:
                 out.append(dim)
                 continue
+            fix_size(dim)
             if node.op_type in _SUMMED:
                 self._contracted(node, dim, False)
             if keep:
@@ -916,6 +964,7 @@ class Axes:
             if None not in total and all(isinstance(size, int) for size in rest) and math.prod(rest):
                 inferred = math.prod(total) // math.prod(rest)
             target = [inferred if isinstance(size, int) and size < 0 else size for size in target]
+        fix_size(*x)
         return [self.reshaped(x, target)]
 
     def _Flatten(self, node):
@@ -1086,6 +1135,7 @@ class Axes:
         rank = len(target) if target is not None else len(hint) if hint is not None else None
         if x is None or rank is None or rank < len(x):
             return None
+        fix_size(*x)
         out = [frozen(None, "Expand") for _ in range(rank - len(x))]
         return [out + [dim if (size_of(dim) or 1) != 1 else frozen(None, "Expand") for dim in x]]
 
@@ -1112,13 +1162,25 @@ class Axes:
             return None
         if attributes(node).get("axes") is not None:
             return None
+        if len(node.input) > 3 and node.input[3]:  # sizes
+            fix_size(*x)
         return [[x[0], x[1]] + [frozen(None, "Resize") for _ in x[2:]]]
 
     def _Shape(self, node):
         dims = self.of(node, 0) if not self.is_constant(node.input[0]) else []
+        seen = range(len(dims or []))
+        readers = self.scope.consumers.get(node.output[0], [])
+        if readers and all(reader.op_type == "Gather" for reader in readers) and not attributes(node).get("start"):
+            indices = [self._vector_of(reader.input[1]) if reader.input[0] == node.output[0] else None for reader in readers]
+            if all(index is not None and all(isinstance(i, int) and -len(seen) <= i < len(seen) for i in index) for index in indices):
+                seen = [i for index in indices for i in index]
+        if self.is_read(node.output[0]) and node.output[0] not in self.scope.consumers or node.output[0] in self.captured:
+            seen = range(len(dims or []))
+        fix_size(*[dims[i] for i in seen])
         return [[frozen(len(dims) if dims is not None else None, "sizes")]]
 
     def _Size(self, node):
+        fix_size(*(self.dims.get(node.input[0]) or []))
         return [[]]
 
     def _ConstantOfShape(self, node):
@@ -1147,6 +1209,8 @@ class Axes:
             return None
         directions, hidden = r[:2]
         axis = Axis(directions * hidden)
+        axis.has_fixed_size = True
+        fix_size(x[2])
         if directions > 1:
             axis.divide(hidden)
         number = joined([Factor(axis, hidden, directions)])

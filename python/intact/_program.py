@@ -88,6 +88,7 @@ def _repair(arguments: list[str]) -> int:
     parser.add_argument("--for", action="append", metavar="ENGINE", dest="engines",
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
     parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
+    parser.add_argument("--keep-channels", action="store_true", help="adds no zero channels beside heavy ones")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
     parser.add_argument("--data", metavar="PATH",
@@ -101,7 +102,7 @@ def _repair(arguments: list[str]) -> int:
         return 2
     try:
         done = repair_file(options.model, options.output, engines_asked=options.engines, bit_exact=options.bit_exact,
-                      progress=_progress("repair", "layers"))
+                           keep_channels=options.keep_channels, progress=_progress("repair", "layers"))
         if options.check:
             from ._repair_check import check
 

@@ -24,6 +24,8 @@ from ._onnx import Scope, array_of_tensor
 from ._order import clamping, order_channels
 
 _MOST_PROTOBUF = (1 << 31) - 1
+_U8_COSTS = 0.16  # of a product's time: u8 weights instead of s8 in ONNX Runtime on a CPU with AVX2 and no VNNI
+_MOST_GROWTH = 0.25  # more channels than that are not worth it where u8 weights do not help
 
 
 @dataclass
@@ -37,6 +39,7 @@ class RepairedLayer:
     left: int = 0
     how: str = ""
     reason: str = ""  # why no order makes it safe
+    zero_channels: int = 0  # that its input got
 
 
 @dataclass
@@ -48,6 +51,7 @@ class Repair:
     layers: list[RepairedLayer] = field(default_factory=list)
     orders: int = 0
     sums: list[str] = field(default_factory=list)
+    zero_channels: int = 0  # that were added, in all tensors
     gathers: list[str] = field(default_factory=list)  # the graph's outputs that a Gather puts back in the stored order
     after: Any = None
     check: Any = None
@@ -67,6 +71,7 @@ class _Consumer:
     layer: int
     matrix: np.ndarray  # channels×columns
     high: int
+    needs_even: bool = False  # whether an odd number of channels makes pairs across taps
 
 
 def _channels(layer: QuantizedLayer) -> np.ndarray:
@@ -106,13 +111,15 @@ def _readers(axes: Axes, layers: list[AuditedLayer]) -> "dict[int, Reader]":
 class _Planner:
     """Chooses an order for each axis that layers with unsafe pairs read."""
 
-    def __init__(self, result: Audit, axes: Axes, names: list[str]):
-        self.result, self.axes, self.names = result, axes, names
+    def __init__(self, result: Audit, axes: Axes, names: list[str], keep_channels: bool):
+        self.result, self.axes, self.names, self.keep_channels = result, axes, names, keep_channels
         self.has_u8 = names == ["onnxruntime"]  # whether every layer without a safe order gets u8 weights
         self.readers = _readers(axes, result.layers)
         self.reasons: dict[int, str] = {}
         self.consumers: dict[Axis, list[_Consumer]] = {}
-        self.orders: dict[Axis, np.ndarray] = {}
+        self.orders: dict[Axis, np.ndarray] = {}  # where the channel of each place comes from
+        self.zeros: dict[Axis, np.ndarray] = {}  # places of zero channels: copies of others, with zeros as weights
+        self.costs = self._costs()
         done: dict[tuple, int] = {}
         for i, audited in enumerate(result.layers):
             if all(audited.engines[name].pairing == "none" for name in names):
@@ -123,11 +130,14 @@ class _Planner:
 
     def _join(self, i: int, audited: AuditedLayer, done: dict) -> None:
         layer = audited.layer
+        odd = ""
         pairings = {audited.engines[name].pairing for name in self.names} - {"none"}
         if layer.is_convolution and layer.weights.shape[-1] % 2 and (layer.groups > 1 or pairings != {"within_tap"}):
             where = " in each group" if layer.groups > 1 else ""
-            self.reasons[i] = f"pairs across taps: {layer.weights.shape[-1]} channels{where}"
-            return
+            odd = f"pairs across taps: {layer.weights.shape[-1]} channels{where}"
+            if layer.groups > 1 or self.keep_channels:
+                self.reasons[i] = odd
+                return
         reader = self.readers.get(i)
         if reader is None:
             self.reasons[i] = "an inner graph" if layer.graph_node is None else "weights or activations whose axes are not known"
@@ -145,6 +155,9 @@ class _Planner:
             size = len(rows) if direction or reader.part else size
             part = rows[offset:offset + size]
             reason = self._obstacle(segment, offset, size, k + 1 == len(segments))
+            if odd and (reason or len(segments) > 1 or segment[0].axis.root().has_fixed_size):
+                self.reasons[i] = odd
+                return
             if reason:
                 if (offset % 2 or layer.b_type != "s8" or len(segments) == 1
                         or clamping(_stored_pairs(len(part)), part, high).any()):
@@ -157,7 +170,7 @@ class _Planner:
                     whole = np.zeros((root.size, part.shape[1]), np.int8)
                     whole[direction:direction + size] = part
                     part = whole
-                parts.append((root, _Consumer(i, part, high)))
+                parts.append((root, _Consumer(i, part, high, bool(odd))))
             offset += size
         for root, consumer in parts:
             self.consumers.setdefault(root, []).append(consumer)
@@ -182,6 +195,7 @@ class _Planner:
     def _order(self, root: Axis, consumers: list[_Consumer]) -> None:
         stored = _stored_pairs(root.size)
         unsafe = {c.layer for c in consumers if clamping(stored, c.matrix, c.high).any()}
+        unsafe |= {c.layer for c in consumers if c.needs_even and self.result.layers[c.layer].fails(self.names)}
         if not unsafe:
             return
         block = root.block or root.size
@@ -189,10 +203,49 @@ class _Planner:
         found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], blocks=root.size // block,
                                weights=[c.matrix.size / largest for c in consumers])
         left = {consumers[k].layer for _, _, where in found.unsafe for k in where}
+        left |= {c.layer for c in consumers if c.needs_even and c.layer in unsafe}
+        if left and self._add_zeros(root, consumers, left):
+            return
         for layer in left:
-            self.reasons.setdefault(layer, "no order of its channels makes every pair safe")
+            is_odd = any(c.needs_even for c in consumers if c.layer == layer)
+            self.reasons.setdefault(layer, "pairs across taps: an odd number of channels" if is_odd else
+                                    "no order of its channels makes every pair safe")
         if unsafe - left and not np.array_equal(found.order, np.arange(root.size)):
             self.orders[root] = found.order
+
+
+    def _costs(self) -> "dict[Axis, int]":
+        """For each axis, how many weights there are along it: what it costs to make it longer."""
+        found: dict[Axis, int] = {}
+        for use in self.axes.uses:
+            if self.axes.nodes[use.node].op_type == "Gather":
+                continue  # an embedding
+            count = math.prod(self.axes.leaves[use.name])
+            for root in {factor.axis.root() for dim in use.dims for factor in factors(dim)}:
+                found[root] = found.get(root, 0) + count
+        return found
+
+    def _add_zeros(self, root: Axis, consumers: list[_Consumer], left: "set[int]") -> bool:
+        """Adds zero channels beside those that no safe pair is left for, where that costs less than u8 weights."""
+        if self.keep_channels or root.has_fixed_size:
+            return False
+        found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], allow_zero_channels=True)
+        if found.unsafe:
+            return False
+        alone = set(found.single)
+        places: list[int] = []
+        for channel in found.order.tolist():
+            places += [channel, -1] if channel in alone else [channel]
+        places += [-1] * (-len(places) % (math.gcd(root.size, 8) if root.size % 2 == 0 else 2))
+        growth = (len(places) - root.size) / root.size
+        rest = sum(self.result.layers[layer].layer.weights.size for layer in left)
+        if growth * self.costs.get(root, 0) > (_U8_COSTS * rest if self.has_u8 else _MOST_GROWTH * self.costs.get(root, 0)):
+            return False
+        source = np.array(places, np.int64)
+        self.zeros[root] = source < 0
+        source[source < 0] = source[0]  # a copy of a channel leaves ranges of activations as they are
+        self.orders[root] = source
+        return True
 
 
 # ----- constants --------------------------------------------------------------------------------------------------------
@@ -221,18 +274,22 @@ def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: 
         return None
     rank = len(dims)
 
+    def size_now(segment: list) -> int:
+        root = segment[0].axis.root() if len(segment) == 1 and segment[0].is_whole else None
+        return len(orders[root]) if root in orders else segment_size(segment) or 0
+
     def along(axis: int, values: np.ndarray) -> np.ndarray:
         return values.reshape([-1 if k == axis else 1 for k in range(rank)])
 
     parts, offset = [], 0
     for segment in dims[d]:
-        size = segment_size(segment) or 0
+        size = size_now(segment)
         place = np.arange(size)
         source = along(d, np.zeros(size, np.int64))
         value = 1
         for factor in reversed(segment):
-            digit = place // value % factor.size
             root = factor.axis.root()
+            digit = place // value % (size if len(segment) == 1 and factor.is_whole else factor.size)
             if factor.stride > 1 or root not in orders:
                 source = source + along(d, digit * value)
             elif factor.is_whole:
@@ -245,13 +302,27 @@ def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: 
                 source = source + (orders[root][begin + along(d, digit)] - begin) * value
             value *= factor.size
         parts.append(source + offset)
-        offset += size
+        offset += segment_size(segment) or 0
     shape = np.broadcast_shapes(*[[1 if k == d else n for k, n in enumerate(part.shape)] for part in parts])
     wide = [np.broadcast_to(part, [part.shape[d] if k == d else n for k, n in enumerate(shape)]) for part in parts]
     return np.concatenate(wide, axis=d)
 
 
-def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarray]") -> np.ndarray:
+def _zero_places(dim: Dim, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, np.ndarray]", only_depths: bool) -> np.ndarray:
+    """Places along a dimension that zero channels were given."""
+    found = []
+    for segment in dim:
+        root = segment[0].axis.root() if segment else None
+        if root in zeros:
+            found.append(zeros[root] if segment[0].is_depth or not only_depths else np.zeros(len(zeros[root]), bool))
+        else:
+            found.append(np.zeros(len(orders[root]) if root in orders and len(segment) == 1 and segment[0].is_whole
+                                  else segment_size(segment) or 0, bool))
+    return np.concatenate(found)
+
+
+def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarray]",
+             zeros: "dict[Axis, np.ndarray] | None" = None) -> np.ndarray:
     """A constant's values in the new order of the axes of its dimensions."""
     dims = [resolved(dim) for dim in dims]
     digits = _digits(dims)
@@ -261,6 +332,9 @@ def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarra
             continue
         if index.size == index.shape[d]:
             array = array.take(index.reshape(-1), axis=d)
+            none = _zero_places(dims[d], orders, zeros or {}, True)
+            if none.any():
+                array[(slice(None),) * d + (none,)] = 0
         else:
             index = np.broadcast_to(index, [index.shape[k] if k == d else n for k, n in enumerate(array.shape)])
             array = np.take_along_axis(array, index, axis=d)
@@ -301,8 +375,9 @@ class _Editor:
 
         self.initializers[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
 
-    def fold(self, axes: Axes, orders: "dict[Axis, np.ndarray]") -> None:
+    def fold(self, axes: Axes, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, np.ndarray]") -> None:
         """Reorders every constant that has an ordered axis. One that operators read in several layouts is copied."""
+        self._lengthen(axes, orders, zeros)
         graph = self.proto.graph
         uses: dict[str, list] = {}
         for use in axes.uses:
@@ -317,9 +392,9 @@ class _Editor:
             stored = axes.scope.constant(name)
             layouts: list[tuple[np.ndarray, list]] = []
             for use in moved:
-                array = arranged(stored, use.dims, orders)
-                same = next((found for other, found in layouts if np.array_equal(other.view(np.uint8), array.view(np.uint8))
-                             ), None) if array.ndim else None
+                array = arranged(stored, use.dims, orders, zeros)
+                same = next((found for other, found in layouts
+                             if other.shape == array.shape and other.tobytes() == array.tobytes()), None)
                 if same is None:
                     layouts.append((array, [use]))
                 else:
@@ -333,7 +408,21 @@ class _Editor:
                 for use in found:
                     graph.node[use.node].input[use.input] = new
 
-    def restore_outputs(self, axes: Axes, orders: "dict[Axis, np.ndarray]") -> list[str]:
+    def _lengthen(self, axes: Axes, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, np.ndarray]") -> None:
+        """What states a number of channels: groups of depthwise convolutions, and shapes of tensors in between."""
+        graph = self.proto.graph
+        for place, dim in axes.depthwise.items():
+            if any(factor.axis.root() in zeros for factor in factors(dim)):
+                for attribute in graph.node[place].attribute:
+                    if attribute.name == "group":
+                        attribute.i = len(_zero_places(resolved(dim), orders, zeros, False))
+        longer = {name for name, dims in axes.dims.items()
+                  if any(factor.axis.root() in zeros for dim in dims or [] for factor in factors(dim))}
+        for i in reversed(range(len(graph.value_info))):
+            if graph.value_info[i].name in longer:
+                del graph.value_info[i]
+
+    def restore_outputs(self, axes: Axes, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, np.ndarray]") -> list[str]:
         """The graph's outputs get their stored order back, by Gather."""
         from onnx import helper
 
@@ -344,7 +433,8 @@ class _Editor:
                 one = [resolved(dims[d])]
                 index = _index(one, 0, orders, {})
                 if index is not None:
-                    indices.append((d, np.argsort(index)))
+                    kept = np.flatnonzero(~_zero_places(one[0], orders, zeros, False))
+                    indices.append((d, kept[np.argsort(index[kept])]))
             if not indices:
                 continue
             restored.append(name)
@@ -461,12 +551,14 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
     return found
 
 
-def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False) -> "tuple[Any, Repair]":
+def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False,
+           keep_channels: bool = False) -> "tuple[Any, Repair]":
     """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
+    - `keep_channels`: adds no zero channels.
 
     Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
     import onnx
@@ -479,17 +571,18 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
             path.write_bytes(model.SerializeToString())
         else:
             path = Path(model)
-        done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact)
+        done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
+                           keep_channels=keep_channels)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
-                bit_exact: bool = False,
+                bit_exact: bool = False, keep_channels: bool = False,
            progress: Any = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all.
 
     `engines_asked`: engines in which no pair shall saturate, by default ONNX Runtime. `bit_exact`: no sum of floats is added in
-    a new order. Raises `Error`."""
+    a new order. `keep_channels`: no zero channels are added. Raises `Error`."""
     path, out = Path(path), Path(out)
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:
@@ -510,11 +603,11 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                     root = factor.axis.root()
                     if root.sums:
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
-        plan = _Planner(result, axes, names)
-        done = Repair(result, names, orders=len(plan.orders))
+        plan = _Planner(result, axes, names, keep_channels)
+        done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()))
         editor = _Editor(proto, path.parent)
-        editor.fold(axes, plan.orders)
-        done.gathers = editor.restore_outputs(axes, plan.orders)
+        editor.fold(axes, plan.orders, plan.zeros)
+        done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(repr(error))}") from None
     done.sums = sorted({root.sums for root in plan.orders if root.sums})
@@ -575,6 +668,7 @@ def _store_rest_as_u8(editor: _Editor, after: Audit, names: list[str]) -> "dict[
 def _describe(done: Repair, before: Audit, after: Audit, plan: _Planner, refused: "dict[int, str]") -> None:
     for i, (row, old, new) in enumerate(zip(done.layers, before.layers, after.layers)):
         row.left = _worst(new, done.engines)[0]
+        row.zero_channels = len(_channels(new.layer)) - len(_channels(old.layer))
         reason = plan.reasons.get(i, "")
         is_u8 = new.layer.b_type == "u8" and old.layer.b_type == "s8"
         row.reason = refused.get(i) or reason

@@ -33,16 +33,17 @@ def to_text(repair: Repair) -> str:
     head = ["layer", "operator", "unsafe pairs", "after", "made safe by"]
     rows = [head]
     for layer in repair.layers:
-        how = layer.how
+        how = layer.how + (f", {layer.zero_channels} zero channels" if layer.zero_channels else "")
         if layer.reason:
-            how += f": {layer.reason}" if how == "left" else f" ({layer.reason})"
+            how += f": {layer.reason}" if layer.how == "left" else f" ({layer.reason})"
         rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}", how])
     widths = [min(max(len(row[i]) for row in rows), _WIDEST) for i in range(len(head))]
     for row in rows if repair.layers else []:
         cells = [cell if len(cell) <= width else "…" + cell[1 - width:] for cell, width in zip(row[:-1], widths)]
         lines.append(("  " + "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths)), row[-1]])).rstrip())
     if repair.orders:
-        lines.append(f"orders: {repair.orders}, folded into the constants")
+        added = f"; {repair.zero_channels} zero channels added in all" if repair.zero_channels else ""
+        lines.append(f"orders: {repair.orders}, folded into the constants{added}")
     for name in repair.gathers:
         lines.append(f"output {excerpt(name)}: a Gather puts its channels back in the stored order")
     if repair.sums:
@@ -66,10 +67,12 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "verdict": verdict(repair.after),
         "proven": repair.is_proven,
         "orders": repair.orders,
+        "zero_channels": repair.zero_channels,
         "floats_added_in_a_new_order": repair.sums,
         "outputs_gathered": repair.gathers,
         "check": repair.check.to_json() if repair.check else None,
         "layers": [{"name": layer.name, "operator": layer.operator, "pairs": layer.pairs, "unsafe_pairs": layer.unsafe,
-                    "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "reason": layer.reason}
+                    "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "zero_channels": layer.zero_channels,
+                    "reason": layer.reason}
                    for layer in repair.layers],
     }

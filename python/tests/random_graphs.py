@@ -7,9 +7,12 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 
+HEAVY = 1 / 3  # of the channels: two heavy ones saturate together
+
+
 def weights_of(rng, k, *columns):
-    """int8 (k, *columns): a third of the rows is heavy, two heavy ones saturate together."""
-    limits = np.where(rng.permutation(k) < -(-k // 3), 95, 30).reshape(k, *[1] * len(columns))
+    """int8 (k, *columns), a row for each channel."""
+    limits = np.where(rng.permutation(k) < np.ceil(k * HEAVY), 95, 30).reshape(k, *[1] * len(columns))
     return np.rint(np.clip(rng.laplace(size=(k, *columns)) * 0.6, -1, 1) * limits).astype(np.int8)
 
 

@@ -12,9 +12,11 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
+from intact import _repair  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
+import random_graphs  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
 
 pytest.importorskip("cffi")
@@ -33,26 +35,48 @@ def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a, b))
 
 
-@pytest.mark.parametrize("first", range(0, 120, 10))
-def test_random_graphs_keep_their_outputs(first):
-    for seed in range(first, first + 10):
+@pytest.fixture
+def zero_channels(monkeypatch):
+    """Zero channels wherever they are possible, and many heavy channels."""
+    monkeypatch.setattr(_repair, "_U8_COSTS", 1000)
+    monkeypatch.setattr(random_graphs, "HEAVY", 2 / 3)
+
+
+def keeps_its_outputs(seeds, run):
+    """How many zero channels and orders the repaired random models have."""
+    added = orders = 0
+    for seed in seeds:
         model, data = random_graph(seed)
+        if run is in_onnxruntime and seed % 4 < 2:
+            model = onnx.shape_inference.infer_shapes(model)  # states the shapes of tensors in between
         repaired, done = intact.repair(model)
         assert done.is_proven, seed
-        a, b = evaluate(model, data), evaluate(repaired, data)
+        added, orders = added + done.zero_channels, orders + done.orders
+        a, b = run(model, data), run(repaired, data)
         if done.sums:
             assert all(np.allclose(x, y, 1e-2, 1e-2 * np.abs(x).max()) for x, y in zip(a, b)), seed
         else:
             assert same(a, b), seed
+    return added, orders
+
+
+@pytest.mark.parametrize("first", range(0, 120, 10))
+def test_random_graphs_keep_their_outputs(first):
+    assert keeps_its_outputs(range(first, first + 10), evaluate)[1]
+
+
+def test_random_graphs_with_zero_channels_keep_their_outputs(zero_channels):
+    assert keeps_its_outputs(range(2000, 2060), evaluate)[0]
 
 
 @pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
 def test_random_graphs_in_onnxruntime():
-    pytest.importorskip("onnxruntime")
-    for seed in range(1000, 1040):
-        model, data = random_graph(seed)
-        repaired, done = intact.repair(model)
-        assert done.sums or same(in_onnxruntime(model, data), in_onnxruntime(repaired, data)), seed
+    assert keeps_its_outputs(range(1000, 1040), in_onnxruntime)[1]
+
+
+@pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
+def test_random_graphs_with_zero_channels_in_onnxruntime(zero_channels):
+    assert keeps_its_outputs(range(3000, 3080), in_onnxruntime)[0]
 
 
 # ----- models by hand ----------------------------------------------------------------------------------------------------
@@ -323,6 +347,23 @@ def test_opsets(opset):
     repaired, done = intact.repair(model)
     assert done.orders == 2 and done.is_proven
     assert same(evaluate(model, data), evaluate(repaired, data))
+
+
+def test_zero_channels_beside_heavy_ones(zero_channels):
+    b = Builder()
+    w = np.full((32, 8), 20, np.int8)
+    w[:18] = 100  # four pairs too many
+    hidden = b.node("Add", [b.linear("x", 16, 32), b.constant(np.arange(32, dtype=np.float32))])
+    model = b.model([hidden, b.linear(hidden, 32, 8, b.constant(w))])
+    repaired, done = intact.repair(model)
+    assert hows(done) == ["u8 weights", "folded order"] and done.layers[1].zero_channels == done.zero_channels == 8  # eight by eight
+    assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
+    kept = intact.repair(model, keep_channels=True)[1]
+    assert hows(kept) == ["u8 weights"] * 2 and not kept.zero_channels
+    # Where the number of channels shows, it stays.
+    b.nodes.append(helper.make_node("Shape", [hidden], ["sizes"]))
+    shown = b.model([b.nodes[-2].output[0], "sizes"], kinds={"sizes": TensorProto.INT64})
+    assert not intact.repair(shown)[1].zero_channels
 
 
 def test_groups_are_ordered_each_by_itself():
