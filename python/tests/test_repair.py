@@ -360,10 +360,40 @@ def test_zero_channels_beside_heavy_ones(zero_channels):
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
     kept = intact.repair(model, keep_channels=True)[1]
     assert hows(kept) == ["u8 weights"] * 2 and not kept.zero_channels
+    # Zeros are no zeros where the weights' zero point is 3.
+    product = next(node for node in model.graph.node if node.op_type == "MatMulInteger" and node.input[1] == "c2")
+    product.input.append("three")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(3, np.int8), "three"))
+    assert not intact.repair(model)[1].zero_channels
     # Where the number of channels shows, it stays.
     b.nodes.append(helper.make_node("Shape", [hidden], ["sizes"]))
     shown = b.model([b.nodes[-2].output[0], "sizes"], kinds={"sizes": TensorProto.INT64})
     assert not intact.repair(shown)[1].zero_channels
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "ReduceMean", "DynamicQuantizeLSTM"])
+def test_no_zero_channels_where_they_would_count(op, zero_channels, monkeypatch):
+    def many_heavy(rng, k, *columns):
+        return np.where(np.arange(k) < 0.6 * k, 100, 20).reshape(k, *[1] * len(columns)) * np.ones((k, *columns), np.int8)
+
+    monkeypatch.setitem(globals(), "weights_of", lambda *sizes: many_heavy(*sizes).astype(np.int8))
+    b = Builder()
+    hidden = b.linear("x", 16, 32)
+    if op == "LayerNormalization":
+        hidden = b.node(op, [hidden, b.constant(np.ones(32, np.float32)), b.constant(np.zeros(32, np.float32))])
+    if op == "ReduceMean":
+        hidden = b.node("Sub", [hidden, b.node(op, [hidden], axes=[-1], keepdims=1)])
+    size = 32
+    if op == "DynamicQuantizeLSTM":
+        step, zero = b.constant(np.array([0.01], np.float32)), b.constant(np.zeros(1, np.int8))
+        weights = [b.constant(weights_of(b.rng, k, 64)[None]) for k in (32, 16)]
+        hidden = b.node(op, [hidden, *weights, "", "", "", "", "", step, zero, step, zero], domain="com.microsoft", hidden_size=16)
+        hidden, size = b.node("Squeeze", [hidden, b.constant(np.array([1]))]), 16
+    model = b.model([b.linear(hidden, size, 8)])
+    repaired, done = intact.repair(model)
+    assert not done.zero_channels and done.is_proven
+    data = data_of(1, 5, 16)
+    assert all(np.allclose(*pair, 1e-3, 1e-2) for pair in zip(in_onnxruntime(model, data), in_onnxruntime(repaired, data)))
 
 
 def test_groups_are_ordered_each_by_itself():
