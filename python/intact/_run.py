@@ -328,7 +328,8 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
             values = dict(zip([output.name for output in probe.get_outputs()], probe.run(None, run)))
             results = [plain.run(names, run), stock_results[done] if emulate else stock.run(names, run), control.run(names, run)]
             wanted = {value.name for value in before.get_inputs()} if before else ()
-            floats = dict(zip(before_names, before.run(None, {k: v for k, v in run.items() if k in wanted}))) if before else {}
+            values_before = before.run(None, {k: v for k, v in run.items() if k in wanted}) if before else []
+            floats = {name: [value] for name, value in zip(before_names, values_before)}
         except Exception as error:
             raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
