@@ -184,7 +184,7 @@ for i in range(job["runs"]):
 
 def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
     """A model's outputs of each run on a CPU without VNNI: by the interpreter INTACT_PYTHON, else by this one in qemu-user."""
-    python = [os.environ["INTACT_PYTHON"]] if "INTACT_PYTHON" in os.environ else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
+    python = [os.environ["INTACT_PYTHON"]] if os.environ.get("INTACT_PYTHON") else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
     if not shutil.which(python[0]):
         raise invalid(f"--emulate: needs {excerpt(python[0])}; on Debian, install the package qemu-user")
     with tempfile.TemporaryDirectory() as folder:
@@ -333,7 +333,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         except Exception as error:
             raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
-            gathered[name].append([np.asarray(result[i]) for result in results] + [np.asarray(floats[name])] * (name in floats))
+            gathered[name].append([np.asarray(result[i]) for result in results] + [np.asarray(value) for value in floats.get(name, [])])
         for name, layers in visible.items():
             for sums in layers:
                 layer, a = sums.layer, values[name]
