@@ -67,7 +67,7 @@ def _on_data(audit: Audit, name: str) -> str:
 
 def _shape(layer: AuditedLayer) -> str:
     shape = "x".join(str(n) for n in layer.layer.weights.shape)
-    return shape + (f" groups {layer.layer.groups}" if layer.layer.groups > 1 else "")
+    return shape + (f" groups {layer.layer.groups}" if layer.layer.groups > 1 else "") + (", 7 bits" if layer.uses_7_bits else "")
 
 
 def _result(layer: AuditedLayer, name: str) -> str:
@@ -83,6 +83,32 @@ def _error(audit: Audit, layer: AuditedLayer) -> str:
     """The largest bound of the engines asked for."""
     worst = max((layer.engines[name] for name in audit.engines), key=lambda certified: certified.error)
     return f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
+
+
+def _output(audit: Audit, output: Any) -> str:
+    """What became of one output of the model, beside the control."""
+    where = "in the emulator" if audit.on_data.stock_clamps and not audit.cpu_clamps else "on this CPU"
+    words = (f"output {excerpt(output.name)}: stock {where} {output.stock:.1f} dB from exact, largest difference {output.stock_largest:.3g}; "
+             f"control {output.control:.1f} dB, {output.control_largest:.3g}")
+    if output.argmax:
+        words += f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
+    if output.exact_to_float is not None:
+        words += f"; from float: exact {output.exact_to_float:.1f} dB, stock {output.stock_to_float:.1f} dB"
+    return words
+
+
+def _remarks(audit: Audit) -> list[str]:
+    """Outputs on data, notes, and bits given up."""
+    lines = [_output(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
+    lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
+    weights = sum(layer.uses_7_bits for layer in audit.layers)
+    if weights:
+        lines.append(f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range); on CPUs with VNNI this buys nothing")
+    seen = [found for found in audit.on_data.layers.values() if found] if audit.on_data else []
+    held = sum(found.largest <= 127 for found in seen)
+    if held:
+        lines.append(f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on your data")
+    return lines
 
 
 def to_text(audit: Audit) -> str:
@@ -110,19 +136,7 @@ def to_text(audit: Audit) -> str:
     for layer in worst_layers[:3]:
         certified = next(layer.engines[name] for name in audit.engines if layer.engines[name].failing_pairs)
         lines.append(f"  e.g. {layer.layer.name}: {certified.witness}")
-    for output in audit.on_data.outputs if audit.on_data else []:
-        where = "in the emulator" if audit.on_data.stock_clamps and not audit.cpu_clamps else "on this CPU"
-        lines.append(f"output {excerpt(output.name)}: stock {where} {output.stock:.1f} dB from exact, largest difference {output.stock_largest:.3g}; "
-                     f"control {output.control:.1f} dB, {output.control_largest:.3g}"
-                     + (f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
-                        if output.argmax else "")
-                     + ("" if output.exact_to_float is None else
-                        f"; from float: exact {output.exact_to_float:.1f} dB, stock {output.stock_to_float:.1f} dB"))
-    for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note}):
-        lines.append(f"note: {note}")
-    bits = [layer.layer.name for layer in audit.layers if layer.uses_7_bits]
-    if bits:
-        lines.append(f"7 bits: the weights of {len(bits)} layers lie within -64 to 64 (reduce_range); on CPUs with VNNI this buys nothing")
+    lines += _remarks(audit)
     for reason, count in sorted(audit.model.passed_over.items()):
         lines.append(f"passed over: {count} x {reason}")
     if worst_layers:
@@ -185,6 +199,11 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--line); height: .6rem; min-width: 6rem; }
 .bar div { background: var(--bad); height: 100%; } .good { color: var(--good); } .bad { color: var(--bad); } small { opacity: .75; }
+@media (max-width: 45rem) {
+  thead { display: none; } tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  td { display: block; border: 0; padding: .1rem 0; } td:empty { display: none; }
+  td[data-label]::before { content: attr(data-label) ": "; opacity: .75; }
+}
 """
 
 
@@ -193,22 +212,26 @@ def to_html(audit: Audit) -> str:
     table = engines()
     e = html.escape
 
+    def td(label: str, content: str, attributes: str = "") -> str:
+        return f'<td data-label="{e(label)}"{attributes}>{content}</td>'
+
     def cell(layer: AuditedLayer, name: str) -> str:
-        c = layer.engines[name]
+        c, label = layer.engines[name], table[name]["name"]
         if c.is_proven:
-            return f'<td class="good">{e(_result(layer, name))}</td>'
+            return td(label, e(_result(layer, name)), ' class="good"')
         share = 100 * c.failing_pairs / c.pairs
         title = e(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
-        return (f'<td title="{title}"><span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}</small>'
-                f'<div class="bar"><div style="width:{max(share, 1):.1f}%"></div></div></td>')
+        return td(label, f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}</small>'
+                         f'<div class="bar"><div style="width:{max(share, 1):.1f}%"></div></div>', f' title="{title}"')
 
     rows = []
     for layer in audit.layers:
         q = layer.layer
         rows.append(f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
-                    f"<td>{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small></td>"
-                    + "".join(cell(layer, name) for name in audit.engines) + f"<td>{e(_error(audit, layer))}</td>"
-                    + (f"<td>{e(_on_data(audit, q.name))}</td>" if audit.on_data else "") + "</tr>")
+                    + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>")
+                    + "".join(cell(layer, name) for name in audit.engines) + td("error at most", e(_error(audit, layer)))
+                    + (td("on your data", e(_on_data(audit, q.name))) if audit.on_data else "") + "</tr>")
+    remarks = "".join(f"<li>{e(text)}</li>" for text in _remarks(audit))
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
     heads = "".join(f"<th>{e(table[name]['name'])}<br><small>{e(table[name]['versions'])}</small></th>" for name in audit.engines)
     remedies = next((layer.remedies for layer in audit.layers if layer.remedies), [])
@@ -221,6 +244,7 @@ def to_html(audit: Audit) -> str:
 int16 gives a wrong sum. <small>Error: the most that all clamps of an output together can move it.</small></p>
 <div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th>{'<th>on your data</th>' if audit.on_data else ''}</tr></thead>
 <tbody>{''.join(rows)}</tbody></table></div>
+{'<ul>' + remarks + '</ul>' if remarks else ''}
 {'<h2>Remedies</h2><ul>' + ''.join(f'<li>{e(text)}</li>' for text in remedies) + '</ul>' if remedies else ''}
 {'<h2>Passed over</h2><ul>' + passed + '</ul>' if passed else ''}
 </body></html>

@@ -31,6 +31,7 @@ class LayerOnData:
 
     results: int = 0
     changed: int = 0
+    largest: int = 0  # activation
     signal: float = 0.0
     noise: float = 0.0
 
@@ -348,6 +349,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
                 right, wrong = sums(a, point)
                 found = on_data.layers[layer.name]
                 found.results += right.size
+                found.largest = max(found.largest, int(a.max(initial=0)))
                 found.changed += int(np.count_nonzero(right != wrong))
                 difference = right.astype(np.float64) - wrong
                 found.signal += float(np.square(right.astype(np.float64)).sum())
