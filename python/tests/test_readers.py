@@ -614,6 +614,14 @@ def test_ir_concatenations(tmp_path):
     assert not read_model(net.save(tmp_path)).layers
 
 
+def test_ir_products_share_weights(tmp_path):
+    net = Net()
+    weights = net.weights(HOT)
+    for _ in range(2):
+        net.add("MatMul", net.fake_quantize(net.add("Parameter"), 0.0, 2.55), weights)
+    assert len(read_model(net.save(tmp_path)).layers) == 2
+
+
 def test_ir_two_tensors(tmp_path):
     net = Net()
     a, b = (net.fake_quantize(net.add("Parameter"), 0.0, 2.55) for _ in range(2))
@@ -628,8 +636,12 @@ def test_ir_bodies_are_read(tmp_path):
     net.add("MatMul", net.fake_quantize(net.add("Parameter"), 0.0, 2.55), net.weights(HOT))
     body = net.text().partition("<net")[2].partition(">")[2].replace("</net>", "")
     loop = f'<layer id="0" name="loop" type="Loop"><body>{body}</body></layer>'
-    path = net.save(tmp_path, f'<net version="11"><layers>{loop}</layers><edges/></net>')
-    assert len(audit(path).layers) == 1
+    choice = f'<layer id="1" name="if" type="If"><then_body>{body}</then_body><else_body>{body}</else_body></layer>'
+    path = net.save(tmp_path, f'<net version="11"><layers>{loop}{choice}</layers><edges/></net>')
+    assert len({layer.layer.name for layer in audit(path).layers}) == 3
+    for _ in range(20):
+        loop = f'<layer id="0" name="loop" type="Loop"><body><layers>{loop}</layers></body></layer>'
+    assert "nested more than 16 deep" in refused(net.save(tmp_path, f'<net version="11"><layers>{loop}</layers><edges/></net>'))
 
 
 def hostile(tmp_path, name):
@@ -714,6 +726,10 @@ def test_cycles_and_ladders_of_layers_end(tmp_path):
         for _ in range(60):
             rung = net.add(kind, rung, rung)
         net.add("MatMul", rung, rung)
+    first = len(net.layers)
+    net.add("Concat", first + 1, first + 1)
+    net.add("Concat", first, first)
+    net.add("MatMul", first, first)
     assert not read_model(net.save(tmp_path)).layers
     net = Net()
     source = net.fake_quantize(net.add("Parameter"), 0.0, 1.0)
