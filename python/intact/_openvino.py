@@ -287,7 +287,6 @@ class _Graph:
         if depth > 2 * _DEPTH:
             return f"activations behind more than {2 * _DEPTH} layers"
         if id(layer) not in self._activations:
-            self._activations[id(layer)] = None
             self._activations[id(layer)] = self._found(layer, depth)
         found = self._activations[id(layer)]
         return replace(found) if isinstance(found, _Activations) else found
