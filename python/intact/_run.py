@@ -333,7 +333,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         except Exception as error:
             raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
-            gathered[name].append([np.asarray(result[i]) for result in results] + [np.asarray(floats[name])] * (name in floats))
+            gathered[name].append([np.asarray(values) for values in [*(result[i] for result in results), *floats.get(name, ())]])
         for name, layers in visible.items():
             for sums in layers:
                 layer, a = sums.layer, values[name]
