@@ -172,7 +172,7 @@ import json, sys, numpy, onnxruntime
 folder = sys.argv[1]
 job = json.load(open(folder + "/job.json"))
 options = onnxruntime.SessionOptions()
-options.log_severity_level = 4
+options.log_severity_level, options.intra_op_num_threads = 4, 1
 session = onnxruntime.InferenceSession(job["model"], options, providers=["CPUExecutionProvider"])
 for i in range(job["runs"]):
     with numpy.load(f"{folder}/{i}.npz") as arrays:
