@@ -173,7 +173,7 @@ import json, sys, numpy, onnxruntime
 folder = sys.argv[1]
 job = json.load(open(folder + "/job.json"))
 options = onnxruntime.SessionOptions()
-options.log_severity_level = 4
+options.log_severity_level, options.intra_op_num_threads = 4, 1
 session = onnxruntime.InferenceSession(job["model"], options, providers=["CPUExecutionProvider"])
 for i in range(job["runs"]):
     with numpy.load(f"{folder}/{i}.npz") as arrays:
@@ -334,7 +334,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         except Exception as error:
             raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
-            gathered[name].append([np.asarray(result[i]) for result in results] + [np.asarray(value) for value in floats.get(name, [])])
+            gathered[name].append([np.asarray(values) for values in [*(result[i] for result in results), *floats.get(name, ())]])
         for name, layers in visible.items():
             for sums in layers:
                 layer, a = sums.layer, values[name]
