@@ -21,9 +21,10 @@ def _audit(arguments: list[str]) -> int:
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
                              "(default: onnxruntime, litert or openvino, by the model's format)")
     parser.add_argument("--data", metavar="PATH", help="inputs, a file .npz or a folder of them: what saturation does on them")
-    parser.add_argument("--float", metavar="MODEL", dest="float_model", help="with --data: the model before quantization, to compare outputs with")
+    parser.add_argument("--float", metavar="MODEL", dest="float_model", 
+                        help="with --data: the model before quantization, to compare outputs with")
     parser.add_argument("--emulate", action="store_true",
-                        help="with --data: runs the stock model in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
+                        help="with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
     parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
     parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
     options = parser.parse_args(arguments)

@@ -43,8 +43,8 @@ class LayerOnData:
 
 @dataclass
 class OutputOnData:
-    """Of one output of the model, against the exact variant: the stock model, and the control. `exact_to_float`, `stock_to_float`:
-    how far both are from the float model, if there is one. Distances are decibels."""
+    """Of one output of the model, against the exact variant: the stock model, and the control. `exact_to_float` and
+    `stock_to_float`: how far both are from the float model, if there is one. Distances are decibels."""
 
     name: str
     stock: float
@@ -60,8 +60,8 @@ class OutputOnData:
 
 @dataclass
 class OnData:
-    """An audit on data. `layers`: by name, None for layers whose activations cannot be seen. `stock_clamps`: whether the stock model
-    ran on a CPU without VNNI."""
+    """An audit on data. `layers`: by name, None for layers whose activations cannot be seen. `stock_clamps`: whether the stock
+    model ran on a CPU without VNNI."""
 
     items: int
     stock_clamps: bool = False
@@ -185,7 +185,8 @@ for i in range(job["runs"]):
 
 def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
     """A model's outputs of each run on a CPU without VNNI: by the interpreter INTACT_PYTHON, else by this one in qemu-user."""
-    python = [os.environ["INTACT_PYTHON"]] if os.environ.get("INTACT_PYTHON") else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
+    own = os.environ.get("INTACT_PYTHON")
+    python = [own] if own else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
     if not shutil.which(python[0]):
         raise invalid(f"--emulate: needs {excerpt(python[0])}; on Debian, install the package qemu-user")
     with tempfile.TemporaryDirectory() as folder:
@@ -399,7 +400,8 @@ def _compare(name: str, outputs: list) -> OutputOnData:
             answers += best.size
             changed += int(np.count_nonzero(stock.argmax(-1) != best))
             control_changed += int(np.count_nonzero(other.argmax(-1) != best))
-    found = OutputOnData(name, decibels(signal, noise), decibels(signal, control), largest, largest_control, answers, changed, control_changed)
+    found = OutputOnData(name, decibels(signal, noise), decibels(signal, control), largest, largest_control, answers, changed,
+                         control_changed)
     if len(outputs[0]) > 3:
         found.exact_to_float, found.stock_to_float = decibels(before, exact_error), decibels(before, stock_error)
     return found

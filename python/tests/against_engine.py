@@ -153,7 +153,8 @@ def operands_of_qdq(layer, group, scope, value) -> Operands:
     made = {name for node in group for name in node.output}
     dequantizers = [scope.dequantizer(name) for name in layer.graph_node.input if name in made]
     a, b = dequantizers[:2]
-    found = Operands(value(a.input[0]), int(flat(value(a.input[2]))), flat(value(b.input[2])), flat(value(a.input[1])), flat(value(b.input[1])))
+    az, bz, a_scale, b_scale = (flat(value(name)) for name in (a.input[2], b.input[2], a.input[1], b.input[1]))
+    found = Operands(value(a.input[0]), int(az), bz, a_scale, b_scale)
     if len(dequantizers) > 2:
         found.bias = value(dequantizers[2].input[0])
     elif len(layer.graph_node.input) > 2:  # a float bias, which ONNX Runtime quantizes
@@ -255,6 +256,11 @@ class Comparison:
         constant = self.scope.constant(name)
         return self.values[name] if constant is None else constant
 
+    def operands(self, layer) -> Operands:
+        if layer.is_qdq:
+            return operands_of_qdq(layer, group_of(layer, self.scope), self.scope, self.value)
+        return operands_of_operator(layer, self.value)
+
     def leave(self, reason: str) -> None:
         self.left[reason] = self.left.get(reason, 0) + 1
 
@@ -269,9 +275,10 @@ class Comparison:
         """The model of these nodes alone, and its inputs."""
         inputs, constants = {}, []
         first = group[0]
-        if first.op_type == "DequantizeLinear" and self.value(first.input[0]).dtype == np.int8 and self.scope.constant(first.input[0]) is None:
+        if first.op_type == "DequantizeLinear" and self.value(first.input[0]).dtype == np.int8:
             # ONNX Runtime moves to u8 what is s8 between a QuantizeLinear and a DequantizeLinear.
-            inputs["float"] = (self.value(first.input[0]).astype(np.float32) - self.value(first.input[2])) * self.value(first.input[1])
+            q, scale, point = (self.value(name) for name in first.input)
+            inputs["float"] = (q.astype(np.float32) - point) * scale
             group = [helper.make_node("QuantizeLinear", ["float", *first.input[1:]], [first.input[0]])] + group
         made = {name for node in group for name in node.output} | set(inputs)
         for name in dict.fromkeys(name for node in group for name in node.input if name and name not in made):
@@ -283,7 +290,8 @@ class Comparison:
         if group[-1].op_type == "QuantizeLinear":
             group = group + [helper.make_node("DequantizeLinear", [group[-1].output[0], *group[-1].input[1:]], ["dequantized"])]
         outputs = [name for name in group[-1].output if name]
-        graph = helper.make_graph(group, "layer", [helper.make_tensor_value_info(name, TYPES[a.dtype], a.shape) for name, a in inputs.items()],
+        typed = [helper.make_tensor_value_info(name, TYPES[a.dtype], a.shape) for name, a in inputs.items()]
+        graph = helper.make_graph(group, "layer", typed,
                                   [helper.make_empty_tensor_value_info(name) for name in outputs], constants)
         proto = self.audited.model.proto
         return helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version), inputs
@@ -291,7 +299,7 @@ class Comparison:
     def operator(self, layer):
         """The operator in ONNX Runtime."""
         group = group_of(layer, self.scope)
-        o = operands_of_qdq(layer, group, self.scope, self.value) if layer.is_qdq else operands_of_operator(layer, self.value)
+        o = self.operands(layer)
         model, inputs = self.cut(group)
         right, wrong = Sums(layer, pairing(engines()["onnxruntime"], layer))(o.a, int(o.az))
         exact, expected = (output_of_onnxruntime(o, results(layer, o, raw)) for raw in (right, wrong))
@@ -322,13 +330,14 @@ class Comparison:
         """The layer in PyTorch's or OpenVINO's operator."""
         if layer.a_type + layer.b_type != "u8s8":
             return self.leave(f"{layer.a_type}{layer.b_type}")
-        o = operands_of_qdq(layer, group_of(layer, self.scope), self.scope, self.value) if layer.is_qdq else operands_of_operator(layer, self.value)
+        o = self.operands(layer)
         case: dict = {"a": o.a, "w": layer.weights.T}
         if layer.is_convolution:
             numbers = attributes(layer.graph_node)
             dims = layer.weights.ndim - 2
             pads = numbers.get("pads", [0] * 2 * dims)
-            if dims > 2 or pads[:dims] != pads[dims:] or any(a.name == "auto_pad" and a.s != b"NOTSET" for a in layer.graph_node.attribute):
+            automatic = any(a.name == "auto_pad" and a.s != b"NOTSET" for a in layer.graph_node.attribute)
+            if dims > 2 or pads[:dims] != pads[dims:] or automatic:
                 return self.leave("padding or dimensions that this comparison does not run")
             case = {"a": o.a, "w": np.moveaxis(layer.weights, -1, 1), "groups": layer.groups}
             for name, default in (("strides", 1), ("pads", 0), ("dilations", 1)):
@@ -345,7 +354,8 @@ class Comparison:
         right, wrong = (results(layer, from_zero, part) for part in raw)
         scale = np.broadcast_to(np.float32(1) if o.b_scale is None else o.b_scale, columns).astype(np.float32)
         a_scale = ONE if self.engine == "openvino" or o.a_scale is None else np.float32(o.a_scale)
-        bias = np.zeros(columns, np.float32) if o.bias is None or o.bias.dtype != np.int32 else o.bias.astype(np.float32) * (a_scale * scale)
+        has_bias = o.bias is not None and o.bias.dtype == np.int32
+        bias = o.bias.astype(np.float32) * (a_scale * scale) if has_bias else np.zeros(columns, np.float32)
         if self.engine == "openvino":  # its activations have the zero point 0: the median of each column is moved there
             bias = -np.median(right * scale, axis=0).astype(np.float32)
         real = right * (a_scale * scale) + bias
@@ -360,7 +370,8 @@ class Comparison:
         if self.has_channel_scales(layer):
             return "a scale for each channel of the activations"
         node, last = layer.graph_node, group_of(layer, self.scope)[-1]
-        if self.engine == "onnxruntime" and layer.op_type == "Gemm" and last is node and len(node.input) > 2 and not self.scope.dequantizer(node.input[2]):
+        has_float_bias = len(node.input) > 2 and not self.scope.dequantizer(node.input[2])
+        if self.engine == "onnxruntime" and layer.op_type == "Gemm" and last is node and has_float_bias:
             return "float bias and float outputs: runs in float"
         return ""
 
@@ -393,8 +404,8 @@ class Comparison:
         if emulator and not emulator[0]:
             return "this CPU has VNNI; install qemu-user"
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        process = subprocess.run([*emulator, sys.executable, __file__, "--worker", self.engine, self.folder, str(len(self.cases))],
-                                 env=environment, capture_output=True, text=True)
+        command = [*emulator, sys.executable, __file__, "--worker", self.engine, self.folder, str(len(self.cases))]
+        process = subprocess.run(command, env=environment, capture_output=True, text=True)
         return process.stderr[-500:] if process.returncode else ""
 
     def report(self) -> bool:
