@@ -14,6 +14,7 @@
 #include <map>
 #include <new>
 #include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -350,6 +351,7 @@ class Search {
       : unsafe_(unsafe),
         costs_(std::move(costs)),
         largest_(std::move(largest)),
+        all_(size_t(unsafe[0].words()), ~uint64_t{0}),
         matcher_(unsafe[0].nodes(), unsafe[0].size()) {}
 
   Mates Run();
@@ -361,33 +363,96 @@ class Search {
     for (size_t i = 0; i < matrices(); ++i) cost += set[i] ? costs_[i] : 0;
     return cost;
   }
+  Set CheapestSet();
+  int Enlarge(const Pairs& unsafe, Mates* mates);
   int Left(const Set& set, Mates* mates);
   bool IsEnough(const Set& set) { return Left(set, nullptr) == 0; }
-  Set GrowByPairs();
-  void Shrink(Set* set);
-  void TrySmallSets(Set* best);
-  void SwapPairs(const Set& set, Mates* mates) const;
+  std::vector<size_t> MatricesByCost() const;
+  void Shrink(const std::vector<size_t>& order, Set* set);
+  void TrySmallSets(const Set& needed, Set* best);
+  void TryOrders(Set* best);
+  void GrowByPairs(Set* best);
+  void LowerUnsafePairs(const Set& set, Mates* mates) const;
 
   const std::vector<Pairs>& unsafe_;
   std::vector<double> costs_;
   Mates largest_;
+  std::vector<uint64_t> all_;
   Matcher matcher_;
+  double budget_ = 1e9;  // what may be spent on better sets, in words read
 };
+
+int Search::Enlarge(const Pairs& unsafe, Mates* mates) {
+  budget_ -= unsafe.nodes() * (4.0 * unsafe.words() + 600);
+  return matcher_.Enlarge(unsafe, mates);
+}
 
 // How many nodes are left over if the matrices of a set may have unsafe pairs.
 int Search::Left(const Set& set, Mates* mates) {
   Pairs unsafe(unsafe_[0].nodes(), unsafe_[0].size());
   for (size_t i = 0; i < matrices(); ++i) {
-    if (!set[i]) unsafe.Add(unsafe_[i]);
+    if (set[i]) continue;
+    unsafe.Add(unsafe_[i]);
+    budget_ -= double(unsafe.nodes()) * unsafe.words();
   }
   Mates found = largest_;
-  const int left = matcher_.Enlarge(unsafe, &found);
+  const int left = Enlarge(unsafe, &found);
   if (mates) *mates = std::move(found);
   return left;
 }
 
+// The costliest first.
+std::vector<size_t> Search::MatricesByCost() const {
+  std::vector<size_t> order(matrices());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t one, size_t other) { return costs_[one] > costs_[other]; });
+  return order;
+}
+
+// Takes matrices out of a set that is enough, in the order given, where it stays enough.
+void Search::Shrink(const std::vector<size_t>& order, Set* set) {
+  Pairs unsafe(unsafe_[0].nodes(), unsafe_[0].size());
+  for (size_t i = 0; i < matrices(); ++i) {
+    if (!(*set)[i]) unsafe.Add(unsafe_[i]);
+  }
+  Mates mates = largest_;
+  for (const size_t matrix : order) {
+    if (!(*set)[matrix]) continue;
+    Pairs with = unsafe;
+    with.Add(unsafe_[matrix]);
+    Mates found = mates;
+    if (Enlarge(with, &found) > 0) continue;
+    (*set)[matrix] = false;
+    std::swap(unsafe, with);
+    std::swap(mates, found);
+  }
+}
+
+// Tries the sets that add up to three matrices to those that every set needs, as far as the budget goes.
+void Search::TrySmallSets(const Set& needed, Set* best) {
+  std::vector<size_t> others;
+  for (size_t i = 0; i < matrices(); ++i) {
+    if (!needed[i]) others.push_back(i);
+  }
+  const auto attempt = [&](std::initializer_list<size_t> chosen) {
+    Set set = needed;
+    for (const size_t i : chosen) set[others[i]] = true;
+    if (budget_ > 0 && Cost(set) < Cost(*best) && IsEnough(set)) *best = set;
+  };
+  for (size_t a = 0; a < others.size(); ++a) attempt({a});
+  for (size_t a = 0; a < others.size(); ++a) {
+    for (size_t b = 0; b < a; ++b) attempt({a, b});
+  }
+  for (size_t a = 0; a < others.size() && budget_ > 0; ++a) {
+    for (size_t b = 0; b < a; ++b) {
+      for (size_t c = 0; c < b; ++c) attempt({a, b, c});
+    }
+  }
+}
+
 // Admits the pair of spare nodes that adds the least cost and enlarges the matching, until every node has a mate.
-Set Search::GrowByPairs() {
+void Search::GrowByPairs(Set* best) {
   constexpr size_t kNodes = 400, kTries = 30;
   Set set(matrices(), false);
   for (int left = Left(set, nullptr); left > 0;) {
@@ -405,7 +470,7 @@ Set Search::GrowByPairs() {
     }
     std::sort(spare.begin(), spare.end());
     spare.resize(std::min(spare.size(), kNodes));
-    std::map<Set, double> larger;  // and their costs
+    std::map<Set, double> larger;  // sets, and their costs
     for (size_t a = 0; a < spare.size(); ++a) {
       for (size_t b = 0; b < a; ++b) {
         const int one = spare[a].second, other = spare[b].second;
@@ -415,99 +480,100 @@ Set Search::GrowByPairs() {
         larger.emplace(std::move(with), 0);
       }
     }
+    budget_ -= 0.5 * double(spare.size() * spare.size() * matrices());
     std::vector<std::pair<double, const Set*>> by_cost;
-    for (auto& [with, cost] : larger) by_cost.emplace_back(cost = Cost(with), &with);
+    for (auto& [with, cost] : larger) {
+      cost = Cost(with);
+      if (cost < Cost(*best)) by_cost.emplace_back(cost, &with);
+    }
     std::stable_sort(by_cost.begin(), by_cost.end(),
                      [](const auto& one, const auto& other) { return one.first < other.first; });
     by_cost.resize(std::min(by_cost.size(), kTries));
-    const Set before = set;
+    const int before = left;
     for (const auto& [cost, with] : by_cost) {
+      if (budget_ <= 0) return;
       const int now = Left(*with, nullptr);
       if (now >= left) continue;
       left = now;
       set = *with;
       break;
     }
-    if (set == before) return Set(matrices(), true);
+    if (left == before) return;
   }
-  return set;
+  Shrink(MatricesByCost(), &set);
+  if (Cost(set) < Cost(*best)) *best = set;
 }
 
-// Takes out matrices that need not be in the set, the costliest first.
-void Search::Shrink(Set* set) {
-  std::vector<size_t> order(matrices());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t one, size_t other) { return costs_[one] > costs_[other]; });
-  for (const size_t matrix : order) {
-    if (!(*set)[matrix]) continue;
-    (*set)[matrix] = false;
-    if (!IsEnough(*set)) (*set)[matrix] = true;
-  }
-}
-
-// Tries sets of one, two and three matrices that cost less than the best one, as far as a budget goes.
-void Search::TrySmallSets(Set* best) {
-  const double nodes = unsafe_[0].nodes();
-  double budget = 4e8 / (nodes * unsafe_[0].words() * double(matrices()) + 1000 * nodes);
-  const auto attempt = [&](std::initializer_list<size_t> chosen) {
-    Set set(matrices(), false);
-    for (const size_t matrix : chosen) set[matrix] = true;
-    if (Cost(set) >= Cost(*best)) return;
-    budget -= 1;
-    if (budget >= 0 && IsEnough(set)) *best = set;
-  };
-  for (size_t a = 0; a < matrices(); ++a) attempt({a});
-  for (size_t a = 0; a < matrices() && budget > 0; ++a) {
-    for (size_t b = 0; b < a; ++b) attempt({a, b});
-  }
-  for (size_t a = 0; a < matrices() && budget > 0; ++a) {
-    for (size_t b = 0; b < a && budget > 0; ++b) {
-      for (size_t c = 0; c < b; ++c) attempt({a, b, c});
-    }
+// Shrinks the set of all matrices in random orders, dear matrices rather early than late, as far as the budget goes.
+void Search::TryOrders(Set* best) {
+  std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): equal arguments give equal orders
+  for (int i = 0; i < 100 && budget_ > 0; ++i) {
+    std::vector<double> keys;
+    for (const double cost : costs_) keys.push_back(cost * double(random()));
+    std::vector<size_t> order = MatricesByCost();
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t one, size_t other) { return keys[one] > keys[other]; });
+    Set set(matrices(), true);
+    Shrink(order, &set);
+    if (Cost(set) < Cost(*best)) *best = set;
   }
 }
 
-// Exchanges mates of two pairs where that makes fewer unsafe pairs in the matrices of the set, and none in others.
-void Search::SwapPairs(const Set& set, Mates* mates) const {
-  const int nodes = unsafe_[0].nodes();
-  const auto cost = [&](int one, int other) {  // in unsafe pairs and, below one, in matrices
-    double found = 0;
-    for (size_t i = 0; i < matrices(); ++i) {
-      if (!unsafe_[i].Has(one, other)) continue;
-      if (!set[i]) return 1e9;
-      found += 1 / (1.0 + double(matrices()));
-    }
-    return found > 0 ? 1 + found : 0;
-  };
-  const auto join = [&](int one, int other) {
-    (*mates)[size_t(one)] = other;
-    (*mates)[size_t(other)] = one;
-  };
-  for (int a = 0; a < nodes; ++a) {
-    const double first = cost(a, (*mates)[size_t(a)]);
-    if (first == 0) continue;
-    for (int c = unsafe_[0].FirstOfBlock(a); c < unsafe_[0].FirstOfBlock(a) + unsafe_[0].size(); ++c) {
-      const int b = (*mates)[size_t(a)], d = (*mates)[size_t(c)];
-      if (c == a || c == b) continue;
-      if (cost(a, c) + cost(b, d) >= cost(a, b) + cost(c, d) - 1e-9) continue;
-      join(a, c);
-      join(b, d);
-    }
+Set Search::CheapestSet() {
+  Set needed(matrices(), false);  // without one of these matrices all others are not enough
+  for (size_t i = 0; i < matrices(); ++i) {
+    Set others(matrices(), true);
+    others[i] = false;
+    needed[i] = !IsEnough(others);
   }
+  if (IsEnough(needed)) return needed;
+  Set best(matrices(), true);
+  Shrink(MatricesByCost(), &best);
+  GrowByPairs(&best);
+  TrySmallSets(needed, &best);
+  budget_ = std::max(budget_, 5e8);
+  TryOrders(&best);
+  return best;
 }
 
 Mates Search::Run() {
-  Set best(matrices(), true);
-  Shrink(&best);
-  Set grown = GrowByPairs();
-  Shrink(&grown);
-  if (Cost(grown) < Cost(best)) best = grown;
-  TrySmallSets(&best);
+  const Set set = CheapestSet();
   Mates mates;
-  Left(best, &mates);
-  SwapPairs(best, &mates);
+  Left(set, &mates);
+  LowerUnsafePairs(set, &mates);
   return mates;
+}
+
+// Makes as few pairs unsafe as the set allows, and these in few matrices: a perfect matching of the least cost. Of many pairs
+// it looks at some, the present ones among them.
+void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
+  using Graph = lemon::SmartGraph;
+  constexpr int kPairs = 400000;
+  const int nodes = unsafe_[0].nodes(), pairs_each = std::max(64, kPairs / nodes);
+  Pairs refused(nodes, unsafe_[0].size()), unsafe = refused;
+  for (size_t i = 0; i < matrices(); ++i) (set[i] ? unsafe : refused).Add(unsafe_[i]);
+  Graph graph;
+  for (int node = 0; node < nodes; ++node) graph.addNode();
+  Graph::EdgeMap<int64_t> gains(graph);
+  const auto add = [&](int one, int other) {
+    int64_t count = 0;
+    for (size_t i = 0; i < matrices(); ++i) count += unsafe_[i].Has(one, other);
+    const Graph::Edge edge = graph.addEdge(Graph::nodeFromId(one), Graph::nodeFromId(other));
+    gains[edge] = count == 0 ? 0 : -count - nodes * int64_t(matrices());
+  };
+  for (int node = 0; node < nodes; ++node) {
+    if ((*mates)[size_t(node)] > node) add(node, (*mates)[size_t(node)]);
+    int count[2] = {};  // of safe pairs and of unsafe ones
+    VisitSafe(refused, node, all_.data(), [&](int other) {
+      if (count[unsafe.Has(node, other)]++ < pairs_each) add(node, other);
+      return count[0] < pairs_each || count[1] < pairs_each;
+    });
+  }
+  lemon::MaxWeightedPerfectMatching<Graph, Graph::EdgeMap<int64_t>> matching(graph, gains);
+  if (!matching.run()) return;
+  for (int node = 0; node < nodes; ++node) {
+    (*mates)[size_t(node)] = Graph::id(matching.mate(Graph::nodeFromId(node)));
+  }
 }
 
 void Order(const ChannelMatrix* matrices, int count, int channels, int blocks, bool same_in_blocks,
