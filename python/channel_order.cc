@@ -342,6 +342,8 @@ int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
   }
 }
 
+constexpr double kBudget = 8e8;  // words that may be read to look for better sets, in each of two ways
+
 using Set = std::vector<bool>;  // of matrices: those that may have unsafe pairs
 
 // Looks for the cheapest set of matrices that may have unsafe pairs, so that every node has a mate.
@@ -370,7 +372,7 @@ class Search {
   std::vector<size_t> MatricesByCost() const;
   void Shrink(const std::vector<size_t>& order, Set* set);
   void TrySmallSets(const Set& needed, Set* best);
-  void TryOrders(Set* best);
+  void TryExchanges(const Set& needed, Set* best);
   void GrowByPairs(Set* best);
   void LowerUnsafePairs(const Set& set, Mates* mates) const;
 
@@ -379,7 +381,7 @@ class Search {
   Mates largest_;
   std::vector<uint64_t> all_;
   Matcher matcher_;
-  double budget_ = 1e9;  // what may be spent on better sets, in words read
+  double budget_ = kBudget;
 };
 
 int Search::Enlarge(const Pairs& unsafe, Mates* mates) {
@@ -504,18 +506,22 @@ void Search::GrowByPairs(Set* best) {
   if (Cost(set) < Cost(*best)) *best = set;
 }
 
-// Shrinks the set of all matrices in random orders, dear matrices rather early than late, as far as the budget goes.
-void Search::TryOrders(Set* best) {
+// Looks near the best set, as far as the budget goes: takes out one of its matrices, puts all others in, and shrinks that
+// set in a random order, the best set's matrices last. Sets of equal cost lead on.
+void Search::TryExchanges(const Set& needed, Set* best) {
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): equal arguments give equal orders
-  for (int i = 0; i < 100 && budget_ > 0; ++i) {
-    std::vector<double> keys;
-    for (const double cost : costs_) keys.push_back(cost * double(random()));
-    std::vector<size_t> order = MatricesByCost();
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t one, size_t other) { return keys[one] > keys[other]; });
+  while (budget_ > 0) {
+    std::vector<size_t> order(matrices());
+    std::iota(order.begin(), order.end(), size_t{0});
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+    const auto is_first = [&](size_t matrix) { return (*best)[matrix] && !needed[matrix]; };
+    const auto first = std::find_if(order.begin(), order.end(), is_first);
+    if (first == order.end()) return;
+    std::rotate(order.begin(), first, first + 1);
+    std::stable_partition(order.begin() + 1, order.end(), [&](size_t matrix) { return !(*best)[matrix]; });
     Set set(matrices(), true);
     Shrink(order, &set);
-    if (Cost(set) < Cost(*best)) *best = set;
+    if (Cost(set) <= Cost(*best)) *best = set;
   }
 }
 
@@ -530,9 +536,12 @@ Set Search::CheapestSet() {
   Set best(matrices(), true);
   Shrink(MatricesByCost(), &best);
   GrowByPairs(&best);
-  TrySmallSets(needed, &best);
-  budget_ = std::max(budget_, 5e8);
-  TryOrders(&best);
+  constexpr int kFew = 6;
+  if (std::count(best.begin(), best.end(), true) <= std::count(needed.begin(), needed.end(), true) + kFew) {
+    TrySmallSets(needed, &best);
+  }
+  budget_ = kBudget;
+  TryExchanges(needed, &best);
   return best;
 }
 
@@ -548,8 +557,8 @@ Mates Search::Run() {
 // it looks at some, the present ones among them.
 void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   using Graph = lemon::SmartGraph;
-  constexpr int kPairs = 400000;
-  const int nodes = unsafe_[0].nodes(), pairs_each = std::max(64, kPairs / nodes);
+  const int nodes = unsafe_[0].nodes();
+  const int pairs_each = int(std::max<int64_t>(16, (int64_t{1} << 28) / (int64_t{nodes} * nodes)));
   Pairs refused(nodes, unsafe_[0].size()), unsafe = refused;
   for (size_t i = 0; i < matrices(); ++i) (set[i] ? unsafe : refused).Add(unsafe_[i]);
   Graph graph;
@@ -557,7 +566,9 @@ void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   Graph::EdgeMap<int64_t> gains(graph);
   const auto add = [&](int one, int other) {
     int64_t count = 0;
-    for (size_t i = 0; i < matrices(); ++i) count += unsafe_[i].Has(one, other);
+    if (unsafe.Has(one, other)) {
+      for (size_t i = 0; i < matrices(); ++i) count += unsafe_[i].Has(one, other);
+    }
     const Graph::Edge edge = graph.addEdge(Graph::nodeFromId(one), Graph::nodeFromId(other));
     gains[edge] = count == 0 ? 0 : -count - nodes * int64_t(matrices());
   };
@@ -565,6 +576,7 @@ void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
     if ((*mates)[size_t(node)] > node) add(node, (*mates)[size_t(node)]);
     int count[2] = {};  // of safe pairs and of unsafe ones
     VisitSafe(refused, node, all_.data(), [&](int other) {
+      if (other < node && pairs_each >= unsafe.size()) return true;  // the other node has added it
       if (count[unsafe.Has(node, other)]++ < pairs_each) add(node, other);
       return count[0] < pairs_each || count[1] < pairs_each;
     });
