@@ -471,7 +471,7 @@ def read_onnx(path: str | Path) -> QuantizedModel:
     except OSError as error:
         raise invalid(f"{excerpt(path)}: {error.strerror or excerpt(error)}") from None
     except Exception:  # protobuf's DecodeError, by whatever name
-        raise invalid(f"{excerpt(path)}: is no ONNX model") from None
+        raise invalid(f"{excerpt(path)}: is no ONNX model; expected .onnx, .tflite, or the .xml of an OpenVINO IR") from None
     if not proto.graph.node:
         raise invalid(f"{excerpt(path)}: is no ONNX model, or one without operators")
     model = QuantizedModel(str(path), proto=proto)

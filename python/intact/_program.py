@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Callable
 
@@ -49,8 +50,10 @@ def _audit(arguments: list[str]) -> int:
                                          float_model=options.float_model, emulate=options.emulate)
         if options.json:
             write(options.json, to_json(result))
+            print(f"intact: wrote {options.json}", file=sys.stderr)
         if options.html:
             write(options.html, to_html(result))
+            print(f"intact: wrote {options.html}", file=sys.stderr)
     except Error as error:
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
@@ -59,6 +62,10 @@ def _audit(arguments: list[str]) -> int:
     except OSError as error:
         print(f"intact: {excerpt(error.filename)}: cannot be written: {error.strerror}", file=sys.stderr)
         return 2
+    except Exception:  # status 1 is a verdict, and this is none
+        traceback.print_exc()
+        print("intact: audit: failed by a mistake of its own, shown above; please report it", file=sys.stderr)
+        return 3
     try:
         sys.stdout.write(to_text(result).encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8"))
         sys.stdout.flush()

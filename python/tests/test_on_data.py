@@ -81,20 +81,20 @@ def test_distances_to_the_float_model(tmp_path):
     pytest.importorskip("onnxruntime")
     quantized, before, data = models(tmp_path)
     run = program("audit", quantized, "--data", data, "--float", before, "--json", tmp_path / "j")
-    assert run.returncode == 1 and "; from float: exact " in run.stdout
+    assert run.returncode == 1 and "; against float: exact " in run.stdout
     (output,) = json.loads((tmp_path / "j").read_text())["outputs"]
     assert output["exact_to_float"] > 40
     assert (output["stock_to_float"] < 10) == audit(quantized).cpu_clamps
 
 
-def test_the_float_model_may_have_other_outputs(tmp_path):
+def test_a_float_model_with_other_outputs(tmp_path):
     pytest.importorskip("onnxruntime")
     quantized, before, data = models(tmp_path)
     model = onnx.load(str(before))
     model.graph.node[0].output[0] = model.graph.output[0].name = "other"
     onnx.save(model, str(before))
     run = program("audit", quantized, "--data", data, "--float", before)
-    assert run.returncode == 1 and run.stderr == "" and "from float" not in run.stdout
+    assert run.returncode == 2 and "has none of the model's outputs" in run.stderr and run.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")
@@ -103,7 +103,7 @@ def test_an_emulator_shows_the_harm(tmp_path, monkeypatch):
     monkeypatch.delenv("INTACT_PYTHON", raising=False)
     quantized, before, data = models(tmp_path)
     run = program("audit", quantized, "--data", data, "--float", before, "--emulate", "--json", tmp_path / "j")
-    assert run.returncode == 1 and "from exact, where rounding noise alone makes" in run.stdout
+    assert run.returncode == 1 and "dB, where rounding noise alone makes" in run.stdout
     report = json.loads((tmp_path / "j").read_text())
     assert report["stock_clamps"] and report["outputs"][0]["stock_to_float"] < 10
 
@@ -116,4 +116,32 @@ def test_what_the_options_need(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.setenv("INTACT_PYTHON", "/nonexistent/python")
     run = program("audit", quantized, "--data", data, "--emulate")
-    assert run.returncode == 2 and run.stderr.startswith("intact: --emulate: needs /nonexistent/python") and run.stderr.count("\n") == 1
+    assert run.returncode == 2 and run.stderr.startswith("intact: INTACT_PYTHON: names /nonexistent/python") and run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arrays,words", [({"y": np.zeros((2, 4), np.float32)}, "has no array 'x', an input of the model; has: y"),
+                                          ({"x": np.zeros((2, 4), np.float64)}, "array 'x': is float64; expected float32"),
+                                          ({"x": np.zeros((0, 4), np.float32)}, "array 'x': has no elements"),
+                                          ({"x": np.full((2, 4), np.nan, np.float32)}, "array 'x': holds NaN")])
+def test_arrays_that_are_no_inputs(tmp_path, arrays, words):
+    pytest.importorskip("onnxruntime")
+    quantized, _, data = models(tmp_path)
+    np.savez(data, **arrays)
+    run = program("audit", quantized, "--data", data)
+    assert run.returncode == 2 and words in run.stderr and str(data) in run.stderr and run.stderr.count("\n") == 1, run.stderr
+
+
+def test_labels_beside_the_inputs_are_left_out(tmp_path):
+    pytest.importorskip("onnxruntime")
+    quantized, _, data = models(tmp_path)
+    np.savez(data, label=np.arange(2), **np.load(data))
+    assert program("audit", quantized, "--data", data).returncode == 1
+
+
+def test_sums_of_an_engine_without_outputs(tmp_path):
+    pytest.importorskip("onnxruntime")
+    quantized, _, data = models(tmp_path)
+    run = program("audit", quantized, "--data", data, "--engine", "openvino")
+    assert "on your data, OpenVINO" in run.stdout and "\noutput" not in run.stdout
+    run = program("audit", quantized, "--data", data, "--engine", "openvino", "--emulate")
+    assert run.returncode == 2 and "add --engine onnxruntime" in run.stderr
