@@ -47,8 +47,8 @@ def _data_verdict(audit: Audit) -> str:
         return ""
     seen = [layer for layer in data.layers.values() if layer is not None]
     changed = sum(layer.changed > 0 for layer in seen)
-    hidden = len(data.layers) - len(seen)
-    of = f"{changed} of {len(seen)} layers clamp" + (f" ({hidden} cannot be seen)" if hidden else "")
+    hidden = sum(data.layers.get(layer.layer.name) is None and not layer.engines[data.engine].is_proven for layer in audit.layers)
+    of = f"{changed} of {len(audit.layers)} layers clamp" + (f" ({hidden} cannot be seen)" if hidden else "")
     text = f"on your data sums of {of} in {engines()[data.engine]['name']}; "
     if not data.stock_clamps or not data.outputs:
         return text
@@ -64,10 +64,10 @@ def _decibels(distance: float) -> str:
     return "identical" if distance == math.inf else f"{distance:.0f} dB"
 
 
-def _on_data(audit: Audit, name: str) -> str:
-    found = audit.on_data.layers.get(name)
+def _on_data(audit: Audit, layer: AuditedLayer) -> str:
+    found = audit.on_data.layers.get(layer.layer.name)
     if found is None:
-        return "not seen"
+        return "" if layer.engines[audit.on_data.engine].is_proven else "not seen"
     return f"{found.changed:,} of {found.results:,} sums clamp" + (f" ({_decibels(found.sqnr)})" if found.changed else "")
 
 
@@ -147,7 +147,7 @@ def to_text(audit: Audit) -> str:
         rows.append([q.name, q.node, q.a_type + q.b_type, _shape(layer), activations,
                      *(_result(layer, name) for name in audit.engines), _error(audit, layer)])
         if audit.on_data:
-            rows[-1].append(_on_data(audit, q.name))
+            rows[-1].append(_on_data(audit, layer))
     if len(rows) > 1:
         widths = [min(max(len(row[i]) for row in rows), 40) for i in range(len(head))]
         for row in rows:
@@ -251,7 +251,7 @@ def to_html(audit: Audit) -> str:
         rows.append(f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
                     + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>")
                     + "".join(cell(layer, name) for name in audit.engines) + td("error at most", e(_error(audit, layer)))
-                    + (td(_data_head(audit), e(_on_data(audit, q.name))) if audit.on_data else "") + "</tr>")
+                    + (td(_data_head(audit), e(_on_data(audit, layer))) if audit.on_data else "") + "</tr>")
     remarks = "".join(f"<li>{e(text)}</li>" for text in _remarks(audit))
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
     heads = "".join(f"<th>{e(table[name]['name'])}<br><small>{e(table[name]['versions'])}</small></th>" for name in audit.engines)
