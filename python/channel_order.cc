@@ -506,11 +506,11 @@ void Search::GrowByPairs(Set* best) {
   if (Cost(set) < Cost(*best)) *best = set;
 }
 
-// Looks near the best set, as far as the budget goes: takes out one of its matrices, puts all others in, and shrinks that
-// set in a random order, the best set's matrices last. Sets of equal cost lead on.
+// Looks near the best set, until the budget is spent or many rounds found no cheaper one: takes out one of its matrices, puts
+// all others in, and shrinks that set in a random order, the best set's matrices last. Sets of equal cost lead on.
 void Search::TryExchanges(const Set& needed, Set* best) {
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): equal arguments give equal orders
-  while (budget_ > 0) {
+  for (size_t rounds = 0; rounds < 10 * matrices() && budget_ > 0; ++rounds) {
     std::vector<size_t> order(matrices());
     std::iota(order.begin(), order.end(), size_t{0});
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
@@ -521,6 +521,7 @@ void Search::TryExchanges(const Set& needed, Set* best) {
     std::stable_partition(order.begin() + 1, order.end(), [&](size_t matrix) { return !(*best)[matrix]; });
     Set set(matrices(), true);
     Shrink(order, &set);
+    if (Cost(set) < Cost(*best)) rounds = 0;
     if (Cost(set) <= Cost(*best)) *best = set;
   }
 }
