@@ -296,6 +296,21 @@ def test_matrices_with_unsafe_pairs_cost_the_least(seed):
 
 
 @needs_library
+@pytest.mark.parametrize("seed,least", [(4, 3), (7, 4), (8, 2), (11, 4)])
+def test_layers_with_unsafe_pairs_are_few(seed, least):
+    """`least` is the smallest number of such matrices: an exhaustive search over all sets of matrices found it."""
+    rng = np.random.default_rng(seed)
+    spread = np.exp(0.9 * rng.normal(size=(48, 1)))
+    matrices = []
+    for _ in range(8):
+        weights = rng.laplace(size=(48, 10)) * spread
+        matrices.append(np.clip(np.rint(weights / np.abs(weights).max(axis=0) * 127), -128, 127).astype(np.int8))
+    found = order_channels(matrices)
+    check(matrices, found)
+    assert len({i for pair in found.unsafe for i in pair[2]}) == least
+
+
+@needs_library
 def test_many_matrices_share_few_unsafe_ones():
     """As in a transformer's residual stream: most orders leave a pair over that is unsafe in many matrices."""
     rng = np.random.default_rng(4)
