@@ -3,7 +3,8 @@
 // of a graph; a largest matching of it pairs as many channels as any order can. intact/_order.py is the caller.
 //
 // Where no order is safe, some matrices must have unsafe pairs. The pairs that are safe in all other matrices are a larger
-// graph. The search looks for the cheapest set of matrices whose graph has a perfect matching.
+// graph. The search looks for the cheapest set of matrices whose graph has a perfect matching. It is a local search: an
+// exhaustive one would take time that is exponential in the number of matrices.
 #include <stdint.h>
 
 #define LEMON_ONLY_TEMPLATES  // headers only; nothing is linked
@@ -11,7 +12,6 @@
 #include <lemon/smart_graph.h>
 
 #include <algorithm>
-#include <map>
 #include <new>
 #include <numeric>
 #include <random>
@@ -199,9 +199,6 @@ class Matcher {
   // Drops the matching's unsafe pairs, then makes it a largest one. Returns how many nodes are left over.
   int Enlarge(const Pairs& unsafe, Mates* mates);
 
-  // Nodes that some largest matching leaves over, after Enlarge() has returned more than 0.
-  const std::vector<bool>& spare() const { return spare_; }
-
  private:
   void AddEdge(int one, int other) {
     graph_.addEdge(lemon::SmartGraph::nodeFromId(one), lemon::SmartGraph::nodeFromId(other));
@@ -213,7 +210,7 @@ class Matcher {
   int nodes_, words_, size_;
   std::vector<uint64_t> all_;
   lemon::SmartGraph graph_;
-  std::vector<bool> spare_;
+  std::vector<bool> spare_;  // nodes that some largest matching leaves over
 };
 
 // Nodes with few partners choose first, and take the free partner that has the fewest.
@@ -342,7 +339,7 @@ int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
   }
 }
 
-constexpr double kBudget = 8e8;  // words that may be read to look for better sets, in each of two ways
+constexpr double kBudget = 8e8;  // words that may be read to look for better sets
 
 using Set = std::vector<bool>;  // of matrices: those that may have unsafe pairs
 
@@ -371,9 +368,7 @@ class Search {
   bool IsEnough(const Set& set) { return Left(set, nullptr) == 0; }
   std::vector<size_t> MatricesByCost() const;
   void Shrink(const std::vector<size_t>& order, Set* set);
-  void TrySmallSets(const Set& needed, Set* best);
   void TryExchanges(const Set& needed, Set* best);
-  void GrowByPairs(Set* best);
   void LowerUnsafePairs(const Set& set, Mates* mates) const;
 
   const std::vector<Pairs>& unsafe_;
@@ -431,86 +426,11 @@ void Search::Shrink(const std::vector<size_t>& order, Set* set) {
   }
 }
 
-// Tries the sets that add up to three matrices to those that every set needs, as far as the budget goes.
-void Search::TrySmallSets(const Set& needed, Set* best) {
-  std::vector<size_t> others;
-  for (size_t i = 0; i < matrices(); ++i) {
-    if (!needed[i]) others.push_back(i);
-  }
-  const auto attempt = [&](std::initializer_list<size_t> chosen) {
-    Set set = needed;
-    for (const size_t i : chosen) set[others[i]] = true;
-    if (budget_ > 0 && Cost(set) < Cost(*best) && IsEnough(set)) *best = set;
-  };
-  for (size_t a = 0; a < others.size(); ++a) attempt({a});
-  for (size_t a = 0; a < others.size(); ++a) {
-    for (size_t b = 0; b < a; ++b) attempt({a, b});
-  }
-  for (size_t a = 0; a < others.size() && budget_ > 0; ++a) {
-    for (size_t b = 0; b < a; ++b) {
-      for (size_t c = 0; c < b; ++c) attempt({a, b, c});
-    }
-  }
-}
-
-// Admits the pair of spare nodes that adds the least cost and enlarges the matching, until every node has a mate.
-void Search::GrowByPairs(Set* best) {
-  constexpr size_t kNodes = 400, kTries = 30;
-  Set set(matrices(), false);
-  for (int left = Left(set, nullptr); left > 0;) {
-    // Of many spare nodes those that are unsafe in the fewest pairs.
-    std::vector<std::pair<int64_t, int>> spare;
-    for (int node = 0; node < unsafe_[0].nodes(); ++node) {
-      if (!matcher_.spare()[size_t(node)]) continue;
-      int64_t count = 0;
-      for (size_t i = 0; i < matrices(); ++i) {
-        if (set[i]) continue;
-        for (int word = 0; word < unsafe_[i].words(); ++word)
-          count += __builtin_popcountll(unsafe_[i].Row(node)[word]);
-      }
-      spare.emplace_back(count, node);
-    }
-    std::sort(spare.begin(), spare.end());
-    spare.resize(std::min(spare.size(), kNodes));
-    std::map<Set, double> larger;  // sets, and their costs
-    for (size_t a = 0; a < spare.size(); ++a) {
-      for (size_t b = 0; b < a; ++b) {
-        const int one = spare[a].second, other = spare[b].second;
-        if (unsafe_[0].FirstOfBlock(one) != unsafe_[0].FirstOfBlock(other)) continue;
-        Set with = set;
-        for (size_t i = 0; i < matrices(); ++i) with[i] = with[i] || unsafe_[i].Has(one, other);
-        larger.emplace(std::move(with), 0);
-      }
-    }
-    budget_ -= 0.5 * double(spare.size() * spare.size() * matrices());
-    std::vector<std::pair<double, const Set*>> by_cost;
-    for (auto& [with, cost] : larger) {
-      cost = Cost(with);
-      if (cost < Cost(*best)) by_cost.emplace_back(cost, &with);
-    }
-    std::stable_sort(by_cost.begin(), by_cost.end(),
-                     [](const auto& one, const auto& other) { return one.first < other.first; });
-    by_cost.resize(std::min(by_cost.size(), kTries));
-    const int before = left;
-    for (const auto& [cost, with] : by_cost) {
-      if (budget_ <= 0) return;
-      const int now = Left(*with, nullptr);
-      if (now >= left) continue;
-      left = now;
-      set = *with;
-      break;
-    }
-    if (left == before) return;
-  }
-  Shrink(MatricesByCost(), &set);
-  if (Cost(set) < Cost(*best)) *best = set;
-}
-
-// Looks near the best set, as far as the budget goes: takes out one of its matrices, puts all others in, and shrinks that
-// set in a random order, the best set's matrices last. Sets of equal cost lead on.
+// Looks near the best set, until the budget is spent or many rounds found no cheaper one: takes out one of its matrices, puts
+// all others in, and shrinks that set in a random order, the best set's matrices last. Sets of equal cost lead on.
 void Search::TryExchanges(const Set& needed, Set* best) {
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): equal arguments give equal orders
-  while (budget_ > 0) {
+  for (size_t rounds = 0; rounds < 10 * matrices() && budget_ > 0; ++rounds) {
     std::vector<size_t> order(matrices());
     std::iota(order.begin(), order.end(), size_t{0});
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
@@ -521,6 +441,7 @@ void Search::TryExchanges(const Set& needed, Set* best) {
     std::stable_partition(order.begin() + 1, order.end(), [&](size_t matrix) { return !(*best)[matrix]; });
     Set set(matrices(), true);
     Shrink(order, &set);
+    if (Cost(set) < Cost(*best)) rounds = 0;
     if (Cost(set) <= Cost(*best)) *best = set;
   }
 }
@@ -535,12 +456,6 @@ Set Search::CheapestSet() {
   if (IsEnough(needed)) return needed;
   Set best(matrices(), true);
   Shrink(MatricesByCost(), &best);
-  GrowByPairs(&best);
-  constexpr int kFew = 6;
-  if (std::count(best.begin(), best.end(), true) <= std::count(needed.begin(), needed.end(), true) + kFew) {
-    TrySmallSets(needed, &best);
-  }
-  budget_ = kBudget;
   TryExchanges(needed, &best);
   return best;
 }

@@ -75,8 +75,9 @@ def random_graph(channels, rng):
     return safe | safe.T
 
 
-def largest(safe):
-    """The number of pairs of a largest matching, by trying all."""
+def largest(safe, preferred=None):
+    """The number of pairs of a largest matching, by trying all. With `preferred`: the number of preferred pairs of a perfect
+    matching that has the most of them."""
     channels = len(safe)
 
     @functools.lru_cache(maxsize=None)
@@ -85,10 +86,10 @@ def largest(safe):
             return 0
         first = left.bit_length() - 1
         left ^= 1 << first
-        best = of(left)
+        best = of(left) if preferred is None else -channels
         for other in range(first):
             if left >> other & 1 and safe[first, other]:
-                best = max(best, 1 + of(left ^ 1 << other))
+                best = max(best, of(left ^ 1 << other) + (1 if preferred is None else int(preferred[first, other])))
         return best
 
     return of((1 << channels) - 1)
@@ -181,12 +182,27 @@ def test_a_largest_matching_of_a_large_graph_is_known():
 
 
 @needs_library
+def test_one_pair_among_thousands_is_found():
+    """Two odd groups whose channels fit all of their group, and one pair that joins the groups: an order needs this pair."""
+    group = np.arange(202) < 101
+    safe = group[:, None] == group
+    safe[50, 150] = safe[150, 50] = True
+    matrix = of_graph(safe, np.random.default_rng(0))
+    found = order_channels([matrix], allow_zero_channels=True)
+    assert not found.single and failing(matrix[found.order]) == 0
+
+
+@needs_library
 def test_a_safe_order_is_kept():
     rng = np.random.default_rng(0)
     for channels in (1, 2, 7, 64):
         matrix = rng.integers(-64, 65, (channels, 9)).astype(np.int8)
         found = order_channels([matrix])
         assert np.array_equal(found.order, np.arange(channels)) and not found.unsafe and not found.single
+        safe = rng.random((channels, channels)) < 0.3
+        stored = np.arange(channels // 2 * 2)
+        safe[stored, stored ^ 1] = True
+        assert np.array_equal(order_channels([of_graph(safe & safe.T, rng)]).order, np.arange(channels))
     heavy = np.full((6, 4), 100, np.int8)  # each second channel is heavy
     heavy[1::2] = 1
     assert np.array_equal(order_channels([heavy]).order, np.arange(6))
@@ -228,6 +244,19 @@ def test_pairs_stay_in_their_blocks():
 
 
 @needs_library
+def test_each_block_has_its_own_order():
+    matrices = [laplace(96, 20, 3, 0.5), laplace(96, 9, 4, 0.5)]
+    found = order_channels(matrices, blocks=4, allow_zero_channels=True)
+    check(matrices, found, blocks=4)
+    for block in range(4):
+        rows = slice(24 * block, 24 * block + 24)
+        alone = order_channels([matrix[rows] for matrix in matrices], allow_zero_channels=True)
+        assert np.array_equal(alone.order + rows.start, found.order[rows])
+    assert len({tuple(order) for order in (found.order.reshape(4, -1) % 24).tolist()}) > 1
+    check(matrices, order_channels(matrices, blocks=4), blocks=4)
+
+
+@needs_library
 @pytest.mark.parametrize("seed", range(5))
 def test_one_order_for_all_blocks(seed):
     matrices = [laplace(96, 10, seed), laplace(96, 4, seed + 50)]
@@ -255,11 +284,30 @@ def test_matrices_with_unsafe_pairs_cost_the_least(seed):
     found = order_channels(matrices, weights=costs)
     check(matrices, found)
     costs = [1] * count if costs is None else costs
-    paid = sum(costs[i] for i in {i for pair in found.unsafe for i in pair[2]})
-    least = min(sum(costs[i] for i in unsafe) for size in range(count + 1) for unsafe in itertools.combinations(range(count), size)
-                if largest(np.all([graphs[i] for i in range(count) if i not in unsafe] or [np.ones((channels, channels), bool)],
-                                  axis=0)) == channels // 2)
-    assert paid == least
+    admitted = {i for pair in found.unsafe for i in pair[2]}
+
+    def joint(unsafe):
+        return np.all([graphs[i] for i in range(count) if i not in unsafe] or [np.ones((channels, channels), bool)], axis=0)
+
+    subsets = itertools.chain.from_iterable(itertools.combinations(range(count), size) for size in range(count + 1))
+    least = min(sum(costs[i] for i in unsafe) for unsafe in subsets if largest(joint(unsafe)) == channels // 2)
+    assert sum(costs[i] for i in admitted) == least
+    assert len(found.unsafe) == channels // 2 - largest(joint(admitted), joint(()))
+
+
+@needs_library
+@pytest.mark.parametrize("seed,least", [(4, 3), (7, 4), (8, 2), (11, 4)])
+def test_layers_with_unsafe_pairs_are_few(seed, least):
+    """`least` is the smallest number of such matrices: an exhaustive search over all sets of matrices found it."""
+    rng = np.random.default_rng(seed)
+    spread = np.exp(0.9 * rng.normal(size=(48, 1)))
+    matrices = []
+    for _ in range(8):
+        weights = rng.laplace(size=(48, 10)) * spread
+        matrices.append(np.clip(np.rint(weights / np.abs(weights).max(axis=0) * 127), -128, 127).astype(np.int8))
+    found = order_channels(matrices)
+    check(matrices, found)
+    assert len({i for pair in found.unsafe for i in pair[2]}) == least
 
 
 @needs_library
