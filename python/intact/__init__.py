@@ -17,6 +17,8 @@ from ._library import Error, isas, version
 from ._plan import Call, Certificate, Info, Tuned
 
 from . import verify
+from ._repair import repair
 
 __version__ = version()
-__all__ = ["Audit", "Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "audit", "isas", "verify", "version"]
+__all__ = ["Audit", "Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "audit", "isas",
+           "repair", "verify", "version"]

@@ -160,7 +160,7 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
         found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, "
                      "about 1.16 times the time)")
     if channels > 1:
-        found.append("a new order of the channels")
+        found.append("a new order of the channels" + (": intact repair" if model.engine == "onnxruntime" else ""))
     options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",
                "openvino": "NNCF: overflow_fix"}
     how = [options[name] for name in names if name in options]

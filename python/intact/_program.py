@@ -15,6 +15,33 @@ from ._run import load_data, run_on_data
 from ._report import to_html, to_json, to_text, write
 
 
+def _progress(command: str, what: str) -> Callable[[int, int], None]:
+    def show(done: int, of: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{command}: {done} of {of} {what}" if done < of else "\r\x1b[K")
+            sys.stderr.flush()
+
+    return show
+
+
+def _failed(error: "Error | OSError") -> int:
+    if isinstance(error, Error):
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+        print(f"intact: {error.message}", file=sys.stderr)
+    else:
+        print(f"intact: {excerpt(error.filename)}: cannot be written: {error.strerror}", file=sys.stderr)
+    return 2
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text.encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _audit(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="intact audit", description="Says which layers of a quantized model can saturate.")
     parser.add_argument("model", metavar="MODEL", help="an ONNX file, a TFLite file, or the .xml of an OpenVINO IR")
@@ -33,20 +60,12 @@ def _audit(arguments: list[str]) -> int:
         print(f"intact: {'--float' if options.float_model else '--emulate'}: needs --data", file=sys.stderr)
         return 2
 
-    def progress(what: str) -> Callable[[int, int], None]:
-        def show(done: int, of: int) -> None:
-            if sys.stderr.isatty():
-                sys.stderr.write(f"\raudit: {done} of {of} {what}" if done < of else "\r\x1b[K")
-                sys.stderr.flush()
-
-        return show
-
     try:
-        result = audit(options.model, engines_asked=options.engine, progress=progress("layers"))
+        result = audit(options.model, engines_asked=options.engine, progress=_progress("audit", "layers"))
         if options.data and result.model.proto is None:
             raise invalid(f"--data: needs an ONNX model; {excerpt(options.model)} is none")
         if options.data:
-            result.on_data = run_on_data(result, load_data(options.data), progress=progress("runs"),
+            result.on_data = run_on_data(result, load_data(options.data), progress=_progress("audit", "runs"),
                                          float_model=options.float_model, emulate=options.emulate)
         if options.json:
             write(options.json, to_json(result))
@@ -54,26 +73,53 @@ def _audit(arguments: list[str]) -> int:
         if options.html:
             write(options.html, to_html(result))
             print(f"intact: wrote {options.html}", file=sys.stderr)
-    except Error as error:
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
-        print(f"intact: {error.message}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"intact: {excerpt(error.filename)}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 2
-    except Exception:  # status 1 is a verdict, and this is none
-        traceback.print_exc()
-        print("intact: audit: failed by a mistake of its own, shown above; please report it", file=sys.stderr)
-        return 3
-    try:
-        sys.stdout.write(to_text(result).encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8"))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (Error, OSError) as error:
+        return _failed(error)
+    _print(to_text(result))
     if not result.layers:
         return 2
     return 0 if result.is_proven else 1
+
+
+def _repair(arguments: list[str]) -> int:
+    from . import _repair_report
+    from ._repair import repair_file
+
+    parser = argparse.ArgumentParser(prog="intact repair",
+                                     description="Reorders the channels of a quantized model so that no layer can saturate.")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the repaired model")
+    parser.add_argument("--for", action="append", metavar="ENGINE", dest="engines",
+                        help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
+    parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
+    parser.add_argument("--keep-channels", action="store_true", help="adds no zero channels beside heavy ones")
+    parser.add_argument("--check", action="store_true",
+                        help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
+    parser.add_argument("--data", metavar="PATH",
+                        help="with --check: inputs, a file .npz or a folder of them (default: random inputs)")
+    parser.add_argument("--emulate", action="store_true",
+                        help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
+    parser.add_argument("--json", metavar="FILE", help="writes what was done as JSON")
+    options = parser.parse_args(arguments)
+    if (options.data or options.emulate) and not options.check:
+        print(f"intact: {'--data' if options.data else '--emulate'}: needs --check", file=sys.stderr)
+        return 2
+    try:
+        done = repair_file(options.model, options.output, engines_asked=options.engines, bit_exact=options.bit_exact,
+                           keep_channels=options.keep_channels, progress=_progress("repair", "layers"))
+        if options.check:
+            from ._repair_check import check
+
+            done.check = check(done, load_data(options.data) if options.data else None, emulate=options.emulate,
+                               progress=_progress("check", "runs"))
+        if options.json:
+            write(options.json, _repair_report.to_json(done))
+    except (Error, OSError) as error:
+        return _failed(error)
+    _print(_repair_report.to_text(done))
+    if not done.layers:
+        return 2
+    return 0 if done.is_proven and (done.check is None or done.check.is_right) else 1
 
 
 def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -88,8 +134,18 @@ def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     return [str(package / "intact"), *arguments], environment
 
 
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {"audit": _audit, "repair": _repair}
+
+
 def main() -> None:
-    if sys.argv[1:2] == ["audit"]:
-        sys.exit(_audit(sys.argv[2:]))
-    command, environment = native(sys.argv[1:])
-    os.execve(command[0], ["intact", *command[1:]], environment)
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in _COMMANDS:
+        command, environment = native(sys.argv[1:])
+        os.execve(command[0], ["intact", *command[1:]], environment)
+    try:
+        status = _COMMANDS[name](sys.argv[2:])
+    except Exception:  # status 1 is a verdict, and this is none
+        traceback.print_exc()
+        print(f"intact: {name}: failed by a mistake of its own, shown above; please report it", file=sys.stderr)
+        status = 3
+    sys.exit(status)

@@ -1,0 +1,141 @@
+"""A repaired model run beside the stored one: both are compared with a variant that cannot saturate."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._audit import cpu_clamps
+from ._library import excerpt, invalid
+from ._repair import Repair
+from ._report import _NEAR, _finite
+from ._run import _distances, _power, control_variant, decibels, emulated, exact_variant, session_of
+
+_RUNS = 3
+_SIZE = 16  # of dimensions that the model leaves open
+
+
+@dataclass
+class CheckedOutput:
+    """An output's values: how many are not the exact variant's, and decibels from it, of the stored and the repaired model; and
+    decibels of the control, the exact variant with its float constants changed by 1e-7."""
+
+    name: str
+    values: int = 0
+    stored_differ: int = 0
+    repaired_differ: int = 0
+    stored: float = 0.0
+    repaired: float = 0.0
+    control: float = 0.0
+
+
+@dataclass
+class Check:
+    """`must_be_equal`: no float was added in a new order, so the repaired model's outputs must be the exact variant's."""
+
+    runs: int
+    where: str
+    must_be_equal: bool
+    outputs: list[CheckedOutput] = field(default_factory=list)
+
+    def is_output_right(self, output: CheckedOutput) -> bool:
+        return output.repaired_differ == 0 or (not self.must_be_equal and output.repaired >= output.control - _NEAR)
+
+    @property
+    def is_right(self) -> bool:
+        return all(self.is_output_right(output) for output in self.outputs)
+
+    def lines(self) -> list[str]:
+        lines = []
+        for output in self.outputs:
+            def distance(differ: int, by: float) -> str:
+                return f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)" if differ else "equal bit for bit"
+
+            text = (f"output {excerpt(output.name)} {self.where}, against the exact variant: "
+                    f"stored {distance(output.stored_differ, output.stored)}; "
+                    f"repaired {distance(output.repaired_differ, output.repaired)}; control {output.control:.1f} dB")
+            lines.append(text if self.is_output_right(output) else text + ": THE REPAIR IS WRONG")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        return {"runs": self.runs, "where": self.where, "must_be_equal": self.must_be_equal, "right": self.is_right,
+                "outputs": [{key: _finite(value) for key, value in vars(output).items()} for output in self.outputs]}
+
+
+def random_runs(session: Any) -> list[dict[str, np.ndarray]]:
+    """Inputs of chance for a session."""
+    rng = np.random.default_rng(0)
+    kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int64)": np.int64,
+             "tensor(int32)": np.int32, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(bool)": np.bool_}
+    runs = []
+    for _ in range(_RUNS):
+        run = {}
+        for value in session.get_inputs():
+            if value.type not in kinds:
+                raise invalid(f"--check: input {excerpt(value.name)!r} is a {value.type}; give inputs with --data")
+            dtype = kinds[value.type]
+            shape = [n if isinstance(n, int) and n > 0 else 1 if k == 0 else _SIZE for k, n in enumerate(value.shape)]
+            if dtype in (np.uint8, np.int8):
+                limits = np.iinfo(dtype)
+                run[value.name] = rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+            elif np.dtype(dtype).kind in "ib":
+                run[value.name] = np.ones(shape, dtype) if "mask" in value.name else rng.integers(1, 10, shape).astype(dtype)
+            else:
+                run[value.name] = rng.standard_normal(shape).astype(dtype)
+        runs.append(run)
+    return runs
+
+
+def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, emulate: bool = False,
+          progress: Any = None) -> Check:
+    """Runs the stored and the repaired model, the exact variant and the control; compares their outputs."""
+    exact = exact_variant(done.before)
+    names = [output.name for output in exact.graph.output]
+    where = "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI")
+    found = Check(len(runs or []), where, not done.sums)
+    models: list[Any] = [exact, done.before.model.path, done.after.model.path, control_variant(exact)]
+    sessions = [session_of(str(model) if isinstance(model, str) else model) for model in models]
+    if runs is None:
+        runs = random_runs(sessions[1])
+        found.runs = len(runs)
+    wanted = {value.name for value in sessions[1].get_inputs()}
+    runs = [{name: value for name, value in run.items() if name in wanted} for run in runs]
+    results: list[list] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for k, model in enumerate(models):
+            if emulate:
+                path = model
+                if not isinstance(model, str):
+                    path = str(Path(folder, f"{k}.onnx"))
+                    Path(path).write_bytes(model.SerializeToString())
+                results.append(emulated(path, names, runs))
+                continue
+            try:
+                results.append([sessions[k].run(names, run) for run in runs])
+            except Exception as error:
+                raise invalid(f"--check: ONNX Runtime refuses the inputs: {excerpt(error, 300)}") from None
+            if progress:
+                progress(k + 1, len(models))
+    for i, name in enumerate(names):
+        output = CheckedOutput(name)
+        signal = 0.0
+        noise = [0.0, 0.0, 0.0]
+        for values in zip(*results):
+            arrays = [np.asarray(one[i]) for one in values]
+            if any(array.dtype.kind not in "biuf" for array in arrays):
+                break  # strings, sequences
+            if any(array.shape != arrays[0].shape for array in arrays):
+                raise invalid(f"output {excerpt(name)!r}: its shape depends on the last bits: outputs cannot be compared")
+            output.values += arrays[0].size
+            signal += _power(np.asarray(arrays[0], np.float64))
+            by = [_distances(np.asarray(arrays[0], np.float64), np.asarray(array, np.float64)) for array in arrays[1:]]
+            output.stored_differ += int(np.count_nonzero(by[0]))
+            output.repaired_differ += int(np.count_nonzero(by[1]))
+            noise = [total + float(np.square(distances).sum()) for total, distances in zip(noise, by)]
+        output.stored, output.repaired, output.control = (decibels(signal, total) for total in noise)
+        found.outputs.append(output)
+    return found
