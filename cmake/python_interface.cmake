@@ -6,6 +6,21 @@ function(intact_python_target folder)
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
 endfunction()
 
+# The library that pairs channels, if LEMON is there, whose headers are all it needs. They are no C++20.
+function(intact_channel_order folder)
+  find_path(INTACT_LEMON_INCLUDE lemon/matching.h DOC "Folder with LEMON's headers")
+  mark_as_advanced(INTACT_LEMON_INCLUDE)
+  if(NOT INTACT_LEMON_INCLUDE)
+    message(STATUS "channel_order.so is left out: LEMON (Debian: liblemon-dev) was not found")
+    return()
+  endif()
+  add_library(intact_channel_order MODULE ${PROJECT_SOURCE_DIR}/python/channel_order.cc)
+  target_link_libraries(intact_channel_order PRIVATE intact_flags)
+  target_include_directories(intact_channel_order SYSTEM PRIVATE ${INTACT_LEMON_INCLUDE})
+  set_target_properties(intact_channel_order PROPERTIES CXX_STANDARD 17 PREFIX "" OUTPUT_NAME channel_order
+                        LIBRARY_OUTPUT_DIRECTORY ${folder})
+endfunction()
+
 # intact_python_interface(python out): writes the declarations of intact.h and target.h to `out`, a module that cffi
 # loads, by `python`.
 function(intact_python_interface python out)

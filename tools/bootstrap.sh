@@ -8,7 +8,7 @@ readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libbenchmark-d
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 # For tools/test_summary.py, and the Python package's tests.
-readonly testing=(python3 python3-cffi python3-numpy python3-pytest python3-onnx python3-flatbuffers)
+readonly testing=(python3 python3-cffi python3-numpy python3-pytest python3-onnx python3-flatbuffers liblemon-dev)
 # Tests that search for values and run the same code thousands of times, as a regular expression. Sanitizers do not run
 # them: other tests go through each part of this code.
 readonly searches='RunSweep\.FindsEveryMutant|^RunRandomSweep\.|Kinds\.(EachModelIsFound|NoTwoCandidatesAreTheSame)'\
@@ -268,7 +268,7 @@ case $command in
     try_install openmpi-bin || say "going on without openmpi-bin"
     ;;
   wheel)
-    install_packages python3-venv
+    install_packages python3-venv liblemon-dev
     make_wheel
     ;;
   lint)

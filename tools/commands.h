@@ -23,7 +23,7 @@ inline constexpr int kParity = 0;
 inline constexpr int kDifference = 1;
 inline constexpr int kBadInput = 2;
 
-void AddAudit(CLI::App* app, Command* command);
+void AddPythonCommands(CLI::App* app, Command* command);
 void AddInfo(CLI::App* app, Command* command);
 void AddVerifyCertify(CLI::App* verify, Command* command);
 void AddVerifyCompare(CLI::App* verify, Command* command);

@@ -18,7 +18,7 @@ int Main(int argc, char** argv) {
   AddDocumentOption(&app);
   Command command;
   AddInfo(&app, &command);
-  AddAudit(&app, &command);
+  AddPythonCommands(&app, &command);
   CLI::App* verify = app.add_subcommand("verify", "the standard run of this machine, or one part of it");
   verify->require_subcommand(0, 1);
   AddVerifyStandard(verify, &command);
@@ -39,7 +39,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return Exit(app, error);
   }
-  if (!command) return Fail("a subcommand is required: info, audit or verify (see --help)");
+  if (!command) return Fail("a subcommand is required: info, audit, repair or verify (see --help)");
   if (const Result<jit::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());
   return command();
 }

@@ -7,9 +7,10 @@
     c = gemm.run(np.full((5, 64), 255, np.uint8))                           # (5, 16), uint8
 
 `Gemm` and `Conv` are plans: they pack constant weights once and run many times. Arrays are NumPy's, or any library's that
-speaks DLPack. What a call refuses is an `Error`.
+speaks DLPack. What a call refuses is an `Error`. `audit` says which layers of a model can saturate.
 """
 
+from ._audit import Audit, audit
 from ._conv import Conv, ConvFailingPair
 from ._gemm import FailingPair, Gemm
 from ._library import Error, isas, version
@@ -19,4 +20,5 @@ from . import verify
 from ._repair import repair
 
 __version__ = version()
-__all__ = ["Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "isas", "repair", "verify", "version"]
+__all__ = ["Audit", "Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "audit", "isas",
+           "repair", "verify", "version"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,18 +148,19 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     columns = np.concatenate(over)
     unit, error = "units of the sum", float(columns.max())
     if layer.scales is not None and layer.scales.size in (1, columns.size):
-        unit, error = "steps of the output", float((columns * layer.scales).max())
+        unit, error = "steps of the output", float(math.ceil((columns * layer.scales).max()))  # both results are rounded
     return Certified(pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else "")
 
 
 def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) -> list[str]:
     """What removes the pairs that saturate in the engines `names`."""
-    odd = ", with zero channels where their number is odd" if layer.is_convolution else ""
+    channels = layer.weights.shape[-1] if layer.is_convolution else len(layer.weights)
     found = []
     if "onnxruntime" in names:
         found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, "
                      "about 1.16 times the time)")
-    found.append("a new order of the channels" + odd)
+    if channels > 1:
+        found.append("a new order of the channels" + (": intact repair" if model.engine == "onnxruntime" else ""))
     options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",
                "openvino": "NNCF: overflow_fix"}
     how = [options[name] for name in names if name in options]
@@ -205,7 +207,7 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
         names = list(table)
     for name in names:
         if name not in table:
-            raise invalid(f"--engine: is {name!r}; expected {', '.join(table)}, or all")
+            raise invalid(f"--engine: is {name!r}; expected {', '.join(table)}, or all; several by several --engine")
     model = read_model(path)
     names = names or [model.engine]
     layers = []

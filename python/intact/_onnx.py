@@ -355,7 +355,8 @@ class _Reader:
             return
         outputs = scope.consumers.get(node.output[0], [])
         quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
-        while node.op_type == "Conv" and not quantizers and len(outputs) == 1 and outputs[0].op_type in _MOVED_THROUGH | {"Relu", "Clip"}:
+        between = _MOVED_THROUGH | {"Relu", "Clip"}
+        while node.op_type == "Conv" and not quantizers and len(outputs) == 1 and outputs[0].op_type in between:
             outputs = scope.consumers.get(outputs[0].output[0], [])
             quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
         if node.op_type == "Conv" and not quantizers:
@@ -427,12 +428,13 @@ class _Reader:
         low, high, why = self._range(scope, a, a_type, padded=weights.ndim > 2)
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
-            note = note or "s8 activations of QDQ models become u8 in ONNX Runtime, except where several operators read them: they run in float"
+            note = note or ("s8 activations of QDQ models become u8 in ONNX Runtime; "
+                            "where several operators read them, those run in float")
         if qdq:
             hidden = hidden or scope.producer(node.input[0]).op_type != "DequantizeLinear"  # the integers multiplied have no name
             scale = scope.constant(scope.dequantizer(node.input[0]).input[1])
             if scale is None or scale.size > 1:
-                note = note or "some activations have no scale for the whole tensor: ONNX Runtime may run their operators in float"
+                note = note or "some activations have a scale for each channel: ONNX Runtime runs their operators in float"
         name = self.model.unique(node.name or node.output[0], suffix)
         self.model.layers.append(QuantizedLayer(
             name, operator, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, note,
@@ -469,7 +471,7 @@ def read_onnx(path: str | Path) -> QuantizedModel:
     except OSError as error:
         raise invalid(f"{excerpt(path)}: {error.strerror or excerpt(error)}") from None
     except Exception:  # protobuf's DecodeError, by whatever name
-        raise invalid(f"{excerpt(path)}: is no ONNX model") from None
+        raise invalid(f"{excerpt(path)}: is no ONNX model; expected .onnx, .tflite, or the .xml of an OpenVINO IR") from None
     if not proto.graph.node:
         raise invalid(f"{excerpt(path)}: is no ONNX model, or one without operators")
     model = QuantizedModel(str(path), proto=proto)

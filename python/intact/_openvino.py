@@ -182,7 +182,7 @@ class _Graph:
             return self.values(layer)
         if id(layer) in self._constants:
             return self._constants[id(layer)]
-        self._constants[id(layer)] = value = None
+        value = None
         if layer.kind == "Convert":
             value = self.constant(layer.input(0), depth + 1)
             if value is not None:
@@ -192,10 +192,8 @@ class _Graph:
             value = self.constant(layer.input(0), depth + 1) if shape is not None and shape.size <= _DEPTH else None
             if value is not None and shape is not None:
                 value = value.reshape(_shape(value, shape, layer))
-        if value is None or value.size <= 1 << 16:
+        if value is None or value.size <= 1 << 16:  # large ones are used once
             self._constants[id(layer)] = value
-        else:
-            del self._constants[id(layer)]  # large ones are used once
         return value
 
     def quantized(self, layer: _Layer | None, depth: int = 0) -> _Quantized | str | None:
@@ -289,7 +287,6 @@ class _Graph:
         if depth > 2 * _DEPTH:
             return f"activations behind more than {2 * _DEPTH} layers"
         if id(layer) not in self._activations:
-            self._activations[id(layer)] = None
             self._activations[id(layer)] = self._found(layer, depth)
         found = self._activations[id(layer)]
         return replace(found) if isinstance(found, _Activations) else found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Callable
 
@@ -48,9 +49,10 @@ def _audit(arguments: list[str]) -> int:
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
                              "(default: onnxruntime, litert or openvino, by the model's format)")
     parser.add_argument("--data", metavar="PATH", help="inputs, a file .npz or a folder of them: what saturation does on them")
-    parser.add_argument("--float", metavar="MODEL", dest="float_model", help="with --data: the model before quantization, to compare outputs with")
+    parser.add_argument("--float", metavar="MODEL", dest="float_model", 
+                        help="with --data: the model before quantization, to compare outputs with")
     parser.add_argument("--emulate", action="store_true",
-                        help="with --data: runs the stock model in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
+                        help="with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
     parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
     parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
     options = parser.parse_args(arguments)
@@ -67,8 +69,10 @@ def _audit(arguments: list[str]) -> int:
                                          float_model=options.float_model, emulate=options.emulate)
         if options.json:
             write(options.json, to_json(result))
+            print(f"intact: wrote {options.json}", file=sys.stderr)
         if options.html:
             write(options.html, to_html(result))
+            print(f"intact: wrote {options.html}", file=sys.stderr)
     except (Error, OSError) as error:
         return _failed(error)
     _print(to_text(result))
@@ -130,10 +134,18 @@ def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     return [str(package / "intact"), *arguments], environment
 
 
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {"audit": _audit, "repair": _repair}
+
+
 def main() -> None:
-    if sys.argv[1:2] == ["audit"]:
-        sys.exit(_audit(sys.argv[2:]))
-    if sys.argv[1:2] == ["repair"]:
-        sys.exit(_repair(sys.argv[2:]))
-    command, environment = native(sys.argv[1:])
-    os.execve(command[0], ["intact", *command[1:]], environment)
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in _COMMANDS:
+        command, environment = native(sys.argv[1:])
+        os.execve(command[0], ["intact", *command[1:]], environment)
+    try:
+        status = _COMMANDS[name](sys.argv[2:])
+    except Exception:  # status 1 is a verdict, and this is none
+        traceback.print_exc()
+        print(f"intact: {name}: failed by a mistake of its own, shown above; please report it", file=sys.stderr)
+        status = 3
+    sys.exit(status)

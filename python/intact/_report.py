@@ -32,7 +32,7 @@ def verdict(audit: Audit) -> str:
         parts.append(f"{what} in {table[name]['name']}")
     here = "this CPU has VNNI and is not affected"
     if audit.is_affected:
-        here = "this CPU is affected" if audit.cpu_clamps else "this CPU has VNNI and is affected all the same"
+        here = "this CPU is affected" if audit.cpu_clamps else "this CPU has VNNI, but FBGEMM's depthwise layers clamp here too"
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
     tail = " on CPUs without VNNI; " + data + here if audit.is_unsafe else ", whatever the input"
     return "; ".join(parts) + tail + left
@@ -42,32 +42,38 @@ _NEAR = 3.0  # decibels within which a difference is that of the control
 
 
 def _data_verdict(audit: Audit) -> str:
-    if audit.on_data is None:
+    data = audit.on_data
+    if data is None:
         return ""
-    seen = [layer for layer in audit.on_data.layers.values() if layer is not None]
+    seen = [layer for layer in data.layers.values() if layer is not None]
     changed = sum(layer.changed > 0 for layer in seen)
-    hidden = len(audit.on_data.layers) - len(seen)
-    of = f"{changed} of {len(seen)} layers change" + (f" ({hidden} cannot be seen)" if hidden else "")
-    text = f"on your data the results of {of}; "
-    if not audit.on_data.stock_clamps:
+    hidden = sum(data.layers.get(layer.layer.name) is None and not layer.engines[data.engine].is_proven for layer in audit.layers)
+    of = f"{changed} of {len(audit.layers)} layers clamp" + (f" ({hidden} cannot be seen)" if hidden else "")
+    text = f"on your data sums of {of} in {engines()[data.engine]['name']}; "
+    if not data.stock_clamps or not data.outputs:
         return text
-    harmed = [o for o in audit.on_data.outputs if o.stock < o.control - _NEAR]
+    harmed = [o for o in data.outputs if o.stock < o.control - _NEAR]
     if not harmed:
         return text + "outputs move no more than rounding noise does; "
     worst = min(harmed, key=lambda o: o.stock)
-    return text + f"output {excerpt(worst.name)!r} is {worst.stock:.0f} dB from exact, where rounding noise alone makes {worst.control:.0f}; "
+    return text + (f"{worst.stock_changed:,} of {worst.values:,} values of output {excerpt(worst.name)!r} change: "
+                   f"{_decibels(worst.stock)}, where rounding noise alone makes {_decibels(worst.control)}; ")
 
 
-def _on_data(audit: Audit, name: str) -> str:
-    found = audit.on_data.layers.get(name)
+def _decibels(distance: float) -> str:
+    return "identical" if distance == math.inf else f"{distance:.0f} dB"
+
+
+def _on_data(audit: Audit, layer: AuditedLayer) -> str:
+    found = audit.on_data.layers.get(layer.layer.name)
     if found is None:
-        return "not seen"
-    return f"{found.changed:,} of {found.results:,} change" + (f" ({found.sqnr:.0f} dB)" if found.changed else "")
+        return "" if layer.engines[audit.on_data.engine].is_proven else "not seen"
+    return f"{found.changed:,} of {found.results:,} sums clamp" + (f" ({_decibels(found.sqnr)})" if found.changed else "")
 
 
 def _shape(layer: AuditedLayer) -> str:
     shape = "x".join(str(n) for n in layer.layer.weights.shape)
-    return shape + (f" groups {layer.layer.groups}" if layer.layer.groups > 1 else "")
+    return shape + (f" groups {layer.layer.groups}" if layer.layer.groups > 1 else "") + (", 7 bits" if layer.uses_7_bits else "")
 
 
 def _result(layer: AuditedLayer, name: str) -> str:
@@ -81,8 +87,50 @@ def _result(layer: AuditedLayer, name: str) -> str:
 
 def _error(audit: Audit, layer: AuditedLayer) -> str:
     """The largest bound of the engines asked for."""
-    worst = max((layer.engines[name] for name in audit.engines), key=lambda certified: certified.error)
-    return f"{_number(worst.error)} {worst.error_unit}" if worst.failing_pairs else ""
+    name = max(audit.engines, key=lambda name: layer.engines[name].error)
+    worst = layer.engines[name]
+    if not worst.failing_pairs:
+        return ""
+    is_all = worst.error_unit.startswith("steps") and worst.error >= 255
+    words = "the whole range" if is_all else f"{_number(worst.error)} {worst.error_unit}"
+    return words + (f", {engines()[name]['name']}" if len(audit.engines) > 1 else "")
+
+
+def _data_head(audit: Audit) -> str:
+    return f"on your data, {engines()[audit.on_data.engine]['name']}"
+
+
+def _all_remedies(audit: Audit) -> list[str]:
+    return list(dict.fromkeys(text for layer in audit.layers for text in layer.remedies))
+
+
+def _output(audit: Audit, output: Any) -> str:
+    """What became of one output of the model, beside the control."""
+    where = "ONNX Runtime, emulated," if audit.on_data.stock_clamps and not audit.cpu_clamps else "ONNX Runtime on this CPU"
+    words = (f"output {excerpt(output.name)}: {where} against exact: {_decibels(output.stock)}, {output.stock_changed:,} of "
+             f"{output.values:,} values change, by at most {output.stock_largest:.3g}; control: {_decibels(output.control)}, "
+             f"{output.control_changed:,}, {output.control_largest:.3g}")
+    if output.argmax:
+        words += f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
+    if output.exact_to_float is not None:
+        words += f"; against float: exact {output.exact_to_float:.1f} dB, ONNX Runtime {output.stock_to_float:.1f} dB"
+    return words
+
+
+def _remarks(audit: Audit) -> list[str]:
+    """Outputs on data, notes, and bits given up."""
+    lines = [_output(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
+    lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
+    weights = sum(layer.uses_7_bits for layer in audit.layers)
+    if weights:
+        lines.append(f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range); on CPUs with VNNI this buys nothing")
+    seen = [found for found in audit.on_data.layers.values() if found] if audit.on_data else []
+    if seen and not audit.on_data.stock_clamps and audit.on_data.outputs and any(found.changed for found in seen):
+        lines.append("this CPU has VNNI: these sums clamp on CPUs without it; --emulate shows the outputs of such a CPU")
+    held = sum(found.largest <= 127 for found in seen)
+    if held:
+        lines.append(f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on your data")
+    return lines
 
 
 def to_text(audit: Audit) -> str:
@@ -91,7 +139,7 @@ def to_text(audit: Audit) -> str:
     lines = [f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
     head = ["layer", "operator", "types", "weights", "activations", *(table[name]["name"] for name in audit.engines), "error at most"]
     if audit.on_data:
-        head.append("on your data")
+        head.append(_data_head(audit))
     rows = [head]
     for layer in audit.layers:
         q = layer.layer
@@ -99,7 +147,7 @@ def to_text(audit: Audit) -> str:
         rows.append([q.name, q.node, q.a_type + q.b_type, _shape(layer), activations,
                      *(_result(layer, name) for name in audit.engines), _error(audit, layer)])
         if audit.on_data:
-            rows[-1].append(_on_data(audit, q.name))
+            rows[-1].append(_on_data(audit, layer))
     if len(rows) > 1:
         widths = [min(max(len(row[i]) for row in rows), 40) for i in range(len(head))]
         for row in rows:
@@ -110,23 +158,10 @@ def to_text(audit: Audit) -> str:
     for layer in worst_layers[:3]:
         certified = next(layer.engines[name] for name in audit.engines if layer.engines[name].failing_pairs)
         lines.append(f"  e.g. {layer.layer.name}: {certified.witness}")
-    for output in audit.on_data.outputs if audit.on_data else []:
-        where = "in the emulator" if audit.on_data.stock_clamps and not audit.cpu_clamps else "on this CPU"
-        lines.append(f"output {excerpt(output.name)}: stock {where} {output.stock:.1f} dB from exact, largest difference {output.stock_largest:.3g}; "
-                     f"control {output.control:.1f} dB, {output.control_largest:.3g}"
-                     + (f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
-                        if output.argmax else "")
-                     + ("" if output.exact_to_float is None else
-                        f"; from float: exact {output.exact_to_float:.1f} dB, stock {output.stock_to_float:.1f} dB"))
-    for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note}):
-        lines.append(f"note: {note}")
-    bits = [layer.layer.name for layer in audit.layers if layer.uses_7_bits]
-    if bits:
-        lines.append(f"7 bits: the weights of {len(bits)} layers lie within -64 to 64 (reduce_range); on CPUs with VNNI this buys nothing")
+    lines += _remarks(audit)
     for reason, count in sorted(audit.model.passed_over.items()):
         lines.append(f"passed over: {count} x {reason}")
-    if worst_layers:
-        lines.append("remedies: " + "; ".join(worst_layers[0].remedies))
+    lines += [f"remedy: {text}" for text in _all_remedies(audit)]
     lines.append(verdict(audit))
     return "\n".join(lines) + "\n"
 
@@ -185,6 +220,11 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--line); height: .6rem; min-width: 6rem; }
 .bar div { background: var(--bad); height: 100%; } .good { color: var(--good); } .bad { color: var(--bad); } small { opacity: .75; }
+@media (max-width: 45rem) {
+  thead { display: none; } tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  td { display: block; border: 0; padding: .1rem 0; } td:empty { display: none; }
+  td[data-label]::before { content: attr(data-label) ": "; opacity: .75; }
+}
 """
 
 
@@ -193,34 +233,40 @@ def to_html(audit: Audit) -> str:
     table = engines()
     e = html.escape
 
+    def td(label: str, content: str, attributes: str = "") -> str:
+        return f'<td data-label="{e(label)}"{attributes}>{content}</td>'
+
     def cell(layer: AuditedLayer, name: str) -> str:
-        c = layer.engines[name]
+        c, label = layer.engines[name], table[name]["name"]
         if c.is_proven:
-            return f'<td class="good">{e(_result(layer, name))}</td>'
+            return td(label, e(_result(layer, name)), ' class="good"')
         share = 100 * c.failing_pairs / c.pairs
         title = e(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
-        return (f'<td title="{title}"><span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}</small>'
-                f'<div class="bar"><div style="width:{max(share, 1):.1f}%"></div></div></td>')
+        return td(label, f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}</small>'
+                         f'<div class="bar"><div style="width:{max(share, 1):.1f}%"></div></div>', f' title="{title}"')
 
     rows = []
     for layer in audit.layers:
         q = layer.layer
         rows.append(f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
-                    f"<td>{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small></td>"
-                    + "".join(cell(layer, name) for name in audit.engines) + f"<td>{e(_error(audit, layer))}</td>"
-                    + (f"<td>{e(_on_data(audit, q.name))}</td>" if audit.on_data else "") + "</tr>")
+                    + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>")
+                    + "".join(cell(layer, name) for name in audit.engines) + td("error at most", e(_error(audit, layer)))
+                    + (td(_data_head(audit), e(_on_data(audit, layer))) if audit.on_data else "") + "</tr>")
+    remarks = "".join(f"<li>{e(text)}</li>" for text in _remarks(audit))
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
     heads = "".join(f"<th>{e(table[name]['name'])}<br><small>{e(table[name]['versions'])}</small></th>" for name in audit.engines)
-    remedies = next((layer.remedies for layer in audit.layers if layer.remedies), [])
+    remedies = _all_remedies(audit)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>intact audit</title><style>{_STYLE}</style></head><body>
 <h1>{e(audit.model.path)}</h1>
 <p class="verdict{' proven' if audit.is_proven else ''}">{e(verdict(audit))}</p>
 <p>A bar is the share of a layer's weight pairs that can saturate: an input exists for which an engine that adds two products in
-int16 gives a wrong sum. <small>Error: the most that all clamps of an output together can move it.</small></p>
-<div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th>{'<th>on your data</th>' if audit.on_data else ''}</tr></thead>
+int16 gives a wrong sum. <small>Error: the most that all clamps of an output together can move it. On your data each layer is given
+exact inputs: what changes because an earlier layer changed shows only in the outputs.</small></p>
+<div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th>{'<th>' + e(_data_head(audit)) + '</th>' if audit.on_data else ''}</tr></thead>
 <tbody>{''.join(rows)}</tbody></table></div>
+{'<ul>' + remarks + '</ul>' if remarks else ''}
 {'<h2>Remedies</h2><ul>' + ''.join(f'<li>{e(text)}</li>' for text in remedies) + '</ul>' if remedies else ''}
 {'<h2>Passed over</h2><ul>' + passed + '</ul>' if passed else ''}
 </body></html>

@@ -31,6 +31,7 @@ class LayerOnData:
 
     results: int = 0
     changed: int = 0
+    largest: int = 0  # activation
     signal: float = 0.0
     noise: float = 0.0
 
@@ -42,14 +43,17 @@ class LayerOnData:
 
 @dataclass
 class OutputOnData:
-    """Of one output of the model, against the exact variant: the stock model, and the control. `exact_to_float`, `stock_to_float`:
-    how far both are from the float model, if there is one. Distances are decibels."""
+    """Of one output of the model, against the exact variant: the stock model, and the control. `exact_to_float` and
+    `stock_to_float`: how far both are from the float model, if there is one. Distances are decibels."""
 
     name: str
     stock: float
     control: float
     stock_largest: float
     control_largest: float
+    values: int
+    stock_changed: int
+    control_changed: int
     argmax: int
     stock_argmax_changed: int
     control_argmax_changed: int
@@ -59,10 +63,11 @@ class OutputOnData:
 
 @dataclass
 class OnData:
-    """An audit on data. `layers`: by name, None for layers whose activations cannot be seen. `stock_clamps`: whether the stock model
-    ran on a CPU without VNNI."""
+    """An audit on data. `engine`: whose pairs clamp in `layers`, by name; None for layers whose activations cannot be seen.
+    `outputs`: of ONNX Runtime, if it was asked for. `stock_clamps`: whether the stock model ran on a CPU without VNNI."""
 
     items: int
+    engine: str = "onnxruntime"
     stock_clamps: bool = False
     layers: dict[str, LayerOnData | None] = field(default_factory=dict)
     outputs: list[OutputOnData] = field(default_factory=list)
@@ -72,20 +77,63 @@ def decibels(signal: float, noise: float) -> float:
     return math.inf if noise == 0 else -math.inf if signal == 0 or math.isinf(noise) else 10 * math.log10(signal / noise)
 
 
-def load_data(path: str | Path) -> list[dict[str, np.ndarray]]:
-    """Inputs of runs, by name: of a file .npz, one run, or a folder of them, one run each."""
+class Run(dict):
+    """The inputs of one run, by name; `source` is the file that held them."""
+
+    source = "--data"
+
+
+def load_data(path: str | Path) -> list[Run]:
+    """Inputs of runs, of a file .npz, one run, or a folder of them, one run each."""
     path = Path(path)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if not files:
-        raise invalid(f"{path}: has no .npz files")
+        raise invalid(f"{excerpt(path)}: has no .npz files")
     runs = []
     for file in files:
         try:
-            with np.load(file, allow_pickle=False) as arrays:
-                runs.append({name: arrays[name] for name in arrays.files})
-        except (AttributeError, EOFError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            raise invalid(f"{excerpt(file)}: is no .npz file of arrays: {excerpt(error)}") from None
+            arrays = np.load(file, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                raise invalid(f"{excerpt(file)}: is one array; expected a .npz file, as numpy.savez(FILE, INPUT=ARRAY) writes it")
+            with arrays:
+                run = Run({name: arrays[name] for name in arrays.files})
+        except OSError as error:
+            raise invalid(f"{excerpt(file)}: {error.strerror or 'is no .npz file of arrays'}") from None
+        except (AttributeError, EOFError, TypeError, ValueError, zipfile.BadZipFile):
+            raise invalid(f"{excerpt(file)}: is no .npz file of arrays of numbers") from None
+        run.source = str(file)
+        runs.append(run)
     return runs
+
+
+_TENSORS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int64)": np.int64,
+            "tensor(int32)": np.int32, "tensor(int16)": np.int16, "tensor(int8)": np.int8, "tensor(uint8)": np.uint8,
+            "tensor(bool)": np.bool_}
+
+
+def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict[str, np.ndarray]:
+    """What a session takes of a run, checked. Arrays that are no inputs (labels, say) are left out."""
+    source = excerpt(getattr(run, "source", "--data"))
+    taken = {}
+    for value in session.get_inputs():
+        where = f"{source}: array {excerpt(value.name)!r}"
+        if value.name not in run:
+            raise invalid(f"{source}: has no array {excerpt(value.name)!r}, an input of {model or 'the model'}; has: {excerpt(', '.join(run)) or 'none'}")
+        array = run[value.name]
+        dtype = _TENSORS.get(value.type)
+        if dtype is not None and array.dtype != dtype:
+            raise invalid(f"{where}: is {array.dtype}; expected {np.dtype(dtype)}")
+        shape = tuple(value.shape)
+        # No shape at all is an unknown one.
+        if shape and (array.ndim != len(shape)) or any(isinstance(want, int) and n != want for n, want in zip(array.shape, shape)):
+            expected = ", ".join(str(n) if isinstance(n, int) else "any" for n in shape)
+            raise invalid(f"{where}: has the shape {array.shape}; expected ({expected})")
+        if not array.size:
+            raise invalid(f"{where}: has no elements: its shape is {array.shape}")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise invalid(f"{where}: holds NaN")
+        taken[value.name] = array
+    return taken
 
 
 def exact_variant(audit: Audit) -> Any:
@@ -172,7 +220,7 @@ import json, sys, numpy, onnxruntime
 folder = sys.argv[1]
 job = json.load(open(folder + "/job.json"))
 options = onnxruntime.SessionOptions()
-options.log_severity_level = 4
+options.log_severity_level, options.intra_op_num_threads = 4, 1
 session = onnxruntime.InferenceSession(job["model"], options, providers=["CPUExecutionProvider"])
 for i in range(job["runs"]):
     with numpy.load(f"{folder}/{i}.npz") as arrays:
@@ -184,9 +232,12 @@ for i in range(job["runs"]):
 
 def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
     """A model's outputs of each run on a CPU without VNNI: by the interpreter INTACT_PYTHON, else by this one in qemu-user."""
-    python = [os.environ["INTACT_PYTHON"]] if "INTACT_PYTHON" in os.environ else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
+    own = os.environ.get("INTACT_PYTHON")
+    python = [own] if own else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
+    if own and not shutil.which(own):
+        raise invalid(f"INTACT_PYTHON: names {excerpt(own)}, which cannot be run")
     if not shutil.which(python[0]):
-        raise invalid(f"--emulate: needs {excerpt(python[0])}; on Debian, install the package qemu-user")
+        raise invalid(f"--emulate: needs {python[0]}; on Debian, install the package qemu-user")
     with tempfile.TemporaryDirectory() as folder:
         for i, run in enumerate(runs):
             np.savez(f"{folder}/{i}.npz", *run.values())
@@ -293,18 +344,22 @@ def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
 
 def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any = None, *, float_model: str | None = None,
                 emulate: bool = False) -> OnData:
-    """Runs the model's exact variant on data; computes each layer's results as the first engine asked for clamps them.
+    """Runs the model's exact variant on data, and computes each layer's sums as an engine asked for clamps them: ONNX Runtime if
+    it is one of them, else the first. Each layer is given exact inputs.
 
     `float_model`: a model whose outputs of the same names are those before quantization. `emulate`: the stock model runs in an
     emulator, on a CPU without VNNI."""
     from onnx import helper
 
-    engine = engines()[audit.engines[0]]
+    has_stock = "onnxruntime" in audit.engines
+    if emulate and not has_stock:
+        raise invalid("--emulate: runs ONNX Runtime, which is not asked for; add --engine onnxruntime")
+    on_data = OnData(len(runs), "onnxruntime" if has_stock else audit.engines[0], audit.cpu_clamps or emulate)
+    engine = engines()[on_data.engine]
     scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
     exact = exact_variant(audit)
     names = [output.name for output in exact.graph.output]
     visible: dict[str, list[Sums]] = {}
-    on_data = OnData(len(runs), audit.cpu_clamps or emulate)
     for audited in audit.layers:
         layer = audited.layer
         on_data.layers[layer.name] = None
@@ -319,20 +374,22 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
             captured.graph.output.append(helper.make_empty_tensor_value_info(name))
     probe, stock, control = session_of(captured), session_of(audit.model.path), session_of(control_variant(exact))
     plain = session_of(exact)
-    before = session_of(str(float_model)) if float_model else None
+    before = _float_session(float_model, names) if float_model else None
     before_names = [output.name for output in before.get_outputs()] if before else []
-    stock_results = emulated(audit.model.path, names, runs) if emulate else []
+    inputs = [inputs_of(plain, run) for run in runs]
+    inputs_before = [inputs_of(before, run, str(float_model)) for run in runs] if before else []
+    stock_results = emulated(audit.model.path, names, inputs) if emulate else []
     gathered: dict[str, list] = {name: [] for name in names}
-    for done, run in enumerate(runs):
+    for done, run in enumerate(inputs):
         try:
             values = dict(zip([output.name for output in probe.get_outputs()], probe.run(None, run)))
             results = [plain.run(names, run), stock_results[done] if emulate else stock.run(names, run), control.run(names, run)]
-            wanted = {value.name for value in before.get_inputs()} if before else ()
-            floats = dict(zip(before_names, before.run(None, {k: v for k, v in run.items() if k in wanted}))) if before else {}
+            values_before = before.run(None, inputs_before[done]) if before else []
+            floats = {name: [value] for name, value in zip(before_names, values_before)}
         except Exception as error:
-            raise invalid(f"--data: ONNX Runtime refuses run {done + 1}: {excerpt(error, 300)}") from None
+            raise invalid(f"{excerpt(runs[done].source)}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
-            gathered[name].append([np.asarray(result[i]) for result in results] + [np.asarray(floats[name])] * (name in floats))
+            gathered[name].append([np.asarray(values) for values in [*(result[i] for result in results), *floats.get(name, ())]])
         for name, layers in visible.items():
             for sums in layers:
                 layer, a = sums.layer, values[name]
@@ -347,17 +404,28 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
                 right, wrong = sums(a, point)
                 found = on_data.layers[layer.name]
                 found.results += right.size
+                found.largest = max(found.largest, int(a.max(initial=0)))
                 found.changed += int(np.count_nonzero(right != wrong))
                 difference = right.astype(np.float64) - wrong
                 found.signal += float(np.square(right.astype(np.float64)).sum())
                 found.noise += float(np.square(difference).sum())
         if progress:
             progress(done + 1, len(runs))
-    for name in names:
+    for name in names if has_stock else []:
         if any(values.dtype.kind not in "biuf" for outputs in gathered[name] for values in outputs):
             continue  # strings, sequences
         on_data.outputs.append(_compare(name, gathered[name]))
     return on_data
+
+
+def _float_session(path: str, names: list[str]) -> Any:
+    if not Path(path).is_file():
+        raise invalid(f"--float: {excerpt(path)}: no such file")
+    session = session_of(str(path))
+    found = [output.name for output in session.get_outputs()]
+    if not set(found) & set(names):
+        raise invalid(f"--float: {excerpt(path)}: has none of the model's outputs, {excerpt(', '.join(names))}; has: {excerpt(', '.join(found))}")
+    return session
 
 
 def _distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -373,7 +441,7 @@ def _compare(name: str, outputs: list) -> OutputOnData:
     """Of an output: for each run, the exact values, the stock model's, the control's, and the float model's if there are any."""
     signal = noise = control = largest = largest_control = 0.0
     before = exact_error = stock_error = 0.0
-    answers = changed = control_changed = 0
+    count = differing = control_differing = answers = changed = control_changed = 0
     for exact, stock, other, *floats in outputs:
         if any(values.shape != exact.shape for values in (stock, other)):
             raise invalid(f"output {excerpt(name)!r}: its shape depends on the last bits: outputs cannot be compared")
@@ -382,6 +450,9 @@ def _compare(name: str, outputs: list) -> OutputOnData:
         e, s, o = (np.asarray(values, np.float64) for values in (exact, stock, other))
         signal += _power(e)
         stock_by, control_by = _distances(e, s), _distances(e, o)
+        count += exact.size
+        differing += int(np.count_nonzero(stock_by))
+        control_differing += int(np.count_nonzero(control_by))
         noise += float(np.square(stock_by).sum())
         control += float(np.square(control_by).sum())
         largest = max(largest, float(stock_by.max(initial=0)))
@@ -396,7 +467,8 @@ def _compare(name: str, outputs: list) -> OutputOnData:
             answers += best.size
             changed += int(np.count_nonzero(stock.argmax(-1) != best))
             control_changed += int(np.count_nonzero(other.argmax(-1) != best))
-    found = OutputOnData(name, decibels(signal, noise), decibels(signal, control), largest, largest_control, answers, changed, control_changed)
+    found = OutputOnData(name, decibels(signal, noise), decibels(signal, control), largest, largest_control, count, differing,
+                         control_differing, answers, changed, control_changed)
     if len(outputs[0]) > 3:
         found.exact_to_float, found.stock_to_float = decibels(before, exact_error), decibels(before, stock_error)
     return found

@@ -1,0 +1,147 @@
+"""`intact audit --data`: sums as engines compute them, and outputs beside the float model's."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper  # noqa: E402
+
+from intact._audit import audit  # noqa: E402
+from intact._onnx import QuantizedLayer  # noqa: E402
+from intact._run import Sums, dynamically_quantized  # noqa: E402
+from test_audit import HOT, program, save  # noqa: E402
+
+
+def clamped(a, w):
+    """Sums of adjacent pairs, each clamped to int16."""
+    products = (a.astype(np.int64)[..., None] * w).reshape(*a.shape[:-1], -1, 2, w.shape[1])
+    return np.clip(products.sum(axis=-2), -32768, 32767).sum(axis=-2)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("skips", [False, True])
+def test_pairs_within_a_tap(channels, groups, skips):
+    rng = np.random.default_rng(0)
+    weights = rng.integers(100, 128, (2 * groups, 3, 3, channels)).astype(np.int8)
+    a = rng.integers(200, 256, (2, channels * groups, 4, 5)).astype(np.uint8)
+    node = helper.make_node("Conv", ["a", "w"], ["y"], pads=[1] * 4, group=groups)
+    layer = QuantizedLayer("n", "Conv", "Conv", True, "u8", "s8", weights, (0, 255), "", groups=groups, graph_node=node)
+    right, wrong = Sums(layer, "within_tap", skips)(a, 180)
+    even = channels + channels % 2
+    w = np.pad(weights, [(0, 0)] * 3 + [(0, even - channels)])
+    padded = np.pad(a, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=180)
+    outside = np.pad(np.zeros(a.shape, bool), [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=True)
+    row = 0
+    for image in range(2):
+        for y in range(4):
+            for x in range(5):
+                for o in range(2 * groups):
+                    of_group = slice(o // 2 * channels, (o // 2 + 1) * channels)
+                    window = np.moveaxis(padded[image, of_group, y:y + 3, x:x + 3], 0, -1)
+                    is_padding = np.moveaxis(outside[image, of_group, y:y + 3, x:x + 3], 0, -1)
+                    exact = int((window.astype(np.int64) * weights[o]).sum())
+                    inside = np.where(is_padding & skips, 0, window)
+                    pairs = np.pad(inside, [(0, 0)] * 2 + [(0, even - channels)]).reshape(-1)
+                    added = int((np.where(is_padding & skips, window, 0).astype(np.int64) * weights[o]).sum())
+                    assert (right[row, o], wrong[row, o]) == (exact, clamped(pairs, w[o].reshape(-1, 1))[0] + added)
+                row += 1
+    assert (right != wrong).any() == (channels > 1)
+
+
+def test_dynamic_quantization_is_the_operators(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = save(tmp_path, [helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])], {}, [("x", TensorProto.FLOAT)], ["s"])
+    model = onnx.load(str(path))
+    del model.graph.output[:]
+    model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in ("y", "s", "z"))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(0)
+    for x in [rng.normal(size=(5, 40)), rng.random((3, 7)), -rng.random((3, 7)), np.zeros((2, 2)), np.arange(-128, 128)[None]]:
+        x = x.astype(np.float32)
+        for found, wanted in zip(dynamically_quantized(x), session.run(None, {"x": x})):
+            assert np.array_equal(found, wanted)
+
+
+def models(tmp_path):
+    """A dynamically quantized product, the float product, and data on which a pair clamps."""
+    (tmp_path / "float").mkdir()
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]), helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"], name="n"),
+             helper.make_node("Cast", ["i"], ["c"], to=TensorProto.FLOAT), helper.make_node("Mul", ["c", "s"], ["y"])]
+    quantized = save(tmp_path, nodes, {"w": HOT}, [("x", TensorProto.FLOAT)])
+    before = save(tmp_path / "float", [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": HOT.astype(np.float32)}, [("x", TensorProto.FLOAT)])
+    np.savez(tmp_path / "d.npz", x=np.array([[1, 0.999, 0, 0], [0, 0, 0, 0.2]], np.float32))
+    return quantized, before, tmp_path / "d.npz"
+
+
+def test_distances_to_the_float_model(tmp_path):
+    pytest.importorskip("onnxruntime")
+    quantized, before, data = models(tmp_path)
+    run = program("audit", quantized, "--data", data, "--float", before, "--json", tmp_path / "j")
+    assert run.returncode == 1 and "; against float: exact " in run.stdout
+    (output,) = json.loads((tmp_path / "j").read_text())["outputs"]
+    assert output["exact_to_float"] > 40
+    assert (output["stock_to_float"] < 10) == audit(quantized).cpu_clamps
+
+
+def test_a_float_model_with_other_outputs(tmp_path):
+    pytest.importorskip("onnxruntime")
+    quantized, before, data = models(tmp_path)
+    model = onnx.load(str(before))
+    model.graph.node[0].output[0] = model.graph.output[0].name = "other"
+    onnx.save(model, str(before))
+    run = program("audit", quantized, "--data", data, "--float", before)
+    assert run.returncode == 2 and "has none of the model's outputs" in run.stderr and run.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")
+def test_an_emulator_shows_the_harm(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.delenv("INTACT_PYTHON", raising=False)
+    quantized, before, data = models(tmp_path)
+    run = program("audit", quantized, "--data", data, "--float", before, "--emulate", "--json", tmp_path / "j")
+    assert run.returncode == 1 and "dB, where rounding noise alone makes" in run.stdout
+    report = json.loads((tmp_path / "j").read_text())
+    assert report["stock_clamps"] and report["outputs"][0]["stock_to_float"] < 10
+
+
+def test_what_the_options_need(tmp_path, monkeypatch):
+    quantized, before, data = models(tmp_path)
+    for option in (["--float", before], ["--emulate"]):
+        run = program("audit", quantized, *option)
+        assert run.returncode == 2 and run.stderr == f"intact: {option[0]}: needs --data\n"
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("INTACT_PYTHON", "/nonexistent/python")
+    run = program("audit", quantized, "--data", data, "--emulate")
+    assert run.returncode == 2 and run.stderr.startswith("intact: INTACT_PYTHON: names /nonexistent/python") and run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arrays,words", [({"y": np.zeros((2, 4), np.float32)}, "has no array 'x', an input of the model; has: y"),
+                                          ({"x": np.zeros((2, 4), np.float64)}, "array 'x': is float64; expected float32"),
+                                          ({"x": np.zeros((0, 4), np.float32)}, "array 'x': has no elements"),
+                                          ({"x": np.full((2, 4), np.nan, np.float32)}, "array 'x': holds NaN")])
+def test_arrays_that_are_no_inputs(tmp_path, arrays, words):
+    pytest.importorskip("onnxruntime")
+    quantized, _, data = models(tmp_path)
+    np.savez(data, **arrays)
+    run = program("audit", quantized, "--data", data)
+    assert run.returncode == 2 and words in run.stderr and str(data) in run.stderr and run.stderr.count("\n") == 1, run.stderr
+
+
+def test_labels_beside_the_inputs_are_left_out(tmp_path):
+    pytest.importorskip("onnxruntime")
+    quantized, _, data = models(tmp_path)
+    np.savez(data, label=np.arange(2), **np.load(data))
+    assert program("audit", quantized, "--data", data).returncode == 1
+
+
+def test_sums_of_an_engine_without_outputs(tmp_path):
+    pytest.importorskip("onnxruntime")
+    quantized, _, data = models(tmp_path)
+    run = program("audit", quantized, "--data", data, "--engine", "openvino")
+    assert "on your data, OpenVINO" in run.stdout and "\noutput" not in run.stdout
+    run = program("audit", quantized, "--data", data, "--engine", "openvino", "--emulate")
+    assert run.returncode == 2 and "add --engine onnxruntime" in run.stderr
