@@ -1037,6 +1037,7 @@ class Axes:
 
     def _cut(self, dim: Dim, sizes: list[int]) -> "list[Dim] | None":
         """The dimension cut into dimensions of these sizes; None if it cannot be cut there."""
+        fix_size(dim)
         segments = list(resolved(dim))
         found: list = []
         for size in sizes:

@@ -447,6 +447,7 @@ def evaluate(model, data):
             view = np.lib.stride_tricks.sliding_window_view(x[0], tuple(k), axis=(2, 3)).max((-1, -2))
             return view[:, :, ::o.get("strides", [1, 1])[0], ::o.get("strides", [1, 1])[1]]
         if op == "Split":
+            assert x[1].sum() == x[0].shape[o["axis"]]
             return np.split(x[0], np.cumsum(x[1])[:-1], axis=o["axis"])
         if op == "Slice":
             axis = int(x[3][0])

@@ -378,7 +378,7 @@ def test_zero_channels_beside_heavy_ones(zero_channels):
     assert not intact.repair(shown)[1].zero_channels
 
 
-@pytest.mark.parametrize("op", ["LayerNormalization", "ReduceMean", "DynamicQuantizeLSTM"])
+@pytest.mark.parametrize("op", ["LayerNormalization", "ReduceMean", "DynamicQuantizeLSTM", "Split"])
 def test_no_zero_channels_where_they_would_count(op, zero_channels, monkeypatch):
     def many_heavy(rng, k, *columns):
         return np.where(np.arange(k) < 0.6 * k, 100, 20).reshape(k, *[1] * len(columns)) * np.ones((k, *columns), np.int8)
@@ -391,6 +391,9 @@ def test_no_zero_channels_where_they_would_count(op, zero_channels, monkeypatch)
     if op == "ReduceMean":
         hidden = b.node("Sub", [hidden, b.node(op, [hidden], axes=[-1], keepdims=1)])
     size = 32
+    if op == "Split":  # states the sizes of what was concatenated
+        both = b.node("Concat", [b.node("Relu", [hidden]), b.linear("x", 16, 32)], axis=-1)
+        hidden = b.node(op, [both, b.constant(np.array([32, 32]))], 2, axis=2)[1]
     if op == "DynamicQuantizeLSTM":
         step, zero = b.constant(np.array([0.01], np.float32)), b.constant(np.zeros(1, np.int8))
         weights = [b.constant(weights_of(b.rng, k, 64)[None]) for k in (32, 16)]
