@@ -17,7 +17,7 @@ def weights_of(rng, k, *columns):
 
 
 class Graph:
-    """A graph that grows by random operators. Tensors: name, shape (of channels-last (1, S, C) or channels-first (1, C, H, W))."""
+    """A graph that grows by random operators."""
 
     def __init__(self, rng, opset=17):
         self.rng, self.opset = rng, opset
@@ -51,12 +51,15 @@ class Graph:
         shape = (lambda s: [n if k != 1 else "s" for k, n in enumerate(s)]) if dynamic else list
         kinds = {"x": TensorProto.FLOAT, "u": TensorProto.UINT8, "i": TensorProto.INT64}
         graph = helper.make_graph(
-            self.nodes, "random", [helper.make_tensor_value_info(name, kinds[name[0]], shape(s)) for name, s in self.inputs.items()],
+            self.nodes, "random",
+            [helper.make_tensor_value_info(name, kinds[name[0]], shape(s)) for name, s in self.inputs.items()],
             [helper.make_empty_tensor_value_info(name) for name in self.outputs],
-            [numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name) for name, value in self.constants.items()])
+            [numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+             for name, value in self.constants.items()])
         for value in graph.output:
             value.type.tensor_type.elem_type = self.type_of(value.name)
-        return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)])
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, ir_version=8, opset_imports=opsets)
 
     def type_of(self, name):
         return TensorProto.UINT8 if name in self.u8 else TensorProto.FLOAT
@@ -102,7 +105,8 @@ class Dynamic(Graph):
             table = self.constant(rng.integers(-64, 64, (11, c)).astype(np.float32) / 8, "table")
             if rng.random() < 0.5:
                 stored = self.constant(rng.integers(0, 256, (11, c)).astype(np.uint8), "table")
-                tensors.append((self.node("DequantizeLinear", [self.node("Gather", [stored, "ids"]), self.constant(np.float32(0.125)), self.constant(np.uint8(128))]), c))
+                step, zero = self.constant(np.float32(0.125)), self.constant(np.uint8(128))
+                tensors.append((self.node("DequantizeLinear", [self.node("Gather", [stored, "ids"]), step, zero]), c))
             else:
                 tensors.append((self.node("Gather", [table, "ids"]), c))
         if not tensors or rng.random() < 0.5:
@@ -122,8 +126,8 @@ class Dynamic(Graph):
 
     def step(self, x, c, tensors):
         rng = self.rng
-        op = self.pick("linear", "linear", "linear", "linear", "residual", "residual", "shared", "relu", "gate", "affine", "concat", "split",
-                       "heads", "attention", "norm", "rms", "mean", "strange", "slice", "square", "softmax", "pad", "batch")
+        op = self.pick("linear", "linear", "linear", "linear", "residual", "residual", "shared", "relu", "gate", "affine", "concat",
+                       "split", "heads", "attention", "norm", "rms", "mean", "strange", "slice", "square", "softmax", "pad", "batch")
         if op == "linear":
             n = int(rng.integers(1, 10)) * self.pick(1, 2, 4)
             return [(self.linear(x, c, n), n)]
@@ -155,7 +159,8 @@ class Dynamic(Graph):
             y = self.node("Reshape", [x, self.constant(np.array([self.pick(0, 1), self.pick(self.S, 0, -1), h, c // h]))])
             y = self.node("Transpose", [y], perm=[0, 2, 1, 3])
             if rng.random() < 0.5:
-                y = self.node("Mul", [y, self.constant((2.0 ** rng.integers(-1, 2, self.pick((h, 1, 1), (c // h,), (1, h, 1, c // h)))).astype(np.float32))])
+                shape = self.pick((h, 1, 1), (c // h,), (1, h, 1, c // h))
+                y = self.node("Mul", [y, self.constant((2.0 ** rng.integers(-1, 2, shape)).astype(np.float32))])
             y = self.node("Transpose", [y], perm=self.pick([0, 2, 1, 3], [0, 2, 1, 3], [0, 2, 3, 1]))
             return [(self.node("Reshape", [y, self.constant(np.array([1, self.S, self.pick(-1, c)]))]), c)]
         if op == "attention" and c % 4 == 0:
@@ -169,7 +174,8 @@ class Dynamic(Graph):
             y = self.node("Reshape", [y, self.constant(np.array([0, -1, c]))])
             return [(self.node("Add", [x, self.linear(y, c, c)]), c)]
         if op == "norm":
-            return [(self.node("LayerNormalization", [x, self.constant(np.ones(c, np.float32) * 2), self.constant(rng.integers(-4, 4, c).astype(np.float32))]), c)]
+            gain, bias = self.constant(np.ones(c, np.float32) * 2), self.constant(rng.integers(-4, 4, c).astype(np.float32))
+            return [(self.node("LayerNormalization", [x, gain, bias]), c)]
         if op == "rms":
             mean = self.node("ReduceMean", [self.node("Mul", [x, x])], axes=[-1], keepdims=1)
             return [(self.node("Div", [x, self.node("Sqrt", [self.node("Add", [mean, self.constant(np.float32(1))])])]), c)]
@@ -180,10 +186,11 @@ class Dynamic(Graph):
         if op == "slice" and c >= 8:
             begin = int(rng.integers(0, c // 2))
             end = int(rng.integers(begin + 1, c + 1))
-            y = self.node("Slice", [x, self.constant(np.array([begin])), self.constant(np.array([end])), self.constant(np.array([2]))])
+            y = self.node("Slice", [x, *(self.constant(np.array([n])) for n in (begin, end, 2))])
             return [(y, end - begin)]
         if op == "square" and c == self.S * 4:  # channels and rows change places
-            return [(self.node("Reshape", [self.node("Transpose", [x], perm=[0, 2, 1]), self.constant(np.array([1, self.S, c]))]), c)]
+            y = self.node("Transpose", [x], perm=[0, 2, 1])
+            return [(self.node("Reshape", [y, self.constant(np.array([1, self.S, c]))]), c)]
         if op == "softmax":
             return [(self.node("Softmax", [x], axis=self.pick(-1, 1)), c)]
         if op == "pad":
@@ -191,7 +198,8 @@ class Dynamic(Graph):
             return [(self.node("Pad", [x, self.constant(np.array([0, 0, 0, 0, 0, extra]))]), c + extra)]
         if op == "batch":
             y = self.node("Transpose", [x], perm=[0, 2, 1])
-            y = self.node("BatchNormalization", [y, *(self.constant((2.0 ** rng.integers(-1, 2, c)).astype(np.float32)) for _ in range(4))])
+            values = [self.constant((2.0 ** rng.integers(-1, 2, c)).astype(np.float32)) for _ in range(4)]
+            y = self.node("BatchNormalization", [y, *values])
             return [(self.node("Transpose", [y], perm=[0, 2, 1]), c)]
         return None
 
@@ -238,13 +246,15 @@ class Static(Graph):
         if groups > 1:
             w = np.concatenate([weights_of(rng, c // groups, o // groups, kernel, kernel).swapaxes(0, 1) for _ in range(groups)])
         w = self.constant(w, "w")
-        scale = self.constant((2.0 ** rng.integers(-8, -5, o)).astype(np.float32) if rng.random() < 0.6 else np.float32(2.0 ** -7))
+        each = (2.0 ** rng.integers(-8, -5, o)).astype(np.float32)
+        scale = self.constant(each if rng.random() < 0.6 else np.float32(2.0 ** -7))
         wide = self.constants[scale].ndim
         zero = self.constant(np.zeros(o, np.int8)) if wide else self.s8_zero
         bias = self.constant(rng.integers(-500, 500, o).astype(np.int32))
         options = {"kernel_shape": [kernel, kernel], "pads": [kernel // 2] * 4, "group": groups}
         if not self.is_qdq:
-            y = self.node("QLinearConv", [x, self.scale, self.point, w, scale, zero, self.scale, self.point] + [bias] * (rng.random() < 0.8), **options)
+            inputs = [x, self.scale, self.point, w, scale, zero, self.scale, self.point] + [bias] * (rng.random() < 0.8)
+            y = self.node("QLinearConv", inputs, **options)
             self.u8.add(y)
             return y
         real = self.node("DequantizeLinear", [w, scale, zero], axis=0)
@@ -257,8 +267,8 @@ class Static(Graph):
 
     def step(self, x, c, size, tensors):
         rng = self.rng
-        op = self.pick("conv", "conv", "conv", "conv", "pointwise", "pointwise", "depthwise", "grouped", "multiplier", "residual", "residual", "add", "pool", "concat",
-                       "squeeze", "shuffle", "tail")
+        op = self.pick("conv", "conv", "conv", "conv", "pointwise", "pointwise", "depthwise", "grouped", "multiplier", "residual",
+                       "residual", "add", "pool", "concat", "squeeze", "shuffle", "tail")
         if op == "conv":
             o = int(rng.integers(2, 9)) * self.pick(1, 2, 2)
             return self.convolution(x, c, o, self.pick(1, 3)), o, size
@@ -289,8 +299,8 @@ class Static(Graph):
             if self.is_qdq:
                 y = self.requantized(self.node("Concat", [self.dequantized(x), self.dequantized(other[0])], axis=1))
             else:
-                y = self.node("QLinearConcat", [self.scale, self.point, x, self.scale, self.point, other[0], self.scale, self.point],
-                              domain="com.microsoft", axis=1)
+                inputs = [self.scale, self.point, x, self.scale, self.point, other[0], self.scale, self.point]
+                y = self.node("QLinearConcat", inputs, domain="com.microsoft", axis=1)
                 self.u8.add(y)
             return y, c + other[1], size
         if op == "squeeze" and self.is_qdq:
@@ -301,7 +311,8 @@ class Static(Graph):
             return self.requantized(self.node("Mul", [real, gate])), c, size
         if op == "shuffle" and c % 2 == 0:
             y = self.node("Reshape", [x, self.constant(np.array([1, 2, c // 2, size, size]))])
-            y = self.node("Reshape", [self.node("Transpose", [y], perm=[0, 2, 1, 3, 4]), self.constant(np.array([1, c, size, size]))])
+            y = self.node("Transpose", [y], perm=[0, 2, 1, 3, 4])
+            y = self.node("Reshape", [y, self.constant(np.array([1, c, size, size]))])
             self.u8.add(y)
             return y, c, size
         if op == "tail" and c >= 8:
@@ -313,7 +324,8 @@ class Static(Graph):
     def add(self, x, y):
         if self.is_qdq:
             return self.requantized(self.node("Add", [self.dequantized(x), self.dequantized(y)]))
-        z = self.node("QLinearAdd", [x, self.scale, self.point, y, self.scale, self.point, self.scale, self.point], domain="com.microsoft")
+        inputs = [x, self.scale, self.point, y, self.scale, self.point, self.scale, self.point]
+        z = self.node("QLinearAdd", inputs, domain="com.microsoft")
         self.u8.add(z)
         return z
 
@@ -337,8 +349,8 @@ class Static(Graph):
                 y = self.node("Gemm", [self.dequantized(x), real], transB=int(transposed))
             return self.requantized(y)
         bias = self.constant(rng.integers(-500, 500, 10).astype(np.int32))
-        y = self.node("QGemm", [x, self.scale, self.point, w, scale, self.s8_zero, bias, self.scale, self.point], domain="com.microsoft",
-                      transB=int(transposed))
+        inputs = [x, self.scale, self.point, w, scale, self.s8_zero, bias, self.scale, self.point]
+        y = self.node("QGemm", inputs, domain="com.microsoft", transB=int(transposed))
         self.u8.add(y)
         return y
 
@@ -346,7 +358,8 @@ class Static(Graph):
 def random_graph(seed):
     """A model, and its inputs."""
     rng = np.random.default_rng(seed)
-    graph = (Dynamic if seed % 2 else Static)(rng, int(rng.integers(13, 18)) if not seed % 2 else 17).grow(int(rng.integers(2, 12)))
+    graph = Dynamic(rng) if seed % 2 else Static(rng, int(rng.integers(13, 18)))
+    graph.grow(int(rng.integers(2, 12)))
     data = {}
     for name, shape in graph.inputs.items():
         data[name] = {"x": lambda: rng.standard_normal(shape).astype(np.float32), "i": lambda: rng.integers(0, 11, shape),
@@ -373,10 +386,14 @@ def evaluate(model, data):
         return value.reshape([-1 if k == axis % rank else 1 for k in range(rank)]) if value.ndim == 1 else value
 
     def dequantized(x, scale, point=0, axis=1):
-        return ((x.astype(np.int64) - along(np.asarray(point, np.int64), x.ndim, axis)) * along(scale, x.ndim, axis)).astype(np.float32)
+        steps = x.astype(np.int64) - along(np.asarray(point, np.int64), x.ndim, axis)
+        return (steps * along(scale, x.ndim, axis)).astype(np.float32)
 
     def quantized(x, scale, point):
         return np.clip(np.rint(x / np.float64(scale)) + np.float64(point), 0, 255).astype(np.uint8)
+
+    def integers(a, point):
+        return a.astype(np.int64) - (0 if point is None else np.asarray(point, np.int64))
 
     def convolution(x, w, o):
         pad, groups, k = o["pads"][0], o.get("group", 1), w.shape[2]
@@ -394,22 +411,22 @@ def evaluate(model, data):
         if op == "DynamicQuantizeLinear":
             return dynamically_quantized(x[0])
         if op == "MatMulInteger":
-            return product(x[0].astype(np.int64) - x[2].astype(np.int64), x[1].astype(np.int64) - (x[3].astype(np.int64) if len(x) > 3 else 0))
+            return product(integers(x[0], x[2]), integers(x[1], x[3] if len(x) > 3 else None))
         if op in ("MatMulIntegerToFloat", "DynamicQuantizeMatMul"):
             a, w, step, scale, point, zero, bias = x if op[0] == "M" else [None, x[1], None, x[2], None, x[3], x[4]]
             if op[0] == "D":
                 a, step, point = dynamically_quantized(x[0])
-            sums = product(a.astype(np.int64) - np.int64(point), w.astype(np.int64) - (0 if zero is None else zero.astype(np.int64)))
+            sums = product(integers(a, point), integers(w, zero))
             return (sums * (step * scale) + bias).astype(np.float32)
         if op == "QLinearConv":
-            sums = convolution(x[0].astype(np.int64) - np.int64(x[2]), x[3].astype(np.int64) - along(x[5].astype(np.int64), 4, 0), o)
+            sums = convolution(integers(x[0], x[2]), integers(x[3], along(x[5], 4, 0)), o)
             sums += along(x[8], 4, 1) if len(x) > 8 else 0
             return quantized(sums * (x[1] * along(x[4], 4, 1)), x[6], x[7])
         if op == "Conv":
             return (convolution(x[0], x[1], o) + along(x[2], 4, 1)).astype(np.float32)
         if op == "QGemm":
             w = x[3].T if o.get("transB") else x[3]
-            return quantized((product(x[0].astype(np.int64) - np.int64(x[2]), w.astype(np.int64) - np.int64(x[5])) + x[6]) * (x[1] * x[4]), x[7], x[8])
+            return quantized((product(integers(x[0], x[2]), integers(w, x[5])) + x[6]) * (x[1] * x[4]), x[7], x[8])
         if op in ("MatMul", "Gemm"):
             return product(x[0], x[1].T if o.get("transB") else x[1]).astype(np.float32)
         if op == "QLinearAdd":
@@ -420,7 +437,8 @@ def evaluate(model, data):
             a = x[0].astype(np.float64)
             return ((a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * x[1] + x[2]).astype(np.float32)
         if op == "BatchNormalization":
-            return ((x[0] - along(x[3], x[0].ndim, 1)) / np.sqrt(along(x[4], x[0].ndim, 1)) * along(x[1], x[0].ndim, 1) + along(x[2], x[0].ndim, 1)).astype(np.float32)
+            gain, bias, mean, variance = (along(value, x[0].ndim, 1) for value in x[1:])
+            return ((x[0] - mean) / np.sqrt(variance) * gain + bias).astype(np.float32)
         if op == "Softmax":
             e = np.exp(x[0] - x[0].max(o["axis"], keepdims=True))
             return e / e.sum(o["axis"], keepdims=True)
@@ -440,7 +458,8 @@ def evaluate(model, data):
         if op == "Pad":
             return np.pad(x[0], list(zip(x[1][:x[0].ndim], x[1][x[0].ndim:])))
         if op in ("ReduceMean", "ReduceMax"):
-            return getattr(x[0], {"ReduceMean": "mean", "ReduceMax": "max"}[op])(axis=tuple(o["axes"]), keepdims=bool(o["keepdims"]))
+            reduce = np.mean if op == "ReduceMean" else np.max
+            return reduce(x[0], axis=tuple(o["axes"]), keepdims=bool(o["keepdims"]))
         simple = {
             "Cast": lambda: x[0].astype(np.float32), "Mul": lambda: x[0] * x[1], "Add": lambda: x[0] + x[1], "Div": lambda: x[0] / x[1],
             "Sqrt": lambda: np.sqrt(x[0]), "Relu": lambda: np.maximum(x[0], 0), "Abs": lambda: np.abs(x[0]), "Neg": lambda: -x[0],

@@ -114,8 +114,10 @@ class Builder:
         graph = helper.make_graph(
             self.nodes, "g", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs],
             [helper.make_tensor_value_info(name, (kinds or {}).get(name, TensorProto.FLOAT), None) for name in outputs],
-            [numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name) for name, value in self.constants.items()])
-        return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)])
+            [numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+             for name, value in self.constants.items()])
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, ir_version=8, opset_imports=opsets)
 
 
 def hows(done):
@@ -132,7 +134,8 @@ def data_of(*shape):
 
 def test_one_order_serves_a_residual_stream():
     b = Builder()
-    stream = b.node("Gather", [b.constant(b.rng.standard_normal((9, 32)).astype(np.float32)), b.constant(np.array([[1, 2, 3, 5, 8]]))])
+    table = b.constant(b.rng.standard_normal((9, 32)).astype(np.float32))
+    stream = b.node("Gather", [table, b.constant(np.array([[1, 2, 3, 5, 8]]))])
     for _ in range(3):
         inner = b.node("Relu", [b.linear(stream, 32, 64)])
         stream = b.node("Add", [stream, b.linear(inner, 64, 32)])
@@ -280,7 +283,8 @@ def test_shapes_that_a_run_decides(way):
 
 def test_activations_with_a_scale_for_each_channel():
     b = Builder()
-    scale, zero = b.constant((2.0 ** -b.rng.integers(3, 6, 32)).astype(np.float32)), b.constant(b.rng.integers(0, 9, 32).astype(np.uint8))
+    scale = b.constant((2.0 ** -b.rng.integers(3, 6, 32)).astype(np.float32))
+    zero = b.constant(b.rng.integers(0, 9, 32).astype(np.uint8))
     y = b.node("QuantizeLinear", [b.linear("x", 16, 32), scale, zero], axis=2)
     model = b.model([b.linear(b.node("DequantizeLinear", [y, scale, zero], axis=-1), 32, 8)])
     repaired, done = intact.repair(model)
@@ -307,7 +311,8 @@ def test_heads_of_attention_are_ordered_each_by_itself():
     v = next(node.input[1] for node in model.graph.node if node.op_type == "MatMulInteger" and node.name == "n18")
     stored, new = (constants_of(m)[v] for m in (model, repaired))
     for head in (slice(0, 16), slice(16, 32)):  # the rows too have a new order
-        assert sorted(sorted(column) for column in stored[:, head].T.tolist()) == sorted(sorted(column) for column in new[:, head].T.tolist())
+        old_columns, new_columns = (sorted(sorted(column) for column in w[:, head].T.tolist()) for w in (stored, new))
+        assert old_columns == new_columns
     assert (np.sort(new, axis=0) != np.sort(stored, axis=0)).any()
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
 
@@ -315,7 +320,8 @@ def test_heads_of_attention_are_ordered_each_by_itself():
 def test_bit_exact_leaves_what_floats_are_summed_over():
     b = Builder()
     hidden = b.linear("x", 16, 32)
-    normed = b.node("LayerNormalization", [hidden, b.constant(np.arange(32, dtype=np.float32)), b.constant(np.zeros(32, np.float32))])
+    gain, bias = b.constant(np.arange(32, dtype=np.float32)), b.constant(np.zeros(32, np.float32))
+    normed = b.node("LayerNormalization", [hidden, gain, bias])
     model = b.model([b.linear(normed, 32, 8)])
     assert intact.repair(model)[1].sums == ["LayerNormalization in float"]
     repaired, done = intact.repair(model, bit_exact=True)
@@ -328,7 +334,8 @@ def convolutions(opset, groups=1):
 
     def layer(x, c, o, groups):
         w = np.concatenate([weights_of(b.rng, c // groups, o // groups, 1, 1).swapaxes(0, 1) for _ in range(groups)])
-        return b.node("QLinearConv", [x, scale, point, b.constant(w), b.constant(np.float32(2.0 ** -7)), zero, scale, point], group=groups)
+        w, w_scale = b.constant(w), b.constant(np.float32(2.0 ** -7))
+        return b.node("QLinearConv", [x, scale, point, w, w_scale, zero, scale, point], group=groups)
 
     x = layer(layer("u", 4, 16, 1), 16, 16, 16)  # depthwise
     y = layer(layer(x, 16, 16, groups), 16, 8, 1)
@@ -360,10 +367,40 @@ def test_zero_channels_beside_heavy_ones(zero_channels):
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
     kept = intact.repair(model, keep_channels=True)[1]
     assert hows(kept) == ["u8 weights"] * 2 and not kept.zero_channels
+    # Zeros are no zeros where the weights' zero point is 3.
+    product = next(node for node in model.graph.node if node.op_type == "MatMulInteger" and node.input[1] == "c2")
+    product.input.append("three")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(3, np.int8), "three"))
+    assert not intact.repair(model)[1].zero_channels
     # Where the number of channels shows, it stays.
     b.nodes.append(helper.make_node("Shape", [hidden], ["sizes"]))
     shown = b.model([b.nodes[-2].output[0], "sizes"], kinds={"sizes": TensorProto.INT64})
     assert not intact.repair(shown)[1].zero_channels
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "ReduceMean", "DynamicQuantizeLSTM"])
+def test_no_zero_channels_where_they_would_count(op, zero_channels, monkeypatch):
+    def many_heavy(rng, k, *columns):
+        return np.where(np.arange(k) < 0.6 * k, 100, 20).reshape(k, *[1] * len(columns)) * np.ones((k, *columns), np.int8)
+
+    monkeypatch.setitem(globals(), "weights_of", lambda *sizes: many_heavy(*sizes).astype(np.int8))
+    b = Builder()
+    hidden = b.linear("x", 16, 32)
+    if op == "LayerNormalization":
+        hidden = b.node(op, [hidden, b.constant(np.ones(32, np.float32)), b.constant(np.zeros(32, np.float32))])
+    if op == "ReduceMean":
+        hidden = b.node("Sub", [hidden, b.node(op, [hidden], axes=[-1], keepdims=1)])
+    size = 32
+    if op == "DynamicQuantizeLSTM":
+        step, zero = b.constant(np.array([0.01], np.float32)), b.constant(np.zeros(1, np.int8))
+        weights = [b.constant(weights_of(b.rng, k, 64)[None]) for k in (32, 16)]
+        hidden = b.node(op, [hidden, *weights, "", "", "", "", "", step, zero, step, zero], domain="com.microsoft", hidden_size=16)
+        hidden, size = b.node("Squeeze", [hidden, b.constant(np.array([1]))]), 16
+    model = b.model([b.linear(hidden, size, 8)])
+    repaired, done = intact.repair(model)
+    assert not done.zero_channels and done.is_proven
+    data = data_of(1, 5, 16)
+    assert all(np.allclose(*pair, 1e-3, 1e-2) for pair in zip(in_onnxruntime(model, data), in_onnxruntime(repaired, data)))
 
 
 def test_groups_are_ordered_each_by_itself():
@@ -399,9 +436,11 @@ def recurrent(directions, hidden=16, states="zeros"):
         if states == "zeros":
             state = b.node("ConstantOfShape", [b.constant(np.array([directions, 2, hidden]))],
                            value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.0]))
-        inputs = [x, b.constant(w), b.constant(r), b.constant(b.rng.standard_normal((directions, 8 * hidden)).astype(np.float32)), "",
-                  state, state, "", b.constant(np.full(directions, 0.01, np.float32)), b.constant(np.zeros(directions, np.int8)),
-                  b.constant(np.full((directions, 4 * hidden), 0.01, np.float32)), b.constant(np.zeros((directions, 4 * hidden), np.int8))]
+        bias = b.constant(b.rng.standard_normal((directions, 8 * hidden)).astype(np.float32))
+        inputs = [x, b.constant(w), b.constant(r), bias, "", state, state, "",
+                  b.constant(np.full(directions, 0.01, np.float32)), b.constant(np.zeros(directions, np.int8)),
+                  b.constant(np.full((directions, 4 * hidden), 0.01, np.float32)),
+                  b.constant(np.zeros((directions, 4 * hidden), np.int8))]
         y, state = b.node("DynamicQuantizeLSTM", inputs, 2, "com.microsoft", hidden_size=hidden,
                    direction="bidirectional" if directions == 2 else "forward")
         last.append(state)
@@ -450,7 +489,8 @@ def test_the_command(tmp_path):
     done = run(tmp_path / "m.onnx", "-o", out, "--json", report)
     assert done.returncode == 0 and "proven safe in ONNX Runtime" in done.stdout.splitlines()[-1], done.stderr
     found = json.loads(report.read_text())
-    assert found["schema"] == "intact-repair" and [layer["made_safe_by"] for layer in found["layers"]] == ["u8 weights", "folded order"]
+    assert found["schema"] == "intact-repair"
+    assert [layer["made_safe_by"] for layer in found["layers"]] == ["u8 weights", "folded order"]
     assert run(tmp_path / "m.onnx", "-o", out, "--for", "onednn").returncode == 1  # u8 weights help only ONNX Runtime
     assert run(tmp_path / "m.onnx", "-o", out, "--for", "nobody").returncode == 2
     assert run(tmp_path / "m.onnx", "-o", out, "--data", "x.npz").returncode == 2
@@ -492,7 +532,8 @@ def test_the_check_sees_a_wrong_repair(tmp_path):
     model = onnx.load(str(out))
     name = next(node.input[1] for node in model.graph.node if node.name == "n5")
     scope = Scope(model.graph, tmp_path)
-    next(t for t in model.graph.initializer if t.name == name).CopyFrom(numpy_helper.from_array(scope.constant(name)[::-1].copy(), name))
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    tensor.CopyFrom(numpy_helper.from_array(scope.constant(name)[::-1].copy(), name))
     onnx.save(model, str(out))
     found = check(done)
     assert not found.is_right and found.lines()[0].endswith("THE REPAIR IS WRONG")
