@@ -31,6 +31,8 @@ namespace {
 
 constexpr int kTile = 64;  // columns that are copied at once
 
+constexpr size_t At(int64_t index) { return static_cast<size_t>(index); }
+
 using Mates = std::vector<int>;  // of each node; -1: none
 
 bool IsZero(uint64_t word) { return word == 0; }
@@ -39,14 +41,14 @@ bool IsZero(uint64_t word) { return word == 0; }
 class Pairs {
  public:
   Pairs(int nodes, int size)
-      : nodes_(nodes), size_(size), words_((size + 63) / 64), bits_(size_t(nodes) * size_t(words_)) {}
+      : nodes_(nodes), size_(size), words_((size + 63) / 64), bits_(At(nodes) * At(words_)) {}
 
   int nodes() const { return nodes_; }
   int size() const { return size_; }
   int words() const { return words_; }
   int FirstOfBlock(int node) const { return node / size_ * size_; }
-  uint64_t* Row(int node) { return &bits_[size_t(node) * size_t(words_)]; }
-  const uint64_t* Row(int node) const { return &bits_[size_t(node) * size_t(words_)]; }
+  uint64_t* Row(int node) { return &bits_[At(node) * At(words_)]; }
+  const uint64_t* Row(int node) const { return &bits_[At(node) * At(words_)]; }
   bool Has(int node, int other) const {
     const int place = other - FirstOfBlock(node);
     return Row(node)[place / 64] >> (place % 64) & 1;
@@ -100,7 +102,7 @@ void Pairs::MakeSymmetric() {
 // a pair has more than half of it, so only rows of heavy channels are written: the table is not symmetric.
 class Column {
  public:
-  explicit Column(const Pairs& pairs) : sorted_(size_t(pairs.size())), partners_(size_t(pairs.words())) {}
+  explicit Column(const Pairs& pairs) : sorted_(At(pairs.size())), partners_(At(pairs.words())) {}
 
   // `sign` is 1 or -1; `values` has `count` channels of the block that begins at node `first`.
   void Mark(const int8_t* values, int count, int sign, int limit, int first, Pairs* pairs) {
@@ -120,7 +122,7 @@ class Column {
     std::copy(ends + 1, ends + 130, places);  // where the next channel of each weight goes
     for (int i = 0; i < count; ++i) {
       const int weight = sign * values[i];
-      if (weight >= least) sorted_[size_t(places[weight]++)] = i;
+      if (weight >= least) sorted_[At(places[weight]++)] = i;
     }
     // From the lightest heavy channel up: partners are added and never removed.
     std::fill(partners_.begin(), partners_.end(), 0);
@@ -129,10 +131,10 @@ class Column {
       const int begin = weight < largest ? ends[weight + 1] : 0;
       if (begin == ends[weight]) continue;
       for (const int end = ends[std::max(1, limit + 1 - weight)]; added < end; ++added) {
-        partners_[size_t(sorted_[size_t(added)] / 64)] |= uint64_t{1} << sorted_[size_t(added)] % 64;
+        partners_[At(sorted_[At(added)] / 64)] |= uint64_t{1} << sorted_[At(added)] % 64;
       }
       for (int i = begin; i < ends[weight]; ++i) {
-        uint64_t* const row = pairs->Row(first + sorted_[size_t(i)]);
+        uint64_t* const row = pairs->Row(first + sorted_[At(i)]);
         for (size_t word = 0; word < partners_.size(); ++word) row[word] |= partners_[word];
       }
     }
@@ -148,22 +150,22 @@ void AddUnsafePairs(const ChannelMatrix& matrix, int64_t channels, Pairs* pairs)
   if (matrix.high <= 0) return;
   const int most = 32767 / matrix.high, least = 32768 / matrix.high;
   if (most >= 2 * 127 && least >= 2 * 128) return;
-  const int count =
-      int(std::min<int64_t>(channels, pairs->size()));  // the node beyond an odd number of them is zero
+  const int count = static_cast<int>(
+      std::min<int64_t>(channels, pairs->size()));  // the node beyond an odd number of them is zero
   Column column(*pairs);
-  std::vector<int8_t> tile(size_t(kTile) * size_t(count));
+  std::vector<int8_t> tile(At(kTile) * At(count));
   for (int64_t block = 0; block < channels; block += count) {
     for (int64_t begin = 0; begin < matrix.columns; begin += kTile) {
-      const int width = int(std::min<int64_t>(kTile, matrix.columns - begin));
+      const int width = static_cast<int>(std::min<int64_t>(kTile, matrix.columns - begin));
       for (int i = 0; i < count; ++i) {
         const int8_t* const row =
             matrix.weights + (block + i) * matrix.channel_stride + begin * matrix.column_stride;
-        for (int j = 0; j < width; ++j) tile[size_t(j * count + i)] = row[j * matrix.column_stride];
+        for (int j = 0; j < width; ++j) tile[At(j * count + i)] = row[j * matrix.column_stride];
       }
       for (int j = 0; j < width; ++j) {
-        const int first = int(block % pairs->nodes());
-        column.Mark(&tile[size_t(j * count)], count, 1, most, first, pairs);
-        column.Mark(&tile[size_t(j * count)], count, -1, least, first, pairs);
+        const int first = static_cast<int>(block % pairs->nodes());
+        column.Mark(&tile[At(j * count)], count, 1, most, first, pairs);
+        column.Mark(&tile[At(j * count)], count, -1, least, first, pairs);
       }
     }
   }
@@ -194,7 +196,7 @@ void VisitSafe(const Pairs& unsafe, int node, const uint64_t* among, Visit visit
 class Matcher {
  public:
   Matcher(int nodes, int size)
-      : nodes_(nodes), words_((size + 63) / 64), size_(size), all_(size_t(words_), ~uint64_t{0}) {}
+      : nodes_(nodes), words_((size + 63) / 64), size_(size), all_(At(words_), ~uint64_t{0}) {}
 
   // Drops the matching's unsafe pairs, then makes it a largest one. Returns how many nodes are left over.
   int Enlarge(const Pairs& unsafe, Mates* mates);
@@ -215,29 +217,29 @@ class Matcher {
 
 // Nodes with few partners choose first, and take the free partner that has the fewest.
 void Matcher::MatchGreedily(const Pairs& unsafe, Mates* mates) const {
-  std::vector<int> refused(size_t(nodes_), 0), order;
-  std::vector<uint64_t> free(size_t(nodes_ / size_) * size_t(words_), 0);
+  std::vector<int> refused(At(nodes_), 0), order;
+  std::vector<uint64_t> free(At(nodes_ / size_) * At(words_), 0);
   for (int node = 0; node < nodes_; ++node) {
-    if ((*mates)[size_t(node)] >= 0) continue;
+    if ((*mates)[At(node)] >= 0) continue;
     for (int word = 0; word < words_; ++word) {
-      refused[size_t(node)] += __builtin_popcountll(unsafe.Row(node)[word]);
+      refused[At(node)] += __builtin_popcountll(unsafe.Row(node)[word]);
     }
     order.push_back(node);
-    free[size_t(node / size_ * words_ + node % size_ / 64)] |= uint64_t{1} << node % size_ % 64;
+    free[At(node / size_ * words_ + node % size_ / 64)] |= uint64_t{1} << node % size_ % 64;
   }
   std::stable_sort(order.begin(), order.end(),
-                   [&](int one, int other) { return refused[size_t(one)] > refused[size_t(other)]; });
+                   [&](int one, int other) { return refused[At(one)] > refused[At(other)]; });
   for (const int node : order) {
-    if ((*mates)[size_t(node)] >= 0) continue;
-    uint64_t* const block = &free[size_t(node / size_ * words_)];
+    if ((*mates)[At(node)] >= 0) continue;
+    uint64_t* const block = &free[At(node / size_ * words_)];
     int best = -1;
     VisitSafe(unsafe, node, block, [&](int other) {
-      if (best < 0 || refused[size_t(other)] > refused[size_t(best)]) best = other;
+      if (best < 0 || refused[At(other)] > refused[At(best)]) best = other;
       return true;
     });
     if (best < 0) continue;
-    (*mates)[size_t(node)] = best;
-    (*mates)[size_t(best)] = node;
+    (*mates)[At(node)] = best;
+    (*mates)[At(best)] = node;
     for (const int taken : {node, best}) block[taken % size_ / 64] &= ~(uint64_t{1} << taken % size_ % 64);
   }
 }
@@ -248,11 +250,12 @@ int Matcher::Run(Mates* mates, std::vector<int>* status) {
   using Matching = lemon::MaxMatching<Graph>;
   // Of two equal edges one is matched.
   Graph::EdgeMap<bool> initial(graph_, false);
-  std::vector<bool> matched(size_t(nodes_), false);
-  for (Graph::EdgeIt edge(graph_); edge != lemon::INVALID; ++edge) {
+  std::vector<bool> matched(At(nodes_), false);
+  for (int id = 0; id < graph_.edgeNum(); ++id) {
+    const Graph::Edge edge = Graph::edgeFromId(id);
     const int one = Graph::id(graph_.u(edge)), other = Graph::id(graph_.v(edge));
-    if ((*mates)[size_t(one)] != other || matched[size_t(one)]) continue;
-    matched[size_t(one)] = matched[size_t(other)] = initial[edge] = true;
+    if ((*mates)[At(one)] != other || matched[At(one)]) continue;
+    matched[At(one)] = matched[At(other)] = initial[edge] = true;
   }
   Matching matching(graph_);
   matching.matchingInit(initial);
@@ -260,8 +263,8 @@ int Matcher::Run(Mates* mates, std::vector<int>* status) {
   int left = 0;
   for (int node = 0; node < nodes_; ++node) {
     const Graph::Node mate = matching.mate(Graph::nodeFromId(node));
-    (*mates)[size_t(node)] = mate == lemon::INVALID ? -1 : Graph::id(mate);
-    (*status)[size_t(node)] = matching.status(Graph::nodeFromId(node));
+    (*mates)[At(node)] = mate == lemon::INVALID ? -1 : Graph::id(mate);
+    (*status)[At(node)] = matching.status(Graph::nodeFromId(node));
     left += mate == lemon::INVALID;
   }
   return left;
@@ -269,18 +272,18 @@ int Matcher::Run(Mates* mates, std::vector<int>* status) {
 
 // Numbers the connected components of the spare nodes; -1: not spare.
 std::vector<int> Matcher::ComponentsOfSpare() const {
-  std::vector<int> components(size_t(nodes_), -1), open;
+  std::vector<int> components(At(nodes_), -1), open;
   for (int root = 0; root < nodes_; ++root) {
-    if (!spare_[size_t(root)] || components[size_t(root)] >= 0) continue;
-    components[size_t(root)] = root;
+    if (!spare_[At(root)] || components[At(root)] >= 0) continue;
+    components[At(root)] = root;
     open.push_back(root);
     while (!open.empty()) {
       const auto node = lemon::SmartGraph::nodeFromId(open.back());
       open.pop_back();
       for (lemon::SmartGraph::OutArcIt arc(graph_, node); arc != lemon::INVALID; ++arc) {
-        const int next = lemon::SmartGraph::id(graph_.target(arc));
-        if (!spare_[size_t(next)] || components[size_t(next)] >= 0) continue;
-        components[size_t(next)] = root;
+        const int next = lemon::SmartGraph::id(graph_.runningNode(arc));
+        if (!spare_[At(next)] || components[At(next)] >= 0) continue;
+        components[At(next)] = root;
         open.push_back(next);
       }
     }
@@ -294,8 +297,8 @@ std::vector<int> Matcher::ComponentsOfSpare() const {
 // to the edges, until there are none: then the matching is a largest one of all safe pairs.
 int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
   for (int node = 0; node < nodes_; ++node) {
-    const int mate = (*mates)[size_t(node)];
-    if (mate > node && unsafe.Has(node, mate)) (*mates)[size_t(node)] = (*mates)[size_t(mate)] = -1;
+    const int mate = (*mates)[At(node)];
+    if (mate > node && unsafe.Has(node, mate)) (*mates)[At(node)] = (*mates)[At(mate)] = -1;
   }
   MatchGreedily(unsafe, mates);
   if (std::find(mates->begin(), mates->end(), -1) == mates->end()) return 0;
@@ -304,31 +307,31 @@ int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
   graph_.clear();
   for (int node = 0; node < nodes_; ++node) graph_.addNode();
   for (int node = 0; node < nodes_; ++node) {
-    if ((*mates)[size_t(node)] > node) AddEdge(node, (*mates)[size_t(node)]);
+    if ((*mates)[At(node)] > node) AddEdge(node, (*mates)[At(node)]);
     int count = 0;
     VisitSafe(unsafe, node, all_.data(), [&](int other) {
       AddEdge(node, other);
       return ++count < edges_each;
     });
   }
-  std::vector<int> status(size_t(nodes_), 0);
+  std::vector<int> status(At(nodes_), 0);
   while (true) {
     const int left = Run(mates, &status);
     if (left == 0) return 0;
-    spare_.assign(size_t(nodes_), false);
-    std::vector<uint64_t> not_odd(size_t(nodes_ / size_) * size_t(words_), 0);
+    spare_.assign(At(nodes_), false);
+    std::vector<uint64_t> not_odd(At(nodes_ / size_) * At(words_), 0);
     for (int node = 0; node < nodes_; ++node) {
-      spare_[size_t(node)] = status[size_t(node)] == lemon::MaxMatching<lemon::SmartGraph>::EVEN;
-      if (status[size_t(node)] == lemon::MaxMatching<lemon::SmartGraph>::ODD) continue;
-      not_odd[size_t(node / size_ * words_ + node % size_ / 64)] |= uint64_t{1} << node % size_ % 64;
+      spare_[At(node)] = status[At(node)] == lemon::MaxMatching<lemon::SmartGraph>::EVEN;
+      if (status[At(node)] == lemon::MaxMatching<lemon::SmartGraph>::ODD) continue;
+      not_odd[At(node / size_ * words_ + node % size_ / 64)] |= uint64_t{1} << node % size_ % 64;
     }
     const std::vector<int> components = ComponentsOfSpare();
     bool is_proven = true;
     for (int node = 0; node < nodes_; ++node) {
-      if (!spare_[size_t(node)]) continue;
+      if (!spare_[At(node)]) continue;
       int count = 0;
-      VisitSafe(unsafe, node, &not_odd[size_t(node / size_ * words_)], [&](int other) {
-        if (components[size_t(other)] == components[size_t(node)]) return true;
+      VisitSafe(unsafe, node, &not_odd[At(node / size_ * words_)], [&](int other) {
+        if (components[At(other)] == components[At(node)]) return true;
         AddEdge(node, other);
         is_proven = false;
         return ++count < edges_each;
@@ -350,7 +353,7 @@ class Search {
       : unsafe_(unsafe),
         costs_(std::move(costs)),
         largest_(std::move(largest)),
-        all_(size_t(unsafe[0].words()), ~uint64_t{0}),
+        all_(At(unsafe[0].words()), ~uint64_t{0}),
         matcher_(unsafe[0].nodes(), unsafe[0].size()) {}
 
   Mates Run();
@@ -390,7 +393,7 @@ int Search::Left(const Set& set, Mates* mates) {
   for (size_t i = 0; i < matrices(); ++i) {
     if (set[i]) continue;
     unsafe.Add(unsafe_[i]);
-    budget_ -= double(unsafe.nodes()) * unsafe.words();
+    budget_ -= static_cast<double>(unsafe.nodes()) * unsafe.words();
   }
   Mates found = largest_;
   const int left = Enlarge(unsafe, &found);
@@ -473,7 +476,8 @@ Mates Search::Run() {
 void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   using Graph = lemon::SmartGraph;
   const int nodes = unsafe_[0].nodes();
-  const int pairs_each = int(std::max<int64_t>(16, (int64_t{1} << 28) / (int64_t{nodes} * nodes)));
+  const int pairs_each =
+      static_cast<int>(std::max<int64_t>(16, (int64_t{1} << 28) / (int64_t{nodes} * nodes)));
   Pairs refused(nodes, unsafe_[0].size()), unsafe = refused;
   for (size_t i = 0; i < matrices(); ++i) (set[i] ? unsafe : refused).Add(unsafe_[i]);
   Graph graph;
@@ -485,10 +489,10 @@ void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
       for (size_t i = 0; i < matrices(); ++i) count += unsafe_[i].Has(one, other);
     }
     const Graph::Edge edge = graph.addEdge(Graph::nodeFromId(one), Graph::nodeFromId(other));
-    gains[edge] = count == 0 ? 0 : -count - nodes * int64_t(matrices());
+    gains[edge] = count == 0 ? 0 : -count - nodes * static_cast<int64_t>(matrices());
   };
   for (int node = 0; node < nodes; ++node) {
-    if ((*mates)[size_t(node)] > node) add(node, (*mates)[size_t(node)]);
+    if ((*mates)[At(node)] > node) add(node, (*mates)[At(node)]);
     int count[2] = {};  // of safe pairs and of unsafe ones
     VisitSafe(refused, node, all_.data(), [&](int other) {
       if (other < node && pairs_each >= unsafe.size()) return true;  // the other node has added it
@@ -499,7 +503,7 @@ void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   lemon::MaxWeightedPerfectMatching<Graph, Graph::EdgeMap<int64_t>> matching(graph, gains);
   if (!matching.run()) return;
   for (int node = 0; node < nodes; ++node) {
-    (*mates)[size_t(node)] = Graph::id(matching.mate(Graph::nodeFromId(node)));
+    (*mates)[At(node)] = Graph::id(matching.mate(Graph::nodeFromId(node)));
   }
 }
 
@@ -520,8 +524,8 @@ void Order(const ChannelMatrix* matrices, int count, int channels, int blocks, b
     unsafe.push_back(std::move(pairs));
     costs.push_back(matrices[i].cost);
   }
-  Mates found(size_t(nodes), -1);
-  for (int node = 0; node < nodes; ++node) found[size_t(node)] = node ^ 1;
+  Mates found(At(nodes), -1);
+  for (int node = 0; node < nodes; ++node) found[At(node)] = node ^ 1;
   Matcher matcher(nodes, size);
   if (matcher.Enlarge(any, &found) > 0 && !allow_zero) found = Search(unsafe, costs, found).Run();
   std::copy(found.begin(), found.end(), mates);

@@ -115,6 +115,22 @@ TEST(PairProbe, ReportsOtherPairsAndOtherSums) {
               testing::HasSubstr("276 sums are neither exact"));
 }
 
+TEST(PairProbe, TextJoinsTypesWithTheSamePairs) {
+  const auto row = [](const std::string& types, std::vector<std::pair<int64_t, int64_t>> clamping) {
+    ProbedPairs pairs;
+    pairs.operation = "product, 1 row";
+    pairs.types = types;
+    pairs.depths = 4;
+    pairs.clamping = std::move(clamping);
+    return pairs;
+  };
+  EXPECT_EQ(ToText({row("u8s8s32", {}), row("u8s8f32", {}), row("s8s8s32", {})}),
+            "  product, 1 row  u8s8 s8s8: none\n");
+  EXPECT_EQ(ToText({row("u8s8s32", {{0, 1}, {2, 3}}), row("s8s8s32", {{0, 1}, {2, 3}}), row("u8s8bf16", {})}),
+            "  product, 1 row  u8s8s32 s8s8s32: adjacent depths: 0-1, 2-3\n"
+            "  product, 1 row  u8s8bf16: none\n");
+}
+
 // A target that refuses all problems, or fails at them.
 class Refuser : public ModelTarget {
  public:

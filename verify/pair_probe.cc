@@ -24,7 +24,6 @@ constexpr int32_t kLargestActivation = 255, kLargestWeight = 127;  // as the ins
 constexpr int64_t kProductDepths = 24;
 constexpr double kLargestOutput = 100;  // of outputs that have scales: within u8 and s8
 constexpr size_t kPairsListed = 4;
-constexpr size_t kInputTypesLength = 4;  // "u8s8"
 
 // What is probed. A convolution has a window of 3×3 and one output pixel.
 struct Operator {
@@ -305,12 +304,40 @@ std::vector<ProbedPairs> ProbePairs(const Target& target, const RunSettings& set
   return all;
 }
 
+namespace {
+
+// Operations and types with the same pairs.
+struct Line {
+  std::string_view operation;
+  std::string words;
+  std::vector<std::string_view> types;
+};
+
+std::string_view InputsOf(std::string_view types) { return types.substr(0, std::string_view("u8s8").size()); }
+
+bool Has(const Line& line, std::string_view inputs) {
+  return std::ranges::any_of(line.types,
+                             [inputs](std::string_view types) { return InputsOf(types) == inputs; });
+}
+
+// "u8s8 s8s8", or with the types of outputs, "u8s8bf16", where another line of the operation has the same inputs.
+std::string TypesOf(const Line& line, std::span<const Line> lines) {
+  const bool is_split = std::ranges::any_of(lines, [&line](const Line& other) {
+    return &other != &line && other.operation == line.operation &&
+           std::ranges::any_of(line.types,
+                               [&](std::string_view types) { return Has(other, InputsOf(types)); });
+  });
+  std::vector<std::string_view> words;
+  for (const std::string_view types : line.types) {
+    const std::string_view word = is_split ? types : InputsOf(types);
+    if (std::ranges::find(words, word) == words.end()) words.push_back(word);
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+}  // namespace
+
 std::string ToText(const std::vector<ProbedPairs>& probed) {
-  struct Line {
-    std::string_view operation;
-    std::string words;
-    std::vector<std::string_view> types;  // of activations and weights
-  };
   std::vector<Line> lines;
   size_t widest = 0;
   for (const ProbedPairs& pairs : probed) {
@@ -318,13 +345,12 @@ std::string ToText(const std::vector<ProbedPairs>& probed) {
     auto line = std::ranges::find_if(
         lines, [&](const Line& one) { return one.operation == pairs.operation && one.words == words; });
     if (line == lines.end()) line = lines.insert(lines.end(), Line{pairs.operation, std::move(words), {}});
-    const std::string_view inputs = std::string_view(pairs.types).substr(0, kInputTypesLength);
-    if (std::ranges::find(line->types, inputs) == line->types.end()) line->types.push_back(inputs);
+    line->types.emplace_back(pairs.types);
     widest = std::max(widest, pairs.operation.size());
   }
   std::string text;
   for (const Line& line : lines) {
-    text += fmt::format("  {:{}}  {}: {}\n", line.operation, widest, fmt::join(line.types, " "), line.words);
+    text += fmt::format("  {:{}}  {}: {}\n", line.operation, widest, TypesOf(line, lines), line.words);
   }
   return text;
 }

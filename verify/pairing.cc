@@ -33,7 +33,8 @@ std::string_view OperatorOf(const PairedShape& shape) {
 
 bool Fits(const nlohmann::ordered_json& row, const PairedShape& shape) {
   const auto lists = [&row](const char* key, std::string_view word) {
-    return std::ranges::find(row[key], word) != row[key].end();
+    return std::ranges::any_of(
+        row[key], [word](const auto& entry) { return entry.template get_ref<const std::string&>() == word; });
   };
   if (!lists("operators", "*") && !lists("operators", OperatorOf(shape))) return false;
   if (row.contains("types") && !lists("types", "u8s8")) return false;
