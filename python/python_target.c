@@ -59,22 +59,30 @@ static int Linear(const intact_linear_desc* linear, int64_t columns) {
          Array(linear->scales, linear->scale_count, 4);
 }
 
-static void Stop(void) {
+// Ends the child, if it does not end by itself within two seconds. Returns its status as waitpid() has it, or -1.
+static int Stop(void) {
+  int status = 0, i;
   close(to_child);
   to_child = -1;
+  if (child < 0) return -1;
+  for (i = 0; i < 2000; ++i) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended != 0) return ended == child ? status : -1;
+    usleep(1000);
+  }
+  kill(child, SIGKILL);
+  return waitpid(child, &status, 0) == child ? status : -1;
 }
 
 // The child closed its socket: it is about to end, or has ended.
 static intact_status Gone(char* message) {
-  int status = 0;
-  Stop();
-  const int known = waitpid(child, &status, 0) == child;
-  if (known && WIFSIGNALED(status)) {
+  const int status = Stop();
+  if (status != -1 && WIFSIGNALED(status)) {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process was ended by SIG%s",
              sigabbrev_np(WTERMSIG(status)));
   } else {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process ended with status %d",
-             known ? WEXITSTATUS(status) : -1);
+             status == -1 ? -1 : WEXITSTATUS(status));
   }
   return INTACT_CODEGEN_FAILED;
 }
@@ -133,6 +141,8 @@ static int Start(char* message) {
       Read(introduction.arithmetic, sizeof introduction.arithmetic)) {
     return 1;
   }
+  if (status == INTACT_OK)
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process ended before it named the class");
   Stop();
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <intact/intact.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -23,7 +24,11 @@ inline constexpr int kParity = 0;
 inline constexpr int kDifference = 1;
 inline constexpr int kBadInput = 2;
 
-void AddPythonCommands(CLI::App* app, Command* command);
+/// Declares the commands of the Python package, for --help and the documents.
+void AddPythonCommands(CLI::App* app);
+/// Becomes Python where argv names one of these commands, with all other arguments as they are. Returns the exit status if
+/// Python cannot be run; nothing for other commands.
+std::optional<int> RunPythonCommand(int argc, char** argv);
 void AddInfo(CLI::App* app, Command* command);
 void AddVerifyCertify(CLI::App* verify, Command* command);
 void AddVerifyCompare(CLI::App* verify, Command* command);

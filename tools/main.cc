@@ -13,12 +13,13 @@ constexpr const char* kExitStatus =
     "  2  bad usage or input, told in one line on standard error; or a sweep that compared nothing\n\n";
 
 int Main(int argc, char** argv) {
+  if (const std::optional<int> status = RunPythonCommand(argc, argv)) return *status;
   CLI::App app("int8 kernels that are exact on every CPU, and the verifier that proves it", "intact");
   app.set_version_flag("--version", intact_version());
   AddDocumentOption(&app);
   Command command;
   AddInfo(&app, &command);
-  AddPythonCommands(&app, &command);
+  AddPythonCommands(&app);
   CLI::App* verify = app.add_subcommand("verify", "the standard run of this machine, or one part of it");
   verify->require_subcommand(0, 1);
   AddVerifyStandard(verify, &command);

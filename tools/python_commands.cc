@@ -1,9 +1,13 @@
 // `intact audit` and `intact repair`: commands of the Python package, which reads models. This program finds and runs them.
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
-#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/commands.h"
@@ -24,33 +28,31 @@ sys.argv[0] = "intact"
 main()
 )";
 
-int RunPython(const std::string& name, std::vector<std::string> arguments) {
-  const char* const named = std::getenv("INTACT_PYTHON");
-  std::string python = named != nullptr && *named != '\0' ? named : "python3";
-  std::vector<std::string> words = {python, "-c", kScript, name};
-  words.insert(words.end(), std::make_move_iterator(arguments.begin()),
-               std::make_move_iterator(arguments.end()));
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execvp(python.c_str(), argv.data());
-  return Fail(name + ": needs Python and the Python package of intact; " + python + " cannot be run");
-}
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kCommands = {
+    {{"audit", "which layers of a quantized model can saturate (Python package)"},
+     {"repair", "a model that computes the same, and cannot saturate (Python package)"}}};
 
 }  // namespace
 
-void AddPythonCommands(CLI::App* app, Command* command) {
-  const auto add = [&](const std::string& name, const std::string& description) {
-    CLI::App* added = app->add_subcommand(name, description + " (Python package)");
-    added->set_help_flag();
-    added->prefix_command();
-    added->callback([added, name, command] {
-      *command = [name, arguments = added->remaining()] { return RunPython(name, arguments); };
-    });
-  };
-  add("audit", "which layers of a quantized model can saturate");
-  add("repair", "a model that computes the same, and cannot saturate");
+std::optional<int> RunPythonCommand(int argc, char** argv) {
+  if (argc < 2 ||
+      std::ranges::none_of(kCommands, [&](const auto& command) { return command.first == argv[1]; })) {
+    return std::nullopt;
+  }
+  const char* const named = std::getenv("INTACT_PYTHON");
+  std::string python = named != nullptr && *named != '\0' ? named : "python3";
+  std::string option = "-c", script = kScript;
+  std::vector<char*> words = {python.data(), option.data(), script.data()};
+  words.insert(words.end(), argv + 1, argv + argc);
+  words.push_back(nullptr);
+  ::execvp(python.c_str(), words.data());
+  return Fail(std::string(argv[1]) + ": needs Python and the Python package of intact; " + python +
+              " cannot be run");
+}
+
+void AddPythonCommands(CLI::App* app) {
+  for (const auto& [name, description] : kCommands)
+    app->add_subcommand(std::string(name), std::string(description));
 }
 
 }  // namespace intact::tools

@@ -236,7 +236,7 @@ def regrouped(segment: Segment, sizes: list[int]) -> "list[Segment] | None":
             if not left:
                 return None
             factor = left.pop(0)
-            if factor.size is None or factor.also:
+            if not factor.size or factor.also:
                 return None
             if size % factor.size == 0:
                 group.append(factor)
@@ -283,6 +283,7 @@ _POOLS = {"MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPoo
           "QLinearGlobalAveragePool"}
 _LAZY = {"DequantizeLinear", "QuantizeLinear", "Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze"}
 _PRODUCTS = {"MatMul", "MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "Gemm", "QGemm"}
+_MOST_DIMS, _MOST_SEGMENTS = 64, 4096  # of a tensor that is followed: hostile graphs double both
 _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearGlobalAveragePool",
               "QLinearConcat", "QGemm", "QLinearConv", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",
@@ -508,6 +509,9 @@ class Axes:
                 domain == "" and op in ("Gelu", "QuantizeLinear", "DequantizeLinear", "QLinearConv")):
             handler = self._handler(op)
         results = handler(node) if handler else None
+        if results is not None and any(dims is not None and (len(dims) > _MOST_DIMS or sum(map(len, dims)) > _MOST_SEGMENTS)
+                                       for dims in results):
+            results = None
         if results is None:
             self._unknown(node)
             return
@@ -763,6 +767,7 @@ class Axes:
         x = self.of(node, 0)
         if x is None or len(x) < 2:
             return None
+        self._contracted(node, x[1], False)  # ONNX Runtime adds in an order that depends on the channel
         for i in (1, 2):
             self.along(node, i, x[1])
         return [x]
@@ -1070,6 +1075,7 @@ class Axes:
         if x is None or not -len(x) <= axis < len(x):
             return None
         axis %= len(x)
+        fix_size(x[axis])
         sizes = values.get("split")
         if len(node.input) > 1 and node.input[1]:
             value = self.scope.constant(node.input[1])
@@ -1106,6 +1112,7 @@ class Axes:
             if not -len(x) <= axis < len(x):
                 return None
             dim = x[axis]
+            fix_size(dim)
             parts, size = None, size_of(dim)
             if starts and ends and (steps is None or steps[k] == 1) and size is not None:
                 low, high = (min(max(n + size if n < 0 else n, 0), size) for n in (starts[k], ends[k]))
@@ -1171,7 +1178,7 @@ class Axes:
         dims = self.of(node, 0) if not self.is_constant(node.input[0]) else []
         seen = range(len(dims or []))
         readers = self.scope.consumers.get(node.output[0], [])
-        if readers and all(reader.op_type == "Gather" for reader in readers) and not attributes(node).get("start"):
+        if readers and all(reader.op_type == "Gather" for reader in readers) and not {"start", "end"} & set(attributes(node)):
             indices = [self._vector_of(reader.input[1]) if reader.input[0] == node.output[0] else None for reader in readers]
             if all(index is not None and all(isinstance(i, int) and -len(seen) <= i < len(seen) for i in index) for index in indices):
                 seen = [i for index in indices for i in index]

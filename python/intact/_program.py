@@ -49,7 +49,7 @@ def _audit(arguments: list[str]) -> int:
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
                              "(default: onnxruntime, litert or openvino, by the model's format)")
     parser.add_argument("--data", metavar="PATH", help="inputs, a file .npz or a folder of them: what saturation does on them")
-    parser.add_argument("--float", metavar="MODEL", dest="float_model", 
+    parser.add_argument("--float", metavar="MODEL", dest="float_model",
                         help="with --data: the model before quantization, to compare outputs with")
     parser.add_argument("--emulate", action="store_true",
                         help="with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
@@ -117,6 +117,8 @@ def _repair(arguments: list[str]) -> int:
     except (Error, OSError) as error:
         return _failed(error)
     _print(_repair_report.to_text(done))
+    if done.check is not None and not done.check.is_right:
+        _print(f"THE REPAIR IS WRONG: do not use {options.output}; please report it\n")
     if not done.layers:
         return 2
     return 0 if done.is_proven and (done.check is None or done.check.is_right) else 1

@@ -577,8 +577,7 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
-                bit_exact: bool = False, keep_channels: bool = False,
-           progress: Any = None) -> Repair:
+                bit_exact: bool = False, keep_channels: bool = False, progress: Any = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all.
 
     `engines_asked`: engines in which no pair shall saturate, by default ONNX Runtime. `bit_exact`: no sum of floats is added in
@@ -589,6 +588,11 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         raise invalid(f"{excerpt(path)}: is no ONNX model; only these are repaired")
     names = result.engines
     proto = result.model.proto
+    read = {path, *(path.parent / entry.value for tensor in _tensors(proto.graph) if tensor.data_location == 1
+                    for entry in tensor.external_data if entry.key == "location")}
+    for written in (out, out.with_name(out.name + ".data")):
+        if written.exists() and any(one.exists() and written.samefile(one) for one in read):
+            raise invalid(f"{excerpt(written)}: is a file of the model; expected another name for the repaired one")
     if proto.ir_version < 4:  # these state every constant as an input too
         stored = {tensor.name for tensor in proto.graph.initializer}
         inputs = [value for value in proto.graph.input if value.name not in stored]
@@ -608,8 +612,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.zeros)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(repr(error))}") from None
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed, or nested too deep: {excerpt(repr(error))}") from None
     done.sums = sorted({root.sums for root in plan.orders if root.sums})
     is_external = any(tensor.data_location == 1 for tensor in _tensors(proto.graph))
     for audited in result.layers:
@@ -620,7 +624,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
         after = audit(folder / out.name, engines_asked=names)
         if len(after.layers) != len(result.layers):
-            raise Error("INTERNAL", "the repaired model has other layers than the stored one")
+            raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
         refused = _store_rest_as_u8(editor, after, names)
         if refused is not None:
             _write(editor.proto, folder, out.name, path.parent, is_external)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,8 @@ def load_data(path: str | Path) -> list[Run]:
                 run = Run({name: arrays[name] for name in arrays.files})
         except OSError as error:
             raise invalid(f"{excerpt(file)}: {error.strerror or 'is no .npz file of arrays'}") from None
-        except (AttributeError, EOFError, TypeError, ValueError, zipfile.BadZipFile):
+        except (AttributeError, EOFError, MemoryError, NotImplementedError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile,
+                zlib.error):
             raise invalid(f"{excerpt(file)}: is no .npz file of arrays of numbers") from None
         run.source = str(file)
         runs.append(run)
