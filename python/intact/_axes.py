@@ -1180,8 +1180,9 @@ class Axes:
         readers = self.scope.consumers.get(node.output[0], [])
         if readers and all(reader.op_type == "Gather" for reader in readers) and not {"start", "end"} & set(attributes(node)):
             indices = [self._vector_of(reader.input[1]) if reader.input[0] == node.output[0] else None for reader in readers]
-            if all(index is not None and all(isinstance(i, int) and -len(seen) <= i < len(seen) for i in index) for index in indices):
-                seen = [i for index in indices for i in index]
+            picked = [i for index in indices for i in index or [None]]
+            if all(isinstance(i, int) and -len(seen) <= i < len(seen) for i in picked):
+                seen = picked
         if self.is_read(node.output[0]) and node.output[0] not in self.scope.consumers or node.output[0] in self.captured:
             seen = range(len(dims or []))
         fix_size(*[dims[i] for i in seen])

@@ -24,7 +24,7 @@ from ._onnx import Scope, array_of_tensor
 from ._order import clamping, order_channels
 
 _MOST_PROTOBUF = (1 << 31) - 1
-_U8_COSTS = 0.16  # of a product's time: u8 weights instead of s8 in ONNX Runtime on a CPU with AVX2 and no VNNI
+_U8_COSTS = 0.16  # of a product's time: u8 weights in ONNX Runtime on AVX2 without VNNI (with AMX: 1 to 2)
 _MOST_GROWTH = 0.25  # more channels than that are not worth it where u8 weights do not help
 
 

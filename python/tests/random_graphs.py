@@ -126,8 +126,9 @@ class Dynamic(Graph):
 
     def step(self, x, c, tensors):
         rng = self.rng
-        op = self.pick("linear", "linear", "linear", "linear", "residual", "residual", "shared", "relu", "gate", "affine", "concat",
-                       "split", "heads", "attention", "norm", "rms", "mean", "strange", "slice", "square", "softmax", "pad", "batch")
+        op = self.pick("linear", "linear", "linear", "linear", "residual", "residual", "shared", "relu", "gate", "affine",
+                       "concat", "split", "heads", "attention", "norm", "rms", "mean", "strange", "slice", "square",
+                       "softmax", "pad", "batch")
         if op == "linear":
             n = int(rng.integers(1, 10)) * self.pick(1, 2, 4)
             return [(self.linear(x, c, n), n)]
@@ -462,7 +463,8 @@ def evaluate(model, data):
             reduce = np.mean if op == "ReduceMean" else np.max
             return reduce(x[0], axis=tuple(o["axes"]), keepdims=bool(o["keepdims"]))
         simple = {
-            "Cast": lambda: x[0].astype(np.float32), "Mul": lambda: x[0] * x[1], "Add": lambda: x[0] + x[1], "Div": lambda: x[0] / x[1],
+            "Cast": lambda: x[0].astype(np.float32),
+            "Mul": lambda: x[0] * x[1], "Add": lambda: x[0] + x[1], "Div": lambda: x[0] / x[1],
             "Sqrt": lambda: np.sqrt(x[0]), "Relu": lambda: np.maximum(x[0], 0), "Abs": lambda: np.abs(x[0]), "Neg": lambda: -x[0],
             "Identity": lambda: x[0], "HardSigmoid": lambda: np.clip(np.float32(0.2) * x[0] + np.float32(0.5), 0, 1),
             "Concat": lambda: np.concatenate(x, axis=o["axis"]), "Transpose": lambda: x[0].transpose(o["perm"]),

@@ -145,7 +145,8 @@ def test_one_order_serves_a_residual_stream():
     assert len(repaired.graph.initializer) == len(model.graph.initializer) + 1  # the output's order
     assert same(evaluate(model, {}), evaluate(repaired, {}))
     text = to_text(done)
-    assert "6 made safe by an order of channels" in text and "all 6 layers are proven safe in ONNX Runtime" in text.splitlines()[-1]
+    assert "6 made safe by an order of channels" in text
+    assert "all 6 layers are proven safe in ONNX Runtime" in text.splitlines()[-1]
 
 
 def test_what_a_caller_gives_gets_u8_weights():
@@ -197,7 +198,8 @@ def test_what_an_inner_graph_reads_keeps_its_order():
     hidden = b.linear("x", 16, 32)
     branches = [helper.make_graph([helper.make_node("Identity", [hidden], [f"in{k}"])], f"g{k}", [],
                                   [helper.make_tensor_value_info(f"in{k}", TensorProto.FLOAT, None)]) for k in (0, 1)]
-    b.nodes.append(helper.make_node("If", [b.constant(np.array(True))], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
+    condition = b.constant(np.array(True))
+    b.nodes.append(helper.make_node("If", [condition], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
     model = b.model([b.linear(hidden, 32, 8), "chosen"])
     repaired, done = intact.repair(model)
     assert not done.orders and done.layers[1].reason == "an inner graph that reads it" and done.is_proven
@@ -210,14 +212,16 @@ def test_layers_of_an_inner_graph_are_left():
     branches = [helper.make_graph(inner.nodes, f"g{k}", [], [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
                                   [numpy_helper.from_array(v, n) for n, v in inner.constants.items()]) for k in (0, 1)]
     b = Builder()
-    b.nodes.append(helper.make_node("If", [b.constant(np.array(True))], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
+    condition = b.constant(np.array(True))
+    b.nodes.append(helper.make_node("If", [condition], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
     _, done = intact.repair(b.model(["chosen"]))
     assert hows(done) == ["left", "left"] and done.layers[0].reason == "an inner graph" and not done.is_proven
 
 
 @pytest.mark.parametrize("op,reason", [
-    ("Gather", "Gather from it"), ("Softmax", "Softmax over it"), ("MatMul", "MatMul of two activations"), ("ArgMax", "the operator ArgMax"),
-    ("CumSum", "the operator CumSum"), ("Slice", "Slice of it"), ("Reshape", "Reshape that mixes axes"), ("run", "the operator run")])
+    ("Gather", "Gather from it"), ("Softmax", "Softmax over it"), ("MatMul", "MatMul of two activations"),
+    ("ArgMax", "the operator ArgMax"), ("CumSum", "the operator CumSum"), ("Slice", "Slice of it"),
+    ("Reshape", "Reshape that mixes axes"), ("run", "the operator run")])
 def test_what_depends_on_the_order_keeps_it(op, reason):
     b = Builder()
     hidden = b.linear("x", 16, 32)
@@ -225,7 +229,8 @@ def test_what_depends_on_the_order_keeps_it(op, reason):
               "CumSum": [b.constant(np.int64(2))], "Slice": [b.constant(np.array([n])) for n in (0, 32, 2, 3)],
               "Reshape": [b.constant(np.array([1, 32, 5]))]}.get(op, [])
     other = b.node(op, [hidden, *inputs], **({"axis": 2} if op in ("Gather", "Softmax", "ArgMax") else {}))
-    model = b.model([b.linear(hidden, 32, 8), other], [("x", (1, 5, 16))], kinds={other: TensorProto.INT64} if op == "ArgMax" else None)
+    kinds = {other: TensorProto.INT64} if op == "ArgMax" else None
+    model = b.model([b.linear(hidden, 32, 8), other], [("x", (1, 5, 16))], kinds=kinds)
     repaired, done = intact.repair(model)
     assert not done.orders and (done.layers[1].how, done.layers[1].reason) == ("u8 weights", reason)
     if op != "run":
@@ -266,7 +271,8 @@ def test_shapes_that_a_run_decides(way):
     hidden = b.linear("x", 16, 32)
     shape = b.node("Shape", [hidden], **({"start": 0, "end": 2} if way == "start" else {}))
     if way == "gather":
-        sizes = [b.node("Unsqueeze", [b.node("Gather", [shape, b.constant(np.array(k))]), b.constant(np.array([0]))]) for k in (0, 1)]
+        sizes = [b.node("Gather", [shape, b.constant(np.array(k))]) for k in (0, 1)]
+        sizes = [b.node("Unsqueeze", [size, b.constant(np.array([0]))]) for size in sizes]
     elif way == "slice":
         sizes = [b.node("Slice", [shape, *(b.constant(np.array([n])) for n in (0, 2, 0))])]
     else:
@@ -363,7 +369,8 @@ def test_zero_channels_beside_heavy_ones(zero_channels):
     hidden = b.node("Add", [b.linear("x", 16, 32), b.constant(np.arange(32, dtype=np.float32))])
     model = b.model([hidden, b.linear(hidden, 32, 8, b.constant(w))])
     repaired, done = intact.repair(model)
-    assert hows(done) == ["u8 weights", "folded order"] and done.layers[1].zero_channels == done.zero_channels == 8  # eight by eight
+    assert hows(done) == ["u8 weights", "folded order"]
+    assert done.layers[1].zero_channels == done.zero_channels == 8  # eight by eight
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
     kept = intact.repair(model, keep_channels=True)[1]
     assert hows(kept) == ["u8 weights"] * 2 and not kept.zero_channels
@@ -397,7 +404,8 @@ def test_no_zero_channels_where_they_would_count(op, zero_channels, monkeypatch)
     if op == "DynamicQuantizeLSTM":
         step, zero = b.constant(np.array([0.01], np.float32)), b.constant(np.zeros(1, np.int8))
         weights = [b.constant(weights_of(b.rng, k, 64)[None]) for k in (32, 16)]
-        hidden = b.node(op, [hidden, *weights, "", "", "", "", "", step, zero, step, zero], domain="com.microsoft", hidden_size=16)
+        inputs = [hidden, *weights, "", "", "", "", "", step, zero, step, zero]
+        hidden = b.node(op, inputs, domain="com.microsoft", hidden_size=16)
         hidden, size = b.node("Squeeze", [hidden, b.constant(np.array([1]))]), 16
     model = b.model([b.linear(hidden, size, 8)])
     repaired, done = intact.repair(model)
