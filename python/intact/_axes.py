@@ -279,15 +279,14 @@ _BROADCAST = set("""Add Sub Mul Div Pow Min Max Mean Sum Where And Or Xor Equal 
     BiasGelu""".split())
 _SUMMED = {"ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceProd", "ReduceLogSum", "ReduceLogSumExp"}
 _REDUCED = _SUMMED | {"ReduceMax", "ReduceMin"}
-_POOLS = {"MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "QLinearAveragePool",
-          "QLinearGlobalAveragePool"}
+_POOLS = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "QLinearAveragePool", "QLinearGlobalAveragePool"}
 _LAZY = {"DequantizeLinear", "QuantizeLinear", "Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze"}
 _PRODUCTS = {"MatMul", "MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "Gemm", "QGemm"}
 _MOST_DIMS, _MOST_SEGMENTS = 64, 4096  # of a tensor that is followed: hostile graphs double both
 _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearGlobalAveragePool",
               "QLinearConcat", "QGemm", "QLinearConv", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",
-              "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "MultiHeadAttention", "QAttention"}
+              "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "MultiHeadAttention"}
 _KEEPS_UNIFORM = {"Slice", "Expand", "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "Gather", "Split"}
 _MOST_VECTOR = 64  # elements of a tensor that is followed as a list of sizes
 
@@ -1396,6 +1395,7 @@ def _hints(proto: Any) -> dict[str, list]:
         pass
     found: dict[str, list] = {}
     for value in [*graph.value_info, *graph.input, *graph.output]:
-        if value.type.HasField("tensor_type") and value.type.tensor_type.HasField("shape"):
+        if value.type.HasField("tensor_type") and value.type.tensor_type.HasField("shape") and (
+                len(value.type.tensor_type.shape.dim) <= _MOST_DIMS):
             found[value.name] = [d.dim_value if d.HasField("dim_value") else None for d in value.type.tensor_type.shape.dim]
     return found

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
 from intact import _repair  # noqa: E402
+from intact._library import Error  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
@@ -519,15 +520,52 @@ def test_nothing_is_written_for_bad_input(tmp_path):
     assert out.read_text() == "before" and sorted(os.listdir(tmp_path)) == ["bad.onnx", "m.onnx", "r.onnx"]
 
 
-def test_a_model_may_be_repaired_in_its_place(tmp_path):
+def test_the_stored_model_is_not_overwritten(tmp_path):
     b = Builder()
-    path = tmp_path / "m.onnx"
-    model = b.model([b.linear(b.linear("x", 16, 32), 32, 8)])
-    onnx.save(model, str(path))
-    assert repair_file(path, path).is_proven
-    assert same(evaluate(model, data_of(1, 5, 16)), evaluate(onnx.load(str(path)), data_of(1, 5, 16)))
-    again = repair_file(path, path)
+    path, link, out = tmp_path / "m.onnx", tmp_path / "link.onnx", tmp_path / "r.onnx"
+    onnx.save(b.model([b.linear(b.linear("x", 16, 32), 32, 8)]), str(path))
+    link.symlink_to(path)
+    stored = path.read_bytes()
+    for written in (path, link):
+        with pytest.raises(Error, match="is a file of the model"):
+            repair_file(path, written)
+    assert path.read_bytes() == stored
+    repair_file(path, out)
+    again = repair_file(out, tmp_path / "again.onnx")
     assert set(hows(again)) == {"stored order"} and to_json(again)["orders"] == 0
+
+
+@pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
+@pytest.mark.parametrize("kind", ["slice", "split", "shape"])
+def test_zero_channels_do_not_move_cuts(kind, monkeypatch):
+    monkeypatch.setattr(_repair, "_U8_COSTS", 1000)
+    b = Builder()
+    heavy = b.rng.integers(-3, 4, (64, 512)).astype(np.int8)
+    heavy[:33, 0] = 95  # two of these find no light channel
+    a = b.linear("x", 16, 64)
+    y = b.linear(a, 64, 512, b.constant(heavy))
+    one = b.constant(np.array([2]))
+    if kind == "slice":
+        wide = b.node("Concat", [b.node("Relu", [a]), b.linear("x", 16, 8)], axis=2)
+        other = b.node("Slice", [wide, b.constant(np.array([64])), b.constant(np.array([72])), one])
+    elif kind == "split":
+        wide = b.node("Concat", [a, b.node("Relu", [a])], axis=2)
+        other = b.node("Split", [wide, b.constant(np.array([64, 64]))], 2, axis=2)[1]
+    else:
+        sizes = b.node("Shape", [b.node("Transpose", [a], perm=[0, 2, 1])], end=2)
+        other = b.node("Cast", [b.node("Gather", [sizes, b.constant(np.array(-1))])], to=1)
+    model, data = b.model([y, other]), data_of(1, 5, 16)
+    repaired, done = intact.repair(model)
+    assert done.is_proven and same(in_onnxruntime(model, data), in_onnxruntime(repaired, data))
+
+
+def test_the_order_of_channels_shows_in_instance_normalization():
+    b = Builder()
+    a = b.node("Transpose", [b.linear("x", 16, 32)], perm=[0, 2, 1])
+    ones, zeros = b.constant(np.ones(32, np.float32)), b.constant(np.zeros(32, np.float32))
+    y = b.node("Transpose", [b.node("InstanceNormalization", [a, ones, zeros])], perm=[0, 2, 1])
+    _, done = intact.repair(b.model([b.linear(y, 32, 8)]))
+    assert done.sums == ["InstanceNormalization in float"]
 
 
 def test_the_check_sees_a_wrong_repair(tmp_path):
