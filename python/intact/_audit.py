@@ -159,6 +159,8 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
     if "onnxruntime" in names:
         found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, "
                      "about 1.16 times the time)")
+        if layer.is_qdq:
+            found.append("s8 activations (ONNX Runtime: session.qdqisint8allowed=1; exact, about 2.7 times the time)")
     if channels > 1:
         found.append("a new order of the channels" + (": intact repair" if model.engine == "onnxruntime" else ""))
     options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",
