@@ -183,8 +183,8 @@ void Sort(const reference::Operation& operation, const std::vector<std::optional
     }
   }
   std::ranges::sort(probed->clamping);
-  const auto repeated = std::ranges::unique(probed->clamping);
-  probed->clamping.erase(repeated.begin(), repeated.end());
+  probed->clamping.erase(std::unique(probed->clamping.begin(), probed->clamping.end()),
+                         probed->clamping.end());
 }
 
 template <class Operation>
