@@ -1,10 +1,10 @@
 // Pairs channels so that VPMADDUBSW cannot clamp: it adds the products of two adjacent depths in int16. Two channels make a
 // safe pair if their weights fit each other in every column of every matrix that reads the channels. Safe pairs are the edges
-// of a graph; a largest matching of it pairs as many channels as any order can. intact/_order.py is the caller.
+// of a graph. A maximum matching of this graph pairs as many channels as any order can. intact/_order.py is the caller.
 //
-// Where no order is safe, some matrices must have unsafe pairs. The pairs that are safe in all other matrices are a larger
-// graph. The search looks for the cheapest set of matrices whose graph has a perfect matching. It is a local search: an
-// exhaustive one would take time that is exponential in the number of matrices.
+// Where no order is safe, some matrices must have unsafe pairs. Without these matrices more pairs are safe, so the graph is
+// larger. The search looks for the cheapest set of matrices without which the graph has a perfect matching. It is a local
+// search: the time of an exhaustive search is exponential in the number of matrices.
 #include <stdint.h>
 
 #define LEMON_ONLY_TEMPLATES  // headers only; nothing is linked
@@ -98,8 +98,8 @@ void Pairs::MakeSymmetric() {
   }
 }
 
-// Adds the unsafe pairs of one column: channels whose weights of one sign sum to more than `limit`. The heavier channel of
-// a pair has more than half of it, so only rows of heavy channels are written: the table is not symmetric.
+// Adds the unsafe pairs of one column: two channels whose weights of one sign sum to more than `limit`. The heavier channel
+// has more than half of `limit`, so only rows of heavy channels are written: the table is not symmetric.
 class Column {
  public:
   explicit Column(const Pairs& pairs) : sorted_(At(pairs.size())), partners_(At(pairs.words())) {}
@@ -244,7 +244,7 @@ void Matcher::MatchGreedily(const Pairs& unsafe, Mates* mates) const {
   }
 }
 
-// Edmonds' algorithm on the present edges, from `mates`, whose pairs are edges.
+// Runs Edmonds' algorithm on the edges added so far. It starts from the pairs in `mates`, which must be edges.
 int Matcher::Run(Mates* mates, std::vector<int>* status) {
   using Graph = lemon::SmartGraph;
   using Matching = lemon::MaxMatching<Graph>;
@@ -344,7 +344,7 @@ int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
 
 constexpr double kBudget = 8e8;  // words that may be read to look for better sets
 
-using Set = std::vector<bool>;  // of matrices: those that may have unsafe pairs
+using Set = std::vector<bool>;  // for each matrix: whether it may have unsafe pairs
 
 // Looks for the cheapest set of matrices that may have unsafe pairs, so that every node has a mate.
 class Search {

@@ -3,7 +3,8 @@
 //   schema, schema_version   "intact-pairing", 1
 //   target                   its own name
 //   rows[]                   operation, types ("u8s8s32"), pairing (verify/pair_probe.h), clamping_pairs[] of depths [i, j],
-//                            other_sums: columns whose sum is neither exact nor that of a clamped pair; or error
+//                            other_sums: how many columns have another sum than the exact one and a clamped
+//                            pair's. A failed row has `error` instead
 #include <algorithm>
 #include <memory>
 #include <utility>

@@ -98,11 +98,12 @@ class Audit:
         return any(layer.fails(self.engines) for layer in self.layers)
 
     @property
-    def is_affected(self) -> bool:
-        """Whether some layer can saturate on this CPU: some pairs of some engines clamp where there is VNNI too."""
+    def affecting(self) -> list[str]:
+        """The engines in which some layer can saturate on this CPU: some pairs of some engines clamp where there is VNNI too."""
         table = engines()
-        return any(not layer.engines[name].is_proven and (self.cpu_clamps or _row(table[name], layer.layer).get("with_vnni", False))
-                   for layer in self.layers for name in self.engines)
+        return [name for name in self.engines if any(
+            not layer.engines[name].is_proven and (self.cpu_clamps or _row(table[name], layer.layer).get("with_vnni", False))
+            for layer in self.layers)]
 
     def failing(self, engine: str) -> int:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)
@@ -157,10 +158,9 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
     channels = layer.weights.shape[-1] if layer.is_convolution else len(layer.weights)
     found = []
     if "onnxruntime" in names:
-        found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, "
-                     "about 1.16 times the time)")
+        found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, slower)")
         if layer.is_qdq:
-            found.append("s8 activations (ONNX Runtime: session.qdqisint8allowed=1; exact, about 2.7 times the time)")
+            found.append("s8 activations (ONNX Runtime: session.qdqisint8allowed=1; exact, slower)")
     if channels > 1:
         found.append("a new order of the channels" + (": intact repair" if model.engine == "onnxruntime" else ""))
     options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",

@@ -299,7 +299,7 @@ class Axes:
         self.proto, self.graph = proto, proto.graph
         self.nodes = list(self.graph.node)
         self.scope = Scope(self.graph, folder)
-        self.exact_nodes = exact_nodes  # operators whose sums are integers
+        self.exact_nodes = exact_nodes  # these operators sum integers, in any order
         self.opset = max([o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")], default=1)
         self.dims: dict[str, list | None] = {}
         self.vectors: dict[str, list] = {}
@@ -311,7 +311,7 @@ class Axes:
         self.depthwise: dict[int, Dim] = {}  # convolutions with a group for each channel: their channels
         self.leaves: dict[str, tuple] = {tensor.name: tuple(tensor.dims) for tensor in self.graph.initializer}
         self.lazy: dict[str, int] = {}  # tensors computed from constants alone: the node that makes them
-        self.captured = _captured(self.graph)  # names that inner graphs read
+        self.captured = names_that_inner_graphs_read(self.graph)
         self.hints = _hints(proto)
         self._run()
 
@@ -563,7 +563,7 @@ class Axes:
         return None if dims is None else [dims] + [dims] * (len(node.output) - 1)
 
     def _broadcast(self, node):
-        reason = f"{node.op_type} of tensors whose channels do not match"
+        reason = f"the channels of the inputs of {node.op_type} do not match"
         if attributes(node).get("broadcast") or "axis" in attributes(node):  # before opset 7
             return None
         places = [0, 3] if node.op_type.startswith("QLinear") else [i for i, name in enumerate(node.input) if name]
@@ -1026,7 +1026,7 @@ class Axes:
                 best = next((dim for dim in there if size_of(dim) is not None and is_free(dim)), there[0])
                 for dim in there:
                     if dim is not best:
-                        unify(best, dim, "Concat of tensors whose channels do not match")
+                        unify(best, dim, "the channels of the inputs of Concat do not match")
                 out.append(best)
                 continue
             if any(size_of(dim) is None for dim in there):
@@ -1349,7 +1349,7 @@ def _sorted(nodes: list, scope: Scope) -> list[int]:
     return order
 
 
-def _captured(graph: Any) -> set[str]:
+def names_that_inner_graphs_read(graph: Any) -> set[str]:
     """Names of the outermost graph that inner graphs read."""
     found: set[str] = set()
 

@@ -1,6 +1,6 @@
 """Quantized layers of an OpenVINO IR, a .xml beside a .bin, as OpenVINO's CPU plug-in runs it without VNNI.
 
-What runs in int8 there was measured with OpenVINO 2026.4.1 in an emulated Haswell, whose precisions its runtime model shows. A
+OpenVINO 2026.4.1 was run in an emulated Haswell; the precisions of its runtime model say which layers run in int8. A
 Convolution takes u8 activations, whatever FakeQuantize says; a MatMul takes s8 where the range is symmetric; weights with a zero
 point, FakeQuantize with other levels, and a Convolution with several activation scales run in float.
 

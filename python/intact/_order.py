@@ -81,8 +81,8 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
     - `allow_zero_channels`: channels that no safe pair is left for go to `single`. By default they make unsafe pairs.
     - `weights`: what it costs that a matrix has unsafe pairs; 1 each by default. Their sum is kept small.
 
-    A largest matching makes as many safe pairs as possible. Where some pairs must be unsafe, few matrices have them, rather
-    than few pairs being unsafe. Pairs that are safe in the stored order stay where that costs nothing. An odd last channel is
+    As many pairs as possible are safe. Where some pairs must be unsafe, as few matrices as possible have unsafe pairs, even
+    if more pairs are unsafe then. Pairs that are safe in the stored order stay where that costs nothing. An odd last channel is
     alone, which is safe. Equal arguments give equal orders.
 
     Raises `Error`."""

@@ -17,11 +17,12 @@ from typing import Any, Iterable
 import numpy as np
 
 from ._audit import Audit, AuditedLayer, audit
-from ._axes import Axes, Axis, Dim, Reader, factors, resolved, segment_size
+from ._axes import Axes, Axis, Dim, Reader, factors, names_that_inner_graphs_read, resolved, segment_size
 from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
 from ._onnx import Scope, array_of_tensor
 from ._order import clamping, order_channels
+from ._run import as_u8, weights_zero_point
 
 _MOST_PROTOBUF = (1 << 31) - 1
 _U8_COSTS = 0.16  # of a product's time: u8 weights in ONNX Runtime on AVX2 without VNNI (with AMX: 1 to 2)
@@ -461,30 +462,21 @@ class _Editor:
             return "its weights are not s8"
         if name in scope.overridable or node.input[min(layer.point_input, len(node.input) - 1)] in scope.overridable:
             return "weights that a caller may override"
-        while len(node.input) <= layer.point_input:
-            node.input.append("")
-        point_name = node.input[layer.point_input]
-        if point_name:
-            point = scope.constant(point_name)
-            if point is None:
-                return "its weights' zero point is no constant"
-        else:
-            scale = scope.constant(node.input[1]) if layer.is_qdq else None
-            if layer.is_qdq and scale is None:
-                return "its weights' scale is no constant"
-            point = np.zeros(scale.shape if scale is not None else (), np.int8)
-        point_name = point_name or f"{name}_zero_point"
+        point = weights_zero_point(layer, node, scope)
+        if point is None:
+            return "its weights' zero point or scale is no constant"
+        point_name = node.input[layer.point_input] or f"{name}_zero_point"
         for i, stem, values in ((layer.weights_input, name, weights), (layer.point_input, point_name, point)):
-            node.input[i] = self.add(f"{stem}_u8", (values.astype(np.int16) + 128).astype(np.uint8))
+            node.input[i] = self.add(f"{stem}_u8", as_u8(values))
         self.drop_unused(name, point_name)
         return ""
 
     def drop_unused(self, *names: str) -> None:
         """Initializers that nothing reads any more."""
         graph = self.proto.graph
-        from ._axes import _captured
 
-        read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output} | _captured(graph)
+        read = {name for node in graph.node for name in node.input} | (
+            {value.name for value in graph.output} | names_that_inner_graphs_read(graph))
         read |= {value.name for value in graph.input}
         for i in reversed(range(len(graph.initializer))):
             if graph.initializer[i].name in names and graph.initializer[i].name not in read:
@@ -625,11 +617,11 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         after = audit(folder / out.name, engines_asked=names)
         if len(after.layers) != len(result.layers):
             raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
-        refused = _store_rest_as_u8(editor, after, names)
-        if refused is not None:
+        has_u8, refused = _store_rest_as_u8(editor, after, names)
+        if has_u8:
             _write(editor.proto, folder, out.name, path.parent, is_external)
             after = audit(folder / out.name, engines_asked=names)
-        _describe(done, result, after, plan, refused or {})
+        _describe(done, result, after, plan, refused)
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
         for suffix in ([".data"] if is_external else []) + [""]:
@@ -639,10 +631,10 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     return done
 
 
-def _store_rest_as_u8(editor: _Editor, after: Audit, names: list[str]) -> "dict[int, str] | None":
-    """u8 weights for all layers that can still saturate. Gives reasons for those that keep theirs; None if nothing changed."""
+def _store_rest_as_u8(editor: _Editor, after: Audit, names: list[str]) -> tuple[bool, dict[int, str]]:
+    """u8 weights for all layers that can still saturate. Returns whether some layer got them, and why others did not."""
     if "onnxruntime" not in names:
-        return None
+        return False, {}
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
     unsafe = [i for i, audited in enumerate(after.layers) if audited.fails(["onnxruntime"])]
@@ -666,7 +658,7 @@ def _store_rest_as_u8(editor: _Editor, after: Audit, names: list[str]) -> "dict[
             refused[i] = reason
         else:
             changed.add(key)
-    return refused if changed or refused else None
+    return bool(changed), refused
 
 
 def _describe(done: Repair, before: Audit, after: Audit, plan: _Planner, refused: "dict[int, str]") -> None:

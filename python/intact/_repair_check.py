@@ -12,8 +12,8 @@ import numpy as np
 from ._audit import cpu_clamps
 from ._library import excerpt, invalid
 from ._repair import Repair
-from ._report import _NEAR, _finite
-from ._run import _distances, _power, control_variant, decibels, emulated, exact_variant, session_of
+from ._report import NEAR, finite
+from ._run import distances, power, control_variant, decibels, emulated, exact_variant, session_of
 
 _RUNS = 3
 _SIZE = 16  # of dimensions that the model leaves open
@@ -43,7 +43,7 @@ class Check:
     outputs: list[CheckedOutput] = field(default_factory=list)
 
     def is_output_right(self, output: CheckedOutput) -> bool:
-        return output.repaired_differ == 0 or (not self.must_be_equal and output.repaired >= output.control - _NEAR)
+        return output.repaired_differ == 0 or (not self.must_be_equal and output.repaired >= output.control - NEAR)
 
     @property
     def is_right(self) -> bool:
@@ -63,7 +63,7 @@ class Check:
 
     def to_json(self) -> dict[str, Any]:
         return {"runs": self.runs, "where": self.where, "must_be_equal": self.must_be_equal, "right": self.is_right,
-                "outputs": [{key: _finite(value) for key, value in vars(output).items()} for output in self.outputs]}
+                "outputs": [{key: finite(value) for key, value in vars(output).items()} for output in self.outputs]}
 
 
 def random_runs(session: Any) -> list[dict[str, np.ndarray]]:
@@ -131,8 +131,8 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
             if any(array.shape != arrays[0].shape for array in arrays):
                 raise invalid(f"output {excerpt(name)!r}: its shape depends on the last bits: outputs cannot be compared")
             output.values += arrays[0].size
-            signal += _power(np.asarray(arrays[0], np.float64))
-            by = [_distances(np.asarray(arrays[0], np.float64), np.asarray(array, np.float64)) for array in arrays[1:]]
+            signal += power(np.asarray(arrays[0], np.float64))
+            by = [distances(np.asarray(arrays[0], np.float64), np.asarray(array, np.float64)) for array in arrays[1:]]
             output.stored_differ += int(np.count_nonzero(by[0]))
             output.repaired_differ += int(np.count_nonzero(by[1]))
             noise = [total + float(np.square(distances).sum()) for total, distances in zip(noise, by)]

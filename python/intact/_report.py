@@ -31,14 +31,15 @@ def verdict(audit: Audit) -> str:
         what = f"{failing} of {of} layers can saturate" if failing else f"all {of} layers are proven safe"
         parts.append(f"{what} in {table[name]['name']}")
     here = "this CPU has VNNI and is not affected"
-    if audit.is_affected:
-        here = "this CPU is affected" if audit.cpu_clamps else "this CPU has VNNI, but FBGEMM's depthwise layers clamp here too"
+    if audit.affecting:
+        names = ", ".join(table[name]["name"] for name in audit.affecting)
+        here = "this CPU is affected" if audit.cpu_clamps else f"this CPU has VNNI, but some layers clamp here too in {names}"
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
     tail = " on CPUs without VNNI; " + data + here if audit.is_unsafe else ", whatever the input"
     return "; ".join(parts) + tail + left
 
 
-_NEAR = 3.0  # decibels within which a difference is that of the control
+NEAR = 3.0  # decibels within which a difference is that of the control
 
 
 def _data_verdict(audit: Audit) -> str:
@@ -52,7 +53,7 @@ def _data_verdict(audit: Audit) -> str:
     text = f"on your data sums of {of} in {engines()[data.engine]['name']}; "
     if not data.stock_clamps or not data.outputs:
         return text
-    harmed = [o for o in data.outputs if o.stock < o.control - _NEAR]
+    harmed = [o for o in data.outputs if o.stock < o.control - NEAR]
     if not harmed:
         return text + "outputs move no more than rounding noise does; "
     worst = min(harmed, key=lambda o: o.stock)
@@ -166,14 +167,14 @@ def to_text(audit: Audit) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity: equal outputs are null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _layer_on_data(audit: Audit, name: str) -> dict | None:
     found = audit.on_data.layers.get(name) if audit.on_data else None
-    return None if found is None else {"results": found.results, "changed": found.changed, "sqnr": _finite(found.sqnr)}
+    return None if found is None else {"results": found.results, "changed": found.changed, "sqnr": finite(found.sqnr)}
 
 
 def to_json(audit: Audit) -> dict:
@@ -190,7 +191,7 @@ def to_json(audit: Audit) -> dict:
         "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
         "passed_over": audit.model.passed_over,
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
-        "outputs": [{key: _finite(value) for key, value in vars(output).items()}
+        "outputs": [{key: finite(value) for key, value in vars(output).items()}
                     for output in (audit.on_data.outputs if audit.on_data else [])],
         "layers": [{
             "name": layer.layer.name,

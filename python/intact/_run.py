@@ -127,7 +127,8 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
             raise invalid(f"{where}: is {array.dtype}; expected {np.dtype(dtype)}")
         shape = tuple(value.shape)
         # No shape at all is an unknown one.
-        if shape and (array.ndim != len(shape)) or any(isinstance(want, int) and n != want for n, want in zip(array.shape, shape)):
+        if shape and (array.ndim != len(shape)
+                      or any(isinstance(want, int) and n != want for n, want in zip(array.shape, shape))):
             expected = ", ".join(str(n) if isinstance(n, int) else "any" for n in shape)
             raise invalid(f"{where}: has the shape {array.shape}; expected ({expected})")
         if not array.size:
@@ -136,6 +137,22 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
             raise invalid(f"{where}: holds NaN")
         taken[value.name] = array
     return taken
+
+
+def as_u8(values: np.ndarray) -> np.ndarray:
+    """s8 values, or zero points, shifted by 128."""
+    return (values.astype(np.int16) + 128).astype(np.uint8)
+
+
+def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.ndarray | None:
+    """The zero point of a layer's s8 weights, which `node` reads; 0 if it reads none, for each scale of a DequantizeLinear.
+    None if the zero point, or that scale, is no constant. Gives the node all inputs up to the zero point."""
+    while len(node.input) <= layer.point_input:
+        node.input.append("")
+    if node.input[layer.point_input]:
+        return scope.constant(node.input[layer.point_input])
+    scale = scope.constant(node.input[1]) if layer.is_qdq else np.zeros(())
+    return None if scale is None else np.zeros(scale.shape, np.int8)
 
 
 def exact_variant(audit: Audit) -> Any:
@@ -172,20 +189,12 @@ def exact_variant(audit: Audit) -> Any:
         node = proto.graph.node[place]
         name = node.input[layer.weights_input]
         if name not in made:
-            weights = scope.constant(name)
-            made[name] = constant(f"{name}__u8", (weights.astype(np.int16) + 128).astype(np.uint8))
+            made[name] = constant(f"{name}__u8", as_u8(scope.constant(name)))
         node.input[layer.weights_input] = made[name]
-        while len(node.input) <= layer.point_input:
-            node.input.append("")
-        point_name = node.input[layer.point_input]
-        if point_name:
-            point = scope.constant(point_name)
-            if point is None:
-                raise invalid(f"{layer.name}: its weights' zero point is no constant: no exact variant can be made")
-        else:  # 0, for each scale of a DequantizeLinear
-            point = np.zeros(scope.constant(node.input[1]).shape if layer.is_qdq else (), np.int8)
-        node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}",
-                                                 (point.astype(np.int16) + 128).astype(np.uint8))
+        point = weights_zero_point(layer, node, scope)
+        if point is None:
+            raise invalid(f"{layer.name}: its weights' zero point or scale is no constant: no exact variant can be made")
+        node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}", as_u8(point))
     return proto
 
 
@@ -349,8 +358,8 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     """Runs the model's exact variant on data, and computes each layer's sums as an engine asked for clamps them: ONNX Runtime if
     it is one of them, else the first. Each layer is given exact inputs.
 
-    `float_model`: a model whose outputs of the same names are those before quantization. `emulate`: the stock model runs in an
-    emulator, on a CPU without VNNI."""
+    `float_model`: the model before quantization. Outputs are compared with its outputs of the same name. `emulate`: the stock
+    model runs in an emulator, on a CPU without VNNI."""
     from onnx import helper
 
     has_stock = "onnxruntime" in audit.engines
@@ -430,7 +439,7 @@ def _float_session(path: str, names: list[str]) -> Any:
     return session
 
 
-def _distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
+def distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
     """How far values are apart: equal infinities and two NaNs are not, any other that is not finite is infinitely far."""
     finite = np.isfinite(exact) & np.isfinite(other)
     alike = (exact == other) | (np.isnan(exact) & np.isnan(other))
@@ -450,8 +459,8 @@ def _compare(name: str, outputs: list) -> OutputOnData:
         if any(values.shape != exact.shape for values in floats):
             raise invalid(f"output {excerpt(name)!r}: has the shape {exact.shape}; the float model's has {floats[0].shape}")
         e, s, o = (np.asarray(values, np.float64) for values in (exact, stock, other))
-        signal += _power(e)
-        stock_by, control_by = _distances(e, s), _distances(e, o)
+        signal += power(e)
+        stock_by, control_by = distances(e, s), distances(e, o)
         count += exact.size
         differing += int(np.count_nonzero(stock_by))
         control_differing += int(np.count_nonzero(control_by))
@@ -461,9 +470,9 @@ def _compare(name: str, outputs: list) -> OutputOnData:
         largest_control = max(largest_control, float(control_by.max(initial=0)))
         for f in floats:
             f = np.asarray(f, np.float64)
-            before += _power(f)
-            exact_error += float(np.square(_distances(f, e)).sum())
-            stock_error += float(np.square(_distances(f, s)).sum())
+            before += power(f)
+            exact_error += float(np.square(distances(f, e)).sum())
+            stock_error += float(np.square(distances(f, s)).sum())
         if exact.ndim and exact.shape[-1] > 1:
             best = exact.argmax(-1)
             answers += best.size
@@ -476,5 +485,5 @@ def _compare(name: str, outputs: list) -> OutputOnData:
     return found
 
 
-def _power(values: np.ndarray) -> float:
+def power(values: np.ndarray) -> float:
     return float(np.square(values[np.isfinite(values)]).sum())

@@ -334,8 +334,8 @@ class _Reader:
         tensors = (graph.tensor(int(i)) for i in operator.array(1, np.int32, 4096))
         return any(tensor is not None and (tensor.a_type or tensor.type in _SMALL) for tensor in tensors)
 
-    def _operands(self, graph: _Graph, operator: _Table, op: str) -> tuple[int, _Tensor, _Tensor] | None:
-        """The activations' number, the activations and the weights; None, with the reason noted, of what is no int8 product."""
+    def _operands(self, graph: _Graph, operator: _Table, op: str) -> "tuple[int, _Tensor, _Tensor, np.ndarray] | None":
+        """The activations' number, the activations, the weights, and the weights' values; None, with the reason noted, of what is no int8 product."""
         number = graph.input(operator, 0)
         a, b = graph.tensor(number), graph.tensor(graph.input(operator, 1))
         if a is None or b is None:
@@ -352,7 +352,7 @@ class _Reader:
                 self.model.pass_over(f"{op}: int8 activations and other weights")
         elif b.is_sparse:
             self.model.pass_over(f"{op}: sparse weights")
-        elif not b.is_constant:
+        elif b.values is None:
             self.model.pass_over(f"{op}: " + ("its first operand is the constant one" if a.is_constant else
                                               "both operands change from run to run"))
         elif a.dtype is np.int16:
@@ -362,7 +362,7 @@ class _Reader:
         elif not a.a_type and a.dtype is not np.float32:
             self.model.pass_over(f"{op}: activations of type {a.type}")
         else:
-            return number, a, b
+            return number, a, b, b.values
         return None
 
     def _convolution(self, graph: _Graph, operator: _Table, op: str) -> None:
@@ -370,9 +370,7 @@ class _Reader:
         found = self._operands(graph, operator, op)
         if found is None:
             return
-        number, a, b = found
-        weights = b.values
-        assert weights is not None
+        number, a, b, weights = found
         if weights.ndim != 4 or (is_depthwise and weights.shape[0] != 1):
             expected = "(1, kh, kw, O)" if is_depthwise else "(O, kh, kw, I)"
             raise invalid(f"{op}: has weights of shape {weights.shape}; expected {expected}")
@@ -398,9 +396,7 @@ class _Reader:
         found = self._operands(graph, operator, op)
         if found is None:
             return
-        number, a, b = found
-        weights = b.values
-        assert weights is not None
+        number, a, b, weights = found
         if weights.ndim < 2 or (op == "FULLY_CONNECTED" and weights.ndim != 2):
             raise invalid(f"{op}: has weights of shape {weights.shape}")
         axis = weights.ndim - 1
