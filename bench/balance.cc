@@ -10,6 +10,7 @@
 
 #include "bench/contender.h"
 #include "bench/workload.h"
+#include "core/result.h"
 #include "kernels/api/create.h"
 #include "reference/operation.h"
 
@@ -46,14 +47,12 @@ double SharedLines(std::span<const Share> shares, int64_t m, int64_t row_bytes, 
 /// Asks one plan for the shares of any number of threads.
 template <class Shares>
 Result<std::vector<Balance>> BalancesOf(const Shape& shape, const Shares& shares) {
-  const Result<std::vector<Share>> whole = shares(1);
-  if (!whole) return whole.error();
+  ASSIGN_OR_RETURN(const std::vector<Share> whole, shares(1));
   std::vector<Balance> balances;
   for (const int threads : kBalanceThreads) {
-    const Result<std::vector<Share>> cut = shares(threads);
-    if (!cut) return cut.error();
+    ASSIGN_OR_RETURN(const std::vector<Share> cut, shares(threads));
     balances.push_back(
-        BalanceOf(*cut, threads, whole->front().work, shape.m, reference::ElementSize(kType), shape.n));
+        BalanceOf(cut, threads, whole.front().work, shape.m, reference::ElementSize(kType), shape.n));
   }
   return balances;
 }
@@ -62,20 +61,18 @@ Result<std::vector<Balance>> BalancesOf(const Case& c) {
   const Workload workload(c);
   if (c.shape.conv) {
     const ConvDesc desc = ConvDescOf(workload, c);
-    const auto plan = kernels::MakePlan(desc, desc.linear, workload.b().data());
-    if (!plan) return plan.error();
+    ASSIGN_OR_RETURN(const auto plan, kernels::MakePlan(desc, desc.linear, workload.b().data()));
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
     args.batch = c.shape.conv->batch;
     return BalancesOf(c.shape, [&](int threads) {
       args.threads = threads;
-      return (*plan)->Shares(args);
+      return plan->Shares(args);
     });
   }
   const GemmDesc desc = GemmDescOf(workload, c);
-  const auto plan = kernels::MakePlan(desc, desc.linear, workload.b().data());
-  if (!plan) return plan.error();
+  ASSIGN_OR_RETURN(const auto plan, kernels::MakePlan(desc, desc.linear, workload.b().data()));
   return BalancesOf(
-      c.shape, [&](int threads) { return Result<std::vector<Share>>((*plan)->Shares(c.shape.m, threads)); });
+      c.shape, [&](int threads) { return Result<std::vector<Share>>(plan->Shares(c.shape.m, threads)); });
 }
 
 std::string Cell(const Balance& balance) {
@@ -126,12 +123,11 @@ Result<std::string> BalanceTable(const Request& request, jit::Isa isa) {
     if (layer.shape.batch) continue;  // cut by items too
     c.shape = layer.shape;
     c.weights = request.WeightsFor(layer);
-    const Result<std::vector<Balance>> balances = BalancesOf(c);
-    if (!balances) return balances.error();
+    ASSIGN_OR_RETURN(const std::vector<Balance> balances, BalancesOf(c));
     text += fmt::format("\n{:<{}}", c.shape.ToString(), kName);
     for (size_t i = 0; i < all.size(); ++i) {
-      text += fmt::format("  {:<{}}", Cell((*balances)[i]), kCell);
-      all[i].push_back((*balances)[i]);
+      text += fmt::format("  {:<{}}", Cell(balances[i]), kCell);
+      all[i].push_back(balances[i]);
     }
   }
   const auto add_line = [&](std::string_view name, const auto& figure_of) {

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "bench/peaks.h"
+#include "core/result.h"
 #include "jit/assembler.h"
 #include "jit/emitters/emitter.h"
 #include "verify/report_terminal.h"
@@ -73,9 +74,8 @@ Result<jit::Code> Generate(jit::Isa isa, const ReadLoop& loop) {
 
 Result<ReadLoop> MakeLoop(jit::Isa isa, int streams, int prefetch_bytes) {
   ReadLoop loop{streams, prefetch_bytes, {}};
-  Result<jit::Code> code = Generate(isa, loop);
-  if (!code) return code.error();
-  loop.run = jit::Function<void(const ReadArgs*)>(std::move(*code));
+  ASSIGN_OR_RETURN(jit::Code code, Generate(isa, loop));
+  loop.run = jit::Function<void(const ReadArgs*)>(std::move(code));
   return loop;
 }
 
@@ -111,10 +111,9 @@ Result<ReadBandwidth> ReadBandwidth::Create(jit::Isa isa, int64_t bytes) {
   double best = 0;
   for (const int streams : kStreams) {
     for (const int prefetch_bytes : kPrefetchBytes) {
-      const Result<ReadLoop> loop = MakeLoop(YardstickOf(isa), streams, prefetch_bytes);
-      if (!loop) return loop.error();
-      const double rate = Rate(*loop, buffer.get(), size);
-      if (rate > best) fastest = *loop;
+      ASSIGN_OR_RETURN(const ReadLoop loop, MakeLoop(YardstickOf(isa), streams, prefetch_bytes));
+      const double rate = Rate(loop, buffer.get(), size);
+      if (rate > best) fastest = loop;
       best = std::max(best, rate);
     }
   }

@@ -8,6 +8,7 @@
 
 #include "bench/peers.h"
 #include "bench/workload.h"
+#include "core/result.h"
 
 namespace intact::bench {
 namespace {
@@ -115,8 +116,7 @@ Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Workload& work
   }
   auto contender = std::make_unique<OfPlan>(std::move(*plan), workload, c);
   if (c.is_tuned) {
-    const Error error = contender->Tune(tuning_milliseconds);
-    if (!error.ok()) return error;
+    RETURN_IF_ERROR(contender->Tune(tuning_milliseconds));
   }
   return std::unique_ptr<Contender>(std::move(contender));
 }

@@ -9,6 +9,7 @@
 #include "bench/peaks.h"
 #include "bench/suites.h"
 #include "bench/workload.h"
+#include "core/result.h"
 #include "tools/machine.h"
 #include "verify/turns.h"
 
@@ -81,11 +82,10 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
   Row row = EmptyRow(base);
   const Peak peak = PeakOf(base.isa);
   row.peak = peak.name;
-  const Result<ReadBandwidth> read = ReadBandwidth::Create(base.isa, base.shape.WeightBytes());
-  if (!read) return read.error();
+  ASSIGN_OR_RETURN(const ReadBandwidth read, ReadBandwidth::Create(base.isa, base.shape.WeightBytes()));
 
   std::vector<verify::Measurement> turns = {[&] { return MeasureGops(peak); },
-                                            [&] { return read->Measure(); }};
+                                            [&] { return read.Measure(); }};
   std::vector<size_t> timed;  // which of row.timings the further turns are
   Bytes output = entrants.front().workload->NewC(INTACT_S32);
   for (const Entrant& entrant : entrants) {

@@ -11,6 +11,7 @@
 #include "bench/peaks.h"
 #include "bench/peers.h"
 #include "bench/workload.h"
+#include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "tools/machine.h"
 
@@ -92,9 +93,8 @@ std::optional<Error> MeasureMachine(jit::Isa isa, Results* results) {
   for (const Peak& peak : AvailablePeaks()) results->peaks.push_back({peak.name, MeasureGops(peak)});
   const verify::Machine& machine = results->machine;
   for (const ReadSize& size : ReadSizes(machine.l1d_bytes, machine.l2_bytes, machine.l3_bytes)) {
-    const Result<ReadBandwidth> read = ReadBandwidth::Create(isa, size.bytes);
-    if (!read) return read.error();
-    results->reads.push_back({size.bytes, size.level, read->Measure()});
+    ASSIGN_OR_RETURN(const ReadBandwidth read, ReadBandwidth::Create(isa, size.bytes));
+    results->reads.push_back({size.bytes, size.level, read.Measure()});
   }
   for (const Peer* peer : Peers()) results->peers.push_back({peer->Name(), peer->Version()});
   return std::nullopt;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "fuzz/api.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
@@ -232,12 +233,11 @@ class Call {
     const int32_t parts = input_.OneIn(4) ? static_cast<int32_t>(input_.Integer(1, 7)) : 0;
     if (input_.OneIn(3)) {
       const Args asked = WithoutArrays(args);
-      if (Error error = answer(Api::Prepare(plan, &asked, &info)); !error.ok()) return error;
+      RETURN_IF_ERROR(answer(Api::Prepare(plan, &asked, &info)));
       args.scratch_bytes = parts > 0 ? info.part_scratch_bytes : info.scratch_bytes;
-      auto buffer = verify::GuardedBuffer::Allocate(args.scratch_bytes);
-      if (!buffer) return buffer.error();
-      args.scratch = buffer->data().data();
-      scratch.push_back(std::move(*buffer));
+      ASSIGN_OR_RETURN(auto buffer, verify::GuardedBuffer::Allocate(args.scratch_bytes));
+      args.scratch = buffer.data().data();
+      scratch.push_back(std::move(buffer));
     }
     const Versioned<Args> given = OfAnyVersion(args);
     Error error;

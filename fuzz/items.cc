@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/result.h"
+
 namespace intact::fuzz {
 
 std::vector<uint8_t> Dense(std::span<const uint8_t> memory, const Layout& layout, int64_t element) {
@@ -34,11 +36,10 @@ int64_t ReadStep(Input* input, int64_t dense, bool has_pointers) {
 
 Result<Items> Items::Make(std::span<const uint8_t> memory, const Layout& layout, int64_t element,
                           bool has_pointers) {
-  auto buffer = verify::GuardedBuffer::Allocate(memory.size());
-  if (!buffer) return buffer.error();
-  std::ranges::copy(memory, buffer->data().begin());
-  buffer->MakeReadOnly();
-  Items made(std::move(*buffer), layout.step);
+  ASSIGN_OR_RETURN(auto buffer, verify::GuardedBuffer::Allocate(memory.size()));
+  std::ranges::copy(memory, buffer.data().begin());
+  buffer.MakeReadOnly();
+  Items made(std::move(buffer), layout.step);
   for (int64_t item = 0; has_pointers && item < layout.items; ++item) {
     made.pointers_.push_back(made.memory_.data().data() + item * layout.step * element);
   }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/result.h"
 #include "jit/code_memory.h"
 
 namespace intact::jit {
@@ -114,16 +115,15 @@ Result<Code> Assembler::Place() {
     return failed(error);
   }
   const size_t size = holder_.codeSize();
-  Result<CodeSpace> space = CodeSpace::Reserve(size);
-  if (!space) return space.error();
-  if (const asmjit::Error error = holder_.relocateToBase(space->address()); error != asmjit::kErrorOk) {
+  ASSIGN_OR_RETURN(CodeSpace space, CodeSpace::Reserve(size));
+  if (const asmjit::Error error = holder_.relocateToBase(space.address()); error != asmjit::kErrorOk) {
     return failed(error);
   }
-  if (const asmjit::Error error = holder_.copyFlattenedData(space->writable(), size);
+  if (const asmjit::Error error = holder_.copyFlattenedData(space.writable(), size);
       error != asmjit::kErrorOk) {
     return failed(error);
   }
-  Result<Code> code = std::move(*space).Seal();
+  Result<Code> code = std::move(space).Seal();
   if (code) Publish(code->get(), size);
   return code;
 }

@@ -9,10 +9,10 @@
 
 #include <asmjit/x86.h>
 
-#include <intact/intact.hpp>
 #include <string>
 #include <vector>
 
+#include "core/result.h"
 #include "jit/function.h"
 #include "jit/register_file.h"
 

@@ -14,12 +14,12 @@
 #ifndef INTACT_JIT_CODE_CACHE_H_
 #define INTACT_JIT_CODE_CACHE_H_
 
-#include <intact/intact.hpp>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "core/result.h"
 #include "jit/function.h"
 
 namespace intact::jit {
@@ -92,9 +92,8 @@ class CodeCache {
 /// are none.
 template <class F, class Spec, class Generate>
 Result<F> GetFunction(const Spec& spec, const Generate& generate) {
-  Result<Code> code = CodeCache<Spec>::Instance().Get(spec, generate);
-  if (!code) return code.error();
-  return F(std::move(*code));
+  ASSIGN_OR_RETURN(Code code, CodeCache<Spec>::Instance().Get(spec, generate));
+  return F(std::move(code));
 }
 
 }  // namespace intact::jit

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/result.h"
 #include "jit/fork_generation.h"
 
 namespace intact::jit {
@@ -143,7 +144,7 @@ class CodeSpace::Appender {
     const Error no_file = MakeRoom(bytes);
     if (no_file.status == INTACT_OK) return CodeSpace(block_, block_->Append(bytes), bytes);
     auto pages = std::make_shared<Block>();
-    if (Error error = pages->MapPages(bytes, no_file.message); error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(pages->MapPages(bytes, no_file.message));
     return CodeSpace(std::move(pages), 0, bytes);
   }
 
@@ -193,7 +194,7 @@ Result<CodeSpace> CodeSpace::Reserve(size_t bytes) {
 }
 
 Result<Code> CodeSpace::Seal() && {
-  if (Error error = block_->Seal(); error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(block_->Seal());
   const auto free = [block = block_, bytes = bytes_](const void*) {
     live_functions.fetch_sub(1);
     live_bytes.fetch_sub(static_cast<int64_t>(bytes));

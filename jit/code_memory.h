@@ -14,11 +14,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "core/result.h"
 #include "jit/function.h"
 
 namespace intact::jit {

@@ -24,10 +24,11 @@
 #include <array>
 #include <cassert>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "core/result.h"
 
 namespace intact::jit {
 

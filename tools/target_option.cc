@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "verify/claim.h"
 #include "verify/isolated_target.h"
 #include "verify/output_file.h"
@@ -108,9 +109,8 @@ Result<std::unique_ptr<verify::Target>> TargetOption::Open(const RunChoice& choi
   if (choice.mode != INTACT_EXACT) {
     return refused("--mode chooses among our own kernels; a target says what it computes");
   }
-  const Result<Plugin> plugin = Find();
-  if (!plugin) return plugin.error();
-  const auto open = [plugin = *plugin] { return verify::PluginTarget::Open(plugin.file, plugin.options); };
+  ASSIGN_OR_RETURN(const Plugin plugin, Find());
+  const auto open = [plugin = plugin] { return verify::PluginTarget::Open(plugin.file, plugin.options); };
   Result<std::unique_ptr<verify::Target>> target = verify::IsolatedTarget::Start(
       open, std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(deadline)));
   if (!target) return refused(target.error().message);
@@ -125,22 +125,19 @@ Result<TargetOption::Plugin> TargetOption::Find() const {
   std::string file = text.substr(0, end);
   const std::string options = end == text.size() ? "" : text.substr(end + 1);
   if (!IsFile(file)) {
-    Result<std::string> peer = FindPeer(file);
-    if (!peer) return peer.error();
-    file = std::move(*peer);
+    ASSIGN_OR_RETURN(file, FindPeer(file));
   }
   return Plugin{std::move(file), options};
 }
 
 Error TargetOption::WriteReproducer(const verify::Target& target, const verify::Problem& problem,
                                     const std::string& file) const {
-  const Result<Plugin> plugin = Find();
-  if (!plugin) return plugin.error();
-  const Result<std::string> code = verify::Reproducer(
-      target, problem,
-      {text, fs::absolute(plugin->file).string(), plugin->options, fs::path(file).filename().string()});
-  if (!code) return code.error();
-  return verify::WriteFile(file, *code).value_or(Error());
+  ASSIGN_OR_RETURN(const Plugin plugin, Find());
+  ASSIGN_OR_RETURN(const std::string code,
+                   verify::Reproducer(target, problem,
+                                      {text, fs::absolute(plugin.file).string(), plugin.options,
+                                       fs::path(file).filename().string()}));
+  return verify::WriteFile(file, code).value_or(Error());
 }
 
 }  // namespace intact::tools

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "tools/commands.h"
 #include "tools/terminal.h"
 #include "verify/audit.h"
@@ -92,24 +93,23 @@ struct Findings {
 
 Result<Weights> ReadWeights(const CertifyOptions& options) {
   const std::string& file = options.file;
-  Result<verify::NpyArray> npy = verify::ReadNpy(file);
-  if (!npy) return npy.error();
+  ASSIGN_OR_RETURN(verify::NpyArray npy, verify::ReadNpy(file));
   const auto invalid = [&](const std::string& what) {
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", file, what)};
   };
-  if (npy->type != INTACT_S8 && npy->type != INTACT_U8) return invalid("elements are not int8 or uint8");
-  if (npy->shape.size() < 2) {
+  if (npy.type != INTACT_S8 && npy.type != INTACT_U8) return invalid("elements are not int8 or uint8");
+  if (npy.shape.size() < 2) {
     return invalid(
         fmt::format("shape is {}; expected (columns, depth) or (output channels, kernel…, channels)",
-                    verify::ShapeString(npy->shape)));
+                    verify::ShapeString(npy.shape)));
   }
-  if (npy->shape.size() > 2 + INTACT_MAX_SPATIAL) {
+  if (npy.shape.size() > 2 + INTACT_MAX_SPATIAL) {
     return invalid(fmt::format("shape is {}; expected a kernel of at most {} dimensions",
-                               verify::ShapeString(npy->shape), INTACT_MAX_SPATIAL));
+                               verify::ShapeString(npy.shape), INTACT_MAX_SPATIAL));
   }
   Weights weights;
-  weights.n = npy->shape[0];
-  const bool is_conv = options.op.empty() ? npy->shape.size() > 2 : options.op == "conv";
+  weights.n = npy.shape[0];
+  const bool is_conv = options.op.empty() ? npy.shape.size() > 2 : options.op == "conv";
   if (!is_conv && options.groups != 1) {
     return Error{INTACT_INVALID_ARGUMENT,
                  fmt::format("--groups is {}; expected 1, for these are the weights of a linear layer",
@@ -120,19 +120,19 @@ Result<Weights> ReadWeights(const CertifyOptions& options) {
                  fmt::format("--groups is {}; expected a divisor of the {} output channels of {}",
                              options.groups, weights.n, file)};
   }
-  if (is_conv && npy->shape.size() == 2) npy->shape.insert(npy->shape.begin() + 1, 1);
+  if (is_conv && npy.shape.size() == 2) npy.shape.insert(npy.shape.begin() + 1, 1);
   if (is_conv) {
     reference::ConvGeometry& conv = weights.conv.emplace();
-    conv.dims = static_cast<int>(npy->shape.size()) - 2;
-    for (size_t i = 1; i + 1 < npy->shape.size(); ++i) {
-      conv.axes[i + 2 - static_cast<size_t>(conv.dims)].kernel = npy->shape[i];
+    conv.dims = static_cast<int>(npy.shape.size()) - 2;
+    for (size_t i = 1; i + 1 < npy.shape.size(); ++i) {
+      conv.axes[i + 2 - static_cast<size_t>(conv.dims)].kernel = npy.shape[i];
     }
-    conv.input_channels = npy->shape.back() * options.groups;
+    conv.input_channels = npy.shape.back() * options.groups;
     conv.output_channels = weights.n;
     conv.groups = options.groups;
   }
-  weights.type = npy->type;
-  weights.values = std::move(npy->bytes);
+  weights.type = npy.type;
+  weights.values = std::move(npy.bytes);
   weights.k = std::ssize(weights.values) / weights.n;
   return weights;
 }
@@ -222,19 +222,15 @@ Error AddPanels(const Conv& /*plan*/, Findings* /*findings*/) { return {}; }
 template <class Create>
 Error AddCertificates(const Weights& weights, const std::vector<intact_pairing>& pairings,
                       const Create& create, Findings* findings) {
-  const auto plan = create(INTACT_ISA_ANY);
-  if (!plan) return plan.error();
-  const Result<intact_certificate> any = CertificateOf(*plan, INTACT_PAIRING_WITHIN_TAP);
-  if (!any) return any.error();
-  findings->certificate = *any;
+  ASSIGN_OR_RETURN(const auto plan, create(INTACT_ISA_ANY));
+  ASSIGN_OR_RETURN(const intact_certificate any, CertificateOf(plan, INTACT_PAIRING_WITHIN_TAP));
+  findings->certificate = any;
   for (const intact_pairing pairing : pairings) {
-    const Result<intact_certificate> certificate = CertificateOf(*plan, pairing);
-    if (!certificate) return certificate.error();
-    Result<std::vector<FailingPair>> witnesses = WitnessesOf(*plan, weights, pairing);
-    if (!witnesses) return witnesses.error();
-    findings->pairings.push_back({pairing, *certificate, std::move(*witnesses)});
+    ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, pairing));
+    ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, weights, pairing));
+    findings->pairings.push_back({pairing, certificate, std::move(witnesses)});
   }
-  return AddPanels(*plan, findings);
+  return AddPanels(plan, findings);
 }
 
 // One plan lives at a time: each holds the weights, in one form or more.
@@ -242,17 +238,13 @@ template <class Create>
 Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairing>& pairings,
                          const Create& create) {
   Findings findings;
-  Error error = AddCertificates(weights, pairings, create, &findings);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(AddCertificates(weights, pairings, create, &findings));
   for (const intact_isa isa : verify::kIsaLadder) {
     if (!verify::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;
-    const auto capped = create(isa);
-    if (!capped) return capped.error();
-    const Result<intact_certificate> of_isa = CertificateOf(*capped, INTACT_PAIRING_WITHIN_TAP);
-    if (!of_isa) return of_isa.error();
-    if (of_isa->schedule_quads == 0) continue;  // such a plan needs none
-    findings.schedules.push_back(
-        {isa, of_isa->schedule_quads, of_isa->schedule_items, of_isa->schedule_groups});
+    ASSIGN_OR_RETURN(const auto capped, create(isa));
+    ASSIGN_OR_RETURN(const intact_certificate of_isa, CertificateOf(capped, INTACT_PAIRING_WITHIN_TAP));
+    if (of_isa.schedule_quads == 0) continue;  // such a plan needs none
+    findings.schedules.push_back({isa, of_isa.schedule_quads, of_isa.schedule_items, of_isa.schedule_groups});
   }
   return findings;
 }

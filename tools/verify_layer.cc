@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "tools/commands.h"
 #include "tools/target_option.h"
 #include "tools/terminal.h"
@@ -39,9 +40,8 @@ Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer
   std::ranges::sort(names);
   std::vector<verify::Expectation> outputs;
   for (const std::string& name : names) {
-    Result<std::vector<uint8_t>> output = verify::ReadExpected(layer, name);
-    if (!output) return output.error();
-    outputs.push_back({name, std::move(*output)});
+    ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
+    outputs.push_back({name, std::move(output)});
   }
   return outputs;
 }
@@ -66,31 +66,27 @@ struct LayerFindings {
 
 Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options,
                                   const verify::Target& target) {
-  const Result<verify::Layer> layer = verify::ReadLayer(folder);
-  if (!layer) return layer.error();
+  ASSIGN_OR_RETURN(const verify::Layer layer, verify::ReadLayer(folder));
   const auto failed = [&folder](const Error& error) {
     return Error{error.status, folder + ": " + error.message};
   };
   std::optional<verify::Expectation> expectation;
   if (!options.expect.empty()) {
-    const Result<std::vector<uint8_t>> output = verify::ReadExpected(*layer, options.expect);
-    if (!output) return output.error();
-    expectation = verify::Expectation{options.expect, *output};
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> output, verify::ReadExpected(layer, options.expect));
+    expectation = verify::Expectation{options.expect, output};
   }
   const bool is_plugin = options.target.IsPlugin();
   std::vector<verify::Expectation> recorded;
   if (options.expect.empty() && !is_plugin) {
-    Result<std::vector<verify::Expectation>> outputs = ReadRecorded(*layer);
-    if (!outputs) return outputs.error();
-    recorded = std::move(*outputs);
+    ASSIGN_OR_RETURN(recorded, ReadRecorded(layer));
   }
   Result<verify::LayerCheck> check = verify::CheckLayer(
-      *layer, options.choice.mode, options.choice.isa, expectation,
+      layer, options.choice.mode, options.choice.isa, expectation,
       is_plugin ? verify::LayerTarget{options.target.text, &target} : verify::LayerTarget());
   if (!check) return failed(check.error());
-  check->recorded = verify::ExplainRecorded(*layer, recorded);
+  check->recorded = verify::ExplainRecorded(layer, recorded);
   if (is_plugin) return LayerFindings{std::move(*check), std::nullopt};
-  Result<verify::Cost> cost = verify::MeasureCost(*layer);
+  Result<verify::Cost> cost = verify::MeasureCost(layer);
   if (!cost) return failed(cost.error());
   return LayerFindings{std::move(*check), std::move(*cost)};
 }

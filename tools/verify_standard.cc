@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "emulator/emulator.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
@@ -49,21 +50,18 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   report.pairs = verify::MapAllPairs(UsableThreads());
   print(verify::ToText(report.pairs));
   ReportStep("saturation map");
-  Result<verify::SaturationMap> map = verify::MapSaturation();
-  if (!map) return map.error();
-  report.map = std::move(*map);
+  ASSIGN_OR_RETURN(verify::SaturationMap map, verify::MapSaturation());
+  report.map = std::move(map);
   print(verify::ToText(report.map));
   ReportStep("ramps and reduce_range of the built-in layers");
-  Result<std::vector<verify::Ramp>> ramps = verify::RunBuiltinRamps();
-  if (!ramps) return ramps.error();
-  report.ramps = std::move(*ramps);
+  ASSIGN_OR_RETURN(std::vector<verify::Ramp> ramps, verify::RunBuiltinRamps());
+  report.ramps = std::move(ramps);
   print(verify::ToText(std::span<const verify::Ramp>(report.ramps)));
   report.audits = verify::AuditBuiltinLayers();
   print(verify::ToText(std::span<const verify::LayerAudit>(report.audits)));
   ReportStep("cost of exactness");
-  Result<std::vector<verify::Cost>> costs = verify::MeasureBuiltinCosts();
-  if (!costs) return costs.error();
-  report.costs = std::move(*costs);
+  ASSIGN_OR_RETURN(std::vector<verify::Cost> costs, verify::MeasureBuiltinCosts());
+  report.costs = std::move(costs);
   print(verify::ToText(std::span<const verify::Cost>(report.costs)));
   if (options.emulate) {  // after what is measured
     const jit::IsaSet emulated = emulator::AddMissingIsas();
@@ -73,10 +71,9 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
       if (is_swept) status.reason += "; emulated in the sweep";
     }
   }
-  Result<verify::SweepResult> sweep =
-      SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate);
-  if (!sweep) return sweep.error();
-  report.sweep = std::move(*sweep);
+  ASSIGN_OR_RETURN(verify::SweepResult sweep,
+                   SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate));
+  report.sweep = std::move(sweep);
   print(verify::ToText(report.sweep));
   return report;
 }

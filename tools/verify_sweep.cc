@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "emulator/emulator.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
@@ -161,12 +162,11 @@ Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::
   run.target.name = target.Name();
   run.isas = IsasHere(options.choice.isa);
   if (options.target.IsPlugin()) {
-    const Result<TargetOption::Plugin> plugin = options.target.Find();
-    if (!plugin) return plugin.error();
+    ASSIGN_OR_RETURN(const TargetOption::Plugin plugin, options.target.Find());
     run.target.text = options.target.text;
-    run.target.options = plugin->options;
+    run.target.options = plugin.options;
     run.target.deadline = options.target.deadline;
-    run.target.build = verify::FileDigest(plugin->file);
+    run.target.build = verify::FileDigest(plugin.file);
     run.target.takes = verify::TakesOf(target);
     run.isas = {INTACT_ISA_ANY};
   }
@@ -183,15 +183,13 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
                                      const verify::Target& target) {
   const std::string step = options.target.IsPlugin() ? target.Name() : "sweep";
   if (options.journal.empty()) return RunSweep(problems, target, options.emulate, {}, step);
-  Result<verify::Journal> journal = verify::Journal::Open(options.journal);
-  if (!journal) return journal.error();
-  Result<verify::SweepOutcomes> known = verify::Resume(options.journal, run, &*journal);
-  if (!known) return known.error();
-  if (!known->empty()) {
-    PrintError("{}: {} of {} problems are done\n", options.journal, known->size(), problems.size());
+  ASSIGN_OR_RETURN(verify::Journal journal, verify::Journal::Open(options.journal));
+  ASSIGN_OR_RETURN(verify::SweepOutcomes known, verify::Resume(options.journal, run, &journal));
+  if (!known.empty()) {
+    PrintError("{}: {} of {} problems are done\n", options.journal, known.size(), problems.size());
   }
-  const auto record = [&](const verify::SweepOutcome& outcome) { return verify::Append(outcome, &*journal); };
-  return RunSweep(problems, target, options.emulate, {std::move(*known), record}, step);
+  const auto record = [&](const verify::SweepOutcome& outcome) { return verify::Append(outcome, &journal); };
+  return RunSweep(problems, target, options.emulate, {std::move(known), record}, step);
 }
 
 /// Goes on with random problems, of which each shard has others.

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "core/result.h"
 #include "reference/arithmetic.h"
 #include "reference/quantize.h"
 #include "verify/audit.h"
@@ -537,9 +538,8 @@ Comparison ExplainOperation(const Target& target, const Operation& operation, co
 template <class Operation>
 Result<Comparison> VerifyOperation(const Target& target, const Operation& operation,
                                    const RunOptions& options, int64_t max_listed) {
-  const Result<std::vector<uint8_t>> output = RunOperationChecked(target, operation, options);
-  if (!output) return output.error();
-  return ExplainOperation(target, operation, options, *output, max_listed, {});
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunOperationChecked(target, operation, options));
+  return ExplainOperation(target, operation, options, output, max_listed, {});
 }
 
 }  // namespace

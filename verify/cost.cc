@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/result.h"
 #include "verify/audit.h"
 #include "verify/compare.h"
 #include "verify/problem.h"
@@ -87,8 +88,7 @@ class Timer {
       Result<Plan> plan = CreatePlan(operation_, options);
       if (!plan && plan.error().status == INTACT_UNSUPPORTED) continue;
       if (!plan) return plan.error();
-      Error error = AddTiming(*plan, options);
-      if (!error.ok()) return error;
+      RETURN_IF_ERROR(AddTiming(*plan, options));
       plans.push_back(std::move(*plan));
     }
     TimeLast(plans);
@@ -99,14 +99,13 @@ class Timer {
 
  private:
   Error AddTiming(const Plan& plan, const RunOptions& options) {
-    const Result<intact_certificate> certificate = plan.Certificate(INTACT_PAIRING_WITHIN_TAP);
-    if (!certificate) return certificate.error();
+    ASSIGN_OR_RETURN(const intact_certificate certificate, plan.Certificate(INTACT_PAIRING_WITHIN_TAP));
     Timing timing;
     timing.isa = options.isa;
     timing.mode = options.mode;
     timing.seven_bits = options.declared == kSevenBits;
     timing.kernel = plan.Info().kernel;
-    timing.certificate = *certificate;
+    timing.certificate = certificate;
     timings_.push_back(std::move(timing));
     return {};
   }
@@ -206,8 +205,7 @@ template <class Plan, class Operation>
 Result<std::vector<Timing>> TimePlans(const Operation& operation, bool seven_bits) {
   Timer<Plan, Operation> timer(operation);
   for (const intact_isa isa : kIsaLadder) {
-    Error error = timer.AddIsa(isa, seven_bits);
-    if (!error.ok()) return error;
+    RETURN_IF_ERROR(timer.AddIsa(isa, seven_bits));
   }
   return std::move(timer).Timings();
 }
@@ -220,10 +218,8 @@ Result<Cost> MeasureCost(const Layer& layer) {
   cost.why_not_seven_bits =
       VisitOperation(layer, [](const reference::Operation& operation) { return WhyNotSevenBits(operation); });
   const bool seven_bits = cost.why_not_seven_bits.empty();
-  Result<std::vector<Timing>> timings =
-      layer.conv ? TimePlans<Conv>(*layer.conv, seven_bits) : TimePlans<Gemm>(layer.gemm, seven_bits);
-  if (!timings) return timings.error();
-  cost.timings = std::move(*timings);
+  ASSIGN_OR_RETURN(cost.timings, layer.conv ? TimePlans<Conv>(*layer.conv, seven_bits)
+                                            : TimePlans<Gemm>(layer.gemm, seven_bits));
   if (layer.conv) {
     const reference::ConvGeometry& geometry = layer.conv->geometry;
     cost.m = geometry.OutputPixels();
@@ -241,9 +237,8 @@ Result<std::vector<Cost>> MeasureBuiltinCosts() {
   layers.push_back(LaplaceLayer("builtin_768x768_u7", kSevenBits));
   std::vector<Cost> costs;
   for (const Layer& layer : layers) {
-    Result<Cost> cost = MeasureCost(layer);
-    if (!cost) return cost.error();
-    costs.push_back(std::move(*cost));
+    ASSIGN_OR_RETURN(Cost cost, MeasureCost(layer));
+    costs.push_back(std::move(cost));
   }
   return costs;
 }

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/result.h"
 #include "verify/features.h"
 #include "verify/fnv1a.h"
 
@@ -331,9 +332,8 @@ std::string ToString(const Types& types) {
 }
 
 Result<Types> ParseTypes(std::string_view text) {
-  const Result<Problem> problem = Problem::Parse(fmt::format("gemm {} m=1 n=1 k=1", text));
-  if (!problem) return problem.error();
-  return TypesOf(*problem);
+  ASSIGN_OR_RETURN(const Problem problem, Problem::Parse(fmt::format("gemm {} m=1 n=1 k=1", text)));
+  return TypesOf(problem);
 }
 
 Takes TakesOf(const Target& target) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/result.h"
+
 namespace intact::verify {
 
 Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes) {
@@ -14,10 +16,9 @@ Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, i
                                               int64_t item_rows, int64_t item_pad_bytes,
                                               const Surroundings& surroundings, const char* name) {
   const int64_t last = (rows - 1) * stride_bytes + (rows - 1) / item_rows * item_pad_bytes;
-  Result<GuardedBuffer> buffer =
-      GuardedBuffer::Allocate(static_cast<size_t>(last + row_bytes), surroundings, name);
-  if (!buffer) return buffer.error();
-  return GuardedMatrix(std::move(*buffer), rows, row_bytes, stride_bytes, item_rows, item_pad_bytes);
+  ASSIGN_OR_RETURN(GuardedBuffer buffer,
+                   GuardedBuffer::Allocate(static_cast<size_t>(last + row_bytes), surroundings, name));
+  return GuardedMatrix(std::move(buffer), rows, row_bytes, stride_bytes, item_rows, item_pad_bytes);
 }
 
 void GuardedMatrix::Write(const uint8_t* dense) noexcept {

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "core/result.h"
 #include "verify/guarded_matrix.h"
 
 namespace intact::verify {
@@ -66,12 +67,12 @@ class GuardedTensor {
     GuardedTensor tensor;
     const int64_t matrices = rows.has_pointers ? rows.items : 1;
     for (int64_t i = 0; i < matrices; ++i) {
-      Result<GuardedMatrix> matrix = GuardedMatrix::Allocate(
-          rows.items / matrices * rows.count, rows.elements * element_size, rows.stride * element_size,
-          rows.count, rows.item_pad * element_size, surroundings, name);
-      if (!matrix) return matrix.error();
-      if (rows.has_pointers) tensor.items_.push_back(matrix->data());
-      tensor.matrices_.push_back(std::move(*matrix));
+      ASSIGN_OR_RETURN(GuardedMatrix matrix,
+                       GuardedMatrix::Allocate(rows.items / matrices * rows.count,
+                                               rows.elements * element_size, rows.stride * element_size,
+                                               rows.count, rows.item_pad * element_size, surroundings, name));
+      if (rows.has_pointers) tensor.items_.push_back(matrix.data());
+      tensor.matrices_.push_back(std::move(matrix));
     }
     tensor.matrix_bytes_ = rows.items / matrices * rows.count * rows.elements * element_size;
     return tensor;
@@ -184,11 +185,11 @@ class GuardedVectors {
   Error Guard(const char* name, const T** values, int64_t count) {
     if (*values == nullptr) return {};
     const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
-    Result<GuardedMatrix> matrix = GuardedMatrix::Allocate(1, bytes, bytes, 1, 0, surroundings_, name);
-    if (!matrix) return matrix.error();
-    matrix->Load(reinterpret_cast<const uint8_t*>(*values));
-    *values = reinterpret_cast<const T*>(matrix->data());
-    matrices_.push_back(std::move(*matrix));
+    ASSIGN_OR_RETURN(GuardedMatrix matrix,
+                     GuardedMatrix::Allocate(1, bytes, bytes, 1, 0, surroundings_, name));
+    matrix.Load(reinterpret_cast<const uint8_t*>(*values));
+    *values = reinterpret_cast<const T*>(matrix.data());
+    matrices_.push_back(std::move(matrix));
     return {};
   }
 
@@ -219,18 +220,15 @@ Error GuardOthers(const reference::Gemm& gemm, const RunOptions& options, Guarde
     args->residual_items = residual->items();
   }
   if (gemm.has_own_b) {
-    Result<GuardedTensor> b = LoadWeights(gemm, options);
-    if (!b) return b.error();
-    guarded->b = std::move(*b);
+    ASSIGN_OR_RETURN(guarded->b, LoadWeights(gemm, options));
     args->b = guarded->b->data();
     args->b_items = guarded->b->items();
   }
   GuardedVectors* vectors = &guarded->vectors;
-  Error error = vectors->Guard("a_zero_points", &args->a_zero_points, gemm.rows());
-  if (error.ok()) error = vectors->Guard("a_scales", &args->a_scales, gemm.rows());
-  if (error.ok()) error = vectors->Guard("b_scales", &args->b_scales, gemm.batch);
-  if (error.ok()) error = vectors->Guard("b_zero_points", &args->b_zero_points, gemm.batch);
-  return error;
+  RETURN_IF_ERROR(vectors->Guard("a_zero_points", &args->a_zero_points, gemm.rows()));
+  RETURN_IF_ERROR(vectors->Guard("a_scales", &args->a_scales, gemm.rows()));
+  RETURN_IF_ERROR(vectors->Guard("b_scales", &args->b_scales, gemm.batch));
+  return vectors->Guard("b_zero_points", &args->b_zero_points, gemm.batch);
 }
 Error GuardOthers(const reference::Conv& /*conv*/, const RunOptions& /*options*/, GuardedRun* /*guarded*/,
                   intact_conv_args* /*args*/) {
@@ -242,32 +240,29 @@ template <class Operation, class Run>
 Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const RunOptions& options,
                                               const Run& run) {
   const Activations input = ActivationsOf(operation);
-  Result<GuardedTensor> a =
-      GuardedTensor::Allocate("A", InputOf(operation, options), input.element_size, options.surroundings);
-  if (!a) return a.error();
-  Result<GuardedTensor> c =
-      GuardedTensor::Allocate("C", OutputOf(operation, options.c_pad, options),
-                              reference::ElementSize(operation.c_type), options.surroundings);
-  if (!c) return c.error();
-  a->Load(input.data);
-  GuardedRun guarded{std::move(*a), std::move(*c), {}, {}, GuardedVectors(options.surroundings)};
+  ASSIGN_OR_RETURN(GuardedTensor a, GuardedTensor::Allocate("A", InputOf(operation, options),
+                                                            input.element_size, options.surroundings));
+  ASSIGN_OR_RETURN(GuardedTensor c,
+                   GuardedTensor::Allocate("C", OutputOf(operation, options.c_pad, options),
+                                           reference::ElementSize(operation.c_type), options.surroundings));
+  a.Load(input.data);
+  GuardedRun guarded{std::move(a), std::move(c), {}, {}, GuardedVectors(options.surroundings)};
   if (operation.residual_type != INTACT_TYPE_NONE && options.in_place) {
     guarded.c.Write(operation.residual.data());
   } else if (operation.residual_type != INTACT_TYPE_NONE) {
-    Result<GuardedTensor> residual =
+    ASSIGN_OR_RETURN(
+        GuardedTensor residual,
         GuardedTensor::Allocate("the residual", OutputOf(operation, options.res_pad, options),
-                                reference::ElementSize(operation.residual_type), options.surroundings);
-    if (!residual) return residual.error();
-    residual->Load(operation.residual.data());
-    guarded.residual = std::move(*residual);
+                                reference::ElementSize(operation.residual_type), options.surroundings));
+    residual.Load(operation.residual.data());
+    guarded.residual = std::move(residual);
   }
   Buffers buffers{guarded.a.data(), guarded.c.data()};
   if (const GuardedTensor* residual = guarded.Residual(operation, options))
     buffers.residual = residual->data();
   auto args = ArgsOf(operation, options, buffers);
-  Error error = GuardOthers(operation, options, &guarded, &args);
-  if (error.ok()) error = run(args);
-  if (!error.ok()) return error;
+  RETURN_IF_ERROR(GuardOthers(operation, options, &guarded, &args));
+  RETURN_IF_ERROR(run(args));
   if (const std::optional<std::string> stray = guarded.c.StrayWrite()) {
     return Failed(fmt::format("wrote outside C: {}", *stray));
   }
@@ -282,11 +277,10 @@ Error CallBetweenGuards(const Operation& operation, const RunOptions& options, c
   auto desc = DescOf(operation, options);
   intact_linear_desc& linear = desc.linear;
   GuardedVectors vectors(options.surroundings);
-  Error error = vectors.Guard("b_zero_points", &linear.b_zero_points, linear.b_zero_point_count);
-  if (error.ok()) error = vectors.Guard("bias_s32", &linear.bias_s32, Columns(operation));
-  if (error.ok()) error = vectors.Guard("bias_f32", &linear.bias_f32, Columns(operation));
-  if (error.ok()) error = vectors.Guard("scales", &linear.scales, linear.scale_count);
-  if (!error.ok()) return error;
+  RETURN_IF_ERROR(vectors.Guard("b_zero_points", &linear.b_zero_points, linear.b_zero_point_count));
+  RETURN_IF_ERROR(vectors.Guard("bias_s32", &linear.bias_s32, Columns(operation)));
+  RETURN_IF_ERROR(vectors.Guard("bias_f32", &linear.bias_f32, Columns(operation)));
+  RETURN_IF_ERROR(vectors.Guard("scales", &linear.scales, linear.scale_count));
   if (IsGivenByRuns(operation)) return call(desc, nullptr);
   const Result<GuardedTensor> b = LoadWeights(operation, options);
   return b ? call(desc, b->data()) : b.error();

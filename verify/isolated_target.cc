@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "verify/fnv1a.h"
 #include "verify/wire.h"
 
@@ -98,9 +99,7 @@ IsolatedTarget::~IsolatedTarget() = default;
 Result<std::unique_ptr<Target>> IsolatedTarget::Start(TargetFactory factory,
                                                       std::chrono::milliseconds deadline) {
   std::unique_ptr<IsolatedTarget> target(new IsolatedTarget(std::move(factory), deadline));
-  Result<Introduction> introduction = target->StartWorker();
-  if (!introduction) return introduction.error();
-  target->introduction_ = std::move(*introduction);
+  ASSIGN_OR_RETURN(target->introduction_, target->StartWorker());
   return std::unique_ptr<Target>(std::move(target));
 }
 
@@ -154,8 +153,7 @@ std::string IsolatedTarget::WhyGivenUp() const {
 template <class Operation>
 Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptions& options) const {
   if (worker_ == nullptr) {
-    const Result<Introduction> introduction = StartWorker();
-    if (!introduction) return introduction.error();
+    ASSIGN_OR_RETURN(const Introduction introduction, StartWorker());
   }
   WireWriter request;
   request(KindOf(operation));
@@ -195,7 +193,7 @@ Result<Bytes> IsolatedTarget::RunSteadily(const Operation& operation, const RunO
   Result<Bytes> first = RunOnce(operation, options);
   if (!first) return first;
   for (const Surroundings& elsewhere : PlacesOf(options)) {
-    if (Error error = RunElsewhere(operation, options, *first, elsewhere); !error.ok()) return error;
+    RETURN_IF_ERROR(RunElsewhere(operation, options, *first, elsewhere));
   }
   return first;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/result.h"
 #include "verify/npy.h"
 #include "verify/printable.h"
 
@@ -48,9 +49,8 @@ Result<nlohmann::json> ParseJson(std::string_view name, std::string_view text) {
 }
 
 Result<nlohmann::json> ReadJson(const std::string& path) {
-  const Result<std::vector<uint8_t>> bytes = ReadFile(path);
-  if (!bytes) return bytes.error();
-  return ParseJson(path, {reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadFile(path));
+  return ParseJson(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::string ReasonOf(const nlohmann::json::exception& exception) {

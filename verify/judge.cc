@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "reference/arithmetic.h"
 #include "verify/claim.h"
 #include "verify/identify.h"
@@ -95,21 +96,19 @@ template <class Operation>
 Result<Judgement> JudgeOperation(const Target& target, const Operation& operation, const RunOptions& options,
                                  Arithmetics preferred) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(operation));
-  const Result<std::vector<Arithmetic>> promised = Promised(claim, options);
-  if (!promised) return promised.error();
-  Result<Bytes> output = RunChecked(target, operation, options);
-  if (!output) return output.error();
-  Judgement judgement = {Explain(target, operation, options, *output, kMaxDifferencesListed, preferred), {}};
+  ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, options));
+  ASSIGN_OR_RETURN(Bytes output, RunChecked(target, operation, options));
+  Judgement judgement = {Explain(target, operation, options, output, kMaxDifferencesListed, preferred), {}};
   // Whoever is to be exact has no right s32 output where the sum leaves int32: the comparison knows.
-  const bool is_to_be_exact = *promised == std::vector<Arithmetic>{Arithmetic()};
-  if (is_to_be_exact ? judgement.comparison.Parity() : IsAsPromised(operation, *promised, *output))
+  const bool is_to_be_exact = promised == std::vector<Arithmetic>{Arithmetic()};
+  if (is_to_be_exact ? judgement.comparison.Parity() : IsAsPromised(operation, promised, output))
     return judgement;
-  if (promised->empty()) {
+  if (promised.empty()) {
     judgement.failure = FailureOfAny(judgement.comparison);
   } else if (claim == "exact") {
     judgement.failure = FailureOf(options, judgement.comparison);
   } else {
-    judgement.failure = FailureOfClaim(operation, promised->front(), *output, judgement.comparison);
+    judgement.failure = FailureOfClaim(operation, promised.front(), output, judgement.comparison);
   }
   return judgement;
 }

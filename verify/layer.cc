@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/result.h"
 #include "reference/quantize.h"
 #include "verify/json_file.h"
 #include "verify/npy.h"
@@ -239,23 +240,21 @@ Result<Tensors> ReadTensors(const std::string& folder, size_t rank, int64_t grou
     return (tensor.type == INTACT_U8 || tensor.type == INTACT_S8) && tensor.shape.size() == rank;
   };
   const std::string weights_path = folder + "/weights.npy";
-  Result<NpyArray> weights = ReadNpy(weights_path);
-  if (!weights) return weights.error();
-  if (!is_int8(*weights)) {
-    return WrongTensor(weights_path, *weights, fmt::format("i1 or u1 {}", weight_shape));
+  ASSIGN_OR_RETURN(NpyArray weights, ReadNpy(weights_path));
+  if (!is_int8(weights)) {
+    return WrongTensor(weights_path, weights, fmt::format("i1 or u1 {}", weight_shape));
   }
   const std::string activations_path = folder + "/activations.npy";
-  Result<NpyArray> activations = ReadNpy(activations_path);
-  if (!activations) return activations.error();
-  const int64_t depth = weights->shape.back() * groups;
+  ASSIGN_OR_RETURN(NpyArray activations, ReadNpy(activations_path));
+  const int64_t depth = weights.shape.back() * groups;
   const bool is_right_type =
-      are_real ? activations->type == INTACT_F32 && activations->shape.size() == rank : is_int8(*activations);
-  if (!is_right_type || activations->shape.back() != depth) {
-    return WrongTensor(activations_path, *activations,
+      are_real ? activations.type == INTACT_F32 && activations.shape.size() == rank : is_int8(activations);
+  if (!is_right_type || activations.shape.back() != depth) {
+    return WrongTensor(activations_path, activations,
                        fmt::format("{} {}", are_real ? "f4" : "u1 or i1",
                                    fmt::format(fmt::runtime(activation_shape), depth)));
   }
-  return Tensors{std::move(*activations), std::move(*weights)};
+  return Tensors{std::move(activations), std::move(weights)};
 }
 
 void SetTensors(const Tensors& tensors, reference::Operation* operation) {
@@ -268,14 +267,13 @@ void SetTensors(const Tensors& tensors, reference::Operation* operation) {
 }
 
 std::optional<Error> ReadLinear(const std::string& folder, bool is_dynamic, reference::Gemm* gemm) {
-  const Result<Tensors> tensors =
-      ReadTensors(folder, 2, 1, "(M, {}), K as in weights.npy", "(N, K)", is_dynamic);
-  if (!tensors) return tensors.error();
-  SetTensors(*tensors, gemm);
-  if (is_dynamic) gemm->a_source = tensors->activations.bytes;
-  gemm->m = tensors->activations.shape[0];
-  gemm->n = tensors->weights.shape[0];
-  gemm->k = tensors->weights.shape[1];
+  ASSIGN_OR_RETURN(const Tensors tensors,
+                   ReadTensors(folder, 2, 1, "(M, {}), K as in weights.npy", "(N, K)", is_dynamic));
+  SetTensors(tensors, gemm);
+  if (is_dynamic) gemm->a_source = tensors.activations.bytes;
+  gemm->m = tensors.activations.shape[0];
+  gemm->n = tensors.weights.shape[0];
+  gemm->k = tensors.weights.shape[1];
   gemm->b = reference::FromColumns(gemm->b, gemm->n, gemm->k);
   return std::nullopt;
 }
@@ -311,18 +309,17 @@ std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) 
                                              "(N, KD, KH, KW, C/groups)"};
   reference::ConvGeometry& geometry = conv->geometry;
   const auto dims = static_cast<size_t>(geometry.dims);
-  const Result<Tensors> tensors =
-      ReadTensors(folder, dims + 2, geometry.groups, std::string(kInputs[dims - 1]) + ", C as in weights.npy",
-                  kFilters[dims - 1]);
-  if (!tensors) return tensors.error();
-  SetTensors(*tensors, conv);
-  const std::vector<int64_t>& input = tensors->activations.shape;
-  const std::vector<int64_t>& filter = tensors->weights.shape;
+  ASSIGN_OR_RETURN(const Tensors tensors,
+                   ReadTensors(folder, dims + 2, geometry.groups,
+                               std::string(kInputs[dims - 1]) + ", C as in weights.npy", kFilters[dims - 1]));
+  SetTensors(tensors, conv);
+  const std::vector<int64_t>& input = tensors.activations.shape;
+  const std::vector<int64_t>& filter = tensors.weights.shape;
   geometry.batch = input.front();
   geometry.input_channels = input.back();
   geometry.output_channels = filter.front();
   if (geometry.output_channels % geometry.groups != 0) {
-    return WrongTensor(folder + "/weights.npy", tensors->weights,
+    return WrongTensor(folder + "/weights.npy", tensors.weights,
                        fmt::format("N to be a multiple of groups, {}", geometry.groups));
   }
   const auto axes = std::span(geometry.axes).last(dims);
@@ -330,7 +327,7 @@ std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) 
     axes[i].input = input[i + 1];
     axes[i].kernel = filter[i + 1];
     if (axes[i].Output() > 0) continue;
-    return WrongTensor(folder + "/weights.npy", tensors->weights,
+    return WrongTensor(folder + "/weights.npy", tensors.weights,
                        axes[i].transposed
                            ? fmt::format("a kernel of which padding, {} pixels, leaves an output",
                                          axes[i].pad_begin + axes[i].pad_end)
@@ -353,12 +350,11 @@ struct LayerScales {
 Result<std::vector<float>> ReadBias(const std::string& folder, int64_t columns) {
   const std::string path = folder + "/bias.npy";
   if (!std::filesystem::exists(path)) return std::vector<float>();
-  const Result<NpyArray> bias = ReadNpy(path);
-  if (!bias) return bias.error();
-  if (bias->type != INTACT_F32 || bias->shape != std::vector<int64_t>{columns}) {
-    return WrongTensor(path, *bias, fmt::format("f4 ({},), N as in weights.npy", columns));
+  ASSIGN_OR_RETURN(const NpyArray bias, ReadNpy(path));
+  if (bias.type != INTACT_F32 || bias.shape != std::vector<int64_t>{columns}) {
+    return WrongTensor(path, bias, fmt::format("f4 ({},), N as in weights.npy", columns));
   }
-  return bias->Values<float>();
+  return bias.Values<float>();
 }
 
 /// bias_f32[n] = bias[n]/so, rounded to float32 once.
@@ -421,9 +417,8 @@ std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns
   operation->c_zero_point = fields->ZeroPoint("output.zero_point", operation->c_type);
   const LayerScales scales = {fields->Scale("input.scale"), fields->Scales("weight.scales", columns),
                               fields->Scale("output.scale")};
-  const Result<std::vector<float>> bias = ReadEpilogue(folder, scales, columns, fields, operation);
-  if (!bias) return bias.error();
-  SetFloatSteps(scales, *bias, columns, operation);
+  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadEpilogue(folder, scales, columns, fields, operation));
+  SetFloatSteps(scales, bias, columns, operation);
   return std::nullopt;
 }
 
@@ -437,8 +432,7 @@ std::optional<Error> ReadDynamic(const std::string& folder, Fields* fields, refe
   gemm->a_source_type = INTACT_F32;
   reference::QuantizeActivations(gemm);
   const LayerScales scales = {1.0, fields->Scales("weight.scales", gemm->n), 1.0};
-  const Result<std::vector<float>> bias = ReadEpilogue(folder, scales, gemm->n, fields, gemm);
-  if (!bias) return bias.error();
+  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadEpilogue(folder, scales, gemm->n, fields, gemm));
   return std::nullopt;
 }
 
@@ -526,10 +520,9 @@ Result<Layer> ReadLayer(const std::string& folder) {
     return Invalid(fmt::format("{}: is not a folder; expected one with layer.json and .npy tensors", folder));
   }
   const std::string path = folder + "/layer.json";
-  const Result<json> root = ReadJson(path);
-  if (!root) return root.error();
+  ASSIGN_OR_RETURN(const json root, ReadJson(path));
 
-  Fields fields(path, *root);
+  Fields fields(path, root);
   Layer layer;
   layer.folder = folder;
   const std::filesystem::path canonical = std::filesystem::weakly_canonical(folder);
@@ -549,16 +542,15 @@ Result<Layer> ReadLayer(const std::string& folder) {
 
 Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file) {
   const std::string path = (std::filesystem::path(layer.folder) / file).string();  // an absolute `file` wins
-  const Result<NpyArray> expected = ReadNpy(path);
-  if (!expected) return expected.error();
+  ASSIGN_OR_RETURN(const NpyArray expected, ReadNpy(path));
   const intact_type type = VisitOperation(layer, [](const auto& operation) { return operation.c_type; });
   const std::vector<int64_t> shape = OutputShape(layer);
-  if (expected->type != type || expected->shape != shape) {
+  if (expected.type != type || expected.shape != shape) {
     return WrongTensor(
-        path, *expected,
+        path, expected,
         fmt::format("{} {}, the output of layer {}", NpyType(type), ShapeString(shape), layer.name));
   }
-  return expected->bytes;
+  return expected.bytes;
 }
 
 std::vector<Layer> BuiltinLayers() {

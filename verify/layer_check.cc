@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "core/result.h"
 #include "verify/judge.h"
 #include "verify/targets/intact_target.h"
 
@@ -34,22 +35,21 @@ std::optional<Error> Examine(const Operation& operation, const std::optional<Exp
     options.mode = check->mode;
     options.isa = check->isa;
   }
-  const Result<std::vector<uint8_t>> output = RunChecked(target, operation, options);
-  if (!output) return output.error();
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunChecked(target, operation, options));
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
-  check->against_exact = Explain(target, operation, options, *output, kAll);
+  check->against_exact = Explain(target, operation, options, output, kAll);
   if (named != nullptr) {
-    check->identity = Identify(operation, *output);
+    check->identity = Identify(operation, output);
     check->is_broken = Fails(target, operation, options);
   } else {
     check->model = ExpectedModel(check->mode, check->isa);
     const std::vector<uint8_t> predicted =
         reference::Outputs(operation, reference::Accumulators(operation, check->model));
-    check->against_model = CompareBytes(operation.c_type, predicted, *output);
+    check->against_model = CompareBytes(operation.c_type, predicted, output);
   }
   if (expectation) {
     check->expect_file = expectation->file;
-    check->against_expected = CompareBytes(operation.c_type, expectation->output, *output);
+    check->against_expected = CompareBytes(operation.c_type, expectation->output, output);
     check->expected_identity = Identify(operation, expectation->output);
     check->expected_against_exact = Compare(operation, expectation->output, std::nullopt, kAll);
   }

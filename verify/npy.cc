@@ -17,6 +17,8 @@
 #include <system_error>
 #include <utility>
 
+#include "core/result.h"
+
 namespace intact::verify {
 namespace {
 
@@ -245,13 +247,11 @@ Result<std::vector<uint8_t>> ReadFile(const std::string& path) {
 }
 
 Result<NpyArray> ReadNpy(const std::string& path) {
-  Result<std::vector<uint8_t>> file = ReadFile(path);
-  if (!file) return file.error();
-  const std::string_view text(reinterpret_cast<const char*>(file->data()), file->size());
-  const Result<Preamble> preamble = FindHeader(path, text);
-  if (!preamble) return preamble.error();
+  ASSIGN_OR_RETURN(std::vector<uint8_t> file, ReadFile(path));
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  ASSIGN_OR_RETURN(const Preamble preamble, FindHeader(path, text));
 
-  const std::optional<Header> header = HeaderParser(preamble->header).Parse();
+  const std::optional<Header> header = HeaderParser(preamble.header).Parse();
   if (!header) {
     return BadFile(path,
                    "has a malformed .npy header; expected a dict of 'descr', 'fortran_order' and 'shape'");
@@ -272,15 +272,15 @@ Result<NpyArray> ReadNpy(const std::string& path) {
                                ShapeString(*header->shape)));
   }
   const size_t expected = *count * element->size;
-  const size_t present = file->size() - preamble->size;
+  const size_t present = file.size() - preamble.size;
   if (present != expected) {
     return BadFile(path, fmt::format("{}: shape {} of '{}' takes {} bytes, {} are there",
                                      present < expected ? "is truncated" : "has trailing bytes",
                                      ShapeString(*header->shape), *header->descr, expected, present));
   }
-  file->erase(file->begin(), file->begin() + static_cast<std::ptrdiff_t>(preamble->size));
-  if (*header->fortran_order) *file = ToRowMajor(*file, *header->shape, element->size);
-  return NpyArray{element->type, *header->shape, std::move(*file)};
+  file.erase(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(preamble.size));
+  if (*header->fortran_order) file = ToRowMajor(file, *header->shape, element->size);
+  return NpyArray{element->type, *header->shape, std::move(file)};
 }
 
 }  // namespace intact::verify

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <vector>
 
+#include "core/result.h"
 #include "verify/npy.h"
 
 namespace intact::verify {
@@ -64,9 +65,8 @@ Result<std::string> PlotSvg(std::string_view name, std::string_view commands) {
   if (RunGnuplot(script) != 0) {
     return Error{INTACT_UNSUPPORTED, "gnuplot is missing or failed: install gnuplot-nox for the pictures"};
   }
-  const Result<std::vector<uint8_t>> bytes = ReadFile(picture);
-  if (!bytes) return bytes.error();
-  const std::string text(bytes->begin(), bytes->end());
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadFile(picture));
+  const std::string text(bytes.begin(), bytes.end());
   const size_t start = text.find("<svg");
   if (start == std::string::npos) return Error{INTACT_UNSUPPORTED, "gnuplot wrote no SVG"};
   return text.substr(start);

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/result.h"
 #include "verify/audit.h"
 #include "verify/fill.h"
 #include "verify/problem_size.h"
@@ -124,10 +125,9 @@ template <class T>
 Field Number(std::string_view key, T Problem::*member) {
   return {key, [member](const Problem& p) { return fmt::format("{}", p.*member); },
           [key, member](std::string_view text, Problem* p) -> std::optional<Error> {
-            const Result<int64_t> value = NumberOf(key, text);
-            if (!value) return value.error();
-            if (!std::in_range<T>(*value)) return Invalid(fmt::format("{}: {} is out of range", key, text));
-            p->*member = static_cast<T>(*value);
+            ASSIGN_OR_RETURN(const int64_t value, NumberOf(key, text));
+            if (!std::in_range<T>(value)) return Invalid(fmt::format("{}: {} is out of range", key, text));
+            p->*member = static_cast<T>(value);
             return std::nullopt;
           }};
 }
@@ -136,9 +136,8 @@ template <class E, class Names>
 Field Choice(std::string_view key, E Problem::*member, const Names& names) {
   return {key, [member, &names](const Problem& p) { return std::string(NameOf(names, p.*member)); },
           [key, member, &names](std::string_view text, Problem* p) -> std::optional<Error> {
-            const Result<E> value = ValueOf(names, key, text);
-            if (!value) return value.error();
-            p->*member = *value;
+            ASSIGN_OR_RETURN(const E value, ValueOf(names, key, text));
+            p->*member = value;
             return std::nullopt;
           }};
 }
@@ -166,9 +165,8 @@ Result<std::vector<int64_t>> NumbersOf(std::string_view key, std::string_view te
   std::vector<int64_t> numbers;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('x', begin), text.size());
-    const Result<int64_t> number = NumberOf(key, text.substr(begin, end - begin));
-    if (!number) return number.error();
-    numbers.push_back(*number);
+    ASSIGN_OR_RETURN(const int64_t number, NumberOf(key, text.substr(begin, end - begin)));
+    numbers.push_back(number);
     begin = end + 1;
   }
   return numbers;
@@ -176,14 +174,13 @@ Result<std::vector<int64_t>> NumbersOf(std::string_view key, std::string_view te
 
 std::optional<Error> ReadExtents(std::string_view key, std::string_view text, int64_t Axis::*extent,
                                  ConvGeometry* geometry) {
-  const Result<std::vector<int64_t>> numbers = NumbersOf(key, text);
-  if (!numbers) return numbers.error();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, NumbersOf(key, text));
   const auto axes = AxesOf(*geometry);
-  if (numbers->size() != axes.size()) {
+  if (numbers.size() != axes.size()) {
     return Invalid(
-        fmt::format("{}: '{}' has {} extents; expected {}, as in=", key, text, numbers->size(), axes.size()));
+        fmt::format("{}: '{}' has {} extents; expected {}, as in=", key, text, numbers.size(), axes.size()));
   }
-  for (size_t i = 0; i < axes.size(); ++i) axes[i].*extent = (*numbers)[i];
+  for (size_t i = 0; i < axes.size(); ++i) axes[i].*extent = numbers[i];
   return std::nullopt;
 }
 
@@ -229,9 +226,8 @@ Field Transposed() {
   static constexpr std::string_view kKey = "transposed";
   return {kKey, [](const Problem& p) { return std::string(NameOf(kNoYes, p.conv->IsTransposed())); },
           [](std::string_view text, Problem* p) -> std::optional<Error> {
-            const Result<bool> value = ValueOf(kNoYes, kKey, text);
-            if (!value) return value.error();
-            for (Axis& axis : AxesOf(*p->conv)) axis.transposed = *value;
+            ASSIGN_OR_RETURN(const bool value, ValueOf(kNoYes, kKey, text));
+            for (Axis& axis : AxesOf(*p->conv)) axis.transposed = value;
             return std::nullopt;
           }};
 }
@@ -239,9 +235,8 @@ Field Transposed() {
 Field Count(std::string_view key, int64_t ConvGeometry::*member) {
   return {key, [member](const Problem& p) { return fmt::format("{}", (*p.conv).*member); },
           [key, member](std::string_view text, Problem* p) -> std::optional<Error> {
-            const Result<int64_t> value = NumberOf(key, text);
-            if (!value) return value.error();
-            (*p->conv).*member = *value;
+            ASSIGN_OR_RETURN(const int64_t value, NumberOf(key, text));
+            (*p->conv).*member = value;
             return std::nullopt;
           }};
 }

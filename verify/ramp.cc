@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "core/result.h"
 #include "verify/audit.h"
 #include "verify/layer_check.h"
 #include "verify/targets/intact_target.h"
@@ -129,9 +130,8 @@ Result<Ramp> RunRamp(const Target& target, const Layer& ramp, intact_mode mode, 
   RunOptions options;
   options.mode = mode;
   options.isa = isa;
-  const Result<std::vector<uint8_t>> output = target.Run(ramp.gemm, options);
-  if (!output) return output.error();
-  Ramp result = FindKinks(ramp, *output);
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(ramp.gemm, options));
+  Ramp result = FindKinks(ramp, output);
   result.mode = mode;
   result.isa = isa;
   return result;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/result.h"
 #include "verify/layer.h"
 #include "verify/output_file.h"
 #include "verify/report_html.h"
@@ -46,12 +47,10 @@ std::optional<Error> WriteReport(const Report& report, const ReportFiles& files)
 
 std::optional<Error> WriteReportFiles(const Json& report, const std::string& page, const ReportFiles& files) {
   const std::string text = report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  Result<OutputFile> json = OutputFile::Write(files.json, text);
-  if (!json) return json.error();
-  Result<OutputFile> html = OutputFile::Write(files.html, page);
-  if (!html) return html.error();
-  if (std::optional<Error> error = json->Publish()) return error;
-  return html->Publish();
+  ASSIGN_OR_RETURN(OutputFile json, OutputFile::Write(files.json, text));
+  ASSIGN_OR_RETURN(OutputFile html, OutputFile::Write(files.html, page));
+  if (std::optional<Error> error = json.Publish()) return error;
+  return html.Publish();
 }
 
 }  // namespace intact::verify

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/result.h"
 #include "verify/compare.h"
 #include "verify/json_file.h"
 #include "verify/printable.h"
@@ -92,9 +93,8 @@ bool Agree(const ProblemDifference& runs) {
 }  // namespace
 
 Result<ReportDigests> ReadDigests(const std::string& path) {
-  const Result<nlohmann::json> report = ReadJson(path);
-  if (!report) return report.error();
-  const std::vector<Digests> all = DigestsIn(*report);
+  ASSIGN_OR_RETURN(const nlohmann::json report, ReadJson(path));
+  const std::vector<Digests> all = DigestsIn(report);
   if (all.empty()) {
     std::string expected;
     for (const Schema& schema : {kReportSchema, kTargetReportSchema, kSweepSchema}) {
@@ -104,16 +104,16 @@ Result<ReportDigests> ReadDigests(const std::string& path) {
     return Invalid(path, "is neither a report of intact nor a sweep's JSON; expected schema " + expected);
   }
   ReportDigests read{path, "unknown CPU", "", {}};
-  if (const std::string cpu = TextOf(*report, "/machine/cpu"); !cpu.empty()) read.machine = cpu;
+  if (const std::string cpu = TextOf(report, "/machine/cpu"); !cpu.empty()) read.machine = cpu;
   std::string names;
   for (const auto& [field, name_field, target_field] : all) {
     read.field = field.substr(1);
     std::ranges::replace(read.field, '/', '.');
-    const nlohmann::json digests = FieldOf(*report, field);
+    const nlohmann::json digests = FieldOf(report, field);
     if (!digests.is_object()) return Invalid(path, read.field + ": expected an object");
-    const std::string name = name_field.empty() ? "" : TextOf(*report, name_field);
+    const std::string name = name_field.empty() ? "" : TextOf(report, name_field);
     if (!name.empty()) names += (names.empty() ? "" : ", ") + name;
-    const std::string target = target_field.empty() ? "" : TextOf(*report, target_field);
+    const std::string target = target_field.empty() ? "" : TextOf(report, target_field);
     for (const auto& [problem, digest] : digests.items()) {
       if (!digest.is_string()) {
         return Invalid(path, fmt::format("{}: '{}': expected a string", read.field, Excerpt(problem)));

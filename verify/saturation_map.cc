@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/result.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::verify {
@@ -40,9 +41,8 @@ Result<SaturationCell> MakeCell(const Problem& problem, const Target* target) {
   cell.outputs = predicted.outputs;
   cell.predicted = predicted.differing;
   if (target == nullptr) return cell;
-  const Result<std::vector<uint8_t>> output = target->Run(gemm, RunOptionsOf(problem));
-  if (!output) return output.error();
-  const Comparison measured = Examine(gemm, *output, &cell);
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target->Run(gemm, RunOptionsOf(problem)));
+  const Comparison measured = Examine(gemm, output, &cell);
   cell.measured = measured.differing;
   cell.mispredicted = measured.off_triple;
   return cell;
@@ -58,9 +58,8 @@ Result<SaturationMap> MakeMap(intact_isa isa, const Target* target) {
   }
   for (const int32_t wmax : map.wmax) {
     for (const int32_t amax : map.amax) {
-      Result<SaturationCell> cell = MakeCell(CellProblem(map.isa, amax, wmax), target);
-      if (!cell) return cell.error();
-      map.cells.push_back(*cell);
+      ASSIGN_OR_RETURN(SaturationCell cell, MakeCell(CellProblem(map.isa, amax, wmax), target));
+      map.cells.push_back(cell);
     }
   }
   return map;

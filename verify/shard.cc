@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/result.h"
+
 namespace intact::verify {
 namespace {
 
@@ -49,43 +51,37 @@ struct Launcher {
 };
 
 Result<Shard> SlurmShard(std::optional<int64_t> count, const Environment& environment) {
-  const Result<int64_t> id = Variable("SLURM_ARRAY_TASK_ID", environment);
-  if (!id) return id.error();
-  if (count) return Checked(*id - 1, *count, fmt::format("SLURM_ARRAY_TASK_ID={}", *id));
-  const Result<int64_t> min = Variable("SLURM_ARRAY_TASK_MIN", environment);
-  if (!min) return min.error();
-  const Result<int64_t> tasks = Variable("SLURM_ARRAY_TASK_COUNT", environment);
-  if (!tasks) return tasks.error();
+  ASSIGN_OR_RETURN(const int64_t id, Variable("SLURM_ARRAY_TASK_ID", environment));
+  if (count) return Checked(id - 1, *count, fmt::format("SLURM_ARRAY_TASK_ID={}", id));
+  ASSIGN_OR_RETURN(const int64_t min, Variable("SLURM_ARRAY_TASK_MIN", environment));
+  ASSIGN_OR_RETURN(const int64_t tasks, Variable("SLURM_ARRAY_TASK_COUNT", environment));
   const bool has_step = environment("SLURM_ARRAY_TASK_STEP") != nullptr;
-  const Result<int64_t> step = has_step ? Variable("SLURM_ARRAY_TASK_STEP", environment) : Result<int64_t>(1);
-  if (!step) return step.error();
-  const int64_t distance = *id - *min;
-  if (*step < 1 || distance % *step != 0 || distance / *step >= *tasks || distance < 0) {
+  ASSIGN_OR_RETURN(const int64_t step,
+                   has_step ? Variable("SLURM_ARRAY_TASK_STEP", environment) : Result<int64_t>(1));
+  const int64_t distance = id - min;
+  if (step < 1 || distance % step != 0 || distance / step >= tasks || distance < 0) {
     return Invalid(fmt::format(
         "SLURM_ARRAY_TASK_ID={}: is not among {} ids from {} on in steps of {}; expected an array "
         "such as 1-8, or auto/N",
-        *id, *tasks, *min, *step));
+        id, tasks, min, step));
   }
-  return Checked(distance / *step, *tasks, "SLURM_ARRAY_TASK_ID");
+  return Checked(distance / step, tasks, "SLURM_ARRAY_TASK_ID");
 }
 
 Result<Shard> KubernetesShard(std::optional<int64_t> count, const Environment& environment) {
-  const Result<int64_t> index = Variable("JOB_COMPLETION_INDEX", environment);
-  if (!index) return index.error();
+  ASSIGN_OR_RETURN(const int64_t index, Variable("JOB_COMPLETION_INDEX", environment));
   if (!count) return Invalid("Kubernetes does not tell the number of completions; expected auto/N");
-  return Checked(*index, *count, fmt::format("JOB_COMPLETION_INDEX={}", *index));
+  return Checked(index, *count, fmt::format("JOB_COMPLETION_INDEX={}", index));
 }
 
 Result<Shard> MpiShard(const char* rank_name, const char* size_name, std::optional<int64_t> count,
                        const Environment& environment) {
-  const Result<int64_t> rank = Variable(rank_name, environment);
-  if (!rank) return rank.error();
-  const Result<int64_t> size = Variable(size_name, environment);
-  if (!size) return size.error();
-  if (count && *count != *size) {
-    return Invalid(fmt::format("{}={}: expected as many ranks as shards", size_name, *size));
+  ASSIGN_OR_RETURN(const int64_t rank, Variable(rank_name, environment));
+  ASSIGN_OR_RETURN(const int64_t size, Variable(size_name, environment));
+  if (count && *count != size) {
+    return Invalid(fmt::format("{}={}: expected as many ranks as shards", size_name, size));
   }
-  return Checked(*rank, *size, fmt::format("{}={}, {}={}", rank_name, *rank, size_name, *size));
+  return Checked(rank, size, fmt::format("{}={}, {}={}", rank_name, rank, size_name, size));
 }
 
 constexpr Launcher kLaunchers[] = {

@@ -1,4 +1,5 @@
 #include "verify/sweep_file.h"
+#include "core/result.h"
 #include "verify/schemas.h"
 
 #include <fmt/format.h>
@@ -364,9 +365,8 @@ Result<std::vector<SweepOutcome>> ParseOutcomes(const std::string& path,
     const std::string name = fmt::format("{}: line {}", path, i + 1);
     const std::optional<std::string> line = WithoutCheck(lines[i]);
     if (!line) return Invalid(name, "does not match its checksum: it was changed or damaged");
-    const Result<Input> json = ParseJson(name, *line);
-    if (!json) return json.error();
-    Result<SweepOutcome> outcome = Reading<SweepOutcome>(name, [&] { return ParseOutcome(*json); });
+    ASSIGN_OR_RETURN(const Input json, ParseJson(name, *line));
+    Result<SweepOutcome> outcome = Reading<SweepOutcome>(name, [&] { return ParseOutcome(json); });
     if (!outcome) return outcome.error();
     outcomes.push_back(std::move(*outcome));
   }
@@ -436,21 +436,18 @@ Result<SweepOutcomes> Resume(const std::string& path, const SweepRun& run, Journ
     if (const std::optional<Error> error = journal->Append(header)) return *error;
     return SweepOutcomes();
   }
-  const Result<SweepRun> journaled = ParseHeader(path, lines[0]);
-  if (!journaled) return journaled.error();
+  ASSIGN_OR_RETURN(const SweepRun journaled, ParseHeader(path, lines[0]));
   if (!WithoutCheck(lines[0])) {
     return Invalid(path, "line 1 does not match its checksum: it was changed or damaged");
   }
-  std::optional<std::string> mismatch = Mismatch(*journaled, run);
-  if (!mismatch && journaled->shard != run.shard) {
-    mismatch =
-        fmt::format("it is shard {} there, {} here", journaled->shard.ToString(), run.shard.ToString());
+  std::optional<std::string> mismatch = Mismatch(journaled, run);
+  if (!mismatch && journaled.shard != run.shard) {
+    mismatch = fmt::format("it is shard {} there, {} here", journaled.shard.ToString(), run.shard.ToString());
   }
   if (mismatch) return Invalid(path, "is the journal of another run: " + *mismatch);
-  Result<std::vector<SweepOutcome>> outcomes = ParseOutcomes(path, lines);
-  if (!outcomes) return outcomes.error();
+  ASSIGN_OR_RETURN(std::vector<SweepOutcome> outcomes, ParseOutcomes(path, lines));
   SweepOutcomes known;
-  for (SweepOutcome& outcome : *outcomes) {
+  for (SweepOutcome& outcome : outcomes) {
     const std::string problem = outcome.problem;
     if (!known.emplace(problem, std::move(outcome)).second) {
       return Invalid(path, fmt::format("has '{}' twice", problem));
@@ -464,33 +461,29 @@ std::optional<Error> Append(const SweepOutcome& outcome, Journal* journal) {
 }
 
 Result<SweepPart> ReadSweepPart(const std::string& path) {
-  const Result<std::vector<uint8_t>> bytes = ReadFile(path);
-  if (!bytes) return bytes.error();
-  const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadFile(path));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   SweepPart part = {path, {}, {}, {}};
   // JSON that is written for people begins with a line of a bracket.
   const JournalText journal = SplitJournal(text);
   if (!journal.lines.empty() && journal.lines[0].find(kJournalSchema.name) != std::string::npos) {
-    Result<SweepRun> run = ParseHeader(path, journal.lines[0]);
-    if (!run) return run.error();
-    const Result<std::vector<SweepOutcome>> outcomes = ParseOutcomes(path, journal.lines);
-    if (!outcomes) return outcomes.error();
-    part.run = std::move(*run);
-    for (const SweepOutcome& outcome : *outcomes) part.result.Add(outcome);
+    ASSIGN_OR_RETURN(SweepRun run, ParseHeader(path, journal.lines[0]));
+    ASSIGN_OR_RETURN(const std::vector<SweepOutcome> outcomes, ParseOutcomes(path, journal.lines));
+    part.run = std::move(run);
+    for (const SweepOutcome& outcome : outcomes) part.result.Add(outcome);
     return part;
   }
-  const Result<Input> json = ParseJson(path, text);
-  if (!json) return json.error();
-  if (!Has(*json, kSweepSchema)) {
+  ASSIGN_OR_RETURN(const Input json, ParseJson(path, text));
+  if (!Has(json, kSweepSchema)) {
     return Invalid(path, fmt::format("is neither a sweep's JSON nor its journal; expected schema \"{}\", "
                                      "schema_version {}, or \"{}\", schema_version {}",
                                      kSweepSchema.name, kSweepSchema.version, kJournalSchema.name,
                                      kJournalSchema.version));
   }
   return Reading<SweepPart>(path, [&] {
-    part.run = ParseRun(*json);
-    part.result = ParseResult(*json);
-    part.random = ParseRandom(*json);
+    part.run = ParseRun(json);
+    part.result = ParseResult(json);
+    part.random = ParseRandom(json);
     return part;
   });
 }

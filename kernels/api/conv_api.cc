@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/api/create.h"
 #include "kernels/api/guard.h"
 #include "kernels/base/aligned_buffer.h"
@@ -117,12 +118,11 @@ intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_arg
                                   intact_run_info* info) {
   return Guard("intact_conv_prepare", [&]() -> Error {
     return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
-      Error error = CheckStructSize("info", info);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(CheckStructSize("info", info));
       intact_run_info made = INTACT_RUN_INFO_INIT;
-      error = conv->plan->Prepare(own, &made);
-      if (error.status == INTACT_OK) WriteStruct(made, info);
-      return error;
+      RETURN_IF_ERROR(conv->plan->Prepare(own, &made));
+      WriteStruct(made, info);
+      return {};
     });
   });
 }
@@ -131,12 +131,10 @@ intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double m
                                intact_tune_info* info) {
   return Guard("intact_conv_tune", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
-    Error error = CheckTuning(milliseconds, info);
-    if (error.status != INTACT_OK) return error;
-    const Result<Tuned> tuned = conv->plan->Tune(input, BudgetOf(milliseconds));
-    if (!tuned) return tuned.error();
-    PrintIfVerbose([&] { PrintTuned(*conv->plan, input, *tuned); });
-    WriteTuned(*tuned, info);
+    RETURN_IF_ERROR(CheckTuning(milliseconds, info));
+    ASSIGN_OR_RETURN(const Tuned tuned, conv->plan->Tune(input, BudgetOf(milliseconds)));
+    PrintIfVerbose([&] { PrintTuned(*conv->plan, input, tuned); });
+    WriteTuned(tuned, info);
     return {};
   });
 }
@@ -145,8 +143,7 @@ intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* a
   return Guard("intact_conv_run", [&]() -> Error {
     const Stopwatch watch;
     return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
-      Error error = conv->plan->Run(own);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(conv->plan->Run(own));
       PrintIfVerbose([&] {
         Print(*conv->plan, "run batch=" + std::to_string(own.batch),
               " threads=" + std::to_string(own.threads), watch);
@@ -161,8 +158,7 @@ intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_ar
   return Guard("intact_conv_run_part", [&]() -> Error {
     const Stopwatch watch;
     return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
-      Error error = conv->plan->RunPart(own, part, parts);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(conv->plan->RunPart(own, part, parts));
       PrintIfVerbose([&] {
         Print(*conv->plan, "run batch=" + std::to_string(own.batch),
               " part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
@@ -175,8 +171,7 @@ intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_ar
 intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info) {
   return Guard("intact_conv_query", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
-    Error error = CheckStructSize("info", info);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckStructSize("info", info));
     const Convolution& plan = *conv->plan;
     const ConvGeometry& geometry = plan.geometry();
     intact_conv_info made = INTACT_CONV_INFO_INIT;
@@ -206,12 +201,10 @@ intact_status intact_conv_certificate(const intact_conv* conv, int32_t pairing,
                                       intact_certificate* certificate) {
   return Guard("intact_conv_certificate", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
-    Error error = CheckStructSize("certificate", certificate);
-    if (error.status == INTACT_OK) error = CheckPairing(pairing);
-    if (error.status != INTACT_OK) return error;
-    const auto made = conv->plan->MakeCertificate(pairing);
-    if (!made) return made.error();
-    WriteStruct(ToStruct(*made, conv->plan->problem().a_type, conv->plan->schedule_statistics(), pairing),
+    RETURN_IF_ERROR(CheckStructSize("certificate", certificate));
+    RETURN_IF_ERROR(CheckPairing(pairing));
+    ASSIGN_OR_RETURN(const auto made, conv->plan->MakeCertificate(pairing));
+    WriteStruct(ToStruct(made, conv->plan->problem().a_type, conv->plan->schedule_statistics(), pairing),
                 certificate);
     return {};
   });
@@ -221,12 +214,10 @@ intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing
                                         int64_t count, intact_conv_failing_pair* pairs, int64_t* written) {
   return Guard("intact_conv_failing_pairs", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
-    Error error = CheckListing(first, count, pairs, written);
-    if (error.status == INTACT_OK) error = CheckPairing(pairing);
-    if (error.status != INTACT_OK) return error;
-    const auto listed = conv->plan->ListFailingPairs(pairing, first, count);
-    if (!listed) return listed.error();
-    for (const auto& pair : *listed) pairs[(*written)++] = ToStruct(pair, *conv->plan, pairing);
+    RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
+    RETURN_IF_ERROR(CheckPairing(pairing));
+    ASSIGN_OR_RETURN(const auto listed, conv->plan->ListFailingPairs(pairing, first, count));
+    for (const auto& pair : listed) pairs[(*written)++] = ToStruct(pair, *conv->plan, pairing);
     return {};
   });
 }
@@ -255,9 +246,8 @@ intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** 
     *conv = nullptr;
     if (path == nullptr) return NullArgument("path");
     const Stopwatch watch;
-    const auto file = MapFile(path);
-    if (!file) return file.error();
-    Error error = Adopt(LoadConvolution(file->data.get(), file->size, max_isa), watch, conv);
+    ASSIGN_OR_RETURN(const auto file, MapFile(path));
+    Error error = Adopt(LoadConvolution(file.data.get(), file.size, max_isa), watch, conv);
     if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
     return error;
   });

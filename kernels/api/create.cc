@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/problem/checks.h"
@@ -12,9 +13,8 @@ namespace intact::kernels {
 namespace {
 
 Result<jit::Isa> ChooseIsaUnder(int32_t max_isa) {
-  const Result<jit::IsaSet> permitted = PermittedIsas(max_isa);
-  if (!permitted) return permitted.error();
-  return ChooseIsa(*permitted);
+  ASSIGN_OR_RETURN(const jit::IsaSet permitted, PermittedIsas(max_isa));
+  return ChooseIsa(permitted);
 }
 
 Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeights>> weights, jit::Isa isa,
@@ -38,99 +38,77 @@ WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t f
 Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const intact_linear_desc& linear,
                                            const void* b) {
   const ScopedFloatEnvironment float_environment;
-  Result<WeightView> view = CheckGemm(desc, b);
-  if (!view) return view.error();
-  Error error = CheckGivenBounds(linear);
-  if (error.status != INTACT_OK) return error;
-  Result<LinearProblem> problem = CheckLinear(linear, desc.n);
-  if (!problem) return problem.error();
-  view->flip = problem->b_flip();
-  problem->has_given_b = desc.b_from_run != 0;
-  problem->may_have_b_zero_points = problem->has_given_b && linear.b_zero_points != nullptr;
-  const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
-  if (!isa) return isa.error();
-  if (problem->has_given_b)
-    return PlanOf(LinearWeights::Given(std::move(*problem), *view), *isa, desc.usual_m);
-  const bool pairs_saturate = PairsSaturate(*isa, problem->mode);
-  return PlanOf(LinearWeights::Pack(std::move(*problem), *view, {}, pairs_saturate), *isa, desc.usual_m);
+  ASSIGN_OR_RETURN(WeightView view, CheckGemm(desc, b));
+  RETURN_IF_ERROR(CheckGivenBounds(linear));
+  ASSIGN_OR_RETURN(LinearProblem problem, CheckLinear(linear, desc.n));
+  view.flip = problem.b_flip();
+  problem.has_given_b = desc.b_from_run != 0;
+  problem.may_have_b_zero_points = problem.has_given_b && linear.b_zero_points != nullptr;
+  ASSIGN_OR_RETURN(const jit::Isa isa, ChooseIsaUnder(linear.max_isa));
+  if (problem.has_given_b) return PlanOf(LinearWeights::Given(std::move(problem), view), isa, desc.usual_m);
+  const bool pairs_saturate = PairsSaturate(isa, problem.mode);
+  return PlanOf(LinearWeights::Pack(std::move(problem), view, {}, pairs_saturate), isa, desc.usual_m);
 }
 
 Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, const intact_linear_desc& linear,
                                               const void* weights) {
   const ScopedFloatEnvironment float_environment;
   if (weights == nullptr) return InvalidArgument("weights is NULL");
-  const Result<ConvGeometry> geometry = CheckGeometry(desc);
-  if (!geometry) return geometry.error();
-  Error error = CheckGivenBounds(linear);
-  if (error.status != INTACT_OK) return error;
-  Result<LinearProblem> problem = CheckConvLinear(linear, geometry->output_channels);
-  if (!problem) return problem.error();
-  const Result<jit::Isa> isa = ChooseIsaUnder(linear.max_isa);
-  if (!isa) return isa.error();
-  const WeightView view = ViewOf(static_cast<const int8_t*>(weights), *geometry, problem->b_flip());
-  return Convolution::Create(std::move(*problem), *geometry, view, *isa);
+  ASSIGN_OR_RETURN(const ConvGeometry geometry, CheckGeometry(desc));
+  RETURN_IF_ERROR(CheckGivenBounds(linear));
+  ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(linear, geometry.output_channels));
+  ASSIGN_OR_RETURN(const jit::Isa isa, ChooseIsaUnder(linear.max_isa));
+  const WeightView view = ViewOf(static_cast<const int8_t*>(weights), geometry, problem.b_flip());
+  return Convolution::Create(std::move(problem), geometry, view, isa);
 }
 
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
                                            std::shared_ptr<const void> mapping) {
   const ScopedFloatEnvironment float_environment;
-  const Result<jit::Isa> isa = ChooseIsaUnder(max_isa);
-  if (!isa) return isa.error();
-  Result<PackContents> contents = ReadPackImage(image, size);
-  if (!contents) return contents.error();
-  if (contents->conv)
-    return InvalidArgument("it holds a convolution; expected a GEMM (use intact_conv_load)");
-  Result<LinearProblem> problem = CheckLinear(contents->linear, contents->weights.n);
-  if (!problem) return problem.error();
-  Certificate certificate = Certify(contents->weights, problem->range);
-  Error error = CheckHeldCertificate(contents->certificate, certificate);
-  if (error.status != INTACT_OK) return error;
-  const bool pairs_saturate = PairsSaturate(*isa, problem->mode);
-  Result<std::unique_ptr<GemmPlan>> plan =
-      PlanOf(LinearWeights::Borrow(std::move(*problem), std::move(contents->weights), std::move(certificate),
-                                   std::move(mapping), pairs_saturate),
-             *isa, contents->usual_m);
-  if (!plan) return plan.error();
-  (*plan)->Restore(contents->tuned);
+  ASSIGN_OR_RETURN(const jit::Isa isa, ChooseIsaUnder(max_isa));
+  ASSIGN_OR_RETURN(PackContents contents, ReadPackImage(image, size));
+  if (contents.conv) return InvalidArgument("it holds a convolution; expected a GEMM (use intact_conv_load)");
+  ASSIGN_OR_RETURN(LinearProblem problem, CheckLinear(contents.linear, contents.weights.n));
+  Certificate certificate = Certify(contents.weights, problem.range);
+  RETURN_IF_ERROR(CheckHeldCertificate(contents.certificate, certificate));
+  const bool pairs_saturate = PairsSaturate(isa, problem.mode);
+  ASSIGN_OR_RETURN(std::unique_ptr<GemmPlan> plan,
+                   PlanOf(LinearWeights::Borrow(std::move(problem), std::move(contents.weights),
+                                                std::move(certificate), std::move(mapping), pairs_saturate),
+                          isa, contents.usual_m));
+  plan->Restore(contents.tuned);
   return plan;
 }
 
 Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa) {
   const ScopedFloatEnvironment float_environment;
-  const Result<jit::Isa> isa = ChooseIsaUnder(max_isa);
-  if (!isa) return isa.error();
-  const Result<PackContents> contents = ReadPackImage(image, size);
-  if (!contents) return contents.error();
-  if (!contents->conv)
+  ASSIGN_OR_RETURN(const jit::Isa isa, ChooseIsaUnder(max_isa));
+  ASSIGN_OR_RETURN(const PackContents contents, ReadPackImage(image, size));
+  if (!contents.conv)
     return InvalidArgument("it holds a GEMM; expected a convolution (use intact_gemm_load)");
-  const Result<ConvGeometry> geometry = CheckGeometry(*contents->conv);
-  if (!geometry) return geometry.error();
-  const PackedWeights& packed = contents->weights;
-  const int64_t k = geometry->taps() * geometry->group_inputs();
-  if (packed.n != geometry->output_channels || packed.k != k) {
+  ASSIGN_OR_RETURN(const ConvGeometry geometry, CheckGeometry(*contents.conv));
+  const PackedWeights& packed = contents.weights;
+  const int64_t k = geometry.taps() * geometry.group_inputs();
+  if (packed.n != geometry.output_channels || packed.k != k) {
     return InvalidArgument("corrupted: the geometry does not match n and k");
   }
-  Result<LinearProblem> problem = CheckConvLinear(contents->linear, packed.n);
-  if (!problem) return problem.error();
+  ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(contents.linear, packed.n));
   std::vector<int8_t> weights(static_cast<size_t>(k * packed.n));
   for (int64_t n = 0; n < packed.n; ++n) CopyDepths(packed, 0, n, k, &weights[static_cast<size_t>(n * k)]);
-  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem->b_flip());
-  const WeightView view = ViewOf(weights.data(), *geometry, problem->b_flip());
-  Result<std::unique_ptr<Convolution>> plan = Convolution::Create(std::move(*problem), *geometry, view, *isa);
-  if (!plan) return plan.error();
-  const Result<Certificate> certificate = (*plan)->MakeCertificate(INTACT_PAIRING_WITHIN_TAP);
-  if (!certificate) return certificate.error();
-  Error error = CheckHeldCertificate(contents->certificate, *certificate);
-  if (error.status != INTACT_OK) return error;
-  (*plan)->Restore(contents->tuned);
+  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem.b_flip());
+  const WeightView view = ViewOf(weights.data(), geometry, problem.b_flip());
+  ASSIGN_OR_RETURN(std::unique_ptr<Convolution> plan,
+                   Convolution::Create(std::move(problem), geometry, view, isa));
+  ASSIGN_OR_RETURN(const Certificate certificate, plan->MakeCertificate(INTACT_PAIRING_WITHIN_TAP));
+  RETURN_IF_ERROR(CheckHeldCertificate(contents.certificate, certificate));
+  plan->Restore(contents.tuned);
   return plan;
 }
 
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan) {
   const LinearWeights& weights = plan.weights();
-  const auto panels = weights.Panels();
-  if (!panels) return panels.error();
-  return WritePackImage(weights.problem(), std::nullopt, **panels, weights.certificate(), plan.usual_m(),
+  ASSIGN_OR_RETURN(const auto panels, weights.Panels());
+  return WritePackImage(weights.problem(), std::nullopt, *panels, weights.certificate(), plan.usual_m(),
                         plan.tuned());
 }
 
@@ -138,16 +116,14 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
   const ConvGeometry& geometry = plan.geometry();
   const int64_t k = geometry.taps() * geometry.group_inputs();
   std::vector<int8_t> weights(static_cast<size_t>(k * geometry.output_channels));
-  const Result<Convolution::CopyColumn> columns = plan.ColumnsAt(geometry.group_inputs());
-  if (!columns) return columns.error();
-  for (int64_t n = 0; n < geometry.output_channels; ++n) (*columns)(n, &weights[static_cast<size_t>(n * k)]);
+  ASSIGN_OR_RETURN(const Convolution::CopyColumn columns, plan.ColumnsAt(geometry.group_inputs()));
+  for (int64_t n = 0; n < geometry.output_channels; ++n) (columns)(n, &weights[static_cast<size_t>(n * k)]);
   PackedWeights packed;
   if (!PackWeights(ViewOf(weights.data(), geometry, 0), &packed)) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
-  const Result<Certificate> certificate = plan.MakeCertificate(INTACT_PAIRING_WITHIN_TAP);
-  if (!certificate) return certificate.error();
-  return WritePackImage(plan.problem(), DescOf(geometry), packed, *certificate, 0, plan.tuned());
+  ASSIGN_OR_RETURN(const Certificate certificate, plan.MakeCertificate(INTACT_PAIRING_WITHIN_TAP));
+  return WritePackImage(plan.problem(), DescOf(geometry), packed, certificate, 0, plan.tuned());
 }
 
 }  // namespace intact::kernels

@@ -6,10 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/gemm_plan.h"
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/api/guard.h"
@@ -205,12 +206,11 @@ intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_arg
                                   intact_run_info* info) {
   return Guard("intact_gemm_prepare", [&]() -> Error {
     return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
-      Error error = CheckStructSize("info", info);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(CheckStructSize("info", info));
       intact_run_info made = INTACT_RUN_INFO_INIT;
-      error = gemm->plan->Prepare(own, &made);
-      if (error.status == INTACT_OK) WriteStruct(made, info);
-      return error;
+      RETURN_IF_ERROR(gemm->plan->Prepare(own, &made));
+      WriteStruct(made, info);
+      return {};
     });
   });
 }
@@ -218,14 +218,12 @@ intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_arg
 intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds, intact_tune_info* info) {
   return Guard("intact_gemm_tune", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    Error error = CheckRows(m);
-    if (error.status == INTACT_OK) error = CheckTuning(milliseconds, info);
-    if (error.status == INTACT_OK) error = CheckHasWeights(*gemm, "tune");
-    if (error.status != INTACT_OK) return error;
-    const Result<Tuned> tuned = gemm->plan->Tune(m, BudgetOf(milliseconds));
-    if (!tuned) return tuned.error();
-    PrintIfVerbose([&] { PrintTuned(*gemm->plan, m, *tuned); });
-    WriteTuned(*tuned, info);
+    RETURN_IF_ERROR(CheckRows(m));
+    RETURN_IF_ERROR(CheckTuning(milliseconds, info));
+    RETURN_IF_ERROR(CheckHasWeights(*gemm, "tune"));
+    ASSIGN_OR_RETURN(const Tuned tuned, gemm->plan->Tune(m, BudgetOf(milliseconds)));
+    PrintIfVerbose([&] { PrintTuned(*gemm->plan, m, tuned); });
+    WriteTuned(tuned, info);
     return {};
   });
 }
@@ -234,8 +232,7 @@ intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* a
   return Guard("intact_gemm_run", [&]() -> Error {
     const Stopwatch watch;
     return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
-      Error error = gemm->plan->Run(own);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(gemm->plan->Run(own));
       PrintIfVerbose([&] { PrintRun(*gemm->plan, own.m, "threads=" + std::to_string(own.threads), watch); });
       return {};
     });
@@ -247,8 +244,7 @@ intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_ar
   return Guard("intact_gemm_run_part", [&]() -> Error {
     const Stopwatch watch;
     return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
-      Error error = gemm->plan->RunPart(own, part, parts);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(gemm->plan->RunPart(own, part, parts));
       PrintIfVerbose([&] {
         PrintRun(*gemm->plan, own.m, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
       });
@@ -260,8 +256,7 @@ intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_ar
 intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info) {
   return Guard("intact_gemm_query", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    Error error = CheckStructSize("info", info);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckStructSize("info", info));
     const GemmPlan& plan = *gemm->plan;
     const LinearProblem& problem = plan.data().problem;
     intact_gemm_info made = INTACT_GEMM_INFO_INIT;
@@ -287,9 +282,8 @@ intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info)
 intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate) {
   return Guard("intact_gemm_certificate", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    Error error = CheckStructSize("certificate", certificate);
-    if (error.status == INTACT_OK) error = CheckHasWeights(*gemm, "certify");
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckStructSize("certificate", certificate));
+    RETURN_IF_ERROR(CheckHasWeights(*gemm, "certify"));
     const LinearWeights& weights = gemm->plan->weights();
     WriteStruct(ToStruct(weights.certificate(), weights.problem().a_type, gemm->plan->schedule_statistics(),
                          INTACT_PAIRING_WITHIN_TAP),
@@ -313,11 +307,10 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
                              "; there are " + std::to_string(size) + " panels");
     }
     if (count == 0) return {};
-    const auto packed = weights.Panels();
-    if (!packed) return packed.error();
+    ASSIGN_OR_RETURN(const auto packed, weights.Panels());
     for (int64_t i = 0; i < count; ++i) {
       panels[i] = {failing_pairs[static_cast<size_t>(first + i)],
-                   SafeDepthQuads(**packed, first + i, weights.problem().range)};
+                   SafeDepthQuads(*packed, first + i, weights.problem().range)};
     }
     return {};
   });
@@ -327,13 +320,11 @@ intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, 
                                         intact_failing_pair* pairs, int64_t* written) {
   return Guard("intact_gemm_failing_pairs", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    Error error = CheckListing(first, count, pairs, written);
-    if (error.status == INTACT_OK) error = CheckHasWeights(*gemm, "certify");
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
+    RETURN_IF_ERROR(CheckHasWeights(*gemm, "certify"));
     const LinearWeights& weights = gemm->plan->weights();
-    const auto packed = weights.Panels();
-    if (!packed) return packed.error();
-    for (const auto& pair : ListFailingPairs(**packed, weights.problem().range, first, count)) {
+    ASSIGN_OR_RETURN(const auto packed, weights.Panels());
+    for (const auto& pair : ListFailingPairs(*packed, weights.problem().range, first, count)) {
       pairs[(*written)++] = {pair.k, pair.n, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
     }
     return {};
@@ -368,9 +359,8 @@ intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** 
     *gemm = nullptr;
     if (path == nullptr) return NullArgument("path");
     const Stopwatch watch;
-    const auto file = MapFile(path);
-    if (!file) return file.error();
-    Error error = Adopt(LoadGemm(file->data.get(), file->size, max_isa, file->data), watch, gemm);
+    ASSIGN_OR_RETURN(const auto file, MapFile(path));
+    Error error = Adopt(LoadGemm(file.data.get(), file.size, max_isa, file.data), watch, gemm);
     if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
     return error;
   });

@@ -9,12 +9,12 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <intact/intact.hpp>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/plans/tuning.h"
 #include "kernels/problem/checks.h"
 #include "kernels/weights/certificate.h"
@@ -133,8 +133,7 @@ Error CheckStructSize(const char* name, const Struct* given) {
 /// beyond must be zero.
 template <class Struct>
 Error ReadStruct(const char* name, const Struct* given, Struct* made) {
-  Error error = CheckStructSize(name, given);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckStructSize(name, given));
   const size_t size = given->struct_size;
   const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(Struct); i < size; ++i) {
@@ -161,8 +160,7 @@ void WriteStruct(const Struct& made, Struct* out) {
 /// Checks what a function that tunes is given: milliseconds, and `info` unless it is NULL.
 inline Error CheckTuning(double milliseconds, const intact_tune_info* info) {
   if (info != nullptr) {
-    Error error = CheckStructSize("info", info);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckStructSize("info", info));
   }
   constexpr double kMost = 1e6;
   if (milliseconds >= 0 && milliseconds <= kMost) return {};

@@ -5,8 +5,8 @@
 #include <xmmintrin.h>
 
 #include <cstdint>
-#include <intact/intact.hpp>
 
+#include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/base/thread_pool.h"
 

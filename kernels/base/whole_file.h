@@ -3,9 +3,10 @@
 #define INTACT_KERNELS_BASE_WHOLE_FILE_H_
 
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <string>
 #include <vector>
+
+#include "core/result.h"
 
 namespace intact::kernels {
 

@@ -30,9 +30,9 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <string>
 
+#include "core/result.h"
 #include "jit/function.h"
 #include "kernels/codegen/epilogue.h"
 #include "kernels/problem/operands.h"

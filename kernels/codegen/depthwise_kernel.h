@@ -31,9 +31,9 @@
 
 #include <compare>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <string>
 
+#include "core/result.h"
 #include "jit/emitters/dot.h"
 #include "jit/function.h"
 #include "jit/isa.h"

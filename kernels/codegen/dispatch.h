@@ -10,8 +10,8 @@
 
 #include <array>
 #include <cstdint>
-#include <intact/intact.hpp>
 
+#include "core/result.h"
 #include "jit/emitters/dot.h"
 #include "jit/isa.h"
 

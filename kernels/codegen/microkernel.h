@@ -52,10 +52,10 @@
 
 #include <compare>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <optional>
 #include <string>
 
+#include "core/result.h"
 #include "jit/emitters/dot.h"
 #include "jit/function.h"
 #include "jit/isa.h"

@@ -15,8 +15,8 @@
 
 #include <array>
 #include <cstdint>
-#include <intact/intact.hpp>
 
+#include "core/result.h"
 #include "jit/function.h"
 
 namespace intact::kernels {

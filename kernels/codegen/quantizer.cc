@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "jit/emitters/emitter.h"
@@ -46,13 +47,9 @@ Result<Quantizer> Quantizer::Create(jit::Isa isa, intact_type a_type, intact_typ
   quantizer.block_ = int64_t{kVectors} * lanes;
   const std::vector<int32_t> order = jit::PackOrder(lanes);
   std::copy(order.begin(), order.end(), quantizer.pack_order_.begin());
-  Result<ScanFunction> scan = jit::GetFunction<ScanFunction>(ScanSpec{isa, source}, GenerateScan);
-  if (!scan) return scan.error();
-  quantizer.scan_ = std::move(*scan);
-  Result<QuantizeFunction> quantize =
-      jit::GetFunction<QuantizeFunction>(QuantizeSpec{isa, a_type, source}, GenerateQuantize);
-  if (!quantize) return quantize.error();
-  quantizer.quantize_ = std::move(*quantize);
+  ASSIGN_OR_RETURN(quantizer.scan_, jit::GetFunction<ScanFunction>(ScanSpec{isa, source}, GenerateScan));
+  ASSIGN_OR_RETURN(quantizer.quantize_,
+                   jit::GetFunction<QuantizeFunction>(QuantizeSpec{isa, a_type, source}, GenerateQuantize));
   return quantizer;
 }
 

@@ -11,8 +11,8 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <intact/intact.hpp>
 
+#include "core/result.h"
 #include "jit/function.h"
 #include "jit/isa.h"
 

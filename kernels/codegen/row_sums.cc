@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/result.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "jit/emitters/dot.h"
@@ -45,9 +46,7 @@ Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
   sums.a_type_ = a_type;
   sums.vector_bytes_ = jit::VectorBytes(isa);
   if (jit::IsCompiled(isa)) return sums;
-  Result<Function> function = jit::GetFunction<Function>(Spec{isa, a_type}, Generate);
-  if (!function) return function.error();
-  sums.function_ = std::move(*function);
+  ASSIGN_OR_RETURN(sums.function_, jit::GetFunction<Function>(Spec{isa, a_type}, Generate));
   return sums;
 }
 

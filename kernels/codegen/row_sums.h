@@ -10,8 +10,8 @@
 
 #include <compare>
 #include <cstdint>
-#include <intact/intact.hpp>
 
+#include "core/result.h"
 #include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/problem/access.h"

@@ -19,9 +19,9 @@
 
 #include <compare>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <string>
 
+#include "core/result.h"
 #include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/codegen/dispatch.h"

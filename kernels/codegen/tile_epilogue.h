@@ -10,8 +10,8 @@
 #define INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_
 
 #include <cstdint>
-#include <intact/intact.hpp>
 
+#include "core/result.h"
 #include "jit/function.h"
 #include "jit/isa.h"
 #include "kernels/codegen/epilogue.h"

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {
@@ -316,16 +317,13 @@ class AmxEngine::Region {
 
 Result<std::unique_ptr<Engine>> AmxEngine::Create(const GemmData& data) {
   std::unique_ptr<AmxEngine> engine(new AmxEngine(data));
-  Error error = UnshiftInitial(data, &engine->initial_);
-  if (error.status == INTACT_OK) error = engine->GenerateKernels();
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(UnshiftInitial(data, &engine->initial_));
+  RETURN_IF_ERROR(engine->GenerateKernels());
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
 Error AmxEngine::GenerateKernels() {
-  Result<TileFunctions> tile_functions = GetTileFunctions();
-  if (!tile_functions) return tile_functions.error();
-  tile_functions_ = std::move(*tile_functions);
+  ASSIGN_OR_RETURN(tile_functions_, GetTileFunctions());
   can_stream_ = data_.element_bytes() == 4;
   AmxKernelSpec spec;
   spec.a_signed = data_.problem.a_type == INTACT_S8;
@@ -337,13 +335,11 @@ Error AmxEngine::GenerateKernels() {
     spec.epilogue.form.streams = streams;
     for (spec.panels = 1; spec.panels <= most_panels; ++spec.panels) {
       const auto panels = static_cast<size_t>(spec.panels);
-      const Result<AmxStoreFunction> store = GetAmxStore({spec.panels, spec.epilogue});
-      if (!store) return store.error();
-      stores_[streams][panels] = *store;
+      ASSIGN_OR_RETURN(const AmxStoreFunction store, GetAmxStore({spec.panels, spec.epilogue}));
+      stores_[streams][panels] = store;
       for (spec.row_tiles = 1; spec.row_tiles * spec.panels <= kMaxBlockTiles; spec.row_tiles *= 2) {
-        const Result<AmxKernelFunction> kernel = GetAmxKernel(spec);
-        if (!kernel) return kernel.error();
-        kernels_[static_cast<size_t>(spec.row_tiles)][streams][panels] = *kernel;
+        ASSIGN_OR_RETURN(const AmxKernelFunction kernel, GetAmxKernel(spec));
+        kernels_[static_cast<size_t>(spec.row_tiles)][streams][panels] = kernel;
       }
     }
   }

@@ -26,10 +26,10 @@
 
 #include <array>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 
+#include "core/result.h"
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/engines/engine.h"
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
 #include "kernels/engines/portable_engine.h"
@@ -139,9 +140,8 @@ Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   } else {
     cover->starts.back() = std::max<int64_t>(data_.n - v_, 0);
   }
-  const Result<DepthwiseKernelFunction> kernel = GetDepthwiseKernel(spec);
-  if (!kernel) return kernel.error();
-  cover->kernel = *kernel;
+  ASSIGN_OR_RETURN(const DepthwiseKernelFunction kernel, GetDepthwiseKernel(spec));
+  cover->kernel = kernel;
   kernel_name_ = spec.Name();
   return Fill(spec.loops ? WeightsInOrder() : spec.Interleaving().weights(), cover);
 }

@@ -24,11 +24,11 @@
 #define INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
 
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/codegen/depthwise_kernel.h"
 #include "kernels/engines/engine.h"
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <span>
 
+#include "core/result.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -149,8 +151,7 @@ Error PanelEngine::GenerateKernels() {
     if (schedule_ != nullptr) spec.largest_group = schedule_->largest_group();
     if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
     for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
-      Error error = GenerateKernels(spec, is_edge);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(GenerateKernels(spec, is_edge));
     }
   }
   return {};
@@ -179,9 +180,7 @@ Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
     spec.prefetches = variant.prefetches;
     spec.begins_line = variant.begins_line;
     spec.ends_line = variant.ends_line;
-    Result<MicrokernelFunction> function = GetMicrokernel(spec);
-    if (!function) return function.error();
-    functions.of_variant[index] = std::move(*function);
+    ASSIGN_OR_RETURN(functions.of_variant[index], GetMicrokernel(spec));
   }
   return {};
 }

@@ -15,11 +15,11 @@
 
 #include <array>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/microkernel.h"
 #include "kernels/engines/block_cost.h"

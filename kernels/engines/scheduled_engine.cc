@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
 
@@ -85,10 +86,8 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData&
   std::unique_ptr<ScheduledEngine> fallback;
   const LinearProblem& problem = data.problem;
   if (UsesSchedule(isa, problem.mode) && problem.range.high < 255 && problem.is_range_checked) {
-    Result<std::unique_ptr<ScheduledEngine>> full =
-        CreateFor(data, isa, 255, nullptr, like == nullptr ? nullptr : like->fallback_.get());
-    if (!full) return full.error();
-    fallback = std::move(*full);
+    ASSIGN_OR_RETURN(fallback,
+                     CreateFor(data, isa, 255, nullptr, like == nullptr ? nullptr : like->fallback_.get()));
   }
   return CreateFor(data, isa, problem.range.high, std::move(fallback), like);
 }
@@ -102,8 +101,7 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::CreateFor(const GemmDa
     engine->ChooseLike(*like);
     return engine;
   }
-  Error error = engine->Choose();
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(engine->Choose());
   return engine;
 }
 
@@ -164,8 +162,7 @@ void ScheduledEngine::ChooseLike(const ScheduledEngine& like) {
 
 Error ScheduledEngine::Build() {
   if (fallback_ != nullptr) {
-    Error error = fallback_->Build();
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(fallback_->Build());
   }
   const ScheduledEngine* const like = std::exchange(like_, nullptr);
   if (like != nullptr && !data_.IsPlanar()) {
@@ -189,23 +186,20 @@ Error ScheduledEngine::GenerateKernels() {
                                    spec_.strip_columns,
                                    schedule_->largest_group(),
                                    data_.IsPlanar()};
-    const Result<ScheduledKernelFunction> kernel = GetScheduledKernel(spec);
-    if (!kernel) return kernel.error();
-    kernels_.push_back(*kernel);
+    ASSIGN_OR_RETURN(const ScheduledKernelFunction kernel, GetScheduledKernel(spec));
+    kernels_.push_back(kernel);
     kernel_name_ = spec.Name();
   }
   if (CanPair()) {
     ScheduledKernelSpec spec{isa_, 1, tile_rows_ / lanes_, spec_.strip_columns, schedule_->largest_group()};
     spec.is_paired = true;
-    const Result<ScheduledKernelFunction> kernel = GetScheduledKernel(spec);
-    if (!kernel) return kernel.error();
-    paired_kernel_ = *kernel;
+    ASSIGN_OR_RETURN(const ScheduledKernelFunction kernel, GetScheduledKernel(spec));
+    paired_kernel_ = kernel;
   }
   tile_columns_ = TileColumns(isa_, data_.epilogue);
   const auto make = [&](const EpilogueSpec& spec, int columns, TileEpilogueFunction* function) -> Error {
-    const Result<TileEpilogueFunction> made = GetTileEpilogue(isa_, spec, tile_rows_, columns);
-    if (!made) return made.error();
-    *function = *made;
+    ASSIGN_OR_RETURN(const TileEpilogueFunction made, GetTileEpilogue(isa_, spec, tile_rows_, columns));
+    *function = made;
     return {};
   };
   Error error = make(data_.epilogue, tile_columns_, &epilogue_);

@@ -15,12 +15,12 @@
 #define INTACT_KERNELS_ENGINES_SCHEDULED_ENGINE_H_
 
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/codegen/scheduled_kernel.h"
 #include "kernels/codegen/tile_epilogue.h"
 #include "kernels/engines/cost_constants.h"

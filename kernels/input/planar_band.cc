@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/base/blocking.h"
 #include "kernels/weights/pack.h"
 
@@ -122,9 +123,8 @@ Error PlanarBand::GenerateKernel() {
     }
     return false;
   });
-  const Result<PixelTransposeFunction> transpose = GetPixelTranspose(flip_ != 0, shuffles);
-  if (!transpose) return transpose.error();
-  transpose_ = *transpose;
+  ASSIGN_OR_RETURN(const PixelTransposeFunction transpose, GetPixelTranspose(flip_ != 0, shuffles));
+  transpose_ = transpose;
   return {};
 }
 

@@ -21,10 +21,10 @@
 #define INTACT_KERNELS_INPUT_PLANAR_BAND_H_
 
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <span>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/codegen/pixel_transpose.h"
 #include "kernels/input/band.h"
 #include "kernels/problem/access.h"

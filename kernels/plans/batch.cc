@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "core/result.h"
 #include "kernels/base/blocking.h"
 #include "kernels/problem/checks.h"
 
@@ -61,8 +62,7 @@ Error CheckPointers(const std::string& name, const void* const* pointers, int64_
 
 // What a run gives of B, of a plan that wants it.
 Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
-  Error error = CheckItems("b", args.b, args.b_items, args.b_batch_stride);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckItems("b", args.b, args.b_items, args.b_batch_stride));
   if (args.b_scales != nullptr && problem.output.c_type == INTACT_S32) {
     return InvalidArgument("b_scales are given for s32 output; expected NULL");
   }
@@ -186,8 +186,7 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
                              " is given to a run; expected none, for B is constant in the plan");
     }
   } else {
-    error = CheckGivenB(args, problem);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckGivenB(args, problem));
   }
   const Steps steps = StepsOf(args, problem.n, k);
   // Items of C follow each other, or alternate row by row.

@@ -5,8 +5,8 @@
 #include <intact/intact.h>
 
 #include <cstdint>
-#include <intact/intact.hpp>
 
+#include "core/result.h"
 #include "kernels/problem/linear_problem.h"
 
 namespace intact::kernels {

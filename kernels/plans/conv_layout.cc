@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
 #include "kernels/engines/cost_constants.h"
@@ -247,10 +248,9 @@ Error ConvLayout::PackUnits(const WeightView& weights) {
     const std::vector<int8_t> own = UnitWeights(weights, first / unit_outputs());
     const WeightView view{own.data(), depth(), unit_outputs(), 1, depth(), weights.flip};
     const Naming naming{"output channel", "weights", first, geometry_.taps() * geometry_.group_inputs()};
-    auto packed = LinearWeights::Pack(problem.Slice(first, unit_outputs()), view, naming,
-                                      PairsSaturate(isa_, problem_.mode));
-    if (!packed) return packed.error();
-    weights_.push_back(std::move(*packed));
+    ASSIGN_OR_RETURN(auto packed, LinearWeights::Pack(problem.Slice(first, unit_outputs()), view, naming,
+                                                      PairsSaturate(isa_, problem_.mode)));
+    weights_.push_back(std::move(packed));
   }
   return {};
 }
@@ -269,10 +269,9 @@ Error ConvLayout::MakeModels() {
     } else {
       std::get<Taps>(access).depth = depth();
     }
-    Result<std::unique_ptr<GemmPlan>> model =
-        GemmPlan::Create(weights, std::move(access), isa_, {kUsualPixels});
-    if (!model) return model.error();
-    models_.push_back(std::move(*model));
+    ASSIGN_OR_RETURN(std::unique_ptr<GemmPlan> model,
+                     GemmPlan::Create(weights, std::move(access), isa_, {kUsualPixels}));
+    models_.push_back(std::move(model));
   }
   return {};
 }
@@ -299,9 +298,8 @@ std::vector<int8_t> ConvLayout::UnitWeights(const WeightView& weights, int64_t u
 Result<ConvLayout::UnitPanels> ConvLayout::Panels() const {
   UnitPanels panels;
   for (const auto& unit : weights_) {
-    Result<std::shared_ptr<const PackedWeights>> own = unit->Panels();
-    if (!own) return own.error();
-    panels.push_back(std::move(*own));
+    ASSIGN_OR_RETURN(std::shared_ptr<const PackedWeights> own, unit->Panels());
+    panels.push_back(std::move(own));
   }
   return panels;
 }

@@ -27,12 +27,12 @@
 #define INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/input/band.h"
 #include "kernels/input/planar_band.h"

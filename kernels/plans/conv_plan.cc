@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
@@ -25,30 +26,25 @@ bool ConvPlan::Fits(const ConvLayout& layout, const ConvGeometry& geometry) {
 Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(std::shared_ptr<const ConvLayout> layout,
                                                    const ConvGeometry& geometry, const OutputGrid& grid) {
   std::unique_ptr<ConvPlan> plan(new ConvPlan(std::move(layout), geometry, grid));
-  Error error = plan->layout_->IsDepthwise() ? plan->MakeDepthwise() : plan->MakeUnits();
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(plan->layout_->IsDepthwise() ? plan->MakeDepthwise() : plan->MakeUnits());
   return plan;
 }
 
 Error ConvPlan::MakeDepthwise() {
   depthwise_data_ = std::make_unique<KernelData>(layout_->weights(0), layout_->isa(), false);
-  Result<std::unique_ptr<DepthwiseConv>> depthwise = DepthwiseConv::Create(
-      *depthwise_data_, geometry_, layout_->padding(), layout_->problem().a_flip(), layout_->isa());
-  if (!depthwise) return depthwise.error();
-  depthwise_ = std::move(*depthwise);
+  ASSIGN_OR_RETURN(depthwise_, DepthwiseConv::Create(*depthwise_data_, geometry_, layout_->padding(),
+                                                     layout_->problem().a_flip(), layout_->isa()));
   kernel_name_ = depthwise_->KernelName();
   return {};
 }
 
 Error ConvPlan::MakeUnits() {
-  const Result<Access> access = MakeSource();
-  if (!access) return access.error();
+  ASSIGN_OR_RETURN(const Access access, MakeSource());
   const UsualRows usual{kUsualPixels, layout_->geometry().IsOpen() ? 0 : RowCount(1)};
   for (int64_t i = 0; i < layout_->units(); ++i) {
-    Result<std::unique_ptr<GemmPlan>> unit =
-        GemmPlan::Create(layout_->weights(i), *access, layout_->isa(), usual, layout_->model(i));
-    if (!unit) return unit.error();
-    units_.push_back(std::move(*unit));
+    ASSIGN_OR_RETURN(std::unique_ptr<GemmPlan> unit,
+                     GemmPlan::Create(layout_->weights(i), access, layout_->isa(), usual, layout_->model(i)));
+    units_.push_back(std::move(unit));
   }
   kernel_name_ = units_.front()->kernel_name();
   return {};
@@ -59,8 +55,7 @@ Result<Access> ConvPlan::MakeSource() {
   switch (layout_->reading()) {
     case ConvLayout::Reading::kPlanarBand: {
       PlanarBand band = PlanarBandOf(*layout_, geometry_);
-      Error error = band.GenerateKernel();
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(band.GenerateKernel());
       Access access = band.MakeAccess();
       source_ = std::make_unique<PlanarSource>(std::move(band));
       return access;
@@ -238,9 +233,8 @@ Result<ConvPlan::Candidates> ConvPlan::MakeCandidates() const {
     return candidates;
   }
   for (const auto& unit : units_) {
-    Result<GemmPlan::Candidates> of_unit = unit->MakeCandidates();
-    if (!of_unit) return of_unit.error();
-    candidates.units.push_back(std::move(*of_unit));
+    ASSIGN_OR_RETURN(GemmPlan::Candidates of_unit, unit->MakeCandidates());
+    candidates.units.push_back(std::move(of_unit));
   }
   const auto has = [&](const Shape& shape) {
     return std::ranges::find(candidates.shapes, shape.engines, &Shape::engines) != candidates.shapes.end();

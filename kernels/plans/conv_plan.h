@@ -13,11 +13,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/input/input_source.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/depthwise_conv.h"

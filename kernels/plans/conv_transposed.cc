@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 
 namespace intact::kernels {
@@ -156,12 +157,12 @@ Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
     weights.push_back(static_cast<int8_t>(neutral ^ problem.b_flip()));
   }
   const WeightView view{weights.data(), 1, problem.n, problem.n, 1, problem.b_flip()};
-  auto packed = LinearWeights::Pack(std::move(bare), view, {"output channel", "weights", 0, 0},
-                                    PairsSaturate(isa, problem.mode));
-  if (!packed) return packed.error();
+  ASSIGN_OR_RETURN(auto packed,
+                   LinearWeights::Pack(std::move(bare), view, {"output channel", "weights", 0, 0},
+                                       PairsSaturate(isa, problem.mode)));
   Taps taps;
   taps.depth = 1;
-  return GemmPlan::Create(std::move(*packed), std::move(taps), isa);
+  return GemmPlan::Create(std::move(packed), std::move(taps), isa);
 }
 
 bool BarePixels::Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases) {

@@ -19,10 +19,10 @@
 
 #include <array>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/output_grid.h"

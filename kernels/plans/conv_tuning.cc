@@ -8,6 +8,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/tuning.h"
@@ -42,12 +43,11 @@ struct Contender {
 };
 
 Result<TriedForm> TryForm(std::unique_ptr<ConvPlan> plan) {
-  Result<ConvPlan::Candidates> candidates = plan->MakeCandidates();
-  if (!candidates) return candidates.error();
+  ASSIGN_OR_RETURN(ConvPlan::Candidates candidates, plan->MakeCandidates());
   const auto model =
-      std::ranges::find(candidates->shapes, plan->ModelShape().engines, &ConvPlan::Shape::engines);
-  const auto place = static_cast<size_t>(model - candidates->shapes.begin());
-  return TriedForm{std::move(plan), std::move(*candidates), place};
+      std::ranges::find(candidates.shapes, plan->ModelShape().engines, &ConvPlan::Shape::engines);
+  const auto place = static_cast<size_t>(model - candidates.shapes.begin());
+  return TriedForm{std::move(plan), std::move(candidates), place};
 }
 
 }  // namespace
@@ -85,8 +85,7 @@ class Convolution::Timer {
   /// Runs each kernel of `form` a few times.
   Error RunFirst(TriedForm* form) {
     for (const ConvPlan::Shape& shape : form->candidates.shapes) {
-      Error error = MakeRoom(shape);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(MakeRoom(shape));
       std::array<double, kFirstRuns> seconds = {};
       for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*form->plan, shape); });
       form->seconds.push_back(*std::ranges::min_element(seconds));
@@ -128,21 +127,19 @@ Result<std::shared_ptr<const ConvLayout>> Convolution::FindOrMakeLayout(size_t p
 
 Result<std::unique_ptr<ConvPlan>> Convolution::MakePlanAs(const SizedPhase& phase,
                                                           const ConvLayout::Form& form) const {
-  auto layout = FindOrMakeLayout(phase.number, form);
-  if (!layout) return layout.error();
-  return ConvPlan::Create(std::move(*layout), phase.geometry, phase.grid);
+  ASSIGN_OR_RETURN(auto layout, FindOrMakeLayout(phase.number, form));
+  return ConvPlan::Create(std::move(layout), phase.geometry, phase.grid);
 }
 
 Result<std::unique_ptr<ConvPlan>> Convolution::MakeChosenPlan(const SizedPhase& phase, const Choice& choice) {
   Result<std::unique_ptr<ConvPlan>> plan = ConvPlan::Create(choice.layout, phase.geometry, phase.grid);
   if (!plan) return plan;
-  Result<ConvPlan::Candidates> candidates = (*plan)->MakeCandidates();
-  if (!candidates) return candidates.error();
-  const auto found = std::ranges::find(candidates->kernels, choice.kernel);
-  if (found == candidates->kernels.end()) {
+  ASSIGN_OR_RETURN(ConvPlan::Candidates candidates, (*plan)->MakeCandidates());
+  const auto found = std::ranges::find(candidates.kernels, choice.kernel);
+  if (found == candidates.kernels.end()) {
     return Error{INTACT_UNSUPPORTED, "there is no kernel " + choice.kernel};
   }
-  (*plan)->Choose(static_cast<size_t>(found - candidates->kernels.begin()), &*candidates);
+  (*plan)->Choose(static_cast<size_t>(found - candidates.kernels.begin()), &candidates);
   return plan;
 }
 
@@ -155,17 +152,14 @@ Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, 
   double least = 0;
   int candidates = 0;
   for (const ConvLayout::Form& form : FormsOf(phase)) {
-    Result<std::unique_ptr<ConvPlan>> plan = MakePlanAs(phase, form);
-    if (!plan) return plan.error();
-    if (tried.empty()) (*plan)->RunAllAs(run_all_as_);
-    Result<TriedForm> next = TryForm(std::move(*plan));
-    if (!next) return next.error();
-    Error error = timer->RunFirst(&*next);
-    if (error.status != INTACT_OK) return error;
-    candidates += static_cast<int>(next->seconds.size());
-    const double own = *std::ranges::min_element(next->seconds);
+    ASSIGN_OR_RETURN(std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, form));
+    if (tried.empty()) plan->RunAllAs(run_all_as_);
+    ASSIGN_OR_RETURN(TriedForm next, TryForm(std::move(plan)));
+    RETURN_IF_ERROR(timer->RunFirst(&next));
+    candidates += static_cast<int>(next.seconds.size());
+    const double own = *std::ranges::min_element(next.seconds);
     least = tried.empty() ? own : std::min(least, own);
-    if (tried.empty() || own <= kHopeless * least) tried.push_back(std::move(*next));
+    if (tried.empty() || own <= kHopeless * least) tried.push_back(std::move(next));
   }
 
   std::vector<Contender> contenders = {{0, tried.front().model}};
@@ -201,24 +195,20 @@ Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, 
 Result<Tuned> Convolution::Tune(const int64_t* input, TuningBudget budget) {
   const ScopedFloatEnvironment float_environment;
   constexpr Spatial kAsDescribed = {};
-  const Result<ConvGeometry> sized = Sized(geometry_, input == nullptr ? kAsDescribed.data() : input);
-  if (!sized) return sized.error();
-  Error error = CheckBatch(*sized, 1);
-  if (error.status != INTACT_OK) return error;
-  const Result<std::vector<SizedPhase>> phases = PhasesFor(*sized);
-  if (!phases) return phases.error();
+  ASSIGN_OR_RETURN(const ConvGeometry sized,
+                   Sized(geometry_, input == nullptr ? kAsDescribed.data() : input));
+  RETURN_IF_ERROR(CheckBatch(sized, 1));
+  ASSIGN_OR_RETURN(const std::vector<SizedPhase> phases, PhasesFor(sized));
   Timer timer;
-  error = timer.Allocate(*this, *sized);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(timer.Allocate(*this, sized));
 
   Tuned all;
   std::vector<Choice> choices;
   std::vector<std::unique_ptr<ConvPlan>> plans;
   double longest = -1;
-  for (const SizedPhase& phase : *phases) {
-    Result<TunedPhase> made = TunePhase(phase, &timer, budget / static_cast<double>(phases->size()));
-    if (!made) return made.error();
-    const Tuned& tuned = made->tuned;
+  for (const SizedPhase& phase : phases) {
+    ASSIGN_OR_RETURN(TunedPhase made, TunePhase(phase, &timer, budget / static_cast<double>(phases.size())));
+    const Tuned& tuned = made.tuned;
     // The phases of a transposed convolution are told by the longest.
     if (tuned.model_microseconds > longest) {
       longest = tuned.model_microseconds;
@@ -228,11 +218,11 @@ Result<Tuned> Convolution::Tune(const int64_t* input, TuningBudget budget) {
     all.microseconds += tuned.microseconds;
     all.model_microseconds += tuned.model_microseconds;
     all.candidates += tuned.candidates;
-    choices.push_back(std::move(made->choice));
-    plans.push_back(std::move(made->plan));
+    choices.push_back(std::move(made.choice));
+    plans.push_back(std::move(made.plan));
   }
-  if (phases->empty()) all.kernel = all.model_kernel = bare_plan_->kernel_name();
-  Adopt(Combine(*sized, std::move(plans)), std::move(choices));
+  if (phases.empty()) all.kernel = all.model_kernel = bare_plan_->kernel_name();
+  Adopt(Combine(sized, std::move(plans)), std::move(choices));
   return all;
 }
 
@@ -258,18 +248,15 @@ void Convolution::Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> 
 
 Result<std::vector<TunedChoices::ConvChoice>> Convolution::ListCandidates(const int64_t* input) const {
   constexpr Spatial kAsDescribed = {};
-  const Result<ConvGeometry> sized = Sized(geometry_, input == nullptr ? kAsDescribed.data() : input);
-  if (!sized) return sized.error();
-  const Result<std::vector<SizedPhase>> phases = PhasesFor(*sized);
-  if (!phases) return phases.error();
+  ASSIGN_OR_RETURN(const ConvGeometry sized,
+                   Sized(geometry_, input == nullptr ? kAsDescribed.data() : input));
+  ASSIGN_OR_RETURN(const std::vector<SizedPhase> phases, PhasesFor(sized));
   std::vector<TunedChoices::ConvChoice> all;
-  for (const SizedPhase& phase : *phases) {
+  for (const SizedPhase& phase : phases) {
     for (const ConvLayout::Form& form : FormsOf(phase)) {
-      const Result<std::unique_ptr<ConvPlan>> plan = MakePlanAs(phase, form);
-      if (!plan) return plan.error();
-      const Result<ConvPlan::Candidates> candidates = (*plan)->MakeCandidates();
-      if (!candidates) return candidates.error();
-      for (const std::string& kernel : candidates->kernels) {
+      ASSIGN_OR_RETURN(const std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, form));
+      ASSIGN_OR_RETURN(const ConvPlan::Candidates candidates, plan->MakeCandidates());
+      for (const std::string& kernel : candidates.kernels) {
         all.push_back({phase.geometry.input, static_cast<int64_t>(phase.number), form.ToString(), kernel});
       }
     }
@@ -329,13 +316,10 @@ Result<Convolution::TunedPhase> Convolution::RestorePhase(
   const std::vector<ConvLayout::Form> forms = FormsOf(phase);
   const auto form = std::ranges::find(forms, found->form, &ConvLayout::Form::ToString);
   if (form == forms.end()) return Error{INTACT_UNSUPPORTED, "there is no form " + found->form};
-  auto layout = FindOrMakeLayout(phase.number, *form);
-  if (!layout) return layout.error();
+  ASSIGN_OR_RETURN(auto layout, FindOrMakeLayout(phase.number, *form));
   TunedPhase made;
-  made.choice = {phase.geometry.input, phase.number, std::move(*layout), found->kernel};
-  Result<std::unique_ptr<ConvPlan>> plan = MakeChosenPlan(phase, made.choice);
-  if (!plan) return plan.error();
-  made.plan = std::move(*plan);
+  made.choice = {phase.geometry.input, phase.number, std::move(layout), found->kernel};
+  ASSIGN_OR_RETURN(made.plan, MakeChosenPlan(phase, made.choice));
   return made;
 }
 

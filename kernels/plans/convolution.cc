@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/problem/checks.h"
 
@@ -18,14 +19,11 @@ Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) {
 Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, const ConvGeometry& geometry,
                                                          const WeightView& weights, jit::Isa isa) {
   std::unique_ptr<Convolution> made(new Convolution(std::move(problem), geometry, isa));
-  Error error = made->MakeLayouts(weights);
-  if (error.status != INTACT_OK) return error;
-  const Result<ConvGeometry> sized = TypicallySized(geometry);
-  if (!sized) return sized.error();
-  const Result<std::shared_ptr<const Plans>> plans = made->MakePlans(*sized);
-  if (!plans) return plans.error();
-  made->NameKernel(**plans);
-  if (!geometry.IsOpen()) made->Fix(*plans);
+  RETURN_IF_ERROR(made->MakeLayouts(weights));
+  ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Plans> plans, made->MakePlans(sized));
+  made->NameKernel(*plans);
+  if (!geometry.IsOpen()) made->Fix(plans);
   return made;
 }
 
@@ -51,13 +49,11 @@ void Convolution::NameKernel(const Plans& plans) {
 // ----- layouts ---------------------------------------------------------------------------------------------
 
 Error Convolution::MakeLayouts(const WeightView& weights) {
-  const Result<ConvGeometry> sized = TypicallySized(geometry_);
-  if (!sized) return sized.error();
-  if (geometry_.is_transposed) return MakePhases(*sized, weights);
-  auto layout =
-      ConvLayout::Create(problem_, weights, *sized, isa_, ConvLayout::ModelForm(problem_, *sized, isa_));
-  if (!layout) return layout.error();
-  layouts_.push_back(std::move(*layout));
+  ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry_));
+  if (geometry_.is_transposed) return MakePhases(sized, weights);
+  ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(problem_, weights, sized, isa_,
+                                                   ConvLayout::ModelForm(problem_, sized, isa_)));
+  layouts_.push_back(std::move(layout));
   return {};
 }
 
@@ -70,17 +66,15 @@ Error Convolution::MakePhases(const ConvGeometry& sized, const WeightView& weigh
     LinearProblem problem = problem_;
     problem.clamp_excess = excess.WithoutTaps(phase.taps);
     PadColumns(&problem.clamp_excess);
-    auto layout = ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.flip}, phase.geometry,
-                                     isa_, ConvLayout::ModelForm(problem, phase.geometry, isa_));
-    if (!layout) return layout.error();
-    layouts_.push_back(std::move(*layout));
+    ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.flip},
+                                                     phase.geometry, isa_,
+                                                     ConvLayout::ModelForm(problem, phase.geometry, isa_)));
+    layouts_.push_back(std::move(layout));
     layout_taps_.push_back(phase.taps);
   }
   KeepUnreadTaps(weights);
   if (!geometry_.IsOpen() && !BarePixels::Has(sized, phases)) return {};
-  Result<std::unique_ptr<GemmPlan>> bare = MakeBarePlan(problem_, excess.WithoutTaps({}), isa_);
-  if (!bare) return bare.error();
-  bare_plan_ = std::move(*bare);
+  ASSIGN_OR_RETURN(bare_plan_, MakeBarePlan(problem_, excess.WithoutTaps({}), isa_));
   return {};
 }
 
@@ -114,11 +108,10 @@ Result<std::shared_ptr<const ConvLayout>> Convolution::MakeLayout(size_t phase,
   const int64_t inputs = geometry.group_inputs();
   const int64_t k = geometry.taps() * inputs;
   std::vector<int8_t> weights(static_cast<size_t>(k * problem_.n));
-  const Result<ConvLayout::UnitPanels> panels = other.Panels();
-  if (!panels) return panels.error();
+  ASSIGN_OR_RETURN(const ConvLayout::UnitPanels panels, other.Panels());
   for (int64_t column = 0; column < problem_.n; ++column) {
     for (int64_t tap = 0; tap < geometry.taps(); ++tap) {
-      other.CopyTap(*panels, column, tap, &weights[static_cast<size_t>(column * k + tap * inputs)]);
+      other.CopyTap(panels, column, tap, &weights[static_cast<size_t>(column * k + tap * inputs)]);
     }
   }
   for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem_.b_flip());
@@ -164,9 +157,8 @@ void Convolution::RunAllAs(int64_t m) {
 Result<Convolution::CopyColumn> Convolution::ColumnsAt(int64_t pitch) const {
   std::vector<ConvLayout::UnitPanels> panels;
   for (const auto& layout : layouts_) {
-    Result<ConvLayout::UnitPanels> own = layout->Panels();
-    if (!own) return own.error();
-    panels.push_back(std::move(*own));
+    ASSIGN_OR_RETURN(ConvLayout::UnitPanels own, layout->Panels());
+    panels.push_back(std::move(own));
   }
   return CopyColumn([this, pitch, panels = std::move(panels)](int64_t column, int8_t* to) {
     for (size_t i = 0; i < layouts_.size(); ++i) {
@@ -186,15 +178,13 @@ Result<Convolution::CopyColumn> Convolution::ColumnsAt(int64_t pitch) const {
 
 Result<PairedColumns> Convolution::Pairs(int32_t pairing) const {
   const int64_t pitch = PairPitch(pairing);
-  Result<CopyColumn> columns = ColumnsAt(pitch);
-  if (!columns) return columns.error();
-  return PairedColumns{geometry_.taps() * pitch, geometry_.output_channels, std::move(*columns)};
+  ASSIGN_OR_RETURN(CopyColumn columns, ColumnsAt(pitch));
+  return PairedColumns{geometry_.taps() * pitch, geometry_.output_channels, std::move(columns)};
 }
 
 Result<Certificate> Convolution::MakeCertificate(int32_t pairing) const {
-  const Result<PairedColumns> pairs = Pairs(pairing);
-  if (!pairs) return pairs.error();
-  Result<Certificate> certificate = Certify(*pairs, problem_.range);
+  ASSIGN_OR_RETURN(const PairedColumns pairs, Pairs(pairing));
+  Result<Certificate> certificate = Certify(pairs, problem_.range);
   if (!certificate) return certificate;
   certificate->accumulator_min = accumulator_min();
   certificate->accumulator_max = accumulator_max();
@@ -203,9 +193,8 @@ Result<Certificate> Convolution::MakeCertificate(int32_t pairing) const {
 
 Result<std::vector<FailingPair>> Convolution::ListFailingPairs(int32_t pairing, int64_t first,
                                                                int64_t count) const {
-  const Result<PairedColumns> pairs = Pairs(pairing);
-  if (!pairs) return pairs.error();
-  return kernels::ListFailingPairs(*pairs, problem_.range, first, count);
+  ASSIGN_OR_RETURN(const PairedColumns pairs, Pairs(pairing));
+  return kernels::ListFailingPairs(pairs, problem_.range, first, count);
 }
 
 int64_t Convolution::accumulator_min() const {
@@ -255,9 +244,7 @@ Result<std::unique_ptr<ConvPlan>> Convolution::MakePlan(const SizedPhase& phase)
   }
   std::shared_ptr<const ConvLayout> layout = layouts_[phase.number];
   if (!ConvPlan::Fits(*layout, phase.geometry)) {
-    auto other = LayoutWithoutPlanarBand(phase.number);
-    if (!other) return other.error();
-    layout = std::move(*other);
+    ASSIGN_OR_RETURN(layout, LayoutWithoutPlanarBand(phase.number));
   }
   auto plan = ConvPlan::Create(std::move(layout), phase.geometry, phase.grid);
   if (plan) (*plan)->RunAllAs(run_all_as_);
@@ -265,13 +252,11 @@ Result<std::unique_ptr<ConvPlan>> Convolution::MakePlan(const SizedPhase& phase)
 }
 
 Result<std::shared_ptr<const Convolution::Plans>> Convolution::MakePlans(const ConvGeometry& sized) const {
-  const Result<std::vector<SizedPhase>> phases = PhasesFor(sized);
-  if (!phases) return phases.error();
+  ASSIGN_OR_RETURN(const std::vector<SizedPhase> phases, PhasesFor(sized));
   std::vector<std::unique_ptr<ConvPlan>> plans;
-  for (const SizedPhase& phase : *phases) {
-    Result<std::unique_ptr<ConvPlan>> plan = MakePlan(phase);
-    if (!plan) return plan.error();
-    plans.push_back(std::move(*plan));
+  for (const SizedPhase& phase : phases) {
+    ASSIGN_OR_RETURN(std::unique_ptr<ConvPlan> plan, MakePlan(phase));
+    plans.push_back(std::move(plan));
   }
   return Combine(sized, std::move(plans));
 }
@@ -338,15 +323,11 @@ Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& inpu
       return used_.front();
     }
   }
-  const Result<ConvGeometry> sized = Sized(geometry_, args.input);
-  if (!sized) return sized.error();
-  Error error = CheckBatch(*sized, args.batch);
-  if (error.status != INTACT_OK) return error;
+  ASSIGN_OR_RETURN(const ConvGeometry sized, Sized(geometry_, args.input));
+  RETURN_IF_ERROR(CheckBatch(sized, args.batch));
   if (plans == nullptr && fixed_ != nullptr) plans = fixed_->plans;
   if (plans == nullptr) {
-    Result<std::shared_ptr<const Plans>> made = MakePlans(*sized);
-    if (!made) return made.error();
-    plans = std::move(*made);
+    ASSIGN_OR_RETURN(plans, MakePlans(sized));
   }
   PreparedPointer prepared = Cut(std::move(plans), args.batch);
   PreparedPointer evicted;  // destroyed after the lock: other threads' runs do not wait for it
@@ -367,11 +348,9 @@ Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& inpu
 // ----- runs ------------------------------------------------------------------------------------------------
 
 Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) const {
-  Error error = CheckThreads(args.threads);
-  if (error.status != INTACT_OK) return error;
-  const Result<PreparedPointer> found = Find(args);
-  if (!found) return found.error();
-  const Prepared& prepared = **found;
+  RETURN_IF_ERROR(CheckThreads(args.threads));
+  ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
+  const Prepared& prepared = *found;
   const ThreadCount count = CountThreads(prepared.Parts(prepared.Threads(args.threads, isa())));
   const Spatial& output = prepared.plans->geometry.output;
   std::fill(std::begin(info->output), std::end(info->output), 1);
@@ -382,9 +361,8 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
 }
 
 Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) const {
-  const Result<PreparedPointer> found = Find(args);
-  if (!found) return found.error();
-  const Prepared& prepared = **found;
+  ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
+  const Prepared& prepared = *found;
   const int threads = prepared.Threads(args.threads, isa());
   std::vector<Share> shares(static_cast<size_t>(prepared.Parts(threads)));
   for (int part = 0; part < std::ssize(shares); ++part) {
@@ -399,8 +377,7 @@ Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) con
 
 Error Convolution::CheckArguments(const intact_conv_args& args) const {
   if (args.a == nullptr) return InvalidArgument("a is NULL");
-  Error error = CheckStride("a_stride", args.a_stride, geometry_.input_channels);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, geometry_.input_channels));
   return CheckOutput(problem_.output, geometry_.output_channels,
                      {args.c, args.c_stride, args.residual, args.residual_stride});
 }
@@ -447,37 +424,30 @@ void Convolution::RunShare(const intact_conv_args& args, const Prepared& prepare
 }
 
 Error Convolution::Run(const intact_conv_args& args) const {
-  Error error = CheckArguments(args);
-  if (error.status == INTACT_OK) error = CheckThreads(args.threads);
-  if (error.status != INTACT_OK) return error;
-  const Result<PreparedPointer> found = Find(args);
-  if (!found) return found.error();
-  const Prepared& prepared = **found;
-  error = CheckSizedArguments(args, prepared.plans->geometry);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckArguments(args));
+  RETURN_IF_ERROR(CheckThreads(args.threads));
+  ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
+  const Prepared& prepared = *found;
+  RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
   const int threads = prepared.Threads(args.threads, isa());
   ThreadCount count = CountThreads(prepared.Parts(threads));
-  const Result<uint8_t*> scratch =
-      ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes, &count.threads);
-  if (!scratch) return scratch.error();
+  ASSIGN_OR_RETURN(uint8_t* const scratch,
+                   ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes, &count.threads));
   RunParts(count, [&](int part, int thread) {
-    RunShare(args, prepared, part, threads, *scratch + thread * prepared.bytes);
+    RunShare(args, prepared, part, threads, scratch + thread * prepared.bytes);
   });
   return {};
 }
 
 Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const {
-  Error error = CheckArguments(args);
-  if (error.status == INTACT_OK) error = CheckPart(part, parts);
-  if (error.status != INTACT_OK) return error;
-  const Result<PreparedPointer> found = Find(args);
-  if (!found) return found.error();
-  error = CheckSizedArguments(args, (*found)->plans->geometry);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckArguments(args));
+  RETURN_IF_ERROR(CheckPart(part, parts));
+  ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
+  RETURN_IF_ERROR(CheckSizedArguments(args, found->plans->geometry));
   int threads = 1;
-  const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, (*found)->bytes, &threads);
-  if (!scratch) return scratch.error();
-  RunShare(args, **found, part, parts, *scratch);
+  ASSIGN_OR_RETURN(uint8_t* const scratch,
+                   ScratchOf(args.scratch, args.scratch_bytes, found->bytes, &threads));
+  RunShare(args, *found, part, parts, scratch);
   return {};
 }
 

@@ -12,13 +12,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <intact/intact.hpp>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/conv_plan.h"

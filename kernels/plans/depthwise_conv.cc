@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/engines/cost_constants.h"
 
@@ -14,9 +15,8 @@ Result<std::unique_ptr<DepthwiseConv>> DepthwiseConv::Create(const KernelData& d
                                                              const ConvGeometry& geometry, uint8_t padding,
                                                              uint8_t flip, jit::Isa isa) {
   std::unique_ptr<DepthwiseConv> conv(new DepthwiseConv(data, geometry, padding, flip));
-  Error error = conv->MakeLines(isa);
-  if (error.status == INTACT_OK) error = conv->MakeInner(isa);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(conv->MakeLines(isa));
+  RETURN_IF_ERROR(conv->MakeInner(isa));
   return conv;
 }
 
@@ -34,9 +34,7 @@ TapGrid DepthwiseConv::GridOf(const Band& band) const {
 Error DepthwiseConv::MakeLines(jit::Isa isa) {
   const int64_t repeats = geometry_.group_outputs();
   lines_.band = Band(geometry_, {geometry_.input_channels, repeats, data_.n}, padding_, flip_);
-  Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, GridOf(lines_.band), isa);
-  if (!engine) return engine.error();
-  lines_.engine = std::move(*engine);
+  ASSIGN_OR_RETURN(lines_.engine, DepthwiseEngine::Create(data_, GridOf(lines_.band), isa));
   return {};
 }
 
@@ -62,13 +60,12 @@ Error DepthwiseConv::MakeInner(jit::Isa isa) {
   if (inner_x_.size() < costs::kLeastInnerPixels || inner_y_.size() == 0) return {};
   TapGrid grid = GridOf(lines_.band);
   grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
-  Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, grid, isa);
-  if (!engine) return engine.error();
+  ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine, DepthwiseEngine::Create(data_, grid, isa));
   Error error = MakeColumns(0, inner_x_.begin, isa, &left_);
   if (error.status == INTACT_OK) {
     error = MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, isa, &right_);
   }
-  inner_ = std::move(*engine);
+  inner_ = std::move(engine);
   return error;
 }
 
@@ -80,9 +77,7 @@ Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, jit::Isa isa, Par
   part->band = Band(columns, {data_.n, 1, data_.n}, padding_, flip_);
   TapGrid grid = GridOf(part->band);
   grid.pixel_stride_bytes = part->band.line_stride();
-  Result<std::unique_ptr<DepthwiseEngine>> engine = DepthwiseEngine::Create(data_, grid, isa);
-  if (!engine) return engine.error();
-  part->engine = std::move(*engine);
+  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, isa));
   return {};
 }
 

@@ -12,10 +12,10 @@
 #define INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_
 
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 
+#include "core/result.h"
 #include "kernels/engines/depthwise_engine.h"
 #include "kernels/engines/engine.h"
 #include "kernels/input/band.h"

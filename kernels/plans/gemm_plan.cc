@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
@@ -66,12 +67,10 @@ constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearWeights> weights,
                                                    Access access, jit::Isa isa, UsualRows usual,
                                                    const GemmPlan* like) {
-  Error error = weights->RestorePanels();
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(weights->RestorePanels());
   std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(weights), std::move(access), isa, usual));
-  error = plan->SetSkippingInitial();
-  if (error.status == INTACT_OK) error = plan->MakeEngines(like);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(plan->SetSkippingInitial());
+  RETURN_IF_ERROR(plan->MakeEngines(like));
   return plan;
 }
 
@@ -84,8 +83,7 @@ Error GemmPlan::SetSkippingInitial() {
     if (std::find(ranges.begin(), ranges.end(), range) == ranges.end()) ranges.push_back(range);
   }
   for (const TapRange& range : ranges) {
-    Error error = AddSkippingInitial(range);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(AddSkippingInitial(range));
   }
   return {};
 }
@@ -193,40 +191,31 @@ Error GemmPlan::MakeEngines(const GemmPlan* like) {
     return error;
   }
   if (data_.problem.IsDynamic()) {
-    Result<Quantizer> quantizer = Quantizer::Create(isa_, data_.problem.a_type, data_.problem.a_source_type);
-    if (!quantizer) return quantizer.error();
-    quantizer_ = std::move(*quantizer);
+    ASSIGN_OR_RETURN(quantizer_, Quantizer::Create(isa_, data_.problem.a_type, data_.problem.a_source_type));
   }
   if (data_.epilogue.has_b_zero_points) {
-    Result<RowSums> row_sums = RowSums::Create(isa_, data_.problem.a_type);
-    if (!row_sums) return row_sums.error();
-    row_sums_ = std::move(*row_sums);
+    ASSIGN_OR_RETURN(row_sums_, RowSums::Create(isa_, data_.problem.a_type));
   }
   kernel_name_ = EngineFor(usual_.named == 0 ? kLargeM : usual_.named).KernelName();
   return {};
 }
 
 Error GemmPlan::MakeGeneratedEngines(const GemmPlan* like) {
-  Result<std::unique_ptr<ScheduledEngine>> scheduled = MakeScheduledEngine(like);
-  if (!scheduled) return scheduled.error();
-  const Result<Needed> needed = NeededEngines(scheduled->get(), like);
-  if (!needed) return needed.error();
-  if (needed->scheduled) {
-    Error error = (*scheduled)->Build();
-    if (error.status != INTACT_OK) return error;
-    scheduled_ = scheduled->get();
-    engines_.push_back(std::move(*scheduled));
+  ASSIGN_OR_RETURN(std::unique_ptr<ScheduledEngine> scheduled, MakeScheduledEngine(like));
+  ASSIGN_OR_RETURN(const Needed needed, NeededEngines(scheduled.get(), like));
+  if (needed.scheduled) {
+    RETURN_IF_ERROR(scheduled->Build());
+    scheduled_ = scheduled.get();
+    engines_.push_back(std::move(scheduled));
   }
   if (like != nullptr) vectors_ = like->vectors_;
-  for (const KernelBlock& block : needed->blocks) {
-    Result<std::unique_ptr<Engine>> panel = MakePanelEngine(block, &vectors_);
-    if (!panel) return panel.error();
-    engines_.push_back(std::move(*panel));
+  for (const KernelBlock& block : needed.blocks) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> panel, MakePanelEngine(block, &vectors_));
+    engines_.push_back(std::move(panel));
   }
   if (UsesTiles(isa_) && !data_.IsPlanar()) {
-    Result<std::unique_ptr<Engine>> tiles = AmxEngine::Create(data_);
-    if (!tiles) return tiles.error();
-    engines_.push_back(std::move(*tiles));
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> tiles, AmxEngine::Create(data_));
+    engines_.push_back(std::move(tiles));
   }
   return {};
 }
@@ -277,23 +266,21 @@ int64_t GemmPlan::packed_bytes() const {
 }
 
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
-  Error error = CheckRows(args.m);
-  if (error.status == INTACT_OK) error = CheckBatch(args, data_.problem, data_.k);
-  if (error.status == INTACT_OK) error = CheckBatchArrays(args, data_.problem);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckRows(args.m));
+  RETURN_IF_ERROR(CheckBatch(args, data_.problem, data_.k));
+  RETURN_IF_ERROR(CheckBatchArrays(args, data_.problem));
   const Batch batch(args, data_.problem, data_.k);
-  error = CheckStride("a_stride", args.a_stride, data_.k);
-  for (int64_t i = 0; i < batch.items() && error.status == INTACT_OK; ++i) {
+  RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, data_.k));
+  for (int64_t i = 0; i < batch.items(); ++i) {
     const intact_gemm_args item = batch.Item(i);
     if (item.a == nullptr) return InvalidArgument("a is NULL");
     if (data_.problem.has_given_b && item.b == nullptr)
       return InvalidArgument("b is NULL; expected B, for runs give it (b_from_run)");
     // The strides as they are given: an item of joined rows has others.
-    error = CheckOutput(data_.problem.output, data_.n,
-                        {item.c, args.c_stride, item.residual, args.residual_stride});
-    if (error.status == INTACT_OK) error = CheckItemApart(item);
+    RETURN_IF_ERROR(CheckOutput(data_.problem.output, data_.n,
+                                {item.c, args.c_stride, item.residual, args.residual_stride}));
+    RETURN_IF_ERROR(CheckItemApart(item));
   }
-  if (error.status != INTACT_OK) return error;
   return CheckRowArguments(data_.problem, batch.rows(), args.a_zero_points, args.a_scales);
 }
 
@@ -518,11 +505,9 @@ const Engine& GemmPlan::ModelEngineFor(int64_t m) const {
 }
 
 Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) const {
-  Error error = CheckRows(args.m);
-  if (error.status == INTACT_OK) error = CheckThreads(args.threads);
-  if (error.status != INTACT_OK) return error;
-  error = CheckBatch(args, data_.problem, data_.k);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckRows(args.m));
+  RETURN_IF_ERROR(CheckThreads(args.threads));
+  RETURN_IF_ERROR(CheckBatch(args, data_.problem, data_.k));
   const Batch batch(args, data_.problem, data_.k);
   const Engine& engine = EngineFor(batch.m());
   const Partition cut = Cut(engine, batch.m(), batch.PartsPerItem(Threads(args)));
@@ -573,44 +558,41 @@ void GemmPlan::RunBatchShare(const Engine& engine, const Batch& batch, const Par
 }
 
 Error GemmPlan::Run(const intact_gemm_args& args) const {
-  Error error = CheckArguments(args);
-  if (error.status == INTACT_OK) error = CheckThreads(args.threads);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckArguments(args));
+  RETURN_IF_ERROR(CheckThreads(args.threads));
   const Batch batch(args, data_.problem, data_.k);
   const Engine& engine = EngineFor(batch.m());
   const int threads = Threads(args);
   const Partition cut = Cut(engine, batch.m(), batch.PartsPerItem(threads));
   ThreadCount count = CountThreads(batch, cut, threads);
   const int64_t bytes = ShareBytes(engine, batch.m());
-  const Result<uint8_t*> scratch = ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads);
-  if (!scratch) return scratch.error();
+  ASSIGN_OR_RETURN(uint8_t* const scratch,
+                   ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads));
   const RowQuantization tensor = FindTensor(batch, count.threads);
   RunParts(count, [&](int part, int thread) {
-    RunBatchShare(engine, batch, cut, part, tensor, *scratch + thread * bytes);
+    RunBatchShare(engine, batch, cut, part, tensor, scratch + thread * bytes);
   });
   return {};
 }
 
 Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t parts) const {
-  Error error = CheckArguments(args);
-  if (error.status == INTACT_OK) error = CheckPart(part, parts);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckArguments(args));
+  RETURN_IF_ERROR(CheckPart(part, parts));
   const Batch batch(args, data_.problem, data_.k);
   const Engine& engine = EngineFor(batch.m());
   int threads = 1;
-  const Result<uint8_t*> scratch =
-      ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(engine, batch.m()), &threads);
-  if (!scratch) return scratch.error();
+  ASSIGN_OR_RETURN(uint8_t* const scratch,
+                   ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(engine, batch.m()), &threads));
   const Partition cut = Cut(engine, batch.m(), batch.PartsPerItem(parts));
   const RowQuantization tensor = FindTensor(batch, 1);
   const int64_t shares = batch.items() * cut.parts();
   // As many of one item as there are parts are those parts; an empty one is a part's that there is not.
   if (batch.items() == 1) {
-    if (part < shares) RunBatchShare(engine, batch, cut, part, tensor, *scratch);
+    if (part < shares) RunBatchShare(engine, batch, cut, part, tensor, scratch);
     return {};
   }
   for (int64_t share = shares * part / parts; share < shares * (part + 1) / parts; ++share) {
-    RunBatchShare(engine, batch, cut, share, tensor, *scratch);
+    RunBatchShare(engine, batch, cut, share, tensor, scratch);
   }
   return {};
 }

@@ -11,12 +11,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"

@@ -1,4 +1,5 @@
 // Choosing by stopwatch (tuning.h) among the engines of a GEMM.
+#include "core/result.h"
 #include "kernels/plans/tuning.h"
 
 #include <algorithm>
@@ -41,27 +42,23 @@ Result<GemmPlan::Candidates> GemmPlan::MakeCandidates() const {
   Candidates candidates;
   candidates.all = OwnEngines();
   candidates.vectors = vectors_;
-  Error error = weights().RestorePanels();
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(weights().RestorePanels());
   const auto is_scheduled = [](const Engine* engine) { return engine->KindName() == ScheduledEngine::kKind; };
   if (std::ranges::none_of(candidates.all, is_scheduled)) {
-    Result<std::unique_ptr<ScheduledEngine>> scheduled = MakeScheduledEngine(nullptr);
-    if (!scheduled) return scheduled.error();
-    if (*scheduled != nullptr) {
-      error = (*scheduled)->Build();
-      if (error.status != INTACT_OK) return error;
-      candidates.all.push_back(scheduled->get());
-      candidates.others.push_back(std::move(*scheduled));
+    ASSIGN_OR_RETURN(std::unique_ptr<ScheduledEngine> scheduled, MakeScheduledEngine(nullptr));
+    if (scheduled != nullptr) {
+      RETURN_IF_ERROR(scheduled->Build());
+      candidates.all.push_back(scheduled.get());
+      candidates.others.push_back(std::move(scheduled));
     }
   }
   for (const KernelBlock& block : kKernels) {
     if (!CanRun(block)) continue;
-    Result<std::unique_ptr<Engine>> engine = MakePanelEngine(block, &candidates.vectors);
-    if (!engine) return engine.error();
-    if (candidates.Find((*engine)->KernelName()) != nullptr) continue;
-    if (block.dot == jit::DotKind::kScheduled) candidates.scheduled = engine->get();
-    candidates.all.push_back(engine->get());
-    candidates.others.push_back(std::move(*engine));
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, MakePanelEngine(block, &candidates.vectors));
+    if (candidates.Find(engine->KernelName()) != nullptr) continue;
+    if (block.dot == jit::DotKind::kScheduled) candidates.scheduled = engine.get();
+    candidates.all.push_back(engine.get());
+    candidates.others.push_back(std::move(engine));
   }
   return candidates;
 }
@@ -152,10 +149,9 @@ Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
 }
 
 Result<std::vector<std::string>> GemmPlan::CandidateNames() const {
-  const Result<Candidates> candidates = MakeCandidates();
-  if (!candidates) return candidates.error();
+  ASSIGN_OR_RETURN(const Candidates candidates, MakeCandidates());
   std::vector<std::string> names;
-  for (const Engine* const engine : candidates->all) names.push_back(engine->KernelName());
+  for (const Engine* const engine : candidates.all) names.push_back(engine->KernelName());
   return names;
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "core/result.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -343,15 +345,14 @@ Error CheckGivenBounds(const intact_linear_desc& desc) {
 }
 
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
-  Error error = CheckTypes(desc);
-  if (error.status == INTACT_OK) error = CheckActivation(desc);
-  if (error.status == INTACT_OK) error = CheckScales(desc, n);
-  if (error.status == INTACT_OK) error = CheckRange(desc);
-  if (error.status == INTACT_OK) error = CheckQuantization(desc);
-  if (error.status == INTACT_OK) error = CheckZeroPoints(desc);
-  if (error.status == INTACT_OK) error = CheckWeightZeroPoints(desc, n);
-  if (error.status == INTACT_OK) error = CheckResidualFields(desc);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckTypes(desc));
+  RETURN_IF_ERROR(CheckActivation(desc));
+  RETURN_IF_ERROR(CheckScales(desc, n));
+  RETURN_IF_ERROR(CheckRange(desc));
+  RETURN_IF_ERROR(CheckQuantization(desc));
+  RETURN_IF_ERROR(CheckZeroPoints(desc));
+  RETURN_IF_ERROR(CheckWeightZeroPoints(desc, n));
+  RETURN_IF_ERROR(CheckResidualFields(desc));
   LinearProblem problem;
   problem.n = n;
   problem.a_type = static_cast<intact_type>(desc.a_type);
@@ -386,8 +387,7 @@ Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n)
 }
 
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b) {
-  Error error = CheckShape(desc);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckShape(desc));
   if (desc.b_from_run != 0 && b != nullptr) {
     return InvalidArgument("b is given, and b_from_run is 1; expected NULL, for runs give it");
   }
@@ -442,16 +442,14 @@ Error CheckApart(const MemoryRows& c, const MemoryRows& other) {
 
 Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments) {
   if (arguments.c == nullptr) return InvalidArgument("c is NULL");
-  Error error = CheckStride("c_stride", arguments.c_stride, columns);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckStride("c_stride", arguments.c_stride, columns));
   const bool is_given = arguments.residual != nullptr;
   if (is_given != output.has_residual()) {
     return InvalidArgument(is_given ? "residual is given; expected NULL, for the plan has none"
                                     : "residual is NULL; expected a tensor of the plan's type");
   }
   const int64_t stride = arguments.residual_stride;
-  error = CheckStride("residual_stride", stride, columns);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckStride("residual_stride", stride, columns));
   if (!is_given || arguments.residual != arguments.c) return {};
   const int bytes = ElementBytes(output.residual_type);
   if (bytes != ElementBytes(output.c_type)) {

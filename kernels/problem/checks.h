@@ -6,9 +6,9 @@
 #include <intact/intact.h>
 
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <string>
 
+#include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/problem/linear_problem.h"
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "core/result.h"
 #include "kernels/base/blocking.h"
 #include "kernels/problem/checks.h"
 
@@ -28,8 +29,7 @@ Error Read(const char* field, const int64_t* values, int dims, int64_t least, in
   spatial->fill(otherwise);
   for (int i = 0; i < dims; ++i) {
     const int64_t value = values[i] == 0 ? otherwise : values[i];
-    Error error = CheckWithin(field + Index(i), value, least);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckWithin(field + Index(i), value, least));
     (*spatial)[static_cast<size_t>(INTACT_MAX_SPATIAL - dims + i)] = value;
   }
   return {};
@@ -39,8 +39,7 @@ Error CheckChannels(const ConvGeometry& geometry) {
   for (const auto& [field, value] :
        {std::pair("input_channels", geometry.input_channels),
         std::pair("output_channels", geometry.output_channels), std::pair("groups", geometry.groups)}) {
-    Error error = CheckWithin(field, value, 1);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckWithin(field, value, 1));
   }
   if (geometry.input_channels % geometry.groups == 0 && geometry.output_channels % geometry.groups == 0) {
     return {};
@@ -73,8 +72,7 @@ Error SetOutput(ConvGeometry* geometry) {
       return InvalidArgument(message.append(", the padded input").append(index));
     }
     geometry->output[i] = (padded - span) / geometry->stride[i] + 1;
-    Error error = CheckWithin("the output's extent", geometry->output[i], 1);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckWithin("the output's extent", geometry->output[i], 1));
     if (geometry->output[i] == 1) geometry->stride[i] = 1;  // it leads nowhere
   }
   return {};
@@ -98,8 +96,7 @@ Error SetTransposedOutput(ConvGeometry* geometry) {
           Got(std::string("pad_begin").append(index).append(" + pad_end").append(index), cropped) +
           "; expected less than " + std::to_string(whole) + ", the output before it is cropped");
     }
-    Error error = CheckWithin("the output's extent", geometry->output[i], 1);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(CheckWithin("the output's extent", geometry->output[i], 1));
   }
   return {};
 }
@@ -176,13 +173,11 @@ Result<ConvGeometry> CheckGeometry(const intact_conv_desc& desc) {
   }
   if (error.status != INTACT_OK) return error;
   if (!geometry.IsOpen()) {
-    error = SetExtents(&geometry);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(SetExtents(&geometry));
     return geometry;
   }
-  const Result<ConvGeometry> sized = TypicallySized(geometry);
-  if (!sized) return sized.error();
-  geometry.output = sized->output;
+  ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry));
+  geometry.output = sized.output;
   for (size_t i = 0; i < geometry.output.size(); ++i) {
     if (geometry.is_open[i]) geometry.output[i] = INTACT_ANY_EXTENT;
   }
@@ -220,8 +215,7 @@ Result<ConvGeometry> Sized(const ConvGeometry& geometry, const int64_t* given) {
   for (int i = 0; i < geometry.dims; ++i) {
     const size_t place = geometry.Place(i);
     if (geometry.is_open[place]) {
-      Error error = CheckWithin("input" + Index(i), given[i], 1);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(CheckWithin("input" + Index(i), given[i], 1));
       sized.input[place] = given[i];
     } else if (given[i] != 0 && given[i] != geometry.input[place]) {
       return Unexpected("input" + Index(i), given[i],
@@ -229,8 +223,7 @@ Result<ConvGeometry> Sized(const ConvGeometry& geometry, const int64_t* given) {
     }
   }
   if (!geometry.IsOpen()) return sized;
-  Error error = SetExtents(&sized);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(SetExtents(&sized));
   return sized;
 }
 
@@ -248,8 +241,7 @@ Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry) {
               : geometry.Span(static_cast<Dimension>(i), outputs) - padding;
       sized.input[i] = std::max<int64_t>(least, 1);
     }
-    Error error = SetExtents(&sized);
-    if (error.status != INTACT_OK) return error;
+    RETURN_IF_ERROR(SetExtents(&sized));
     // Other sizes have more outputs, and then a stride; how long it is does not matter to what is chosen.
     for (size_t i = 0; i < sized.stride.size() && !geometry.is_transposed; ++i) {
       if (geometry.is_open[i] && sized.output[i] == 1) {

@@ -8,7 +8,8 @@
 
 #include <array>
 #include <cstdint>
-#include <intact/intact.hpp>
+
+#include "core/result.h"
 
 namespace intact::kernels {
 

@@ -16,9 +16,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <intact/intact.hpp>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/problem/operands.h"
 #include "kernels/weights/pack.h"
 

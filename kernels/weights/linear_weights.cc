@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -32,8 +34,7 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Pack(LinearProblem p
   weights->naming_ = naming;
   if (!PackWeights(b, &weights->packed_)) return NoMemoryForPanels();
   weights->certificate_ = Certify(weights->packed_, weights->problem_.range);
-  Error error = weights->BoundAccumulators(pairs_saturate);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(weights->BoundAccumulators(pairs_saturate));
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
@@ -47,8 +48,7 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Borrow(LinearProblem
   weights->packed_ = std::move(packed);
   weights->certificate_ = std::move(certificate);
   weights->mapping_ = std::move(mapping);
-  Error error = weights->BoundAccumulators(pairs_saturate);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(weights->BoundAccumulators(pairs_saturate));
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
@@ -70,8 +70,7 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Given(LinearProblem 
   weights->certificate_.pairs = (layout.k + 1) / 2 * weights->problem_.n;
   weights->certificate_.failing_pairs = weights->certificate_.pairs;  // nothing is proven
   weights->certificate_.column_sums.resize(padded);
-  Error error = weights->BoundGiven();
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(weights->BoundGiven());
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
@@ -145,8 +144,7 @@ Error LinearWeights::BoundAccumulators(bool pairs_saturate) {
       parts = SumPanel(packed_, panel, zero_points);
     }
     for (size_t i = 0; i < columns; ++i) {
-      Error error = BoundColumn(first + static_cast<int64_t>(i), parts[i], admissible, pairs_saturate);
-      if (error.status != INTACT_OK) return error;
+      RETURN_IF_ERROR(BoundColumn(first + static_cast<int64_t>(i), parts[i], admissible, pairs_saturate));
     }
   }
   return {};

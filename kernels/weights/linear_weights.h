@@ -4,9 +4,9 @@
 #define INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
 
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 
+#include "core/result.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/problem/linear_problem.h"
 #include "kernels/weights/certificate.h"

@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/result.h"
 #include "kernels/base/blocking.h"
 
 namespace intact::kernels {
@@ -386,8 +387,7 @@ Result<PackContents> ReadPackImage(const void* image, size_t size) {
   if (size % 8 != 0 || header.checksum != Checksum(bytes, size)) {
     return Refused("corrupted: the checksum differs");
   }
-  Error error = CheckShape(header);
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckShape(header));
   const Layout layout = LayoutOf(header);
   if (layout.end != static_cast<int64_t>(size)) return Refused("corrupted: the size does not match n and k");
 
@@ -397,9 +397,7 @@ Result<PackContents> ReadPackImage(const void* image, size_t size) {
   contents.weights = PackedWeights(header.k, header.n);
   contents.weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
   if (!IsPaddingZero(contents.weights)) return Refused("corrupted: the padding of the weights is not zero");
-  Result<TunedChoices> tuned = ChoicesOf(header, layout, bytes);
-  if (!tuned) return tuned.error();
-  contents.tuned = std::move(*tuned);
+  ASSIGN_OR_RETURN(contents.tuned, ChoicesOf(header, layout, bytes));
   contents.usual_m = header.usual_m;
   contents.certificate.pairs = header.pairs;
   contents.certificate.failing_pairs = header.failing_pairs;

@@ -31,12 +31,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <intact/intact.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/problem/linear_problem.h"
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/pack.h"

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/codegen/amx_kernel.h"
@@ -56,13 +57,11 @@ Result<std::string> KernelOf(const Problem& problem) {
   RunOptions options = RunOptionsOf(problem);
   if (problem.conv) {
     options.open_extents = false;
-    const auto plan = PlanOf(MaterializeConv(problem), options);
-    if (!plan) return plan.error();
-    return (*plan)->kernel_name();
+    ASSIGN_OR_RETURN(const auto plan, PlanOf(MaterializeConv(problem), options));
+    return plan->kernel_name();
   }
-  const auto plan = PlanOf(Materialize(problem), options);
-  if (!plan) return plan.error();
-  return (*plan)->KernelNameFor(problem.m);
+  ASSIGN_OR_RETURN(const auto plan, PlanOf(Materialize(problem), options));
+  return plan->KernelNameFor(problem.m);
 }
 
 }  // namespace intact::verify

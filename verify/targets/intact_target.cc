@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/result.h"
 #include "verify/guarded_matrix.h"
 
 namespace intact::verify {
@@ -65,13 +66,11 @@ struct KeptPlan {
 // Saves the plan and loads it again, from memory that ends at a guard page.
 template <class Plan>
 Error Reload(const RunOptions& options, KeptPlan<Plan>* kept) {
-  const Result<std::vector<uint8_t>> bytes = kept->plan->SaveMemory();
-  if (!bytes) return bytes.error();
-  Result<GuardedMatrix> image = GuardedMatrix::Allocate(1, std::ssize(*bytes), std::ssize(*bytes));
-  if (!image) return image.error();
-  image->Load(bytes->data());
-  kept->plan = Plan::LoadMemory(image->data(), bytes->size(), options.isa);
-  kept->image = std::move(*image);
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, kept->plan->SaveMemory());
+  ASSIGN_OR_RETURN(GuardedMatrix image, GuardedMatrix::Allocate(1, std::ssize(bytes), std::ssize(bytes)));
+  image.Load(bytes.data());
+  kept->plan = Plan::LoadMemory(image.data(), bytes.size(), options.isa);
+  kept->image = std::move(image);
   return kept->plan ? Error() : kept->plan.error();
 }
 
@@ -100,16 +99,13 @@ template <class Plan, class Args>
 Error RunAs(const Plan& plan, Args args, const RunOptions& options) {
   if (!options.own_scratch) return StatusError(RunOnce(plan, args));
   intact_run_info info = INTACT_RUN_INFO_INIT;
-  Error error = StatusError(Prepare(plan, args, &info));
-  if (!error.ok()) return error;
+  RETURN_IF_ERROR(StatusError(Prepare(plan, args, &info)));
   const auto bytes = static_cast<int64_t>(info.scratch_bytes);
-  Result<GuardedMatrix> scratch = GuardedMatrix::Allocate(1, bytes, bytes);
-  if (!scratch) return scratch.error();
-  args.scratch = scratch->data();
+  ASSIGN_OR_RETURN(GuardedMatrix scratch, GuardedMatrix::Allocate(1, bytes, bytes));
+  args.scratch = scratch.data();
   args.scratch_bytes = info.scratch_bytes;
-  error = StatusError(RunOnce(plan, args));
-  if (!error.ok()) return error;
-  const std::optional<std::string> stray = scratch->StrayWrite();
+  RETURN_IF_ERROR(StatusError(RunOnce(plan, args)));
+  const std::optional<std::string> stray = scratch.StrayWrite();
   return stray ? Failed(fmt::format("wrote outside its scratch: {}", *stray)) : Error();
 }
 
@@ -135,8 +131,7 @@ class HeldOperation : public HeldPlan {
 template <class Plan, class Operation>
 Result<std::unique_ptr<HeldPlan>> HoldPlan(Operation operation, const RunOptions& options) {
   auto held = std::make_unique<HeldOperation<Plan, Operation>>(std::move(operation), options);
-  Error error = held->Create();
-  if (!error.ok()) return error;
+  RETURN_IF_ERROR(held->Create());
   return std::unique_ptr<HeldPlan>(std::move(held));
 }
 
@@ -153,8 +148,7 @@ Result<std::unique_ptr<HeldPlan>> Hold(reference::Conv conv, const RunOptions& o
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
   // Kernels go with their last plan: each plan lives until the next one is made, and neighbours share them.
   thread_local KeptPlan<Gemm> kept;
-  const Error error = Make(gemm, options, &kept);
-  if (!error.ok()) return error;
+  RETURN_IF_ERROR(Make(gemm, options, &kept));
   const auto run = [&](const intact_gemm_args& args) { return RunAs(*kept.plan, args, options); };
   return Named(RunGuarded(gemm, options, run), *kept.plan);
 }
@@ -162,8 +156,7 @@ Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, cons
 Result<std::vector<uint8_t>> IntactTarget::RunConv(const reference::Conv& conv,
                                                    const RunOptions& options) const {
   thread_local KeptPlan<Conv> kept;  // until the next one is made, as in Run()
-  const Error error = Make(conv, options, &kept);
-  if (!error.ok()) return error;
+  RETURN_IF_ERROR(Make(conv, options, &kept));
   const auto run = [&](const intact_conv_args& args) { return RunAs(*kept.plan, args, options); };
   return Named(RunGuarded(conv, options, run), *kept.plan);
 }

@@ -1,0 +1,112 @@
+// The element types of tensors, one row each: whatever depends on a type alone is read here.
+#ifndef INTACT_CORE_TYPES_H_
+#define INTACT_CORE_TYPES_H_
+
+#include <intact/intact.h>
+
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+namespace intact::core {
+
+/// What the elements of a type are.
+enum class ElementKind : uint8_t { kInteger, kFloat };
+
+/// A row of the table of types.
+struct ElementType {
+  intact_type type;
+  std::string_view name;    // "u8": in problem lines, kernels' names and reports
+  std::string_view c_name;  // "uint8_t": an element in C
+  std::string_view npy;     // "u1": in files of NumPy
+  int bytes;                // of an element
+  ElementKind kind;
+  double lowest, highest;  // finite values; of floats, rounded to double
+};
+
+inline constexpr std::array kElementTypes = [] {
+  using enum ElementKind;
+  constexpr double kHighestFloat = std::numeric_limits<float>::max();
+  constexpr double kHighestBfloat16 = 0x1.FEp127;
+  // clang-format off
+  return std::to_array<ElementType>({
+      // type            name    in C        NumPy  bytes kind      lowest             highest
+      {INTACT_TYPE_NONE, "none", "void",     "",    1,    kInteger, 0,                 0},
+      {INTACT_U8,        "u8",   "uint8_t",  "u1",  1,    kInteger, 0,                 255},
+      {INTACT_S8,        "s8",   "int8_t",   "i1",  1,    kInteger, -128,              127},
+      {INTACT_S32,       "s32",  "int32_t",  "i4",  4,    kInteger, -2147483648.0,     2147483647.0},
+      {INTACT_F32,       "f32",  "float",    "f4",  4,    kFloat,   -kHighestFloat,    kHighestFloat},
+      {INTACT_BF16,      "bf16", "uint16_t", "",    2,    kFloat,   -kHighestBfloat16, kHighestBfloat16},
+  });
+  // clang-format on
+}();
+
+/// The row of `type`; that of INTACT_TYPE_NONE for a value that is no type.
+constexpr const ElementType& TraitsOf(intact_type type) noexcept {
+  for (const ElementType& row : kElementTypes) {
+    if (row.type == type) return row;
+  }
+  return kElementTypes.front();
+}
+
+/// Bytes of an element.
+constexpr int BytesOf(intact_type type) noexcept { return TraitsOf(type).bytes; }
+/// "u8", "bf16"; "none" for INTACT_TYPE_NONE.
+constexpr std::string_view NameOf(intact_type type) noexcept { return TraitsOf(type).name; }
+constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).kind == ElementKind::kFloat; }
+/// Whether it is a quantized type: u8 or s8.
+constexpr bool IsInt8(intact_type type) noexcept { return type != INTACT_TYPE_NONE && BytesOf(type) == 1; }
+/// The least and the greatest element of an integer type; 0 of INTACT_TYPE_NONE.
+constexpr int32_t LowestOf(intact_type type) noexcept { return static_cast<int32_t>(TraitsOf(type).lowest); }
+constexpr int32_t HighestOf(intact_type type) noexcept {
+  return static_cast<int32_t>(TraitsOf(type).highest);
+}
+/// u8 for s8, s8 for u8.
+constexpr intact_type OtherSign(intact_type type) noexcept {
+  return type == INTACT_U8 ? INTACT_S8 : INTACT_U8;
+}
+
+/// The type of a name, other than "none".
+constexpr std::optional<intact_type> TypeNamed(std::string_view name) noexcept {
+  for (const ElementType& row : kElementTypes) {
+    if (row.name == name && row.type != INTACT_TYPE_NONE) return row.type;
+  }
+  return std::nullopt;
+}
+
+/// What a byte of a quantized type stands for.
+constexpr int32_t DecodeInt8(intact_type type, uint8_t byte) noexcept {
+  return type == INTACT_S8 ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte};
+}
+
+/// The number that an element stands for, exactly; 0 for INTACT_TYPE_NONE.
+inline double Decode(intact_type type, const uint8_t* element) noexcept {
+  if (type == INTACT_TYPE_NONE) return 0;
+  if (IsInt8(type)) return DecodeInt8(type, *element);
+  uint32_t bits = 0;
+  std::memcpy(&bits, element, static_cast<size_t>(BytesOf(type)));
+  if (type == INTACT_S32) return static_cast<int32_t>(bits);
+  return std::bit_cast<float>(type == INTACT_BF16 ? bits << 16 : bits);
+}
+
+/// Stores a number that the type has: how others are rounded is no matter of a type.
+inline void Encode(intact_type type, double number, uint8_t* element) noexcept {
+  if (type == INTACT_TYPE_NONE) return;
+  uint32_t bits = 0;
+  if (IsFloat(type)) {
+    bits = std::bit_cast<uint32_t>(static_cast<float>(number));
+    if (type == INTACT_BF16) bits >>= 16;
+  } else {
+    bits = static_cast<uint32_t>(static_cast<int64_t>(number));
+  }
+  std::memcpy(element, &bits, static_cast<size_t>(BytesOf(type)));
+}
+
+}  // namespace intact::core
+#endif  // INTACT_CORE_TYPES_H_
