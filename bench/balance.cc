@@ -10,7 +10,9 @@
 
 #include "bench/contender.h"
 #include "bench/workload.h"
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "kernels/api/create.h"
 #include "reference/operation.h"
 
@@ -51,8 +53,7 @@ Result<std::vector<Balance>> BalancesOf(const Shape& shape, const Shares& shares
   std::vector<Balance> balances;
   for (const int threads : kBalanceThreads) {
     ASSIGN_OR_RETURN(const std::vector<Share> cut, shares(threads));
-    balances.push_back(
-        BalanceOf(cut, threads, whole.front().work, shape.m, reference::ElementSize(kType), shape.n));
+    balances.push_back(BalanceOf(cut, threads, whole.front().work, shape.m, core::BytesOf(kType), shape.n));
   }
   return balances;
 }
@@ -102,7 +103,7 @@ Balance BalanceOf(std::span<const Share> shares, int threads, double single, int
   return balance;
 }
 
-Result<std::string> BalanceTable(const Request& request, jit::Isa isa) {
+Result<std::string> BalanceTable(const Request& request, core::Isa isa) {
   constexpr int kName = 32, kCell = 20;
   std::string text = fmt::format(
       "{}, u8 output, computed from the cuts of runs and the cost model, not measured. For each number of "
@@ -111,7 +112,7 @@ Result<std::string> BalanceTable(const Request& request, jit::Isa isa) {
       "the work of one thread that runs alone over all threads' time (idle threads and cut tiles cost "
       "here),\n"
       "and how many of C's cache lines several threads write\n\n{:<{}}",
-      jit::ToString(isa), "M×N×K, or the convolution", kName);
+      core::ToString(isa), "M×N×K, or the convolution", kName);
   for (const int threads : kBalanceThreads) {
     text += fmt::format("  {:<{}}", fmt::format("{} threads", threads), kCell);
   }

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "bench/run.h"
-#include "jit/isa.h"
+#include "core/isas.h"
 #include "kernels/plans/share.h"
 
 namespace intact::bench {
@@ -33,7 +33,7 @@ Balance BalanceOf(std::span<const kernels::Share> shares, int threads, double si
 
 /// A line for each layer of the suite but batches, the worst of them, and how many are below 0.85: by the
 /// threads that have work, and by all.
-Result<std::string> BalanceTable(const Request& request, jit::Isa isa);
+Result<std::string> BalanceTable(const Request& request, core::Isa isa);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_BALANCE_H_

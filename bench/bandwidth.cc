@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "bench/peaks.h"
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/assembler.h"
 #include "jit/emitters/emitter.h"
@@ -35,10 +36,10 @@ constexpr int64_t kUnitBytes = kMaxStreams * kBlockBytes;
 constexpr Seconds kShortestTime(100e-6);
 constexpr int kPasses = 3;
 
-Result<jit::Code> Generate(jit::Isa isa, const ReadLoop& loop) {
+Result<jit::Code> Generate(core::Isa isa, const ReadLoop& loop) {
   namespace x86 = asmjit::x86;
   jit::Assembler session(fmt::format("read_{}x{}_prefetch{}_{}", loop.streams, kBlockBytes,
-                                     loop.prefetch_bytes, jit::CompactName(isa)));
+                                     loop.prefetch_bytes, core::CompactName(isa)));
   jit::RegisterFile registers = jit::MakeRegisterFile(isa);
   const auto emitter = jit::MakeEmitter(isa, session.code(), registers);
   const jit::Gp args = registers.Argument();
@@ -72,7 +73,7 @@ Result<jit::Code> Generate(jit::Isa isa, const ReadLoop& loop) {
   return session.Finish(registers);
 }
 
-Result<ReadLoop> MakeLoop(jit::Isa isa, int streams, int prefetch_bytes) {
+Result<ReadLoop> MakeLoop(core::Isa isa, int streams, int prefetch_bytes) {
   ReadLoop loop{streams, prefetch_bytes, {}};
   ASSIGN_OR_RETURN(jit::Code code, Generate(isa, loop));
   loop.run = jit::Function<void(const ReadArgs*)>(std::move(code));
@@ -98,7 +99,7 @@ double Rate(const ReadLoop& loop, const uint8_t* data, size_t bytes) {
 
 void ReadBandwidth::Unmap::operator()(uint8_t* data) const noexcept { munmap(data, bytes); }
 
-Result<ReadBandwidth> ReadBandwidth::Create(jit::Isa isa, int64_t bytes) {
+Result<ReadBandwidth> ReadBandwidth::Create(core::Isa isa, int64_t bytes) {
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes / kUnitBytes, 1) * kUnitBytes);
   void* const mapping = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {

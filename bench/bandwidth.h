@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/function.h"
-#include "jit/isa.h"
 
 namespace intact::bench {
 
@@ -35,7 +35,7 @@ struct ReadLoop {
 class ReadBandwidth {
  public:
   /// A buffer of about `bytes`, and the fastest loop over it.
-  static Result<ReadBandwidth> Create(jit::Isa isa, int64_t bytes);
+  static Result<ReadBandwidth> Create(core::Isa isa, int64_t bytes);
 
   /// GB/s (10⁹ bytes) of passes over the buffer after an untimed one, which brings it as near as it fits.
   double Measure() const;

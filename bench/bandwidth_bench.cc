@@ -2,12 +2,13 @@
 
 #include "bench/bandwidth.h"
 #include "bench/benchmarks.h"
+#include "core/isas.h"
 #include "tools/machine.h"
 
 namespace intact::bench {
 namespace {
 
-void RunRead(benchmark::State& state, jit::Isa isa, int64_t bytes) {
+void RunRead(benchmark::State& state, core::Isa isa, int64_t bytes) {
   const Result<ReadBandwidth> read = ReadBandwidth::Create(isa, bytes);
   if (!read) return Fail(state, read.error().message);
   double rate = 0;
@@ -18,7 +19,7 @@ void RunRead(benchmark::State& state, jit::Isa isa, int64_t bytes) {
 
 }  // namespace
 
-void RegisterBandwidth(jit::Isa isa) {
+void RegisterBandwidth(core::Isa isa) {
   const verify::Machine machine = tools::DescribeMachine();
   for (const ReadSize& size : ReadSizes(machine.l1d_bytes, machine.l2_bytes, machine.l3_bytes)) {
     benchmark::RegisterBenchmark(size.Name().c_str(), RunRead, isa, size.bytes)

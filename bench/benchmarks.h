@@ -9,21 +9,21 @@
 
 #include "bench/suites.h"
 #include "bench/workload.h"
-#include "jit/isa.h"
+#include "core/isas.h"
 
 namespace intact::bench {
 
-void RegisterPeaks();                  // peak/vpdpbusd/zmm, …
-void RegisterBandwidth(jit::Isa isa);  // bandwidth/read/64MiB, …, with `isa`'s loads
+void RegisterPeaks();                   // peak/vpdpbusd/zmm, …
+void RegisterBandwidth(core::Isa isa);  // bandwidth/read/64MiB, …, with `isa`'s loads
 /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, conv/…: intact on `isas`, peers, which are
 /// confined to `peer_isa`, on that.
-void RegisterLayers(std::span<const Layer> layers, std::span<const jit::Isa> isas, jit::Isa peer_isa);
-void RegisterThreads(std::span<const jit::Isa> isas);  // gemm/…/threads:2
-void RegisterPlans(std::span<const jit::Isa> isas);    // plan/create/isa:avx2/n:16/k:64, …
+void RegisterLayers(std::span<const Layer> layers, std::span<const core::Isa> isas, core::Isa peer_isa);
+void RegisterThreads(std::span<const core::Isa> isas);  // gemm/…/threads:2
+void RegisterPlans(std::span<const core::Isa> isas);    // plan/create/isa:avx2/n:16/k:64, …
 /// conv/…/open: a plan that leaves the input's extents to the run; the counter of_fixed is how many times as
 /// fast it is as one that knows them, in turns. …/tuned: a plan that was tuned by measurement;
 /// of_model, as the same plan with the cost model's choice. The label tells both.
-void RegisterPairs(std::span<const Layer> layers, std::span<const jit::Isa> isas);
+void RegisterPairs(std::span<const Layer> layers, std::span<const core::Isa> isas);
 
 /// What `c` computes on. The last one is kept, until the next call: a benchmark's function is called several
 /// times, and making a workload takes longer than measuring. Not thread-safe.

@@ -91,7 +91,7 @@ std::string ToString(const Format& format) {
 }
 
 std::string Case::Name() const {
-  std::string name = fmt::format("{}/isa:{}/", shape.conv ? "conv" : "gemm", jit::ToString(isa));
+  std::string name = fmt::format("{}/isa:{}/", shape.conv ? "conv" : "gemm", core::ToString(isa));
   name += peer.empty() ? fmt::format("mode:{}", verify::ToString(mode)) : "peer:" + peer;
   name += fmt::format("/weights:{}", weights.name);
   if (amax != 0) name += fmt::format("/amax:{}", amax);

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "bench/trained_weights.h"
-#include "jit/isa.h"
+#include "core/isas.h"
 #include "verify/problem.h"
 
 namespace intact::bench {
@@ -163,7 +163,7 @@ struct Case {
   Format format;
   Weights weights = kLaplace;
   int amax = 0;  // the declared range of activations, and the largest of them; 0 = full range
-  jit::Isa isa = jit::Isa::kAvx2;
+  core::Isa isa = core::Isa::kAvx2;
   std::string peer;                 // "" for intact
   intact_mode mode = INTACT_EXACT;  // of intact
   int threads = 1;

@@ -12,6 +12,7 @@
 #include "bench/peaks.h"
 #include "bench/peers.h"
 #include "bench/workload.h"
+#include "core/isas.h"
 #include "kernels/codegen/dispatch.h"
 
 namespace intact::bench {
@@ -100,9 +101,9 @@ const Workload& WorkloadOf(const Case& c) {
   return *workload;
 }
 
-void RegisterLayers(std::span<const Layer> layers, std::span<const jit::Isa> isas, jit::Isa peer_isa) {
+void RegisterLayers(std::span<const Layer> layers, std::span<const core::Isa> isas, core::Isa peer_isa) {
   Case c;
-  for (const jit::Isa isa : isas) {
+  for (const core::Isa isa : isas) {
     c.isa = isa;
     for (const intact_mode mode : {INTACT_EXACT, INTACT_SATURATING}) {
       if (mode == INTACT_SATURATING && !kernels::PairsSaturate(isa, mode)) {
@@ -122,11 +123,11 @@ void RegisterLayers(std::span<const Layer> layers, std::span<const jit::Isa> isa
   }
 }
 
-void RegisterThreads(std::span<const jit::Isa> isas) {
+void RegisterThreads(std::span<const core::Isa> isas) {
   Case c;
   c.shape = kThreadsShape;
   c.threads = 2;
-  for (const jit::Isa isa : isas) {
+  for (const core::Isa isa : isas) {
     c.isa = isa;
     Register(c);
   }

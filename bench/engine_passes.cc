@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "core/isas.h"
 #include "jit/emitters/emitter.h"
 
 namespace intact::bench {
@@ -103,7 +104,7 @@ void QuantizeOneByOne(const float* x, int64_t count, const RowQuantization& row,
 
 }  // namespace
 
-EnginePasses::EnginePasses(jit::Isa isa, int64_t m, int64_t k, bool by_row,
+EnginePasses::EnginePasses(core::Isa isa, int64_t m, int64_t k, bool by_row,
                            std::span<const int64_t> column_sums, std::vector<float> scales)
     : isa_(isa),
       k_(k),

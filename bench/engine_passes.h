@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "jit/isa.h"
+#include "core/isas.h"
 
 namespace intact::bench {
 
@@ -28,7 +28,7 @@ class EnginePasses {
 
   /// A is m×k, C is m×n, all dense; columns of the weights w have the sums Σ_k w and these scales. `by_row`:
   /// each row is quantized by a scale and a zero point of its own.
-  EnginePasses(jit::Isa isa, int64_t m, int64_t k, bool by_row, std::span<const int64_t> column_sums,
+  EnginePasses(core::Isa isa, int64_t m, int64_t k, bool by_row, std::span<const int64_t> column_sums,
                std::vector<float> scales);
 
   /// m×k numbers to u8.
@@ -37,7 +37,7 @@ class EnginePasses {
   void Dequantize(int32_t* c) const;
 
  private:
-  jit::Isa isa_;
+  core::Isa isa_;
   int64_t k_;
   bool by_row_;
   std::vector<int32_t> column_sums_;

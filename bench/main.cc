@@ -21,6 +21,8 @@
 #include "bench/report.h"
 #include "bench/run.h"
 #include "bench/tuning.h"
+#include "core/isas.h"
+#include "jit/isa.h"
 #include "tools/commands.h"
 #include "tools/documents.h"
 #include "tools/machine.h"
@@ -90,16 +92,16 @@ void AddOptions(CLI::App* app, Options* options) {
 }
 
 // Those of generated kernels: portable ones are there for others, and are measured where they are asked for.
-std::vector<jit::Isa> AvailableIsas() {
-  std::vector<jit::Isa> isas;
-  for (const jit::Isa isa : jit::kAllIsas) {
-    if (jit::IsCompiled(isa)) continue;
+std::vector<core::Isa> AvailableIsas() {
+  std::vector<core::Isa> isas;
+  for (const core::Isa isa : core::kAllIsas) {
+    if (core::IsCompiled(isa)) continue;
     if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.push_back(isa);
   }
   return isas;
 }
 
-Request RequestOf(const Options& options, std::vector<jit::Isa> isas) {
+Request RequestOf(const Options& options, std::vector<core::Isa> isas) {
   Request request;
   request.suite = FindSuite(options.suite.empty() ? "short" : options.suite);
   const auto* const weights = std::ranges::find(kWeights, options.weights, &Weights::name);
@@ -109,7 +111,7 @@ Request RequestOf(const Options& options, std::vector<jit::Isa> isas) {
   return request;
 }
 
-int RunTuningTable(const Options& options, std::vector<jit::Isa> isas) {
+int RunTuningTable(const Options& options, std::vector<core::Isa> isas) {
   if (!options.html.empty()) return Fail("--html: has no meaning beside --tune");
   const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
   tools::Print("{}", ToText(results));
@@ -119,7 +121,7 @@ int RunTuningTable(const Options& options, std::vector<jit::Isa> isas) {
   return status;
 }
 
-int RunTable(const Options& options, std::vector<jit::Isa> isas) {
+int RunTable(const Options& options, std::vector<core::Isa> isas) {
   const Request request = RequestOf(options, std::move(isas));
   const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
   if (!results) return Fail(results.error());
@@ -136,9 +138,9 @@ int RunTable(const Options& options, std::vector<jit::Isa> isas) {
   return status;
 }
 
-int RunBalance(const Options& options, const std::vector<jit::Isa>& isas) {
+int RunBalance(const Options& options, const std::vector<core::Isa>& isas) {
   const Request request = RequestOf(options, isas);
-  for (const jit::Isa isa : request.isas) {
+  for (const core::Isa isa : request.isas) {
     const Result<std::string> table = BalanceTable(request, isa);
     if (!table) return Fail(table.error());
     tools::Print("{}", *table);
@@ -146,11 +148,11 @@ int RunBalance(const Options& options, const std::vector<jit::Isa>& isas) {
   return 0;
 }
 
-int RunNamed(const Options& options, const std::vector<jit::Isa>& isas, std::vector<char*> arguments) {
+int RunNamed(const Options& options, const std::vector<core::Isa>& isas, std::vector<char*> arguments) {
   for (const char* argument : arguments) {
     if (const std::optional<std::string> why = WhyNotGoogleFlag(argument)) return Fail(*why);
   }
-  const jit::Isa best = isas.back();
+  const core::Isa best = isas.back();
   if (const std::optional<Error> error = Confine(Peers(), best)) return Fail(*error);
   RegisterPeaks();
   RegisterBandwidth(best);
@@ -193,9 +195,9 @@ int Main(int argc, char** argv) {
   }
   const Result<intact_isa> isa = tools::ResolveIsa(options.isa);
   if (!isa) return Fail(isa.error());
-  if (const Result<jit::IsaSet> permitted = jit::PermittedIsas(); !permitted) return Fail(permitted.error());
-  std::vector<jit::Isa> isas = AvailableIsas();
-  if (*isa != INTACT_ISA_ANY) isas = {static_cast<jit::Isa>(*isa)};
+  if (const Result<core::IsaSet> permitted = jit::PermittedIsas(); !permitted) return Fail(permitted.error());
+  std::vector<core::Isa> isas = AvailableIsas();
+  if (*isa != INTACT_ISA_ANY) isas = {static_cast<core::Isa>(*isa)};
   if (isas.empty()) return Fail("this machine permits no ISA that intact generates kernels for");
   if (intact_isa_available(static_cast<intact_isa>(YardstickOf(isas.front()))) == 0) {
     return Fail("--isa portable: is measured by AVX2's peak, which this process cannot run");

@@ -9,6 +9,7 @@
 #include "bench/peaks.h"
 #include "bench/suites.h"
 #include "bench/workload.h"
+#include "core/isas.h"
 #include "core/result.h"
 #include "tools/machine.h"
 #include "verify/turns.h"
@@ -72,7 +73,7 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
 
 Row EmptyRow(const Case& c) {
   Row row;
-  row.isa = jit::ToString(c.isa);
+  row.isa = core::ToString(c.isa);
   row.shape = c.shape;
   return row;
 }
@@ -116,9 +117,9 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
   return row;
 }
 
-FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, jit::Isa isa, Seconds budget) {
+FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, core::Isa isa, Seconds budget) {
   FirstCall call;
-  call.isa = jit::ToString(isa);
+  call.isa = core::ToString(isa);
   Case c;
   c.isa = isa;
   c.shape = kThreadsShape;

@@ -14,6 +14,7 @@
 
 #include "bench/contender.h"
 #include "bench/results.h"
+#include "core/isas.h"
 
 namespace intact::bench {
 
@@ -35,7 +36,7 @@ Row EmptyRow(const Case& c);
 Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget);
 
 /// `tiny` is of kTinyShape, `large` of kThreadsShape.
-FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, jit::Isa isa, Seconds budget);
+FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, core::Isa isa, Seconds budget);
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_MEASURE_H_

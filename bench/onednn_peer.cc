@@ -13,6 +13,7 @@
 
 #include "bench/engine_passes.h"
 #include "bench/workload.h"
+#include "core/isas.h"
 #include "peers/onednn_api.h"
 
 namespace intact::bench {
@@ -25,21 +26,21 @@ using onednn::Dimensions;
 using onednn::Layout;
 using onednn::Type;
 
-dnnl::cpu_isa CapOf(jit::Isa isa) {
+dnnl::cpu_isa CapOf(core::Isa isa) {
   switch (isa) {
-    case jit::Isa::kPortable:  // the least that it tells apart
+    case core::Isa::kPortable:  // the least that it tells apart
       return dnnl::cpu_isa::sse41;
-    case jit::Isa::kAvx2:
+    case core::Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
-    case jit::Isa::kAvxVnni:
+    case core::Isa::kAvxVnni:
       return dnnl::cpu_isa::avx2_vnni;
-    case jit::Isa::kAvxVnniInt8:
+    case core::Isa::kAvxVnniInt8:
       return onednn::kAvxVnniInt8Isa;
-    case jit::Isa::kAvx512:
+    case core::Isa::kAvx512:
       return dnnl::cpu_isa::avx512_core;
-    case jit::Isa::kAvx512Vnni:
+    case core::Isa::kAvx512Vnni:
       return dnnl::cpu_isa::avx512_core_vnni;
-    case jit::Isa::kAmxInt8:
+    case core::Isa::kAmxInt8:
       return dnnl::cpu_isa::avx512_core_amx;
   }
   return onednn::kAnyIsa;
@@ -215,10 +216,10 @@ class OneDnnPeer final : public Peer {
     return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
   }
 
-  std::optional<Error> Confine(jit::Isa isa) const override {
+  std::optional<Error> Confine(core::Isa isa) const override {
     omp_set_num_threads(1);
     if (dnnl::set_max_cpu_isa(CapOf(isa)) == dnnl::status::success) return std::nullopt;
-    return Error{INTACT_UNSUPPORTED, fmt::format("oneDNN refuses to be confined to {}", jit::ToString(isa))};
+    return Error{INTACT_UNSUPPORTED, fmt::format("oneDNN refuses to be confined to {}", core::ToString(isa))};
   }
 
   Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const override {

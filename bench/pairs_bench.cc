@@ -10,6 +10,7 @@
 #include "bench/benchmarks.h"
 #include "bench/contender.h"
 #include "bench/workload.h"
+#include "core/isas.h"
 #include "verify/turns.h"
 
 namespace intact::bench {
@@ -56,8 +57,8 @@ void Register(const Case& measured, const Case& other, const char* counter) {
 
 }  // namespace
 
-void RegisterPairs(std::span<const Layer> layers, std::span<const jit::Isa> isas) {
-  for (const jit::Isa isa : isas) {
+void RegisterPairs(std::span<const Layer> layers, std::span<const core::Isa> isas) {
+  for (const core::Isa isa : isas) {
     for (const Layer& layer : layers) {
       if (layer.shape.batch) continue;  // there is nothing to tune
       Case c;

@@ -8,7 +8,9 @@
 #include <optional>
 #include <utility>
 
+#include "core/isas.h"
 #include "jit/assembler.h"
+#include "jit/isa.h"
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/weights/pack.h"
@@ -102,9 +104,9 @@ const Loop& GetLoop(const Peak& peak) {
   return loops.emplace_back(peak.name, GenerateLoop(peak)).second;
 }
 
-bool IsZmm(jit::Isa isa) { return jit::VectorBytes(isa) == 64; }
+bool IsZmm(core::Isa isa) { return jit::VectorBytes(isa) == 64; }
 
-Peak MakePeak(jit::Isa isa, jit::DotKind dot, jit::DotSigns signs = {}) {
+Peak MakePeak(core::Isa isa, jit::DotKind dot, jit::DotSigns signs = {}) {
   if (kernels::UsesTiles(isa)) return {"tdpbusd/tmm", isa, dot};
   const char* sequence = dot == jit::DotKind::kVnni     ? jit::VnniInstruction(signs)
                          : dot == jit::DotKind::kTriple ? "triple"
@@ -118,12 +120,12 @@ Peak MakePeak(jit::Isa isa, jit::DotKind dot, jit::DotSigns signs = {}) {
 // the exact forms. ISAs whose kernels run the same loop share a peak.
 std::vector<Peak> AvailablePeaks() {
   std::vector<Peak> peaks;
-  const Result<jit::IsaSet> permitted = jit::PermittedIsas();
+  const Result<core::IsaSet> permitted = jit::PermittedIsas();
   for (const intact_mode mode : {INTACT_SATURATING, INTACT_EXACT}) {
-    for (const jit::Isa isa : kernels::IsasByRank()) {
+    for (const core::Isa isa : kernels::IsasByRank()) {
       if (!permitted || !permitted->Has(isa) || YardstickOf(isa) != isa) continue;
       const jit::DotKind dot = kernels::DotOf(isa, mode);
-      const bool takes_signed = jit::TraitsOf(isa).dot_products == jit::DotProducts::kAllSigns;
+      const bool takes_signed = core::TraitsOf(isa).dot_products == core::DotProducts::kAllSigns;
       for (const bool a_signed : {false, true}) {
         const Peak peak = MakePeak(isa, dot, {a_signed, true});
         const bool is_new = std::ranges::find(peaks, peak.name, &Peak::name) == peaks.end();
@@ -134,8 +136,8 @@ std::vector<Peak> AvailablePeaks() {
   return peaks;
 }
 
-Peak PeakOf(jit::Isa isa) {
-  const jit::Isa yardstick = YardstickOf(isa);
+Peak PeakOf(core::Isa isa) {
+  const core::Isa yardstick = YardstickOf(isa);
   return MakePeak(yardstick, kernels::DotOf(yardstick, INTACT_SATURATING));
 }
 

@@ -7,19 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/emitters/dot.h"
-#include "jit/isa.h"
 
 namespace intact::bench {
 
 /// The ISA of the loops that kernels of `isa` are measured by: its own, or AVX2 for portable ones, which have
 /// none.
-constexpr jit::Isa YardstickOf(jit::Isa isa) { return jit::IsCompiled(isa) ? jit::Isa::kAvx2 : isa; }
+constexpr core::Isa YardstickOf(core::Isa isa) { return core::IsCompiled(isa) ? core::Isa::kAvx2 : isa; }
 
 /// A registers-only loop of one instruction sequence.
 struct Peak {
   std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "vpdpbssd/ymm", "triple/ymm", …
-  jit::Isa isa;
+  core::Isa isa;
   jit::DotKind dot;  // of vectors; it says nothing of tiles
   jit::DotSigns signs = {};
 };
@@ -29,7 +29,7 @@ std::vector<Peak> AvailablePeaks();
 
 /// The sequence that `isa`'s kernels are measured by: tdpbusd for AMX, vpdpbusd for the VNNIs, the triple
 /// for others.
-Peak PeakOf(jit::Isa isa);
+Peak PeakOf(core::Isa isa);
 
 /// GOPS (2·multiply-adds per nanosecond): the fastest of several short runs, a few milliseconds in all.
 double MeasureGops(const Peak& peak);

@@ -5,6 +5,7 @@
 
 #ifdef INTACT_BENCH_ONEDNN
 #include "bench/onednn_peer.h"
+#include "core/isas.h"
 #endif
 
 namespace intact::bench {
@@ -23,7 +24,7 @@ const Peer* FindPeer(std::string_view name) {
   return found == Peers().end() ? nullptr : *found;
 }
 
-std::optional<Error> Confine(std::span<const Peer* const> peers, jit::Isa isa) {
+std::optional<Error> Confine(std::span<const Peer* const> peers, core::Isa isa) {
   for (const Peer* peer : peers) {
     if (std::optional<Error> error = peer->Confine(isa)) return error;
   }

@@ -8,6 +8,7 @@
 #include "bench/benchmarks.h"
 #include "bench/contender.h"
 #include "bench/workload.h"
+#include "core/isas.h"
 
 namespace intact::bench {
 namespace {
@@ -30,14 +31,14 @@ void RunCreate(benchmark::State& state, const Case& c) {
 
 }  // namespace
 
-void RegisterPlans(std::span<const jit::Isa> isas) {
-  for (const jit::Isa isa : isas) {
+void RegisterPlans(std::span<const core::Isa> isas) {
+  for (const core::Isa isa : isas) {
     for (const Shape& shape : kPlans) {
       Case c;
       c.isa = isa;
       c.shape = shape;
       const std::string name =
-          fmt::format("plan/create/isa:{}/n:{}/k:{}", jit::ToString(isa), shape.n, shape.k);
+          fmt::format("plan/create/isa:{}/n:{}/k:{}", core::ToString(isa), shape.n, shape.k);
       benchmark::RegisterBenchmark(name.c_str(), RunCreate, c)->Unit(benchmark::kMicrosecond);
     }
   }

@@ -5,6 +5,7 @@
 
 #include "bench/report.h"
 #include "bench/report_table.h"
+#include "core/isas.h"
 #include "verify/html.h"
 #include "verify/turns.h"
 
@@ -35,11 +36,11 @@ std::string ToHtml(const Table& table) {
 
 constexpr std::array kColours = {"#b35900", "#6a3d9a", "#1f78b4", "#116329",
                                  "#a40e26", "#7a6a00", "#00736b", "#444444"};
-static_assert(kColours.size() >= jit::kAllIsas.size());
+static_assert(kColours.size() >= core::kAllIsas.size());
 
 std::string ColourOf(std::string_view isa) {
-  const Result<jit::Isa> parsed = jit::ParseIsa(isa);
-  return kColours[static_cast<size_t>(std::ranges::find(jit::kAllIsas, *parsed) - jit::kAllIsas.begin())];
+  const Result<core::Isa> parsed = core::ParseIsa(isa);
+  return kColours[static_cast<size_t>(std::ranges::find(core::kAllIsas, *parsed) - core::kAllIsas.begin())];
 }
 
 /// What gnuplot is told to draw: data blocks first, then one `plot` with all of them.

@@ -11,6 +11,7 @@
 #include "bench/peaks.h"
 #include "bench/peers.h"
 #include "bench/workload.h"
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "tools/machine.h"
@@ -76,17 +77,17 @@ Row RunRow(const Workloads& workloads, const Case& base, Seconds budget) {
   return row;
 }
 
-FirstCall RunFirstCall(const Workload& tiny, const Workload& large, jit::Isa isa, Seconds budget) {
+FirstCall RunFirstCall(const Workload& tiny, const Workload& large, core::Isa isa, Seconds budget) {
   const Result<nlohmann::json> json =
       RunInChild([&]() -> nlohmann::json { return MeasureFirstCall(tiny, large, isa, budget); });
   if (json) return json->get<FirstCall>();
   FirstCall call;
-  call.isa = jit::ToString(isa);
+  call.isa = core::ToString(isa);
   call.error = json.error().message;
   return call;
 }
 
-std::optional<Error> MeasureMachine(jit::Isa isa, Results* results) {
+std::optional<Error> MeasureMachine(core::Isa isa, Results* results) {
   results->origin = verify::CurrentOrigin();
   results->machine = tools::DescribeMachine();
   results->isas = tools::DescribeIsas();
@@ -116,14 +117,16 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
     base.shape = layer.shape;
     base.weights = request.WeightsFor(layer);
     const Workloads workloads(base);
-    for (const jit::Isa isa : request.isas) {
+    for (const core::Isa isa : request.isas) {
       base.isa = isa;
       results.rows.push_back(RunRow(workloads, base, request.budget));
       results.rows.back().times = layer.times;
       progress(++done, total);
     }
   }
-  const auto place = [&](const Row& row) { return std::ranges::find(request.isas, *jit::ParseIsa(row.isa)); };
+  const auto place = [&](const Row& row) {
+    return std::ranges::find(request.isas, *core::ParseIsa(row.isa));
+  };
   std::ranges::stable_sort(results.rows, {}, place);
 
   base.weights = request.weights.value_or(kLaplace);
@@ -131,7 +134,7 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
   const Workload tiny(base);
   base.shape = kThreadsShape;
   const Workload large(base);
-  for (const jit::Isa isa : request.isas) {
+  for (const core::Isa isa : request.isas) {
     results.first_calls.push_back(RunFirstCall(tiny, large, isa, request.budget));
     progress(++done, total);
   }

@@ -9,6 +9,7 @@
 
 #include "bench/measure.h"
 #include "bench/suites.h"
+#include "core/isas.h"
 #include "verify/sweep.h"
 
 namespace intact::bench {
@@ -16,7 +17,7 @@ namespace intact::bench {
 struct Request {
   const Suite* suite = nullptr;
   std::optional<Weights> weights;  // nothing: what each layer's default is
-  std::vector<jit::Isa> isas;      // at least one; weakest first
+  std::vector<core::Isa> isas;     // at least one; weakest first
   Seconds budget{0.25};            // for the turns of a row
 
   Weights WeightsFor(const Layer& layer) const { return weights.value_or(DefaultWeights(layer)); }

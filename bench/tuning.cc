@@ -14,6 +14,7 @@
 #include "bench/contender.h"
 #include "bench/report_table.h"
 #include "bench/workload.h"
+#include "core/isas.h"
 #include "tools/machine.h"
 #include "verify/report_json.h"
 #include "verify/turns.h"
@@ -73,7 +74,7 @@ void MeasurePair(const Workload& workload, const Case& c, const Pair& pair, Seco
 
 TunedRow MeasureRow(const Workload& workload, Case c, Seconds budget) {
   TunedRow row;
-  row.isa = jit::ToString(c.isa);
+  row.isa = core::ToString(c.isa);
   row.shape = c.shape;
   Result<std::unique_ptr<Contender>> model = MakeContender(workload, c);
   c.is_tuned = true;
@@ -173,7 +174,7 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress) 
     c.weights = request.WeightsFor(layer);
     c.format = c.shape.conv ? kU8 : kS32;
     const Workload workload(c);
-    for (const jit::Isa isa : request.isas) {
+    for (const core::Isa isa : request.isas) {
       c.isa = isa;
       results.rows.push_back(MeasureRow(workload, c, request.budget));
       results.rows.back().times = layer.times;
@@ -181,7 +182,7 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress) 
     }
   }
   const auto place = [&](const TunedRow& row) {
-    return std::ranges::find(request.isas, *jit::ParseIsa(row.isa));
+    return std::ranges::find(request.isas, *core::ParseIsa(row.isa));
   };
   std::ranges::stable_sort(results.rows, {}, place);
   return results;

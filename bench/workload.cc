@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/types.h"
 #include "kernels/codegen/dispatch.h"
 #include "reference/quantize.h"
 #include "verify/fill.h"
@@ -287,7 +288,7 @@ reference::Operation Workload::EpilogueOf(const Format& format) const {
 std::span<const int8_t> Workload::b() const { return b_by_columns_.empty() ? operation().b : b_by_columns_; }
 
 Bytes Workload::NewC(intact_type c_type) const {
-  Bytes c = Allocate(shape_.Rows() * shape_.n * reference::ElementSize(c_type));
+  Bytes c = Allocate(shape_.Rows() * shape_.n * core::BytesOf(c_type));
   std::fill_n(c.data(), c.size(), kUnwritten);  // an earlier C's memory may hold the right result
   return c;
 }
@@ -314,7 +315,7 @@ bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Forma
   const auto probes = static_cast<int64_t>(ordinary_probes_.size() + maximum_probes_.size());
   const std::vector<uint8_t> expected =
       reference::Outputs(EpilogueOf(format), shape_.n, {begin, begin + probes * shape_.n});
-  const int64_t row_bytes = shape_.n * reference::ElementSize(format.c_type);
+  const int64_t row_bytes = shape_.n * core::BytesOf(format.c_type);
   const auto is_row = [&](const uint8_t* actual, int64_t row, size_t probe) {
     const uint8_t* const found = actual + row * row_bytes;
     const uint8_t* const wanted = expected.data() + static_cast<int64_t>(probe) * row_bytes;

@@ -141,8 +141,9 @@ constexpr const IsaTraits& TraitsOf(Isa isa) {
 /// Whether `isa` has no instructions to generate: its kernels are the compiler's code, for any CPU.
 constexpr bool IsCompiled(Isa isa) { return TraitsOf(isa).vectors.count == 0; }
 
-/// Whether int8 kernels of other libraries (and ours in saturating mode) go through VPMADDUBSW on this ISA, and ours in exact mode
-/// are scheduled. Where they do, reduce_range is to be True; elsewhere it costs a bit for nothing.
+/// Whether int8 kernels of other libraries (and ours in saturating mode) go through VPMADDUBSW on this ISA,
+/// and ours in exact mode are scheduled. Where they do, reduce_range is to be True; elsewhere it costs a bit
+/// for nothing.
 constexpr bool SaturatesInt16(Isa isa) { return TraitsOf(isa).dot_products == DotProducts::kNone; }
 
 /// The ISA of an intact_isa; nothing if there is none of that value (INTACT_ISA_ANY among them).

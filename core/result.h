@@ -16,8 +16,8 @@
     }                                                                             \
   } while (false)
 
-/// ASSIGN_OR_RETURN(const Plan plan, MakePlan(shape)): `variable` becomes the value of a Result. If there is none, returns the Result's
-/// error from the function. A type with a comma needs a name of its own, or `auto`.
+/// ASSIGN_OR_RETURN(const Plan plan, MakePlan(shape)): `variable` becomes the value of a Result. If there is
+/// none, returns the Result's error from the function. A type with a comma is written as `auto`.
 #define ASSIGN_OR_RETURN(variable, ...) \
   INTACT_ASSIGN_OR_RETURN(INTACT_JOIN(result_, __LINE__), variable, __VA_ARGS__)
 #define INTACT_ASSIGN_OR_RETURN(result, variable, ...) \

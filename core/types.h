@@ -49,11 +49,17 @@ inline constexpr std::array kElementTypes = [] {
 
 /// The row of `type`; that of INTACT_TYPE_NONE for a value that is no type.
 constexpr const ElementType& TraitsOf(intact_type type) noexcept {
-  for (const ElementType& row : kElementTypes) {
-    if (row.type == type) return row;
-  }
-  return kElementTypes.front();
+  const auto place = static_cast<size_t>(type);
+  return kElementTypes[place < kElementTypes.size() ? place : 0];
 }
+static_assert(
+    [] {
+      for (const ElementType& row : kElementTypes) {
+        if (TraitsOf(row.type).type != row.type) return false;
+      }
+      return true;
+    }(),
+    "rows stand in the order of their values");
 
 /// Bytes of an element.
 constexpr int BytesOf(intact_type type) noexcept { return TraitsOf(type).bytes; }

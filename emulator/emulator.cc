@@ -10,9 +10,11 @@
 #include <optional>
 #include <utility>
 
+#include "core/isas.h"
 #include "emulator/interpreter.h"
 #include "emulator/state.h"
 #include "emulator/tile_operations.h"
+#include "jit/isa.h"
 
 // The handler runs where emitted code stands at an instruction, never inside the C library, so it may
 // allocate and lock like any function.
@@ -93,11 +95,11 @@ std::string ScopedEmulator::TakeFault() {
   return std::exchange(first_fault, "");
 }
 
-jit::IsaSet AddMissingIsas() {
-  jit::IsaSet added;
-  const jit::IsaSet here = jit::HardwareIsas();
-  for (const jit::Isa isa : jit::kAllIsas) {
-    if (here.Has(isa) || !here.Has(jit::Isa::kAvx2)) continue;
+core::IsaSet AddMissingIsas() {
+  core::IsaSet added;
+  const core::IsaSet here = jit::HardwareIsas();
+  for (const core::Isa isa : core::kAllIsas) {
+    if (here.Has(isa) || !here.Has(core::Isa::kAvx2)) continue;
     jit::AddEmulatedIsa(isa);
     added.Add(isa);
   }

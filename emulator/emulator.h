@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <string>
 
-#include "jit/isa.h"
+#include "core/isas.h"
 
 namespace intact::emulator {
 
@@ -50,7 +50,7 @@ class ScopedEmulator {
 
 /// Lets plans choose the ISAs that this machine lacks and the emulator has, for the rest of the process. They
 /// run only while a ScopedEmulator lives. Returns them: none without AVX2.
-jit::IsaSet AddMissingIsas();
+core::IsaSet AddMissingIsas();
 
 }  // namespace intact::emulator
 #endif  // INTACT_EMULATOR_EMULATOR_H_

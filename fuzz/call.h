@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "core/types.h"
 #include "fuzz/api.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
@@ -301,7 +302,7 @@ class Call {
   }
   // Of `c`, from element `first` on.
   void AppendOutput(const void* c, int64_t first, std::vector<uint8_t>* bytes) const {
-    const int64_t element = reference::ElementSize(operation_.c_type);
+    const int64_t element = core::BytesOf(operation_.c_type);
     const int64_t columns = OutputColumns(operation_);
     const int64_t elements = (OutputRows(operation_) - 1) * (columns + options_.c_pad) + columns;
     const auto* const from = static_cast<const uint8_t*>(c) + first * element;
@@ -326,9 +327,9 @@ verify::RunOptions ReadOptions(Input* input, int64_t outputs, Operation* operati
   options.threads = input->Pick({1, 1, 2, 0, 3, 100});
   if (operation->residual_type == INTACT_TYPE_NONE) return options;
   options.res_pad = input->Pick<int64_t>({0, 1, 16});
-  const int64_t element = reference::ElementSize(operation->residual_type);
+  const int64_t element = core::BytesOf(operation->residual_type);
   operation->residual = ReadTensor(input, outputs * element);
-  options.in_place = element == reference::ElementSize(operation->c_type) && input->OneIn(2);
+  options.in_place = element == core::BytesOf(operation->c_type) && input->OneIn(2);
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/types.h"
 #include "fuzz/linear.h"
 #include "reference/quantize.h"
 #include "verify/problem.h"
@@ -28,11 +29,9 @@ bool IsDynamic(int32_t quantization) {
          quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
 }
 
-int32_t LowestOf(intact_type type) { return type == INTACT_S8 ? -128 : 0; }
-
 // A value that no zero point of `type` has.
 int32_t WrongZeroPoint(Input* input, intact_type type) {
-  return input->Pick({LowestOf(type) - 1, LowestOf(type) + 256, kLowestInt, kHighestInt});
+  return input->Pick({core::LowestOf(type) - 1, core::LowestOf(type) + 256, kLowestInt, kHighestInt});
 }
 
 float WrongScale(Input* input) { return input->Pick({0.0f, -1.0f, kNan, kInfinity, -kInfinity, -0.0f}); }
@@ -94,7 +93,7 @@ std::string FeatureRun::Read(const Features& features) {
 }
 
 std::string FeatureRun::ReadA(bool has_batch) {
-  const int64_t element = gemm_.is_dynamic() ? reference::ElementSize(gemm_.a_source_type) : 1;
+  const int64_t element = gemm_.is_dynamic() ? core::BytesOf(gemm_.a_source_type) : 1;
   std::vector<uint8_t>& dense = gemm_.is_dynamic() ? gemm_.a_source : gemm_.a;
   if (!has_batch || !input_.OneIn(3)) {
     dense = ReadActivations(gemm_.rows() * gemm_.k);
@@ -146,7 +145,7 @@ std::vector<uint8_t> FeatureRun::ReadNumbers(int64_t count) {
   problem.numbers = verify::AllNumbers()[input_.Byte() % verify::AllNumbers().size()];
   problem.seed = input_.Byte();
   std::vector<uint8_t> numbers = verify::Materialize(problem).a_source;
-  const auto element = static_cast<size_t>(reference::ElementSize(gemm_.a_source_type));
+  const auto element = static_cast<size_t>(core::BytesOf(gemm_.a_source_type));
   numbers.resize(static_cast<size_t>(count) * element);
   for (int64_t left = input_.Integer(0, 3); left > 0; --left) {
     const auto at = static_cast<size_t>(input_.Integer(0, std::min<int64_t>(count, 1 << 16) - 1));
@@ -176,7 +175,7 @@ void FeatureRun::ReadItemValues() {
   const bool has_zero_points = input_.OneIn(2) && linear_.b_zero_points != nullptr;
   for (int64_t item = 0; item < gemm_.batch; ++item) {
     if (has_scales) gemm_.item_scales.push_back(ReadScale(&input_));
-    if (has_zero_points) gemm_.item_zero_points.push_back(LowestOf(gemm_.b_type) + input_.Byte());
+    if (has_zero_points) gemm_.item_zero_points.push_back(core::LowestOf(gemm_.b_type) + input_.Byte());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <limits>
 
+#include "core/types.h"
 #include "verify/random.h"
 
 namespace intact::fuzz {
@@ -201,7 +202,7 @@ std::vector<uint8_t> ReadTensor(Input* input, int64_t count) {
 void ClampToDeclared(const intact_linear_desc& desc, std::vector<uint8_t>* a) {
   if (desc.a_min == 0 && desc.a_max == 0) return;
   for (uint8_t& byte : *a) {
-    const int32_t value = reference::Value(static_cast<intact_type>(desc.a_type), byte);
+    const int32_t value = core::DecodeInt8(static_cast<intact_type>(desc.a_type), byte);
     byte = static_cast<uint8_t>(std::clamp(value, desc.a_min, desc.a_max));
   }
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/types.h"
 #include "fuzz/api.h"
 #include "fuzz/call.h"
 #include "fuzz/pack_checksum.h"
@@ -63,7 +64,7 @@ std::string RunLoaded(const typename Api::Plan* plan) {
   if (std::max(sizes.a, sizes.c) > kMostProducts || run.scratch_bytes > size_t{1} << 26) return "";
   const auto bytes_of = [](int64_t elements, int32_t type) {
     return static_cast<size_t>(
-        elements * (type == INTACT_TYPE_NONE ? 0 : reference::ElementSize(static_cast<intact_type>(type))));
+        elements * (type == INTACT_TYPE_NONE ? 0 : core::BytesOf(static_cast<intact_type>(type))));
   };
   auto a = verify::GuardedBuffer::Allocate(bytes_of(sizes.a, InputType(info)));
   auto c = verify::GuardedBuffer::Allocate(bytes_of(sizes.c, info.c_type));

@@ -67,7 +67,7 @@ std::string WhyTileDataIsRefused() {
 
 // The first word of what is missing for an ISA, "" if nothing is. asmjit's features already account for the
 // register state that the operating system enables in XCR0.
-std::string MissingInHardware(Isa isa) {
+std::string MissingInHardware(core::Isa isa) {
   const auto& features = asmjit::CpuInfo::host().features().x86();
   const auto missing =
       [&](std::initializer_list<std::pair<Features::Id, const char*>> needed) -> std::string {
@@ -77,106 +77,80 @@ std::string MissingInHardware(Isa isa) {
     return {};
   };
   switch (isa) {
-    case Isa::kPortable:
+    case core::Isa::kPortable:
       return {};
-    case Isa::kAvx2:
+    case core::Isa::kAvx2:
       return missing({{Features::kAVX2, "AVX2"}, {Features::kFMA, "FMA"}});
-    case Isa::kAvxVnni:
-    case Isa::kAvxVnniInt8: {
-      const std::string why = MissingInHardware(Isa::kAvx2);
-      return why.empty() ? MissingForVnni(isa == Isa::kAvxVnniInt8) : why;
+    case core::Isa::kAvxVnni:
+    case core::Isa::kAvxVnniInt8: {
+      const std::string why = MissingInHardware(core::Isa::kAvx2);
+      return why.empty() ? MissingForVnni(isa == core::Isa::kAvxVnniInt8) : why;
     }
-    case Isa::kAvx512:
-    case Isa::kAvx512Vnni: {
+    case core::Isa::kAvx512:
+    case core::Isa::kAvx512Vnni: {
       std::string why = missing({{Features::kAVX2, "AVX2"},
                                  {Features::kAVX512_F, "AVX512F"},
                                  {Features::kAVX512_BW, "AVX512BW"},
                                  {Features::kAVX512_DQ, "AVX512DQ"},
                                  {Features::kAVX512_VL, "AVX512VL"}});
-      if (why.empty() && isa == Isa::kAvx512Vnni) why = missing({{Features::kAVX512_VNNI, "AVX512_VNNI"}});
+      if (why.empty() && isa == core::Isa::kAvx512Vnni)
+        why = missing({{Features::kAVX512_VNNI, "AVX512_VNNI"}});
       return why;
     }
-    case Isa::kAmxInt8: {
-      std::string why = MissingInHardware(Isa::kAvx512Vnni);
+    case core::Isa::kAmxInt8: {
+      std::string why = MissingInHardware(core::Isa::kAvx512Vnni);
       return why.empty() ? MissingForAmx() : why;
     }
   }
   return "unknown ISA";
 }
 
-const Result<IsaSet>& EnvironmentCap() {
-  static const Result<IsaSet> kCap = []() -> Result<IsaSet> {
+const Result<core::IsaSet>& EnvironmentCap() {
+  static const Result<core::IsaSet> kCap = []() -> Result<core::IsaSet> {
     const char* value = std::getenv("INTACT_MAX_ISA");
     if (value == nullptr || *value == '\0') {
-      IsaSet all;
-      for (const Isa isa : kAllIsas) all.Add(isa);
+      core::IsaSet all;
+      for (const core::Isa isa : core::kAllIsas) all.Add(isa);
       return all;
     }
-    const Result<Isa> isa = ParseIsa(value);
+    const Result<core::Isa> isa = core::ParseIsa(value);
     if (!isa) return Error{isa.error().status, "INTACT_MAX_ISA: " + isa.error().message};
-    return CappedAt(*isa);
+    return core::CappedAt(*isa);
   }();
   return kCap;
 }
 
-constexpr IsaSet kCompiledIsas = [] {
-  IsaSet compiled;
-  for (const Isa isa : kAllIsas) {
-    if (IsCompiled(isa)) compiled.Add(isa);
+constexpr core::IsaSet kCompiledIsas = [] {
+  core::IsaSet compiled;
+  for (const core::Isa isa : core::kAllIsas) {
+    if (core::IsCompiled(isa)) compiled.Add(isa);
   }
   return compiled;
 }();
 
 std::atomic<unsigned> emulated_isas{0};
 
-bool IsEmulated(Isa isa) {
+bool IsEmulated(core::Isa isa) {
   return (emulated_isas.load(std::memory_order_relaxed) & (1u << static_cast<unsigned>(isa))) != 0;
 }
 
 // What the kernel has to say of tiles, if anybody is to use them.
-std::string WhyTilesAreRefused(Isa isa) {
-  return !TraitsOf(isa).has_tiles || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
+std::string WhyTilesAreRefused(core::Isa isa) {
+  return !core::TraitsOf(isa).has_tiles || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
 }
 
 }  // namespace
 
-std::string IsaSet::ToString() const {
-  std::string text;
-  for (const Isa isa : kAllIsas) {
-    if (!Has(isa)) continue;
-    if (!text.empty()) text += ", ";
-    text += jit::ToString(isa);
-  }
-  return text;
-}
-
-std::string_view ToString(Isa isa) { return TraitsOf(isa).name; }
-
-std::string CompactName(Isa isa) {
-  std::string name(ToString(isa));
-  name.erase(std::remove(name.begin(), name.end(), '_'), name.end());
-  return name;
-}
-
-Result<Isa> ParseIsa(std::string_view name) {
-  for (const Isa isa : kAllIsas) {
-    if (ToString(isa) == name) return isa;
-  }
-  std::string known;
-  for (const IsaTraits& isa : kIsaTraits) known += (known.empty() ? "" : ", ") + std::string(isa.name);
-  return Error{INTACT_INVALID_ARGUMENT, "unknown ISA '" + std::string(name) + "'; expected one of " + known};
-}
-
-IsaSet HardwareIsas() {
-  static const IsaSet kHardware = [] {
-    IsaSet set;
-    for (const Isa isa : kAllIsas) {
+core::IsaSet HardwareIsas() {
+  static const core::IsaSet kHardware = [] {
+    core::IsaSet set;
+    for (const core::Isa isa : core::kAllIsas) {
       if (MissingInHardware(isa).empty()) set.Add(isa);
     }
     return set;
   }();
-  IsaSet set = kHardware;
-  for (const Isa isa : kAllIsas) {
+  core::IsaSet set = kHardware;
+  for (const core::Isa isa : core::kAllIsas) {
     if (IsEmulated(isa)) set.Add(isa);
   }
   return set;
@@ -191,31 +165,31 @@ CpuKind HostCpu() {
   return {host.vendor(), host.familyId(), host.modelId()};
 }
 
-Result<IsaSet> PermittedIsas(std::optional<Isa> cap) {
-  const Result<IsaSet>& of_environment = EnvironmentCap();
+Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap) {
+  const Result<core::IsaSet>& of_environment = EnvironmentCap();
   if (!of_environment) return of_environment;
-  IsaSet capped = HardwareIsas() & *of_environment;
-  if (cap) capped = capped & CappedAt(*cap);
-  const IsaSet compiled = capped & kCompiledIsas;
+  core::IsaSet capped = HardwareIsas() & *of_environment;
+  if (cap) capped = capped & core::CappedAt(*cap);
+  const core::IsaSet compiled = capped & kCompiledIsas;
   if (capped == compiled || !CodeSpace::WhyRefused().empty()) return compiled;
-  IsaSet permitted;
-  for (const Isa isa : kAllIsas) {
+  core::IsaSet permitted;
+  for (const core::Isa isa : core::kAllIsas) {
     if (capped.Has(isa) && WhyTilesAreRefused(isa).empty()) permitted.Add(isa);
   }
   return permitted;
 }
 
-std::string WhyNotPermitted(Isa isa) {
+std::string WhyNotPermitted(core::Isa isa) {
   if (!HardwareIsas().Has(isa)) return MissingInHardware(isa);
-  const Result<IsaSet>& cap = EnvironmentCap();
+  const Result<core::IsaSet>& cap = EnvironmentCap();
   if (!cap) return cap.error().message;
   if (!cap->Has(isa)) return std::string("removed by INTACT_MAX_ISA=") + std::getenv("INTACT_MAX_ISA");
-  if (IsCompiled(isa)) return {};
+  if (core::IsCompiled(isa)) return {};
   std::string why = CodeSpace::WhyRefused();
   return why.empty() ? WhyTilesAreRefused(isa) : why;
 }
 
-void AddEmulatedIsa(Isa isa) {
+void AddEmulatedIsa(core::Isa isa) {
   emulated_isas.fetch_or(1u << static_cast<unsigned>(isa), std::memory_order_relaxed);
 }
 

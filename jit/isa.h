@@ -1,162 +1,21 @@
-// The only ISA detection of the project: CPUID, XCR0, the operating system's permission for AMX tile data,
+// The only detection of ISAs (core/isas.h): CPUID, XCR0, the operating system's permission for AMX tile data,
 // and INTACT_MAX_ISA, which only removes. Everything else asks this header.
-//
-// The ISAs form a ladder with one side step. A cap names a machine, and keeps what that machine has:
-//
-//   portable ──► avx2 ──► avx_vnni ──► avx_vnni_int8 ──► (client CPUs)
-//                  └────► avx512 ──► avx512_vnni ──► amx_int8
-//
-//   cap            keeps, beside portable
-//   portable       –
-//   avx2           avx2
-//   avx_vnni       avx2, avx_vnni
-//   avx_vnni_int8  avx2, avx_vnni, avx_vnni_int8
-//   avx512         avx2, avx512
-//   avx512_vnni    avx2, avx_vnni, avx512, avx512_vnni
-//   amx_int8       all: of the machines with AMX the newest have AVX-VNNI-INT8, those without AMX do not
 //
 // Portable plans run compiled code alone; all others need the process to have executable memory too.
 #ifndef INTACT_JIT_ISA_H_
 #define INTACT_JIT_ISA_H_
 
-#include <intact/intact.h>
-
-#include <array>
-#include <cassert>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
+#include "core/isas.h"
 #include "core/result.h"
 
 namespace intact::jit {
 
-enum class Isa : uint8_t {
-  kAvx2 = INTACT_ISA_AVX2,
-  kAvxVnni = INTACT_ISA_AVX_VNNI,
-  kAvx512 = INTACT_ISA_AVX512,  // F, BW, DQ, VL
-  kAvx512Vnni = INTACT_ISA_AVX512_VNNI,
-  kAmxInt8 = INTACT_ISA_AMX_INT8,
-  kAvxVnniInt8 = INTACT_ISA_AVX_VNNI_INT8,
-  kPortable = INTACT_ISA_PORTABLE,
-};
-
-class IsaSet {
- public:
-  constexpr IsaSet() = default;
-  constexpr IsaSet(std::initializer_list<Isa> isas) {
-    for (const Isa isa : isas) Add(isa);
-  }
-  constexpr bool Has(Isa isa) const { return (bits_ & Bit(isa)) != 0; }
-  constexpr void Add(Isa isa) { bits_ |= Bit(isa); }
-  constexpr bool Empty() const { return bits_ == 0; }
-  constexpr IsaSet operator&(IsaSet other) const { return FromBits(bits_ & other.bits_); }
-  constexpr IsaSet operator|(IsaSet other) const { return FromBits(bits_ | other.bits_); }
-  constexpr bool operator==(const IsaSet&) const = default;
-  std::string ToString() const;  // "avx2, avx512"
-
- private:
-  static constexpr unsigned Bit(Isa isa) { return 1u << static_cast<unsigned>(isa); }
-  static constexpr IsaSet FromBits(unsigned bits) {
-    IsaSet set;
-    set.bits_ = bits;
-    return set;
-  }
-  unsigned bits_ = 0;
-};
-
-/// How instructions name the vector registers: an ISA without AVX-512 has the VEX encoding alone.
-enum class Encoding : uint8_t { kVex, kEvex };
-
-/// The registers of vector kernels.
-struct VectorFile {
-  int bytes;  // of a register
-  int count;
-  Encoding encoding;
-};
-inline constexpr VectorFile kYmm = {32, 16, Encoding::kVex};
-inline constexpr VectorFile kZmm = {64, 32, Encoding::kEvex};
-inline constexpr VectorFile kNoRegisters = {64, 0, Encoding::kVex};  // a panel's columns stand for a vector
-
-/// Which products of four bytes an ISA adds to int32 at once, with no int16 between: VNNI, and compiled code.
-enum class DotProducts : uint8_t { kNone, kU8S8, kAllSigns };
-
-/// A row of the table of ISAs.
-struct IsaTraits {
-  Isa isa;
-  std::string_view name;
-  VectorFile vectors;
-  DotProducts dot_products;
-  bool has_tiles;
-  int rank;          // the permitted ISA of the highest rank is chosen
-  IsaSet cap_keeps;  // what a machine named by this ISA has (the table above)
-};
-
-/// The ladder, weakest first. AVX-VNNI outranks AVX-512 without VNNI: half the width, but a third of the
-/// instructions.
-inline constexpr std::array kIsaTraits = [] {
-  using enum Isa;
-  using enum DotProducts;
-  // clang-format off
-  return std::to_array<IsaTraits>({
-      // isa         name             vectors       products   tiles  rank a cap keeps
-      {kPortable,    "portable",      kNoRegisters, kU8S8,     false, 0, {kPortable}},
-      {kAvx2,        "avx2",          kYmm,         kNone,     false, 1, {kPortable, kAvx2}},
-      {kAvxVnni,     "avx_vnni",      kYmm,         kU8S8,     false, 3, {kPortable, kAvx2, kAvxVnni}},
-      {kAvxVnniInt8, "avx_vnni_int8", kYmm,         kAllSigns, false, 4, {kPortable, kAvx2, kAvxVnni,
-                                                                          kAvxVnniInt8}},
-      {kAvx512,      "avx512",        kZmm,         kNone,     false, 2, {kPortable, kAvx2, kAvx512}},
-      {kAvx512Vnni,  "avx512_vnni",   kZmm,         kU8S8,     false, 5, {kPortable, kAvx2, kAvxVnni, kAvx512,
-                                                                          kAvx512Vnni}},
-      {kAmxInt8,     "amx_int8",      kZmm,         kU8S8,     true,  6, {kPortable, kAvx2, kAvxVnni,
-                                                                          kAvxVnniInt8, kAvx512, kAvx512Vnni,
-                                                                          kAmxInt8}},
-  });
-  // clang-format on
-}();
-
-/// The ladder's ISAs.
-inline constexpr std::array kAllIsas = [] {
-  std::array<Isa, kIsaTraits.size()> isas = {};
-  for (size_t i = 0; i < isas.size(); ++i) isas[i] = kIsaTraits[i].isa;
-  return isas;
-}();
-
-/// The row of `isa`. Values that come from outside pass IsaOf() first, so that every Isa has one; what has
-/// none is taken for the weakest.
-constexpr const IsaTraits& TraitsOf(Isa isa) {
-  for (const IsaTraits& traits : kIsaTraits) {
-    if (traits.isa == isa) return traits;
-  }
-  assert(false);
-  return kIsaTraits.front();
-}
-
-/// Whether `isa` has no instructions to generate: its kernels are the compiler's code, for any CPU.
-constexpr bool IsCompiled(Isa isa) { return TraitsOf(isa).vectors.count == 0; }
-
-/// The ISA of an intact_isa; nothing if there is none of that value (INTACT_ISA_ANY among them).
-constexpr std::optional<Isa> IsaOf(int64_t value) {
-  for (const Isa isa : kAllIsas) {
-    if (static_cast<int64_t>(isa) == value) return isa;
-  }
-  return std::nullopt;
-}
-
-std::string_view ToString(Isa isa);
-
-/// As kernel names spell it: "avx512vnni".
-std::string CompactName(Isa isa);
-
-/// "avx2", …; the error lists what is known.
-Result<Isa> ParseIsa(std::string_view name);
-
-/// What a machine named by `cap` has (the table above).
-constexpr IsaSet CappedAt(Isa cap) { return TraitsOf(cap).cap_keeps; }
-
 /// What CPU and operating system offer, before any cap. Constant over the process.
-IsaSet HardwareIsas();
+core::IsaSet HardwareIsas();
 
 /// The kind of CPU, by which measurements of speed are told apart; as CPUID tells it, the extended fields
 /// included.
@@ -172,13 +31,13 @@ CpuKind HostCpu();
 /// variable names no ISA. Portable alone where the process may have no executable memory, which is asked each
 /// time, unless the caps leave portable alone. For AMX, which needs it, the kernel's permission is asked
 /// here, once and for the whole process, unless the caps exclude it.
-Result<IsaSet> PermittedIsas(std::optional<Isa> cap = std::nullopt);
+Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap = std::nullopt);
 
 /// Why `isa` is not permitted, in words; "" if it is.
-std::string WhyNotPermitted(Isa isa);
+std::string WhyNotPermitted(core::Isa isa);
 
 /// Who emulates an ISA in a signal handler (emulator/emulator.h) adds it here, so that plans may choose it.
-void AddEmulatedIsa(Isa isa);
+void AddEmulatedIsa(core::Isa isa);
 
 }  // namespace intact::jit
 #endif  // INTACT_JIT_ISA_H_

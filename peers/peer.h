@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/types.h"
+
 namespace intact::peers {
 
 /// Thrown for a problem that the library does not run.
@@ -108,17 +110,7 @@ class Options {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-inline int64_t BytesOf(int32_t type) {
-  switch (type) {
-    case INTACT_S32:
-    case INTACT_F32:
-      return 4;
-    case INTACT_BF16:
-      return 2;
-    default:
-      return 1;
-  }
-}
+inline int64_t BytesOf(int32_t type) { return core::BytesOf(static_cast<intact_type>(type)); }
 
 /// Where `elements` of `type` behind `pointer` are.
 inline const void* Advance(const void* pointer, int64_t elements, int32_t type) {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/types.h"
+
 namespace intact::reference {
 namespace {
 
@@ -124,7 +126,7 @@ void Predictor::Store(int64_t output, int32_t y, Rounding rounding, uint8_t* des
 }
 
 std::vector<uint8_t> Predictor::Outputs(std::span<const int32_t> accumulators, Rounding rounding) const {
-  const auto size = static_cast<size_t>(ElementSize(type_));
+  const auto size = static_cast<size_t>(core::BytesOf(type_));
   std::vector<uint8_t> bytes(accumulators.size() * size);
   for (size_t i = 0; i < accumulators.size(); ++i) {
     Store(static_cast<int64_t>(i), accumulators[i], rounding, &bytes[i * size]);
@@ -138,7 +140,7 @@ std::vector<uint8_t> Predict(const Predictor& predictor, const Arithmetic& arith
   std::vector<uint8_t> outputs =
       predictor.Outputs(predictor.Accumulators(arithmetic.model), arithmetic.rounding);
   if (arithmetic != Arithmetic()) return outputs;
-  const auto size = static_cast<size_t>(ElementSize(predictor.type()));
+  const auto size = static_cast<size_t>(core::BytesOf(predictor.type()));
   for (const Overflow& overflow : predictor.Overflows()) {
     predictor.StoreExact(overflow.output, overflow.sum,
                          &outputs[static_cast<size_t>(overflow.output) * size]);

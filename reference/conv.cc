@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/types.h"
+
 namespace intact::reference {
 namespace {
 
@@ -17,7 +19,7 @@ Spatial Unravel(int64_t index, const Spatial& extents) noexcept {
 int32_t CenteredActivation(const Conv& conv, int64_t input_row, int64_t channel) noexcept {
   if (input_row < 0) return 0;
   const int64_t at = input_row * conv.geometry.input_channels + channel;
-  return Value(conv.a_type, conv.a[static_cast<size_t>(at)]) - conv.a_zero_point;
+  return core::DecodeInt8(conv.a_type, conv.a[static_cast<size_t>(at)]) - conv.a_zero_point;
 }
 
 // b − zb.
@@ -25,7 +27,7 @@ int32_t CenteredWeight(const Conv& conv, int64_t output_channel, int64_t tap, in
   const ConvGeometry& g = conv.geometry;
   const int64_t at = (output_channel * g.Taps() + tap) * g.GroupInputs() + channel;
   const auto byte = static_cast<uint8_t>(conv.b[static_cast<size_t>(at)]);
-  return Value(conv.b_type, byte) - WeightZeroPoint(conv, output_channel);
+  return core::DecodeInt8(conv.b_type, byte) - WeightZeroPoint(conv, output_channel);
 }
 
 // A group's share of values that are there once for each column; one for all, or none, stay.
@@ -39,7 +41,7 @@ std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, i
 // The residual under a group's columns, in some rows.
 std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   if (conv.residual.empty()) return {};
-  const int64_t row_bytes = conv.geometry.output_channels * ElementSize(conv.residual_type);
+  const int64_t row_bytes = conv.geometry.output_channels * core::BytesOf(conv.residual_type);
   const int64_t group_bytes = row_bytes / conv.geometry.groups;
   std::vector<uint8_t> residual;
   for (const int64_t m : rows) {

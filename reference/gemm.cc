@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/types.h"
+
 namespace intact::reference {
 namespace {
 
@@ -49,10 +51,10 @@ Gemm Item(const Gemm& gemm, int64_t i) {
   item.batch = 1;
   item.has_own_b = false;
   item.a = Slice(gemm.a, i, gemm.m * gemm.k);
-  item.a_source = Slice(gemm.a_source, i, gemm.m * gemm.k * ElementSize(gemm.a_source_type));
+  item.a_source = Slice(gemm.a_source, i, gemm.m * gemm.k * core::BytesOf(gemm.a_source_type));
   item.a_zero_points = Slice(gemm.a_zero_points, i, gemm.m);
   item.a_scales = Slice(gemm.a_scales, i, gemm.m);
-  item.residual = Slice(gemm.residual, i, gemm.m * gemm.n * ElementSize(gemm.residual_type));
+  item.residual = Slice(gemm.residual, i, gemm.m * gemm.n * core::BytesOf(gemm.residual_type));
   if (!gemm.has_own_b) return item;
   item.b = Slice(gemm.b, i, gemm.k * gemm.n);
   if (!gemm.item_zero_points.empty()) item.b_zero_points = Slice(gemm.item_zero_points, i, 1);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/types.h"
 #include "reference/quantize.h"
 
 namespace intact::reference {
@@ -45,22 +46,17 @@ Requantization RequantizationOf(const Operation& operation, int64_t n) {
 Requantization AtOutput(Requantization q, const Operation& operation, int64_t columns, int64_t output) {
   if (!operation.a_scales.empty()) q.scale *= operation.a_scales[static_cast<size_t>(output / columns)];
   if (operation.residual_type == INTACT_TYPE_NONE) return q;
-  const auto size = static_cast<size_t>(ElementSize(operation.residual_type));
+  const auto size = static_cast<size_t>(core::BytesOf(operation.residual_type));
   const uint8_t* const element = &operation.residual[static_cast<size_t>(output) * size];
   q.has_residual = true;
   q.residual_scale = operation.residual_scale;
   if (operation.residual_type == INTACT_F32) {
     std::memcpy(&q.residual, element, size);
   } else {
-    const int32_t value = Value(operation.residual_type, *element);
+    const int32_t value = core::DecodeInt8(operation.residual_type, *element);
     q.residual = static_cast<float>(value - operation.residual_zero_point);
   }
   return q;
-}
-
-int64_t ElementSize(intact_type type) noexcept {
-  if (type == INTACT_BF16) return 2;
-  return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1;
 }
 
 void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept {
@@ -83,7 +79,7 @@ std::vector<uint8_t> Outputs(const Operation& operation, int64_t columns,
                              const std::vector<int32_t>& accumulators) {
   std::vector<Requantization> requantizations;
   for (int64_t n = 0; n < columns; ++n) requantizations.push_back(RequantizationOf(operation, n));
-  const auto size = static_cast<size_t>(ElementSize(operation.c_type));
+  const auto size = static_cast<size_t>(core::BytesOf(operation.c_type));
   std::vector<uint8_t> bytes(accumulators.size() * size);
   for (size_t i = 0; i < accumulators.size(); ++i) {
     const Requantization& column = requantizations[i % requantizations.size()];

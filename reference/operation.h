@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/requantize.h"
 
 namespace intact::reference {
@@ -39,11 +40,6 @@ struct Operation {
   int32_t residual_zero_point = 0;
 };
 
-/// What a byte of an 8-bit tensor stands for.
-constexpr int32_t Value(intact_type type, uint8_t byte) noexcept {
-  return type == INTACT_S8 ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte};
-}
-
 /// u8×s8 instructions take s8 activations and u8 weights shifted by these, zero points included.
 constexpr int32_t ActivationShift(const Operation& operation) noexcept {
   return operation.a_type == INTACT_S8 ? 128 : 0;
@@ -61,10 +57,7 @@ Requantization RequantizationOf(const Operation& operation, int64_t n);
 /// its row and the residual, if there are such.
 Requantization AtOutput(Requantization q, const Operation& operation, int64_t columns, int64_t output);
 
-/// Bytes of one element of `type`.
-int64_t ElementSize(intact_type type) noexcept;
-
-/// Writes one output element, ElementSize(q.c_type) bytes. An s32 output is y modulo 2³².
+/// Writes one output element, core::BytesOf(q.c_type) bytes. An s32 output is y modulo 2³².
 void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept;
 
 /// Output bytes, rows of `columns` elements of c_type, from their accumulators.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/types.h"
 #include "reference/requantize.h"
 
 namespace intact::reference {
@@ -41,19 +42,11 @@ uint16_t ToBfloat16(float f) noexcept {
   return static_cast<uint16_t>((bits + 0x7FFF + is_odd) >> 16);
 }
 
-float FromBfloat16(uint16_t bits) noexcept { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
 std::vector<float> SourceNumbers(const Gemm& gemm) {
-  const auto size = static_cast<size_t>(ElementSize(gemm.a_source_type));
+  const auto size = static_cast<size_t>(core::BytesOf(gemm.a_source_type));
   std::vector<float> numbers(gemm.a_source.size() / size);
-  if (gemm.a_source_type == INTACT_F32) {
-    std::memcpy(numbers.data(), gemm.a_source.data(), gemm.a_source.size());
-    return numbers;
-  }
   for (size_t i = 0; i < numbers.size(); ++i) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, &gemm.a_source[i * size], size);
-    numbers[i] = FromBfloat16(bits);
+    numbers[i] = static_cast<float>(core::Decode(gemm.a_source_type, &gemm.a_source[i * size]));
   }
   return numbers;
 }

@@ -26,7 +26,6 @@ int32_t Quantize(float x, intact_type type, const Quantization& q) noexcept;
 
 /// To nearest even; NaNs become 0x7FC0.
 uint16_t ToBfloat16(float f) noexcept;
-float FromBfloat16(uint16_t bits) noexcept;
 
 /// The two steps of a dynamic quantization. Any but these are faulty.
 struct Quantizer {

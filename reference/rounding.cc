@@ -6,14 +6,13 @@
 #include <cstring>
 #include <limits>
 
+#include "core/types.h"
 #include "reference/fixed_point.h"
 #include "reference/operation.h"
 #include "reference/quantize.h"
 
 namespace intact::reference {
 namespace {
-
-bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || type == INTACT_S8; }
 
 template <class T>
 void Store(T value, uint8_t* destination) noexcept {
@@ -96,7 +95,8 @@ double WithReluByFactor(int32_t y, const Requantization& q) noexcept {
 }
 
 double WithResidualLast(int32_t y, const Requantization& q) noexcept {
-  if (!q.has_residual || q.activation != INTACT_ACTIVATION_NONE || !IsInt8(q.c_type)) return Dequantize(y, q);
+  if (!q.has_residual || q.activation != INTACT_ACTIVATION_NONE || !core::IsInt8(q.c_type))
+    return Dequantize(y, q);
   Requantization first = q;
   first.has_residual = false;
   const int32_t rounded = RoundToType(Dequantize(y, first), q.c_type, 0);
@@ -249,7 +249,7 @@ void StoreRounded(int32_t y, const Requantization& q, const Scales& scales, Roun
   if (q.c_type == INTACT_S32) {
     return Store(rounding == Rounding::kThroughFloat ? ThroughFloat(y) : y, destination);
   }
-  if (IsInt8(q.c_type)) return Store(Int8(y, q, scales, rounding), destination);
+  if (core::IsInt8(q.c_type)) return Store(Int8(y, q, scales, rounding), destination);
   const auto f = static_cast<float>(Value(y, q, scales, rounding));
   if (q.c_type == INTACT_BF16) return Store(Bfloat16(f, rounding), destination);
   if (q.c_type == INTACT_F32) Store(f, destination);

@@ -1,5 +1,6 @@
 // What is predicted of other libraries' arithmetic, against numbers worked out by hand.
 #include "reference/arithmetic.h"
+#include "core/types.h"
 
 #include <gtest/gtest.h>
 
@@ -121,7 +122,7 @@ Requantization Scaled(intact_type c_type, float scale) {
 int32_t Int8(int32_t y, const Requantization& q, Rounding rounding) {
   uint8_t element = 0;
   StoreRounded(y, q, {1.0f, q.scale}, rounding, &element);
-  return Value(q.c_type, element);
+  return core::DecodeInt8(q.c_type, element);
 }
 
 float Float(int32_t y, const Requantization& q, const Scales& scales, Rounding rounding) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "tests/on_every_isa.h"
 #include "verify/audit.h"
 
@@ -116,7 +117,7 @@ TEST_P(Items, AreToldOfWithoutTheirArrays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Items, ::testing::Combine(::testing::ValuesIn(verify::kIsaLadder)),
+INSTANTIATE_TEST_SUITE_P(All, Items, ::testing::Combine(::testing::ValuesIn(core::kIsaLadder)),
                          [](const auto& name) {
                            return std::string(intact_isa_name(std::get<0>(name.param)));
                          });

@@ -23,6 +23,8 @@
 #include "bench/run.h"
 #include "bench/suites.h"
 #include "bench/workload.h"
+#include "core/isas.h"
+#include "core/types.h"
 #include "reference/conv.h"
 #include "reference/gemm.h"
 #include "reference/models.h"
@@ -130,24 +132,24 @@ class Recognition : public testing::TestWithParam<Recognised> {
   FakeContender Fake(reference::Model model, FakeContender::Spoil spoil = {}) const {
     return {workload_, What(), model, std::move(spoil)};
   }
-  static int64_t RowBytes() { return GetParam().shape.n * reference::ElementSize(GetParam().format.c_type); }
+  static int64_t RowBytes() { return GetParam().shape.n * core::BytesOf(GetParam().format.c_type); }
   static int64_t Bytes() { return GetParam().shape.Rows() * RowBytes(); }
 
   const Workload workload_{What()};
 };
 
 /// Whose kernels are generated.
-inline std::vector<jit::Isa> GeneratedIsas() {
-  std::vector<jit::Isa> isas;
-  for (const jit::Isa isa : jit::kAllIsas) {
-    if (jit::IsCompiled(isa)) continue;
+inline std::vector<core::Isa> GeneratedIsas() {
+  std::vector<core::Isa> isas;
+  for (const core::Isa isa : core::kAllIsas) {
+    if (core::IsCompiled(isa)) continue;
     if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.push_back(isa);
   }
   return isas;
 }
 
 /// The suite measured for as short as it can be.
-inline Results RunTiny(const Suite& suite, const std::vector<jit::Isa>& isas = GeneratedIsas()) {
+inline Results RunTiny(const Suite& suite, const std::vector<core::Isa>& isas = GeneratedIsas()) {
   Request request;
   request.suite = &suite;
   request.budget = Seconds(0);

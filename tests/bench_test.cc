@@ -20,6 +20,8 @@
 #include "bench/run.h"
 #include "bench/suites.h"
 #include "bench/workload.h"
+#include "core/isas.h"
+#include "jit/isa.h"
 #include "tests/bench_fixtures.h"
 #include "tests/require_isas.h"
 
@@ -76,7 +78,7 @@ TEST(Case, Names) {
   EXPECT_EQ(c.Name(), "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072");
   c.amax = 127;
   c.format = kU8;
-  c.isa = jit::Isa::kAvx512;
+  c.isa = core::Isa::kAvx512;
   c.mode = INTACT_SATURATING;
   EXPECT_EQ(c.Name(), "gemm/isa:avx512/mode:saturating/weights:laplace/amax:127/c:u8/m:128/n:768/k:3072");
   c = {};
@@ -194,7 +196,7 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
   EXPECT_TRUE(results.AllRight()) << ToText(results);
   EXPECT_EQ(results.peers.size(), Peers().size());
   std::vector<std::string> isas;
-  for (const jit::Isa isa : GeneratedIsas()) isas.emplace_back(jit::ToString(isa));
+  for (const core::Isa isa : GeneratedIsas()) isas.emplace_back(core::ToString(isa));
   EXPECT_EQ(results.Isas(), isas);
   EXPECT_EQ(results.rows.size(), kTinyLayers.size() * isas.size());
   EXPECT_EQ(results.first_calls.size(), isas.size());
@@ -213,7 +215,7 @@ TEST_F(MeasuredRow, IntactIsExactAndPeersAreLabelled) {
 }
 
 TEST_F(MeasuredRow, PortableKernelsAreMeasuredBesideAvx2sPeak) {
-  const Results results = RunTiny(kTinySuite, {jit::Isa::kPortable});
+  const Results results = RunTiny(kTinySuite, {core::Isa::kPortable});
   EXPECT_TRUE(results.AllRight()) << ToText(results);
   for (const Row& row : results.rows) {
     EXPECT_EQ(row.peak, "triple/ymm");
@@ -361,7 +363,7 @@ TEST(ReadSizes, TellTheLevels) {
 }
 
 TEST(ReadBandwidth, EveryIsaAndSize) {
-  for (const jit::Isa isa : jit::kAllIsas) {
+  for (const core::Isa isa : core::kAllIsas) {
     if (!jit::HardwareIsas().Has(isa)) continue;
     for (const int64_t bytes : {1, 4096, 9408, 100000}) {
       const Result<ReadBandwidth> read = ReadBandwidth::Create(isa, bytes);

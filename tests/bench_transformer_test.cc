@@ -18,6 +18,8 @@
 #include "bench/report.h"
 #include "bench/run.h"
 #include "bench/suites.h"
+#include "core/isas.h"
+#include "jit/isa.h"
 #include "reference/quantize.h"
 #include "tests/bench_fixtures.h"
 #include "tests/require_isas.h"
@@ -155,11 +157,11 @@ reference::Gemm Numbers(int64_t m, int64_t k, bool by_row) {
 
 // The passes around exact sums give the contract's bytes, of whole vectors and of what is left over.
 TEST(EnginePasses, AreTheContracts) {
-  for (const jit::Isa isa : {jit::Isa::kAvx2, jit::Isa::kAvx512}) {
+  for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
     if (!jit::HardwareIsas().Has(isa)) continue;
     for (const bool by_row : {false, true}) {
       for (const int64_t k : {1, 15, 64, 100}) {
-        SCOPED_TRACE(fmt::format("{} {} k={}", jit::ToString(isa), by_row ? "rows" : "tensor", k));
+        SCOPED_TRACE(fmt::format("{} {} k={}", core::ToString(isa), by_row ? "rows" : "tensor", k));
         const reference::Gemm gemm = Numbers(3, k, by_row);
         const reference::Operands operands(gemm);
         EnginePasses passes(isa, gemm.m, k, by_row, operands.column_sums, gemm.scales);
@@ -187,7 +189,7 @@ TEST(EnginePasses, Clamp) {
   x[1] = -99.5f;
   std::vector<uint8_t> expected(kDepth, 255);
   expected[1] = 0;
-  for (const jit::Isa isa : {jit::Isa::kAvx2, jit::Isa::kAvx512}) {
+  for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
     if (!jit::HardwareIsas().Has(isa)) continue;
     EnginePasses passes(isa, 1, kDepth, false, {}, {});
     std::vector<uint8_t> a(kDepth);

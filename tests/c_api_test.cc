@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/isas.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/plan.h"
@@ -598,13 +599,13 @@ TEST(Names, AreThere) {
   intact_gemm_destroy(nullptr);
 }
 
-// kIsaLadder is what all other tests go through.
+// core::kIsaLadder is what all other tests go through.
 TEST(Names, OfAllIsasAreOnTheLadder) {
   int count = 0;
   while (intact_isa_name(static_cast<intact_isa>(count + 1)) != nullptr) {
-    EXPECT_THAT(verify::kIsaLadder, testing::Contains(static_cast<intact_isa>(++count)));
+    EXPECT_THAT(core::kIsaLadder, testing::Contains(static_cast<intact_isa>(++count)));
   }
-  EXPECT_EQ(count, std::ssize(verify::kIsaLadder));
+  EXPECT_EQ(count, std::ssize(core::kIsaLadder));
 }
 
 TEST(LastError, IsPerThread) {
@@ -753,7 +754,7 @@ ChildOutcome PlanInAChild(const std::string& environment) {
 TEST(MaxIsa, CapsTheProcessAsAPlansFieldCapsThePlan) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   if (const char* cap = std::getenv("INTACT_MAX_ISA")) GTEST_SKIP() << "INTACT_MAX_ISA is " << cap;
-  for (const intact_isa cap : verify::kIsaLadder) {
+  for (const intact_isa cap : core::kIsaLadder) {
     Draft draft;
     draft.desc.linear.max_isa = cap;
     const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());

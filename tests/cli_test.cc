@@ -16,6 +16,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/isas.h"
 #include "tests/binary_test.h"
 #include "tests/npy_text.h"
 #include "tests/require_isas.h"
@@ -42,7 +43,7 @@ class Cli : public intact::tests::BinaryTest {
 
   // `layers`, of which there are `count`, on each ISA.
   void ExpectThatExactLayersEqualPyTorch(const std::string& layers, size_t count) {
-    for (const intact_isa isa : intact::verify::kIsaLadder) {
+    for (const intact_isa isa : intact::core::kIsaLadder) {
       if (intact_isa_available(isa) == 0) continue;  // counted by the differential test
       const json results = LayerJson(layers + " --expect output_onednn.npy --isa " + intact_isa_name(isa), 0);
       ASSERT_EQ(results.size(), count);

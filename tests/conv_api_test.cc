@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
+#include "core/types.h"
 #include "reference/conv.h"
 #include "tests/expect_model.h"
 #include "verify/audit.h"
@@ -286,7 +288,7 @@ TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
 
 // 2^20 taps of 127·255 leave int32, whatever the ISA and the layout.
 TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
-  for (const intact_isa isa : verify::kIsaLadder) {
+  for (const intact_isa isa : core::kIsaLadder) {
     Draft draft;
     draft.weights.assign(size_t{2} << 17, 127);
     draft.desc.input_channels = 2 << 17;
@@ -428,7 +430,7 @@ PairCount CountPairs(const reference::Conv& conv, intact_pairing pairing) {
       const auto weight = [&](int64_t depth) {
         if (depth == begin + row) return 0;
         const auto at = static_cast<size_t>(column * depths + depth);
-        return reference::Value(conv.b_type, static_cast<uint8_t>(conv.b[at])) + reference::WeightShift(conv);
+        return core::DecodeInt8(conv.b_type, static_cast<uint8_t>(conv.b[at])) + reference::WeightShift(conv);
       };
       for (int64_t depth = begin; depth < begin + row; depth += 2, ++count.pairs) {
         const int32_t w0 = weight(depth);

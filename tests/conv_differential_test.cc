@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/isas.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/on_every_isa.h"
@@ -221,7 +222,7 @@ constexpr const char* kSplitLines[] = {
 /// Every ISA that is here and what it makes of `conv`.
 std::map<intact_isa, std::vector<uint8_t>> OutputsOnEveryIsa(const Conv& conv, RunOptions options) {
   std::map<intact_isa, std::vector<uint8_t>> outputs;
-  for (const intact_isa isa : kIsaLadder) {
+  for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;  // told of by ConvDifferential
     // Emulated, these would take minutes more, nearly all of them in AVX-VNNI's instruction once again.
     if (isa == INTACT_ISA_AVX_VNNI_INT8 && tests::EmulatedIsas::Has(isa)) continue;
@@ -334,14 +335,14 @@ TEST_P(ConvLayer, ExactEqualsPyTorch) {
 TEST_P(ConvLayer, SaturatingEqualsPyTorchHeldToAvx2) {
   const intact_isa isa = std::get<1>(GetParam());
   const LayerCheck check =
-      Checked(INTACT_SATURATING, SaturatesInt16(isa) ? "output_avx2.npy" : "output_onednn.npy");
+      Checked(INTACT_SATURATING, core::SaturatesInt16(isa) ? "output_avx2.npy" : "output_onednn.npy");
   EXPECT_EQ(check.against_expected->differing, 0);
   EXPECT_EQ(check.against_model->differing, 0);
   const Comparison& exact = check.against_exact;
   EXPECT_EQ(exact.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], exact.differing);
   EXPECT_EQ(std::ssize(exact.listed), exact.differing);
   for (const Difference& difference : exact.listed) ASSERT_FALSE(difference.pairs.empty());
-  const bool clamps = SaturatesInt16(isa) && std::string(std::get<0>(GetParam())) == "u8_0_0";
+  const bool clamps = core::SaturatesInt16(isa) && std::string(std::get<0>(GetParam())) == "u8_0_0";
   EXPECT_EQ(exact.differing, clamps ? 1599 : 0);
 }
 
@@ -352,14 +353,15 @@ std::string NameOf(const ::testing::TestParamInfo<ConvLayer::ParamType>& test) {
   return std::string(std::get<0>(test.param)) + "_" + intact_isa_name(std::get<1>(test.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, ConvLayer, ::testing::ValuesIn(tests::SomePairs(kLayers, kIsaLadder, 3)),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(PyTorch, ConvLayer,
+                         ::testing::ValuesIn(tests::SomePairs(kLayers, core::kIsaLadder, 3)), NameOf);
 INSTANTIATE_TEST_SUITE_P(PyTorchClamps, ConvLayer,
                          ::testing::Combine(::testing::Values("u8_0_0"),
                                             ::testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX512)),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(LongPyTorch, ConvLayer,
-                         ::testing::Combine(::testing::ValuesIn(kLayers), ::testing::ValuesIn(kIsaLadder)),
+                         ::testing::Combine(::testing::ValuesIn(kLayers),
+                                            ::testing::ValuesIn(core::kIsaLadder)),
                          NameOf);
 
 }  // namespace

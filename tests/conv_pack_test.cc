@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
+#include "core/types.h"
 #include "tests/conv_layers.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
@@ -174,7 +176,7 @@ TEST_P(SavedConv, ComputesTheSameBytesOnEveryIsa) {
   const std::string path = TempPath();
   Bytes first_image;
   size_t shift = 1;
-  for (const intact_isa saver : verify::kIsaLadder) {
+  for (const intact_isa saver : core::kIsaLadder) {
     if (intact_isa_available(saver) == 0) continue;
     const Result<Conv> created = layer.Create(saver);
     ASSERT_TRUE(created) << created.error().message;
@@ -185,7 +187,7 @@ TEST_P(SavedConv, ComputesTheSameBytesOnEveryIsa) {
     const Error saved = created->Save(path);
     ASSERT_TRUE(saved.ok()) << saved.message;
     EXPECT_TRUE(Read(path) == image) << "the file is another than the image in memory";
-    for (const intact_isa loader : verify::kIsaLadder) {
+    for (const intact_isa loader : core::kIsaLadder) {
       if (intact_isa_available(loader) == 0) continue;
       SCOPED_TRACE(layer.problem.ToString() + " saved on " + intact_isa_name(saver) + ", loaded on " +
                    intact_isa_name(loader));
@@ -587,7 +589,7 @@ TEST(ConvForgeries, OfAnything) {
         forged[is_header ? at / 4 * 4 : at] = kTelling[random.Integer(0, std::ssize(kTelling) - 1)];
       }
       Seal(forged);
-      const intact_isa isa = verify::kIsaLadder[static_cast<size_t>(i) % verify::kIsaLadder.size()];
+      const intact_isa isa = core::kIsaLadder[static_cast<size_t>(i) % core::kIsaLadder.size()];
       const Result<Conv> loaded = LoadShifted(forged, 1, isa);
       if (!loaded) {
         ++refused;
@@ -611,7 +613,7 @@ TEST(ConvForgeries, OfAnything) {
       if (pixels * info.input_channels > kMost || outputs * info.output_channels > kMost) continue;
       const auto allocate = [](int64_t elements, int32_t type) {
         return verify::GuardedBuffer::Allocate(
-            static_cast<size_t>(elements * reference::ElementSize(static_cast<intact_type>(type))));
+            static_cast<size_t>(elements * core::BytesOf(static_cast<intact_type>(type))));
       };
       const auto a = allocate(pixels * info.input_channels, info.a_type);
       const auto c = allocate(outputs * info.output_channels, info.c_type);

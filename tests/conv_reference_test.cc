@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/conv.h"
 #include "tests/expect_model.h"
 #include "verify/compare.h"
@@ -95,8 +96,8 @@ Values Scatter(const Conv& conv) {
           const int64_t weight = (n * g.Taps() + tap) * g.GroupInputs() + c;
           const auto b = static_cast<uint8_t>(conv.b[static_cast<size_t>(weight)]);
           y[static_cast<size_t>(pixel * g.output_channels + n)] +=
-              (Value(conv.a_type, conv.a[static_cast<size_t>(from)]) - conv.a_zero_point) *
-              (Value(conv.b_type, b) - WeightZeroPoint(conv, n));
+              (core::DecodeInt8(conv.a_type, conv.a[static_cast<size_t>(from)]) - conv.a_zero_point) *
+              (core::DecodeInt8(conv.b_type, b) - WeightZeroPoint(conv, n));
         }
       }
     }

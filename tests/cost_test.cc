@@ -1,5 +1,6 @@
 // The structure of what is measured, and that nothing wrong is timed. Times themselves are never asserted.
 #include "verify/cost.h"
+#include "core/isas.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ std::vector<Row> RowsOf(const Cost& cost) {
 /// What is to be timed on this machine.
 std::vector<Row> ExpectedRows(bool seven_bits) {
   std::vector<Row> rows;
-  for (const intact_isa isa : kIsaLadder) {
+  for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;
     const bool saturates = isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512;
     if (saturates) rows.emplace_back(isa, INTACT_SATURATING, false);
@@ -74,7 +75,7 @@ TEST_F(MeasuredCost, FullRangeLayer) {
     EXPECT_FALSE(timing.seven_bits);
     EXPECT_EQ(timing.certificate.failing_pairs, audit.declared.pairs_at_risk);
     EXPECT_EQ(timing.certificate.pairs, audit.weight_pairs);
-    EXPECT_EQ(cost.SpeedUp(timing).has_value(), SaturatesInt16(timing.isa));
+    EXPECT_EQ(cost.SpeedUp(timing).has_value(), core::SaturatesInt16(timing.isa));
   }
 }
 

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
+#include "core/types.h"
 #include "kernels/codegen/depthwise_interleaving.h"
 #include "kernels/engines/depthwise_engine.h"
 #include "kernels/problem/linear_problem.h"
@@ -48,7 +50,7 @@ enum class Fill : uint8_t { kRandom, kExtremes };
 enum class Output : uint8_t { kShifted, kPlain, kClamped, kHuge };
 
 struct Case {
-  jit::Isa isa = jit::Isa::kAvx2;
+  core::Isa isa = core::Isa::kAvx2;
   Filter filter;
   int64_t channels = 1, pixels = 1;
   intact_type c_type = INTACT_S32;
@@ -112,7 +114,7 @@ class Problem {
   const TapGrid& taps() const { return taps_; }
   const std::vector<uint8_t>& band() const { return band_; }
   const std::vector<uint8_t>& residual() const { return residual_; }
-  int64_t element_bytes() const { return ElementBytes(case_.c_type); }
+  int64_t element_bytes() const { return core::BytesOf(case_.c_type); }
 
   std::vector<uint8_t> Expected() const {
     std::vector<uint8_t> c;
@@ -202,7 +204,7 @@ class Problem {
       if (beyond < kBeyondInt32.size()) f = kBeyondInt32[beyond];
       const auto byte = static_cast<uint8_t>(random_.Integer(0, 255));
       const auto* const bytes = case_.residual == INTACT_F32 ? reinterpret_cast<const uint8_t*>(&f) : &byte;
-      residual_.insert(residual_.end(), bytes, bytes + ElementBytes(case_.residual));
+      residual_.insert(residual_.end(), bytes, bytes + core::BytesOf(case_.residual));
     }
     if (count == 0) return;
     linear_.output.residual_type = case_.residual;
@@ -211,7 +213,7 @@ class Problem {
 
   // Less its zero point.
   float ResidualAt(int64_t i) const {
-    const uint8_t* const element = residual_.data() + i * ElementBytes(case_.residual);
+    const uint8_t* const element = residual_.data() + i * core::BytesOf(case_.residual);
     float f = 0;
     if (case_.residual == INTACT_F32) {
       std::memcpy(&f, element, sizeof(f));
@@ -271,7 +273,7 @@ void ExpectExact(const Case& one, bool in_slices) {
   OutputMap output;
   output.c = c->data();
   output.c_stride_bytes = stride;
-  output.c_bytes = ElementBytes(one.c_type);
+  output.c_bytes = core::BytesOf(one.c_type);
   Result<verify::GuardedMatrix> residual = verify::GuardedMatrix::Allocate(1, 1, 1);
   if (one.is_in_place) {
     const int64_t row_bytes = one.channels * problem.element_bytes();
@@ -279,13 +281,13 @@ void ExpectExact(const Case& one, bool in_slices) {
     output.residual = c->data();
     output.residual_stride_bytes = stride;
   } else if (one.residual != INTACT_TYPE_NONE) {
-    output.residual_stride_bytes = (one.channels + 2) * ElementBytes(one.residual);
-    residual = verify::GuardedMatrix::Allocate(one.pixels, one.channels * ElementBytes(one.residual),
+    output.residual_stride_bytes = (one.channels + 2) * core::BytesOf(one.residual);
+    residual = verify::GuardedMatrix::Allocate(one.pixels, one.channels * core::BytesOf(one.residual),
                                                output.residual_stride_bytes);
     residual->Load(problem.residual().data());
     output.residual = residual->data();
   }
-  if (one.residual != INTACT_TYPE_NONE) output.residual_bytes = ElementBytes(one.residual);
+  if (one.residual != INTACT_TYPE_NONE) output.residual_bytes = core::BytesOf(one.residual);
   const int64_t slice = in_slices ? (*engine)->channel_step() : one.channels;
   for (int64_t begin = 0; begin < one.channels; begin += slice) {
     (*engine)->RunRow({band->data(), one.pixels, output}, begin, std::min(begin + slice, one.channels));
@@ -309,7 +311,7 @@ class Depthwise : public testing::TestWithParam<intact_isa> {
   void SetUp() override {
     if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
   }
-  static jit::Isa isa() { return static_cast<jit::Isa>(GetParam()); }
+  static core::Isa isa() { return static_cast<core::Isa>(GetParam()); }
 };
 
 TEST_P(Depthwise, IsExactWithEveryFilterAndStride) {
@@ -396,7 +398,7 @@ TEST_P(Depthwise, AddsResiduals) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Depthwise, testing::ValuesIn(verify::kIsaLadder),
+INSTANTIATE_TEST_SUITE_P(All, Depthwise, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 // ----- schedules -------------------------------------------------------------------------------------------
@@ -482,8 +484,8 @@ TEST(DepthwiseInterleavings, KnowNoDistances) {
 TEST(DepthwiseEngines, SaveInstructionsWhereOutputsAreKnown) {
   const auto kernel_name = [](Output output) {
     const Problem problem(
-        {jit::Isa::kAvx2, {1, 3, 3}, 32, 9, INTACT_U8, Fill::kRandom, false, true, 0, output});
-    const auto engine = DepthwiseEngine::Create(problem.data(), problem.taps(), jit::Isa::kAvx2);
+        {core::Isa::kAvx2, {1, 3, 3}, 32, 9, INTACT_U8, Fill::kRandom, false, true, 0, output});
+    const auto engine = DepthwiseEngine::Create(problem.data(), problem.taps(), core::Isa::kAvx2);
     return engine ? (*engine)->KernelName().substr(0, 25) : engine.error().message;
   };
   EXPECT_EQ(kernel_name(Output::kHuge), "u8s8u8_bias_depthwise_3x3");

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/microkernel.h"
 #include "kernels/weights/scheduled_vectors.h"
@@ -32,7 +33,7 @@ void ExpectExactOnEveryIsa(const reference::Gemm& gemm) {
   const std::vector<uint8_t> expected =
       reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact));
   RunOptions options;
-  for (const intact_isa isa : kIsaLadder) {
+  for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;  // told of by Differential
     options.isa = isa;
     const Result<std::vector<uint8_t>> actual = IntactTarget().Run(gemm, options);
@@ -206,7 +207,7 @@ TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
        {jit::DotSigns{false, false}, {false, true}, {true, false}, {true, true}}) {
     for (int mr = 1; mr <= kMostRows; ++mr) {
       kernels::MicrokernelSpec spec;
-      spec.isa = jit::Isa::kAvxVnniInt8;
+      spec.isa = core::Isa::kAvxVnniInt8;
       spec.dot = jit::DotKind::kVnni;
       spec.signs = signs;
       spec.mr = mr;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/gemm.h"
 #include "reference/quantize.h"
 #include "tests/emulated_isas.h"
@@ -95,7 +96,7 @@ class Problem {
     return linear;
   }
   intact_gemm_args Args(std::vector<uint8_t>* c) const {
-    c->assign(static_cast<size_t>(gemm_.m * gemm_.n * reference::ElementSize(test_.c)), 0xAB);
+    c->assign(static_cast<size_t>(gemm_.m * gemm_.n * core::BytesOf(test_.c)), 0xAB);
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = gemm_.m;
     args.a = IsDynamic(test_) ? source_.data() : gemm_.a.data();
@@ -130,12 +131,12 @@ class Problem {
       if (row % 9 == 7 && may_be_none) at(random_()) = std::numeric_limits<float>::quiet_NaN();
       if (row % 9 == 8 && may_be_none) at(random_()) = -std::numeric_limits<float>::infinity();
     }
-    const auto bytes = static_cast<size_t>(test_.source == INTACT_F32 ? 4 : 2);
+    const auto bytes = static_cast<size_t>(core::BytesOf(test_.source));
     source_.resize(x.size() * bytes);
     for (size_t i = 0; i < x.size(); ++i) {
       const uint16_t half = reference::ToBfloat16(x[i]);
-      if (bytes == 2) x[i] = reference::FromBfloat16(half);
       std::memcpy(&source_[i * bytes], bytes == 2 ? static_cast<const void*>(&half) : &x[i], bytes);
+      x[i] = static_cast<float>(core::Decode(test_.source, &source_[i * bytes]));
     }
     gemm_.quantization = test_.quantization;
     gemm_.a_source_type = test_.source;
@@ -260,10 +261,9 @@ class Scattered {
  public:
   Scattered(const intact_gemm_args& dense, int64_t items, int64_t m, const intact_gemm_info& info) : m_(m) {
     const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
-    const int64_t a_bytes =
-        is_dynamic ? reference::ElementSize(static_cast<intact_type>(info.a_source_type)) : 1;
+    const int64_t a_bytes = is_dynamic ? core::BytesOf(static_cast<intact_type>(info.a_source_type)) : 1;
     a_ = Spread(static_cast<const uint8_t*>(dense.a), items, m * info.k * a_bytes, kGap * a_bytes);
-    c_row_bytes_ = info.n * reference::ElementSize(static_cast<intact_type>(info.c_type));
+    c_row_bytes_ = info.n * core::BytesOf(static_cast<intact_type>(info.c_type));
     gap_bytes_ = c_row_bytes_ / info.n * kGap;
     c_.assign(static_cast<size_t>(items * (m * c_row_bytes_ + gap_bytes_)), 0xAB);
     args_ = dense;
@@ -283,8 +283,7 @@ class Scattered {
   intact_gemm_args ByPointers(const intact_gemm_info& info) {
     intact_gemm_args args = args_;
     const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
-    const int64_t a_bytes =
-        is_dynamic ? reference::ElementSize(static_cast<intact_type>(info.a_source_type)) : 1;
+    const int64_t a_bytes = is_dynamic ? core::BytesOf(static_cast<intact_type>(info.a_source_type)) : 1;
     a_items_.clear();
     c_items_.clear();
     for (int64_t i = 0; i < args.batch; ++i) {

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <optional>
 
-#include "jit/isa.h"
+#include "core/isas.h"
 #include "tests/checked_emulator.h"
 #include "tests/printers.h"
 
@@ -19,7 +19,7 @@ namespace intact::tests {
 class EmulatedIsas : public ::testing::Environment {
  public:
   /// Whether `isa` is there only because of this.
-  static bool Has(intact_isa isa) { return Emulated().Has(static_cast<jit::Isa>(isa)); }
+  static bool Has(intact_isa isa) { return Emulated().Has(static_cast<core::Isa>(isa)); }
 
   /// Whether all dot products of an `isa` that is emulated are: AVX-VNNI-INT8 has AVX-VNNI's too, which the
   /// CPU may execute.
@@ -39,8 +39,8 @@ class EmulatedIsas : public ::testing::Environment {
   }
 
  private:
-  static jit::IsaSet& Emulated() {
-    static jit::IsaSet isas;
+  static core::IsaSet& Emulated() {
+    static core::IsaSet isas;
     return isas;
   }
 

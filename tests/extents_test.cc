@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "tests/conv_layers.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
@@ -199,10 +200,10 @@ std::string NameOf(const testing::TestParamInfo<std::tuple<intact_isa, ConvLayer
   return std::string(intact_isa_name(isa)).append("_").append(layer.name);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OpenExtents, testing::ValuesIn(SomePairs(verify::kIsaLadder, kConvLayers, 3)),
+INSTANTIATE_TEST_SUITE_P(All, OpenExtents, testing::ValuesIn(SomePairs(core::kIsaLadder, kConvLayers, 3)),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Long, OpenExtents,
-                         testing::Combine(testing::ValuesIn(verify::kIsaLadder),
+                         testing::Combine(testing::ValuesIn(core::kIsaLadder),
                                           testing::ValuesIn(kConvLayers)),
                          NameOf);
 
@@ -263,8 +264,8 @@ TEST_P(OpenExtentsOnIsa, LinesThatAreTooLongForAPlanarBand) {
 
 std::string NameOfIsa(const testing::TestParamInfo<intact_isa>& isa) { return intact_isa_name(isa.param); }
 
-INSTANTIATE_TEST_SUITE_P(All, OpenExtentsOnIsa, testing::ValuesIn(verify::kIsaLadder), NameOfIsa);
-INSTANTIATE_TEST_SUITE_P(Long, OpenExtentsOnIsa, testing::ValuesIn(verify::kIsaLadder), NameOfIsa);
+INSTANTIATE_TEST_SUITE_P(All, OpenExtentsOnIsa, testing::ValuesIn(core::kIsaLadder), NameOfIsa);
+INSTANTIATE_TEST_SUITE_P(Long, OpenExtentsOnIsa, testing::ValuesIn(core::kIsaLadder), NameOfIsa);
 
 // ----- what a plan tells, and refuses ----------------------------------------------------------------------
 

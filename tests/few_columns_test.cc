@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/plans/gemm_plan.h"
@@ -113,7 +114,7 @@ std::string NameOf(const ::testing::TestParamInfo<FewColumns::ParamType>& test) 
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FewColumns,
-                         ::testing::Combine(::testing::ValuesIn(verify::kIsaLadder),
+                         ::testing::Combine(::testing::ValuesIn(core::kIsaLadder),
                                             ::testing::Values(INTACT_EXACT, INTACT_SATURATING)),
                          NameOf);
 

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/code_memory.h"
 #include "jit/isa.h"
 #include "tests/in_child.h"
@@ -88,7 +89,7 @@ class Workload {
 
 // "", or whose code a plan runs that could have generated code.
 std::string IsGenerated(const Gemm& gemm) {
-  const bool could_be = jit::HardwareIsas().Has(jit::Isa::kAvx2);
+  const bool could_be = jit::HardwareIsas().Has(core::Isa::kAvx2);
   return could_be && gemm.Info().isa == INTACT_ISA_PORTABLE ? "its code is not generated" : "";
 }
 
@@ -407,10 +408,10 @@ TEST(Guest, RunsCompiledCodeWhereExecutableMemoryIsRefused) {
     if (!gemm) return gemm.error().message;
     if (gemm->Info().isa != INTACT_ISA_PORTABLE) return intact_isa_name(gemm->Info().isa);
     if (intact_isa_available(INTACT_ISA_AVX2) != 0) return "AVX2 is said to be available";
-    return RunsRight(workload, *gemm) + jit::WhyNotPermitted(jit::Isa::kAvx2);
+    return RunsRight(workload, *gemm) + jit::WhyNotPermitted(core::Isa::kAvx2);
   });
   if (said == "not there") GTEST_SKIP() << "the kernel has no seccomp filters";
-  if (!jit::HardwareIsas().Has(jit::Isa::kAvx2)) GTEST_SKIP() << "avx2 is not available";
+  if (!jit::HardwareIsas().Has(core::Isa::kAvx2)) GTEST_SKIP() << "avx2 is not available";
   EXPECT_EQ(
       said,
       "this process may not have executable memory: mprotect: Operation not permitted; this process may "

@@ -1,5 +1,6 @@
 // Every arithmetic that is planted is found again, and none is claimed without evidence.
 #include "verify/identify.h"
+#include "core/types.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -217,7 +218,7 @@ reference::Gemm Cancelling(intact_type c_type, bool has_rows, bool has_residual)
   const auto between = [&](float low, float high) {
     return low + (high - low) * static_cast<float>(random.Integer(0, 1 << 20)) * 0x1p-20f;
   };
-  const bool is_int8 = reference::ElementSize(c_type) == 1;
+  const bool is_int8 = core::BytesOf(c_type) == 1;
   reference::Gemm gemm = MakeGemm({Shape::kGemm, INTACT_U8, INTACT_S8, c_type}, 1, kColumns, 1);
   gemm.c_type = c_type;
   gemm.c_zero_point = c_type == INTACT_U8 ? 127 : is_int8 ? 1 : 0;

@@ -21,10 +21,10 @@ using Order = std::vector<std::string_view>;
 
 // Public headers are before everything and not listed: they are included as <intact/…>.
 const std::vector<Order> kOrders = {
-    {"jit", "kernels/base", "kernels/problem", "kernels/weights", "kernels/codegen", "kernels/input",
+    {"core", "jit", "kernels/base", "kernels/problem", "kernels/weights", "kernels/codegen", "kernels/input",
      "kernels/engines", "kernels/plans", "kernels/api", "emulator", "verify/targets", "fuzz", "tools",
      "bench", "tests"},
-    {"reference", "verify", "fuzz", "tools", "bench", "tests"},
+    {"core", "reference", "verify", "fuzz", "tools", "bench", "tests"},
 };
 
 // Includes of the project's own files, as they are spelled.
@@ -68,7 +68,7 @@ TEST(Layers, EachFolderIncludesOnlyThoseBeforeIt) {
   size_t files = 0;
   std::map<std::string_view, size_t> in_folder;
   for (const std::string_view top :
-       {"jit", "kernels", "emulator", "reference", "verify", "fuzz", "tools", "bench"}) {
+       {"core", "jit", "kernels", "emulator", "reference", "verify", "fuzz", "tools", "bench"}) {
     for (const fs::directory_entry& entry :
          fs::recursive_directory_iterator(fs::path(INTACT_SOURCE_DIR) / top)) {
       const std::string extension = entry.path().extension();
@@ -94,6 +94,8 @@ TEST(Layers, EachFolderIncludesOnlyThoseBeforeIt) {
 TEST(Layers, FaultsAreFound) {
   EXPECT_NE(WhyOutOfOrder("kernels/problem/access.h", "kernels/weights/pack.h"), "");
   EXPECT_NE(WhyOutOfOrder("jit/isa.h", "kernels/base/blocking.h"), "");
+  EXPECT_NE(WhyOutOfOrder("core/types.h", "jit/isa.h"), "");
+  EXPECT_NE(WhyOutOfOrder("core/types.h", "reference/gemm.h"), "");
   EXPECT_NE(WhyOutOfOrder("reference/gemm.h", "verify/problem.h"), "");
   EXPECT_NE(WhyOutOfOrder("verify/sweep.cc", "kernels/base/blocking.h"), "");
   EXPECT_EQ(WhyOutOfOrder("verify/targets/intact_target.cc", "kernels/api/create.h"), "");

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/isas.h"
 #include "emulator/emulator.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
@@ -83,7 +84,7 @@ inline std::vector<std::tuple<intact_isa, intact_mode, verify::Fill>> QuickCases
   const std::span<const verify::Fill> fills = verify::AllFills();
   std::vector<std::tuple<intact_isa, intact_mode, verify::Fill>> cases;
   size_t i = 0;
-  for (const intact_isa isa : verify::kIsaLadder) {
+  for (const intact_isa isa : core::kIsaLadder) {
     if (kSanitized) {
       for (const intact_mode mode : kModes) cases.emplace_back(isa, mode, fills[i++ % fills.size()]);
       continue;
@@ -108,7 +109,7 @@ inline std::string NameOfCase(const ::testing::TestParamInfo<OnEveryIsa::ParamTy
   INSTANTIATE_TEST_SUITE_P(All, Suite, ::testing::ValuesIn(::intact::tests::QuickCases()),              \
                            ::intact::tests::NameOfCase);                                                \
   INSTANTIATE_TEST_SUITE_P(Long, Suite,                                                                 \
-                           ::testing::Combine(::testing::ValuesIn(::intact::verify::kIsaLadder),        \
+                           ::testing::Combine(::testing::ValuesIn(::intact::core::kIsaLadder),          \
                                               ::testing::Values(INTACT_EXACT, INTACT_SATURATING),       \
                                               ::testing::ValuesIn(::intact::verify::AllFills().begin(), \
                                                                   ::intact::verify::AllFills().end())), \

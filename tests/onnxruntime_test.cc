@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/quantize.h"
 #include "tests/require_isas.h"
 #include "verify/identify.h"
@@ -53,7 +54,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
   static std::vector<int32_t> ZeroPoints(const std::string& name) {
     const NpyArray tensor = Tensor(name);
     std::vector<int32_t> zero_points;
-    for (const uint8_t byte : tensor.bytes) zero_points.push_back(reference::Value(tensor.type, byte));
+    for (const uint8_t byte : tensor.bytes) zero_points.push_back(core::DecodeInt8(tensor.type, byte));
     if (std::ranges::count(zero_points, 0) == std::ssize(zero_points)) zero_points.clear();
     return zero_points;
   }
@@ -255,8 +256,7 @@ class Conv : public OnnxRuntime {
 TEST_P(Conv, IsPredictedAndEqual) {
   const reference::Conv conv = Read();
   const reference::ConvGeometry& g = conv.geometry;
-  const Bytes expected =
-      ChannelsLast(Tensor("output_c"), static_cast<size_t>(reference::ElementSize(conv.c_type)));
+  const Bytes expected = ChannelsLast(Tensor("output_c"), static_cast<size_t>(core::BytesOf(conv.c_type)));
   const bool is_depthwise = g.groups == g.input_channels;
   Model model = is_depthwise ? Model::kExact : ModelOf(conv);
   const bool pairs_cross_taps = model == Model::kTriple && g.GroupInputs() % 2 != 0;

@@ -1,6 +1,8 @@
 // Pack files: what is saved on one ISA computes the same bytes on any other, and what is not a sound pack
 // file is refused.
 #include "kernels/weights/pack_file.h"
+#include "core/isas.h"
+#include "core/types.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -118,7 +120,7 @@ TEST_F(PackFile, ComputesTheSameBytesOnEveryIsa) {
   int pairs = 0;
   for (const char* line : kProblems) {
     Bytes first_image;
-    for (const intact_isa saver : verify::kIsaLadder) {
+    for (const intact_isa saver : core::kIsaLadder) {
       if (intact_isa_available(saver) == 0) continue;
       Problem problem = Parsed(line);
       problem.isa = saver;
@@ -127,7 +129,7 @@ TEST_F(PackFile, ComputesTheSameBytesOnEveryIsa) {
       const Bytes image = Read(path_);
       if (first_image.empty()) first_image = image;
       EXPECT_EQ(image, first_image) << "the file depends on the ISA";
-      for (const intact_isa loader : verify::kIsaLadder) {
+      for (const intact_isa loader : core::kIsaLadder) {
         if (intact_isa_available(loader) == 0) continue;
         SCOPED_TRACE(problem.ToString() + " loaded on " + intact_isa_name(loader));
         const Result<Plan> loaded = LoadPlan(path_, loader);
@@ -423,14 +425,14 @@ void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
   constexpr int64_t kRows = 26;
   const auto n = Field<int64_t>(image, kNAt);
   const auto k = Field<int64_t>(image, kKAt);
-  const int64_t element = reference::ElementSize(static_cast<intact_type>(Field<int32_t>(image, kCTypeAt)));
+  const int64_t element = core::BytesOf(static_cast<intact_type>(Field<int32_t>(image, kCTypeAt)));
   const auto source_type = static_cast<intact_type>(Field<int32_t>(image, kASourceTypeAt));
-  const int64_t a_element = source_type == INTACT_TYPE_NONE ? 1 : reference::ElementSize(source_type);
+  const int64_t a_element = source_type == INTACT_TYPE_NONE ? 1 : core::BytesOf(source_type);
   const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * k * a_element));
   const auto c = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * element));
   const auto residual_type = static_cast<intact_type>(Field<int32_t>(image, kResidualTypeAt));
   const auto residual =
-      verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * reference::ElementSize(residual_type)));
+      verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * n * core::BytesOf(residual_type)));
   ASSERT_TRUE(a && c && residual);
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = kRows;
@@ -467,7 +469,7 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
       Mutate(data, random);
       Seal(data);
       intact_gemm* gemm = nullptr;
-      const intact_isa isa = verify::kIsaLadder[static_cast<size_t>(i) % verify::kIsaLadder.size()];
+      const intact_isa isa = core::kIsaLadder[static_cast<size_t>(i) % core::kIsaLadder.size()];
       const intact_status status = intact_gemm_load_memory(data.data(), data.size(), isa, &gemm);
       const Plan plan(gemm);
       if (status == INTACT_OK) {
@@ -580,7 +582,7 @@ TEST_F(PackFile, BoundsOf8BitOutputsAreWithinTheType) {
     const Bytes forged = Forged(image, at, bits);
     ASSERT_NE(forged, image);
     Write(path_, forged);
-    for (const intact_isa isa : verify::kIsaLadder) {
+    for (const intact_isa isa : core::kIsaLadder) {
       if (intact_isa_available(isa) == 0) continue;
       const Result<Plan> plan = LoadPlan(path_, isa);
       ASSERT_TRUE(plan) << plan.error().message;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/gemm.h"
 #include "verify/problem.h"
 #include "verify/targets/intact_target.h"
@@ -42,7 +43,7 @@ inline Result<Plan> LoadPlan(const std::string& path, intact_isa max_isa) {
 /// Output bytes of the plan of `gemm` on its activations.
 inline Result<std::vector<uint8_t>> RunPlan(const Plan& plan, const reference::Gemm& gemm,
                                             int32_t threads = 1) {
-  std::vector<uint8_t> c(static_cast<size_t>(gemm.m * gemm.n * reference::ElementSize(gemm.c_type)));
+  std::vector<uint8_t> c(static_cast<size_t>(gemm.m * gemm.n * core::BytesOf(gemm.c_type)));
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = gemm.m;
   args.a = gemm.a.data();

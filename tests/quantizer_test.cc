@@ -1,5 +1,6 @@
 // The kernels' quantizer, which multiplies by a reciprocal, against the definition, which divides.
 #include "kernels/codegen/quantizer.h"
+#include "core/isas.h"
 
 #include <gtest/gtest.h>
 #include <immintrin.h>
@@ -79,7 +80,7 @@ TEST_P(QuantizerTest, RoundsAsDivisionDoes) {
   }
   for (const intact_type type : {INTACT_U8, INTACT_S8}) {
     const Result<Quantizer> quantizer =
-        Quantizer::Create(static_cast<jit::Isa>(GetParam()), type, INTACT_F32);
+        Quantizer::Create(static_cast<core::Isa>(GetParam()), type, INTACT_F32);
     ASSERT_TRUE(quantizer) << quantizer.error().message;
     for (const float scale : scales) {
       ExpectDivision(*quantizer, type, scale, 0);
@@ -90,7 +91,7 @@ TEST_P(QuantizerTest, RoundsAsDivisionDoes) {
 
 TEST_P(QuantizerTest, FindsTheRange) {
   const Result<Quantizer> quantizer =
-      Quantizer::Create(static_cast<jit::Isa>(GetParam()), INTACT_U8, INTACT_F32);
+      Quantizer::Create(static_cast<core::Isa>(GetParam()), INTACT_U8, INTACT_F32);
   ASSERT_TRUE(quantizer) << quantizer.error().message;
   // Each lane of each vector in turn has the largest and the least.
   for (size_t count : {1, 15, 16, 63, 64, 65, 200}) {
@@ -107,7 +108,7 @@ TEST_P(QuantizerTest, FindsTheRange) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizerTest, testing::ValuesIn(verify::kIsaLadder),
+INSTANTIATE_TEST_SUITE_P(All, QuantizerTest, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 // ----- the proof

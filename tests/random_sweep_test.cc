@@ -1,6 +1,7 @@
 // Problems that are drawn: valid, of all kinds, at the edges of blocks; and a sweep of them that tells what
 // it has met.
 #include "verify/random_sweep.h"
+#include "core/isas.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +36,7 @@ std::vector<Problem> Drawn(intact_isa isa, uint64_t count) {
 }
 
 TEST(DrawProblem, MakesWhatItsLineSays) {
-  for (const intact_isa isa : kIsaLadder) {
+  for (const intact_isa isa : core::kIsaLadder) {
     std::set<std::string> lines;
     for (const Problem& problem : Drawn(isa, 500)) {
       const std::optional<Error> error = problem.Check();
@@ -227,7 +228,7 @@ TEST(Blocks, AreInTheNamesOfKernels) {
   EXPECT_EQ(BlockIn("nothing"), (Block{1, 1}));
   EXPECT_EQ(BlockName("u8s8s32_gemm_4x16c4_inplace_avx2"), "gemm 4x16");
   EXPECT_EQ(BlockName("u8s8_scheduled_32of128x1c4_by4_avx2"), "scheduled 32x1");
-  for (const intact_isa isa : kIsaLadder) EXPECT_FALSE(BlocksOf(isa).empty()) << intact_isa_name(isa);
+  for (const intact_isa isa : core::kIsaLadder) EXPECT_FALSE(BlocksOf(isa).empty()) << intact_isa_name(isa);
   EXPECT_GT(BlocksOf(INTACT_ISA_ANY).size(), BlocksOf(INTACT_ISA_AVX2).size());
 }
 

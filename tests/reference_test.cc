@@ -1,4 +1,5 @@
 // The oracle against the contract as include/intact/intact.h states it, one product at a time.
+#include "core/types.h"
 #include "reference/gemm.h"
 
 #include <gtest/gtest.h>
@@ -18,9 +19,10 @@ std::vector<int32_t> Contract(const Gemm& gemm) {
       const auto column = static_cast<size_t>(n);
       int64_t sum = gemm.bias_s32.empty() ? 0 : gemm.bias_s32[column];
       for (int64_t k = 0; k < gemm.k; ++k) {
-        const int32_t a = Value(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k + k)]);
+        const int32_t a = core::DecodeInt8(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k + k)]);
         const auto byte = static_cast<uint8_t>(gemm.b[static_cast<size_t>(k * gemm.n + n)]);
-        sum += int64_t{a - gemm.a_zero_point} * (Value(gemm.b_type, byte) - WeightZeroPoint(gemm, n));
+        sum +=
+            int64_t{a - gemm.a_zero_point} * (core::DecodeInt8(gemm.b_type, byte) - WeightZeroPoint(gemm, n));
       }
       y.push_back(static_cast<int32_t>(sum));
     }

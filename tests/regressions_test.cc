@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "tests/on_every_isa.h"
 #include "verify/audit.h"
 #include "verify/json_file.h"
@@ -109,7 +110,7 @@ TEST_P(RegressionsOn, OurKernelsPassThem) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, RegressionsOn, testing::Combine(testing::ValuesIn(kIsaLadder)),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, RegressionsOn, testing::Combine(testing::ValuesIn(core::kIsaLadder)),
                          [](const auto& isa) {
                            return std::string(intact_isa_name(std::get<0>(isa.param)));
                          });

@@ -1,5 +1,6 @@
 // Row sums on every ISA against plain addition, on rows that end at an unmapped page.
 #include "kernels/codegen/row_sums.h"
+#include "core/isas.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests:
 
 class RowSumsTest : public testing::TestWithParam<intact_isa> {};
 
-void ExpectSums(jit::Isa isa, intact_type type, int64_t rows, int64_t k, int64_t stride) {
+void ExpectSums(core::Isa isa, intact_type type, int64_t rows, int64_t k, int64_t stride) {
   SCOPED_TRACE(testing::Message() << (type == INTACT_S8 ? "s8 " : "u8 ") << rows << "x" << k << " by "
                                   << stride);
   const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>((rows - 1) * stride + k));
@@ -51,14 +52,14 @@ TEST_P(RowSumsTest, AreWhatKernelsSee) {
   for (const intact_type type : {INTACT_U8, INTACT_S8}) {
     for (const int64_t rows : {1, 2, 3, 4, 5, 7, 8, 13}) {
       for (const int64_t k : {1, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 80, 127, 128, 191, 4099}) {
-        ExpectSums(static_cast<jit::Isa>(GetParam()), type, rows, k, k);
-        ExpectSums(static_cast<jit::Isa>(GetParam()), type, rows, k, k + 5);
+        ExpectSums(static_cast<core::Isa>(GetParam()), type, rows, k, k);
+        ExpectSums(static_cast<core::Isa>(GetParam()), type, rows, k, k + 5);
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RowSumsTest, testing::ValuesIn(verify::kIsaLadder),
+INSTANTIATE_TEST_SUITE_P(All, RowSumsTest, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 }  // namespace

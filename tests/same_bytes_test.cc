@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/isas.h"
+#include "core/types.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
 #include "tests/plan.h"
@@ -45,7 +47,7 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
     expected_ = reference::Outputs(gemm_, reference::Accumulators(gemm_, reference::Model::kExact));
   }
 
-  int64_t RowBytes() const { return gemm_.n * reference::ElementSize(gemm_.c_type); }
+  int64_t RowBytes() const { return gemm_.n * core::BytesOf(gemm_.c_type); }
 
   // Rows [begin, begin + m) of A into the same rows of c.
   intact_gemm_args Rows(int64_t begin, int64_t m, Bytes* c) const {
@@ -54,7 +56,7 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
     args.a = gemm_.a.data() + begin * gemm_.k;
     args.c = c->data() + begin * RowBytes();
     if (gemm_.residual_type != INTACT_TYPE_NONE) {
-      args.residual = gemm_.residual.data() + begin * gemm_.n * reference::ElementSize(gemm_.residual_type);
+      args.residual = gemm_.residual.data() + begin * gemm_.n * core::BytesOf(gemm_.residual_type);
     }
     args.threads = 1;
     return args;
@@ -306,7 +308,7 @@ TEST_P(SameBytes, WithADeclaredRangeOfOneValue) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SameBytes, testing::ValuesIn(verify::kIsaLadder),
+INSTANTIATE_TEST_SUITE_P(All, SameBytes, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "tests/conv_layers.h"
 #include "tests/emulated_isas.h"
 #include "tests/expect_model.h"
@@ -454,7 +455,7 @@ std::string NameOf(const testing::TestParamInfo<std::tuple<intact_isa, int>>& in
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ScratchOnIsa,
-                         testing::Combine(testing::ValuesIn(verify::kIsaLadder), testing::Values(1, 2)),
+                         testing::Combine(testing::ValuesIn(core::kIsaLadder), testing::Values(1, 2)),
                          NameOf);
 
 // ----- C++ -------------------------------------------------------------------------------------------------

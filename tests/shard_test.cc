@@ -1,4 +1,5 @@
 #include "verify/shard.h"
+#include "core/isas.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -115,7 +116,7 @@ TEST(ParseShard, OneOfSeveralLaunchersMustBeMeant) {
 
 std::vector<Problem> Problems(Effort effort) {
   constexpr intact_mode kBothModes[] = {INTACT_EXACT, INTACT_SATURATING};
-  return SweepProblems(kIsaLadder, kBothModes, effort);
+  return SweepProblems(core::kIsaLadder, kBothModes, effort);
 }
 
 TEST(Deal, EachProblemIsInOneShard) {

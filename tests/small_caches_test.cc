@@ -14,6 +14,8 @@
 #include <tuple>
 #include <vector>
 
+#include "core/isas.h"
+#include "core/types.h"
 #include "kernels/api/create.h"
 #include "kernels/base/blocking.h"
 #include "kernels/plans/convolution.h"
@@ -67,7 +69,7 @@ CacheSizes AnyCaches() {
 }
 
 int32_t AnyOfType(intact_type type) {
-  return static_cast<int32_t>(type == INTACT_S8 ? AnyOfRange(-128, 127) : AnyOfRange(0, 255));
+  return static_cast<int32_t>(AnyOfRange(core::LowestOf(type), core::HighestOf(type)));
 }
 
 void SetTensors(Problem* problem) {
@@ -99,8 +101,7 @@ void SetEpilogue(Problem* problem) {
   problem->residual = AnyOf({INTACT_TYPE_NONE, INTACT_TYPE_NONE, INTACT_U8, INTACT_S8, INTACT_F32});
   if (problem->residual == INTACT_TYPE_NONE) return;
   if (problem->residual != INTACT_F32) problem->zres = AnyOfType(problem->residual);
-  problem->in_place =
-      reference::ElementSize(problem->residual) == reference::ElementSize(problem->c_type) && AnyBool();
+  problem->in_place = core::BytesOf(problem->residual) == core::BytesOf(problem->c_type) && AnyBool();
   if (!problem->in_place) problem->res_pad = AnyOf({0, 5});
 }
 
@@ -263,7 +264,7 @@ std::string NameOf(const ::testing::TestParamInfo<SmallCaches::ParamType>& test)
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SmallCaches,
-                         ::testing::Combine(::testing::ValuesIn(kIsaLadder),
+                         ::testing::Combine(::testing::ValuesIn(core::kIsaLadder),
                                             ::testing::Values(INTACT_EXACT, INTACT_SATURATING)),
                          NameOf);
 

@@ -1,4 +1,6 @@
 #include "verify/sweep.h"
+#include "core/isas.h"
+#include "core/types.h"
 #include "verify/audit.h"
 
 #include <fmt/format.h>
@@ -157,7 +159,7 @@ TEST(SweepProblems, HaveLargeOutputsOfFewRowsAndOfMany) {
   bool many = false;
   const std::vector<Problem> problems = SweepProblems(kAvx2, kBothModes, Effort::kQuick);
   for (const Problem& p : problems) {
-    const int64_t row_bytes = (p.n + p.c_pad) * reference::ElementSize(p.c_type);
+    const int64_t row_bytes = (p.n + p.c_pad) * core::BytesOf(p.c_type);
     const bool streams = row_bytes % 64 == 0 && p.n % 16 == 0 && p.m * row_bytes > 5 << 19;
     few = few || (streams && p.m >= 3 && p.m <= 8);
     many = many || (streams && p.m > 64);
@@ -223,7 +225,7 @@ TEST(RunSweep, TheReferencePassesInBothModes) {
 }
 
 void ExpectThatTheLibraryPasses(size_t step) {
-  const SweepResult result = RunSweep(QuickProblems(kIsaLadder, step), IntactTarget(), NoProgress);
+  const SweepResult result = RunSweep(QuickProblems(core::kIsaLadder, step), IntactTarget(), NoProgress);
   for (const SweepFailure& failure : result.failures) {
     ADD_FAILURE() << failure.problem << ": " << failure.reason << "; smallest: " << failure.minimised;
   }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "kernels/base/threads.h"
 #include "tests/temp_path.h"
 #include "verify/compare.h"
@@ -170,14 +171,14 @@ TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {
 TEST(Threads, AreNotWokenForLittleWork) {
   const int saved = omp_get_max_threads();
   omp_set_num_threads(4);
-  for (const jit::Isa isa : jit::kAllIsas) {
+  for (const core::Isa isa : core::kAllIsas) {
     EXPECT_EQ(kernels::ThreadsOf(0, 1.0 * 64 * 64, isa), 1);
     EXPECT_EQ(kernels::ThreadsOf(0, 512.0 * 512 * 512, isa), 4);
     EXPECT_EQ(kernels::ThreadsOf(3, 1.0 * 64 * 64, isa), 3) << "the caller's wish";
   }
   // Four microseconds of AVX-512-VNNI are sixteen of AVX2.
-  EXPECT_EQ(kernels::ThreadsOf(0, 16.0 * 256 * 256, jit::Isa::kAvx2), 2);
-  EXPECT_EQ(kernels::ThreadsOf(0, 16.0 * 256 * 256, jit::Isa::kAvx512Vnni), 1);
+  EXPECT_EQ(kernels::ThreadsOf(0, 16.0 * 256 * 256, core::Isa::kAvx2), 2);
+  EXPECT_EQ(kernels::ThreadsOf(0, 16.0 * 256 * 256, core::Isa::kAvx512Vnni), 1);
   // What a plan does: numbers are quantized in scratch memory, of which each thread has its own.
   GemmDesc desc = MakeGemmDesc();
   const float scale = 1;

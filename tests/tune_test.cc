@@ -18,6 +18,8 @@
 #include <tuple>
 #include <vector>
 
+#include "core/isas.h"
+#include "core/types.h"
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/weights/pack_file.h"
@@ -61,7 +63,7 @@ class Tune : public testing::TestWithParam<intact_isa> {
 
   // The bytes of the first `m` rows.
   std::vector<uint8_t> Run(const GemmPlan& plan, int64_t m, int threads = 2) const {
-    std::vector<uint8_t> c(static_cast<size_t>(m * gemm_.n * reference::ElementSize(gemm_.c_type)));
+    std::vector<uint8_t> c(static_cast<size_t>(m * gemm_.n * core::BytesOf(gemm_.c_type)));
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = m;
     args.a = gemm_.a.data();
@@ -112,7 +114,7 @@ TEST_P(Tune, EveryCandidateGivesTheSameBytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Tune, testing::ValuesIn(verify::kIsaLadder),
+INSTANTIATE_TEST_SUITE_P(All, Tune, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
 class TuneHere : public Tune {};
@@ -290,7 +292,7 @@ TEST_P(TuneConv, WhatIsChosenGivesTheSameBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, TuneConv, testing::Combine(testing::ValuesIn(verify::kIsaLadder), testing::ValuesIn(kConvLayers)),
+    All, TuneConv, testing::Combine(testing::ValuesIn(core::kIsaLadder), testing::ValuesIn(kConvLayers)),
     [](const auto& test) {
       return std::string(intact_isa_name(std::get<0>(test.param))) + "_" + std::get<1>(test.param).name;
     });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/isas.h"
 #include "jit/isa.h"
 #include "jit/topology.h"
 #include "verify/audit.h"
@@ -33,13 +34,13 @@ int UsableThreads() {
 }
 
 std::string WhyNotAvailable(intact_isa isa) {
-  const std::string missing = jit::WhyNotPermitted(static_cast<jit::Isa>(isa));
+  const std::string missing = jit::WhyNotPermitted(static_cast<core::Isa>(isa));
   return missing.empty() ? "this version has no kernels for it" : missing;
 }
 
 std::vector<verify::IsaStatus> DescribeIsas() {
   std::vector<verify::IsaStatus> ladder;
-  for (const intact_isa isa : verify::kIsaLadder) {
+  for (const intact_isa isa : core::kIsaLadder) {
     verify::IsaStatus status;
     status.isa = isa;
     status.available = intact_isa_available(isa) != 0;

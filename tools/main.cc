@@ -1,4 +1,5 @@
 // The `intact` command line: what this CPU does with int8, and the proof of what kernels compute.
+#include "core/isas.h"
 #include "jit/isa.h"
 #include "tools/commands.h"
 #include "tools/documents.h"
@@ -41,7 +42,7 @@ int Main(int argc, char** argv) {
     return Exit(app, error);
   }
   if (!command) return Fail("a subcommand is required: info, audit, repair or verify (see --help)");
-  if (const Result<jit::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());
+  if (const Result<core::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());
   return command();
 }
 

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "core/isas.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/terminal.h"
@@ -88,7 +89,7 @@ void RunChoice::AddOptions(CLI::App* app) {
 
 std::string IsaNames() {
   std::string names;
-  for (const intact_isa each : verify::kIsaLadder) names += fmt::format("{},", intact_isa_name(each));
+  for (const intact_isa each : core::kIsaLadder) names += fmt::format("{},", intact_isa_name(each));
   return "{" + names + "any}";
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "tools/commands.h"
 #include "tools/terminal.h"
@@ -239,8 +240,8 @@ Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairin
                          const Create& create) {
   Findings findings;
   RETURN_IF_ERROR(AddCertificates(weights, pairings, create, &findings));
-  for (const intact_isa isa : verify::kIsaLadder) {
-    if (!verify::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (!core::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;
     ASSIGN_OR_RETURN(const auto capped, create(isa));
     ASSIGN_OR_RETURN(const intact_certificate of_isa, CertificateOf(capped, INTACT_PAIRING_WITHIN_TAP));
     if (of_isa.schedule_quads == 0) continue;  // such a plan needs none

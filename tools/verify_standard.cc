@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "emulator/emulator.h"
 #include "tools/commands.h"
@@ -64,10 +65,10 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   report.costs = std::move(costs);
   print(verify::ToText(std::span<const verify::Cost>(report.costs)));
   if (options.emulate) {  // after what is measured
-    const jit::IsaSet emulated = emulator::AddMissingIsas();
+    const core::IsaSet emulated = emulator::AddMissingIsas();
     for (verify::IsaStatus& status : report.isas) {
       const bool is_swept =
-          emulated.Has(static_cast<jit::Isa>(status.isa)) && intact_isa_available(status.isa) != 0;
+          emulated.Has(static_cast<core::Isa>(status.isa)) && intact_isa_available(status.isa) != 0;
       if (is_swept) status.reason += "; emulated in the sweep";
     }
   }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "emulator/emulator.h"
 #include "tools/commands.h"
@@ -36,7 +37,7 @@ namespace {
 /// The ISAs that a sweep of `isa` has here: all that are available, for any.
 std::vector<intact_isa> IsasHere(intact_isa isa) {
   std::vector<intact_isa> isas;
-  for (const intact_isa candidate : verify::kIsaLadder) {
+  for (const intact_isa candidate : core::kIsaLadder) {
     if (intact_isa_available(candidate) == 0) continue;
     if (isa == INTACT_ISA_ANY || isa == candidate) isas.push_back(candidate);
   }

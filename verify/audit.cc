@@ -297,8 +297,6 @@ std::vector<Audit> AuditEachPairing(const reference::Conv& conv, bool reduce_ran
   return audits;
 }
 
-bool SaturatesInt16(intact_isa isa) { return isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512; }
-
 intact_isa BestIsa() {
   GemmDesc desc = MakeGemmDesc();
   desc.n = 1;

@@ -96,17 +96,6 @@ Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range, intact_pa
 std::vector<Audit> AuditEachPairing(const reference::Gemm& gemm, bool reduce_range);
 std::vector<Audit> AuditEachPairing(const reference::Conv& conv, bool reduce_range);
 
-/// Every ISA of intact.h, in the order of the library's ladder, weakest first: what names, sweeps, costs and
-/// tests go through.
-inline constexpr std::array kIsaLadder = {INTACT_ISA_PORTABLE,      INTACT_ISA_AVX2,   INTACT_ISA_AVX_VNNI,
-                                          INTACT_ISA_AVX_VNNI_INT8, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI,
-                                          INTACT_ISA_AMX_INT8};
-
-/// Whether int8 kernels of other libraries (and ours in saturating mode) go through VPMADDUBSW on this ISA,
-/// and ours in exact mode are scheduled. Where they do, reduce_range is to be True; elsewhere it costs a bit
-/// for nothing.
-bool SaturatesInt16(intact_isa isa);
-
 /// The ISA that the library chooses here when none is asked for; ANY if it can use none.
 intact_isa BestIsa();
 

@@ -11,7 +11,9 @@
 #include <span>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "reference/arithmetic.h"
 #include "reference/quantize.h"
 #include "verify/audit.h"
@@ -117,7 +119,7 @@ class Comparer {
         triple_(predictor_.Accumulators(Model::kTriple)),
         overflows_(OverflowsOf(predictor_)),
         expected_(ExpectedOutputs()),
-        size_(static_cast<size_t>(reference::ElementSize(predictor_.type()))),
+        size_(static_cast<size_t>(core::BytesOf(predictor_.type()))),
         max_listed_(max_listed) {
     const ByteComparison bytes = CompareBytes(predictor_.type(), expected_, actual_);
     result_.outputs = bytes.outputs;
@@ -144,7 +146,7 @@ class Comparer {
   // Of the exact sums, where they leave int32 too.
   std::vector<uint8_t> ExpectedOutputs() const {
     std::vector<uint8_t> outputs = predictor_.Outputs(exact_, Rounding::kContract);
-    const auto size = static_cast<size_t>(reference::ElementSize(predictor_.type()));
+    const auto size = static_cast<size_t>(core::BytesOf(predictor_.type()));
     for (const auto& [i, y] : overflows_)
       predictor_.StoreExact(i, y, &outputs[static_cast<size_t>(i) * size]);
     return outputs;
@@ -381,8 +383,8 @@ class Comparer {
     Difference difference;
     difference.m = item * seen.gemm.m + seen.m;
     difference.n = seen.first_column + seen.n;
-    difference.expected = ElementValue(predictor_.type(), &expected_[i]);
-    difference.actual = ElementValue(predictor_.type(), seen.element);
+    difference.expected = core::Decode(predictor_.type(), &expected_[i]);
+    difference.actual = core::Decode(predictor_.type(), seen.element);
     difference.accumulator = seen.exact;
     const auto overflow = overflows_.find(static_cast<int64_t>(i / size_));
     if (overflow != overflows_.end()) {
@@ -512,7 +514,7 @@ template <class Operation>
 Result<std::vector<uint8_t>> RunOperationChecked(const Target& target, const Operation& operation,
                                                  const RunOptions& options) {
   Result<std::vector<uint8_t>> output = RunOn(target, operation, options);
-  const int64_t size = OutputCount(operation) * reference::ElementSize(operation.c_type);
+  const int64_t size = OutputCount(operation) * core::BytesOf(operation.c_type);
   if (output && std::ssize(*output) != size) {
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
                                                       target.Name(), output->size(), size)};
@@ -574,13 +576,13 @@ int64_t Comparison::Explained() const { return differing - Unexplained(); }
 
 ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expected,
                             const std::vector<uint8_t>& actual) {
-  const auto size = static_cast<size_t>(reference::ElementSize(type));
+  const auto size = static_cast<size_t>(core::BytesOf(type));
   ByteComparison result;
   result.outputs = static_cast<int64_t>(expected.size() / size);
   for (int64_t i = 0; i < result.outputs; ++i) {
     const size_t at = static_cast<size_t>(i) * size;
     if (IsSameElement(size, &expected[at], &actual[at])) continue;
-    const double value = ElementValue(type, &actual[at]), right = ElementValue(type, &expected[at]);
+    const double value = core::Decode(type, &actual[at]), right = core::Decode(type, &expected[at]);
     if (result.differing++ == 0) {
       result.first_differing = i;
       result.first_expected = right;
@@ -655,7 +657,7 @@ Result<Comparison> Verify(const Target& target, const reference::Conv& conv, con
 }
 
 Model ExpectedModel(intact_mode mode, intact_isa isa) {
-  const bool clamps = SaturatesInt16(isa) || isa == INTACT_ISA_ANY;
+  const bool clamps = core::SaturatesInt16(isa) || isa == INTACT_ISA_ANY;
   return mode == INTACT_SATURATING && clamps ? Model::kTriple : Model::kExact;
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "verify/audit.h"
 #include "verify/compare.h"
@@ -35,7 +36,7 @@ std::string WhyNotSevenBits(const reference::Operation& operation) {
 std::vector<RunOptions> VariantsOn(intact_isa isa, bool seven_bits) {
   RunOptions exact;
   exact.isa = isa;
-  if (!SaturatesInt16(isa)) return {exact};
+  if (!core::SaturatesInt16(isa)) return {exact};
   RunOptions saturating = exact;
   saturating.mode = INTACT_SATURATING;
   std::vector<RunOptions> variants = {saturating, exact};
@@ -204,7 +205,7 @@ namespace {
 template <class Plan, class Operation>
 Result<std::vector<Timing>> TimePlans(const Operation& operation, bool seven_bits) {
   Timer<Plan, Operation> timer(operation);
-  for (const intact_isa isa : kIsaLadder) {
+  for (const intact_isa isa : core::kIsaLadder) {
     RETURN_IF_ERROR(timer.AddIsa(isa, seven_bits));
   }
   return std::move(timer).Timings();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/quantize.h"
 
 namespace intact::verify {
@@ -20,7 +21,7 @@ using reference::Requantization;
 bool SameElement(const Observation& seen, int32_t y, const Requantization& q) {
   uint8_t element[4] = {};
   reference::StoreOutput(y, q, element);
-  return std::memcmp(element, seen.element, static_cast<size_t>(reference::ElementSize(q.c_type))) == 0;
+  return std::memcmp(element, seen.element, static_cast<size_t>(core::BytesOf(q.c_type))) == 0;
 }
 
 // ----- what a wrong accumulator looks like ----------------------------------------------------------------
@@ -195,7 +196,7 @@ std::optional<std::string> OtherActivation(const Observation& seen) {
   const bool is_relu = q.activation == INTACT_ACTIVATION_RELU;
   if (std::exchange(q.activation, INTACT_ACTIVATION_NONE) == INTACT_ACTIVATION_NONE) return std::nullopt;
   if (SameElement(seen, seen.exact, q)) return "the activation left out";
-  if (!is_relu || reference::ElementSize(q.c_type) != 1) return std::nullopt;
+  if (!is_relu || core::BytesOf(q.c_type) != 1) return std::nullopt;
   const int32_t at_zero = std::max(reference::Requantize(seen.exact, q), 0);
   if (static_cast<uint8_t>(at_zero) != *seen.element) return std::nullopt;
   return "ReLU at 0 instead of at the output's zero point";
@@ -204,7 +205,7 @@ std::optional<std::string> OtherActivation(const Observation& seen) {
 // How else the output may have been brought to 8 bits.
 std::optional<std::string> OtherNarrowing(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
-  if (reference::ElementSize(q.c_type) != 1 || std::isnan(q.scale)) return std::nullopt;
+  if (core::BytesOf(q.c_type) != 1 || std::isnan(q.scale)) return std::nullopt;
   const float f = reference::Dequantize(seen.exact, q);
   const int32_t clamped = reference::RoundToType(f, q.c_type, 0) + q.zero_point;
   const int32_t lowest = q.c_type == INTACT_U8 ? 0 : -128;
@@ -221,7 +222,7 @@ std::optional<std::string> OtherNarrowing(const Observation& seen) {
 // Such an output is seldom 0 by chance, as those of 8 bits are.
 bool IsZeroOfFourBytes(const Observation& seen) {
   constexpr size_t kSize = 4;
-  return reference::ElementSize(seen.gemm.c_type) == kSize &&
+  return core::BytesOf(seen.gemm.c_type) == kSize &&
          std::all_of(seen.element, seen.element + kSize, [](uint8_t byte) { return byte == 0; });
 }
 
@@ -260,7 +261,7 @@ bool Observation::GivenBy(int32_t y, reference::Rounding rounding) const {
   const Requantization q = OwnRequantization();
   uint8_t bytes[4] = {};
   reference::StoreRounded(y, q, {RowScale(), reference::RequantizationOf(gemm, n).scale}, rounding, bytes);
-  return std::memcmp(bytes, element, static_cast<size_t>(reference::ElementSize(q.c_type))) == 0;
+  return std::memcmp(bytes, element, static_cast<size_t>(core::BytesOf(q.c_type))) == 0;
 }
 
 std::vector<reference::Rounding> OtherRoundings(const Observation& seen) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "core/types.h"
+
 namespace intact::verify {
 namespace {
 
@@ -40,8 +42,8 @@ int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, in
     for (int64_t c = 0; c < g.GroupInputs(); ++c) {
       const auto a_at = static_cast<size_t>(row * g.input_channels + first_channel + c);
       const auto b_at = static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c);
-      const int64_t a = row < 0 ? padding : reference::Value(conv.a_type, conv.a[a_at]);
-      const int64_t b = reference::Value(conv.b_type, static_cast<uint8_t>(conv.b[b_at]));
+      const int64_t a = row < 0 ? padding : core::DecodeInt8(conv.a_type, conv.a[a_at]);
+      const int64_t b = core::DecodeInt8(conv.b_type, static_cast<uint8_t>(conv.b[b_at]));
       sum += (a - conv.a_zero_point) * (b - reference::WeightZeroPoint(conv, n));
     }
   }

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "core/types.h"
 #include "verify/wrong_quantizers.h"
 
 namespace intact::verify {
@@ -26,7 +27,7 @@ int32_t Accumulator(const Gemm& gemm, int64_t row, int64_t n, std::span<const in
   const int64_t zero_point = gemm.a_zero_points.empty() ? gemm.a_zero_point : gemm.a_zero_points[at];
   int64_t sum = gemm.bias_s32.empty() ? 0 : gemm.bias_s32[static_cast<size_t>(n)];
   for (size_t k = 0; k < column.size(); ++k) {
-    sum += (reference::Value(gemm.a_type, gemm.a[at * column.size() + k]) - zero_point) * column[k];
+    sum += (core::DecodeInt8(gemm.a_type, gemm.a[at * column.size() + k]) - zero_point) * column[k];
   }
   return static_cast<int32_t>(static_cast<uint32_t>(sum));
 }
@@ -91,7 +92,7 @@ void GemmSuspects::SuspectItem(const Observation& seen, int64_t item,
     std::vector<int32_t> column;
     for (int64_t k = 0; k < gemm_.k; ++k) {
       const auto at = static_cast<size_t>((other * gemm_.k + k) * gemm_.n + seen.n);
-      const int32_t b = reference::Value(gemm_.b_type, static_cast<uint8_t>(gemm_.b[at]));
+      const int32_t b = core::DecodeInt8(gemm_.b_type, static_cast<uint8_t>(gemm_.b[at]));
       column.push_back(b - static_cast<int32_t>(zero_point));
     }
     suspicions->push_back({fmt::format("B of item {} taken for that of item {}", other, item),

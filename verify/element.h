@@ -1,8 +1,6 @@
-// Output elements: their values, and whether two have the same bytes.
+// Whether two output elements have the same bytes.
 #ifndef INTACT_VERIFY_ELEMENT_H_
 #define INTACT_VERIFY_ELEMENT_H_
-
-#include <intact/intact.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +21,6 @@ inline bool IsSameElement(size_t size, const uint8_t* x, const uint8_t* y) noexc
   if (size == 1) return *x == *y;
   return size == 2 ? AreSameBits<uint16_t>(x, y) : AreSameBits<uint32_t>(x, y);
 }
-
-/// The number that an element of `type` stands for; 0 for INTACT_TYPE_NONE.
-double ElementValue(intact_type type, const uint8_t* element);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_ELEMENT_H_

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "core/types.h"
 #include "verify/features.h"
 #include "verify/fnv1a.h"
 
@@ -143,8 +144,6 @@ void DropResidual(Problem* problem) {
   problem->in_place = false;
 }
 
-bool IsQuantized(intact_type type) { return type == INTACT_U8 || type == INTACT_S8; }
-
 // A declared range without the zero point is none.
 void KeepToRange(Problem* p) {
   const int32_t distance = p->za + (p->a_type == INTACT_S8 ? 128 : 0);
@@ -161,7 +160,7 @@ void SetTypes(const Types& types, Problem* problem) {
   p.b_type = types.b;
   KeepToRange(&p);
   if (types.c == p.c_type) return;
-  p.zc = IsQuantized(types.c) && IsQuantized(p.c_type) ? ZeroPointAs(types.c, p.c_type, p.zc) : 0;
+  p.zc = core::IsInt8(types.c) && core::IsInt8(p.c_type) ? ZeroPointAs(types.c, p.c_type, p.zc) : 0;
   p.c_type = types.c;
   if (p.in_place) DropResidual(&p);
   if (types.c != INTACT_S32) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "core/types.h"
 #include "verify/guarded_matrix.h"
 
 namespace intact::verify {
@@ -171,7 +172,7 @@ struct Activations {
 };
 Activations ActivationsOf(const reference::Gemm& gemm) {
   if (!gemm.is_dynamic()) return {gemm.a.data(), 1};
-  return {gemm.a_source.data(), reference::ElementSize(gemm.a_source_type)};
+  return {gemm.a_source.data(), core::BytesOf(gemm.a_source_type)};
 }
 Activations ActivationsOf(const reference::Conv& conv) { return {conv.a.data(), 1}; }
 
@@ -244,16 +245,15 @@ Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const 
                                                             input.element_size, options.surroundings));
   ASSIGN_OR_RETURN(GuardedTensor c,
                    GuardedTensor::Allocate("C", OutputOf(operation, options.c_pad, options),
-                                           reference::ElementSize(operation.c_type), options.surroundings));
+                                           core::BytesOf(operation.c_type), options.surroundings));
   a.Load(input.data);
   GuardedRun guarded{std::move(a), std::move(c), {}, {}, GuardedVectors(options.surroundings)};
   if (operation.residual_type != INTACT_TYPE_NONE && options.in_place) {
     guarded.c.Write(operation.residual.data());
   } else if (operation.residual_type != INTACT_TYPE_NONE) {
-    ASSIGN_OR_RETURN(
-        GuardedTensor residual,
-        GuardedTensor::Allocate("the residual", OutputOf(operation, options.res_pad, options),
-                                reference::ElementSize(operation.residual_type), options.surroundings));
+    ASSIGN_OR_RETURN(GuardedTensor residual,
+                     GuardedTensor::Allocate("the residual", OutputOf(operation, options.res_pad, options),
+                                             core::BytesOf(operation.residual_type), options.surroundings));
     residual.Load(operation.residual.data());
     guarded.residual = std::move(residual);
   }

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/types.h"
 #include "verify/element.h"
 #include "verify/problem.h"
 
@@ -154,7 +155,7 @@ class Evidence {
         accumulators_(accumulators),
         exact_(predictor.Accumulators(Model::kExact)),
         expected_(predictor.Outputs(exact_, Rounding::kContract)),
-        size_(static_cast<size_t>(reference::ElementSize(predictor.type()))) {}
+        size_(static_cast<size_t>(core::BytesOf(predictor.type()))) {}
 
   const Predictor& predictor() const { return predictor_; }
   int32_t Exact(int64_t i) const { return exact_[static_cast<size_t>(i)]; }

@@ -218,12 +218,8 @@ class Fields {
   std::optional<Error> error_;
 };
 
-const char* NpyType(intact_type type) {
-  return type == INTACT_U8 ? "u1" : type == INTACT_S8 ? "i1" : type == INTACT_S32 ? "i4" : "f4";
-}
-
 Error WrongTensor(const std::string& path, const NpyArray& tensor, std::string_view expected) {
-  return Invalid(fmt::format("{}: is {} {}; expected {}", path, NpyType(tensor.type),
+  return Invalid(fmt::format("{}: is {} {}; expected {}", path, core::TraitsOf(tensor.type).npy,
                              ShapeString(tensor.shape), expected));
 }
 
@@ -546,9 +542,9 @@ Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string&
   const intact_type type = VisitOperation(layer, [](const auto& operation) { return operation.c_type; });
   const std::vector<int64_t> shape = OutputShape(layer);
   if (expected.type != type || expected.shape != shape) {
-    return WrongTensor(
-        path, expected,
-        fmt::format("{} {}, the output of layer {}", NpyType(type), ShapeString(shape), layer.name));
+    return WrongTensor(path, expected,
+                       fmt::format("{} {}, the output of layer {}", core::TraitsOf(type).npy,
+                                   ShapeString(shape), layer.name));
   }
   return expected.bytes;
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "core/types.h"
 #include "verify/element.h"
 #include "verify/features.h"
 #include "verify/fit.h"
@@ -167,13 +168,13 @@ void Sort(const reference::Operation& operation, const std::vector<std::optional
   const auto count = std::ssize(columns);
   const std::vector<uint8_t> exact = reference::Outputs(operation, count, expected.exact);
   const std::vector<uint8_t> clamped = reference::Outputs(operation, count, expected.clamped);
-  const auto size = static_cast<size_t>(reference::ElementSize(operation.c_type));
+  const auto size = static_cast<size_t>(core::BytesOf(operation.c_type));
   const double tolerance =
       operation.c_type == INTACT_S32 ? 0 : 1;  // roundings differ, and no two answers are so close
   for (size_t i = 0; i * size < output.size(); ++i) {
     const auto& pair = columns[i % columns.size()];
     const auto value = [&](const std::vector<uint8_t>& of) {
-      return ElementValue(operation.c_type, of.data() + i * size);
+      return core::Decode(operation.c_type, of.data() + i * size);
     };
     if (std::fabs(value(output) - value(exact)) <= tolerance) continue;
     if (pair && std::fabs(value(output) - value(clamped)) <= tolerance) {

@@ -13,7 +13,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "verify/audit.h"
 #include "verify/fill.h"
 #include "verify/problem_size.h"
@@ -41,8 +43,12 @@ constexpr Name<Numbers> kNumbers[] = {
     {"constant", Numbers::kConstant}, {"zeros", Numbers::kZeros},         {"tiny", Numbers::kTiny},
     {"outlier", Numbers::kOutlier},   {"nonfinite", Numbers::kNonFinite},
 };
-constexpr Name<intact_type> kTypes[] = {
-    {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"s32", INTACT_S32}, {"f32", INTACT_F32}, {"bf16", INTACT_BF16}};
+constexpr auto kTypes = [] {  // all but INTACT_TYPE_NONE, the first
+  std::array<Name<intact_type>, core::kElementTypes.size() - 1> names = {};
+  for (size_t i = 0; i < names.size(); ++i)
+    names[i] = {core::kElementTypes[i + 1].name, core::kElementTypes[i + 1].type};
+  return names;
+}();
 constexpr Name<intact_type> kSources[] = {{"f32", INTACT_F32}, {"bf16", INTACT_BF16}};
 constexpr Name<intact_quantization> kQuantizations[] = {
     {"static", INTACT_QUANTIZATION_STATIC},
@@ -76,7 +82,7 @@ Error Invalid(std::string message) { return Error{INTACT_INVALID_ARGUMENT, std::
 const std::vector<Name<intact_isa>>& Isas() {
   static const std::vector<Name<intact_isa>> kIsas = [] {
     std::vector<Name<intact_isa>> names = {{"any", INTACT_ISA_ANY}};
-    for (const intact_isa isa : kIsaLadder) names.push_back({intact_isa_name(isa), isa});
+    for (const intact_isa isa : core::kIsaLadder) names.push_back({intact_isa_name(isa), isa});
     return names;
   }();
   return kIsas;
@@ -392,9 +398,6 @@ std::optional<Error> CheckRanges(std::initializer_list<Range> ranges) {
   return std::nullopt;
 }
 
-int64_t LowestOf(intact_type type) { return type == INTACT_S8 ? -128 : 0; }
-int64_t HighestOf(intact_type type) { return type == INTACT_S8 ? 127 : type == INTACT_U8 ? 255 : 0; }
-
 std::optional<Error> CheckTypes(const Problem& p) {
   if (p.a_type != INTACT_U8 && p.a_type != INTACT_S8) {
     return Invalid(fmt::format("types: activations are {}; expected u8 or s8", ToString(p.a_type)));
@@ -406,7 +409,7 @@ std::optional<Error> CheckTypes(const Problem& p) {
 }
 
 std::optional<Error> CheckDeclaredRange(const Problem& p) {
-  const int64_t highest = LowestOf(p.a_type) + p.declared;
+  const int64_t highest = core::LowestOf(p.a_type) + p.declared;
   if (p.IsDynamic()) {
     if (p.declared == 255 && p.declared_min == 0) return std::nullopt;
     return Invalid("adecl: a dynamic quantization makes all activations of the type");
@@ -414,7 +417,7 @@ std::optional<Error> CheckDeclaredRange(const Problem& p) {
   if (p.za > highest) {
     return Invalid(fmt::format("za: {} is beyond the declared range, which ends at {}", p.za, highest));
   }
-  const int64_t lowest = LowestOf(p.a_type) + p.declared_min;
+  const int64_t lowest = core::LowestOf(p.a_type) + p.declared_min;
   if (p.za < lowest) {
     return Invalid(fmt::format("za: {} is beyond the declared range, which begins at {}", p.za, lowest));
   }
@@ -462,8 +465,7 @@ std::optional<Error> CheckResidual(const Problem& p) {
   if (p.c_type == INTACT_S32 && p.residual != INTACT_TYPE_NONE) return Invalid("res: an s32 output has none");
   if (p.residual == INTACT_TYPE_NONE && p.res_pad != 0) return Invalid("respad: there is no residual");
   if (!p.in_place) return std::nullopt;
-  if (p.residual == INTACT_TYPE_NONE ||
-      reference::ElementSize(p.residual) != reference::ElementSize(p.c_type)) {
+  if (p.residual == INTACT_TYPE_NONE || core::BytesOf(p.residual) != core::BytesOf(p.c_type)) {
     return Invalid(fmt::format("inplace: a residual in place of {} output must have elements of its size",
                                ToString(p.c_type)));
   }
@@ -579,16 +581,16 @@ Result<Problem> Problem::Parse(std::string_view line) {
 std::optional<Error> Problem::Check() const {
   if (std::optional<Error> types = CheckTypes(*this)) return types;
   std::optional<Error> error =
-      CheckRanges({{"za", za, LowestOf(a_type), HighestOf(a_type)},
-                   {"zb", zb, LowestOf(b_type), HighestOf(b_type)},
-                   {"zc", zc, LowestOf(c_type), HighestOf(c_type)},
+      CheckRanges({{"za", za, core::LowestOf(a_type), core::HighestOf(a_type)},
+                   {"zb", zb, core::LowestOf(b_type), core::HighestOf(b_type)},
+                   {"zc", zc, core::LowestOf(c_type), core::HighestOf(c_type)},
                    {"amax", amax, 0, 255},
                    {"wmax", wmax, 1, 128},
                    {"adecl", declared, 1, 255},
                    {"adeclmin", declared_min, 0, declared},
                    {"apad", a_pad, 0, 1 << 16},
                    {"cpad", c_pad, 0, 1 << 16},
-                   {"zres", zres, LowestOf(residual), HighestOf(residual)},
+                   {"zres", zres, core::LowestOf(residual), core::HighestOf(residual)},
                    {"respad", res_pad, 0, 1 << 16},
                    {"threads", threads, 0, 1024},
                    {"seed", static_cast<int64_t>(seed), 0, std::numeric_limits<int64_t>::max()}});
@@ -700,7 +702,7 @@ std::span<const Numbers> AllNumbers() {
 std::string_view ToString(Fill fill) { return NameOf(kFills, fill); }
 std::string_view ToString(Numbers numbers) { return NameOf(kNumbers, numbers); }
 std::string_view ToString(intact_mode mode) { return NameOf(kModes, mode); }
-std::string_view ToString(intact_type type) { return NameOf(kTypes, type); }
+std::string_view ToString(intact_type type) { return core::NameOf(type); }
 Result<intact_isa> ParseIsa(std::string_view name) { return ValueOf(Isas(), "isa", name); }
 Result<intact_mode> ParseMode(std::string_view name) { return ValueOf(kModes, "mode", name); }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "core/types.h"
 #include "verify/audit.h"
 #include "verify/layer_check.h"
 #include "verify/targets/intact_target.h"
@@ -18,7 +19,7 @@ namespace {
 std::vector<int32_t> Values(intact_type type, const std::vector<uint8_t>& bytes) {
   std::vector<int32_t> values;
   values.reserve(bytes.size());
-  for (const uint8_t byte : bytes) values.push_back(reference::Value(type, byte));
+  for (const uint8_t byte : bytes) values.push_back(core::DecodeInt8(type, byte));
   return values;
 }
 
@@ -98,7 +99,7 @@ Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output) {
   result.outputs = Values(gemm.c_type, output);
   result.exact = outputs_of(reference::Model::kExact);
   for (int64_t m = 0; m < gemm.m; ++m) {
-    result.activations.push_back(reference::Value(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k)]));
+    result.activations.push_back(core::DecodeInt8(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k)]));
   }
   const std::vector<int32_t> triple = outputs_of(reference::Model::kTriple);
   const std::vector<int> slopes = Slopes(gemm);

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/types.h"
+
 namespace intact::verify {
 namespace {
 
@@ -85,11 +87,10 @@ class Draw {
     return std::clamp<int64_t>(extent, 1, most);
   }
 
-  int64_t LowestOf(intact_type type) const { return type == INTACT_S8 ? -128 : 0; }
   // An extreme of an 8-bit type, 0, or anything else.
   int32_t ZeroPoint(intact_type type) {
-    if (reference::ElementSize(type) != 1) return 0;
-    const int64_t lowest = LowestOf(type);
+    if (core::BytesOf(type) != 1) return 0;
+    const int64_t lowest = core::LowestOf(type);
     return static_cast<int32_t>(
         Of<int64_t>({0, lowest, lowest + 255, lowest + 128, lowest + random_.Integer(0, 255)}));
   }
@@ -195,7 +196,7 @@ class Draw {
     p.declared = static_cast<int32_t>(Of<int64_t>({127, 128, 254, 64, random_.Integer(1, 255)}));
     if (OneIn(3)) p.declared_min = static_cast<int32_t>(random_.Integer(0, p.declared));
     p.range_check = p.fill != Fill::kStray && OneIn(2) ? INTACT_RANGE_UNCHECKED : INTACT_RANGE_CHECKED;
-    const auto lowest = static_cast<int32_t>(LowestOf(p.a_type));
+    const auto lowest = static_cast<int32_t>(core::LowestOf(p.a_type));
     // Zero points of rows, and 0 in their place, lie anywhere.
     if (p.quantization == INTACT_QUANTIZATION_STATIC) {
       p.za = std::clamp(p.za, lowest + p.declared_min, lowest + p.declared);
@@ -216,7 +217,7 @@ class Draw {
     if (!OneIn(3)) return;
     p.residual = Of({INTACT_U8, INTACT_S8, INTACT_F32});
     p.zres = ZeroPoint(p.residual);
-    p.in_place = reference::ElementSize(p.residual) == reference::ElementSize(p.c_type) && OneIn(2);
+    p.in_place = core::BytesOf(p.residual) == core::BytesOf(p.c_type) && OneIn(2);
     p.res_pad = p.in_place ? 0 : Pad();
   }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "core/isas.h"
 #include "verify/audit.h"
 #include "verify/targets/blocks.h"
 #include "verify/targets/intact_target.h"
@@ -66,7 +67,7 @@ RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, const Target
   Sweeper sweeper(target);
   for (uint64_t number = 0; target.WhyGivenUp().empty(); ++number) {
     // Shapes are those that are hard for some kernel or other of our own.
-    const intact_isa isa = kIsaLadder[number % kIsaLadder.size()];
+    const intact_isa isa = core::kIsaLadder[number % core::kIsaLadder.size()];
     Random random(options.seed, options.stream, number);
     const Problem drawn = DrawProblem(BlocksOf(isa), options.mode, &random);
     const std::optional<Problem> problem = Fit(drawn, takes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "verify/layer.h"
 #include "verify/output_file.h"
@@ -21,7 +22,7 @@ Result<std::vector<Ramp>> RunBuiltinRamps() {
   std::vector<Ramp> ramps;
   const std::vector<Layer> layers = BuiltinLayers();
   for (const intact_mode mode : {INTACT_SATURATING, INTACT_EXACT}) {
-    for (const intact_isa isa : kIsaLadder) {
+    for (const intact_isa isa : core::kIsaLadder) {
       for (const Layer& layer : layers) {
         Result<Ramp> ramp = RunRamp(layer, mode, isa);
         if (!ramp && ramp.error().status == INTACT_UNSUPPORTED) continue;  // not on this machine

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "verify/html.h"
 #include "verify/report_terminal.h"
 
@@ -39,7 +40,7 @@ html::Cell TimingCell(const Cost& cost, const Timing* timing) {
 std::string IsaSection(const Report& report) {
   std::vector<html::Row> rows;
   for (const IsaStatus& status : report.isas) {
-    const bool saturates = SaturatesInt16(status.isa);
+    const bool saturates = core::SaturatesInt16(status.isa);
     rows.push_back({intact_isa_name(status.isa), status.available ? "yes" : "no: " + status.reason,
                     saturates ? "saturates in int16 (vpmaddubsw)" : "does not saturate",
                     saturates ? "True" : "False"});

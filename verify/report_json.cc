@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/isas.h"
 #include "verify/pairing.h"
 #include "verify/schemas.h"
 
@@ -69,9 +70,9 @@ Json IdentityJson(const Identity& identity, const Comparison& exact) {
 /// What to set reduce_range to, for each ISA and for this CPU.
 Json Advice() {
   Json advice = {{"exact_mode", "irrelevant"}};
-  for (const intact_isa isa : kIsaLadder) advice[intact_isa_name(isa)] = SaturatesInt16(isa);
+  for (const intact_isa isa : core::kIsaLadder) advice[intact_isa_name(isa)] = core::SaturatesInt16(isa);
   const intact_isa best = BestIsa();
-  advice["this_cpu"] = best == INTACT_ISA_ANY ? Json() : Json(SaturatesInt16(best));
+  advice["this_cpu"] = best == INTACT_ISA_ANY ? Json() : Json(core::SaturatesInt16(best));
   return advice;
 }
 
@@ -320,8 +321,8 @@ Json ToJson(const IsaStatus& status) {
   return {{"isa", intact_isa_name(status.isa)},
           {"available", status.available},
           {"reason", status.reason},
-          {"saturates", SaturatesInt16(status.isa)},
-          {"reduce_range", SaturatesInt16(status.isa)}};
+          {"saturates", core::SaturatesInt16(status.isa)},
+          {"reduce_range", core::SaturatesInt16(status.isa)}};
 }
 
 Json ToJson(const LayerAudit& audit) {

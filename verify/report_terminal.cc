@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "core/isas.h"
 #include "verify/origin.h"
 #include "verify/pairing.h"
 #include "verify/problem.h"
@@ -224,7 +225,7 @@ std::string ToText(const std::vector<IsaStatus>& isas) {
   std::string text =
       fmt::format("\n  {:<13} {:<5} {:<38} {}\n", "ISA", "here", "int8 dot product", "reduce_range");
   for (const IsaStatus& status : isas) {
-    const bool saturates = SaturatesInt16(status.isa);
+    const bool saturates = core::SaturatesInt16(status.isa);
     text += fmt::format(
         "  {:<13} {:<5} {:<38} {:<6}{}\n", intact_isa_name(status.isa), status.available ? "yes" : "no",
         saturates ? "vpmaddubsw: saturates in int16" : "int32 accumulation: does not saturate",
@@ -254,7 +255,7 @@ std::string ToText(const Audit& audit) {
             Decibels(audit.sqnr_7bit_activations_db), Decibels(audit.sqnr_7bit_weights_db));
   const intact_isa best = BestIsa();
   lines.Add("  set reduce_range to", "{} on this CPU ({}); True on avx2 and avx512, False on VNNI and AMX;",
-            SaturatesInt16(best) ? "True" : "False", intact_isa_name(best));
+            core::SaturatesInt16(best) ? "True" : "False", intact_isa_name(best));
   lines.Add("", "in exact mode it does not matter");
   return std::move(lines).text();
 }

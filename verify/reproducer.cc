@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/arithmetic.h"
 #include "verify/c_text.h"
 #include "verify/claim.h"
@@ -232,23 +233,6 @@ std::string TypedArray(intact_type type, std::string_view name, const void* data
       break;
   }
   return {};
-}
-
-std::string_view TypeName(intact_type type) {
-  switch (type) {
-    case INTACT_U8:
-      return "uint8_t";
-    case INTACT_S8:
-      return "int8_t";
-    case INTACT_F32:
-      return "float";
-    case INTACT_BF16:
-      return "uint16_t";
-    case INTACT_S32:
-    case INTACT_TYPE_NONE:
-      break;
-  }
-  return "int32_t";
 }
 
 Image InputImage(const reference::Gemm& gemm, const intact_gemm_args& args) {
@@ -533,16 +517,15 @@ std::string WriteArgs(const Operation& operation, const RunOptions& options, con
   text +=
       fmt::format("  args.a = {};\n  args.a_stride = {};\n", InC("Input", images.a, 1, "a"), images.a.stride);
   text += fmt::format("  const void* b_data = {};\n", InC("Input", images.b, 1, "b"));
-  text += fmt::format("  const Tensor* c = {};\n",
-                      InC("Allocate", images.c, reference::ElementSize(operation.c_type),
-                          has_residual && options.in_place ? "residual" : "NULL"));
+  text +=
+      fmt::format("  const Tensor* c = {};\n", InC("Allocate", images.c, core::BytesOf(operation.c_type),
+                                                   has_residual && options.in_place ? "residual" : "NULL"));
   text += fmt::format("  args.c = c->data;\n  args.c_stride = {};\n", images.c.stride);
   text += fmt::format("  args.threads = {};\n", options.threads);
   if (!has_residual) return text;
   const std::string residual =
-      options.in_place
-          ? "c->data"
-          : InC("Input", images.residual, reference::ElementSize(operation.residual_type), "residual");
+      options.in_place ? "c->data"
+                       : InC("Input", images.residual, core::BytesOf(operation.residual_type), "residual");
   return text + fmt::format("  args.residual = {};\n  args.residual_stride = {};\n", residual,
                             images.residual.stride);
 }
@@ -551,7 +534,7 @@ template <class Operation>
 std::string WriteC(const Target& target, const Operation& operation, const RunOptions& options,
                    const Images& images, const std::string& plugin_options) {
   const auto desc = DescOf(operation, options);
-  const std::string_view type = TypeName(operation.c_type);
+  const std::string_view type = core::TraitsOf(operation.c_type).c_name;
   std::string text = WriteArrays(target, operation, options, images, desc.linear);
   text += kMemory;
   text += operation.c_type == INTACT_BF16 ? std::string(kValueOfBf16) : fmt::format(kValue, type);

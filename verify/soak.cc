@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/isas.h"
 #include "verify/audit.h"
 #include "verify/compare.h"
 #include "verify/fnv1a.h"
@@ -73,7 +74,7 @@ class Calls {
 class Soak {
  public:
   explicit Soak(const SoakOptions& options) : options_(options) {
-    for (const intact_isa isa : kIsaLadder) {
+    for (const intact_isa isa : core::kIsaLadder) {
       if (intact_isa_available(isa) != 0) isas_.push_back(isa);
     }
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/types.h"
+
 namespace intact::verify {
 namespace {
 
@@ -56,7 +58,7 @@ void TypeCycle::Set(intact_type a, intact_type c, Problem* problem) {
 void TypeCycle::SetResidual(intact_type type, int64_t pad, bool in_place, Problem* problem) {
   problem->residual = type;
   if (type != INTACT_F32) problem->zres = (type == INTACT_U8 ? u8_zc_ : s8_zc_).Next();
-  problem->in_place = in_place && reference::ElementSize(type) == reference::ElementSize(problem->c_type);
+  problem->in_place = in_place && core::BytesOf(type) == core::BytesOf(problem->c_type);
   problem->res_pad = problem->in_place ? 0 : pad;
 }
 

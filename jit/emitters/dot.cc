@@ -2,6 +2,8 @@
 
 #include <cassert>
 
+#include "core/isas.h"
+
 namespace intact::jit {
 namespace {
 
@@ -201,10 +203,11 @@ void EmitVexDot(asmjit::x86::Assembler& code, DotSigns signs, const Vec& accumul
   bytes[2] = static_cast<uint8_t>((bytes[2] & ~3) | prefix);
 }
 
-std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter, DotSigns signs) {
+std::unique_ptr<DotForm> MakeDotForm(DotKind kind, core::Isa isa, Emitter& emitter, DotSigns signs) {
   switch (kind) {
     case DotKind::kVnni:
-      return std::make_unique<VnniForm>(emitter, TraitsOf(isa).vectors.encoding == Encoding::kVex, signs);
+      return std::make_unique<VnniForm>(emitter, core::TraitsOf(isa).vectors.encoding == core::Encoding::kVex,
+                                        signs);
     case DotKind::kTriple:
       return std::make_unique<TripleForm>(emitter);
     case DotKind::kWide:

@@ -35,6 +35,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/emitters/emitter.h"
 
 namespace intact::jit {
@@ -102,7 +103,7 @@ class DotForm {
 };
 
 /// Other `signs` than the usual ones need an ISA with DotProducts::kAllSigns.
-std::unique_ptr<DotForm> MakeDotForm(DotKind kind, Isa isa, Emitter& emitter, DotSigns signs = {});
+std::unique_ptr<DotForm> MakeDotForm(DotKind kind, core::Isa isa, Emitter& emitter, DotSigns signs = {});
 
 /// "vpdpbusd", "vpdpbssd", …
 const char* VnniInstruction(DotSigns signs);

@@ -1,5 +1,7 @@
 #include "jit/emitters/emitter.h"
 
+#include "core/isas.h"
+
 namespace intact::jit {
 namespace {
 
@@ -197,14 +199,15 @@ std::vector<int32_t> PackOrder(int lanes) {
   return order;
 }
 
-int VectorBytes(Isa isa) { return TraitsOf(isa).vectors.bytes; }
+int VectorBytes(core::Isa isa) { return core::TraitsOf(isa).vectors.bytes; }
 
-int VectorCount(Isa isa) { return TraitsOf(isa).vectors.count; }
+int VectorCount(core::Isa isa) { return core::TraitsOf(isa).vectors.count; }
 
-RegisterFile MakeRegisterFile(Isa isa) { return {VectorBytes(isa), VectorCount(isa)}; }
+RegisterFile MakeRegisterFile(core::Isa isa) { return {VectorBytes(isa), VectorCount(isa)}; }
 
-std::unique_ptr<Emitter> MakeEmitter(Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers) {
-  if (TraitsOf(isa).vectors.encoding == Encoding::kVex) return std::make_unique<YmmEmitter>(code, registers);
+std::unique_ptr<Emitter> MakeEmitter(core::Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers) {
+  if (core::TraitsOf(isa).vectors.encoding == core::Encoding::kVex)
+    return std::make_unique<YmmEmitter>(code, registers);
   return std::make_unique<ZmmEmitter>(code, registers);
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "jit/isa.h"
+#include "core/isas.h"
 #include "jit/register_file.h"
 
 namespace intact::jit {
@@ -75,12 +75,12 @@ class Emitter {
 std::vector<int32_t> PackOrder(int lanes);
 
 /// Vector registers an ISA's emitter works with.
-RegisterFile MakeRegisterFile(Isa isa);
+RegisterFile MakeRegisterFile(core::Isa isa);
 /// Their width and number.
-int VectorBytes(Isa isa);
-int VectorCount(Isa isa);
+int VectorBytes(core::Isa isa);
+int VectorCount(core::Isa isa);
 
-std::unique_ptr<Emitter> MakeEmitter(Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers);
+std::unique_ptr<Emitter> MakeEmitter(core::Isa isa, asmjit::x86::Assembler& code, RegisterFile& registers);
 
 }  // namespace intact::jit
 #endif  // INTACT_JIT_EMITTERS_EMITTER_H_

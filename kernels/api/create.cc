@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
@@ -12,12 +13,12 @@
 namespace intact::kernels {
 namespace {
 
-Result<jit::Isa> ChooseIsaUnder(int32_t max_isa) {
-  ASSIGN_OR_RETURN(const jit::IsaSet permitted, PermittedIsas(max_isa));
+Result<core::Isa> ChooseIsaUnder(int32_t max_isa) {
+  ASSIGN_OR_RETURN(const core::IsaSet permitted, PermittedIsas(max_isa));
   return ChooseIsa(permitted);
 }
 
-Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeights>> weights, jit::Isa isa,
+Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeights>> weights, core::Isa isa,
                                          int64_t usual_m) {
   if (!weights) return weights.error();
   Taps taps;
@@ -44,7 +45,7 @@ Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const i
   view.flip = problem.b_flip();
   problem.has_given_b = desc.b_from_run != 0;
   problem.may_have_b_zero_points = problem.has_given_b && linear.b_zero_points != nullptr;
-  ASSIGN_OR_RETURN(const jit::Isa isa, ChooseIsaUnder(linear.max_isa));
+  ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(linear.max_isa));
   if (problem.has_given_b) return PlanOf(LinearWeights::Given(std::move(problem), view), isa, desc.usual_m);
   const bool pairs_saturate = PairsSaturate(isa, problem.mode);
   return PlanOf(LinearWeights::Pack(std::move(problem), view, {}, pairs_saturate), isa, desc.usual_m);
@@ -57,7 +58,7 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
   ASSIGN_OR_RETURN(const ConvGeometry geometry, CheckGeometry(desc));
   RETURN_IF_ERROR(CheckGivenBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(linear, geometry.output_channels));
-  ASSIGN_OR_RETURN(const jit::Isa isa, ChooseIsaUnder(linear.max_isa));
+  ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(linear.max_isa));
   const WeightView view = ViewOf(static_cast<const int8_t*>(weights), geometry, problem.b_flip());
   return Convolution::Create(std::move(problem), geometry, view, isa);
 }
@@ -65,7 +66,7 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
                                            std::shared_ptr<const void> mapping) {
   const ScopedFloatEnvironment float_environment;
-  ASSIGN_OR_RETURN(const jit::Isa isa, ChooseIsaUnder(max_isa));
+  ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(max_isa));
   ASSIGN_OR_RETURN(PackContents contents, ReadPackImage(image, size));
   if (contents.conv) return InvalidArgument("it holds a convolution; expected a GEMM (use intact_conv_load)");
   ASSIGN_OR_RETURN(LinearProblem problem, CheckLinear(contents.linear, contents.weights.n));
@@ -82,7 +83,7 @@ Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32
 
 Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa) {
   const ScopedFloatEnvironment float_environment;
-  ASSIGN_OR_RETURN(const jit::Isa isa, ChooseIsaUnder(max_isa));
+  ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(max_isa));
   ASSIGN_OR_RETURN(const PackContents contents, ReadPackImage(image, size));
   if (!contents.conv)
     return InvalidArgument("it holds a GEMM; expected a convolution (use intact_gemm_load)");

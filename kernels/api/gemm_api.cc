@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/api/create.h"
@@ -175,17 +176,17 @@ const char* intact_status_name(int32_t status) {
 
 const char* intact_isa_name(int32_t isa) {
   if (isa == INTACT_ISA_ANY) return "any";
-  const std::optional<intact::jit::Isa> known = intact::jit::IsaOf(isa);
-  return known ? intact::jit::ToString(*known).data() : nullptr;
+  const std::optional<intact::core::Isa> known = intact::core::IsaOf(isa);
+  return known ? intact::core::ToString(*known).data() : nullptr;
 }
 
 int32_t intact_isa_available(int32_t isa) {
-  const std::optional<intact::jit::Isa> known = intact::jit::IsaOf(isa);
+  const std::optional<intact::core::Isa> known = intact::core::IsaOf(isa);
   if (!known) return 0;
   int is_available = 0;
   // The message of an earlier call stays: this one cannot fail.
   try {
-    const intact::Result<intact::jit::IsaSet> permitted = intact::jit::PermittedIsas();
+    const intact::Result<intact::core::IsaSet> permitted = intact::jit::PermittedIsas();
     is_available = permitted && permitted->Has(*known) && intact::kernels::HasKernels(*known) ? 1 : 0;
   } catch (const std::exception&) {
     is_available = 0;

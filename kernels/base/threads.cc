@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 
+#include "core/isas.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/valgrind.h"
 
@@ -17,12 +18,12 @@ namespace {
 // What a thread's share must have: some four microseconds' work, half as long as it takes to wake a thread.
 // AVX2 comes to 2^19 products in that time. Wider vectors and VNNI each double what an instruction
 // multiplies; that tiles come to four times more is an estimate.
-double LeastMultiplyAdds(jit::Isa isa) {
-  const jit::IsaTraits& traits = jit::TraitsOf(isa);
+double LeastMultiplyAdds(core::Isa isa) {
+  const core::IsaTraits& traits = core::TraitsOf(isa);
   double least = 1 << 19;
-  if (jit::IsCompiled(isa)) return least;
-  if (traits.vectors.bytes > jit::kYmm.bytes) least *= 2;
-  if (traits.dot_products != jit::DotProducts::kNone) least *= 2;
+  if (core::IsCompiled(isa)) return least;
+  if (traits.vectors.bytes > core::kYmm.bytes) least *= 2;
+  if (traits.dot_products != core::DotProducts::kNone) least *= 2;
   return traits.has_tiles ? 4 * least : least;
 }
 
@@ -78,7 +79,7 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
 }
 
 // A region within a region has one thread, unless OpenMP is told otherwise.
-int ThreadsOf(int32_t wanted, double multiply_adds, jit::Isa isa) {
+int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa) {
   if (wanted != 0) return wanted;
   if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;
   const double worth = std::max(1.0, multiply_adds / LeastMultiplyAdds(isa));

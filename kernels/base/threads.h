@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
+#include "core/isas.h"
 #include "core/result.h"
-#include "jit/isa.h"
 #include "kernels/base/thread_pool.h"
 
 namespace intact::kernels {
@@ -40,7 +40,7 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
 
 /// The threads that a caller asks for: `wanted`; where that is 0, OpenMP's default, or fewer if so many would
 /// have less than a few microseconds' work each of `multiply_adds` by kernels of `isa`.
-int ThreadsOf(int32_t wanted, double multiply_adds, jit::Isa isa);
+int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa);
 
 /// The parts of a run, and how many threads run them: more threads than processors gain nothing. The threads
 /// may be fewer still, which changes neither the parts nor the result.

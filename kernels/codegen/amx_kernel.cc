@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "jit/emitters/emitter.h"
@@ -23,7 +24,7 @@ using jit::Mem;
 using jit::Tile;
 using jit::Vec;
 
-constexpr jit::Isa kIsa = jit::Isa::kAmxInt8;
+constexpr core::Isa kIsa = core::Isa::kAmxInt8;
 constexpr int kOperandTiles =
     2;  // of A and of B each: a third operand takes the place of the first, and so on
 
@@ -279,7 +280,7 @@ class AmxKernel {
 
 // rdi points to a TileConfig.
 Result<jit::Code> GenerateConfigure() {
-  jit::Assembler session("configure_tiles_" + jit::CompactName(kIsa));
+  jit::Assembler session("configure_tiles_" + core::CompactName(kIsa));
   const jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
   session.Begin(registers);
   session.code().ldtilecfg(x86::ptr(registers.Argument()));
@@ -288,7 +289,7 @@ Result<jit::Code> GenerateConfigure() {
 }
 
 Result<jit::Code> GenerateRelease() {
-  jit::Assembler session("release_tiles_" + jit::CompactName(kIsa));
+  jit::Assembler session("release_tiles_" + core::CompactName(kIsa));
   const jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
   session.Begin(registers);
   session.code().tilerelease();
@@ -324,7 +325,7 @@ std::string AmxKernelSpec::Name() const {
   const char* b = b_signed ? "s" : "u";
   return std::string(a) + "8" + b + "8" + epilogue.Name() + "_gemm_" + std::to_string(row_tiles * kTileRows) +
          "x" + std::to_string(panels * kPanelColumns) + "c4" + NarrowName(width) + "_tdpb" + a + b + "d_" +
-         jit::CompactName(kIsa);
+         core::CompactName(kIsa);
 }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec) {
@@ -333,7 +334,7 @@ Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec) {
 }
 
 std::string AmxStoreSpec::Name() const {
-  return epilogue.Name() + "_store_" + std::to_string(panels * kPanelColumns) + "_" + jit::CompactName(kIsa);
+  return epilogue.Name() + "_store_" + std::to_string(panels * kPanelColumns) + "_" + core::CompactName(kIsa);
 }
 
 Result<AmxStoreFunction> GetAmxStore(const AmxStoreSpec& spec) {

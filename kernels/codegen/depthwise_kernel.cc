@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "jit/emitters/emitter.h"
@@ -345,12 +346,12 @@ class DepthwiseKernel {
 }  // namespace
 
 // Their accumulators are half the registers.
-int DepthwisePixels(jit::Isa isa) { return jit::VectorCount(isa) / (2 * kVectors); }
+int DepthwisePixels(core::Isa isa) { return jit::VectorCount(isa) / (2 * kVectors); }
 
 std::string DepthwiseKernelSpec::Name() const {
   return "u8s8" + epilogue.Name() + "_depthwise_" + (loops ? "any" : taps.Name()) + "_" +
          std::to_string(pixels()) + "x" + std::to_string(channels()) + "_" + std::string(jit::ToString(dot)) +
-         "_" + jit::CompactName(isa);
+         "_" + core::CompactName(isa);
 }
 
 Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec) {

@@ -33,10 +33,11 @@
 #include <cstdint>
 #include <string>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "jit/emitters/dot.h"
 #include "jit/function.h"
-#include "jit/isa.h"
 #include "kernels/codegen/depthwise_interleaving.h"
 #include "kernels/codegen/epilogue.h"
 
@@ -58,7 +59,7 @@ struct DepthwiseKernelArgs {
 using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 
 struct DepthwiseKernelSpec {
-  jit::Isa isa = jit::Isa::kAvx2;
+  core::Isa isa = core::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;  // or kVnni
   FilterPattern taps;                      // of pixels() pixels; where it loops, of the first tap alone
   bool loops = false;
@@ -69,14 +70,14 @@ struct DepthwiseKernelSpec {
   int pixels() const { return taps.columns.pixels; }
   DepthwiseInterleaving Interleaving() const { return {taps, dot}; }  // of a tap, where it loops
   /// Whether the epilogue takes vectors as they come out.
-  bool is_dealt() const { return ElementBytes(epilogue.c_type) == 1 && !epilogue.has_residual(); }
+  bool is_dealt() const { return core::BytesOf(epilogue.c_type) == 1 && !epilogue.has_residual(); }
   auto operator<=>(const DepthwiseKernelSpec&) const = default;
   /// "u8s8u8_depthwise_3x3_x1_s1_4x64_vnni_avx512vnni".
   std::string Name() const;
 };
 
 /// How many pixels kernels of `isa` compute at a time.
-int DepthwisePixels(jit::Isa isa);
+int DepthwisePixels(core::Isa isa);
 
 /// Where channel `channel` of V lies among the V dwords of dealt vectors.
 constexpr int64_t DealtIndex(int64_t channel, int64_t lanes) {

@@ -3,53 +3,55 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/isas.h"
+
 namespace intact::kernels {
 namespace {
 
-bool HasVnni(jit::Isa isa) { return jit::TraitsOf(isa).dot_products != jit::DotProducts::kNone; }
+bool HasVnni(core::Isa isa) { return core::TraitsOf(isa).dot_products != core::DotProducts::kNone; }
 
 }  // namespace
 
-bool UsesTiles(jit::Isa isa) { return jit::TraitsOf(isa).has_tiles; }
+bool UsesTiles(core::Isa isa) { return core::TraitsOf(isa).has_tiles; }
 
-bool HasKernels(jit::Isa isa) {
-  return jit::IsCompiled(isa) || UsesTiles(isa) ||
+bool HasKernels(core::Isa isa) {
+  return core::IsCompiled(isa) || UsesTiles(isa) ||
          std::any_of(kKernels.begin(), kKernels.end(),
                      [&](const KernelBlock& block) { return block.isa == isa; });
 }
 
-std::array<jit::Isa, jit::kAllIsas.size()> IsasByRank() {
-  std::array isas = jit::kAllIsas;
-  std::ranges::sort(isas, std::greater(), [](jit::Isa isa) { return jit::TraitsOf(isa).rank; });
+std::array<core::Isa, core::kAllIsas.size()> IsasByRank() {
+  std::array isas = core::kAllIsas;
+  std::ranges::sort(isas, std::greater(), [](core::Isa isa) { return core::TraitsOf(isa).rank; });
   return isas;
 }
 
-Result<jit::Isa> ChooseIsa(jit::IsaSet permitted) {
-  for (const jit::Isa isa : IsasByRank()) {
+Result<core::Isa> ChooseIsa(core::IsaSet permitted) {
+  for (const core::Isa isa : IsasByRank()) {
     if (permitted.Has(isa) && HasKernels(isa)) return isa;
   }
   return Error{INTACT_UNSUPPORTED, "no permitted ISA has kernels (permitted: " + permitted.ToString() + ")"};
 }
 
-jit::Isa VectorIsa(jit::Isa isa) { return UsesTiles(isa) ? jit::Isa::kAvx512Vnni : isa; }
+core::Isa VectorIsa(core::Isa isa) { return UsesTiles(isa) ? core::Isa::kAvx512Vnni : isa; }
 
-jit::DotKind DotOf(jit::Isa isa, intact_mode mode) {
+jit::DotKind DotOf(core::Isa isa, intact_mode mode) {
   if (HasVnni(isa)) return jit::DotKind::kVnni;
   return mode == INTACT_SATURATING ? jit::DotKind::kTriple : jit::DotKind::kWide;
 }
 
-bool Computes(const KernelBlock& block, jit::Isa isa, intact_mode mode) {
+bool Computes(const KernelBlock& block, core::Isa isa, intact_mode mode) {
   return block.isa == VectorIsa(isa) &&
          (block.dot == jit::DotKind::kTriple) == (DotOf(isa, mode) == jit::DotKind::kTriple);
 }
 
 bool TakesSigned(const KernelBlock& block) {
   return block.dot == jit::DotKind::kVnni &&
-         jit::TraitsOf(block.isa).dot_products == jit::DotProducts::kAllSigns;
+         core::TraitsOf(block.isa).dot_products == core::DotProducts::kAllSigns;
 }
 
-bool PairsSaturate(jit::Isa isa, intact_mode mode) { return mode == INTACT_SATURATING && !HasVnni(isa); }
+bool PairsSaturate(core::Isa isa, intact_mode mode) { return mode == INTACT_SATURATING && !HasVnni(isa); }
 
-bool UsesSchedule(jit::Isa isa, intact_mode mode) { return mode == INTACT_EXACT && !HasVnni(isa); }
+bool UsesSchedule(core::Isa isa, intact_mode mode) { return mode == INTACT_EXACT && !HasVnni(isa); }
 
 }  // namespace intact::kernels

@@ -11,15 +11,15 @@
 #include <array>
 #include <cstdint>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/emitters/dot.h"
-#include "jit/isa.h"
 
 namespace intact::kernels {
 
 /// A register block: mr rows by `vectors` vectors of columns.
 struct KernelBlock {
-  jit::Isa isa;
+  core::Isa isa;
   jit::DotKind dot;
   int mr;
   int vectors;
@@ -27,54 +27,54 @@ struct KernelBlock {
 };
 
 inline constexpr std::array kKernels = {
-    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
-    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWide, 5, 2},
-    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kWideInPlace, 4, 2},
-    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
-    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kSplit, 1, 4},
-    KernelBlock{jit::Isa::kAvx2, jit::DotKind::kScheduled, 6, 1},
-    KernelBlock{jit::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
-    KernelBlock{jit::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
-    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
-    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
-    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kWideInPlace, 8, 2},
-    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 2, 2},
-    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kSplit, 1, 4},
-    KernelBlock{jit::Isa::kAvx512, jit::DotKind::kScheduled, 8, 1},
-    KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
-    KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 7, 4},
-    KernelBlock{jit::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kWide, 5, 2},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kWideInPlace, 4, 2},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 1, 4},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kScheduled, 6, 1},
+    KernelBlock{core::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
+    KernelBlock{core::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
+    KernelBlock{core::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
+    KernelBlock{core::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
+    KernelBlock{core::Isa::kAvx512, jit::DotKind::kWideInPlace, 8, 2},
+    KernelBlock{core::Isa::kAvx512, jit::DotKind::kSplit, 2, 2},
+    KernelBlock{core::Isa::kAvx512, jit::DotKind::kSplit, 1, 4},
+    KernelBlock{core::Isa::kAvx512, jit::DotKind::kScheduled, 8, 1},
+    KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
+    KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 7, 4},
+    KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
 };
 
 /// Whether plans can run on `isa` where the machine permits it.
-bool HasKernels(jit::Isa isa);
+bool HasKernels(core::Isa isa);
 
 /// All ISAs, the one that is chosen first of all first.
-std::array<jit::Isa, jit::kAllIsas.size()> IsasByRank();
+std::array<core::Isa, core::kAllIsas.size()> IsasByRank();
 
 /// The best of `permitted` that has kernels. UNSUPPORTED if there is none.
-Result<jit::Isa> ChooseIsa(jit::IsaSet permitted);
+Result<core::Isa> ChooseIsa(core::IsaSet permitted);
 
 /// Whether plans on `isa` run on tiles where M is large enough.
-bool UsesTiles(jit::Isa isa);
+bool UsesTiles(core::Isa isa);
 
 /// The ISA of the vector kernels in kKernels that plans on `isa` run: itself, or AVX-512-VNNI's for AMX.
-jit::Isa VectorIsa(jit::Isa isa);
+core::Isa VectorIsa(core::Isa isa);
 
 /// The form of the dot product that `mode` on `isa` takes from the canonical panels, where rows are many.
-jit::DotKind DotOf(jit::Isa isa, intact_mode mode);
+jit::DotKind DotOf(core::Isa isa, intact_mode mode);
 
 /// Whether `block` computes what `mode` on `isa` promises.
-bool Computes(const KernelBlock& block, jit::Isa isa, intact_mode mode);
+bool Computes(const KernelBlock& block, core::Isa isa, intact_mode mode);
 
 /// Whether `block` multiplies s8 activations as they are; others see them shifted to u8 (pack.h).
 bool TakesSigned(const KernelBlock& block);
 
 /// Whether int16 pair sums saturate in `mode` on `isa`.
-bool PairsSaturate(jit::Isa isa, intact_mode mode);
+bool PairsSaturate(core::Isa isa, intact_mode mode);
 
 /// Whether `mode` on `isa` is computed from scheduled weights where M is large enough: exact without VNNI.
-bool UsesSchedule(jit::Isa isa, intact_mode mode);
+bool UsesSchedule(core::Isa isa, intact_mode mode);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_CODEGEN_DISPATCH_H_

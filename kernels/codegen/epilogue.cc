@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/isas.h"
+#include "core/types.h"
+
 namespace intact::kernels {
 
 namespace x86 = asmjit::x86;
 
 namespace {
 
-std::string TypeName(intact_type type) {
-  if (type == INTACT_BF16) return "bf16";
-  return type == INTACT_S32 ? "s32" : type == INTACT_F32 ? "f32" : type == INTACT_U8 ? "u8" : "s8";
-}
+std::string TypeName(intact_type type) { return std::string(core::NameOf(type)); }
 
 }  // namespace
 
@@ -46,14 +46,14 @@ int32_t RoundToNearestEven(float value) {
 
 KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest) {
   constexpr double kSafe = 2147000000.0;  // leaves room for roundings
-  if (ElementBytes(type) != 1 || largest > kSafe) return KnownOutput::kNothing;
+  if (core::BytesOf(type) != 1 || largest > kSafe) return KnownOutput::kNothing;
   const float least = type == INTACT_S8 ? -128.0f : 0.0f;
   const bool changes = bounds.zero_point != 0 || bounds.lo != least || bounds.hi != least + 255.0f;
   return changes ? KnownOutput::kFitsInt32 : KnownOutput::kSaturates;
 }
 
 EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
-                                        jit::Isa isa) {
+                                        core::Isa isa) {
   EpilogueConstants constants;
   constants.lo.fill(bounds.lo);
   constants.hi.fill(bounds.hi);
@@ -116,11 +116,11 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
   }
   if (spec_.has_row_values()) emitter_.code().add(row_, 4);
   if (spec_.has_residual()) AddResidual(accumulators);
-  const int vector_stride = emitter_.lanes() * ElementBytes(spec_.c_type);
+  const int vector_stride = emitter_.lanes() * core::BytesOf(spec_.c_type);
   const auto address = [&](size_t j) {
     return x86::ptr(c, (first_vector + static_cast<int>(j)) * vector_stride);
   };
-  if (ElementBytes(spec_.c_type) == 4) {
+  if (core::BytesOf(spec_.c_type) == 4) {
     for (size_t j = 0; j < accumulators.size(); ++j) {
       if (spec_.form.streams) {
         emitter_.code().vmovntdq(address(j), accumulators[j]);
@@ -285,7 +285,7 @@ void Epilogue::AddResidual(const std::vector<jit::Vec>& accumulators) {
 // As float32, the zero point subtracted.
 void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
   x86::Assembler& code = emitter_.code();
-  const jit::Mem from = x86::ptr(residual_, vector * emitter_.lanes() * ElementBytes(spec_.residual));
+  const jit::Mem from = x86::ptr(residual_, vector * emitter_.lanes() * core::BytesOf(spec_.residual));
   if (spec_.residual == INTACT_F32) return emitter_.Load(to, from);
   if (spec_.residual == INTACT_U8) {
     code.vpmovzxbd(to, from);
@@ -299,7 +299,7 @@ void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
 void Epilogue::Bound(const jit::Vec& accumulator) {
   x86::Assembler& code = emitter_.code();
   // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
-  const bool is_float = IsFloat(spec_.c_type);
+  const bool is_float = core::IsFloat(spec_.c_type);
   const bool is_known = spec_.form.known != KnownOutput::kNothing;
   const bool may_be_nan = (spec_.has_residual() || spec_.has_row_scales) && !is_known;
   if (is_float ? spec_.form.is_bounded_below : may_be_nan) {

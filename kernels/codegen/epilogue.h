@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/emitters/emitter.h"
 #include "kernels/problem/requantization.h"
 
@@ -92,7 +93,7 @@ struct alignas(64) EpilogueConstants {
 /// `largest`.
 KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest);
 EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
-                                        jit::Isa isa);
+                                        core::Isa isa);
 
 /// What the emitted code reads, for the columns of one tile. The arrays cover the tile's whole vectors; of
 /// the residual too, whole vectors are read.

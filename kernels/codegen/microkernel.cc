@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "kernels/weights/scheduled_vectors.h"
@@ -574,7 +575,7 @@ std::string MicrokernelSpec::Name() const {
   if (ends_line) name += "_end";
   name.append("_").append(jit::ToString(dot));
   if (largest_group != 0) name.append("_by").append(std::to_string(largest_group));
-  return name.append("_").append(jit::CompactName(isa));
+  return name.append("_").append(core::CompactName(isa));
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {

@@ -55,10 +55,10 @@
 #include <optional>
 #include <string>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/emitters/dot.h"
 #include "jit/function.h"
-#include "jit/isa.h"
 #include "kernels/codegen/epilogue.h"
 #include "kernels/codegen/tap_pattern.h"
 #include "kernels/weights/pack.h"
@@ -104,7 +104,7 @@ struct SharedTaps {
 };
 
 struct MicrokernelSpec {
-  jit::Isa isa = jit::Isa::kAvx2;
+  core::Isa isa = core::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kTriple;
   jit::DotSigns signs;
   int mr = 1;       // rows

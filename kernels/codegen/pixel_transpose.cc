@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "jit/emitters/emitter.h"
@@ -30,7 +31,7 @@ struct PixelTransposeSpec {
 class PixelTranspose {
  public:
   explicit PixelTranspose(const PixelTransposeSpec& spec)
-      : spec_(spec), session_(spec.Name()), registers_(jit::MakeRegisterFile(jit::Isa::kAvx2)) {}
+      : spec_(spec), session_(spec.Name()), registers_(jit::MakeRegisterFile(core::Isa::kAvx2)) {}
 
   Result<jit::Code> Generate() {
     TakeRegisters();

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "jit/emitters/emitter.h"
@@ -26,23 +28,16 @@ using jit::Vec;
 constexpr int kVectors = 4;            // of int32 that are packed into one of bytes
 constexpr int64_t kLargestBlock = 64;  // numbers
 
-struct Limits {
-  int32_t low, high;
-};
-Limits LimitsOf(intact_type type) { return type == INTACT_S8 ? Limits{-128, 127} : Limits{0, 255}; }
-
 // To nearest even: the environment is the default one.
 int32_t Round(float value) noexcept { return _mm_cvtss_si32(_mm_set_ss(value)); }
 
-std::string NameOf(intact_type source) { return source == INTACT_F32 ? "f32" : "bf16"; }
-
 }  // namespace
 
-Result<Quantizer> Quantizer::Create(jit::Isa isa, intact_type a_type, intact_type source) {
+Result<Quantizer> Quantizer::Create(core::Isa isa, intact_type a_type, intact_type source) {
   Quantizer quantizer;
   quantizer.a_type_ = a_type;
   quantizer.source_ = source;
-  if (jit::IsCompiled(isa)) return quantizer;
+  if (core::IsCompiled(isa)) return quantizer;
   const int lanes = jit::VectorBytes(isa) / 4;
   quantizer.block_ = int64_t{kVectors} * lanes;
   const std::vector<int32_t> order = jit::PackOrder(lanes);
@@ -54,7 +49,8 @@ Result<Quantizer> Quantizer::Create(jit::Isa isa, intact_type a_type, intact_typ
 }
 
 Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
-  jit::Assembler session("scan_" + NameOf(spec.source) + "_" + jit::CompactName(spec.isa));
+  jit::Assembler session("scan_" + std::string(core::NameOf(spec.source)) + "_" +
+                         core::CompactName(spec.isa));
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
@@ -127,8 +123,8 @@ Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
 
 Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   const bool is_signed = spec.a_type == INTACT_S8;
-  jit::Assembler session("quantize_" + NameOf(spec.source) + (is_signed ? "_s8_" : "_u8_") +
-                         jit::CompactName(spec.isa));
+  jit::Assembler session("quantize_" + std::string(core::NameOf(spec.source)) +
+                         (is_signed ? "_s8_" : "_u8_") + core::CompactName(spec.isa));
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
@@ -151,7 +147,7 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   std::vector<Vec> vectors;
   vectors.reserve(kVectors);
   for (int i = 0; i < kVectors; ++i) vectors.push_back(registers.NewVector("numbers"));
-  const int source_bytes = spec.source == INTACT_F32 ? 4 : 2;
+  const int source_bytes = core::BytesOf(spec.source);
   const int step = emitter->lanes() * source_bytes;
   const asmjit::Label loop = code.newLabel();
   code.bind(loop);
@@ -261,10 +257,9 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
     std::copy_n(rest_a.begin(), count - done, a + done);
     return;
   }
-  const Limits limits = LimitsOf(a_type_);
   for (int64_t i = 0; i < count; ++i) {
     const int32_t value = Round(At(x + i * source_bytes()) / how.scale) + how.zero_point;
-    a[i] = static_cast<uint8_t>(std::clamp(value, limits.low, limits.high));
+    a[i] = static_cast<uint8_t>(std::clamp(value, core::LowestOf(a_type_), core::HighestOf(a_type_)));
   }
 }
 

@@ -12,9 +12,10 @@
 #include <compare>
 #include <cstdint>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "jit/function.h"
-#include "jit/isa.h"
 
 namespace intact::kernels {
 
@@ -40,7 +41,7 @@ class Quantizer {
  public:
   Quantizer() = default;
   /// To `a_type` from `source`, f32 or bf16. CODEGEN_FAILED names the kernel.
-  static Result<Quantizer> Create(jit::Isa isa, intact_type a_type, intact_type source);
+  static Result<Quantizer> Create(core::Isa isa, intact_type a_type, intact_type source);
 
   /// The range of `count` numbers. No alignment is needed, here and below.
   NumberRange Scan(const uint8_t* x, int64_t count) const noexcept;
@@ -55,12 +56,12 @@ class Quantizer {
  private:
   // The keys of the two functions have types of their own, by which the cache tells them apart.
   struct ScanSpec {
-    jit::Isa isa;
+    core::Isa isa;
     intact_type source;
     auto operator<=>(const ScanSpec&) const = default;
   };
   struct QuantizeSpec {
-    jit::Isa isa;
+    core::Isa isa;
     intact_type a_type, source;
     auto operator<=>(const QuantizeSpec&) const = default;
   };
@@ -86,7 +87,7 @@ class Quantizer {
   using QuantizeFunction = jit::Function<void(const QuantizeArgs*)>;
   static Result<jit::Code> GenerateScan(const ScanSpec& spec);
   static Result<jit::Code> GenerateQuantize(const QuantizeSpec& spec);
-  int64_t source_bytes() const { return source_ == INTACT_F32 ? 4 : 2; }
+  int64_t source_bytes() const { return core::BytesOf(source_); }
   // Of scales that have one in float32 without under- or overflow: the kernel is for those.
   static bool HasReciprocal(float scale) noexcept;
   static Reciprocal ReciprocalOf(float scale) noexcept;

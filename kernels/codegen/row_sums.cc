@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
@@ -41,11 +42,11 @@ uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
 
 }  // namespace
 
-Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
+Result<RowSums> RowSums::Create(core::Isa isa, intact_type a_type) {
   RowSums sums;
   sums.a_type_ = a_type;
   sums.vector_bytes_ = jit::VectorBytes(isa);
-  if (jit::IsCompiled(isa)) return sums;
+  if (core::IsCompiled(isa)) return sums;
   ASSIGN_OR_RETURN(sums.function_, jit::GetFunction<Function>(Spec{isa, a_type}, Generate));
   return sums;
 }
@@ -53,7 +54,7 @@ Result<RowSums> RowSums::Create(jit::Isa isa, intact_type a_type) {
 // Adds the sums of rows of whole vectors, kRows at a time.
 Result<jit::Code> RowSums::Generate(const Spec& spec) {
   const uint8_t flip = ActivationFlip(spec.a_type);
-  jit::Assembler session((flip != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + jit::CompactName(spec.isa));
+  jit::Assembler session((flip != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + core::CompactName(spec.isa));
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();

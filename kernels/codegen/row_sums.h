@@ -11,9 +11,9 @@
 #include <compare>
 #include <cstdint>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/function.h"
-#include "jit/isa.h"
 #include "kernels/problem/access.h"
 
 namespace intact::kernels {
@@ -22,7 +22,7 @@ class RowSums {
  public:
   RowSums() = default;
   /// CODEGEN_FAILED names the kernel.
-  static Result<RowSums> Create(jit::Isa isa, intact_type a_type);
+  static Result<RowSums> Create(core::Isa isa, intact_type a_type);
 
   /// sums[i] = Σ over the taps of row row_begin + i of A as kernels see it (pack.h), modulo 2³².
   void Sum(const RowMap& a, int64_t row_begin, int64_t row_end, const Taps& taps,
@@ -37,7 +37,7 @@ class RowSums {
     int32_t* sums = nullptr;  // of each row, which are added to
   };
   struct Spec {
-    jit::Isa isa;
+    core::Isa isa;
     intact_type a_type;
     auto operator<=>(const Spec&) const = default;
   };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/isas.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "jit/emitters/dot.h"
@@ -288,7 +289,7 @@ std::string ScheduledKernelSpec::Name() const {
   return "u8s8_scheduled_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
          "x" + std::to_string(strip_columns) + "c4_" + (is_planar ? "planar_" : "") +
          (is_paired ? "paired_" : "") + "by" + std::to_string(largest_group) + (IsVnni() ? "_vnni_" : "_") +
-         jit::CompactName(isa);
+         core::CompactName(isa);
 }
 
 Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec) {

@@ -21,9 +21,9 @@
 #include <cstdint>
 #include <string>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/function.h"
-#include "jit/isa.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/weights/schedule.h"
 
@@ -41,7 +41,7 @@ struct ScheduledKernelArgs {
 using ScheduledKernelFunction = jit::Function<void(const ScheduledKernelArgs*)>;
 
 struct ScheduledKernelSpec {
-  jit::Isa isa = jit::Isa::kAvx2;
+  core::Isa isa = core::Isa::kAvx2;
   int vectors = 1;        // rows to compute, in vectors
   int block_vectors = 1;  // rows of the accumulators' columns, in vectors
   int strip_columns = 2;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
+#include "core/types.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 
@@ -26,14 +28,14 @@ alignas(64) constexpr std::array<uint8_t, 64> kTurnSquares = [] {
 constexpr int kTileColumns = 16;  // a line of 4-byte outputs, a quarter of a vector of bytes
 
 struct TileEpilogueSpec {
-  jit::Isa isa = jit::Isa::kAvx2;
+  core::Isa isa = core::Isa::kAvx2;
   EpilogueSpec epilogue;
   int tile_rows = 0;
   int columns = 0;
   auto operator<=>(const TileEpilogueSpec&) const = default;
   std::string Name() const {
     return epilogue.Name() + "_tile_epilogue_" + std::to_string(tile_rows) + "x" + std::to_string(columns) +
-           "_" + jit::CompactName(isa);
+           "_" + core::CompactName(isa);
   }
 };
 
@@ -173,13 +175,13 @@ bool HasRowOperands(const EpilogueSpec& epilogue) {
 
 }  // namespace
 
-int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue) {
+int TileColumns(core::Isa isa, const EpilogueSpec& epilogue) {
   return HasRowOperands(epilogue) ? jit::VectorBytes(isa) / 4 : kTileColumns;
 }
 
-Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows,
+Result<TileEpilogueFunction> GetTileEpilogue(core::Isa isa, EpilogueSpec epilogue, int tile_rows,
                                              int columns) {
-  epilogue.form.is_dealt = ElementBytes(epilogue.c_type) == 1 && !HasRowOperands(epilogue);
+  epilogue.form.is_dealt = core::BytesOf(epilogue.c_type) == 1 && !HasRowOperands(epilogue);
   return jit::GetFunction<TileEpilogueFunction>(
       TileEpilogueSpec{isa, epilogue, tile_rows, columns},
       [](const TileEpilogueSpec& spec) { return TileEpilogue(spec).Generate(); });

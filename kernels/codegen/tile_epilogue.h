@@ -11,9 +11,9 @@
 
 #include <cstdint>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/function.h"
-#include "jit/isa.h"
 #include "kernels/codegen/epilogue.h"
 
 namespace intact::kernels {
@@ -29,12 +29,13 @@ struct TileEpilogueArgs {
 using TileEpilogueFunction = jit::Function<void(const TileEpilogueArgs*)>;
 
 /// The most columns of a tile.
-int TileColumns(jit::Isa isa, const EpilogueSpec& epilogue);
+int TileColumns(core::Isa isa, const EpilogueSpec& epilogue);
 
 /// Stores rows of a tile's columns, one below the other; `tile_rows` from a column of accumulators to the
 /// next. `columns`: TileColumns(), or those of a vector where outputs are not 8-bit. Rows that round up
 /// TileEpilogueArgs::rows may be stored or not.
-Result<TileEpilogueFunction> GetTileEpilogue(jit::Isa isa, EpilogueSpec epilogue, int tile_rows, int columns);
+Result<TileEpilogueFunction> GetTileEpilogue(core::Isa isa, EpilogueSpec epilogue, int tile_rows,
+                                             int columns);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_

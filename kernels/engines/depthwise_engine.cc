@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
@@ -34,14 +35,14 @@ double VectorCost(const DepthwiseKernelSpec& spec) {
   return std::max((shuffles + others) / 2, shuffles + 0.25 * others);
 }
 
-jit::DotKind KernelDot(const KernelData& data, jit::Isa isa) {
+jit::DotKind KernelDot(const KernelData& data, core::Isa isa) {
   // Less its zero point a weight is int16.
   return data.epilogue.has_b_zero_points ? jit::DotKind::kWide : DotOf(isa, INTACT_EXACT);
 }
 
 }  // namespace
 
-DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, jit::Isa isa)
+DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa)
     : data_(data),
       taps_(taps),
       spec_{VectorIsa(isa), KernelDot(data, isa), {}, false, KernelEpilogue(data)},
@@ -50,9 +51,9 @@ DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, ji
 }
 
 Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelData& data, const TapGrid& taps,
-                                                                 jit::Isa isa) {
+                                                                 core::Isa isa) {
   std::unique_ptr<DepthwiseEngine> engine(new DepthwiseEngine(data, taps, isa));
-  if (jit::IsCompiled(isa)) {
+  if (core::IsCompiled(isa)) {
     engine->MakePortable();
     return engine;
   }

@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/depthwise_kernel.h"
 #include "kernels/engines/engine.h"
@@ -46,7 +47,7 @@ class DepthwiseEngine {
   /// `data.n` channels and `data.k` = taps.taps() depths; `data` outlives the engine. Pixels of the band are
   /// data.n bytes. CODEGEN_FAILED names the kernel.
   static Result<std::unique_ptr<DepthwiseEngine>> Create(const KernelData& data, const TapGrid& taps,
-                                                         jit::Isa isa);
+                                                         core::Isa isa);
 
   /// Bytes beyond the last tap of a band that may be read.
   static constexpr int64_t kSlackBytes = 64;
@@ -87,7 +88,7 @@ class DepthwiseEngine {
     std::vector<int16_t> weights;  // [tap][channel], less their zero points
   };
 
-  DepthwiseEngine(const KernelData& data, const TapGrid& taps, jit::Isa isa);
+  DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa);
   void MakePortable();
   void RunPortably(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {

@@ -2,6 +2,9 @@
 
 #include <limits>
 
+#include "core/isas.h"
+#include "core/types.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -15,7 +18,7 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   epilogue.has_row_scales = problem.HasRowScales();
   epilogue.residual = problem.output.residual_type;
   const bool may_be_anything = epilogue.residual == INTACT_F32 || epilogue.has_row_scales;
-  if (IsFloat(epilogue.c_type)) {
+  if (core::IsFloat(epilogue.c_type)) {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     const bool may_be_nan = epilogue.has_residual() || epilogue.has_row_scales;
     epilogue.form.is_bounded_below = problem.output.bounds.lo != -kInfinity || may_be_nan;
@@ -29,7 +32,7 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
 
 }  // namespace
 
-KernelData::KernelData(std::shared_ptr<const LinearWeights> given, jit::Isa isa, bool folds_zero_points)
+KernelData::KernelData(std::shared_ptr<const LinearWeights> given, core::Isa isa, bool folds_zero_points)
     : linear(std::move(given)),
       problem(linear->problem()),
       weights(linear->packed()),

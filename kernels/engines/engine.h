@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/isas.h"
+#include "core/types.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/blocking.h"
 #include "kernels/codegen/epilogue.h"
@@ -46,7 +48,7 @@ struct RunBuffers {
 /// What kernels need to know of some weights, on one ISA. Immutable; engines keep references to it.
 struct KernelData {
   /// `folds_zero_points`: the engine has those of weights in the weights.
-  KernelData(std::shared_ptr<const LinearWeights> packed, jit::Isa isa, bool folds_zero_points);
+  KernelData(std::shared_ptr<const LinearWeights> packed, core::Isa isa, bool folds_zero_points);
   KernelData(const KernelData&) = delete;
   KernelData& operator=(const KernelData&) = delete;
 
@@ -59,8 +61,8 @@ struct KernelData {
   EpilogueConstants constants;  // bounds and residual, for the plan's ISA
 
   uint8_t a_flip() const { return problem.a_flip(); }
-  int element_bytes() const { return ElementBytes(epilogue.c_type); }
-  int residual_bytes() const { return ElementBytes(epilogue.residual); }  // of an element
+  int element_bytes() const { return core::BytesOf(epilogue.c_type); }
+  int residual_bytes() const { return core::BytesOf(epilogue.residual); }  // of an element
   /// The panels of a run: panel p is panel_stride_bytes()·p from there.
   const int8_t* PanelsOf(const RunBuffers& buffers) const {
     return buffers.weights == nullptr ? weights.data : buffers.weights->panels;
@@ -99,7 +101,7 @@ struct SkippingInitial {
 
 /// What the engines of a plan share: its weights, and how they find A.
 struct GemmData : KernelData {
-  GemmData(std::shared_ptr<const LinearWeights> packed, Access given, jit::Isa isa)
+  GemmData(std::shared_ptr<const LinearWeights> packed, Access given, core::Isa isa)
       : KernelData(std::move(packed), isa, std::holds_alternative<PlanarAccess>(given)),
         access(std::move(given)) {}
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "core/isas.h"
 #include "core/result.h"
 
 namespace intact::kernels {
@@ -15,7 +16,7 @@ constexpr int kMaxRows = 16;  // of a tile
 // where memory was read at 0.9 of its bandwidth without.
 constexpr int64_t kOwnAhead = 1024;
 
-int Lanes(jit::Isa isa) { return jit::VectorBytes(isa) / 4; }
+int Lanes(core::Isa isa) { return jit::VectorBytes(isa) / 4; }
 
 // The taps that some of the next `rows` rows need.
 TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <span>
 
+#include "core/types.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -166,7 +168,7 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const 
       f += ResidualAt(requantization, args.residual, i) * requantization.residual.scale;
     }
     f = Min(Max(f, bounds.lo), bounds.hi);
-    if (IsFloat(requantization.c_type)) {
+    if (core::IsFloat(requantization.c_type)) {
       StoreFloat(requantization.c_type, f, i, c);
     } else {
       c[i] = static_cast<uint8_t>(_mm_cvtss_si32(_mm_set_ss(f)) + bounds.zero_point);

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
@@ -20,7 +21,7 @@ using costs::Forms;
 using costs::StripForm;
 
 // They depend on what an ISA's vectors are, so that every ISA has some.
-const Forms& FormsOf(jit::Isa isa, bool planar) {
+const Forms& FormsOf(core::Isa isa, bool planar) {
   const bool is_zmm = jit::VectorBytes(isa) == 64;
   if (!planar) return is_zmm ? costs::kZmmForms : costs::kYmmForms;
   if (UsesSchedule(isa, INTACT_EXACT)) return is_zmm ? costs::kPlanarZmmForms : costs::kPlanarYmmForms;
@@ -73,7 +74,7 @@ class ScheduledEngine::RowOf {
   const TileRows& rows_;
 };
 
-ScheduledEngine::ScheduledEngine(const GemmData& data, jit::Isa isa, int amax,
+ScheduledEngine::ScheduledEngine(const GemmData& data, core::Isa isa, int amax,
                                  std::unique_ptr<ScheduledEngine> fallback)
     : data_(data),
       isa_(isa),
@@ -81,7 +82,7 @@ ScheduledEngine::ScheduledEngine(const GemmData& data, jit::Isa isa, int amax,
       fallback_(std::move(fallback)),
       lanes_(jit::VectorBytes(isa) / 4) {}
 
-Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData& data, jit::Isa isa,
+Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData& data, core::Isa isa,
                                                                  const ScheduledEngine* like) {
   std::unique_ptr<ScheduledEngine> fallback;
   const LinearProblem& problem = data.problem;
@@ -92,7 +93,7 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData&
   return CreateFor(data, isa, problem.range.high, std::move(fallback), like);
 }
 
-Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::CreateFor(const GemmData& data, jit::Isa isa,
+Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::CreateFor(const GemmData& data, core::Isa isa,
                                                                     int amax,
                                                                     std::unique_ptr<ScheduledEngine> fallback,
                                                                     const ScheduledEngine* like) {

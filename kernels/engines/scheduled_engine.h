@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/scheduled_kernel.h"
 #include "kernels/codegen/tile_epilogue.h"
@@ -34,7 +35,7 @@ class ScheduledEngine final : public Engine {
   /// Chooses the strip width that the cost model finds cheaper for the declared range; or that of `like`, an
   /// engine of the same weights for other extents of a convolution's input. Until it is built the engine
   /// tells its cost alone. `data` outlives the engine, and so does `like` until it is built.
-  static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, jit::Isa isa,
+  static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, core::Isa isa,
                                                          const ScheduledEngine* like);
 
   /// Schedules the weights, or takes the schedule of `like`. Once.
@@ -61,10 +62,10 @@ class ScheduledEngine final : public Engine {
   const std::shared_ptr<const ScheduledWeights>& schedule() const { return schedule_; }
 
  private:
-  ScheduledEngine(const GemmData& data, jit::Isa isa, int amax, std::unique_ptr<ScheduledEngine> fallback);
+  ScheduledEngine(const GemmData& data, core::Isa isa, int amax, std::unique_ptr<ScheduledEngine> fallback);
   /// For activations in [0, amax]. Rows that hold a larger one are left to `fallback`; without one the caller
   /// guarantees that there are none.
-  static Result<std::unique_ptr<ScheduledEngine>> CreateFor(const GemmData& data, jit::Isa isa, int amax,
+  static Result<std::unique_ptr<ScheduledEngine>> CreateFor(const GemmData& data, core::Isa isa, int amax,
                                                             std::unique_ptr<ScheduledEngine> fallback,
                                                             const ScheduledEngine* like);
   int BlocksOf(const costs::StripForm& form) const;
@@ -112,7 +113,7 @@ class ScheduledEngine final : public Engine {
                   int32_t* accumulators) const noexcept;
 
   const GemmData& data_;
-  jit::Isa isa_;
+  core::Isa isa_;
   int amax_;
   std::unique_ptr<ScheduledEngine> fallback_;
   const ScheduledEngine* like_ = nullptr;  // until it is built

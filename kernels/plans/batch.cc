@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/result.h"
+#include "core/types.h"
 #include "kernels/base/blocking.h"
 #include "kernels/problem/checks.h"
 
@@ -135,9 +136,9 @@ intact_gemm_args Batch::Item(int64_t i) const {
     item.residual_stride = residual_step_;
   }
   item.a = ItemAt(args_.a, args_.a_items, i, a_step_, problem_.a_bytes());
-  item.c = ItemAt(args_.c, args_.c_items, i, c_step_, ElementBytes(problem_.output.c_type));
+  item.c = ItemAt(args_.c, args_.c_items, i, c_step_, core::BytesOf(problem_.output.c_type));
   item.residual = ItemAt(args_.residual, args_.residual_items, i, residual_step_,
-                         ElementBytes(problem_.output.residual_type));
+                         core::BytesOf(problem_.output.residual_type));
   item.b_items = nullptr;
   item.b = ItemAt(args_.b, args_.b_items, i, b_step_, 1);
   if (args_.b_scales != nullptr) item.b_scales += i;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
@@ -45,7 +46,7 @@ std::string ConvLayout::Form::ToString() const {
 
 Result<std::shared_ptr<const ConvLayout>> ConvLayout::Create(const LinearProblem& problem,
                                                              const WeightView& weights,
-                                                             const ConvGeometry& geometry, jit::Isa isa,
+                                                             const ConvGeometry& geometry, core::Isa isa,
                                                              const Form& form) {
   std::shared_ptr<ConvLayout> layout(new ConvLayout(problem, geometry, isa));
   layout->SetForm(form);
@@ -59,7 +60,7 @@ Result<std::shared_ptr<const ConvLayout>> ConvLayout::Create(const LinearProblem
 // ----- which form ------------------------------------------------------------------------------------------
 
 ConvLayout::Form ConvLayout::ModelForm(const LinearProblem& problem, const ConvGeometry& geometry,
-                                       jit::Isa isa, bool may_be_planar) {
+                                       core::Isa isa, bool may_be_planar) {
   return ConvLayout(problem, geometry, isa).ModelForm(may_be_planar);
 }
 
@@ -75,7 +76,7 @@ ConvLayout::Form ConvLayout::ModelForm(bool may_be_planar) {
 }
 
 std::vector<ConvLayout::Form> ConvLayout::FormsOf(const LinearProblem& problem, const ConvGeometry& geometry,
-                                                  jit::Isa isa) {
+                                                  core::Isa isa) {
   ConvLayout layout(problem, geometry, isa);
   std::vector<Form> forms = {layout.ModelForm(true)};
   // Which products are added in int16 is the form's matter, where they saturate.
@@ -127,7 +128,7 @@ int64_t ConvLayout::JoinedGroups() const {
 }
 
 bool ConvLayout::MayBePlanar() const {
-  return !jit::IsCompiled(isa_) && problem_.mode == INTACT_EXACT && geometry_.groups > 1 &&
+  return !core::IsCompiled(isa_) && problem_.mode == INTACT_EXACT && geometry_.groups > 1 &&
          !HasDepthwiseForm() &&
          PlanarBand(geometry_, static_cast<uint8_t>(problem_.a_zero_point), problem_.a_flip()).IsSmall();
 }

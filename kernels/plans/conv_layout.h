@@ -32,8 +32,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
-#include "jit/isa.h"
 #include "kernels/input/band.h"
 #include "kernels/input/planar_band.h"
 #include "kernels/plans/gemm_plan.h"
@@ -68,17 +68,17 @@ class ConvLayout {
   };
   /// `geometry` as for Create(). `may_be_planar`: whether every extent fits a planar band, as far as the
   /// caller knows.
-  static Form ModelForm(const LinearProblem& problem, const ConvGeometry& geometry, jit::Isa isa,
+  static Form ModelForm(const LinearProblem& problem, const ConvGeometry& geometry, core::Isa isa,
                         bool may_be_planar = true);
   /// All forms that compute the problem; the model's is the first.
-  static std::vector<Form> FormsOf(const LinearProblem& problem, const ConvGeometry& geometry, jit::Isa isa);
+  static std::vector<Form> FormsOf(const LinearProblem& problem, const ConvGeometry& geometry, core::Isa isa);
 
   /// `geometry` is not transposed; where extents are open it is of typical ones, for which the layout is
   /// chosen. `weights` hold a depth for each (tap, channel of the group). `form`: one of FormsOf(). Errors:
   /// those of creation.
   static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem,
                                                           const WeightView& weights,
-                                                          const ConvGeometry& geometry, jit::Isa isa,
+                                                          const ConvGeometry& geometry, core::Isa isa,
                                                           const Form& form);
 
   const Form& form() const { return form_; }
@@ -88,7 +88,7 @@ class ConvLayout {
   const LinearProblem& problem() const { return problem_; }
   /// That the layout was chosen for: types, channels, groups and the kernel are those of all sizes.
   const ConvGeometry& geometry() const { return geometry_; }
-  jit::Isa isa() const { return isa_; }
+  core::Isa isa() const { return isa_; }
   /// Padding as kernels see it.
   uint8_t padding() const { return static_cast<uint8_t>(problem_.ActivationZeroPoint()); }
 
@@ -130,7 +130,7 @@ class ConvLayout {
   int64_t packed_bytes() const;
 
  private:
-  ConvLayout(LinearProblem problem, const ConvGeometry& geometry, jit::Isa isa)
+  ConvLayout(LinearProblem problem, const ConvGeometry& geometry, core::Isa isa)
       : problem_(std::move(problem)), geometry_(geometry), isa_(isa) {}
   Form ModelForm(bool may_be_planar);
   /// How rows are read, if not from a planar band.
@@ -160,7 +160,7 @@ class ConvLayout {
 
   LinearProblem problem_;
   ConvGeometry geometry_;
-  jit::Isa isa_;
+  core::Isa isa_;
   Form form_;
   BandChannels channels_;
   std::vector<int64_t> channel_order_, channel_places_;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
@@ -166,7 +168,7 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch, const std::vector<const Engine*
   shape.piece_rows = shape.rows;
   shape.output.m = shape.rows;
   shape.output.n = shape.output.column_step = geometry_.output_channels;
-  shape.output.line_columns = LineColumns(geometry_.output_channels, ElementBytes(output().c_type));
+  shape.output.line_columns = LineColumns(geometry_.output_channels, core::BytesOf(output().c_type));
   shape.is_by_line = !grid_.IsEven(batch) && RunsByLine();
   if (!grid_.IsEven(batch) && !shape.is_by_line) {
     shape.piece_rows = std::min(shape.rows, MostSpreadRows());
@@ -204,8 +206,8 @@ ConvPlan::Shape ConvPlan::ShapeOf(int64_t batch, const std::vector<const Engine*
 }
 
 int64_t ConvPlan::SpreadRowBytes() const {
-  const int residual_bytes = output().has_residual() ? ElementBytes(output().residual_type) : 0;
-  return geometry_.output_channels * (ElementBytes(output().c_type) + residual_bytes);
+  const int residual_bytes = output().has_residual() ? core::BytesOf(output().residual_type) : 0;
+  return geometry_.output_channels * (core::BytesOf(output().c_type) + residual_bytes);
 }
 
 // As many as stay in half of L1, from where they are copied; whole lines, as bands hold them, unless those
@@ -218,7 +220,7 @@ int64_t ConvPlan::MostSpreadRows() const {
 
 // A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
 bool ConvPlan::RunsByLine() const {
-  const jit::Isa isa = layout_->isa();
+  const core::Isa isa = layout_->isa();
   return !UsesSchedule(isa, layout_->problem().mode) && !UsesTiles(isa) && !layout_->IsPlanar() &&
          depthwise_ == nullptr && geometry_.output[kWidth] >= costs::kLeastLineRows;
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 
@@ -147,7 +148,7 @@ std::vector<int64_t> PaddingExcess::WithoutTaps(const std::vector<int64_t>& taps
 // ----- bare pixels -----------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
-                                               const std::vector<int64_t>& excess, jit::Isa isa) {
+                                               const std::vector<int64_t>& excess, core::Isa isa) {
   LinearProblem bare = problem;
   bare.clamp_excess = excess;
   PadColumns(&bare.clamp_excess);

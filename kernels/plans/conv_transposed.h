@@ -22,6 +22,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/conv_geometry.h"
@@ -60,7 +61,7 @@ class PaddingExcess {
 /// The plan of bare pixels, of any extents: its depth is 1, and its weights contribute nothing. `excess`:
 /// that of all taps.
 Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
-                                               const std::vector<int64_t>& excess, jit::Isa isa);
+                                               const std::vector<int64_t>& excess, core::Isa isa);
 
 /// The bare pixels of an output.
 class BarePixels {

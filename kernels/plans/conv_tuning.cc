@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "core/result.h"
+#include "core/types.h"
+#include "jit/isa.h"
 #include "kernels/base/threads.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/tuning.h"
@@ -60,9 +62,9 @@ class Convolution::Timer {
     const int64_t inputs = PixelsOf(sized.input) * sized.input_channels;
     const int64_t outputs = PixelsOf(sized.output) * sized.output_channels;
     const int64_t residual_bytes =
-        problem.output.has_residual() ? outputs * ElementBytes(problem.output.residual_type) : 0;
+        problem.output.has_residual() ? outputs * core::BytesOf(problem.output.residual_type) : 0;
     const auto size = [](int64_t bytes) { return static_cast<size_t>(bytes); };
-    if (!a_.Resize(size(inputs)) || !c_.Resize(size(outputs * ElementBytes(problem.output.c_type))) ||
+    if (!a_.Resize(size(inputs)) || !c_.Resize(size(outputs * core::BytesOf(problem.output.c_type))) ||
         !residual_.Resize(size(residual_bytes))) {
       return {INTACT_OUT_OF_MEMORY, "no memory to tune in"};
     }

@@ -4,7 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "kernels/base/threads.h"
 #include "kernels/problem/checks.h"
 
@@ -17,7 +19,7 @@ Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) {
 }
 
 Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, const ConvGeometry& geometry,
-                                                         const WeightView& weights, jit::Isa isa) {
+                                                         const WeightView& weights, core::Isa isa) {
   std::unique_ptr<Convolution> made(new Convolution(std::move(problem), geometry, isa));
   RETURN_IF_ERROR(made->MakeLayouts(weights));
   ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry));
@@ -401,12 +403,12 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
   const int64_t outputs = pixels_of(sized.output);
   const int64_t channels = geometry_.output_channels;
   const MemoryRows c =
-      rows("c", args.c, outputs, channels, args.c_stride, ElementBytes(problem_.output.c_type));
+      rows("c", args.c, outputs, channels, args.c_stride, core::BytesOf(problem_.output.c_type));
   Error error =
       CheckApart(c, rows("a", args.a, pixels_of(sized.input), geometry_.input_channels, args.a_stride, 1));
   if (error.status != INTACT_OK || args.residual == nullptr || args.residual == args.c) return error;
   return CheckApart(c, rows("the residual", args.residual, outputs, channels, args.residual_stride,
-                            ElementBytes(problem_.output.residual_type)));
+                            core::BytesOf(problem_.output.residual_type)));
 }
 
 void Convolution::RunShare(const intact_conv_args& args, const Prepared& prepared, int part, int parts,

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/plans/conv_layout.h"
@@ -35,7 +36,7 @@ class Convolution {
  public:
   /// `weights`: a depth for each (tap, channel of the group), dense by output channel.
   static Result<std::unique_ptr<Convolution>> Create(LinearProblem problem, const ConvGeometry& geometry,
-                                                     const WeightView& weights, jit::Isa isa);
+                                                     const WeightView& weights, core::Isa isa);
 
   Error Prepare(const intact_conv_args& args, intact_run_info* info) const;
   Error Run(const intact_conv_args& args) const;
@@ -47,7 +48,7 @@ class Convolution {
 
   const LinearProblem& problem() const { return problem_; }
   const ConvGeometry& geometry() const { return geometry_; }
-  jit::Isa isa() const { return isa_; }
+  core::Isa isa() const { return isa_; }
   /// Each name that it has had stays where it is.
   const std::string& kernel_name() const { return kernel_names_.back(); }
   int64_t packed_bytes() const;
@@ -99,7 +100,7 @@ class Convolution {
     /// How many shares a run has that is cut for `threads`: more would be empty.
     int Parts(int threads) const;
     /// How many a run is cut for that asks for `wanted`.
-    int Threads(int32_t wanted, jit::Isa isa) const {
+    int Threads(int32_t wanted, core::Isa isa) const {
       return ThreadsOf(wanted, plans->geometry.MultiplyAdds(batch), isa);
     }
   };
@@ -126,7 +127,7 @@ class Convolution {
   class Timer;
   static constexpr size_t kMostPrepared = 64;  // as intact.h promises
 
-  Convolution(LinearProblem problem, const ConvGeometry& geometry, jit::Isa isa)
+  Convolution(LinearProblem problem, const ConvGeometry& geometry, core::Isa isa)
       : problem_(std::move(problem)), geometry_(geometry), isa_(isa) {}
   Error MakeLayouts(const WeightView& weights);
   Error MakePhases(const ConvGeometry& sized, const WeightView& weights);
@@ -169,7 +170,7 @@ class Convolution {
 
   LinearProblem problem_;
   ConvGeometry geometry_;
-  jit::Isa isa_;
+  core::Isa isa_;
   std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
   // A transposed one has the caller's number of each layout's taps; then taps that no output reads, with
   // their weights, [output channel][tap][channel], as kernels see them, for the certificate.

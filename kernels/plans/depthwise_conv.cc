@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/base/threads.h"
 #include "kernels/engines/cost_constants.h"
@@ -13,7 +14,7 @@ static_assert(Band::kSlackBytes >= DepthwiseEngine::kSlackBytes);
 
 Result<std::unique_ptr<DepthwiseConv>> DepthwiseConv::Create(const KernelData& data,
                                                              const ConvGeometry& geometry, uint8_t padding,
-                                                             uint8_t flip, jit::Isa isa) {
+                                                             uint8_t flip, core::Isa isa) {
   std::unique_ptr<DepthwiseConv> conv(new DepthwiseConv(data, geometry, padding, flip));
   RETURN_IF_ERROR(conv->MakeLines(isa));
   RETURN_IF_ERROR(conv->MakeInner(isa));
@@ -31,7 +32,7 @@ TapGrid DepthwiseConv::GridOf(const Band& band) const {
   return grid;
 }
 
-Error DepthwiseConv::MakeLines(jit::Isa isa) {
+Error DepthwiseConv::MakeLines(core::Isa isa) {
   const int64_t repeats = geometry_.group_outputs();
   lines_.band = Band(geometry_, {geometry_.input_channels, repeats, data_.n}, padding_, flip_);
   ASSIGN_OR_RETURN(lines_.engine, DepthwiseEngine::Create(data_, GridOf(lines_.band), isa));
@@ -51,7 +52,7 @@ DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
   return inner;
 }
 
-Error DepthwiseConv::MakeInner(jit::Isa isa) {
+Error DepthwiseConv::MakeInner(core::Isa isa) {
   inner_x_ = InnerOf(kWidth);
   inner_y_ = InnerOf(kHeight);
   const bool is_flat = geometry_.kernel[kDepth] == 1 && geometry_.input[kDepth] == 1 &&
@@ -69,7 +70,7 @@ Error DepthwiseConv::MakeInner(jit::Isa isa) {
   return error;
 }
 
-Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, jit::Isa isa, Part* part) const {
+Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, core::Isa isa, Part* part) const {
   if (count == 0) return {};
   ConvGeometry columns = geometry_;
   columns.output[kWidth] = count;

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/engines/depthwise_engine.h"
 #include "kernels/engines/engine.h"
@@ -27,7 +28,7 @@ class DepthwiseConv {
  public:
   /// `padding` and `flip` as for Band; `data` outlives it.
   static Result<std::unique_ptr<DepthwiseConv>> Create(const KernelData& data, const ConvGeometry& geometry,
-                                                       uint8_t padding, uint8_t flip, jit::Isa isa);
+                                                       uint8_t padding, uint8_t flip, core::Isa isa);
 
   std::string KernelName() const { return lines_.engine->KernelName(); }
   int64_t packed_bytes() const;
@@ -65,10 +66,10 @@ class DepthwiseConv {
       : data_(data), geometry_(geometry), padding_(padding), flip_(flip) {}
   Inner InnerOf(Dimension dimension) const;
   TapGrid GridOf(const Band& band) const;
-  Error MakeLines(jit::Isa isa);
-  Error MakeInner(jit::Isa isa);
+  Error MakeLines(core::Isa isa);
+  Error MakeInner(core::Isa isa);
   /// Columns [begin, begin + count) of the output, whose pixels are those of a column.
-  Error MakeColumns(int64_t begin, int64_t count, jit::Isa isa, Part* part) const;
+  Error MakeColumns(int64_t begin, int64_t count, core::Isa isa, Part* part) const;
   bool CanReadInPlace(const ConvInput& input, const OutputMap& output) const;
   /// Pixels of C from (plane, line, x) on, `stride` rows apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;

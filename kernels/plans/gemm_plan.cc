@@ -8,7 +8,9 @@
 #include <numeric>
 #include <optional>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
@@ -45,15 +47,14 @@ int64_t WeightBytes(const GemmData& data) { return data.problem.has_given_b ? Gi
 
 // Outputs of rows that have no scale are NaNs, see the contract.
 void FillWithNan(intact_type c_type, int64_t columns, uint8_t* c) {
-  const std::array<uint8_t, 4> f32 = {0x00, 0x00, 0xC0, 0x7F};
-  const auto bytes = static_cast<size_t>(ElementBytes(c_type));
+  const auto bytes = static_cast<size_t>(core::BytesOf(c_type));
   for (int64_t i = 0; i < columns; ++i, c += bytes) {
-    std::copy_n(f32.end() - static_cast<std::ptrdiff_t>(bytes), bytes, c);
+    core::Encode(c_type, std::numeric_limits<double>::quiet_NaN(), c);
   }
 }
 
 // Activations beyond a declared range that is checked run on these vectors too.
-ScheduleSpec VectorSpec(const GemmData& data, jit::Isa isa) {
+ScheduleSpec VectorSpec(const GemmData& data, core::Isa isa) {
   const int amax = data.problem.is_range_checked ? 255 : data.problem.range.high;
   return ScheduledVectors::SpecFor(data.weights, jit::VectorBytes(isa) / kQuad, amax);
 }
@@ -65,7 +66,7 @@ constexpr int64_t kLargeM = 1024;  // the M that a plan's kernel is named for
 }  // namespace
 
 Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearWeights> weights,
-                                                   Access access, jit::Isa isa, UsualRows usual,
+                                                   Access access, core::Isa isa, UsualRows usual,
                                                    const GemmPlan* like) {
   RETURN_IF_ERROR(weights->RestorePanels());
   std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(weights), std::move(access), isa, usual));
@@ -185,7 +186,7 @@ Result<GemmPlan::Needed> GemmPlan::NeededEngines(const ScheduledEngine* schedule
 }
 
 Error GemmPlan::MakeEngines(const GemmPlan* like) {
-  if (jit::IsCompiled(isa_)) {
+  if (core::IsCompiled(isa_)) {
     engines_.push_back(std::make_unique<PortableEngine>(data_));
   } else if (Error error = MakeGeneratedEngines(like); error.status != INTACT_OK) {
     return error;
@@ -294,7 +295,7 @@ Error GemmPlan::CheckItemApart(const intact_gemm_args& item) const {
   Error error = CheckApart(c, rows("a", item.a, data_.k, item.a_stride, data_.problem.a_bytes()));
   if (error.status != INTACT_OK || item.residual == nullptr || item.residual == item.c) return error;
   return CheckApart(c, rows("the residual", item.residual, data_.n, item.residual_stride,
-                            ElementBytes(output.residual_type)));
+                            core::BytesOf(output.residual_type)));
 }
 
 RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
@@ -464,7 +465,7 @@ void GemmPlan::CopyGiven(const RunBuffers& buffers, const Range& piece, RowValue
 void GemmPlan::FillWithoutScale(const RowValues& values, const OutputMap& output,
                                 const Range& piece) const noexcept {
   const intact_type c_type = data_.problem.output.c_type;
-  if (!IsFloat(c_type)) return;
+  if (!core::IsFloat(c_type)) return;
   for (int64_t row = piece.row_begin; row < piece.row_end; ++row) {
     if (!std::isnan(values.scales[static_cast<size_t>(row - piece.row_begin)])) continue;
     FillWithNan(c_type, piece.column_end - piece.column_begin, output.C(row, piece.column_begin));

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/result.h"
-#include "jit/isa.h"
 #include "kernels/base/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/quantizer.h"
@@ -45,7 +45,7 @@ class GemmPlan {
   /// `like`: a plan of the same weights for other extents of a convolution's input, whose schedules it
   /// shares; or null.
   static Result<std::unique_ptr<GemmPlan>> Create(std::shared_ptr<const LinearWeights> weights, Access access,
-                                                  jit::Isa isa, UsualRows usual = {},
+                                                  core::Isa isa, UsualRows usual = {},
                                                   const GemmPlan* like = nullptr);
 
   // The C ABI's GEMM.
@@ -74,7 +74,7 @@ class GemmPlan {
 
   const GemmData& data() const { return data_; }
   const LinearWeights& weights() const { return *data_.linear; }
-  jit::Isa isa() const { return isa_; }
+  core::Isa isa() const { return isa_; }
   /// The kernel that runs large M, or the named one.
   const std::string& kernel_name() const { return kernel_name_; }
   /// The kernel that runs `m` rows.
@@ -117,7 +117,7 @@ class GemmPlan {
   ScheduleStatistics schedule_statistics() const;
 
  private:
-  GemmPlan(std::shared_ptr<const LinearWeights> weights, Access access, jit::Isa isa, UsualRows usual)
+  GemmPlan(std::shared_ptr<const LinearWeights> weights, Access access, core::Isa isa, UsualRows usual)
       : data_(std::move(weights), std::move(access), isa), usual_(usual), isa_(isa) {}
   Error SetSkippingInitial();
   Error AddSkippingInitial(const TapRange& range);
@@ -181,7 +181,7 @@ class GemmPlan {
   TunedEngines tuned_;                                  // by rising M
   std::vector<std::unique_ptr<Engine>> tuned_engines_;  // those of tuned_ that are not among engines_
   int64_t run_all_as_ = 0;                              // 0: each M as itself
-  jit::Isa isa_;
+  core::Isa isa_;
 };
 
 }  // namespace intact::kernels

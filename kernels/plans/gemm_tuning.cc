@@ -1,5 +1,6 @@
 // Choosing by stopwatch (tuning.h) among the engines of a GEMM.
 #include "core/result.h"
+#include "jit/isa.h"
 #include "kernels/plans/tuning.h"
 
 #include <algorithm>

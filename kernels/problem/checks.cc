@@ -9,7 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 
 namespace intact::kernels {
 namespace {
@@ -331,8 +333,8 @@ Error UnexpectedNumber(const std::string& field, float value, const std::string&
   return InvalidArgument(field + " is " + Text(value) + "; expected " + expected);
 }
 
-Result<jit::IsaSet> PermittedIsas(int32_t max_isa) {
-  const std::optional<jit::Isa> cap = jit::IsaOf(max_isa);
+Result<core::IsaSet> PermittedIsas(int32_t max_isa) {
+  const std::optional<core::Isa> cap = core::IsaOf(max_isa);
   if (max_isa != INTACT_ISA_ANY && !cap) return Unexpected("max_isa", max_isa, "an intact_isa");
   return jit::PermittedIsas(cap);
 }
@@ -451,8 +453,8 @@ Error CheckOutput(const Requantization& output, int64_t columns, const OutputArg
   const int64_t stride = arguments.residual_stride;
   RETURN_IF_ERROR(CheckStride("residual_stride", stride, columns));
   if (!is_given || arguments.residual != arguments.c) return {};
-  const int bytes = ElementBytes(output.residual_type);
-  if (bytes != ElementBytes(output.c_type)) {
+  const int bytes = core::BytesOf(output.residual_type);
+  if (bytes != core::BytesOf(output.c_type)) {
     return InvalidArgument("residual is c, whose elements are of another size; expected a tensor of " +
                            std::to_string(bytes) + "-byte elements beside c");
   }

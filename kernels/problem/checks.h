@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/problem/linear_problem.h"
@@ -32,7 +33,7 @@ bool IsFiniteAndPositive(float value);
 Error CheckRows(int64_t m);
 
 /// The permitted ISAs under a plan's own cap: an intact_isa, if the caller gave one.
-Result<jit::IsaSet> PermittedIsas(int32_t max_isa);
+Result<core::IsaSet> PermittedIsas(int32_t max_isa);
 
 /// What a caller's descriptor must not leave out, and a saved plan may hold: the bounds of CLAMP.
 Error CheckGivenBounds(const intact_linear_desc& desc);

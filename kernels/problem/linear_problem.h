@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/types.h"
 #include "kernels/problem/operands.h"
 #include "kernels/problem/requantization.h"
 
@@ -62,7 +63,7 @@ struct LinearProblem {
   }
   bool HasRowValues() const { return HasWeightZeroPoints() || HasRowScales() || HasRowZeroPoints(); }
   /// Bytes of an element of A as runs give it.
-  int a_bytes() const { return IsDynamic() ? ElementBytes(a_source_type) : 1; }
+  int a_bytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
 };
 
 /// The descriptor that CheckLinear() makes `problem` of; it points into `problem` and to `b_zero_points`,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/types.h"
 #include "kernels/problem/requantization.h"
 
 namespace intact::kernels {
@@ -20,8 +21,8 @@ struct OutputMap {
   /// Dense rows of `elements` where a stride is 0; strides are in elements.
   static OutputMap Of(const Requantization& output, int64_t elements, void* c, int64_t c_stride,
                       const void* residual, int64_t residual_stride) {
-    const int c_bytes = ElementBytes(output.c_type);
-    const int residual_bytes = ElementBytes(output.residual_type);
+    const int c_bytes = core::BytesOf(output.c_type);
+    const int residual_bytes = core::BytesOf(output.residual_type);
     return {static_cast<uint8_t*>(c),
             (c_stride == 0 ? elements : c_stride) * c_bytes,
             static_cast<const uint8_t*>(residual),

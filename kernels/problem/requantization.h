@@ -9,14 +9,6 @@
 
 namespace intact::kernels {
 
-/// Bytes of an element of a tensor.
-constexpr int ElementBytes(intact_type type) {
-  if (type == INTACT_BF16) return 2;
-  return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1;
-}
-/// Whether it holds f itself, rounded or not.
-constexpr bool IsFloat(intact_type type) { return type == INTACT_F32 || type == INTACT_BF16; }
-
 /// The activation's bounds and the output's zero point. Bounds of 8-bit outputs lie within what the type can
 /// hold, less the zero point.
 struct OutputBounds {

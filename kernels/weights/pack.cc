@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "core/isas.h"
 #include "jit/isa.h"
 
 namespace intact::kernels {
@@ -125,7 +126,7 @@ class QuadPacker {
 }
 
 bool HasAvx2() {
-  static const bool kHas = jit::HardwareIsas().Has(jit::Isa::kAvx2);
+  static const bool kHas = jit::HardwareIsas().Has(core::Isa::kAvx2);
   return kHas;
 }
 

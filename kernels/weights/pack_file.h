@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "jit/isa.h"
 #include "kernels/problem/linear_problem.h"
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/pack.h"

@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/isas.h"
 #include "core/result.h"
-#include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/codegen/dispatch.h"
@@ -21,8 +21,8 @@ using kernels::KernelBlock;
 constexpr Block kPortable = {16, 16};
 constexpr Block kTiles = {2 * kernels::kTileRows, 2 * kernels::kTileRows};
 
-bool IsYmm(jit::Isa isa) {
-  return isa == jit::Isa::kAvx2 || isa == jit::Isa::kAvxVnni || isa == jit::Isa::kAvxVnniInt8;
+bool IsYmm(core::Isa isa) {
+  return isa == core::Isa::kAvx2 || isa == core::Isa::kAvxVnni || isa == core::Isa::kAvxVnniInt8;
 }
 
 // Rows of scheduled kernels fill the lanes, and columns are theirs one by one.
@@ -45,7 +45,7 @@ std::vector<Block> BlocksOf(intact_isa isa) {
   const bool is_any = isa == INTACT_ISA_ANY;
   std::vector<Block> blocks;
   for (const KernelBlock& block : kernels::kKernels) {
-    if (is_any || block.isa == kernels::VectorIsa(static_cast<jit::Isa>(isa)))
+    if (is_any || block.isa == kernels::VectorIsa(static_cast<core::Isa>(isa)))
       blocks.push_back(BlockOf(block));
   }
   if (is_any || isa == INTACT_ISA_AMX_INT8) blocks.push_back(kTiles);

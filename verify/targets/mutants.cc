@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/types.h"
 #include "reference/quantize.h"
 #include "verify/targets/intact_target.h"
 #include "verify/targets/mutant_parts.h"
@@ -81,14 +82,12 @@ std::vector<uint8_t> ForgetZeroPoint(const reference::Gemm& honest, Model model)
   return Compute(gemm, model);
 }
 
-intact_type OtherSign(intact_type type) { return type == INTACT_U8 ? INTACT_S8 : INTACT_U8; }
-
 // Takes A, B or both for what they are not.
 auto ReadWithOtherSign(bool a, bool b) {
   return [=](const reference::Gemm& honest, Model model) {
     reference::Gemm gemm = honest;
-    if (a) gemm.a_type = OtherSign(gemm.a_type);
-    if (b) gemm.b_type = OtherSign(gemm.b_type);
+    if (a) gemm.a_type = core::OtherSign(gemm.a_type);
+    if (b) gemm.b_type = core::OtherSign(gemm.b_type);
     return Compute(gemm, model);
   };
 }
@@ -120,7 +119,7 @@ std::vector<uint8_t> ReuseLastScale(const reference::Gemm& honest, Model model) 
 std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
   return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
     const float f = reference::Dequantize(y, q);
-    return reference::ElementSize(q.c_type) == 1 ? std::floor(f + 0.5f) : f;
+    return core::BytesOf(q.c_type) == 1 ? std::floor(f + 0.5f) : f;
   });
 }
 

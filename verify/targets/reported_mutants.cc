@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/fixed_point.h"
 #include "verify/diagnose_conv.h"
 #include "verify/targets/mutant_parts.h"
@@ -22,10 +23,10 @@ using reference::Requantization;
 // ----- accumulators ---------------------------------------------------------------------------------------
 
 int32_t ActivationAt(const Gemm& gemm, int64_t m, int64_t k) {
-  return reference::Value(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k + k)]);
+  return core::DecodeInt8(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k + k)]);
 }
 int32_t WeightAt(const Gemm& gemm, int64_t k, int64_t n) {
-  return reference::Value(gemm.b_type, static_cast<uint8_t>(gemm.b[static_cast<size_t>(k * gemm.n + n)]));
+  return core::DecodeInt8(gemm.b_type, static_cast<uint8_t>(gemm.b[static_cast<size_t>(k * gemm.n + n)]));
 }
 
 // Outputs of accumulators that are off by error(GEMM, m, n).
@@ -143,7 +144,7 @@ int32_t LowestOf(const Requantization& q) { return q.c_type == INTACT_U8 ? 0 : -
 // 8-bit outputs, the low bits of value(accumulator, requantization); others as they should be.
 template <class Operation, class Value>
 std::vector<uint8_t> ComputeInt8(const Operation& operation, Model model, Value value) {
-  if (reference::ElementSize(operation.c_type) != 1) return Compute(operation, model);
+  if (core::BytesOf(operation.c_type) != 1) return Compute(operation, model);
   std::vector<uint8_t> bytes;
   ForEachOutput(operation, model, [&](int32_t y, const Requantization& q, float, float) {
     bytes.push_back(static_cast<uint8_t>(value(y, q)));
@@ -203,7 +204,7 @@ std::vector<uint8_t> Int8Of(const Gemm& gemm, Model model) {
 std::vector<uint8_t> LeaveColumns(const Gemm& gemm, Model model) {
   constexpr int64_t kBlock = 64;
   std::vector<uint8_t> bytes = Compute(gemm, model);
-  const int64_t size = reference::ElementSize(gemm.c_type);
+  const int64_t size = core::BytesOf(gemm.c_type);
   for (int64_t row = 0; row < gemm.rows(); ++row) {
     std::fill(bytes.begin() + (row * gemm.n + gemm.n / kBlock * kBlock) * size,
               bytes.begin() + (row + 1) * gemm.n * size, uint8_t{0});
@@ -238,8 +239,8 @@ std::vector<uint8_t> ReadOn(const Conv& conv, Model model) {
           const uint8_t a = conv.a[static_cast<size_t>(*row * g.input_channels + channel)];
           const int8_t b = conv.b[static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c)];
           y[static_cast<size_t>(m * g.output_channels + n)] +=
-              (reference::Value(conv.a_type, a) - conv.a_zero_point) *
-              (reference::Value(conv.b_type, static_cast<uint8_t>(b)) - reference::WeightZeroPoint(conv, n));
+              (core::DecodeInt8(conv.a_type, a) - conv.a_zero_point) *
+              (core::DecodeInt8(conv.b_type, static_cast<uint8_t>(b)) - reference::WeightZeroPoint(conv, n));
         }
       }
     }
@@ -287,7 +288,7 @@ std::vector<uint8_t> ForgetOutputPad(const Conv& honest, Model model) {
   Conv conv = honest;
   for (reference::Axis& axis : conv.geometry.axes) axis.output_pad = 0;
   const std::vector<uint8_t> written = Compute(conv, model);
-  const int64_t pixel_bytes = conv.geometry.output_channels * reference::ElementSize(conv.c_type);
+  const int64_t pixel_bytes = conv.geometry.output_channels * core::BytesOf(conv.c_type);
   std::vector<uint8_t> bytes(static_cast<size_t>(honest.geometry.OutputPixels() * pixel_bytes));
   for (int64_t m = 0; m < conv.geometry.OutputPixels(); ++m) {
     const auto [image, at] = reference::PixelOf(conv.geometry, m);
