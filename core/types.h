@@ -68,10 +68,12 @@ constexpr std::string_view NameOf(intact_type type) noexcept { return TraitsOf(t
 constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).kind == ElementKind::kFloat; }
 /// Whether it is a quantized type: u8 or s8.
 constexpr bool IsInt8(intact_type type) noexcept { return type != INTACT_TYPE_NONE && BytesOf(type) == 1; }
-/// The least and the greatest element of an integer type; 0 of INTACT_TYPE_NONE.
-constexpr int32_t LowestOf(intact_type type) noexcept { return static_cast<int32_t>(TraitsOf(type).lowest); }
+/// The least and the greatest element of a quantized type, and so its zero points; 0 of other types.
+constexpr int32_t LowestOf(intact_type type) noexcept {
+  return IsInt8(type) ? static_cast<int32_t>(TraitsOf(type).lowest) : 0;
+}
 constexpr int32_t HighestOf(intact_type type) noexcept {
-  return static_cast<int32_t>(TraitsOf(type).highest);
+  return IsInt8(type) ? static_cast<int32_t>(TraitsOf(type).highest) : 0;
 }
 /// u8 for s8, s8 for u8.
 constexpr intact_type OtherSign(intact_type type) noexcept {
