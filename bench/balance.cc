@@ -14,7 +14,7 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "kernels/api/create.h"
-#include "reference/operation.h"
+#include "reference/contract/operation.h"
 
 namespace intact::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include "core/result.h"
 #include "jit/assembler.h"
 #include "jit/emitters/emitter.h"
-#include "verify/report_terminal.h"
+#include "verify/report/report_terminal.h"
 
 namespace intact::bench {
 namespace {

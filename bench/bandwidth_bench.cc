@@ -3,7 +3,7 @@
 #include "bench/bandwidth.h"
 #include "bench/benchmarks.h"
 #include "core/isas.h"
-#include "tools/machine.h"
+#include "support/machine.h"
 
 namespace intact::bench {
 namespace {
@@ -20,7 +20,7 @@ void RunRead(benchmark::State& state, core::Isa isa, int64_t bytes) {
 }  // namespace
 
 void RegisterBandwidth(core::Isa isa) {
-  const verify::Machine machine = tools::DescribeMachine();
+  const support::Machine machine = support::DescribeMachine();
   for (const ReadSize& size : ReadSizes(machine.l1d_bytes, machine.l2_bytes, machine.l3_bytes)) {
     benchmark::RegisterBenchmark(size.Name().c_str(), RunRead, isa, size.bytes)
         ->Unit(benchmark::kMillisecond);

@@ -14,7 +14,7 @@
 
 #include "bench/trained_weights.h"
 #include "core/isas.h"
-#include "verify/problem.h"
+#include "verify/problem/problem.h"
 
 namespace intact::bench {
 

@@ -23,12 +23,12 @@
 #include "bench/tuning.h"
 #include "core/isas.h"
 #include "jit/isa.h"
-#include "tools/commands.h"
-#include "tools/documents.h"
-#include "tools/machine.h"
-#include "tools/progress.h"
-#include "tools/terminal.h"
-#include "verify/output_file.h"
+#include "tools/console/commands.h"
+#include "tools/console/documents.h"
+#include "support/machine.h"
+#include "tools/console/progress.h"
+#include "tools/console/terminal.h"
+#include "support/output_file.h"
 
 namespace intact::bench {
 namespace {
@@ -127,7 +127,7 @@ int RunTable(const Options& options, std::vector<core::Isa> isas) {
   if (!results) return Fail(results.error());
   tools::Print("{}", ToText(*results));
   if (!options.html.empty()) {
-    if (const std::optional<Error> error = verify::WriteFile(options.html, ToHtml(*results)))
+    if (const std::optional<Error> error = support::WriteFile(options.html, ToHtml(*results)))
       return Fail(*error);
   }
   const int status = results->AllRight() ? 0 : kFailure;

@@ -11,8 +11,8 @@
 #include "bench/workload.h"
 #include "core/isas.h"
 #include "core/result.h"
-#include "tools/machine.h"
-#include "verify/turns.h"
+#include "support/machine.h"
+#include "support/turns.h"
 
 namespace intact::bench {
 namespace {
@@ -31,7 +31,7 @@ double MicrosecondsOf(const Function& function, int64_t times = 1) {
 }
 
 /// A turn of an entrant that writes to `c`: microseconds per run.
-verify::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
+support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format)] {
     const auto run = [=] { (void)contender->Run(a, c); };
     const Seconds once(1e-6 * MicrosecondsOf(run));
@@ -65,8 +65,8 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
   const GemmDesc desc = GemmDescOf(workload, c);
   const auto create = [&] { (void)Gemm::Create(desc, workload.b().data()); };
   create();
-  const std::vector<verify::Measurement> turn = {[&] { return MicrosecondsOf(create); }};
-  return verify::Median(verify::TakeTurns(turn, budget).front());
+  const std::vector<support::Measurement> turn = {[&] { return MicrosecondsOf(create); }};
+  return support::Median(support::TakeTurns(turn, budget).front());
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
   row.peak = peak.name;
   ASSIGN_OR_RETURN(const ReadBandwidth read, ReadBandwidth::Create(base.isa, base.shape.WeightBytes()));
 
-  std::vector<verify::Measurement> turns = {[&] { return MeasureGops(peak); },
+  std::vector<support::Measurement> turns = {[&] { return MeasureGops(peak); },
                                             [&] { return read.Measure(); }};
   std::vector<size_t> timed;  // which of row.timings the further turns are
   Bytes output = entrants.front().workload->NewC(INTACT_S32);
@@ -95,14 +95,14 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
     timed.push_back(row.timings.size() - 1);
     turns.push_back(TurnOf(entrant, output.data()));
   }
-  const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
-  row.peak_gops = verify::Median(figures[0]);
-  row.read_gb_per_s = verify::Median(figures[1]);
+  const std::vector<std::vector<double>> figures = support::TakeTurns(turns, budget);
+  row.peak_gops = support::Median(figures[0]);
+  row.read_gb_per_s = support::Median(figures[1]);
   for (size_t i = 0; i < timed.size(); ++i) {
     Timing& timing = row.timings[timed[i]];
     const std::vector<double>& microseconds = figures[i + 2];
-    timing.microseconds = verify::Median(microseconds);
-    timing.spread = verify::Spread(microseconds);
+    timing.microseconds = support::Median(microseconds);
+    timing.spread = support::Spread(microseconds);
   }
   for (size_t i = 0; i < timed.size(); ++i) {
     Timing& timing = row.timings[timed[i]];
@@ -112,7 +112,7 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
     };
     const auto found = std::ranges::find_if(timed, is_static) - timed.begin();
     if (found == std::ssize(timed)) continue;
-    timing.over_static = verify::MedianRatio(figures[i + 2], figures[static_cast<size_t>(found) + 2]);
+    timing.over_static = support::MedianRatio(figures[i + 2], figures[static_cast<size_t>(found) + 2]);
   }
   return row;
 }
@@ -126,9 +126,9 @@ FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, core::Is
   call.create_microseconds = MicrosecondsToCreate(tiny, c, budget / 2);
   call.pack_gb_per_s =
       1e-3 * static_cast<double>(kThreadsShape.WeightBytes()) / MicrosecondsToCreate(large, c, budget / 2);
-  if (tools::UsableThreads() < 2) return call;
+  if (support::UsableThreads() < 2) return call;
   std::vector<Entrant> entrants;
-  std::vector<verify::Measurement> turns;
+  std::vector<support::Measurement> turns;
   Bytes output = large.NewC(c.format.c_type);
   for (const int threads : {1, 2}) {
     c.threads = threads;
@@ -138,8 +138,8 @@ FirstCall MeasureFirstCall(const Workload& tiny, const Workload& large, core::Is
     if (timing.result != kExact) return call;
     turns.push_back(TurnOf(entrants.back(), output.data()));
   }
-  const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
-  call.speed_up_of_two_threads = verify::Median(figures[0]) / verify::Median(figures[1]);
+  const std::vector<std::vector<double>> figures = support::TakeTurns(turns, budget);
+  call.speed_up_of_two_threads = support::Median(figures[0]) / support::Median(figures[1]);
   return call;
 }
 

@@ -11,7 +11,7 @@
 #include "bench/contender.h"
 #include "bench/workload.h"
 #include "core/isas.h"
-#include "verify/turns.h"
+#include "support/turns.h"
 
 namespace intact::bench {
 namespace {
@@ -43,7 +43,7 @@ void RunPair(benchmark::State& state, const std::array<Case, 2>& pair, const cha
     ratios.push_back(seconds[1] / seconds[0]);
     state.SetIterationTime(seconds[0]);
   }
-  state.counters[counter] = verify::Median(std::move(ratios));
+  state.counters[counter] = support::Median(std::move(ratios));
   const std::string replaced = contenders[0]->Replaced();
   state.SetLabel(contenders[0]->Implementation() + (replaced.empty() ? "" : " for " + replaced));
 }

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "reference/conv.h"
-#include "reference/gemm.h"
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
 
 namespace intact::bench {
 

@@ -4,7 +4,7 @@
 //
 //   schema           "intact-bench"; schema_version 3; version of intact; suite; weights (their
 //                    distribution; "trained": each layer's own, as networks.h tells)
-//   machine, isas[]  as in report.json (verify/report.h)
+//   machine, isas[]  as in report.json (verify/report/report.h)
 //   peaks[]          registers-only instruction peaks: name, gops
 //   reads[]          read bandwidth of one core: bytes (of the buffer), level (where it fits: "L1", "L2",
 //                    "L3", "memory"; "L3 or memory" if L3's size is unknown), gb_per_s

@@ -6,8 +6,8 @@
 #include "bench/report.h"
 #include "bench/report_table.h"
 #include "core/isas.h"
-#include "verify/html.h"
-#include "verify/turns.h"
+#include "support/html.h"
+#include "support/turns.h"
 
 namespace intact::bench {
 namespace {
@@ -15,22 +15,22 @@ namespace {
 namespace html = verify::html;
 
 /// Speeds with a mark are of other numbers.
-std::vector<html::Row> RowsOf(const Table& table) {
-  std::vector<html::Row> rows;
+std::vector<support::html::Row> RowsOf(const Table& table) {
+  std::vector<support::html::Row> rows;
   for (const std::vector<std::string>& line : table.rows) {
-    html::Row& row = rows.emplace_back();
+    support::html::Row& row = rows.emplace_back();
     for (const std::string& text : line) {
-      row.emplace_back(text, text.ends_with(kMark) ? html::Tone::kDoubtful : html::Tone::kPlain);
+      row.emplace_back(text, text.ends_with(kMark) ? support::html::Tone::kDoubtful : support::html::Tone::kPlain);
     }
   }
   return rows;
 }
 
 std::string ToHtml(const Table& table) {
-  std::string text = fmt::format("<h2>{}</h2>\n{}", html::Escape(table.title),
-                                 html::Table({table.head.begin(), table.head.end()}, RowsOf(table), 1));
+  std::string text = fmt::format("<h2>{}</h2>\n{}", support::html::Escape(table.title),
+                                 support::html::Table({table.head.begin(), table.head.end()}, RowsOf(table), 1));
   for (const std::string& note : table.notes)
-    text += fmt::format("<p class=\"note\">{}</p>\n", html::Escape(note));
+    text += fmt::format("<p class=\"note\">{}</p>\n", support::html::Escape(note));
   return text;
 }
 
@@ -98,7 +98,7 @@ class Roofline {
   void AddPeak(const std::string& isa, const std::vector<Row>& rows) {
     std::vector<double> peaks;
     std::ranges::transform(rows, std::back_inserter(peaks), &Row::peak_gops);
-    const double peak = verify::Median(std::move(peaks));
+    const double peak = support::Median(std::move(peaks));
     Add(fmt::format("{} {}\n{} {}\n", x_low_, peak, x_high_, peak),
         fmt::format("lines lw 2 lc '{}' title '{} {:.0f} GOPS'", ColourOf(isa), isa, peak));
   }
@@ -123,16 +123,16 @@ class Roofline {
 
 std::string ToHtml(const Results& results) {
   std::string body =
-      fmt::format("<p>{}</p>\n<p>{}</p>\n{}", html::Escape(Title(results)),
-                  html::Judged(results.AllRight(), "All that intact computed was right.",
+      fmt::format("<p>{}</p>\n<p>{}</p>\n{}", support::html::Escape(Title(results)),
+                  support::html::Judged(results.AllRight(), "All that intact computed was right.",
                                "Something of intact was wrong and is not timed; see the notes."),
-                  html::Table({}, RowsOf(MachineTable(results)), 2));
-  body += html::Figure("roofline", Roofline(results).Commands(),
+                  support::html::Table({}, RowsOf(MachineTable(results)), 2));
+  body += support::html::Figure("roofline", Roofline(results).Commands(),
                        "Each shape with s32 output, or from and to float32: filled intact, hollow the peer. "
                        "Level lines: the ISA's "
                        "instruction peak. Slopes: read bandwidth of one core.");
   for (const Table& table : Tables(results)) body += ToHtml(table);
-  return html::Page("intact bench", results.origin, body);
+  return support::html::Page("intact bench", results.origin, body);
 }
 
 }  // namespace intact::bench

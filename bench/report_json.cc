@@ -1,4 +1,4 @@
-#include "verify/report_json.h"
+#include "verify/report/report_json.h"
 
 #include <array>
 #include <optional>
@@ -106,7 +106,7 @@ Json ToJson(const Results& results) {
                {"peers", nlohmann::json(results.peers)},
                {"rows", Json::array()},
                {"first_calls", nlohmann::json(results.first_calls)}};
-  for (const verify::IsaStatus& status : results.isas) json["isas"].push_back(verify::ToJson(status));
+  for (const support::IsaStatus& status : results.isas) json["isas"].push_back(verify::ToJson(status));
   for (const Row& row : results.rows) json["rows"].push_back(ToJson(row));
   AddSummaries(results, &json);
   return json;

@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "verify/report_terminal.h"
-#include "verify/turns.h"
+#include "verify/report/report_terminal.h"
+#include "support/turns.h"
 
 namespace intact::bench {
 namespace {
@@ -235,7 +235,7 @@ std::string SpreadText(const std::vector<Row>& rows) {
   }
   if (spreads.empty()) return "nothing was timed";
   return fmt::format("interquartile range {:.1f} % of the median time, at worst {:.1f} %",
-                     100 * verify::Median(spreads), 100 * std::ranges::max(spreads));
+                     100 * support::Median(spreads), 100 * std::ranges::max(spreads));
 }
 
 /// Tables of the rows of one ISA that have the same columns.
@@ -290,7 +290,7 @@ Table FirstCallTable(const Results& results) {
 
 Table MachineTable(const Results& results) {
   Table table;
-  const verify::Machine& machine = results.machine;
+  const support::Machine& machine = results.machine;
   const auto add = [&](std::string_view label, std::string text) {
     table.rows.push_back({std::string(label), std::move(text)});
   };
@@ -298,11 +298,11 @@ Table MachineTable(const Results& results) {
   add("this process may use", verify::CoresText(machine));
   add("caches", verify::CachesText(machine));
   std::vector<std::string> available;
-  for (const verify::IsaStatus& status : results.isas) {
+  for (const support::IsaStatus& status : results.isas) {
     if (status.available) available.emplace_back(intact_isa_name(status.isa));
   }
   AddItems("ISAs", available, &table);
-  for (const verify::IsaStatus& status : results.isas) {
+  for (const support::IsaStatus& status : results.isas) {
     if (!status.available) add(fmt::format("not {}", intact_isa_name(status.isa)), status.reason);
   }
   std::vector<std::string> items;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/case.h"
-#include "verify/report.h"
+#include "verify/report/report.h"
 
 namespace intact::bench {
 
@@ -76,10 +76,10 @@ struct PeerVersion {
 };
 
 struct Results {
-  verify::Origin origin;
+  support::Origin origin;
   std::string suite, weights;
-  verify::Machine machine;
-  std::vector<verify::IsaStatus> isas;
+  support::Machine machine;
+  std::vector<support::IsaStatus> isas;
   std::vector<PeakResult> peaks;
   std::vector<ReadResult> reads;
   std::vector<PeerVersion> peers;

@@ -14,7 +14,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
-#include "tools/machine.h"
+#include "support/machine.h"
 
 namespace intact::bench {
 namespace {
@@ -88,11 +88,11 @@ FirstCall RunFirstCall(const Workload& tiny, const Workload& large, core::Isa is
 }
 
 std::optional<Error> MeasureMachine(core::Isa isa, Results* results) {
-  results->origin = verify::CurrentOrigin();
-  results->machine = tools::DescribeMachine();
-  results->isas = tools::DescribeIsas();
+  results->origin = support::CurrentOrigin();
+  results->machine = support::DescribeMachine();
+  results->isas = support::DescribeIsas();
   for (const Peak& peak : AvailablePeaks()) results->peaks.push_back({peak.name, MeasureGops(peak)});
-  const verify::Machine& machine = results->machine;
+  const support::Machine& machine = results->machine;
   for (const ReadSize& size : ReadSizes(machine.l1d_bytes, machine.l2_bytes, machine.l3_bytes)) {
     ASSIGN_OR_RETURN(const ReadBandwidth read, ReadBandwidth::Create(isa, size.bytes));
     results->reads.push_back({size.bytes, size.level, read.Measure()});

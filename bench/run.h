@@ -10,7 +10,7 @@
 #include "bench/measure.h"
 #include "bench/suites.h"
 #include "core/isas.h"
-#include "verify/sweep.h"
+#include "verify/sweep/sweep.h"
 
 namespace intact::bench {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "verify/random.h"
+#include "support/random.h"
 
 namespace intact::bench {
 namespace {
@@ -22,7 +22,7 @@ class Draws {
  public:
   Draws(int64_t columns, int64_t depth) : depth_(static_cast<size_t>(depth)) {
     for (int64_t n = 0; n < columns; ++n) {
-      verify::Random random(kSeed, kStream, static_cast<uint64_t>(n));
+      support::Random random(kSeed, kStream, static_cast<uint64_t>(n));
       for (int64_t k = 0; k < depth; ++k) {
         u_.push_back(2 * random.Unit() - 1);
         double squares = 0;

@@ -15,9 +15,9 @@
 #include "bench/report_table.h"
 #include "bench/workload.h"
 #include "core/isas.h"
-#include "tools/machine.h"
-#include "verify/report_json.h"
-#include "verify/turns.h"
+#include "support/machine.h"
+#include "verify/report/report_json.h"
+#include "support/turns.h"
 
 namespace intact::bench {
 namespace {
@@ -34,7 +34,7 @@ double MicrosecondsOf(Contender* contender, const uint8_t* a, uint8_t* c, int64_
 }
 
 /// A turn: a run that brings the operands into the caches, then some that are timed.
-verify::Measurement TurnOf(Contender* contender, const uint8_t* a, uint8_t* c) {
+support::Measurement TurnOf(Contender* contender, const uint8_t* a, uint8_t* c) {
   return [=] {
     const Seconds once(1e-6 * MicrosecondsOf(contender, a, c, 1));
     return MicrosecondsOf(contender, a, c, static_cast<int64_t>(kShortestTurn / once) + 1);
@@ -63,13 +63,13 @@ void MeasurePair(const Workload& workload, const Case& c, const Pair& pair, Seco
   const auto turn_of = [&](const std::unique_ptr<Contender>& contender) {
     return TurnOf(contender.get(), workload.a(c.format), output.data());
   };
-  std::vector<verify::Measurement> turns = {turn_of(pair.model)};
+  std::vector<support::Measurement> turns = {turn_of(pair.model)};
   if (!row->is_same) turns.push_back(turn_of(pair.tuned));
-  const std::vector<std::vector<double>> figures = verify::TakeTurns(turns, budget);
-  row->model_microseconds = row->tuned_microseconds = verify::Median(figures[0]);
+  const std::vector<std::vector<double>> figures = support::TakeTurns(turns, budget);
+  row->model_microseconds = row->tuned_microseconds = support::Median(figures[0]);
   if (row->is_same) return;
-  row->tuned_microseconds = verify::Median(figures[1]);
-  row->ratio = verify::MedianRatio(figures[0], figures[1]);
+  row->tuned_microseconds = support::Median(figures[1]);
+  row->ratio = support::MedianRatio(figures[0], figures[1]);
 }
 
 TunedRow MeasureRow(const Workload& workload, Case c, Seconds budget) {
@@ -161,7 +161,7 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress) 
   TunedResults results;
   results.suite = request.suite->name;
   results.weights = request.WeightsFor(request.suite->layers.front()).name;
-  results.machine = tools::DescribeMachine();
+  results.machine = support::DescribeMachine();
   std::vector<Layer> layers;
   const auto is_tunable = [](const Layer& layer) { return !layer.shape.batch; };
   std::ranges::copy_if(request.suite->layers, std::back_inserter(layers), is_tunable);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/run.h"
-#include "verify/report.h"
+#include "verify/report/report.h"
 
 namespace intact::bench {
 
@@ -30,7 +30,7 @@ struct TunedRow {
 
 struct TunedResults {
   std::string suite, weights;
-  verify::Machine machine;
+  support::Machine machine;
   std::vector<TunedRow> rows;  // by ISA, weakest first
 
   /// Every row was measured.

@@ -11,8 +11,8 @@
 
 #include "core/types.h"
 #include "kernels/codegen/dispatch.h"
-#include "reference/quantize.h"
-#include "verify/fill.h"
+#include "reference/contract/quantize.h"
+#include "verify/problem/fill.h"
 
 namespace intact::bench {
 namespace {

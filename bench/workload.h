@@ -27,9 +27,9 @@
 #include "bench/case.h"
 #include "bench/contender.h"
 #include "bench/probes.h"
-#include "kernels/base/aligned_buffer.h"
-#include "reference/conv.h"
-#include "reference/gemm.h"
+#include "kernels/runtime/aligned_buffer.h"
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
 
 namespace intact::bench {
 

@@ -4,8 +4,8 @@
 
 #include <intact/intact.h>
 
-#include "reference/conv.h"
-#include "reference/gemm.h"
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
 
 namespace intact::fuzz {
 

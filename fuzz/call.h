@@ -21,9 +21,9 @@
 #include "fuzz/check.h"
 #include "fuzz/input.h"
 #include "fuzz/linear.h"
-#include "reference/models.h"
-#include "verify/compare.h"
-#include "verify/guarded_buffer.h"
+#include "reference/models/models.h"
+#include "verify/explain/compare.h"
+#include "verify/targets/guarded_buffer.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::fuzz {

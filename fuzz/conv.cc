@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "fuzz/call.h"
-#include "verify/guarded_buffer.h"
+#include "verify/targets/guarded_buffer.h"
 
 namespace intact::fuzz {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "core/types.h"
 #include "fuzz/linear.h"
-#include "reference/quantize.h"
-#include "verify/problem.h"
+#include "reference/contract/quantize.h"
+#include "verify/problem/problem.h"
 
 namespace intact::fuzz {
 namespace {

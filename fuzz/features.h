@@ -13,8 +13,8 @@
 
 #include "fuzz/input.h"
 #include "fuzz/items.h"
-#include "reference/gemm.h"
-#include "verify/target.h"
+#include "reference/contract/gemm.h"
+#include "verify/problem/target.h"
 
 namespace intact::fuzz {
 

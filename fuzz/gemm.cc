@@ -3,7 +3,7 @@
 #include "fuzz/call.h"
 #include "fuzz/features.h"
 #include "fuzz/items.h"
-#include "verify/guarded_buffer.h"
+#include "verify/targets/guarded_buffer.h"
 
 namespace intact::fuzz {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fuzz/input.h"
-#include "verify/guarded_buffer.h"
+#include "verify/targets/guarded_buffer.h"
 
 namespace intact::fuzz {
 

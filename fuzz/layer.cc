@@ -1,4 +1,4 @@
-#include "verify/layer.h"
+#include "verify/studies/layer.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include "fuzz/check.h"
 #include "fuzz/input.h"
 #include "fuzz/scratch.h"
-#include "verify/layer_check.h"
-#include "verify/random.h"
+#include "verify/studies/layer_check.h"
+#include "support/random.h"
 
 namespace intact::fuzz {
 namespace {
@@ -34,7 +34,7 @@ std::vector<uint8_t> Npy(std::string_view descr, const std::vector<int64_t>& sha
   image.push_back(static_cast<uint8_t>(header.size()));
   image.push_back(0);
   image.insert(image.end(), header.begin(), header.end());
-  verify::Random random(1, 0, static_cast<uint64_t>(count));
+  support::Random random(1, 0, static_cast<uint64_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     if (descr != "<f4") {
       image.push_back(static_cast<uint8_t>(random.Integer(0, 255)));

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/types.h"
-#include "verify/random.h"
+#include "support/random.h"
 
 namespace intact::fuzz {
 namespace {
@@ -78,7 +78,7 @@ void ReadBiases(Input* input, int64_t columns, Linear* linear) {
   intact_linear_desc& desc = linear->desc;
   const uint8_t kind = input->Byte() % 4;
   const uint64_t seed = input->Byte();
-  verify::Random random(seed, 1, 0);
+  support::Random random(seed, 1, 0);
   if (kind == 1 || kind == 3) {
     const bool is_large = input->OneIn(8);
     for (int64_t i = 0; i < columns; ++i) {
@@ -184,7 +184,7 @@ void Describe(const intact_linear_desc& desc, int64_t columns, reference::Operat
 
 std::vector<uint8_t> ReadTensor(Input* input, int64_t count) {
   const uint8_t style = input->Byte() % 4;
-  verify::Random random(input->Byte(), 0, 0);
+  support::Random random(input->Byte(), 0, 0);
   std::vector<uint8_t> bytes(static_cast<size_t>(count));
   if (style == 1) {
     constexpr std::array<uint8_t, 4> kExtremes = {0, 127, 128, 255};

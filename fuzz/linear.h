@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fuzz/input.h"
-#include "reference/operation.h"
+#include "reference/contract/operation.h"
 
 namespace intact::fuzz {
 

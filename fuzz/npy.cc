@@ -1,4 +1,4 @@
-#include "verify/npy.h"
+#include "support/npy.h"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,13 @@
 namespace intact::fuzz {
 namespace {
 
-using verify::NpyArray;
+using support::NpyArray;
 
 struct Element {
   std::string_view descr;
   size_t size;
 };
-Element ElementOf(const NpyArray& array) {
+Element ElementOf(const support::NpyArray& array) {
   switch (array.type) {
     case INTACT_U8:
       return {"|u1", 1};
@@ -45,11 +45,11 @@ size_t FortranPlace(const std::vector<int64_t>& shape, size_t number) {
 }
 
 // The file of `array`, version 2.0.
-std::vector<uint8_t> ImageOf(const NpyArray& array, bool fortran_order) {
+std::vector<uint8_t> ImageOf(const support::NpyArray& array, bool fortran_order) {
   const Element element = ElementOf(array);
   const std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': {}, }}\n", element.descr,
-                  fortran_order ? "True" : "False", verify::ShapeString(array.shape));
+                  fortran_order ? "True" : "False", support::ShapeString(array.shape));
   std::string text = std::string("\x93NUMPY\x02\0", 8);
   const auto length = static_cast<uint32_t>(header.size());
   text.append(reinterpret_cast<const char*>(&length), sizeof(length)).append(header);
@@ -66,7 +66,7 @@ std::vector<uint8_t> ImageOf(const NpyArray& array, bool fortran_order) {
 
 std::string CheckNpy(std::span<const uint8_t> bytes) {
   const std::string path = WriteScratch("tensor.npy", bytes);
-  const Result<NpyArray> array = verify::ReadNpy(path);
+  const Result<support::NpyArray> array = support::ReadNpy(path);
   if (!array) return WrongFileRefusal(path, array.error());
   size_t expected = ElementOf(*array).size;
   for (const int64_t extent : array->shape) {
@@ -74,10 +74,10 @@ std::string CheckNpy(std::span<const uint8_t> bytes) {
     expected *= static_cast<size_t>(extent);
   }
   if (array->bytes.size() != expected) {
-    return fmt::format("{} bytes of shape {}", array->bytes.size(), verify::ShapeString(array->shape));
+    return fmt::format("{} bytes of shape {}", array->bytes.size(), support::ShapeString(array->shape));
   }
   for (const bool fortran_order : {false, true}) {
-    const Result<NpyArray> again = verify::ReadNpy(WriteScratch("again.npy", ImageOf(*array, fortran_order)));
+    const Result<support::NpyArray> again = support::ReadNpy(WriteScratch("again.npy", ImageOf(*array, fortran_order)));
     if (!again) return again.error().message;
     if (again->type != array->type || again->shape != array->shape || again->bytes != array->bytes) {
       return fmt::format("another array is read again, fortran_order {}", fortran_order);

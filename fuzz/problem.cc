@@ -1,10 +1,10 @@
-#include "verify/problem.h"
+#include "verify/problem/problem.h"
 
 #include <fmt/format.h>
 
 #include "fuzz/check.h"
 #include "fuzz/peak_memory.h"
-#include "verify/problem_size.h"
+#include "verify/problem/problem_size.h"
 
 namespace intact::fuzz {
 namespace {

@@ -1,4 +1,4 @@
-#include "verify/report_compare.h"
+#include "verify/report/report_compare.h"
 
 #include <fmt/format.h>
 

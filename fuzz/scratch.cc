@@ -7,7 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "verify/printable.h"
+#include "support/printable.h"
 
 namespace intact::fuzz {
 namespace {
@@ -50,7 +50,7 @@ std::string WrongFileRefusal(const std::string& path, const Error& error) {
   if (!message.starts_with(path) || message.size() <= path.size() + 2) {
     return fmt::format("the refusal of {} is '{}'", path, message);
   }
-  return verify::Printable(message) == message ? "" : "a refusal is more than a line: " + message;
+  return support::Printable(message) == message ? "" : "a refusal is more than a line: " + message;
 }
 
 }  // namespace intact::fuzz

@@ -1,8 +1,8 @@
-#include "verify/sweep_file.h"
+#include "verify/report/sweep_file.h"
 
 #include "fuzz/check.h"
 #include "fuzz/scratch.h"
-#include "verify/report_terminal.h"
+#include "verify/report/report_terminal.h"
 
 namespace intact::fuzz {
 namespace {

@@ -21,7 +21,7 @@ using Order = std::vector<std::string_view>;
 
 // Public headers are before everything and not listed: they are included as <intact/…>.
 const std::vector<Order> kOrders = {
-    {"core", "jit", "kernels/base", "kernels/problem", "kernels/weights", "kernels/codegen", "kernels/input",
+    {"core", "jit", "kernels/runtime", "kernels/problem", "kernels/weights", "kernels/codegen", "kernels/staging",
      "kernels/engines", "kernels/plans", "kernels/api", "emulator", "verify/targets", "fuzz", "tools",
      "bench", "tests"},
     {"core", "reference", "verify", "fuzz", "tools", "bench", "tests"},
@@ -93,11 +93,11 @@ TEST(Layers, EachFolderIncludesOnlyThoseBeforeIt) {
 
 TEST(Layers, FaultsAreFound) {
   EXPECT_NE(WhyOutOfOrder("kernels/problem/access.h", "kernels/weights/pack.h"), "");
-  EXPECT_NE(WhyOutOfOrder("jit/isa.h", "kernels/base/blocking.h"), "");
+  EXPECT_NE(WhyOutOfOrder("jit/isa.h", "kernels/runtime/blocking.h"), "");
   EXPECT_NE(WhyOutOfOrder("core/types.h", "jit/isa.h"), "");
-  EXPECT_NE(WhyOutOfOrder("core/types.h", "reference/gemm.h"), "");
-  EXPECT_NE(WhyOutOfOrder("reference/gemm.h", "verify/problem.h"), "");
-  EXPECT_NE(WhyOutOfOrder("verify/sweep.cc", "kernels/base/blocking.h"), "");
+  EXPECT_NE(WhyOutOfOrder("core/types.h", "reference/contract/gemm.h"), "");
+  EXPECT_NE(WhyOutOfOrder("reference/contract/gemm.h", "verify/problem/problem.h"), "");
+  EXPECT_NE(WhyOutOfOrder("verify/sweep/sweep.cc", "kernels/runtime/blocking.h"), "");
   EXPECT_EQ(WhyOutOfOrder("verify/targets/intact_target.cc", "kernels/api/create.h"), "");
   EXPECT_EQ(WhyOutOfOrder("kernels/plans/gemm_plan.h", "kernels/engines/engine.h"), "");
   std::istringstream source("#include <vector>\n#include \"jit/isa.h\"\n// #include \"none.h\"\n");

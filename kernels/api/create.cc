@@ -5,7 +5,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/problem/checks.h"
 #include "kernels/weights/pack_file.h"

@@ -17,7 +17,7 @@
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/api/guard.h"
-#include "kernels/base/whole_file.h"
+#include "kernels/runtime/whole_file.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/checks.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "jit/isa.h"
-#include "kernels/base/blocking.h"
+#include "kernels/runtime/blocking.h"
 #include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {

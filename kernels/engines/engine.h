@@ -12,8 +12,8 @@
 
 #include "core/isas.h"
 #include "core/types.h"
-#include "kernels/base/aligned_buffer.h"
-#include "kernels/base/blocking.h"
+#include "kernels/runtime/aligned_buffer.h"
+#include "kernels/runtime/blocking.h"
 #include "kernels/codegen/epilogue.h"
 #include "kernels/codegen/quantizer.h"
 #include "kernels/problem/access.h"

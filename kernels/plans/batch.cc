@@ -6,7 +6,7 @@
 
 #include "core/result.h"
 #include "core/types.h"
-#include "kernels/base/blocking.h"
+#include "kernels/runtime/blocking.h"
 #include "kernels/problem/checks.h"
 
 namespace intact::kernels {

@@ -34,8 +34,8 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/input/band.h"
-#include "kernels/input/planar_band.h"
+#include "kernels/staging/band.h"
+#include "kernels/staging/planar_band.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/linear_problem.h"

@@ -6,7 +6,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
 

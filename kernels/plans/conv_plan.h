@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "kernels/input/input_source.h"
+#include "kernels/staging/input_source.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/depthwise_conv.h"
 #include "kernels/plans/gemm_plan.h"

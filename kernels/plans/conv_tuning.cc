@@ -11,7 +11,7 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "jit/isa.h"
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/tuning.h"
 

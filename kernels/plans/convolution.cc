@@ -7,7 +7,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/problem/checks.h"
 
 namespace intact::kernels {

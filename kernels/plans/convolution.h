@@ -20,7 +20,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/conv_plan.h"
 #include "kernels/plans/conv_transposed.h"

@@ -5,7 +5,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {

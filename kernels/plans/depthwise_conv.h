@@ -19,7 +19,7 @@
 #include "core/result.h"
 #include "kernels/engines/depthwise_engine.h"
 #include "kernels/engines/engine.h"
-#include "kernels/input/band.h"
+#include "kernels/staging/band.h"
 #include "kernels/problem/conv_geometry.h"
 
 namespace intact::kernels {

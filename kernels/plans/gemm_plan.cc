@@ -11,7 +11,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
 #include "kernels/engines/block_cost.h"

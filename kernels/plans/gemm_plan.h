@@ -18,7 +18,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/quantizer.h"
 #include "kernels/codegen/row_sums.h"

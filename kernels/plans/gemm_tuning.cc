@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-#include "kernels/base/threads.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/plans/gemm_plan.h"
 
 namespace intact::kernels {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/base/blocking.h"
+#include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
 

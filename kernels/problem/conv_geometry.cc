@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/result.h"
-#include "kernels/base/blocking.h"
+#include "kernels/runtime/blocking.h"
 #include "kernels/problem/checks.h"
 
 namespace intact::kernels {

@@ -23,7 +23,7 @@
 #include <string>
 
 #include "jit/emitters/dot.h"
-#include "kernels/base/aligned_buffer.h"
+#include "kernels/runtime/aligned_buffer.h"
 #include "kernels/problem/operands.h"
 
 namespace intact::kernels {

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "core/result.h"
-#include "kernels/base/blocking.h"
+#include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
 namespace {

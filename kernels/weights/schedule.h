@@ -38,7 +38,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/base/aligned_buffer.h"
+#include "kernels/runtime/aligned_buffer.h"
 #include "kernels/problem/access.h"
 #include "kernels/weights/pack.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "kernels/base/blocking.h"
+#include "kernels/runtime/blocking.h"
 #include "kernels/weights/strip_scheduler.h"
 
 namespace intact::kernels {

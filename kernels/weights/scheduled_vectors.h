@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/base/aligned_buffer.h"
+#include "kernels/runtime/aligned_buffer.h"
 #include "kernels/weights/pack.h"
 #include "kernels/weights/schedule.h"
 

@@ -30,7 +30,7 @@ __all__ = ["FEATURES", "ConvProblem", "GemmProblem", "Sweep", "sweep"]
 @dataclass
 class Sweep:
     """What a sweep found: whether every output is what the target claims, the program's text, and its JSON
-    (schema "intact-sweep": verify/sweep_file.h)."""
+    (schema "intact-sweep": verify/report/sweep_file.h)."""
 
     passed: bool
     text: str

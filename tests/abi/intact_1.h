@@ -36,8 +36,8 @@
  * plan and run on stderr), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel),
  * INTACT_PERF_MAP=1 (symbols for perf).
  */
-#ifndef INTACT_INTACT_H_
-#define INTACT_INTACT_H_
+#ifndef INTACT_TESTS_ABI_INTACT_1_H_
+#define INTACT_TESTS_ABI_INTACT_1_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -506,4 +506,4 @@ INTACT_API void intact_conv_destroy(intact_conv* conv);
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
-#endif /* INTACT_INTACT_H_ */
+#endif /* INTACT_TESTS_ABI_INTACT_1_H_ */

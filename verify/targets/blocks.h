@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/random_problem.h"
+#include "verify/problem/random_problem.h"
 
 namespace intact::verify {
 

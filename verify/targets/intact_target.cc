@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/result.h"
-#include "verify/guarded_matrix.h"
+#include "verify/targets/guarded_matrix.h"
 
 namespace intact::verify {
 namespace {

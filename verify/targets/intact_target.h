@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "verify/guarded_run.h"
-#include "verify/target.h"
+#include "verify/targets/guarded_run.h"
+#include "verify/problem/target.h"
 
 namespace intact::verify {
 

@@ -14,9 +14,9 @@
 #include <system_error>
 #include <utility>
 
-#include "verify/features.h"
-#include "verify/guarded_run.h"
-#include "verify/printable.h"
+#include "verify/targets/features.h"
+#include "verify/targets/guarded_run.h"
+#include "support/printable.h"
 
 namespace intact::verify {
 namespace {
@@ -26,7 +26,7 @@ using Message = std::array<char, INTACT_TARGET_MESSAGE_BYTES>;
 // What the plug-in left in `message`, which need not be a string.
 std::string TextOf(const Message& message, const std::string& otherwise) {
   const std::string text(message.data(), strnlen(message.data(), message.size()));
-  return text.empty() ? otherwise : Excerpt(text);
+  return text.empty() ? otherwise : support::Excerpt(text);
 }
 
 // How floats are computed, which callees must leave as it is (System V ABI, 3.2.1): rounding, denormals,
@@ -130,7 +130,7 @@ Result<std::unique_ptr<Target>> PluginTarget::Open(const std::string& file, cons
   // Without a folder the name would be looked up among the system's libraries.
   const std::filesystem::path path = std::filesystem::absolute(file, error);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return invalid(Excerpt(dlerror()));
+  if (library == nullptr) return invalid(support::Excerpt(dlerror()));
   using Open = const intact_target* (*)(uint32_t, const char*, char*);
   const auto open = reinterpret_cast<Open>(dlsym(library, "intact_target_open"));
   if (open == nullptr) return invalid("exports no intact_target_open(): see intact/target.h");
@@ -141,10 +141,10 @@ Result<std::unique_ptr<Target>> PluginTarget::Open(const std::string& file, cons
   return std::unique_ptr<Target>(new PluginTarget(*target));
 }
 
-std::string PluginTarget::Name() const { return Excerpt(target_.name); }
+std::string PluginTarget::Name() const { return support::Excerpt(target_.name); }
 
 std::string PluginTarget::Arithmetic() const {
-  return target_.arithmetic == nullptr ? "exact" : Excerpt(target_.arithmetic);
+  return target_.arithmetic == nullptr ? "exact" : support::Excerpt(target_.arithmetic);
 }
 
 Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/target.h"
+#include "verify/problem/target.h"
 
 namespace intact::verify {
 

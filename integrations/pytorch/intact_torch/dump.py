@@ -14,7 +14,7 @@ from .record import Call, batches, record
 
 
 def dump(model: torch.nn.Module, inputs, folder) -> Dict[str, str]:
-    """Writes each layer of `model` that intact can compute, as verify/layer.h tells: activations as they occur with `inputs`,
+    """Writes each layer of `model` that intact can compute, as verify/studies/layer.h tells: activations as they occur with `inputs`,
     weights, bias, and outputs: of intact in output_intact.npy, and of PyTorch's engine at hand in output_<engine>.npy.
 
     model    quantized by PyTorch, or converted

@@ -1,0 +1,92 @@
+#include "kernels/runtime/threads.h"
+
+#include <omp.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <new>
+#include <string>
+
+#include "core/isas.h"
+#include "kernels/runtime/aligned_buffer.h"
+#include "kernels/runtime/valgrind.h"
+
+namespace intact::kernels {
+
+namespace {
+
+// What a thread's share must have: some four microseconds' work, half as long as it takes to wake a thread.
+// AVX2 comes to 2^19 products in that time. Wider vectors and VNNI each double what an instruction
+// multiplies; that tiles come to four times more is an estimate.
+double LeastMultiplyAdds(core::Isa isa) {
+  const core::IsaTraits& traits = core::TraitsOf(isa);
+  double least = 1 << 19;
+  if (core::IsCompiled(isa)) return least;
+  if (traits.vectors.bytes > core::kYmm.bytes) least *= 2;
+  if (traits.dot_products != core::DotProducts::kNone) least *= 2;
+  return traits.has_tiles ? 4 * least : least;
+}
+
+// Of the calling thread; null without memory. Not a thread_local: where glibc finds no memory to register its
+// destructor, the process ends.
+AlignedBuffer<uint8_t>* ThreadBuffer() {
+  using Buffer = AlignedBuffer<uint8_t>;
+  struct Key {
+    pthread_key_t value = 0;
+    bool is_made = pthread_key_create(&value, [](void* buffer) { delete static_cast<Buffer*>(buffer); }) == 0;
+  };
+  static const Key kKey;
+  if (!kKey.is_made) return nullptr;
+  auto* buffer = static_cast<Buffer*>(pthread_getspecific(kKey.value));
+  if (buffer != nullptr) return buffer;
+  buffer = new (std::nothrow) Buffer;
+  if (buffer == nullptr || pthread_setspecific(kKey.value, buffer) == 0) return buffer;
+  delete buffer;
+  return nullptr;
+}
+
+// Null if memory ran out.
+uint8_t* ThreadScratch(int64_t bytes) {
+  AlignedBuffer<uint8_t>* const buffer = ThreadBuffer();
+  if (buffer == nullptr) return nullptr;
+  const auto size = static_cast<size_t>(bytes);
+  return buffer->size() >= size || buffer->Resize(size) ? buffer->data() : nullptr;
+}
+
+}  // namespace
+
+Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads) {
+  const auto refused = [&](const std::string& why) {
+    return Error{INTACT_INVALID_ARGUMENT, "scratch_bytes is " + std::to_string(scratch_bytes) + why};
+  };
+  if (scratch == nullptr) {
+    if (scratch_bytes != 0) return refused(" and scratch is NULL; expected 0");
+    const int64_t bytes = share_bytes * *threads;
+    uint8_t* const own = ThreadScratch(bytes);
+    if (own == nullptr && bytes > 0) return Error{INTACT_OUT_OF_MEMORY, "no scratch memory"};
+    DefineForValgrind(own, static_cast<size_t>(bytes));
+    return own;
+  }
+  const size_t least = ScratchSize(share_bytes);
+  if (scratch_bytes < least) return refused("; expected at least " + std::to_string(least));
+  if (share_bytes > 0) {
+    const size_t served = (scratch_bytes - ScratchSize(0)) / static_cast<size_t>(share_bytes);
+    *threads = static_cast<int>(std::min(static_cast<size_t>(*threads), served));
+  }
+  DefineForValgrind(scratch, scratch_bytes);
+  auto* const given = static_cast<uint8_t*>(scratch);
+  return given + (-reinterpret_cast<uintptr_t>(given) & 63);
+}
+
+// A region within a region has one thread, unless OpenMP is told otherwise.
+int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa) {
+  if (wanted != 0) return wanted;
+  if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;
+  const double worth = std::max(1.0, multiply_adds / LeastMultiplyAdds(isa));
+  return static_cast<int>(std::min<double>(omp_get_max_threads(), worth));
+}
+
+// A run on one thread makes no system call: omp_get_num_procs() is one.
+ThreadCount CountThreads(int parts) { return {parts, parts == 1 ? 1 : std::min(parts, omp_get_num_procs())}; }
+
+}  // namespace intact::kernels

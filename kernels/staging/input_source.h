@@ -1,0 +1,94 @@
+// Where a convolution's kernels find their input: in place, in a band (band.h) or in a planar band
+// (planar_band.h). Each stages what some output pixels read, and tells where it is.
+#ifndef INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
+#define INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "kernels/staging/band.h"
+#include "kernels/staging/planar_band.h"
+#include "kernels/problem/access.h"
+#include "kernels/problem/conv_geometry.h"
+
+namespace intact::kernels {
+
+class InputSource {
+ public:
+  InputSource() = default;
+  virtual ~InputSource() = default;
+  InputSource(const InputSource&) = delete;
+  InputSource& operator=(const InputSource&) = delete;
+
+  /// Rows (output pixels, over all planes) that are staged at a time, at most.
+  virtual int64_t max_rows() const { return std::numeric_limits<int64_t>::max(); }
+  /// Where what begins at `row` ends, at most `row_end`.
+  virtual int64_t EndFrom(int64_t /*row*/, int64_t row_end) const { return row_end; }
+  /// Scratch that Stage() writes.
+  virtual int64_t bytes() const { return 0; }
+  /// Adjacent groups whose channels are staged together.
+  virtual int64_t groups() const = 0;
+  /// Brings what rows [row_begin, row_end) read of the groups from `group` on to `to`, aligned to 64 bytes,
+  /// and tells where the first of them lies.
+  virtual InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
+                          uint8_t* to) const noexcept = 0;
+};
+
+/// A filter of one tap and no padding reads the caller's input.
+class InPlaceSource final : public InputSource {
+ public:
+  explicit InPlaceSource(const ConvGeometry& geometry) : geometry_(geometry) {}
+  int64_t groups() const override { return geometry_.groups; }
+  InputRows Stage(const ConvInput& input, int64_t /*group*/, int64_t /*row_begin*/, int64_t /*row_end*/,
+                  uint8_t* /*to*/) const noexcept override {
+    const auto& [depth, height, width] = geometry_.stride;
+    RowMap map(input.a, width * input.stride);
+    if (geometry_.input == geometry_.output) return map;
+    map.line_rows = geometry_.output[kWidth];
+    map.line_stride = height * geometry_.input[kWidth] * input.stride;
+    map.plane_lines = geometry_.output[kHeight];
+    map.plane_stride = depth * geometry_.input[kHeight] * geometry_.input[kWidth] * input.stride;
+    return map;
+  }
+
+ private:
+  ConvGeometry geometry_;
+};
+
+class BandSource final : public InputSource {
+ public:
+  /// The band holds the channels of `groups` groups, group_inputs of each.
+  BandSource(const Band& band, int64_t groups, int64_t group_inputs)
+      : band_(band), groups_(groups), group_inputs_(group_inputs) {}
+  int64_t max_rows() const override { return band_.max_rows(); }
+  int64_t EndFrom(int64_t row, int64_t row_end) const override { return band_.EndFrom(row, row_end); }
+  int64_t bytes() const override { return band_.bytes(); }
+  int64_t groups() const override { return groups_; }
+  InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
+                  uint8_t* to) const noexcept override {
+    return band_.Stage(input, group * group_inputs_, row_begin, row_end, to);
+  }
+
+ private:
+  Band band_;
+  int64_t groups_, group_inputs_;
+};
+
+class PlanarSource final : public InputSource {
+ public:
+  explicit PlanarSource(PlanarBand band) : band_(std::move(band)) {}
+  int64_t max_rows() const override { return band_.max_rows(); }
+  int64_t EndFrom(int64_t row, int64_t row_end) const override { return band_.EndFrom(row, row_end); }
+  int64_t bytes() const override { return band_.bytes(); }
+  int64_t groups() const override { return band_.groups(); }
+  InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
+                  uint8_t* to) const noexcept override {
+    return band_.Stage(input, group, row_begin, row_end, to);
+  }
+
+ private:
+  PlanarBand band_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_STAGING_INPUT_SOURCE_H_

@@ -1,0 +1,120 @@
+// The planar band: the band (band.h) transposed, so that a k-quad of adjacent output pixels lies side by side
+// and fills a vector's lanes.
+//
+//   channel quad 0   slice per tap in depth
+//                      phase (y mod stride, x mod stride)
+//                        line   x0: c0 c1 c2 c3 | x1: c0 c1 c2 c3 | …   line_positions of them
+//   channel quad 1   …
+//
+// The last quad of a group's channels is padded with zeros. Channels may have another order within their
+// group (channel_order.h).
+//
+// Output pixel (line, x) is position line·line_positions + x: a tap is a distance that all positions share,
+// whatever the stride, since pixels of one phase are adjacent. So the scheduled kernel (scheduled_kernel.h)
+// reads its quads from here in place, each pixel transposed once rather than once a tap. The price is that
+// lines are as long as the padded input's: what lies between two output lines is computed and dropped. The
+// padding right of a line is that left of the next, as far as they go.
+//
+// Groups do not read each other's channels, so a band holds those of a few: a cache line of each pixel, and
+// as many lines of pixels as stay in L1 or near it: fewer would transpose more of them twice.
+#ifndef INTACT_KERNELS_STAGING_PLANAR_BAND_H_
+#define INTACT_KERNELS_STAGING_PLANAR_BAND_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/result.h"
+#include "kernels/codegen/pixel_transpose.h"
+#include "kernels/staging/band.h"
+#include "kernels/problem/access.h"
+#include "kernels/problem/conv_geometry.h"
+
+namespace intact::kernels {
+
+class PlanarBand {
+ public:
+  PlanarBand() = default;
+  /// `padding`: the zero point, in the caller's type.
+  PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip);
+  /// Whether channels may have another order within their group: where one shuffle reaches them all.
+  bool CanOrderChannels() const;
+  /// The channel at each place, group by group; if CanOrderChannels().
+  void OrderChannels(std::vector<int64_t> order);
+  bool HasOrder() const { return !order_.empty(); }
+  /// Before Stage(). CODEGEN_FAILED names the kernel.
+  Error GenerateKernel();
+
+  /// Bytes that Stage() writes, and some that kernels may read beyond.
+  int64_t bytes() const { return sources_per_band_ * 4 * quad_bytes_ + kSlackBytes; }
+  /// Rows that a band holds at most.
+  int64_t max_rows() const { return lines_ * width(); }
+  /// Where the band that begins at `row` ends: with whole lines of one plane, at most `row_end`.
+  int64_t EndFrom(int64_t row, int64_t row_end) const;
+  /// Whether it fits in L2, and offsets within all groups' channels in 32 bits: it is no use otherwise.
+  bool IsSmall() const;
+  /// Groups that a band holds; their columns are whole panels, but for the last.
+  int64_t groups() const { return groups_; }
+  /// Transposes what rows [row_begin, row_end) of groups [group, group + groups()) read to `to`, aligned to
+  /// 64 bytes.
+  PlanarRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
+                   uint8_t* to) const noexcept;
+
+  /// How the depth of a column lies in it: quads of channels, and the taps of each.
+  PlanarAccess MakeAccess() const;
+
+ private:
+  static constexpr int64_t kSlackBytes = 512;  // a register block of positions
+
+  int64_t width() const { return geometry_.output[kWidth]; }
+  int64_t Phase(Dimension dimension, int64_t position) const {
+    return position % geometry_.stride[dimension];
+  }
+  /// In positions from a slice's first.
+  int64_t PhaseOffset(int64_t y, int64_t x) const {
+    return (Phase(kHeight, y) * geometry_.stride[kWidth] + Phase(kWidth, x)) * phase_positions_;
+  }
+  /// From position 0 of a quad to where pixel (slice, y, x) of the padded input lies.
+  int64_t Offset(int64_t slice, int64_t y, int64_t x) const {
+    return slice * slice_positions_ + PhaseOffset(y, x) + y / geometry_.stride[kHeight] * line_positions_ +
+           x / geometry_.stride[kWidth];
+  }
+  int64_t LinePositions() const;
+  int64_t group_quads() const { return quads_ / groups_; }
+  /// Pixels of a line whose x is `number`, modulo the stride, that some tap reads.
+  struct PixelPhase {
+    int64_t number;
+    int64_t first_x;     // of the input, at position 0
+    int64_t begin, end;  // positions within the input
+  };
+  void SetSources();
+  QuadSource SourceOf(int64_t first_quad) const;
+  /// A line of the input; null outside of it.
+  struct PixelLine {
+    const uint8_t* first;
+    int64_t stride;
+  };
+  /// Stages all phases of the groups from `group` on.
+  uint8_t StageLine(const PixelLine& line, int64_t group, uint8_t* to) const noexcept;
+  void ListPixels(const PixelLine& line, const PixelPhase& phase, int64_t first,
+                  std::span<const uint8_t*> pixels) const noexcept;
+  uint8_t Transpose(std::span<const uint8_t* const> pixels, int64_t group, uint8_t* to) const noexcept;
+
+  ConvGeometry geometry_;
+  std::vector<uint8_t> padding_;  // a pixel
+  uint8_t flip_ = 0;
+  int64_t lines_ = 0;        // output lines that a band holds
+  int64_t line_length_ = 0;  // positions that a line fills, some of them those of the next
+  int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;
+  int64_t groups_ = 1;
+  int64_t quads_ = 0, quad_bytes_ = 0;
+  std::vector<int64_t> line_phases_;  // that some tap reads
+  std::vector<PixelPhase> pixel_phases_;
+  std::vector<int64_t> order_;  // the channel at each place; empty if it is the input's
+  int64_t sources_per_band_ = 0;
+  std::vector<QuadSource> sources_;   // band by band; empty where pixels are too short for them
+  PixelTransposeFunction transpose_;  // if there are sources
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_STAGING_PLANAR_BAND_H_

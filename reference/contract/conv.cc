@@ -1,0 +1,206 @@
+#include "reference/contract/conv.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/types.h"
+
+namespace intact::reference {
+namespace {
+
+// The coordinates of number `index` in a box of these extents, the last fastest.
+Spatial Unravel(int64_t index, const Spatial& extents) noexcept {
+  const int64_t w = index % extents[2];
+  const int64_t dh = index / extents[2];
+  return {dh / extents[1], dh % extents[1], w};
+}
+
+// a − za of an input pixel's channel; padding is zero.
+int32_t CenteredActivation(const Conv& conv, int64_t input_row, int64_t channel) noexcept {
+  if (input_row < 0) return 0;
+  const int64_t at = input_row * conv.geometry.input_channels + channel;
+  return core::DecodeInt8(conv.a_type, conv.a[static_cast<size_t>(at)]) - conv.a_zero_point;
+}
+
+// b − zb.
+int32_t CenteredWeight(const Conv& conv, int64_t output_channel, int64_t tap, int64_t channel) noexcept {
+  const ConvGeometry& g = conv.geometry;
+  const int64_t at = (output_channel * g.Taps() + tap) * g.GroupInputs() + channel;
+  const auto byte = static_cast<uint8_t>(conv.b[static_cast<size_t>(at)]);
+  return core::DecodeInt8(conv.b_type, byte) - WeightZeroPoint(conv, output_channel);
+}
+
+// A group's share of values that are there once for each column; one for all, or none, stay.
+template <class T>
+std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, int64_t group) {
+  if (std::ssize(values) != g.output_channels) return values;
+  const auto begin = values.begin() + group * g.GroupOutputs();
+  return std::vector<T>(begin, begin + g.GroupOutputs());
+}
+
+// The residual under a group's columns, in some rows.
+std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
+  if (conv.residual.empty()) return {};
+  const int64_t row_bytes = conv.geometry.output_channels * core::BytesOf(conv.residual_type);
+  const int64_t group_bytes = row_bytes / conv.geometry.groups;
+  std::vector<uint8_t> residual;
+  for (const int64_t m : rows) {
+    const auto row = conv.residual.begin() + m * row_bytes;
+    residual.insert(residual.end(), row + group * group_bytes, row + (group + 1) * group_bytes);
+  }
+  return residual;
+}
+
+// Of each row, the taps that read no pixel.
+std::vector<bool> TapsOutside(const ConvGeometry& g, std::span<const int64_t> rows) {
+  std::vector<bool> outside;
+  for (const int64_t m : rows) {
+    const Pixel pixel = PixelOf(g, m);
+    for (int64_t tap = 0; tap < g.Taps(); ++tap) outside.push_back(InputRow(g, pixel, TapOf(g, tap)) < 0);
+  }
+  return outside;
+}
+
+// Some rows of a group; the tensors are still all of them.
+Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
+  const ConvGeometry& g = conv.geometry;
+  Gemm gemm;
+  static_cast<Operation&>(gemm) = static_cast<const Operation&>(conv);
+  gemm.b_zero_points = GroupShare(conv.b_zero_points, g, group);
+  gemm.bias_s32 = GroupShare(conv.bias_s32, g, group);
+  gemm.bias_f32 = GroupShare(conv.bias_f32, g, group);
+  gemm.float_steps = GroupShare(conv.float_steps, g, group);
+  gemm.scales = GroupShare(conv.scales, g, group);
+  gemm.residual = GroupResidual(conv, group, rows);
+  gemm.m = std::ssize(rows);
+  gemm.n = g.GroupOutputs();
+  gemm.k = g.Taps() * g.TapDepth();
+  gemm.taps = Taps{g.Taps(), g.GroupInputs(), TapsOutside(g, rows)};
+  return gemm;
+}
+
+// im2col.
+std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
+  const ConvGeometry& g = conv.geometry;
+  const auto zero_point = static_cast<uint8_t>(conv.a_zero_point);
+  std::vector<uint8_t> a(rows.size() * static_cast<size_t>(g.Taps() * g.TapDepth()), zero_point);
+  auto to = a.begin();
+  for (const int64_t m : rows) {
+    const Pixel pixel = PixelOf(g, m);
+    for (int64_t tap = 0; tap < g.Taps(); ++tap, to += g.TapDepth()) {
+      const int64_t row = InputRow(g, pixel, TapOf(g, tap));
+      if (row < 0) continue;
+      const auto from = conv.a.begin() + row * g.input_channels + group * g.GroupInputs();
+      std::copy_n(from, g.GroupInputs(), to);
+    }
+  }
+  return a;
+}
+
+// k×n.
+std::vector<int8_t> LoweredWeights(const Conv& conv, int64_t group) {
+  const ConvGeometry& g = conv.geometry;
+  const auto zero = static_cast<int8_t>(-WeightShift(conv));  // what the instruction sees as 0
+  std::vector<int8_t> b(static_cast<size_t>(g.Taps() * g.TapDepth() * g.GroupOutputs()), zero);
+  auto from = conv.b.begin() + group * g.GroupOutputs() * g.Taps() * g.GroupInputs();
+  for (int64_t n = 0; n < g.GroupOutputs(); ++n) {
+    for (int64_t tap = 0; tap < g.Taps(); ++tap) {
+      for (int64_t c = 0; c < g.GroupInputs(); ++c) {
+        b[static_cast<size_t>((tap * g.TapDepth() + c) * g.GroupOutputs() + n)] = *from++;
+      }
+    }
+  }
+  return b;
+}
+
+}  // namespace
+
+int64_t Axis::Output() const noexcept {
+  if (transposed) {
+    const int64_t last = (input - 1) * stride + (kernel - 1) * dilation - pad_begin - pad_end;
+    return std::max<int64_t>(last + output_pad + 1, 0);
+  }
+  const int64_t room = input + pad_begin + pad_end - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+Pixel PixelOf(const ConvGeometry& geometry, int64_t m) noexcept {
+  const auto& [d, h, w] = geometry.axes;
+  const int64_t image = d.Output() * h.Output() * w.Output();
+  // Where there is a row, there is an output. NOLINTNEXTLINE(clang-analyzer-core.DivideZero)
+  return {m / image, Unravel(m % image, {d.Output(), h.Output(), w.Output()})};
+}
+
+Spatial TapOf(const ConvGeometry& geometry, int64_t tap) noexcept {
+  const auto& [d, h, w] = geometry.axes;
+  return Unravel(tap, {d.kernel, h.kernel, w.kernel});
+}
+
+TapChannel TapChannelOf(const ConvGeometry& geometry, int64_t k) noexcept {
+  return {TapOf(geometry, k / geometry.TapDepth()), k % geometry.TapDepth()};
+}
+
+int64_t InputRow(const ConvGeometry& geometry, const Pixel& output, const Spatial& tap) noexcept {
+  int64_t row = output.batch;
+  for (size_t i = 0; i < kMaxSpatial; ++i) {
+    const int64_t position = geometry.axes[i].Position(output.at[i], tap[i]);
+    if (!geometry.axes[i].Holds(position)) return -1;
+    row = row * geometry.axes[i].input + position;
+  }
+  return row;
+}
+
+std::vector<int32_t> Convolve(const Conv& conv) {
+  const ConvGeometry& g = conv.geometry;
+  const auto& [d, h, w] = g.axes;
+  std::vector<int32_t> y;
+  for (int64_t batch = 0; batch < g.batch; ++batch) {
+    for (int64_t od = 0; od < d.Output(); ++od) {
+      for (int64_t oh = 0; oh < h.Output(); ++oh) {
+        for (int64_t ow = 0; ow < w.Output(); ++ow) {
+          for (int64_t n = 0; n < g.output_channels; ++n) {
+            const int64_t first_channel = n / g.GroupOutputs() * g.GroupInputs();
+            int64_t sum = conv.bias_s32.empty() ? 0 : conv.bias_s32[static_cast<size_t>(n)];
+            int64_t tap = 0;
+            for (int64_t kd = 0; kd < d.kernel; ++kd) {
+              for (int64_t kh = 0; kh < h.kernel; ++kh) {
+                for (int64_t kw = 0; kw < w.kernel; ++kw, ++tap) {
+                  const int64_t row = InputRow(g, {batch, {od, oh, ow}}, {kd, kh, kw});
+                  for (int64_t c = 0; c < g.GroupInputs(); ++c) {
+                    const int64_t a = CenteredActivation(conv, row, first_channel + c);
+                    sum += a * CenteredWeight(conv, n, tap, c);
+                  }
+                }
+              }
+            }
+            y.push_back(static_cast<int32_t>(static_cast<uint64_t>(sum)));
+          }
+        }
+      }
+    }
+  }
+  return y;
+}
+
+std::vector<Gemm> Lower(const Conv& conv) {
+  std::vector<int64_t> rows(static_cast<size_t>(conv.geometry.OutputPixels()));
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return Lower(conv, rows);
+}
+
+std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows) {
+  std::vector<Gemm> gemms;
+  for (int64_t group = 0; group < conv.geometry.groups; ++group) {
+    Gemm& gemm = gemms.emplace_back(GroupOf(conv, group, rows));
+    gemm.a = LoweredActivations(conv, group, rows);
+    gemm.b = LoweredWeights(conv, group);
+  }
+  return gemms;
+}
+
+std::vector<int32_t> Accumulators(const Conv& conv, const Model& model) {
+  const std::vector<Gemm> gemms = Lower(conv);
+  return Accumulators(std::vector<Operands>(gemms.begin(), gemms.end()), model);
+}
+
+}  // namespace intact::reference

@@ -1,0 +1,56 @@
+#include "reference/contract/requantize.h"
+
+#include <cmath>
+#include <limits>
+
+namespace intact::reference {
+namespace {
+
+// The operand order of VMAXPS(f, bound) and VMINPS(f, bound): equal operands give the bound, so that a ReLU
+// turns −0.0 into +0.0.
+float Max(float f, float bound) noexcept { return f > bound ? f : bound; }
+float Min(float f, float bound) noexcept { return f < bound ? f : bound; }
+
+float Activate(float f, const Requantization& q) noexcept {
+  switch (q.activation) {
+    case INTACT_ACTIVATION_RELU:
+      return Max(f, 0.0f);
+    case INTACT_ACTIVATION_CLAMP:
+      return Min(Max(f, q.clamp_min), q.clamp_max);
+    case INTACT_ACTIVATION_NONE:
+      break;
+  }
+  return f;
+}
+
+}  // namespace
+
+float AfterBias(float f, const Requantization& q) noexcept {
+  if (q.has_residual) {
+    const float residual = q.residual * q.residual_scale;
+    f = f + residual;
+  }
+  if (std::isnan(f)) f = -std::numeric_limits<float>::infinity();
+  return Activate(f, q);
+}
+
+float Dequantize(int64_t y, const Requantization& q) noexcept {
+  const float f = static_cast<float>(y) * q.scale;
+  return AfterBias(q.has_bias_f32 ? f + q.bias_f32 : f, q);
+}
+
+int32_t Requantize(int64_t y, const Requantization& q) noexcept {
+  return RoundToType(Dequantize(y, q), q.c_type, q.zero_point);
+}
+
+int32_t RoundToType(float f, intact_type c_type, int32_t zero_point) noexcept {
+  const int32_t lowest = c_type == INTACT_U8 ? 0 : -128;
+  const int32_t highest = c_type == INTACT_U8 ? 255 : 127;
+  // Clamping first is the same, since the bounds are integers and rounding is monotonic; and it keeps
+  // infinities and huge values out of the conversion to an integer.
+  f = Max(f, static_cast<float>(lowest - zero_point));
+  f = Min(f, static_cast<float>(highest - zero_point));
+  return static_cast<int32_t>(std::nearbyint(f)) + zero_point;
+}
+
+}  // namespace intact::reference

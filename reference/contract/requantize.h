@@ -1,0 +1,51 @@
+// The requantization of the contract (include/intact/intact.h), in scalar code: the definition that every
+// kernel must equal byte for byte. Separate roundings: compile without floating-point contraction. Every
+// operation here, the rounding to an integer included, assumes the default floating-point environment (to
+// nearest even, denormals kept), as programs start with it.
+#ifndef INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_
+#define INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace intact::reference {
+
+/// Of a framework's layer, what FBGEMM works with, each step in float32: (y + bias)·scale.
+struct FloatSteps {
+  float bias = 0.0f;   // bias/(input scale · weight scale)
+  float scale = 1.0f;  // (input scale · weight scale)/output scale
+};
+
+/// How the requantization turns a sum into an output element. Sums are within int32; an oracle of sums that left it
+/// passes them whole.
+struct Requantization {
+  intact_type c_type = INTACT_S32;
+  float scale = 1.0f;
+  bool has_bias_f32 = false;
+  float bias_f32 = 0.0f;
+  std::optional<FloatSteps> float_steps;  // see Operation
+  bool has_residual = false;
+  float residual = 0.0f;  // less its zero point
+  float residual_scale = 1.0f;
+  intact_activation activation = INTACT_ACTIVATION_NONE;
+  float clamp_min = 0.0f;
+  float clamp_max = 0.0f;
+  int32_t zero_point = 0;
+};
+
+/// What follows the bias: f (+ residual·residual_scale), then the activation.
+float AfterBias(float f, const Requantization& q) noexcept;
+
+/// float(y)·scale (+ bias) (+ residual·residual_scale), then the activation: the f32 output.
+float Dequantize(int64_t y, const Requantization& q) noexcept;
+
+/// The u8 or s8 output as an integer: clamp(rne(f) + zero_point) to the type's range.
+int32_t Requantize(int64_t y, const Requantization& q) noexcept;
+
+/// clamp(rne(f) + zero_point) to the range of `c_type`, u8 or s8; infinities clamp.
+int32_t RoundToType(float f, intact_type c_type, int32_t zero_point) noexcept;
+
+}  // namespace intact::reference
+#endif  // INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_

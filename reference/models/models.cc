@@ -1,0 +1,389 @@
+#include "reference/models/models.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace intact::reference {
+namespace {
+
+// Modulo 2³², as VPADDD adds.
+int32_t WrappingAdd(int32_t x, int32_t y) noexcept {
+  return static_cast<int32_t>(static_cast<uint32_t>(x) + static_cast<uint32_t>(y));
+}
+
+int32_t WrappingSubtract(int32_t x, int32_t y) noexcept {
+  return static_cast<int32_t>(static_cast<uint32_t>(x) - static_cast<uint32_t>(y));
+}
+
+int32_t QuadSum(const uint8_t a[4], const int8_t w[4]) noexcept {
+  return PairSum(a[0], a[1], w[0], w[1]) + PairSum(a[2], a[3], w[2], w[3]);
+}
+
+int32_t AccumulateExact(int32_t acc, std::span<const uint8_t> a, std::span<const int8_t> w) noexcept {
+  for (size_t k = 0; k < a.size(); ++k) acc = WrappingAdd(acc, a[k] * w[k]);
+  return acc;
+}
+
+int32_t AccumulateTriple(int32_t acc, std::span<const uint8_t> a, std::span<const int8_t> w) noexcept {
+  const size_t even = a.size() & ~size_t{1};
+  for (size_t k = 0; k < even; k += 2) acc = WrappingAdd(acc, Maddubs(a[k], a[k + 1], w[k], w[k + 1]));
+  if (even < a.size()) acc = WrappingAdd(acc, Maddubs(a[even], 0, w[even], 0));
+  return acc;
+}
+
+int32_t AccumulateHalved(int32_t acc, std::span<const uint8_t> a, std::span<const int8_t> w) noexcept {
+  for (size_t k = 0; k < a.size(); ++k) acc = WrappingAdd(acc, a[k] * TwiceHalf(w[k]));
+  return acc;
+}
+
+// The products of a row and a column in the order of their pairs, as an instruction sees them.
+class Products {
+ public:
+  Products(Signs signs, std::span<const uint8_t> a, std::span<const int8_t> w,
+           std::span<const int64_t> in_pairs) noexcept
+      : signs_(signs), a_(a), w_(w), in_pairs_(in_pairs) {}
+
+  size_t size() const noexcept { return in_pairs_.size(); }
+  Factors operator[](size_t i) const noexcept {
+    if (i >= size() || in_pairs_[i] == kNoDepth) return {};
+    const auto k = static_cast<size_t>(in_pairs_[i]);
+    return FactorsOf(signs_, a_[k], w_[k]);
+  }
+
+ private:
+  Signs signs_;
+  std::span<const uint8_t> a_;
+  std::span<const int8_t> w_;
+  std::span<const int64_t> in_pairs_;
+};
+
+// Whether it is the triple; what it makes of padding is its caller's.
+bool PairsInOrder(Model model) noexcept {
+  model.skips_padding = false;
+  return model == Model::kTriple;
+}
+
+int32_t AddInt16(int32_t x, int32_t y, bool wraps) noexcept {
+  return wraps ? static_cast<int16_t>(x + y) : std::clamp(x + y, -32768, 32767);
+}
+
+int32_t SumInt32(int32_t acc, const Products& products) noexcept {
+  for (size_t k = 0; k < products.size(); k += 4) {
+    uint8_t u[4] = {};
+    int8_t s[4] = {};
+    for (size_t i = 0; i < 4; ++i) {
+      const Factors factors = products[k + i];
+      u[i] = factors.u;
+      s[i] = factors.s;
+    }
+    acc = Dpbusds(acc, u, s);
+  }
+  return acc;
+}
+
+// What products are meant to add up to: |a|·sign(b, a) is to be a·b.
+int32_t MeantSum(Signs signs, std::span<const uint8_t> a, std::span<const int8_t> w,
+                 std::span<const int64_t> in_pairs) noexcept {
+  int32_t sum = 0;
+  for (const int64_t depth : in_pairs) {
+    if (depth == kNoDepth) continue;
+    const auto k = static_cast<size_t>(depth);
+    const Factors factors = FactorsOf(signs, a[k], w[k]);
+    sum = WrappingAdd(sum, signs == Signs::kMoved ? (a[k] - 128) * w[k] : factors.u * factors.s);
+  }
+  return sum;
+}
+
+// What the kernel adds because its factors are not a and w: Σ a·w less what it means to sum.
+int32_t Shift(Signs signs, std::span<const uint8_t> a, std::span<const int8_t> w, int32_t meant) noexcept {
+  return signs == Signs::kUnsignedActivations ? 0 : WrappingSubtract(AccumulateExact(0, a, w), meant);
+}
+
+// ----- order of depths ------------------------------------------------------------------------------------
+
+// The rows of depths of which pairs are taken.
+std::vector<std::vector<int64_t>> RowsOf(DepthOrder order, const Depths& depths) {
+  std::vector<std::vector<int64_t>> rows(1);
+  if (order == DepthOrder::kChannels) {
+    for (int64_t channel = 0; channel < depths.channels; ++channel) {
+      for (int64_t tap = 0; tap < depths.taps; ++tap) rows[0].push_back(tap * depths.stride + channel);
+    }
+    return rows;
+  }
+  for (int64_t tap = 0; tap < depths.taps; ++tap) {
+    if (order == DepthOrder::kTaps && tap > 0) rows.emplace_back();
+    for (int64_t channel = 0; channel < depths.channels; ++channel) {
+      rows.back().push_back(tap * depths.stride + channel);
+    }
+  }
+  return rows;
+}
+
+// Rows as they are cut in two.
+std::vector<std::vector<int64_t>> Parts(const Cut& cut, const std::vector<std::vector<int64_t>>& rows) {
+  std::vector<std::vector<int64_t>> parts;
+  for (const std::vector<int64_t>& row : rows) {
+    const auto middle = cut.Cuts(std::ssize(row)) ? row.begin() + (std::ssize(row) + 1) / 2 : row.end();
+    parts.emplace_back(row.begin(), middle);
+    if (middle != row.end()) parts.emplace_back(middle, row.end());
+  }
+  return parts;
+}
+
+// ----- text -----------------------------------------------------------------------------------------------
+
+struct Prefixed {
+  std::string_view before, after;
+};
+constexpr Prefixed kDistance = {"depths ", " apart"};
+constexpr Prefixed kSpill = {"widened every ", " pairs"};
+constexpr Prefixed kLanes = {"", " lanes"};
+constexpr std::string_view kTriple = "triple", kAcc16 = "acc16", kFlat = "flattened depth",
+                           kChannels = "taps before channels", kHalves = "depths K/2 apart",
+                           kUnsignedWeights = "unsigned weights", kMoved = "moved signs",
+                           kWhole = "widened at the end", kWraps = "wrapping",
+                           kSkipsPadding = "without padding";
+constexpr std::string_view kCut = "cut in two from ", kTo = " to ", kDepths = " depths";
+
+std::string With(const Prefixed& part, int32_t value) {
+  return std::string(part.before) + std::to_string(value) + std::string(part.after);
+}
+
+std::string ToString(const Cut& cut) {
+  return std::string(kCut)
+      .append(std::to_string(cut.from))
+      .append(kTo)
+      .append(std::to_string(cut.to))
+      .append(kDepths);
+}
+
+bool Read(std::string_view text, const Prefixed& part, int32_t* value) {
+  if (!text.starts_with(part.before) || !text.ends_with(part.after)) return false;
+  if (text.size() <= part.before.size() + part.after.size()) return false;
+  text.remove_prefix(part.before.size());
+  text.remove_suffix(part.after.size());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size() && *value > 0;
+}
+
+bool Read(std::string_view text, Cut* cut) {
+  const size_t to = text.find(kTo);
+  if (to == std::string_view::npos) return false;
+  return Read(text.substr(0, to), {kCut, ""}, &cut->from) &&
+         Read(text.substr(to), {kTo, kDepths}, &cut->to) && cut->from <= cut->to;
+}
+
+// The first part of a model's text; what follows are modifiers.
+std::string_view NameOf(const Model& model) {
+  switch (model.sum) {
+    case Summation::kExact:
+      return "exact";
+    case Summation::kInt16:
+      return model.spill == 1 ? kTriple : kAcc16;
+    case Summation::kInt32:
+      return "dpbusds";
+    case Summation::kHalvedWeights:
+      return "halved weights";
+  }
+  return "unknown";
+}
+
+bool ReadName(std::string_view text, Model* model) {
+  for (const Summation sum :
+       {Summation::kExact, Summation::kInt16, Summation::kInt32, Summation::kHalvedWeights}) {
+    for (const int32_t spill : {1, kWholeDepth}) {
+      const Model named = {.sum = sum, .spill = sum == Summation::kInt16 ? spill : 1};
+      if (NameOf(named) != text) continue;
+      *model = named;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ReadModifier(std::string_view text, Model* model) {
+  if (text == kFlat) {
+    model->order = DepthOrder::kFlattened;
+  } else if (text == kChannels) {
+    model->order = DepthOrder::kChannels;
+  } else if (text == kHalves) {
+    model->distance = kHalfDepth;
+  } else if (text == kUnsignedWeights) {
+    model->signs = Signs::kUnsignedWeights;
+  } else if (text == kMoved) {
+    model->signs = Signs::kMoved;
+  } else if (text == kWhole) {
+    model->spill = kWholeDepth;
+  } else if (text == kWraps) {
+    model->wraps = true;
+  } else if (text == kSkipsPadding) {
+    model->skips_padding = true;
+  } else {
+    return Read(text, &model->cut) || Read(text, kDistance, &model->distance) ||
+           Read(text, kSpill, &model->spill) || Read(text, kLanes, &model->lanes);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string ToString(const Model& model) {
+  std::string text(NameOf(model));
+  const auto add = [&text](std::string_view part) { text.append(", ").append(part); };
+  if (model.order == DepthOrder::kFlattened) add(kFlat);
+  if (model.order == DepthOrder::kChannels) add(kChannels);
+  if (model.distance == kHalfDepth) {
+    add(kHalves);
+  } else if (model.distance != 1) {
+    add(With(kDistance, model.distance));
+  }
+  if (model.signs == Signs::kUnsignedWeights) add(kUnsignedWeights);
+  if (model.signs == Signs::kMoved) add(kMoved);
+  if (model.spill == kWholeDepth) {
+    add(kWhole);
+  } else if (model.spill != 1) {
+    add(With(kSpill, model.spill));
+  }
+  if (model.lanes != 1) add(With(kLanes, model.lanes));
+  if (model.wraps) add(kWraps);
+  if (!model.cut.IsNone()) add(ToString(model.cut));
+  if (model.skips_padding) add(kSkipsPadding);
+  return text;
+}
+
+std::optional<Model> ParseModel(std::string_view text) {
+  constexpr std::string_view kComma = ", ";
+  Model model;
+  size_t end = text.find(kComma);
+  if (!ReadName(text.substr(0, end), &model)) return std::nullopt;
+  while (end != std::string_view::npos) {
+    text.remove_prefix(end + kComma.size());
+    end = text.find(kComma);
+    if (!ReadModifier(text.substr(0, end), &model)) return std::nullopt;
+  }
+  return model;
+}
+
+std::vector<int64_t> InPairs(const Model& model, const Depths& depths) {
+  std::vector<int64_t> in_pairs;
+  for (std::vector<int64_t>& row : Parts(model.cut, RowsOf(model.order, depths))) {
+    const size_t half = (row.size() + 1) / 2;
+    const size_t distance = model.distance == kHalfDepth ? half : static_cast<size_t>(model.distance);
+    if (distance == 0) continue;
+    row.resize((row.size() + 2 * distance - 1) / (2 * distance) * 2 * distance, kNoDepth);
+    for (size_t block = 0; block < row.size(); block += 2 * distance) {
+      for (size_t i = block; i < block + distance; ++i) {
+        in_pairs.push_back(row[i]);
+        in_pairs.push_back(row[i + distance]);
+      }
+    }
+  }
+  return in_pairs;
+}
+
+int32_t TwiceHalf(int8_t w) noexcept {
+  return 2 * static_cast<int32_t>(std::nearbyint(0.5f * static_cast<float>(w)));
+}
+
+Factors FactorsOf(Signs signs, uint8_t a, int8_t w) noexcept {
+  const int32_t signed_a = a - 128;
+  switch (signs) {
+    case Signs::kUnsignedActivations:
+      break;
+    case Signs::kUnsignedWeights:
+      return {static_cast<uint8_t>(w + 128), static_cast<int8_t>(signed_a)};
+    case Signs::kMoved:
+      // Negation is modulo 2⁸, and −128 its own opposite.
+      return {static_cast<uint8_t>(std::abs(signed_a)), static_cast<int8_t>(signed_a < 0   ? -w
+                                                                            : signed_a > 0 ? w
+                                                                                           : 0)};
+  }
+  return {a, w};
+}
+
+int32_t Dpbusd(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept {
+  return WrappingAdd(acc, QuadSum(a, w));
+}
+
+int32_t Dpbusds(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept {
+  using Limits = std::numeric_limits<int32_t>;
+  const int64_t sum = int64_t{acc} + QuadSum(a, w);
+  return static_cast<int32_t>(std::clamp<int64_t>(sum, Limits::min(), Limits::max()));
+}
+
+int64_t CountClampedPairs(std::span<const uint8_t> a, std::span<const int8_t> w) noexcept {
+  assert(a.size() == w.size());
+  int64_t count = 0;
+  for (size_t k = 0; k + 1 < a.size(); k += 2) {
+    const int32_t sum = PairSum(a[k], a[k + 1], w[k], w[k + 1]);
+    count += (sum < -32768 || sum > 32767) ? 1 : 0;
+  }
+  return count;
+}
+
+PairSums PairSumsOf(Signs signs, std::span<const uint8_t> a, std::span<const int8_t> w,
+                    std::span<const int64_t> in_pairs) {
+  const Products products(signs, a, w, in_pairs);
+  PairSums pairs;
+  pairs.meant = MeantSum(signs, a, w, in_pairs);
+  pairs.sums.reserve(products.size() / 2);
+  for (size_t i = 0; i < products.size(); i += 2) {
+    const Factors x = products[i];
+    const Factors y = products[i + 1];
+    pairs.sums.push_back(PairSum(x.u, y.u, x.s, y.s));
+  }
+  return pairs;
+}
+
+int32_t SumInt16(const Model& model, std::span<const int32_t> pair_sums) noexcept {
+  assert(model.lanes >= 1 && model.lanes <= kMaxLanes);
+  const auto lanes = static_cast<size_t>(model.lanes);
+  const auto spill = static_cast<size_t>(model.spill);
+  std::array<int32_t, kMaxLanes> sums = {};
+  int32_t total = 0;
+  size_t lane = 0, added = 0;  // pairs in each lane before this one's
+  for (const int32_t pair_sum : pair_sums) {
+    sums[lane] = AddInt16(sums[lane], std::clamp(pair_sum, -32768, 32767), model.wraps);
+    if (added + 1 == spill) total = WrappingAdd(total, std::exchange(sums[lane], 0));
+    if (++lane < lanes) continue;
+    lane = 0;
+    added = added + 1 == spill ? 0 : added + 1;
+  }
+  for (const int32_t sum : sums) total = WrappingAdd(total, sum);
+  return total;
+}
+
+int32_t Accumulate(const Model& model, int32_t initial, std::span<const uint8_t> a, std::span<const int8_t> w,
+                   std::span<const int64_t> in_pairs) {
+  assert(a.size() == w.size());
+  switch (model.sum) {
+    case Summation::kExact:
+      return AccumulateExact(initial, a, w);
+    case Summation::kHalvedWeights:
+      return AccumulateHalved(initial, a, w);
+    case Summation::kInt16: {
+      if (PairsInOrder(model)) return AccumulateTriple(initial, a, w);
+      const PairSums pairs = PairSumsOf(model.signs, a, w, in_pairs);
+      return WrappingAdd(initial,
+                         WrappingAdd(SumInt16(model, pairs.sums), Shift(model.signs, a, w, pairs.meant)));
+    }
+    case Summation::kInt32:
+      return WrappingAdd(SumInt32(initial, {model.signs, a, w, in_pairs}),
+                         Shift(model.signs, a, w, MeantSum(model.signs, a, w, in_pairs)));
+  }
+  return initial;
+}
+
+int32_t Accumulate(const Model& model, int32_t initial, std::span<const uint8_t> a,
+                   std::span<const int8_t> w) {
+  const bool takes_all_in_order = model.sum == Summation::kExact || PairsInOrder(model);
+  const Depths depths = DepthsOf(takes_all_in_order ? 0 : std::ssize(a));
+  return Accumulate(model, initial, a, w, InPairs(model, depths));
+}
+
+}  // namespace intact::reference

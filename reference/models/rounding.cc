@@ -1,0 +1,258 @@
+#include "reference/models/rounding.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/types.h"
+#include "reference/models/fixed_point.h"
+#include "reference/contract/operation.h"
+#include "reference/contract/quantize.h"
+
+namespace intact::reference {
+namespace {
+
+template <class T>
+void Store(T value, uint8_t* destination) noexcept {
+  std::memcpy(destination, &value, sizeof value);
+}
+
+// ----- f, before it is rounded to the output's type -------------------------------------------------------
+
+double Activate(double f, const Requantization& q) noexcept {
+  if (std::isnan(f)) f = -std::numeric_limits<double>::infinity();
+  switch (q.activation) {
+    case INTACT_ACTIVATION_RELU:
+      return f > 0.0 ? f : 0.0;
+    case INTACT_ACTIVATION_CLAMP:
+      return std::clamp<double>(f, q.clamp_min, q.clamp_max);
+    case INTACT_ACTIVATION_NONE:
+      break;
+  }
+  return f;
+}
+
+double Fused(int32_t y, const Requantization& q) noexcept {
+  const float f = std::fma(static_cast<float>(y), q.scale, q.bias_f32);
+  return Activate(q.has_residual ? std::fma(q.residual, q.residual_scale, f) : f, q);
+}
+
+double WithResidualFused(int32_t y, const Requantization& q) noexcept {
+  if (!q.has_residual) return Dequantize(y, q);
+  const float scaled = static_cast<float>(y) * q.scale;
+  const float f = q.has_bias_f32 ? scaled + q.bias_f32 : scaled;
+  return Activate(std::fma(q.residual, q.residual_scale, f), q);
+}
+
+double InDouble(int32_t y, const Requantization& q) noexcept {
+  const double residual = static_cast<double>(q.residual) * q.residual_scale;
+  return Activate(static_cast<double>(y) * q.scale + q.bias_f32 + (q.has_residual ? residual : 0.0), q);
+}
+
+float Flush(float f) noexcept { return std::fpclassify(f) == FP_SUBNORMAL ? std::copysign(0.0f, f) : f; }
+
+double WithDenormalsFlushed(int32_t y, const Requantization& q, const Scales& scales) noexcept {
+  const bool is_product = Flush(scales.row) == scales.row && Flush(scales.column) == scales.column;
+  const float scale = is_product ? Flush(q.scale) : Flush(scales.row) * Flush(scales.column);
+  float f = Flush(static_cast<float>(y) * scale);
+  if (q.has_bias_f32) f = Flush(f + Flush(q.bias_f32));
+  if (q.has_residual) f = Flush(f + Flush(Flush(q.residual) * Flush(q.residual_scale)));
+  return Flush(static_cast<float>(Activate(f, q)));
+}
+
+// The bias in units of the accumulator.
+double BiasOverScale(const Requantization& q) noexcept {
+  return q.has_bias_f32 ? static_cast<double>(q.bias_f32) / q.scale : 0.0;
+}
+
+double WithFloatScale(int32_t y, const Requantization& q) noexcept {
+  Requantization with = q;
+  if (q.float_steps) with.scale = q.float_steps->scale;
+  return Dequantize(y, with);
+}
+
+double WithBiasFirst(int32_t y, const Requantization& q) noexcept {
+  const auto [bias, scale] =
+      q.float_steps.value_or(FloatSteps{static_cast<float>(BiasOverScale(q)), q.scale});
+  return AfterBias((static_cast<float>(y) + bias) * scale, q);
+}
+
+int32_t WithRoundedBias(int32_t y, const Requantization& q) noexcept {
+  using Limits = std::numeric_limits<int32_t>;
+  const double sum = y + std::nearbyint(BiasOverScale(q));
+  if (std::isnan(sum)) return y;
+  return static_cast<int32_t>(std::clamp<double>(sum, Limits::min(), Limits::max()));
+}
+
+double WithReluByFactor(int32_t y, const Requantization& q) noexcept {
+  if (q.activation != INTACT_ACTIVATION_RELU) return Dequantize(y, q);
+  Requantization before = q;
+  before.activation = INTACT_ACTIVATION_NONE;
+  const float f = Dequantize(y, before);
+  return f > 0.0f ? f : std::copysign(0.0f, f);
+}
+
+double WithResidualLast(int32_t y, const Requantization& q) noexcept {
+  if (!q.has_residual || q.activation != INTACT_ACTIVATION_NONE || !core::IsInt8(q.c_type))
+    return Dequantize(y, q);
+  Requantization first = q;
+  first.has_residual = false;
+  const int32_t rounded = RoundToType(Dequantize(y, first), q.c_type, 0);
+  return AfterBias(static_cast<float>(rounded), q);
+}
+
+double Value(int32_t y, const Requantization& q, const Scales& scales, Rounding rounding) noexcept {
+  const auto real = static_cast<float>(y);
+  const auto scaled = [&q](float f) { return AfterBias(q.has_bias_f32 ? f + q.bias_f32 : f, q); };
+  switch (rounding) {
+    case Rounding::kFused:
+      return Fused(y, q);
+    case Rounding::kResidualFused:
+      return WithResidualFused(y, q);
+    case Rounding::kDouble:
+      return InDouble(y, q);
+    case Rounding::kFlushed:
+      return WithDenormalsFlushed(y, q, scales);
+    case Rounding::kDivision:
+      return scaled(real / (1.0f / q.scale));
+    case Rounding::kRowFirst:
+      return scaled(real * scales.row * scales.column);
+    case Rounding::kColumnFirst:
+      return scaled(real * scales.column * scales.row);
+    case Rounding::kFloatScale:
+      return WithFloatScale(y, q);
+    case Rounding::kBiasFirst:
+      return WithBiasFirst(y, q);
+    case Rounding::kBiasRounded:
+      return AfterBias(static_cast<float>(WithRoundedBias(y, q)) * q.scale, q);
+    case Rounding::kReluByFactor:
+      return WithReluByFactor(y, q);
+    case Rounding::kResidualLast:
+      return WithResidualLast(y, q);
+    default:
+      return Dequantize(y, q);
+  }
+}
+
+// ----- 8-bit integers -------------------------------------------------------------------------------------
+
+double RoundToInteger(double f, Rounding rounding) noexcept {
+  switch (rounding) {
+    case Rounding::kHalfUp:
+      return std::floor(f + 0.5);
+    case Rounding::kHalfAway:
+      return std::round(f);
+    case Rounding::kTruncation:
+      return std::trunc(f);
+    default:
+      return std::nearbyint(f);
+  }
+}
+
+double RoundedWithZeroPoint(int32_t y, const Requantization& q, const Scales& scales,
+                            Rounding rounding) noexcept {
+  if (rounding == Rounding::kZeroPointFirst) {
+    return std::nearbyint(Dequantize(y, q) + static_cast<float>(q.zero_point));
+  }
+  const bool is_fixed = rounding == Rounding::kGemmlowp || rounding == Rounding::kFixedPoint;
+  if (!is_fixed || q.has_residual || !std::isfinite(q.scale)) {
+    return RoundToInteger(Value(y, q, scales, rounding), rounding) + q.zero_point;
+  }
+  const int32_t biased = WithRoundedBias(y, q);
+  const int32_t integer = rounding == Rounding::kGemmlowp ? MultiplyRoundedTwice(biased, q.scale)
+                                                          : MultiplyRoundedOnce(biased, q.scale);
+  return RoundToInteger(AfterBias(static_cast<float>(integer), q), rounding) + q.zero_point;
+}
+
+uint8_t Int8(int32_t y, const Requantization& q, const Scales& scales, Rounding rounding) noexcept {
+  const double low = q.c_type == INTACT_U8 ? 0.0 : -128.0;
+  const double value = std::clamp(RoundedWithZeroPoint(y, q, scales, rounding), low, low + 255.0);
+  return static_cast<uint8_t>(static_cast<int32_t>(value));
+}
+
+// ----- other types ----------------------------------------------------------------------------------------
+
+uint16_t Bfloat16(float f, Rounding rounding) noexcept {
+  const auto bits = std::bit_cast<uint32_t>(f);
+  if (rounding == Rounding::kTruncation) return static_cast<uint16_t>(bits >> 16);
+  if (rounding == Rounding::kHalfAway) return static_cast<uint16_t>((bits + 0x8000) >> 16);
+  return ToBfloat16(f);
+}
+
+int32_t ThroughFloat(int32_t y) noexcept {
+  // 2³¹ is what VCVTPS2DQ makes INT32_MIN of.
+  const auto rounded = static_cast<int64_t>(static_cast<float>(y));
+  return static_cast<int32_t>(static_cast<uint32_t>(rounded));
+}
+
+}  // namespace
+
+std::string_view ToString(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::kContract:
+      return "half to even";
+    case Rounding::kHalfUp:
+      return "half up";
+    case Rounding::kHalfAway:
+      return "half away from zero";
+    case Rounding::kTruncation:
+      return "truncation";
+    case Rounding::kZeroPointFirst:
+      return "zero point added before rounding";
+    case Rounding::kFused:
+      return "fused multiply-add";
+    case Rounding::kResidualFused:
+      return "fused multiply-add of the residual";
+    case Rounding::kDouble:
+      return "double precision";
+    case Rounding::kFlushed:
+      return "denormals taken for 0";
+    case Rounding::kDivision:
+      return "division by the scale's reciprocal";
+    case Rounding::kRowFirst:
+      return "scales multiplied one after the other";
+    case Rounding::kColumnFirst:
+      return "scales multiplied one after the other, the column's first";
+    case Rounding::kFloatScale:
+      return "scale computed in float32 steps";
+    case Rounding::kBiasFirst:
+      return "bias added before scaling";
+    case Rounding::kBiasRounded:
+      return "bias rounded to int32";
+    case Rounding::kGemmlowp:
+      return "fixed-point multiplier, rounded twice";
+    case Rounding::kFixedPoint:
+      return "fixed-point multiplier, rounded once";
+    case Rounding::kReluByFactor:
+      return "ReLU as a product with 0, which makes -0";
+    case Rounding::kResidualLast:
+      return "the residual added after rounding to 8 bits";
+    case Rounding::kThroughFloat:
+      return "float round trip";
+  }
+  return "unknown";
+}
+
+std::optional<Rounding> ParseRounding(std::string_view text) {
+  for (const Rounding rounding : kAllRoundings) {
+    if (ToString(rounding) == text) return rounding;
+  }
+  return std::nullopt;
+}
+
+void StoreRounded(int32_t y, const Requantization& q, const Scales& scales, Rounding rounding,
+                  uint8_t* destination) noexcept {
+  // Where there is no scale there is nothing to round.
+  if (rounding == Rounding::kContract || std::isnan(q.scale)) return StoreOutput(y, q, destination);
+  if (q.c_type == INTACT_S32) {
+    return Store(rounding == Rounding::kThroughFloat ? ThroughFloat(y) : y, destination);
+  }
+  if (core::IsInt8(q.c_type)) return Store(Int8(y, q, scales, rounding), destination);
+  const auto f = static_cast<float>(Value(y, q, scales, rounding));
+  if (q.c_type == INTACT_BF16) return Store(Bfloat16(f, rounding), destination);
+  if (q.c_type == INTACT_F32) Store(f, destination);
+}
+
+}  // namespace intact::reference

@@ -1,0 +1,46 @@
+// What machine this is, for `intact info` and for the report.
+#ifndef INTACT_SUPPORT_MACHINE_H_
+#define INTACT_SUPPORT_MACHINE_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace intact::support {
+
+/// The CPU, its cores and caches.
+struct Machine {
+  std::string cpu = "unknown";
+  int family = 0, model = 0;  // as CPUID reports them, the extended fields included
+  // Counts and sizes are 0 where they are unknown.
+  int64_t cores = 0;                                        // that this process may use
+  int64_t threads = 0;                                      // logical CPUs that this process may use
+  int64_t online_threads = 0;                               // logical CPUs of the machine
+  int64_t threads_per_core = 0;                             // the most where cores differ
+  int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;        // of one cache
+  int64_t l1d_threads = 0, l2_threads = 0, l3_threads = 0;  // logical CPUs that share one cache
+};
+
+/// Whether an ISA can be used here.
+struct IsaStatus {
+  intact_isa isa = INTACT_ISA_ANY;
+  bool available = false;
+  std::string reason;  // why not
+};
+
+/// CPU name, cores and caches, as jit/topology.h detects them.
+Machine DescribeMachine();
+
+/// The number of logical CPUs that this process may run on, at least 1.
+int UsableThreads();
+
+/// The ladder, weakest first: what is available, or why it is not.
+std::vector<IsaStatus> DescribeIsas();
+
+/// Why plans cannot run on `isa` here, where intact_isa_available() says so.
+std::string WhyNotAvailable(intact_isa isa);
+
+}  // namespace intact::support
+#endif  // INTACT_SUPPORT_MACHINE_H_

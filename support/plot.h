@@ -1,0 +1,18 @@
+// Pictures for the report, drawn by gnuplot (an optional tool) as SVG.
+#ifndef INTACT_SUPPORT_PLOT_H_
+#define INTACT_SUPPORT_PLOT_H_
+
+#include <intact/intact.hpp>
+#include <string>
+#include <string_view>
+
+namespace intact::support {
+
+/// Runs gnuplot on `commands`, with the terminal already set, and returns an <svg> element to put into HTML.
+/// It is drawn for a white page,
+/// and has no background. `name` prefixes the ids within it and must differ between the pictures of a page.
+/// Error: gnuplot is missing or failed.
+Result<std::string> PlotSvg(std::string_view name, std::string_view commands);
+
+}  // namespace intact::support
+#endif  // INTACT_SUPPORT_PLOT_H_

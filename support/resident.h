@@ -1,0 +1,20 @@
+// The memory that this process has.
+#ifndef INTACT_SUPPORT_RESIDENT_H_
+#define INTACT_SUPPORT_RESIDENT_H_
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+
+namespace intact::support {
+
+/// The bytes of this process that are in memory now, shared pages among them.
+inline int64_t ResidentBytes() {
+  int64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace intact::support
+#endif  // INTACT_SUPPORT_RESIDENT_H_

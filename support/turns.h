@@ -1,0 +1,34 @@
+// Measuring contenders in turns, so that a change of the clock rate, or of what else the machine does, meets
+// all of them alike: their ratios can be trusted where their figures cannot.
+#ifndef INTACT_SUPPORT_TURNS_H_
+#define INTACT_SUPPORT_TURNS_H_
+
+#include <chrono>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace intact::support {
+
+/// Takes one measurement and returns its figure, in whatever unit.
+using Measurement = std::function<double()>;
+
+inline constexpr int kMinTurns = 5;
+inline constexpr int kMaxTurns = 201;
+
+/// Calls each of `contenders` once per turn, in their order, until `budget` is spent, within the limits
+/// above. Returns the figures of each contender, turn by turn.
+std::vector<std::vector<double>> TakeTurns(std::span<const Measurement> contenders,
+                                           std::chrono::duration<double> budget);
+
+/// The value at `share` of the sorted `values`, which are not empty: 0.5 is the median.
+double Quantile(std::vector<double> values, double share);
+inline double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
+/// Of two contenders' figures, turn by turn, the median of their ratios.
+double MedianRatio(const std::vector<double>& figures, const std::vector<double>& over);
+/// How much they differ: the interquartile range over the median.
+double Spread(const std::vector<double>& values);
+
+}  // namespace intact::support
+#endif  // INTACT_SUPPORT_TURNS_H_

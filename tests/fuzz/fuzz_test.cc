@@ -1,0 +1,128 @@
+// The fuzzers' corpora, replayed: without findings, and with one where an output is tampered with.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "fuzz/check.h"
+#include "fuzz/scratch.h"
+#include "support/npy.h"
+#include "verify/problem/problem.h"
+#include "verify/report/sweep_file.h"
+
+namespace intact::fuzz {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+struct Entry {
+  std::string name;
+  Bytes bytes;
+};
+
+std::vector<Entry> Corpus(const std::string& name) {
+  std::vector<Entry> entries;
+  for (const auto& file : std::filesystem::directory_iterator(INTACT_FUZZ_CORPUS "/" + name)) {
+    std::ifstream stream(file.path(), std::ios::binary);
+    entries.push_back(
+        {file.path().filename(), {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()}});
+  }
+  std::ranges::sort(entries, {}, &Entry::name);
+  EXPECT_GT(entries.size(), 20u) << name;
+  return entries;
+}
+
+// The largest output element of all, and one bit.
+void FlipLast(Bytes* output) { output->back() ^= 1; }
+
+template <class Check>
+int64_t Findings(const std::string& name, const Check& check) {
+  int64_t findings = 0;
+  for (const Entry& entry : Corpus(name)) findings += check(entry.bytes).empty() ? 0 : 1;
+  return findings;
+}
+
+TEST(Fuzz, GemmCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("gemm")) EXPECT_EQ(CheckGemm(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, ConvCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("conv")) EXPECT_EQ(CheckConv(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, PackFileCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("pack_file")) EXPECT_EQ(CheckPackFile(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, NpyCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("npy")) EXPECT_EQ(CheckNpy(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, ReportCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("report")) EXPECT_EQ(CheckReports(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, SweepFileCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("sweep_file")) EXPECT_EQ(CheckSweepFile(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, LayerCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("layer")) EXPECT_EQ(CheckLayerFolder(entry.bytes), "") << entry.name;
+}
+
+TEST(Fuzz, ProblemCorpusHasNoFindings) {
+  for (const Entry& entry : Corpus("problem")) EXPECT_EQ(CheckProblem(entry.bytes), "") << entry.name;
+}
+
+// Else nothing of what they ask for would be checked.
+TEST(Fuzz, MostLinesAndFilesOfTheCorporaAreTaken) {
+  const auto taken = [](const std::string& name, auto read) {
+    int64_t count = 0;
+    for (const Entry& entry : Corpus(name)) count += read(entry.bytes) ? 1 : 0;
+    return count;
+  };
+  EXPECT_GT(taken("npy", [](const Bytes& bytes) { return support::ReadNpy(WriteScratch("npy", bytes)); }), 20);
+  EXPECT_GT(taken("sweep_file",
+                  [](const Bytes& bytes) { return verify::ReadSweepPart(WriteScratch("sweep", bytes)); }),
+            20);
+  EXPECT_GT(
+      taken("problem",
+            [](const Bytes& bytes) {
+              return verify::Problem::Parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+            }),
+      60);
+}
+
+TEST(Fuzz, AWrongOutputIsFound) {
+  EXPECT_GT(Findings("gemm", [](const Bytes& bytes) { return CheckGemm(bytes, FlipLast); }), 20);
+  EXPECT_GT(Findings("conv", [](const Bytes& bytes) { return CheckConv(bytes, FlipLast); }), 20);
+}
+
+TEST(Fuzz, AFeaturesByteMakesItsPlainestCall) {
+  for (uint8_t features = 0; features < 32; ++features) {
+    SCOPED_TRACE(int{features});
+    EXPECT_EQ(CheckGemm(Bytes{features}), "");
+    EXPECT_NE(CheckGemm(Bytes{features}, FlipLast), "");
+  }
+}
+
+TEST(Fuzz, NoBytesMakeThePlainestCall) {
+  EXPECT_EQ(CheckGemm({}), "");
+  EXPECT_EQ(CheckConv({}), "");
+  EXPECT_EQ(CheckPackFile({}), "");
+  EXPECT_EQ(CheckNpy({}), "");
+  EXPECT_EQ(CheckReports({}), "");
+  EXPECT_EQ(CheckSweepFile({}), "");
+  EXPECT_EQ(CheckLayerFolder({}), "");
+  EXPECT_EQ(CheckProblem({}), "");
+  EXPECT_NE(CheckGemm({}, FlipLast), "");
+  EXPECT_NE(CheckConv({}, FlipLast), "");
+}
+
+}  // namespace
+}  // namespace intact::fuzz

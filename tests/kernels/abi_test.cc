@@ -1,0 +1,423 @@
+// Structs of other versions: a program of the library's first version works with this one, as it does if its
+// structs are longer than this version's, and nothing is read or written beyond what they are told to have.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <intact/intact.hpp>
+#include <iterator>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/api/guard.h"
+#include "tests/abi/client_1.h"
+#include "verify/targets/guarded_buffer.h"
+
+namespace intact::tests {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+// ----- the first version -----------------------------------------------------------------------------------
+
+// As the library is today.
+const intact_1_entry kToday[] = {
+#define STRUCT(name) {#name, sizeof(name), 0, 0},
+#define FIELD(type, name) {#type "." #name, sizeof(type::name), offsetof(type, name), 0},
+#define CONSTANT(name) {#name, 0, 0, name},
+#include "tests/abi/contents_1.inc"
+#undef STRUCT
+#undef FIELD
+#undef CONSTANT
+};
+
+const intact_1_entry* FirstVersionOf(std::string_view name) {
+  const auto* const end = intact_1_contents + intact_1_count;
+  const auto* const found =
+      std::find_if(intact_1_contents, end, [&](const intact_1_entry& entry) { return entry.name == name; });
+  return found == end ? nullptr : found;
+}
+
+TEST(FirstVersion, ProgramsWork) {
+  const char* const why_not = intact_1_run();
+  EXPECT_EQ(why_not, nullptr) << why_not;
+}
+
+TEST(FirstVersion, StructsGrowAtTheirEndOnly) {
+  ASSERT_EQ(intact_1_count, std::size(kToday));
+  for (size_t i = 0; i < intact_1_count; ++i) {
+    const intact_1_entry& first = intact_1_contents[i];
+    SCOPED_TRACE(first.name);
+    EXPECT_STREQ(kToday[i].name, first.name);
+    EXPECT_EQ(kToday[i].offset, first.offset);
+    EXPECT_EQ(kToday[i].value, first.value);
+    // Fields never grow, nor do structs without a struct_size, which stand in lists.
+    if (FirstVersionOf(std::string(first.name) + ".struct_size") != nullptr) {
+      EXPECT_GE(kToday[i].size, first.size);
+    } else {
+      EXPECT_EQ(kToday[i].size, first.size);
+    }
+  }
+}
+
+TEST(FirstVersion, ItsSizesAreAcceptedForEver) {
+  int checked = 0;
+  const auto check = [&](const char* name, size_t first_size) {
+    const intact_1_entry* const first = FirstVersionOf(name);
+    ASSERT_NE(first, nullptr) << name;
+    EXPECT_EQ(first_size, first->size) << name;
+    ++checked;
+  };
+  check("intact_linear_desc", kernels::kFirstSize<intact_linear_desc>);
+  check("intact_gemm_desc", kernels::kFirstSize<intact_gemm_desc>);
+  check("intact_gemm_args", kernels::kFirstSize<intact_gemm_args>);
+  check("intact_gemm_info", kernels::kFirstSize<intact_gemm_info>);
+  check("intact_run_info", kernels::kFirstSize<intact_run_info>);
+  check("intact_certificate", kernels::kFirstSize<intact_certificate>);
+  check("intact_conv_desc", kernels::kFirstSize<intact_conv_desc>);
+  check("intact_conv_args", kernels::kFirstSize<intact_conv_args>);
+  check("intact_conv_info", kernels::kFirstSize<intact_conv_info>);
+  const auto grow =
+      std::count_if(intact_1_contents, intact_1_contents + intact_1_count,
+                    [](const auto& entry) { return std::string_view(entry.name).ends_with(".struct_size"); });
+  EXPECT_EQ(checked, grow);
+}
+
+// ----- structs of another size -----------------------------------------------------------------------------
+
+// A struct of `size` bytes, at least 8, whose first ones are those of `known` and the others zero; it ends at
+// a guard page, so that nothing beyond can be touched unseen.
+template <class Struct>
+class OfSize {
+ public:
+  OfSize(const Struct& known, size_t size) : buffer_(Allocate(size)) {
+    const auto bytes = buffer_.data();
+    std::fill(bytes.begin(), bytes.end(), uint8_t{0});
+    std::memcpy(bytes.data(), &known, std::min(size, sizeof(known)));
+    std::memcpy(bytes.data(), &size, sizeof(size));
+  }
+  Struct* get() const { return reinterpret_cast<Struct*>(buffer_.data().data()); }
+  std::span<uint8_t> bytes() const { return buffer_.data(); }
+
+ private:
+  static verify::GuardedBuffer Allocate(size_t size) {
+    Result<verify::GuardedBuffer> made = verify::GuardedBuffer::Allocate(size);
+    if (!made) throw std::bad_alloc();
+    return std::move(*made);
+  }
+  verify::GuardedBuffer buffer_;
+};
+
+// A GEMM of 2×2 weights, a convolution of one tap, and what they are made of and run with.
+struct Objects {
+  Objects() {
+    gemm_desc.n = gemm_desc.k = 2;
+    conv_desc.spatial_dims = 1;
+    conv_desc.input_channels = conv_desc.output_channels = 2;
+    conv_desc.input[0] = 2;
+    gemm_args.m = conv_args.batch = 1;
+    gemm_args.a = conv_args.a = a.data();
+    gemm_args.c = conv_args.c = c.data();
+    EXPECT_EQ(intact_gemm_create(&gemm_desc, nullptr, b.data(), &gemm), INTACT_OK);
+    EXPECT_EQ(intact_conv_create(&conv_desc, nullptr, b.data(), &conv), INTACT_OK);
+  }
+  ~Objects() {
+    intact_gemm_destroy(gemm);
+    intact_conv_destroy(conv);
+  }
+  Objects(const Objects&) = delete;
+  Objects& operator=(const Objects&) = delete;
+
+  std::array<int8_t, 4> b = {1, 2, 3, 4};
+  std::array<uint8_t, 4> a = {1, 10, 100, 200};
+  std::array<int32_t, 4> c = {};
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  intact_gemm_desc gemm_desc = INTACT_GEMM_DESC_INIT;
+  intact_conv_desc conv_desc = INTACT_CONV_DESC_INIT;
+  intact_gemm_args gemm_args = INTACT_GEMM_ARGS_INIT;
+  intact_conv_args conv_args = INTACT_CONV_ARGS_INIT;
+  intact_gemm* gemm = nullptr;
+  intact_conv* conv = nullptr;
+};
+
+// Calls `call` on structs like `known` of sizes that programs of any version may have, and of others.
+template <class Struct>
+void ExpectEverySizeIsRead(const char* name, const Struct& known,
+                           const std::function<intact_status(const Struct*)>& call) {
+  SCOPED_TRACE(name);
+  constexpr size_t kKnown = sizeof(Struct);
+  const auto expect_refused = [&](const OfSize<Struct>& given, const std::string& words) {
+    EXPECT_EQ(call(given.get()), INTACT_INVALID_ARGUMENT) << words;
+    EXPECT_THAT(intact_last_error(), HasSubstr(words));
+  };
+  for (const size_t size : {kernels::kFirstSize<Struct>, kKnown, kKnown + 8, kKnown + 16, size_t{4096}}) {
+    const OfSize<Struct> given(known, size);
+    EXPECT_EQ(call(given.get()), INTACT_OK) << size << ": " << intact_last_error();
+  }
+  for (const size_t size : {kKnown + 8, size_t{4096}}) {
+    for (const size_t at : {kKnown, kKnown + 1, kKnown + 7, size - 1}) {
+      const OfSize<Struct> given(known, size);
+      given.bytes()[at] = 0x80;
+      expect_refused(given, std::string(name) + " has byte " + std::to_string(at) + " set, beyond the " +
+                                std::to_string(kKnown));
+    }
+  }
+  for (const size_t size : {size_t{8}, kernels::kFirstSize<Struct> - 8, kernels::kFirstSize<Struct> - 1}) {
+    // The last of them has the room of eight bytes' multiple; what counts is what it says.
+    const OfSize<Struct> given(known, (size + 7) / 8 * 8);
+    given.get()->struct_size = size;
+    expect_refused(given, std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
+                              std::to_string(kKnown));
+  }
+  for (const size_t size : {size_t{0}, size_t{4097}, ~size_t{0}}) {
+    const OfSize<Struct> given(known, kKnown);
+    given.get()->struct_size = size;
+    expect_refused(given, std::string(name) + "->struct_size is " + std::to_string(size));
+  }
+}
+
+TEST(StructSizes, OfWhatTheLibraryReads) {
+  Objects objects;
+  const auto create_gemm = [&](const intact_gemm_desc* desc, const intact_linear_desc* linear) {
+    intact_gemm* made = nullptr;
+    const intact_status status = intact_gemm_create(desc, linear, objects.b.data(), &made);
+    EXPECT_EQ(made != nullptr, status == INTACT_OK);
+    intact_gemm_destroy(made);
+    return status;
+  };
+  const auto create_conv = [&](const intact_conv_desc* desc, const intact_linear_desc* linear) {
+    intact_conv* made = nullptr;
+    const intact_status status = intact_conv_create(desc, linear, objects.b.data(), &made);
+    EXPECT_EQ(made != nullptr, status == INTACT_OK);
+    intact_conv_destroy(made);
+    return status;
+  };
+  ExpectEverySizeIsRead<intact_gemm_desc>(
+      "desc", objects.gemm_desc, [&](const auto* desc) { return create_gemm(desc, &objects.linear); });
+  ExpectEverySizeIsRead<intact_linear_desc>(
+      "linear", objects.linear, [&](const auto* linear) { return create_gemm(&objects.gemm_desc, linear); });
+  ExpectEverySizeIsRead<intact_conv_desc>("desc", objects.conv_desc,
+                                          [&](const auto* desc) { return create_conv(desc, nullptr); });
+  ExpectEverySizeIsRead<intact_linear_desc>(
+      "linear", objects.linear, [&](const auto* linear) { return create_conv(&objects.conv_desc, linear); });
+  intact_run_info info = INTACT_RUN_INFO_INIT;
+  ExpectEverySizeIsRead<intact_gemm_args>("args", objects.gemm_args, [&](const auto* args) {
+    return intact_gemm_prepare(objects.gemm, args, &info);
+  });
+  ExpectEverySizeIsRead<intact_conv_args>("args", objects.conv_args, [&](const auto* args) {
+    return intact_conv_prepare(objects.conv, args, &info);
+  });
+  // Runs write nothing unless they read the arguments.
+  const auto counted = [&](intact_status status) {
+    EXPECT_EQ(objects.c[0] != 99, status == INTACT_OK);
+    objects.c.fill(99);
+    return status;
+  };
+  objects.c.fill(99);
+  ExpectEverySizeIsRead<intact_gemm_args>("args", objects.gemm_args, [&](const auto* args) {
+    return counted(intact_gemm_run(objects.gemm, args));
+  });
+  ExpectEverySizeIsRead<intact_gemm_args>("args", objects.gemm_args, [&](const auto* args) {
+    return counted(intact_gemm_run_part(objects.gemm, args, 0, 1));
+  });
+  ExpectEverySizeIsRead<intact_conv_args>("args", objects.conv_args, [&](const auto* args) {
+    return counted(intact_conv_run(objects.conv, args));
+  });
+  ExpectEverySizeIsRead<intact_conv_args>("args", objects.conv_args, [&](const auto* args) {
+    return counted(intact_conv_run_part(objects.conv, args, 0, 1));
+  });
+}
+
+// Whether all fields of the first version are as in `expected`; padding between them is nobody's.
+template <class Struct>
+void ExpectSameFields(const char* name, const Struct& expected, const uint8_t* actual) {
+  const std::string prefix = std::string(name) + ".";
+  for (const intact_1_entry& field : kToday) {
+    if (!std::string_view(field.name).starts_with(prefix) || field.offset == 0) continue;
+    const auto* const wanted = reinterpret_cast<const uint8_t*>(&expected) + field.offset;
+    EXPECT_EQ(std::memcmp(actual + field.offset, wanted, field.size), 0) << field.name;
+  }
+}
+
+// `name` is the type's, `argument` the function's for it. `expect_same(expected, bytes)` compares what must
+// be the same from call to call.
+template <class Struct>
+void ExpectEverySizeIsWritten(const char* name, const char* argument, const Struct& init,
+                              const std::function<intact_status(Struct*)>& call,
+                              const std::function<void(const Struct&, const uint8_t*)>& expect_same,
+                              bool may_be_null = false) {
+  SCOPED_TRACE(name);
+  constexpr size_t kKnown = sizeof(Struct);
+  Struct expected = init;
+  ASSERT_EQ(call(&expected), INTACT_OK) << intact_last_error();
+  for (const size_t size : {kernels::kFirstSize<Struct>, kKnown, kKnown + 8, kKnown + 64, size_t{4096}}) {
+    const OfSize<Struct> given(init, size);
+    const auto bytes = given.bytes();
+    std::fill(bytes.begin() + sizeof(size), bytes.end(), uint8_t{0xee});
+    ASSERT_EQ(call(given.get()), INTACT_OK) << intact_last_error();
+    EXPECT_EQ(given.get()->struct_size, size);
+    expect_same(expected, bytes.data());
+    EXPECT_THAT(bytes.subspan(std::min(size, kKnown)), Each(0)) << size;
+  }
+  // Room beyond what the struct says is not the library's.
+  for (const size_t size : {kernels::kFirstSize<Struct>, kKnown, kKnown + 24}) {
+    constexpr size_t kBeyond = 64;
+    const OfSize<Struct> given(init, size + kBeyond);
+    const auto bytes = given.bytes();
+    given.get()->struct_size = size;
+    std::fill(bytes.begin() + sizeof(size), bytes.end(), uint8_t{0xee});
+    ASSERT_EQ(call(given.get()), INTACT_OK) << intact_last_error();
+    EXPECT_THAT(bytes.last(kBeyond), Each(0xee)) << size;
+    EXPECT_EQ(given.get()->struct_size, size);
+  }
+  for (const size_t size :
+       {size_t{0}, size_t{8}, kernels::kFirstSize<Struct> - 1, size_t{4097}, ~size_t{0}}) {
+    const OfSize<Struct> given(init, kKnown);
+    const auto bytes = given.bytes();
+    given.get()->struct_size = size;
+    std::fill(bytes.begin() + sizeof(size), bytes.end(), uint8_t{0xee});
+    EXPECT_EQ(call(given.get()), INTACT_INVALID_ARGUMENT) << size;
+    EXPECT_THAT(intact_last_error(),
+                HasSubstr(std::string(argument) + "->struct_size is " + std::to_string(size) + "; expected " +
+                          std::to_string(kKnown)));
+    EXPECT_THAT(bytes.subspan(sizeof(size)), Each(0xee)) << size;
+  }
+  EXPECT_EQ(call(nullptr), may_be_null ? INTACT_OK : INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr(may_be_null ? "" : std::string(argument) + " is NULL"));
+}
+
+template <class Struct>
+void ExpectEverySizeIsWritten(const char* name, const char* argument, const Struct& init,
+                              const std::function<intact_status(Struct*)>& call) {
+  ExpectEverySizeIsWritten<Struct>(
+      name, argument, init, call,
+      [name](const Struct& expected, const uint8_t* actual) { ExpectSameFields(name, expected, actual); });
+}
+
+TEST(StructSizes, OfWhatTheLibraryFills) {
+  const Objects objects;
+  ExpectEverySizeIsWritten<intact_gemm_info>(
+      "intact_gemm_info", "info", INTACT_GEMM_INFO_INIT,
+      [&](intact_gemm_info* info) { return intact_gemm_query(objects.gemm, info); });
+  ExpectEverySizeIsWritten<intact_conv_info>(
+      "intact_conv_info", "info", INTACT_CONV_INFO_INIT,
+      [&](intact_conv_info* info) { return intact_conv_query(objects.conv, info); });
+  ExpectEverySizeIsWritten<intact_run_info>(
+      "intact_run_info", "info", INTACT_RUN_INFO_INIT,
+      [&](intact_run_info* info) { return intact_gemm_prepare(objects.gemm, &objects.gemm_args, info); });
+  ExpectEverySizeIsWritten<intact_run_info>(
+      "intact_run_info", "info", INTACT_RUN_INFO_INIT,
+      [&](intact_run_info* info) { return intact_conv_prepare(objects.conv, &objects.conv_args, info); });
+  ExpectEverySizeIsWritten<intact_certificate>(
+      "intact_certificate", "certificate", INTACT_CERTIFICATE_INIT,
+      [&](intact_certificate* made) { return intact_gemm_certificate(objects.gemm, made); });
+  ExpectEverySizeIsWritten<intact_certificate>(
+      "intact_certificate", "certificate", INTACT_CERTIFICATE_INIT, [&](intact_certificate* made) {
+        return intact_conv_certificate(objects.conv, INTACT_PAIRING_FLATTENED, made);
+      });
+}
+
+// It is younger than the first version. Times differ from call to call, and with them what is chosen.
+TEST(StructSizes, OfWhatTuningFills) {
+  const Objects objects;
+  EXPECT_EQ(kernels::kFirstSize<intact_tune_info>, 272u);
+  EXPECT_GE(sizeof(intact_tune_info), 272u);
+  EXPECT_EQ(offsetof(intact_tune_info, microseconds), 8u);
+  EXPECT_EQ(offsetof(intact_tune_info, model_microseconds), 16u);
+  EXPECT_EQ(offsetof(intact_tune_info, candidates), 24u);
+  EXPECT_EQ(offsetof(intact_tune_info, kernel), 32u);
+  EXPECT_EQ(offsetof(intact_tune_info, model_kernel), 152u);
+  const auto expect_same = [](const intact_tune_info& expected, const uint8_t* bytes) {
+    const auto* const actual = reinterpret_cast<const intact_tune_info*>(bytes);
+    EXPECT_GT(actual->microseconds, 0);
+    EXPECT_GT(actual->model_microseconds, 0);
+    EXPECT_EQ(actual->candidates, expected.candidates);
+    EXPECT_EQ(actual->reserved, 0);
+    EXPECT_STRNE(actual->kernel, "");
+    EXPECT_STREQ(actual->model_kernel, expected.model_kernel);
+  };
+  ExpectEverySizeIsWritten<intact_tune_info>(
+      "intact_tune_info", "info", INTACT_TUNE_INFO_INIT,
+      [&](intact_tune_info* info) { return intact_gemm_tune(objects.gemm, 1, 0, info); }, expect_same, true);
+  ExpectEverySizeIsWritten<intact_tune_info>(
+      "intact_tune_info", "info", INTACT_TUNE_INFO_INIT,
+      [&](intact_tune_info* info) { return intact_conv_tune(objects.conv, nullptr, 0, info); }, expect_same,
+      true);
+}
+
+}  // namespace
+
+// ----- a struct that has grown -----------------------------------------------------------------------------
+
+// No struct of the header has grown yet: one of a second version, whose last two fields are new.
+struct Grown {
+  size_t struct_size;
+  int32_t old, old_too;
+  int64_t added;
+  int32_t added_too, added_as_well;
+};
+
+}  // namespace intact::tests
+
+template <>
+inline constexpr size_t intact::kernels::kFirstSize<intact::tests::Grown> = 16;
+
+namespace intact::tests {
+namespace {
+
+constexpr Grown kDefaults = {sizeof(Grown), 0, -1, 77, 88, 99};
+
+TEST(GrownStructs, HaveDefaultsWhereTheCallersAreShorter) {
+  const Grown given = {0, 5, 6, 7, 8, 9};
+  const struct {
+    size_t size;
+    Grown expected;
+  } cases[] = {
+      {16, {sizeof(Grown), 5, 6, 77, 88, 99}},
+      {24, {sizeof(Grown), 5, 6, 7, 88, 99}},
+      {32, {sizeof(Grown), 5, 6, 7, 8, 9}},
+      {40, {sizeof(Grown), 5, 6, 7, 8, 9}},
+  };
+  for (const auto& [size, expected] : cases) {
+    Grown made = kDefaults;
+    const OfSize<Grown> older(given, size);
+    const Error error = kernels::ReadStruct("grown", older.get(), &made);
+    ASSERT_TRUE(error.ok()) << error.message;
+    EXPECT_EQ(std::memcmp(&made, &expected, sizeof(made)), 0) << size;
+  }
+  Grown made = kDefaults;
+  const OfSize<Grown> shorter(given, 8);
+  EXPECT_THAT(kernels::ReadStruct("grown", shorter.get(), &made).message,
+              HasSubstr("grown->struct_size is 8; expected 32"));
+  EXPECT_EQ(std::memcmp(&made, &kDefaults, sizeof(made)), 0) << "a refused struct was read";
+  const OfSize<Grown> longer(given, 40);
+  longer.bytes()[39] = 1;
+  EXPECT_THAT(kernels::ReadStruct("grown", longer.get(), &made).message,
+              HasSubstr("grown has byte 39 set, beyond the 32"));
+  EXPECT_EQ(std::memcmp(&made, &kDefaults, sizeof(made)), 0) << "a refused struct was read";
+}
+
+TEST(GrownStructs, AreFilledAsFarAsTheCallersReach) {
+  const Grown made = {sizeof(Grown), 5, 6, 7, 8, 9};
+  for (const size_t size : {16, 24, 32, 40}) {
+    const OfSize<Grown> out(kDefaults, size);
+    std::fill(out.bytes().begin() + sizeof(size), out.bytes().end(), uint8_t{0xee});
+    kernels::WriteStruct(made, out.get());
+    EXPECT_EQ(out.get()->struct_size, size);
+    const size_t known = std::min(size, sizeof(made));
+    EXPECT_EQ(std::memcmp(out.bytes().data() + 8, reinterpret_cast<const uint8_t*>(&made) + 8, known - 8), 0);
+    EXPECT_THAT(out.bytes().subspan(known), Each(0)) << size;
+  }
+}
+
+}  // namespace
+}  // namespace intact::tests

@@ -1,0 +1,444 @@
+// AMX below the plan: kernels in all signs and shapes, tile configurations, blocking, and the tile engine at
+// every M. Emulated where the CPU lacks AMX.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/codegen/amx_kernel.h"
+#include "kernels/engines/amx_engine.h"
+#include "kernels/weights/pack.h"
+#include "tests/support/emulated_isas.h"
+#include "tests/support/expect_model.h"
+#include "tests/support/require_isas.h"
+#include "tests/support/tiles_target.h"
+#include "verify/targets/guarded_matrix.h"
+#include "verify/sweep/sweep.h"
+
+namespace intact::kernels {
+namespace {
+
+using verify::GuardedMatrix;
+using verify::Problem;
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
+
+class Amx : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) INTACT_SKIP_ISA("amx_int8");
+  }
+  void TearDown() override {
+    EXPECT_EQ(emulator::ScopedEmulator::ConfiguredThreads(), 0) << "tiles are still configured";
+  }
+};
+
+// ----- kernels ---------------------------------------------------------------------------------------------
+
+std::vector<uint8_t> RandomBytes(int64_t size, std::mt19937* generator) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(size));
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>((*generator)());
+  return bytes;
+}
+
+int Value(uint8_t byte, bool is_signed) { return is_signed ? static_cast<int8_t>(byte) : int{byte}; }
+
+// Operands of a kernel: A dense and row-major, B in panels.
+struct Operands {
+  Operands(int64_t m, int64_t panel_count, int64_t steps, std::mt19937* generator)
+      : rows(m),
+        panels(panel_count),
+        depth(steps * kTileDepth),
+        a(RandomBytes(rows * depth, generator)),
+        b(RandomBytes(panels * kPanelColumns * depth, generator)) {}
+
+  int64_t columns() const { return panels * kPanelColumns; }
+  uint8_t B(int64_t k, int64_t n) const {
+    return b[static_cast<size_t>(n / kPanelColumns * kPanelColumns * depth +
+                                 OffsetInPanel(k, n % kPanelColumns, kPanelQuadBytes))];
+  }
+  int32_t Dot(int64_t m, int64_t n, bool a_signed, bool b_signed) const {
+    int32_t sum = 0;
+    for (int64_t k = 0; k < depth; ++k) {
+      sum += Value(a[static_cast<size_t>(m * depth + k)], a_signed) * Value(B(k, n), b_signed);
+    }
+    return sum;
+  }
+
+  int64_t rows, panels, depth;
+  std::vector<uint8_t> a, b;
+};
+
+// The first `steps` tiles of A's depth in place, in rows that end at a guard page; the rest from another
+// place.
+struct Segments {
+  Segments(const Operands& operands, int64_t row_tiles, int64_t steps)
+      : rows(operands.rows),
+        tile_rows(rows / row_tiles),
+        first(Cut(operands, 0, steps)),
+        rest(Cut(operands, steps, operands.depth / kTileDepth)) {
+    const int64_t rest_steps = operands.depth / kTileDepth - steps;
+    list[0] = At(*first, steps);
+    if (rest_steps > 0) list[1] = At(*rest, rest_steps);
+    end = list.data() + (rest_steps > 0 ? 2 : 1);
+  }
+
+  static Result<GuardedMatrix> Cut(const Operands& operands, int64_t begin, int64_t end) {
+    const int64_t width = std::max<int64_t>(end - begin, 1) * kTileDepth;
+    Result<GuardedMatrix> matrix = GuardedMatrix::Allocate(operands.rows, width, width + kPad);
+    std::vector<uint8_t> dense;
+    for (int64_t m = 0; m < operands.rows && end > begin; ++m) {
+      const uint8_t* row = operands.a.data() + m * operands.depth + begin * kTileDepth;
+      dense.insert(dense.end(), row, row + width);
+    }
+    dense.resize(static_cast<size_t>(operands.rows * width));
+    matrix->Load(dense.data());
+    return matrix;
+  }
+
+  AmxSegment At(const GuardedMatrix& matrix, int64_t steps) const {
+    AmxSegment segment;
+    segment.a_stride_bytes = steps * kTileDepth + kPad;
+    segment.steps = steps;
+    for (int64_t i = 0; i < kMaxBlockTiles && i * tile_rows < rows; ++i) {
+      segment.a[static_cast<size_t>(i)] = matrix.data() + i * tile_rows * segment.a_stride_bytes;
+    }
+    return segment;
+  }
+
+  static constexpr int64_t kPad = 3;
+  int64_t rows, tile_rows;
+  Result<GuardedMatrix> first, rest;
+  std::array<AmxSegment, 2> list;
+  const AmxSegment* end = nullptr;
+};
+
+// Runs the kernel for `spec` on `operands`, whose first `steps` tiles of depth are a segment of their own.
+std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operands, int64_t steps,
+                               const std::vector<int32_t>& seed, const AmxStoreArgs& store) {
+  const Result<AmxKernelFunction> kernel = GetAmxKernel(spec);
+  EXPECT_TRUE(kernel) << kernel.error().message;
+  const Segments segments(operands, spec.row_tiles, steps);
+  std::vector<int32_t> sums(static_cast<size_t>(operands.rows * operands.columns()));
+  AmxKernelArgs args;
+  args.segment = segments.list.data();
+  args.segments_end = segments.end;
+  args.b = reinterpret_cast<const int8_t*>(operands.b.data());
+  args.b_panel_stride_bytes = operands.depth * kPanelColumns;
+  args.seed_stride_bytes = seed.size() == sums.size() ? operands.columns() * 4 : 0;
+  for (size_t i = 0; i < static_cast<size_t>(spec.row_tiles); ++i) {
+    const int64_t row = static_cast<int64_t>(i) * segments.tile_rows;
+    args.seed[i] = seed.data() + (args.seed_stride_bytes == 0 ? 0 : row * operands.columns());
+    args.sums[i] = sums.data() + row * operands.columns();
+  }
+  args.store = store;
+  args.prefetch = segments.list[0].a[0];
+  const Result<TileFunctions> tile_functions = GetTileFunctions();
+  EXPECT_TRUE(tile_functions);
+  ScopedTiles tiles(*tile_functions);
+  tiles.Configure(segments.tile_rows);
+  (*kernel)(&args);
+  return sums;
+}
+
+class AmxKernels : public Amx {};
+
+TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
+  std::mt19937 generator(1);
+  for (const bool a_signed : {false, true}) {
+    for (const bool b_signed : {false, true}) {
+      for (const auto& [row_tiles, panels] :
+           {std::pair{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 1}, {2, 2}, {4, 1}}) {
+        for (const int64_t steps : {1, 2, 3}) {
+          const AmxKernelSpec spec{a_signed, b_signed, row_tiles, panels, {}};
+          const int64_t tile_rows = 1 + static_cast<int64_t>(generator() % kTileRows);
+          const Operands operands(row_tiles * tile_rows, panels, steps, &generator);
+          SCOPED_TRACE(spec.Name() + ", " + std::to_string(operands.rows) + " rows");
+          std::vector<int32_t> seed(
+              static_cast<size_t>(operands.columns() * (steps == 2 ? operands.rows : 1)));
+          for (int32_t& value : seed) value = static_cast<int32_t>(generator() % 20001) - 10000;
+          const int64_t first = 1 + static_cast<int64_t>(generator()) % steps;
+          const std::vector<int32_t> sums = RunKernel(spec, operands, first, seed, {});
+          for (int64_t m = 0; m < operands.rows; ++m) {
+            for (int64_t n = 0; n < operands.columns(); ++n) {
+              const int64_t i = m * operands.columns() + n;
+              const int32_t start = seed[static_cast<size_t>(i) % seed.size()];
+              ASSERT_EQ(sums[static_cast<size_t>(i)], start + operands.Dot(m, n, a_signed, b_signed))
+                  << m << ", " << n;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// A finished block of more or fewer rows than there are dot products to hide its rows behind.
+TEST_F(AmxKernels, StoreTheBlockBeforeThem) {
+  std::mt19937 generator(2);
+  const AmxKernelSpec spec;
+  const Operands operands(2 * kTileRows, spec.panels, 2, &generator);
+  const std::vector<int32_t> zeros(static_cast<size_t>(operands.columns()));
+  for (const int64_t rows : {0, 1, 7, 8, 9, 32}) {
+    const int64_t width = operands.columns();
+    std::vector<int32_t> finished(static_cast<size_t>(rows * width));
+    for (int32_t& value : finished) value = static_cast<int32_t>(generator());
+    std::vector<int32_t> c(static_cast<size_t>((rows + 1) * (width + 1)), 77);
+    AmxStoreArgs store;
+    store.sums = finished.data();
+    store.sums_end = finished.data() + finished.size();
+    store.c = c.data();
+    store.c_stride_bytes = (width + 1) * 4;
+    const std::vector<int32_t> sums = RunKernel(spec, operands, 2, zeros, store);
+    EXPECT_EQ(sums[0], operands.Dot(0, 0, false, true));
+    for (int64_t i = 0; i < std::ssize(c); ++i) {
+      const int64_t m = i / (width + 1), n = i % (width + 1);
+      ASSERT_EQ(c[static_cast<size_t>(i)],
+                m < rows && n < width ? finished[static_cast<size_t>(m * width + n)] : 77)
+          << m << ", " << n;
+    }
+  }
+}
+
+TEST_F(AmxKernels, TellTheirNames) {
+  EXPECT_EQ(AmxKernelSpec().Name(), "u8s8s32_gemm_32x32c4_tdpbusd_amxint8");
+  AmxKernelSpec spec{true, false, 1, 4, {}};
+  spec.epilogue.c_type = INTACT_U8;
+  spec.epilogue.has_bias = true;
+  EXPECT_EQ(spec.Name(), "s8u8u8_bias_gemm_16x64c4_tdpbsud_amxint8");
+}
+
+TEST_F(AmxKernels, ConfigureTilesForTheirRows) {
+  const auto rows_of = [](int64_t rows) {
+    const TileConfig config = TileConfigFor(rows);
+    return std::vector<int>(config.rows.begin(), config.rows.begin() + 8);
+  };
+  EXPECT_EQ(rows_of(16), std::vector<int>(8, 16));
+  EXPECT_EQ(rows_of(5), (std::vector<int>{5, 5, 5, 5, 5, 5, 16, 16}));
+}
+
+TEST_F(AmxKernels, ReleaseTheirTiles) {
+  if (!tests::EmulatedIsas::Has(INTACT_ISA_AMX_INT8)) GTEST_SKIP() << "the emulator alone can tell";
+  const Result<TileFunctions> tile_functions = GetTileFunctions();
+  ASSERT_TRUE(tile_functions);
+  using emulator::ScopedEmulator;
+  const uint64_t before = ScopedEmulator::Count();
+  {
+    ScopedTiles tiles(*tile_functions);
+    EXPECT_EQ(ScopedEmulator::ConfiguredThreads(), 0);
+    for (const int64_t rows : {16, 5}) tiles.Configure(rows);
+    EXPECT_EQ(ScopedEmulator::ConfiguredThreads(), 1);
+  }
+  EXPECT_EQ(ScopedEmulator::ConfiguredThreads(), 0);
+  // Configured twice, released once.
+  EXPECT_EQ(ScopedEmulator::Count() - before, 3u);
+}
+
+// ----- blocking --------------------------------------------------------------------------------------------
+
+Taps SomeTaps(int64_t count, int64_t depth) {
+  Taps taps;
+  taps.offsets.resize(static_cast<size_t>(count));
+  taps.depth = depth;
+  return taps;
+}
+
+TEST(AmxBlocks, StayInTheirCaches) {
+  const CacheSizes caches{48 << 10, 2 << 20};
+  for (const int64_t rows : {1, 16, 17, 32, 63, 64, 1000, 100000}) {
+    for (const int64_t panels : {1, 2, 4, 5, 48, 64, 1000}) {
+      for (const int64_t k : {1, 64, 65, 768, 1024, 1152, 1153, 2048, 3072, 4096, 70000}) {
+        for (const int64_t stride : {k, k + 1, 2 * k, int64_t{1} << 20}) {
+          for (const int64_t line : {int64_t{7}, int64_t{28}, rows}) {
+            SCOPED_TRACE(testing::Message() << rows << " rows, lines of " << line << ", " << panels
+                                            << " panels, k " << k << ", " << stride);
+            const AmxBlocking blocking =
+                ChooseAmxBlocking({rows, std::max(k, stride), line}, panels, SomeTaps(1, k), caches);
+            EXPECT_GE(blocking.tile_rows, 1);
+            EXPECT_LE(blocking.tile_rows, std::min<int64_t>(rows, kTileRows));
+            EXPECT_TRUE(blocking.stages_a || blocking.tile_rows <= line);
+            EXPECT_THAT(blocking.row_tiles, testing::AnyOf(1, 2, 4));
+            EXPECT_EQ(blocking.depth % kTileDepth, 0);
+            EXPECT_LT(blocking.depth - kTileDepth, k);
+            EXPECT_EQ(blocking.chunk_panels % kMaxBlockTiles, 0);
+            EXPECT_GE(blocking.chunk_panels, kMaxBlockTiles);
+            const int64_t panel_bytes = (k + 63) / 64 * 64 * kPanelColumns;
+            const bool is_least = blocking.chunk_panels == kMaxBlockTiles;
+            EXPECT_TRUE(is_least || blocking.chunk_panels * panel_bytes <= caches.l2_bytes / 2);
+            EXPECT_TRUE(!blocking.stages_a ||
+                        blocking.row_tiles * blocking.tile_rows * blocking.depth <= caches.l1d_bytes * 3 / 4);
+            EXPECT_TRUE(blocking.depth >= k || blocking.stages_a);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AmxBlocks, ReadLongLinesOfWholeTapsInPlace) {
+  const CacheSizes caches{48 << 10, 2 << 20};
+  const auto choose = [&](int64_t line, int64_t panels, const Taps& taps) {
+    return ChooseAmxBlocking({1000, 64, line}, panels, taps, caches);
+  };
+  EXPECT_FALSE(choose(56, 4, SomeTaps(3, 192)).stages_a);
+  EXPECT_EQ(choose(56, 4, SomeTaps(3, 192)).tile_rows, 14);
+  EXPECT_TRUE(choose(56, 4, SomeTaps(3, 188)).stages_a);  // no whole tiles
+  EXPECT_TRUE(choose(2, 32, SomeTaps(3, 192)).stages_a);  // short lines
+  EXPECT_TRUE(ReadsLinesInPlace(112, 4, 7, 24));          // to be padded to whole tiles
+  EXPECT_FALSE(ReadsLinesInPlace(112, 64, 7, 24));        // which costs more for many panels
+}
+
+// ----- the engine ------------------------------------------------------------------------------------------
+
+class AmxEngines : public Amx {};
+
+void ExpectTilesAreExact(const std::string& line) {
+  Problem problem = tests::Parsed(line);
+  problem.isa = INTACT_ISA_AMX_INT8;
+  tests::ExpectItsModel(problem, tests::TilesTarget());
+}
+
+TEST_F(AmxEngines, AreExactAtEveryEdge) {
+  for (int64_t m = 1; m <= 33; ++m) {
+    const int64_t n = 1 + m * 7 % 50, k = 1 + m * 37 % 200;
+    ExpectTilesAreExact("gemm u8s8s32 m=" + std::to_string(m) + " n=" + std::to_string(n) +
+                        " k=" + std::to_string(k) + " za=3 fill=extremes");
+  }
+  for (int64_t n = 1; n <= 50; ++n) {
+    const int64_t m = 1 + n * 11 % 65, k = 1 + n * 53 % 200;
+    ExpectTilesAreExact("gemm s8s8s8 m=" + std::to_string(m) + " n=" + std::to_string(n) +
+                        " k=" + std::to_string(k) + " za=-7 zc=5 scale=channel bias=f32 apad=1 cpad=2");
+  }
+  for (int64_t k = 1; k <= 200; ++k) {
+    const int64_t m = 1 + k * 5 % 65, n = 1 + k * 3 % 50;
+    ExpectTilesAreExact("gemm u8u8u8 m=" + std::to_string(m) + " n=" + std::to_string(n) +
+                        " k=" + std::to_string(k) + " za=9 zb=131 zc=128 apad=" + std::to_string(k % 3));
+  }
+}
+
+TEST_F(AmxEngines, AddResidualsAtEveryEdge) {
+  for (int64_t n = 1; n <= 50; ++n) {
+    const int64_t m = 1 + n * 11 % 65, k = 1 + n * 53 % 200;
+    const std::string shape =
+        " m=" + std::to_string(m) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
+    ExpectTilesAreExact("gemm u8u8u8" + shape + " zb=131 bias=f32 act=relu res=s8 zres=-3");
+    ExpectTilesAreExact("gemm s8s8f32" + shape + " res=f32 inplace=yes");
+  }
+}
+
+TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
+  // 32 rows of `depth` fill L1's share for A.
+  const int64_t depth = Caches().l1d_bytes * 3 / 4 / 32;
+  for (const char* shape : {" m=33 n=81", " m=32 n=100", " m=64 n=16", " m=50 n=64", " m=7 n=130"}) {
+    for (const int64_t k : {depth - 1, depth, depth + 1, 2 * depth, 2 * depth + 65}) {
+      for (const char* types : {"gemm u8s8s32", "gemm s8s8f32"}) {
+        ExpectTilesAreExact(std::string(types) + shape + " k=" + std::to_string(k) + " za=1 wmax=128");
+      }
+    }
+  }
+}
+
+TEST_F(AmxEngines, StageStridesThatL1CannotHold) {
+  for (const char* line :
+       {"gemm u8s8s32 m=40 n=97 k=100 apad=3996", "gemm s8s8u8 m=40 n=97 k=128 apad=3968 zc=9",
+        "gemm u8s8s32 m=70 n=9 k=70 apad=4026", "gemm u8s8f32 m=40 n=97 k=3 apad=65533"}) {
+    ExpectTilesAreExact(line);
+  }
+}
+
+// C beyond L2, in lines: stored past the caches, the edge through them.
+TEST_F(AmxEngines, StreamLargeOutputs) {
+  const int64_t m = Caches().l2_bytes / 4 / 512 + 40;
+  for (const char* shape : {" n=512 k=5", " n=504 k=64 cpad=8"}) {
+    for (const char* types : {"gemm u8s8s32 m=", "gemm s8s8f32 m="}) {
+      ExpectTilesAreExact(types + std::to_string(m) + shape + " threads=2");
+    }
+  }
+}
+
+TEST_F(AmxEngines, AreExactInEveryPartAndThread) {
+  for (const char* line :
+       {"gemm u8s8s32 m=100 n=150 k=70 threads=2", "gemm s8s8u8 m=65 n=200 k=64 threads=7 zc=1",
+        "gemm s8u8s32 m=130 n=33 k=65 zb=7 zbper=channel threads=3"}) {
+    ExpectTilesAreExact(line);
+  }
+}
+
+// Tiles from lines in place: lines that tiles divide or do not, odd numbers of tiles in a line, taps that are
+// whole tiles or padded to them, ranges that begin and end within lines.
+TEST_F(AmxEngines, ReadLinesInPlace) {
+  for (const int width : {12, 13, 16, 17, 23, 28, 31, 33, 45, 50}) {
+    const std::string input = " in=5x" + std::to_string(width);
+    for (const char* threads : {"", " threads=7"}) {
+      ExpectTilesAreExact("conv u8s8u8" + input + " c=64 o=40 kernel=3x3 pad=1x1 za=3 scale=channel" +
+                          threads);
+      ExpectTilesAreExact("conv s8s8s32" + input + " c=20 o=16 kernel=3x3 pad=1x1 za=-7 batch=2" + threads);
+      ExpectTilesAreExact("conv u8u8f32" + input + " c=3 o=33 kernel=5x3 pad=2x1 zb=131 res=u8" + threads);
+      ExpectTilesAreExact("conv s8s8s8" + input + " c=70 o=33 kernel=1x1 res=s8 inplace=yes" + threads);
+    }
+    const std::string twice = " in=9x" + std::to_string(2 * width);
+    ExpectTilesAreExact("conv u8s8s32" + twice + " c=64 o=17 kernel=1x1 stride=2x2 apad=5 batch=2");
+    ExpectTilesAreExact("conv u8s8u8" + twice + " c=100 o=80 kernel=1x1 stride=2x2 za=9");
+    ExpectTilesAreExact("conv s8s8u8" + twice + " c=12 o=48 kernel=3x3 stride=2x2 pad=1x0 za=1 zc=4");
+    ExpectTilesAreExact("conv u8s8s32" + twice + " c=64 o=16 kernel=2x2 dilation=2x3");
+  }
+}
+
+// Whole tiles a tap are what lets them be read in place: 24 depths become 64 where lines are long, and
+// nothing is padded where they are short and many columns would pay for it.
+TEST_F(AmxEngines, PadTheTapsThatTheyReadInPlace) {
+  const auto packed_bytes = [](int64_t width, int64_t outputs, intact_isa isa) {
+    ConvDesc desc = MakeConvDesc();
+    desc.input_channels = 8;
+    desc.output_channels = outputs;
+    desc.input[0] = 5;
+    desc.input[1] = width;
+    desc.kernel[0] = desc.kernel[1] = 3;
+    desc.linear.max_isa = isa;
+    const std::vector<int8_t> weights(static_cast<size_t>(outputs) * 9 * 8, 1);
+    const Result<Conv> conv = Conv::Create(desc, weights.data());
+    EXPECT_TRUE(conv) << conv.error().message;
+    return conv ? conv->Info().packed_bytes : 0;
+  };
+  EXPECT_GT(packed_bytes(30, 16, INTACT_ISA_AMX_INT8), packed_bytes(30, 16, INTACT_ISA_AVX512_VNNI));
+  EXPECT_EQ(packed_bytes(4, 1024, INTACT_ISA_AMX_INT8), packed_bytes(4, 1024, INTACT_ISA_AVX512_VNNI));
+}
+
+TEST_F(AmxEngines, PassTheSweep) {
+  constexpr intact_isa kIsas[] = {INTACT_ISA_AMX_INT8};
+  constexpr intact_mode kModes[] = {INTACT_EXACT};
+  const verify::SweepResult result =
+      verify::RunSweep(verify::SweepProblems(kIsas, kModes, verify::Effort::kQuick), tests::TilesTarget(),
+                       [](int64_t, int64_t) {});
+  EXPECT_TRUE(result.Passed());
+  for (const verify::SweepFailure& failure : result.failures) {
+    ADD_FAILURE() << failure.problem << ": " << failure.reason << "; smallest: " << failure.minimised;
+  }
+}
+
+TEST_F(AmxEngines, LeaveTheSmallestMToVnni) {
+  const std::vector<int8_t> b(size_t{768} * 768);
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = desc.k = 768;
+  desc.linear.max_isa = INTACT_ISA_AMX_INT8;
+  const Result<std::unique_ptr<GemmPlan>> plan = MakePlan(desc, desc.linear, b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ((*plan)->kernel_name(), "u8s8s32_gemm_32x32c4_tdpbusd_amxint8");
+  EXPECT_THAT((*plan)->KernelNameFor(1), testing::HasSubstr("_vnni_avx512vnni"));
+  EXPECT_EQ((*plan)->KernelNameFor(32), (*plan)->kernel_name());
+  bool was_on_tiles = false;  // once on tiles, always on tiles
+  for (int64_t m = 1; m <= 200; ++m) {
+    const bool is_on_tiles = (*plan)->KernelNameFor(m) == (*plan)->kernel_name();
+    EXPECT_GE(is_on_tiles, was_on_tiles) << m;
+    was_on_tiles = is_on_tiles;
+  }
+}
+
+}  // namespace
+}  // namespace intact::kernels

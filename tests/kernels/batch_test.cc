@@ -1,0 +1,126 @@
+// Rows quantized each and batches of items: every ISA equals the reference, however a run is shared among
+// threads and parts, with every buffer between guards.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/isas.h"
+#include "tests/support/on_every_isa.h"
+#include "verify/explain/audit.h"
+
+namespace intact::tests {
+namespace {
+
+using verify::Problem;
+using Bytes = std::vector<uint8_t>;
+
+constexpr const char* kLines[] = {
+    "gemm u8s8f32 m=67 n=33 k=130 batch=3 quant=dynamic_rows x=normal bias=f32 scale=channel apad=3 cpad=1",
+    "gemm u8u8bf16 m=9 n=65 k=67 batch=4 itempad=5 quant=dynamic_tensor src=bf16 x=outlier zb=131",
+    "gemm s8s8u8 m=5 n=17 k=64 batch=7 items=pointers quant=dynamic_rows x=nonfinite zc=9 res=s8",
+    "gemm s8u8f32 m=31 n=40 k=66 batch=3 quant=rows zaper=row zb=9 zbper=channel scale=channel",
+    "gemm u8s8s32 m=1 n=65 k=130 batch=19 items=pointers za=3 fill=student",
+    "gemm u8s8f32 m=1 n=33 k=70 batch=19 itempad=7 quant=rows zaper=row res=s8",
+    "gemm u8s8f32 m=1 n=65 k=70 batch=19 itempad=7 quant=dynamic_tensor x=normal",
+    "gemm u8s8u8 m=20 n=33 k=64 batch=3 itempad=16 za=3 zc=7 res=u8 inplace=yes cpad=3",
+    "gemm u8u8f32 m=20 n=33 k=64 batch=3 ownb=yes blayout=nk bpad=3 zb=9 zbper=item scale=item",
+    "gemm s8s8s32 m=20 n=64 k=35 batch=5 items=pointers ownb=yes fill=bait",
+    "gemm u8s8f32 m=9 n=24 k=64 batch=2 ownb=yes scale=item quant=dynamic_rows x=halves",
+};
+
+class Items : public OnEachIsa<> {
+ protected:
+  // On the asked ISA: run(plan, args), an Error, gives what the reference does.
+  template <class Run>
+  static void Expect(const char* line, const Run& run) {
+    Problem problem = Parsed(line);
+    problem.isa = ThisIsa();
+    const reference::Gemm gemm = verify::Materialize(problem);
+    const verify::RunOptions options = verify::RunOptionsOf(problem);
+    const Result<Gemm> plan = verify::CreatePlan(gemm, options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    const Result<Bytes> output = verify::RunGuarded(
+        gemm, options, [&](const intact_gemm_args& args) { return run(plan->handle(), args); });
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_EQ(*output, reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact)));
+  }
+
+  static Error ErrorOf(intact_status status) { return {status, intact_last_error()}; }
+};
+
+TEST_P(Items, OnAnyNumberOfThreads) {
+  for (const char* line : kLines) {
+    for (const int32_t threads : {1, 2, 5}) {
+      SCOPED_TRACE(std::string(line) + " threads=" + std::to_string(threads));
+      Expect(line, [=](const intact_gemm* plan, intact_gemm_args args) {
+        args.threads = threads;
+        return ErrorOf(intact_gemm_run(plan, &args));
+      });
+    }
+  }
+}
+
+TEST_P(Items, InAnyNumberOfParts) {
+  for (const char* line : kLines) {
+    for (const int32_t parts : {2, 3, 11}) {
+      SCOPED_TRACE(std::string(line) + " parts=" + std::to_string(parts));
+      Expect(line, [=](const intact_gemm* plan, const intact_gemm_args& args) {
+        Error error;
+        for (int32_t part = parts - 1; part >= 0 && error.ok(); --part) {
+          error = ErrorOf(intact_gemm_run_part(plan, &args, part, parts));
+        }
+        return error;
+      });
+    }
+  }
+}
+
+TEST_P(Items, ByPointersReadNoStride) {
+  Expect("gemm u8s8u8 m=67 n=65 k=130 batch=3 items=pointers ownb=yes res=s8",
+         [](const intact_gemm* plan, intact_gemm_args args) {
+           args.a_batch_stride = -1;
+           args.c_batch_stride = std::numeric_limits<int64_t>::min();
+           args.residual_batch_stride = std::numeric_limits<int64_t>::max();
+           args.b_batch_stride = -7;
+           return ErrorOf(intact_gemm_run(plan, &args));
+         });
+}
+
+// What an address of no memory becomes when it is read: a fault.
+template <class T>
+void Hide(T** array) {
+  if (*array != nullptr) *array = reinterpret_cast<T*>(uintptr_t{64});  // NOLINT(performance-no-int-to-ptr)
+}
+
+TEST_P(Items, AreToldOfWithoutTheirArrays) {
+  for (const char* line :
+       {"gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers quant=rows zaper=row res=s8",
+        "gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers ownb=yes zb=9 zbper=item scale=item"}) {
+    SCOPED_TRACE(line);
+    Expect(line, [](const intact_gemm* plan, const intact_gemm_args& args) {
+      intact_gemm_args asked = args;
+      Hide(&asked.a_items);
+      Hide(&asked.c_items);
+      Hide(&asked.residual_items);
+      Hide(&asked.b_items);
+      Hide(&asked.a_zero_points);
+      Hide(&asked.a_scales);
+      Hide(&asked.b_scales);
+      Hide(&asked.b_zero_points);
+      intact_run_info info = INTACT_RUN_INFO_INIT;
+      const Error error = ErrorOf(intact_gemm_prepare(plan, &asked, &info));
+      return error.ok() ? ErrorOf(intact_gemm_run(plan, &args)) : error;
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Items, ::testing::Combine(::testing::ValuesIn(core::kIsaLadder)),
+                         [](const auto& name) {
+                           return std::string(intact_isa_name(std::get<0>(name.param)));
+                         });
+
+}  // namespace
+}  // namespace intact::tests

@@ -1,0 +1,368 @@
+// Convolutions of the library against the scalar reference: every ISA × mode × fill, on geometries around the
+// blocks and the edges; layers that PyTorch computed; the same bytes for every ISA, number of threads and
+// split of the batch. ISAs that the CPU lacks are emulated where they can be.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "core/isas.h"
+#include "tests/support/emulated_isas.h"
+#include "tests/support/expect_model.h"
+#include "tests/support/on_every_isa.h"
+#include "tests/support/require_isas.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/tiles_target.h"
+#include "verify/explain/audit.h"
+#include "verify/studies/layer.h"
+#include "verify/studies/layer_check.h"
+#include "verify/problem/problem.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Conv;
+
+class ConvDifferential : public tests::OnEveryIsa {};
+
+TEST_P(ConvDifferential, ChannelsAndPixelsAroundTheBlocks) {
+  int number = 0;
+  for (const char* geometry : {"in=5x5 c=1 o=1 kernel=3x3 pad=1x1", "in=4x9 c=1 o=1 kernel=1x1",
+                               "in=9 c=1 o=1 kernel=4 stride=2 pad=3:1"}) {
+    Problem problem = OnThis("conv u8s8s32 za=3 " + std::string(geometry));
+    for (const int64_t inputs : {1, 2, 3, 4, 5, 16, 17, 64, 66}) {
+      for (const int64_t outputs : {1, 15, 16, 17, 31, 48, 49, 65}) {
+        if (!IsInShare(number++)) continue;
+        problem.conv->input_channels = inputs;
+        problem.conv->output_channels = outputs;
+        ExpectItsModel(problem);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(ConvDifferential, Groups) {
+  for (const char* line : {
+           "conv u8s8s32 in=7x7 c=33 o=33 kernel=3x3 pad=1x1 groups=33 za=9",
+           "conv u8s8s32 in=6x9 c=16 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=16 za=255",
+           "conv s8s8s32 in=5x5 c=48 o=48 kernel=5x5 pad=2x2 groups=48 za=-128",
+           "conv s8u8s32 in=5x4x6 c=20 o=20 kernel=3x3x3 pad=1x1x1 groups=20 za=7 zb=3",
+           "conv u8s8s32 in=5x5 c=64 o=64 kernel=3x3 pad=1x1 groups=16 za=3",
+           "conv u8u8s32 in=5x5 c=64 o=32 kernel=3x3 pad=1x1 groups=8 za=3 zb=131 zbper=channel",
+           "conv u8s8s32 in=4x4 c=10 o=34 kernel=2x2 groups=2 batch=2",
+           "conv s8s8s32 in=4x4 c=9 o=12 kernel=1x1 groups=3 za=-9",
+           "conv u8s8s32 in=9x7 c=40 o=40 kernel=1x1 stride=2x1 groups=5 za=77 batch=2",
+           "conv u8s8s32 in=7x8 c=16 o=16 kernel=3x5 stride=1x2 pad=1x3:1x1 groups=4 za=77",
+           "conv u8s8s32 in=7x9 c=16 o=16 kernel=3x4 stride=2x3 pad=2x4:1x6 groups=4 za=9 batch=2",
+           "conv u8s8s32 in=5x6 c=8 o=16 kernel=3x4 dilation=1x2 pad=0x1:2x5 groups=2 za=255",
+           "conv u8s8s32 in=4x3 c=8 o=16 kernel=1x3 pad=0x5:0x2 groups=2 za=255",
+           "conv u8s8s32 in=4x23 c=32 o=32 kernel=2x2 stride=2x2 pad=0x0:1x1 groups=4 za=1",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+// Bands leave out what lies between taps that are further apart than the outputs of a band span.
+TEST_P(ConvDifferential, TapsFarApart) {
+  for (const char* line : {
+           "conv u8s8s32 in=9x90 c=3 o=5 kernel=3x3 dilation=1x41 pad=1x1 za=7",
+           "conv s8s8u8 in=90x7 c=16 o=17 kernel=3x3 dilation=41x1 pad=2x1 za=-9 zc=3 bias=f32 scale=channel",
+           "conv u8s8s32 in=70x80 c=4 o=8 kernel=2x3 stride=3x2 dilation=60x39 pad=7x9:1x0 za=255 batch=2",
+           "conv u8s8s32 in=3x50x51 c=4 o=4 kernel=2x3x2 dilation=2x24x50 pad=0x3x2 groups=2 za=5",
+           "conv u8s8s32 in=60x61 c=19 o=19 kernel=3x3 dilation=29x30 pad=1x2 groups=19 za=9",
+           "conv u8s8s32 in=5x100 c=24 o=24 kernel=1x2 dilation=1x85 groups=3 za=77",
+           "conv u8s8s32 in=9x8 c=5 o=6 kernel=3x3 dilation=50x40 pad=51x41 za=3",
+           "conv s8u8s32 in=7x6 c=6 o=6 kernel=3x2 stride=2x1 dilation=20x30 transposed=yes za=3 zb=9",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+// Lines between outputs that are further apart than taps reach: the last quad of a line's last tap reads into
+// them, and what is counted there must be activations of the declared range. The scratch holds none. Strays
+// are for ranges that are checked.
+TEST_P(ConvDifferential, OutputsFarApart) {
+  for (const char* line : {
+           "conv u8s8s32 in=7x15 c=5 o=58 kernel=1x3 stride=2x1 pad=0x1 za=128 zb=-128 adeclmin=87 adecl=128",
+           "conv s8u8u8 in=12x12 c=117 o=15 kernel=1x5 stride=2x3 pad=1x4:0x4 batch=3 za=25 zbper=channel "
+           "zc=128 "
+           "adeclmin=91 adecl=153 bias=f32 scale=channel act=relu",
+       }) {
+    Problem problem = OnThis(line);
+    problem.own_scratch = true;
+    if (problem.fill != Fill::kStray) problem.range_check = INTACT_RANGE_UNCHECKED;
+    ExpectItsModel(problem);
+  }
+}
+
+// Groups that fill a vector of some ISA, together or alone: neighbouring pixels of a line share what they
+// read (Taps::shared), with all kinds of steps from pixel to pixel and from tap to tap.
+TEST_P(ConvDifferential, GroupsThatSharePixels) {
+  for (const char* line : {
+           "conv u8s8s32 in=6x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 za=3 batch=2",
+           "conv s8s8u8 in=5x9 c=48 o=48 kernel=3x3 pad=1x2 groups=3 za=-7 zc=9 bias=f32 scale=channel",
+           "conv u8s8s32 in=4x10 c=15 o=24 kernel=2x3 pad=1x1 groups=3 za=255",
+           "conv u8s8s32 in=4x19 c=32 o=64 kernel=3x3 stride=1x2 pad=1x1 groups=4 za=9",
+           "conv s8s8f32 in=3x29 c=30 o=48 kernel=2x5 stride=2x3 pad=0x3:1x2 groups=3 res=f32 za=1",
+           "conv u8s8s32 in=5x14 c=32 o=32 kernel=2x3 dilation=2x3 pad=1x4 groups=4 za=77",
+           "conv u8s8s8 in=3x15 c=64 o=64 kernel=1x4 stride=1x2 dilation=1x3 groups=4 res=u8 inplace=yes",
+           "conv u8s8s32 in=3x5x7 c=16 o=16 kernel=2x3x3 pad=1x1x1 groups=2 za=7 bias=s32 batch=2",
+           "conv u8s8u8 in=2x9 c=24 o=24 kernel=3x3 pad=5x2:4x3 groups=3 za=200 scale=channel act=relu",
+           "conv u8s8s32 in=13 c=64 o=32 kernel=9 pad=4 groups=4 za=5",
+           "conv u8s8s32 in=3x13 c=24 o=24 kernel=3x4 stride=1x2 groups=3 transposed=yes za=5",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, GroupsWithWeightZeroPoints) {
+  for (const char* line : {
+           "conv u8s8s32 in=6x5 c=32 o=32 kernel=3x3 pad=1x1 groups=4 za=3 zb=5 zbper=channel",
+           "conv u8s8s32 in=6x5 c=24 o=36 kernel=3x3 pad=1x1 groups=6 za=3 zb=-128",
+           "conv s8s8s32 in=5x6 c=12 o=20 kernel=2x3 stride=2x2 pad=1x1 groups=4 za=-100 zb=127 wmax=128",
+           "conv u8u8s32 in=6x5 c=32 o=32 kernel=3x3 pad=1x1 groups=4 za=200",
+           "conv s8u8s32 in=5x5 c=33 o=22 kernel=3x3 pad=1x1 groups=11 za=9 zb=255 wmax=128",
+           "conv u8u8s32 in=9x4 c=50 o=70 kernel=1x1 groups=10 za=1 zb=77 zbper=channel threads=2",
+           "conv u8u8u8 in=6x5 c=30 o=30 kernel=3x3 pad=1x1 groups=6 za=7 zb=128 bias=f32 res=u8 inplace=yes",
+           "conv s8s8f32 in=7x4 c=16 o=32 kernel=3x3 groups=2 za=7 zb=-3 zbper=channel scale=channel res=f32",
+           "conv u8s8s8 in=5x5x4 c=8 o=24 kernel=2x3x2 groups=2 za=7 zb=9 bias=s32 act=clamp adecl=127",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, TypesAndEpilogues) {
+  for (const char* line : {
+           "conv s8s8s32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=-5 bias=s32",
+           "conv s8s8u8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=127 zc=3 bias=f32 scale=channel act=relu",
+           "conv u8s8u8 in=6x5 c=3 o=18 kernel=3x3 stride=2x2 pad=1x1 za=255 zc=128 bias=s32 scale=channel",
+           "conv u8s8f32 in=6x5 c=19 o=18 kernel=2x2 za=9 bias=f32 scale=channel act=clamp",
+           "conv u8u8s32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=3 zb=255 zbper=channel wmax=128",
+           "conv s8u8s8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=-128 zb=9 bias=f32 scale=channel act=clamp",
+           "conv u8u8u8 in=6x5 c=18 o=18 kernel=3x3 pad=1x1 groups=18 za=77 zb=131 zc=128 scale=channel",
+           "conv u8s8s8 in=6x5 c=18 o=18 kernel=3x3 pad=1x1 groups=18 za=9 zc=127 bias=f32 res=s8 zres=3",
+           "conv u8s8u8 in=6x5 c=19 o=18 kernel=1x1 zc=9 act=relu res=u8 zres=7 inplace=yes cpad=3",
+           "conv s8s8f32 in=6x5 c=16 o=16 kernel=3x3 pad=1x1 groups=4 res=f32 respad=5",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, StridesAndThreads) {
+  for (const char* line : {
+           "conv u8s8s32 in=9x8 c=17 o=33 kernel=3x3 pad=1x1 apad=1 cpad=3 threads=2 batch=3",
+           "conv u8s8u8 in=9x8 c=17 o=33 kernel=1x1 apad=47 cpad=1 threads=3 scale=channel",
+           "conv s8s8f32 in=9x8 c=24 o=24 kernel=3x3 pad=1x1 groups=24 apad=8 cpad=7 threads=2 batch=2",
+           "conv u8s8s8 in=9x8 c=16 o=24 kernel=3x3 groups=4 apad=5 cpad=8 threads=0",
+           "conv s8u8s32 in=40 c=5 o=17 kernel=3 pad=2:0 zb=7 zbper=channel apad=1 cpad=1 threads=3",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, Edges) {
+  for (const char* line : {
+           "conv u8s8s32 in=2x2 c=5 o=6 kernel=5x5 pad=3x4 za=200",
+           "conv u8s8s32 in=3x3 c=6 o=5 kernel=2x2 pad=4x5:2x3 za=7",
+           "conv s8s8s32 in=5x5 c=8 o=8 kernel=3x3 stride=7x9 pad=1x1 za=7",
+           "conv u8s8s32 in=4x4 c=8 o=8 kernel=3x3 dilation=5x7 pad=5x7 za=77",
+           "conv u8s8s32 in=1x1 c=8 o=16 kernel=3x3 pad=1x1 groups=8 za=9 batch=2",
+           "conv u8s8s32 in=7x7 c=17 o=5 kernel=7x7 za=1",
+           "conv s8s8s32 in=9 c=4 o=3 kernel=2 dilation=8 za=-1",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+// Phases of every kind of plan, of unequal taps, cropped, and without any.
+TEST_P(ConvDifferential, Transposed) {
+  for (const char* line : {
+           "conv u8s8s32 in=4x5 c=9 o=17 kernel=4x4 stride=2x2 pad=1x1 za=200",
+           "conv s8s8u8 in=3x4 c=6 o=18 kernel=3x3 stride=2x2 pad=1x1 transposed=yes outpad=1x1 za=-7 zc=128 "
+           "scale=channel bias=f32 act=relu batch=2",
+           "conv u8u8s32 in=5 c=5 o=7 kernel=5 stride=3 dilation=2 pad=4:1 za=255 zb=77 zbper=channel "
+           "bias=s32",
+           "conv u8s8u8 in=3x3 c=16 o=16 kernel=2x3 stride=2x2 groups=16 zc=1 res=s8 zres=3 inplace=yes "
+           "cpad=3",
+           "conv u8s8f32 in=3x4 c=8 o=12 kernel=3x2 stride=2x3 groups=2 res=f32 respad=5 threads=2 za=129",
+           "conv s8s8s32 in=2x3x2 c=4 o=6 kernel=2x3x3 stride=2x1x2 pad=0x1x2:1x0x0 groups=2 za=127 apad=3",
+           "conv s8u8s8 in=6 c=17 o=33 kernel=4 stride=4 scale=channel bias=s32 act=clamp zb=3 za=9 batch=2",
+           "conv u8s8s32 in=2x2 c=12 o=5 kernel=1x1 stride=3x2 transposed=yes outpad=2x0 za=131 bias=s32",
+           "conv u8u8s8 in=2x13 c=8 o=18 kernel=2x3 stride=2x2 groups=2 zb=9 res=u8 respad=3 apad=1",
+           "conv s8s8f32 in=2x15 c=3 o=50 kernel=3x3 stride=1x2 pad=0x1 za=3 res=f32 inplace=yes threads=3",
+       }) {
+    const bool says_so = std::string_view(line).find("transposed") != std::string_view::npos;
+    ExpectItsModel(OnThis(std::string(line) + (says_so ? "" : " transposed=yes")));
+  }
+}
+
+INTACT_INSTANTIATE_ON_EVERY_ISA(ConvDifferential);
+
+// ----- the same bytes --------------------------------------------------------------------------------------
+
+constexpr const char* kSplitLines[] = {
+    "conv u8s8s32 in=11x13 c=20 o=33 kernel=3x3 pad=1x1 za=9 batch=5",
+    "conv s8s8u8 in=9x9 c=40 o=40 kernel=3x3 stride=2x2 pad=1x1 groups=40 za=-3 zc=128 bias=f32 batch=4",
+    "conv u8s8f32 in=8x8 c=32 o=64 kernel=1x1 za=9 scale=channel batch=3",
+    "conv u8u8s32 in=10x7 c=48 o=24 kernel=3x3 pad=1x1 groups=12 za=9 zb=77 batch=3",
+    "conv u8s8s32 in=7x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 za=9 batch=3",
+    "conv s8s8u8 in=6x23 c=80 o=80 kernel=3x3 pad=1x1 groups=5 za=9 scale=channel batch=3",
+    "conv u8s8u8 in=15x15 c=3 o=20 kernel=7x7 stride=2x2 pad=3x3 za=100 zc=1 batch=3",
+    "conv u8s8u8 in=5x13 c=20 o=33 kernel=4x4 stride=2x2 pad=1x1 transposed=yes za=9 zc=3 batch=3",
+    "conv s8s8s32 in=9x9 c=24 o=24 kernel=3x2 stride=2x3 groups=24 transposed=yes za=-3 bias=s32 batch=4",
+    "conv u8s8f32 in=31 c=16 o=20 kernel=8 stride=4 pad=2 transposed=yes za=9 scale=channel batch=3",
+};
+
+/// Every ISA that is here and what it makes of `conv`.
+std::map<intact_isa, std::vector<uint8_t>> OutputsOnEveryIsa(const Conv& conv, RunOptions options) {
+  std::map<intact_isa, std::vector<uint8_t>> outputs;
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (intact_isa_available(isa) == 0) continue;  // told of by ConvDifferential
+    // Emulated, these would take minutes more, nearly all of them in AVX-VNNI's instruction once again.
+    if (isa == INTACT_ISA_AVX_VNNI_INT8 && tests::EmulatedIsas::Has(isa)) continue;
+    options.isa = isa;
+    Result<std::vector<uint8_t>> output = IntactTarget().RunConv(conv, options);
+    EXPECT_TRUE(output) << intact_isa_name(isa) << ": " << output.error().message;
+    if (output) outputs[isa] = *output;
+  }
+  return outputs;
+}
+
+TEST(ConvBytes, AreTheSameOnEveryIsaAndForEveryNumberOfThreads) {
+  for (const char* line : kSplitLines) {
+    const Conv conv = MaterializeConv(tests::Parsed(line));
+    const std::vector<uint8_t> expected = reference::Outputs(conv, reference::Convolve(conv));
+    for (const int32_t threads : {1, 2, 3, 7}) {
+      RunOptions options;
+      options.threads = threads;
+      for (const auto& [isa, output] : OutputsOnEveryIsa(conv, options)) {
+        EXPECT_EQ(output, expected) << line << " on " << intact_isa_name(isa) << ", " << threads;
+      }
+    }
+  }
+}
+
+TEST(ConvBytes, AreTheSameImageByImage) {
+  for (const char* line : kSplitLines) {
+    const Conv batch = MaterializeConv(tests::Parsed(line));
+    const auto whole = OutputsOnEveryIsa(batch, {});
+    std::map<intact_isa, std::vector<uint8_t>> joined;
+    Conv image = batch;
+    image.geometry.batch = 1;
+    const auto image_bytes = std::ssize(batch.a) / batch.geometry.batch;
+    for (int64_t i = 0; i < batch.geometry.batch; ++i) {
+      const auto begin = batch.a.begin() + i * image_bytes;
+      image.a.assign(begin, begin + image_bytes);
+      for (const auto& [isa, output] : OutputsOnEveryIsa(image, {})) {
+        joined[isa].insert(joined[isa].end(), output.begin(), output.end());
+      }
+    }
+    EXPECT_EQ(joined, whole) << line;
+  }
+}
+
+TEST(ConvBytes, AreTheSameInParts) {
+  for (const char* line : kSplitLines) {
+    const Conv conv = MaterializeConv(tests::Parsed(line));
+    for (const auto& [isa, expected] : OutputsOnEveryIsa(conv, {})) {
+      RunOptions options;
+      options.isa = isa;
+      const Result<intact::Conv> plan = CreatePlan(conv, options);
+      ASSERT_TRUE(plan) << plan.error().message;
+      for (const int parts : {1, 2, 5, 64}) {
+        const Result<std::vector<uint8_t>> output =
+            RunGuarded(conv, options, [&, parts](const intact_conv_args& args) {
+              for (int part = parts - 1; part >= 0; --part) {
+                const Error error = plan->RunPart(args, part, parts);
+                if (!error.ok()) return error;
+              }
+              return Error{};
+            });
+        ASSERT_TRUE(output) << output.error().message;
+        EXPECT_EQ(*output, expected) << line << " on " << intact_isa_name(isa) << ", " << parts << " parts";
+      }
+    }
+  }
+}
+
+// ----- layers of PyTorch -----------------------------------------------------------------------------------
+
+class ConvLayer : public ::testing::TestWithParam<std::tuple<const char*, intact_isa>> {
+ protected:
+  void SetUp() override {
+    const auto& [name, isa] = GetParam();
+    if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
+    // A layer takes half a minute to emulate, and these activations are u8, for which AVX-VNNI-INT8 has
+    // AVX-VNNI's instruction: two layers tell that it is chosen rightly.
+    const bool is_told = std::string_view(name) != "u8_0_0" && std::string_view(name) != "u7_6_0";
+    if (isa == INTACT_ISA_AVX_VNNI_INT8 && tests::EmulatedIsas::Has(isa) && is_told) {
+      GTEST_SKIP() << intact_isa_name(isa) << " is emulated";
+    }
+    if (tests::kSanitized && isa != INTACT_ISA_AVX2 && is_told) GTEST_SKIP() << "sanitizers see two layers";
+    Result<Layer> layer = ReadLayer(std::string(INTACT_TEST_DATA "/torch-layers/") + name);
+    ASSERT_TRUE(layer) << layer.error().message;
+    layer_ = *layer;
+  }
+
+  LayerCheck Checked(intact_mode mode, const std::string& expected_file) const {
+    const auto expected = ReadExpected(layer_, expected_file);
+    EXPECT_TRUE(expected) << expected.error().message;
+    const Result<LayerCheck> check =
+        CheckLayer(layer_, mode, std::get<1>(GetParam()), Expectation{expected_file, *expected});
+    EXPECT_TRUE(check) << check.error().message;
+    return check ? *check : LayerCheck();
+  }
+
+  Layer layer_;
+};
+
+// Float ties may fall otherwise, on at most 0.01 % of outputs and by 1; today none does.
+TEST_P(ConvLayer, ExactEqualsPyTorch) {
+  const LayerCheck check = Checked(INTACT_EXACT, "output_onednn.npy");
+  ASSERT_GT(check.against_exact.outputs, 0);
+  EXPECT_TRUE(check.against_exact.Parity());
+  EXPECT_EQ(check.against_expected->differing, 0);
+  EXPECT_TRUE(check.Passed());
+}
+
+// On ISAs that do not saturate the mode is the exact one.
+TEST_P(ConvLayer, SaturatingEqualsPyTorchHeldToAvx2) {
+  const intact_isa isa = std::get<1>(GetParam());
+  const LayerCheck check =
+      Checked(INTACT_SATURATING, core::SaturatesInt16(isa) ? "output_avx2.npy" : "output_onednn.npy");
+  EXPECT_EQ(check.against_expected->differing, 0);
+  EXPECT_EQ(check.against_model->differing, 0);
+  const Comparison& exact = check.against_exact;
+  EXPECT_EQ(exact.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], exact.differing);
+  EXPECT_EQ(std::ssize(exact.listed), exact.differing);
+  for (const Difference& difference : exact.listed) ASSERT_FALSE(difference.pairs.empty());
+  const bool clamps = core::SaturatesInt16(isa) && std::string(std::get<0>(GetParam())) == "u8_0_0";
+  EXPECT_EQ(exact.differing, clamps ? 1599 : 0);
+}
+
+constexpr const char* kLayers[] = {"u8_0_0", "u8_1_0", "u8_2_0", "u8_3_0", "u8_4_0", "u8_5_0", "u8_6_0",
+                                   "u7_0_0", "u7_1_0", "u7_2_0", "u7_3_0", "u7_4_0", "u7_5_0", "u7_6_0"};
+
+std::string NameOf(const ::testing::TestParamInfo<ConvLayer::ParamType>& test) {
+  return std::string(std::get<0>(test.param)) + "_" + intact_isa_name(std::get<1>(test.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, ConvLayer,
+                         ::testing::ValuesIn(tests::SomePairs(kLayers, core::kIsaLadder, 3)), NameOf);
+INSTANTIATE_TEST_SUITE_P(PyTorchClamps, ConvLayer,
+                         ::testing::Combine(::testing::Values("u8_0_0"),
+                                            ::testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX512)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(LongPyTorch, ConvLayer,
+                         ::testing::Combine(::testing::ValuesIn(kLayers),
+                                            ::testing::ValuesIn(core::kIsaLadder)),
+                         NameOf);
+
+}  // namespace
+}  // namespace intact::verify

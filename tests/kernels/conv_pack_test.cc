@@ -1,0 +1,638 @@
+// Saved convolutions: what is saved on one ISA computes the same bytes on any other, from a file or from
+// memory, and what is not a sound file of a convolution is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <intact/intact.hpp>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/isas.h"
+#include "core/types.h"
+#include "tests/support/conv_layers.h"
+#include "tests/support/emulated_isas.h"
+#include "tests/support/expect_model.h"
+#include "tests/support/pack_image.h"
+#include "tests/support/plan.h"
+#include "tests/support/require_isas.h"
+#include "tests/support/temp_path.h"
+#include "verify/explain/audit.h"
+#include "verify/targets/guarded_buffer.h"
+#include "support/random.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::tests {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using verify::Problem;
+using Bytes = std::vector<uint8_t>;
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
+
+// A layer's plan is saved with its extents, or with all of them open.
+struct Layer {
+  Layer(const char* line, bool is_open) : problem(Parsed(line)), conv(verify::MaterializeConv(problem)) {
+    if (is_open) open = OpenDimensions(conv.geometry.dims).front();
+  }
+
+  verify::RunOptions OptionsOn(intact_isa isa) const {
+    verify::RunOptions options = verify::RunOptionsOf(problem);
+    options.isa = isa;
+    return options;
+  }
+
+  Result<Conv> Create(intact_isa isa) const {
+    return Conv::Create(OpenDescOf(conv, OptionsOn(isa), open), conv.b.data());
+  }
+
+  // What `plan` makes of the layer, on its own input, or on another of a plan whose extents are open.
+  Result<Bytes> Run(const Conv& plan, const reference::Conv& tensors) const {
+    const auto run = [&](intact_conv_args args) {
+      const Extents extents = InputOf(tensors.geometry);
+      if (open != 0) std::copy(extents.begin(), extents.end(), args.input);
+      return plan.Run(args);
+    };
+    return verify::RunGuarded(tensors, OptionsOn(static_cast<intact_isa>(plan.Info().isa)), run);
+  }
+
+  reference::Conv Larger() const {
+    Extents extents = InputOf(conv.geometry);
+    for (int64_t& extent : extents) extent += 3;
+    return OnInput(problem, conv, extents, 2, 5);
+  }
+
+  // That a plan which was loaded is the layer's in all that it computes and tells.
+  void ExpectIsPlan(const Conv& loaded, intact_isa isa) const {
+    const Result<Conv> created = Create(isa);
+    ASSERT_TRUE(created) << created.error().message;
+    ExpectSameInfo(loaded.Info(), created->Info());
+    ExpectSameCertificate(loaded, *created);
+    const auto expect_right = [&](const reference::Conv& tensors) {
+      const Result<Bytes> output = Run(loaded, tensors);
+      ASSERT_TRUE(output) << output.error().message;
+      EXPECT_TRUE(*output == ExpectedOutput(tensors, OptionsOn(isa)));
+    };
+    expect_right(conv);
+    if (open != 0 && !EmulatedIsas::Has(isa)) expect_right(Larger());
+  }
+
+  static void ExpectSameInfo(const intact_conv_info& actual, const intact_conv_info& expected) {
+    EXPECT_EQ(actual.spatial_dims, expected.spatial_dims);
+    EXPECT_EQ(actual.a_type, expected.a_type);
+    EXPECT_EQ(actual.b_type, expected.b_type);
+    EXPECT_EQ(actual.c_type, expected.c_type);
+    EXPECT_EQ(actual.residual_type, expected.residual_type);
+    EXPECT_EQ(actual.isa, expected.isa);
+    EXPECT_EQ(actual.mode, expected.mode);
+    EXPECT_EQ(actual.input_channels, expected.input_channels);
+    EXPECT_EQ(actual.output_channels, expected.output_channels);
+    EXPECT_THAT(actual.input, testing::ElementsAreArray(expected.input));
+    EXPECT_THAT(actual.output, testing::ElementsAreArray(expected.output));
+    EXPECT_STREQ(actual.kernel, expected.kernel);
+    EXPECT_EQ(actual.packed_bytes, expected.packed_bytes);
+    EXPECT_EQ(actual.accumulator_min, expected.accumulator_min);
+    EXPECT_EQ(actual.accumulator_max, expected.accumulator_max);
+  }
+
+  static void ExpectSameCertificate(const Conv& actual, const Conv& expected) {
+    const Result<intact_certificate> one = actual.Certificate(INTACT_PAIRING_WITHIN_TAP);
+    const Result<intact_certificate> other = expected.Certificate(INTACT_PAIRING_WITHIN_TAP);
+    ASSERT_TRUE(one && other);
+    EXPECT_EQ(std::memcmp(&*one, &*other, sizeof(*one)), 0);
+    constexpr int64_t kMost = 50;
+    std::vector<intact_conv_failing_pair> pairs(kMost);
+    std::vector<intact_conv_failing_pair> other_pairs(kMost);
+    int64_t written = 0;
+    int64_t other_written = 0;
+    ASSERT_EQ(intact_conv_failing_pairs(actual.handle(), INTACT_PAIRING_WITHIN_TAP, 0, kMost, pairs.data(),
+                                        &written),
+              INTACT_OK);
+    ASSERT_EQ(intact_conv_failing_pairs(expected.handle(), INTACT_PAIRING_WITHIN_TAP, 0, kMost,
+                                        other_pairs.data(), &other_written),
+              INTACT_OK);
+    EXPECT_EQ(written, other_written);
+    const auto bytes = static_cast<size_t>(written) * sizeof(pairs[0]);
+    EXPECT_EQ(std::memcmp(pairs.data(), other_pairs.data(), bytes), 0);
+  }
+
+  Problem problem;
+  reference::Conv conv;
+  unsigned open = 0;
+};
+
+Bytes ImageOf(const Conv& plan) {
+  const Result<Bytes> image = plan.SaveMemory();
+  EXPECT_TRUE(image) << image.error().message;
+  return image ? *image : Bytes();
+}
+
+Bytes ImageOf(const char* line, bool is_open = false) {
+  const Result<Conv> plan = Layer(line, is_open).Create(INTACT_ISA_ANY);
+  EXPECT_TRUE(plan) << plan.error().message;
+  return plan ? ImageOf(*plan) : Bytes();
+}
+
+Bytes Read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+void Write(const std::string& path, const Bytes& bytes) {
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+}
+
+// Loads from a copy `shift` bytes beyond an aligned address, and spoils the copy at once: it is not needed
+// afterwards.
+Result<Conv> LoadShifted(const Bytes& image, size_t shift, intact_isa isa) {
+  Result<verify::GuardedBuffer> buffer = verify::GuardedBuffer::Allocate(image.size() + 64 - shift);
+  if (!buffer) return buffer.error();
+  const auto data =
+      buffer->data().first(image.size());  // its end is aligned to 64, and so is the image's size
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(data.data()) % 64, shift % 64);
+  std::copy(image.begin(), image.end(), data.begin());
+  Result<Conv> loaded = Conv::LoadMemory(data.data(), data.size(), isa);
+  std::fill(data.begin(), data.end(), uint8_t{0x5a});
+  return loaded;
+}
+
+// ----- the same plan ---------------------------------------------------------------------------------------
+
+class SavedConv : public testing::TestWithParam<std::tuple<ConvLayer, bool>> {};
+
+TEST_P(SavedConv, ComputesTheSameBytesOnEveryIsa) {
+  const Layer layer(std::get<0>(GetParam()).line, std::get<1>(GetParam()));
+  const std::string path = TempPath();
+  Bytes first_image;
+  size_t shift = 1;
+  for (const intact_isa saver : core::kIsaLadder) {
+    if (intact_isa_available(saver) == 0) continue;
+    const Result<Conv> created = layer.Create(saver);
+    ASSERT_TRUE(created) << created.error().message;
+    const Bytes image = ImageOf(*created);
+    ASSERT_FALSE(image.empty());
+    if (first_image.empty()) first_image = image;
+    EXPECT_TRUE(image == first_image) << "the image depends on the ISA";
+    const Error saved = created->Save(path);
+    ASSERT_TRUE(saved.ok()) << saved.message;
+    EXPECT_TRUE(Read(path) == image) << "the file is another than the image in memory";
+    for (const intact_isa loader : core::kIsaLadder) {
+      if (intact_isa_available(loader) == 0) continue;
+      SCOPED_TRACE(layer.problem.ToString() + " saved on " + intact_isa_name(saver) + ", loaded on " +
+                   intact_isa_name(loader));
+      const Result<Conv> of_file = Conv::Load(path, loader);
+      ASSERT_TRUE(of_file) << of_file.error().message;
+      layer.ExpectIsPlan(*of_file, loader);
+      shift = shift * 5 % 64;
+      const Result<Conv> of_memory = LoadShifted(image, shift, loader);
+      ASSERT_TRUE(of_memory) << of_memory.error().message;
+      layer.ExpectIsPlan(*of_memory, loader);
+      EXPECT_TRUE(ImageOf(*of_memory) == image) << "saved again, it is another";
+    }
+  }
+  std::filesystem::remove(path);
+  if (first_image.empty()) INTACT_SKIP_ISA("avx2");
+}
+
+std::string NameOf(const testing::TestParamInfo<std::tuple<ConvLayer, bool>>& info) {
+  const auto& [layer, is_open] = info.param;
+  return std::string(layer.name) + (is_open ? "_Open" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SavedConv, testing::Combine(testing::ValuesIn(kConvLayers), testing::Bool()),
+                         NameOf);
+
+constexpr const char* kSmall =
+    "conv u8s8u8 in=4x5 c=2 o=3 kernel=2x1 za=3 zc=9 bias=f32 scale=channel fill=bait";
+constexpr const char* kSmallGemm = "gemm u8s8u8 m=1 n=3 k=4 bias=f32";
+
+// Where sections begin, of an image with a section of each kind, as kernels/weights/pack_file.h tells them:
+// 3 output channels are a panel of four, whose 4 depths are padded to 64, and a line.
+constexpr size_t kScalesAt = kWeightsAt + 64 * 4 + 64;
+constexpr size_t kBiasAt = kScalesAt + 64;
+constexpr size_t kZeroPointsAt = kBiasAt + 64;
+constexpr size_t kPanelsAt = kZeroPointsAt + 64;
+constexpr size_t kEnd = kPanelsAt + 64;
+
+TEST(SavedConvMemory, EveryAlignmentLoads) {
+  const Layer layer(kSmall, false);
+  const Bytes image = ImageOf(kSmall);
+  for (size_t shift = 0; shift < 64; ++shift) {
+    const Result<Conv> loaded = LoadShifted(image, shift, INTACT_ISA_ANY);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    const Result<Bytes> output = layer.Run(*loaded, layer.conv);
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_TRUE(*output == ExpectedOutput(layer.conv, layer.OptionsOn(INTACT_ISA_ANY))) << shift;
+  }
+}
+
+// The layer's taps that no output reads are in the file all the same: it holds the weights that one of an
+// ordinary convolution holds.
+TEST(SavedConvMemory, KeepsTapsThatNoOutputReads) {
+  const char* const line =
+      "conv u8s8s32 in=1x2 c=2 o=3 kernel=5x5 stride=3x3 pad=2x1:2x3 za=7 fill=bait transposed=yes";
+  const Layer layer(line, false);
+  const Bytes image = ImageOf(line);
+  const Result<Conv> loaded = Conv::LoadMemory(image.data(), image.size());
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  layer.ExpectIsPlan(*loaded, static_cast<intact_isa>(loaded->Info().isa));
+  EXPECT_TRUE(ImageOf(*loaded) == image);
+
+  ConvDesc desc = verify::DescOf(layer.conv, layer.OptionsOn(INTACT_ISA_ANY));
+  desc.transposed = 0;
+  desc.input[0] = desc.input[1] = 9;
+  const Result<Conv> ordinary = Conv::Create(desc, layer.conv.b.data());
+  ASSERT_TRUE(ordinary) << ordinary.error().message;
+  const Bytes expected = ImageOf(*ordinary);
+  ASSERT_EQ(image.size(), expected.size());
+  EXPECT_TRUE(std::equal(image.begin() + kWeightsAt, image.end(), expected.begin() + kWeightsAt));
+}
+
+// Open and fixed dimensions, and a stride that leads nowhere in the one that is fixed.
+TEST(SavedConvMemory, KeepsWhichExtentsAreOpen) {
+  const char* const line = "conv u8s8s32 in=3x9 c=4 o=5 kernel=3x3 stride=2x2 za=7";
+  for (const unsigned open : {1u, 2u}) {
+    Layer layer(line, false);
+    layer.open = open;
+    const Result<Conv> created = layer.Create(INTACT_ISA_ANY);
+    ASSERT_TRUE(created) << created.error().message;
+    const Bytes image = ImageOf(*created);
+    const Result<Conv> loaded = Conv::LoadMemory(image.data(), image.size());
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    Layer::ExpectSameInfo(loaded->Info(), created->Info());
+    for (const Extents& extents : {Extents{3, 9}, open == 1 ? Extents{11, 9} : Extents{3, 15}}) {
+      const reference::Conv tensors = OnInput(layer.problem, layer.conv, extents, 1, 3);
+      const Result<Bytes> output = layer.Run(*loaded, tensors);
+      ASSERT_TRUE(output) << output.error().message;
+      EXPECT_TRUE(*output == ExpectedOutput(tensors, layer.OptionsOn(INTACT_ISA_ANY)));
+    }
+  }
+}
+
+// ----- saving to memory ------------------------------------------------------------------------------------
+
+TEST(SavedConvMemory, TellsItsSizeAndWritesOnlyWhereThereIsRoom) {
+  const Result<Conv> plan = Layer(kSmall, false).Create(INTACT_ISA_ANY);
+  ASSERT_TRUE(plan) << plan.error().message;
+  size_t size = 123;
+  ASSERT_EQ(intact_conv_save_memory(plan->handle(), nullptr, &size), INTACT_OK) << intact_last_error();
+  const size_t whole = size;
+  EXPECT_EQ(whole, ImageOf(*plan).size());
+  for (const size_t room : {size_t{0}, size_t{1}, whole / 2, whole - 1}) {
+    Bytes data(whole, 0xa5);
+    size = room;
+    EXPECT_EQ(intact_conv_save_memory(plan->handle(), data.data(), &size), INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(intact_last_error(), HasSubstr("size is " + std::to_string(room) + "; expected at least " +
+                                               std::to_string(whole) + " bytes"));
+    EXPECT_EQ(size, whole);
+    EXPECT_THAT(data, Each(0xa5));
+  }
+  Bytes data(whole + 10, 0xa5);
+  size = data.size();
+  ASSERT_EQ(intact_conv_save_memory(plan->handle(), data.data(), &size), INTACT_OK);
+  EXPECT_EQ(size, whole);
+  EXPECT_THAT(std::span(data).subspan(whole), Each(0xa5));
+  const auto buffer = verify::GuardedBuffer::Allocate(whole);
+  ASSERT_TRUE(buffer);
+  ASSERT_EQ(intact_conv_save_memory(plan->handle(), buffer->data().data(), &size), INTACT_OK);
+  EXPECT_TRUE(buffer->FrontIntact());
+  EXPECT_TRUE(std::equal(buffer->data().begin(), buffer->data().end(), data.begin()));
+}
+
+TEST(SavedConvMemory, NullArguments) {
+  const Result<Conv> plan = Layer(kSmall, false).Create(INTACT_ISA_ANY);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const Bytes image = ImageOf(*plan);
+  intact_conv* loaded = nullptr;
+  size_t size = 0;
+  const auto expect_null = [](intact_status status, const char* words) {
+    EXPECT_EQ(status, INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(intact_last_error(), HasSubstr(words));
+  };
+  expect_null(intact_conv_save(nullptr, "/tmp/nothing"), "conv is NULL");
+  expect_null(intact_conv_save(plan->handle(), nullptr), "path is NULL");
+  expect_null(intact_conv_save_memory(nullptr, nullptr, &size), "conv is NULL");
+  expect_null(intact_conv_save_memory(plan->handle(), nullptr, nullptr), "size is NULL");
+  expect_null(intact_conv_load(nullptr, INTACT_ISA_ANY, &loaded), "path is NULL");
+  expect_null(intact_conv_load("/tmp/nothing", INTACT_ISA_ANY, nullptr), "conv is NULL");
+  expect_null(intact_conv_load_memory(nullptr, 100, INTACT_ISA_ANY, &loaded), "data is NULL");
+  expect_null(intact_conv_load_memory(image.data(), image.size(), INTACT_ISA_ANY, nullptr), "conv is NULL");
+  expect_null(intact_conv_load_memory(image.data(), image.size(), 8, &loaded), "max_isa is 8");
+  EXPECT_EQ(loaded, nullptr);
+}
+
+// ----- refusals --------------------------------------------------------------------------------------------
+
+// From memory that ends where the image does.
+void ExpectRefused(const Bytes& image, const std::string& words) {
+  const auto buffer = verify::GuardedBuffer::Allocate(image.size());
+  ASSERT_TRUE(buffer);
+  std::copy(image.begin(), image.end(), buffer->data().begin());
+  const Result<Conv> loaded = Conv::LoadMemory(buffer->data().data(), image.size());
+  ASSERT_FALSE(loaded) << words;
+  EXPECT_EQ(loaded.error().status, INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(loaded.error().message, HasSubstr(words));
+}
+
+TEST(ConvRefusals, OfOtherFiles) {
+  const std::string path = TempPath();
+  const auto expect_refused = [&](const Bytes& bytes, const char* words) {
+    Write(path, bytes);
+    const Result<Conv> loaded = Conv::Load(path);
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().status, INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(loaded.error().message, HasSubstr(words));
+    EXPECT_THAT(loaded.error().message, HasSubstr(path));
+  };
+  EXPECT_THAT(Conv::Load(path).error().message, HasSubstr("No such file"));
+  EXPECT_THAT(Conv::Load(testing::TempDir()).error().message, HasSubstr("not a file"));
+  expect_refused({}, "empty");
+  expect_refused(Bytes(5000, 'x'), "not a pack file");
+
+  const reference::Gemm gemm = verify::Materialize(Parsed(kSmallGemm));
+  const Result<Plan> plan = CreatePlan(Parsed(kSmallGemm), gemm);
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_EQ(intact_gemm_save(plan->get(), path.c_str()), INTACT_OK) << intact_last_error();
+  expect_refused(Read(path), "it holds a GEMM; expected a convolution (use intact_gemm_load)");
+
+  Write(path, ImageOf(kSmall));
+  const Result<Plan> not_a_gemm = LoadPlan(path, INTACT_ISA_ANY);
+  ASSERT_FALSE(not_a_gemm);
+  EXPECT_EQ(not_a_gemm.error().status, INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(not_a_gemm.error().message,
+              HasSubstr("it holds a convolution; expected a GEMM (use intact_conv_load)"));
+  EXPECT_TRUE(Conv::Load(path));
+  std::filesystem::remove(path);
+}
+
+TEST(ConvRefusals, OfTruncations) {
+  const Bytes image = ImageOf(kSmall);
+  ASSERT_EQ(image.size(), kEnd);
+  for (size_t size = 0; size < image.size(); ++size) {
+    ExpectRefused(Bytes(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(size)), "truncated");
+    if (HasFailure()) return;
+  }
+  for (const size_t boundary : {kHeaderBytes, kWeightsAt, kScalesAt, kBiasAt, kZeroPointsAt, kPanelsAt}) {
+    const std::string path = TempPath();
+    Write(path, Bytes(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(boundary)));
+    EXPECT_THAT(Conv::Load(path).error().message, HasSubstr("truncated: " + std::to_string(boundary) +
+                                                            " bytes; expected " + std::to_string(kEnd)));
+    std::filesystem::remove(path);
+  }
+  for (const size_t more : {1, 8, 64}) {
+    Bytes longer = image;
+    longer.resize(image.size() + more);
+    ExpectRefused(longer, "too long");
+  }
+}
+
+TEST(ConvRefusals, OfEveryFlippedByte) {
+  const Bytes image = ImageOf(kSmall);
+  for (size_t at = 0; at < image.size(); ++at) {
+    for (const uint8_t flip : Bytes{0x01, 0x80, 0xff}) {
+      Bytes flipped = image;
+      flipped[at] = static_cast<uint8_t>(flipped[at] ^ flip);
+      intact_conv* loaded = nullptr;
+      ASSERT_EQ(intact_conv_load_memory(flipped.data(), flipped.size(), INTACT_ISA_ANY, &loaded),
+                INTACT_INVALID_ARGUMENT)
+          << "byte " << at;
+      ASSERT_EQ(loaded, nullptr);
+      EXPECT_THAT(intact_last_error(), HasSubstr(at < kChecksumAt ? "" : "checksum")) << at;
+    }
+  }
+}
+
+// ----- forgeries: headers that their checksum covers -------------------------------------------------------
+
+template <class T>
+void Set(Bytes* image, size_t at, T value) {
+  std::memcpy(image->data() + at, &value, sizeof(value));
+}
+
+TEST(ConvForgeries, TheLayoutIsAsTheyTakeItToBe) {
+  Bytes image = ImageOf(kSmall);
+  const Bytes before = image;
+  Seal(image);
+  EXPECT_TRUE(image == before) << "another checksum than the documented one";
+  EXPECT_EQ(Field<uint32_t>(image, kHeaderBytesAt), kHeaderBytes);
+  EXPECT_EQ(Field<uint64_t>(image, kFileBytesAt), kEnd);
+  EXPECT_EQ(Field<int64_t>(image, kNAt), 3);
+  EXPECT_EQ(Field<int64_t>(image, kKAt), 4);
+  EXPECT_EQ(Field<int32_t>(image, kATypeAt), INTACT_U8);
+  EXPECT_EQ(Field<int32_t>(image, kCTypeAt), INTACT_U8);
+  EXPECT_EQ(Field<int32_t>(image, kAZeroPointAt), 3);
+  EXPECT_EQ(Field<int32_t>(image, kCZeroPointAt), 9);
+  EXPECT_EQ(Field<uint32_t>(image, kHasBiasF32At), 1u);
+  EXPECT_EQ(Field<int32_t>(image, kSpatialDimsAt), 2);
+  EXPECT_EQ(Field<int64_t>(image, kInputChannelsAt), 2);
+  EXPECT_EQ(Field<int64_t>(image, kOutputChannelsAt), 3);
+  EXPECT_EQ(Field<int64_t>(image, kGroupsAt), 1);
+  EXPECT_EQ(Field<int64_t>(image, kInputAt + 8), 5);
+  EXPECT_EQ(Field<int64_t>(image, kKernelAt), 2);
+  EXPECT_EQ(Field<int64_t>(image, kPairsAt), 6);
+  EXPECT_GT(Field<int64_t>(image, kFailingPairsAt), 0);
+  EXPECT_EQ(Field<int64_t>(image, kPanelsAt), Field<int64_t>(image, kFailingPairsAt));
+}
+
+template <class T>
+void ExpectForgeriesRefused(const std::vector<std::tuple<size_t, T, const char*>>& forgeries) {
+  const Bytes image = ImageOf(kSmall);
+  for (const auto& [at, value, words] : forgeries) {
+    SCOPED_TRACE(std::to_string(at) + " := " + std::to_string(value));
+    Bytes forged = image;
+    Set(&forged, at, value);
+    Seal(forged);
+    ExpectRefused(forged, words);
+  }
+}
+
+TEST(ConvForgeries, OfGeometry) {
+  ExpectForgeriesRefused<int64_t>({
+      {kNAt, 0, "n or k"},
+      {kNAt, -3, "n or k"},
+      {kNAt, int64_t{1} << 31, "n or k"},
+      {kKAt, 0, "n or k"},
+      {kKAt, int64_t{1} << 62, "n or k"},
+      {kNAt, 4, "the geometry does not match n and k"},
+      {kNAt, 17, "size"},
+      {kKAt, 5, "the geometry does not match n and k"},
+      {kKAt, 65, "size"},
+      {kInputChannelsAt, 0, "input_channels is 0"},
+      {kInputChannelsAt, -2, "input_channels is -2"},
+      {kInputChannelsAt, 3, "the geometry does not match n and k"},
+      {kInputChannelsAt, int64_t{1} << 31, "input_channels is"},
+      {kOutputChannelsAt, 0, "output_channels is 0"},
+      {kOutputChannelsAt, 2, "the geometry does not match n and k"},
+      {kOutputChannelsAt, 16, "the geometry does not match n and k"},
+      {kGroupsAt, 2, "groups is 2; expected a divisor"},
+      {kGroupsAt, -1, "groups is -1"},
+      {kInputAt, 0, "input[0] is 0"},
+      {kInputAt, -2, "input[0] is -2"},
+      {kInputAt, 1, "kernel[0] is 2 and spans 2"},
+      {kInputAt, int64_t{1} << 31, "input[0] is 2147483648"},
+      {kKernelAt, 1, "the geometry does not match n and k"},
+      {kKernelAt, 3, "the geometry does not match n and k"},
+      {kKernelAt + 8, 2, "the geometry does not match n and k"},
+      {kKernelAt, -1, "kernel[0] is -1"},
+      {kStrideAt, -1, "stride[0] is -1"},
+      {kDilationAt + 8, -1, "dilation[1] is -1"},
+      {kDilationAt, 9, "kernel[0] is 2 and spans 10"},
+      {kPadBeginAt, -1, "pad_begin[0] is -1"},
+      {kPadEndAt + 8, int64_t{1} << 40, "pad_end[1] is"},
+      {kOutputPadAt, 1, "output_pad[0] is 1; expected 0"},
+  });
+  ExpectForgeriesRefused<int32_t>({
+      {kSpatialDimsAt, 0, "a GEMM has a convolution's geometry"},
+      {kSpatialDimsAt, 4, "spatial_dims is 4"},
+      {kSpatialDimsAt, -1, "spatial_dims is -1"},
+      {kTransposedAt, 2, "transposed is 2"},
+      {kTransposedAt, -1, "transposed is -1"},
+      {kChoicesAt, 1, "size"},
+      {kChoicesAt, -1, "size"},
+  });
+}
+
+TEST(ConvForgeries, OfArithmetic) {
+  ExpectForgeriesRefused<int32_t>({
+      {kVersionAt, 7, "format version 7"},
+      {kVersionAt, 9, "format version 9"},
+      {kHeaderBytesAt, 360, "format version"},
+      {kATypeAt, 0, "a_type is 0"},
+      {kATypeAt, INTACT_S32, "a_type is 3"},
+      {kBTypeAt, INTACT_F32, "b_type is 4"},
+      {kCTypeAt, 9, "c_type is 9"},
+      {kCTypeAt, INTACT_S32, "size"},  // it has no scales
+      {kModeAt, 2, "mode is 2"},
+      {kAZeroPointAt, 256, "a_zero_point is 256"},
+      {kAZeroPointAt, -1, "a_zero_point is -1"},
+      {kCZeroPointAt, 256, "c_zero_point is 256"},
+      {kActivationAt, 3, "activation is 3"},
+      {kRangeCheckAt, 2, "range_check is 2"},
+      {kAMinAt, 7, "a_min is 7"},
+      {kAMinAt + 4, 256, "a_max is 256"},
+      {kResidualTypeAt, INTACT_S32, "residual_type is 3"},
+      {kResidualTypeAt, INTACT_U8, "residual_scale is"},
+      {kResidualScaleAt, 0x3f800000, "residual_scale is 1"},
+      {kHasBiasF32At, 2, "flag"},
+      {kHasBiasF32At, 0, "size"},
+      {kHasBiasS32At, 1, "size"},
+      {kHasBiasS32At, -1, "flag"},
+      {kScalesAt, 0, "scales[0] is 0"},
+      {kScalesAt + 8, 0x7fc00000, "scales[2] is nan"},
+      {kBiasAt + 4, 0x7f800000, "bias_f32[1] is inf"},
+      {kZeroPointsAt + 8, 128, "b_zero_points[2] is 128"},
+      {kZeroPointsAt, -129, "b_zero_points[0] is -129"},
+  });
+}
+
+TEST(ConvForgeries, OfTheCertificate) {
+  const Bytes image = ImageOf(kSmall);
+  for (const size_t at : {kPairsAt, kFailingPairsAt, kWorstColumnAt, kWorstFailingPairsAt, kPanelsAt}) {
+    for (const int64_t by : {-1, 1}) {
+      Bytes forged = image;
+      Set(&forged, at, Field<int64_t>(image, at) + by);
+      Seal(forged);
+      ExpectRefused(forged, "the certificate is not that of the weights");
+    }
+  }
+  // No weight makes a pair of the first column fail any more.
+  Bytes forged = image;
+  Set(&forged, kWeightsAt, uint32_t{0});
+  Seal(forged);
+  ExpectRefused(forged, "the certificate is not that of the weights");
+}
+
+TEST(ConvForgeries, OfThePadding) {
+  const Bytes image = ImageOf(kSmall);
+  // Weights of a panel lie by quad of depths, then column: 16 quads of 16 columns.
+  for (const size_t at : {kWeightsAt + 3 * 4, kWeightsAt + 15 * 4 + 3, kWeightsAt + 64, kScalesAt - 1}) {
+    Bytes forged = image;
+    ASSERT_EQ(forged[at], 0) << at;
+    forged[at] = 1;
+    Seal(forged);
+    ExpectRefused(forged, "the padding of the weights is not zero");
+  }
+}
+
+// Whatever a header says that is covered by its checksum: it is refused, or a plan of it runs within its
+// buffers.
+TEST(ConvForgeries, OfAnything) {
+  constexpr int kForgeriesEach = 1500;
+  constexpr uint8_t kTelling[] = {0, 1, 2, 3, 4, 5, 8, 15, 16, 17, 63, 64, 127, 128, 254, 255};
+  int accepted = 0;
+  int refused = 0;
+  for (const char* line :
+       {kSmall, "conv s8s8s32 in=6 c=8 o=8 groups=4 kernel=3 pad=1 za=-3 bias=s32 adecl=127",
+        "conv u8u8s32 in=3x4 c=4 o=8 groups=4 kernel=2x2 zb=9 pad=1x0",
+        "conv u8s8s32 in=3x3x3 c=4 o=4 groups=2 kernel=2x1x2 stride=2x1x1 mode=saturating fill=bait",
+        "conv u8s8u8 in=3x4 c=2 o=3 kernel=2x2 stride=3x2 za=7 res=s8 transposed=yes"}) {
+    const Bytes image = ImageOf(line);
+    support::Random random(11, 0, image.size());
+    for (int i = 0; i < kForgeriesEach; ++i) {
+      Bytes forged = image;
+      for (int64_t changes = random.Integer(1, 3); changes > 0; --changes) {
+        const bool is_header = random.Integer(0, 7) != 0;
+        const int64_t end = is_header ? int64_t{kHeaderBytes} : std::ssize(image);
+        const auto at = static_cast<size_t>(random.Integer(int64_t{kCoveredFrom}, end - 1));
+        // Low bytes of fields are those that tell.
+        forged[is_header ? at / 4 * 4 : at] = kTelling[random.Integer(0, std::ssize(kTelling) - 1)];
+      }
+      Seal(forged);
+      const intact_isa isa = core::kIsaLadder[static_cast<size_t>(i) % core::kIsaLadder.size()];
+      const Result<Conv> loaded = LoadShifted(forged, 1, isa);
+      if (!loaded) {
+        ++refused;
+        ASSERT_NE(loaded.error().message, "");
+        continue;
+      }
+      ++accepted;
+      const intact_conv_info& info = loaded->Info();
+      intact_conv_args args = INTACT_CONV_ARGS_INIT;
+      args.batch = 1;
+      args.threads = 1;
+      int64_t pixels = 1;
+      for (int d = 0; d < info.spatial_dims; ++d) {
+        args.input[d] = info.input[d] == INTACT_ANY_EXTENT ? 300 : info.input[d];
+        pixels *= args.input[d];
+      }
+      intact_run_info run = INTACT_RUN_INFO_INIT;
+      if (intact_conv_prepare(loaded->handle(), &args, &run) != INTACT_OK) continue;
+      const int64_t outputs = run.output[0] * run.output[1] * run.output[2];
+      constexpr int64_t kMost = int64_t{1} << 24;
+      if (pixels * info.input_channels > kMost || outputs * info.output_channels > kMost) continue;
+      const auto allocate = [](int64_t elements, int32_t type) {
+        return verify::GuardedBuffer::Allocate(
+            static_cast<size_t>(elements * core::BytesOf(static_cast<intact_type>(type))));
+      };
+      const auto a = allocate(pixels * info.input_channels, info.a_type);
+      const auto c = allocate(outputs * info.output_channels, info.c_type);
+      const auto residual = allocate(outputs * info.output_channels,
+                                     info.residual_type == INTACT_TYPE_NONE ? INTACT_U8 : info.residual_type);
+      ASSERT_TRUE(a && c && residual);
+      args.a = a->data().data();
+      args.c = c->data().data();
+      if (info.residual_type != INTACT_TYPE_NONE) args.residual = residual->data().data();
+      const Error ran = loaded->Run(args);
+      ASSERT_TRUE(ran.ok()) << ran.message;
+      EXPECT_TRUE(c->FrontIntact());
+      ASSERT_TRUE(loaded->Certificate(INTACT_PAIRING_WITHIN_TAP));
+    }
+  }
+  std::cout << accepted << " forgeries accepted and run, " << refused << " refused\n";
+  EXPECT_GT(accepted, 300);
+  EXPECT_GT(refused, 300);
+}
+
+}  // namespace
+}  // namespace intact::tests

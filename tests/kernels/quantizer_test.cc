@@ -1,0 +1,161 @@
+// The kernels' quantizer, which multiplies by a reciprocal, against the definition, which divides.
+#include "kernels/codegen/quantizer.h"
+#include "core/isas.h"
+
+#include <gtest/gtest.h>
+#include <immintrin.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "reference/contract/quantize.h"
+#include "tests/support/emulated_isas.h"
+#include "tests/support/require_isas.h"
+#include "verify/explain/audit.h"
+#include "support/random.h"
+
+namespace intact::kernels {
+namespace {
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
+
+constexpr int kTies = 256;   // (n + 0.5)·scale, n from 0
+constexpr int kNearest = 2;  // floats to either side of each
+
+// The floats about every tie of `scale` that activations may have, of both signs.
+std::vector<float> AboutTies(float scale) {
+  std::vector<float> numbers;
+  for (int n = 0; n < kTies; ++n) {
+    const float tie = (static_cast<float>(n) + 0.5f) * scale;
+    if (!std::isfinite(tie)) break;
+    const auto bits = static_cast<int64_t>(std::bit_cast<uint32_t>(tie));
+    for (int64_t near = -kNearest; near <= kNearest; ++near) {
+      if (bits + near < 0) continue;
+      const float x = std::bit_cast<float>(static_cast<uint32_t>(bits + near));
+      if (std::isfinite(x)) numbers.insert(numbers.end(), {x, -x});
+    }
+  }
+  return numbers;
+}
+
+void ExpectDivision(const Quantizer& quantizer, intact_type type, float scale, int32_t zero_point) {
+  const std::vector<float> x = AboutTies(scale);
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(x.data());
+  std::vector<uint8_t> a(x.size());
+  quantizer.Quantize(bytes, std::ssize(x), {scale, zero_point}, a.data());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto expected = static_cast<uint8_t>(reference::Quantize(x[i], type, {scale, zero_point}));
+    ASSERT_EQ(a[i], expected) << std::hexfloat << x[i] << " by " << scale;
+  }
+}
+
+class QuantizerTest : public testing::TestWithParam<intact_isa> {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
+  }
+};
+
+TEST_P(QuantizerTest, RoundsAsDivisionDoes) {
+  // The ends of what has a reciprocal, what has none, and the largest and least mantissas.
+  std::vector<float> scales = {0x1p-60f,
+                               0x1p60f,
+                               std::nextafter(0x1p-60f, 0.0f),
+                               std::nextafter(0x1p60f, 1e30f),
+                               1.0f,
+                               0x1.fffffep0f,
+                               0x1.000002p0f,
+                               0x1p-126f,
+                               0x1p-149f,
+                               std::numeric_limits<float>::max() / 255.0f};
+  support::Random random(1, 0, 0);
+  for (int i = 0; i < 40; ++i) {
+    const auto mantissa = static_cast<uint32_t>(random.Integer(0, (1 << 23) - 1));
+    const auto exponent = static_cast<uint32_t>(random.Integer(60, 190));
+    scales.push_back(std::bit_cast<float>(exponent << 23 | mantissa));
+  }
+  for (const intact_type type : {INTACT_U8, INTACT_S8}) {
+    const Result<Quantizer> quantizer =
+        Quantizer::Create(static_cast<core::Isa>(GetParam()), type, INTACT_F32);
+    ASSERT_TRUE(quantizer) << quantizer.error().message;
+    for (const float scale : scales) {
+      ExpectDivision(*quantizer, type, scale, 0);
+      if (type == INTACT_U8) ExpectDivision(*quantizer, type, scale, 131);
+    }
+  }
+}
+
+TEST_P(QuantizerTest, FindsTheRange) {
+  const Result<Quantizer> quantizer =
+      Quantizer::Create(static_cast<core::Isa>(GetParam()), INTACT_U8, INTACT_F32);
+  ASSERT_TRUE(quantizer) << quantizer.error().message;
+  // Each lane of each vector in turn has the largest and the least.
+  for (size_t count : {1, 15, 16, 63, 64, 65, 200}) {
+    for (size_t at = 0; at < count; ++at) {
+      std::vector<float> x(count, 0.25f);
+      x[at] = 3.0f;
+      x[count - 1 - at] = count == 2 * at + 1 ? 3.0f : -2.0f;
+      const NumberRange range = quantizer->Scan(reinterpret_cast<const uint8_t*>(x.data()), std::ssize(x));
+      ASSERT_EQ(std::bit_cast<float>(range.positive), 3.0f) << at << " of " << count;
+      if (count != 2 * at + 1) {
+        ASSERT_EQ(std::bit_cast<float>(range.negative), -2.0f) << at << " of " << count;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizerTest, testing::ValuesIn(core::kIsaLadder),
+                         [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
+
+// ----- the proof
+// ------------------------------------------------------------------------------------------------
+
+// Whether eight x, about the tie of n, `near` floats from it, come out alike.
+[[gnu::target("avx2,fma")]] bool AreAlike(__m256 scale, __m256 high, __m256 low, __m256 n, int near) {
+  const __m256 ties = _mm256_mul_ps(_mm256_add_ps(n, _mm256_set1_ps(0.5f)), scale);
+  const __m256 x = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(ties), _mm256_set1_epi32(near)));
+  const __m256i quotients = _mm256_cvtps_epi32(_mm256_div_ps(x, scale));
+  const __m256i products = _mm256_cvtps_epi32(_mm256_fmadd_ps(x, high, _mm256_mul_ps(x, low)));
+  return _mm256_movemask_epi8(_mm256_cmpeq_epi32(quotients, products)) == -1;
+}
+
+[[gnu::target("avx2,fma")]] int64_t CountDifferences(uint32_t mantissa) {
+  const float scale = std::bit_cast<float>(0x3F800000 | mantissa);
+  const float nearest = 1.0f / scale;
+  const auto rest = static_cast<float>((1.0 - double{scale} * double{nearest}) / double{scale});
+  const __m256 scales = _mm256_set1_ps(scale);
+  const __m256 high = _mm256_set1_ps(nearest);
+  const __m256 low = _mm256_set1_ps(rest);
+  int64_t differences = 0;
+  for (int first = 0; first < kTies; first += 8) {
+    const __m256 n =
+        _mm256_add_ps(_mm256_set1_ps(static_cast<float>(first)), _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7));
+    for (int near = -kNearest; near <= kNearest; ++near) {
+      differences += AreAlike(scales, high, low, n, near) ? 0 : 1;
+    }
+  }
+  return differences;
+}
+
+// All scales of [1, 2): where nothing under- or overflows, exponents change nothing, and neither does a sign.
+// Further from a tie than two floats both round alike, for the sum is within a unit of its last place of the
+// quotient.
+TEST(QuantizerProof, AllMantissasAndTies) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  constexpr uint32_t kStep = 1;
+#else
+  constexpr uint32_t kStep = 61;  // minutes otherwise
+#endif
+  int64_t differences = 0;
+  for (uint32_t mantissa = 0; mantissa < 1u << 23; mantissa += kStep)
+    differences += CountDifferences(mantissa);
+  EXPECT_EQ(differences, 0);
+}
+
+}  // namespace
+}  // namespace intact::kernels

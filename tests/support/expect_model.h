@@ -1,0 +1,51 @@
+// What every test of the library's bytes comes down to: the scalar model of the problem's mode and ISA.
+#ifndef INTACT_TESTS_SUPPORT_EXPECT_MODEL_H_
+#define INTACT_TESTS_SUPPORT_EXPECT_MODEL_H_
+
+#include <gtest/gtest.h>
+
+#include <string_view>
+#include <vector>
+
+#include "reference/contract/gemm.h"
+#include "verify/explain/compare.h"
+#include "verify/problem/problem.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::tests {
+
+/// The problem of a line that must parse.
+inline verify::Problem Parsed(std::string_view line) {
+  const Result<verify::Problem> problem = verify::Problem::Parse(line);
+  EXPECT_TRUE(problem) << line << ": " << problem.error().message;
+  return problem ? *problem : verify::Problem();
+}
+
+/// Asserts that what the target makes of `operation` is what ExpectedModel() computes.
+template <class Operation>
+void ExpectItsModel(const Operation& operation, const verify::RunOptions& options,
+                    const verify::Target& target) {
+  const Result<std::vector<uint8_t>> actual = verify::RunOn(target, operation, options);
+  ASSERT_TRUE(actual) << actual.error().message;
+  const auto model = verify::ExpectedModel(options.mode, options.isa);
+  const verify::ByteComparison bytes = verify::CompareBytes(
+      operation.c_type, reference::Outputs(operation, reference::Accumulators(operation, model)), *actual);
+  ASSERT_EQ(bytes.differing, 0) << "of " << bytes.outputs << ", first at " << bytes.first_differing;
+}
+
+/// Asserts that the library's output, or that of another target, is what ExpectedModel() computes: the
+/// contract, or the model that saturates.
+inline void ExpectItsModel(const verify::Problem& problem,
+                           const verify::Target& target = verify::IntactTarget()) {
+  SCOPED_TRACE(target.Name() + ": intact verify replay '" + problem.ToString() + "'");
+  const verify::RunOptions options = verify::RunOptionsOf(problem);
+  if (problem.conv) {
+    ExpectItsModel(verify::MaterializeConv(problem), options, target);
+  } else {
+    ExpectItsModel(verify::Materialize(problem), options, target);
+  }
+}
+
+}  // namespace intact::tests
+
+#endif  // INTACT_TESTS_SUPPORT_EXPECT_MODEL_H_

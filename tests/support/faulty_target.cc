@@ -1,0 +1,418 @@
+// A plug-in with planted faults, `faulty_target.so:FAULT`: what an isolated target must survive, tell apart
+// and bring down to a small problem. tests/verify/target_test.cc lists them with what must be said of each.
+//
+// Between its faults it is exact: GEMM u8×s8 to s32 and, with a scale for each column, to u8 and f32. As
+// "wrong_conv" it has 2-D convolutions to s32 as well, as "no_residual" it takes residuals, as
+// "truncated_bf16" it has such outputs, as "wrong_b_layout" any layout of B.
+#include <intact/target.h>
+#include <pmmintrin.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace {
+
+std::string fault;
+int* volatile nowhere = nullptr;
+int64_t calls = 0;
+bool saw_tall = false;  // a call of many rows
+
+bool Is(std::string_view name) { return fault == name; }
+
+// What a sum of products is to be, but for the faults of sums.
+class Sum {
+ public:
+  Sum(const intact_gemm_desc& desc, const intact_gemm_args& args, const int8_t* b, int64_t m, int64_t n)
+      : desc_(desc), a_(static_cast<const uint8_t*>(args.a) + m * args.a_stride), b_(b), n_(n) {}
+
+  int64_t A(int64_t k) const { return a_[k]; }
+  int64_t B(int64_t k) const {
+    const int64_t stride_k = desc_.b_stride_k == 0 ? desc_.n : desc_.b_stride_k;
+    return b_[k * stride_k + n_ * std::max<int64_t>(desc_.b_stride_n, 1)];
+  }
+  int64_t Product(int64_t k) const { return k < desc_.k ? A(k) * B(k) : 0; }
+  int32_t Exact(int64_t za) const {
+    int64_t sum = 0;
+    for (int64_t k = 0; k < desc_.k; ++k) sum += (A(k) - za) * B(k);
+    return static_cast<int32_t>(sum);
+  }
+  // Depths in pairs `distance` apart within blocks of twice that, clamped to int16.
+  int64_t Pairs(int64_t distance) const {
+    int64_t sum = 0;
+    for (int64_t k = 0; k < desc_.k; k += 2 * distance) {
+      for (int64_t i = k; i < k + distance; ++i) {
+        sum += std::clamp<int64_t>(Product(i) + Product(i + distance), -32768, 32767);
+      }
+    }
+    return sum;
+  }
+  // int16 sums of `steps` pairs, with saturation.
+  int64_t Spilled(int64_t steps) const {
+    int64_t sum = 0;
+    int64_t group = 0;
+    for (int64_t k = 0; k < desc_.k; k += 2) {
+      const int64_t pair = std::clamp<int64_t>(Product(k) + Product(k + 1), -32768, 32767);
+      group = std::clamp<int64_t>(group + pair, -32768, 32767);
+      if ((k / 2 + 1) % steps != 0 && k + 2 < desc_.k) continue;
+      sum += group;
+      group = 0;
+    }
+    return sum;
+  }
+  int64_t Weights() const {
+    int64_t sum = 0;
+    for (int64_t k = 0; k < desc_.k; ++k) sum += B(k);
+    return sum;
+  }
+
+ private:
+  const intact_gemm_desc& desc_;
+  const uint8_t* a_;
+  const int8_t* b_;
+  int64_t n_;
+};
+
+int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
+  const int64_t compensation = -za * sum.Weights();
+  if (Is("triple")) return static_cast<int32_t>(sum.Pairs(1) + compensation);
+  if (Is("swapped_pair") || Is("swapped_pair_u8")) return static_cast<int32_t>(sum.Pairs(2) + compensation);
+  if (Is("late_spill")) return static_cast<int32_t>(sum.Spilled(8) + compensation);
+  if (Is("later_spill")) return static_cast<int32_t>(sum.Spilled(9) + compensation);  // one pair too late
+  if (Is("no_zero_point")) return sum.Exact(0);
+  if (Is("tail") && desc.k % 4 != 0) {
+    return static_cast<int32_t>(sum.Exact(za) - sum.Product(desc.k - 1) + za * sum.B(desc.k - 1));
+  }
+  if (Is("float_sum")) return static_cast<int32_t>(static_cast<float>(sum.Exact(za)));
+  return sum.Exact(za);
+}
+
+// `is_tail`: what a loop over columns, 8 at a time, leaves.
+uint8_t Requantized(int32_t sum, float scale, int32_t zero_point, bool is_tail) {
+  const float f = static_cast<float>(sum) * scale;
+  float rounded = std::nearbyintf(f);
+  if (Is("half_away") || (Is("half_away_tail") && is_tail)) rounded = std::roundf(f);
+  if (Is("truncation")) rounded = std::truncf(f);
+  const float low = static_cast<float>(0 - zero_point);
+  const float high = static_cast<float>(255 - zero_point);
+  return static_cast<uint8_t>(static_cast<int32_t>(std::clamp(rounded, low, high)) + zero_point);
+}
+
+void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const intact_gemm_args& args,
+           const int8_t* b, int64_t m, int64_t n) {
+  const Sum sum(desc, args, b, m, n);
+  int32_t y = FaultySum(sum, desc, linear.a_zero_point);
+  if (Is("one_shape") && args.m == 33 && desc.n == 49 && m == 32 && n == 48) ++y;
+  if (Is("wrong_b_layout") && m == 0 && n == desc.n - 1 && sum.B(desc.k - 1) != 0) ++y;
+  if (Is("edge_column") && desc.n % 16 == 1 && n == desc.n - 1) ++y;
+  if (Is("alignment") && reinterpret_cast<uintptr_t>(args.a) % 64 == 3) ++y;
+  if (Is("misaligned_output") && reinterpret_cast<uintptr_t>(args.c) % 4 != 0) ++y;
+  if (Is("many_and_few") && n == desc.n - 1) ++y;
+  if (Is("thread_count") && args.threads > 1 && m == args.m - 1) ++y;
+  if (Is("earlier_calls") && calls % 7 == 6) ++y;
+  if (Is("remembers") && saw_tall && args.m == 1) ++y;
+  if (Is("clock"))
+    y += static_cast<int32_t>(std::chrono::steady_clock::now().time_since_epoch().count() & 0xffff);
+  if (linear.c_type == INTACT_S32) {
+    int32_t* c = static_cast<int32_t*>(args.c) + m * args.c_stride + n;
+    if (Is("accumulates")) {
+      int32_t before = 0;
+      std::memcpy(&before, c, sizeof before);
+      y = static_cast<int32_t>(static_cast<uint32_t>(before) + static_cast<uint32_t>(y));
+    }
+    std::memcpy(c, &y, sizeof y);
+    return;
+  }
+  int64_t column = linear.scale_count == 1 ? 0 : n;
+  if (Is("wrong_scale") && column > 0) --column;
+  if (linear.c_type == INTACT_F32) {
+    float scale = linear.scales[column];
+    if (Is("denormal_scales") && std::fpclassify(scale) == FP_SUBNORMAL) scale = 0.0f;
+    float f = static_cast<float>(y) * scale;
+    if (Is("wrong_f32") && n == desc.n - 1) f *= 2;
+    std::memcpy(static_cast<float*>(args.c) + m * args.c_stride + n, &f, sizeof f);
+    return;
+  }
+  if (linear.c_type == INTACT_BF16) {
+    const uint32_t f = std::bit_cast<uint32_t>(static_cast<float>(y) * linear.scales[column]);
+    const uint32_t half = Is("truncated_bf16") ? 0 : 0x7fff + (f >> 16 & 1);  // to the nearest, ties to even
+    const auto bf16 = static_cast<uint16_t>((f + half) >> 16);
+    std::memcpy(static_cast<uint16_t*>(args.c) + m * args.c_stride + n, &bf16, sizeof bf16);
+    return;
+  }
+  static_cast<uint8_t*>(args.c)[m * args.c_stride + n] =
+      Requantized(y, linear.scales[column], linear.c_zero_point, n >= desc.n / 8 * 8);
+}
+
+// Reads what nobody wrote: memory of its own.
+void ReadUninitialised(const intact_gemm_args& args) {
+  const std::unique_ptr<uint8_t[]> scratch(new uint8_t[64]);
+  uint8_t byte = 0;
+  std::memcpy(&byte, &scratch[40], 1);
+  *static_cast<uint8_t*>(args.c) = byte;
+}
+
+// Of a large block, which its last owner left in the same state each time.
+void ReadUninitialisedHeap(const intact_gemm_args& args) {
+  constexpr size_t kBytes = 4096;  // smaller ones malloc() keeps for the next caller as they are
+  {
+    const std::unique_ptr<volatile uint8_t[]> last(new uint8_t[kBytes]);
+    for (size_t i = 0; i < kBytes; ++i) last[i] = 7;
+  }
+  const std::unique_ptr<volatile uint8_t[]> scratch(new uint8_t[kBytes]);
+  *static_cast<uint8_t*>(args.c) = scratch[3000];
+}
+
+void ReadUninitialisedStack(const intact_gemm_args& args) {
+  std::array<uint8_t, 4096> scratch;  // NOLINT(cppcoreguidelines-pro-type-member-init): the fault
+  volatile uint8_t* const unwritten = scratch.data();
+  asm volatile("" : : "r"(unwritten) : "memory");
+  *static_cast<uint8_t*>(args.c) = unwritten[2000];
+}
+
+void Race(const intact_gemm_args& args) {
+  std::atomic<int> arrived = 0;
+  int64_t shared = 0;
+  const auto work = [&] {
+    ++arrived;
+    while (arrived < 2) {
+    }
+    for (int i = 0; i < 20000; ++i) {
+      const int64_t seen = *static_cast<volatile int64_t*>(&shared);
+      *static_cast<volatile int64_t*>(&shared) = seen + 1;
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  // Hardly two runs lose as many: their outputs differ, rather than being wrong alike.
+  if (shared != 40000) *static_cast<uint8_t*>(args.c) = static_cast<uint8_t>(shared % 251);
+}
+
+// The tensor's first page is nobody's any more.
+void Unmap(void* tensor) {
+  constexpr uintptr_t kPage = 4096;
+  const auto address = reinterpret_cast<uintptr_t>(tensor);
+  munmap(reinterpret_cast<void*>(address - address % kPage), kPage);
+}
+
+void WriteToClosedPipe() {
+  std::array<int, 2> files = {};
+  if (pipe(files.data()) != 0) return;
+  close(files[0]);
+  (void)!write(files[1], "x", 1);
+}
+
+// Dies when the call is over.
+void CrashLater() {
+  if (calls > 0) return;
+  std::thread([] {
+    usleep(200000);
+    *nowhere = 1;
+  }).detach();
+}
+
+// Leaves a process behind, which has all that its parent has open; its number goes to the file
+// INTACT_TEST_CHILDREN.
+void LeaveChild() {
+  const pid_t child = fork();
+  while (child == 0) pause();
+  const char* path = getenv("INTACT_TEST_CHILDREN");
+  if (path != nullptr) std::ofstream(path, std::ios::app) << child << '\n';
+}
+
+// The same from another session, without a parent.
+void LeaveDaemon() {
+  const pid_t child = fork();
+  if (child != 0) {
+    waitpid(child, nullptr, 0);
+    return;
+  }
+  setsid();
+  LeaveChild();
+  _exit(0);
+}
+
+// Faults of access and of control; the sums are right. Byte counts are those of A and C.
+void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, const intact_gemm_args& args) {
+  const int64_t element = linear.c_type == INTACT_U8 ? 1 : 4;
+  const int64_t c_bytes = ((args.m - 1) * args.c_stride + desc.n) * element;
+  const int64_t a_bytes = (args.m - 1) * args.a_stride + desc.k;
+  auto* c = static_cast<volatile uint8_t*>(args.c);
+  const auto* a = static_cast<const volatile uint8_t*>(args.a);
+  if (Is("crash")) *nowhere = 1;
+  if (Is("illegal")) __builtin_trap();
+  if (Is("unmaps")) Unmap(args.c);
+  if (Is("closed_pipe")) WriteToClosedPipe();
+  if (Is("throws")) throw std::runtime_error("faulty went wrong");
+  if (Is("aligned_load")) {
+    __m128i value;
+    asm volatile("movdqa (%1), %0"
+                 : "=x"(value)
+                 : "r"(static_cast<const uint8_t*>(args.a) + 1 - reinterpret_cast<uintptr_t>(args.a) % 2)
+                 : "memory");
+    (void)value;
+  }
+  if (Is("real_time_signal")) kill(getpid(), SIGRTMIN + 3);
+  if (Is("closes")) {
+    for (int file = 3; file < 256; ++file) close(file);
+    for (;;) usleep(1000);
+  }
+  if (Is("crashes_later")) CrashLater();
+  if (Is("leaves_children") || Is("crash_with_child")) LeaveChild();
+  if (Is("leaves_daemons")) LeaveDaemon();
+  if (Is("kills_keeper")) {
+    kill(getppid(), SIGKILL);
+    for (;;) pause();
+  }
+  if (Is("crash_with_child")) *nowhere = 1;
+  if (Is("returns_twice")) fork();
+  if (Is("sanitizer")) {
+    std::fputs("faulty.c:7:3: runtime error: load of misaligned address\n  12 34\n      ^\n", stderr);
+    std::abort();
+  }
+  if (Is("abort")) {
+    std::fprintf(stderr, "faulty.c:12: assertion `n %% 4 == 0' failed\n");
+    std::abort();
+  }
+  if (Is("exit")) std::exit(3);
+  if (Is("exit_0")) _exit(0);
+  while (Is("hang_of_rows") && args.m >= 3) usleep(1000);
+  while (Is("flood")) std::puts(std::string(1 << 20, '.').c_str());
+  if (Is("hang")) {
+    std::puts("waiting for a lock");
+    for (;;) usleep(1000);
+  }
+  if (Is("reads_beyond")) (void)a[a_bytes];
+  if (Is("reads_before")) (void)a[-1];
+  if (Is("many_and_few") && desc.k > 64) (void)a[a_bytes];
+  if (Is("writes_beyond")) c[c_bytes] = 1;
+  if (Is("writes_before")) c[-1] = 1;
+  if (Is("writes_between") && args.c_stride > desc.n && args.m > 1) c[desc.n * element] = 1;
+  if (Is("writes_input")) const_cast<volatile uint8_t&>(a[0]) = 1;
+  if (Is("reads_scales_beyond") && linear.scale_count > 1) {
+    (void)static_cast<const volatile float*>(linear.scales)[linear.scale_count];
+  }
+  if (Is("uninitialised")) ReadUninitialised(args);
+  if (Is("uninitialised_heap")) ReadUninitialisedHeap(args);
+  if (Is("uninitialised_stack")) ReadUninitialisedStack(args);
+  if (Is("race")) Race(args);
+  if (Is("flush_denormals")) _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+}
+
+intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* linear, const void* b,
+                      const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
+  if (Is("error")) {
+    std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "no kernel for %d rows", static_cast<int>(args->m));
+    return INTACT_CODEGEN_FAILED;
+  }
+  if (Is("refuses_again") && calls % 2 == 1) {
+    ++calls;
+    std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "no time");
+    return INTACT_UNSUPPORTED;
+  }
+  if (Is("refuses_all") || (Is("depths_by_4") && desc->k % 4 != 0)) {
+    std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "not that");
+    return INTACT_UNSUPPORTED;
+  }
+  for (int64_t m = 0; m < args->m; ++m) {
+    for (int64_t n = 0; n < desc->n; ++n) {
+      if (Is("forgets") && m == args->m - 1 && n == desc->n - 1) continue;
+      Store(*desc, *linear, *args, static_cast<const int8_t*>(b), m, n);
+    }
+  }
+  Misbehave(*desc, *linear, *args);
+  ++calls;
+  saw_tall = saw_tall || args->m > 16;
+  return INTACT_OK;
+}
+
+// Without padding, groups and steps; the last output is one too large.
+intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
+                      const intact_conv_args* args, char* /*message*/) {
+  if (args->batch != 1 || linear->c_type != INTACT_S32) return INTACT_UNSUPPORTED;
+  const int64_t inputs = desc->input_channels, outputs = desc->output_channels;
+  const int64_t* kernel = desc->kernel;
+  const int64_t* input = desc->input;
+  const int64_t height = input[0] - kernel[0] + 1, width = input[1] - kernel[1] + 1;
+  const auto* a = static_cast<const uint8_t*>(args->a);
+  const auto* w = static_cast<const int8_t*>(weights);
+  auto* c = static_cast<uint8_t*>(args->c);
+  for (int64_t pixel = 0; pixel < height * width; ++pixel) {
+    for (int64_t o = 0; o < outputs; ++o) {
+      int32_t sum = pixel == height * width - 1 && o == outputs - 1 ? 1 : 0;
+      for (int64_t tap = 0; tap < kernel[0] * kernel[1]; ++tap) {
+        const int64_t row = pixel / width + tap / kernel[1], column = pixel % width + tap % kernel[1];
+        for (int64_t i = 0; i < inputs; ++i) {
+          sum += (a[(row * input[1] + column) * args->a_stride + i] - linear->a_zero_point) *
+                 w[(o * kernel[0] * kernel[1] + tap) * inputs + i];
+        }
+      }
+      std::memcpy(c + (pixel * args->c_stride + o) * 4, &sum, sizeof sum);
+    }
+  }
+  return INTACT_OK;
+}
+
+constexpr uint64_t Bits(std::initializer_list<intact_target_feature> features) {
+  uint64_t bits = 0;
+  for (const intact_target_feature feature : features) bits |= INTACT_TARGET_BIT(feature);
+  return bits;
+}
+
+intact_target target = {
+    "faulty",
+    Bits({INTACT_TARGET_GEMM, INTACT_TARGET_A_U8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S32, INTACT_TARGET_C_U8,
+          INTACT_TARGET_C_F32, INTACT_TARGET_A_ZERO_POINT, INTACT_TARGET_C_ZERO_POINT,
+          INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_STRIDES, INTACT_TARGET_THREADS}),
+    nullptr, RunGemm, nullptr};
+
+}  // namespace
+
+const intact_target* intact_target_open(uint32_t abi, const char* options,
+                                        char message[INTACT_TARGET_MESSAGE_BYTES]) {
+  fault = options;
+  if (Is("load_crash")) std::abort();
+  if (Is("crashes_unused")) CrashLater();
+  if (Is("load_null") || abi != INTACT_TARGET_ABI) {
+    std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "made for another ABI");
+    return nullptr;
+  }
+  if (const size_t claim = fault.find('='); claim != std::string::npos) {
+    static const std::string kArithmetic = fault.substr(claim + 1);
+    target.arithmetic = kArithmetic.c_str();
+    fault.erase(claim);
+  }
+  if (Is("wrong_conv")) {
+    target.supports |= Bits({INTACT_TARGET_CONV_2D});
+    target.conv = RunConv;
+  }
+  if (Is("no_residual")) target.supports |= Bits({INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE});
+  if (Is("swapped_pair_u8")) target.supports &= ~Bits({INTACT_TARGET_C_S32, INTACT_TARGET_C_F32});
+  if (Is("truncated_bf16")) target.supports |= Bits({INTACT_TARGET_C_BF16});
+  if (Is("wrong_b_layout")) target.supports |= Bits({INTACT_TARGET_B_LAYOUTS});
+  if (Is("no_outputs"))
+    target.supports &= ~Bits({INTACT_TARGET_C_S32, INTACT_TARGET_C_U8, INTACT_TARGET_C_F32});
+  if (Is("no_operation")) target.supports &= ~Bits({INTACT_TARGET_GEMM});
+  if (Is("no_conv")) target.supports |= Bits({INTACT_TARGET_CONV_2D});
+  if (Is("no_feature")) target.supports |= uint64_t{1} << 50;
+  return &target;
+}

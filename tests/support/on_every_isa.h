@@ -1,0 +1,118 @@
+// The fixtures of the differential tests: an ISA, native or emulated, a mode and a fill.
+#ifndef INTACT_TESTS_SUPPORT_ON_EVERY_ISA_H_
+#define INTACT_TESTS_SUPPORT_ON_EVERY_ISA_H_
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "core/isas.h"
+#include "emulator/emulator.h"
+#include "tests/support/emulated_isas.h"
+#include "tests/support/expect_model.h"
+#include "tests/support/long.h"
+#include "tests/support/require_isas.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/tiles_target.h"
+#include "verify/explain/audit.h"
+#include "verify/problem/problem.h"
+
+namespace intact::tests {
+
+inline const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
+
+/// Skips what is not here; what is emulated must be, and nothing else.
+template <class... Others>
+class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others...>> {
+ protected:
+  static intact_isa ThisIsa() { return std::get<0>(OnEachIsa::GetParam()); }
+
+  void SetUp() override {
+    if (intact_isa_available(ThisIsa()) == 0) INTACT_SKIP_ISA(intact_isa_name(ThisIsa()));
+    emulated_before_ = emulator::ScopedEmulator::Count();
+  }
+
+  void TearDown() override {
+    if (::testing::Test::IsSkipped()) return;
+    const uint64_t emulated = emulator::ScopedEmulator::Count() - emulated_before_;
+    if (!EmulatedIsas::Has(ThisIsa()) || EmulatedIsas::IsWhollyEmulated(ThisIsa())) {
+      EXPECT_EQ(emulated > 0, EmulatedIsas::Has(ThisIsa())) << emulated << " instructions";
+    }
+    EXPECT_EQ(emulator::ScopedEmulator::ConfiguredThreads(), 0) << "a kernel left its tiles configured";
+  }
+
+ private:
+  uint64_t emulated_before_ = 0;
+};
+
+class OnEveryIsa : public OnEachIsa<intact_mode, verify::Fill> {
+ protected:
+  // The asked ISA, mode and fill on a problem given by its line.
+  static verify::Problem OnThis(std::string_view line) {
+    verify::Problem problem = Parsed(line);
+    std::tie(problem.isa, problem.mode, problem.fill) = GetParam();
+    return problem;
+  }
+
+  // Whether the case of this number, of a product of cases, belongs to the share of this ISA, mode and fill:
+  // quick tests leave the rest to the other fills, long ones take all. Emulation takes microseconds an
+  // instruction, so it gets one in seven of that. Both divisors have no factor in common with the factors of
+  // the products.
+  static bool IsInShare(int number) {
+    const auto& [isa, mode, fill] = GetParam();
+    const int step = (tests::IsLong() ? 1 : 11) * (EmulatedIsas::Has(isa) ? 7 : 1);
+    return (number + static_cast<int>(fill)) % step == 0;
+  }
+
+  // By the plan's choice of kernels, and by tiles wherever there are any.
+  static void ExpectItsModel(const verify::Problem& problem) {
+    tests::ExpectItsModel(problem);
+    if (problem.isa == INTACT_ISA_AMX_INT8) tests::ExpectItsModel(problem, TilesTarget());
+  }
+};
+
+/// ISAs × modes × fills for quick tests: each ISA with each fill and with each mode, each fill with each
+/// mode. Under sanitizers, which look at memory and not at values, each ISA with each mode.
+inline std::vector<std::tuple<intact_isa, intact_mode, verify::Fill>> QuickCases() {
+  constexpr std::array kModes = {INTACT_EXACT, INTACT_SATURATING};
+  const std::span<const verify::Fill> fills = verify::AllFills();
+  std::vector<std::tuple<intact_isa, intact_mode, verify::Fill>> cases;
+  size_t i = 0;
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (kSanitized) {
+      for (const intact_mode mode : kModes) cases.emplace_back(isa, mode, fills[i++ % fills.size()]);
+      continue;
+    }
+    for (const verify::Fill fill : fills) cases.emplace_back(isa, kModes[i++ % 2], fill);
+    i += 1 + fills.size() % 2;  // the next ISA has each fill in the other mode
+  }
+  return cases;
+}
+
+/// "avx2_exact_uniform"
+inline std::string NameOfCase(const ::testing::TestParamInfo<OnEveryIsa::ParamType>& test) {
+  const auto& [isa, mode, fill] = test.param;
+  return std::string(intact_isa_name(isa)) + "_" + std::string(verify::ToString(mode)) + "_" +
+         std::string(verify::ToString(fill));
+}
+
+}  // namespace intact::tests
+
+/// Instantiates a suite of OnEveryIsa: some cases for quick tests, all for long ones.
+#define INTACT_INSTANTIATE_ON_EVERY_ISA(Suite)                                                          \
+  INSTANTIATE_TEST_SUITE_P(All, Suite, ::testing::ValuesIn(::intact::tests::QuickCases()),              \
+                           ::intact::tests::NameOfCase);                                                \
+  INSTANTIATE_TEST_SUITE_P(Long, Suite,                                                                 \
+                           ::testing::Combine(::testing::ValuesIn(::intact::core::kIsaLadder),          \
+                                              ::testing::Values(INTACT_EXACT, INTACT_SATURATING),       \
+                                              ::testing::ValuesIn(::intact::verify::AllFills().begin(), \
+                                                                  ::intact::verify::AllFills().end())), \
+                           ::intact::tests::NameOfCase)
+
+#endif  // INTACT_TESTS_SUPPORT_ON_EVERY_ISA_H_

@@ -1,0 +1,830 @@
+// The command line `intact`.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "core/isas.h"
+#include "tests/support/binary_test.h"
+#include "tests/support/npy_text.h"
+#include "tests/support/require_isas.h"
+#include "verify/explain/audit.h"
+
+namespace {
+
+using intact::tests::Outcome;
+using intact::tests::UnreadPipe;
+using nlohmann::json;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+const std::string kLayers = INTACT_TEST_DATA "/torch-layers/";
+
+class Cli : public intact::tests::BinaryTest {
+ protected:
+  json LayerJson(const std::string& arguments, int status) {
+    const std::string path = folder_ + "/layer.json";
+    const Outcome outcome = Run("verify layer " + arguments + " --json '" + path + "'");
+    EXPECT_EQ(outcome.status, status) << outcome.err;
+    return json::parse(Contents(path));
+  }
+
+  // `layers`, of which there are `count`, on each ISA.
+  void ExpectThatExactLayersEqualPyTorch(const std::string& layers, size_t count) {
+    for (const intact_isa isa : intact::core::kIsaLadder) {
+      if (intact_isa_available(isa) == 0) continue;  // counted by the differential test
+      const json results = LayerJson(layers + " --expect output_onednn.npy --isa " + intact_isa_name(isa), 0);
+      ASSERT_EQ(results.size(), count);
+      for (const json& layer : results) {
+        EXPECT_EQ(layer["differing"], 0);
+        EXPECT_EQ(layer["unexplained"], 0);
+        EXPECT_EQ(layer["isa"], intact_isa_name(isa));
+        EXPECT_EQ(layer["mode"], "exact");
+        EXPECT_EQ(layer["cost"]["layer"], layer["layer"]);
+        for (const json& timing : layer["cost"]["timings"]) EXPECT_EQ(timing["right"], true);
+      }
+    }
+  }
+
+  // `max_isa`: what the library is limited to; "" for what this machine has.
+  void ExpectAStandardReport(const std::string& max_isa) {
+    const Outcome outcome = Run("verify --quick --report '" + folder_ + "/report'",
+                                max_isa.empty() ? "" : "INTACT_MAX_ISA=" + max_isa);
+    EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("saturation map"));
+    EXPECT_LT(outcome.out.find("pair map"), outcome.out.find("sweep:"));
+    EXPECT_THAT(outcome.out,
+                testing::ContainsRegex("\nPARITY: every kernel computes what its mode promises\n"));
+    const json report = json::parse(Contents(folder_ + "/report/report.json"));
+    EXPECT_EQ(report["parity"], true);
+    const json& pairs = report["pair_map"];
+    EXPECT_EQ(pairs["inputs"], 4294967296);
+    EXPECT_EQ(pairs["clamped_high"], 74715870);
+    EXPECT_EQ(pairs["clamped_low"], 78847501);
+    EXPECT_EQ(pairs["clamped_by_activation_max"]["127"], 0);
+    EXPECT_EQ(pairs["clamped_by_activation_max"]["128"], 0);
+    EXPECT_EQ(pairs["clamped_by_activation_max"]["129"], 5);
+    EXPECT_TRUE(report["failures"].empty());
+    EXPECT_EQ(report["cost"].size(), 6u);
+    const std::string page = Contents(folder_ + "/report/report.html");
+    EXPECT_THAT(page, HasSubstr("</html>"));
+    EXPECT_THAT(page, testing::Not(HasSubstr("src=\"http")));
+    EXPECT_THAT(page, testing::ContainsRegex("20[0-9][0-9]-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9] UTC"));
+    EXPECT_THAT(page, HasSubstr("intact verify --quick --report " + folder_ + "/report</code>"));
+    EXPECT_THAT(page, HasSubstr("prefers-color-scheme: dark"));
+    EXPECT_THAT(page, HasSubstr("<span class=\"good\">proven</span>"));
+    EXPECT_THAT(page, HasSubstr("<span class=\"doubtful\">holds on data</span>"));
+    EXPECT_THAT(page, HasSubstr("<span class=\"bad\">violated</span>"));
+    EXPECT_THAT(page, testing::Not(HasSubstr("holds_on_data")));
+    const std::string file = " '" + folder_ + "/report/report.json'";
+    EXPECT_THAT(Run("verify compare" + file + file).out, HasSubstr("SAME BYTES"));
+  }
+};
+
+class LongCli : public Cli {};
+
+TEST_F(Cli, BadUsage) {
+  ExpectBadInput("", "subcommand");
+  ExpectBadInput("frobnicate", "frobnicate");
+  ExpectBadInput("verify frobnicate", "frobnicate");
+  ExpectBadInput("verify layer", "DIR");
+  ExpectBadInput("verify ramp --isa sse9", "--isa");
+  ExpectBadInput("verify ramp --isa AVX2", "intact: --isa: 'AVX2' is unknown");
+  ExpectBadInput("verify ramp --mode sloppy", "intact: --mode: 'sloppy' is unknown");
+  ExpectBadInput("verify --quick layer " + kLayers + "u8_11", "--quick: before 'layer' it has no meaning");
+  ExpectBadInput("verify --report x sweep", "--report: before 'sweep' it has no meaning");
+  ExpectBadInput("verify layer 'no\x1b[31m\nsuch'", "no\\x1b[31m\\x0asuch: is not a folder");
+  ExpectBadInput("verify layer --isa", "--isa");
+  ExpectBadInput("info", "INTACT_MAX_ISA", "INTACT_MAX_ISA=sse9");
+  EXPECT_THAT(Run("--version").out, testing::StartsWith(intact_version()));
+  EXPECT_EQ(Run("--help").status, 0);
+  EXPECT_EQ(Run("verify layer --help").status, 0);
+}
+
+TEST_F(Cli, BadLayers) {
+  const std::string json_option = " --json '" + folder_ + "/x.json'";
+  ExpectBadInput("verify layer /nonexistent" + json_option, "/nonexistent: is not a folder");
+  ExpectBadInput("verify layer '" + folder_ + "'" + json_option, "layer.json: no such file");
+  ExpectBadInput("verify layer " + kLayers + "u8_11 --expect nothing.npy" + json_option,
+                 "nothing.npy: no such file");
+  ExpectBadInput("verify layer " + kLayers + "u8_11 --expect bias.npy" + json_option,
+                 "bias.npy: is f4 (10,)");
+  const std::string copy = folder_ + "/conv";
+  std::filesystem::copy(kLayers + "u8_11", copy);
+  std::ofstream(copy + "/layer.json") << R"({"operator": "conv2d"})";
+  ExpectBadInput("verify layer " + copy + json_option,
+                 "weights.npy: is i1 (10, 160); expected i1 or u1 (N, KH, KW, C/groups)");
+  ExpectBadInput("verify ramp " + kLayers + "u8_3_0", "is \"conv2d\"; a ramp probes a linear layer");
+}
+
+TEST_F(Cli, TheOtherLayersAreDone) {
+  const std::string path = folder_ + "/layers.json";
+  const Outcome outcome =
+      Run("verify layer " + kLayers + "u8_11 /nonexistent " + kLayers + "u8_9 --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.err,
+            "intact: /nonexistent: is not a folder; expected one with layer.json and .npy tensors\n");
+  EXPECT_THAT(outcome.out, testing::AllOf(HasSubstr("layer u8_11:"), HasSubstr("layer u8_9:")));
+  const json layers = json::parse(Contents(path));
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_EQ(layers[1]["layer"], "u8_9");
+}
+
+// As a script gives them whose variable is not set: never taken for what is not given.
+TEST_F(Cli, EmptyNames) {
+  const std::string write = " --json '" + folder_ + "/x.json'";
+  ExpectBadInput("verify ramp ''" + write, "DIR: the value is empty");
+  ExpectBadInput("verify layer ''" + write, "DIR: the value is empty");
+  ExpectBadInput("verify layer " + kLayers + "u8_11 --expect ''" + write, "--expect: the value is empty");
+  ExpectBadInput("verify certify ''" + write, "WEIGHTS: the value is empty");
+  ExpectBadInput("verify compare x ''", "B: the value is empty");
+  ExpectBadInput("verify --report ''", "--report: the value is empty");
+  ExpectBadInput("verify ramp --isa ''", "--isa: '' is unknown");
+}
+
+TEST_F(Cli, WhatCannotBePrintedIsAnError) {
+  for (const char* arguments : {"info", "verify replay 'gemm u8s8s32 m=1 n=1 k=4'", "--help"}) {
+    ExpectLostOutput(arguments);
+  }
+}
+
+TEST_F(Cli, RunsWithoutStandardError) {
+  ExpectLostErrors("info", 0);
+  ExpectLostErrors("frobnicate", 2);
+  ExpectLostErrors("verify layer /nonexistent", 2);
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string path = folder_ + "/sweep.json";
+  ExpectLostErrors("verify sweep --quick --isa avx2 --shard 1/9 --json '" + path + "'",
+                   0);  // its progress goes nowhere
+  EXPECT_EQ(json::parse(Contents(path))["cells"].size(), 1u);
+}
+
+// As any program of a pipeline: by the signal, without a word. The shell may say it in its own way.
+TEST_F(Cli, EndsWhereItsOutputIsNotRead) {
+  const UnreadPipe unread;
+  for (const char* err : {"", UnreadPipe::kName}) {
+    const Outcome outcome = RunInto(UnreadPipe::kName, "info", "", err);
+    EXPECT_THAT(outcome.status, testing::AnyOf(-1, 128 + SIGPIPE)) << err;
+    EXPECT_EQ(outcome.err, "") << err;
+  }
+  const Outcome told = RunInto(UnreadPipe::kName, "info", "env --ignore-signal=PIPE");
+  EXPECT_EQ(told.status, 2) << "who starts it so wants to be told";
+  EXPECT_THAT(told.err, HasSubstr("standard output: cannot be written: Broken pipe"));
+}
+
+/// The length of the longest line, in bytes.
+size_t LongestLine(const std::string& text) {
+  size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+bool IsAscii(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 128; });
+}
+
+// The locale decides, not whether it is a terminal.
+TEST_F(Cli, CharactersOfTheLocale) {
+  const std::string file = folder_ + "/weights.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 1, 1, 2)"), "\x7f\x7f\x7f\x7f");
+  const std::string certify = "verify certify '" + file + "'";
+  EXPECT_THAT(Run(certify).out, HasSubstr("2 columns × 1×1 taps × 2 channels"));
+  EXPECT_THAT(Run(certify, "LC_ALL=C").out, HasSubstr("2 columns x 1x1 taps x 2 channels"));
+  for (const char* arguments : {"verify certify --help", "verify certify /nonexistent×.npy"}) {
+    EXPECT_FALSE(IsAscii(Run(arguments).out + Run(arguments).err)) << arguments;
+    EXPECT_TRUE(IsAscii(Run(arguments, "LC_ALL=C").out + Run(arguments, "LC_ALL=POSIX").err)) << arguments;
+  }
+}
+
+TEST_F(Cli, LinesFitTheTerminal) {
+  const std::string layer = "verify layer " + kLayers + "u8_ramp_64x10";
+  for (const std::string& arguments : {std::string("info"), std::string("verify certify --help"), layer}) {
+    EXPECT_GT(LongestLine(Run(arguments).out), 60u) << arguments << ": a file takes lines of any length";
+    const Outcome narrow = Run(arguments, "COLUMNS=40");
+    EXPECT_LE(LongestLine(narrow.out), 40u) << narrow.out;
+    EXPECT_EQ(narrow.status, 0);
+  }
+  EXPECT_LE(LongestLine(Run("verify frobnicate a b c d e f g h i j k l m", "COLUMNS=40").err), 40u);
+  const std::string words = Run("info", "COLUMNS=40").out;
+  EXPECT_THAT(words, HasSubstr("\n      "));
+  std::string once = Run("info").out, again = words;
+  for (std::string* text : {&once, &again})
+    std::erase_if(*text, [](char c) { return c == ' ' || c == '\n'; });
+  EXPECT_EQ(once, again) << "nothing is lost";
+}
+
+TEST_F(Cli, FilesThatAreNone) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string weights = kLayers + "u8_11/weights.npy";
+  const Outcome piped = Run("verify certify " + weights + " --json '" + pipe + "'",
+                            "cat '" + pipe + "' >'" + folder_ + "/read' & ");
+  EXPECT_THAT(piped.status, testing::AnyOf(0, 1)) << piped.err;
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "'",
+                 "cannot be written: is there, and not a file");
+  EXPECT_EQ(json::parse(Contents(folder_ + "/read"))["pairings"][0]["pairs"], 800);
+  ExpectBadInput("verify certify /dev/null", "/dev/null: is neither a regular file nor a pipe");
+  std::filesystem::create_symlink("loop", folder_ + "/loop");
+  ExpectBadInput("verify layer '" + folder_ + "/loop'", "loop: is not a folder");
+  ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "/loop'", "loop: cannot be written");
+}
+
+TEST_F(Cli, ReadsPipes) {
+  const std::string weights = kLayers + "u8_ramp_64x10/weights.npy";
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto write = [&](const std::string& file) {
+    EXPECT_EQ(std::system(("cat '" + file + "' >'" + pipe + "' &").c_str()), 0);
+  };
+  write(weights);
+  const Outcome certified = Run("verify certify '" + pipe + "'");
+  EXPECT_EQ(certified.status, 0) << certified.err;
+  EXPECT_THAT(certified.out, HasSubstr("93 of 320 pairs"));
+  write("/dev/null");
+  ExpectBadInput("verify certify '" + pipe + "'", "pipe: is not a .npy file");
+
+  const std::string report = folder_ + "/report.json";
+  std::ofstream(report) << json{{"schema", "intact-report"},
+                                {"schema_version", 1},
+                                {"filler", std::string(1 << 20, 'x')},  // beyond what a pipe holds
+                                {"sweep", {{"digests", {{"gemm u8s8s32 m=1 n=1 k=4 isa=avx2", "1"}}}}}};
+  write(report);
+  const Outcome compared = Run("verify compare '" + report + "' '" + pipe + "'");
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr("SAME BYTES"));
+
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  write(kLayers + "u8_ramp_64x10/output_onednn.npy");
+  EXPECT_EQ(Run("verify layer " + kLayers + "u8_ramp_64x10 --expect '" + pipe + "'").status, 0);
+}
+
+TEST_F(Cli, UnwritableReport) {
+  std::ofstream(folder_ + "/file") << "x";
+  std::vector<std::string> paths = {"/file/x.json", "/", ""};  // the last is a folder
+  paths[1].append(256, 'x');
+  for (const std::string& part : {"layer " + kLayers + "u8_11", std::string("pairs"), std::string("sweep")}) {
+    for (const std::string& path : paths) {
+      const std::string arguments = "verify " + part + " --json '" + folder_ + path + "'";
+      ExpectBadInput(arguments, "cannot be written");
+      EXPECT_EQ(Run(arguments).out, "") << "found before the work, not after it";
+    }
+  }
+  ExpectBadInput("verify pairs --json /proc/x.json", "/proc/x.json: cannot be written");
+  const std::string report = folder_ + "/report";
+  std::filesystem::create_directories(report + "/report.html");
+  ExpectBadInput("verify --quick --report '" + report + "'",
+                 "--report: " + report + "/report.html: cannot be written: is there, and not a file");
+  EXPECT_FALSE(std::filesystem::exists(report + "/report.json"));
+}
+
+TEST_F(Cli, MakesNoFolderForBadInput) {
+  ExpectBadInput("verify layer /nonexistent --json '" + folder_ + "/new/folder/x.json'", "is not a folder");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/new"));
+  const std::string good = "verify layer " + kLayers + "u8_11 --json '" + folder_ + "/new/folder/y.json'";
+  EXPECT_EQ(Run(good).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/new/folder/y.json"));
+}
+
+// After what is printed there.
+TEST_F(Cli, WritesReportsToStandardOutput) {
+  const Outcome file = Run("verify layer " + kLayers + "u8_11 --json /dev/stdout");
+  EXPECT_EQ(file.status, 0) << file.err;
+  const size_t begin = file.out.find("\n[");
+  ASSERT_NE(begin, std::string::npos) << file.out;
+  EXPECT_THAT(file.out, HasSubstr("\nlayer u8_11:"));
+  EXPECT_EQ(json::parse(file.out.substr(begin)).size(), 1u);
+}
+
+TEST_F(Cli, MissingIsa) {
+  ExpectBadInput("verify sweep --quick --isa avx512", "--isa avx512: not available here",
+                 "INTACT_MAX_ISA=avx2");
+  if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) {
+    ExpectBadInput("verify sweep --quick --isa amx_int8", "--isa amx_int8: not available here: ");
+  }
+  ExpectBadInput("verify ramp --isa avx512", "--isa avx512: not available here", "INTACT_MAX_ISA=avx2");
+}
+
+TEST_F(Cli, Info) {
+  const Outcome outcome = Run("info");
+  EXPECT_EQ(outcome.status, 0);
+  for (const char* word :
+       {"avx2", "avx_vnni", "avx512_vnni", "amx_int8", "saturates in int16", "reduce_range", "L1d"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(word));
+  }
+  EXPECT_THAT(outcome.out, ContainsRegex("L1d [1-9][0-9]* KiB, L2 [1-9][0-9]* [KM]iB"));
+}
+
+// Runs the program on one of the logical CPUs that this test may use.
+TEST_F(Cli, InfoCountsTheCoresThatMayBeUsed) {
+  cpu_set_t set;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &set)) ++cpu;
+  const std::string expected = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? ", 1 thread" : ", 1 of ";
+  EXPECT_THAT(Run("info", "taskset -c " + std::to_string(cpu)).out, HasSubstr(expected));
+}
+
+TEST_F(Cli, ExactLayersEqualPyTorchOnEveryIsa) {
+  ExpectThatExactLayersEqualPyTorch(kLayers + "u?_9 " + kLayers + "u7_6_0", 3);
+}
+
+TEST_F(LongCli, ExactLayersEqualPyTorchOnEveryIsa) { ExpectThatExactLayersEqualPyTorch(kLayers + "u*", 20); }
+
+TEST_F(Cli, SaturatingLayersEqualPyTorchOnAvx2) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string choice = " --mode saturating --isa avx2 ";
+  const json ramp = LayerJson(kLayers + "u8_ramp_64x10 --expect output_avx2.npy" + choice, 0)[0];
+  EXPECT_EQ(ramp["differing"], 0);
+  EXPECT_EQ(ramp["saturated_accumulators"], 3459);
+  EXPECT_EQ(ramp["explained"], 2974);
+  EXPECT_EQ(ramp["unexplained"], 0);
+  ASSERT_EQ(ramp["differences"].size(), 2974u);
+  for (const json& difference : ramp["differences"]) {
+    EXPECT_EQ(difference["cause"], "int16 saturation");
+    EXPECT_FALSE(difference["pairs"].empty());
+  }
+  EXPECT_EQ(ramp["reduce_range"][0]["verdict"], "violated");
+  EXPECT_EQ(ramp["reduce_range"][0]["max_activation"], 255);
+  // Against the wrong expectation the same run is a difference.
+  const json wrong = LayerJson(kLayers + "u8_ramp_64x10 --expect output_onednn.npy" + choice, 1)[0];
+  EXPECT_EQ(wrong["differing"], 2974);
+  EXPECT_EQ(wrong["max_abs_difference"], 162);
+}
+
+// The first line says what the engine computed that wrote the file.
+TEST_F(Cli, AnExpectedOutputIsIdentified) {
+  const auto first_line = [&](const std::string& file, int status) {
+    const Outcome outcome = Run("verify layer " + kLayers + "u8_ramp_64x10 --expect " + file);
+    EXPECT_EQ(outcome.status, status);
+    return outcome.out.substr(0, outcome.out.find('\n'));
+  };
+  // Of 64 depths and few columns: sums in other orders clamp alike.
+  EXPECT_THAT(
+      first_line("output_avx2.npy", 1),
+      testing::StartsWith("output_avx2.npy: pairs of adjacent depths clamped to int16 (triple): all 8000 "
+                          "outputs reproduced, 2974 of them differ from exact"));
+  EXPECT_EQ(first_line("output_onednn.npy", 0),
+            "output_onednn.npy: exact: all 8000 outputs reproduced; saturation would have shown");
+
+  const json expected = LayerJson(kLayers + "u8_ramp_64x10 --expect output_avx2.npy", 1)[0]["expected"];
+  EXPECT_EQ(expected["arithmetic"], "triple");
+  EXPECT_EQ(expected["unexplained_by_it"], 0);
+  EXPECT_EQ(expected["saturation_shows"], true);
+  EXPECT_EQ(expected["differing_from_exact"], 2974);
+  EXPECT_EQ(expected["causes"]["int16 saturation"], 2974);
+  EXPECT_EQ(expected["differences"].size(), 2974u);
+}
+
+// Without being told: every output_*.npy of the folder; and of a folder of folders a table.
+TEST_F(Cli, RecordedOutputsAreIdentified) {
+  const Outcome layer = Run("verify layer " + kLayers + "u8_9");
+  EXPECT_THAT(layer.out, HasSubstr("as FBGEMM, ONNX Runtime, oneDNN, OpenVINO on CPUs without VNNI\n"));
+  EXPECT_THAT(layer.out, HasSubstr("output_onednn.npy: exact: all "));
+  const Outcome table = Run("verify layer " + kLayers);
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr(": 20 layers\n"));
+  EXPECT_THAT(table.out, testing::ContainsRegex(
+                             "u8_9 +output_avx2.npy +[0-9]+ of +[0-9]+ not exact  pairs of adjacent"));
+  const json recorded = LayerJson(kLayers + "u8_0_0", 0)[0]["recorded"];
+  ASSERT_EQ(recorded.size(), 2u);
+  EXPECT_EQ(recorded[0]["file"], "output_avx2.npy");
+  EXPECT_EQ(recorded[0]["engines"], "as oneDNN, OpenVINO on CPUs without VNNI");
+}
+
+// The same of a target that runs the layer in place of our kernels.
+TEST_F(Cli, ATargetRunsALayer) {
+  const std::string layer = kLayers + "u8_ramp_64x10";
+  const std::string faulty = INTACT_FAULTY_TARGET;
+  const auto first_line = [&](const std::string& options, int status) {
+    const std::string target = faulty + ":" + options;
+    const Outcome outcome = Run("verify layer " + layer + " --target " + target);
+    EXPECT_EQ(outcome.status, status) << outcome.out << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("\nlayer u8_ramp_64x10: linear, by " + target + "\n"));
+    EXPECT_THAT(outcome.out, testing::StartsWith(target + ": "));
+    return outcome.out.substr(target.size() + 2, outcome.out.find('\n') - target.size() - 2);
+  };
+  EXPECT_EQ(first_line("=any", 0), "exact: all 8000 outputs reproduced; saturation would have shown");
+  const std::string triple =
+      "pairs of adjacent depths clamped to int16 (triple): all 8000 outputs reproduced, 2974 of them differ";
+  EXPECT_THAT(first_line("triple=any", 0), testing::StartsWith(triple));
+  EXPECT_THAT(first_line("triple", 1), testing::StartsWith(triple)) << "for it claims to be exact";
+  const std::string target = " --target " + faulty + ":triple=any";
+  const json found = LayerJson(layer + target, 0)[0];
+  EXPECT_EQ(found["computed"]["arithmetic"], "triple");
+  EXPECT_EQ(found["as_claimed"], true);
+  EXPECT_FALSE(found.contains("model"));
+  EXPECT_FALSE(found.contains("cost"));
+  EXPECT_EQ(LayerJson(layer + target + " --expect output_avx2.npy", 0)[0]["differing"], 0);
+  ExpectBadInput("verify layer " + layer + target + " --isa avx2", "--isa chooses among our own kernels");
+}
+
+TEST_F(Cli, AnExpectedOutputThatNothingMakesIsSaidToBe) {
+  std::ifstream golden(kLayers + "u8_ramp_64x10/output_avx2.npy", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(golden), std::istreambuf_iterator<char>()};
+  bytes.back() = static_cast<char>(bytes.back() ^ 0x40);
+  const std::string file = folder_ + "/spoilt.npy";
+  std::ofstream(file, std::ios::binary) << bytes;
+  const Outcome outcome = Run("verify layer " + kLayers + "u8_ramp_64x10 --expect " + file);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(outcome.out.starts_with(
+      file +
+      ": no model reproduces it: 1 of 8000 outputs are unexplained, the first at m 799 n 9: "
+      "implementation error; closest: pairs of adjacent depths clamped to int16 (triple)\n"))
+      << outcome.out;
+  EXPECT_THAT(outcome.out, testing::HasSubstr("2973 int16 saturation, 1 implementation error"));
+}
+
+TEST_F(Cli, DifferencesOfAConvolutionHaveTheirTapsAndChannels) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string choice = "u8_0_0 --expect output_avx2.npy --mode saturating --isa avx2";
+  const json layer = LayerJson(kLayers + choice, 0)[0];
+  EXPECT_EQ(layer["operator"], "conv2d");
+  EXPECT_EQ(layer["differing"], 0);
+  EXPECT_EQ(layer["saturated_pairs"], 2914);
+  EXPECT_EQ(layer["explained"], 1599);
+  EXPECT_EQ(layer["unexplained"], 0);
+  ASSERT_EQ(layer["differences"].size(), 1599u);
+  for (const json& difference : layer["differences"]) {
+    ASSERT_EQ(difference["output"].size(), 2u);
+    EXPECT_EQ((difference["batch"].get<int>() * 16 + difference["output"][0].get<int>()) * 16 +
+                  difference["output"][1].get<int>(),
+              difference["m"]);
+    ASSERT_FALSE(difference["pairs"].empty());
+    for (const json& pair : difference["pairs"]) {
+      EXPECT_EQ(pair["channels"], json::array({0, 1}));
+      ASSERT_EQ(pair["tap"].size(), 2u);
+      EXPECT_EQ(pair["k"], (pair["tap"][0].get<int>() * 5 + pair["tap"][1].get<int>()) * 4);
+    }
+  }
+  EXPECT_EQ(layer["reduce_range"][0]["verdict"], "violated");
+  EXPECT_EQ(layer["reduce_range"][0]["declared"]["witness"]["channels"], json::array({0, 1}));
+  const Outcome text = Run("verify layer " + kLayers + choice);
+  EXPECT_THAT(text.out, testing::ContainsRegex(R"(\[n [0-3] oh [0-9]+ ow [0-9]+ oc [0-9]+\] )"));
+  EXPECT_THAT(text.out, testing::ContainsRegex("oc [0-9]+ tap kh [0-4] kw [0-4], channels 0 1: [0-9]+\\*"));
+}
+
+TEST_F(Cli, Ramp) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const Outcome saturating = Run("verify ramp " + kLayers + "u8_ramp_64x10 --mode saturating --isa avx2");
+  EXPECT_EQ(saturating.status, 0);
+  EXPECT_THAT(saturating.out, HasSubstr("non-monotonic outputs"));
+  EXPECT_THAT(Run("verify ramp " + kLayers + "u8_ramp_64x10 --isa avx2").out,
+              HasSubstr("every column is monotonic"));
+  EXPECT_THAT(Run("verify ramp --isa avx2").out, HasSubstr("every column is monotonic"));
+}
+
+TEST_F(Cli, Certify) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string weights = kLayers + "u8_ramp_64x10/weights.npy";
+  const std::string path = folder_ + "/certificate.json";
+  const Outcome outcome = Run("verify certify " + weights + " --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("93 of 320 pairs (29.06 %) can saturate"));
+  const json certificate = json::parse(Contents(path));
+  EXPECT_EQ(certificate["columns"], 10);
+  EXPECT_EQ(certificate["depth"], 64);
+  EXPECT_EQ(certificate["proven"], false);
+  ASSERT_EQ(certificate["pairings"].size(), 1u);  // of a matrix engines pair the same depths
+  const json& pairing = certificate["pairings"][0];
+  EXPECT_EQ(pairing["pairs"], 320);
+  EXPECT_EQ(pairing["failing_pairs"], 93);
+  EXPECT_EQ(pairing["engines"], (std::vector<std::string>{"fbgemm", "onnxruntime", "onednn", "openvino"}));
+  EXPECT_EQ(certificate["panels"].size(), 1u);
+  EXPECT_EQ(certificate["panels"][0]["failing_pairs"], 93);
+  EXPECT_EQ(certificate["safe_depth_quads"], 0);
+  ASSERT_EQ(pairing["witnesses"].size(), 8u);
+  for (const json& w : pairing["witnesses"]) {
+    const int sum = w["a0"].get<int>() * w["w0"].get<int>() + w["a1"].get<int>() * w["w1"].get<int>();
+    EXPECT_EQ(w["sum"], sum);
+    EXPECT_TRUE(sum > 32767 || sum < -32768);
+  }
+  EXPECT_EQ(certificate["schedules"][0]["isa"], "avx2");
+  EXPECT_GT(certificate["schedules"][0]["groups"], 0);
+  EXPECT_THAT(Run("verify certify " + weights + " --amax 127").out,
+              HasSubstr("proven: none of 320 pairs can saturate"));
+}
+
+// Engines pair the depths of a window of three channels in two ways: within a tap, whose last channel is alone, and
+// flattened, where pairs cross taps. Proven means proven in both.
+TEST_F(Cli, CertifyConvolution) {
+  std::string weights(size_t{2} * 2 * 3 * 3, '\0');
+  const auto at = [&](size_t o, size_t kh, size_t kw, size_t c) -> char& {
+    return weights[((o * 2 + kh) * 3 + kw) * 3 + c];
+  };
+  at(0, 0, 1, 2) = at(0, 0, 2, 0) = 127;  // depths 5 and 6: no pair in either way
+  at(0, 1, 0, 2) = at(0, 1, 1, 0) = 127;  // depths 11 and 12
+  at(1, 0, 0, 2) = at(1, 0, 1, 0) = 127;  // depths 2 and 3: a pair across taps
+  at(1, 1, 2, 1) = at(1, 1, 2, 2) = 127;  // depths 16 and 17
+  at(0, 1, 2, 0) = at(0, 1, 2, 1) = 127;  // depths 15 and 16: a pair within a tap
+  const std::string file = folder_ + "/weights.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 2, 3, 3)"), weights);
+  const std::string path = folder_ + "/certificate.json";
+  const Outcome outcome = Run("verify certify '" + file + "' --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("2 columns × 2×3 taps × 3 channels"));
+  EXPECT_THAT(outcome.out, HasSubstr("adjacent channels of a tap (oneDNN, OpenVINO): 1 of 24 pairs"));
+  EXPECT_THAT(outcome.out, HasSubstr("column 0 tap kh 1 kw 2, channels 0 1: 255·(127) + 255·(127) = 64770"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("adjacent depths of the flattened window (FBGEMM, ONNX Runtime): 2 of 18 pairs"));
+  EXPECT_THAT(outcome.out, HasSubstr("column 1 tap kh 0 kw 0, channel 2 and tap kh 0 kw 1, channel 0: "
+                                     "255·(127) + 255·(127) = 64770"));
+  const json certificate = json::parse(Contents(path));
+  EXPECT_EQ(certificate["kernel"], (std::vector<int>{2, 3}));
+  EXPECT_EQ(certificate["channels"], 3);
+  EXPECT_EQ(certificate["proven"], false);
+  const json& within = certificate["pairings"][0];
+  EXPECT_EQ(within["pairing"], "within_tap");
+  EXPECT_EQ(within["failing_pairs"], 1);
+  EXPECT_EQ(within["witnesses"][0]["tap"], (std::vector<int>{1, 2}));
+  EXPECT_EQ(within["witnesses"][0]["channel"], 0);
+  const json& flattened = certificate["pairings"][1];
+  EXPECT_EQ(flattened["pairing"], "flattened");
+  EXPECT_EQ(flattened["engines"], (std::vector<std::string>{"fbgemm", "onnxruntime"}));
+  EXPECT_EQ(flattened["failing_pairs"], 2);
+  EXPECT_EQ(flattened["witnesses"][0]["tap1"], (std::vector<int>{0, 1}));
+  const Outcome safe = Run("verify certify '" + file + "' --amax 128");
+  EXPECT_THAT(safe.out, HasSubstr("proven: none of 24 pairs"));
+  EXPECT_THAT(safe.out, HasSubstr("proven: none of 18 pairs"));
+  const Outcome onednn = Run("verify certify '" + file + "' --engine onednn");
+  EXPECT_THAT(onednn.out,
+              HasSubstr("adjacent channels of a tap (oneDNN, 3.12.0, PyTorch 2.13.0): 1 of 24 pairs"));
+  EXPECT_THAT(onednn.out, Not(HasSubstr("flattened")));
+  ExpectBadInput("verify certify '" + file + "' --groups 3",
+                 "--groups is 3; expected a divisor of the 2 output channels");
+  ExpectBadInput("verify certify '" + file + "' --operator linear --groups 2", "--groups is 2; expected 1");
+  // Plans of one output channel have no schedule.
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 3, 3, 40)"), std::string(360, '\1'));
+  EXPECT_THAT(Run("verify certify '" + file + "'").out, Not(HasSubstr("nan")));
+}
+
+// The commands that read models are the Python package's.
+TEST_F(Cli, AuditRunsPython) {
+  ExpectBadInput("audit model.onnx",
+                 "needs Python and the Python package of intact; /no/python cannot be run",
+                 "INTACT_PYTHON=/no/python");
+  const std::string python = folder_ + "/python";
+  std::ofstream(python) << "#!/bin/sh\nshift 2\necho \"$@\"\nexit 1\n";
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const Outcome outcome = Run("audit --engine all 'my model.onnx' --help", "INTACT_PYTHON='" + python + "'");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "audit --engine all my model.onnx --help\n");
+}
+
+// The first layer of a network, of one channel: taps are what there is to pair. In a depthwise convolution some engines
+// do not pair them.
+TEST_F(Cli, CertifyPairsOfTaps) {
+  const std::string file = folder_ + "/taps.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 1, 2, 1)"), std::string(2, '\x7f'));
+  const std::string certify = "verify certify '" + file + "'";
+  EXPECT_THAT(Run(certify).out,
+              HasSubstr("flattened window (FBGEMM, ONNX Runtime): 1 of 1 pairs (100.00 %)"));
+  EXPECT_THAT(Run(certify).out, HasSubstr("adjacent channels of a tap (no known engine): proven"));
+  EXPECT_THAT(Run(certify + " --engine onednn").out,
+              HasSubstr("oneDNN (3.12.0, PyTorch 2.13.0) adds no products in int16 here: proven"));
+  EXPECT_THAT(Run(certify + " --engine fbgemm").out, HasSubstr("(FBGEMM, PyTorch 2.13.0): 1 of 1 pairs"));
+  EXPECT_THAT(Run(certify + " --operator linear").out,
+              HasSubstr("adjacent depths (FBGEMM, ONNX Runtime, oneDNN, OpenVINO): 1 of 1 pairs"));
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 1, 2, 1)"), std::string(4, '\x7f'));
+  EXPECT_THAT(Run(certify + " --groups 2").out, HasSubstr("flattened window (FBGEMM): 2 of 2 pairs"));
+  EXPECT_THAT(Run(certify + " --groups 2 --engine onnxruntime").out,
+              HasSubstr("adds no products in int16 here: proven"));
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(4, 1, 2, 1)"), std::string(8, '\x7f'));
+  EXPECT_THAT(Run(certify + " --groups 2").out,
+              HasSubstr("flattened window (FBGEMM, ONNX Runtime, OpenVINO): 4 of 4 pairs"));
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(8, 1, 1, 2)"), std::string(16, '\x7f'));
+  EXPECT_THAT(Run(certify + " --groups 2").out,
+              HasSubstr("adjacent channels of a tap (FBGEMM, ONNX Runtime, OpenVINO): 8 of 8"));
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(8, 1, 1, 4)"), std::string(32, '\x7f'));
+  EXPECT_THAT(Run(certify + " --groups 2").out,
+              HasSubstr("(FBGEMM, ONNX Runtime, oneDNN, OpenVINO): 16 of 16"));
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+// A single column, whose panel of sixteen would take sixteen times its bytes; and one plan lives at a time.
+TEST_F(Cli, CertifyHoldsAFewTimesTheWeights) {
+  constexpr size_t kBytes = size_t{9} << 19;
+  rusage own{};
+  getrusage(RUSAGE_SELF, &own);
+  if (size_t{1024} * static_cast<size_t>(own.ru_maxrss) > 5 * kBytes) {
+    GTEST_SKIP() << "a child counts what this process held: run this test alone";
+  }
+  for (const std::string& shape :
+       {fmt::format("(1, {})", kBytes), fmt::format("(1, 3, 3, {})", kBytes / 9)}) {
+    const std::string file = folder_ + "/column.npy";
+    std::ofstream(file, std::ios::binary)
+        << intact::tests::Npy(intact::tests::Dict("|i1", shape), std::string(kBytes, '\1'));
+    const pid_t child = fork();
+    if (child == 0) {
+      execl(INTACT_BINARY, INTACT_BINARY, "verify", "certify", file.c_str(), nullptr);
+      _exit(127);
+    }
+    int status = -1;
+    rusage usage{};
+    ASSERT_EQ(wait4(child, &status, 0, &usage), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_LT(size_t{1024} * static_cast<size_t>(usage.ru_maxrss), 9 * kBytes) << shape;
+  }
+}
+#endif
+
+TEST_F(Cli, CertifyRefusesBadInput) {
+  const std::string layer = kLayers + "u8_ramp_64x10/";
+  const std::string write = " --json '" + folder_ + "/x.json'";
+  ExpectBadInput("verify certify", "WEIGHTS");
+  ExpectBadInput("verify certify /nowhere.npy" + write, "/nowhere.npy");
+  ExpectBadInput("verify certify " + layer + "layer.json" + write, "layer.json");
+  ExpectBadInput("verify certify " + kLayers + "u8_11/bias.npy" + write, "elements are not int8");
+  const std::string deep = folder_ + "/deep.npy";
+  std::ofstream(deep, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 1, 1, 1, 1, 1)"), "a");
+  ExpectBadInput("verify certify '" + deep + "'" + write, "expected a kernel of at most 3 dimensions");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 256" + write,
+                 "--amax: Value 256 not in range");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 0" + write, "--amax: Value 0 not in range");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax many" + write,
+                 "--amax: Value many not in range");
+  ExpectBadInput("verify certify " + layer + "weights.npy --amax 99999999999999999999" + write,
+                 "not in range");
+  ExpectBadInput("verify certify " + layer + "weights.npy --json '" + folder_ + "/out/x.json'",
+                 "cannot be written");
+}
+
+TEST_F(Cli, Replay) {
+  EXPECT_EQ(Run("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7'").status, 0);
+  EXPECT_EQ(Run("verify replay 'conv u8s8u8 in=5x5 c=6 o=4 kernel=3x3 pad=1x1 groups=2 za=7'").status, 0);
+  ExpectBadInput("verify replay 'conv u8s8u8 in=5x5 c=6 o=4 kernel=3'", "kernel: '3' has 1 extents");
+  ExpectBadInput("verify replay 'gemm u8s8s32 m=0 n=16 k=64'", "m: 0 is out of range");
+  ExpectBadInput("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=sand'", "sand");
+  ExpectBadInput("verify replay ''", "replay");
+  const std::string good = "gemm u8s8s32 m=5 n=16 k=64", other = "gemm u8s8s32 m=1 n=1 k=4";
+  const Outcome mixed = Run("verify replay '" + good + "' 'gemm u8s8' '" + other + "' sand");
+  EXPECT_EQ(mixed.status, 2);
+  EXPECT_THAT(mixed.out, testing::AllOf(HasSubstr(good), HasSubstr(other)));
+  EXPECT_EQ(std::ranges::count(mixed.err, '\n'), 2) << mixed.err;
+  EXPECT_THAT(mixed.err, HasSubstr("sand"));
+}
+
+TEST_F(Cli, DumpsOfTheCode) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const auto dump_to = [this](const std::string& folder) {
+    const Outcome outcome =
+        Run("verify replay 'gemm u8s8s32 m=5 n=16 k=64'", "INTACT_JIT_DUMP='" + folder + "'");
+    EXPECT_EQ(outcome.status, 0);
+    return outcome.err;
+  };
+  EXPECT_EQ(dump_to(folder_ + "/missing"), "intact: INTACT_JIT_DUMP=" + folder_ +
+                                               "/missing: No such file or directory; expected a folder to "
+                                               "write to; nothing is dumped\n");
+  std::ofstream(folder_ + "/file") << "x";
+  EXPECT_THAT(dump_to(folder_ + "/file"), HasSubstr("/file: Not a directory;"));
+  EXPECT_THAT(dump_to(""), HasSubstr("intact: INTACT_JIT_DUMP=: No such file or directory;"));
+  std::filesystem::create_directories(folder_ + "/dump");
+  EXPECT_EQ(dump_to(folder_ + "/dump"), "");
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ + "/dump"));
+}
+
+TEST_F(Cli, CompareReports) {
+  const auto write = [this](const std::string& name, const std::string& digest) {
+    const json report = {{"schema", "intact-report"},
+                         {"schema_version", 1},
+                         {"sweep", {{"digests", {{"gemm u8s8s32 m=1 n=1 k=4 isa=avx2", digest}}}}}};
+    std::ofstream(folder_ + "/" + name) << report;
+    return " '" + folder_ + "/" + name + "'";
+  };
+  const std::string a = write("a.json", "1");
+  const Outcome same = Run("verify compare" + a + write("b.json", "1"));
+  EXPECT_EQ(same.status, 0);
+  EXPECT_THAT(same.out, HasSubstr("SAME BYTES"));
+  const Outcome different = Run("verify compare" + a + write("c.json", "2"));
+  EXPECT_EQ(different.status, 1);
+  EXPECT_THAT(different.out, HasSubstr("intact verify replay 'gemm u8s8s32 m=1 n=1 k=4 isa=avx2'"));
+  ExpectBadInput("verify compare" + a, "B is required");
+  ExpectBadInput("verify compare" + a + " /nonexistent", "/nonexistent: no such file");
+}
+
+TEST_F(Cli, QuickSweepOfOneIsa) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string path = folder_ + "/sweep.json";
+  const Outcome outcome = Run("verify sweep --quick --isa avx2 --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.out;
+  const json sweep = json::parse(Contents(path));
+  ASSERT_EQ(sweep["cells"].size(), 1u);
+  EXPECT_GT(sweep["cells"][0]["problems"], 100);
+  EXPECT_EQ(sweep["cells"][0]["problems"], sweep["digests"].size());
+  EXPECT_THAT(outcome.err, HasSubstr("sweep:"));
+  const Outcome compared = Run("verify compare '" + path + "' '" + path + "'");
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr("SAME BYTES"));
+}
+
+TEST_F(Cli, SweepsIsasThatTheCpuLacks) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string path = folder_ + "/sweep.json";
+  const std::string sweep = "verify sweep --quick --isa avx_vnni_int8 --json '" + path + "'";
+  const bool is_here = intact_isa_available(INTACT_ISA_AVX_VNNI_INT8) != 0;
+  EXPECT_EQ(Run(sweep).status, is_here ? 0 : 2);
+  const Outcome outcome = Run(sweep + " --emulate");
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  const json cells = json::parse(Contents(path))["cells"];
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0]["isa"], "avx_vnni_int8");
+  EXPECT_EQ(Run(sweep + " --emulate", "INTACT_MAX_ISA=avx2").status, 2) << "the cap holds";
+}
+
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)  // minutes otherwise, for the pair map
+TEST_F(Cli, StandardRunWritesItsReport) {
+  ExpectAStandardReport("avx2");
+  ExpectBadInput("verify --quick --report '" + folder_ + "/out/x'", "cannot be written");
+}
+
+TEST_F(LongCli, StandardRunWritesItsReport) { ExpectAStandardReport(""); }
+#endif
+
+// The standard problems, then random ones for a second or so.
+TEST_F(Cli, SweepGoesOnForHours) {
+  const std::string file = folder_ + "/hours.json";
+  const Outcome sweep =
+      Run("verify sweep --quick --isa portable --hours 0.0001 --seed 7 --json '" + file + "'");
+  EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
+  EXPECT_THAT(sweep.out, HasSubstr("random problems: "));
+  EXPECT_THAT(sweep.out, HasSubstr("gemm 16x16"));
+  const json report = json::parse(Contents(file));
+  const json& random = report["random"];
+  EXPECT_EQ(random["seed"], 7);
+  EXPECT_EQ(random["stream"], 1);
+  EXPECT_GT(random["problems"], 0);
+  EXPECT_EQ(random["cells"][0]["problems"], random["problems"]);
+  EXPECT_EQ(random["combinations"], 18 * 12 * 20);
+  EXPECT_FALSE(random["blocks"].empty());
+  EXPECT_EQ(report["cells"][0]["problems"], report["digests"].size());  // of the standard ones
+  const std::string shard = folder_ + "/shard.json";
+  const Outcome second =
+      Run("verify sweep --quick --isa portable --shard 2/8 --hours 0.0001 --json '" + shard + "'");
+  EXPECT_EQ(second.status, 0) << second.out << second.err;
+  EXPECT_EQ(json::parse(Contents(shard))["random"]["stream"], 2);
+  ExpectBadInput("verify sweep --hours 0", "--hours");
+  ExpectBadInput("verify sweep --seed 3", "--hours");
+  for (const char* seed : {"-1", "18446744073709551616", "7x"}) {
+    ExpectBadInput(std::string("verify sweep --hours 1 --seed ") + seed,
+                   std::string("--seed: ") + seed + "; expected 0 to 18446744073709551615");
+    ExpectBadInput(std::string("verify soak --seed ") + seed, std::string("--seed: ") + seed);
+  }
+}
+
+// "digest 0123456789abcdef" of a soak's last line.
+std::string DigestOf(const Outcome& soak) {
+  const size_t at = soak.out.rfind("digest ");
+  return at == std::string::npos ? "none" : soak.out.substr(at);
+}
+
+TEST_F(Cli, SoakHasOneDigestForASeedAndANumberOfRuns) {
+  const Outcome soak = Run("verify soak --runs 80 --seed 5");
+  EXPECT_EQ(soak.status, 0) << soak.out << soak.err;
+  EXPECT_THAT(soak.out, HasSubstr(": 80 runs, "));
+  EXPECT_THAT(soak.out, HasSubstr(" 0 plans kept, "));
+  EXPECT_THAT(soak.out, HasSubstr(" 0 functions of 0 bytes, 0 differences, digest "));
+  EXPECT_EQ(DigestOf(Run("verify soak --runs 80 --seed 5 --threads 7")), DigestOf(soak));
+  EXPECT_EQ(DigestOf(Run("verify soak --runs 80 --seed 5", "INTACT_MAX_ISA=avx2")), DigestOf(soak));
+  EXPECT_NE(DigestOf(Run("verify soak --runs 80 --seed 6")), DigestOf(soak));
+  EXPECT_NE(DigestOf(Run("verify soak --runs 79 --seed 5")), DigestOf(soak));
+}
+
+TEST_F(Cli, SoakEndsWithItsSecondsOrByASignal) {
+  const Outcome soak = Run("verify soak --seconds 0.5 --threads 1");
+  EXPECT_EQ(soak.status, 0) << soak.err;
+  EXPECT_THAT(soak.out, HasSubstr(" 0 differences"));
+  for (const std::string signal : {"INT", "TERM"}) {
+    const Outcome stopped =
+        Run("verify soak --seconds 1000", "timeout --signal=" + signal + " --preserve-status 1");
+    EXPECT_EQ(stopped.status, 0) << stopped.err;
+    EXPECT_THAT(stopped.out, testing::StartsWith("interrupted after ")) << signal;
+    EXPECT_THAT(stopped.out, HasSubstr(" 0 differences")) << signal;
+  }
+  ExpectBadInput("verify soak --seconds 0", "--seconds");
+  ExpectBadInput("verify soak --runs 5 --seconds 5", "--seconds excludes --runs");
+  ExpectBadInput("verify soak --threads 0", "--threads");
+}
+
+}  // namespace

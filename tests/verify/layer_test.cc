@@ -1,0 +1,436 @@
+#include "verify/studies/layer.h"
+#include "verify/explain/identify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/sanitized.h"
+#include "tests/support/temp_path.h"
+#include "verify/explain/audit.h"
+#include "verify/explain/compare.h"
+#include "support/npy.h"
+
+namespace intact::verify {
+namespace {
+
+using nlohmann::json;
+using reference::Model;
+using testing::HasSubstr;
+
+const std::string kLayers = INTACT_TEST_DATA "/torch-layers/";
+
+std::vector<uint8_t> ModelOutputs(const reference::Gemm& gemm, Model model) {
+  return reference::Outputs(gemm, reference::Accumulators(gemm, model));
+}
+
+// What the engines are is found out from their outputs, where saturation shows.
+template <class Operation>
+void ExpectIdentified(const Operation& operation, const std::vector<uint8_t>& exact,
+                      const std::vector<uint8_t>& saturating) {
+  const Identity of_exact = Identify(operation, exact);
+  EXPECT_EQ(of_exact.arithmetic, reference::Arithmetic()) << InWords(of_exact);
+  const Identity of_saturating = Identify(operation, saturating);
+  const Model model = exact == saturating ? Model::kExact : Model::kTriple;
+  EXPECT_EQ(of_saturating.arithmetic, reference::Arithmetic{model}) << InWords(of_saturating);
+  EXPECT_EQ(of_exact.telling, exact == saturating ? 0 : 1);
+}
+
+class GoldenLayer : public testing::TestWithParam<const char*> {};
+
+// PyTorch's engines on a VNNI machine and held to AVX2: each byte is predicted.
+TEST_P(GoldenLayer, ModelsEqualPyTorch) {
+  const Result<Layer> layer = ReadLayer(kLayers + GetParam());
+  ASSERT_TRUE(layer) << layer.error().message;
+  EXPECT_EQ(layer->name, GetParam());
+  const auto exact = ReadExpected(*layer, "output_onednn.npy");
+  const auto saturating = ReadExpected(*layer, "output_avx2.npy");
+  ASSERT_TRUE(exact) << exact.error().message;
+  ASSERT_TRUE(saturating) << saturating.error().message;
+  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kExact), *exact);
+  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *saturating);
+  ExpectIdentified(layer->gemm, *exact, *saturating);
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenLayer,
+                         testing::Values("u8_9", "u8_11", "u7_9", "u7_11", "u8_ramp_64x10", "u7_ramp_64x10"));
+
+class GoldenConv : public testing::TestWithParam<const char*> {};
+
+// Float ties may fall otherwise, on at most 0.01 % of outputs and by 1; today none does.
+TEST_P(GoldenConv, ModelsEqualPyTorch) {
+  if (tests::kSanitized && std::string_view(GetParam()) != "u8_0_0")
+    GTEST_SKIP() << "sanitizers see one layer";
+  const Result<Layer> layer = ReadLayer(kLayers + GetParam());
+  ASSERT_TRUE(layer) << layer.error().message;
+  ASSERT_TRUE(layer->conv);
+  const reference::Conv& conv = *layer->conv;
+  const auto exact = ReadExpected(*layer, "output_onednn.npy");
+  const auto saturating = ReadExpected(*layer, "output_avx2.npy");
+  ASSERT_TRUE(exact) << exact.error().message;
+  ASSERT_TRUE(saturating) << saturating.error().message;
+  const ByteComparison nest =
+      CompareBytes(conv.c_type, *exact, reference::Outputs(conv, reference::Convolve(conv)));
+  RecordProperty("differing", std::to_string(nest.differing));
+  EXPECT_LE(nest.differing * 10000, nest.outputs);
+  EXPECT_LE(nest.max_abs_difference, 1);
+  EXPECT_EQ(nest.differing, 0);
+  EXPECT_EQ(reference::Outputs(conv, reference::Accumulators(conv, Model::kTriple)), *saturating);
+  ExpectIdentified(conv, *exact, *saturating);
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenConv,
+                         testing::Values("u8_0_0", "u8_1_0", "u8_2_0", "u8_3_0", "u8_4_0", "u8_5_0", "u8_6_0",
+                                         "u7_0_0", "u7_1_0", "u7_2_0", "u7_3_0", "u7_4_0", "u7_5_0",
+                                         "u7_6_0"));
+
+// What PyTorch's own AVX2 kernels got wrong, each output by its pairs.
+TEST(GoldenConv, EveryDifferenceOfTheFirstLayerHasItsPairs) {
+  const Result<Layer> layer = ReadLayer(kLayers + "u8_0_0");
+  ASSERT_TRUE(layer);
+  const Comparison comparison = Compare(*layer->conv, *ReadExpected(*layer, "output_avx2.npy"), std::nullopt,
+                                        std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(comparison.saturated_pairs, 2914);
+  EXPECT_EQ(comparison.off_triple, 0);
+  EXPECT_GT(comparison.differing, 1000);
+  EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], comparison.differing);
+  for (const Difference& difference : comparison.listed) {
+    ASSERT_FALSE(difference.pairs.empty());
+    for (const SaturatedPair& pair : difference.pairs) {
+      EXPECT_LT(reference::TapChannelOf(*comparison.conv, pair.k).channel, 2) << "the third is alone";
+    }
+  }
+}
+
+/// A copy of a layer that a test may spoil or change.
+class LayerCopy : public testing::Test {
+ public:
+  ~LayerCopy() override { std::filesystem::remove_all(folder_); }
+
+ protected:
+  explicit LayerCopy(const char* layer = "u8_11") {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::copy(kLayers + layer, folder_);
+    std::ifstream(folder_ + "/layer.json") >> json_;
+  }
+
+  void WriteText(const std::string& text) { std::ofstream(folder_ + "/layer.json") << text; }
+
+  /// The error for layer.json with `value` at the JSON pointer `where`.
+  std::string ErrorWith(const char* where, const json& value) {
+    json changed = json_;
+    changed[json::json_pointer(where)] = value;
+    WriteText(changed.dump());
+    return ErrorOf();
+  }
+
+  std::string ErrorOf() {
+    const Result<Layer> layer = ReadLayer(folder_);
+    if (layer) return "no error";
+    EXPECT_EQ(layer.error().message.find('\n'), std::string::npos);
+    EXPECT_THAT(layer.error().message, HasSubstr(folder_));
+    return layer.error().message;
+  }
+
+  const std::string folder_ = tests::TempPath();
+  json json_;
+};
+
+// A dynamic layer of ONNX Runtime's, as the verifier's own.
+class DynamicLayer : public LayerCopy {
+ protected:
+  DynamicLayer() {
+    const std::string from = INTACT_TEST_DATA "/onnxruntime-avx2/dynamic_linear_9x48x200_bias/";
+    const auto copy = [&](const char* file, const char* to) {
+      std::filesystem::copy_file(from + file, folder_ + "/" + to,
+                                 std::filesystem::copy_options::overwrite_existing);
+    };
+    copy("x.npy", "activations.npy");
+    copy("bias.npy", "bias.npy");
+    copy("output_c.npy", "output.npy");
+    // B is K×N, in Fortran order N×K of the same bytes.
+    std::ifstream in(from + "b.npy", std::ios::binary);
+    std::string npy((std::istreambuf_iterator<char>(in)), {});
+    const auto replace = [&npy](std::string_view what, std::string_view with) {
+      const size_t at = npy.find(what);
+      ASSERT_NE(at, std::string::npos);
+      npy.replace(at, what.size(), with);
+    };
+    replace("'fortran_order': False,", "'fortran_order': True, ");
+    replace("(200, 48)", "(48, 200)");
+    std::ofstream(folder_ + "/weights.npy", std::ios::binary) << npy;
+    json_ = {{"operator", "linear_dynamic"},
+             {"relu", false},
+             {"input", {{"type", "u8"}, {"per", "tensor"}}},
+             {"weight",
+              {{"scales", support::ReadNpy(from + "sb.npy")->Values<float>()}, {"zero_points", json::array({0})}}}};
+    WriteText(json_.dump());
+  }
+};
+
+TEST_F(DynamicLayer, ModelsEqualOnnxRuntime) {
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer) << layer.error().message;
+  const auto expected = ReadExpected(*layer, "output.npy");
+  ASSERT_TRUE(expected) << expected.error().message;
+  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *expected);
+  EXPECT_NE(ModelOutputs(layer->gemm, Model::kExact), *expected);
+}
+
+TEST_F(DynamicLayer, WrongFields) {
+  EXPECT_THAT(ErrorWith("/input/type", "u4"), HasSubstr(R"(input.type: is "u4"; expected "u8" or "s8")"));
+  EXPECT_THAT(ErrorWith("/input/per", 3), HasSubstr("input.per: is 3; expected a string"));
+  EXPECT_THAT(ErrorWith("/input/scale", 0.5), HasSubstr("input.scale: is unknown, or has no meaning"));
+  EXPECT_THAT(ErrorWith("/ramp", {{"from", 0}}), HasSubstr("ramp: is unknown, or has no meaning"));
+  EXPECT_THAT(ErrorWith("/operator", "linear"),
+              HasSubstr("activations.npy: is f4 (9, 200); expected u1 or i1"));
+}
+
+using BadLayer = LayerCopy;
+using ChangedLayer = LayerCopy;
+
+class BadConv : public LayerCopy {
+ protected:
+  BadConv() : LayerCopy("u8_3_0") {}  // 3×3, 4 groups of 16 channels
+};
+
+TEST_F(BadConv, TheCopyIsGood) { EXPECT_EQ(ErrorOf(), "no error"); }
+
+TEST_F(BadConv, WrongGeometry) {
+  EXPECT_THAT(ErrorWith("/stride", 2), HasSubstr("stride: is 2; expected an array"));
+  EXPECT_THAT(ErrorWith("/stride", json::array({2})),
+              HasSubstr("stride: has 1 entries; expected 2, one for each dimension"));
+  EXPECT_THAT(ErrorWith("/stride/1", 0), HasSubstr("stride[1]: is 0; expected 1 to"));
+  EXPECT_THAT(ErrorWith("/stride/0", 1.5), HasSubstr("stride[0]: is 1.5; expected an integer"));
+  EXPECT_THAT(ErrorWith("/dilation/0", UINT64_MAX), HasSubstr("dilation[0]: is 18446744073709551615"));
+  EXPECT_THAT(ErrorWith("/padding/0", -1), HasSubstr("padding[0]: is -1; expected 0 to"));
+  EXPECT_THAT(ErrorWith("/padding_end", "none"), HasSubstr("padding_end: is \"none\"; expected an array"));
+  EXPECT_THAT(ErrorWith("/groups", 0), HasSubstr("groups: is 0; expected 1 to"));
+  EXPECT_THAT(ErrorWith("/groups", 3),
+              HasSubstr("activations.npy: is u1 (4, 16, 16, 64); expected u1 or i1 (batch, H, W, 48)"));
+  EXPECT_THAT(ErrorWith("/operator", "conv1d"), HasSubstr("stride: has 2 entries; expected 1"));
+  EXPECT_THAT(ErrorWith("/output_padding", {0, 1}),
+              HasSubstr("output_padding[1]: is 1; expected 0 to 0 where nothing is transposed"));
+  EXPECT_THAT(ErrorWith("/dilation", json::array({9, 1})),
+              HasSubstr("expected a kernel that fits into the padded input of"));
+}
+
+// The layer's tensors as those of a transposed convolution, whose outputs are as many as the formula says.
+TEST_F(BadConv, MayBeTransposed) {
+  json_["operator"] = "conv_transpose2d";
+  json_["stride"] = {2, 3};
+  json_["padding"] = {1, 0};
+  json_["output_padding"] = {0, 2};
+  WriteText(json_.dump());
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer) << layer.error().message;
+  EXPECT_TRUE(layer->conv->geometry.IsTransposed());
+  EXPECT_EQ(layer->conv->geometry.axes[1].Output(), 15 * 2 - 2 + 2 + 1);
+  EXPECT_EQ(layer->conv->geometry.axes[2].Output(), 15 * 3 + 2 + 2 + 1);
+  EXPECT_THAT(ErrorWith("/output_padding/1", 3),
+              HasSubstr("output_padding[1]: is 3; expected 0 to 2, less than stride or dilation"));
+  EXPECT_THAT(ErrorWith("/output_padding", 1), HasSubstr("output_padding: is 1; expected an array"));
+  EXPECT_THAT(ErrorWith("/padding/0", 17),
+              HasSubstr("expected a kernel of which padding, 34 pixels, leaves an output"));
+}
+
+// More outputs than int64 counts, or than there is memory for.
+TEST_F(BadConv, OutputBeyondWhatCanBeVerified) {
+  json_["operator"] = "conv_transpose2d";
+  EXPECT_THAT(ErrorWith("/stride", {1 << 20, 1 << 20}),
+              HasSubstr("elements; at most 268435456 can be verified"));
+  json_["operator"] = "conv2d";
+  EXPECT_THAT(ErrorWith("/padding", {1 << 20, 1 << 20}), HasSubstr("layer.json: the output has"));
+  EXPECT_THAT(ErrorWith("/padding", {1 << 8, 1 << 8}), HasSubstr("layer.json: the input under all taps has"));
+}
+
+TEST_F(BadConv, WrongTensors) {
+  for (const char* file : {"activations.npy", "weights.npy"}) {
+    std::filesystem::copy_file(kLayers + "u8_11/" + file, folder_ + "/" + file,
+                               std::filesystem::copy_options::overwrite_existing);
+    EXPECT_THAT(ErrorOf(), HasSubstr(file));
+  }
+  EXPECT_THAT(ErrorOf(), HasSubstr("expected i1 or u1 (N, KH, KW, C/groups)"));
+}
+
+TEST_F(BadConv, WrongExpectation) {
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer);
+  EXPECT_THAT(ReadExpected(*layer, "weights.npy").error().message, HasSubstr("the output of layer"));
+}
+
+// The same weights as u8, 128 higher, and their zero points with them: the same outputs on every engine.
+TEST_F(ChangedLayer, U8WeightsComputeTheSame) {
+  const std::string path = folder_ + "/weights.npy";
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const Result<Layer> original = ReadLayer(folder_);
+  ASSERT_TRUE(original) << original.error().message;
+  bytes.replace(bytes.find("|i1"), 3, "|u1");
+  for (size_t i = bytes.size() - original->gemm.b.size(); i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(bytes[i] ^ 0x80);
+  }
+  std::ofstream(path, std::ios::binary) << bytes;
+  for (const json& zero_points : {json::array({128}), json(std::vector<int>(10, 128))}) {
+    json_["weight"]["zero_points"] = zero_points;
+    WriteText(json_.dump());
+    const Result<Layer> layer = ReadLayer(folder_);
+    ASSERT_TRUE(layer) << layer.error().message;
+    EXPECT_EQ(layer->gemm.b_type, INTACT_U8);
+    EXPECT_EQ(layer->gemm.b_zero_points.size(), zero_points.size());
+    EXPECT_EQ(ModelOutputs(layer->gemm, Model::kExact), *ReadExpected(*layer, "output_onednn.npy"));
+    EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *ReadExpected(*layer, "output_avx2.npy"));
+    const Audit audit = AuditReduceRange(layer->gemm, false);
+    const Audit expected = AuditReduceRange(original->gemm, false);
+    EXPECT_EQ(audit.max_weight, expected.max_weight);
+    EXPECT_EQ(audit.largest_safe_activation, expected.largest_safe_activation);
+    EXPECT_EQ(audit.sqnr_7bit_weights_db, expected.sqnr_7bit_weights_db);
+    EXPECT_EQ(audit.sqnr_7bit_activations_db, expected.sqnr_7bit_activations_db);
+  }
+}
+
+TEST_F(BadLayer, DeepJson) {
+  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  WriteText(R"({"operator":)" + nested(100000) + "}");
+  EXPECT_THAT(ErrorOf(), HasSubstr("layer.json: is nested deeper than 32 levels"));
+  WriteText(R"({"operator":)" + std::string(100000, '['));
+  EXPECT_THAT(ErrorOf(), HasSubstr("malformed JSON"));
+  WriteText(R"({"operator":)" + nested(31) + "}");
+  EXPECT_THAT(ErrorOf(), HasSubstr("operator: is an array of 1; expected a string"));
+  EXPECT_THAT(ErrorWith("/operator", {{"name", "linear"}}), HasSubstr("operator: is an object of 1;"));
+}
+
+TEST_F(BadLayer, ControlCharactersAreNotEchoed) {
+  EXPECT_THAT(ErrorWith("/operator", "a\n\x1b[31m"), HasSubstr(R"(operator: is "a\n\u001b[31m";)"));
+  WriteText("{\"operator\": \"\x1b[31m\"}");
+  EXPECT_EQ(ErrorOf().find('\x1b'), std::string::npos);
+}
+
+TEST_F(BadLayer, TheCopyIsGood) { EXPECT_EQ(ErrorOf(), "no error"); }
+
+TEST_F(BadLayer, MalformedJson) {
+  for (const char* text :
+       {"", "{", "[1, 2]", R"({"operator": "linear", "input": {"scale": NaN}})", "\xff\xfe"}) {
+    WriteText(text);
+    EXPECT_THAT(ErrorOf(), HasSubstr("layer.json: ")) << text;
+    EXPECT_THAT(ErrorOf(), HasSubstr("JSON")) << text;
+  }
+}
+
+TEST_F(BadLayer, UnknownKeys) {
+  const auto is_unknown = [](const std::string& key) {
+    return HasSubstr("layer.json: " + key + ": is unknown, or has no meaning for this operator");
+  };
+  EXPECT_THAT(ErrorWith("/reduce_rnage", true), is_unknown("reduce_rnage"));
+  EXPECT_THAT(ErrorWith("/stride", {2, 2}), is_unknown("stride"));
+  EXPECT_THAT(ErrorWith("/input/zero_points", {0}), is_unknown("input.zero_points"));
+  EXPECT_THAT(ErrorWith("/input.scale", 1), is_unknown("input.scale"));
+  EXPECT_THAT(ErrorWith("/ramp", {{"begin", 1}}), is_unknown("ramp.begin"));
+  EXPECT_THAT(ErrorWith("/a\n\x1b[31m", 1), is_unknown("a\\x0a\\x1b[31m"));
+  EXPECT_EQ(ErrorWith("/ramp", {{"from", -4.0}, {"to", 4.0}, {"step", 0.01}}), "no error");
+}
+
+TEST_F(BadConv, UnknownKeys) {
+  EXPECT_THAT(ErrorWith("/strides", {2, 2}), HasSubstr("layer.json: strides: is unknown"));
+  EXPECT_THAT(ErrorWith("/groups", 4), "no error");
+}
+
+TEST_F(BadLayer, DoubledKeys) {
+  const std::string text = json_.dump();
+  const auto with = [&](const std::string& before, const std::string& added) {
+    std::string changed = text;
+    changed.insert(changed.find(before) + before.size(), added);
+    WriteText(changed);
+    return ErrorOf();
+  };
+  EXPECT_THAT(with("{", R"("relu":true,)"),
+              HasSubstr(R"(layer.json: has the key "relu" twice in an object)"));
+  EXPECT_THAT(with(R"("input":{)", R"("scale":1,)"), HasSubstr(R"(has the key "scale" twice)"));
+}
+
+TEST_F(BadLayer, MissingKeys) {
+  for (const char* key : {"operator", "relu", "input", "output", "weight"}) {
+    json without = json_;
+    without.erase(key);
+    WriteText(without.dump());
+    EXPECT_THAT(ErrorOf(), HasSubstr(key));
+    EXPECT_THAT(ErrorOf(), HasSubstr("is missing"));
+  }
+}
+
+TEST_F(BadLayer, WrongValues) {
+  EXPECT_THAT(ErrorWith("/operator", "conv2d"), HasSubstr("expected i1 or u1 (N, KH, KW, C/groups)"));
+  EXPECT_THAT(ErrorWith("/operator", "softmax"),
+              HasSubstr("operator: is \"softmax\"; expected \"linear\", \"linear_dynamic\", \"conv1d\", "
+                        "\"conv2d\", \"conv3d\", "
+                        "\"conv_transpose1d\", \"conv_transpose2d\" or \"conv_transpose3d\""));
+  EXPECT_THAT(ErrorWith("/operator", 3), HasSubstr("operator: is 3; expected a string"));
+  EXPECT_THAT(ErrorWith("/relu", "yes"), HasSubstr("relu: is \"yes\"; expected true or false"));
+  EXPECT_THAT(ErrorWith("/input", 1), HasSubstr("input.zero_point: is missing"));
+  EXPECT_THAT(ErrorWith("/input/scale", -0.5),
+              HasSubstr("input.scale: is -0.5; expected a finite scale above 0"));
+  EXPECT_THAT(ErrorWith("/input/scale", 0), HasSubstr("input.scale"));
+  EXPECT_THAT(ErrorWith("/output/scale", "x"), HasSubstr("output.scale: is \"x\"; expected a number"));
+  EXPECT_THAT(ErrorWith("/output/scale", 1e-300), HasSubstr("in float32; expected a finite scale"));
+  EXPECT_THAT(ErrorWith("/input/zero_point", 256), HasSubstr("input.zero_point: is 256; expected 0 to 255"));
+  EXPECT_THAT(ErrorWith("/output/zero_point", -1), HasSubstr("output.zero_point: is -1; expected 0 to 255"));
+  EXPECT_THAT(ErrorWith("/output/zero_point", 1.5), HasSubstr("expected an integer"));
+  EXPECT_THAT(ErrorWith("/output/zero_point", UINT64_MAX), HasSubstr("expected 0 to 255"));
+  EXPECT_THAT(ErrorWith("/weight/scales", json::array({1.0, 2.0})),
+              HasSubstr("has 2 entries; expected 1 or 10"));
+  EXPECT_THAT(ErrorWith("/weight/scales", json::array()), HasSubstr("has 0 entries; expected 1 or 10"));
+  EXPECT_THAT(ErrorWith("/weight/scales/3", nullptr),
+              HasSubstr("weight.scales[3]: is null; expected a number"));
+  EXPECT_THAT(ErrorWith("/weight/zero_points/2", 128),
+              HasSubstr("weight.zero_points[2]: is 128; expected -128 to 127"));
+  EXPECT_THAT(ErrorWith("/weight/zero_points/2", 1.5),
+              HasSubstr("weight.zero_points[2]: is 1.5; expected an integer"));
+}
+
+TEST_F(BadLayer, WrongTensors) {
+  const auto replace = [&](const char* to, const char* from) {
+    std::filesystem::copy_file(kLayers + from, folder_ + "/" + to,
+                               std::filesystem::copy_options::overwrite_existing);
+    return ErrorOf();
+  };
+  EXPECT_THAT(replace("bias.npy", "u8_9/bias.npy"), HasSubstr("bias.npy: is f4 (160,); expected f4 (10,)"));
+  EXPECT_THAT(replace("activations.npy", "u8_9/activations.npy"),
+              HasSubstr("activations.npy: is u1 (4, 512); expected u1 or i1 (M, 160)"));
+  EXPECT_THAT(replace("weights.npy", "u8_9/bias.npy"),
+              HasSubstr("weights.npy: is f4 (160,); expected i1 or u1 (N, K)"));
+  std::filesystem::remove(folder_ + "/weights.npy");
+  EXPECT_THAT(ErrorOf(), HasSubstr("weights.npy: no such file"));
+}
+
+TEST_F(BadLayer, WrongExpectation) {
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer);
+  EXPECT_TRUE(ReadExpected(*layer, kLayers + "u8_11/output_avx2.npy")) << "an absolute path";
+  EXPECT_THAT(ReadExpected(*layer, "nothing.npy").error().message,
+              HasSubstr(folder_ + "/nothing.npy: no such file"));
+  EXPECT_THAT(ReadExpected(*layer, "bias.npy").error().message,
+              HasSubstr("is f4 (10,); expected u1 (4, 10)"));
+}
+
+TEST(Layer, FolderMustExist) {
+  EXPECT_THAT(ReadLayer("/nonexistent").error().message, HasSubstr("/nonexistent: is not a folder"));
+}
+
+TEST(BuiltinLayers, FillTheOutputRangeWithoutLeavingIt) {
+  for (const Layer& layer : BuiltinLayers()) {
+    SCOPED_TRACE(layer.name);
+    const std::vector<int32_t> y = reference::Accumulators(layer.gemm, Model::kExact);
+    const auto [low, high] = std::ranges::minmax(y);
+    const float widest = static_cast<float>(std::max(-low, high)) * layer.gemm.scales[0];
+    EXPECT_GT(widest, 120.0f);
+    EXPECT_LT(widest, 128.5f);
+  }
+}
+
+}  // namespace
+}  // namespace intact::verify

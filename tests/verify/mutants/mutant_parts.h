@@ -1,0 +1,60 @@
+// What mutants are made of: a faulty computation beside the scalar reference's parts.
+#ifndef INTACT_TESTS_VERIFY_MUTANTS_MUTANT_PARTS_H_
+#define INTACT_TESTS_VERIFY_MUTANTS_MUTANT_PARTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/verify/mutants/mutants.h"
+
+namespace intact::verify {
+
+/// A faulty computation of the output bytes; an unfaulty one would accumulate by `model`.
+using Computation = std::function<std::vector<uint8_t>(const reference::Gemm& gemm, reference::Model model)>;
+using ConvComputation =
+    std::function<std::vector<uint8_t>(const reference::Conv& conv, reference::Model model)>;
+
+/// The unfaulty ones.
+std::vector<uint8_t> Compute(const reference::Gemm& gemm, reference::Model model);
+std::vector<uint8_t> Compute(const reference::Conv& conv, reference::Model model);
+
+/// The padding becomes part of the input, and holds `value`. That of a transposed convolution crops its
+/// output.
+std::vector<uint8_t> PadWith(const reference::Conv& conv, uint8_t value, reference::Model model);
+
+/// Calls visit(accumulator, requantization, scale of the row, scale of the column) for each output in turn.
+template <class Visit>
+void ForEachOutput(const reference::Operation& operation, int64_t columns,
+                   const std::vector<int32_t>& accumulators, const Visit& visit) {
+  for (size_t output = 0; output < accumulators.size(); ++output) {
+    const auto at = static_cast<int64_t>(output);
+    const auto row = static_cast<size_t>(at / columns);
+    const reference::Requantization column = reference::RequantizationOf(operation, at % columns);
+    visit(accumulators[output], reference::AtOutput(column, operation, columns, at),
+          operation.a_scales.empty() ? 1.0f : operation.a_scales[row], column.scale);
+  }
+}
+template <class Visit>
+void ForEachOutput(const reference::Gemm& gemm, reference::Model model, const Visit& visit) {
+  for (int64_t i = 0; i < gemm.batch; ++i) {
+    const reference::Gemm item = reference::Item(gemm, i);
+    ForEachOutput(item, item.n, reference::Accumulators(item, model), visit);
+  }
+}
+template <class Visit>
+void ForEachOutput(const reference::Conv& conv, reference::Model model, const Visit& visit) {
+  ForEachOutput(conv, conv.geometry.output_channels, reference::Accumulators(conv, model), visit);
+}
+
+/// A mutant of GEMMs, of convolutions, or of both; `problem` is a line.
+Mutant MakeMutant(const char* name, Computation gemm, ConvComputation conv, std::string fault,
+                  std::string_view problem, Cause cause, std::string detail);
+
+/// What other libraries did, as it was reported of them: tests/data/regressions.json.
+std::vector<Mutant> ReportedMutants();
+
+}  // namespace intact::verify
+#endif  // INTACT_TESTS_VERIFY_MUTANTS_MUTANT_PARTS_H_

@@ -1,0 +1,463 @@
+#include "tests/verify/mutants/mutants.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "core/types.h"
+#include "reference/contract/quantize.h"
+#include "verify/targets/intact_target.h"
+#include "tests/verify/mutants/mutant_parts.h"
+#include "verify/targets/wrong_quantizers.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Model;
+using reference::Requantization;
+
+// Appends f as an output, rounded as it is to be.
+void Store(float f, const Requantization& q, std::vector<uint8_t>* bytes) {
+  const auto append = [bytes](const auto& element) {
+    const auto raw = std::bit_cast<std::array<uint8_t, sizeof element>>(element);
+    bytes->insert(bytes->end(), raw.begin(), raw.end());
+  };
+  if (q.c_type == INTACT_F32) return append(f);
+  if (q.c_type == INTACT_BF16) return append(reference::ToBfloat16(f));
+  if (std::isnan(f)) f = -std::numeric_limits<float>::infinity();
+  append(static_cast<uint8_t>(reference::RoundToType(f, q.c_type, q.zero_point)));
+}
+
+// Output bytes of value(accumulator, requantization of the output, scales of its row and its column), a
+// float.
+template <class Value>
+std::vector<uint8_t> ComputeValues(const reference::Gemm& gemm, Model model, Value value) {
+  if (gemm.c_type == INTACT_S32) return Compute(gemm, model);
+  std::vector<uint8_t> bytes;
+  ForEachOutput(gemm, model, [&](int32_t y, const Requantization& q, float row_scale, float column_scale) {
+    Store(std::isnan(q.scale) ? q.scale : value(y, q, row_scale, column_scale), q, &bytes);
+  });
+  return bytes;
+}
+
+// f, then the residual and the activation.
+float Finish(float f, Requantization q) {
+  q.has_bias_f32 = true;
+  q.bias_f32 = f;
+  q.scale = 0.0f;
+  return reference::Dequantize(0, q);
+}
+
+std::vector<uint8_t> SwapPairOrder(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  for (int64_t k = 0; k + 3 < gemm.k; k += 4) {
+    for (int64_t m = 0; m < gemm.m; ++m) {
+      const auto at = static_cast<size_t>(m * gemm.k + k);
+      std::swap(gemm.a[at + 1], gemm.a[at + 2]);
+    }
+    for (int64_t n = 0; n < gemm.n; ++n) {
+      std::swap(gemm.b[static_cast<size_t>((k + 1) * gemm.n + n)],
+                gemm.b[static_cast<size_t>((k + 2) * gemm.n + n)]);
+    }
+  }
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> DropDepthTail(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  const int64_t kept = gemm.k / 4 * 4;
+  std::fill(gemm.b.begin() + kept * gemm.n, gemm.b.end(), int8_t{0});
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> ForgetZeroPoint(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.a_zero_point = 0;
+  return Compute(gemm, model);
+}
+
+// Takes A, B or both for what they are not.
+auto ReadWithOtherSign(bool a, bool b) {
+  return [=](const reference::Gemm& honest, Model model) {
+    reference::Gemm gemm = honest;
+    if (a) gemm.a_type = core::OtherSign(gemm.a_type);
+    if (b) gemm.b_type = core::OtherSign(gemm.b_type);
+    return Compute(gemm, model);
+  };
+}
+
+std::vector<uint8_t> AddNothing(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  std::fill(gemm.b.begin(), gemm.b.end(), int8_t{0});
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> ForgetWeightZeroPoints(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.b_zero_points.clear();
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> DropRowSums(const reference::Gemm& gemm, Model model) {
+  reference::Operands operands(gemm);
+  std::fill(operands.row_sums.begin(), operands.row_sums.end(), 0);
+  return reference::Outputs(gemm, reference::Accumulators(operands, model));
+}
+
+std::vector<uint8_t> ReuseLastScale(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  if (gemm.scales.size() > 1) gemm.scales.back() = gemm.scales[gemm.scales.size() - 2];
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
+    const float f = reference::Dequantize(y, q);
+    return core::BytesOf(q.c_type) == 1 ? std::floor(f + 0.5f) : f;
+  });
+}
+
+std::vector<uint8_t> AddResidualLast(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, Requantization q, float, float) {
+    if (!std::exchange(q.has_residual, false)) return reference::Dequantize(y, q);
+    return reference::Dequantize(y, q) + q.residual * q.residual_scale;
+  });
+}
+
+std::vector<uint8_t> FuseBias(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
+    return q.has_bias_f32 ? Finish(std::fma(static_cast<float>(y), q.scale, q.bias_f32), q)
+                          : reference::Dequantize(y, q);
+  });
+}
+
+std::vector<uint8_t> ScaleTwice(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float row, float column) {
+    const float f = static_cast<float>(y) * row * column;
+    return Finish(q.has_bias_f32 ? f + q.bias_f32 : f, q);
+  });
+}
+
+std::vector<uint8_t> TruncateBfloat16(const reference::Gemm& honest, Model model) {
+  if (honest.c_type != INTACT_BF16) return Compute(honest, model);
+  reference::Gemm gemm = honest;
+  gemm.c_type = INTACT_F32;
+  const std::vector<uint8_t> floats = Compute(gemm, model);
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i < floats.size(); i += 4) bytes.insert(bytes.end(), &floats[i + 2], &floats[i] + 4);
+  return bytes;
+}
+
+// ----- quantizations of rows, and batches ------------------------------------------------------------------
+
+Computation QuantizeWrongly(const WrongQuantizer& wrong) {
+  return [&wrong](const reference::Gemm& honest, Model model) {
+    reference::Gemm gemm = honest;
+    if (gemm.is_dynamic()) wrong.quantize(&gemm);
+    return Compute(gemm, model);
+  };
+}
+
+// Each gets what is the next one's.
+template <class T>
+void TakeNext(std::vector<T>* values, int64_t size) {
+  if (!values->empty()) std::rotate(values->begin(), values->begin() + size, values->end());
+}
+
+std::vector<uint8_t> TakeNextRows(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  TakeNext(&gemm.a_zero_points, 1);
+  TakeNext(&gemm.a_scales, 1);
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> TakeNextB(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  if (gemm.has_own_b) TakeNext(&gemm.b, gemm.k * gemm.n);
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> TakeNextItemScale(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  TakeNext(&gemm.item_scales, 1);
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> ForgetResidualZeroPoint(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.residual_zero_point = 0;
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/) {
+  return Compute(gemm, Model::kDpbusds);
+}
+
+// ----- convolutions ---------------------------------------------------------------------------------------
+
+std::vector<uint8_t> PadWithZero(const reference::Conv& honest, Model model) {
+  return PadWith(honest, 0, model);
+}
+
+// Taps lie one pixel too near; as many outputs as before.
+std::vector<uint8_t> NarrowDilation(const reference::Conv& honest, Model model) {
+  reference::Conv conv = honest;
+  for (reference::Axis& axis : conv.geometry.axes) {
+    if (axis.dilation == 1) continue;
+    --axis.dilation;
+    axis.pad_end -= axis.kernel - 1;
+  }
+  return Compute(conv, model);
+}
+
+// The last output channel of each group reads the input of the next.
+std::vector<uint8_t> ShiftGroupBoundary(const reference::Conv& honest, Model model) {
+  const reference::ConvGeometry& g = honest.geometry;
+  reference::Conv next = honest;
+  for (auto pixel = next.a.begin(); pixel != next.a.end(); pixel += g.input_channels) {
+    std::rotate(pixel, pixel + g.GroupInputs(), pixel + g.input_channels);
+  }
+  std::vector<int32_t> y = reference::Accumulators(honest, model);
+  const std::vector<int32_t> of_next = reference::Accumulators(next, model);
+  for (size_t i = 0; i < y.size(); ++i) {
+    const int64_t channel = static_cast<int64_t>(i) % g.output_channels;
+    const bool is_last = channel % g.GroupOutputs() == g.GroupOutputs() - 1;
+    if (is_last && channel + 1 < g.output_channels) y[i] = of_next[i];
+  }
+  return reference::Outputs(honest, y);
+}
+
+// kh and kw change places, where the filter is square.
+std::vector<uint8_t> TransposeTaps(const reference::Conv& honest, Model model) {
+  const reference::ConvGeometry& g = honest.geometry;
+  reference::Conv conv = honest;
+  if (g.axes[1].kernel != g.axes[2].kernel) return Compute(conv, model);
+  for (int64_t plane = 0; plane < g.output_channels * g.axes[0].kernel; ++plane) {
+    for (int64_t kh = 0; kh < g.axes[1].kernel; ++kh) {
+      for (int64_t kw = 0; kw < g.axes[2].kernel; ++kw) {
+        const int64_t from = (plane * g.axes[1].kernel + kw) * g.axes[2].kernel + kh;
+        const int64_t to = (plane * g.axes[1].kernel + kh) * g.axes[2].kernel + kw;
+        std::copy_n(honest.b.begin() + from * g.GroupInputs(), g.GroupInputs(),
+                    conv.b.begin() + to * g.GroupInputs());
+      }
+    }
+  }
+  return Compute(conv, model);
+}
+
+// Taps in reverse: a transposed convolution by the convolution's order of them.
+std::vector<uint8_t> ReverseTaps(const reference::Conv& honest, Model model) {
+  reference::Conv conv = honest;
+  const int64_t inputs = conv.geometry.GroupInputs();
+  const int64_t filter = conv.geometry.Taps() * inputs;
+  for (auto begin = conv.b.begin(); begin != conv.b.end(); begin += filter) {
+    std::reverse(begin, begin + filter);
+    for (auto tap = begin; tap != begin + filter; tap += inputs) std::reverse(tap, tap + inputs);
+  }
+  return Compute(conv, model);
+}
+
+// Every pixel of the width is what its neighbour should be: phases have each other's taps.
+std::vector<uint8_t> MixPhases(const reference::Conv& honest, Model model) {
+  reference::Conv conv = honest;
+  ++conv.geometry.axes.back().pad_begin;
+  --conv.geometry.axes.back().pad_end;
+  return Compute(conv, model);
+}
+
+std::vector<uint8_t> SwapCrop(const reference::Conv& honest, Model model) {
+  reference::Conv conv = honest;
+  for (reference::Axis& axis : conv.geometry.axes) std::swap(axis.pad_begin, axis.pad_end);
+  return Compute(conv, model);
+}
+
+// ----- targets --------------------------------------------------------------------------------------------
+
+class Overeager : public IntactTarget {
+ public:
+  std::string Name() const override { return "one_pair_too_many"; }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
+    return IntactTarget::Run(gemm, Narrowed(gemm, options));
+  }
+  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
+                                       const RunOptions& options) const override {
+    return IntactTarget::RunConv(conv, Narrowed(conv, options));
+  }
+
+ private:
+  static RunOptions Narrowed(const reference::Operation& operation, const RunOptions& options) {
+    RunOptions narrow = options;
+    const int32_t zero = operation.a_zero_point + reference::ActivationShift(operation);
+    narrow.declared = std::max({options.declared - 1, zero, 1});  // a range must hold the zero point
+    narrow.range_check = INTACT_RANGE_UNCHECKED;
+    return narrow;
+  }
+};
+
+Problem ProblemOf(std::string_view line) {
+  const Result<Problem> problem = Problem::Parse(line);
+  assert(problem);
+  return *problem;
+}
+
+Mutant MakeMutant(const char* name, Computation compute, std::string fault, std::string_view line,
+                  Cause cause, std::string detail) {
+  return MakeMutant(name, std::move(compute), nullptr, std::move(fault), line, cause, std::move(detail));
+}
+
+Mutant MakeConvMutant(const char* name, ConvComputation compute, std::string fault, std::string_view line,
+                      std::string detail) {
+  return MakeMutant(name, nullptr, std::move(compute), std::move(fault), line, Cause::kImplementationError,
+                    std::move(detail));
+}
+
+// A problem on which each wrong quantizer shows.
+std::string_view ProblemOf(const WrongQuantizer& wrong) {
+  static constexpr std::pair<std::string_view, std::string_view> kLines[] = {
+      {"truncating_quantizer", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows"},
+      {"half_away_quantizer", "gemm s8s8f32 m=5 n=17 k=64 quant=dynamic_rows src=bf16 x=halves"},
+      {"reciprocal_quantizer", "gemm s8s8f32 m=5 n=17 k=64 quant=dynamic_tensor x=tiny seed=2 scale=channel"},
+      {"early_zero_point", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=halves"},
+      {"late_zero_point", "gemm u8u8f32 m=5 n=17 k=64 zb=131 quant=dynamic_rows x=normal bias=f32"},
+      {"range_without_zero", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=constant"},
+      {"zeros_without_scale", "gemm u8s8f32 m=6 n=17 k=64 quant=dynamic_rows x=zeros"},
+      {"rows_for_tensor", "gemm u8s8f32 m=5 n=17 k=64 batch=2 quant=dynamic_tensor x=normal"},
+  };
+  const auto* line =
+      std::ranges::find(kLines, wrong.name, &std::pair<std::string_view, std::string_view>::first);
+  assert(line != std::end(kLines));
+  return line->second;
+}
+
+}  // namespace
+
+Result<std::vector<uint8_t>> ReferenceTarget::Run(const reference::Gemm& gemm,
+                                                  const RunOptions& options) const {
+  return Compute(gemm, ExpectedModel(options.mode, options.isa));
+}
+
+Result<std::vector<uint8_t>> ReferenceTarget::RunConv(const reference::Conv& conv,
+                                                      const RunOptions& options) const {
+  const Model model = ExpectedModel(options.mode, options.isa);
+  return reference::Outputs(
+      conv, model == Model::kExact ? reference::Convolve(conv) : reference::Accumulators(conv, model));
+}
+
+std::unique_ptr<Target> OvereagerTarget() { return std::make_unique<Overeager>(); }
+
+std::vector<Mutant> Mutants() {
+  std::vector<Mutant> mutants;
+  mutants.push_back(MakeMutant("swapped_pair_order", SwapPairOrder,
+                               "pairs (k, k+2) and (k+1, k+3) saturate instead of adjacent ones",
+                               "gemm u8s8s32 m=4 n=16 k=64 fill=bait mode=saturating isa=avx2",
+                               Cause::kInt16Saturation, "pairs of depths 2 apart clamped to int16"));
+  mutants.push_back(MakeMutant("dropped_depth_tail", DropDepthTail, "the last K mod 4 depths are left out",
+                               "gemm u8s8s32 m=5 n=17 k=67 za=3", Cause::kImplementationError,
+                               "depth tail k=64…66 missing"));
+  mutants.push_back(MakeMutant("forgotten_zero_point", ForgetZeroPoint,
+                               "the activation zero point is not subtracted",
+                               "gemm u8s8u8 m=5 n=17 k=64 za=77 zc=128", Cause::kImplementationError,
+                               "activation zero point not subtracted"));
+  mutants.push_back(MakeMutant("forgotten_weight_zero_point", ForgetWeightZeroPoints,
+                               "the weights' zero points are not subtracted",
+                               "gemm u8u8u8 m=5 n=17 k=64 za=77 zb=131 zc=128", Cause::kImplementationError,
+                               "weight zero point not subtracted"));
+  mutants.push_back(MakeMutant("a_of_other_sign", ReadWithOtherSign(true, false),
+                               "activations of u8 are read as s8", "gemm u8s8s32 m=5 n=17 k=64 za=3",
+                               Cause::kImplementationError, "A read as s8"));
+  mutants.push_back(MakeMutant("b_of_other_sign", ReadWithOtherSign(false, true),
+                               "weights of s8 are read as u8", "gemm s8s8s32 m=5 n=17 k=64 za=-3",
+                               Cause::kImplementationError, "B read as u8"));
+  mutants.push_back(MakeMutant("both_of_other_sign", ReadWithOtherSign(true, true),
+                               "s8 and u8 are taken for each other", "gemm s8u8s32 m=5 n=17 k=64 zb=7",
+                               Cause::kImplementationError, "A read as u8 and B read as s8"));
+  mutants.push_back(MakeMutant("nothing_added", AddNothing, "no product is added up",
+                               "gemm u8s8s32 m=5 n=17 k=64 bias=s32", Cause::kImplementationError,
+                               "nothing but the bias"));
+  mutants.push_back(MakeMutant("dropped_row_sums", DropRowSums,
+                               "the weights' zero points are not multiplied with the rows' sums",
+                               "gemm s8u8s32 m=5 n=17 k=67 za=-3 zb=9 zbper=channel",
+                               Cause::kImplementationError, "sum of the row's activations left out"));
+  mutants.push_back(MakeMutant("reused_scale", ReuseLastScale, "the last column is scaled as the one before",
+                               "gemm u8s8s8 m=16 n=17 k=64 za=128 scale=channel", Cause::kImplementationError,
+                               "the scale of column 15 gives this output of column 16"));
+  mutants.push_back(MakeMutant("half_up", RoundHalfUp, "ties are rounded up instead of to even",
+                               "gemm u8s8u8 m=16 n=16 k=64 za=9 zc=128 fill=ties", Cause::kRequantization,
+                               "half up"));
+  mutants.push_back(MakeMutant("late_residual", AddResidualLast,
+                               "the residual is added after the activation instead of before it",
+                               "gemm u8s8u8 m=8 n=17 k=64 za=128 zc=128 act=relu res=s8 zres=-3",
+                               Cause::kImplementationError, "residual added after the activation"));
+  mutants.push_back(MakeMutant("forgotten_residual_zero_point", ForgetResidualZeroPoint,
+                               "the residual's zero point is not subtracted",
+                               "gemm u8s8f32 m=8 n=17 k=64 za=128 bias=f32 res=u8 zres=77",
+                               Cause::kImplementationError, "residual's zero point not subtracted"));
+  mutants.push_back(
+      MakeMutant("saturating_int32_adds", SaturateInt32, "VPDPBUSDS: intermediate sums are clamped to int32",
+                 "gemm u8s8s32 m=1 n=1 k=70000 za=128 fill=extremes", Cause::kInt32Overflow, "left int32"));
+  mutants.push_back(MakeMutant("fused_bias", FuseBias, "scale and bias are rounded once, by an FMA",
+                               "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows bias=f32",
+                               Cause::kRequantization, "fused multiply-add"));
+  mutants.push_back(MakeMutant("scaled_twice", ScaleTwice,
+                               "accumulators are multiplied by their row's scale, then by their column's",
+                               "gemm u8s8f32 m=5 n=17 k=64 quant=rows zaper=row scale=channel",
+                               Cause::kRequantization, "scales multiplied one after the other"));
+  mutants.push_back(MakeMutant("truncated_bfloat16", TruncateBfloat16, "bfloat16 outputs are truncated",
+                               "gemm u8s8bf16 m=5 n=17 k=64 bias=f32", Cause::kRequantization, "truncation"));
+  for (const WrongQuantizer& wrong : WrongQuantizers()) {
+    mutants.push_back(MakeMutant(wrong.name, QuantizeWrongly(wrong), wrong.fault, ProblemOf(wrong),
+                                 Cause::kImplementationError, wrong.fault));
+  }
+  mutants.push_back(MakeMutant("next_row", TakeNextRows, "rows have the zero point and scale of the next",
+                               "gemm s8s8f32 m=5 n=17 k=64 quant=rows zaper=row", Cause::kImplementationError,
+                               "the quantization of row 1 taken for that of row 0"));
+  mutants.push_back(MakeMutant("next_b", TakeNextB, "items of a batch have the B of the next",
+                               "gemm u8u8f32 m=5 n=17 k=64 batch=3 ownb=yes zb=9",
+                               Cause::kImplementationError, "B of item 1 taken for that of item 0"));
+  mutants.push_back(MakeMutant("next_item_scale", TakeNextItemScale,
+                               "items of a batch have the scale of the next",
+                               "gemm u8s8f32 m=5 n=17 k=64 batch=3 ownb=yes scale=item",
+                               Cause::kImplementationError, "the scale of item 1 taken for that of item 0"));
+  mutants.push_back({OvereagerTarget(), "int16 groups take one pair too many",
+                     ProblemOf("gemm u8s8s32 m=480 n=64 k=64 wmax=128 fill=bound isa=avx2"),
+                     Cause::kImplementationError, "int16 sums wrapped"});
+  mutants.push_back(
+      {OvereagerTarget(), "the same in a convolution",
+       ProblemOf("conv u8s8s32 in=9x9 c=32 o=32 kernel=2x2 stride=2x2 groups=2 wmax=128 fill=bound isa=avx2"),
+       Cause::kImplementationError, "int16 sums wrapped"});
+  mutants.push_back(MakeConvMutant("zero_padding", PadWithZero, "padding is 0 instead of the zero point",
+                                   "conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=77",
+                                   "padding read as 0 instead of the zero point"));
+  mutants.push_back(MakeConvMutant("narrow_dilation", NarrowDilation, "taps lie one pixel too near",
+                                   "conv u8s8s32 in=9x9 c=5 o=4 kernel=3x3 dilation=2x3 pad=2x3 za=3",
+                                   "taps read 1x2 pixels apart instead of 2x3"));
+  mutants.push_back(MakeConvMutant("shifted_group_boundary", ShiftGroupBoundary,
+                                   "the last output channel of a group reads the next group's input",
+                                   "conv u8s8s32 in=5x5 c=12 o=8 kernel=3x3 pad=1x1 groups=4 za=3",
+                                   "read the channels of group 2 instead of group 1"));
+  mutants.push_back(MakeConvMutant("transposed_taps", TransposeTaps,
+                                   "rows and columns of a filter change places",
+                                   "conv s8s8u8 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=3 zc=128 bias=f32",
+                                   "rows and columns of the filter swapped"));
+  mutants.push_back(MakeConvMutant(
+      "reversed_taps", ReverseTaps, "a transposed convolution with its taps in reverse",
+      "conv u8s8s32 in=5x5 c=5 o=4 kernel=3x3 stride=2x2 pad=1x1 transposed=yes outpad=1x1 za=3",
+      "taps of the filter in reverse order"));
+  mutants.push_back(
+      MakeConvMutant("mixed_phases", MixPhases, "phases of a transposed convolution have each other's taps",
+                     "conv u8s8s32 in=5x4 c=5 o=4 kernel=4x4 stride=2x2 pad=1x1 transposed=yes za=3",
+                     "that of output ow + 1 instead: of another phase"));
+  mutants.push_back(MakeConvMutant("swapped_crop", SwapCrop, "output cropped at the wrong ends",
+                                   "conv u8s8s32 in=5 c=5 o=4 kernel=6 stride=2 pad=3:1 transposed=yes za=3",
+                                   "padding at the end taken for that at the beginning"));
+  std::ranges::move(ReportedMutants(), std::back_inserter(mutants));
+  return mutants;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,257 @@
+// Problems that are drawn: valid, of all kinds, at the edges of blocks; and a sweep of them that tells what
+// it has met.
+#include "verify/sweep/random_sweep.h"
+#include "core/isas.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reference/contract/arithmetic.h"
+#include "verify/explain/audit.h"
+#include "verify/targets/features.h"
+#include "verify/targets/fit.h"
+#include "verify/report/report_json.h"
+#include "verify/report/report_terminal.h"
+#include "verify/targets/blocks.h"
+
+namespace intact::verify {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Problem> Drawn(intact_isa isa, uint64_t count) {
+  const std::array isas = {isa};
+  std::vector<Problem> problems;
+  for (uint64_t i = 0; i < count; ++i) problems.push_back(RandomSweepProblem({}, isas, i));
+  return problems;
+}
+
+TEST(DrawProblem, MakesWhatItsLineSays) {
+  for (const intact_isa isa : core::kIsaLadder) {
+    std::set<std::string> lines;
+    for (const Problem& problem : Drawn(isa, 500)) {
+      const std::optional<Error> error = problem.Check();
+      ASSERT_FALSE(error) << problem.ToString() << ": " << error->message;
+      const Result<Problem> again = Problem::Parse(problem.ToString());
+      ASSERT_TRUE(again) << again.error().message;
+      EXPECT_EQ(*again, problem) << problem.ToString();
+      EXPECT_EQ(problem.isa, isa);
+      lines.insert(problem.ToString());
+    }
+    EXPECT_EQ(lines.size(), 500u);
+  }
+}
+
+template <class T>
+void Note(std::set<std::string>* met, const char* field, T value) {
+  met->insert(std::string(field) + std::to_string(static_cast<int64_t>(value)));
+}
+
+TEST(DrawProblem, MeetsEveryValueOfEveryField) {
+  std::set<std::string> met;
+  for (const Problem& p : Drawn(INTACT_ISA_AVX2, 4000)) {
+    met.insert(std::string(ToString(p.a_type)) + std::string(ToString(p.b_type)) +
+               std::string(ToString(p.c_type)) + (p.conv ? " conv" : " gemm"));
+    Note(&met, "fill ", p.fill);
+    Note(&met, "zero points ", p.zb_kind);
+    Note(&met, "bias ", p.bias);
+    Note(&met, "scale ", p.scale);
+    Note(&met, "activation ", p.activation);
+    Note(&met, "residual ", p.residual);
+    Note(&met, "quantization ", p.quantization);
+    if (p.IsDynamic()) Note(&met, "numbers ", p.numbers);
+    if (p.IsDynamic()) Note(&met, "source ", p.source);
+    Note(&met, "rows' zero points ", p.row_zero_points);
+    Note(&met, "pointers ", p.item_pointers);
+    Note(&met, "own B ", p.own_b);
+    Note(&met, "by columns ", p.b_by_columns);
+    Note(&met, "check ", p.range_check);
+    Note(&met, "in place ", p.in_place);
+    Note(&met, "open ", p.open_extents);
+    Note(&met, "scratch ", p.own_scratch);
+    Note(&met, "saved ", p.saved);
+    Note(&met, "threads ", p.threads);
+    Note(&met, "declared ", p.declared < 255);
+    Note(&met, "declared from ", p.declared_min > 0);
+    Note(&met, "all weights ", p.wmax == 128);
+    for (const int64_t pad : {p.a_pad, p.b_pad, p.c_pad, p.res_pad, p.item_pad}) Note(&met, "pad ", pad > 0);
+    if (!p.conv) continue;
+    Note(&met, "dims ", p.conv->dims);
+    Note(&met, "transposed ", p.conv->IsTransposed());
+    Note(&met, "depthwise ", p.conv->groups == p.conv->input_channels);
+    Note(&met, "output pad ", p.conv->axes.back().output_pad > 0);
+    Note(&met, "asymmetric ", p.conv->axes.back().pad_begin != p.conv->axes.back().pad_end);
+  }
+  const size_t types = 4 * 5 + 4 * 4;
+  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 4 + 3 + 4 + 4 + AllNumbers().size() + 2 + 12 * 2 +
+                            4 + 2 + 3 + 4 * 2)
+      << ::testing::PrintToString(met);
+}
+
+TEST(DrawProblem, IsMostlyAtTheEdgesOfBlocks) {
+  int at_edge = 0;
+  int gemms = 0;
+  const std::array<Block, 1> block = {Block{8, 48}};
+  for (uint64_t i = 0; i < 1000; ++i) {
+    support::Random random(1, 0, i);
+    const Problem p = DrawProblem(block, INTACT_EXACT, &random);
+    if (p.conv) continue;
+    ++gemms;
+    at_edge += p.m % 8 <= 1 || p.m % 8 == 7 ? 1 : 0;
+  }
+  EXPECT_GT(gemms, 500);
+  EXPECT_GT(at_edge, gemms * 3 / 5);
+}
+
+TEST(RandomSweepProblem, FollowsFromSeedStreamAndNumber) {
+  const std::array isas = {INTACT_ISA_AVX2, INTACT_ISA_AVX512};
+  const auto at = [&](uint64_t seed, uint64_t stream, uint64_t number) {
+    return RandomSweepProblem({seed, stream}, isas, number).ToString();
+  };
+  EXPECT_EQ(at(5, 1, 9), at(5, 1, 9));
+  EXPECT_NE(at(5, 1, 9), at(6, 1, 9));
+  EXPECT_NE(at(5, 1, 9), at(5, 2, 9));
+  EXPECT_THAT(at(5, 1, 8), HasSubstr("isa=avx2"));
+  EXPECT_THAT(at(5, 1, 9), HasSubstr("isa=avx512"));
+}
+
+TEST(RunRandomSweep, FindsNothingAndTellsWhatItMet) {
+  constexpr int64_t kProblems = 150;
+  const std::array isas = {INTACT_ISA_PORTABLE};
+  const RandomSweepResult result = RunRandomSweep(
+      {}, isas, [](const RandomSweepResult& now) { return now.coverage.problems() < kProblems; });
+  EXPECT_TRUE(result.sweep.Passed()) << ToText(result.sweep);
+  ASSERT_EQ(result.sweep.cells.size(), 1u);
+  EXPECT_EQ(result.sweep.cells[0].problems, kProblems);
+  const Json json = ToJson(result);
+  EXPECT_EQ(json["problems"], kProblems);
+  EXPECT_EQ(json["combinations"], 18 * 12 * 20);
+  int64_t problems = 0;
+  for (const Json& block : json["blocks"]) {
+    problems += block["problems"].get<int64_t>();
+    EXPECT_LE(block["combinations"], block["problems"]);
+    EXPECT_GE(block["combinations"], block["edges"]);
+    EXPECT_THAT(ToText(result), HasSubstr(block["block"].get<std::string>()));
+  }
+  EXPECT_EQ(problems, kProblems);
+}
+
+// In s32, as the reference has them, but for one output where `IsWrong()`.
+class Sums : public Target {
+ public:
+  std::string Name() const override { return "sums"; }
+  uint64_t Features() const override {
+    return INTACT_TARGET_BIT(INTACT_TARGET_GEMM) | INTACT_TARGET_BIT(INTACT_TARGET_A_U8) |
+           INTACT_TARGET_BIT(INTACT_TARGET_B_S8) | INTACT_TARGET_BIT(INTACT_TARGET_C_S32);
+  }
+  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm,
+                                   const RunOptions& /*options*/) const override {
+    std::vector<uint8_t> output = reference::Predict(gemm, {});
+    if (IsWrong(gemm)) output[0] ^= 1;
+    return output;
+  }
+
+ private:
+  virtual bool IsWrong(const reference::Gemm& /*gemm*/) const { return true; }
+};
+
+// Wrong with one row after a problem of more.
+class Resentful final : public Sums {
+ public:
+  std::unique_ptr<Target> Fresh() const override { return std::make_unique<Resentful>(); }
+
+ private:
+  bool IsWrong(const reference::Gemm& gemm) const override {
+    return std::exchange(rows_, gemm.m) > 1 && gemm.m == 1;
+  }
+  mutable int64_t rows_ = 1;
+};
+
+TEST(RunRandomSweep, TellsOnWhatEarlierCallAFailureDepends) {
+  const Resentful target;
+  const RandomSweepResult result = RunRandomSweep(
+      {}, target, TakesOf(target), [](const RandomSweepResult& now) { return now.sweep.failures.empty(); });
+  ASSERT_EQ(result.sweep.failures.size(), 1u);
+  EXPECT_THAT(result.sweep.failures[0].minimised_reason, HasSubstr("wrong after 'gemm u8s8s32 m="));
+}
+
+// Wrong each so many runs, whatever the process.
+class Flickering final : public Sums {
+ public:
+  explicit Flickering(int period) : runs_(std::make_shared<int>(0)), period_(period) {}
+  std::unique_ptr<Target> Fresh() const override { return std::make_unique<Flickering>(*this); }
+
+ private:
+  bool IsWrong(const reference::Gemm& /*gemm*/) const override { return ++*runs_ % period_ == 0; }
+  std::shared_ptr<int> runs_;
+  int period_;
+};
+
+TEST(RunRandomSweep, BlamesNoEarlierCallForWhatComesAndGoes) {
+  for (const int period : {2, 3, 5, 7, 11, 13, 17, 29}) {
+    const Flickering target(period);
+    const RandomSweepResult result = RunRandomSweep(
+        {}, target, TakesOf(target), [](const RandomSweepResult& now) { return now.sweep.failures.empty(); });
+    ASSERT_EQ(result.sweep.failures.size(), 1u);
+    EXPECT_THAT(result.sweep.failures[0].minimised_reason, HasSubstr("changes from run to run")) << period;
+    EXPECT_THAT(result.sweep.failures[0].minimised_reason, testing::Not(HasSubstr("wrong after"))) << period;
+  }
+}
+
+TEST(RunRandomSweep, CountsFailuresThatItDoesNotKeep) {
+  constexpr int64_t kFailures = static_cast<int64_t>(kMaxRandomFailures) + 7;
+  const Sums target;
+  const RandomSweepResult result =
+      RunRandomSweep({}, target, TakesOf(target),
+                     [](const RandomSweepResult& now) { return now.sweep.Failed() < kFailures; });
+  EXPECT_GE(result.sweep.failures.size(), kMaxRandomFailures);
+  EXPECT_EQ(std::ranges::count(std::span(result.sweep.failures).subspan(kMaxRandomFailures), "",
+                               &SweepFailure::minimised),
+            0);
+  EXPECT_EQ(result.sweep.Failed(), kFailures);
+  EXPECT_THAT(ToText(result), HasSubstr(std::to_string(kFailures)));
+}
+
+TEST(Blocks, AreInTheNamesOfKernels) {
+  EXPECT_EQ(BlockIn("u8s8_gemm_8x48c4_avx512vnni"), (Block{8, 48}));
+  EXPECT_EQ(BlockIn("u8s8_scheduled_32of128x1c4_by4_avx2"), (Block{32, 1}));
+  EXPECT_EQ(BlockIn("u8s8u8_plain_depthwise_3x3_x1_s3_4x64_vnni_avx512vnni"), (Block{4, 64}));
+  EXPECT_EQ(BlockIn("nothing"), (Block{1, 1}));
+  EXPECT_EQ(BlockName("u8s8s32_gemm_4x16c4_inplace_avx2"), "gemm 4x16");
+  EXPECT_EQ(BlockName("u8s8_scheduled_32of128x1c4_by4_avx2"), "scheduled 32x1");
+  for (const intact_isa isa : core::kIsaLadder) EXPECT_FALSE(BlocksOf(isa).empty()) << intact_isa_name(isa);
+  EXPECT_GT(BlocksOf(INTACT_ISA_ANY).size(), BlocksOf(INTACT_ISA_AVX2).size());
+}
+
+TEST(Coverage, CountsEachCombinationOnce) {
+  Coverage coverage;
+  const auto add = [&](const char* line) {
+    const Result<Problem> problem = Problem::Parse(line);
+    ASSERT_TRUE(problem) << problem.error().message;
+    coverage.Add(*problem, "u8s8_gemm_8x48c4_avx512vnni");
+  };
+  add("gemm u8s8s32 m=8 n=48 k=4 isa=avx512_vnni");
+  add("gemm u8s8s32 m=16 n=96 k=64 isa=avx512_vnni seed=7");  // the same edges, fill and types
+  add("gemm u8s8s32 m=7 n=48 k=4 isa=avx512_vnni");
+  add("gemm u8s8s32 m=9 n=48 k=5 fill=bait isa=avx512_vnni");
+  add("gemm s8u8f32 m=9 n=48 k=5 fill=bait isa=avx512_vnni");
+  ASSERT_EQ(coverage.blocks().size(), 1u);
+  const Coverage::Met& met = coverage.blocks().begin()->second;
+  EXPECT_EQ(met.problems, 5);
+  EXPECT_EQ(met.edges.size(), 3u);
+  EXPECT_EQ(met.fills.size(), 2u);
+  EXPECT_EQ(met.types.size(), 2u);
+  EXPECT_EQ(met.combinations.size(), 4u);
+}
+
+}  // namespace
+}  // namespace intact::verify

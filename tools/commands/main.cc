@@ -1,0 +1,52 @@
+// The `intact` command line: what this CPU does with int8, and the proof of what kernels compute.
+#include "core/isas.h"
+#include "jit/isa.h"
+#include "tools/console/commands.h"
+#include "tools/console/documents.h"
+
+namespace intact::tools {
+namespace {
+
+constexpr const char* kExitStatus =
+    "Exit status:\n"
+    "  0  parity, or nothing to compare\n"
+    "  1  a difference\n"
+    "  2  bad usage or input, told in one line on standard error; or a sweep that compared nothing\n\n";
+
+int Main(int argc, char** argv) {
+  if (const std::optional<int> status = RunPythonCommand(argc, argv)) return *status;
+  CLI::App app("int8 kernels that are exact on every CPU, and the verifier that proves it", "intact");
+  app.set_version_flag("--version", intact_version());
+  AddDocumentOption(&app);
+  Command command;
+  AddInfo(&app, &command);
+  AddPythonCommands(&app);
+  CLI::App* verify = app.add_subcommand("verify", "the standard run of this machine, or one part of it");
+  verify->require_subcommand(0, 1);
+  AddVerifyStandard(verify, &command);
+  AddVerifyPairs(verify, &command);
+  AddVerifyPairing(verify, &command);
+  AddVerifySweep(verify, &command);
+  AddVerifyMerge(verify, &command);
+  AddVerifyRamp(verify, &command);
+  AddVerifyLayer(verify, &command);
+  AddVerifySoak(verify, &command);
+  AddVerifyReplay(verify, &command);
+  AddVerifyCompare(verify, &command);
+  AddVerifyCertify(verify, &command);
+  AddVerifyModels(verify, &command);
+  app.footer(std::string(kExitStatus) + kEnvironmentHelp);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return Exit(app, error);
+  }
+  if (!command) return Fail("a subcommand is required: info, audit, repair or verify (see --help)");
+  if (const Result<core::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());
+  return command();
+}
+
+}  // namespace
+}  // namespace intact::tools
+
+int main(int argc, char** argv) { return intact::tools::RunProgram(intact::tools::Main, argc, argv); }

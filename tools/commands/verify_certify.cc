@@ -1,0 +1,414 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <intact/intact.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "tools/console/commands.h"
+#include "tools/console/terminal.h"
+#include "verify/explain/audit.h"
+#include "support/npy.h"
+#include "verify/explain/pairing.h"
+#include "verify/problem/place.h"
+#include "verify/report/report_json.h"
+
+namespace intact::tools {
+namespace {
+
+constexpr int64_t kWitnessesListed = 8;
+
+struct CertifyOptions {
+  std::string file;
+  int amax = 255;
+  int64_t groups = 1;
+  std::string op;      // "linear", "conv" or "": as the file's dimensions say
+  std::string engine;  // "": all
+  std::string json;
+};
+
+struct Weights {
+  int64_t n = 0, k = 0;
+  verify::MaybeConv conv;  // with the weights' channels, kernel and groups
+  intact_type type = INTACT_S8;
+  std::vector<uint8_t> values;  // n×k; s8 in two's complement
+  // "64 depths", "3×3 taps × 20 channels"
+  std::string Depths() const {
+    if (!conv) return fmt::format("{} depths", k);
+    return fmt::format("{} taps × {} channels{}", fmt::join(Kernel(), "×"), conv->GroupInputs(),
+                       conv->groups == 1 ? "" : fmt::format(" of {} groups", conv->groups));
+  }
+  std::vector<int64_t> Kernel() const {
+    std::vector<int64_t> kernel;
+    for (int i = 3 - conv->dims; i < 3; ++i) kernel.push_back(conv->axes[static_cast<size_t>(i)].kernel);
+    return kernel;
+  }
+};
+
+// What exact kernels of an ISA without VNNI run.
+struct Schedule {
+  intact_isa isa;
+  int64_t quads, items, groups;
+  double PerQuad(int64_t count) const { return static_cast<double>(count) / static_cast<double>(quads); }
+};
+
+// A pair that can saturate: depths k and k1 of a column, as reference/contract/conv.h counts them.
+struct FailingPair {
+  int64_t n, k, k1;
+  int32_t w0, w1, a0, a1, sum;
+};
+
+struct PairingFindings {
+  intact_pairing pairing;
+  intact_certificate certificate;
+  std::vector<FailingPair> witnesses;  // the first
+
+  double FailingShare() const {
+    return static_cast<double>(certificate.failing_pairs) / static_cast<double>(certificate.pairs);
+  }
+};
+
+struct Findings {
+  std::vector<PairingFindings> pairings;  // those that pair other depths; none: the engine adds no pairs
+  intact_certificate certificate = INTACT_CERTIFICATE_INIT;  // what does not depend on the pairing
+  std::vector<intact_panel_certificate> panels;              // of a matrix
+  std::vector<Schedule> schedules;
+
+  bool IsProven() const {
+    return std::ranges::all_of(pairings, [](const auto& of) { return of.certificate.failing_pairs == 0; });
+  }
+  int64_t SafeDepthQuads() const {
+    const auto less = [](const auto& a, const auto& b) { return a.safe_depth_quads < b.safe_depth_quads; };
+    return std::min_element(panels.begin(), panels.end(), less)->safe_depth_quads;
+  }
+};
+
+Result<Weights> ReadWeights(const CertifyOptions& options) {
+  const std::string& file = options.file;
+  ASSIGN_OR_RETURN(support::NpyArray npy, support::ReadNpy(file));
+  const auto invalid = [&](const std::string& what) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", file, what)};
+  };
+  if (npy.type != INTACT_S8 && npy.type != INTACT_U8) return invalid("elements are not int8 or uint8");
+  if (npy.shape.size() < 2) {
+    return invalid(
+        fmt::format("shape is {}; expected (columns, depth) or (output channels, kernel…, channels)",
+                    support::ShapeString(npy.shape)));
+  }
+  if (npy.shape.size() > 2 + INTACT_MAX_SPATIAL) {
+    return invalid(fmt::format("shape is {}; expected a kernel of at most {} dimensions",
+                               support::ShapeString(npy.shape), INTACT_MAX_SPATIAL));
+  }
+  Weights weights;
+  weights.n = npy.shape[0];
+  const bool is_conv = options.op.empty() ? npy.shape.size() > 2 : options.op == "conv";
+  if (!is_conv && options.groups != 1) {
+    return Error{INTACT_INVALID_ARGUMENT,
+                 fmt::format("--groups is {}; expected 1, for these are the weights of a linear layer",
+                             options.groups)};
+  }
+  if (weights.n % options.groups != 0) {
+    return Error{INTACT_INVALID_ARGUMENT,
+                 fmt::format("--groups is {}; expected a divisor of the {} output channels of {}",
+                             options.groups, weights.n, file)};
+  }
+  if (is_conv && npy.shape.size() == 2) npy.shape.insert(npy.shape.begin() + 1, 1);
+  if (is_conv) {
+    reference::ConvGeometry& conv = weights.conv.emplace();
+    conv.dims = static_cast<int>(npy.shape.size()) - 2;
+    for (size_t i = 1; i + 1 < npy.shape.size(); ++i) {
+      conv.axes[i + 2 - static_cast<size_t>(conv.dims)].kernel = npy.shape[i];
+    }
+    conv.input_channels = npy.shape.back() * options.groups;
+    conv.output_channels = weights.n;
+    conv.groups = options.groups;
+  }
+  weights.type = npy.type;
+  weights.values = std::move(npy.bytes);
+  weights.k = std::ssize(weights.values) / weights.n;
+  return weights;
+}
+
+// What the certificate is to hold for, whatever is beyond.
+void SetRange(int amax, intact_isa isa, intact_linear_desc* linear) {
+  linear->a_max = amax;
+  linear->range_check = INTACT_RANGE_UNCHECKED;
+  linear->max_isa = isa;
+}
+
+Result<Gemm> CreateGemm(const Weights& weights, int amax, intact_isa isa) {
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = weights.n;
+  desc.k = weights.k;
+  desc.linear.b_type = weights.type;
+  desc.b_stride_k = 1;
+  desc.b_stride_n = weights.k;
+  SetRange(amax, isa, &desc.linear);
+  return Gemm::Create(desc, weights.values.data());
+}
+
+// A convolution of an input as large as the kernel.
+Result<Conv> CreateConv(const Weights& weights, int amax, intact_isa isa) {
+  const std::vector<int64_t> kernel = weights.Kernel();
+  ConvDesc desc = MakeConvDesc();
+  desc.spatial_dims = weights.conv->dims;
+  desc.input_channels = weights.conv->input_channels;
+  desc.output_channels = weights.n;
+  desc.groups = weights.conv->groups;
+  std::copy(kernel.begin(), kernel.end(), std::begin(desc.input));
+  std::copy(kernel.begin(), kernel.end(), std::begin(desc.kernel));
+  desc.linear.b_type = weights.type;
+  SetRange(amax, isa, &desc.linear);
+  return Conv::Create(desc, weights.values.data());
+}
+
+Result<intact_certificate> CertificateOf(const Gemm& plan, intact_pairing) { return plan.Certificate(); }
+Result<intact_certificate> CertificateOf(const Conv& plan, intact_pairing pairing) {
+  return plan.Certificate(pairing);
+}
+
+Result<std::vector<FailingPair>> WitnessesOf(const Gemm& plan, const Weights& weights, intact_pairing) {
+  std::array<intact_failing_pair, kWitnessesListed> pairs;
+  int64_t written = 0;
+  const intact_status status =
+      intact_gemm_failing_pairs(plan.handle(), 0, kWitnessesListed, pairs.data(), &written);
+  if (status != INTACT_OK) return Error{status, intact_last_error()};
+  std::vector<FailingPair> witnesses;
+  for (const intact_failing_pair& pair : std::span(pairs).first(static_cast<size_t>(written))) {
+    const int64_t k1 = std::min(pair.k + 1, weights.k - 1);
+    witnesses.push_back({pair.n, pair.k, k1, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum});
+  }
+  return witnesses;
+}
+
+Result<std::vector<FailingPair>> WitnessesOf(const Conv& plan, const Weights& weights,
+                                             intact_pairing pairing) {
+  std::array<intact_conv_failing_pair, kWitnessesListed> pairs;
+  int64_t written = 0;
+  const intact_status status =
+      intact_conv_failing_pairs(plan.handle(), pairing, 0, kWitnessesListed, pairs.data(), &written);
+  if (status != INTACT_OK) return Error{status, intact_last_error()};
+  const std::vector<int64_t> kernel = weights.Kernel();
+  const reference::ConvGeometry& conv = *weights.conv;
+  std::vector<FailingPair> witnesses;
+  for (const intact_conv_failing_pair& pair : std::span(pairs).first(static_cast<size_t>(written))) {
+    int64_t tap = 0;
+    for (size_t i = 0; i < kernel.size(); ++i) tap = tap * kernel[i] + pair.tap[i];
+    const int64_t k = tap * conv.TapDepth() + pair.channel;
+    // A pair that can saturate has two weights: after the last channel comes the next tap.
+    const int64_t k1 = pair.channel + 1 < conv.GroupInputs() ? k + 1 : (tap + 1) * conv.TapDepth();
+    witnesses.push_back({pair.output_channel, k, k1, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum});
+  }
+  return witnesses;
+}
+
+Error AddPanels(const Gemm& plan, Findings* findings) {
+  findings->panels.resize(static_cast<size_t>(findings->certificate.panels));
+  const intact_status status =
+      intact_gemm_panel_certificates(plan.handle(), 0, findings->certificate.panels, findings->panels.data());
+  return status == INTACT_OK ? Error() : Error{status, intact_last_error()};
+}
+Error AddPanels(const Conv& /*plan*/, Findings* /*findings*/) { return {}; }
+
+// `create` makes a plan for an ISA.
+template <class Create>
+Error AddCertificates(const Weights& weights, const std::vector<intact_pairing>& pairings,
+                      const Create& create, Findings* findings) {
+  ASSIGN_OR_RETURN(const auto plan, create(INTACT_ISA_ANY));
+  ASSIGN_OR_RETURN(const intact_certificate any, CertificateOf(plan, INTACT_PAIRING_WITHIN_TAP));
+  findings->certificate = any;
+  for (const intact_pairing pairing : pairings) {
+    ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, pairing));
+    ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, weights, pairing));
+    findings->pairings.push_back({pairing, certificate, std::move(witnesses)});
+  }
+  return AddPanels(plan, findings);
+}
+
+// One plan lives at a time: each holds the weights, in one form or more.
+template <class Create>
+Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairing>& pairings,
+                         const Create& create) {
+  Findings findings;
+  RETURN_IF_ERROR(AddCertificates(weights, pairings, create, &findings));
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (!core::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;
+    ASSIGN_OR_RETURN(const auto capped, create(isa));
+    ASSIGN_OR_RETURN(const intact_certificate of_isa, CertificateOf(capped, INTACT_PAIRING_WITHIN_TAP));
+    if (of_isa.schedule_quads == 0) continue;  // such a plan needs none
+    findings.schedules.push_back({isa, of_isa.schedule_quads, of_isa.schedule_items, of_isa.schedule_groups});
+  }
+  return findings;
+}
+
+Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairing>& pairings, int amax) {
+  if (!weights.conv) {
+    return Certify(weights, pairings, [&](intact_isa isa) { return CreateGemm(weights, amax, isa); });
+  }
+  return Certify(weights, pairings, [&](intact_isa isa) { return CreateConv(weights, amax, isa); });
+}
+
+// Those that pair other depths; of an engine its own, or none.
+std::vector<intact_pairing> PairingsOf(const Weights& weights, const verify::Engine* engine) {
+  const verify::PairedShape shape = verify::ShapeOf(weights.conv);
+  if (engine == nullptr) return verify::PairingsOf(shape);
+  const std::optional<intact_pairing> pairing = verify::PairingOf(*engine, shape);
+  if (!pairing) return {};
+  return {*pairing};
+}
+
+std::string PairsText(const PairingFindings& of) {
+  const intact_certificate& c = of.certificate;
+  if (c.failing_pairs == 0) {
+    return fmt::format("proven: none of {} pairs can saturate VPMADDUBSW, whatever the activations", c.pairs);
+  }
+  return fmt::format("{} of {} pairs ({:.2f} %) can saturate VPMADDUBSW; worst column {} with {}",
+                     c.failing_pairs, c.pairs, 100 * of.FailingShare(), c.worst_column,
+                     c.worst_column_failing_pairs);
+}
+
+void PrintFindings(const std::string& file, const Weights& weights, const verify::Engine* engine,
+                   const Findings& findings) {
+  const intact_certificate& c = findings.certificate;
+  const verify::PairedShape shape = verify::ShapeOf(weights.conv);
+  Print("{}: {} columns × {}, activations in [{}, {}]\n", file, weights.n, weights.Depths(), c.a_min,
+        c.a_max);
+  for (const PairingFindings& of : findings.pairings) {
+    Print("  {} ({}): {}\n", verify::InWords(of.pairing, weights.conv),
+          engine != nullptr ? fmt::format("{}, {}", engine->words, engine->versions)
+                            : verify::EnginesOf(of.pairing, shape),
+          PairsText(of));
+    for (const FailingPair& w : of.witnesses) {
+      const std::string place = weights.conv ? verify::PairPlace(weights.conv, w.n, w.k, w.k1)
+                                             : fmt::format("depths {}, {}", w.k, w.k1);
+      Print("    column {} {}: {}·({}) + {}·({}) = {}\n", w.n, place, w.a0, w.w0, w.a1, w.w1, w.sum);
+    }
+  }
+  if (findings.pairings.empty()) {
+    Print("  {} ({}) adds no products in int16 here: proven\n", engine->words, engine->versions);
+  }
+  if (!findings.panels.empty()) {
+    Print("  adjacent k-quads that int16 can add up anywhere: {}\n", findings.SafeDepthQuads());
+  }
+  Print("  accumulators from {} to {}\n", c.accumulator_min, c.accumulator_max);
+  for (const Schedule& schedule : findings.schedules) {
+    Print("  exact on {}: {:.2f} items and {:.2f} widenings a k-quad (saturating: 1 and 1)\n",
+          intact_isa_name(schedule.isa), schedule.PerQuad(schedule.items), schedule.PerQuad(schedule.groups));
+  }
+}
+
+verify::Json ToJson(const PairingFindings& of, const Weights& weights) {
+  const intact_certificate& c = of.certificate;
+  verify::Json json = {
+      {"pairing", verify::NameOf(of.pairing)}, {"engines", verify::Json::array()},
+      {"proven", c.failing_pairs == 0},        {"pairs", c.pairs},
+      {"failing_pairs", c.failing_pairs},      {"failing_share", of.FailingShare()},
+      {"worst_column", c.worst_column},        {"worst_column_failing_pairs", c.worst_column_failing_pairs},
+      {"witnesses", verify::Json::array()}};
+  for (const verify::Engine* engine : verify::EnginesWith(of.pairing, verify::ShapeOf(weights.conv))) {
+    json["engines"].push_back(engine->name);
+  }
+  for (const FailingPair& w : of.witnesses) {
+    verify::Json witness = {{"n", w.n},   {"k", w.k},   {"k1", w.k1}, {"w0", w.w0},
+                            {"w1", w.w1}, {"a0", w.a0}, {"a1", w.a1}, {"sum", w.sum}};
+    if (weights.conv) {
+      for (const auto& [number, k] : {std::pair("", w.k), std::pair("1", w.k1)}) {
+        const auto at = reference::TapChannelOf(*weights.conv, k);
+        witness[std::string("tap") + number] = verify::OfItsDimensions(*weights.conv, at.tap);
+        witness[std::string("channel") + number] = at.channel;
+      }
+    }
+    json["witnesses"].push_back(std::move(witness));
+  }
+  return json;
+}
+
+verify::Json ToJson(const std::string& file, const Weights& weights, const Findings& findings) {
+  const intact_certificate& c = findings.certificate;
+  verify::Json json = {{"file", file},
+                       {"columns", weights.n},
+                       {"depth", weights.k},
+                       {"activation_min", c.a_min},
+                       {"activation_max", c.a_max},
+                       {"proven", findings.IsProven()},
+                       {"pairings", verify::Json::array()},
+                       {"accumulator_min", c.accumulator_min},
+                       {"accumulator_max", c.accumulator_max},
+                       {"schedules", verify::Json::array()}};
+  for (const PairingFindings& of : findings.pairings) json["pairings"].push_back(ToJson(of, weights));
+  if (weights.conv) {
+    json["kernel"] = weights.Kernel();
+    json["channels"] = weights.conv->GroupInputs();
+    json["groups"] = weights.conv->groups;
+  } else {
+    json["panels"] = verify::Json::array();
+    json["safe_depth_quads"] = findings.SafeDepthQuads();
+  }
+  for (const intact_panel_certificate& panel : findings.panels) {
+    json["panels"].push_back(
+        {{"failing_pairs", panel.failing_pairs}, {"safe_depth_quads", panel.safe_depth_quads}});
+  }
+  for (const Schedule& schedule : findings.schedules) {
+    json["schedules"].push_back({{"isa", intact_isa_name(schedule.isa)},
+                                 {"quads", schedule.quads},
+                                 {"items", schedule.items},
+                                 {"groups", schedule.groups}});
+  }
+  return json;
+}
+
+int RunCertify(const CertifyOptions& options) {
+  const verify::Engine* engine = verify::FindEngine(options.engine);
+  const Result<Weights> weights = ReadWeights(options);
+  if (!weights) return Fail(weights.error());
+  const Result<Findings> findings = Certify(*weights, PairingsOf(*weights, engine), options.amax);
+  if (!findings) return Fail(options.file + ": " + findings.error().message);
+  PrintFindings(options.file, *weights, engine, *findings);
+  return WriteJson(options.json, ToJson(options.file, *weights, *findings), kParity);
+}
+
+}  // namespace
+
+void AddVerifyCertify(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<CertifyOptions>();
+  CLI::App* certify = verify->add_subcommand("certify",
+                                             "which weights can make VPMADDUBSW saturate, in each engine's "
+                                             "pairs of depths, and what accumulators reach where "
+                                             "zero points are 0; information, not a verdict: exit status 0");
+  RefuseEmpty(certify->add_option("WEIGHTS", options->file,
+                                  ".npy file of int8 or uint8: (columns, depth), or (output channels, "
+                                  "kernel…, channels) of a convolution"))
+      ->type_name("FILE")
+      ->required();
+  certify->add_option("--amax", options->amax, "activations as the instruction sees them lie in [0, amax]")
+      ->check(CLI::Range(1, 255))
+      ->capture_default_str();
+  certify->add_option("--groups", options->groups, "groups of the convolution")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31).description(""))
+      ->capture_default_str();
+  certify
+      ->add_option("--operator", options->op,
+                   "linear, or conv; without it two dimensions are linear and more a convolution")
+      ->check(CLI::IsMember({"linear", "conv"}));
+  std::vector<std::string> engines;
+  for (const verify::Engine& engine : verify::Engines()) engines.push_back(engine.name);
+  certify
+      ->add_option("--engine", options->engine,
+                   "certify for this engine's pairs only: " + fmt::format("{}", fmt::join(engines, ", ")))
+      ->type_name("ENGINE")
+      ->check(CLI::IsMember(engines).description(""));
+  AddJsonOption(certify, &options->json, "write the certificate");
+  certify->callback([options, command] { *command = [options] { return RunCertify(*options); }; });
+}
+
+}  // namespace intact::tools

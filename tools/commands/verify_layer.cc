@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+#include "tools/console/commands.h"
+#include "tools/console/target_option.h"
+#include "tools/console/terminal.h"
+#include "verify/studies/cost.h"
+#include "verify/studies/layer.h"
+#include "verify/studies/layer_check.h"
+#include "verify/report/report_json.h"
+#include "verify/report/report_terminal.h"
+
+namespace intact::tools {
+namespace {
+
+struct LayerOptions {
+  std::vector<std::string> folders;
+  RunChoice choice;
+  TargetOption target;
+  std::string expect;
+  std::string json;
+};
+
+/// Every output_*.npy of the layer's folder, by name.
+Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(layer.folder, error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("output_") && name.ends_with(".npy")) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  std::vector<verify::Expectation> outputs;
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
+    outputs.push_back({name, std::move(output)});
+  }
+  return outputs;
+}
+
+/// The folders of layers in a folder that is none itself, by name; or it.
+std::vector<std::string> LayersIn(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(fs::path(folder) / "layer.json", error)) return {folder};
+  std::vector<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (fs::exists(entry.path() / "layer.json", error)) folders.push_back(entry.path());
+  }
+  std::ranges::sort(folders);
+  return folders.empty() ? std::vector<std::string>{folder} : folders;
+}
+
+struct LayerFindings {
+  verify::LayerCheck check;
+  std::optional<verify::Cost> cost;  // of our own kernels
+};
+
+Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options,
+                                  const verify::Target& target) {
+  ASSIGN_OR_RETURN(const verify::Layer layer, verify::ReadLayer(folder));
+  const auto failed = [&folder](const Error& error) {
+    return Error{error.status, folder + ": " + error.message};
+  };
+  std::optional<verify::Expectation> expectation;
+  if (!options.expect.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> output, verify::ReadExpected(layer, options.expect));
+    expectation = verify::Expectation{options.expect, output};
+  }
+  const bool is_plugin = options.target.IsPlugin();
+  std::vector<verify::Expectation> recorded;
+  if (options.expect.empty() && !is_plugin) {
+    ASSIGN_OR_RETURN(recorded, ReadRecorded(layer));
+  }
+  Result<verify::LayerCheck> check = verify::CheckLayer(
+      layer, options.choice.mode, options.choice.isa, expectation,
+      is_plugin ? verify::LayerTarget{options.target.text, &target} : verify::LayerTarget());
+  if (!check) return failed(check.error());
+  check->recorded = verify::ExplainRecorded(layer, recorded);
+  if (is_plugin) return LayerFindings{std::move(*check), std::nullopt};
+  Result<verify::Cost> cost = verify::MeasureCost(layer);
+  if (!cost) return failed(cost.error());
+  return LayerFindings{std::move(*check), std::move(*cost)};
+}
+
+/// A table of what computed the recorded outputs of all layers in `folder`.
+int PrintRecorded(const std::string& folder, const std::vector<std::string>& layers) {
+  int status = kParity;
+  std::vector<verify::Recorded> all;
+  for (const std::string& path : layers) {
+    const Result<verify::Layer> layer = verify::ReadLayer(path);
+    const Result<std::vector<verify::Expectation>> outputs =
+        layer ? ReadRecorded(*layer) : Result<std::vector<verify::Expectation>>(layer.error());
+    if (!outputs) {
+      status = Fail(outputs.error());
+      continue;
+    }
+    std::ranges::move(verify::ExplainRecorded(*layer, *outputs), std::back_inserter(all));
+  }
+  Print("{}: {} layers\n{}", folder, layers.size(), verify::RecordedTable(all));
+  return status;
+}
+
+int RunLayers(LayerOptions options) {
+  if (const int status = options.choice.Resolve(); status != kParity) return status;
+  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
+  if (!target) return Fail(target.error());
+  int status = kParity;
+  verify::Json report = verify::Json::array();
+  for (const std::string& folder : options.folders) {
+    if (const std::vector<std::string> layers = LayersIn(folder); layers.front() != folder) {
+      status = std::max(status, PrintRecorded(folder, layers));
+      continue;
+    }
+    const Result<LayerFindings> findings = CheckFolder(folder, options, **target);
+    if (!findings) {
+      status = Fail(findings.error());
+      continue;
+    }
+    const auto& [check, cost] = *findings;
+    Print("{}{}\n", verify::ToText(check), cost ? verify::ToText({&*cost, 1}) : "");
+    report.push_back(verify::ToJson(check));
+    if (cost) report.back()["cost"] = verify::ToJson(*cost);
+    const bool is_right = check.Passed() && (!cost || cost->AllRight());
+    if (!is_right) status = std::max(status, kDifference);
+  }
+  return report.empty() ? status : WriteJson(options.json, report, status);
+}
+
+}  // namespace
+
+void AddVerifyLayer(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<LayerOptions>();
+  CLI::App* layer =
+      verify->add_subcommand("layer", "run layers that a framework wrote and explain each difference");
+  RefuseEmpty(layer->add_option("DIR", options->folders,
+                                "folders with layer.json and .npy tensors; of a folder of such folders, a "
+                                "table of their output_*.npy"))
+      ->type_name("")
+      ->required();
+  options->choice.AddOptions(layer);
+  options->target.Add(layer);
+  RefuseEmpty(
+      layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute"))
+      ->type_name("FILE");
+  AddJsonOption(layer, &options->json, "write an array with an object per layer");
+  layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
+}
+
+}  // namespace intact::tools

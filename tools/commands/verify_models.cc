@@ -1,0 +1,55 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "reference/contract/arithmetic.h"
+#include "tools/console/commands.h"
+#include "tools/console/terminal.h"
+#include "verify/explain/identify.h"
+
+namespace intact::tools {
+namespace {
+
+using Shape = verify::OperationKind::Shape;
+
+// The words of an arithmetic and what they mean. Those of sums may be joined; with one word of the kind each
+// is listed once.
+int ListModels() {
+  std::vector<reference::Arithmetic> listed;
+  const auto list = [&listed](const reference::Arithmetic& arithmetic) {
+    const std::string text = ToString(arithmetic);
+    const bool is_joined =
+        std::ranges::count(text, ',') > 1 && arithmetic.rounding == reference::Rounding::kContract;
+    if (is_joined || verify::IsOddInterval(arithmetic.model.spill)) return;
+    if (std::ranges::find(listed, arithmetic) != listed.end()) return;
+    listed.push_back(arithmetic);
+    Print("  {:<32} {}\n", text, verify::InWords(arithmetic));
+  };
+  Print("how products are summed\n");
+  for (const Shape shape : {Shape::kGemm, Shape::kConv, Shape::kDepthwise}) {
+    for (const intact_type a : {INTACT_U8, INTACT_S8}) {
+      for (const intact_type b : {INTACT_S8, INTACT_U8}) {
+        for (const reference::Model& model : verify::CandidateModels({shape, a, b, INTACT_S32}))
+          list({model});
+      }
+    }
+  }
+  Print(
+      "words may be joined: triple, flattened depth, moved signs; every 3, 5, 9 … pairs is looked for too\n"
+      "how sums become outputs\n");
+  for (const intact_type c : {INTACT_U8, INTACT_F32, INTACT_BF16}) {
+    for (const reference::Rounding rounding : verify::CandidateRoundings(c))
+      list({listed.front().model, rounding});
+  }
+  return kParity;
+}
+
+}  // namespace
+
+void AddVerifyModels(CLI::App* verify, Command* command) {
+  CLI::App* models =
+      verify->add_subcommand("models", "list the arithmetics that are looked for in other libraries");
+  models->callback([command] { *command = ListModels; });
+}
+
+}  // namespace intact::tools

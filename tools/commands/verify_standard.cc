@@ -1,0 +1,178 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "emulator/emulator.h"
+#include "tools/console/commands.h"
+#include "support/machine.h"
+#include "tools/console/progress.h"
+#include "tools/console/target_option.h"
+#include "tools/console/terminal.h"
+#include "support/output_file.h"
+#include "verify/report/report.h"
+#include "verify/report/report_terminal.h"
+#include "verify/report/target_report.h"
+
+namespace intact::tools {
+namespace {
+
+constexpr std::array kBothModes = {INTACT_EXACT, INTACT_SATURATING};
+
+struct StandardOptions {
+  std::string folder = "report";
+  bool quick = false;
+  bool emulate = false;
+  std::vector<std::string> targets;
+  double deadline = TargetOption().deadline;
+};
+
+// Prints each part as soon as it is known: the first after seconds, the sweep after minutes.
+Result<verify::Report> RunAll(const StandardOptions& options) {
+  const auto print = [](const std::string& text) {
+    Print("{}\n", text);
+    (void)std::fflush(stdout);
+  };
+  verify::Report report;
+  report.origin = support::CurrentOrigin();
+  report.machine = support::DescribeMachine();
+  report.isas = support::DescribeIsas();
+  print(verify::ToText(report.machine) + verify::ToText(report.isas));
+  ReportStep("pair map: all 2^32 inputs of vpmaddubsw");
+  report.pairs = verify::MapAllPairs(support::UsableThreads());
+  print(verify::ToText(report.pairs));
+  ReportStep("saturation map");
+  ASSIGN_OR_RETURN(verify::SaturationMap map, verify::MapSaturation());
+  report.map = std::move(map);
+  print(verify::ToText(report.map));
+  ReportStep("ramps and reduce_range of the built-in layers");
+  ASSIGN_OR_RETURN(std::vector<verify::Ramp> ramps, verify::RunBuiltinRamps());
+  report.ramps = std::move(ramps);
+  print(verify::ToText(std::span<const verify::Ramp>(report.ramps)));
+  report.audits = verify::AuditBuiltinLayers();
+  print(verify::ToText(std::span<const verify::LayerAudit>(report.audits)));
+  ReportStep("cost of exactness");
+  ASSIGN_OR_RETURN(std::vector<verify::Cost> costs, verify::MeasureBuiltinCosts());
+  report.costs = std::move(costs);
+  print(verify::ToText(std::span<const verify::Cost>(report.costs)));
+  if (options.emulate) {  // after what is measured
+    const core::IsaSet emulated = emulator::AddMissingIsas();
+    for (support::IsaStatus& status : report.isas) {
+      const bool is_swept =
+          emulated.Has(static_cast<core::Isa>(status.isa)) && intact_isa_available(status.isa) != 0;
+      if (is_swept) status.reason += "; emulated in the sweep";
+    }
+  }
+  ASSIGN_OR_RETURN(verify::SweepResult sweep,
+                   SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate));
+  report.sweep = std::move(sweep);
+  print(verify::ToText(report.sweep));
+  return report;
+}
+
+// What is left to print when all parts stand.
+std::string TextOf(const verify::Report& report) { return verify::ParityText(report); }
+std::string TextOf(const verify::TargetReport& report) { return verify::ToText(report); }
+
+int ExitStatus(const verify::Report& report) {
+  if (report.Parity()) return kParity;
+  return report.sweep.Verdict() == verify::SweepVerdict::kNothingCompared ? kBadInput : kDifference;
+}
+int ExitStatus(const verify::TargetReport& report) { return StatusOf(report.Verdict()); }
+
+// Prints what is left of a report and writes its files; returns the exit status.
+template <class AnyReport>
+int Write(const Result<AnyReport>& report, const verify::ReportFiles& files) {
+  if (!report) return Fail(report.error());
+  Print("{}", TextOf(*report));
+  if (const std::optional<Error> error = verify::WriteReport(*report, files)) return Fail(*error);
+  Print("wrote {} and {}\n", files.json, files.html);
+  return ExitStatus(*report);
+}
+
+struct NamedTarget {
+  std::string name;
+  std::unique_ptr<verify::Target> target;
+};
+
+// Examines those that can be opened.
+int ExamineTargets(const StandardOptions& options, const verify::ReportFiles& files) {
+  int status = kParity;
+  std::vector<NamedTarget> opened;  // all of them, before the work
+  for (const std::string& name : options.targets) {
+    Result<std::unique_ptr<verify::Target>> target = TargetOption{name, options.deadline}.Open({});
+    if (target) {
+      opened.push_back({name, std::move(*target)});
+    } else {
+      status = Fail(target.error());
+    }
+  }
+  if (opened.empty()) return status;
+  verify::TargetReport report;
+  report.origin = support::CurrentOrigin();
+  report.machine = support::DescribeMachine();
+  constexpr std::array kIsa = {INTACT_ISA_ANY};
+  constexpr std::array kMode = {INTACT_EXACT};
+  const std::vector<verify::Problem> problems = verify::SweepProblems(kIsa, kMode, EffortOf(options.quick));
+  for (const auto& [name, target] : opened) {
+    verify::FittedProblems fitted = verify::Fit(problems, verify::TakesOf(*target));
+    report.targets.push_back(verify::Examine(*target, name, fitted.problems, ReportProgress(name)));
+    report.targets.back().fitted = std::move(fitted);
+  }
+  return std::max(status, Write(Result<verify::TargetReport>(std::move(report)), files));
+}
+
+int Standard(const StandardOptions& options) {
+  const verify::ReportFiles files(options.folder);
+  for (const std::string& file : {files.json, files.html}) {  // before the work, not after it
+    if (const std::optional<Error> error = support::WhyNotWritable(file)) {
+      return Fail("--report: " + error->message);
+    }
+  }
+  if (!options.targets.empty()) {
+    if (options.emulate) return Fail("--emulate is for our own kernels, not for a --target");
+    return ExamineTargets(options, files);
+  }
+  return Write(RunAll(options), files);
+}
+
+}  // namespace
+
+void AddVerifyStandard(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<StandardOptions>();
+  RefuseEmpty(verify->add_option("--report", options->folder, "where report.json and report.html go"))
+      ->type_name("DIR")
+      ->capture_default_str();
+  verify->add_flag("--quick", options->quick, "a fifth of the sweep's problems");
+  AddEmulateFlag(verify, &options->emulate);
+  RefuseEmpty(
+      verify->add_option("--target", options->targets,
+                         "in place of our own kernels those of FILE.so, a plug-in (docs/targets.md), or of a "
+                         "built-in peer, and then maybe :OPTIONS for it; several are shown side by side"))
+      ->type_name("TARGET")
+      ->allow_extra_args(false);
+  TargetOption::AddDeadline(verify, &options->deadline);
+  verify->callback([verify, options, command] {
+    if (verify->get_subcommands().empty()) {
+      *command = [options] { return Standard(*options); };
+      return;
+    }
+    for (const char* own : {"--report", "--quick", "--emulate", "--target", "--deadline"}) {
+      if (verify->count(own) == 0) continue;
+      throw CLI::ValidationError(own,
+                                 "before '" + verify->get_subcommands().front()->get_name() +
+                                     "' it has no meaning: it belongs to the standard run, `intact verify`");
+    }
+  });
+}
+
+}  // namespace intact::tools

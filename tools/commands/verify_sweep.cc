@@ -1,0 +1,306 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "emulator/emulator.h"
+#include "tools/console/commands.h"
+#include "support/machine.h"
+#include "tools/console/progress.h"
+#include "tools/commands/random_sweep.h"
+#include "tools/console/target_option.h"
+#include "tools/console/terminal.h"
+#include "verify/explain/audit.h"
+#include "support/origin.h"
+#include "support/output_file.h"
+#include "verify/report/report_json.h"
+#include "verify/report/report_terminal.h"
+#include "verify/sweep/shard.h"
+#include "verify/report/sweep_file.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::tools {
+namespace {
+
+/// The ISAs that a sweep of `isa` has here: all that are available, for any.
+std::vector<intact_isa> IsasHere(intact_isa isa) {
+  std::vector<intact_isa> isas;
+  for (const intact_isa candidate : core::kIsaLadder) {
+    if (intact_isa_available(candidate) == 0) continue;
+    if (isa == INTACT_ISA_ANY || isa == candidate) isas.push_back(candidate);
+  }
+  return isas;
+}
+
+/// What of a sweep is known already, and who keeps the rest.
+struct Memory {
+  verify::SweepOutcomes known;
+  verify::SweepRecorder record = [](const verify::SweepOutcome&) { return std::nullopt; };
+};
+
+/// `emulate`: in the emulator too, whose faults are errors; no outcome is recorded with one.
+Result<verify::SweepResult> RunSweep(std::span<const verify::Problem> problems, const verify::Target& target,
+                                     bool emulate, const Memory& memory, const std::string& step) {
+  std::optional<emulator::ScopedEmulator> emulator;
+  if (emulate) emulator.emplace();
+  const auto record = [&](const verify::SweepOutcome& outcome) -> std::optional<Error> {
+    const std::string fault = emulator::ScopedEmulator::TakeFault();
+    if (!fault.empty()) return Error{INTACT_CODEGEN_FAILED, "--emulate: " + fault};
+    return memory.record(outcome);
+  };
+  return verify::RunSweep(problems, target, memory.known, record, ReportProgress(step));
+}
+
+}  // namespace
+
+Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
+                                             verify::Effort effort, bool emulate) {
+  const std::vector<verify::Problem> problems = verify::SweepProblems(IsasHere(isa), modes, effort);
+  return RunSweep(problems, verify::IntactTarget(), emulate, {}, "sweep");
+}
+
+void AddEmulateFlag(CLI::App* app, bool* emulate) {
+  app->add_flag("--emulate", *emulate, "sweep the ISAs that this CPU lacks too, in software (with AVX2)");
+}
+
+verify::Effort EffortOf(bool quick) { return quick ? verify::Effort::kQuick : verify::Effort::kStandard; }
+
+namespace {
+
+struct SweepOptions {
+  RunChoice choice;
+  TargetOption target;
+  bool quick = false;
+  bool emulate = false;
+  std::string shard = "1/1";
+  std::string journal;
+  RandomSweepChoice random;
+  std::string json;
+  std::string reproduce;
+};
+
+/// "failure_", or "failure_3of40_" where other shards may write to the same folder.
+std::string ReproducerPrefix(const verify::Shard& shard) {
+  return shard.count == 1 ? "failure_" : fmt::format("failure_{}of{}_", shard.index, shard.count);
+}
+
+/// Whether it is `prefix`, maybe "r", a number and ".c".
+bool IsReproducer(std::string_view name, std::string_view prefix) {
+  constexpr std::string_view kSuffix = ".c", kDigits = "0123456789";
+  if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) return false;
+  name.remove_prefix(prefix.size());
+  if (name.starts_with('r')) name.remove_prefix(1);
+  return name.size() > kSuffix.size() && name.find_first_not_of(kDigits) == name.size() - kSuffix.size();
+}
+
+/// Empties the folder for C files of those of an earlier run, which would be taken for this one's.
+Error ClearReproducers(const SweepOptions& options, const verify::Shard& shard) {
+  const auto refused = [](const std::string& what) {
+    return Error{INTACT_INVALID_ARGUMENT, "--reproduce: " + what};
+  };
+  const std::string prefix = ReproducerPrefix(shard);
+  if (const std::optional<Error> error =
+          support::WhyNotWritable(fmt::format("{}/{}1.c", options.reproduce, prefix))) {
+    return refused(error->message);
+  }
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(options.reproduce, error)) {
+    if (!IsReproducer(entry.path().filename().string(), prefix)) continue;
+    if (!std::filesystem::remove(entry.path(), error)) {
+      return refused(fmt::format("{}: {}", entry.path().string(), error.message()));
+    }
+  }
+  return {};
+}
+
+/// A C file for each failure that was minimised, numbered as the report lists them; `prefix` of their names.
+/// `written`: the files of lines that have one already.
+Error WriteReproducers(const SweepOptions& options, const std::string& prefix, const verify::Target& target,
+                       const std::vector<verify::SweepFailure>& failures,
+                       std::map<std::string, std::string>* written) {
+  for (size_t i = 0; i < failures.size(); ++i) {
+    const std::string& line = failures[i].minimised;
+    const Result<verify::Problem> problem = verify::Problem::Parse(line);
+    if (!problem) continue;
+    const std::string file = fmt::format("{}/{}{}.c", options.reproduce, prefix, i + 1);
+    if (const auto same = written->find(line); same != written->end()) {
+      Print("no file {}: it would be {}\n", file, same->second);
+      continue;
+    }
+    Error error = options.target.WriteReproducer(target, *problem, file);
+    if (error.ok()) {
+      Print("wrote {}: {}\n", file, line);
+      written->emplace(line, file);
+    } else if (error.status == INTACT_UNSUPPORTED) {
+      Print("no file {}: a C file would not show it: {}\n", file, error.message);
+    } else {
+      return error;
+    }
+  }
+  return {};
+}
+
+/// What is asked for, but for the problems.
+Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::Target& target) {
+  const Result<verify::Shard> shard = verify::ParseShard(options.shard, std::getenv);
+  if (!shard) return Error{shard.error().status, "--shard: " + shard.error().message};
+  verify::SweepRun run;
+  run.version = intact_version();
+  run.build = support::FileDigest("/proc/self/exe");
+  run.machine = support::DescribeMachine();
+  run.target.name = target.Name();
+  run.isas = IsasHere(options.choice.isa);
+  if (options.target.IsPlugin()) {
+    ASSIGN_OR_RETURN(const TargetOption::Plugin plugin, options.target.Find());
+    run.target.text = options.target.text;
+    run.target.options = plugin.options;
+    run.target.deadline = options.target.deadline;
+    run.target.build = support::FileDigest(plugin.file);
+    run.target.takes = verify::TakesOf(target);
+    run.isas = {INTACT_ISA_ANY};
+  }
+  run.mode = options.choice.mode;
+  run.effort = EffortOf(options.quick);
+  run.emulated = options.emulate;
+  run.shard = *shard;
+  return run;
+}
+
+/// Runs the problems of the run's shard that its journal does not know.
+Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::SweepRun& run,
+                                     std::span<const verify::Problem> problems,
+                                     const verify::Target& target) {
+  const std::string step = options.target.IsPlugin() ? target.Name() : "sweep";
+  if (options.journal.empty()) return RunSweep(problems, target, options.emulate, {}, step);
+  ASSIGN_OR_RETURN(support::Journal journal, support::Journal::Open(options.journal));
+  ASSIGN_OR_RETURN(verify::SweepOutcomes known, verify::Resume(options.journal, run, &journal));
+  if (!known.empty()) {
+    PrintError("{}: {} of {} problems are done\n", options.journal, known.size(), problems.size());
+  }
+  const auto record = [&](const verify::SweepOutcome& outcome) { return verify::Append(outcome, &journal); };
+  return RunSweep(problems, target, options.emulate, {std::move(known), record}, step);
+}
+
+/// Goes on with random problems, of which each shard has others.
+Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const verify::SweepRun& run,
+                                          const verify::Target& target,
+                                          std::chrono::steady_clock::time_point start) {
+  RandomSweepChoice choice = options.random;
+  choice.options.stream = static_cast<uint64_t>(run.shard.index);
+  choice.options.mode = run.mode;
+  if (run.target.takes) return choice.Run(start, target, *run.target.takes);
+  return choice.Run(start, run.isas, options.emulate);
+}
+
+int Sweep(SweepOptions options) {
+  const auto start = std::chrono::steady_clock::now();
+  if (options.emulate && options.target.IsPlugin()) {
+    return Fail("--emulate is for our own kernels, not for a --target");
+  }
+  if (!options.journal.empty() && !options.json.empty() && AreOneFile(options.journal, options.json)) {
+    return Fail("--journal and --json are one file; expected two");
+  }
+  if (options.emulate) emulator::AddMissingIsas();
+  if (const int status = options.choice.Resolve(); status != kParity) return status;
+  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
+  if (!target) return Fail(target.error());
+  Result<verify::SweepRun> run = DescribeRun(options, **target);
+  if (!run) return Fail(run.error());
+  const verify::FittedProblems fitted = run->Fitted();
+  const std::vector<verify::Problem>& problems = fitted.problems;
+  if (problems.empty()) {
+    return Fail(options.target.IsPlugin()
+                    ? "verify sweep: nothing to run: the target takes none of its types together"
+                    : "verify sweep: nothing to run: this CPU has no ISA that kernels use");
+  }
+  run->Describe(problems);
+  const verify::Shard& shard = run->shard;
+  if (shard.count > run->problems) {
+    return Fail(fmt::format("--shard: {}: the sweep has {} problems; expected no more shards than that",
+                            shard.ToString(), run->problems));
+  }
+  const std::vector<verify::Problem> part = verify::ProblemsOf(problems, shard);
+  if (!options.reproduce.empty()) {  // before the work, not after it
+    if (const Error error = ClearReproducers(options, shard); !error.ok()) return Fail(error);
+  }
+  const Result<verify::SweepResult> sweep = RunShard(options, *run, part, **target);
+  if (!sweep) return Fail(sweep.error());
+  const bool is_whole = shard.count == 1;
+  if (!is_whole) {
+    Print("shard {}: {} of the {} problems\n", shard.ToString(), part.size(), problems.size());
+  }
+  Print("{}{}", verify::ToText(fitted, ""), verify::ToText(*sweep, options.target.text));
+  verify::Json json = verify::ToJson(*run, *sweep);
+  std::optional<verify::RandomSweepResult> random;
+  if (options.random.hours > 0) {
+    Result<verify::RandomSweepResult> result = SweepOn(options, *run, **target, start);
+    if (!result) return Fail(result.error());
+    random = std::move(*result);
+    Print("{}", verify::ToText(*random, options.target.text));
+    json["random"] = verify::ToJson(*random);
+  }
+  const verify::SweepResult* others = random ? &random->sweep : nullptr;
+  const verify::SweepVerdict verdict = sweep->VerdictWith(others);
+  // Whether each cell of the whole ran something is for `verify merge` to tell.
+  const bool is_for_merge = !is_whole && verdict == verify::SweepVerdict::kNothingCompared;
+  if (is_whole) Print("{}", verify::VerdictText(*sweep, others));
+  const int status = WriteJson(options.json, json, is_for_merge ? kParity : StatusOf(verdict));
+  if (!options.reproduce.empty()) {
+    const std::string prefix = ReproducerPrefix(shard);
+    std::map<std::string, std::string> written;
+    Error error = WriteReproducers(options, prefix, **target, sweep->failures, &written);
+    if (error.ok() && random) {
+      error = WriteReproducers(options, prefix + "r", **target, random->sweep.failures, &written);
+    }
+    if (!error.ok()) return Fail(error);
+  }
+  return status;
+}
+
+}  // namespace
+
+void AddVerifySweep(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<SweepOptions>();
+  CLI::App* sweep = verify->add_subcommand(
+      "sweep", "GEMMs around the blocks, convolutions around the edges, all fills, against the reference");
+  options->choice.AddOptions(sweep);
+  options->target.Add(sweep);
+  sweep->add_flag("--quick", options->quick, "a fifth of the problems");
+  AddEmulateFlag(sweep, &options->emulate);
+  sweep
+      ->add_option("--shard", options->shard,
+                   "run part I of N, for `verify merge`; auto or auto/N: as Slurm, Kubernetes or MPI number "
+                   "this process")
+      ->type_name("I/N");
+  AddFileOption(sweep, "--journal", &options->journal,
+                "keep each problem's outcome in FILE at once, and go on from what is there")
+      ->check([](const std::string& file) -> std::string {  // a device keeps nothing
+        std::error_code error;
+        const bool is_other =
+            std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error);
+        return is_other ? file + ": cannot be written: is there, and not a file" : "";
+      });
+  options->random.AddOptions(sweep);
+  AddJsonOption(sweep, &options->json, "write counts, failures and digests");
+  RefuseEmpty(sweep->add_option(
+                  "--reproduce", options->reproduce,
+                  "write the smallest failures of a --target as C files that need no intact, failure_N.c, "
+                  "in place of an earlier run's"))
+      ->type_name("DIR")
+      ->needs("--target");
+  sweep->callback([options, command] { *command = [options] { return Sweep(*options); }; });
+}
+
+}  // namespace intact::tools

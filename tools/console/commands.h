@@ -1,0 +1,120 @@
+// The subcommands of `intact`. Each AddXxx() declares its arguments on a CLI11 app and leaves what is to be
+// done in `command` when the user asks for it; it returns the exit status:
+//
+//   0  parity, or nothing to compare      1  a difference      2  bad usage or input, told in one line on
+//   stderr, of several inputs the others are done all the same; or a sweep that compared nothing
+#ifndef INTACT_TOOLS_COMMANDS_COMMANDS_H_
+#define INTACT_TOOLS_COMMANDS_COMMANDS_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <intact/intact.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "verify/sweep/sweep.h"
+
+namespace intact::tools {
+
+using Command = std::function<int()>;
+
+inline constexpr int kParity = 0;
+inline constexpr int kDifference = 1;
+inline constexpr int kBadInput = 2;
+
+/// Declares the commands of the Python package, for --help and the documents.
+void AddPythonCommands(CLI::App* app);
+/// Becomes Python where argv names one of these commands, with all other arguments as they are. Returns the exit status if
+/// Python cannot be run; nothing for other commands.
+std::optional<int> RunPythonCommand(int argc, char** argv);
+void AddInfo(CLI::App* app, Command* command);
+void AddVerifyCertify(CLI::App* verify, Command* command);
+void AddVerifyCompare(CLI::App* verify, Command* command);
+void AddVerifyLayer(CLI::App* verify, Command* command);
+void AddVerifyMerge(CLI::App* verify, Command* command);
+void AddVerifyModels(CLI::App* verify, Command* command);
+void AddVerifyPairing(CLI::App* verify, Command* command);
+void AddVerifyPairs(CLI::App* verify, Command* command);
+void AddVerifyRamp(CLI::App* verify, Command* command);
+void AddVerifyReplay(CLI::App* verify, Command* command);
+void AddVerifySoak(CLI::App* verify, Command* command);
+void AddVerifyStandard(CLI::App* verify, Command* command);  // no subcommand
+void AddVerifySweep(CLI::App* verify, Command* command);
+
+inline int StatusOf(verify::SweepVerdict verdict) {
+  if (verdict == verify::SweepVerdict::kPassed) return kParity;
+  return verdict == verify::SweepVerdict::kFailed ? kDifference : kBadInput;
+}
+
+/// Sweeps our kernels on `isa`, or on all that this machine offers, with progress on stderr. `emulate`: those
+/// that emulator::AddMissingIsas() added too.
+Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
+                                             verify::Effort effort, bool emulate);
+verify::Effort EffortOf(bool quick);
+void AddEmulateFlag(CLI::App* app, bool* emulate);
+
+/// The variables that the library reads, for the end of --help.
+inline constexpr const char* kEnvironmentHelp =
+    "Environment:\n"
+    "  INTACT_MAX_ISA=ISA   no kernels beyond this ISA\n"
+    "  INTACT_VERBOSE=1     a line on standard error for each plan, tuning and run\n"
+    "  INTACT_JIT_DUMP=DIR  the listing and the bytes of each kernel go to files in DIR\n"
+    "  INTACT_PERF_MAP=1    symbols for perf, in /tmp/perf-PID.map";
+
+/// The names that --isa takes, as the type of that option: {avx2,...,any}.
+std::string IsaNames();
+/// The ISA of that name, as --isa gives it. The error names the option; also if this machine lacks the ISA.
+Result<intact_isa> ResolveIsa(const std::string& name);
+
+/// --isa and --mode.
+struct RunChoice {
+  std::string isa_name = "any";
+  std::string mode_name = "exact";
+  intact_isa isa = INTACT_ISA_ANY;
+  intact_mode mode = INTACT_EXACT;
+
+  void AddOptions(CLI::App* app);
+  /// Fills isa and mode from the names; says what is wrong with them, also if this machine lacks the ISA.
+  int Resolve();
+};
+
+/// Whether two paths name one file, which need not be there.
+bool AreOneFile(const std::string& a, const std::string& b);
+
+/// Adds an option for the seed of what is drawn: 0 to 2^64 − 1.
+CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& description);
+
+/// Prints one line on stderr, which the program's name begins; returns kBadInput.
+int Fail(const std::string& message);
+inline int Fail(const Error& error) { return Fail(error.message); }
+
+/// What main() returns when `app` did not parse: prints what --help and --version ask for, or says what is
+/// wrong with the arguments.
+int Exit(const CLI::App& app, const CLI::ParseError& error);
+
+/// What main() returns: the status of `program`; kBadInput, told on stderr, if it throws, or if standard
+/// output is closed or could not take all that was printed. What stderr cannot take is lost. Where standard
+/// output is a pipe that nobody reads any more, SIGPIPE ends the process as it does others; a pipe of stderr
+/// alone does not.
+int RunProgram(int (*program)(int, char**), int argc, char** argv);
+
+/// Refuses the empty value that a script's unset variable gives: it would be taken for no option at all.
+CLI::Option* RefuseEmpty(CLI::Option* option);
+
+/// Numbers from `least` to `greatest`, and no NaN, which CLI::Range lets pass.
+CLI::Validator Between(double least, double greatest);
+
+/// An option `name` for a file to be written, refused before the work, not after it, if it cannot be.
+CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
+                           const std::string& help);
+/// The option --json of that kind.
+void AddJsonOption(CLI::App* app, std::string* path, const std::string& help);
+
+/// Writes `json` to `path` unless that is empty; then returns `status`, or kBadInput if it could not be
+/// written.
+int WriteJson(const std::string& path, const nlohmann::ordered_json& json, int status);
+
+}  // namespace intact::tools
+#endif  // INTACT_TOOLS_COMMANDS_COMMANDS_H_

@@ -1,0 +1,27 @@
+#include "tools/console/progress.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "tools/console/terminal.h"
+
+namespace intact::tools {
+
+void ReportStep(const std::string& step) { PrintError("{} ...\n", step); }
+
+verify::Progress ReportProgress(const std::string& step) {
+  const bool redraw = isatty(STDERR_FILENO) != 0;
+  return [step, redraw, last = int64_t{-1}](int64_t done, int64_t total) mutable {
+    const int64_t tenths = 10 * done / total;
+    const int64_t percent = 100 * done / total;
+    const int64_t mark = redraw ? percent : tenths;
+    if (mark == last) return;
+    last = mark;
+    PrintError("{}{}: {} of {} ({} %){}", redraw ? "\r" : "", step, done, total, percent,
+               redraw && done < total ? "" : "\n");
+    std::fflush(stderr);
+  };
+}
+
+}  // namespace intact::tools

@@ -1,0 +1,103 @@
+// The reduce_range audit: can the int16 intermediates of kernels without VNNI saturate in this layer?
+//
+// Frameworks avoid saturation by giving up a bit ("reduce_range"), and set it by rule of thumb. The audit
+// decides, from the weights alone where it can. A pair of weights (w0, w1) under activations in [low, high]
+// has pair sums in
+//
+//   [ Σ min(low·w, high·w),  Σ max(low·w, high·w) ]
+//
+// and is *at risk* if that leaves [−32768, 32767]. Both are as the instruction sees them: s8
+// activations are shifted by +128, u8 weights by −128. Verdicts, for a bound [low, high] on the activations:
+//
+//   violated       some pair sum clamps on this layer's own activations
+//   proven         no pair is at risk within the bound, and the activations obey the bound: no input within
+//                  the bound can saturate. (If no pair is at risk even at full range, no input at all can.)
+//   holds_on_data  nothing clamps on these activations, but another input could: a pair is at risk, or the
+//                  activations left the bound (a quantizer calibrated for 7 bits still clamps only at 255)
+//
+// The layer's own verdict uses the bound that it declares: 7 bits if its reduce_range is true, else full
+// range. Beside it stand the verdicts of the three remedies in use:
+//
+//   pytorch_7bit_activations     u8 in [0, 127]: then no weights can saturate, 2·127·128 < 32768
+//   onnxruntime_7bit_weights     weights in [−64, 64], activations at full range: 2·255·64 < 32768
+//   s8_shifted_7bit_activations  s8 in [−64, 63], which the shift by 128 turns into [64, 191]: no remedy.
+//                                For a layer with u8 activations: as if they were fed so, halved where they
+//                                exceed 7 bits
+#ifndef INTACT_VERIFY_EXPLAIN_AUDIT_H_
+#define INTACT_VERIFY_EXPLAIN_AUDIT_H_
+
+#include <intact/intact.h>
+
+#include <array>
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
+
+namespace intact::verify {
+
+enum class Verdict : uint8_t { kProven, kHoldsOnData, kViolated };
+std::string_view ToString(Verdict verdict);  // for programs: "proven", "holds_on_data", "violated"
+std::string_view InWords(Verdict verdict);   // for people: "proven", "holds on data", "violated"
+
+/// Activations as u8×s8 instructions see them.
+struct ActivationBound {
+  int32_t low = 0;
+  int32_t high = 255;
+};
+
+/// An input of K = 2 that makes a pair of the layer's weights clamp.
+struct Witness {
+  int64_t n = 0, k = 0, k1 = 0;  // the weights' column and two depths; of a convolution: see reference/contract/conv.h
+  uint8_t a0 = 0, a1 = 0;
+  int8_t w0 = 0, w1 = 0;
+  int32_t sum = 0;
+};
+
+/// What a bound on the activations means for a layer.
+struct BoundAudit {
+  std::string name;
+  std::string premise;  // in words
+  bool premise_holds = false;
+  ActivationBound bound;
+  int64_t pairs_at_risk = 0;
+  std::optional<Witness> witness;  // of the first pair at risk
+  Verdict verdict = Verdict::kProven;
+};
+
+struct Audit {
+  std::optional<reference::ConvGeometry> conv;         // of a convolution: where a witness' n and k are
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // which depths are pairs in all that follows
+  int64_t weight_pairs = 0;                            // pairs in all columns
+  int64_t clamped_pairs = 0;                           // pair sums that clamp on the layer's activations
+  int32_t max_activation = 0;             // as in the tensor, a convolution's padding included: the largest
+  int32_t min_activation = 0;             //                   the smallest
+  int32_t max_weight = 0;                 // largest magnitude, as the instruction sees weights
+  int32_t largest_safe_activation = 255;  // the largest amax for which no u8 input in [0, amax] saturates
+  BoundAudit declared;                    // the layer's own bound
+  std::array<BoundAudit, 3> remedies;     // in the order above
+  // Signal to quantization noise of the layer's float output when one bit is dropped, against the layer as it
+  // is, in dB. Nothing if the activations are 7 bits wide already, or if nothing is lost.
+  std::optional<double> sqnr_7bit_activations_db;
+  std::optional<double> sqnr_7bit_weights_db;
+  Verdict verdict() const { return declared.verdict; }
+};
+
+/// `reduce_range`: whether the layer says that its activations were calibrated for 7 bits.
+Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range);
+/// Padding takes part in pairs, with the zero point.
+Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range, intact_pairing pairing);
+/// One for each pairing that pairs other depths, the worst verdict first.
+std::vector<Audit> AuditEachPairing(const reference::Gemm& gemm, bool reduce_range);
+std::vector<Audit> AuditEachPairing(const reference::Conv& conv, bool reduce_range);
+
+/// The ISA that the library chooses here when none is asked for; ANY if it can use none.
+intact_isa BestIsa();
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_EXPLAIN_AUDIT_H_

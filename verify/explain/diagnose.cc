@@ -1,0 +1,297 @@
+#include "verify/explain/diagnose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/types.h"
+#include "reference/contract/quantize.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Requantization;
+
+bool SameElement(const Observation& seen, int32_t y, const Requantization& q) {
+  uint8_t element[4] = {};
+  reference::StoreOutput(y, q, element);
+  return std::memcmp(element, seen.element, static_cast<size_t>(core::BytesOf(q.c_type))) == 0;
+}
+
+// ----- what a wrong accumulator looks like ----------------------------------------------------------------
+
+int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
+
+// Σ_k (a − a_offset)·(w − w_offset) over depths from `from` on.
+int64_t Products(const Observation& seen, int64_t from, int64_t a_offset, int64_t w_offset) {
+  const auto a = seen.operands.Row(seen.m);
+  const auto w = seen.operands.Column(seen.n);
+  int64_t sum = 0;
+  for (auto k = static_cast<size_t>(from); k < a.size(); ++k) sum += (a[k] - a_offset) * (w[k] - w_offset);
+  return sum;
+}
+
+int64_t ZeroPoint(const Observation& seen) {
+  return seen.operands.w_zero_points[static_cast<size_t>(seen.n)];
+}
+
+void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const auto column = static_cast<size_t>(seen.n);
+  const int64_t weights = seen.operands.column_sums[column] - seen.operands.k * ZeroPoint(seen);
+  const int64_t za =
+      seen.operands.a_zero_points[static_cast<size_t>(seen.m)] - reference::ActivationShift(seen.gemm);
+  if (za != 0) {
+    suspicions->push_back({"activation zero point not subtracted", Wrap(seen.exact + za * weights)});
+  }
+  if (seen.gemm.a_type == INTACT_S8) {
+    suspicions->push_back(
+        {"shift of s8 activations by 128 not compensated", Wrap(seen.exact + 128 * weights)});
+    suspicions->push_back(
+        {"neither zero point nor shift compensated", Wrap(seen.exact + (za + 128) * weights)});
+  }
+}
+
+void SuspectWeightZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const reference::Operands& operands = seen.operands;
+  const int64_t row_sum = operands.row_sums[static_cast<size_t>(seen.m)];
+  const int64_t activations = row_sum - operands.k * operands.a_zero_points[static_cast<size_t>(seen.m)];
+  const int64_t zb = reference::WeightZeroPoint(seen.gemm, seen.n);
+  suspicions->push_back({"weight zero point not subtracted", Wrap(seen.exact + zb * activations)});
+  const int64_t bias = operands.bias[static_cast<size_t>(seen.n)];
+  suspicions->push_back(
+      {"no zero point subtracted", Wrap(bias + Products(seen, 0, reference::ActivationShift(seen.gemm),
+                                                        reference::WeightShift(seen.gemm)))});
+  const int64_t count = std::ssize(seen.gemm.b_zero_points);
+  for (const int64_t other : {seen.n - 1, seen.n + 1, int64_t{0}, 2 * seen.n}) {
+    if (other < 0 || other >= count) continue;
+    const int64_t step = zb - seen.gemm.b_zero_points[static_cast<size_t>(other)];
+    suspicions->push_back({fmt::format("the zero point of column {} taken for that of column {}",
+                                       seen.first_column + other, seen.first_column + seen.n),
+                           Wrap(seen.exact + step * activations)});
+  }
+  if (seen.gemm.b_type == INTACT_U8) {
+    suspicions->push_back(
+        {"shift of u8 weights by 128 not compensated", Wrap(seen.exact - 128 * activations)});
+  }
+  suspicions->push_back(
+      {"sum of the row's activations left out", Wrap(seen.exact + ZeroPoint(seen) * row_sum)});
+}
+
+// What becomes of differences that 8 bits do not hold.
+void SuspectBytes(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const auto a = seen.operands.Row(seen.m);
+  const auto w = seen.operands.Column(seen.n);
+  const int32_t a_zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
+  int64_t wrapped = seen.exact;
+  for (size_t k = 0; k < a.size(); ++k) {
+    const int32_t centered = a[k] - a_zero_point;
+    wrapped += (static_cast<int8_t>(centered) - centered) * (w[k] - ZeroPoint(seen));
+  }
+  suspicions->push_back({"activations less their zero point wrapped to 8 bits", Wrap(wrapped)});
+}
+
+// Operands taken for those of the other sign: u8 for s8, s8 for u8.
+void SuspectSigns(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const auto a = seen.operands.Row(seen.m);
+  const auto w = seen.operands.Column(seen.n);
+  const int64_t a_zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
+  const int64_t a_shift = reference::ActivationShift(seen.gemm), w_shift = reference::WeightShift(seen.gemm);
+  // What such a byte is taken for, less what it is.
+  const auto error = [](intact_type type, int64_t value) -> int64_t {
+    constexpr int64_t kSignBit = 128;
+    if (type == INTACT_U8) return value >= kSignBit ? -2 * kSignBit : 0;
+    return value < 0 ? 2 * kSignBit : 0;
+  };
+  int64_t of_a = 0, of_b = 0, of_both = 0;
+  for (size_t k = 0; k < a.size(); ++k) {
+    const int64_t x = a[k] - a_zero_point, y = w[k] - ZeroPoint(seen);
+    const int64_t x_error = error(seen.gemm.a_type, a[k] - a_shift);
+    const int64_t y_error = error(seen.gemm.b_type, w[k] - w_shift);
+    of_a += x_error * y;
+    of_b += x * y_error;
+    of_both += x_error * y + x * y_error + x_error * y_error;
+  }
+  const auto text = [](std::string_view operand, intact_type type) {
+    return fmt::format("{} read as {}", operand, type == INTACT_U8 ? "s8" : "u8");
+  };
+  const std::string a_text = text("A", seen.gemm.a_type), b_text = text("B", seen.gemm.b_type);
+  suspicions->push_back({a_text, Wrap(seen.exact + of_a)});
+  suspicions->push_back({b_text, Wrap(seen.exact + of_b)});
+  suspicions->push_back({a_text + " and " + b_text, Wrap(seen.exact + of_both)});
+}
+
+void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
+  const int64_t k = seen.gemm.k;
+  for (const int64_t block : {2, 4, 8, 16, 32, 64}) {
+    const int64_t from = k / block * block;
+    if (from == k) continue;
+    const std::string text = fmt::format("depth tail k={}…{} missing", from, k - 1);
+    const int64_t zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
+    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, 0, 0))});
+    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point, 0))});
+    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point, ZeroPoint(seen)))});
+  }
+}
+
+std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion> suspicions) {
+  SuspectZeroPoint(seen, &suspicions);
+  SuspectWeightZeroPoint(seen, &suspicions);
+  if (seen.gemm.a_type == INTACT_S8) SuspectBytes(seen, &suspicions);
+  SuspectSigns(seen, &suspicions);
+  SuspectTail(seen, &suspicions);
+  suspicions.push_back({seen.gemm.bias_s32.empty() ? "nothing was added up" : "nothing but the bias",
+                        seen.operands.bias[static_cast<size_t>(seen.n)]});
+  if (!seen.gemm.bias_s32.empty()) {
+    const int64_t bias = seen.gemm.bias_s32[static_cast<size_t>(seen.n)];
+    suspicions.push_back({"s32 bias missing", Wrap(seen.exact - bias)});
+  }
+  std::erase_if(suspicions, [&](const Suspicion& s) { return s.accumulator == seen.exact && !s.scale; });
+  return suspicions;
+}
+
+// Another column's scale, nearest first.
+std::optional<std::string> OtherScale(const Observation& seen) {
+  if (seen.gemm.scales.size() < 2) return std::nullopt;
+  Requantization q = seen.OwnRequantization();
+  for (const int64_t column : {seen.n - 1, seen.n + 1, int64_t{0}, seen.gemm.n - 1}) {
+    if (column < 0 || column >= seen.gemm.n || column == seen.n) continue;
+    q.scale = seen.gemm.scales[static_cast<size_t>(column)] * seen.RowScale();
+    if (SameElement(seen, seen.exact, q)) {
+      return fmt::format("the scale of column {} gives this output of column {}", seen.first_column + column,
+                         seen.first_column + seen.n);
+    }
+  }
+  return std::nullopt;
+}
+
+// What may go wrong with a residual.
+std::optional<std::string> OtherResidual(const Observation& seen) {
+  const Requantization q = seen.OwnRequantization();
+  if (!q.has_residual) return std::nullopt;
+  Requantization other = q;
+  other.has_residual = false;
+  if (SameElement(seen, seen.exact, other)) return "the residual left out";
+  other = q;
+  other.residual = q.residual + static_cast<float>(seen.gemm.residual_zero_point);
+  if (SameElement(seen, seen.exact, other)) return "the residual's zero point not subtracted";
+  other.has_residual = false;
+  const float before = reference::Dequantize(seen.exact, other);
+  other.scale = 1.0f;
+  other.has_bias_f32 = true;
+  other.bias_f32 = before + q.residual * q.residual_scale;
+  other.activation = INTACT_ACTIVATION_NONE;
+  if (SameElement(seen, 0, other)) return "the residual added after the activation";
+  return std::nullopt;
+}
+
+// What may go wrong with an activation.
+std::optional<std::string> OtherActivation(const Observation& seen) {
+  Requantization q = seen.OwnRequantization();
+  const bool is_relu = q.activation == INTACT_ACTIVATION_RELU;
+  if (std::exchange(q.activation, INTACT_ACTIVATION_NONE) == INTACT_ACTIVATION_NONE) return std::nullopt;
+  if (SameElement(seen, seen.exact, q)) return "the activation left out";
+  if (!is_relu || core::BytesOf(q.c_type) != 1) return std::nullopt;
+  const int32_t at_zero = std::max(reference::Requantize(seen.exact, q), 0);
+  if (static_cast<uint8_t>(at_zero) != *seen.element) return std::nullopt;
+  return "ReLU at 0 instead of at the output's zero point";
+}
+
+// How else the output may have been brought to 8 bits.
+std::optional<std::string> OtherNarrowing(const Observation& seen) {
+  const Requantization q = seen.OwnRequantization();
+  if (core::BytesOf(q.c_type) != 1 || std::isnan(q.scale)) return std::nullopt;
+  const float f = reference::Dequantize(seen.exact, q);
+  const int32_t clamped = reference::RoundToType(f, q.c_type, 0) + q.zero_point;
+  const int32_t lowest = q.c_type == INTACT_U8 ? 0 : -128;
+  if (static_cast<uint8_t>(std::clamp(clamped, lowest, lowest + 255)) == *seen.element) {
+    return "the zero point added after clamping";
+  }
+  constexpr float kMost = 0x1p30f;  // conversions of more are undefined
+  if (std::fabs(f) > kMost) return std::nullopt;
+  const int64_t wrapped = std::llrint(f) + q.zero_point;
+  if (static_cast<uint8_t>(wrapped) == *seen.element) return "wrapped to 8 bits instead of clamped";
+  return std::nullopt;
+}
+
+// Such an output is seldom 0 by chance, as those of 8 bits are.
+bool IsZeroOfFourBytes(const Observation& seen) {
+  constexpr size_t kSize = 4;
+  return core::BytesOf(seen.gemm.c_type) == kSize &&
+         std::all_of(seen.element, seen.element + kSize, [](uint8_t byte) { return byte == 0; });
+}
+
+std::string DiagnoseRequantization(const Observation& seen) {
+  std::string text = "accumulator right, requantization wrong";
+  for (const auto& find : {OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
+    if (const std::optional<std::string> found = find(seen)) return text + ": " + *found;
+  }
+  return text;
+}
+
+}  // namespace
+
+float Observation::RowScale() const {
+  return gemm.a_scales.empty() ? 1.0f : gemm.a_scales[static_cast<size_t>(m)];
+}
+
+bool Observation::GivenBy(int32_t y, std::optional<float> scale) const {
+  if (actual_accumulator && *actual_accumulator != y) return false;
+  reference::Requantization q = OwnRequantization();
+  q.scale = scale.value_or(q.scale);
+  return SameElement(*this, y, q);
+}
+
+reference::Requantization Observation::OwnRequantization() const {
+  return AtOutput(reference::RequantizationOf(gemm, n), gemm, gemm.n, m * gemm.n + n);
+}
+
+int32_t Observation::WithCompensation(int32_t sum) const {
+  return Wrap(int64_t{sum} + operands.Compensation(m, n));
+}
+
+bool Observation::GivenBy(int32_t y, reference::Rounding rounding) const {
+  // An s32 output may have been rounded: it is no evidence of the accumulator.
+  if (gemm.c_type != INTACT_S32 && actual_accumulator && *actual_accumulator != y) return false;
+  const Requantization q = OwnRequantization();
+  uint8_t bytes[4] = {};
+  reference::StoreRounded(y, q, {RowScale(), reference::RequantizationOf(gemm, n).scale}, rounding, bytes);
+  return std::memcmp(bytes, element, static_cast<size_t>(core::BytesOf(q.c_type))) == 0;
+}
+
+std::vector<reference::Rounding> OtherRoundings(const Observation& seen) {
+  std::vector<reference::Rounding> others;
+  for (const reference::Rounding rounding : reference::kAllRoundings) {
+    if (seen.GivenBy(seen.exact, rounding)) others.push_back(rounding);
+  }
+  return others;
+}
+
+std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
+  std::string text = "accumulator not known";
+  if (seen.actual_accumulator) {
+    text = fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact);
+  }
+  if (seen.actual_accumulator == seen.exact) text = DiagnoseRequantization(seen);
+  if (seen.actual_accumulator == 0 && IsZeroOfFourBytes(seen))
+    return text + ": 0, as if nothing was added up or written";
+  for (const Suspicion& suspicion : Suspicions(seen, std::move(of_operation))) {
+    if (seen.GivenBy(suspicion.accumulator, suspicion.scale))
+      return fmt::format("{}: {}", text, suspicion.text);
+  }
+  if (seen.actual_accumulator == seen.exact) return text;
+  if (seen.actual_accumulator) {
+    const int64_t off = int64_t{*seen.actual_accumulator} - seen.exact;
+    return off % 65536 == 0 ? fmt::format("{}: off by {}·65536, int16 sums wrapped", text, off / 65536)
+                            : text;
+  }
+  const std::optional<std::string> scale = OtherScale(seen);
+  return scale ? fmt::format("{}: {}", text, *scale) : text;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,53 @@
+// Explanations of one wrong output: other roundings of a right accumulator, and what a wrong one looks like.
+#ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_
+#define INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/contract/gemm.h"
+#include "reference/models/rounding.h"
+
+namespace intact::verify {
+
+/// One output of a target, and what the reference says of it.
+struct Observation {
+  const reference::Gemm& gemm;  // of the group that the output belongs to
+  const reference::Operands& operands;
+  int64_t m, n;
+  int64_t first_column;    // where the group's columns begin among all
+  int32_t exact;           // accumulator by the contract
+  const uint8_t* element;  // the target's output
+  std::optional<int32_t> actual_accumulator;
+
+  /// The requantization of this output.
+  reference::Requantization OwnRequantization() const;
+  /// The scale of its row; 1 where rows have none.
+  float RowScale() const;
+  /// Whether accumulator `y`, rightly requantized but for another scale, is what the target gave.
+  bool GivenBy(int32_t y, std::optional<float> scale = {}) const;
+  /// Whether accumulator `y` is, rounded in this way.
+  bool GivenBy(int32_t y, reference::Rounding rounding) const;
+  /// The accumulator y that a sum of products makes.
+  int32_t WithCompensation(int32_t sum) const;
+};
+
+/// Roundings other than the contract's that make this output from the exact accumulator, if the target's
+/// accumulator is not known to be wrong.
+std::vector<reference::Rounding> OtherRoundings(const Observation& seen);
+
+/// A mistake, the accumulator that it would make, and the scale that it would take for this output's.
+struct Suspicion {
+  std::string text;
+  int32_t accumulator;
+  std::optional<float> scale = {};
+};
+
+/// What an output that nothing explains looks like, for whoever has to find the bug. `of_operation`: what
+/// else may have gone wrong, likeliest first.
+std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_

@@ -1,0 +1,145 @@
+#include "verify/explain/diagnose_conv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/types.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Axis;
+using reference::ConvGeometry;
+using reference::Spatial;
+
+// How an implementation may have read its tensors.
+struct Reading {
+  ConvGeometry geometry;                          // where taps lie
+  int64_t group_step = 0;                         // the input of this many groups further on
+  std::optional<int32_t> padding = std::nullopt;  // other than the zero point
+  bool swaps_taps = false;                        // kh and kw of the filter change places
+  bool reverses_taps = false;
+  bool reads_on = false;  // beyond an end of the input
+};
+
+int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
+  const ConvGeometry& g = conv.geometry;
+  const reference::Pixel pixel = reference::PixelOf(g, m);
+  const int64_t first_channel = (n / g.GroupOutputs() + reading.group_step) * g.GroupInputs();
+  const int32_t padding = reading.padding.value_or(conv.a_zero_point);
+  int64_t sum = conv.bias_s32.empty() ? 0 : conv.bias_s32[static_cast<size_t>(n)];
+  for (int64_t tap = 0; tap < g.Taps(); ++tap) {
+    Spatial at = reference::TapOf(g, tap);
+    if (reading.swaps_taps) std::swap(at[1], at[2]);
+    for (size_t i = 0; reading.reverses_taps && i < at.size(); ++i) at[i] = g.axes[i].kernel - 1 - at[i];
+    int64_t row = reference::InputRow(reading.geometry, pixel, at);
+    if (reading.reads_on) row = RowThatFollows(g, pixel, at).value_or(row);
+    for (int64_t c = 0; c < g.GroupInputs(); ++c) {
+      const auto a_at = static_cast<size_t>(row * g.input_channels + first_channel + c);
+      const auto b_at = static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c);
+      const int64_t a = row < 0 ? padding : core::DecodeInt8(conv.a_type, conv.a[a_at]);
+      const int64_t b = core::DecodeInt8(conv.b_type, static_cast<uint8_t>(conv.b[b_at]));
+      sum += (a - conv.a_zero_point) * (b - reference::WeightZeroPoint(conv, n));
+    }
+  }
+  return static_cast<int32_t>(static_cast<uint64_t>(sum));
+}
+
+// "2x3"
+std::string Dilations(const ConvGeometry& geometry) {
+  std::string text;
+  for (const Axis& axis : std::span(geometry.axes).last(static_cast<size_t>(geometry.dims))) {
+    text += fmt::format("{}{}", text.empty() ? "" : "x", axis.dilation);
+  }
+  return text;
+}
+
+// What may be wrong with a transposed convolution only.
+template <class Suspect>
+void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
+  Reading reversed{g};
+  reversed.reverses_taps = true;
+  suspect("taps of the filter in reverse order", reversed);
+  for (size_t i = g.axes.size() - static_cast<size_t>(g.dims); i < g.axes.size(); ++i) {
+    for (const int64_t shift : {-1, 1}) {
+      Reading shifted{g};
+      shifted.geometry.axes[i].pad_begin += shift;
+      suspect(fmt::format("that of output o{} {} instead: of another phase, or cropped otherwise", "dhw"[i],
+                          shift < 0 ? "- 1" : "+ 1"),
+              shifted);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<int64_t> RowThatFollows(const ConvGeometry& g, const reference::Pixel& output,
+                                      const Spatial& tap) {
+  int64_t row = output.batch;
+  bool is_beyond = false;
+  for (size_t i = 0; i < g.axes.size(); ++i) {
+    const int64_t position = g.axes[i].Position(output.at[i], tap[i]);
+    if (position < 0) return std::nullopt;
+    is_beyond = is_beyond || position >= g.axes[i].input;
+    row = row * g.axes[i].input + position;
+  }
+  if (!is_beyond || row >= g.InputPixels()) return std::nullopt;
+  return row;
+}
+
+std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n) {
+  const ConvGeometry& g = conv.geometry;
+  std::vector<Suspicion> suspicions;
+  const auto suspect = [&](std::string text, const Reading& reading) {
+    suspicions.push_back({std::move(text), AccumulatorUnder(reading, conv, m, n)});
+  };
+  Reading padded{g};
+  padded.padding = 0;
+  suspect("padding read as 0 instead of the zero point", padded);
+  padded.padding = -128;
+  if (conv.a_type == INTACT_S8) suspect("padding read as -128, which is 0 after the shift", padded);
+
+  Reading read_on{g};
+  read_on.reads_on = true;
+  suspect("pixels that follow in memory read for padding at the end", read_on);
+
+  const auto suspect_dilation = [&](auto dilation_of) {
+    Reading dilated{g};
+    for (Axis& axis : std::span(dilated.geometry.axes).last(static_cast<size_t>(g.dims))) {
+      axis.dilation = dilation_of(axis);
+    }
+    suspect(fmt::format("taps read {} pixels apart instead of {}", Dilations(dilated.geometry), Dilations(g)),
+            dilated);
+  };
+  suspect_dilation([](const Axis& axis) { return std::max<int64_t>(axis.dilation - 1, 1); });
+  suspect_dilation([](const Axis&) { return int64_t{1}; });
+  suspect_dilation([&](const Axis&) { return g.axes.back().dilation; });
+
+  Reading swapped_ends{g};
+  for (Axis& axis : swapped_ends.geometry.axes) std::swap(axis.pad_begin, axis.pad_end);
+  suspect("padding at the end taken for that at the beginning", swapped_ends);
+
+  if (g.axes[1].kernel == g.axes[2].kernel) {
+    Reading swapped{g};
+    swapped.swaps_taps = true;
+    suspect("rows and columns of the filter swapped", swapped);
+  }
+
+  if (g.IsTransposed()) SuspectPhases(g, suspect);
+
+  const int64_t group = n / g.GroupOutputs();
+  for (const int64_t step : {-1, 1}) {
+    if (group + step < 0 || group + step >= g.groups) continue;
+    Reading shifted{g};
+    shifted.group_step = step;
+    suspect(fmt::format("read the channels of group {} instead of group {}", group + step, group), shifted);
+  }
+  return suspicions;
+}
+
+}  // namespace intact::verify

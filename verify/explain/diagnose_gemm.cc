@@ -1,0 +1,107 @@
+#include "verify/explain/diagnose_gemm.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+#include "core/types.h"
+#include "verify/targets/wrong_quantizers.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Gemm;
+
+// Those beside number `own` of `count`, and the first.
+std::vector<int64_t> Neighbours(int64_t own, int64_t count) {
+  std::vector<int64_t> neighbours;
+  for (const int64_t other : {own - 1, own + 1, int64_t{0}}) {
+    if (other >= 0 && other < count && other != own) neighbours.push_back(other);
+  }
+  return neighbours;
+}
+
+// The accumulator of a row of `gemm` with `column`, weights less their zero point.
+int32_t Accumulator(const Gemm& gemm, int64_t row, int64_t n, std::span<const int32_t> column) {
+  const auto at = static_cast<size_t>(row);
+  const int64_t zero_point = gemm.a_zero_points.empty() ? gemm.a_zero_point : gemm.a_zero_points[at];
+  int64_t sum = gemm.bias_s32.empty() ? 0 : gemm.bias_s32[static_cast<size_t>(n)];
+  for (size_t k = 0; k < column.size(); ++k) {
+    sum += (core::DecodeInt8(gemm.a_type, gemm.a[at * column.size() + k]) - zero_point) * column[k];
+  }
+  return static_cast<int32_t>(static_cast<uint32_t>(sum));
+}
+
+float ColumnScale(const Observation& seen) { return reference::RequantizationOf(seen.gemm, seen.n).scale; }
+
+}  // namespace
+
+std::vector<Suspicion> GemmSuspects::Of(const Observation& seen, int64_t item) {
+  std::vector<Suspicion> suspicions;
+  if (gemm_.is_dynamic()) SuspectQuantizer(seen, item, &suspicions);
+  SuspectRow(seen, &suspicions);
+  if (gemm_.has_own_b) SuspectItem(seen, item, &suspicions);
+  return suspicions;
+}
+
+void GemmSuspects::SuspectQuantizer(const Observation& seen, int64_t item,
+                                    std::vector<Suspicion>* suspicions) {
+  if (wrongly_quantized_.empty()) {
+    for (const WrongQuantizer& wrong : WrongQuantizers()) {
+      wrongly_quantized_.push_back(gemm_);
+      wrong.quantize(&wrongly_quantized_.back());
+    }
+  }
+  const std::vector<int32_t> column = seen.operands.CenteredColumn(seen.n);
+  const int64_t row = item * gemm_.m + seen.m;
+  for (size_t i = 0; i < wrongly_quantized_.size(); ++i) {
+    const Gemm& wrong = wrongly_quantized_[i];
+    suspicions->push_back({WrongQuantizers()[i].fault, Accumulator(wrong, row, seen.n, column),
+                           wrong.a_scales[static_cast<size_t>(row)] * ColumnScale(seen)});
+  }
+}
+
+void GemmSuspects::SuspectRow(const Observation& seen, std::vector<Suspicion>* suspicions) const {
+  const Gemm& gemm = seen.gemm;
+  const std::vector<int32_t> column = seen.operands.CenteredColumn(seen.n);
+  const auto own = static_cast<size_t>(seen.m);
+  for (const int64_t row : Neighbours(seen.m, gemm.m)) {
+    const auto other = static_cast<size_t>(row);
+    int32_t y = seen.exact;
+    if (!gemm.a_zero_points.empty()) {
+      int64_t sum = 0;
+      for (const int32_t w : column) sum += w;
+      const int64_t step = gemm.a_zero_points[own] - gemm.a_zero_points[other];
+      y = static_cast<int32_t>(static_cast<uint32_t>(seen.exact + step * sum));
+      suspicions->push_back(
+          {fmt::format("the zero point of row {} taken for that of row {}", row, seen.m), y, {}});
+    }
+    if (gemm.a_scales.empty()) continue;
+    const float scale = gemm.a_scales[other] * ColumnScale(seen);
+    suspicions->push_back(
+        {fmt::format("the scale of row {} taken for that of row {}", row, seen.m), seen.exact, scale});
+    suspicions->push_back(
+        {fmt::format("the quantization of row {} taken for that of row {}", row, seen.m), y, scale});
+  }
+}
+
+void GemmSuspects::SuspectItem(const Observation& seen, int64_t item,
+                               std::vector<Suspicion>* suspicions) const {
+  for (const int64_t other : Neighbours(item, gemm_.batch)) {
+    const int64_t zero_point = reference::WeightZeroPoint(seen.gemm, seen.n);
+    std::vector<int32_t> column;
+    for (int64_t k = 0; k < gemm_.k; ++k) {
+      const auto at = static_cast<size_t>((other * gemm_.k + k) * gemm_.n + seen.n);
+      const int32_t b = core::DecodeInt8(gemm_.b_type, static_cast<uint8_t>(gemm_.b[at]));
+      column.push_back(b - static_cast<int32_t>(zero_point));
+    }
+    suspicions->push_back({fmt::format("B of item {} taken for that of item {}", other, item),
+                           Accumulator(seen.gemm, seen.m, seen.n, column),
+                           {}});
+    if (gemm_.item_scales.empty()) continue;
+    suspicions->push_back({fmt::format("the scale of item {} taken for that of item {}", other, item),
+                           seen.exact, gemm_.item_scales[static_cast<size_t>(other)] * seen.RowScale()});
+  }
+}
+
+}  // namespace intact::verify

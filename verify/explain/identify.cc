@@ -1,0 +1,609 @@
+#include "verify/explain/identify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/types.h"
+#include "verify/problem/element.h"
+#include "verify/problem/problem.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Arithmetic;
+using reference::DepthOrder;
+using reference::Model;
+using reference::Predictor;
+using reference::Rounding;
+using reference::Signs;
+using reference::Summation;
+using Bytes = std::vector<uint8_t>;
+using Accumulators = std::optional<std::vector<int32_t>>;
+
+// ----- candidates -----------------------------------------------------------------------------------------
+
+// Of a GEMM, or of a convolution of that geometry.
+template <class Operation>
+OperationKind KindOf(const Operation& operation, const reference::ConvGeometry* geometry) {
+  OperationKind kind = {OperationKind::Shape::kGemm, operation.a_type, operation.b_type, operation.c_type};
+  if (geometry == nullptr) return kind;
+  const bool is_depthwise = geometry->groups > 1 && geometry->GroupInputs() == 1;
+  kind.shape = is_depthwise ? OperationKind::Shape::kDepthwise : OperationKind::Shape::kConv;
+  kind.transposed = geometry->IsTransposed();
+  return kind;
+}
+std::vector<DepthOrder> OrdersOf(const OperationKind& kind) {
+  switch (kind.shape) {
+    case OperationKind::Shape::kGemm:
+      return {DepthOrder::kTaps};
+    case OperationKind::Shape::kConv:
+      return {DepthOrder::kTaps, DepthOrder::kFlattened, DepthOrder::kChannels};
+    case OperationKind::Shape::kDepthwise:
+      return {DepthOrder::kFlattened};
+  }
+  return {};
+}
+
+// Pairs that are widened at once.
+void AddPairings(DepthOrder order, std::vector<Model>* models) {
+  for (const Signs signs : {Signs::kUnsignedActivations, Signs::kUnsignedWeights}) {
+    for (const int32_t distance : {1, 2, 4, 8, 16, 32, reference::kHalfDepth}) {
+      models->push_back({.sum = Summation::kInt16, .order = order, .distance = distance, .signs = signs});
+    }
+  }
+}
+
+// oneDNN's: its GEMMs before VNNI cut depths of a range that the ISA has (SSE4.1, AVX2, AVX-512); a
+// convolution lowered to one pairs the flattened depth. Convolutions of their own do not multiply padding.
+void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
+  constexpr std::array kCuts = {reference::Cut{257, 511}, reference::Cut{257, 767},
+                                reference::Cut{385, 1535}};
+  const bool is_gemm = kind.shape == OperationKind::Shape::kGemm;
+  const DepthOrder row = is_gemm ? DepthOrder::kTaps : DepthOrder::kFlattened;
+  for (const reference::Cut& cut : kCuts) {
+    models->push_back({.sum = Summation::kInt16, .order = row, .cut = cut});
+    if (!is_gemm)
+      models->push_back({.sum = Summation::kInt16, .order = row, .cut = cut, .skips_padding = true});
+  }
+  if (is_gemm) return;
+  if (kind.shape == OperationKind::Shape::kConv)
+    models->push_back({.sum = Summation::kInt16, .skips_padding = true});
+  models->push_back({.sum = Summation::kInt16, .order = row, .skips_padding = true});
+}
+
+// Sums in int16. FBGEMM's 16-bit accumulation adds adjacent pairs, or those of quads in two lanes, over a
+// block of depths; intgemm has a lane for each of a vector's and widens them at the end, signs moved.
+void AddInt16Sums(DepthOrder order, Signs signs, std::vector<Model>* models) {
+  for (const int32_t lanes : {1, 2, 8, 16, 32}) {
+    for (const int32_t spill : {2, 4, 8, 16, 32, 64, 128, reference::kWholeDepth}) {
+      for (const bool wraps : {false, true}) {
+        models->push_back({.sum = Summation::kInt16,
+                           .order = order,
+                           .signs = signs,
+                           .spill = spill,
+                           .lanes = lanes,
+                           .wraps = wraps});
+      }
+    }
+  }
+}
+
+// Intervals that nobody is known to have; but whoever counts pairs, or k-quads, wrongly widens one too late.
+std::vector<int32_t> OddIntervals() {
+  std::vector<int32_t> intervals;
+  const auto add = [&intervals](int32_t first, int32_t last) {
+    for (int32_t spill = first; spill <= last; ++spill) {
+      if (!std::has_single_bit(static_cast<uint32_t>(spill))) intervals.push_back(spill);
+    }
+  };
+  add(2, 33);
+  for (const int32_t near : {48, 64, 96, 128}) add(near - 1, near + 1);
+  return intervals;
+}
+
+void AddOddInt16Sums(DepthOrder order, std::vector<Model>* models) {
+  for (const int32_t spill : OddIntervals()) {
+    models->push_back({.sum = Summation::kInt16, .order = order, .spill = spill});
+  }
+}
+
+// How far from what everybody does.
+int HowStrange(const Model& model) {
+  if (model == Model::kExact) return 0;
+  if (model.sum != Summation::kInt16) return 2 + (model.signs == Signs::kUnsignedActivations ? 0 : 2);
+  int strangeness = 1;
+  strangeness += model.order == DepthOrder::kTaps ? 0 : model.order == DepthOrder::kFlattened ? 1 : 2;
+  strangeness += model.distance == 1 ? 0 : 2;
+  strangeness += model.signs == Signs::kUnsignedActivations ? 0 : 2;
+  strangeness += model.spill == 1 ? 0 : 2;
+  strangeness += IsOddInterval(model.spill) ? 1 : 0;
+  strangeness += model.lanes == 1 ? 0 : 1;
+  strangeness += model.cut.IsNone() ? 0 : 1;
+  strangeness += model.skips_padding ? 1 : 0;
+  return strangeness + (model.wraps ? 1 : 0);
+}
+
+bool SharePairs(const Model& x, const Model& y) {
+  return x.sum == Summation::kInt16 && y.sum == Summation::kInt16 && x.order == y.order &&
+         x.distance == y.distance && x.signs == y.signs && x.cut == y.cut &&
+         x.skips_padding == y.skips_padding;
+}
+
+// ----- evidence -------------------------------------------------------------------------------------------
+
+int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
+
+// A set of candidate roundings: bit i is the i-th.
+using Mask = uint32_t;
+constexpr size_t kMaxRoundings = reference::kAllRoundings.size();
+static_assert(kMaxRoundings < std::numeric_limits<Mask>::digits);
+
+// A problem, what a target made of it, and what the contract does.
+class Evidence {
+ public:
+  Evidence(const Predictor& predictor, std::span<const Rounding> roundings, const Bytes& actual,
+           const Accumulators& accumulators)
+      : predictor_(predictor),
+        roundings_(roundings),
+        actual_(actual),
+        accumulators_(accumulators),
+        exact_(predictor.Accumulators(Model::kExact)),
+        expected_(predictor.Outputs(exact_, Rounding::kContract)),
+        size_(static_cast<size_t>(core::BytesOf(predictor.type()))) {}
+
+  const Predictor& predictor() const { return predictor_; }
+  int32_t Exact(int64_t i) const { return exact_[static_cast<size_t>(i)]; }
+
+  // The roundings that make the target's output of accumulator y.
+  Mask Matching(int64_t i, int32_t y) const {
+    if (accumulators_ && (*accumulators_)[static_cast<size_t>(i)] != y) return 0;
+    const Predictor::Output output = predictor_.At(i);
+    const reference::Requantization q = output.OwnRequantization();
+    const reference::Scales scales = output.OwnScales();
+    Mask mask = 0;
+    for (size_t r = 0; r < roundings_.size(); ++r) {
+      std::array<uint8_t, sizeof(float)> element = {};
+      reference::StoreRounded(y, q, scales, roundings_[r], element.data());
+      if (IsSameElement(size_, element.data(), &actual_[At(i)])) mask |= Mask{1} << r;
+    }
+    return mask;
+  }
+
+  bool DiffersFromContract(int64_t i) const {
+    return !IsSameElement(size_, &actual_[At(i)], &expected_[At(i)]);
+  }
+
+  // Whether accumulator y gives another output than the contract's.
+  bool Tells(int64_t i, int32_t y) const {
+    if (y == Exact(i)) return false;
+    std::array<uint8_t, sizeof(float)> element = {};
+    predictor_.Store(i, y, Rounding::kContract, element.data());
+    return !IsSameElement(size_, element.data(), &expected_[At(i)]);
+  }
+
+ private:
+  size_t At(int64_t i) const { return static_cast<size_t>(i) * size_; }
+
+  const Predictor& predictor_;
+  const std::span<const Rounding> roundings_;
+  const Bytes& actual_;
+  const Accumulators& accumulators_;
+  const std::vector<int32_t> exact_;
+  const Bytes expected_;
+  const size_t size_;
+};
+
+// The accumulators of one output under models that share their pairs.
+class SharedPairs {
+ public:
+  SharedPairs(const Evidence& evidence, const Model& model, std::span<const int64_t> in_pairs, int64_t i)
+      : predictor_(evidence.predictor()), in_pairs_(in_pairs), output_(i), exact_(evidence.Exact(i)) {
+    if (model.sum != Summation::kInt16) return;
+    const Predictor::Output at = predictor_.At(i);
+    pairs_ =
+        reference::PairSumsOf(model.signs, at.operands.Row(model, at.m), at.operands.Column(at.n), in_pairs);
+    int64_t sum = 0, magnitude = 0;
+    for (const int32_t pair : pairs_.sums) {
+      sum += pair;
+      magnitude += std::abs(pair);
+    }
+    is_exact_ = magnitude <= std::numeric_limits<int16_t>::max() && Wrap(sum) == pairs_.meant;
+  }
+
+  int32_t Accumulator(const Model& model) const {
+    if (model == Model::kExact || is_exact_) return exact_;
+    if (model.sum != Summation::kInt16) return predictor_.Accumulator(model, in_pairs_, output_);
+    return Wrap(int64_t{exact_} - pairs_.meant + reference::SumInt16(model, pairs_.sums));
+  }
+
+ private:
+  const Predictor& predictor_;
+  const std::span<const int64_t> in_pairs_;
+  const int64_t output_;
+  const int32_t exact_;
+  reference::PairSums pairs_;
+  bool is_exact_ = false;  // no sum, however it is made, can leave int16
+};
+
+// ----- the search -----------------------------------------------------------------------------------------
+
+class Search {
+ public:
+  Search(const OperationKind& kind, const Predictor& predictor, const Bytes& actual,
+         const Accumulators& accumulators)
+      : models_(CandidateModels(kind)),
+        roundings_(CandidateRoundings(kind.c_type)),
+        evidence_(predictor, roundings_, actual, accumulators) {
+    identity_.kind = kind;
+    identity_.outputs = predictor.outputs();
+    alive_.assign(models_.size(), (Mask{1} << roundings_.size()) - 1);
+    for (size_t model = 0; model < models_.size(); ++model) {
+      const auto shares = [&](const Group& group) { return SharePairs(models_[group[0]], models_[model]); };
+      const auto group = std::ranges::find_if(groups_, shares);
+      (group == groups_.end() ? groups_.emplace_back() : *group).push_back(model);
+    }
+  }
+
+  // `place` tells where an output is.
+  template <class Place>
+  Identity Run(const Place& place) {
+    for (int64_t i = 0; i < identity_.outputs; ++i) {
+      identity_.differing += evidence_.DiffersFromContract(i) ? 1 : 0;
+    }
+    identity_.telling = SaturationTells();
+    Eliminate();
+    std::vector<Arithmetic> found = Alive();
+    if (found.empty()) {
+      NameClosest(place);
+      return std::move(identity_);
+    }
+    identity_.arithmetic = found.front();
+    identity_.also.assign(found.begin() + 1, found.end());
+    return std::move(identity_);
+  }
+
+ private:
+  using Group = std::vector<size_t>;  // of models that share their pairs
+
+  static constexpr size_t kMaxFinalists = 16;
+
+  bool AnyAlive() const {
+    return std::ranges::any_of(alive_, [](Mask mask) { return mask != 0; });
+  }
+
+  // The least strange first.
+  std::vector<Arithmetic> Alive() const {
+    std::vector<Arithmetic> found;
+    for (size_t model = 0; model < models_.size(); ++model) {
+      for (size_t r = 0; r < roundings_.size(); ++r) {
+        if ((alive_[model] >> r & 1) != 0) found.push_back({models_[model], roundings_[r]});
+      }
+    }
+    std::ranges::stable_sort(found, {}, [](const Arithmetic& arithmetic) { return Strangeness(arithmetic); });
+    return found;
+  }
+
+  // Calls visit(model, output, accumulator) for the outputs and the models that is_wanted(model), until it
+  // returns false for a model.
+  template <class Wanted, class Visit>
+  void Walk(std::span<const int64_t> outputs, const Wanted& is_wanted, const Visit& visit) const {
+    for (Group group : groups_) {
+      std::erase_if(group, [&](size_t model) { return !is_wanted(model); });
+      if (group.empty()) continue;
+      const Model& any = models_[group[0]];
+      const std::vector<int64_t> in_pairs = reference::InPairs(any, evidence_.predictor().depths());
+      for (const int64_t i : outputs) {
+        const SharedPairs pairs(evidence_, any, in_pairs, i);
+        std::erase_if(group,
+                      [&](size_t model) { return !visit(model, i, pairs.Accumulator(models_[model])); });
+        if (group.empty()) break;
+      }
+    }
+  }
+
+  std::vector<int64_t> AllOutputs() const {
+    std::vector<int64_t> outputs(static_cast<size_t>(identity_.outputs));
+    std::iota(outputs.begin(), outputs.end(), int64_t{0});
+    return outputs;
+  }
+
+  // As many outputs as some hundred candidates can be tried on: half of them differ from the contract's, if
+  // so many do, and the others are from all over. All of them unless the problem is large.
+  std::vector<int64_t> Sample() const {
+    constexpr int64_t kProducts = 1 << 20, kFewest = 256;
+    const int64_t depth = std::max<int64_t>(evidence_.predictor().operands()[0].k, 1);
+    const int64_t size = std::max(kFewest, kProducts / depth);
+    std::vector<int64_t> sample = AllOutputs();
+    if (identity_.outputs <= size) return sample;
+    const auto first_same = std::stable_partition(
+        sample.begin(), sample.end(), [&](int64_t i) { return evidence_.DiffersFromContract(i); });
+    const auto differing = std::min<int64_t>(size / 2, first_same - sample.begin());
+    const int64_t step = (identity_.outputs + size - 1) / size;
+    sample.resize(static_cast<size_t>(differing));
+    for (int64_t i = 0; i < identity_.outputs; i += step) sample.push_back(i);
+    return sample;
+  }
+
+  // Drops what the problem refutes. Of a large problem all candidates are tried on a sample; then the
+  // familiar ones, the others if few are left, and whoever is about to be named on all of it. What was not is
+  // dropped.
+  void Eliminate() {
+    constexpr int kFamiliar = 2;
+    constexpr int64_t kFew = 16;
+    const std::vector<int64_t> sample = Sample();
+    Eliminate(sample, [](size_t /*model*/) { return true; });
+    if (std::ssize(sample) == identity_.outputs) return;
+    std::vector<bool> is_tried(models_.size());
+    const auto try_all = [&](const auto& is_wanted) {
+      Eliminate(AllOutputs(), [&](size_t model) { return !is_tried[model] && is_wanted(model); });
+      for (size_t model = 0; model < models_.size(); ++model)
+        is_tried[model] = is_tried[model] || is_wanted(model);
+    };
+    try_all([this](size_t model) { return HowStrange(models_[model]) <= kFamiliar; });
+    const auto left = std::ranges::count_if(alive_, [](Mask mask) { return mask != 0; });
+    if (left <= kFew) try_all([](size_t /*model*/) { return true; });
+    while (AnyAlive()) {
+      const auto likeliest =
+          static_cast<size_t>(std::ranges::find(models_, Alive().front().model) - models_.begin());
+      if (is_tried[likeliest]) break;
+      try_all([likeliest](size_t model) { return model == likeliest; });
+    }
+    for (size_t model = 0; model < models_.size(); ++model) {
+      if (!is_tried[model]) alive_[model] = 0;
+    }
+  }
+
+  template <class Wanted>
+  void Eliminate(std::span<const int64_t> outputs, const Wanted& is_wanted) {
+    std::vector<std::optional<Mask>> of_exact(static_cast<size_t>(identity_.outputs));
+    const auto matching = [&](int64_t i, int32_t y) {
+      if (y != evidence_.Exact(i)) return evidence_.Matching(i, y);
+      std::optional<Mask>& mask = of_exact[static_cast<size_t>(i)];
+      if (!mask) mask = evidence_.Matching(i, y);
+      return *mask;
+    };
+    Walk(
+        outputs, [&](size_t model) { return alive_[model] != 0 && is_wanted(model); },
+        [&](size_t model, int64_t i, int32_t y) { return (alive_[model] &= matching(i, y)) != 0; });
+  }
+
+  // Whether adjacent pairs clamped to int16 would have shown.
+  bool SaturationTells() const {
+    const Model adjacent = AdjacentPairs(identity_.kind);
+    bool tells = false;
+    Walk(
+        AllOutputs(), [&](size_t model) { return models_[model] == adjacent; },
+        [&](size_t /*model*/, int64_t i, int32_t y) {
+          tells = evidence_.Tells(i, y);
+          return !tells;
+        });
+    return tells;
+  }
+
+  // Where no candidate reproduces all, the one that reproduces most: of those that do so on a sample.
+  template <class Place>
+  void NameClosest(const Place& place) {
+    std::vector<std::array<int64_t, kMaxRoundings>> misses(models_.size());
+    Walk(
+        Sample(), [](size_t /*model*/) { return true; },
+        [&](size_t model, int64_t i, int32_t y) {
+          const Mask mask = evidence_.Matching(i, y);
+          for (size_t r = 0; r < roundings_.size(); ++r) misses[model][r] += (mask >> r & 1) != 0 ? 0 : 1;
+          return true;
+        });
+    struct Finalist {
+      size_t model, rounding;
+      int64_t misses;
+      int strangeness;
+    };
+    std::vector<Finalist> ranked;
+    for (size_t model = 0; model < models_.size(); ++model) {
+      for (size_t r = 0; r < roundings_.size(); ++r) {
+        ranked.push_back({model, r, misses[model][r], Strangeness({models_[model], roundings_[r]})});
+      }
+    }
+    std::ranges::stable_sort(ranked, {},
+                             [](const Finalist& f) { return std::pair(f.misses, f.strangeness); });
+    if (ranked.size() > kMaxFinalists) ranked.resize(kMaxFinalists);
+    for (const Finalist& finalist : ranked) {
+      const Arithmetic arithmetic = {models_[finalist.model], roundings_[finalist.rounding]};
+      const std::vector<int64_t> missed = Missed(arithmetic.model, finalist.rounding);
+      if (&finalist != ranked.data() && std::ssize(missed) >= identity_.unexplained) continue;
+      identity_.arithmetic = arithmetic;
+      identity_.unexplained = std::ssize(missed);
+      identity_.first_place = place(missed.front());
+    }
+  }
+
+  // The outputs that an arithmetic does not reproduce.
+  std::vector<int64_t> Missed(const Model& model, size_t rounding) const {
+    const std::vector<int32_t> y = evidence_.predictor().Accumulators(model);
+    std::vector<int64_t> missed;
+    for (int64_t i = 0; i < identity_.outputs; ++i) {
+      const Mask mask = evidence_.Matching(i, y[static_cast<size_t>(i)]);
+      if ((mask >> rounding & 1) == 0) missed.push_back(i);
+    }
+    return missed;
+  }
+
+  const std::vector<Model> models_;
+  const std::vector<Rounding> roundings_;
+  const Evidence evidence_;
+  std::vector<Group> groups_;
+  std::vector<Mask> alive_;  // of each model, the roundings with which it reproduces all
+  Identity identity_;
+};
+
+}  // namespace
+
+Identity Identify(const reference::Gemm& gemm, const Bytes& output, const Accumulators& accumulators) {
+  const auto place = [&gemm](int64_t i) {
+    return OutputPlace({}, gemm.batch == 1 ? 0 : gemm.m, i / gemm.n, i % gemm.n);
+  };
+  const Predictor predictor(gemm);
+  return Search(KindOf(gemm), predictor, output, accumulators).Run(place);
+}
+
+Identity Identify(const reference::Conv& conv, const Bytes& output, const Accumulators& accumulators) {
+  const int64_t columns = conv.geometry.output_channels;
+  const auto place = [&](int64_t i) { return OutputPlace(conv.geometry, 0, i / columns, i % columns); };
+  const Predictor predictor(conv);
+  return Search(KindOf(conv), predictor, output, accumulators).Run(place);
+}
+
+bool IsOddInterval(int32_t spill) {
+  return spill != reference::kWholeDepth && !std::has_single_bit(static_cast<uint32_t>(spill));
+}
+
+int Strangeness(const Arithmetic& arithmetic) {
+  return HowStrange(arithmetic.model) + (arithmetic.rounding == Rounding::kContract ? 0 : 1);
+}
+
+// ----- candidates and words -------------------------------------------------------------------------------
+
+OperationKind KindOf(const reference::Gemm& gemm) { return KindOf(gemm, nullptr); }
+OperationKind KindOf(const reference::Conv& conv) { return KindOf(conv, &conv.geometry); }
+OperationKind KindOf(const Problem& problem) {
+  return KindOf(problem, problem.conv ? &*problem.conv : nullptr);
+}
+
+Model AdjacentPairs(const OperationKind& kind) {
+  Model adjacent = Model::kTriple;
+  adjacent.order = OrdersOf(kind)[0];
+  return adjacent;
+}
+
+std::string_view NameOf(const OperationKind& kind) {
+  constexpr std::array<std::string_view, 3> kShapes = {"gemm", "conv", "depthwise"};
+  return kind.transposed ? "deconvolution" : kShapes.at(static_cast<size_t>(kind.shape));
+}
+
+std::string ToString(const OperationKind& kind) {
+  return fmt::format("{} {}{}{}", NameOf(kind), ToString(kind.a_type), ToString(kind.b_type),
+                     ToString(kind.c_type));
+}
+
+std::vector<Model> CandidateModels(const OperationKind& kind) {
+  const std::vector<DepthOrder> orders = OrdersOf(kind);
+  const bool are_signed = kind.a_type == INTACT_S8 && kind.b_type == INTACT_S8;
+  std::vector<Model> models = {Model::kExact};
+  for (const DepthOrder order : orders) AddPairings(order, &models);
+  AddOneDnns(kind, &models);
+  for (const Signs signs : {Signs::kUnsignedActivations, Signs::kUnsignedWeights}) {
+    models.push_back({.sum = Summation::kInt32, .order = orders[0], .signs = signs});
+  }
+  if (kind.b_type == INTACT_S8) models.push_back({.sum = Summation::kHalvedWeights});
+  if (are_signed) {
+    models.push_back({.sum = Summation::kInt16, .order = orders[0], .signs = Signs::kMoved});
+  }
+  for (const DepthOrder order : orders) {
+    if (order == DepthOrder::kChannels) continue;
+    AddInt16Sums(order, Signs::kUnsignedActivations, &models);
+    if (are_signed) AddInt16Sums(order, Signs::kMoved, &models);
+    AddOddInt16Sums(order, &models);
+  }
+  std::ranges::stable_sort(models, {}, [](const Model& model) { return HowStrange(model); });
+  return models;
+}
+
+std::vector<Rounding> CandidateRoundings(intact_type c_type) {
+  using R = Rounding;
+  if (c_type == INTACT_S32) return {R::kContract, R::kThroughFloat};
+  if (c_type == INTACT_F32) {
+    return {R::kContract,   R::kFused,     R::kResidualFused, R::kDouble,
+            R::kFlushed,    R::kDivision,  R::kRowFirst,      R::kColumnFirst,
+            R::kFloatScale, R::kBiasFirst, R::kBiasRounded,   R::kReluByFactor};
+  }
+  std::vector<Rounding> roundings;
+  for (const Rounding rounding : reference::kAllRoundings) {
+    const bool is_of_integers = rounding == R::kHalfUp || rounding == R::kZeroPointFirst ||
+                                rounding == R::kGemmlowp || rounding == R::kFixedPoint ||
+                                rounding == R::kResidualLast;
+    // Integers have no −0, and what is next to nothing rounds to 0.
+    const bool is_of_floats = rounding == R::kReluByFactor || rounding == R::kFlushed;
+    const bool applies = c_type == INTACT_BF16 ? !is_of_integers : !is_of_floats;
+    if (applies && rounding != R::kThroughFloat) roundings.push_back(rounding);
+  }
+  return roundings;
+}
+
+namespace {
+
+std::string PairsInWords(const Model& model) {
+  std::string text = model.distance == 1 ? "adjacent depths"
+                     : model.distance == reference::kHalfDepth
+                         ? "depths K/2 apart"
+                         : fmt::format("depths {} apart", model.distance);
+  if (model.order == DepthOrder::kFlattened) text += " that cross taps";
+  if (model.order == DepthOrder::kChannels) text += " with taps before channels";
+  if (!model.cut.IsNone()) {
+    text += fmt::format(" of either half of {} to {} depths", model.cut.from, model.cut.to);
+  }
+  if (model.skips_padding) text += " outside the padding";
+  return text;
+}
+
+std::string InWords(const Model& model) {
+  std::string name = reference::ToString(model);
+  switch (model.sum) {
+    case Summation::kExact:
+      return name;
+    case Summation::kInt16:
+      if (model.signs == Signs::kMoved && model.spill == 1) {  // which never clamps
+        return fmt::format("weights of -128 keep their sign under a negative activation ({})", name);
+      }
+      return fmt::format("pairs of {} {} int16 ({})", PairsInWords(model),
+                         model.spill == 1 ? "clamped to" : "summed in", name);
+    case Summation::kInt32:
+      return fmt::format("sums clamped to int32 ({})", name);
+    case Summation::kHalvedWeights:
+      return fmt::format("weights halved and rounded, sums doubled ({})", name);
+  }
+  return name;
+}
+
+}  // namespace
+
+std::string InWords(const Arithmetic& arithmetic) {
+  std::string text = InWords(arithmetic.model);
+  if (arithmetic.rounding != Rounding::kContract) {
+    text.append("; ").append(reference::ToString(arithmetic.rounding));
+  }
+  return text;
+}
+
+std::vector<Model> Identity::OtherModels() const {
+  std::vector<Model> others;
+  for (const Arithmetic& other : also) {
+    if (other.rounding == arithmetic.rounding) others.push_back(other.model);
+  }
+  return others;
+}
+
+std::string InWords(const Identity& identity) {
+  if (!identity.Found()) {
+    return fmt::format(
+        "no model reproduces it: {} of {} outputs are unexplained, the first at {}: implementation error; "
+        "closest: {}",
+        identity.unexplained, identity.outputs, identity.first_place, InWords(identity.arithmetic));
+  }
+  std::string text =
+      fmt::format("{}: all {} outputs reproduced", InWords(identity.arithmetic), identity.outputs);
+  if (identity.arithmetic == Arithmetic()) {
+    return text + (identity.telling ? "; saturation would have shown"
+                                    : "; none of them could have shown saturation");
+  }
+  text += fmt::format(", {} of them differ from exact", identity.differing);
+  const std::vector<Model> others = identity.OtherModels();
+  if (others.empty()) return text;
+  return text + fmt::format("; nothing tells it from {}{}", reference::ToString(others.front()),
+                            others.size() == 1 ? "" : fmt::format(" and {} more", others.size() - 1));
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,177 @@
+#include "verify/explain/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+#include "reference/contract/arithmetic.h"
+#include "verify/explain/claim.h"
+#include "verify/explain/identify.h"
+#include "verify/problem/place.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Arithmetic;
+using Bytes = std::vector<uint8_t>;
+
+std::string Describe(const Comparison& comparison, const Difference& d) {
+  return fmt::format("output {} is {} instead of {}: {}, {}", PlaceOf(comparison, d), d.actual, d.expected,
+                     ToString(d.cause), d.detail);
+}
+
+// Why a target that is to saturate as the triple model says did not.
+std::string FailureOfSaturating(const Comparison& comparison) {
+  for (const Difference& difference : comparison.listed) {
+    if (difference.cause != Cause::kInt16Saturation) return Describe(comparison, difference);
+  }
+  return fmt::format("{} of {} outputs are not what pairs clamped to int16 make", comparison.off_triple,
+                     comparison.outputs);
+}
+
+std::string FailureOf(const RunOptions& options, const Comparison& comparison) {
+  const bool saturates = ExpectedModel(options.mode, options.isa) == reference::Model::kTriple;
+  return saturates ? FailureOfSaturating(comparison) : Describe(comparison, comparison.listed.at(0));
+}
+
+// The arithmetics of which a target has to have one that claims this; none if it claims nothing.
+Result<std::vector<Arithmetic>> Promised(const std::string& claim, const RunOptions& options) {
+  if (claim == "any") return std::vector<Arithmetic>();
+  if (claim == "exact") {
+    std::vector<Arithmetic> promised = {{ExpectedModel(options.mode, options.isa)}};
+    if (promised[0] != Arithmetic() && options.isa == INTACT_ISA_ANY) promised.emplace_back();
+    return promised;
+  }
+  if (const std::optional<Arithmetic> arithmetic = reference::ParseArithmetic(claim)) return {{*arithmetic}};
+  return Error{INTACT_INVALID_ARGUMENT, "the target " + CheckClaims(claim).value_or(claim)};
+}
+
+// Whether the target kept its promise; without one, whether it is exact.
+template <class Operation>
+bool IsAsPromised(const Operation& operation, std::vector<Arithmetic> promised, const Bytes& output) {
+  if (promised.empty()) promised.emplace_back();
+  return std::ranges::any_of(promised, [&](const Arithmetic& arithmetic) {
+    return reference::Predict(operation, arithmetic) == output;
+  });
+}
+
+// Why outputs cannot be those of a target that claims nothing: no cause but a mistake; empty if each has one.
+std::string FailureOfAny(const Comparison& comparison) {
+  if (comparison.Unexplained() == 0) return {};
+  for (const Difference& difference : comparison.listed) {
+    if (difference.cause == Cause::kImplementationError) return Describe(comparison, difference);
+  }
+  return fmt::format("{} of {} outputs are unexplained", comparison.Unexplained(), comparison.outputs);
+}
+
+int64_t ColumnsOf(const reference::Gemm& gemm) { return gemm.n; }
+int64_t ColumnsOf(const reference::Conv& conv) { return conv.geometry.output_channels; }
+
+// What makes all outputs in place of what was claimed; "" if nothing that is known does.
+std::string Instead(const Comparison& comparison) {
+  if (comparison.Parity()) return "; all are exact";
+  if (!comparison.naming || comparison.naming->reproduced_by.empty()) return {};
+  return "; all are those of " + InWords(comparison.naming->reproduced_by.front());
+}
+
+// Why outputs are not those of an arithmetic that the target claims to have. `comparison`: with the contract.
+template <class Operation>
+std::string FailureOfClaim(const Operation& operation, const Arithmetic& claim, const Bytes& output,
+                           const Comparison& comparison) {
+  const ByteComparison compared =
+      CompareBytes(operation.c_type, reference::Predict(operation, claim), output);
+  Difference first;
+  first.m = compared.first_differing / ColumnsOf(operation);
+  first.n = compared.first_differing % ColumnsOf(operation);
+  return fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}{}",
+                     PlaceOf(comparison, first), compared.first_actual, compared.first_expected,
+                     compared.differing, compared.outputs, InWords(claim), Instead(comparison));
+}
+
+template <class Operation>
+Result<Judgement> JudgeOperation(const Target& target, const Operation& operation, const RunOptions& options,
+                                 Arithmetics preferred) {
+  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(operation));
+  ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, options));
+  ASSIGN_OR_RETURN(Bytes output, RunChecked(target, operation, options));
+  Judgement judgement = {Explain(target, operation, options, output, kMaxDifferencesListed, preferred), {}};
+  // Whoever is to be exact has no right s32 output where the sum leaves int32: the comparison knows.
+  const bool is_to_be_exact = promised == std::vector<Arithmetic>{Arithmetic()};
+  if (is_to_be_exact ? judgement.comparison.Parity() : IsAsPromised(operation, promised, output))
+    return judgement;
+  if (promised.empty()) {
+    judgement.failure = FailureOfAny(judgement.comparison);
+  } else if (claim == "exact") {
+    judgement.failure = FailureOf(options, judgement.comparison);
+  } else {
+    judgement.failure = FailureOfClaim(operation, promised.front(), output, judgement.comparison);
+  }
+  return judgement;
+}
+
+template <class Operation>
+bool OperationFails(const Target& target, const Operation& operation, const RunOptions& options) {
+  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(operation));
+  const Result<std::vector<Arithmetic>> promised = Promised(claim, options);
+  if (!promised) return true;
+  const Result<Bytes> output = RunChecked(target, operation, options);
+  if (!output) return output.error().status != INTACT_UNSUPPORTED;
+  if (IsAsPromised(operation, *promised, *output)) return false;
+  return !promised->empty() || Explain(target, operation, options, *output).Unexplained() > 0;
+}
+
+}  // namespace
+
+std::string MessageOf(const Error& error) {
+  return error.message.empty() ? "the target does not say why" : error.message;
+}
+
+Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+                        Arithmetics preferred) {
+  return JudgeOperation(target, gemm, options, preferred);
+}
+
+Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options,
+                        Arithmetics preferred) {
+  return JudgeOperation(target, conv, options, preferred);
+}
+
+Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
+  const RunOptions options = RunOptionsOf(problem);
+  return problem.conv ? Verify(target, MaterializeConv(problem), options)
+                      : Verify(target, Materialize(problem), options);
+}
+
+Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred) {
+  RunOptions options = RunOptionsOf(problem);
+  options.in_all_places = true;
+  if (problem.conv) return Judge(target, MaterializeConv(problem), options, preferred);
+  return Judge(target, Materialize(problem), options, preferred);
+}
+
+Result<Judgement> JudgeQuickly(const Target& target, const Problem& problem) {
+  const RunOptions options = RunOptionsOf(problem);
+  if (problem.conv) return Judge(target, MaterializeConv(problem), options);
+  return Judge(target, Materialize(problem), options);
+}
+
+bool Fails(const Target& target, const reference::Gemm& gemm, const RunOptions& options) {
+  return OperationFails(target, gemm, options);
+}
+
+bool Fails(const Target& target, const reference::Conv& conv, const RunOptions& options) {
+  return OperationFails(target, conv, options);
+}
+
+bool Fails(const Target& target, const Problem& problem) {
+  RunOptions options = RunOptionsOf(problem);
+  options.in_all_places = true;
+  return problem.conv ? OperationFails(target, MaterializeConv(problem), options)
+                      : OperationFails(target, Materialize(problem), options);
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,609 @@
+#include "verify/problem/fill.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "reference/contract/quantize.h"
+#include "support/random.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::ConvGeometry;
+
+// Streams of Random: which tensor an index belongs to.
+enum Stream : uint64_t {
+  kActivationStream = 1,
+  kWeightStream,
+  kBiasStream,
+  kScaleStream,
+  kClampStream,
+  kZeroPointStream,
+  kResidualStream,
+  kRowStream,
+  kNumberStream
+};
+
+// What the fills see of a problem: a GEMM is a convolution of one tap, whose pixels are the rows of A.
+ConvGeometry ShapeOf(const Problem& p) {
+  if (p.conv) return *p.conv;
+  ConvGeometry shape;
+  shape.axes.back().input = p.batch * p.m;
+  shape.output_channels = p.n;
+  shape.input_channels = p.k;
+  return shape;
+}
+
+int64_t DepthOf(const ConvGeometry& shape) { return shape.Taps() * shape.GroupInputs(); }
+
+// The zero point as a distance from the type's minimum, like the activations.
+int64_t ZeroDistance(const Problem& p) { return p.a_type == INTACT_S8 ? int64_t{p.za} + 128 : p.za; }
+
+constexpr int64_t kStrayRows = 155;
+
+int64_t LargestWeight(const Problem& p) { return std::min(p.wmax, 127); }
+
+uint8_t ToDistance(const Problem& p, double d) {
+  return static_cast<uint8_t>(std::clamp(std::nearbyint(d), 0.0, static_cast<double>(p.LargestActivation())));
+}
+
+// kTies: steps of an activation from the zero point, so that sums of a few hundred stay in an 8-bit range.
+int64_t TieSteps(const Problem& p) {
+  return std::max<int64_t>(1,
+                           static_cast<int64_t>(60.0 / std::sqrt(static_cast<double>(DepthOf(ShapeOf(p))))));
+}
+
+uint8_t TieActivation(const Problem& p, support::Random& random) {
+  return ToDistance(p, static_cast<double>(ZeroDistance(p) + random.Integer(-TieSteps(p), TieSteps(p))));
+}
+
+// One-sided and bell-shaped, as after a ReLU, three standard deviations wide.
+uint8_t HalfNormal(const Problem& p, int64_t start, support::Random& random) {
+  const double width = static_cast<double>(std::max<int64_t>(p.LargestActivation() - start, 0)) / 3.0;
+  return ToDistance(p, static_cast<double>(start) + std::fabs(random.Gauss()) * width);
+}
+
+// The activation of channel c of pixel m; `pixels` in all. `hot`: kOneHot's one channel.
+uint8_t OneActivation(const Problem& p, int64_t pixels, int64_t m, int64_t c, int64_t hot, support::Random& random) {
+  const int64_t largest = p.LargestActivation();
+  switch (p.fill) {
+    case Fill::kUniform:
+      break;
+    case Fill::kExtremes:
+      return static_cast<uint8_t>(random.Integer(0, 1) == 1 ? largest : 0);
+    case Fill::kOneHot:
+      if (c != hot) return ToDistance(p, static_cast<double>(ZeroDistance(p)));
+      break;
+    case Fill::kBait:
+      return static_cast<uint8_t>(m % 2 == 0 ? random.Integer(largest - largest / 8, largest)
+                                             : random.Integer(0, largest / 8));
+    case Fill::kGauss:
+    case Fill::kLaplace:
+    case Fill::kStudent:
+      return HalfNormal(p, 0, random);
+    case Fill::kRelu:
+      return random.Integer(0, 1) == 0 ? ToDistance(p, static_cast<double>(ZeroDistance(p)))
+                                       : HalfNormal(p, ZeroDistance(p), random);
+    case Fill::kRamp:
+      return static_cast<uint8_t>(m * largest / std::max<int64_t>(pixels - 1, 1));
+    case Fill::kTies:
+      return TieActivation(p, random);
+    case Fill::kBound:
+    case Fill::kStray:
+      break;
+  }
+  return static_cast<uint8_t>(random.Integer(0, largest));
+}
+
+// A column of real weights, quantized symmetrically so that the largest in size becomes ±wmax.
+template <class Draw>
+std::vector<int64_t> QuantizedColumn(const Problem& p, Draw draw) {
+  std::vector<double> real(static_cast<size_t>(DepthOf(ShapeOf(p))));
+  double largest = std::numeric_limits<double>::min();
+  for (double& w : real) {
+    w = draw();
+    largest = std::max(largest, std::fabs(w));
+  }
+  std::vector<int64_t> column(real.size());
+  std::transform(real.begin(), real.end(), column.begin(),
+                 [&](double w) { return static_cast<int64_t>(std::nearbyint(w / largest * p.wmax)); });
+  return column;
+}
+
+// A column whose pairs draw(first weight, second weight or nullptr) makes; pairs do not cross a tap's end.
+template <class Draw>
+std::vector<int64_t> PairedColumn(const Problem& p, Draw draw) {
+  const ConvGeometry shape = ShapeOf(p);
+  const auto channels = static_cast<size_t>(shape.GroupInputs());
+  std::vector<int64_t> column(static_cast<size_t>(DepthOf(shape)));
+  for (size_t tap = 0; tap < column.size(); tap += channels) {
+    for (size_t c = 0; c < channels; c += 2) {
+      draw(&column[tap + c], c + 1 < channels ? &column[tap + c + 1] : nullptr);
+    }
+  }
+  return column;
+}
+
+// kBait: a quarter of the pairs are heavy and of one sign, so that 255·(w0 + w1) is far beyond int16; the
+// others are too light to saturate.
+std::vector<int64_t> BaitColumn(const Problem& p, support::Random& random) {
+  bool is_first = true;
+  return PairedColumn(p, [&](int64_t* w0, int64_t* w1) {
+    const bool heavy = std::exchange(is_first, false) || random.Integer(0, 3) == 0;
+    const int64_t sign = random.Integer(0, 1) == 0 ? -1 : 1;
+    for (int64_t* w : {w0, w1}) {
+      if (w == nullptr) continue;
+      *w = heavy ? sign * random.Integer(p.wmax - p.wmax / 8, p.wmax)
+                 : random.Integer(-p.wmax / 8, p.wmax / 8);
+    }
+  });
+}
+
+// kBound: pairs of one sign whose sums are a part of what a lane can hold, one in eight of them one more.
+std::vector<int64_t> CapacityColumn(const Problem& p, support::Random& random) {
+  return PairedColumn(p, [&](int64_t* w0, int64_t* w1) {
+    const bool negative = random.Integer(0, 1) == 0;
+    const int64_t capacity = (negative ? 32768 : 32767) / std::max<int64_t>(p.LargestActivation(), 1);
+    const int64_t excess = random.Integer(0, 7) == 0 ? 1 : 0;
+    const int64_t limit = negative ? p.wmax : LargestWeight(p);
+    const int64_t sum = std::min((capacity >> random.Integer(0, 3)) + excess, 2 * limit);
+    const int64_t first = random.Integer(std::max<int64_t>(sum - limit, 0), std::min(sum, limit));
+    *w0 = negative ? -first : first;
+    if (w1 != nullptr) *w1 = negative ? first - sum : sum - first;
+  });
+}
+
+template <class Draw>
+std::vector<int64_t> DrawnColumn(const Problem& p, Draw draw) {
+  std::vector<int64_t> column(static_cast<size_t>(DepthOf(ShapeOf(p))));
+  std::generate(column.begin(), column.end(), draw);
+  return column;
+}
+
+std::vector<int64_t> Column(const Problem& p, int64_t n) {
+  support::Random random(p.seed, kWeightStream, static_cast<uint64_t>(n));
+  switch (p.fill) {
+    case Fill::kUniform:
+    case Fill::kOneHot:
+    case Fill::kStray:
+      return DrawnColumn(p, [&] { return random.Integer(-p.wmax, LargestWeight(p)); });
+    case Fill::kExtremes:  // the first column holds the largest only: see FillPatch
+      return DrawnColumn(p, [&] { return n == 0 || random.Integer(0, 1) == 1 ? LargestWeight(p) : -p.wmax; });
+    case Fill::kBait:
+      return BaitColumn(p, random);
+    case Fill::kGauss:
+    case Fill::kRelu:
+    case Fill::kRamp:
+      return QuantizedColumn(p, [&] { return random.Gauss(); });
+    case Fill::kLaplace:
+      return QuantizedColumn(p, [&] { return random.Laplace(); });
+    case Fill::kStudent:
+      return QuantizedColumn(p, [&] { return random.Student4(); });
+    case Fill::kTies:
+      return DrawnColumn(p, [&] { return random.Integer(-1, 1); });
+    case Fill::kBound:
+      if (n % 4 != 3) return CapacityColumn(p, random);
+      return DrawnColumn(p, [&] { return random.Integer(-p.wmax, LargestWeight(p)); });
+  }
+  return {};
+}
+
+// What output pixels read, in turn: the rows of A, or the input pixels under a kernel's taps. Patches that
+// share a pixel with one before are passed over, so that each can hold what it is given. visit(number,
+// output pixel) gets the others.
+template <class Visit>
+void ForEachPatch(const ConvGeometry& shape, Visit visit) {
+  std::vector<bool> taken(static_cast<size_t>(shape.InputPixels()));
+  std::vector<size_t> rows;
+  int64_t number = 0;
+  for (int64_t m = 0; m < shape.OutputPixels(); ++m) {
+    const reference::Pixel pixel = reference::PixelOf(shape, m);
+    rows.clear();
+    for (int64_t tap = 0; tap < shape.Taps(); ++tap) {
+      const int64_t row = reference::InputRow(shape, pixel, reference::TapOf(shape, tap));
+      if (row >= 0) rows.push_back(static_cast<size_t>(row));
+    }
+    if (std::ranges::any_of(rows, [&](size_t row) { return taken[row]; })) continue;
+    for (const size_t row : rows) taken[row] = true;
+    visit(number++, pixel);
+  }
+}
+
+// Sets what an output pixel reads to activation(group, depth of the group).
+template <class Activation>
+void SetPatch(const ConvGeometry& shape, const reference::Pixel& pixel, Activation activation,
+              std::vector<uint8_t>* a) {
+  for (int64_t tap = 0; tap < shape.Taps(); ++tap) {
+    const int64_t row = reference::InputRow(shape, pixel, reference::TapOf(shape, tap));
+    if (row < 0) continue;
+    uint8_t* to = &(*a)[static_cast<size_t>(row * shape.input_channels)];
+    for (int64_t group = 0; group < shape.groups; ++group) {
+      for (int64_t c = 0; c < shape.GroupInputs(); ++c)
+        *to++ = activation(group, tap * shape.GroupInputs() + c);
+    }
+  }
+}
+
+// A patch that drives the sums of its column as far as activations in [low, high] can: up in even ones, down
+// in odd ones. In each group its own column.
+void AimPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, int32_t low, int32_t high,
+              std::vector<uint8_t>* a) {
+  const ConvGeometry shape = ShapeOf(p);
+  const bool negative = number % 2 != 0;
+  const int64_t first_column = p.own_b ? number / p.m * p.n : 0;
+  std::vector<std::vector<int64_t>> columns;
+  for (int64_t group = 0; group < shape.groups; ++group) {
+    const int64_t column = group * shape.GroupOutputs() + number / 2 % shape.GroupOutputs();
+    columns.push_back(Column(p, first_column + column));
+  }
+  const auto aimed = [&](int64_t group, int64_t k) {
+    const int64_t w = columns[static_cast<size_t>(group)][static_cast<size_t>(k)];
+    return static_cast<uint8_t>((negative ? w < 0 : w > 0) ? high : low);
+  };
+  SetPatch(shape, pixel, aimed, a);
+}
+
+// What a fill makes of whole patches, over what it made of single activations.
+void FillPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, std::vector<uint8_t>* a) {
+  const int32_t largest = p.LargestActivation();
+  if (p.fill == Fill::kExtremes && number == 0) {  // with the first column, the largest sum
+    SetPatch(
+        ShapeOf(p), pixel, [&](int64_t, int64_t) { return static_cast<uint8_t>(largest); }, a);
+  }
+  if (p.fill == Fill::kBound) AimPatch(p, number, pixel, p.declared_min, largest, a);
+  if (p.fill == Fill::kStray && number % kStrayRows == 0) AimPatch(p, number, pixel, 0, 255, a);
+}
+
+// How far y may be from zero, typically, per column: |mean| plus two standard deviations, as if activations
+// were independent of their weights. Columns of groups follow one another.
+void AddTypicalMagnitudes(const reference::Operands& operands, const std::vector<int32_t>& bias_s32,
+                          std::vector<double>* magnitudes) {
+  double sum = 0.0;
+  double squares = 0.0;
+  for (size_t i = 0; i < operands.a.size(); ++i) {
+    const auto d =
+        static_cast<double>(operands.a[i] - operands.a_zero_points[i / static_cast<size_t>(operands.k)]);
+    sum += d;
+    squares += d * d;
+  }
+  const auto count = static_cast<double>(operands.a.size());
+  const double mean = sum / count;
+  const double variance = squares / count - mean * mean;
+  for (int64_t n = 0; n < operands.n; ++n) {
+    double weights = 0.0;
+    double weight_squares = 0.0;
+    for (const int32_t w : operands.CenteredColumn(n)) {
+      weights += w;
+      weight_squares += w * w;
+    }
+    const double bias = bias_s32.empty() ? 0.0 : bias_s32[magnitudes->size()];
+    const double magnitude = std::fabs(mean * weights + bias) + 2.0 * std::sqrt(variance * weight_squares);
+    magnitudes->push_back(std::max(magnitude, 1.0));
+  }
+}
+
+// How large an int32 bias column n can bear whatever the activations are.
+int64_t BiasHeadroom(const reference::Operands& operands, int64_t n, int64_t zero_distance) {
+  int64_t weights = 0;
+  for (const int32_t w : operands.CenteredColumn(n)) weights += std::abs(w);
+  const int64_t farthest = std::max(zero_distance, 255 - zero_distance);
+  return std::max<int64_t>(std::numeric_limits<int32_t>::max() - weights * farthest, 0);
+}
+
+void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
+                 reference::Operation* operation) {
+  // About the size of the sum itself for short depths, and of the size of its deviation for long ones.
+  const int64_t reach = p.fill == Fill::kTies ? 20 : 4000;
+  for (const reference::Operands& operands : groups) {
+    for (int64_t n = 0; n < operands.n; ++n) {
+      const bool is_static = p.quantization == INTACT_QUANTIZATION_STATIC;
+      const int64_t limit = std::min(reach, BiasHeadroom(operands, n, is_static ? ZeroDistance(p) : 0));
+      support::Random random(p.seed, kBiasStream, operation->bias_s32.size());
+      operation->bias_s32.push_back(static_cast<int32_t>(random.Integer(-limit, limit)));
+    }
+  }
+}
+
+void FillBiasF32(const Problem& p, reference::Operation* operation) {
+  for (int64_t n = 0; n < ShapeOf(p).output_channels; ++n) {
+    support::Random random(p.seed, kBiasStream, static_cast<uint64_t>(n));
+    const double halves = static_cast<double>(random.Integer(-60, 60)) / 2.0;
+    operation->bias_f32.push_back(
+        static_cast<float>(p.fill == Fill::kTies ? halves : 60.0 * random.Unit() - 30.0));
+  }
+}
+
+// The scale of a row in the middle, of those that have one; 1 where rows have none.
+double TypicalRowScale(const reference::Operation& operation) {
+  std::vector<float> scales;
+  std::ranges::copy_if(operation.a_scales, std::back_inserter(scales), [](float s) { return s > 0.0f; });
+  if (scales.empty()) return 1.0;
+  const auto middle = scales.begin() + std::ssize(scales) / 2;
+  std::ranges::nth_element(scales, middle);
+  return *middle;
+}
+
+// A typical output reaches 60 to 160 from the zero point: most of the range, with some clamping.
+float ScaleFor(double magnitude, support::Random& random) {
+  const double reach = 60.0 + 100.0 * random.Unit();
+  return static_cast<float>(std::clamp(reach / magnitude, 1e-30, 1e30));
+}
+
+// Denormal, or but little larger, after the multiplication by a row's scale.
+float TinyScaleFor(double row_scale, support::Random& random) {
+  const auto exponent = static_cast<int>(random.Integer(-146, -120));
+  return static_cast<float>(std::ldexp(1.0 + random.Unit(), exponent) / row_scale);
+}
+
+void FillScales(const Problem& p, std::span<const reference::Operands> groups,
+                reference::Operation* operation) {
+  std::vector<double> magnitudes;
+  for (const reference::Operands& operands : groups)
+    AddTypicalMagnitudes(operands, operation->bias_s32, &magnitudes);
+  const double largest = *std::max_element(magnitudes.begin(), magnitudes.end());
+  const int64_t count = p.scale == ScaleKind::kTensor ? 1 : std::ssize(magnitudes);
+  const double row_scale = TypicalRowScale(*operation);
+  for (int64_t n = 0; n < count; ++n) {
+    support::Random random(p.seed, kScaleStream, static_cast<uint64_t>(n));
+    if (p.scale == ScaleKind::kTiny) {
+      operation->scales.push_back(TinyScaleFor(row_scale, random));
+      continue;
+    }
+    const double magnitude = count == 1 ? largest : magnitudes[static_cast<size_t>(n)];
+    const float scale = ScaleFor(magnitude * row_scale, random);
+    const float tie_scale = n % 2 == 0 ? 0.5f : 0.25f;
+    operation->scales.push_back(p.fill == Fill::kTies ? tie_scale : scale);
+  }
+}
+
+// Full range, uniform; with their scale they reach 20 to 60 from the zero point, in halves for kTies.
+void FillResidual(const Problem& p, reference::Operation* operation) {
+  operation->residual_type = p.residual;
+  operation->residual_zero_point = p.zres;
+  support::Random scale_random(p.seed, kResidualStream, 0);
+  const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);
+  operation->residual_scale = p.fill == Fill::kTies ? 0.5f : scale;
+  const ConvGeometry shape = ShapeOf(p);
+  for (int64_t m = 0; m < shape.OutputPixels(); ++m) {
+    support::Random random(p.seed, kResidualStream, static_cast<uint64_t>(m) + 1);
+    for (int64_t n = 0; n < shape.output_channels; ++n) {
+      const auto byte = static_cast<uint8_t>(random.Integer(0, 255));
+      if (p.residual != INTACT_F32) {
+        operation->residual.push_back(byte);
+        continue;
+      }
+      const double fraction = p.fill == Fill::kTies ? 0.0 : random.Unit();
+      const auto value = static_cast<float>(byte - 128 + fraction);
+      const auto bytes = std::bit_cast<std::array<uint8_t, sizeof value>>(value);
+      operation->residual.insert(operation->residual.end(), bytes.begin(), bytes.end());
+    }
+  }
+}
+
+// ----- quantizations of rows
+// --------------------------------------------------------------------------------
+
+void FillRows(const Problem& p, reference::Gemm* gemm) {
+  const int32_t lowest = p.a_type == INTACT_S8 ? -128 : 0;
+  for (int64_t row = 0; row < gemm->rows(); ++row) {
+    support::Random random(p.seed, kRowStream, static_cast<uint64_t>(row));
+    const int64_t distances[] = {0, 255, random.Integer(0, 255), random.Integer(0, 255)};
+    const int64_t distance = distances[random.Integer(0, 3)];
+    const auto power = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.Integer(-1, 1))));
+    const double factor = p.fill == Fill::kTies ? 1.0 : 1.0 + random.Unit();
+    if (p.row_zero_points) gemm->a_zero_points.push_back(lowest + static_cast<int32_t>(distance));
+    if (p.c_type != INTACT_S32) gemm->a_scales.push_back(static_cast<float>(power * factor));
+  }
+}
+
+// Makes the numbers of one row after the other.
+class NumberMaker {
+ public:
+  NumberMaker(const Problem& p, int64_t rows) : p_(p), rows_(rows) {}
+
+  // `distances`: the fill's activations in the row.
+  std::vector<float> Row(int64_t row, std::span<const uint8_t> distances) const {
+    const bool by_rows = p_.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+    const int64_t unit = by_rows ? row : 0;
+    support::Random of_unit(p_.seed, kRowStream, static_cast<uint64_t>(unit));
+    support::Random random(p_.seed, kNumberStream, static_cast<uint64_t>(row));
+    std::vector<float> x(distances.size());
+    Make(unit, distances, of_unit, random, x);
+    if (p_.numbers == Numbers::kNonFinite && row == (by_rows ? row : of_unit.Integer(0, rows_ - 1))) {
+      Spoil(unit, random, x);
+    }
+    return x;
+  }
+
+ private:
+  void Make(int64_t unit, std::span<const uint8_t> distances, support::Random& of_unit, support::Random& random,
+            std::span<float> x) const {
+    switch (p_.numbers) {
+      case Numbers::kScaled:
+        return Scale(distances, of_unit, x);
+      case Numbers::kHalves:
+        return Halves(of_unit, random, x);
+      case Numbers::kConstant: {
+        const double value = Power(of_unit, -20, 20) * (of_unit.Unit() - 0.5);
+        std::ranges::fill(x, static_cast<float>(value));
+        return;
+      }
+      case Numbers::kZeros:
+        if (unit % 2 != 0) return Normal(of_unit, random, x);
+        std::ranges::generate(x, [&] { return random.Integer(0, 1) == 0 ? 0.0f : -0.0f; });
+        return;
+      case Numbers::kTiny:
+        return Tiny(of_unit, random, x);
+      case Numbers::kOutlier:
+        Normal(of_unit, random, x);
+        x[static_cast<size_t>(random.Integer(0, std::ssize(x) - 1))] *= 1e6f;
+        return;
+      case Numbers::kNormal:
+      case Numbers::kNonFinite:
+        return Normal(of_unit, random, x);
+    }
+  }
+
+  static double Power(support::Random& random, int low, int high) {
+    return std::ldexp(1.0, static_cast<int>(random.Integer(low, high)));
+  }
+
+  void Scale(std::span<const uint8_t> distances, support::Random& of_unit, std::span<float> x) const {
+    const double scale = Power(of_unit, -2, 2) * (1.0 + of_unit.Unit());
+    const int64_t zeros[] = {0, 255, of_unit.Integer(0, 255), of_unit.Integer(0, 255)};
+    const int64_t zero = p_.a_type == INTACT_S8 ? 128 : zeros[of_unit.Integer(0, 3)];
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<float>(static_cast<double>(distances[i] - zero) * scale);
+    }
+  }
+
+  static void Normal(support::Random& of_unit, support::Random& random, std::span<float> x) {
+    const double scale = Power(of_unit, -20, 20);
+    std::ranges::generate(x, [&] { return static_cast<float>(random.Gauss() * scale); });
+  }
+
+  // The first number is the smallest of u8 ones, the second the largest: they make the scale a power of two.
+  void Halves(support::Random& of_unit, support::Random& random, std::span<float> x) const {
+    const double scale = Power(of_unit, -8, 8);
+    const int64_t low = p_.a_type == INTACT_S8 ? -127 : of_unit.Integer(-255, 0);
+    const int64_t high = p_.a_type == INTACT_S8 ? 127 : low + 255;
+    for (float& value : x) {
+      value = static_cast<float>((static_cast<double>(random.Integer(low, high - 1)) + 0.5) * scale);
+    }
+    x.front() = static_cast<float>(static_cast<double>(low) * scale);
+    if (x.size() > 1) x[1] = static_cast<float>(static_cast<double>(high) * scale);
+  }
+
+  void Tiny(support::Random& of_unit, support::Random& random, std::span<float> x) const {
+    const int smallest = p_.source == INTACT_BF16 ? -133 : -149;
+    const auto largest = static_cast<int64_t>(Power(of_unit, 3, 14));
+    for (float& value : x) {
+      const int64_t steps = random.Integer(-largest / 4, largest);
+      value = steps == 0 ? -0.0f : std::ldexp(static_cast<float>(steps), smallest);
+    }
+  }
+
+  static void Spoil(int64_t unit, support::Random& random, std::span<float> x) {
+    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    constexpr float kLarge = 3e38f;
+    const auto at = static_cast<size_t>(random.Integer(0, std::ssize(x) - 1));
+    constexpr std::array kValues = {kNaN, kInfinity, -kInfinity, kLarge};
+    if (unit % 5 == 4) return;
+    x[at] = kValues[static_cast<size_t>(unit % 5)];
+    if (x[at] == kLarge) x[at == 0 ? x.size() - 1 : 0] = -kLarge;
+  }
+
+  const Problem& p_;
+  const int64_t rows_;
+};
+
+void FillNumbers(const Problem& p, reference::Gemm* gemm) {
+  gemm->a_source_type = p.source;
+  const std::vector<uint8_t> distances = FillActivations(p);
+  const auto k = static_cast<size_t>(p.k);
+  const NumberMaker maker(p, gemm->rows());
+  const auto store = [gemm](const auto& element) {
+    const auto bytes = std::bit_cast<std::array<uint8_t, sizeof element>>(element);
+    gemm->a_source.insert(gemm->a_source.end(), bytes.begin(), bytes.end());
+  };
+  for (int64_t row = 0; row < gemm->rows(); ++row) {
+    const auto of_row = std::span(distances).subspan(static_cast<size_t>(row) * k, k);
+    for (const float x : maker.Row(row, of_row)) {
+      if (p.source == INTACT_BF16) {
+        store(reference::ToBfloat16(x));
+      } else {
+        store(x);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<uint8_t> FillActivations(const Problem& problem) {
+  const ConvGeometry shape = ShapeOf(problem);
+  const auto smallest = static_cast<uint8_t>(problem.declared_min);
+  std::vector<uint8_t> a;
+  a.reserve(static_cast<size_t>(shape.InputPixels() * shape.input_channels));
+  for (int64_t m = 0; m < shape.InputPixels(); ++m) {
+    support::Random random(problem.seed, kActivationStream, static_cast<uint64_t>(m));
+    const int64_t hot = problem.fill == Fill::kOneHot ? random.Integer(0, shape.input_channels - 1) : -1;
+    for (int64_t c = 0; c < shape.input_channels; ++c) {
+      a.push_back(std::max(smallest, OneActivation(problem, shape.InputPixels(), m, c, hot, random)));
+    }
+  }
+  ForEachPatch(shape,
+               [&](int64_t number, const reference::Pixel& pixel) { FillPatch(problem, number, pixel, &a); });
+  return a;
+}
+
+std::vector<int8_t> FillWeights(const Problem& problem) {
+  const int64_t count = ShapeOf(problem).output_channels * (problem.own_b ? problem.batch : 1);
+  std::vector<int8_t> columns;
+  for (int64_t n = 0; n < count; ++n) {
+    for (const int64_t w : Column(problem, n)) {
+      columns.push_back(static_cast<int8_t>(std::clamp<int64_t>(w, -128, 127)));
+    }
+  }
+  return columns;
+}
+
+std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
+  if (problem.zb_kind == ZeroPointKind::kTensor) {
+    return problem.zb == 0 ? std::vector<int32_t>() : std::vector<int32_t>{problem.zb};
+  }
+  const int32_t lowest = problem.b_type == INTACT_S8 ? -128 : 0;
+  const bool by_items = problem.zb_kind == ZeroPointKind::kItem;
+  const int64_t count = by_items ? problem.batch : ShapeOf(problem).output_channels;
+  std::vector<int32_t> zero_points = {problem.zb};
+  for (int64_t n = 1; n < count; ++n) {
+    support::Random random(problem.seed, kZeroPointStream, static_cast<uint64_t>(n));
+    const int64_t distances[] = {0, 255, random.Integer(0, 255), random.Integer(0, 255)};
+    zero_points.push_back(lowest + static_cast<int32_t>(distances[random.Integer(0, 3)]));
+  }
+  return zero_points;
+}
+
+void FillQuantization(const Problem& problem, reference::Gemm* gemm) {
+  if (problem.quantization == INTACT_QUANTIZATION_ROWS) FillRows(problem, gemm);
+  if (!problem.IsDynamic()) return;
+  FillNumbers(problem, gemm);
+  reference::QuantizeActivations(gemm);
+}
+
+void FillItemScales(const Problem& problem, reference::Gemm* gemm) {
+  std::vector<float> scales;  // items have none of their own until all are there
+  for (int64_t i = 0; i < gemm->batch; ++i) {
+    const reference::Gemm item = reference::Item(*gemm, i);
+    std::vector<double> magnitudes;
+    AddTypicalMagnitudes(reference::Operands(item), gemm->bias_s32, &magnitudes);
+    support::Random random(problem.seed, kScaleStream, static_cast<uint64_t>(i));
+    const double largest = *std::ranges::max_element(magnitudes);
+    const float scale = ScaleFor(largest * TypicalRowScale(item), random);
+    scales.push_back(problem.fill == Fill::kTies ? 0.5f : scale);
+  }
+  gemm->item_scales = std::move(scales);
+}
+
+void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
+                  reference::Operation* operation) {
+  const std::vector<reference::Operands> operands(groups.begin(), groups.end());
+  if (problem.bias == BiasKind::kS32) FillBiasS32(problem, operands, operation);
+  if (problem.bias == BiasKind::kF32) FillBiasF32(problem, operation);
+  if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, operation);
+  if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, operation);
+  if (problem.activation == INTACT_ACTIVATION_CLAMP) {
+    support::Random random(problem.seed, kClampStream, 0);
+    operation->clamp_min = static_cast<float>(-60.0 * random.Unit());
+    operation->clamp_max = static_cast<float>(60.0 * random.Unit());
+  }
+}
+
+}  // namespace intact::verify

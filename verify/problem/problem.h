@@ -1,0 +1,170 @@
+// The verifier's unit of work: a GEMM or a convolution as a value whose text form round-trips.
+//
+//   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
+//   gemm u8s8bf16 m=5 n=16 k=64 batch=3 items=pointers quant=dynamic_rows src=bf16 x=outlier bias=f32
+//   gemm u8u8f32 m=5 n=16 k=64 batch=3 itempad=7 ownb=yes blayout=nk bpad=1 zb=9 zbper=item scale=item
+//   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
+//
+// `in` has an extent for each spatial dimension, outermost first, and so have kernel, stride and dilation;
+// pad=1x1:0x2 is what stands before and behind the input, pad=1x1 the same on both sides; c and o are all
+// channels of input and output. transposed=yes: a transposed convolution, whose padding crops the output;
+// outpad=1x0 adds to its end.
+//
+// A batch of GEMMs is `batch` items of m rows, itempad elements apart (A, C, the residual, Bs), or each where
+// its pointer says. ownb=yes: B is no constant, each item has its own. blayout: B is K×N or N×K in memory.
+// quant: whose the quantization of activations is; zaper=row: the caller gives rows' zero points beside their
+// scales. A dynamic one takes real numbers of type src, which x makes; a_type is what they become.
+//
+// Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
+#ifndef INTACT_VERIFY_PROBLEM_PROBLEM_H_
+#define INTACT_VERIFY_PROBLEM_PROBLEM_H_
+
+#include <intact/intact.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
+#include "verify/problem/target.h"
+
+namespace intact::verify {
+
+/// How tensors are made. All are deterministic in the seed, on every platform.
+enum class Fill : uint8_t {
+  kUniform,   // full range, uniform
+  kExtremes,  // the types' extremes only; first row and first column hold the largest: the largest sum
+  kOneHot,    // one non-zero activation a row, uniform weights
+  kBait,      // pairs that saturate in every second row: heavy same-sign weight pairs under large activations
+  kGauss,     // bell-shaped weights, per-channel symmetric, largest at ±127; half-normal activations
+  kLaplace,   // heavier tails, the same way
+  kStudent,   // Student-t with 4 degrees of freedom, the same way
+  kRelu,      // bell-shaped weights; activations half at the zero point, half one-sided
+  kRamp,      // row m holds a constant that rises with m
+  kTies,      // accumulators and scales (powers of two) chosen so that many outputs are rounding ties
+  kBound,  // weights that fill int16 sums to their bound or one beyond; activations that reach it: see fill.h
+  kStray,  // uniform, but every 155th row, from the first on, leaves the declared range: see fill.h
+};
+
+/// The real numbers that a dynamic quantization takes; each unit, a row or the tensor, has a scale of its
+/// own.
+enum class Numbers : uint8_t {
+  kScaled,     // the fill's activations less a zero point, times the scale
+  kNormal,     // bell-shaped, of scales from 2⁻²⁰ to 2²⁰
+  kHalves,     // x/scale is k + ½, but for the largest and the smallest
+  kConstant,   // a range of one value, of either sign
+  kZeros,      // every second unit zeros of both signs, the others bell-shaped
+  kTiny,       // denormals and zeros of both signs; the scale is denormal, or would be 0
+  kOutlier,    // bell-shaped, and one number of the row a million times as large
+  kNonFinite,  // a NaN, an infinity, or a range beyond float32 in four of five units
+};
+
+/// The optional parts of a problem's epilogue.
+enum class BiasKind : uint8_t { kNone, kS32, kF32 };
+enum class ScaleKind : uint8_t {
+  kNone,
+  kTensor,
+  kChannel,
+  kTiny,  // channels have their own, which are denormal, or would be times the scale of a row
+  kItem,
+};
+
+/// Whose a zero point of weights is.
+enum class ZeroPointKind : uint8_t {
+  kTensor,
+  kChannel,  // column 0 has Problem::zb, the others have extremes and values of their own
+  kItem,     // item 0 likewise
+};
+
+struct Problem {
+  intact_type a_type = INTACT_U8;  // u8s8s32: a, b, c
+  intact_type b_type = INTACT_S8;
+  intact_type c_type = INTACT_S32;
+  int64_t m = 1, n = 1, k = 1;                  // of a GEMM
+  std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
+  int64_t batch = 1;                            // of GEMMs
+  int64_t item_pad = 0;
+  int64_t b_pad = 0;  // elements by which B's row stride exceeds n, or a column's k
+  bool item_pointers = false;
+  bool own_b = false;
+  bool b_by_columns = false;
+  bool row_zero_points = false;
+  intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
+  intact_type source = INTACT_F32;  // of a dynamic quantization, as the numbers are
+  Numbers numbers = Numbers::kScaled;
+  int32_t za = 0;  // a_zero_point
+  int32_t zb = 0;  // of the weights
+  ZeroPointKind zb_kind = ZeroPointKind::kTensor;
+  int32_t zc = 0;      // c_zero_point
+  int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
+  int32_t wmax = 127;  // weights, u8 ones less 128, lie in [−wmax, wmax]; 128 allows −128
+  // Declared range of activations, [adeclmin, adecl] as distances from the type's minimum: fills other than
+  // kStray keep within it. 0 and 255: none.
+  int32_t declared_min = 0;
+  int32_t declared = 255;
+  intact_range_check range_check = INTACT_RANGE_CHECKED;
+  BiasKind bias = BiasKind::kNone;
+  ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
+  intact_activation activation = INTACT_ACTIVATION_NONE;
+  intact_type residual = INTACT_TYPE_NONE;
+  int32_t zres = 0;  // residual_zero_point
+  Fill fill = Fill::kUniform;
+  uint64_t seed = 1;
+  int64_t a_pad = 0;    // elements by which A's row stride exceeds k, or a pixel's the input channels
+  int64_t c_pad = 0;    // the same for C and n, or the output channels
+  int64_t res_pad = 0;  // and the residual
+  // The residual lies where C is to be; as C, it has c_pad and elements of c_type's size.
+  bool in_place = false;
+  // How the plan comes about and runs: a convolution's extents are given with the run, memory is the
+  // caller's, the plan was saved and loaded. None of it makes a difference.
+  bool open_extents = false;
+  bool own_scratch = false;
+  bool saved = false;
+  int64_t usual_m = 0;  // the rows that a GEMM's plan is made for; 0: any
+  int32_t threads = 1;
+  intact_mode mode = INTACT_EXACT;
+  intact_isa isa = INTACT_ISA_ANY;
+
+  bool operator==(const Problem&) const = default;
+
+  bool IsDynamic() const {
+    return quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS ||
+           quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  }
+  /// The largest activation that fills other than kStray make, as distance from the type's minimum.
+  int32_t LargestActivation() const { return std::clamp(amax, declared_min, declared); }
+  /// The line; fields at their defaults are left out.
+  std::string ToString() const;
+  /// Nothing, or which field is out of range: what Parse() checks.
+  std::optional<Error> Check() const;
+  /// Errors name the word at fault and what was expected.
+  static Result<Problem> Parse(std::string_view line);
+};
+
+/// The tensors of a GEMM, which must be one that Parse() would accept.
+reference::Gemm Materialize(const Problem& problem);
+
+/// The tensors of a convolution.
+reference::Conv MaterializeConv(const Problem& problem);
+
+/// How `problem` asks to be run.
+RunOptions RunOptionsOf(const Problem& problem);
+
+/// All fills, and all kinds of numbers, in the order of the enumeration.
+std::span<const Fill> AllFills();
+std::span<const Numbers> AllNumbers();
+
+std::string_view ToString(Fill fill);
+std::string_view ToString(Numbers numbers);
+std::string_view ToString(intact_mode mode);
+std::string_view ToString(intact_type type);
+Result<intact_isa> ParseIsa(std::string_view name);    // "avx2", …; the error lists what is known
+Result<intact_mode> ParseMode(std::string_view name);  // "exact", "saturating"
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_PROBLEM_PROBLEM_H_

@@ -1,0 +1,248 @@
+#include "verify/problem/random_problem.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "core/types.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Axis;
+using reference::ConvGeometry;
+
+constexpr int64_t kMostProducts = int64_t{1} << 20;  // of most problems
+constexpr int64_t kMostOfLarge = int64_t{1} << 24;   // of one in 64
+constexpr int64_t kMostDepth = 8192;                 // whose sums stay in int32 whatever their operands are
+constexpr std::array<int64_t, 4> kDepths = {4, 64, 16, 128};  // that kernels take at a time
+
+class Draw {
+ public:
+  Draw(std::span<const Block> blocks, intact_mode mode, support::Random* random) : random_(*random) {
+    problem_.mode = mode;
+    if (!blocks.empty()) block_ = blocks[Index(blocks.size())];
+    most_ = OneIn(64) ? kMostOfLarge : kMostProducts;
+  }
+
+  Problem Gemm() {
+    Problem& p = problem_;
+    p.m = Extent(block_.rows, most_ / 4);
+    p.n = Extent(block_.columns, most_ / 4 / p.m);
+    p.k = Extent(Of(kDepths), std::min(kMostDepth, most_ / p.m / p.n));
+    SetTypes(Of<intact_type>({INTACT_S32, INTACT_U8, INTACT_S8, INTACT_F32, INTACT_BF16}));
+    SetQuantization();
+    SetItems();
+    p.usual_m = Of<int64_t>({0, 0, p.m, 1, 8, 128});
+    SetOthers();
+    return p;
+  }
+
+  Problem Conv() {
+    ConvGeometry& g = problem_.conv.emplace();
+    g.dims = static_cast<int>(Of<int64_t>({2, 2, 1, 3}));
+    g.batch = Of<int64_t>({1, 1, 1, 2, 3});
+    SetChannels(&g);
+    SetAxes(&g);
+    SetTypes(Of<intact_type>({INTACT_S32, INTACT_U8, INTACT_S8, INTACT_F32}));
+    problem_.open_extents = OneIn(3);
+    SetOthers();
+    return problem_;
+  }
+
+ private:
+  size_t Index(size_t count) {
+    return static_cast<size_t>(random_.Integer(0, static_cast<int64_t>(count) - 1));
+  }
+  bool OneIn(int64_t n) { return random_.Integer(1, n) == n; }
+  template <class T>
+  T Of(std::initializer_list<T> values) {
+    return values.begin()[Index(values.size())];
+  }
+  template <class Values>
+  std::remove_cvref_t<decltype(std::declval<const Values&>()[0])> Of(const Values& values) {
+    return values[Index(std::size(values))];
+  }
+
+  // In [1, most]: three in five times at a multiple of `block` or beside it, else anything of its size, or
+  // far beyond it.
+  int64_t Extent(int64_t block, int64_t most) {
+    most = std::max<int64_t>(most, 1);
+    int64_t extent = 1;
+    switch (random_.Integer(0, 9)) {
+      case 0:
+        extent = static_cast<int64_t>(std::exp2(12.0 * random_.Unit()));
+        break;
+      case 1:
+      case 2:
+      case 3:
+        extent = random_.Integer(1, 2 * block + 1);
+        break;
+      default:
+        extent = block * random_.Integer(1, 3) + random_.Integer(-1, 1);
+    }
+    return std::clamp<int64_t>(extent, 1, most);
+  }
+
+  // An extreme of an 8-bit type, 0, or anything else.
+  int32_t ZeroPoint(intact_type type) {
+    if (core::BytesOf(type) != 1) return 0;
+    const int64_t lowest = core::LowestOf(type);
+    return static_cast<int32_t>(
+        Of<int64_t>({0, lowest, lowest + 255, lowest + 128, lowest + random_.Integer(0, 255)}));
+  }
+
+  void SetTypes(intact_type c) {
+    Problem& p = problem_;
+    p.a_type = Of({INTACT_U8, INTACT_S8});
+    p.b_type = Of({INTACT_S8, INTACT_S8, INTACT_U8});
+    p.c_type = c;
+    p.za = ZeroPoint(p.a_type);
+    p.zb = OneIn(2) ? 0 : ZeroPoint(p.b_type);
+    p.zb_kind = OneIn(4) ? ZeroPointKind::kChannel : ZeroPointKind::kTensor;
+    p.zc = ZeroPoint(p.c_type);
+    p.scale = c == INTACT_S32 ? ScaleKind::kNone : Of({ScaleKind::kTensor, ScaleKind::kChannel});
+  }
+
+  // Rows' own, and real numbers; with them types.
+  void SetQuantization() {
+    Problem& p = problem_;
+    if (!OneIn(3)) return;
+    p.quantization =
+        Of({INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_QUANTIZATION_DYNAMIC_TENSOR});
+    if (p.quantization != INTACT_QUANTIZATION_ROWS && p.c_type == INTACT_S32) {
+      p.quantization = INTACT_QUANTIZATION_ROWS;
+    }
+    p.za = 0;
+    p.row_zero_points = p.quantization == INTACT_QUANTIZATION_ROWS && OneIn(2);
+    if (!p.IsDynamic()) return;
+    p.numbers = Of(AllNumbers());
+    p.source = Of({INTACT_F32, INTACT_BF16});
+  }
+
+  void SetItems() {
+    Problem& p = problem_;
+    p.b_by_columns = OneIn(3);
+    p.b_pad = Pad();
+    if (!OneIn(4)) return;
+    p.batch = random_.Integer(1, 4);
+    p.item_pointers = OneIn(3);
+    p.item_pad = p.item_pointers ? 0 : Pad();
+    p.own_b = OneIn(2);
+    if (!p.own_b) return;
+    if (OneIn(2)) p.zb_kind = ZeroPointKind::kItem;
+    if (p.c_type != INTACT_S32 && OneIn(2)) p.scale = ScaleKind::kItem;
+  }
+
+  void SetChannels(ConvGeometry* g) {
+    switch (random_.Integer(0, 3)) {
+      case 0:  // depthwise
+        g->groups = g->input_channels = Extent(block_.columns, 256);
+        g->output_channels = g->groups * Of<int64_t>({1, 1, 2, 3});
+        break;
+      case 1:
+        g->groups = random_.Integer(2, 8);
+        g->input_channels = g->groups * random_.Integer(1, 20);
+        g->output_channels = g->groups * Extent(block_.columns, 64);
+        break;
+      default:
+        g->groups = 1;
+        g->input_channels = Extent(Of(kDepths), 256);
+        g->output_channels = Extent(block_.columns, 256);
+    }
+  }
+
+  void SetAxes(ConvGeometry* g) {
+    const bool transposed = OneIn(5);
+    for (Axis& axis : std::span(g->axes).last(static_cast<size_t>(g->dims))) {
+      axis.transposed = transposed;
+      axis.kernel = Of<int64_t>({1, 3, 3, 2, 5, 7, 4});
+      axis.stride = Of<int64_t>({1, 1, 2, 3});
+      axis.dilation = Of<int64_t>({1, 1, 1, 2, 3});
+      axis.pad_begin = random_.Integer(0, axis.kernel);
+      axis.pad_end = OneIn(2) ? axis.pad_begin : random_.Integer(0, axis.kernel);
+      if (transposed && OneIn(2)) {
+        axis.output_pad = random_.Integer(0, std::max(axis.stride, axis.dilation) - 1);
+      }
+      const int64_t most = g->dims == 1 ? 400 : g->dims == 2 ? 30 : 9;
+      axis.input = std::min(Extent(block_.rows, most), most);
+    }
+  }
+
+  int64_t Pad() { return Of<int64_t>({0, 0, 0, 1, 5, 16, 64}); }
+
+  // What all problems have, after types, extents and quantization.
+  void SetOthers() {
+    Problem& p = problem_;
+    p.fill = Of(AllFills());
+    p.seed = static_cast<uint64_t>(random_.Integer(1, 1 << 30));
+    if (OneIn(3)) p.wmax = static_cast<int32_t>(Of<int64_t>({128, 128, 64, random_.Integer(1, 128)}));
+    if (OneIn(6)) p.amax = static_cast<int32_t>(random_.Integer(0, 255));
+    DeclareRange();
+    SetEpilogue();
+    p.a_pad = Pad();
+    p.c_pad = Pad();
+    p.own_scratch = OneIn(3);
+    p.saved = !p.own_b && OneIn(6);
+    p.threads = static_cast<int32_t>(Of<int64_t>({1, 1, 1, 2, 3, 0}));
+  }
+
+  void DeclareRange() {
+    Problem& p = problem_;
+    if (p.IsDynamic() || OneIn(2)) return;
+    p.declared = static_cast<int32_t>(Of<int64_t>({127, 128, 254, 64, random_.Integer(1, 255)}));
+    if (OneIn(3)) p.declared_min = static_cast<int32_t>(random_.Integer(0, p.declared));
+    p.range_check = p.fill != Fill::kStray && OneIn(2) ? INTACT_RANGE_UNCHECKED : INTACT_RANGE_CHECKED;
+    const auto lowest = static_cast<int32_t>(core::LowestOf(p.a_type));
+    // Zero points of rows, and 0 in their place, lie anywhere.
+    if (p.quantization == INTACT_QUANTIZATION_STATIC) {
+      p.za = std::clamp(p.za, lowest + p.declared_min, lowest + p.declared);
+    } else {
+      p.declared_min = 0;
+      p.declared = 255;
+    }
+  }
+
+  void SetEpilogue() {
+    Problem& p = problem_;
+    p.bias = Of({BiasKind::kNone, BiasKind::kS32, BiasKind::kF32});
+    if (p.c_type == INTACT_S32) {
+      if (p.bias == BiasKind::kF32) p.bias = BiasKind::kS32;
+      return;
+    }
+    p.activation = Of({INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP});
+    if (!OneIn(3)) return;
+    p.residual = Of({INTACT_U8, INTACT_S8, INTACT_F32});
+    p.zres = ZeroPoint(p.residual);
+    p.in_place = core::BytesOf(p.residual) == core::BytesOf(p.c_type) && OneIn(2);
+    p.res_pad = p.in_place ? 0 : Pad();
+  }
+
+  support::Random& random_;
+  Problem problem_;
+  Block block_;
+  int64_t most_ = 0;
+};
+
+// Whether the reference does it in milliseconds, and its sums stay in int32.
+bool IsModest(const Problem& problem) {
+  if (!problem.conv) return true;
+  const ConvGeometry& g = *problem.conv;
+  const int64_t depth = g.Taps() * g.TapDepth();
+  return depth <= kMostDepth && g.OutputPixels() * g.output_channels * depth <= 4 * kMostProducts;
+}
+
+}  // namespace
+
+Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+  for (;;) {
+    Draw draw(blocks, mode, random);
+    const Problem problem = random->Integer(0, 2) == 0 ? draw.Conv() : draw.Gemm();
+    if (!problem.Check() && IsModest(problem)) return problem;
+  }
+}
+
+}  // namespace intact::verify

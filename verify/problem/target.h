@@ -1,0 +1,91 @@
+// A target is anything that can run GEMMs, convolutions or both: our kernels, a peer, a user's plug-in, a
+// mutant with a planted fault. Only verify/targets/ knows what is behind one.
+#ifndef INTACT_VERIFY_PROBLEM_TARGET_H_
+#define INTACT_VERIFY_PROBLEM_TARGET_H_
+
+#include <intact/target.h>
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
+#include "verify/problem/surroundings.h"
+
+namespace intact::verify {
+
+/// How a target is to run an operation, apart from its tensors: what makes a difference to it.
+struct RunSettings {
+  intact_mode mode = INTACT_EXACT;
+  intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
+  // Elements between rows or pixels, beyond their columns or channels.
+  int64_t a_pad = 0;
+  int64_t c_pad = 0;
+  int32_t threads = 1;
+  // Activations lie in [declared_min, declared], as distances from the type's minimum.
+  int32_t declared_min = 0;
+  int32_t declared = 255;
+  intact_range_check range_check = INTACT_RANGE_CHECKED;
+  int64_t res_pad = 0;
+  bool in_place = false;  // the residual is where C is to be, with c_pad
+  // See Problem; targets without such a thing run as ever.
+  bool open_extents = false;
+  bool own_scratch = false;
+  bool saved = false;
+  int64_t usual_m = 0;
+  bool item_pointers = false;
+  int64_t item_pad = 0;
+  bool b_by_columns = false;
+  int64_t b_pad = 0;
+  Surroundings surroundings;
+};
+
+struct RunOptions : RunSettings {
+  std::string line;  // the problem's, for messages; "" if it is of none
+  // Whether a target in a process of its own (isolated_target.h) is to be run with its tensors in all places
+  // that are tried; else, for there are many problems, in one beside the usual.
+  bool in_all_places = false;
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual std::string Name() const = 0;
+  /// What it claims to compute: see intact_target::arithmetic.
+  virtual std::string Arithmetic() const { return "exact"; }
+  /// The intact_target_feature bits of what it takes.
+  virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
+  /// The same target in a process that has run nothing yet; nullptr if this one keeps nothing between runs.
+  virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
+  /// The same, where calls may not return: they are given what others of this target took many times over,
+  /// rather than the whole deadline.
+  virtual std::unique_ptr<Target> FreshForHangs() const { return Fresh(); }
+  /// Whether its last call did not return.
+  virtual bool Hung() const { return false; }
+  /// Why there is no point in running it any more; "" as long as there is.
+  virtual std::string WhyGivenUp() const { return {}; }
+  /// What it wrote to stdout and stderr in the last run in which it wrote anything, where that is kept from
+  /// them.
+  virtual std::string Printed() const { return {}; }
+  /// Output bytes, dense m×n of gemm.c_type, item after item. UNSUPPORTED where the machine or the target
+  /// cannot run it.
+  virtual Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const = 0;
+  /// The same, dense [batch][OD][OH][OW][output_channels].
+  virtual Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const;
+};
+
+/// Run() or RunConv().
+inline Result<std::vector<uint8_t>> RunOn(const Target& target, const reference::Gemm& gemm,
+                                          const RunOptions& options) {
+  return target.Run(gemm, options);
+}
+inline Result<std::vector<uint8_t>> RunOn(const Target& target, const reference::Conv& conv,
+                                          const RunOptions& options) {
+  return target.RunConv(conv, options);
+}
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_PROBLEM_TARGET_H_

@@ -1,0 +1,115 @@
+// The report of a machine's standard run: report.json for programs and report.html for people.
+//
+// report.json, schema version 1:
+//
+//   schema           "intact-report"; schema_version 1; version of intact
+//   machine          cpu, family, model (as CPUID reports them); what this process may use: cores, threads
+//                    (logical CPUs); online_threads (of the machine), threads_per_core (the most where cores
+//                    differ); l1d_bytes, l2_bytes, l3_bytes (the size of one cache), l1d_threads, l2_threads,
+//                    l3_threads (logical CPUs that share one cache). A number that is unknown is 0
+//   isas[]           isa, available, reason (why not), saturates (in int16, in saturating mode and in other
+//                    libraries), reduce_range (what to set it to there)
+//   pair_map         all inputs of one vpmaddubsw lane: inputs, clamped_high, clamped_low, counted_by,
+//                    model and instruction (high, low, total of either), agrees,
+//                    clamped_by_activation_max {"1" … "255"}, clamped_by_weight_magnitude_max {"1" … "128"},
+//                    clamped_by_widths[] (activation_bits, weight_bits, clamped)
+//   saturation_map   isa, measured, agrees, cells[]: amax, wmax, problem (repro line), outputs, predicted,
+//                    measured (outputs that differ from exact), mispredicted, share, max_abs_error, witness
+//                    (pair)
+//   ramp[]           layer, isa, mode, steps, columns, outputs, non_monotonic, columns_with_kinks, explained,
+//                    unexplained, kinks[]: row, n, activations[2], outputs[2], explained, saturated_pairs,
+//                    pairs[]
+//   sweep            cells[], one per ISA and mode: isa, mode, problems, skipped, failed, outputs,
+//                    differing (from exact), explained, unexplained, causes {cause: outputs that differ by
+//                    it}; skipped[]: problem, reason;
+//                    digests {repro line: FNV-1a of the output's bytes}: the same on every machine;
+//                    not_run {problems, reason}: those left of a target that was given up, if there are some
+//   reduce_range[]   layer and the audit of verify/explain/audit.h: verdict, max_activation, …; a remedy each
+//   cost[]           what exactness costs or gains here, a built-in layer each (verify/studies/cost.h): layer, m,
+//                    n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why
+//                    not), certificate (full range: pairing, a_min, a_max, pairs, failing_pairs, failing_share,
+//                    worst_channel, worst_channel_failing_pairs, accumulator_min, accumulator_max),
+//                    timings[]: isa, mode, seven_bits (declared), kernel, right (equal to its model; else not
+//                    timed), microseconds (median), spread (interquartile range over median), speed_up (times
+//                    as fast as the saturating kernel of that ISA; null where there is none), items_per_quad,
+//                    groups_per_quad (of the plan's schedule for many rows, as is kernel; null where it has
+//                    none)
+//   failures[]       what the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
+//                    reason, minimised (a smaller line that fails too, or ""), minimised_reason
+//   parity           whether all of the above is as it should be: the exit status
+//
+// `verify layer --json` writes an array of objects, a layer each: layer, operator, isa, mode, outputs, expect
+// (a file or null), differing and max_abs_difference (from it, else from exact), differing_from_exact, model,
+// differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes, digest,
+// reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
+// saturated_pairs, pairs[]. With --expect, expected says of that file: computes (in words), arithmetic (the
+// one that reproduces it, or most of it; see reference/contract/arithmetic.h), saturation_shows (whether pairs clamped
+// to int16 would make another output), unexplained_by_it, first_unexplained (a place or null),
+// not_told_from[] (other models that reproduce it), differing_from_exact, max_abs_difference, causes,
+// differences[].
+//
+// What `verify sweep --json` writes is told in verify/report/sweep_file.h.
+//
+// A pair is m, n, its depths k and k1, a0, a1, w0, w1, true_sum, clamped_sum. In a convolution m, n and
+// k are those of reference/contract/conv.h (n is the output channel), and pairs have besides batch and output (the
+// image and the pixel's coordinates, outermost first), tap (its coordinates in the filter; tap1 those of k1,
+// if that is another) and channels (the two of the input); differences have batch and output, witnesses tap
+// and channels.
+#ifndef INTACT_VERIFY_REPORT_REPORT_H_
+#define INTACT_VERIFY_REPORT_REPORT_H_
+
+#include <intact/intact.h>
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/explain/audit.h"
+#include "support/machine.h"
+#include "verify/studies/cost.h"
+#include "support/origin.h"
+#include "verify/studies/pairs.h"
+#include "verify/studies/ramp.h"
+#include "verify/studies/saturation_map.h"
+#include "verify/sweep/sweep.h"
+
+namespace intact::verify {
+
+struct LayerAudit {
+  std::string layer;
+  Audit audit;
+};
+
+struct Report {
+  support::Origin origin;
+  support::Machine machine;
+  std::vector<support::IsaStatus> isas;
+  PairMap pairs;
+  SaturationMap map;
+  std::vector<Ramp> ramps;
+  SweepResult sweep;
+  std::vector<LayerAudit> audits;
+  std::vector<Cost> costs;
+
+  /// Everything computed what its mode promises.
+  bool Parity() const;
+};
+
+/// The ramps and audits of the built-in layers, on all that this machine offers.
+Result<std::vector<Ramp>> RunBuiltinRamps();
+std::vector<LayerAudit> AuditBuiltinLayers();
+
+/// Where a folder's report lies.
+struct ReportFiles {
+  explicit ReportFiles(const std::string& folder)
+      : json(folder + "/report.json"), html(folder + "/report.html") {}
+  std::string json, html;
+};
+
+/// Writes both files, each whole or not at all; neither appears before both are written.
+std::optional<Error> WriteReport(const Report& report, const ReportFiles& files);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_REPORT_REPORT_H_

@@ -1,0 +1,21 @@
+// The schemas of the JSON files that the verifier writes: who writes one and who reads it have them from here.
+#ifndef INTACT_VERIFY_REPORT_SCHEMAS_H_
+#define INTACT_VERIFY_REPORT_SCHEMAS_H_
+
+#include <string_view>
+
+namespace intact::verify {
+
+/// "schema" and "schema_version" of a file.
+struct Schema {
+  std::string_view name;
+  int version;
+};
+inline constexpr Schema kReportSchema = {"intact-report", 1};               // verify/report/report.h
+inline constexpr Schema kTargetReportSchema = {"intact-target-report", 1};  // verify/report/target_report.h
+inline constexpr Schema kSweepSchema = {"intact-sweep", 2};                 // verify/report/sweep_file.h
+inline constexpr Schema kJournalSchema = {"intact-sweep-journal", 3};       // verify/report/sweep_file.h
+inline constexpr Schema kPairingSchema = {"intact-pairing", 1};             // tools/commands/verify_pairing.cc
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_REPORT_SCHEMAS_H_

@@ -1,0 +1,123 @@
+// What a sweep leaves behind: its JSON, whole or of a shard, and the journal from which a killed one goes on.
+//
+// `verify sweep --json`, schema version 2:
+//
+//   schema           "intact-sweep"; schema_version 2; version of intact; build, the digest of the program
+//   machine          cpu, family, model (as CPUID tells them)
+//   target           whose kernels: name, options, build (the digest of a plug-in's file, else ""), text (as
+//                    --target named it) and deadline, and takes, what problems were fitted to (verify/targets/fit.h):
+//                    features, gemm[] and conv[], each with types and multiples; null for our own
+//   isas[], mode, effort, emulated   what was asked for: the ISAs, the mode, "quick", "standard" or
+//                    "thorough", whether in the emulator too
+//   problems, problems_digest   of the whole sweep: how many, and FNV-1a of their lines, each with a newline
+//   shard            index (from 1 on) and count; 1 and 1 of a whole sweep
+//   cells[], skipped[], digests {}   of the shard, as in `sweep` of report.json (verify/report/report.h)
+//   failures[]       the same
+//   arithmetics[], computed {}   of a target that is not ours: for each problem how many outputs
+//                    differ from exact, whether clamped pairs would have shown (telling), and the numbers in
+//                    arithmetics[] of those that reproduce all of them, where they differ; in_parts where
+//                    none does, but each output that differs has one
+//   computes[]       what follows from that (verify/sweep/mixture.h): operation, problems, exact, telling,
+//                    exact_where, parts[] (arithmetic, in_words, problems, where); in_parts,
+//                    unexplained and without_outputs, each with problems, where, example (a line) and what is
+//                    known of that; and, all in words, in_words
+//   random           what random problems that came after met (report_json.h), of failures the first hundred
+//                    and those that are minimised; of a merged sweep: shards (how many of them told),
+//                    problems, cells[], failures[]
+//
+// Lists are in the order of the sweep's problems. A sweep that was interrupted and resumed, and one that was
+// run in shards and merged, have the JSON of one that was neither, byte for byte; as far as the target does
+// the same on a problem whatever it ran before.
+//
+// A journal (support/journal.h) is lines of JSON. The first is what stands above `cells`, with the schema
+// "intact-sweep-journal". Each other one is a problem's outcome, in the order of the shard's problems:
+//
+//   problem          the line
+//   skipped          why it was not run; then nothing else
+//   outputs, differing, causes {}, digest   of the outputs, where the target gave some
+//   telling, reproduced_by[], in_parts   as above, as texts
+//   failure, minimised, minimised_reason   where it failed; as reason, … of report.json
+//
+// The last member of each line is check: the FNV-1a of the line without it. A line that was changed is refused.
+#ifndef INTACT_VERIFY_REPORT_SWEEP_FILE_H_
+#define INTACT_VERIFY_REPORT_SWEEP_FILE_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verify/targets/fit.h"
+#include "support/journal.h"
+#include "verify/problem/problem.h"
+#include "verify/report/report.h"
+#include "verify/report/report_json.h"
+#include "verify/sweep/shard.h"
+#include "verify/sweep/sweep.h"
+
+namespace intact::verify {
+
+/// What is run, by what, on what.
+struct SweepRun {
+  std::string version;
+  std::string build;
+  support::Machine machine;  // cpu, family and model alone
+  struct TargetId {
+    std::string name, options, build;
+    std::string text;            // as the user named it: files lie elsewhere on other machines
+    double deadline = 0;         // seconds that a call may take
+    std::optional<Takes> takes;  // unless it is our own
+  };
+  TargetId target;
+  std::vector<intact_isa> isas;
+  intact_mode mode = INTACT_EXACT;
+  Effort effort = Effort::kStandard;
+  bool emulated = false;
+  int64_t problems = 0;
+  uint64_t problems_digest = 0;
+  Shard shard;
+
+  /// Those of the whole sweep, as this program makes them: the standard ones, or what a target takes of them.
+  FittedProblems Fitted() const;
+  std::vector<Problem> AllProblems() const { return Fitted().problems; }
+  /// Fills `problems` and `problems_digest`.
+  void Describe(std::span<const Problem> all);
+};
+
+/// What of two runs is not the same, apart from their shards: "mode is "exact" there, "saturating" here";
+/// nothing if they are of one sweep.
+std::optional<std::string> Mismatch(const SweepRun& there, const SweepRun& here);
+
+Json ToJson(const SweepRun& run, const SweepResult& result);
+
+/// What a run's journal has of it; a journal that is new begins to be the run's. Errors name the line.
+Result<SweepOutcomes> Resume(const std::string& path, const SweepRun& run, support::Journal* journal);
+std::optional<Error> Append(const SweepOutcome& outcome, support::Journal* journal);
+
+/// What random problems after those of the sweep found.
+struct RandomFindings {
+  int64_t shards = 0;  // that ran some
+  int64_t problems = 0;
+  SweepResult sweep;  // cells and failures alone
+};
+Json ToJson(const RandomFindings& random);
+/// How many problems there were and what came of them. `target`: as in ToText() of a sweep.
+std::string ToText(const RandomFindings& random, const std::string& target);
+
+/// A file of a sweep: JSON or a journal. A journal knows nothing of random problems.
+struct SweepPart {
+  std::string path;
+  SweepRun run;
+  SweepResult result;
+  std::optional<RandomFindings> random;
+};
+Result<SweepPart> ReadSweepPart(const std::string& path);
+
+/// The whole of which `parts` are all shards: none is missing or there twice, each has just its problems. The
+/// random findings are those of all parts that have some.
+Result<SweepPart> MergeSweeps(std::span<const SweepPart> parts);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_REPORT_SWEEP_FILE_H_

@@ -1,0 +1,66 @@
+// The report on targets, several side by side: what each computes, by kinds of operations, what the sweep
+// found, where it saturates, what a ramp makes of it. report.json for programs and report.html for people.
+//
+// report.json, schema version 1:
+//
+//   schema           "intact-target-report"; schema_version 1; version of intact; date and command
+//   machine          as in verify/report/report.h
+//   targets[]        target (as --target named it), name (its own), claims (the arithmetic that it says it
+//                    has), passed, fitted: how many problems of the standard sweep (of) were run as they are
+//                    (unchanged) and with sizes rounded up (rounded), could not be fitted to what it takes
+//                    (left_out), and have a feature that it lacks (lacking {}), computes[] (as in
+//                    verify/report/sweep_file.h), sweep, failures[], saturation_map and ramp as in verify/report/report.h;
+//                    a string that says why, where it does not run those
+#ifndef INTACT_VERIFY_REPORT_TARGET_REPORT_H_
+#define INTACT_VERIFY_REPORT_TARGET_REPORT_H_
+
+#include <intact/intact.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verify/targets/fit.h"
+#include "verify/sweep/mixture.h"
+#include "support/origin.h"
+#include "verify/studies/ramp.h"
+#include "verify/report/report.h"
+#include "verify/report/report_json.h"
+#include "verify/studies/saturation_map.h"
+#include "verify/sweep/sweep.h"
+
+namespace intact::verify {
+
+struct TargetFindings {
+  std::string target;  // as the user named it
+  std::string name;    // as it names itself
+  std::string claims;
+  FittedProblems fitted;  // those of the sweep
+  std::vector<Mixture> computes;
+  SweepResult sweep;
+  Result<SaturationMap> map = Error{};
+  Result<Ramp> ramp = Error{};
+};
+
+struct TargetReport {
+  support::Origin origin;
+  support::Machine machine;
+  std::vector<TargetFindings> targets;
+  /// Failed if any target did.
+  SweepVerdict Verdict() const;
+  bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
+};
+
+/// The sweep of `problems`, the map and the ramp of `target`, which the user named `named`.
+TargetFindings Examine(const Target& target, const std::string& named, std::span<const Problem> problems,
+                       const Progress& progress);
+
+std::string ToText(const TargetReport& report);
+Json ToJson(const TargetReport& report);
+std::string ToHtml(const TargetReport& report);
+
+/// Writes both files, each whole or not at all; neither appears before both are written.
+std::optional<Error> WriteReport(const TargetReport& report, const ReportFiles& files);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_REPORT_TARGET_REPORT_H_

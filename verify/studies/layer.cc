@@ -1,0 +1,559 @@
+#include "verify/studies/layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/result.h"
+#include "reference/contract/quantize.h"
+#include "support/json_file.h"
+#include "support/npy.h"
+#include "support/printable.h"
+#include "verify/problem/problem_size.h"
+#include "support/random.h"
+
+namespace intact::verify {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxExtent = 1 << 20;  // of strides, dilations, padding and groups
+
+Error Invalid(std::string message) { return {INTACT_INVALID_ARGUMENT, std::move(message)}; }
+
+/// What `value` is, for a message: short, and without control characters.
+std::string ExcerptOf(const json& value) {
+  if (value.is_array()) return fmt::format("an array of {}", value.size());
+  if (value.is_object()) return fmt::format("an object of {}", value.size());
+  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() <= 40 ? text : text.substr(0, 37) + "...";
+}
+
+/// Reads typed fields of layer.json by dotted names. The first error sticks, later reads then return
+/// defaults, so that the caller checks once at the end.
+class Fields {
+ public:
+  Fields(std::string path, const json& root) : path_(std::move(path)), root_(root) {}
+
+  const std::optional<Error>& error() const { return error_; }
+  bool Has(std::string_view name) { return Find(name) != nullptr; }
+
+  void Fail(std::string_view name, std::string_view what) {
+    if (!error_) error_ = Invalid(fmt::format("{}: {}: {}", path_, name, what));
+  }
+
+  /// Fails for the first field that nothing has asked for, in the root or in an object with fields asked for.
+  void RefuseOthers() { RefuseOthers("", root_); }
+
+  std::string String(std::string_view name) {
+    const json* value = Require(name, &json::is_string, "a string");
+    return value ? value->get<std::string>() : std::string();
+  }
+
+  /// One of two strings.
+  std::string OneOf(std::string_view name, const std::array<const char*, 2>& values) {
+    std::string value = String(name);
+    if (!error_ && value != values[0] && value != values[1]) {
+      Fail(name, fmt::format(R"(is {}; expected "{}" or "{}")", ExcerptOf(value), values[0], values[1]));
+    }
+    return value;
+  }
+
+  bool Boolean(std::string_view name) {
+    const json* value = Require(name, &json::is_boolean, "true or false");
+    return value != nullptr && value->get<bool>();
+  }
+
+  int32_t ZeroPoint(std::string_view name, intact_type type) {
+    const json* value = Require(name, &json::is_number_integer, "an integer");
+    return value ? CheckedZeroPoint(name, *value, type) : 0;
+  }
+
+  double Scale(std::string_view name) {
+    const json* value = Require(name, &json::is_number, "a number");
+    return value ? CheckedScale(name, *value) : 1.0;
+  }
+
+  std::vector<double> Scales(std::string_view name, int64_t channels) {
+    std::vector<double> scales;
+    for (const json& element : PerChannel(name, channels)) {
+      const std::string label = fmt::format("{}[{}]", name, scales.size());
+      if (!element.is_number()) Fail(label, fmt::format("is {}; expected a number", ExcerptOf(element)));
+      scales.push_back(element.is_number() ? CheckedScale(label, element) : 1.0);
+    }
+    return scales;
+  }
+
+  /// One integer ≥ `low`.
+  int64_t Count(std::string_view name, int64_t low) {
+    const json* value = Require(name, &json::is_number_integer, "an integer");
+    return value ? CheckedCount(name, *value, low) : low;
+  }
+
+  /// An integer ≥ `low` for each dimension; `low` where there is no such field.
+  std::vector<int64_t> Extents(std::string_view name, size_t dims, int64_t low) {
+    std::vector<int64_t> extents(dims, low);
+    const json* values = Has(name) ? Require(name, &json::is_array, "an array") : nullptr;
+    if (values == nullptr) return extents;
+    if (values->size() != dims) {
+      Fail(name, fmt::format("has {} entries; expected {}, one for each dimension", values->size(), dims));
+      return extents;
+    }
+    for (size_t i = 0; i < dims; ++i) {
+      const std::string label = fmt::format("{}[{}]", name, i);
+      const json& element = (*values)[i];
+      if (!element.is_number_integer())
+        Fail(label, fmt::format("is {}; expected an integer", ExcerptOf(element)));
+      else
+        extents[i] = CheckedCount(label, element, low);
+    }
+    return extents;
+  }
+
+  /// None where all are 0.
+  std::vector<int32_t> ZeroPoints(std::string_view name, int64_t channels, intact_type type) {
+    std::vector<int32_t> zero_points;
+    for (const json& element : PerChannel(name, channels)) {
+      const std::string label = fmt::format("{}[{}]", name, zero_points.size());
+      if (!element.is_number_integer())
+        Fail(label, fmt::format("is {}; expected an integer", ExcerptOf(element)));
+      zero_points.push_back(element.is_number_integer() ? CheckedZeroPoint(label, element, type) : 0);
+    }
+    if (std::ranges::count(zero_points, 0) == std::ssize(zero_points)) zero_points.clear();
+    return zero_points;
+  }
+
+ private:
+  void RefuseOthers(const std::string& prefix, const json& object) {
+    for (const auto& [key, value] : object.items()) {
+      const std::string name = prefix + key;
+      const auto within = asked_for_.lower_bound(name + ".");
+      const bool has_fields = within != asked_for_.end() && within->starts_with(name + ".");
+      if (key.find('.') != std::string::npos || !(has_fields || asked_for_.contains(name))) {
+        Fail(support::Excerpt(name), "is unknown, or has no meaning for this operator");
+      } else if (value.is_object()) {
+        RefuseOthers(name + ".", value);
+      }
+    }
+  }
+
+  const json* Find(std::string_view name) {
+    asked_for_.emplace(name);
+    const json* value = &root_;
+    while (!name.empty()) {
+      const size_t dot = std::min(name.find('.'), name.size());
+      const auto member = value->is_object() ? value->find(name.substr(0, dot)) : value->end();
+      if (!value->is_object() || member == value->end()) return nullptr;
+      value = &*member;
+      name.remove_prefix(std::min(dot + 1, name.size()));
+    }
+    return value;
+  }
+
+  const json* Require(std::string_view name, bool (json::*is_right)() const noexcept,
+                      std::string_view wanted) {
+    const json* value = Find(name);
+    if (value == nullptr) {
+      Fail(name, fmt::format("is missing; expected {}", wanted));
+    } else if (!(value->*is_right)()) {
+      Fail(name, fmt::format("is {}; expected {}", ExcerptOf(*value), wanted));
+      value = nullptr;
+    }
+    return value;
+  }
+
+  json PerChannel(std::string_view name, int64_t channels) {
+    const json* values = Require(name, &json::is_array, "an array");
+    if (values == nullptr) return json::array();
+    if (values->size() != 1 && values->size() != static_cast<size_t>(channels)) {
+      Fail(name,
+           fmt::format("has {} entries; expected 1 or {} (rows of weights.npy)", values->size(), channels));
+      return json::array();
+    }
+    return *values;
+  }
+
+  int32_t CheckedZeroPoint(std::string_view name, const json& value, intact_type type) {
+    const int64_t low = type == INTACT_S8 ? -128 : 0;
+    const double zero_point = value.get<double>();  // any JSON integer, also one beyond int64
+    if (zero_point < static_cast<double>(low) || zero_point > static_cast<double>(low + 255)) {
+      Fail(name, fmt::format("is {}; expected {} to {}", ExcerptOf(value), low, low + 255));
+      return 0;
+    }
+    return static_cast<int32_t>(zero_point);
+  }
+
+  int64_t CheckedCount(std::string_view name, const json& value, int64_t low) {
+    const double count = value.get<double>();  // any JSON integer, also one beyond int64
+    if (count < static_cast<double>(low) || count > static_cast<double>(kMaxExtent)) {
+      Fail(name, fmt::format("is {}; expected {} to {}", ExcerptOf(value), low, kMaxExtent));
+      return low;
+    }
+    return static_cast<int64_t>(count);
+  }
+
+  double CheckedScale(std::string_view name, const json& value) {
+    const double scale = value.get<double>();
+    if (!std::isfinite(scale) || scale <= 0) {
+      Fail(name, fmt::format("is {}; expected a finite scale above 0", ExcerptOf(value)));
+      return 1.0;
+    }
+    return scale;
+  }
+
+  std::string path_;
+  const json& root_;
+  std::set<std::string> asked_for_;
+  std::optional<Error> error_;
+};
+
+Error WrongTensor(const std::string& path, const support::NpyArray& tensor, std::string_view expected) {
+  return Invalid(fmt::format("{}: is {} {}; expected {}", path, core::TraitsOf(tensor.type).npy,
+                             support::ShapeString(tensor.shape), expected));
+}
+
+struct Tensors {
+  support::NpyArray activations, weights;
+};
+
+/// Reads 8-bit tensors of `rank` dimensions, of which the last is the depth; the activations' depth is
+/// `groups` times that of the weights. Activations that are to be quantized are real numbers.
+Result<Tensors> ReadTensors(const std::string& folder, size_t rank, int64_t groups,
+                            std::string_view activation_shape, std::string_view weight_shape,
+                            bool are_real = false) {
+  const auto is_int8 = [rank](const support::NpyArray& tensor) {
+    return (tensor.type == INTACT_U8 || tensor.type == INTACT_S8) && tensor.shape.size() == rank;
+  };
+  const std::string weights_path = folder + "/weights.npy";
+  ASSIGN_OR_RETURN(support::NpyArray weights, support::ReadNpy(weights_path));
+  if (!is_int8(weights)) {
+    return WrongTensor(weights_path, weights, fmt::format("i1 or u1 {}", weight_shape));
+  }
+  const std::string activations_path = folder + "/activations.npy";
+  ASSIGN_OR_RETURN(support::NpyArray activations, support::ReadNpy(activations_path));
+  const int64_t depth = weights.shape.back() * groups;
+  const bool is_right_type =
+      are_real ? activations.type == INTACT_F32 && activations.shape.size() == rank : is_int8(activations);
+  if (!is_right_type || activations.shape.back() != depth) {
+    return WrongTensor(activations_path, activations,
+                       fmt::format("{} {}", are_real ? "f4" : "u1 or i1",
+                                   fmt::format(fmt::runtime(activation_shape), depth)));
+  }
+  return Tensors{std::move(activations), std::move(weights)};
+}
+
+void SetTensors(const Tensors& tensors, reference::Operation* operation) {
+  if (tensors.activations.type != INTACT_F32) {
+    operation->a_type = operation->c_type = tensors.activations.type;
+    operation->a = tensors.activations.bytes;
+  }
+  operation->b_type = tensors.weights.type;
+  operation->b.assign(tensors.weights.bytes.begin(), tensors.weights.bytes.end());
+}
+
+std::optional<Error> ReadLinear(const std::string& folder, bool is_dynamic, reference::Gemm* gemm) {
+  ASSIGN_OR_RETURN(const Tensors tensors,
+                   ReadTensors(folder, 2, 1, "(M, {}), K as in weights.npy", "(N, K)", is_dynamic));
+  SetTensors(tensors, gemm);
+  if (is_dynamic) gemm->a_source = tensors.activations.bytes;
+  gemm->m = tensors.activations.shape[0];
+  gemm->n = tensors.weights.shape[0];
+  gemm->k = tensors.weights.shape[1];
+  gemm->b = reference::FromColumns(gemm->b, gemm->n, gemm->k);
+  return std::nullopt;
+}
+
+/// What layer.json tells of a convolution: all but the extents of its tensors.
+reference::ConvGeometry ReadGeometry(size_t dims, bool transposed, Fields* fields) {
+  reference::ConvGeometry geometry;
+  geometry.dims = static_cast<int>(dims);
+  const std::vector<int64_t> stride = fields->Extents("stride", dims, 1);
+  const std::vector<int64_t> dilation = fields->Extents("dilation", dims, 1);
+  const std::vector<int64_t> begin = fields->Extents("padding", dims, 0);
+  const std::vector<int64_t> end =
+      fields->Has("padding_end") ? fields->Extents("padding_end", dims, 0) : begin;
+  const std::vector<int64_t> output_pad = fields->Extents("output_padding", dims, 0);
+  if (fields->error()) return geometry;
+  const auto axes = std::span(geometry.axes).last(dims);
+  for (size_t i = 0; i < dims; ++i) {
+    axes[i] = {1, 1, stride[i], dilation[i], begin[i], end[i], transposed, output_pad[i]};
+    const int64_t most = transposed ? std::max(stride[i], dilation[i]) - 1 : 0;
+    if (output_pad[i] <= most) continue;
+    fields->Fail(fmt::format("output_padding[{}]", i),
+                 fmt::format("is {}; expected 0 to {}{}", output_pad[i], most,
+                             transposed ? ", less than stride or dilation" : " where nothing is transposed"));
+  }
+  if (fields->Has("groups")) geometry.groups = fields->Count("groups", 1);
+  return geometry;
+}
+
+/// Reads the tensors of a convolution whose geometry is known but for their extents.
+std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) {
+  static constexpr const char* kInputs[] = {"(batch, W, {})", "(batch, H, W, {})", "(batch, D, H, W, {})"};
+  static constexpr const char* kFilters[] = {"(N, KW, C/groups)", "(N, KH, KW, C/groups)",
+                                             "(N, KD, KH, KW, C/groups)"};
+  reference::ConvGeometry& geometry = conv->geometry;
+  const auto dims = static_cast<size_t>(geometry.dims);
+  ASSIGN_OR_RETURN(const Tensors tensors,
+                   ReadTensors(folder, dims + 2, geometry.groups,
+                               std::string(kInputs[dims - 1]) + ", C as in weights.npy", kFilters[dims - 1]));
+  SetTensors(tensors, conv);
+  const std::vector<int64_t>& input = tensors.activations.shape;
+  const std::vector<int64_t>& filter = tensors.weights.shape;
+  geometry.batch = input.front();
+  geometry.input_channels = input.back();
+  geometry.output_channels = filter.front();
+  if (geometry.output_channels % geometry.groups != 0) {
+    return WrongTensor(folder + "/weights.npy", tensors.weights,
+                       fmt::format("N to be a multiple of groups, {}", geometry.groups));
+  }
+  const auto axes = std::span(geometry.axes).last(dims);
+  for (size_t i = 0; i < dims; ++i) {
+    axes[i].input = input[i + 1];
+    axes[i].kernel = filter[i + 1];
+    if (axes[i].Output() > 0) continue;
+    return WrongTensor(folder + "/weights.npy", tensors.weights,
+                       axes[i].transposed
+                           ? fmt::format("a kernel of which padding, {} pixels, leaves an output",
+                                         axes[i].pad_begin + axes[i].pad_end)
+                           : fmt::format("a kernel that fits into the padded input of {} pixels",
+                                         axes[i].input + axes[i].pad_begin + axes[i].pad_end));
+  }
+  std::optional<Error> error = CheckSizes(geometry, 0, 0);
+  if (error) error->message = fmt::format("{}/layer.json: {}", folder, error->message);
+  return error;
+}
+
+/// The scales of a layer; one of the weights, or one for each column.
+struct LayerScales {
+  double input = 1.0;
+  std::vector<double> weights;
+  double output = 1.0;
+};
+
+/// The layer's bias, a value for each column, or none.
+Result<std::vector<float>> ReadBias(const std::string& folder, int64_t columns) {
+  const std::string path = folder + "/bias.npy";
+  if (!std::filesystem::exists(path)) return std::vector<float>();
+  ASSIGN_OR_RETURN(const support::NpyArray bias, support::ReadNpy(path));
+  if (bias.type != INTACT_F32 || bias.shape != std::vector<int64_t>{columns}) {
+    return WrongTensor(path, bias, fmt::format("f4 ({},), N as in weights.npy", columns));
+  }
+  return bias.Values<float>();
+}
+
+/// bias_f32[n] = bias[n]/so, rounded to float32 once.
+std::optional<Error> SetBias(const std::string& folder, const std::vector<float>& bias, double output_scale,
+                             reference::Operation* operation) {
+  for (const float value : bias) {
+    const auto scaled = static_cast<float>(value / output_scale);
+    if (!std::isfinite(scaled)) {
+      return Invalid(
+          fmt::format("{}/bias.npy: entry {} is {}, {} in the output's scale; expected finite values", folder,
+                      operation->bias_f32.size(), value, scaled));
+    }
+    operation->bias_f32.push_back(scaled);
+  }
+  return std::nullopt;
+}
+
+/// Bias and scale as FBGEMM computes them.
+void SetFloatSteps(const LayerScales& scales, const std::vector<float>& bias, int64_t columns,
+                   reference::Operation* operation) {
+  for (size_t n = 0; n < static_cast<size_t>(columns); ++n) {
+    const double weight_scale = scales.weights[scales.weights.size() == 1 ? 0 : n];
+    const float of_sums = static_cast<float>(scales.input) * static_cast<float>(weight_scale);
+    operation->float_steps.push_back(
+        {bias.empty() ? 0.0f : bias[n] / of_sums, of_sums / static_cast<float>(scales.output)});
+  }
+}
+
+/// scale[n] = si·sw[n]/so in double precision, rounded to float32 once.
+void SetScales(const LayerScales& scales, Fields* fields, reference::Operation* operation) {
+  for (const double weight_scale : scales.weights) {
+    const auto scale = static_cast<float>(scales.input * weight_scale / scales.output);
+    if (!std::isfinite(scale) || scale <= 0) {
+      fields->Fail(
+          fmt::format("weight.scales[{}]", operation->scales.size()),
+          fmt::format("makes input.scale*scale/output.scale {} in float32; expected a finite scale above 0",
+                      scale));
+    }
+    operation->scales.push_back(scale);
+  }
+}
+
+/// Zero points of the weights and epilogue. Returns the bias as the layer has it.
+Result<std::vector<float>> ReadEpilogue(const std::string& folder, const LayerScales& scales, int64_t columns,
+                                        Fields* fields, reference::Operation* operation) {
+  SetScales(scales, fields, operation);
+  operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
+  operation->activation = fields->Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
+  if (fields->error()) return *fields->error();
+  Result<std::vector<float>> bias = ReadBias(folder, columns);
+  if (!bias) return bias;
+  if (std::optional<Error> error = SetBias(folder, *bias, scales.output, operation)) return *error;
+  return bias;
+}
+
+/// Zero points and epilogue of an operation whose tensors have been read.
+std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns, Fields* fields,
+                                      reference::Operation* operation) {
+  operation->a_zero_point = fields->ZeroPoint("input.zero_point", operation->a_type);
+  operation->c_zero_point = fields->ZeroPoint("output.zero_point", operation->c_type);
+  const LayerScales scales = {fields->Scale("input.scale"), fields->Scales("weight.scales", columns),
+                              fields->Scale("output.scale")};
+  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadEpilogue(folder, scales, columns, fields, operation));
+  SetFloatSteps(scales, bias, columns, operation);
+  return std::nullopt;
+}
+
+/// The quantization of a dynamic layer whose tensors have been read, and its epilogue.
+std::optional<Error> ReadDynamic(const std::string& folder, Fields* fields, reference::Gemm* gemm) {
+  const bool is_s8 = fields->OneOf("input.type", {"u8", "s8"}) == "s8";
+  const bool by_rows = fields->OneOf("input.per", {"tensor", "row"}) == "row";
+  gemm->a_type = is_s8 ? INTACT_S8 : INTACT_U8;
+  gemm->c_type = INTACT_F32;
+  gemm->quantization = by_rows ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  gemm->a_source_type = INTACT_F32;
+  reference::QuantizeActivations(gemm);
+  const LayerScales scales = {1.0, fields->Scales("weight.scales", gemm->n), 1.0};
+  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadEpilogue(folder, scales, gemm->n, fields, gemm));
+  return std::nullopt;
+}
+
+/// The operators of 1, 2 and 3 spatial dimensions, then the transposed ones.
+constexpr std::string_view kConvolutions[] = {"conv1d",           "conv2d",           "conv3d",
+                                              "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
+
+std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, Layer* layer) {
+  if (layer->op == "linear" || layer->op == "linear_dynamic") {
+    const bool is_dynamic = layer->op == "linear_dynamic";
+    if (std::optional<Error> error = ReadLinear(folder, is_dynamic, &layer->gemm)) return error;
+    if (is_dynamic) return ReadDynamic(folder, fields, &layer->gemm);
+    return ReadQuantization(folder, layer->gemm.n, fields, &layer->gemm);
+  }
+  const auto* op = std::ranges::find(kConvolutions, layer->op);
+  if (op == std::end(kConvolutions)) {
+    fields->Fail("operator",
+                 fmt::format(R"(is {}; expected "linear", "linear_dynamic", "conv1d", "conv2d", "conv3d", )"
+                             R"("conv_transpose1d", "conv_transpose2d" or "conv_transpose3d")",
+                             ExcerptOf(layer->op)));
+    return fields->error();
+  }
+  reference::Conv& conv = layer->conv.emplace();
+  const auto number = static_cast<size_t>(op - kConvolutions);
+  conv.geometry = ReadGeometry(number % INTACT_MAX_SPATIAL + 1, number >= INTACT_MAX_SPATIAL, fields);
+  if (fields->error()) return fields->error();
+  if (std::optional<Error> error = ReadConv(folder, &conv)) return error;
+  return ReadQuantization(folder, conv.geometry.output_channels, fields, &conv);
+}
+
+/// The output's extents, as ReadExpected() wants them.
+std::vector<int64_t> OutputShape(const Layer& layer) {
+  if (!layer.conv) return {layer.gemm.m, layer.gemm.n};
+  const reference::ConvGeometry& geometry = layer.conv->geometry;
+  std::vector<int64_t> shape = {geometry.batch};
+  for (const reference::Axis& axis : std::span(geometry.axes).last(static_cast<size_t>(geometry.dims))) {
+    shape.push_back(axis.Output());
+  }
+  shape.push_back(geometry.output_channels);
+  return shape;
+}
+
+struct RampSpec {
+  const char* name;
+  intact_type a_type;
+  int low, high;  // activations
+  int wmax;       // weights in [−wmax, wmax]
+  bool reduce_range;
+};
+
+Layer MakeRampLayer(const RampSpec& spec) {
+  Layer layer;
+  layer.name = spec.name;
+  layer.op = "linear";
+  layer.reduce_range = spec.reduce_range;
+  layer.is_ramp = true;
+  reference::Gemm& gemm = layer.gemm;
+  gemm.m = spec.high - spec.low + 1;
+  gemm.n = 10;
+  gemm.k = 64;
+  gemm.a_type = gemm.c_type = spec.a_type;
+  gemm.a_zero_point = (spec.low + spec.high + 1) / 2;
+  gemm.c_zero_point = spec.a_type == INTACT_S8 ? 0 : 128;
+  for (int a = spec.low; a <= spec.high; ++a) {
+    gemm.a.insert(gemm.a.end(), static_cast<size_t>(gemm.k), static_cast<uint8_t>(a));
+  }
+  support::Random random(/*seed=*/1, /*stream=*/0, /*index=*/0);
+  std::vector<int32_t> column_sums(static_cast<size_t>(gemm.n));
+  for (int64_t i = 0; i < gemm.k * gemm.n; ++i) {
+    gemm.b.push_back(static_cast<int8_t>(random.Integer(-spec.wmax, spec.wmax)));
+    column_sums[static_cast<size_t>(i % gemm.n)] += gemm.b.back();
+  }
+  // The steepest column of the exact layer just fills the output's range.
+  int32_t steepest = 1;
+  for (const int32_t sum : column_sums) steepest = std::max(steepest, std::abs(sum));
+  gemm.scales = {127.0f / static_cast<float>(steepest * (spec.high - gemm.a_zero_point + 1))};
+  return layer;
+}
+
+}  // namespace
+
+Result<Layer> ReadLayer(const std::string& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    return Invalid(fmt::format("{}: is not a folder; expected one with layer.json and .npy tensors", folder));
+  }
+  const std::string path = folder + "/layer.json";
+  ASSIGN_OR_RETURN(const json root, support::ReadJson(path));
+
+  Fields fields(path, root);
+  Layer layer;
+  layer.folder = folder;
+  const std::filesystem::path canonical = std::filesystem::weakly_canonical(folder);
+  layer.name = canonical.filename().empty() ? canonical.string() : canonical.filename().string();
+  layer.op = fields.String("operator");
+  if (fields.error()) return *fields.error();
+  if (std::optional<Error> error = ReadOperation(folder, &fields, &layer)) return *error;
+  layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
+  if (!layer.gemm.is_dynamic()) {
+    layer.is_ramp = fields.Has("ramp");
+    for (const char* for_people : {"ramp.from", "ramp.to", "ramp.step"}) (void)fields.Has(for_people);
+  }
+  fields.RefuseOthers();
+  if (fields.error()) return *fields.error();
+  return layer;
+}
+
+Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file) {
+  const std::string path = (std::filesystem::path(layer.folder) / file).string();  // an absolute `file` wins
+  ASSIGN_OR_RETURN(const support::NpyArray expected, support::ReadNpy(path));
+  const intact_type type = VisitOperation(layer, [](const auto& operation) { return operation.c_type; });
+  const std::vector<int64_t> shape = OutputShape(layer);
+  if (expected.type != type || expected.shape != shape) {
+    return WrongTensor(path, expected,
+                       fmt::format("{} {}, the output of layer {}", core::TraitsOf(type).npy,
+                                   support::ShapeString(shape), layer.name));
+  }
+  return expected.bytes;
+}
+
+std::vector<Layer> BuiltinLayers() {
+  return {MakeRampLayer({"builtin_u8", INTACT_U8, 0, 255, 127, false}),
+          MakeRampLayer({"builtin_u7", INTACT_U8, 0, 127, 127, true}),
+          MakeRampLayer({"builtin_u8_7bit_weights", INTACT_U8, 0, 255, 64, false}),
+          MakeRampLayer({"builtin_s7", INTACT_S8, -64, 63, 127, true})};
+}
+
+}  // namespace intact::verify

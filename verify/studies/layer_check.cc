@@ -1,0 +1,99 @@
+#include "verify/studies/layer_check.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "core/result.h"
+#include "verify/explain/judge.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::verify {
+
+bool LayerCheck::Passed() const {
+  if (against_expected) return against_expected->differing == 0;
+  const bool is_as_predicted = !against_model || against_model->differing == 0;
+  return is_as_predicted && !is_broken && against_exact.Unexplained() == 0;
+}
+
+std::string InWords(const Identity& identity, const Comparison& exact) {
+  if (identity.Found() || exact.parts.empty()) return InWords(identity);
+  return fmt::format("each of {} outputs has an arithmetic, but no one reproduces them all: {}",
+                     exact.outputs, PartsInWords(exact));
+}
+
+namespace {
+
+/// Runs `operation` and compares; the check knows already what is asked for.
+template <class Operation>
+std::optional<Error> Examine(const Operation& operation, const std::optional<Expectation>& expectation,
+                             const Target* named, LayerCheck* check) {
+  RunOptions options;
+  const IntactTarget own;
+  const Target& target = named != nullptr ? *named : own;
+  if (named == nullptr) {
+    options.mode = check->mode;
+    options.isa = check->isa;
+  }
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunChecked(target, operation, options));
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  check->against_exact = Explain(target, operation, options, output, kAll);
+  if (named != nullptr) {
+    check->identity = Identify(operation, output);
+    check->is_broken = Fails(target, operation, options);
+  } else {
+    check->model = ExpectedModel(check->mode, check->isa);
+    const std::vector<uint8_t> predicted =
+        reference::Outputs(operation, reference::Accumulators(operation, check->model));
+    check->against_model = CompareBytes(operation.c_type, predicted, output);
+  }
+  if (expectation) {
+    check->expect_file = expectation->file;
+    check->against_expected = CompareBytes(operation.c_type, expectation->output, output);
+    check->expected_identity = Identify(operation, expectation->output);
+    check->expected_against_exact = Compare(operation, expectation->output, std::nullopt, kAll);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string EnginesInWords(const reference::Arithmetic& arithmetic, const PairedShape& shape) {
+  reference::Model plain = reference::Model::kTriple;
+  plain.order = arithmetic.model.order;
+  plain.skips_padding = arithmetic.model.skips_padding;
+  if (arithmetic.model != plain || plain.order == reference::DepthOrder::kChannels) return {};
+  const bool is_flattened = plain.order == reference::DepthOrder::kFlattened;
+  const intact_pairing pairing = is_flattened ? INTACT_PAIRING_FLATTENED : INTACT_PAIRING_WITHIN_TAP;
+  return "as " + EnginesOf(pairing, shape, plain.skips_padding) + " on CPUs without VNNI";
+}
+
+std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs) {
+  std::vector<Recorded> recorded;
+  const PairedShape shape = layer.conv ? ShapeOf(layer.conv->geometry) : PairedShape();
+  for (const Expectation& output : outputs) {
+    VisitOperation(layer, [&](const auto& operation) {
+      recorded.push_back({output.file, layer.name, shape, Identify(operation, output.output),
+                          Compare(operation, output.output, std::nullopt, kMaxDifferencesListed)});
+    });
+  }
+  return recorded;
+}
+
+Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
+                              const std::optional<Expectation>& expectation, const LayerTarget& by) {
+  LayerCheck check;
+  check.target = by.name;
+  check.layer = layer.name;
+  check.op = layer.op;
+  check.mode = mode;
+  check.isa = isa == INTACT_ISA_ANY && by.target == nullptr ? BestIsa() : isa;
+  const std::optional<Error> error = VisitOperation(layer, [&](const auto& operation) {
+    check.audits = AuditEachPairing(operation, layer.reduce_range);
+    return Examine(operation, expectation, by.target, &check);
+  });
+  if (error) return *error;
+  return check;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,49 @@
+// Which pairs of depths a target adds in int16: found by probing, one pair at a time.
+//
+// Each output column has two weights of ±127, at depths i and j, and every other weight is 0. All activations are at their
+// maximum. The exact sum of the two products is ±64770. A pair that is added in int16 gives 32767 or −32768 instead. A run
+// has a column for each pair (i, j), so one run finds all pairs. The method is that of docs/peers.md.
+//
+// A convolution's depths are those of the flattened window: depth = tap·C + channel, where C is the channels of a group.
+#ifndef INTACT_VERIFY_STUDIES_PAIR_PROBE_H_
+#define INTACT_VERIFY_STUDIES_PAIR_PROBE_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/json_file.h"
+#include "verify/problem/target.h"
+
+namespace intact::verify {
+
+/// The pairs of one operator, for one combination of types.
+struct ProbedPairs {
+  std::string operation;  // "product", "convolution 3x3, 4 channels", …
+  std::string types;      // "u8s8s32"
+  int64_t channels = 0;   // of a group; 0: a product
+  int64_t depths = 0;
+  std::vector<std::pair<int64_t, int64_t>> clamping;  // ascending
+  int64_t other_sums = 0;  // columns whose sum is neither exact nor that of a pair added in int16
+  Error error;             // of a run that failed; UNSUPPORTED where the target does not run it
+};
+
+/// The pairing for programs: "none", "depths", "within_tap", "flattened", "within_tap_or_flattened" where the two are one,
+/// "all" or "other"; "failed" and "unsupported" where there is no result.
+std::string PairingOf(const ProbedPairs& pairs);
+/// The pairing for people.
+std::string InWords(const ProbedPairs& pairs);
+
+/// Probes products of one row and of five, and convolutions of 3×3: 1, 3 and 4 channels, groups of 3 and of 4, depthwise with
+/// one output and with two for each channel, and padding. Each is probed for all types that `target` takes. Operators that
+/// need a feature which the target lacks are left out. `settings`: mode and ISA, of our own kernels.
+std::vector<ProbedPairs> ProbePairs(const Target& target, const RunSettings& settings);
+
+/// One line for each operator and each combination of types.
+std::string ToText(const std::vector<ProbedPairs>& probed);
+support::Json ToJson(const std::vector<ProbedPairs>& probed);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_STUDIES_PAIR_PROBE_H_

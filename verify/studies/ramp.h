@@ -1,0 +1,59 @@
+// The ramp: a linear layer probed with constant inputs. All activations of a row are the same value, so each
+// exact output is a straight line of that value: rising where the column's weights sum to more than zero,
+// falling where to less. After rounding it is still monotonic. An output that steps the wrong way is a
+// *kink*, and shows saturation to people who have no reference to compare with; each is attributed to the
+// pairs that clamp there.
+#ifndef INTACT_VERIFY_STUDIES_RAMP_H_
+#define INTACT_VERIFY_STUDIES_RAMP_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <string>
+#include <vector>
+
+#include "verify/explain/compare.h"
+#include "verify/studies/layer.h"
+
+namespace intact::verify {
+
+/// A step from row m − 1 to row m in the wrong direction.
+struct Kink {
+  int64_t m = 0, n = 0;
+  int32_t activation_before = 0, activation = 0;
+  int32_t output_before = 0, output = 0;
+  bool explained = false;            // the triple model predicts both outputs, and pairs clamp at one of them
+  std::vector<SaturatedPair> pairs;  // of row m or else m − 1, at most kMaxPairsListed
+  int64_t pair_count = 0;
+};
+
+struct Ramp {
+  std::string layer;
+  intact_isa isa = INTACT_ISA_ANY;
+  intact_mode mode = INTACT_EXACT;
+  int64_t steps = 0;  // rows
+  int64_t columns = 0;
+  std::vector<Kink> kinks;              // all
+  std::vector<int32_t> activations;     // of each step
+  std::vector<int32_t> outputs, exact;  // steps×columns: what the kernel gave, what the reference gives
+
+  int64_t NonMonotonic() const { return static_cast<int64_t>(kinks.size()); }
+  int64_t ColumnsWithKinks() const;
+  int64_t Unexplained() const;
+  /// No kinks, or where the mode saturates on this ISA none without an explanation.
+  bool Passed() const;
+};
+
+/// `layer` with its activations replaced by every value of their type as a constant row, unless it is a ramp.
+/// Error if it says that it is one and a row is not constant, or if the layer is not linear.
+Result<Layer> AsRamp(Layer layer);
+
+/// The kinks in `output` (bytes of layer.gemm's c_type, u8 or s8), whoever computed it.
+Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output);
+
+/// Runs a ramp on `target` and finds its kinks; `isa` ANY = the target's choice.
+Result<Ramp> RunRamp(const Target& target, const Layer& ramp, intact_mode mode, intact_isa isa);
+/// The same on our own kernels; ANY = the best ISA here.
+Result<Ramp> RunRamp(const Layer& ramp, intact_mode mode, intact_isa isa);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_STUDIES_RAMP_H_

@@ -1,0 +1,88 @@
+#include "verify/sweep/earlier_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "verify/explain/judge.h"
+
+namespace intact::verify {
+namespace {
+
+using Fresh = FailureAlone::Fresh;
+
+constexpr std::string_view kFromRunToRun = "change from run to run";
+
+std::unique_ptr<Target> Alone(const Fresh& fresh, const Problem& /*candidate*/) { return fresh(); }
+
+// A fresh process that ran `first`.
+std::unique_ptr<Target> After(const Fresh& fresh, const Problem& first) {
+  std::unique_ptr<Target> target = fresh();
+  if (target != nullptr) (void)Fails(*target, first);
+  return target;
+}
+
+// After what `problem` may fail that is right in a fresh process: itself, then the last that ran, and so on.
+std::vector<FailureAlone> Suspects(std::span<const Problem> before, bool hangs) {
+  std::vector<FailureAlone> suspects = {
+      {"right in a fresh process, wrong when called again: it depends on earlier calls", After, hangs}};
+  const size_t tried = std::min(before.size(), kMostEarlierCalls);
+  for (size_t i = 1; i <= tried; ++i) {
+    const Problem& first = before[before.size() - i];
+    suspects.push_back(
+        {fmt::format("right in a fresh process, wrong after '{}': it depends on earlier calls",
+                     first.ToString()),
+         [first](const Fresh& fresh, const Problem& /*candidate*/) { return After(fresh, first); }, hangs});
+  }
+  return suspects;
+}
+
+// How often of `most` times the problem fails, up to the first time that it does otherwise than before.
+int TimesInARow(const FailureAlone& failure, const Target& target, const Problem& problem, bool fails,
+                int most) {
+  int times = 0;
+  while (times < most && failure.Fails(target, problem) == fails) ++times;
+  return times;
+}
+
+}  // namespace
+
+bool FailureAlone::Fails(const Target& target, const Problem& candidate) const {
+  const std::unique_ptr<Target> own =
+      prepare([&] { return hangs ? target.FreshForHangs() : target.Fresh(); }, candidate);
+  return verify::Fails(own ? *own : target, candidate);
+}
+
+std::string FailureAlone::Reason(const Target& target, const Problem& candidate,
+                                 Arithmetics preferred) const {
+  const std::unique_ptr<Target> own = prepare([&] { return target.Fresh(); }, candidate);
+  const Result<Judgement> judgement = Judge(own ? *own : target, candidate, preferred);
+  return judgement ? judgement->failure : MessageOf(judgement.error());
+}
+
+FailureAlone ReproduceAlone(const Target& target, const Problem& problem, std::string_view reason,
+                            std::span<const Problem> before, std::chrono::steady_clock::time_point end) {
+  const bool hangs = target.Hung();
+  FailureAlone alone = {"", Alone, hangs};
+  const bool is_known_to_change = reason.find(kFromRunToRun) != std::string_view::npos;
+  if (is_known_to_change || target.Fresh() == nullptr) return alone;
+  const int right = TimesInARow(alone, target, problem, false, kFreshProcesses);
+  if (right == 0) return alone;
+  const FailureAlone changing = {"right in a fresh process now and then: it changes from run to run", Alone,
+                                 hangs};
+  if (right < kFreshProcesses) return changing;
+  for (FailureAlone& suspect : Suspects(before, hangs)) {
+    if (std::chrono::steady_clock::now() >= end) break;
+    const int wrong = TimesInARow(suspect, target, problem, true, kTimesBlamed);
+    if (wrong == kTimesBlamed) return std::move(suspect);
+    if (wrong > 0) return changing;
+  }
+  alone.note = "right in a fresh process: it depends on earlier calls, or changes from run to run";
+  return alone;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,187 @@
+#include "verify/sweep/minimise.h"
+
+#include <utility>
+#include <vector>
+
+namespace intact::verify {
+namespace {
+
+constexpr uint64_t kSeedsTried = 24;
+
+// Adds `problem` with another value of one field, unless it has that value already.
+template <class T>
+void Try(const Problem& problem, T Problem::*field, T value, std::vector<Problem>* candidates) {
+  if (problem.*field == value) return;
+  candidates->push_back(problem);
+  candidates->back().*field = value;
+}
+
+// Adds problems with smaller values than `size`, from `low` on; set(&problem, value) makes one of them.
+template <class Set>
+void TrySmaller(const Problem& problem, int64_t size, int64_t low, Set set,
+                std::vector<Problem>* candidates) {
+  // Steps of 2 and 4 keep a remainder that the failure may need.
+  for (const int64_t smaller :
+       {low, low + 1, low + 3, size / 2, size - size / 4, size - 4, size - 2, size - 1}) {
+    if (smaller < low || smaller >= size) continue;
+    candidates->push_back(problem);
+    set(&candidates->back(), smaller);
+  }
+}
+
+void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
+  for (int64_t Problem::*dimension : {&Problem::m, &Problem::n, &Problem::k}) {
+    TrySmaller(
+        problem, problem.*dimension, 1, [=](Problem* p, int64_t value) { p->*dimension = value; },
+        candidates);
+  }
+  // Other values may fail where these do not.
+  for (uint64_t seed = 1; problem.m * problem.n > 1 && seed <= kSeedsTried; ++seed) {
+    candidates->push_back(problem);
+    candidates->back().m = candidates->back().n = 1;
+    candidates->back().seed = seed;
+  }
+  TrySmaller(
+      problem, problem.batch, 1, [](Problem* p, int64_t value) { p->batch = value; }, candidates);
+  Problem static_one = problem;
+  static_one.quantization = INTACT_QUANTIZATION_STATIC;
+  static_one.row_zero_points = false;
+  static_one.source = INTACT_F32;
+  static_one.numbers = Numbers::kScaled;
+  if (static_one != problem) candidates->push_back(static_one);
+  Problem with_one_b = problem;
+  with_one_b.own_b = false;
+  if (problem.scale == ScaleKind::kItem) with_one_b.scale = ScaleKind::kTensor;
+  if (problem.zb_kind == ZeroPointKind::kItem) with_one_b.zb_kind = ZeroPointKind::kTensor;
+  if (with_one_b != problem) candidates->push_back(with_one_b);
+  Try(problem, &Problem::row_zero_points, false, candidates);
+  Try(problem, &Problem::source, INTACT_F32, candidates);
+  Try(problem, &Problem::numbers, Numbers::kScaled, candidates);
+  Try(problem, &Problem::item_pointers, false, candidates);
+  Try(problem, &Problem::item_pad, int64_t{0}, candidates);
+  Try(problem, &Problem::b_by_columns, false, candidates);
+  Try(problem, &Problem::b_pad, int64_t{0}, candidates);
+}
+
+void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* candidates) {
+  using reference::Axis;
+  constexpr std::pair<int64_t Axis::*, int64_t> kExtents[] = {
+      {&Axis::input, 1},     {&Axis::kernel, 1},  {&Axis::stride, 1},    {&Axis::dilation, 1},
+      {&Axis::pad_begin, 0}, {&Axis::pad_end, 0}, {&Axis::output_pad, 0}};
+  const Axis& axis = problem.conv->axes[i];
+  for (const auto& [extent, low] : kExtents) {
+    TrySmaller(
+        problem, axis.*extent, low,
+        [i, member = extent](Problem* p, int64_t value) { p->conv->axes[i].*member = value; }, candidates);
+  }
+}
+
+void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
+  const reference::ConvGeometry& g = *problem.conv;
+  const auto first_axis = static_cast<size_t>(reference::kMaxSpatial - g.dims);
+  reference::Axis trivial;
+  trivial.transposed = g.IsTransposed();
+  if (g.dims > 1 && g.axes[first_axis] == trivial) {
+    candidates->push_back(problem);
+    candidates->back().conv->axes[first_axis] = {};
+    --candidates->back().conv->dims;
+  }
+  if (g.IsTransposed()) {
+    candidates->push_back(problem);
+    for (reference::Axis& axis : candidates->back().conv->axes) axis.transposed = false;
+  }
+  TrySmaller(
+      problem, g.batch, 1, [](Problem* p, int64_t value) { p->conv->batch = value; }, candidates);
+  // Groups as they are, and fewer of them.
+  const auto set_channels = [](Problem* p, int64_t groups, int64_t inputs, int64_t outputs) {
+    p->conv->groups = groups;
+    p->conv->input_channels = groups * inputs;
+    p->conv->output_channels = groups * outputs;
+  };
+  const int64_t inputs = g.GroupInputs();
+  const int64_t outputs = g.GroupOutputs();
+  TrySmaller(
+      problem, g.groups, 1, [=](Problem* p, int64_t value) { set_channels(p, value, inputs, outputs); },
+      candidates);
+  TrySmaller(
+      problem, inputs, 1, [=, &g](Problem* p, int64_t value) { set_channels(p, g.groups, value, outputs); },
+      candidates);
+  TrySmaller(
+      problem, outputs, 1, [=, &g](Problem* p, int64_t value) { set_channels(p, g.groups, inputs, value); },
+      candidates);
+  for (size_t i = first_axis; i < g.axes.size(); ++i) TrySmallerAxis(problem, i, candidates);
+}
+
+void DropResidual(Problem* problem) {
+  problem->residual = INTACT_TYPE_NONE;
+  problem->zres = 0;
+  problem->res_pad = 0;
+  problem->in_place = false;
+}
+
+// Problems one step simpler, the biggest steps first. Some may not be valid.
+std::vector<Problem> Simpler(const Problem& problem) {
+  std::vector<Problem> candidates;
+  Problem bare = problem;
+  bare.c_type = INTACT_S32;
+  bare.scale = ScaleKind::kNone;
+  bare.activation = INTACT_ACTIVATION_NONE;
+  bare.zc = 0;
+  DropResidual(&bare);
+  if (bare.IsDynamic()) bare = problem;  // its output is scaled
+  if (bare.bias == BiasKind::kF32) bare.bias = BiasKind::kNone;
+  if (bare != problem) candidates.push_back(bare);
+  Problem without_residual = problem;
+  DropResidual(&without_residual);
+  if (without_residual != problem) candidates.push_back(without_residual);
+  if (problem.conv) {
+    TrySmallerConv(problem, &candidates);
+  } else {
+    TrySmallerGemm(problem, &candidates);
+  }
+  Try(problem, &Problem::threads, 1, &candidates);
+  Try(problem, &Problem::open_extents, false, &candidates);
+  Try(problem, &Problem::own_scratch, false, &candidates);
+  Try(problem, &Problem::saved, false, &candidates);
+  Try(problem, &Problem::usual_m, int64_t{0}, &candidates);
+  Try(problem, &Problem::a_pad, int64_t{0}, &candidates);
+  Try(problem, &Problem::c_pad, int64_t{0}, &candidates);
+  Try(problem, &Problem::res_pad, int64_t{0}, &candidates);
+  Try(problem, &Problem::in_place, false, &candidates);
+  Try(problem, &Problem::zres, 0, &candidates);
+  Try(problem, &Problem::activation, INTACT_ACTIVATION_NONE, &candidates);
+  Try(problem, &Problem::bias, BiasKind::kNone, &candidates);
+  if (problem.scale >= ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
+  Try(problem, &Problem::zc, 0, &candidates);
+  Try(problem, &Problem::za, 0, &candidates);
+  Try(problem, &Problem::zb_kind, ZeroPointKind::kTensor, &candidates);
+  Try(problem, &Problem::zb, 0, &candidates);
+  Try(problem, &Problem::declared_min, 0, &candidates);
+  Try(problem, &Problem::declared, 255, &candidates);
+  Try(problem, &Problem::range_check, INTACT_RANGE_CHECKED, &candidates);
+  Try(problem, &Problem::amax, 255, &candidates);
+  Try(problem, &Problem::wmax, 127, &candidates);
+  Try(problem, &Problem::fill, Fill::kUniform, &candidates);
+  Try(problem, &Problem::seed, uint64_t{1}, &candidates);
+  return candidates;
+}
+
+}  // namespace
+
+Problem Minimise(Problem problem, const std::function<bool(const Problem&)>& fails) {
+  int runs = 0;
+  for (bool simpler = true; simpler;) {
+    simpler = false;
+    for (const Problem& candidate : Simpler(problem)) {
+      if (candidate.Check()) continue;
+      if (++runs > kMaxMinimiseRuns) return problem;
+      if (!fails(candidate)) continue;
+      problem = candidate;
+      simpler = true;
+      break;
+    }
+  }
+  return problem;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,579 @@
+#include "verify/sweep/reproducer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/types.h"
+#include "reference/contract/arithmetic.h"
+#include "support/c_text.h"
+#include "verify/explain/claim.h"
+#include "verify/targets/guarded_run.h"
+#include "verify/explain/judge.h"
+#include "support/origin.h"
+
+namespace intact::verify {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+constexpr int64_t kMostElements = 4096;
+constexpr std::chrono::seconds kValuesTime{10};
+constexpr int kAttempts = 5;  // at a failure that comes now and then
+
+Error NoFile(std::string why) { return {INTACT_UNSUPPORTED, std::move(why)}; }
+
+// What the target should have made; the exact outputs where it claims nothing.
+template <class Operation>
+Bytes Expected(const Target& target, const Operation& operation) {
+  return reference::Predict(
+      operation, reference::ParseArithmetic(target.Arithmetic()).value_or(reference::Arithmetic()));
+}
+
+// Whether the operation fails in a process of its own.
+template <class Operation>
+bool FailsAlone(const Target& target, const Operation& operation, const RunOptions& options) {
+  const std::unique_ptr<Target> fresh = target.Fresh();
+  return Fails(fresh ? *fresh : target, operation, options);
+}
+
+// Why it fails there, in words.
+template <class Operation>
+std::string ReasonAlone(const Target& target, const Operation& operation, const RunOptions& options) {
+  const std::unique_ptr<Target> fresh = target.Fresh();
+  const Result<Judgement> judgement = Judge(fresh ? *fresh : target, operation, options);
+  if (!judgement) return judgement.error().message;
+  return judgement->Passed() ? "it fails now and then" : judgement->failure;
+}
+
+// The activation in the declared range that is nearest to zero.
+uint8_t SmallestActivation(intact_type a_type, const RunOptions& options) {
+  const int32_t lowest = a_type == INTACT_S8 ? -128 : 0;
+  return static_cast<uint8_t>(std::clamp(0, lowest + options.declared_min, lowest + options.declared));
+}
+
+// Makes as many values zero as the failure leaves: all, halves, quarters …
+template <class Operation>
+class Zeroing {
+ public:
+  Zeroing(const Target& target, const RunOptions& options, Operation* operation)
+      : target_(target),
+        options_(options),
+        operation_(*operation),
+        end_(std::chrono::steady_clock::now() + kValuesTime) {}
+
+  // `value`: what counts as zero.
+  template <class T>
+  void Run(std::vector<T> Operation::*member, T value) {
+    std::vector<T>& values = operation_.*member;
+    for (size_t size = values.size(); size > 0; size = size == 1 ? 0 : (size + 1) / 2) {
+      for (size_t first = 0; first < values.size(); first += size) TryZero(&values, first, size, value);
+    }
+  }
+
+ private:
+  template <class T>
+  void TryZero(std::vector<T>* values, size_t first, size_t size, T value) {
+    const std::span<T> part = std::span(*values).subspan(first, std::min(size, values->size() - first));
+    const std::vector<T> before(part.begin(), part.end());
+    if (std::ranges::all_of(before, [value](T old) { return old == value; })) return;
+    if (std::chrono::steady_clock::now() > end_) return;
+    std::ranges::fill(part, value);
+    if (!FailsAlone(target_, operation_, options_)) std::ranges::copy(before, part.begin());
+  }
+
+  const Target& target_;
+  const RunOptions& options_;
+  Operation& operation_;
+  const std::chrono::steady_clock::time_point end_;
+};
+
+template <class Operation>
+void SimplifyValues(const Target& target, const RunOptions& options, Operation* operation) {
+  Zeroing<Operation> zeroing(target, options, operation);
+  zeroing.Run(static_cast<std::vector<int32_t> Operation::*>(&Operation::bias_s32), 0);
+  zeroing.Run(static_cast<std::vector<float> Operation::*>(&Operation::bias_f32), 0.0f);
+  zeroing.Run(static_cast<std::vector<int8_t> Operation::*>(&Operation::b), int8_t{0});
+  zeroing.Run(static_cast<std::vector<uint8_t> Operation::*>(&Operation::a),
+              SmallestActivation(operation->a_type, options));
+  zeroing.Run(static_cast<std::vector<uint8_t> Operation::*>(&Operation::residual), uint8_t{0});
+}
+
+// ----- C
+// ----------------------------------------------------------------------------------------------------
+
+template <class T>
+std::string Array(std::string_view type, std::string_view name, std::span<const T> values) {
+  std::string text = fmt::format("static const {} {}[] = {{", type, name);
+  for (size_t i = 0; i < values.size(); ++i) {
+    text += i % 16 == 0 ? "\n    " : " ";
+    if constexpr (std::is_floating_point_v<T>) {
+      text += support::c::Literal(values[i]) + ",";
+    } else {
+      text += support::c::Literal(static_cast<int64_t>(values[i])) + ",";
+    }
+  }
+  return text + "\n};\n";
+}
+
+// "  linear.a_zero_point = 3;\n", or nothing for what is as the initializer has it.
+class Fields {
+ public:
+  explicit Fields(std::string_view object) : object_(object) {}
+  void Set(std::string_view field, int64_t value, int64_t usual) {
+    if (value != usual) Add(field, support::c::Literal(value));
+  }
+  void Set(std::string_view field, float value) {
+    if (std::bit_cast<uint32_t>(value) != 0) Add(field, support::c::Literal(value));  // −0 is not as it was
+  }
+  // `array`: a constant of the file.
+  void SetVector(std::string_view field, const void* value, std::string_view array) {
+    if (value != nullptr) Add(field, fmt::format("Input(1, sizeof {0}, sizeof {0}, {0})", array));
+  }
+  void Set(std::string_view field, std::span<const int64_t> values) {
+    for (size_t i = 0; i < values.size(); ++i) Set(fmt::format("{}[{}]", field, i), values[i], 0);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  void Add(std::string_view field, std::string_view value) {
+    text_ += fmt::format("  {}.{} = {};\n", object_, field, value);
+  }
+  std::string object_, text_;
+};
+
+std::string LinearFields(const intact_linear_desc& linear) {
+  const intact_linear_desc usual = INTACT_LINEAR_DESC_INIT;
+  Fields fields("linear");
+  fields.Set("a_type", linear.a_type, usual.a_type);
+  fields.Set("b_type", linear.b_type, usual.b_type);
+  fields.Set("c_type", linear.c_type, usual.c_type);
+  fields.Set("a_zero_point", linear.a_zero_point, 0);
+  fields.Set("c_zero_point", linear.c_zero_point, 0);
+  fields.Set("activation", linear.activation, 0);
+  fields.SetVector("b_zero_points", linear.b_zero_points, "b_zero_points");
+  fields.Set("b_zero_point_count", linear.b_zero_point_count, 0);
+  fields.SetVector("bias_s32", linear.bias_s32, "bias_s32");
+  fields.SetVector("bias_f32", linear.bias_f32, "bias_f32");
+  fields.SetVector("scales", linear.scales, "scales");
+  fields.Set("scale_count", linear.scale_count, 0);
+  fields.Set("clamp_min", linear.clamp_min);
+  fields.Set("clamp_max", linear.clamp_max);
+  fields.Set("a_min", linear.a_min, 0);
+  fields.Set("a_max", linear.a_max, 0);
+  fields.Set("residual_type", linear.residual_type, 0);
+  fields.Set("residual_scale", linear.residual_scale);
+  fields.Set("residual_zero_point", linear.residual_zero_point, 0);
+  fields.Set("a_quantization", linear.a_quantization, 0);
+  fields.Set("a_source_type", linear.a_source_type, 0);
+  return fields.text();
+}
+
+std::string DescFields(const intact_gemm_desc& desc) {
+  Fields fields("desc");
+  fields.Set("n", desc.n, 0);
+  fields.Set("k", desc.k, 0);
+  fields.Set("b_stride_k", desc.b_stride_k, 0);
+  fields.Set("b_stride_n", desc.b_stride_n, 0);
+  fields.Set("b_from_run", desc.b_from_run, 0);
+  return fields.text();
+}
+
+std::string DescFields(const intact_conv_desc& desc) {
+  Fields fields("desc");
+  fields.Set("spatial_dims", desc.spatial_dims, 2);
+  fields.Set("transposed", desc.transposed, 0);
+  fields.Set("input_channels", desc.input_channels, 0);
+  fields.Set("output_channels", desc.output_channels, 0);
+  fields.Set("groups", desc.groups, 0);
+  fields.Set("input", desc.input);
+  fields.Set("kernel", desc.kernel);
+  fields.Set("stride", desc.stride);
+  fields.Set("dilation", desc.dilation);
+  fields.Set("pad_begin", desc.pad_begin);
+  fields.Set("pad_end", desc.pad_end);
+  fields.Set("output_pad", desc.output_pad);
+  return fields.text();
+}
+
+// A tensor as it lies in memory: `rows` of `columns` elements, `stride` apart.
+struct Image {
+  int64_t rows, columns, stride;
+  int64_t elements() const { return rows * columns; }
+};
+
+template <class T>
+std::span<const T> Elements(const void* data, int64_t count) {
+  return {static_cast<const T*>(data), static_cast<size_t>(count)};
+}
+
+std::string TypedArray(intact_type type, std::string_view name, const void* data, int64_t count) {
+  switch (type) {
+    case INTACT_U8:
+      return Array("uint8_t", name, Elements<uint8_t>(data, count));
+    case INTACT_S8:
+      return Array("int8_t", name, Elements<int8_t>(data, count));
+    case INTACT_S32:
+      return Array("int32_t", name, Elements<int32_t>(data, count));
+    case INTACT_F32:
+      return Array("float", name, Elements<float>(data, count));
+    case INTACT_BF16:
+      return Array("uint16_t", name, Elements<uint16_t>(data, count));
+    case INTACT_TYPE_NONE:
+      break;
+  }
+  return {};
+}
+
+Image InputImage(const reference::Gemm& gemm, const intact_gemm_args& args) {
+  return {gemm.m, gemm.k, args.a_stride};
+}
+Image InputImage(const reference::Conv& conv, const intact_conv_args& args) {
+  return {conv.geometry.InputPixels(), conv.geometry.input_channels, args.a_stride};
+}
+Image WeightsImage(const reference::Gemm& gemm, const RunOptions& options) {
+  const int64_t rows = options.b_by_columns ? gemm.n : gemm.k;
+  const int64_t columns = options.b_by_columns ? gemm.k : gemm.n;
+  return {rows, columns, columns + options.b_pad};
+}
+Image WeightsImage(const reference::Conv& conv, const RunOptions& /*options*/) {
+  const auto count = static_cast<int64_t>(conv.b.size());
+  return {1, count, count};
+}
+Image OutputImage(const reference::Gemm& gemm, int64_t stride) { return {gemm.m, gemm.n, stride}; }
+Image OutputImage(const reference::Conv& conv, int64_t stride) {
+  return {conv.geometry.OutputPixels(), conv.geometry.output_channels, stride};
+}
+
+std::string ArgsFields(const reference::Gemm& gemm) {
+  return fmt::format("  args.m = {};\n  args.batch = {};\n", gemm.m, gemm.batch);
+}
+std::string ArgsFields(const reference::Conv& conv) {
+  return fmt::format("  args.batch = {};\n", conv.geometry.batch);
+}
+
+constexpr std::string_view Word(const reference::Gemm& /*gemm*/) { return "gemm"; }
+constexpr std::string_view Word(const reference::Conv& /*conv*/) { return "conv"; }
+constexpr std::string_view Macro(const reference::Gemm& /*gemm*/) { return "GEMM"; }
+constexpr std::string_view Macro(const reference::Conv& /*conv*/) { return "CONV"; }
+
+// {0} the target as the user named it, {1} the reason, {2} what else is to be known, {3} the command that
+// runs the problem again, {4} the one that compiles the file
+constexpr std::string_view kHead = R"(/* {0}
+ * {1}
+{2} *
+ * The same with intact: {3}
+ * Without it: {4} && ./failure
+ * and where intact is not installed, with -I and the folder include of its source. */
+#include <intact/target.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <xmmintrin.h>
+
+)";
+
+constexpr std::string_view kOfAny =
+    " * The target claims no arithmetic (\"any\"): what is expected below are exact outputs, and the first "
+    "that\n"
+    " * differs may be one that the target's arithmetic explains, rather than the one above.\n";
+
+constexpr std::string_view kMemory = R"(
+/* What memory holds that nobody has written, and how many bytes before a page that cannot be touched tensors
+ * end, or whether they begin behind one. None of it may make a difference. */
+static unsigned char fill;
+static size_t shift;
+static int behind_a_page;
+
+/* Rows in such memory; `begin` to `end` can be touched. */
+typedef struct {
+  size_t rows, row_bytes, stride_bytes;
+  unsigned char *mapping, *begin, *data, *end;
+} Tensor;
+
+static Tensor tensors[16];
+static int tensor_count;
+
+/* `values`: dense rows, or NULL. */
+static const Tensor* Allocate(size_t rows, size_t row_bytes, size_t stride_bytes, const void* values) {
+  const size_t page = 4096, bytes = (rows - 1) * stride_bytes + row_bytes;
+  const size_t usable = page + (bytes + shift + page - 1) / page * page;
+  Tensor* tensor = &tensors[tensor_count++];
+  unsigned char* mapping =
+      mmap(NULL, usable + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) exit(2);
+  unsigned char *begin = behind_a_page ? mapping + page : mapping, *end = mapping + usable;
+  unsigned char* data = behind_a_page ? begin : end - shift - bytes;
+  *tensor = (Tensor){rows, row_bytes, stride_bytes, mapping, begin, data, end};
+  memset(begin, fill, (size_t)(end - begin));
+  for (size_t row = 0; values != NULL && row < rows; ++row)
+    memcpy(tensor->data + row * stride_bytes, (const char*)values + row * row_bytes, row_bytes);
+  if (behind_a_page) mprotect(mapping, page, PROT_NONE);
+  mprotect(end, page, PROT_NONE);
+  return tensor;
+}
+
+/* The same, not to be written. */
+static const void* Input(size_t rows, size_t row_bytes, size_t stride_bytes, const void* values) {
+  const Tensor* tensor = Allocate(rows, row_bytes, stride_bytes, values);
+  mprotect(tensor->begin, (size_t)(tensor->end - tensor->begin), PROT_READ);
+  return tensor->data;
+}
+
+static void FreeAll(void) {
+  while (tensor_count > 0) {
+    const Tensor* tensor = &tensors[--tensor_count];
+    munmap(tensor->mapping, (size_t)(tensor->end - tensor->mapping) + 4096);
+  }
+}
+
+/* Whether a byte that belongs to no row was written. */
+static int WroteOutside(const Tensor* c) {
+  for (const unsigned char* byte = c->begin; byte < c->end; ++byte) {
+    const ptrdiff_t at = byte - c->data;
+    if (at >= 0 && (size_t)at / c->stride_bytes < c->rows && (size_t)at % c->stride_bytes < c->row_bytes)
+      continue;
+    if (*byte == fill) continue;
+    printf("wrote outside C: %td bytes behind its start\n", at);
+    return 1;
+  }
+  return 0;
+}
+
+/* What the stack and memory of malloc() hold that are used again. */
+__attribute__((noinline)) static void Scribble(void) {
+  unsigned char stack[65536];
+  memset(stack, fill, sizeof stack);
+  __asm__ volatile("" : : "r"(stack) : "memory"); /* or the compiler would leave it out */
+  mallopt(M_PERTURB, fill);
+  for (size_t size = 24; size <= 1040; size += 16) {
+    void* blocks[8];
+    for (int i = 0; i < 8; ++i) {
+      blocks[i] = malloc(size);
+      memset(blocks[i], fill, size);
+      __asm__ volatile("" : : "r"(blocks[i]) : "memory");
+    }
+    for (int i = 0; i < 8; ++i) free(blocks[i]);
+  }
+}
+
+/* How floats are computed, which a callee must leave as it is: MXCSR but for its flags, the x87's rounding. */
+static unsigned FloatControl(void) {
+  unsigned short x87;
+  __asm__ volatile("fnstcw %0" : "=m"(x87));
+  return (_mm_getcsr() & ~0x3fu) | (x87 & 0xc00u) << 16;
+}
+)";
+
+// Of outputs, as they are printed.
+constexpr std::string_view kValue = R"(
+static double Value({} output) {{ return (double)output; }}
+)";
+constexpr std::string_view kValueOfBf16 = R"(
+static double Value(uint16_t bf16) {
+  const uint32_t bits = (uint32_t)bf16 << 16;
+  float output;
+  memcpy(&output, &bits, sizeof output);
+  return output;
+}
+)";
+
+// {0} gemm or conv, {1} GEMM or CONV, {2} fields of linear, {3} fields of desc, {4} fields of args, {5} the
+// type of outputs, {6} rows, {7} columns
+constexpr std::string_view kRun = R"(
+/* Whether the target did something wrong. */
+static int Run(const intact_target* target) {{
+  char message[INTACT_TARGET_MESSAGE_BYTES] = "";
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+{2}  intact_{0}_desc desc = INTACT_{1}_DESC_INIT;
+{3}  intact_{0}_args args = INTACT_{1}_ARGS_INIT;
+{4}  Scribble();
+  const unsigned control = FloatControl();
+  const intact_status status = target->{0}(&desc, &linear, b_data, &args, message);
+  if (FloatControl() != control) return puts("floating-point control (MXCSR) is changed"), 1;
+  if (status != INTACT_OK) return printf("status %d: %s\n", (int)status, message), 1;
+  if (WroteOutside(c)) return 1;
+  for (size_t row = 0; row < {6}; ++row) {{
+    for (size_t column = 0; column < {7}; ++column) {{
+      {5} output;
+      memcpy(&output, c->data + row * c->stride_bytes + column * sizeof output, sizeof output);
+      if (memcmp(&output, &expected[row * {7} + column], sizeof output) == 0) continue;
+      printf("row %zu, column %zu is %.10g instead of %.10g\n", row, column, Value(output),
+             Value(expected[row * {7} + column]));
+      return 1;
+    }}
+  }}
+  FreeAll();
+  return 0;
+}}
+)";
+
+// {} the plug-in's options
+constexpr std::string_view kMain = R"(
+int main(void) {{
+  char message[INTACT_TARGET_MESSAGE_BYTES] = "";
+  const intact_target* target = intact_target_open(INTACT_TARGET_ABI, {}, message);
+  if (target == NULL) return fprintf(stderr, "%s\n", message), 2;
+  for (int run = 0; run < 30; ++run) {{
+    fill = run % 3 == 0 ? 0xa5 : 0x5a;
+    shift = run % 3 == 1 ? 61 : 0;
+    behind_a_page = run % 3 == 2;
+    if (!Run(target)) continue;
+    if (behind_a_page) printf("in run %d, where tensors begin behind a page", run);
+    if (!behind_a_page) printf("in run %d, where tensors end %zu bytes before a page", run, shift);
+    printf(" and unwritten bytes are %#x\n", fill);
+    return 1;
+  }}
+  puts("all outputs are right");
+  return 0;
+}}
+)";
+
+std::string VectorsOf(const intact_linear_desc& linear, int64_t columns) {
+  std::string text;
+  if (linear.b_zero_points != nullptr) {
+    text +=
+        Array("int32_t", "b_zero_points", Elements<int32_t>(linear.b_zero_points, linear.b_zero_point_count));
+  }
+  if (linear.bias_s32 != nullptr)
+    text += Array("int32_t", "bias_s32", Elements<int32_t>(linear.bias_s32, columns));
+  if (linear.bias_f32 != nullptr)
+    text += Array("float", "bias_f32", Elements<float>(linear.bias_f32, columns));
+  if (linear.scales != nullptr)
+    text += Array("float", "scales", Elements<float>(linear.scales, linear.scale_count));
+  return text;
+}
+
+std::string Head(const Target& target, const Problem& problem, const ReproducerOptions& names,
+                 const std::string& reason) {
+  const std::array<std::string, 6> replay = {"intact",           "verify",   "replay",
+                                             problem.ToString(), "--target", names.target};
+  // The loader looks for a plug-in that has a name of its own, a soname, where the program says.
+  const std::string folder = std::filesystem::path(names.plugin).parent_path().string();
+  const std::array<std::string, 9> compile = {"cc",       names.file, names.plugin, "-Xlinker", "-rpath",
+                                              "-Xlinker", folder,     "-o",         "failure"};
+  return fmt::format(kHead, support::c::Comment(names.target), support::c::Comment(reason),
+                     ClaimOf(target.Arithmetic(), KindOf(problem)) == "any" ? kOfAny : "",
+                     support::c::Comment(support::ShellLine(replay)), support::c::Comment(support::ShellLine(compile)));
+}
+
+// "Input(2, 3, 5, a)", of elements of so many bytes.
+std::string InC(std::string_view function, const Image& image, int64_t bytes, std::string_view values) {
+  return fmt::format("{}({}, {}, {}, {})", function, image.rows, image.columns * bytes, image.stride * bytes,
+                     values);
+}
+
+// The tensors of an operation as they lie in memory; without a residual, one of no elements.
+struct Images {
+  Image a, b, c, residual;
+  int64_t Largest() const {
+    return std::max({a.elements(), b.elements(), c.elements(), residual.elements()});
+  }
+};
+
+template <class Operation>
+Images ImagesOf(const Operation& operation, const RunOptions& options) {
+  const auto args = ArgsOf(operation, options, {});
+  Images images = {InputImage(operation, args),
+                   WeightsImage(operation, options),
+                   OutputImage(operation, args.c_stride),
+                   {}};
+  if (operation.residual_type != INTACT_TYPE_NONE) {
+    images.residual = OutputImage(operation, args.residual_stride);
+  }
+  return images;
+}
+
+template <class Operation>
+std::string WriteArrays(const Target& target, const Operation& operation, RunOptions options,
+                        const Images& images, const intact_linear_desc& linear) {
+  options.b_pad = 0;
+  const Bytes expected = Expected(target, operation);
+  std::string text = TypedArray(operation.a_type, "a", operation.a.data(), images.a.elements());
+  text += TypedArray(operation.b_type, "b", StoredWeights(operation, options).data(), images.b.elements());
+  text += VectorsOf(linear, images.c.columns);
+  text +=
+      TypedArray(operation.residual_type, "residual", operation.residual.data(), images.residual.elements());
+  return text + TypedArray(operation.c_type, "expected", expected.data(), images.c.elements());
+}
+
+// What `args` is, with the tensors `b_data` and `c`.
+template <class Operation>
+std::string WriteArgs(const Operation& operation, const RunOptions& options, const Images& images) {
+  const bool has_residual = operation.residual_type != INTACT_TYPE_NONE;
+  std::string text = ArgsFields(operation);
+  text +=
+      fmt::format("  args.a = {};\n  args.a_stride = {};\n", InC("Input", images.a, 1, "a"), images.a.stride);
+  text += fmt::format("  const void* b_data = {};\n", InC("Input", images.b, 1, "b"));
+  text +=
+      fmt::format("  const Tensor* c = {};\n", InC("Allocate", images.c, core::BytesOf(operation.c_type),
+                                                   has_residual && options.in_place ? "residual" : "NULL"));
+  text += fmt::format("  args.c = c->data;\n  args.c_stride = {};\n", images.c.stride);
+  text += fmt::format("  args.threads = {};\n", options.threads);
+  if (!has_residual) return text;
+  const std::string residual =
+      options.in_place ? "c->data"
+                       : InC("Input", images.residual, core::BytesOf(operation.residual_type), "residual");
+  return text + fmt::format("  args.residual = {};\n  args.residual_stride = {};\n", residual,
+                            images.residual.stride);
+}
+
+template <class Operation>
+std::string WriteC(const Target& target, const Operation& operation, const RunOptions& options,
+                   const Images& images, const std::string& plugin_options) {
+  const auto desc = DescOf(operation, options);
+  const std::string_view type = core::TraitsOf(operation.c_type).c_name;
+  std::string text = WriteArrays(target, operation, options, images, desc.linear);
+  text += kMemory;
+  text += operation.c_type == INTACT_BF16 ? std::string(kValueOfBf16) : fmt::format(kValue, type);
+  text += fmt::format(kRun, Word(operation), Macro(operation), LinearFields(desc.linear), DescFields(desc),
+                      WriteArgs(operation, options, images), type, images.c.rows, images.c.columns);
+  return text + fmt::format(kMain, support::c::String(plugin_options));
+}
+
+template <class Operation>
+Result<std::string> Write(const Target& target, Operation operation, const Problem& problem,
+                          const ReproducerOptions& names) {
+  RunOptions options = RunOptionsOf(problem);
+  options.open_extents = false;
+  options.in_all_places = true;
+  const Images images = ImagesOf(operation, options);
+  if (images.Largest() > kMostElements) {
+    return NoFile(
+        fmt::format("it has a tensor of {} elements, more than {}", images.Largest(), kMostElements));
+  }
+  bool fails = false;
+  for (int i = 0; i < kAttempts && !fails; ++i) fails = FailsAlone(target, operation, options);
+  if (!fails) return NoFile("it does not fail in a process that has run nothing else");
+  SimplifyValues(target, options, &operation);
+  const std::string reason = ReasonAlone(target, operation, options);
+  if (reason.find("ended its process with status 0") != std::string::npos) {
+    return NoFile("it ends the process with status 0, as a program does that finds nothing wrong");
+  }
+  return Head(target, problem, names, reason) + WriteC(target, operation, options, images, names.options);
+}
+
+}  // namespace
+
+Result<std::string> Reproducer(const Target& target, const Problem& problem,
+                               const ReproducerOptions& options) {
+  if (problem.conv) return Write(target, MaterializeConv(problem), problem, options);
+  const bool is_plain =
+      problem.batch == 1 && !problem.own_b && problem.quantization == INTACT_QUANTIZATION_STATIC;
+  if (!is_plain) return NoFile("it has a batch, a B that runs give, or quantization other than static");
+  return Write(target, Materialize(problem), problem, options);
+}
+
+}  // namespace intact::verify

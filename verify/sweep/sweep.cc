@@ -1,0 +1,286 @@
+#include "verify/sweep/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "verify/explain/claim.h"
+#include "verify/sweep/earlier_calls.h"
+#include "verify/explain/judge.h"
+#include "verify/sweep/minimise.h"
+#include "verify/sweep/sweep_problems.h"
+
+namespace intact::verify {
+namespace {
+
+constexpr std::chrono::seconds kMinimiseTime{30};  // for targets that hang
+
+// Whether what fails by several threads does not by one.
+bool IsRightWithOneThread(const Target& target, Problem problem, const FailureAlone& alone) {
+  constexpr int kTimes = 3;  // lest it be chance
+  if (problem.threads == 1) return false;
+  problem.threads = 1;
+  for (int i = 0; i < kTimes; ++i) {
+    if (alone.Fails(target, problem)) return false;
+  }
+  return true;
+}
+
+// Finds a smaller problem that fails likewise; `before` is what ran on the target before, `explanations` what
+// made the problem's outputs. Of few outputs many arithmetics would.
+void AddMinimised(const Target& target, const Problem& problem, std::span<const Problem> before,
+                  Arithmetics explanations, SweepOutcome* outcome) {
+  const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
+  const FailureAlone alone = ReproduceAlone(target, problem, outcome->failure, before, end);
+  const std::string claims = target.Arithmetic();
+  const std::string claim = ClaimOf(claims, KindOf(problem));
+  const auto fails = [&](const Problem& candidate) {
+    return std::chrono::steady_clock::now() < end && ClaimOf(claims, KindOf(candidate)) == claim &&
+           alone.Fails(target, candidate);
+  };
+  const Problem minimised = Minimise(problem, fails);
+  outcome->minimised = minimised.ToString();
+  outcome->minimised_reason = alone.Reason(target, minimised, explanations);
+  if (outcome->minimised_reason
+          .empty()) {  // it did not fail again, but may have been slow where it is to hang
+    if (alone.hangs) outcome->minimised = outcome->problem;
+    outcome->minimised_reason = outcome->failure;
+  } else if (IsRightWithOneThread(target, minimised, alone)) {
+    outcome->minimised_reason += "; right with one thread";
+  }
+  if (!alone.note.empty()) outcome->minimised_reason += "; " + alone.note;
+}
+
+std::optional<SweepNaming> NamingOf(const Comparison& comparison) {
+  if (!comparison.naming) return std::nullopt;
+  SweepNaming naming = {comparison.naming->telling, {}, PartsInWords(comparison)};
+  for (const reference::Arithmetic& arithmetic : comparison.naming->reproduced_by) {
+    naming.reproduced_by.push_back(ToString(arithmetic));
+  }
+  return naming;
+}
+
+SweepOutcome OutcomeOf(const Problem& problem, const std::string& line, const Result<Judgement>& judgement) {
+  SweepOutcome outcome;
+  outcome.problem = line;
+  outcome.isa = problem.isa;
+  outcome.mode = problem.mode;
+  if (!judgement && judgement.error().status == INTACT_UNSUPPORTED) {
+    outcome.skipped = MessageOf(judgement.error());
+    return outcome;
+  }
+  if (judgement) {
+    const Comparison& comparison = judgement->comparison;
+    outcome.outputs = {comparison.outputs, comparison.differing, comparison.by_cause, comparison.digest,
+                       NamingOf(comparison)};
+  }
+  outcome.failure = judgement ? judgement->failure : MessageOf(judgement.error());
+  return outcome;
+}
+
+}  // namespace
+
+namespace {
+
+// "output m 0 n 5 is 3 instead of 4: why" without what is before the colon.
+std::string_view WithoutPlace(std::string_view reason) {
+  const size_t instead = reason.find(" instead of ");
+  if (!reason.starts_with("output ") || instead == std::string_view::npos) return reason;
+  return reason.substr(std::min(reason.find_first_of(":;", instead), reason.size()));
+}
+
+bool IsIn(std::string_view set, char c) { return set.find(c) != std::string_view::npos; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsOfAWord(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+}  // namespace
+
+std::string KindOfReason(std::string_view reason) {
+  reason = WithoutPlace(reason);
+  std::string kind;
+  bool is_number = false, is_word = false, is_quoted = false;
+  for (size_t i = 0; i < reason.size(); ++i) {
+    const char c = reason[i];
+    if (c == '\'') is_quoted = !is_quoted;
+    const bool is_ascii = static_cast<unsigned char>(c) < 0x80;  // files may have replaced what is not
+    if (is_quoted || !is_ascii) continue;
+    const bool is_sign = IsIn("+-", c) && i + 1 < reason.size() && IsDigit(reason[i + 1]);
+    const bool is_exponent = is_sign && is_number && IsIn("eE", reason[i - 1]);
+    const bool begins = IsDigit(c) && !is_number && !is_word;  // as "int16" does not
+    if (begins) kind += '#';
+    is_number = begins || (is_number && (IsOfAWord(c) || c == '.' || is_exponent));
+    is_word = !is_number && IsOfAWord(c);
+    if (!is_number && !is_sign) kind += c;
+  }
+  return kind;
+}
+
+bool MinimisedChoice::Take(std::string_view reason) {
+  size_t& taken = taken_[KindOfReason(reason)];
+  if (taken == kMinimisedOfAKind || all_ == kMaxMinimised) return false;
+  ++taken;
+  ++all_;
+  return true;
+}
+
+SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
+  const Result<Judgement> judgement = JudgeQuickly(target_, problem);
+  SweepOutcome outcome = OutcomeOf(problem, line, judgement);
+  if (!outcome.failure.empty() && choice_.Take(outcome.failure)) {
+    const std::vector<reference::Arithmetic> explanations =
+        judgement ? judgement->comparison.Explanations() : std::vector<reference::Arithmetic>();
+    AddMinimised(target_, problem, before_, explanations, &outcome);
+  }
+  if (!outcome.skipped.empty()) return outcome;
+  if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
+  before_.push_back(problem);
+  return outcome;
+}
+
+void Sweeper::Know(const SweepOutcome& outcome) {
+  if (!outcome.failure.empty()) (void)choice_.Take(outcome.failure);
+}
+
+std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips) {
+  std::map<std::string, SkipReason> by_reason;
+  for (const SweepSkip& skip : skips) {
+    const auto at = by_reason.try_emplace(skip.reason, SkipReason{skip.reason, 0, skip.problem}).first;
+    ++at->second.problems;
+  }
+  std::vector<SkipReason> reasons;
+  reasons.reserve(by_reason.size());
+  for (auto& [text, reason] : by_reason) reasons.push_back(std::move(reason));
+  std::ranges::stable_sort(reasons, std::greater(), &SkipReason::problems);
+  return reasons;
+}
+
+SweepVerdict SweepResult::Verdict() const {
+  if (!failures.empty() || not_run > 0) return SweepVerdict::kFailed;
+  const bool all_ran =
+      !cells.empty() && std::ranges::all_of(cells, [](const SweepCell& cell) { return cell.problems > 0; });
+  return all_ran ? SweepVerdict::kPassed : SweepVerdict::kNothingCompared;
+}
+
+SweepVerdict SweepResult::VerdictWith(const SweepResult* random) const {
+  return random != nullptr && !random->failures.empty() ? SweepVerdict::kFailed : Verdict();
+}
+
+int64_t SweepResult::Problems() const {
+  int64_t problems = 0;
+  for (const SweepCell& cell : cells) problems += cell.problems;
+  return problems;
+}
+
+int64_t SweepResult::InParts() const {
+  return std::ranges::count_if(computed, [](const SweepComputed& c) { return !c.in_parts.empty(); });
+}
+
+void SweepCell::Add(const SweepCell& other) {
+  problems += other.problems;
+  skipped += other.skipped;
+  failed += other.failed;
+  outputs += other.outputs;
+  differing += other.differing;
+  for (size_t i = 0; i < by_cause.size(); ++i) by_cause[i] += other.by_cause[i];
+}
+
+int64_t SweepResult::Failed() const {
+  int64_t failed = 0;
+  for (const SweepCell& cell : cells) failed += cell.failed;
+  return failed;
+}
+
+SweepCell& SweepResult::CellOf(intact_isa isa, intact_mode mode) {
+  const auto found = std::ranges::find_if(
+      cells, [&](const SweepCell& cell) { return cell.isa == isa && cell.mode == mode; });
+  if (found != cells.end()) return *found;
+  SweepCell& cell = cells.emplace_back();
+  cell.isa = isa;
+  cell.mode = mode;
+  return cell;
+}
+
+void SweepResult::Add(const SweepOutcome& outcome) {
+  SweepCell& cell = CellOf(outcome.isa, outcome.mode);
+  if (!outcome.skipped.empty()) {
+    ++cell.skipped;
+    skips.push_back({outcome.problem, outcome.skipped});
+    return;
+  }
+  ++cell.problems;
+  if (outcome.outputs) {
+    cell.outputs += outcome.outputs->outputs;
+    cell.differing += outcome.outputs->differing;
+    for (size_t i = 0; i < kCauseCount; ++i) cell.by_cause[i] += outcome.outputs->by_cause[i];
+    digests.push_back({outcome.problem, outcome.outputs->digest});
+    if (const auto& naming = outcome.outputs->naming) {
+      computed.push_back({outcome.problem, outcome.outputs->differing, naming->telling, naming->reproduced_by,
+                          naming->in_parts});
+    }
+  }
+  if (outcome.failure.empty()) return;
+  ++cell.failed;
+  failures.push_back({outcome.problem, outcome.failure, outcome.minimised, outcome.minimised_reason});
+}
+
+std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<const intact_mode> modes,
+                                   Effort effort) {
+  const uint64_t seeds = effort == Effort::kThorough ? 4 : 1;
+  const size_t step = effort == Effort::kQuick ? 6 : 1;
+  std::vector<Problem> problems;
+  for (const intact_isa isa : isas) {
+    for (const intact_mode mode : modes) {
+      for (uint64_t seed = 1; seed <= seeds; ++seed) {
+        std::vector<Problem> list = GemmProblems(seed);
+        const std::vector<Problem> convs = ConvProblems(seed);
+        list.insert(list.end(), convs.begin(), convs.end());
+        const auto add = [&](Problem problem) {
+          problem.isa = isa;
+          problem.mode = mode;
+          problems.push_back(problem);
+        };
+        std::ranges::for_each(ResidueProblems(seed), add);
+        for (size_t i = 0; i < list.size(); i += step) add(list[i]);
+      }
+    }
+  }
+  return problems;
+}
+
+SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress) {
+  return *RunSweep(
+      problems, target, {}, [](const SweepOutcome&) { return std::nullopt; }, progress);
+}
+
+Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& target,
+                             const SweepOutcomes& known, const SweepRecorder& record,
+                             const Progress& progress) {
+  SweepResult result;
+  Sweeper sweeper(target);
+  int64_t done = 0;
+  for (const Problem& problem : problems) {
+    const std::string line = problem.ToString();
+    ++done;
+    if (const auto found = known.find(line); found != known.end()) {
+      sweeper.Know(found->second);
+      result.Add(found->second);
+      continue;
+    }
+    result.why_not_run = target.WhyGivenUp();
+    if (!result.why_not_run.empty()) {
+      ++result.not_run;
+      continue;
+    }
+    const SweepOutcome outcome = sweeper.Run(problem, line);
+    if (const std::optional<Error> error = record(outcome)) return *error;
+    result.Add(outcome);
+    progress(done, std::ssize(problems));
+  }
+  return result;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,196 @@
+// Many small problems on one target: GEMMs of shapes around the register blocks, convolutions of geometries
+// around the edges, all fills, types, epilogues, zero points, strides and thread counts; not their full
+// product, but every value of each and the pairs that matter.
+#ifndef INTACT_VERIFY_SWEEP_SWEEP_H_
+#define INTACT_VERIFY_SWEEP_SWEEP_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "verify/explain/compare.h"
+#include "verify/explain/judge.h"
+#include "verify/problem/problem.h"
+#include "verify/problem/target.h"
+
+namespace intact::verify {
+
+enum class Effort : uint8_t {
+  kQuick,     // a fifth of the standard; every rest that a block may leave
+  kStandard,  // some five thousand problems per ISA and mode
+  kThorough,  // four times that, by other seeds
+};
+
+/// The problems of a sweep, for each of `isas` and `modes`.
+std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<const intact_mode> modes,
+                                   Effort effort);
+
+/// What a sweep found for one ISA in one mode.
+struct SweepCell {
+  intact_isa isa = INTACT_ISA_ANY;
+  intact_mode mode = INTACT_EXACT;
+  int64_t problems = 0;  // run; skipped ones not counted
+  int64_t skipped = 0;
+  int64_t failed = 0;   // problems
+  int64_t outputs = 0;  // elements of all problems run
+  int64_t differing = 0;
+  std::array<int64_t, kCauseCount> by_cause = {};
+  int64_t Unexplained() const { return by_cause[static_cast<size_t>(Cause::kImplementationError)]; }
+  /// Adds the counts of `other`, other problems of this ISA and mode.
+  void Add(const SweepCell& other);
+};
+
+struct SweepFailure {
+  std::string problem;           // the line
+  std::string reason;            // first difference, or the target's error
+  std::string minimised;         // the smallest line found that still fails, where MinimisedChoice takes it
+  std::string minimised_reason;  // its own, and on what earlier calls that depends
+  /// The line that is to be run again, and what it is to show.
+  const std::string& Line() const { return minimised.empty() ? problem : minimised; }
+  const std::string& Reason() const { return minimised.empty() ? reason : minimised_reason; }
+};
+
+/// What a reason has beside numbers, places and the lines of problems: failures of one kind have it in
+/// common.
+std::string KindOfReason(std::string_view reason);
+
+/// Which failures of a sweep are minimised: the first of each kind, lest those of one kind hide all others.
+class MinimisedChoice {
+ public:
+  /// Whether the next failure is, which has this reason.
+  bool Take(std::string_view reason);
+
+ private:
+  std::map<std::string, size_t> taken_;
+  size_t all_ = 0;
+};
+inline constexpr size_t kMinimisedOfAKind = 2;
+inline constexpr size_t kMaxMinimised = 24;
+
+struct SweepSkip {
+  std::string problem;
+  std::string reason;
+};
+
+/// A reason of skips, how many problems have it, and the first of them.
+struct SkipReason {
+  std::string reason;
+  int64_t problems = 0;
+  std::string example;
+};
+/// Most first.
+std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips);
+
+struct SweepDigest {
+  std::string problem;
+  uint64_t digest = 0;  // of the output bytes
+};
+
+/// What may have computed a problem's outputs, where the problem names no ISA: of targets that are not ours.
+struct SweepComputed {
+  std::string problem;
+  int64_t differing = 0;  // outputs, from the contract
+  bool telling = false;   // as in Comparison
+  std::vector<std::string> reproduced_by;
+  std::string in_parts;  // PartsInWords()
+};
+
+/// The same of an outcome.
+struct SweepNaming {
+  bool telling = false;
+  std::vector<std::string> reproduced_by;
+  std::string in_parts;
+};
+
+/// What a sweep found for one problem.
+struct SweepOutcome {
+  std::string problem;  // the line
+  intact_isa isa = INTACT_ISA_ANY;
+  intact_mode mode = INTACT_EXACT;
+  std::string skipped;    // why it was not run, or ""
+  std::string failure;    // the first difference, the target's error, or ""
+  std::string minimised;  // see SweepFailure
+  std::string minimised_reason;
+  struct Outputs {
+    int64_t outputs = 0;
+    int64_t differing = 0;
+    std::array<int64_t, kCauseCount> by_cause = {};
+    uint64_t digest = 0;
+    std::optional<SweepNaming> naming;
+  };
+  std::optional<Outputs> outputs;  // none where the target gave none
+};
+
+/// What a sweep comes to.
+enum class SweepVerdict : uint8_t {
+  kPassed,
+  kFailed,
+  kNothingCompared,  // on some ISA in some mode at least: all its problems were skipped
+};
+
+struct SweepResult {
+  std::vector<SweepCell> cells;        // in order of first appearance
+  std::vector<SweepFailure> failures;  // of all cells
+  std::vector<SweepSkip> skips;
+  std::vector<SweepDigest> digests;     // of every problem run
+  std::vector<SweepComputed> computed;  // the same, of problems that name no ISA
+  int64_t not_run = 0;                  // problems that are left of a target that was given up, of no cell
+  std::string why_not_run;              // Target::WhyGivenUp()
+  /// What was skipped, or never asked for, proves nothing.
+  SweepVerdict Verdict() const;
+  bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
+  /// The verdict on these problems together with the random ones that came after. Unlike these, random ones
+  /// need not have run; `random` is nullptr if there were none.
+  SweepVerdict VerdictWith(const SweepResult* random) const;
+  /// How many were run.
+  int64_t Problems() const;
+  /// Problems in which each output has an arithmetic, but no one makes all of them.
+  int64_t InParts() const;
+  /// How many problems: more than `failures` has where only the first are kept.
+  int64_t Failed() const;
+  /// The cell of that ISA and mode; a new one if there is none yet.
+  SweepCell& CellOf(intact_isa isa, intact_mode mode);
+  void Add(const SweepOutcome& outcome);
+};
+
+/// Called after each problem.
+using Progress = std::function<void(int64_t done, int64_t total)>;
+
+SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress);
+
+/// What is known of problems, by their lines.
+using SweepOutcomes = std::map<std::string, SweepOutcome>;
+/// Keeps an outcome; an error ends the sweep.
+using SweepRecorder = std::function<std::optional<Error>(const SweepOutcome&)>;
+
+/// The same, without running the problems that are in `known`; `record` gets the outcomes of the others, each
+/// as soon as it is there. Progress counts them all. Failures are minimised as MinimisedChoice has it.
+Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& target,
+                             const SweepOutcomes& known, const SweepRecorder& record,
+                             const Progress& progress);
+
+/// Runs problems one by one on a target, which it remembers to tell on what earlier calls a failure depends;
+/// and minimises failures, as MinimisedChoice has it.
+class Sweeper {
+ public:
+  explicit Sweeper(const Target& target) : target_(target) {}
+  /// `line`: the problem's.
+  SweepOutcome Run(const Problem& problem, const std::string& line);
+  /// In place of running the next problem: what is known of it.
+  void Know(const SweepOutcome& outcome);
+
+ private:
+  const Target& target_;
+  std::vector<Problem> before_;  // the last ones that ran, in order
+  MinimisedChoice choice_;
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_SWEEP_SWEEP_H_

@@ -1,0 +1,63 @@
+// The problems of a sweep: shapes around the blocks of GEMMs, geometries around the edges of convolutions,
+// and every rest that a block may leave. For verify/sweep/sweep.cc alone.
+#ifndef INTACT_VERIFY_SWEEP_SWEEP_PROBLEMS_H_
+#define INTACT_VERIFY_SWEEP_SWEEP_PROBLEMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "verify/problem/problem.h"
+
+namespace intact::verify {
+
+/// What every ISA and mode gets; a problem names none.
+std::vector<Problem> GemmProblems(uint64_t seed);
+std::vector<Problem> ConvProblems(uint64_t seed);
+/// Small ones in which m, n and k, a convolution's width and channels, are every size up to 64, so that
+/// blocks end anywhere: with A of either type they leave every rest by 16, any two of them all pairs of rests
+/// by 8.
+std::vector<Problem> ResidueProblems(uint64_t seed);
+
+/// Cycles through values, so that each is met without their full product. Lists of coprime lengths meet in
+/// every pair after a while.
+template <class T>
+class Cycle {
+ public:
+  explicit Cycle(std::span<const T> values) : values_(values) {}
+  T Next() { return values_[next_++ % values_.size()]; }
+
+ private:
+  std::span<const T> values_;
+  size_t next_ = 0;
+};
+
+/// Types and zero points of weights.
+struct WeightKind {
+  intact_type type;
+  int32_t zb;
+  ZeroPointKind kind = ZeroPointKind::kTensor;
+};
+/// How many kinds of weights TypeCycle goes through, and how many zero points of activations.
+inline constexpr size_t kWeightKindCount = 17;
+inline constexpr size_t kZeroPointCount = 5;
+
+/// Goes through the zero points of each type, and through the kinds of weights.
+class TypeCycle {
+ public:
+  TypeCycle();
+  void Set(intact_type a, intact_type c, Problem* problem);
+  /// Adds a residual; in place only where its elements are of the output's size, and without `pad` then.
+  void SetResidual(intact_type type, int64_t pad, bool in_place, Problem* problem);
+
+ private:
+  Cycle<int32_t> u8_za_, s8_za_, u8_zc_, s8_zc_;
+  Cycle<WeightKind> weight_kinds_;
+};
+
+/// Declares a range of activations that ends at `declared`; the zero point follows.
+void Declare(int32_t declared, intact_range_check check, Problem* problem);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_SWEEP_SWEEP_PROBLEMS_H_

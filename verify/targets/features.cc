@@ -1,0 +1,164 @@
+#include "verify/targets/features.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <intact/target.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace intact::verify {
+namespace {
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, INTACT_TARGET_FEATURES> names;
+  names[INTACT_TARGET_A_U8] = "u8 activations";
+  names[INTACT_TARGET_A_S8] = "s8 activations";
+  names[INTACT_TARGET_B_S8] = "s8 weights";
+  names[INTACT_TARGET_B_U8] = "u8 weights";
+  names[INTACT_TARGET_C_S32] = "s32 outputs";
+  names[INTACT_TARGET_C_F32] = "f32 outputs";
+  names[INTACT_TARGET_C_U8] = "u8 outputs";
+  names[INTACT_TARGET_C_S8] = "s8 outputs";
+  names[INTACT_TARGET_C_BF16] = "bf16 outputs";
+  names[INTACT_TARGET_A_ZERO_POINT] = "a zero point of activations";
+  names[INTACT_TARGET_B_ZERO_POINT] = "a zero point of weights";
+  names[INTACT_TARGET_B_ZERO_POINTS] = "zero points of columns";
+  names[INTACT_TARGET_C_ZERO_POINT] = "a zero point of outputs";
+  names[INTACT_TARGET_BIAS_S32] = "an s32 bias";
+  names[INTACT_TARGET_BIAS_F32] = "an f32 bias";
+  names[INTACT_TARGET_CHANNEL_SCALES] = "scales of columns";
+  names[INTACT_TARGET_RELU] = "ReLU";
+  names[INTACT_TARGET_CLAMP] = "a clamp";
+  names[INTACT_TARGET_RESIDUAL] = "a residual";
+  names[INTACT_TARGET_STRIDES] = "strides";
+  names[INTACT_TARGET_B_LAYOUTS] = "layouts of B";
+  names[INTACT_TARGET_B_FROM_RUN] = "B from the run";
+  names[INTACT_TARGET_BATCH] = "batches";
+  names[INTACT_TARGET_ROW_QUANTIZATION] = "a quantization of each row";
+  names[INTACT_TARGET_DYNAMIC_ROWS] = "dynamic quantization of rows";
+  names[INTACT_TARGET_DYNAMIC_TENSOR] = "dynamic quantization of tensors";
+  names[INTACT_TARGET_THREADS] = "threads";
+  names[INTACT_TARGET_CONV_1D] = "1-D convolutions";
+  names[INTACT_TARGET_CONV_2D] = "2-D convolutions";
+  names[INTACT_TARGET_CONV_3D] = "3-D convolutions";
+  names[INTACT_TARGET_CONV_GROUPS] = "groups";
+  names[INTACT_TARGET_CONV_DEPTHWISE] = "depthwise convolutions";
+  names[INTACT_TARGET_CONV_PADDING] = "padding";
+  names[INTACT_TARGET_CONV_PADDING_ENDS] = "padding that differs at the ends";
+  names[INTACT_TARGET_CONV_STRIDE] = "strides of convolutions";
+  names[INTACT_TARGET_CONV_DILATION] = "dilation";
+  names[INTACT_TARGET_CONV_TRANSPOSED] = "transposed convolutions";
+  names[INTACT_TARGET_GEMM] = "GEMMs";
+  names[INTACT_TARGET_BATCH_POINTERS] = "batches by pointers";
+  names[INTACT_TARGET_RESIDUAL_IN_PLACE] = "a residual in place";
+  return names;
+}();
+static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
+
+// Gathers bits.
+class Features {
+ public:
+  void AddIf(bool is_needed, intact_target_feature feature) {
+    if (is_needed) bits_ |= INTACT_TARGET_BIT(feature);
+  }
+  uint64_t bits() const { return bits_; }
+
+ private:
+  uint64_t bits_ = 0;
+};
+
+intact_target_feature OutputFeature(intact_type type) {
+  switch (type) {
+    case INTACT_F32:
+      return INTACT_TARGET_C_F32;
+    case INTACT_BF16:
+      return INTACT_TARGET_C_BF16;
+    case INTACT_U8:
+      return INTACT_TARGET_C_U8;
+    case INTACT_S8:
+      return INTACT_TARGET_C_S8;
+    case INTACT_S32:
+    case INTACT_TYPE_NONE:
+      break;
+  }
+  return INTACT_TARGET_C_S32;
+}
+
+bool HasNonZero(std::span<const int32_t> values) {
+  return std::ranges::any_of(values, [](int32_t value) { return value != 0; });
+}
+
+Features OfBoth(const reference::Operation& operation, const RunOptions& options) {
+  Features features;
+  features.AddIf(true, operation.a_type == INTACT_S8 ? INTACT_TARGET_A_S8 : INTACT_TARGET_A_U8);
+  features.AddIf(true, operation.b_type == INTACT_U8 ? INTACT_TARGET_B_U8 : INTACT_TARGET_B_S8);
+  features.AddIf(true, OutputFeature(operation.c_type));
+  features.AddIf(operation.a_zero_point != 0, INTACT_TARGET_A_ZERO_POINT);
+  const bool has_zero_points = HasNonZero(operation.b_zero_points);
+  const bool is_per_tensor = operation.b_zero_points.size() == 1;
+  features.AddIf(has_zero_points && is_per_tensor, INTACT_TARGET_B_ZERO_POINT);
+  features.AddIf(has_zero_points && !is_per_tensor, INTACT_TARGET_B_ZERO_POINTS);
+  features.AddIf(operation.c_zero_point != 0, INTACT_TARGET_C_ZERO_POINT);
+  features.AddIf(!operation.bias_s32.empty(), INTACT_TARGET_BIAS_S32);
+  features.AddIf(!operation.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
+  features.AddIf(operation.scales.size() > 1, INTACT_TARGET_CHANNEL_SCALES);
+  features.AddIf(operation.activation == INTACT_ACTIVATION_RELU, INTACT_TARGET_RELU);
+  features.AddIf(operation.activation == INTACT_ACTIVATION_CLAMP, INTACT_TARGET_CLAMP);
+  const bool has_residual = operation.residual_type != INTACT_TYPE_NONE;
+  features.AddIf(has_residual, INTACT_TARGET_RESIDUAL);
+  features.AddIf(has_residual && options.in_place, INTACT_TARGET_RESIDUAL_IN_PLACE);
+  features.AddIf(options.a_pad != 0 || options.c_pad != 0 || (has_residual && options.res_pad != 0),
+                 INTACT_TARGET_STRIDES);
+  features.AddIf(options.threads != 1, INTACT_TARGET_THREADS);
+  return features;
+}
+
+}  // namespace
+
+uint64_t FeaturesOf(const reference::Gemm& gemm, const RunOptions& options) {
+  Features features = OfBoth(gemm, options);
+  features.AddIf(true, INTACT_TARGET_GEMM);
+  features.AddIf(options.b_by_columns || options.b_pad != 0, INTACT_TARGET_B_LAYOUTS);
+  features.AddIf(gemm.has_own_b, INTACT_TARGET_B_FROM_RUN);
+  features.AddIf(HasNonZero(gemm.item_zero_points), INTACT_TARGET_B_ZERO_POINTS);
+  features.AddIf(!gemm.item_scales.empty(), INTACT_TARGET_CHANNEL_SCALES);
+  features.AddIf(options.item_pointers, INTACT_TARGET_BATCH_POINTERS);  // of one item too
+  features.AddIf(gemm.batch > 1 && !options.item_pointers, INTACT_TARGET_BATCH);
+  features.AddIf(gemm.quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
+  features.AddIf(gemm.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
+  features.AddIf(gemm.quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
+  return features.bits();
+}
+
+uint64_t FeaturesOf(const reference::Conv& conv, const RunOptions& options) {
+  const reference::ConvGeometry& geometry = conv.geometry;
+  Features features = OfBoth(conv, options);
+  constexpr std::array kDims = {INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D};
+  features.AddIf(true, kDims.at(static_cast<size_t>(geometry.dims) - 1));
+  if (geometry.groups > 1) {
+    features.AddIf(true,
+                   geometry.GroupInputs() == 1 ? INTACT_TARGET_CONV_DEPTHWISE : INTACT_TARGET_CONV_GROUPS);
+  }
+  features.AddIf(geometry.IsTransposed(), INTACT_TARGET_CONV_TRANSPOSED);
+  for (const reference::Axis& axis : geometry.axes) {
+    features.AddIf(axis.pad_begin != 0 || axis.pad_end != 0, INTACT_TARGET_CONV_PADDING);
+    features.AddIf(axis.pad_begin != axis.pad_end, INTACT_TARGET_CONV_PADDING_ENDS);
+    features.AddIf(axis.stride != 1, INTACT_TARGET_CONV_STRIDE);
+    features.AddIf(axis.dilation != 1, INTACT_TARGET_CONV_DILATION);
+  }
+  return features.bits();
+}
+
+std::string FeatureNames(uint64_t features) {
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if ((features >> i & 1) != 0) names.push_back(kNames.at(i));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,20 @@
+// What an operation asks of a target, as bits of include/intact/target.h.
+#ifndef INTACT_VERIFY_TARGETS_FEATURES_H_
+#define INTACT_VERIFY_TARGETS_FEATURES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "verify/problem/target.h"
+
+namespace intact::verify {
+
+/// The intact_target_feature bits that an operation needs, run as `options` say.
+uint64_t FeaturesOf(const reference::Gemm& gemm, const RunOptions& options);
+uint64_t FeaturesOf(const reference::Conv& conv, const RunOptions& options);
+
+/// Features in words: "zero points of activations, a residual".
+std::string FeatureNames(uint64_t features);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_TARGETS_FEATURES_H_

@@ -1,0 +1,488 @@
+#include "verify/targets/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "core/result.h"
+#include "core/types.h"
+#include "verify/targets/features.h"
+#include "support/fnv1a.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Axis;
+using reference::ConvGeometry;
+
+constexpr std::array kInputTypes = {INTACT_U8, INTACT_S8};
+constexpr std::array kOutputTypes = {INTACT_S32, INTACT_F32, INTACT_U8, INTACT_S8, INTACT_BF16};
+
+Types TypesOf(const Problem& problem) { return {problem.a_type, problem.b_type, problem.c_type}; }
+
+// What a problem of other types asks for is what it is, however large it is: the values of its tensors are
+// many, and only few of them are looked at.
+uint64_t FeaturesOf(Problem problem) {
+  const RunOptions options = RunOptionsOf(problem);
+  if (problem.conv) {
+    ConvGeometry& g = *problem.conv;
+    const int64_t outputs = std::min<int64_t>(g.GroupOutputs(), 2);
+    const int64_t inputs = std::min<int64_t>(g.GroupInputs(), 2);
+    g.groups = std::min<int64_t>(g.groups, 2);
+    g.input_channels = g.groups * inputs;
+    g.output_channels = g.groups * outputs;
+    return verify::FeaturesOf(MaterializeConv(problem), options);
+  }
+  problem.m = problem.k = 1;
+  problem.n = std::min<int64_t>(problem.n, 2);
+  problem.batch = std::min<int64_t>(problem.batch, 2);
+  return verify::FeaturesOf(Materialize(problem), options);
+}
+
+bool Has(uint64_t features, intact_target_feature feature) {
+  return (features & INTACT_TARGET_BIT(feature)) != 0;
+}
+
+// ----- what a target takes --------------------------------------------------------------------------------
+
+// Problems that ask for nothing but their types; some libraries do not take the smallest, or have blocks
+// without remainders.
+constexpr std::array<std::string_view, 4> kGemmProbes = {"gemm {} m=1 n=1 k=1", "gemm {} m=16 n=16 k=64",
+                                                         "gemm {} m=1 n=64 k=64", "gemm {} m=64 n=256 k=256"};
+constexpr std::array<std::string_view, 7> kConvProbes = {
+    "conv {} in=1 c=1 o=1 kernel=1",         "conv {} in=8 c=16 o=16 kernel=3",
+    "conv {} in=1x1 c=1 o=1 kernel=1x1",     "conv {} in=8x8 c=16 o=16 kernel=3x3",
+    "conv {} in=1x1x1 c=1 o=1 kernel=1x1x1", "conv {} in=8x8 c=16 o=16 groups=16 kernel=3x3",
+    "conv {} in=8x8 c=64 o=64 kernel=3x3"};
+
+// Sizes that are whole multiples of kMaxMultiple, and problems of such sizes: who refuses all of them refuses
+// them for something else.
+constexpr std::array<int64_t, 3> kWhole = {kMaxMultiple, kMaxMultiple, 2 * kMaxMultiple};
+constexpr std::array<std::string_view, 2> kWholeGemms = {"gemm {0} m={1} n={2} k={3}",
+                                                         "gemm {0} m=1 n={2} k={3}"};
+constexpr std::array<std::string_view, 4> kWholeConvs = {
+    "conv {0} in=4x4 kernel=1x1 o={2} c={3}", "conv {0} in=8x8 kernel=3x3 o={2} c={3}",
+    "conv {0} in=8 kernel=3 o={2} c={3}", "conv {0} in=4x4x4 kernel=3x3x3 o={2} c={3}"};
+
+bool IsTaken(const Target& target, const Problem& probe) {
+  const RunOptions options = RunOptionsOf(probe);
+  const Result<std::vector<uint8_t>> output =
+      probe.conv ? target.RunConv(MaterializeConv(probe), options) : target.Run(Materialize(probe), options);
+  return output || output.error().status != INTACT_UNSUPPORTED;
+}
+
+// Of the types of which a probe asks for nothing else than `features` those that `target` takes; all of them
+// if it takes none of the probes, and those that are left when it is given up. No matter of time: a sweep's
+// problems are to be the same on a busy machine.
+std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
+                              std::span<const std::string_view> probes) {
+  std::vector<Taken> declared, taken;
+  for (const intact_type c : kOutputTypes) {
+    for (const intact_type a : kInputTypes) {
+      for (const intact_type b : kInputTypes) {
+        const Types types = {a, b, c};
+        std::vector<Problem> asked;
+        for (const std::string_view probe : probes) {
+          const Problem problem = *Problem::Parse(fmt::format(fmt::runtime(probe), ToString(types)));
+          if ((FeaturesOf(problem) & ~features) == 0) asked.push_back(problem);
+        }
+        if (asked.empty()) continue;
+        declared.push_back(Taken{types});
+        const bool takes = std::ranges::any_of(asked, [&](const Problem& problem) {
+          return !target.WhyGivenUp().empty() || IsTaken(target, problem);
+        });
+        if (takes) taken.push_back(Taken{types});
+      }
+    }
+  }
+  return taken.empty() ? declared : taken;
+}
+
+// What m, n and k have to be multiples of with these types, as the first of `lines` tells that the target
+// takes.
+std::array<int64_t, 3> MultiplesTaken(const Target& target, uint64_t features, const Types& types,
+                                      std::span<const std::string_view> lines) {
+  const auto takes = [&](std::string_view line, const std::array<int64_t, 3>& sizes) {
+    const Problem probe =
+        *Problem::Parse(fmt::format(fmt::runtime(line), ToString(types), sizes[0], sizes[1], sizes[2]));
+    return (FeaturesOf(probe) & ~features) == 0 && target.WhyGivenUp().empty() && IsTaken(target, probe);
+  };
+  std::array<int64_t, 3> multiples = {1, 1, 1};
+  const auto line = std::ranges::find_if(lines, [&](std::string_view one) { return takes(one, kWhole); });
+  if (line == lines.end()) return multiples;
+  for (size_t i = 0; i < multiples.size(); ++i) {
+    if (line->find(fmt::format("{{{}}}", i + 1)) == std::string_view::npos) continue;
+    std::array<int64_t, 3> sizes = kWhole;
+    for (int64_t multiple = 1; multiple <= kMaxMultiple; multiple *= 2) {
+      sizes.at(i) = kWhole.at(i) + multiple;
+      if (!takes(*line, sizes)) continue;
+      multiples.at(i) = multiple;
+      break;
+    }
+  }
+  return multiples;
+}
+
+// ----- fitting --------------------------------------------------------------------------------------------
+
+// A zero point of another type, as far from the type's minimum; none stays none.
+int32_t ZeroPointAs(intact_type type, intact_type was, int32_t zero_point) {
+  if (type == was || zero_point == 0) return zero_point;
+  return type == INTACT_S8 ? zero_point - 128 : zero_point + 128;
+}
+
+void DropResidual(Problem* problem) {
+  problem->residual = INTACT_TYPE_NONE;
+  problem->zres = 0;
+  problem->res_pad = 0;
+  problem->in_place = false;
+}
+
+// A declared range without the zero point is none.
+void KeepToRange(Problem* p) {
+  const int32_t distance = p->za + (p->a_type == INTACT_S8 ? 128 : 0);
+  if (p->declared_min <= distance && distance <= p->declared) return;
+  p->declared_min = 0;
+  p->declared = 255;
+}
+
+void SetTypes(const Types& types, Problem* problem) {
+  Problem& p = *problem;
+  p.za = ZeroPointAs(types.a, p.a_type, p.za);
+  p.zb = ZeroPointAs(types.b, p.b_type, p.zb);
+  p.a_type = types.a;
+  p.b_type = types.b;
+  KeepToRange(&p);
+  if (types.c == p.c_type) return;
+  p.zc = core::IsInt8(types.c) && core::IsInt8(p.c_type) ? ZeroPointAs(types.c, p.c_type, p.zc) : 0;
+  p.c_type = types.c;
+  if (p.in_place) DropResidual(&p);
+  if (types.c != INTACT_S32) {
+    const bool is_fit = p.scale != ScaleKind::kNone && (p.scale != ScaleKind::kTiny || types.c == INTACT_F32);
+    if (!is_fit) p.scale = ScaleKind::kTensor;
+    return;
+  }
+  p.scale = ScaleKind::kNone;
+  if (p.bias == BiasKind::kF32) p.bias = BiasKind::kS32;
+  p.activation = INTACT_ACTIVATION_NONE;
+  DropResidual(&p);
+  p.quantization = INTACT_QUANTIZATION_STATIC;
+  p.row_zero_points = false;
+  p.source = INTACT_F32;
+  p.numbers = Numbers::kScaled;
+}
+
+void SetDims(uint64_t has, ConvGeometry* g) {
+  constexpr std::array kDims = {INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D};
+  const auto takes = [&](int dims) { return Has(has, kDims.at(static_cast<size_t>(dims) - 1)); };
+  int dims = g->dims;
+  while (dims > 1 && !takes(dims)) --dims;
+  while (dims < reference::kMaxSpatial && !takes(dims)) ++dims;
+  Axis trivial;
+  trivial.transposed = g->IsTransposed();
+  for (int i = 0; i < reference::kMaxSpatial; ++i) {
+    const bool was_there = i >= reference::kMaxSpatial - g->dims;
+    const bool is_there = i >= reference::kMaxSpatial - dims;
+    if (was_there && !is_there) g->axes[static_cast<size_t>(i)] = {};
+    if (!was_there && is_there) g->axes[static_cast<size_t>(i)] = trivial;
+  }
+  g->dims = dims;
+}
+
+void DropFromConv(intact_target_feature feature, uint64_t has, ConvGeometry* g) {
+  switch (feature) {
+    case INTACT_TARGET_CONV_1D:
+    case INTACT_TARGET_CONV_2D:
+    case INTACT_TARGET_CONV_3D:
+      return SetDims(has, g);
+    case INTACT_TARGET_CONV_GROUPS:
+    case INTACT_TARGET_CONV_DEPTHWISE:
+      g->input_channels = g->GroupInputs();
+      g->output_channels = g->GroupOutputs();
+      g->groups = 1;
+      return;
+    default:
+      break;
+  }
+  for (Axis& axis : g->axes) {
+    switch (feature) {
+      case INTACT_TARGET_CONV_PADDING:
+        axis.pad_begin = axis.pad_end = 0;
+        break;
+      case INTACT_TARGET_CONV_PADDING_ENDS:
+        axis.pad_end = axis.pad_begin;
+        break;
+      case INTACT_TARGET_CONV_STRIDE:
+        axis.stride = 1;
+        break;
+      case INTACT_TARGET_CONV_DILATION:
+        axis.dilation = 1;
+        break;
+      case INTACT_TARGET_CONV_TRANSPOSED:
+        axis.transposed = false;
+        axis.output_pad = 0;
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void DropItems(Problem* p) {
+  p->batch = 1;
+  p->item_pointers = false;
+  p->item_pad = 0;
+}
+
+void DropOwnB(Problem* p) {
+  p->own_b = false;
+  if (p->scale == ScaleKind::kItem) p->scale = ScaleKind::kTensor;
+  if (p->zb_kind == ZeroPointKind::kItem) p->zb_kind = ZeroPointKind::kTensor;
+}
+
+// Takes `feature` out of a problem; what is like it and is in `has` comes in its place.
+void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
+  switch (feature) {
+    case INTACT_TARGET_A_ZERO_POINT:
+      p->za = 0;
+      KeepToRange(p);
+      break;
+    case INTACT_TARGET_B_ZERO_POINTS:
+      p->zb_kind = ZeroPointKind::kTensor;
+      break;
+    case INTACT_TARGET_B_ZERO_POINT:
+      p->zb = 0;
+      break;
+    case INTACT_TARGET_C_ZERO_POINT:
+      p->zc = 0;
+      break;
+    case INTACT_TARGET_BIAS_S32:
+      p->bias =
+          Has(has, INTACT_TARGET_BIAS_F32) && p->c_type != INTACT_S32 ? BiasKind::kF32 : BiasKind::kNone;
+      break;
+    case INTACT_TARGET_BIAS_F32:
+      p->bias = Has(has, INTACT_TARGET_BIAS_S32) ? BiasKind::kS32 : BiasKind::kNone;
+      break;
+    case INTACT_TARGET_CHANNEL_SCALES:
+      p->scale = ScaleKind::kTensor;
+      break;
+    case INTACT_TARGET_RELU:
+      p->activation = Has(has, INTACT_TARGET_CLAMP) ? INTACT_ACTIVATION_CLAMP : INTACT_ACTIVATION_NONE;
+      break;
+    case INTACT_TARGET_CLAMP:
+      p->activation = Has(has, INTACT_TARGET_RELU) ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
+      break;
+    case INTACT_TARGET_RESIDUAL:
+      DropResidual(p);
+      break;
+    case INTACT_TARGET_RESIDUAL_IN_PLACE:
+      p->in_place = false;
+      break;
+    case INTACT_TARGET_STRIDES:
+      p->a_pad = p->c_pad = p->res_pad = 0;
+      break;
+    case INTACT_TARGET_B_LAYOUTS:
+      p->b_by_columns = false;
+      p->b_pad = 0;
+      break;
+    case INTACT_TARGET_B_FROM_RUN:
+      DropOwnB(p);
+      break;
+    case INTACT_TARGET_BATCH:
+      DropItems(p);
+      break;
+    case INTACT_TARGET_BATCH_POINTERS:
+      p->item_pointers = false;
+      break;
+    case INTACT_TARGET_ROW_QUANTIZATION:
+    case INTACT_TARGET_DYNAMIC_ROWS:
+    case INTACT_TARGET_DYNAMIC_TENSOR:
+      p->quantization = INTACT_QUANTIZATION_STATIC;
+      p->row_zero_points = false;
+      p->source = INTACT_F32;
+      p->numbers = Numbers::kScaled;
+      break;
+    case INTACT_TARGET_THREADS:
+      p->threads = 1;
+      break;
+    default:
+      if (p->conv) DropFromConv(feature, has, &*p->conv);
+  }
+}
+
+// The features whose bits are set.
+template <class Visit>
+void ForEach(uint64_t features, const Visit& visit) {
+  for (int i = 0; i < INTACT_TARGET_FEATURES; ++i) {
+    if ((features >> i & 1) != 0) visit(static_cast<intact_target_feature>(i));
+  }
+}
+
+}  // namespace
+
+std::string ToString(const Types& types) {
+  return fmt::format("{}{}{}", ToString(types.a), ToString(types.b), ToString(types.c));
+}
+
+Result<Types> ParseTypes(std::string_view text) {
+  ASSIGN_OR_RETURN(const Problem problem, Problem::Parse(fmt::format("gemm {} m=1 n=1 k=1", text)));
+  return TypesOf(problem);
+}
+
+Takes TakesOf(const Target& target) {
+  const std::unique_ptr<Target> fresh =
+      target.Fresh();  // what follows is not to be asked of one that ran these
+  const Target& asked = fresh ? *fresh : target;
+  const uint64_t features = target.Features();
+  Takes takes = {features, TypesTaken(asked, features, kGemmProbes),
+                 TypesTaken(asked, features, kConvProbes)};
+  for (Taken& taken : takes.gemm) taken.multiples = MultiplesTaken(asked, features, taken, kWholeGemms);
+  for (Taken& taken : takes.conv) taken.multiples = MultiplesTaken(asked, features, taken, kWholeConvs);
+  return takes;
+}
+
+namespace {
+
+int64_t RoundedUp(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
+
+// A depthwise convolution has one channel a group, whatever others need.
+void RoundUp(const std::array<int64_t, 3>& multiples, Problem* problem) {
+  const auto& [m, n, k] = multiples;
+  if (!problem->conv) {
+    problem->m = RoundedUp(problem->m, m);
+    problem->n = RoundedUp(problem->n, n);
+    problem->k = RoundedUp(problem->k, k);
+  } else if (ConvGeometry& g = *problem->conv; g.groups == 1 || g.GroupInputs() > 1) {
+    const int64_t inputs = RoundedUp(g.GroupInputs(), k), outputs = RoundedUp(g.GroupOutputs(), n);
+    g.input_channels = g.groups * inputs;
+    g.output_channels = g.groups * outputs;
+  }
+}
+
+// "GEMMs", "u8s8s32", "s8s8s32 (k by 4)", …: what is taken.
+std::vector<std::string> Words(const Takes& takes) {
+  std::vector<std::string> words;
+  const auto add = [&](std::string_view operations, const std::vector<Taken>& all) {
+    words.push_back(fmt::format("{}{}{}", words.empty() ? "" : "and ", all.empty() ? "no " : "", operations));
+    for (const Taken& taken : all) {
+      std::string word = ToString(taken);
+      for (size_t i = 0; i < taken.multiples.size(); ++i) {
+        if (taken.multiples.at(i) > 1) word += fmt::format(" ({} by {})", "mnk"[i], taken.multiples.at(i));
+      }
+      words.push_back(std::move(word));
+    }
+  };
+  add("GEMMs", takes.gemm);
+  add("convolutions", takes.conv);
+  return words;
+}
+
+std::array<int64_t, 3> SizesOf(const Problem& p) {
+  if (p.conv) return {1, p.conv->GroupOutputs(), p.conv->GroupInputs()};
+  return {p.m, p.n, p.k};
+}
+
+}  // namespace
+
+std::optional<Problem> Fit(Problem problem, const Takes& takes) {
+  const std::vector<Taken>& all = problem.conv ? takes.conv : takes.gemm;
+  if (all.empty()) return std::nullopt;
+  auto taken = std::ranges::find_if(all, [&](const Types& types) { return types == TypesOf(problem); });
+  if (taken == all.end()) {
+    const uint64_t digest = support::Fnv1a(problem.ToString());
+    taken = all.begin() + static_cast<std::ptrdiff_t>(digest % all.size());
+    SetTypes(*taken, &problem);
+  }
+  // How a plan of ours comes about is nothing to a target.
+  problem.open_extents = problem.own_scratch = problem.saved = false;
+  problem.usual_m = 0;
+  problem.range_check = INTACT_RANGE_CHECKED;
+  constexpr int kMostTurns = 4;  // one feature may give way to another that is lacking as well
+  for (int turn = 0; turn < kMostTurns; ++turn) {
+    RoundUp(taken->multiples, &problem);  // before: a column more may ask for what one does not
+    if (problem.Check()) return std::nullopt;
+    const uint64_t lacking = FeaturesOf(problem) & ~takes.features;
+    if (lacking == 0) return problem;
+    ForEach(lacking, [&](intact_target_feature feature) { Drop(feature, takes.features, &problem); });
+  }
+  return std::nullopt;
+}
+
+FittedProblems Fit(std::span<const Problem> problems, const Takes& takes) {
+  FittedProblems fitted;
+  fitted.takes = Words(takes);
+  fitted.of = std::ssize(problems);
+  std::unordered_set<std::string> lines;
+  for (const Problem& unfitted : problems) {
+    ForEach(FeaturesOf(unfitted) & ~takes.features,
+            [&](intact_target_feature feature) { ++fitted.lacking.at(feature); });
+    const std::optional<Problem> problem = Fit(unfitted, takes);
+    if (!problem) {
+      ++fitted.left_out;
+      continue;
+    }
+    if (!lines.insert(problem->ToString()).second) continue;
+    fitted.unchanged += *problem == unfitted ? 1 : 0;
+    fitted.rounded += SizesOf(*problem) == SizesOf(unfitted) ? 0 : 1;
+    fitted.problems.push_back(*problem);
+  }
+  return fitted;
+}
+
+std::vector<LackingFeature> Lacking(const FittedProblems& fitted) {
+  std::vector<LackingFeature> lacking;
+  for (size_t i = 0; i < fitted.lacking.size(); ++i) {
+    if (fitted.lacking[i] > 0) lacking.push_back({FeatureNames(uint64_t{1} << i), fitted.lacking[i]});
+  }
+  std::ranges::stable_sort(lacking, std::greater(), &LackingFeature::problems);
+  return lacking;
+}
+
+namespace {
+
+// "without these, words, …", in lines that are not too long.
+std::string Listed(std::string_view indent, std::string_view head, const std::vector<std::string>& words) {
+  constexpr size_t kWidth = 100;
+  std::string text;
+  std::string line = fmt::format("{}{}", indent, head);
+  for (const std::string& word : words) {
+    if (line.size() + word.size() > kWidth) {
+      text += line;
+      text += '\n';
+      line = fmt::format("{}{:{}}", indent, "", head.size());
+    }
+    line += ' ';
+    line += word;
+  }
+  text += line;
+  text += '\n';
+  return text;
+}
+
+}  // namespace
+
+std::string ToText(const FittedProblems& fitted, std::string_view indent) {
+  if (fitted.unchanged == fitted.of) return {};
+  std::string text = fmt::format("{}{} problems, made of the sweep's {}: {} as they are", indent,
+                                 fitted.problems.size(), fitted.of, fitted.unchanged);
+  if (fitted.rounded > 0) text += fmt::format(", {} with sizes rounded up to what it takes", fitted.rounded);
+  text += '\n';
+  text += Listed(indent, "of", fitted.takes);
+  const std::vector<LackingFeature> lacking = Lacking(fitted);
+  if (lacking.empty()) return text;
+  std::vector<std::string> words;
+  words.reserve(lacking.size());
+  for (const LackingFeature& feature : lacking) {
+    words.push_back(fmt::format("{} ({}){}", feature.name, feature.problems,
+                                words.size() + 1 == lacking.size() ? "" : ","));
+  }
+  return text + Listed(indent, "without", words);
+}
+
+}  // namespace intact::verify

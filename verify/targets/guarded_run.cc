@@ -1,0 +1,411 @@
+#include "verify/targets/guarded_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "core/result.h"
+#include "core/types.h"
+#include "verify/targets/guarded_matrix.h"
+
+namespace intact::verify {
+namespace {
+
+Error Failed(std::string message) { return Error{INTACT_CODEGEN_FAILED, std::move(message)}; }
+
+template <class T>
+const T* DataOrNull(const std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+intact_linear_desc LinearDescOf(const reference::Operation& operation, const RunOptions& options) {
+  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
+  desc.a_type = operation.a_type;
+  desc.b_type = operation.b_type;
+  desc.c_type = operation.c_type;
+  desc.mode = options.mode;
+  desc.max_isa = options.isa;
+  desc.a_zero_point = operation.a_zero_point;
+  desc.c_zero_point = operation.c_zero_point;
+  desc.b_zero_points = DataOrNull(operation.b_zero_points);
+  desc.b_zero_point_count = static_cast<int64_t>(operation.b_zero_points.size());
+  desc.bias_s32 = DataOrNull(operation.bias_s32);
+  desc.bias_f32 = DataOrNull(operation.bias_f32);
+  desc.scales = DataOrNull(operation.scales);
+  desc.scale_count = static_cast<int64_t>(operation.scales.size());
+  desc.activation = operation.activation;
+  desc.clamp_min = operation.clamp_min;
+  desc.clamp_max = operation.clamp_max;
+  if (options.declared_min > 0 || options.declared < 255) {
+    const int32_t lowest = operation.a_type == INTACT_S8 ? -128 : 0;
+    desc.a_min = lowest + options.declared_min;
+    desc.a_max = lowest + options.declared;
+  }
+  desc.range_check = options.range_check;
+  desc.residual_type = operation.residual_type;
+  desc.residual_scale = operation.residual_scale;
+  desc.residual_zero_point = operation.residual_zero_point;
+  return desc;
+}
+
+// Rows of a tensor, `stride` elements apart; pixels of channels are rows as well. Those of a batch are items,
+// `item_pad` elements apart beyond their rows, or where pointers tell.
+struct Rows {
+  int64_t count, elements, stride;
+  int64_t items = 1, item_pad = 0;
+  bool has_pointers = false;
+  int64_t ItemStride() const { return count * stride + item_pad; }
+};
+
+// A tensor in guarded memory: items that have pointers each in memory of its own.
+class GuardedTensor {
+ public:
+  static Result<GuardedTensor> Allocate(const char* name, const Rows& rows, int64_t element_size,
+                                        const Surroundings& surroundings) {
+    GuardedTensor tensor;
+    const int64_t matrices = rows.has_pointers ? rows.items : 1;
+    for (int64_t i = 0; i < matrices; ++i) {
+      ASSIGN_OR_RETURN(GuardedMatrix matrix,
+                       GuardedMatrix::Allocate(rows.items / matrices * rows.count,
+                                               rows.elements * element_size, rows.stride * element_size,
+                                               rows.count, rows.item_pad * element_size, surroundings, name));
+      if (rows.has_pointers) tensor.items_.push_back(matrix.data());
+      tensor.matrices_.push_back(std::move(matrix));
+    }
+    tensor.matrix_bytes_ = rows.items / matrices * rows.count * rows.elements * element_size;
+    return tensor;
+  }
+
+  // One of them is nullptr.
+  uint8_t* data() const noexcept { return items_.empty() ? matrices_.front().data() : nullptr; }
+  void* const* items() const noexcept { return items_.empty() ? nullptr : items_.data(); }
+
+  void Write(const uint8_t* dense) noexcept {
+    for (GuardedMatrix& matrix : matrices_) matrix.Write(std::exchange(dense, dense + matrix_bytes_));
+  }
+  void Load(const uint8_t* dense) noexcept {
+    for (GuardedMatrix& matrix : matrices_) matrix.Load(std::exchange(dense, dense + matrix_bytes_));
+  }
+  std::vector<uint8_t> Dense() const {
+    std::vector<uint8_t> dense;
+    for (const GuardedMatrix& matrix : matrices_) {
+      const std::vector<uint8_t> item = matrix.Dense();
+      dense.insert(dense.end(), item.begin(), item.end());
+    }
+    return dense;
+  }
+  std::optional<std::string> StrayWrite() const {
+    for (const GuardedMatrix& matrix : matrices_) {
+      if (std::optional<std::string> stray = matrix.StrayWrite()) return stray;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  GuardedTensor() = default;
+
+  std::vector<GuardedMatrix> matrices_;
+  std::vector<void*> items_;
+  int64_t matrix_bytes_ = 0;
+};
+
+// B as options lay it out, or a filter.
+Rows WeightsOf(const reference::Gemm& gemm, const RunOptions& options) {
+  const int64_t rows = options.b_by_columns ? gemm.n : gemm.k;
+  const int64_t elements = options.b_by_columns ? gemm.k : gemm.n;
+  return {rows,
+          elements,
+          elements + options.b_pad,
+          gemm.has_own_b ? gemm.batch : 1,
+          options.item_pad,
+          gemm.has_own_b && options.item_pointers};
+}
+Rows WeightsOf(const reference::Conv& conv, const RunOptions& /*options*/) {
+  return {1, std::ssize(conv.b), std::ssize(conv.b)};
+}
+
+std::vector<int8_t> LaidOut(const reference::Gemm& gemm, const RunOptions& options) {
+  // A matrix' columns from its rows are as well those of its transpose.
+  return options.b_by_columns ? reference::FromColumns(gemm.b, gemm.k, gemm.n) : gemm.b;
+}
+const std::vector<int8_t>& LaidOut(const reference::Conv& conv, const RunOptions& /*options*/) {
+  return conv.b;
+}
+
+template <class Operation>
+Result<GuardedTensor> LoadWeights(const Operation& operation, const RunOptions& options) {
+  Result<GuardedTensor> b =
+      GuardedTensor::Allocate("B", WeightsOf(operation, options), 1, options.surroundings);
+  if (b) b->Load(reinterpret_cast<const uint8_t*>(LaidOut(operation, options).data()));
+  return b;
+}
+
+bool IsGivenByRuns(const reference::Gemm& gemm) { return gemm.has_own_b; }
+bool IsGivenByRuns(const reference::Conv& /*conv*/) { return false; }
+
+Rows ItemRows(const reference::Gemm& gemm, int64_t columns, int64_t pad, const RunOptions& options) {
+  return {gemm.m, columns, columns + pad, gemm.batch, options.item_pad, options.item_pointers};
+}
+Rows InputOf(const reference::Gemm& gemm, const RunOptions& options) {
+  return ItemRows(gemm, gemm.k, options.a_pad, options);
+}
+Rows InputOf(const reference::Conv& conv, const RunOptions& options) {
+  const int64_t channels = conv.geometry.input_channels;
+  return {conv.geometry.InputPixels(), channels, channels + options.a_pad};
+}
+Rows OutputOf(const reference::Gemm& gemm, int64_t pad, const RunOptions& options) {
+  return ItemRows(gemm, gemm.n, pad, options);
+}
+Rows OutputOf(const reference::Conv& conv, int64_t pad, const RunOptions& /*options*/) {
+  const int64_t channels = conv.geometry.output_channels;
+  return {conv.geometry.OutputPixels(), channels, channels + pad};
+}
+int64_t ResidualPad(const RunOptions& options) { return options.in_place ? options.c_pad : options.res_pad; }
+
+// A as a run reads it.
+struct Activations {
+  const uint8_t* data;
+  int64_t element_size;
+};
+Activations ActivationsOf(const reference::Gemm& gemm) {
+  if (!gemm.is_dynamic()) return {gemm.a.data(), 1};
+  return {gemm.a_source.data(), core::BytesOf(gemm.a_source_type)};
+}
+Activations ActivationsOf(const reference::Conv& conv) { return {conv.a.data(), 1}; }
+
+// Vectors in guarded memory.
+class GuardedVectors {
+ public:
+  explicit GuardedVectors(const Surroundings& surroundings) : surroundings_(surroundings) {}
+
+  // Moves `values`, if there are any.
+  template <class T>
+  Error Guard(const char* name, const T** values, int64_t count) {
+    if (*values == nullptr) return {};
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+    ASSIGN_OR_RETURN(GuardedMatrix matrix,
+                     GuardedMatrix::Allocate(1, bytes, bytes, 1, 0, surroundings_, name));
+    matrix.Load(reinterpret_cast<const uint8_t*>(*values));
+    *values = reinterpret_cast<const T*>(matrix.data());
+    matrices_.push_back(std::move(matrix));
+    return {};
+  }
+
+ private:
+  Surroundings surroundings_;
+  std::vector<GuardedMatrix> matrices_;
+};
+
+// The tensors of a run, and what else it reads.
+struct GuardedRun {
+  GuardedTensor a, c;
+  std::optional<GuardedTensor> residual, b;
+  GuardedVectors vectors;
+
+  // Where the residual is; nullptr if there is none.
+  const GuardedTensor* Residual(const reference::Operation& operation, const RunOptions& options) const {
+    if (operation.residual_type == INTACT_TYPE_NONE) return nullptr;
+    return options.in_place ? &c : &*residual;
+  }
+};
+
+// What runs of a GEMM alone read: pointers of items, their Bs, vectors of rows and of items.
+Error GuardOthers(const reference::Gemm& gemm, const RunOptions& options, GuardedRun* guarded,
+                  intact_gemm_args* args) {
+  args->a_items = guarded->a.items();
+  args->c_items = guarded->c.items();
+  if (const GuardedTensor* residual = guarded->Residual(gemm, options)) {
+    args->residual_items = residual->items();
+  }
+  if (gemm.has_own_b) {
+    ASSIGN_OR_RETURN(guarded->b, LoadWeights(gemm, options));
+    args->b = guarded->b->data();
+    args->b_items = guarded->b->items();
+  }
+  GuardedVectors* vectors = &guarded->vectors;
+  RETURN_IF_ERROR(vectors->Guard("a_zero_points", &args->a_zero_points, gemm.rows()));
+  RETURN_IF_ERROR(vectors->Guard("a_scales", &args->a_scales, gemm.rows()));
+  RETURN_IF_ERROR(vectors->Guard("b_scales", &args->b_scales, gemm.batch));
+  return vectors->Guard("b_zero_points", &args->b_zero_points, gemm.batch);
+}
+Error GuardOthers(const reference::Conv& /*conv*/, const RunOptions& /*options*/, GuardedRun* /*guarded*/,
+                  intact_conv_args* /*args*/) {
+  return {};
+}
+
+// Calls run(arguments), which returns an Error, on guarded tensors.
+template <class Operation, class Run>
+Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const RunOptions& options,
+                                              const Run& run) {
+  const Activations input = ActivationsOf(operation);
+  ASSIGN_OR_RETURN(GuardedTensor a, GuardedTensor::Allocate("A", InputOf(operation, options),
+                                                            input.element_size, options.surroundings));
+  ASSIGN_OR_RETURN(GuardedTensor c,
+                   GuardedTensor::Allocate("C", OutputOf(operation, options.c_pad, options),
+                                           core::BytesOf(operation.c_type), options.surroundings));
+  a.Load(input.data);
+  GuardedRun guarded{std::move(a), std::move(c), {}, {}, GuardedVectors(options.surroundings)};
+  if (operation.residual_type != INTACT_TYPE_NONE && options.in_place) {
+    guarded.c.Write(operation.residual.data());
+  } else if (operation.residual_type != INTACT_TYPE_NONE) {
+    ASSIGN_OR_RETURN(GuardedTensor residual,
+                     GuardedTensor::Allocate("the residual", OutputOf(operation, options.res_pad, options),
+                                             core::BytesOf(operation.residual_type), options.surroundings));
+    residual.Load(operation.residual.data());
+    guarded.residual = std::move(residual);
+  }
+  Buffers buffers{guarded.a.data(), guarded.c.data()};
+  if (const GuardedTensor* residual = guarded.Residual(operation, options))
+    buffers.residual = residual->data();
+  auto args = ArgsOf(operation, options, buffers);
+  RETURN_IF_ERROR(GuardOthers(operation, options, &guarded, &args));
+  RETURN_IF_ERROR(run(args));
+  if (const std::optional<std::string> stray = guarded.c.StrayWrite()) {
+    return Failed(fmt::format("wrote outside C: {}", *stray));
+  }
+  return guarded.c.Dense();
+}
+
+int64_t Columns(const reference::Gemm& gemm) { return gemm.n; }
+int64_t Columns(const reference::Conv& conv) { return conv.geometry.output_channels; }
+
+template <class Operation, class Call>
+Error CallBetweenGuards(const Operation& operation, const RunOptions& options, const Call& call) {
+  auto desc = DescOf(operation, options);
+  intact_linear_desc& linear = desc.linear;
+  GuardedVectors vectors(options.surroundings);
+  RETURN_IF_ERROR(vectors.Guard("b_zero_points", &linear.b_zero_points, linear.b_zero_point_count));
+  RETURN_IF_ERROR(vectors.Guard("bias_s32", &linear.bias_s32, Columns(operation)));
+  RETURN_IF_ERROR(vectors.Guard("bias_f32", &linear.bias_f32, Columns(operation)));
+  RETURN_IF_ERROR(vectors.Guard("scales", &linear.scales, linear.scale_count));
+  if (IsGivenByRuns(operation)) return call(desc, nullptr);
+  const Result<GuardedTensor> b = LoadWeights(operation, options);
+  return b ? call(desc, b->data()) : b.error();
+}
+
+}  // namespace
+
+GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
+  GemmDesc desc = MakeGemmDesc();
+  desc.linear = LinearDescOf(gemm, options);
+  desc.n = gemm.n;
+  desc.k = gemm.k;
+  desc.usual_m = options.usual_m;
+  desc.b_from_run = gemm.has_own_b ? 1 : 0;
+  desc.linear.a_quantization = gemm.quantization;
+  desc.linear.a_source_type = gemm.a_source_type;
+  const int64_t stride = WeightsOf(gemm, options).stride;
+  if (options.b_by_columns) {
+    desc.b_stride_k = 1;
+    desc.b_stride_n = stride;
+  } else if (options.b_pad != 0) {
+    desc.b_stride_k = stride;
+  }
+  return desc;
+}
+
+ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options) {
+  const reference::ConvGeometry& geometry = conv.geometry;
+  ConvDesc desc = MakeConvDesc();
+  desc.linear = LinearDescOf(conv, options);
+  desc.spatial_dims = geometry.dims;
+  desc.input_channels = geometry.input_channels;
+  desc.output_channels = geometry.output_channels;
+  desc.groups = geometry.groups;
+  desc.transposed = geometry.IsTransposed() ? 1 : 0;
+  const auto axes = std::span(geometry.axes).last(static_cast<size_t>(geometry.dims));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    desc.input[i] = options.open_extents ? INTACT_ANY_EXTENT : axes[i].input;
+    desc.kernel[i] = axes[i].kernel;
+    desc.stride[i] = axes[i].stride;
+    desc.dilation[i] = axes[i].dilation;
+    desc.pad_begin[i] = axes[i].pad_begin;
+    desc.pad_end[i] = axes[i].pad_end;
+    desc.output_pad[i] = axes[i].output_pad;
+  }
+  return desc;
+}
+
+intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const Buffers& buffers) {
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = gemm.m;
+  args.a = buffers.a;
+  args.a_stride = gemm.k + options.a_pad;
+  args.c = buffers.c;
+  args.c_stride = gemm.n + options.c_pad;
+  args.residual = buffers.residual;
+  args.residual_stride = gemm.n + ResidualPad(options);
+  args.threads = options.threads;
+  args.batch = gemm.batch;
+  if (options.item_pad != 0) {
+    args.a_batch_stride = InputOf(gemm, options).ItemStride();
+    args.c_batch_stride = OutputOf(gemm, options.c_pad, options).ItemStride();
+    args.residual_batch_stride = OutputOf(gemm, ResidualPad(options), options).ItemStride();
+  }
+  if (gemm.quantization == INTACT_QUANTIZATION_ROWS) {
+    args.a_zero_points = DataOrNull(gemm.a_zero_points);
+    args.a_scales = DataOrNull(gemm.a_scales);
+  }
+  if (!gemm.has_own_b) return args;
+  args.b = gemm.b.data();
+  if (options.item_pad + options.b_pad != 0) args.b_batch_stride = WeightsOf(gemm, options).ItemStride();
+  args.b_scales = DataOrNull(gemm.item_scales);
+  args.b_zero_points = DataOrNull(gemm.item_zero_points);
+  return args;
+}
+
+intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const Buffers& buffers) {
+  const reference::ConvGeometry& geometry = conv.geometry;
+  intact_conv_args args = INTACT_CONV_ARGS_INIT;
+  args.batch = geometry.batch;
+  const auto axes = std::span(geometry.axes).last(static_cast<size_t>(geometry.dims));
+  for (size_t i = 0; options.open_extents && i < axes.size(); ++i) args.input[i] = axes[i].input;
+  args.a = buffers.a;
+  args.a_stride = geometry.input_channels + options.a_pad;
+  args.c = buffers.c;
+  args.c_stride = geometry.output_channels + options.c_pad;
+  args.residual = buffers.residual;
+  args.residual_stride = geometry.output_channels + ResidualPad(options);
+  args.threads = options.threads;
+  return args;
+}
+
+Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
+                                        const std::function<Error(const intact_gemm_args&)>& run) {
+  return RunBetweenGuards(gemm, options, run);
+}
+
+Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
+                                        const std::function<Error(const intact_conv_args&)>& run) {
+  return RunBetweenGuards(conv, options, run);
+}
+
+Error CallGuarded(const reference::Gemm& gemm, const RunOptions& options,
+                  const std::function<Error(const GemmDesc& desc, const void* b)>& call) {
+  return CallBetweenGuards(gemm, options, call);
+}
+
+Error CallGuarded(const reference::Conv& conv, const RunOptions& options,
+                  const std::function<Error(const ConvDesc& desc, const void* weights)>& call) {
+  return CallBetweenGuards(conv, options, call);
+}
+
+std::vector<int8_t> StoredWeights(const reference::Gemm& gemm, const RunOptions& options) {
+  if (IsGivenByRuns(gemm)) return {};
+  const Rows rows = WeightsOf(gemm, options);
+  const std::vector<int8_t> dense = LaidOut(gemm, options);
+  std::vector<int8_t> stored(static_cast<size_t>(rows.count * rows.stride));
+  for (int64_t row = 0; row < rows.count; ++row) {
+    std::copy_n(dense.begin() + row * rows.elements, rows.elements, stored.begin() + row * rows.stride);
+  }
+  return stored;
+}
+
+std::vector<int8_t> StoredWeights(const reference::Conv& conv, const RunOptions& /*options*/) {
+  return conv.b;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,243 @@
+#include "verify/targets/isolated_target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+#include "support/fnv1a.h"
+#include "verify/targets/wire.h"
+
+namespace intact::verify {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+enum class Request : uint8_t { kName, kGemm, kConv };
+
+constexpr int kRepetitions = 8;  // of a run whose outputs change, to see whether they do by themselves
+
+// Memory around the tensors of the second run of each pair.
+constexpr std::array kElsewhere = {Surroundings{0x5a, 61, false}, Surroundings{0x5a, 0, true}};
+
+std::span<const Surroundings> PlacesOf(const RunOptions& options) {
+  if (options.in_all_places) return kElsewhere;
+  const std::string& line = options.line;
+  const uint64_t hash = support::Fnv1a(line);
+  return std::span(kElsewhere).subspan(line.empty() ? 0 : hash >> 32 & 1, 1);
+}
+
+void Put(const Result<Bytes>& output, WireWriter* answer) {
+  (*answer)(output ? INTACT_OK : output.error().status);
+  (*answer)(output ? std::string() : output.error().message);
+  (*answer)(output ? *output : Bytes());
+}
+
+// The worker's side.
+class Server {
+ public:
+  explicit Server(const TargetFactory& factory) : factory_(factory) {}
+
+  Bytes Serve(std::span<const uint8_t> bytes) {
+    WireReader request(bytes);
+    auto kind = Request::kName;
+    request(kind);
+    if (kind == Request::kName) return Introduce();
+    return kind == Request::kGemm ? RunTarget<reference::Gemm>(&request)
+                                  : RunTarget<reference::Conv>(&request);
+  }
+
+ private:
+  // Makes the target.
+  Bytes Introduce() {
+    Result<std::unique_ptr<Target>> made = factory_();
+    WireWriter answer;
+    answer(made ? INTACT_OK : made.error().status);
+    answer(made ? std::string() : made.error().message);
+    if (made) target_ = std::move(*made);
+    answer(target_ ? target_->Name() : "");
+    answer(target_ ? target_->Arithmetic() : "");
+    answer(target_ ? target_->Features() : uint64_t{0});
+    return answer.bytes();
+  }
+
+  template <class Operation>
+  Bytes RunTarget(WireReader* request) {
+    Operation operation;
+    RunOptions options;
+    ArchiveFields(*request, operation);
+    (*request)(static_cast<RunSettings&>(options));
+    WireWriter answer;
+    Put(RunOn(*target_, operation, options), &answer);
+    return answer.bytes();
+  }
+
+  const TargetFactory& factory_;
+  std::unique_ptr<Target> target_;
+};
+
+Request KindOf(const reference::Gemm& /*gemm*/) { return Request::kGemm; }
+Request KindOf(const reference::Conv& /*conv*/) { return Request::kConv; }
+
+Error Broken() { return {INTACT_CODEGEN_FAILED, "overwrote memory that is not its own"}; }
+
+Error Unsteady(std::string_view with) {
+  return {INTACT_CODEGEN_FAILED, fmt::format("the outputs change {}", with)};
+}
+
+}  // namespace
+
+IsolatedTarget::IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline)
+    : factory_(std::move(factory)), deadline_(deadline), patience_(deadline) {}
+IsolatedTarget::~IsolatedTarget() = default;
+
+Result<std::unique_ptr<Target>> IsolatedTarget::Start(TargetFactory factory,
+                                                      std::chrono::milliseconds deadline) {
+  std::unique_ptr<IsolatedTarget> target(new IsolatedTarget(std::move(factory), deadline));
+  ASSIGN_OR_RETURN(target->introduction_, target->StartWorker());
+  return std::unique_ptr<Target>(std::move(target));
+}
+
+Result<IsolatedTarget::Introduction> IsolatedTarget::StartWorker() const {
+  Server server(factory_);
+  Result<std::unique_ptr<Worker>> worker =
+      Worker::Start([&server](std::span<const uint8_t> request) { return server.Serve(request); });
+  if (!worker) return worker.error();
+  WireWriter request;
+  request(Request::kName);
+  const Result<Bytes> bytes = (*worker)->Ask(request.bytes(), deadline_);
+  if (!bytes && (*worker)->loss() == Worker::Loss::kNoAnswer) ++hangs_;
+  if (!bytes) return Error{bytes.error().status, "while it was loaded, the target " + bytes.error().message};
+  WireReader answer(*bytes);
+  Error error;
+  Introduction introduction;
+  answer(error.status);
+  answer(error.message);
+  answer(introduction.name);
+  answer(introduction.arithmetic);
+  answer(introduction.features);
+  if (answer.failed()) return Broken();
+  if (!error.ok()) return error;
+  worker_ = std::move(*worker);
+  return introduction;
+}
+
+std::unique_ptr<Target> IsolatedTarget::Fresh() const {
+  Result<std::unique_ptr<Target>> fresh = Start(factory_, deadline_);
+  return fresh ? std::move(*fresh) : nullptr;
+}
+
+std::unique_ptr<Target> IsolatedTarget::FreshForHangs() const {
+  constexpr int kTimesTheSlowest = 20;
+  constexpr std::chrono::milliseconds kLeast{500};
+  std::unique_ptr<IsolatedTarget> target(new IsolatedTarget(factory_, deadline_));
+  Result<Introduction> introduction = target->StartWorker();
+  if (!introduction) return nullptr;
+  target->introduction_ = std::move(*introduction);
+  const auto many_times = std::chrono::ceil<std::chrono::milliseconds>(kTimesTheSlowest * slowest_);
+  target->patience_ = std::min(deadline_, std::max(kLeast, many_times));
+  return target;
+}
+
+std::string IsolatedTarget::WhyGivenUp() const {
+  if (hangs_ < kMostHangs) return {};
+  return fmt::format("the target did not return within {:g} s {} times",
+                     static_cast<double>(deadline_.count()) / 1e3, hangs_);
+}
+
+template <class Operation>
+Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptions& options) const {
+  if (worker_ == nullptr) {
+    ASSIGN_OR_RETURN(const Introduction introduction, StartWorker());
+  }
+  WireWriter request;
+  request(KindOf(operation));
+  ArchiveFields(request, operation);
+  request(static_cast<const RunSettings&>(options));
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Bytes> bytes = worker_->Ask(request.bytes(), patience_);
+  if (bytes) slowest_ = std::max(slowest_, std::chrono::steady_clock::now() - start);
+  hung_ = !bytes && worker_->loss() == Worker::Loss::kNoAnswer;
+  const std::string ran = std::exchange(ran_, options.line.empty() ? "a call" : "'" + options.line + "'");
+  if (std::string printed = worker_->Printed(); !printed.empty()) printed_ = std::move(printed);
+  if (!bytes) {
+    const Worker::Loss loss = worker_->loss();
+    worker_.reset();
+    ran_ = kCreation;
+    if (hung_) ++hangs_;
+    std::string what = "the target " + bytes.error().message;
+    if (loss == Worker::Loss::kDiedBetween) what += fmt::format(", between calls, after {}", ran);
+    return Error{bytes.error().status, std::move(what)};
+  }
+  WireReader answer(*bytes);
+  Error error;
+  Bytes output;
+  answer(error.status);
+  answer(error.message);
+  answer(output);
+  if (answer.failed()) {
+    worker_.reset();
+    return Broken();
+  }
+  if (!error.ok()) return error;
+  return output;
+}
+
+template <class Operation>
+Result<Bytes> IsolatedTarget::RunSteadily(const Operation& operation, const RunOptions& options) const {
+  Result<Bytes> first = RunOnce(operation, options);
+  if (!first) return first;
+  for (const Surroundings& elsewhere : PlacesOf(options)) {
+    RETURN_IF_ERROR(RunElsewhere(operation, options, *first, elsewhere));
+  }
+  return first;
+}
+
+template <class Operation>
+Error IsolatedTarget::RunElsewhere(const Operation& operation, RunOptions options, const Bytes& first,
+                                   const Surroundings& place) const {
+  const Surroundings usual = options.surroundings;
+  options.surroundings = place;
+  const Result<Bytes> elsewhere = RunOnce(operation, options);
+  if (!elsewhere) {
+    Error error = elsewhere.error();
+    if (error.status == INTACT_UNSUPPORTED) {  // which would be no finding
+      error = {INTACT_CODEGEN_FAILED, "the target answers differently: it refuses, " + error.message};
+    }
+    error.message += ", in a second run, with other alignments and other contents of memory";
+    return error;
+  }
+  if (*elsewhere == first) return {};
+  for (int i = 0; i < kRepetitions; ++i) {
+    options.surroundings = usual;
+    const Result<Bytes> again = RunOnce(operation, options);
+    options.surroundings = place;
+    const Result<Bytes> elsewhere_again = RunOnce(operation, options);
+    for (const Result<Bytes>* run : {&again, &elsewhere_again}) {
+      if (!*run) return Unsteady(fmt::format("from run to run, and once {}", run->error().message));
+    }
+    const bool is_steady = *again == first && *elsewhere_again == *elsewhere;
+    if (!is_steady) return Unsteady("from run to run");
+  }
+  options.surroundings = usual;
+  options.surroundings.canary = place.canary;
+  const Result<Bytes> other_contents = RunOnce(operation, options);
+  const bool is_contents = !other_contents || *other_contents != first;
+  return Unsteady(is_contents ? "with the contents of memory that nobody has written"
+                              : "with the alignment of its tensors");
+}
+
+Result<Bytes> IsolatedTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
+  return RunSteadily(gemm, options);
+}
+
+Result<Bytes> IsolatedTarget::RunConv(const reference::Conv& conv, const RunOptions& options) const {
+  return RunSteadily(conv, options);
+}
+
+}  // namespace intact::verify

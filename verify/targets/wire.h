@@ -1,0 +1,112 @@
+// Operations, options and answers as bytes, for another process of the same program: see isolated_target.h.
+// Values lie one after the other as memory has them, vectors and strings behind their length.
+#ifndef INTACT_VERIFY_TARGETS_WIRE_H_
+#define INTACT_VERIFY_TARGETS_WIRE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
+#include "verify/problem/target.h"
+
+namespace intact::verify {
+
+/// Gathers bytes.
+class WireWriter {
+ public:
+  template <class T>
+  void operator()(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    Append(&value, sizeof value);
+  }
+  template <class T>
+  void operator()(const std::vector<T>& values) {
+    (*this)(values.size());
+    Append(values.data(), values.size() * sizeof(T));
+  }
+  void operator()(const std::string& text) {
+    (*this)(text.size());
+    Append(text.data(), text.size());
+  }
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
+
+ private:
+  void Append(const void* data, size_t size) {
+    const auto* begin = static_cast<const uint8_t*>(data);
+    bytes_.insert(bytes_.end(), begin, begin + size);
+  }
+  std::vector<uint8_t> bytes_;
+};
+
+/// Reads what a WireWriter wrote, in the same order. Too few bytes, whoever lost them, make failed() true.
+class WireReader {
+ public:
+  explicit WireReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  template <class T>
+  void operator()(T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    Take(&value, sizeof value);
+  }
+  template <class T>
+  void operator()(std::vector<T>& values) {
+    values.resize(TakeCount(sizeof(T)));
+    Take(values.data(), values.size() * sizeof(T));
+  }
+  void operator()(std::string& text) {
+    text.resize(TakeCount(1));
+    Take(text.data(), text.size());
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  size_t TakeCount(size_t element_size) {
+    size_t count = 0;
+    (*this)(count);
+    failed_ = failed_ || count > bytes_.size() / element_size;
+    return failed_ ? 0 : count;
+  }
+  void Take(void* data, size_t size) {
+    failed_ = failed_ || size > bytes_.size();
+    if (failed_ || size == 0) return;
+    std::memcpy(data, bytes_.data(), size);
+    bytes_ = bytes_.subspan(size);
+  }
+
+  std::span<const uint8_t> bytes_;
+  bool failed_ = false;
+};
+
+/// Passes all fields to `archive`, a writer or a reader.
+template <class Archive, class Fields>
+void ArchiveOperation(Archive& archive, Fields& o) {
+  archive(o.a_type), archive(o.b_type), archive(o.c_type);
+  archive(o.a_zero_point), archive(o.a_zero_points), archive(o.a_scales);
+  archive(o.c_zero_point), archive(o.b_zero_points);
+  archive(o.a), archive(o.b);
+  archive(o.bias_s32), archive(o.bias_f32), archive(o.scales);
+  archive(o.activation), archive(o.clamp_min), archive(o.clamp_max);
+  archive(o.residual_type), archive(o.residual), archive(o.residual_scale), archive(o.residual_zero_point);
+}
+
+/// The same; an argument of either const or not.
+template <class Archive>
+void ArchiveFields(Archive& archive, auto& operation) {
+  ArchiveOperation(archive, operation);
+  if constexpr (requires { operation.geometry; }) {
+    archive(operation.geometry);
+  } else {
+    archive(operation.m), archive(operation.n), archive(operation.k);
+    archive(operation.batch), archive(operation.has_own_b);
+    archive(operation.item_scales), archive(operation.item_zero_points);
+    archive(operation.quantization), archive(operation.a_source_type), archive(operation.a_source);
+  }
+}
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_TARGETS_WIRE_H_

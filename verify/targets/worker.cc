@@ -1,0 +1,522 @@
+#include "verify/targets/worker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "verify/targets/guarded_buffer.h"
+#include "support/printable.h"
+
+namespace intact::verify {
+namespace {
+
+constexpr size_t kHeaderBytes = 4096;
+constexpr off_t kMostPrinted = off_t{64} << 20;  // bytes, of memory, for what a worker prints
+
+// What a handler saw of the signal that ends the worker.
+struct Fault {
+  int32_t signal = 0;  // 0: none yet
+  int32_t code = 0;    // siginfo_t::si_code
+  bool is_write = false;
+  bool is_unmapped = false;  // `address` is in a tensor's memory, and nothing is mapped there
+  uint64_t address = 0;
+  std::array<char, 32> tensor = {};  // "" unless the address is in or near one
+  int64_t offset = 0;                // of the address from the tensor's first byte
+  int64_t size = 0;                  // of the tensor
+};
+
+struct Header {
+  uint64_t taken = 0;  // the number of the last request that the worker has begun to serve
+  size_t request_bytes = 0;
+  size_t answer_bytes = 0;
+  Fault fault;
+};
+static_assert(sizeof(Header) <= kHeaderBytes);
+
+Error OutOfMemory(const char* what) {
+  return {INTACT_OUT_OF_MEMORY, fmt::format("a process of its own: {}: {}", what, std::strerror(errno))};
+}
+
+// The worker's header, for its handler, and the worker itself: processes that it starts have the handler too.
+Header* own_header = nullptr;
+pid_t own_process = 0;
+
+void OnFault(int signal, siginfo_t* info, void* context) {
+  // A second fault, in this handler or of another thread, leaves the first one's record.
+  if (own_header->fault.signal == 0 && getpid() == own_process) {
+    Fault fault;
+    fault.signal = signal;
+    fault.code = info->si_code;
+    // Others have no address: those that somebody sent, and what the processor tells no more of.
+    const bool has_address = info->si_code > 0 && info->si_code != SI_KERNEL;
+    if (has_address && (signal == SIGSEGV || signal == SIGBUS)) {
+      constexpr greg_t kWriteBit = 2;  // of the page fault's error code
+      fault.is_write = (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+      fault.address = reinterpret_cast<uintptr_t>(info->si_addr);
+      if (const NamedBuffer buffer = NamedBufferAt(info->si_addr); buffer.name != nullptr) {
+        std::strncpy(fault.tensor.data(), buffer.name, fault.tensor.size() - 1);
+        fault.offset = static_cast<const uint8_t*>(info->si_addr) - buffer.data;
+        fault.size = static_cast<int64_t>(buffer.size);
+        const auto mapping = reinterpret_cast<uintptr_t>(buffer.mapping);
+        fault.is_unmapped = info->si_code == SEGV_MAPERR && fault.address - mapping < buffer.mapped;
+      }
+    }
+    own_header->fault = fault;
+  }
+  (void)std::signal(signal, SIG_DFL);  // the instruction is run again, or the signal raised
+  (void)raise(signal);
+}
+
+void CatchFaults() {
+  static std::array<uint8_t, 65536> stack;
+  stack_t alternate = {};
+  alternate.ss_sp = stack.data();
+  alternate.ss_size = stack.size();
+  (void)sigaltstack(&alternate, nullptr);
+  struct sigaction action = {};
+  action.sa_sigaction = OnFault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS}) {
+    (void)sigaction(signal, &action, nullptr);
+  }
+}
+
+std::string Place(const Fault& fault) {
+  if (fault.tensor[0] == '\0') return fmt::format("at address {:#x}", fault.address);
+  const std::string_view tensor = fault.tensor.data();
+  if (fault.offset < 0) return fmt::format("{} byte(s) before {}", -fault.offset, tensor);
+  if (fault.offset < fault.size) return fmt::format("to byte {} of {}", fault.offset, tensor);
+  return fmt::format("{} byte(s) beyond the end of {}", fault.offset - fault.size + 1, tensor);
+}
+
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string Describe(const Fault& fault) {
+  const std::string name = SignalName(fault.signal);
+  if (fault.signal == SIGABRT) return "aborted (SIGABRT)";
+  if (fault.signal != SIGSEGV && fault.signal != SIGBUS) return fmt::format("crashed ({})", name);
+  if (fault.code <= 0) return fmt::format("was sent {}", name);
+  if (fault.code == SI_KERNEL) {
+    return fmt::format(
+        "crashed ({}): an access that wants alignment (movaps, vmovdqa …) to memory without, or no address",
+        name);
+  }
+  const bool is_inside = fault.offset >= 0 && fault.offset < fault.size;
+  const char* const why = fault.is_unmapped             ? ", whose memory has been unmapped"
+                          : is_inside && fault.is_write ? ", which is an input"
+                                                        : "";
+  return fmt::format("crashed ({}): {} {}{}", name, fault.is_write ? "a write" : "a read", Place(fault), why);
+}
+
+// The next message of the other side; nothing if it is gone. `flags` of recv().
+template <class T>
+std::optional<T> ReceiveOne(int socket, int flags) {
+  for (;;) {
+    T message = {};
+    const ssize_t count = recv(socket, &message, sizeof message, flags);
+    if (count == sizeof message) return message;
+    if (count >= 0) errno = 0;  // the other side is gone; its last error is another call's
+    if (errno != EINTR) return std::nullopt;
+  }
+}
+
+template <class T>
+bool SendOne(int socket, const T& message) {
+  return send(socket, &message, sizeof message, MSG_NOSIGNAL) == sizeof message;
+}
+
+// An open file, closed at the end.
+class File {
+ public:
+  explicit File(int file = -1) : file_(file) {}
+  ~File() { Close(); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  explicit operator bool() const noexcept { return file_ >= 0; }
+  int get() const noexcept { return file_; }
+  int Release() noexcept { return std::exchange(file_, -1); }
+  void Close() noexcept {
+    if (file_ >= 0) (void)close(Release());
+  }
+  void Open(int file) noexcept {
+    Close();
+    file_ = file;
+  }
+
+ private:
+  int file_;
+};
+
+bool MakePair(std::array<File, 2>* sockets) {
+  std::array<int, 2> files = {};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, files.data()) != 0) return false;
+  for (size_t i = 0; i < files.size(); ++i) (*sockets)[i].Open(files[i]);
+  return true;
+}
+
+// Kills the children of this process, which has one thread. False if there are none, or no list of them.
+bool KillChildren() {
+  const File list(open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC));
+  std::array<char, 65536> text = {};
+  if (read(list.get(), text.data(), text.size() - 1) <= 0) return false;
+  for (char* at = text.data(); const auto process = static_cast<pid_t>(std::strtol(at, &at, 10));) {
+    if (*at == ' ') (void)kill(process, SIGKILL);  // the last number may be cut
+  }
+  return true;
+}
+
+// Kills the children of this process and, as they become its children in turn, all that they have started.
+// Gives up after two seconds: one of another user cannot be killed.
+void EndChildren() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (KillChildren() && std::chrono::steady_clock::now() < end) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended < 0 && errno != EINTR) return;
+    if (ended == 0) (void)poll(nullptr, 0, 1);
+  }
+}
+
+// What the parent has open is not the worker's: sockets of other workers, a journal, whose lock would outlive
+// the parent. Where the system cannot close files so, they stay open.
+template <size_t N>
+void CloseAllBut(std::array<int, N> kept) {
+  std::ranges::sort(kept);
+  int first = STDERR_FILENO + 1;
+  for (const int file : kept) {
+    if (file > first) (void)close_range(static_cast<unsigned>(first), static_cast<unsigned>(file - 1), 0);
+    first = std::max(first, file + 1);
+  }
+  (void)close_range(static_cast<unsigned>(first), ~0U, 0);
+}
+
+// Lines of `text`, from the first on, are passed to `use` until it says no.
+template <class Use>
+void ForEachLine(std::string_view text, const Use& use) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (!use(text.substr(0, end))) return;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+}  // namespace
+
+// A memfd and this process' mapping of it, which follows the file as that grows.
+class Worker::SharedMemory {
+ public:
+  static std::unique_ptr<SharedMemory> Create() {
+    const int file = memfd_create("intact worker", MFD_CLOEXEC);
+    if (file < 0) return nullptr;
+    auto memory = std::unique_ptr<SharedMemory>(new SharedMemory(file));
+    return memory->Reserve(0) ? std::move(memory) : nullptr;
+  }
+  ~SharedMemory() {
+    if (mapping_ != nullptr) (void)munmap(mapping_, mapped_);
+    (void)close(file_);
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  int file() const noexcept { return file_; }
+  Header* header() const noexcept { return reinterpret_cast<Header*>(mapping_); }
+  uint8_t* payload() const noexcept { return mapping_ + kHeaderBytes; }
+
+  // Room for a payload of so many bytes, which this side is to write.
+  bool Reserve(size_t bytes) {
+    struct stat status = {};
+    if (fstat(file_, &status) != 0) return false;
+    const size_t wanted = kHeaderBytes + bytes;
+    const auto size = static_cast<size_t>(status.st_size);
+    if (size < wanted && ftruncate(file_, static_cast<off_t>(wanted)) != 0) return false;
+    return Map(std::max(size, wanted));
+  }
+
+  // Maps what the other side has written; false if there is less than it says.
+  bool Follow(size_t bytes) {
+    struct stat status = {};
+    if (fstat(file_, &status) != 0) return false;
+    const auto size = static_cast<size_t>(status.st_size);
+    return bytes <= size - kHeaderBytes && Map(size);
+  }
+
+ private:
+  explicit SharedMemory(int file) : file_(file) {}
+
+  bool Map(size_t size) {
+    if (size == mapped_) return true;
+    void* mapping = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (mapping == MAP_FAILED) return false;
+    if (mapping_ != nullptr) (void)munmap(mapping_, mapped_);
+    mapping_ = static_cast<uint8_t*>(mapping);
+    mapped_ = size;
+    return true;
+  }
+
+  const int file_;
+  uint8_t* mapping_ = nullptr;
+  size_t mapped_ = 0;
+};
+
+Worker::Worker(std::unique_ptr<SharedMemory> memory, int socket, int printed, int keeper_socket, pid_t keeper)
+    : memory_(std::move(memory)),
+      socket_(socket),
+      printed_(printed),
+      keeper_socket_(keeper_socket),
+      keeper_(keeper) {}
+
+Worker::~Worker() {
+  (void)close(keeper_socket_);
+  while (waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  (void)close(socket_);
+  (void)close(printed_);
+}
+
+Result<std::unique_ptr<Worker>> Worker::Start(const Serve& serve) {
+  std::unique_ptr<SharedMemory> memory = SharedMemory::Create();
+  if (memory == nullptr) return OutOfMemory("no shared memory");
+  File printed(memfd_create("intact worker's output", MFD_CLOEXEC));
+  if (!printed) return OutOfMemory("no memory for what it prints");
+  std::array<File, 2> sockets, keepers;
+  if (!MakePair(&sockets) || !MakePair(&keepers)) return OutOfMemory("no socket");
+  (void)std::fflush(nullptr);  // what is not yet written is ours to write
+  const pid_t keeper = fork();
+  if (keeper < 0) return OutOfMemory("no process");
+  if (keeper == 0) {
+    sockets[0].Close();
+    keepers[0].Close();
+    Keep(serve, memory.get(), sockets[1].get(), printed.get(), keepers[1].get());
+  }
+  sockets[1].Close();
+  keepers[1].Close();
+  std::unique_ptr<Worker> worker(
+      new Worker(std::move(memory), sockets[0].Release(), printed.Release(), keepers[0].Release(), keeper));
+  const std::optional<Note> started = ReceiveOne<Note>(worker->keeper_socket_, 0);
+  if (started && started->status == 0) return worker;
+  errno = started ? started->status : ECHILD;
+  return OutOfMemory("no process");
+}
+
+void Worker::Keep(const Serve& serve, SharedMemory* memory, int socket, int printed, int parent) noexcept {
+  (void)setpgid(0, 0);  // a terminal's signals are this process' parent's
+  (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+  // SIGCHLD comes while ppoll() waits, and at no other time: none is missed.
+  sigset_t child = {}, before = {};
+  (void)sigemptyset(&child);
+  (void)sigaddset(&child, SIGCHLD);
+  (void)sigprocmask(SIG_BLOCK, &child, &before);
+  (void)std::signal(SIGCHLD, [](int) {});
+  sigset_t waiting = before;
+  (void)sigdelset(&waiting, SIGCHLD);  // who started us may have blocked it
+  const pid_t worker = fork();
+  if (worker == 0) {
+    (void)std::signal(SIGCHLD, SIG_DFL);
+    (void)sigprocmask(SIG_SETMASK, &before, nullptr);
+    Live(serve, memory, socket, printed);
+  }
+  (void)SendOne(parent, Note{0, worker < 0 ? errno : 0});
+  if (worker < 0) _exit(0);
+  CloseAllBut(std::array{parent});
+  bool has_ended = false;
+  for (pollfd poll_parent = {parent, POLLIN, 0}; !has_ended && poll_parent.revents == 0;) {
+    (void)ppoll(&poll_parent, 1, nullptr, &waiting);
+    siginfo_t info = {};
+    while (!has_ended && waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
+      has_ended = info.si_pid == worker;
+      if (has_ended) (void)SendOne(parent, Note{info.si_code, info.si_status});
+    }
+  }
+  if (!has_ended) (void)kill(worker, SIGKILL);
+  EndChildren();
+  _exit(0);
+}
+
+void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int printed) noexcept {
+  own_process = getpid();
+  (void)setpgid(0, 0);
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // where the target kills the keeper
+  const rlimit no_core = {0, 0};
+  (void)setrlimit(RLIMIT_CORE, &no_core);
+  // Handlers are ours, not the target's.
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) (void)std::signal(signal, SIG_DFL);
+  CloseAllBut(std::array{socket, printed, memory->file()});
+  if (const int null = open("/dev/null", O_RDONLY); null >= 0) {
+    (void)dup2(null, STDIN_FILENO);
+    (void)close(null);
+  }
+  (void)dup2(printed, STDOUT_FILENO);
+  (void)dup2(printed, STDERR_FILENO);
+  // Or a crash loses a line. With a buffer of its own: a stream that has been used keeps to the mode it had.
+  static std::array<char, BUFSIZ> line;
+  (void)std::setvbuf(stdout, line.data(), _IOLBF, line.size());
+  own_header = memory->header();
+  CatchFaults();
+  while (const std::optional<uint64_t> sequence = ReceiveOne<uint64_t>(socket, 0)) {
+    (void)ftruncate(printed, 0);
+    (void)lseek(printed, 0, SEEK_SET);
+    if (!memory->Follow(memory->header()->request_bytes)) break;
+    own_header = memory->header();
+    own_header->taken = *sequence;
+    const std::vector<uint8_t> answer = serve({memory->payload(), memory->header()->request_bytes});
+    if (getpid() != own_process) break;  // a copy, by a fork() that came back twice
+    if (!memory->Reserve(answer.size())) break;
+    own_header = memory->header();
+    std::ranges::copy(answer, memory->payload());
+    own_header->answer_bytes = answer.size();
+    if (!SendOne(socket, *sequence)) break;
+  }
+  _exit(0);  // not exit(): what is to be done at exit is the parent's
+}
+
+Result<std::vector<uint8_t>> Worker::Ask(std::span<const uint8_t> request,
+                                         std::chrono::milliseconds deadline) {
+  if (!memory_->Reserve(request.size())) return OutOfMemory("no shared memory");
+  std::ranges::copy(request, memory_->payload());
+  memory_->header()->request_bytes = request.size();
+  const Waited waited = SendOne(socket_, ++sequence_) ? AwaitAnswer(deadline) : Waited::kGone;
+  if (waited == Waited::kTimeout) {
+    loss_ = Loss::kNoAnswer;
+    return Error{INTACT_CODEGEN_FAILED,
+                 AfterPrinting(fmt::format("did not return within {:g} s",
+                                           static_cast<double>(deadline.count()) / 1e3))};
+  }
+  if (waited == Waited::kFlood) {
+    loss_ = Loss::kFlood;
+    return Error{INTACT_CODEGEN_FAILED,
+                 AfterPrinting(fmt::format("printed more than {} MiB", kMostPrinted >> 20))};
+  }
+  if (waited == Waited::kGone) {
+    std::string obituary = Obituary();  // waits for the end
+    loss_ = memory_->header()->taken == sequence_ ? Loss::kDied : Loss::kDiedBetween;
+    return Error{INTACT_CODEGEN_FAILED, std::move(obituary)};
+  }
+  const size_t bytes = memory_->header()->answer_bytes;
+  if (!memory_->Follow(bytes)) return Error{INTACT_CODEGEN_FAILED, "overwrote memory that is not its own"};
+  return std::vector<uint8_t>(memory_->payload(), memory_->payload() + bytes);
+}
+
+// Looks for the worker's end now and then, too: where others hold its socket, that tells nothing of it.
+Worker::Waited Worker::AwaitAnswer(std::chrono::milliseconds deadline) const {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kTurn(20);
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  for (;;) {
+    const bool has_ended = End().has_value();  // asked first: what it sent before its end is there
+    const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    const auto turn = has_ended ? milliseconds(0) : std::clamp(left, milliseconds(0), kTurn);
+    pollfd poll_socket = {socket_, POLLIN, 0};
+    if (poll(&poll_socket, 1, static_cast<int>(turn.count())) > 0) {
+      const std::optional<uint64_t> sequence = ReceiveOne<uint64_t>(socket_, MSG_DONTWAIT);
+      if (!sequence) return Waited::kGone;
+      if (*sequence == sequence_) return Waited::kAnswered;
+    } else if (has_ended) {
+      return Waited::kGone;
+    } else if (left <= milliseconds(0)) {
+      return Waited::kTimeout;
+    } else if (Floods()) {
+      return Waited::kFlood;
+    }
+  }
+}
+
+bool Worker::Floods() const {
+  struct stat status = {};
+  return fstat(printed_, &status) == 0 && status.st_size > kMostPrinted;
+}
+
+std::optional<Worker::Note> Worker::End() const {
+  // The note stays in the socket for who asks again.
+  const std::optional<Note> note = ReceiveOne<Note>(keeper_socket_, MSG_PEEK | MSG_DONTWAIT);
+  if (note || errno == EAGAIN) return note;
+  return Note{CLD_KILLED, SIGKILL};  // the keeper is gone, and with it the worker
+}
+
+std::optional<Worker::Note> Worker::AwaitEnd() const {
+  pollfd poll_keeper = {keeper_socket_, POLLIN, 0};
+  (void)poll(&poll_keeper, 1, 2000);
+  return End();
+}
+
+std::string Worker::Obituary() const {
+  const std::optional<Note> end = AwaitEnd();
+  if (!end) return "closed its connection and goes on";
+  Fault fault = memory_->header()->fault;
+  fault.tensor.back() = '\0';  // the memory is not ours alone
+  std::string text;
+  if (end->code == CLD_EXITED) {
+    text = fmt::format("ended its process with status {}", end->status);
+  } else if (fault.signal != 0) {
+    text = Describe(fault);
+  } else {
+    text = "was ended by " + SignalName(end->status);
+    if (end->status == SIGPIPE) text += ": it wrote to a pipe or a socket that nobody reads";
+  }
+  return AfterPrinting(text);
+}
+
+std::string Worker::AfterPrinting(const std::string& what) const {
+  std::string line = TellingLine(Printed());
+  constexpr size_t kShown = 160;
+  if (line.size() > kShown) line = line.substr(0, kShown) + "…";
+  return line.empty() ? what : fmt::format("{}, after printing \"{}\"", what, support::Excerpt(line));
+}
+
+// An error that others follow from stands at the beginning, the last words at the end.
+std::string Worker::Printed() const {
+  constexpr size_t kMost = 65536;
+  struct stat status = {};
+  if (fstat(printed_, &status) != 0) return {};
+  const auto size = static_cast<size_t>(status.st_size);
+  std::string text = PrintedAt(0, kMost);
+  if (size > kMost) {
+    const size_t end = std::min(size - kMost, kMost);
+    text += "\n…\n" + PrintedAt(status.st_size - static_cast<off_t>(end), end);
+  }
+  return text;
+}
+
+std::string Worker::PrintedAt(off_t begin, size_t most) const {
+  std::string text(most, '\0');
+  const ssize_t count = pread(printed_, text.data(), text.size(), begin);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  return text;
+}
+
+std::string TellingLine(std::string_view printed) {
+  constexpr std::string_view kError = "error:";
+  constexpr std::string_view kBlanks = " \t\r";
+  std::string_view telling;
+  ForEachLine(printed, [&](std::string_view line) {
+    if (line.find_first_not_of(kBlanks) == std::string_view::npos) return true;
+    telling = line;
+    const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+    return std::search(line.begin(), line.end(), kError.begin(), kError.end(), same) == line.end();
+  });
+  telling.remove_prefix(std::min(telling.find_first_not_of(kBlanks), telling.size()));
+  return std::string(telling.substr(0, telling.find_last_not_of(kBlanks) + 1));
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,21 @@
+// Dynamic quantizations that are not the contract's (include/intact/intact.h): what mutants plant and the
+// diagnosis recognises.
+#ifndef INTACT_VERIFY_TARGETS_WRONG_QUANTIZERS_H_
+#define INTACT_VERIFY_TARGETS_WRONG_QUANTIZERS_H_
+
+#include <span>
+
+#include "reference/contract/gemm.h"
+
+namespace intact::verify {
+
+struct WrongQuantizer {
+  const char* name;
+  const char* fault;                        // in words
+  void (*quantize)(reference::Gemm* gemm);  // in place of reference::QuantizeActivations()
+};
+
+std::span<const WrongQuantizer> WrongQuantizers();
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_TARGETS_WRONG_QUANTIZERS_H_
