@@ -54,7 +54,7 @@ std::optional<std::string> WhyNotWithin(const Limits<Number>& limits, std::strin
 }
 
 // It is written as the benchmarks go, and must be there before them.
-std::optional<std::string> support::WhyNotWritable(std::string_view flag, const std::string& path) {
+std::optional<std::string> WhyNotWritable(std::string_view flag, const std::string& path) {
   errno = 0;
   if (std::ofstream(path, std::ios::app)) return std::nullopt;
   return fmt::format("{}={}: cannot be written: {}", flag, path,
@@ -75,7 +75,7 @@ std::optional<std::string> WhyNotGoogleFlag(std::string_view argument) {
   if (flag == kMinTime.flag) return WhyNotWithin(kMinTime, value);
   if (flag == kWarmup.flag) return WhyNotWithin(kWarmup, value);
   if (flag == kRepetitions.flag) return WhyNotWithin(kRepetitions, value);
-  if (flag == "--benchmark_out") return support::WhyNotWritable(flag, std::string(value));
+  if (flag == "--benchmark_out") return WhyNotWritable(flag, std::string(value));
   return std::nullopt;
 }
 

@@ -23,12 +23,12 @@
 #include "bench/tuning.h"
 #include "core/isas.h"
 #include "jit/isa.h"
+#include "support/machine.h"
+#include "support/output_file.h"
 #include "tools/console/commands.h"
 #include "tools/console/documents.h"
-#include "support/machine.h"
 #include "tools/console/progress.h"
 #include "tools/console/terminal.h"
-#include "support/output_file.h"
 
 namespace intact::bench {
 namespace {

@@ -86,7 +86,7 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
   ASSIGN_OR_RETURN(const ReadBandwidth read, ReadBandwidth::Create(base.isa, base.shape.WeightBytes()));
 
   std::vector<support::Measurement> turns = {[&] { return MeasureGops(peak); },
-                                            [&] { return read.Measure(); }};
+                                             [&] { return read.Measure(); }};
   std::vector<size_t> timed;  // which of row.timings the further turns are
   Bytes output = entrants.front().workload->NewC(INTACT_S32);
   for (const Entrant& entrant : entrants) {

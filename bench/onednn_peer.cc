@@ -15,6 +15,7 @@
 #include "bench/workload.h"
 #include "core/isas.h"
 #include "peers/onednn_api.h"
+#include "reference/models/operands.h"
 
 namespace intact::bench {
 namespace {

@@ -4,6 +4,9 @@
 #include <span>
 #include <utility>
 
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
+
 namespace intact::bench {
 
 Probes::Probes(const GemmOrConv& operation)

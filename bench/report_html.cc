@@ -12,25 +12,27 @@
 namespace intact::bench {
 namespace {
 
-namespace html = verify::html;
+namespace html = support::html;
 
 /// Speeds with a mark are of other numbers.
-std::vector<support::html::Row> RowsOf(const Table& table) {
-  std::vector<support::html::Row> rows;
+std::vector<html::Row> RowsOf(const Table& table) {
+  std::vector<html::Row> rows;
   for (const std::vector<std::string>& line : table.rows) {
-    support::html::Row& row = rows.emplace_back();
+    html::Row& row = rows.emplace_back();
     for (const std::string& text : line) {
-      row.emplace_back(text, text.ends_with(kMark) ? support::html::Tone::kDoubtful : support::html::Tone::kPlain);
+      row.emplace_back(text,
+                       text.ends_with(kMark) ? html::Tone::kDoubtful : html::Tone::kPlain);
     }
   }
   return rows;
 }
 
 std::string ToHtml(const Table& table) {
-  std::string text = fmt::format("<h2>{}</h2>\n{}", support::html::Escape(table.title),
-                                 support::html::Table({table.head.begin(), table.head.end()}, RowsOf(table), 1));
+  std::string text =
+      fmt::format("<h2>{}</h2>\n{}", html::Escape(table.title),
+                  html::Table({table.head.begin(), table.head.end()}, RowsOf(table), 1));
   for (const std::string& note : table.notes)
-    text += fmt::format("<p class=\"note\">{}</p>\n", support::html::Escape(note));
+    text += fmt::format("<p class=\"note\">{}</p>\n", html::Escape(note));
   return text;
 }
 
@@ -123,16 +125,17 @@ class Roofline {
 
 std::string ToHtml(const Results& results) {
   std::string body =
-      fmt::format("<p>{}</p>\n<p>{}</p>\n{}", support::html::Escape(Title(results)),
-                  support::html::Judged(results.AllRight(), "All that intact computed was right.",
-                               "Something of intact was wrong and is not timed; see the notes."),
-                  support::html::Table({}, RowsOf(MachineTable(results)), 2));
-  body += support::html::Figure("roofline", Roofline(results).Commands(),
-                       "Each shape with s32 output, or from and to float32: filled intact, hollow the peer. "
-                       "Level lines: the ISA's "
-                       "instruction peak. Slopes: read bandwidth of one core.");
+      fmt::format("<p>{}</p>\n<p>{}</p>\n{}", html::Escape(Title(results)),
+                  html::Judged(results.AllRight(), "All that intact computed was right.",
+                                        "Something of intact was wrong and is not timed; see the notes."),
+                  html::Table({}, RowsOf(MachineTable(results)), 2));
+  body += html::Figure(
+      "roofline", Roofline(results).Commands(),
+      "Each shape with s32 output, or from and to float32: filled intact, hollow the peer. "
+      "Level lines: the ISA's "
+      "instruction peak. Slopes: read bandwidth of one core.");
   for (const Table& table : Tables(results)) body += ToHtml(table);
-  return support::html::Page("intact bench", results.origin, body);
+  return html::Page("intact bench", results.origin, body);
 }
 
 }  // namespace intact::bench

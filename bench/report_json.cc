@@ -13,7 +13,7 @@
 namespace intact::bench {
 namespace {
 
-using verify::Json;
+using support::Json;
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 

@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "verify/report/report_terminal.h"
 #include "support/turns.h"
+#include "verify/report/report_terminal.h"
 
 namespace intact::bench {
 namespace {

@@ -16,8 +16,8 @@
 #include "bench/workload.h"
 #include "core/isas.h"
 #include "support/machine.h"
-#include "verify/report/report_json.h"
 #include "support/turns.h"
+#include "verify/report/report_json.h"
 
 namespace intact::bench {
 namespace {

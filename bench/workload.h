@@ -30,6 +30,7 @@
 #include "kernels/runtime/aligned_buffer.h"
 #include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
+#include "reference/models/models.h"
 
 namespace intact::bench {
 

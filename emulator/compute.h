@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "emulator/xstate.h"
+#include "reference/models/operands.h"
 
 namespace intact::emulator {
 

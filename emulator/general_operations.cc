@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "reference/models/operands.h"
+
 namespace intact::emulator {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "emulator/tiles.h"
+#include "reference/models/operands.h"
 
 namespace intact::emulator {
 namespace {

@@ -3,6 +3,7 @@
 #include "fuzz/call.h"
 #include "fuzz/features.h"
 #include "fuzz/items.h"
+#include "reference/models/operands.h"
 #include "verify/targets/guarded_buffer.h"
 
 namespace intact::fuzz {

@@ -10,8 +10,8 @@
 #include "fuzz/check.h"
 #include "fuzz/input.h"
 #include "fuzz/scratch.h"
-#include "verify/studies/layer_check.h"
 #include "support/random.h"
+#include "verify/studies/layer_check.h"
 
 namespace intact::fuzz {
 namespace {

@@ -77,7 +77,8 @@ std::string CheckNpy(std::span<const uint8_t> bytes) {
     return fmt::format("{} bytes of shape {}", array->bytes.size(), support::ShapeString(array->shape));
   }
   for (const bool fortran_order : {false, true}) {
-    const Result<support::NpyArray> again = support::ReadNpy(WriteScratch("again.npy", ImageOf(*array, fortran_order)));
+    const Result<support::NpyArray> again =
+        support::ReadNpy(WriteScratch("again.npy", ImageOf(*array, fortran_order)));
     if (!again) return again.error().message;
     if (again->type != array->type || again->shape != array->shape || again->bytes != array->bytes) {
       return fmt::format("another array is read again, fortran_order {}", fortran_order);

@@ -8,9 +8,9 @@ namespace intact::fuzz {
 namespace {
 
 std::string Written(const verify::SweepPart& part) {
-  verify::Json json = verify::ToJson(part.run, part.result);
+  support::Json json = verify::ToJson(part.run, part.result);
   if (part.random) json["random"] = verify::ToJson(*part.random);
-  return json.dump(1, ' ', false, verify::Json::error_handler_t::replace);
+  return json.dump(1, ' ', false, support::Json::error_handler_t::replace);
 }
 
 }  // namespace

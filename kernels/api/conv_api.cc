@@ -12,10 +12,10 @@
 #include "core/result.h"
 #include "kernels/api/create.h"
 #include "kernels/api/guard.h"
-#include "kernels/runtime/aligned_buffer.h"
-#include "kernels/runtime/whole_file.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/aligned_buffer.h"
+#include "kernels/runtime/whole_file.h"
 #include "kernels/weights/pack_file.h"
 
 struct intact_conv {

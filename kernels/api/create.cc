@@ -5,9 +5,9 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/weights/pack_file.h"
 
 namespace intact::kernels {

@@ -17,10 +17,10 @@
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/api/guard.h"
-#include "kernels/runtime/whole_file.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/whole_file.h"
 #include "kernels/weights/pack_file.h"
 
 struct intact_gemm {

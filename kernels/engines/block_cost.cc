@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "jit/isa.h"
-#include "kernels/runtime/blocking.h"
 #include "kernels/engines/cost_constants.h"
+#include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "core/result.h"
 #include "core/types.h"
-#include "kernels/runtime/blocking.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
 namespace {

@@ -34,11 +34,11 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/staging/band.h"
-#include "kernels/staging/planar_band.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/linear_problem.h"
+#include "kernels/staging/band.h"
+#include "kernels/staging/planar_band.h"
 #include "kernels/weights/linear_weights.h"
 
 namespace intact::kernels {

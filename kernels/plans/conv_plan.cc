@@ -6,9 +6,9 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
+#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 namespace {

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "core/result.h"
-#include "kernels/staging/input_source.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/depthwise_conv.h"
 #include "kernels/plans/gemm_plan.h"
@@ -26,6 +25,7 @@
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/output_grid.h"
 #include "kernels/problem/output_map.h"
+#include "kernels/staging/input_source.h"
 
 namespace intact::kernels {
 

@@ -11,9 +11,9 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "jit/isa.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/tuning.h"
+#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 namespace {

@@ -7,8 +7,8 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 

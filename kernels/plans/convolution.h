@@ -20,7 +20,6 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/conv_plan.h"
 #include "kernels/plans/conv_transposed.h"
@@ -28,6 +27,7 @@
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/linear_problem.h"
 #include "kernels/problem/output_grid.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/weights/pack_file.h"
 
 namespace intact::kernels {

@@ -5,8 +5,8 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/engines/cost_constants.h"
+#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 

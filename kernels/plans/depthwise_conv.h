@@ -19,8 +19,8 @@
 #include "core/result.h"
 #include "kernels/engines/depthwise_engine.h"
 #include "kernels/engines/engine.h"
-#include "kernels/staging/band.h"
 #include "kernels/problem/conv_geometry.h"
+#include "kernels/staging/band.h"
 
 namespace intact::kernels {
 

@@ -11,7 +11,6 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
 #include "kernels/engines/block_cost.h"
@@ -19,6 +18,7 @@
 #include "kernels/engines/portable_engine.h"
 #include "kernels/engines/scheduled_engine.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 namespace {

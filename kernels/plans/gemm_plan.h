@@ -18,7 +18,6 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/quantizer.h"
 #include "kernels/codegen/row_sums.h"
@@ -28,6 +27,7 @@
 #include "kernels/plans/share.h"
 #include "kernels/plans/tuning.h"
 #include "kernels/problem/access.h"
+#include "kernels/runtime/threads.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/pack_file.h"
 #include "kernels/weights/scheduled_vectors.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <random>
 
-#include "kernels/runtime/threads.h"
 #include "kernels/plans/gemm_plan.h"
+#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "core/result.h"
-#include "kernels/runtime/blocking.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
 namespace {

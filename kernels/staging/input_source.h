@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/staging/band.h"
-#include "kernels/staging/planar_band.h"
 #include "kernels/problem/access.h"
 #include "kernels/problem/conv_geometry.h"
+#include "kernels/staging/band.h"
+#include "kernels/staging/planar_band.h"
 
 namespace intact::kernels {
 

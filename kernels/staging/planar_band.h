@@ -26,9 +26,9 @@
 
 #include "core/result.h"
 #include "kernels/codegen/pixel_transpose.h"
-#include "kernels/staging/band.h"
 #include "kernels/problem/access.h"
 #include "kernels/problem/conv_geometry.h"
+#include "kernels/staging/band.h"
 
 namespace intact::kernels {
 

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "core/result.h"
-#include "kernels/runtime/aligned_buffer.h"
 #include "kernels/problem/linear_problem.h"
+#include "kernels/runtime/aligned_buffer.h"
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/pack.h"
 

@@ -23,8 +23,8 @@
 #include <string>
 
 #include "jit/emitters/dot.h"
-#include "kernels/runtime/aligned_buffer.h"
 #include "kernels/problem/operands.h"
+#include "kernels/runtime/aligned_buffer.h"
 
 namespace intact::kernels {
 

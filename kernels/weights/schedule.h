@@ -38,8 +38,8 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/runtime/aligned_buffer.h"
 #include "kernels/problem/access.h"
+#include "kernels/runtime/aligned_buffer.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {

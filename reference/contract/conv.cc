@@ -1,7 +1,6 @@
 #include "reference/contract/conv.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/types.h"
 
@@ -28,89 +27,6 @@ int32_t CenteredWeight(const Conv& conv, int64_t output_channel, int64_t tap, in
   const int64_t at = (output_channel * g.Taps() + tap) * g.GroupInputs() + channel;
   const auto byte = static_cast<uint8_t>(conv.b[static_cast<size_t>(at)]);
   return core::DecodeInt8(conv.b_type, byte) - WeightZeroPoint(conv, output_channel);
-}
-
-// A group's share of values that are there once for each column; one for all, or none, stay.
-template <class T>
-std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, int64_t group) {
-  if (std::ssize(values) != g.output_channels) return values;
-  const auto begin = values.begin() + group * g.GroupOutputs();
-  return std::vector<T>(begin, begin + g.GroupOutputs());
-}
-
-// The residual under a group's columns, in some rows.
-std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
-  if (conv.residual.empty()) return {};
-  const int64_t row_bytes = conv.geometry.output_channels * core::BytesOf(conv.residual_type);
-  const int64_t group_bytes = row_bytes / conv.geometry.groups;
-  std::vector<uint8_t> residual;
-  for (const int64_t m : rows) {
-    const auto row = conv.residual.begin() + m * row_bytes;
-    residual.insert(residual.end(), row + group * group_bytes, row + (group + 1) * group_bytes);
-  }
-  return residual;
-}
-
-// Of each row, the taps that read no pixel.
-std::vector<bool> TapsOutside(const ConvGeometry& g, std::span<const int64_t> rows) {
-  std::vector<bool> outside;
-  for (const int64_t m : rows) {
-    const Pixel pixel = PixelOf(g, m);
-    for (int64_t tap = 0; tap < g.Taps(); ++tap) outside.push_back(InputRow(g, pixel, TapOf(g, tap)) < 0);
-  }
-  return outside;
-}
-
-// Some rows of a group; the tensors are still all of them.
-Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
-  const ConvGeometry& g = conv.geometry;
-  Gemm gemm;
-  static_cast<Operation&>(gemm) = static_cast<const Operation&>(conv);
-  gemm.b_zero_points = GroupShare(conv.b_zero_points, g, group);
-  gemm.bias_s32 = GroupShare(conv.bias_s32, g, group);
-  gemm.bias_f32 = GroupShare(conv.bias_f32, g, group);
-  gemm.float_steps = GroupShare(conv.float_steps, g, group);
-  gemm.scales = GroupShare(conv.scales, g, group);
-  gemm.residual = GroupResidual(conv, group, rows);
-  gemm.m = std::ssize(rows);
-  gemm.n = g.GroupOutputs();
-  gemm.k = g.Taps() * g.TapDepth();
-  gemm.taps = Taps{g.Taps(), g.GroupInputs(), TapsOutside(g, rows)};
-  return gemm;
-}
-
-// im2col.
-std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
-  const ConvGeometry& g = conv.geometry;
-  const auto zero_point = static_cast<uint8_t>(conv.a_zero_point);
-  std::vector<uint8_t> a(rows.size() * static_cast<size_t>(g.Taps() * g.TapDepth()), zero_point);
-  auto to = a.begin();
-  for (const int64_t m : rows) {
-    const Pixel pixel = PixelOf(g, m);
-    for (int64_t tap = 0; tap < g.Taps(); ++tap, to += g.TapDepth()) {
-      const int64_t row = InputRow(g, pixel, TapOf(g, tap));
-      if (row < 0) continue;
-      const auto from = conv.a.begin() + row * g.input_channels + group * g.GroupInputs();
-      std::copy_n(from, g.GroupInputs(), to);
-    }
-  }
-  return a;
-}
-
-// k×n.
-std::vector<int8_t> LoweredWeights(const Conv& conv, int64_t group) {
-  const ConvGeometry& g = conv.geometry;
-  const auto zero = static_cast<int8_t>(-WeightShift(conv));  // what the instruction sees as 0
-  std::vector<int8_t> b(static_cast<size_t>(g.Taps() * g.TapDepth() * g.GroupOutputs()), zero);
-  auto from = conv.b.begin() + group * g.GroupOutputs() * g.Taps() * g.GroupInputs();
-  for (int64_t n = 0; n < g.GroupOutputs(); ++n) {
-    for (int64_t tap = 0; tap < g.Taps(); ++tap) {
-      for (int64_t c = 0; c < g.GroupInputs(); ++c) {
-        b[static_cast<size_t>((tap * g.TapDepth() + c) * g.GroupOutputs() + n)] = *from++;
-      }
-    }
-  }
-  return b;
 }
 
 }  // namespace
@@ -180,27 +96,6 @@ std::vector<int32_t> Convolve(const Conv& conv) {
     }
   }
   return y;
-}
-
-std::vector<Gemm> Lower(const Conv& conv) {
-  std::vector<int64_t> rows(static_cast<size_t>(conv.geometry.OutputPixels()));
-  std::iota(rows.begin(), rows.end(), int64_t{0});
-  return Lower(conv, rows);
-}
-
-std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows) {
-  std::vector<Gemm> gemms;
-  for (int64_t group = 0; group < conv.geometry.groups; ++group) {
-    Gemm& gemm = gemms.emplace_back(GroupOf(conv, group, rows));
-    gemm.a = LoweredActivations(conv, group, rows);
-    gemm.b = LoweredWeights(conv, group);
-  }
-  return gemms;
-}
-
-std::vector<int32_t> Accumulators(const Conv& conv, const Model& model) {
-  const std::vector<Gemm> gemms = Lower(conv);
-  return Accumulators(std::vector<Operands>(gemms.begin(), gemms.end()), model);
 }
 
 }  // namespace intact::reference

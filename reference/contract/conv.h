@@ -1,19 +1,4 @@
-// Scalar convolution one can read at a glance, and the same convolution as GEMMs, which all that is known of
-// GEMMs (models of instructions, comparison, attribution, audits) then holds for.
-//
-// Lowering, a GEMM for each group:
-//
-//   row m     output pixel (batch, od, oh, ow), w fastest
-//   column n  output channel of the group
-//   depth k   (tap, channel of the group): k = tap·E + channel; E is the group's channels, made even
-//
-//             tap (0,0,0)   tap (0,0,1)        tap (KD−1,KH−1,KW−1)
-//           | c0 c1 … pad | c0 c1 … pad | … | c0 c1 … pad |
-//
-// So the pairs (k, k+1) are those of the contract, adjacent channels of a tap; InPairs() knows others. Pixels
-// outside the input, and those between input pixels that a transposed convolution's taps fall on, hold the
-// zero point. The padding of an odd last channel is the zero point too, under weights that the instruction
-// sees as zero: it adds nothing to the sum, and that channel's product stays alone in its pair.
+// Scalar convolution one can read at a glance.
 #ifndef INTACT_REFERENCE_CONTRACT_CONV_H_
 #define INTACT_REFERENCE_CONTRACT_CONV_H_
 
@@ -23,7 +8,6 @@
 #include <vector>
 
 #include "reference/contract/gemm.h"
-#include "reference/models/models.h"
 #include "reference/contract/operation.h"
 
 namespace intact::reference {
@@ -105,15 +89,6 @@ struct Conv : Operation {
 /// The contract as include/intact/intact.h states it: y = Σ (a − za)·(b − zb) + bias_s32 over taps and
 /// channels, for each output pixel and output channel, modulo 2³².
 std::vector<int32_t> Convolve(const Conv& conv);
-
-/// The GEMM of each group.
-std::vector<Gemm> Lower(const Conv& conv);
-
-/// The same of some rows of the output, in this order.
-std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows);
-
-/// y of every output pixel and channel, as `model` accumulates the lowered GEMMs. kExact is the contract.
-std::vector<int32_t> Accumulators(const Conv& conv, const Model& model);
 
 /// Output bytes, dense [batch][OD][OH][OW][output_channels] of c_type, from accumulators.
 inline std::vector<uint8_t> Outputs(const Conv& conv, const std::vector<int32_t>& accumulators) {

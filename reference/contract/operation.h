@@ -57,7 +57,7 @@ Requantization RequantizationOf(const Operation& operation, int64_t n);
 /// its row and the residual, if there are such.
 Requantization AtOutput(Requantization q, const Operation& operation, int64_t columns, int64_t output);
 
-/// Writes one output element, core::BytesOf(q.c_type) bytes. An s32 output is y modulo 2³².
+/// Writes one output element, BytesOf(q.c_type) bytes. An s32 output is y modulo 2³².
 void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept;
 
 /// Output bytes, rows of `columns` elements of c_type, from their accumulators.

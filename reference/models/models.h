@@ -3,7 +3,7 @@
 //
 // A model works on a u8 activation vector and an s8 weight vector of one output. s8 activations are fed to
 // u8×s8 instructions shifted by +128, u8 weights by −128 (compensation is the caller's): see
-// ShiftedActivation and ShiftedWeight in gemm.h. So what clamps is the pair sum of the shifted operands.
+// ShiftedActivation and ShiftedWeight in operands.h. So what clamps is the pair sum of the shifted operands.
 #ifndef INTACT_REFERENCE_MODELS_MODELS_H_
 #define INTACT_REFERENCE_MODELS_MODELS_H_
 

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "core/types.h"
-#include "reference/models/fixed_point.h"
 #include "reference/contract/operation.h"
 #include "reference/contract/quantize.h"
+#include "reference/models/fixed_point.h"
 
 namespace intact::reference {
 namespace {

@@ -27,8 +27,10 @@
 #include "core/types.h"
 #include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
-#include "reference/models/models.h"
 #include "reference/contract/quantize.h"
+#include "reference/models/lowering.h"
+#include "reference/models/models.h"
+#include "reference/models/operands.h"
 
 namespace intact::bench {
 

@@ -21,6 +21,8 @@
 #include "core/isas.h"
 #include "jit/isa.h"
 #include "reference/contract/quantize.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/bench/bench_fixtures.h"
 #include "tests/support/require_isas.h"
 #include "verify/problem/problem.h"

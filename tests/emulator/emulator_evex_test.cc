@@ -35,7 +35,7 @@ x86::Assembler& Masked(x86::Assembler& as, Masking masking) {
 }
 
 /// `result` as it comes out of the mask: the low `bytes`, elements of `element` bytes.
-Vector ByMask(const support::Machine& machine, const Vector& before, const Vector& result, size_t bytes,
+Vector ByMask(const Machine& machine, const Vector& before, const Vector& result, size_t bytes,
               size_t element, Masking masking) {
   Vector out;
   for (size_t i = 0; i < bytes; ++i) {
@@ -54,12 +54,12 @@ Vector TwinNatively(const Twin& twin, const Vector& to, const Vector& first, con
                     int immediate) {
   Vector out;
   for (size_t half = 0; half < 2; ++half) {
-    support::Machine machine;
+    Machine machine;
     std::copy_n(to.bytes.begin() + 32 * static_cast<int>(half), 32, machine.vectors[0].bytes.begin());
     std::copy_n(first.bytes.begin() + 32 * static_cast<int>(half), 32, machine.vectors[1].bytes.begin());
     std::copy_n(second.bytes.begin() + 32 * static_cast<int>(half), 32, machine.vectors[2].bytes.begin());
     machine.flags = 0x202;
-    const support::Machine after = Natively(machine, [&](x86::Assembler& as) {
+    const Machine after = Natively(machine, [&](x86::Assembler& as) {
       EmitTwin(as, twin, true, x86::ymm0, x86::ymm1, x86::ymm2, immediate);
     });
     std::copy_n(after.vectors[0].bytes.begin(), 32, out.bytes.begin() + 32 * static_cast<int>(half));
@@ -70,20 +70,20 @@ Vector TwinNatively(const Twin& twin, const Vector& to, const Vector& first, con
 constexpr size_t kTo = 21, kFirst = 9, kSecond = 30;
 
 /// Interprets `body`; nothing but what `expect` changes of `before` may have changed.
-void ExpectChanges(const support::Machine& before, const Emit& body, const std::function<void(support::Machine*)>& expect,
-                   const std::string& what) {
-  support::Machine expected = before;
+void ExpectChanges(const Machine& before, const Emit& body,
+                   const std::function<void(Machine*)>& expect, const std::string& what) {
+  Machine expected = before;
   Point(&expected);
   expect(&expected);
   EXPECT_EQ(Difference(Interpreted(before, body), expected, 64, 32, kAllFlags), "") << what;
 }
 
 void ExpectEvexAsTwin(const Twin& twin, size_t bytes, Masking masking, int immediate) {
-  const support::Machine before = RandomMachine();
+  const Machine before = RandomMachine();
   const std::string what = fmt::format("{} of {} bytes, masking {}, immediate {}", twin.name, bytes,
                                        static_cast<int>(masking), immediate);
   const auto expect = [&](const Vector& second) {
-    return [&, second](support::Machine* machine) {
+    return [&, second](Machine* machine) {
       const Vector result =
           TwinNatively(twin, before.vectors[kTo], before.vectors[kFirst], second, immediate);
       machine->vectors[kTo] =
@@ -145,13 +145,13 @@ void ExpectLanes(const std::string& what, size_t bytes, size_t element, const Em
   for (const Masking masking : kMaskings) {
     if (element == 0 && masking != Masking::kNone) continue;
     for (int repetition = 0; repetition < 5; ++repetition) {
-      const support::Machine before = RandomMachine();
+      const Machine before = RandomMachine();
       Lanes<Element> lanes = {};
       for (size_t i = 0; i < bytes / sizeof(Element); ++i) lanes[i] = lane(before, i);
       const Vector result = {std::bit_cast<decltype(Vector::bytes)>(lanes)};
       ExpectChanges(
           before, [&](x86::Assembler& as) { emit(Masked(as, masking)); },
-          [&](support::Machine* machine) {
+          [&](Machine* machine) {
             machine->vectors[kTo] =
                 ByMask(before, before.vectors[kTo], result, bytes, std::max<size_t>(element, 1), masking);
           },
@@ -168,7 +168,7 @@ TEST(EvexOperations, MultiplyBytes) {
           as.emit(x86::Inst::kIdVpdpbusd, Register(bytes, kTo), Register(bytes, kFirst),
                   Register(bytes, kSecond));
         },
-        [](const support::Machine& machine, size_t lane) {
+        [](const Machine& machine, size_t lane) {
           uint32_t sum = Of<uint32_t>(machine.vectors[kTo])[lane];
           for (size_t i = 4 * lane; i < 4 * lane + 4; ++i) {
             sum += static_cast<uint32_t>(machine.vectors[kFirst].bytes[i] *
@@ -184,29 +184,31 @@ TEST(EvexOperations, Permute) {
     const size_t count = bytes / 4;
     const x86::Vec to = Register(bytes, kTo), first = Register(bytes, kFirst),
                    second = Register(bytes, kSecond);
-    const auto of = [](const support::Machine& machine, size_t number) {
+    const auto of = [](const Machine& machine, size_t number) {
       return Of<uint32_t>(machine.vectors[number]);
     };
     ExpectLanes<uint32_t>(
         "vpermd", bytes, 4, [&](x86::Assembler& as) { as.emit(x86::Inst::kIdVpermd, to, first, second); },
-        [&](const support::Machine& machine, size_t i) {
+        [&](const Machine& machine, size_t i) {
           return of(machine, kSecond)[of(machine, kFirst)[i] & (count - 1)];
         });
     ExpectLanes<uint32_t>(
         "vpermt2d", bytes, 4, [&](x86::Assembler& as) { as.emit(x86::Inst::kIdVpermt2d, to, first, second); },
-        [&](const support::Machine& machine, size_t i) {
+        [&](const Machine& machine, size_t i) {
           const uint32_t index = of(machine, kFirst)[i];
           return of(machine, (index & count) != 0 ? kSecond : kTo)[index & (count - 1)];
         });
     ExpectLanes<uint32_t>(
         "vpermi2d", bytes, 4, [&](x86::Assembler& as) { as.emit(x86::Inst::kIdVpermi2d, to, first, second); },
-        [&](const support::Machine& machine, size_t i) {
+        [&](const Machine& machine, size_t i) {
           const uint32_t index = of(machine, kTo)[i];
           return of(machine, (index & count) != 0 ? kSecond : kFirst)[index & (count - 1)];
         });
     ExpectLanes<uint64_t>(
         "vpermq", bytes, 8, [&](x86::Assembler& as) { as.emit(x86::Inst::kIdVpermq, to, second, 0x4e); },
-        [&](const support::Machine& machine, size_t i) { return Of<uint64_t>(machine.vectors[kSecond])[i ^ 2]; });
+        [&](const Machine& machine, size_t i) {
+          return Of<uint64_t>(machine.vectors[kSecond])[i ^ 2];
+        });
     // The lower half of the quarters from the first source, the upper from the second.
     for (const unsigned immediate : {0x88U, 0xddU, 0x4eU, 0x01U, 0xe4U}) {
       const auto quarter = [&](size_t number) -> std::pair<size_t, size_t> {
@@ -216,14 +218,14 @@ TEST(EvexOperations, Permute) {
       ExpectLanes<uint32_t>(
           "vshufi32x4", bytes, 4,
           [&](x86::Assembler& as) { as.emit(x86::Inst::kIdVshufi32x4, to, first, second, immediate); },
-          [&](const support::Machine& machine, size_t i) {
+          [&](const Machine& machine, size_t i) {
             const auto [from, index] = quarter(i / 4);
             return of(machine, from)[4 * index + i % 4];
           });
       ExpectLanes<uint64_t>(
           "vshufi64x2", bytes, 8,
           [&](x86::Assembler& as) { as.emit(x86::Inst::kIdVshufi64x2, to, first, second, immediate); },
-          [&](const support::Machine& machine, size_t i) {
+          [&](const Machine& machine, size_t i) {
             const auto [from, index] = quarter(i / 2);
             return Of<uint64_t>(machine.vectors[from])[2 * index + i % 2];
           });
@@ -238,7 +240,7 @@ TEST(EvexOperations, CombineBits) {
         [&](x86::Assembler& as) {
           as.vpternlogd(x86::zmm(kTo), x86::zmm(kFirst), x86::zmm(kSecond), immediate);
         },
-        [&](const support::Machine& machine, size_t i) {
+        [&](const Machine& machine, size_t i) {
           int byte = 0;
           for (int bit = 0; bit < 8; ++bit) {
             const auto at = [&](size_t number) { return machine.vectors[number].bytes[i] >> bit & 1; };
@@ -251,7 +253,7 @@ TEST(EvexOperations, CombineBits) {
 
 TEST(EvexOperations, RepeatAndWidenWhatIsInMemory) {
   const auto memory = x86::ptr(x86::rbx, 64);
-  const auto byte = [](const support::Machine& machine, size_t i) { return machine.memory[512 + 64 + i]; };
+  const auto byte = [](const Machine& machine, size_t i) { return machine.memory[512 + 64 + i]; };
   using Id = x86::Inst::Id;
   for (const auto& [id, part, element] : {std::tuple<Id, size_t, size_t>{x86::Inst::kIdVpbroadcastd, 4, 4},
                                           {x86::Inst::kIdVpbroadcastq, 8, 8},
@@ -262,56 +264,58 @@ TEST(EvexOperations, RepeatAndWidenWhatIsInMemory) {
     ExpectLanes<uint8_t>(
         fmt::format("broadcast of {}", part), 64, element,
         [&, id = id](x86::Assembler& as) { as.emit(id, x86::zmm(kTo), memory); },
-        [&, part = part](const support::Machine& machine, size_t i) { return byte(machine, i % part); });
+        [&, part = part](const Machine& machine, size_t i) { return byte(machine, i % part); });
   }
   ExpectLanes<int32_t>(
       "vpmovsxbd", 64, 4, [&](x86::Assembler& as) { as.vpmovsxbd(x86::zmm(kTo), memory); },
-      [&](const support::Machine& machine, size_t i) { return static_cast<int8_t>(byte(machine, i)); });
+      [&](const Machine& machine, size_t i) { return static_cast<int8_t>(byte(machine, i)); });
   ExpectLanes<int32_t>(
       "vpmovzxbd", 64, 4, [&](x86::Assembler& as) { as.vpmovzxbd(x86::zmm(kTo), memory); },
-      [&](const support::Machine& machine, size_t i) { return int32_t{byte(machine, i)}; });
+      [&](const Machine& machine, size_t i) { return int32_t{byte(machine, i)}; });
   ExpectLanes<uint8_t>(
       "vmovdqu8", 64, 1, [&](x86::Assembler& as) { as.vmovdqu8(x86::zmm(kTo), memory); },
-      [&](const support::Machine& machine, size_t i) { return byte(machine, i); });
+      [&](const Machine& machine, size_t i) { return byte(machine, i); });
   ExpectLanes<uint8_t>(
       "vmovdqu32", 64, 4, [&](x86::Assembler& as) { as.vmovdqu32(x86::zmm(kTo), memory); },
-      [&](const support::Machine& machine, size_t i) { return byte(machine, i); });
+      [&](const Machine& machine, size_t i) { return byte(machine, i); });
 }
 
 TEST(EvexOperations, NarrowExtractAndInsert) {
-  const auto dwords = [](const support::Machine& machine, size_t i) {
+  const auto dwords = [](const Machine& machine, size_t i) {
     return Of<int32_t>(machine.vectors[kSecond])[i];
   };
   const x86::Vec to = x86::xmm(kTo), from = x86::zmm(kSecond);
   ExpectLanes<uint8_t>(
       "vpmovdb", 16, 1, [&](x86::Assembler& as) { as.vpmovdb(to, from); },
-      [&](const support::Machine& machine, size_t i) { return static_cast<uint8_t>(dwords(machine, i)); });
+      [&](const Machine& machine, size_t i) { return static_cast<uint8_t>(dwords(machine, i)); });
   ExpectLanes<int8_t>(
       "vpmovsdb", 16, 1, [&](x86::Assembler& as) { as.vpmovsdb(to, from); },
-      [&](const support::Machine& machine, size_t i) {
+      [&](const Machine& machine, size_t i) {
         return static_cast<int8_t>(std::clamp(dwords(machine, i), -128, 127));
       });
   ExpectLanes<uint8_t>(
       "vpmovusdb", 16, 1, [&](x86::Assembler& as) { as.vpmovusdb(to, from); },
-      [&](const support::Machine& machine, size_t i) {
+      [&](const Machine& machine, size_t i) {
         return static_cast<uint8_t>(std::min(static_cast<uint32_t>(dwords(machine, i)), 255U));
       });
   for (const size_t part : {0, 1, 2, 3}) {
     ExpectLanes<uint8_t>(
         "vextracti32x4", 16, 4, [&](x86::Assembler& as) { as.vextracti32x4(to, from, part); },
-        [&](const support::Machine& machine, size_t i) { return machine.vectors[kSecond].bytes[16 * part + i]; });
+        [&](const Machine& machine, size_t i) {
+          return machine.vectors[kSecond].bytes[16 * part + i];
+        });
     ExpectLanes<uint8_t>(
         "vinserti32x4", 64, 4,
         [&](x86::Assembler& as) {
           as.vinserti32x4(x86::zmm(kTo), x86::zmm(kFirst), x86::xmm(kSecond), part);
         },
-        [&](const support::Machine& machine, size_t i) {
+        [&](const Machine& machine, size_t i) {
           return i / 16 == part ? machine.vectors[kSecond].bytes[i % 16] : machine.vectors[kFirst].bytes[i];
         });
   }
   ExpectLanes<uint8_t>(
       "vextracti64x4", 32, 8, [&](x86::Assembler& as) { as.vextracti64x4(x86::ymm(kTo), from, 1); },
-      [&](const support::Machine& machine, size_t i) { return machine.vectors[kSecond].bytes[32 + i]; });
+      [&](const Machine& machine, size_t i) { return machine.vectors[kSecond].bytes[32 + i]; });
 }
 
 TEST(EvexOperations, Store) {
@@ -332,10 +336,10 @@ TEST(EvexOperations, Store) {
   };
   for (const Case& one : cases) {
     for (const Masking masking : {Masking::kNone, Masking::kMerges}) {
-      const support::Machine before = RandomMachine();
+      const Machine before = RandomMachine();
       ExpectChanges(
           before, [&](x86::Assembler& as) { one.emit(Masked(as, masking)); },
-          [&](support::Machine* machine) {
+          [&](Machine* machine) {
             for (size_t i = 0; i < one.bytes; ++i) {
               const bool is_kept =
                   masking != Masking::kNone && (before.masks[kMask] >> (i / one.element) & 1) == 0;
@@ -365,54 +369,54 @@ TEST(EvexOperations, StoreAlignedOrAreRefused) {
 
 TEST(MaskOperations, MoveCompareAndCombine) {
   const auto expect = [](const std::string& what, const Emit& emit,
-                         const std::function<void(support::Machine*)>& change) {
+                         const std::function<void(Machine*)>& change) {
     for (int repetition = 0; repetition < 5; ++repetition) ExpectChanges(RandomMachine(), emit, change, what);
   };
   expect(
       "kmovw from r32", [](x86::Assembler& as) { as.kmovw(x86::k2, x86::r9d); },
-      [](support::Machine* m) { m->masks[2] = static_cast<uint16_t>(m->general[9]); });
+      [](Machine* m) { m->masks[2] = static_cast<uint16_t>(m->general[9]); });
   expect(
       "kmovd from r32", [](x86::Assembler& as) { as.kmovd(x86::k2, x86::r9d); },
-      [](support::Machine* m) { m->masks[2] = static_cast<uint32_t>(m->general[9]); });
+      [](Machine* m) { m->masks[2] = static_cast<uint32_t>(m->general[9]); });
   expect(
       "kmovq from r64", [](x86::Assembler& as) { as.kmovq(x86::k2, x86::r9); },
-      [](support::Machine* m) { m->masks[2] = m->general[9]; });
+      [](Machine* m) { m->masks[2] = m->general[9]; });
   expect(
       "kmovb to r32", [](x86::Assembler& as) { as.kmovb(x86::r12d, x86::k2); },
-      [](support::Machine* m) { m->general[12] = static_cast<uint8_t>(m->masks[2]); });
+      [](Machine* m) { m->general[12] = static_cast<uint8_t>(m->masks[2]); });
   expect(
       "kmovq to r64", [](x86::Assembler& as) { as.kmovq(x86::r12, x86::k2); },
-      [](support::Machine* m) { m->general[12] = m->masks[2]; });
+      [](Machine* m) { m->general[12] = m->masks[2]; });
   expect(
       "kmovd from memory", [](x86::Assembler& as) { as.kmovd(x86::k2, x86::ptr(x86::rbx, 3)); },
-      [](support::Machine* m) {
+      [](Machine* m) {
         m->masks[2] = 0;
         std::memcpy(&m->masks[2], &m->memory[515], 4);
       });
   expect(
       "kmovw to memory", [](x86::Assembler& as) { as.kmovw(x86::ptr(x86::rbx, 3), x86::k2); },
-      [](support::Machine* m) { std::memcpy(&m->memory[515], &m->masks[2], 2); });
+      [](Machine* m) { std::memcpy(&m->memory[515], &m->masks[2], 2); });
   expect(
       "kandw", [](x86::Assembler& as) { as.kandw(x86::k1, x86::k2, x86::k3); },
-      [](support::Machine* m) { m->masks[1] = static_cast<uint16_t>(m->masks[2] & m->masks[3]); });
+      [](Machine* m) { m->masks[1] = static_cast<uint16_t>(m->masks[2] & m->masks[3]); });
   expect(
       "kandnq", [](x86::Assembler& as) { as.kandnq(x86::k1, x86::k2, x86::k3); },
-      [](support::Machine* m) { m->masks[1] = ~m->masks[2] & m->masks[3]; });
+      [](Machine* m) { m->masks[1] = ~m->masks[2] & m->masks[3]; });
   expect(
       "korb", [](x86::Assembler& as) { as.korb(x86::k1, x86::k2, x86::k3); },
-      [](support::Machine* m) { m->masks[1] = static_cast<uint8_t>(m->masks[2] | m->masks[3]); });
+      [](Machine* m) { m->masks[1] = static_cast<uint8_t>(m->masks[2] | m->masks[3]); });
   expect(
       "kxnord", [](x86::Assembler& as) { as.kxnord(x86::k1, x86::k2, x86::k3); },
-      [](support::Machine* m) { m->masks[1] = static_cast<uint32_t>(~(m->masks[2] ^ m->masks[3])); });
+      [](Machine* m) { m->masks[1] = static_cast<uint32_t>(~(m->masks[2] ^ m->masks[3])); });
   expect(
       "kxorq", [](x86::Assembler& as) { as.kxorq(x86::k1, x86::k2, x86::k3); },
-      [](support::Machine* m) { m->masks[1] = m->masks[2] ^ m->masks[3]; });
+      [](Machine* m) { m->masks[1] = m->masks[2] ^ m->masks[3]; });
   expect(
       "knotw", [](x86::Assembler& as) { as.knotw(x86::k1, x86::k3); },
-      [](support::Machine* m) { m->masks[1] = static_cast<uint16_t>(~m->masks[3]); });
+      [](Machine* m) { m->masks[1] = static_cast<uint16_t>(~m->masks[3]); });
   expect(
       "vpcmpeqd", [](x86::Assembler& as) { as.vpcmpeqd(x86::k1, x86::zmm(kFirst), x86::zmm(kSecond)); },
-      [](support::Machine* m) {
+      [](Machine* m) {
         m->masks[1] = 0;
         for (size_t i = 0; i < 16; ++i) {
           const bool holds = Of<int32_t>(m->vectors[kFirst])[i] == Of<int32_t>(m->vectors[kSecond])[i];
@@ -425,7 +429,7 @@ TEST(MaskOperations, MoveCompareAndCombine) {
         [&](x86::Assembler& as) {
           as.k(x86::k(kMask)).vpcmpub(x86::k1, x86::ymm(kFirst), x86::ymm(kSecond), predicate);
         },
-        [&](support::Machine* m) {
+        [&](Machine* m) {
           m->masks[1] = 0;
           for (size_t i = 0; i < 32; ++i) {
             const uint8_t a = m->vectors[kFirst].bytes[i], b = m->vectors[kSecond].bytes[i];

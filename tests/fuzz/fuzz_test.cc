@@ -86,7 +86,8 @@ TEST(Fuzz, MostLinesAndFilesOfTheCorporaAreTaken) {
     for (const Entry& entry : Corpus(name)) count += read(entry.bytes) ? 1 : 0;
     return count;
   };
-  EXPECT_GT(taken("npy", [](const Bytes& bytes) { return support::ReadNpy(WriteScratch("npy", bytes)); }), 20);
+  EXPECT_GT(taken("npy", [](const Bytes& bytes) { return support::ReadNpy(WriteScratch("npy", bytes)); }),
+            20);
   EXPECT_GT(taken("sweep_file",
                   [](const Bytes& bytes) { return verify::ReadSweepPart(WriteScratch("sweep", bytes)); }),
             20);

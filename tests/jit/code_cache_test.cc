@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "jit/code_memory.h"
-#include "tests/support/code_pages.h"
 #include "support/resident.h"
+#include "tests/support/code_pages.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 // sanitizer/allocator_interface.h declares it, which GCC does not ship.

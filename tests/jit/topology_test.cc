@@ -35,13 +35,13 @@ constexpr int64_t kKibi = 1 << 10, kMebi = 1 << 20, kGibi = 1 << 30;
 using CpuidTable = std::map<std::pair<uint32_t, uint32_t>, CpuidRegisters>;  // by leaf and subleaf
 
 /// A machine made of tables. It counts what the operating system is asked.
-class support::Machine : public MachineFacts {
+class Machine : public MachineFacts {
  public:
-  support::Machine() = default;
-  explicit support::Machine(CpuidTable table) : cpuid(std::move(table)) {}
-  support::Machine(const support::Machine&) = delete;
-  support::Machine& operator=(const support::Machine&) = delete;
-  virtual ~support::Machine() = default;
+  Machine() = default;
+  explicit Machine(CpuidTable table) : cpuid(std::move(table)) {}
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+  virtual ~Machine() = default;
 
   CpuidRegisters Cpuid(uint32_t leaf, uint32_t subleaf) const noexcept override {
     const auto found = cpuid.find({leaf, subleaf});
@@ -143,13 +143,13 @@ Sizes SizesOf(const MachineFacts& facts) {
 }
 
 TEST(CacheBytes, OfIntelsLeaf) {
-  const support::Machine machine(IntelGuest());
+  const Machine machine(IntelGuest());
   EXPECT_EQ(SizesOf(machine), (Sizes{48 * kKibi, 2 * kMebi, 480 * kMebi}));
   EXPECT_EQ(machine.questions, 0) << "CPUID has all sizes";
 }
 
 TEST(CacheBytes, OfAmdsLeaf) {
-  support::Machine machine(EmulatedEpyc());
+  Machine machine(EmulatedEpyc());
   EXPECT_EQ(SizesOf(machine), (Sizes{32 * kKibi, 512 * kKibi, 8 * kMebi}));
   machine.cpuid.erase({0x80000005, 0});
   machine.cpuid.erase({0x80000006, 0});
@@ -158,15 +158,15 @@ TEST(CacheBytes, OfAmdsLeaf) {
 }
 
 TEST(CacheBytes, OfSizesAlone) {
-  EXPECT_EQ(SizesOf(support::Machine(Qemu64())), (Sizes{64 * kKibi, 512 * kKibi, 16 * kMebi}));
-  const support::Machine zen5(HiddenZen5());
+  EXPECT_EQ(SizesOf(Machine(Qemu64())), (Sizes{64 * kKibi, 512 * kKibi, 16 * kMebi}));
+  const Machine zen5(HiddenZen5());
   EXPECT_EQ(SizesOf(zen5), (Sizes{48 * kKibi, 1 * kMebi, 32 * kMebi}));
   EXPECT_EQ(zen5.questions, 0);
 }
 
 // Above the highest leaf, CPUID returns the contents of another leaf.
 TEST(CacheBytes, LeavesThatAreNotThereAreNotRead) {
-  support::Machine machine(Qemu64());
+  Machine machine(Qemu64());
   machine.absent = {0x04000121, 0x02c0003f, 0x3f, 0};
   machine.cpuid[{4, 0}] = {};
   EXPECT_EQ(SizesOf(machine), (Sizes{64 * kKibi, 512 * kKibi, 16 * kMebi}));
@@ -178,14 +178,14 @@ TEST(CacheBytes, LeavesThatAreNotThereAreNotRead) {
 }
 
 TEST(CacheBytes, ADisabledCacheIsNotReported) {
-  support::Machine machine(Qemu64());
+  Machine machine(Qemu64());
   machine.cpuid[{0x80000006, 0}] = {0, 0, 0x02000140, 0x00800140};
   EXPECT_EQ(SizesOf(machine), (Sizes{64 * kKibi, 0, 0}));
 }
 
 // Each level has a source of its own.
 TEST(CacheBytes, OfSeveralSources) {
-  support::Machine machine(HiddenZen5());
+  Machine machine(HiddenZen5());
   machine.cpuid[{4, 0}] = {0x121, 0x01c0003f, 0x3f, 0};
   machine.cpuid[{0x80000006, 0}].ecx = 0;
   machine.AddCache(0, 1, "Data", "1024K", "0");
@@ -195,7 +195,7 @@ TEST(CacheBytes, OfSeveralSources) {
 }
 
 TEST(CacheBytes, OfTheOperatingSystem) {
-  support::Machine machine;
+  Machine machine;
   machine.AddCache(0, 1, "Instruction", "64K", "0");
   machine.AddCache(1, 1, "Data", "48K", "0,4");
   machine.AddCache(2, 2, "Unified", "2048K", "0,4");
@@ -209,7 +209,7 @@ TEST(CacheBytes, OfTheOperatingSystem) {
 }
 
 TEST(CacheBytes, KernelsAssumeWhatIsUnknown) {
-  support::Machine machine;
+  Machine machine;
   EXPECT_EQ(SizesOf(machine), (Sizes{0, 0, 0}));
   kernels::CacheSizes sizes = kernels::CachesOf(machine);
   EXPECT_EQ(sizes.l1d_bytes, 32 * kKibi);
@@ -220,7 +220,7 @@ TEST(CacheBytes, KernelsAssumeWhatIsUnknown) {
   EXPECT_EQ(sizes.l1d_bytes, 48 * kKibi);
   EXPECT_EQ(sizes.l2_bytes, 512 * kKibi);
 
-  sizes = kernels::CachesOf(support::Machine(HiddenZen5()));
+  sizes = kernels::CachesOf(Machine(HiddenZen5()));
   EXPECT_EQ(sizes.l1d_bytes, 48 * kKibi);
   EXPECT_EQ(sizes.l2_bytes, 1 * kMebi);
 }
@@ -228,7 +228,7 @@ TEST(CacheBytes, KernelsAssumeWhatIsUnknown) {
 // ----- malformed facts -------------------------------------------------------------------------------------
 
 /// Every leaf and subleaf returns the same registers, and every file the same text.
-class Constant final : public support::Machine {
+class Constant final : public Machine {
  public:
   CpuidRegisters Cpuid(uint32_t leaf, uint32_t /*subleaf*/) const noexcept override {
     return leaf == 0 || leaf == 0x80000000 ? CpuidRegisters{leaf | 0xffff, 0, 0, 0} : registers;
@@ -268,7 +268,7 @@ TEST(MalformedFacts, ACacheListThatNeverEnds) {
 }
 
 TEST(MalformedFacts, SizesThatOverflow) {
-  support::Machine machine(IntelGuest());
+  Machine machine(IntelGuest());
   machine.cpuid[{4, 0}] = {0x21, 0xffffffff, 0xffffffff, 0};  // 2^64 bytes
   machine.cpuid[{4, 2}] = {0x43, 0, 0xffffffff, 0};           // 4 GiB: not more than some L3 may have
   machine.cpuid[{4, 3}] = {0x63, 0, 0, 0};                    // a byte
@@ -304,11 +304,11 @@ TEST(MalformedFacts, AnyFilesAreSurvived) {
 
 TEST(MalformedFacts, FilesOfCaches) {
   for (const char* size : {"", "K", "-48K", "48X", "0K", "48 K", "99999999999999999999K", "1", "9999999M"}) {
-    support::Machine machine;
+    Machine machine;
     machine.AddCache(0, 1, "Data", size, "0");
     EXPECT_EQ(SizesOf(machine)[0], 0) << size;
   }
-  support::Machine machine;
+  Machine machine;
   machine.AddCache(0, 1, "Data", "48K", "1-0");
   const Topology topology = DetectTopology(machine);
   EXPECT_EQ(topology.l1d.bytes, 48 * kKibi);
@@ -318,7 +318,7 @@ TEST(MalformedFacts, FilesOfCaches) {
 // ----- logical CPUs and cores ------------------------------------------------------------------------------
 
 TEST(Topology, OfAGuestWithTwoCores) {
-  support::Machine machine(IntelGuest());
+  Machine machine(IntelGuest());
   machine.AddCore({0}, "0");
   machine.AddCore({1}, "1");
   machine.AddCache(0, 1, "Data", "48K", "0");
@@ -334,7 +334,7 @@ TEST(Topology, OfAGuestWithTwoCores) {
 }
 
 TEST(Topology, OfCoresWithTwoThreads) {
-  support::Machine machine;
+  Machine machine;
   machine.AddCore({0, 2}, "0,2");
   machine.AddCore({1, 3}, "1,3");
   Topology topology = DetectTopology(machine);
@@ -357,7 +357,7 @@ TEST(Topology, OfCoresWithTwoThreads) {
 }
 
 TEST(Topology, BeforeLinux53) {
-  support::Machine machine;
+  Machine machine;
   machine.files = {{"cpu0/topology/thread_siblings_list", "0-1\n"},
                    {"cpu1/topology/thread_siblings_list", "0-1\n"}};
   machine.usable = {0, 1};
@@ -368,7 +368,7 @@ TEST(Topology, BeforeLinux53) {
 
 // Where the operating system does not describe cores, CPUID may. It does not report which cores are usable.
 TEST(Topology, OfCpuidAlone) {
-  support::Machine machine(IntelGuest());
+  Machine machine(IntelGuest());
   machine.usable = {0, 1};
   machine.sysconf = {{_SC_NPROCESSORS_ONLN, 8}};
   Topology topology = DetectTopology(machine);
@@ -383,7 +383,7 @@ TEST(Topology, OfCpuidAlone) {
   machine.sysconf = {{_SC_NPROCESSORS_ONLN, 2}};
   EXPECT_EQ(DetectTopology(machine).usable_cores, 1);
 
-  support::Machine zen(EmulatedEpyc());
+  Machine zen(EmulatedEpyc());
   zen.usable = {0, 1, 2, 3};
   zen.sysconf = {{_SC_NPROCESSORS_ONLN, 4}};
   zen.cpuid[{0x8000001e, 0}] = {0, 0x100, 0, 0};
@@ -395,7 +395,7 @@ TEST(Topology, OfCpuidAlone) {
 
 // Leaf 80000006 reports the sum of a package's L3 caches. The operating system counts who shares one of them.
 TEST(Topology, SharesAreOfTheCacheWhoseSizeIsKnown) {
-  support::Machine machine(HiddenZen5());
+  Machine machine(HiddenZen5());
   machine.AddCache(0, 3, "Unified", "16M", "0-7");
   const Topology topology = DetectTopology(machine);
   EXPECT_EQ(topology.l3.bytes, 32 * kMebi);
@@ -405,17 +405,17 @@ TEST(Topology, SharesAreOfTheCacheWhoseSizeIsKnown) {
 }
 
 TEST(Topology, SharesAreNoMoreThanThereAre) {
-  support::Machine machine(EmulatedEpyc());
+  Machine machine(EmulatedEpyc());
   machine.cpuid[{0x8000001d, 3}].eax |= 15u << 14;
   machine.sysconf = {{_SC_NPROCESSORS_ONLN, 12}};
   EXPECT_EQ(DetectTopology(machine).l3.shared_by, 12);
   machine.sysconf = {{_SC_NPROCESSORS_ONLN, 64}};
   EXPECT_EQ(DetectTopology(machine).l3.shared_by, 16);
-  EXPECT_EQ(DetectTopology(support::Machine(HiddenZen5())).l3.shared_by, 0);
+  EXPECT_EQ(DetectTopology(Machine(HiddenZen5())).l3.shared_by, 0);
 }
 
 TEST(Topology, OfNothing) {
-  const Topology topology = DetectTopology(support::Machine());
+  const Topology topology = DetectTopology(Machine());
   EXPECT_EQ(topology.brand, "");
   EXPECT_EQ(topology.online_cpus, 0);
   EXPECT_EQ(topology.usable_cpus, 0);

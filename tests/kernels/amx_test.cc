@@ -14,12 +14,13 @@
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/engines/amx_engine.h"
 #include "kernels/weights/pack.h"
+#include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/require_isas.h"
 #include "tests/support/tiles_target.h"
-#include "verify/targets/guarded_matrix.h"
 #include "verify/sweep/sweep.h"
+#include "verify/targets/guarded_matrix.h"
 
 namespace intact::kernels {
 namespace {

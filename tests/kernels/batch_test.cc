@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/isas.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/support/on_every_isa.h"
 #include "verify/explain/audit.h"
 

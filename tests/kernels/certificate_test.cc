@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "reference/models/models.h"
+#include "support/npy.h"
 #include "tests/support/expect_model.h"
 #include "verify/problem/fill.h"
-#include "support/npy.h"
 
 namespace intact::kernels {
 namespace {
@@ -383,7 +383,8 @@ TEST(CertificateApi, TellsWhatTheInstructionSees) {
 
 TEST(GoldenLayers, ThreeToTwentyNinePercentOfThePairsCouldSaturate) {
   for (const char* layer : {"u8_9", "u8_11", "u8_ramp_64x10", "u7_9", "u7_11", "u7_ramp_64x10"}) {
-    const auto npy = support::ReadNpy(INTACT_TEST_DATA "/torch-layers/" + std::string(layer) + "/weights.npy");
+    const auto npy =
+        support::ReadNpy(INTACT_TEST_DATA "/torch-layers/" + std::string(layer) + "/weights.npy");
     ASSERT_TRUE(npy) << npy.error().message;
     ASSERT_EQ(npy->shape.size(), 2u);
     const std::vector<int8_t> values = npy->Values<int8_t>();

@@ -19,9 +19,9 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/tiles_target.h"
 #include "verify/explain/audit.h"
+#include "verify/problem/problem.h"
 #include "verify/studies/layer.h"
 #include "verify/studies/layer_check.h"
-#include "verify/problem/problem.h"
 
 namespace intact::verify {
 namespace {

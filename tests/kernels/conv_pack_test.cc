@@ -19,6 +19,7 @@
 
 #include "core/isas.h"
 #include "core/types.h"
+#include "support/random.h"
 #include "tests/support/conv_layers.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
@@ -28,7 +29,6 @@
 #include "tests/support/temp_path.h"
 #include "verify/explain/audit.h"
 #include "verify/targets/guarded_buffer.h"
-#include "support/random.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::tests {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "kernels/problem/conv_geometry.h"
+#include "support/random.h"
 #include "tests/support/expect_model.h"
 #include "verify/problem/problem.h"
-#include "support/random.h"
 
 namespace intact::kernels {
 namespace {

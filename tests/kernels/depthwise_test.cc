@@ -22,11 +22,11 @@
 #include "kernels/problem/linear_problem.h"
 #include "kernels/weights/linear_weights.h"
 #include "reference/contract/requantize.h"
+#include "support/random.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/require_isas.h"
 #include "verify/explain/audit.h"
 #include "verify/targets/guarded_matrix.h"
-#include "support/random.h"
 
 namespace intact::kernels {
 namespace {

@@ -18,6 +18,8 @@
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/microkernel.h"
 #include "kernels/weights/scheduled_vectors.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/on_every_isa.h"

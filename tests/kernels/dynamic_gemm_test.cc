@@ -17,6 +17,9 @@
 #include "core/types.h"
 #include "reference/contract/gemm.h"
 #include "reference/contract/quantize.h"
+#include "reference/models/lowering.h"
+#include "reference/models/models.h"
+#include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/plan.h"
 #include "tests/support/require_isas.h"
@@ -262,7 +265,7 @@ class Scattered {
   Scattered(const intact_gemm_args& dense, int64_t items, int64_t m, const intact_gemm_info& info) : m_(m) {
     const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
     const int64_t a_bytes = is_dynamic ? core::BytesOf(static_cast<intact_type>(info.a_source_type)) : 1;
-    a_ = support::Spread(static_cast<const uint8_t*>(dense.a), items, m * info.k * a_bytes, kGap * a_bytes);
+    a_ = Spread(static_cast<const uint8_t*>(dense.a), items, m * info.k * a_bytes, kGap * a_bytes);
     c_row_bytes_ = info.n * core::BytesOf(static_cast<intact_type>(info.c_type));
     gap_bytes_ = c_row_bytes_ / info.n * kGap;
     c_.assign(static_cast<size_t>(items * (m * c_row_bytes_ + gap_bytes_)), 0xAB);
@@ -274,7 +277,7 @@ class Scattered {
     args_.c = c_.data();
     args_.c_batch_stride = m * info.n + kGap;
     if (dense.residual == nullptr) return;
-    residual_ = support::Spread(static_cast<const uint8_t*>(dense.residual), items, m * info.n, kGap);
+    residual_ = Spread(static_cast<const uint8_t*>(dense.residual), items, m * info.n, kGap);
     args_.residual = residual_.data();
     args_.residual_batch_stride = m * info.n + kGap;
   }
@@ -312,7 +315,8 @@ class Scattered {
 
  private:
   static constexpr int64_t kGap = 5;  // elements
-  static std::vector<uint8_t> support::Spread(const uint8_t* dense, int64_t items, int64_t bytes, int64_t gap_bytes) {
+  static std::vector<uint8_t> Spread(const uint8_t* dense, int64_t items, int64_t bytes,
+                                              int64_t gap_bytes) {
     std::vector<uint8_t> spread(static_cast<size_t>(items * (bytes + gap_bytes)));
     for (int64_t i = 0; i < items; ++i) {
       std::copy_n(dense + i * bytes, bytes, spread.begin() + i * (bytes + gap_bytes));

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/isas.h"
+#include "support/random.h"
 #include "tests/support/conv_layers.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
@@ -25,7 +26,6 @@
 #include "tests/support/require_isas.h"
 #include "tests/support/sanitized.h"
 #include "verify/explain/audit.h"
-#include "support/random.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::tests {

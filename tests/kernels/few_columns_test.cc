@@ -13,6 +13,8 @@
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "kernels/plans/gemm_plan.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/support/on_every_isa.h"
 #include "verify/explain/audit.h"
 

@@ -11,7 +11,9 @@
 
 #include "kernels/api/create.h"
 #include "kernels/weights/certificate.h"
+#include "reference/models/lowering.h"
 #include "reference/models/models.h"
+#include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/plan.h"

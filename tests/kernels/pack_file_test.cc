@@ -3,6 +3,8 @@
 #include "kernels/weights/pack_file.h"
 #include "core/isas.h"
 #include "core/types.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/random.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/in_child.h"
@@ -32,7 +35,6 @@
 #include "tests/support/temp_path.h"
 #include "verify/explain/audit.h"
 #include "verify/targets/guarded_buffer.h"
-#include "support/random.h"
 
 namespace intact::tests {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "reference/contract/quantize.h"
+#include "support/random.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/require_isas.h"
 #include "verify/explain/audit.h"
-#include "support/random.h"
 
 namespace intact::kernels {
 namespace {

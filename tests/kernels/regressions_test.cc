@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "core/isas.h"
-#include "tests/support/on_every_isa.h"
-#include "verify/explain/audit.h"
 #include "support/json_file.h"
-#include "verify/sweep/sweep.h"
+#include "tests/support/on_every_isa.h"
 #include "tests/verify/mutants/mutants.h"
+#include "verify/explain/audit.h"
+#include "verify/sweep/sweep.h"
 
 namespace intact::verify {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "support/random.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/require_isas.h"
 #include "verify/explain/audit.h"
 #include "verify/targets/guarded_buffer.h"
-#include "support/random.h"
 
 namespace intact::kernels {
 namespace {

@@ -16,6 +16,8 @@
 
 #include "core/isas.h"
 #include "core/types.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/plan.h"

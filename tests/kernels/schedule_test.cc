@@ -18,9 +18,9 @@
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/require_isas.h"
+#include "tests/verify/mutants/mutants.h"
 #include "verify/problem/fill.h"
 #include "verify/sweep/sweep.h"
-#include "tests/verify/mutants/mutants.h"
 
 namespace intact::kernels {
 namespace {

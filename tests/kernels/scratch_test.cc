@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "core/isas.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/support/conv_layers.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"

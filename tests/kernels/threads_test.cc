@@ -17,6 +17,8 @@
 
 #include "core/isas.h"
 #include "kernels/runtime/threads.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/support/temp_path.h"
 #include "verify/explain/compare.h"
 #include "verify/problem/problem.h"

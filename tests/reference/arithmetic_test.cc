@@ -1,6 +1,8 @@
 // What is predicted of other libraries' arithmetic, against numbers worked out by hand.
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "core/types.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 
 #include <gtest/gtest.h>
 

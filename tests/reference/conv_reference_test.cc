@@ -7,6 +7,8 @@
 
 #include "core/types.h"
 #include "reference/contract/conv.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/support/expect_model.h"
 #include "verify/explain/compare.h"
 #include "verify/problem/problem.h"

@@ -10,8 +10,8 @@
 #include <numeric>
 #include <vector>
 
-#include "tests/support/require_isas.h"
 #include "support/random.h"
+#include "tests/support/require_isas.h"
 
 namespace intact::reference {
 namespace {

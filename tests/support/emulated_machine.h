@@ -53,7 +53,7 @@ class Code {
 };
 
 /// What instructions read and write.
-struct support::Machine {
+struct Machine {
   static constexpr int kPointer = 3;  // rbx, into memory
   static constexpr int kIndex = 6;    // rsi
   std::array<uint64_t, 16> general = {};
@@ -71,7 +71,7 @@ inline std::mt19937_64& Generator() {
 }
 
 /// Bytes of any value, some of them float32 at which instructions differ.
-inline support::Machine RandomMachine() {
+inline Machine RandomMachine() {
   constexpr std::array<float, 12> kFloats = {0.0F,
                                              -0.0F,
                                              0.5F,
@@ -91,7 +91,7 @@ inline support::Machine RandomMachine() {
       if (draw % 2 == 0) std::memcpy(&bytes[i], &kFloats[draw / 2 % kFloats.size()], 4);
     }
   };
-  support::Machine machine;
+  Machine machine;
   for (uint64_t& value : machine.general) value = Generator()() >> Generator()() % 64;
   for (emulator::Vector& vector : machine.vectors) fill(vector.bytes);
   for (uint64_t& mask : machine.masks) mask = Generator()();
@@ -101,15 +101,15 @@ inline support::Machine RandomMachine() {
 }
 
 /// Points registers to the machine's own memory.
-inline void Point(support::Machine* machine) {
-  machine->general[support::Machine::kPointer] = reinterpret_cast<uint64_t>(machine->memory.data()) + 512;
-  machine->general[support::Machine::kIndex] = kIndexValue;
+inline void Point(Machine* machine) {
+  machine->general[Machine::kPointer] = reinterpret_cast<uint64_t>(machine->memory.data()) + 512;
+  machine->general[Machine::kIndex] = kIndexValue;
 }
 
 /// `machine` after the CPU executed `body`, of its registers 0 to 15 the low 256 bits.
-inline support::Machine Natively(support::Machine machine, const Emit& body) {
+inline Machine Natively(Machine machine, const Emit& body) {
   Point(&machine);
-  const auto at = [](const x86::Gp& from, const void* member, const support::Machine& in) {
+  const auto at = [](const x86::Gp& from, const void* member, const Machine& in) {
     const auto offset = static_cast<const char*>(member) - reinterpret_cast<const char*>(&in);
     return x86::ptr(from, static_cast<int32_t>(offset));
   };
@@ -148,7 +148,7 @@ inline support::Machine Natively(support::Machine machine, const Emit& body) {
 }
 
 /// `machine` after the interpreter did.
-inline support::Machine Interpreted(support::Machine machine, const Emit& body) {
+inline Machine Interpreted(Machine machine, const Emit& body) {
   Point(&machine);
   const Code code(body);
   constexpr size_t kTop = 32;
@@ -177,10 +177,10 @@ inline support::Machine Interpreted(support::Machine machine, const Emit& body) 
 }
 
 /// "" or where they differ. Pointers differ in any case.
-inline std::string Difference(const support::Machine& a, const support::Machine& b, size_t vector_bytes, size_t vectors,
-                              uint64_t flags) {
+inline std::string Difference(const Machine& a, const Machine& b, size_t vector_bytes,
+                              size_t vectors, uint64_t flags) {
   for (size_t i = 0; i < a.general.size(); ++i) {
-    const bool is_own = i == emulator::State::kStackPointer || i == support::Machine::kPointer;
+    const bool is_own = i == emulator::State::kStackPointer || i == Machine::kPointer;
     if (!is_own && a.general[i] != b.general[i]) {
       return fmt::format("general register {}: {:x} {:x}", i, a.general[i], b.general[i]);
     }
@@ -209,7 +209,7 @@ inline constexpr uint64_t kAllFlags = 0x8D5;
 
 inline void ExpectAsNatively(const Emit& body, const std::string& what, uint64_t flags = kAllFlags) {
   for (int repetition = 0; repetition < 20; ++repetition) {
-    const support::Machine before = RandomMachine();
+    const Machine before = RandomMachine();
     ASSERT_EQ(Difference(Interpreted(before, body), Natively(before, body), 32, 16, flags), "") << what;
   }
 }

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "reference/contract/gemm.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "verify/explain/compare.h"
 #include "verify/problem/problem.h"
 #include "verify/targets/intact_target.h"

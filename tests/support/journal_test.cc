@@ -115,7 +115,8 @@ TEST_F(JournalTest, AChildOfItsWriterDoesNotHoldIt) {
 
 TEST_F(JournalTest, ErrorsNameTheFile) {
   EXPECT_EQ(support::Journal::Open(folder_).error().message, folder_ + ": cannot be opened: Is a directory");
-  EXPECT_THAT(support::Journal::Open(folder_ + "/no/such").error().message, HasSubstr("No such file or directory"));
+  EXPECT_THAT(support::Journal::Open(folder_ + "/no/such").error().message,
+              HasSubstr("No such file or directory"));
 }
 
 // A full disk, as a limit of the file's size shows it: what is written of the line is torn.

@@ -50,10 +50,12 @@ TEST_F(NpyTest, ReadsEachTypeInBothVersions) {
     const Result<support::NpyArray> s8 = Read(Npy(Dict("|i1", "(1,)"), "\xff", major));
     ASSERT_TRUE(s8) << s8.error().message;
     EXPECT_THAT(s8->Values<int8_t>(), ElementsAre(-1));
-    const Result<support::NpyArray> f32 = Read(Npy(Dict("<f4", "(1,)"), std::string("\0\0\xc0\x3f", 4), major));
+    const Result<support::NpyArray> f32 =
+        Read(Npy(Dict("<f4", "(1,)"), std::string("\0\0\xc0\x3f", 4), major));
     ASSERT_TRUE(f32) << f32.error().message;
     EXPECT_THAT(f32->Values<float>(), ElementsAre(1.5f));
-    const Result<support::NpyArray> s32 = Read(Npy(Dict("<i4", "()"), std::string("\xfe\xff\xff\xff", 4), major));
+    const Result<support::NpyArray> s32 =
+        Read(Npy(Dict("<i4", "()"), std::string("\xfe\xff\xff\xff", 4), major));
     ASSERT_TRUE(s32) << s32.error().message;
     EXPECT_THAT(s32->Values<int32_t>(), ElementsAre(-2));
   }
@@ -125,8 +127,10 @@ TEST_F(NpyTest, ReadsFortranOrder) {
 }
 
 TEST_F(NpyTest, RefusesWhatIsNoFile) {
-  EXPECT_THAT(support::ReadNpy("/nonexistent/x.npy").error().message, HasSubstr("/nonexistent/x.npy: no such file"));
-  EXPECT_THAT(support::ReadNpy(testing::TempDir()).error().message, HasSubstr("is neither a regular file nor a pipe"));
+  EXPECT_THAT(support::ReadNpy("/nonexistent/x.npy").error().message,
+              HasSubstr("/nonexistent/x.npy: no such file"));
+  EXPECT_THAT(support::ReadNpy(testing::TempDir()).error().message,
+              HasSubstr("is neither a regular file nor a pipe"));
   // A size that no memory holds, and no disk: the file has no blocks.
   ASSERT_FALSE(Read(""));
   std::filesystem::resize_file(path_, uintmax_t{1} << 42);

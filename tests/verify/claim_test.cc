@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "verify/explain/judge.h"
 #include "tests/verify/mutants/mutants.h"
+#include "verify/explain/judge.h"
 
 namespace intact::verify {
 namespace {

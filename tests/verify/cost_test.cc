@@ -10,11 +10,11 @@
 #include <tuple>
 #include <vector>
 
+#include "support/turns.h"
 #include "tests/support/require_isas.h"
 #include "verify/explain/audit.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
-#include "support/turns.h"
 
 namespace intact::verify {
 namespace {
@@ -137,7 +137,7 @@ TEST(Race, TimesOnlyWhatIsRight) {
   EXPECT_GT(right_runs, 2);
 }
 
-TEST(Turns, support::Spread) {
+TEST(Turns, Spread) {
   EXPECT_DOUBLE_EQ(support::Spread({8, 20, 10, 9, 13}), (13.0 - 9.0) / 10.0);
   EXPECT_DOUBLE_EQ(support::Spread({4}), 0);
   EXPECT_DOUBLE_EQ(support::MedianRatio({2, 6, 5}, {1, 2, 5}), 2) << "not that of the medians, 2.5";

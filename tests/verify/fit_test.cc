@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "tests/support/sanitized.h"
-#include "verify/targets/features.h"
 #include "verify/sweep/sweep.h"
+#include "verify/targets/features.h"
 
 namespace intact::verify {
 namespace {

@@ -1,6 +1,8 @@
 // Every arithmetic that is planted is found again, and none is claimed without evidence.
 #include "verify/explain/identify.h"
 #include "core/types.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,11 +17,11 @@
 #include <utility>
 #include <vector>
 
+#include "support/random.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/long.h"
 #include "tests/support/printers.h"
 #include "tests/support/sanitized.h"
-#include "support/random.h"
 
 namespace intact::verify {
 namespace {

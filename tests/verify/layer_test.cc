@@ -1,4 +1,6 @@
 #include "verify/studies/layer.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "verify/explain/identify.h"
 
 #include <gmock/gmock.h>
@@ -10,11 +12,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/npy.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/temp_path.h"
 #include "verify/explain/audit.h"
 #include "verify/explain/compare.h"
-#include "support/npy.h"
 
 namespace intact::verify {
 namespace {
@@ -168,7 +170,8 @@ class DynamicLayer : public LayerCopy {
              {"relu", false},
              {"input", {{"type", "u8"}, {"per", "tensor"}}},
              {"weight",
-              {{"scales", support::ReadNpy(from + "sb.npy")->Values<float>()}, {"zero_points", json::array({0})}}}};
+              {{"scales", support::ReadNpy(from + "sb.npy")->Values<float>()},
+               {"zero_points", json::array({0})}}}};
     WriteText(json_.dump());
   }
 };

@@ -13,10 +13,10 @@
 
 #include "core/types.h"
 #include "reference/contract/quantize.h"
-#include "tests/support/require_isas.h"
-#include "verify/explain/identify.h"
 #include "support/json_file.h"
 #include "support/npy.h"
+#include "tests/support/require_isas.h"
+#include "verify/explain/identify.h"
 #include "verify/problem/target.h"
 #include "verify/targets/intact_target.h"
 

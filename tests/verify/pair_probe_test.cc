@@ -1,5 +1,7 @@
 // Pairs that are found by probing are those of the arithmetic that computed the outputs.
 #include "verify/studies/pair_probe.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "verify/targets/isolated_target.h"
 #include "verify/problem/problem.h"
 #include "verify/sweep/sweep.h"
+#include "verify/targets/isolated_target.h"
 #include "verify/targets/plugin_target.h"
 
 namespace intact::verify {

@@ -1,4 +1,6 @@
 #include "verify/problem/place.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,6 @@
 #include "verify/problem/problem.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,9 +18,9 @@
 #include <vector>
 
 #include "reference/contract/quantize.h"
+#include "support/random.h"
 #include "tests/support/printers.h"
 #include "verify/explain/compare.h"
-#include "support/random.h"
 
 namespace intact::verify {
 namespace {

@@ -1,4 +1,6 @@
 #include "verify/studies/ramp.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "verify/explain/audit.h"
-#include "verify/targets/features.h"
-#include "verify/targets/fit.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/targets/blocks.h"
+#include "verify/targets/features.h"
+#include "verify/targets/fit.h"
 
 namespace intact::verify {
 namespace {

@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/binary_test.h"
 #include "support/journal.h"
+#include "tests/support/binary_test.h"
 
 namespace {
 

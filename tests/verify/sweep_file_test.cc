@@ -11,8 +11,8 @@
 #include <functional>
 #include <string>
 
-#include "tests/support/temp_path.h"
 #include "support/fnv1a.h"
+#include "tests/support/temp_path.h"
 #include "tests/verify/mutants/mutants.h"
 
 namespace intact::verify {

@@ -16,10 +16,10 @@
 #include <utility>
 
 #include "tests/support/sanitized.h"
-#include "verify/sweep/minimise.h"
-#include "verify/report/report_terminal.h"
-#include "verify/targets/intact_target.h"
 #include "tests/verify/mutants/mutants.h"
+#include "verify/report/report_terminal.h"
+#include "verify/sweep/minimise.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::verify {
 namespace {

@@ -25,18 +25,18 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/long.h"
 #include "support/c_text.h"
-#include "verify/targets/fit.h"
-#include "verify/targets/isolated_target.h"
-#include "verify/sweep/random_sweep.h"
+#include "tests/support/long.h"
+#include "tests/verify/mutants/mutants.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
+#include "verify/report/target_report.h"
+#include "verify/sweep/random_sweep.h"
 #include "verify/sweep/reproducer.h"
 #include "verify/sweep/sweep.h"
-#include "verify/report/target_report.h"
+#include "verify/targets/fit.h"
 #include "verify/targets/intact_target.h"
-#include "tests/verify/mutants/mutants.h"
+#include "verify/targets/isolated_target.h"
 #include "verify/targets/plugin_target.h"
 #include "verify/targets/worker.h"
 
@@ -556,10 +556,10 @@ TEST(CText, IsTheValue) {
       "};\n  for (int i = 0; i < 9; ++i) {\n    unsigned bits;\n    memcpy(&bits, &values[i], 4);\n"
       "    printf(\"%x \", bits);\n  }\n  fputs(" +
       support::c::String(text) + ", stdout);\n}\n";
-  EXPECT_EQ(
-      CompileAndRun("/* " + support::c::Comment("a */ /* \n b") + " */\n" + code, "values.c", "values.c -o failure")
-          .text,
-      expected + text);
+  EXPECT_EQ(CompileAndRun("/* " + support::c::Comment("a */ /* \n b") + " */\n" + code, "values.c",
+                          "values.c -o failure")
+                .text,
+            expected + text);
 }
 
 // Each row of the table of findings in docs/targets.md, by the file alone.

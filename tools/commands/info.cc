@@ -1,5 +1,5 @@
-#include "tools/console/commands.h"
 #include "support/machine.h"
+#include "tools/console/commands.h"
 #include "tools/console/terminal.h"
 #include "verify/report/report_terminal.h"
 

@@ -14,10 +14,10 @@
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "support/npy.h"
 #include "tools/console/commands.h"
 #include "tools/console/terminal.h"
 #include "verify/explain/audit.h"
-#include "support/npy.h"
 #include "verify/explain/pairing.h"
 #include "verify/problem/place.h"
 #include "verify/report/report_json.h"
@@ -306,19 +306,19 @@ void PrintFindings(const std::string& file, const Weights& weights, const verify
   }
 }
 
-verify::Json ToJson(const PairingFindings& of, const Weights& weights) {
+support::Json ToJson(const PairingFindings& of, const Weights& weights) {
   const intact_certificate& c = of.certificate;
-  verify::Json json = {
-      {"pairing", verify::NameOf(of.pairing)}, {"engines", verify::Json::array()},
+  support::Json json = {
+      {"pairing", verify::NameOf(of.pairing)}, {"engines", support::Json::array()},
       {"proven", c.failing_pairs == 0},        {"pairs", c.pairs},
       {"failing_pairs", c.failing_pairs},      {"failing_share", of.FailingShare()},
       {"worst_column", c.worst_column},        {"worst_column_failing_pairs", c.worst_column_failing_pairs},
-      {"witnesses", verify::Json::array()}};
+      {"witnesses", support::Json::array()}};
   for (const verify::Engine* engine : verify::EnginesWith(of.pairing, verify::ShapeOf(weights.conv))) {
     json["engines"].push_back(engine->name);
   }
   for (const FailingPair& w : of.witnesses) {
-    verify::Json witness = {{"n", w.n},   {"k", w.k},   {"k1", w.k1}, {"w0", w.w0},
+    support::Json witness = {{"n", w.n},   {"k", w.k},   {"k1", w.k1}, {"w0", w.w0},
                             {"w1", w.w1}, {"a0", w.a0}, {"a1", w.a1}, {"sum", w.sum}};
     if (weights.conv) {
       for (const auto& [number, k] : {std::pair("", w.k), std::pair("1", w.k1)}) {
@@ -332,25 +332,25 @@ verify::Json ToJson(const PairingFindings& of, const Weights& weights) {
   return json;
 }
 
-verify::Json ToJson(const std::string& file, const Weights& weights, const Findings& findings) {
+support::Json ToJson(const std::string& file, const Weights& weights, const Findings& findings) {
   const intact_certificate& c = findings.certificate;
-  verify::Json json = {{"file", file},
+  support::Json json = {{"file", file},
                        {"columns", weights.n},
                        {"depth", weights.k},
                        {"activation_min", c.a_min},
                        {"activation_max", c.a_max},
                        {"proven", findings.IsProven()},
-                       {"pairings", verify::Json::array()},
+                       {"pairings", support::Json::array()},
                        {"accumulator_min", c.accumulator_min},
                        {"accumulator_max", c.accumulator_max},
-                       {"schedules", verify::Json::array()}};
+                       {"schedules", support::Json::array()}};
   for (const PairingFindings& of : findings.pairings) json["pairings"].push_back(ToJson(of, weights));
   if (weights.conv) {
     json["kernel"] = weights.Kernel();
     json["channels"] = weights.conv->GroupInputs();
     json["groups"] = weights.conv->groups;
   } else {
-    json["panels"] = verify::Json::array();
+    json["panels"] = support::Json::array();
     json["safe_depth_quads"] = findings.SafeDepthQuads();
   }
   for (const intact_panel_certificate& panel : findings.panels) {

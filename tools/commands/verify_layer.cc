@@ -12,11 +12,11 @@
 #include "tools/console/commands.h"
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
+#include "verify/report/report_json.h"
+#include "verify/report/report_terminal.h"
 #include "verify/studies/cost.h"
 #include "verify/studies/layer.h"
 #include "verify/studies/layer_check.h"
-#include "verify/report/report_json.h"
-#include "verify/report/report_terminal.h"
 
 namespace intact::tools {
 namespace {
@@ -114,7 +114,7 @@ int RunLayers(LayerOptions options) {
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
   if (!target) return Fail(target.error());
   int status = kParity;
-  verify::Json report = verify::Json::array();
+  support::Json report = support::Json::array();
   for (const std::string& folder : options.folders) {
     if (const std::vector<std::string> layers = LayersIn(folder); layers.front() != folder) {
       status = std::max(status, PrintRecorded(folder, layers));

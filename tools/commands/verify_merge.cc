@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "support/printable.h"
 #include "tools/console/commands.h"
 #include "tools/console/terminal.h"
-#include "support/printable.h"
 #include "verify/report/report_terminal.h"
 #include "verify/report/sweep_file.h"
 
@@ -38,7 +38,7 @@ int Merge(const MergeOptions& options) {
   if (!whole) return Fail(whole.error());
   const std::string& target = whole->run.target.text;
   Print("{}{}", verify::ToText(whole->run.Fitted(), ""), verify::ToText(whole->result, target));
-  verify::Json json = verify::ToJson(whole->run, whole->result);
+  support::Json json = verify::ToJson(whole->run, whole->result);
   if (whole->random) {
     Print("{}", verify::ToText(*whole->random, target));
     json["random"] = verify::ToJson(*whole->random);

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "tools/console/commands.h"
 #include "tools/console/terminal.h"
 #include "verify/explain/identify.h"

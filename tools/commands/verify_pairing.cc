@@ -9,12 +9,12 @@
 #include <memory>
 #include <utility>
 
+#include "support/printable.h"
 #include "tools/console/commands.h"
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
-#include "verify/studies/pair_probe.h"
-#include "support/printable.h"
 #include "verify/report/schemas.h"
+#include "verify/studies/pair_probe.h"
 
 namespace intact::tools {
 namespace {
@@ -41,7 +41,7 @@ int RunPairing(PairingOptions options) {
   const int status = std::ranges::any_of(probed, failed)        ? kDifference
                      : std::ranges::none_of(probed, has_result) ? kBadInput
                                                                 : kParity;
-  const verify::Json json = {{"schema", verify::kPairingSchema.name},
+  const support::Json json = {{"schema", verify::kPairingSchema.name},
                              {"schema_version", verify::kPairingSchema.version},
                              {"target", support::Printable((*target)->Name())},
                              {"rows", verify::ToJson(probed)}};

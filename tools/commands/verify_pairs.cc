@@ -1,11 +1,11 @@
 #include <memory>
 
-#include "tools/console/commands.h"
 #include "support/machine.h"
+#include "tools/console/commands.h"
 #include "tools/console/terminal.h"
-#include "verify/studies/pairs.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
+#include "verify/studies/pairs.h"
 
 namespace intact::tools {
 

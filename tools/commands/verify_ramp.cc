@@ -7,9 +7,9 @@
 #include "verify/explain/audit.h"
 #include "verify/explain/claim.h"
 #include "verify/explain/judge.h"
-#include "verify/studies/ramp.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
+#include "verify/studies/ramp.h"
 
 namespace intact::tools {
 namespace {

@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "jit/code_memory.h"
+#include "support/resident.h"
 #include "tools/console/commands.h"
 #include "tools/console/interruption.h"
 #include "tools/console/progress.h"
 #include "tools/console/terminal.h"
-#include "support/resident.h"
 #include "verify/studies/soak.h"
 
 namespace intact::tools {

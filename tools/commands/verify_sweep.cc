@@ -16,19 +16,19 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "emulator/emulator.h"
-#include "tools/console/commands.h"
 #include "support/machine.h"
-#include "tools/console/progress.h"
+#include "support/origin.h"
+#include "support/output_file.h"
 #include "tools/commands/random_sweep.h"
+#include "tools/console/commands.h"
+#include "tools/console/progress.h"
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
 #include "verify/explain/audit.h"
-#include "support/origin.h"
-#include "support/output_file.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
-#include "verify/sweep/shard.h"
 #include "verify/report/sweep_file.h"
+#include "verify/sweep/shard.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::tools {
@@ -242,7 +242,7 @@ int Sweep(SweepOptions options) {
     Print("shard {}: {} of the {} problems\n", shard.ToString(), part.size(), problems.size());
   }
   Print("{}{}", verify::ToText(fitted, ""), verify::ToText(*sweep, options.target.text));
-  verify::Json json = verify::ToJson(*run, *sweep);
+  support::Json json = verify::ToJson(*run, *sweep);
   std::optional<verify::RandomSweepResult> random;
   if (options.random.hours > 0) {
     Result<verify::RandomSweepResult> result = SweepOn(options, *run, **target, start);

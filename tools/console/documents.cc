@@ -228,7 +228,8 @@ std::string Bash(const CLI::App& app) {
       for (const std::string& name : names) {
         values += fmt::format("    {})", support::ShellQuoted(node.Name() + " " + name));
         if (!choices.empty()) {
-          values += fmt::format(" words={} ;;\n", support::ShellQuoted(fmt::format("{}", fmt::join(choices, " "))));
+          values +=
+              fmt::format(" words={} ;;\n", support::ShellQuoted(fmt::format("{}", fmt::join(choices, " "))));
         } else {
           values += fmt::format(" names={} ;;\n", IsFile(*option) ? "-f" : IsFolder(*option) ? "-d" : "none");
         }
@@ -302,8 +303,9 @@ std::string Zsh(const CLI::App& app) {
     }
     for (const CLI::Option* option : node.Positionals()) {
       const bool is_list = option->get_items_expected_max() > 1;
-      cases += " \\\n        " + support::ShellQuoted(fmt::format("{}:{}:{}", is_list ? "*" : "",
-                                                         option->get_single_name(), ZshAction(*option)));
+      cases +=
+          " \\\n        " + support::ShellQuoted(fmt::format("{}:{}:{}", is_list ? "*" : "",
+                                                             option->get_single_name(), ZshAction(*option)));
     }
     if (const Strings children = node.ChildNames(); !children.empty()) {
       Strings described;
@@ -311,7 +313,8 @@ std::string Zsh(const CLI::App& app) {
         const std::string meaning = Replaced(child->get_description(), {{'"', ""}, {':', "\\:"}, {'$', ""}});
         described.push_back(fmt::format(R"({}\:"{}")", child->get_name(), meaning));
       }
-      cases += " \\\n        " + support::ShellQuoted(fmt::format("1:command:(({}))", fmt::join(described, " ")));
+      cases +=
+          " \\\n        " + support::ShellQuoted(fmt::format("1:command:(({}))", fmt::join(described, " ")));
     }
     cases += " ;;\n";
   }
@@ -352,8 +355,8 @@ std::string Fish(const CLI::App& app) {
     if (!conditions.empty())
       complete += " -n " + support::ShellQuoted(fmt::format("{}", fmt::join(conditions, "; and ")));
     for (const CLI::App* child : node.Children()) {
-      script +=
-          fmt::format("{} -a {} -d {}\n", complete, child->get_name(), support::ShellQuoted(child->get_description()));
+      script += fmt::format("{} -a {} -d {}\n", complete, child->get_name(),
+                            support::ShellQuoted(child->get_description()));
     }
     for (const CLI::Option* option : node.Options()) {
       script += complete;

@@ -16,12 +16,12 @@
 #include <system_error>
 
 #include "core/isas.h"
-#include "tools/console/commands.h"
 #include "support/machine.h"
-#include "tools/console/terminal.h"
-#include "verify/explain/audit.h"
 #include "support/output_file.h"
 #include "support/printable.h"
+#include "tools/console/commands.h"
+#include "tools/console/terminal.h"
+#include "verify/explain/audit.h"
 #include "verify/problem/problem.h"
 
 namespace intact::tools {

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "core/result.h"
-#include "verify/explain/claim.h"
-#include "verify/targets/isolated_target.h"
 #include "support/output_file.h"
+#include "verify/explain/claim.h"
 #include "verify/sweep/reproducer.h"
 #include "verify/targets/intact_target.h"
+#include "verify/targets/isolated_target.h"
 #include "verify/targets/plugin_target.h"
 
 namespace intact::tools {

@@ -8,7 +8,9 @@
 #include <numeric>
 #include <span>
 
+#include "reference/models/lowering.h"
 #include "reference/models/models.h"
+#include "reference/models/operands.h"
 #include "verify/explain/pairing.h"
 
 namespace intact::verify {

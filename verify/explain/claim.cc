@@ -7,7 +7,7 @@
 #include <array>
 #include <vector>
 
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "verify/targets/fit.h"
 
 namespace intact::verify {

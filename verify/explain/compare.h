@@ -1,6 +1,6 @@
 // Compares a target's output with the exact reference and says why each output differs.
 //
-// Classes, by the arithmetic (reference/contract/arithmetic.h) that reproduces the target's byte:
+// Classes, by the arithmetic (reference/models/arithmetic.h) that reproduces the target's byte:
 //
 //   int16 saturation      pairs clamped to int16, or int16 sums; the detail names pairs that are not
 //                         adjacent
@@ -31,9 +31,11 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/contract/arithmetic.h"
 #include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
+#include "reference/models/arithmetic.h"
+#include "reference/models/models.h"
+#include "reference/models/operands.h"
 #include "verify/problem/target.h"
 
 namespace intact::verify {

@@ -12,6 +12,7 @@
 
 #include "core/types.h"
 #include "reference/contract/quantize.h"
+#include "reference/models/operands.h"
 
 namespace intact::verify {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reference/contract/gemm.h"
+#include "reference/models/operands.h"
 #include "reference/models/rounding.h"
 
 namespace intact::verify {

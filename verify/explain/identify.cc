@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "core/types.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "verify/problem/element.h"
 #include "verify/problem/problem.h"
 

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "verify/problem/place.h"
 #include "verify/problem/problem.h"
 

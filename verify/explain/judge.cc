@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "verify/explain/claim.h"
 #include "verify/explain/identify.h"
 #include "verify/problem/place.h"

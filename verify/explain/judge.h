@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "verify/explain/compare.h"
 #include "verify/problem/problem.h"
 #include "verify/problem/target.h"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reference/contract/quantize.h"
+#include "reference/models/operands.h"
 #include "support/random.h"
 
 namespace intact::verify {
@@ -70,7 +71,8 @@ uint8_t HalfNormal(const Problem& p, int64_t start, support::Random& random) {
 }
 
 // The activation of channel c of pixel m; `pixels` in all. `hot`: kOneHot's one channel.
-uint8_t OneActivation(const Problem& p, int64_t pixels, int64_t m, int64_t c, int64_t hot, support::Random& random) {
+uint8_t OneActivation(const Problem& p, int64_t pixels, int64_t m, int64_t c, int64_t hot,
+                      support::Random& random) {
   const int64_t largest = p.LargestActivation();
   switch (p.fill) {
     case Fill::kUniform:
@@ -422,8 +424,8 @@ class NumberMaker {
   }
 
  private:
-  void Make(int64_t unit, std::span<const uint8_t> distances, support::Random& of_unit, support::Random& random,
-            std::span<float> x) const {
+  void Make(int64_t unit, std::span<const uint8_t> distances, support::Random& of_unit,
+            support::Random& random, std::span<float> x) const {
     switch (p_.numbers) {
       case Numbers::kScaled:
         return Scale(distances, of_unit, x);

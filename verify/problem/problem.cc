@@ -16,6 +16,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
+#include "reference/models/lowering.h"
 #include "verify/problem/fill.h"
 #include "verify/problem/problem_size.h"
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "verify/problem/problem.h"
 #include "support/random.h"
+#include "verify/problem/problem.h"
 
 namespace intact::verify {
 

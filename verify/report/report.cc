@@ -5,10 +5,10 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "verify/studies/layer.h"
 #include "support/output_file.h"
 #include "verify/report/report_html.h"
 #include "verify/report/report_json.h"
+#include "verify/studies/layer.h"
 
 namespace intact::verify {
 

@@ -43,7 +43,7 @@
 // differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes, digest,
 // reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
 // saturated_pairs, pairs[]. With --expect, expected says of that file: computes (in words), arithmetic (the
-// one that reproduces it, or most of it; see reference/contract/arithmetic.h), saturation_shows (whether pairs clamped
+// one that reproduces it, or most of it; see reference/models/arithmetic.h), saturation_shows (whether pairs clamped
 // to int16 would make another output), unexplained_by_it, first_unexplained (a place or null),
 // not_told_from[] (other models that reproduce it), differing_from_exact, max_abs_difference, causes,
 // differences[].
@@ -66,10 +66,10 @@
 #include <string>
 #include <vector>
 
-#include "verify/explain/audit.h"
 #include "support/machine.h"
-#include "verify/studies/cost.h"
 #include "support/origin.h"
+#include "verify/explain/audit.h"
+#include "verify/studies/cost.h"
 #include "verify/studies/pairs.h"
 #include "verify/studies/ramp.h"
 #include "verify/studies/saturation_map.h"

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "core/result.h"
-#include "verify/explain/compare.h"
 #include "support/json_file.h"
 #include "support/printable.h"
+#include "verify/explain/compare.h"
 #include "verify/problem/problem.h"
 #include "verify/report/schemas.h"
 
@@ -116,7 +116,8 @@ Result<ReportDigests> ReadDigests(const std::string& path) {
     const std::string target = target_field.empty() ? "" : TextOf(report, target_field);
     for (const auto& [problem, digest] : digests.items()) {
       if (!digest.is_string()) {
-        return Invalid(path, fmt::format("{}: '{}': expected a string", read.field, support::Excerpt(problem)));
+        return Invalid(path,
+                       fmt::format("{}: '{}': expected a string", read.field, support::Excerpt(problem)));
       }
       read.runs.push_back({problem, digest.get<std::string>(), target});
     }

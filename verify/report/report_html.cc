@@ -22,8 +22,8 @@ std::string Str(const T& value) {
 
 support::html::Cell VerdictCell(Verdict verdict) {
   const support::html::Tone tone = verdict == Verdict::kProven        ? support::html::Tone::kGood
-                          : verdict == Verdict::kHoldsOnData ? support::html::Tone::kDoubtful
-                                                             : support::html::Tone::kBad;
+                                   : verdict == Verdict::kHoldsOnData ? support::html::Tone::kDoubtful
+                                                                      : support::html::Tone::kBad;
   return {Str(InWords(verdict)), tone};
 }
 
@@ -71,18 +71,21 @@ std::string PairSection(const PairMap& map) {
              "{}.</p>\n",
              map.inputs, map.instruction_available ? "the instruction" : "the model (this CPU has no AVX2)",
              all.high, all.low, counts.Within(127, 128).Total(),
-             support::html::Judged(map.Agrees(), map.instruction_available ? "equal on every input" : "not run here",
-                          "different")) +
-         support::html::Figure("pairs", plot, "How many inputs clamp when activations reach no further than x.");
+             support::html::Judged(map.Agrees(),
+                                   map.instruction_available ? "equal on every input" : "not run here",
+                                   "different")) +
+         support::html::Figure("pairs", plot,
+                               "How many inputs clamp when activations reach no further than x.");
 }
 
 std::string MapSection(const SaturationMap& map) {
   std::string text = "<h2>Saturation map</h2>\n" + MapFigure(map, "map");
-  text += fmt::format(
-      "<p>{} {}</p>\n",
-      map.measured ? "Measured on " + Str(intact_isa_name(map.isa)) + " against the triple model:"
-                   : "Predicted by the triple model:",
-      map.measured ? support::html::Judged(map.Agrees(), "equal in every output", "different") : "not run here");
+  text +=
+      fmt::format("<p>{} {}</p>\n",
+                  map.measured ? "Measured on " + Str(intact_isa_name(map.isa)) + " against the triple model:"
+                               : "Predicted by the triple model:",
+                  map.measured ? support::html::Judged(map.Agrees(), "equal in every output", "different")
+                               : "not run here");
   const auto worst = std::ranges::max_element(map.cells, {}, &SaturationCell::max_abs_error);
   const auto first =
       std::ranges::find_if(map.cells, [](const SaturationCell& cell) { return cell.witness.has_value(); });
@@ -125,8 +128,8 @@ std::string SweepSection(const SweepResult& sweep) {
       "<h2>Sweep</h2>\n<p>All kernels, GEMMs around their blocks and convolutions around their edges, all "
       "fills, against the scalar "
       "reference.</p>\n" +
-      support::html::Table({"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"},
-                  rows, 2);
+      support::html::Table(
+          {"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"}, rows, 2);
   if (sweep.failures.empty()) return text;
   text += "<h2>Failures</h2>\n<ul>\n";
   for (const SweepFailure& failure : sweep.failures) {
@@ -148,8 +151,8 @@ std::string AuditSection(const std::vector<LayerAudit>& audits) {
          "layer's "
          "activations do not, others could. Violated: they do.</p>\n" +
          support::html::Table({"layer", "declares", "verdict", "7-bit activations", "7-bit weights",
-                      "7-bit s8, shifted", "largest activation"},
-                     rows, 6);
+                               "7-bit s8, shifted", "largest activation"},
+                              rows, 6);
 }
 
 std::string CostSection(const std::vector<Cost>& costs) {
@@ -188,9 +191,10 @@ std::string MapFigure(const SaturationMap& map, std::string_view name) {
     }
   }
   plot += "EOD\nplot $data using 1:2:3 with image pixels\n";
-  return support::html::Figure(name, plot,
-                      "Share of outputs that clamped int16 sums change, for uniform activations and weights, "
-                      "depth 128.");
+  return support::html::Figure(
+      name, plot,
+      "Share of outputs that clamped int16 sums change, for uniform activations and weights, "
+      "depth 128.");
 }
 
 std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view caption) {
@@ -208,18 +212,19 @@ std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view
   plot +=
       "EOD\nplot $data using 1:3 with lines linewidth 2 linecolor '#116329' title 'exact', "
       "$data using 1:2 with lines linewidth 2 linecolor '#a40e26' title 'computed'\n";
-  return support::html::Figure(name, plot,
-                      fmt::format("Column {} of layer {}{}", column, support::html::Escape(ramp.layer), caption));
+  return support::html::Figure(
+      name, plot, fmt::format("Column {} of layer {}{}", column, support::html::Escape(ramp.layer), caption));
 }
 
 std::string ToHtml(const Report& report) {
   const support::Machine& machine = report.machine;
   return support::html::Page(
       "intact report", report.origin,
-      fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", support::html::Escape(machine.cpu), CoresText(machine),
-                  intact_version(),
-                  support::html::Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",
-                               "Difference: something does not compute what its mode promises; see below.")) +
+      fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", support::html::Escape(machine.cpu),
+                  CoresText(machine), intact_version(),
+                  support::html::Judged(
+                      report.Parity(), "Parity: every kernel computes what its mode promises.",
+                      "Difference: something does not compute what its mode promises; see below.")) +
           IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) +
           PairSection(report.pairs) + AuditSection(report.audits) + CostSection(report.costs) +
           SweepSection(report.sweep));

@@ -11,15 +11,15 @@
 
 #include "support/json_file.h"
 #include "verify/explain/audit.h"
+#include "verify/problem/place.h"
+#include "verify/report/report.h"
 #include "verify/studies/cost.h"
 #include "verify/studies/layer_check.h"
-#include "verify/sweep/mixture.h"
 #include "verify/studies/pairs.h"
-#include "verify/problem/place.h"
 #include "verify/studies/ramp.h"
-#include "verify/sweep/random_sweep.h"
-#include "verify/report/report.h"
 #include "verify/studies/saturation_map.h"
+#include "verify/sweep/mixture.h"
+#include "verify/sweep/random_sweep.h"
 #include "verify/sweep/sweep.h"
 
 namespace intact::verify {

@@ -12,10 +12,10 @@
 
 #include "support/fnv1a.h"
 #include "support/json_file.h"
-#include "verify/sweep/mixture.h"
 #include "support/npy.h"
 #include "support/printable.h"
 #include "verify/report/report_terminal.h"
+#include "verify/sweep/mixture.h"
 
 namespace intact::verify {
 namespace {
@@ -461,7 +461,7 @@ std::optional<Error> Append(const SweepOutcome& outcome, support::Journal* journ
 }
 
 Result<SweepPart> ReadSweepPart(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadFile(path));
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, support::ReadFile(path));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   SweepPart part = {path, {}, {}, {}};
   // JSON that is written for people begins with a line of a bracket.

@@ -49,13 +49,13 @@
 #include <string>
 #include <vector>
 
-#include "verify/targets/fit.h"
 #include "support/journal.h"
 #include "verify/problem/problem.h"
 #include "verify/report/report.h"
 #include "verify/report/report_json.h"
 #include "verify/sweep/shard.h"
 #include "verify/sweep/sweep.h"
+#include "verify/targets/fit.h"
 
 namespace intact::verify {
 

@@ -81,8 +81,8 @@ support::html::Cell MixtureCell(const Mixture* mixture) {
   if (mixture == nullptr) return "–";
   const bool is_bad = mixture->unexplained.problems > 0 || mixture->without_outputs.problems > 0;
   const support::html::Tone tone = is_bad                               ? support::html::Tone::kBad
-                          : mixture->exact < mixture->problems ? support::html::Tone::kDoubtful
-                                                               : support::html::Tone::kGood;
+                                   : mixture->exact < mixture->problems ? support::html::Tone::kDoubtful
+                                                                        : support::html::Tone::kGood;
   return {InWords(*mixture), tone};
 }
 
@@ -117,7 +117,8 @@ std::string SweepSection(const TargetReport& report) {
   for (const TargetFindings& findings : report.targets) {
     for (const SweepCell& cell : findings.sweep.cells) {
       const auto fault = [](int64_t count) {
-        return support::html::Cell(fmt::format("{}", count), count > 0 ? support::html::Tone::kBad : support::html::Tone::kPlain);
+        return support::html::Cell(fmt::format("{}", count),
+                                   count > 0 ? support::html::Tone::kBad : support::html::Tone::kPlain);
       };
       rows.push_back({findings.target, findings.name, findings.claims, fmt::format("{}", cell.problems),
                       fmt::format("{}", cell.skipped), fault(cell.failed), fmt::format("{}", cell.outputs),
@@ -127,9 +128,9 @@ std::string SweepSection(const TargetReport& report) {
   return "<h2>Sweep</h2>\n<p>GEMMs around the blocks and convolutions around the edges, all fills, against "
          "the scalar "
          "reference.</p>\n" +
-         support::html::Table({"target", "name", "claims", "problems", "skipped", "failed", "outputs", "not exact",
-                      "unexplained"},
-                     rows, 3);
+         support::html::Table({"target", "name", "claims", "problems", "skipped", "failed", "outputs",
+                               "not exact", "unexplained"},
+                              rows, 3);
 }
 
 std::string FailureSection(const TargetReport& report) {
@@ -156,8 +157,8 @@ std::string SkipSection(const TargetReport& report) {
     }
     const SweepResult& sweep = findings.sweep;
     if (sweep.not_run == 0) continue;
-    rows.push_back(
-        {findings.target, sweep.why_not_run, support::html::Cell(fmt::format("{}", sweep.not_run), support::html::Tone::kBad)});
+    rows.push_back({findings.target, sweep.why_not_run,
+                    support::html::Cell(fmt::format("{}", sweep.not_run), support::html::Tone::kBad)});
   }
   if (rows.empty()) return "";
   return "<h2>Not run</h2>\n" + support::html::FilteredTable("skips", {"target", "why", "problems"}, rows);
@@ -236,15 +237,16 @@ Json ToJson(const TargetReport& report) {
 
 std::string ToHtml(const TargetReport& report) {
   const support::Machine& machine = report.machine;
-  return support::html::Page("intact target report", report.origin,
-                    fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", support::html::Escape(machine.cpu),
-                                CoresText(machine), intact_version(),
-                                support::html::Judged(report.Passed(), "Every target computes what it claims.",
-                                             report.Verdict() == SweepVerdict::kFailed
-                                                 ? "Something computes other than it claims; see below."
-                                                 : "Nothing was compared of some target; see below.")) +
-                        ComputesSection(report) + SweepSection(report) + FailureSection(report) +
-                        PictureSection(report) + SkipSection(report));
+  return support::html::Page(
+      "intact target report", report.origin,
+      fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", support::html::Escape(machine.cpu),
+                  CoresText(machine), intact_version(),
+                  support::html::Judged(report.Passed(), "Every target computes what it claims.",
+                                        report.Verdict() == SweepVerdict::kFailed
+                                            ? "Something computes other than it claims; see below."
+                                            : "Nothing was compared of some target; see below.")) +
+          ComputesSection(report) + SweepSection(report) + FailureSection(report) + PictureSection(report) +
+          SkipSection(report));
 }
 
 std::optional<Error> WriteReport(const TargetReport& report, const ReportFiles& files) {

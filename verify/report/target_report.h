@@ -20,14 +20,14 @@
 #include <string>
 #include <vector>
 
-#include "verify/targets/fit.h"
-#include "verify/sweep/mixture.h"
 #include "support/origin.h"
-#include "verify/studies/ramp.h"
 #include "verify/report/report.h"
 #include "verify/report/report_json.h"
+#include "verify/studies/ramp.h"
 #include "verify/studies/saturation_map.h"
+#include "verify/sweep/mixture.h"
 #include "verify/sweep/sweep.h"
+#include "verify/targets/fit.h"
 
 namespace intact::verify {
 

@@ -9,11 +9,13 @@
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
+#include "support/turns.h"
 #include "verify/explain/audit.h"
 #include "verify/explain/compare.h"
 #include "verify/problem/problem.h"
 #include "verify/targets/intact_target.h"
-#include "support/turns.h"
 
 namespace intact::verify {
 namespace {
@@ -196,7 +198,8 @@ std::vector<std::optional<Time>> Race(std::span<const Contender> contenders) {
   }
   const std::vector<std::vector<double>> turns = support::TakeTurns(measurements, kBudget);
   std::vector<std::optional<Time>> times(contenders.size());
-  for (size_t i = 0; i < right.size(); ++i) times[right[i]] = Time{support::Median(turns[i]), support::Spread(turns[i])};
+  for (size_t i = 0; i < right.size(); ++i)
+    times[right[i]] = Time{support::Median(turns[i]), support::Spread(turns[i])};
   return times;
 }
 

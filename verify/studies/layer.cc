@@ -20,8 +20,8 @@
 #include "support/json_file.h"
 #include "support/npy.h"
 #include "support/printable.h"
-#include "verify/problem/problem_size.h"
 #include "support/random.h"
+#include "verify/problem/problem_size.h"
 
 namespace intact::verify {
 namespace {

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "core/result.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "verify/explain/judge.h"
 #include "verify/targets/intact_target.h"
 

@@ -14,9 +14,9 @@
 #include "verify/explain/audit.h"
 #include "verify/explain/compare.h"
 #include "verify/explain/identify.h"
-#include "verify/studies/layer.h"
 #include "verify/explain/pairing.h"
 #include "verify/problem/target.h"
+#include "verify/studies/layer.h"
 
 namespace intact::verify {
 

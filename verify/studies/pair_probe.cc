@@ -10,11 +10,13 @@
 #include <span>
 
 #include "core/types.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
+#include "support/printable.h"
 #include "verify/problem/element.h"
+#include "verify/problem/problem.h"
 #include "verify/targets/features.h"
 #include "verify/targets/fit.h"
-#include "support/printable.h"
-#include "verify/problem/problem.h"
 
 namespace intact::verify {
 namespace {
@@ -359,7 +361,8 @@ std::string ToText(const std::vector<ProbedPairs>& probed) {
 support::Json ToJson(const std::vector<ProbedPairs>& probed) {
   support::Json rows = support::Json::array();
   for (const ProbedPairs& pairs : probed) {
-    support::Json row = {{"operation", pairs.operation}, {"types", pairs.types}, {"pairing", PairingOf(pairs)}};
+    support::Json row = {
+        {"operation", pairs.operation}, {"types", pairs.types}, {"pairing", PairingOf(pairs)}};
     if (pairs.error.ok()) {
       row["clamping_pairs"] = pairs.clamping;
       row["other_sums"] = pairs.other_sums;

@@ -145,8 +145,8 @@ PairMap MapPairs(int w0_begin, int w0_end, int threads) {
     }
   };
   {
-    const auto others =
-        support::StartSomeThreads(static_cast<int>(parts.size()) - 1, [&](int other) { run_part(other + 1); });
+    const auto others = support::StartSomeThreads(static_cast<int>(parts.size()) - 1,
+                                                  [&](int other) { run_part(other + 1); });
     run_part(0);
   }
   for (const PairMap& part : parts) {

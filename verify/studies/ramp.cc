@@ -9,6 +9,8 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "verify/explain/audit.h"
 #include "verify/studies/layer_check.h"
 #include "verify/targets/intact_target.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/result.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::verify {

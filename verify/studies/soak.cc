@@ -16,13 +16,15 @@
 #include <utility>
 
 #include "core/isas.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
+#include "support/fnv1a.h"
+#include "support/random.h"
+#include "support/some_threads.h"
 #include "verify/explain/audit.h"
 #include "verify/explain/compare.h"
-#include "support/fnv1a.h"
 #include "verify/problem/problem.h"
-#include "support/random.h"
 #include "verify/problem/random_problem.h"
-#include "support/some_threads.h"
 #include "verify/targets/blocks.h"
 #include "verify/targets/intact_target.h"
 

@@ -1,4 +1,4 @@
-// What a target computes, told of many problems: which arithmetic (reference/contract/arithmetic.h) reproduces how
+// What a target computes, told of many problems: which arithmetic (reference/models/arithmetic.h) reproduces how
 // many of them byte for byte, and what problems those are. A library may have several, as oneDNN has, whose
 // GEMMs before VNNI clamp pairs but are exact where there is a zero point.
 //
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "verify/sweep/sweep.h"
 
 namespace intact::verify {

@@ -11,8 +11,8 @@
 #include <span>
 
 #include "verify/sweep/coverage.h"
-#include "verify/targets/fit.h"
 #include "verify/sweep/sweep.h"
+#include "verify/targets/fit.h"
 
 namespace intact::verify {
 

@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "core/types.h"
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 #include "support/c_text.h"
-#include "verify/explain/claim.h"
-#include "verify/targets/guarded_run.h"
-#include "verify/explain/judge.h"
 #include "support/origin.h"
+#include "verify/explain/claim.h"
+#include "verify/explain/judge.h"
+#include "verify/targets/guarded_run.h"
 
 namespace intact::verify {
 namespace {
@@ -466,7 +466,8 @@ std::string Head(const Target& target, const Problem& problem, const ReproducerO
                                               "-Xlinker", folder,     "-o",         "failure"};
   return fmt::format(kHead, support::c::Comment(names.target), support::c::Comment(reason),
                      ClaimOf(target.Arithmetic(), KindOf(problem)) == "any" ? kOfAny : "",
-                     support::c::Comment(support::ShellLine(replay)), support::c::Comment(support::ShellLine(compile)));
+                     support::c::Comment(support::ShellLine(replay)),
+                     support::c::Comment(support::ShellLine(compile)));
 }
 
 // "Input(2, 3, 5, a)", of elements of so many bytes.

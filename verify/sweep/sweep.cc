@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "verify/explain/claim.h"
-#include "verify/sweep/earlier_calls.h"
 #include "verify/explain/judge.h"
+#include "verify/sweep/earlier_calls.h"
 #include "verify/sweep/minimise.h"
 #include "verify/sweep/sweep_problems.h"
 

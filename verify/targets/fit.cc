@@ -12,8 +12,8 @@
 
 #include "core/result.h"
 #include "core/types.h"
-#include "verify/targets/features.h"
 #include "support/fnv1a.h"
+#include "verify/targets/features.h"
 
 namespace intact::verify {
 namespace {

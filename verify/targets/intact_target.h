@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "verify/targets/guarded_run.h"
 #include "verify/problem/target.h"
+#include "verify/targets/guarded_run.h"
 
 namespace intact::verify {
 

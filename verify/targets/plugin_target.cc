@@ -14,9 +14,9 @@
 #include <system_error>
 #include <utility>
 
+#include "support/printable.h"
 #include "verify/targets/features.h"
 #include "verify/targets/guarded_run.h"
-#include "support/printable.h"
 
 namespace intact::verify {
 namespace {

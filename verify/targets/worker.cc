@@ -23,8 +23,8 @@
 #include <optional>
 #include <utility>
 
-#include "verify/targets/guarded_buffer.h"
 #include "support/printable.h"
+#include "verify/targets/guarded_buffer.h"
 
 namespace intact::verify {
 namespace {

@@ -4,6 +4,9 @@
 #include <cassert>
 #include <utility>
 
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
+
 namespace intact::verify {
 namespace {
 

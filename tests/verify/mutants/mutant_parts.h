@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/verify/mutants/mutants.h"
 
 namespace intact::verify {

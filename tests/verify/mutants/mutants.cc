@@ -12,8 +12,10 @@
 
 #include "core/types.h"
 #include "reference/contract/quantize.h"
-#include "verify/targets/intact_target.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/verify/mutants/mutant_parts.h"
+#include "verify/targets/intact_target.h"
 #include "verify/targets/wrong_quantizers.h"
 
 namespace intact::verify {

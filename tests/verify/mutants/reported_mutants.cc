@@ -9,8 +9,10 @@
 
 #include "core/types.h"
 #include "reference/models/fixed_point.h"
-#include "verify/explain/diagnose_conv.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 #include "tests/verify/mutants/mutant_parts.h"
+#include "verify/explain/diagnose_conv.h"
 
 namespace intact::verify {
 namespace {

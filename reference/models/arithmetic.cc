@@ -1,4 +1,4 @@
-#include "reference/contract/arithmetic.h"
+#include "reference/models/arithmetic.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/types.h"
+#include "reference/models/lowering.h"
+#include "reference/models/operands.h"
 
 namespace intact::reference {
 namespace {

@@ -12,7 +12,9 @@
 
 #include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
+#include "reference/models/lowering.h"
 #include "reference/models/models.h"
+#include "reference/models/operands.h"
 #include "reference/models/rounding.h"
 
 namespace intact::reference {
