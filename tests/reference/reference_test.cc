@@ -15,33 +15,38 @@
 namespace intact::reference {
 namespace {
 
-std::vector<int32_t> Contract(const Gemm& gemm) {
-  std::vector<int32_t> y;
-  for (int64_t m = 0; m < gemm.m; ++m) {
-    for (int64_t n = 0; n < gemm.n; ++n) {
-      const auto column = static_cast<size_t>(n);
-      int64_t sum = gemm.bias_s32.empty() ? 0 : gemm.bias_s32[column];
-      for (int64_t k = 0; k < gemm.k; ++k) {
-        const int32_t a = core::DecodeInt8(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k + k)]);
-        const auto byte = static_cast<uint8_t>(gemm.b[static_cast<size_t>(k * gemm.n + n)]);
-        sum +=
-            int64_t{a - gemm.a_zero_point} * (core::DecodeInt8(gemm.b_type, byte) - WeightZeroPoint(gemm, n));
-      }
-      y.push_back(static_cast<int32_t>(sum));
-    }
-  }
-  return y;
-}
-
 TEST(Reference, IsTheContract) {
   for (const char* line :
        {"gemm u8s8s32 m=3 n=5 k=7 za=9", "gemm s8s8s32 m=3 n=5 k=8 za=-9 bias=s32",
         "gemm u8s8s32 m=3 n=5 k=7 za=9 zb=-128", "gemm s8s8s32 m=3 n=5 k=33 za=127 zb=5 zbper=channel",
         "gemm u8u8s32 m=3 n=5 k=7", "gemm u8u8s32 m=3 n=5 k=7 za=200 zb=255 zbper=channel bias=s32",
-        "gemm s8u8s32 m=3 n=5 k=7 za=-128 zb=128", "gemm s8u8s32 m=3 n=5 k=64 za=5 zb=1 zbper=channel"}) {
+        "gemm s8u8s32 m=3 n=5 k=7 za=-128 zb=128", "gemm s8u8s32 m=3 n=5 k=64 za=5 zb=1 zbper=channel",
+        "gemm u8s8s32 m=3 n=5 k=7 batch=3 ownb=yes zb=9 zbper=item",
+        "gemm u8s8f32 m=3 n=5 k=7 quant=rows zaper=row"}) {
     const Gemm gemm = verify::Materialize(tests::Parsed(line));
-    EXPECT_EQ(Accumulators(gemm, Model::kExact), Contract(gemm)) << line;
+    EXPECT_EQ(Accumulators(gemm, Model::kExact), Multiply(gemm)) << line;
   }
+}
+
+// By hand: every term of the sum.
+TEST(Reference, MultipliesByTheContract) {
+  Gemm gemm;
+  gemm.m = 2;
+  gemm.n = 1;
+  gemm.k = 2;
+  gemm.a = {10, 200, 3, 4};
+  gemm.a_zero_points = {5, 1};
+  gemm.b = {-3, 7};
+  gemm.b_zero_points = {2};
+  gemm.bias_s32 = {100};
+  EXPECT_EQ(Multiply(gemm), (std::vector<int32_t>{(10 - 5) * (-3 - 2) + (200 - 5) * (7 - 2) + 100,
+                                                  (3 - 1) * (-3 - 2) + (4 - 1) * (7 - 2) + 100}));
+  gemm.batch = 2;
+  gemm.m = 1;
+  gemm.has_own_b = true;
+  gemm.b = {-3, 7, 1, 1};
+  gemm.item_zero_points = {2, 0};
+  EXPECT_EQ(Multiply(gemm), (std::vector<int32_t>{5 * -5 + 195 * 5 + 100, 2 * 1 + 3 * 1 + 100}));
 }
 
 // 255·(w − 128) clamps, whatever the zero point.

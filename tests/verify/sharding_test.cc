@@ -214,13 +214,13 @@ TEST_F(Sharding, KillsLoseOnlyWhatIsUnderWay) {
   RecordProperty("kills", kills);
   // No problem was recorded twice, so none that was recorded was run again.
   EXPECT_TRUE(Contents(journal) == Contents(Path("whole.journal")));
-  const std::vector<std::string> lines = support::SplitJournal(Contents(journal)).lines;
+  const std::vector<std::string> lines = intact::support::SplitJournal(Contents(journal)).lines;
   EXPECT_EQ(std::set<std::string>(lines.begin(), lines.end()).size(), lines.size());
 }
 
 // Two processes would both run what is missing.
 TEST_F(Sharding, AJournalHasOneProcess) {
-  const auto journal = support::Journal::Open(Path("journal"));
+  const auto journal = intact::support::Journal::Open(Path("journal"));
   ASSERT_TRUE(journal);
   ExpectBadInput(kSweep + "--journal " + Quoted("journal"),
                  "journal: is in use: another process writes this journal");
