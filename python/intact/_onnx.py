@@ -195,6 +195,11 @@ class Scope:
         return -math.inf, math.inf, ""
 
 
+def as_matrix(weights: np.ndarray) -> np.ndarray:
+    """K×N of a product's weights, items of a batch side by side."""
+    return np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)
+
+
 def attributes(node: Any) -> dict:
     """A node's numbers and lists of numbers."""
     values = {}
@@ -400,7 +405,7 @@ class _Reader:
         hidden = weights.ndim > 2 or bool(attributes(node).get("transA"))
         if transposed:
             weights = weights.swapaxes(-1, -2)
-        matrix = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)  # items of a batch side by side
+        matrix = as_matrix(weights)
         if steps is not None and steps.size not in (1, matrix.shape[1]):
             steps = None
         self._add(scope, node, operator, a_type, matrix, steps, a, qdq=qdq, hidden=hidden)
@@ -457,13 +462,12 @@ class _Reader:
         return bounded((real_low, real_high), why, float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), (low, high), padded)
 
 
-def read_onnx(path: str | Path) -> QuantizedModel:
-    """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
+def load_onnx(path: str | Path) -> Any:
+    """The ONNX model in a file, without its external data. Raises `Error` if it cannot be read."""
     try:
         import onnx
     except ImportError:
         raise invalid(f"{excerpt(path)}: to read ONNX models, install the package onnx: pip install onnx") from None
-    path = Path(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -474,6 +478,13 @@ def read_onnx(path: str | Path) -> QuantizedModel:
         raise invalid(f"{excerpt(path)}: is no ONNX model; expected .onnx, .tflite, or the .xml of an OpenVINO IR") from None
     if not proto.graph.node:
         raise invalid(f"{excerpt(path)}: is no ONNX model, or one without operators")
+    return proto
+
+
+def read_onnx(path: str | Path) -> QuantizedModel:
+    """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
+    path = Path(path)
+    proto = load_onnx(path)
     model = QuantizedModel(str(path), proto=proto)
     reader = _Reader(model, path.parent)
     try:
