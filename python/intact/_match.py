@@ -56,6 +56,7 @@ class Matched:
     """A layer, its float node (None with the reason in `how`), and how its numbers are stored. `real`: its dequantized weights;
     `scales`: of each column, or one. `smooth`: what the quantizer multiplies the float input by, for each depth.
 
+    `bounds`: of the float input, where a Relu or a Clip makes it, which the quantizer may have left to the range of its integers.
     `cut`: the tensor that takes the layer's input: quantized, if `scale` is known when the model is read, else float."""
 
     layer: QuantizedLayer
@@ -64,6 +65,7 @@ class Matched:
     real: np.ndarray | None = None
     scales: np.ndarray | None = None
     smooth: np.ndarray | None = None
+    bounds: tuple[float, float] = (-np.inf, np.inf)
     cut: str = ""
     cut_type: Any = None
     scale: float = 0.0
@@ -318,6 +320,8 @@ def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
             continue
         taken.add(key)
         found[i].float_node = nodes[k]
+        if found[i].smooth is None:
+            found[i].bounds = before.real_range(nodes[k].input)[:2]
         by = ["weights"] * (alike >= ALIKE) + ["name"] * (not other_name)
         found[i].how = f"{' and '.join(by)} (correlation {alike:.4f})"
     for matched in found:
