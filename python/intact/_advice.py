@@ -22,11 +22,12 @@ CLEARLY = 3.0  # decibels that a layer must gain by itself before the network is
 @dataclass
 class Change:
     """`weights`: real ones, in the layer's layout; None: as stored. `input`: how its activations are quantized: "stored",
-    "float", "dynamic", or a range."""
+    "float", "dynamic", or a range. `bias`: a real one; None: as stored."""
 
     layer: ComparedLayer
     weights: "np.ndarray | None" = None
     input: "str | tuple[float, float]" = "stored"
+    bias: "np.ndarray | None" = None
 
 
 class _Network:
@@ -98,6 +99,8 @@ class _Network:
             if change.weights is not None:
                 transposed = any(a.name == "transB" and a.i for a in node.attribute)
                 node.input[1] = self.constant(stored.T if transposed else stored)
+            if change.bias is not None:
+                node.input[2] = self.constant(change.bias)
             return True
         if layer.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
             return self._static(change, place, node, stored)
@@ -119,12 +122,9 @@ class _Network:
         inputs = [x, self.constant(weights)]
         bias = 6 if node.op_type == "QGemm" else 8
         if node.op_type != "QLinearMatMul" and len(node.input) > bias and node.input[bias]:
-            array = next((t for t in self.proto.graph.initializer if t.name == node.input[bias]), None)
-            if array is None:
+            if m.biases is None:
                 return False
-            from onnx import numpy_helper
-
-            inputs.append(self.constant((numpy_helper.to_array(array) * (m.scale * m.scales)).astype(np.float32)))
+            inputs.append(self.constant(m.biases[0] if change.bias is None else change.bias))
         op = {"QLinearConv": "Conv", "QLinearMatMul": "MatMul", "QGemm": "Gemm"}[node.op_type]
         real = self.add(place, op, inputs)
         made = self.before[place][-1]
@@ -202,6 +202,8 @@ def measure(found: Comparison, runs: Any) -> None:
     def gains(layer: ComparedLayer, key: str, against: str) -> bool:
         return decibels(layer.by.get(against, 0.0), layer.by.get(key, math.inf)) >= CLEARLY and layer.by.get(against, 0.0) > 0
 
+    tried: list[tuple[Advice, list[Change]]] = []
+
     def attempt(what: str, category: str, changes: list[Change]) -> None:
         if not changes:
             return
@@ -211,6 +213,10 @@ def measure(found: Comparison, runs: Any) -> None:
             return
         after = _distances(runs, network.finish())[output]
         found.advice.append(Advice(what, category, names, output, before[output], after, control))
+        tried.append((found.advice[-1], changes))
+
+    def bias_of(layer: ComparedLayer) -> "np.ndarray | None":
+        return None if layer.matched.biases is None else layer.matched.biases[1]
 
     attempt("per-channel weights", "data-insensitive", [
         Change(layer, layer.requantized["per_channel"]) for layer in usable
@@ -218,14 +224,27 @@ def measure(found: Comparison, runs: Any) -> None:
     attempt("the eighth bit of the weights given back", "data-insensitive", [
         Change(layer, layer.requantized["eighth_bit"]) for layer in usable
         if "eighth_bit" in layer.requantized and gains(layer, "eighth_bit", "weights")])
+    attempt("the float model's biases", "data-insensitive", [
+        Change(layer, bias=bias_of(layer)) for layer in usable
+        if bias_of(layer) is not None and layer.by.get("bias", 0.0) > layer.explained / 2])
     varying = [layer for layer in usable if layer.matched.is_static and gains(layer, "dynamic_input", "input")]
     attempt("dynamic quantization of the activations", "data-sensitive", [Change(layer, input="dynamic") for layer in varying])
     attempt("a calibration with data like these", "data-sensitive", [
         Change(layer, input=(min(low for low, _ in layer.ranges), max(high for _, high in layer.ranges))) for layer in varying])
+    helpful = sorted(((advice, changes) for advice, changes in tried if advice.helps), key=lambda pair: -pair[0].gain)
+    if len({"ranges" if advice.category == "data-sensitive" else advice.what for advice, _ in helpful}) > 1:
+        together: dict[str, Change] = {}
+        for _, changes in helpful:  # the better one of two ways to quantize the same thing
+            for change in changes:
+                one = together.setdefault(change.layer.name, Change(change.layer))
+                one.weights = change.weights if one.weights is None else one.weights
+                one.input = change.input if one.input == "stored" else one.input
+                one.bias = change.bias if one.bias is None else one.bias
+        attempt("all of these together", "", list(together.values()))
     singles = []
     for layer in sorted(usable, key=lambda layer: layer.own.sqnr)[:LEFT_IN_FLOAT]:
         for how in ("float", "stored"):
-            network, names = changed(runs.exact, found, runs.places, [Change(layer, layer.matched.weights, how)])
+            network, names = changed(runs.exact, found, runs.places, [Change(layer, layer.matched.weights, how, bias_of(layer))])
             if names:
                 singles.append(Advice("left in float", layer.category, names, output, before[output],
                                       _distances(runs, network.finish())[output], control))

@@ -76,7 +76,7 @@ class Distance:
 class ComparedLayer:
     """A layer beside its float node. `reason`: why it was not compared on data, or "".
 
-    Powers of errors of the product, on the float model's input: by the weights, by the input's quantization, by the quantization
+    `by`: powers of errors of the product, on the float model's input: by the weights, by the bias, by the input's quantization, by the quantization
     that `dynamically_quantized` chooses for each sample, by the sums that clamp; and by the output's quantization, as stored and as
     chosen for each sample. `per_channel` and `eighth_bit`: the weights quantized anew, each output channel by itself, or with all
     of 8 bits, where that differs from how they are stored."""
@@ -92,8 +92,10 @@ class ComparedLayer:
     input: Distance | None = None
     dynamic_input: Distance | None = None
     clipped: int = 0
+    output_clipped: int = 0
     ranges: list[tuple[float, float]] = field(default_factory=list)  # of each sample's input
     by: dict[str, float] = field(default_factory=dict)
+    product_signal: float = 0.0  # power of the float product
     sums: int = 0
     clamped: int = 0
     own: Distance | None = None
@@ -128,14 +130,14 @@ class ComparedLayer:
 
     @property
     def explained(self) -> float:
-        """Power of the errors that weights, activations and rounding explain."""
-        return sum(self.by.get(key, 0.0) for key in ("weights", "input", "output"))
+        """Power of the errors that weights, bias, activations and rounding explain."""
+        return sum(self.by.get(key, 0.0) for key in ("weights", "bias", "input", "output"))
 
     @property
     def parts(self) -> dict[str, float]:
         """Power of the layer's own errors, in each category."""
         by = {key: self.by.get(key, 0.0) for key in ("weights", "input", "dynamic_input", "output", "dynamic_output", "clamps")}
-        if not self.by:
+        if not self.by or self.own is None:
             return dict.fromkeys(KINDS, 0.0)
         sensitive = max(0.0, by["input"] - by["dynamic_input"]) + max(0.0, by["output"] - by["dynamic_output"])
         engine = max(by["clamps"], self.here.noise if self.differs_here else 0.0, self.unexplained)
@@ -148,7 +150,7 @@ class ComparedLayer:
 
     @property
     def unexplained(self) -> float:
-        """Power of own errors that the quantization does not explain: another bias, say."""
+        """Power of own errors that the quantization does not explain: another operator, say."""
         if self.own is None or "weights" not in self.by or self.matched.layer.op_type == "QAttention":
             return 0.0
         return self.own.noise if self.own.noise > 4 * self.explained + 1e-8 * self.own.signal else 0.0
@@ -204,7 +206,7 @@ class Comparison:
     def of(self, category: str) -> list[ComparedLayer]:
         """The layers whose own error is mostly of a category, the worst first."""
         found = [layer for layer in self.layers if layer.category == category]
-        return sorted(found, key=lambda layer: layer.own.sqnr if layer.own else math.inf)
+        return sorted(found, key=lambda layer: decibels(layer.own.signal, layer.parts[category]))
 
 
 # ----- weights ------------------------------------------------------------------------------------------------------------
@@ -272,9 +274,8 @@ class _Probe:
         self.product = Product(m)
         self.sums = Sums(m.layer, pairing(engine, m.layer), engine.get("skips_padding", False))
         layer.input, layer.dynamic_input = Distance(), Distance()
-        layer.by = dict.fromkeys(("weights", "input", "dynamic_input", "clamps", "output", "dynamic_output"), 0.0)
-        if m.is_product:
-            layer.by.update(dict.fromkeys(layer.requantized, 0.0))
+        layer.by = dict.fromkeys(("weights", "bias", "input", "dynamic_input", "clamps", "output", "dynamic_output"), 0.0)
+        layer.by.update(dict.fromkeys(layer.requantized, 0.0))
 
     def run(self, x: np.ndarray) -> None:
         """Adds a run with the layer's float input."""
@@ -293,7 +294,10 @@ class _Probe:
         layer.dynamic_input.add(x, dynamic, float(chosen_scale))
         by, wanted = layer.by, m.weights
         rows = self.product.rows(x)
+        layer.product_signal += self.product.power(rows, wanted)
         by["weights"] += self.product.power(rows, m.real - wanted)
+        if m.biases is not None:
+            by["bias"] += power(m.biases[0].astype(np.float64) - m.biases[1]) * rows.shape[1]
         for key, weights in layer.requantized.items():
             by[key] += self.product.power(rows, weights - wanted)
         by["input"] += self.product.power(self.product.rows(real - x), wanted)
@@ -315,6 +319,9 @@ def _output_error(layer: ComparedLayer, output: Output, reference: np.ndarray) -
         return
     stored = dequantized(quantized(reference, output.scale, output.point, output.dtype), output.scale, output.point)
     chosen, scale, point = dynamically_quantized(reference)
+    limits = np.iinfo(output.dtype)
+    low, high = ((limit - output.point) * output.scale for limit in (limits.min, limits.max))
+    layer.output_clipped += int(np.count_nonzero((reference < low - output.scale / 2) | (reference > high + output.scale / 2)))
     layer.by["output"] += power(stored - reference.astype(np.float64))
     layer.by["dynamic_output"] += power(dequantized(chosen, scale, int(point)) - reference.astype(np.float64))
 

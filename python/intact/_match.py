@@ -71,6 +71,7 @@ class Matched:
     scale: float = 0.0
     point: int = 0
     outputs: list[Output] = field(default_factory=list)
+    biases: tuple[np.ndarray, np.ndarray] | None = None  # as stored, dequantized, and the float node's; None where there are none
 
     @property
     def is_static(self) -> bool:
@@ -271,6 +272,27 @@ def _find_outputs(layer: QuantizedLayer, scope: Scope) -> list[Output]:
     return [Output(name) for name in names]
 
 
+def _find_biases(matched: Matched, scope: Scope, before: Scope) -> None:
+    layer, node, other = matched.layer, matched.layer.graph_node, matched.float_node
+    if other.node.op_type not in ("Conv", "Gemm") or other.part:
+        return
+    wanted = _constant(before, other.node, 2)
+    stored = None
+    if layer.is_qdq and len(node.input) > 2 and node.input[2]:
+        stored, maker = scope.constant(node.input[2]), scope.producer(node.input[2])
+        if maker is not None and maker.op_type == "DequantizeLinear":
+            integers, scale, point = (_constant(scope, maker, i) for i in range(3))
+            if integers is not None and scale is not None and (point is None or not point.any()):
+                stored = integers * scale.astype(np.float64)
+    elif layer.op_type in ("QLinearConv", "QGemm") and matched.is_static:
+        integers = _constant(scope, node, 8 if layer.op_type == "QLinearConv" else 6)
+        stored = None if integers is None else integers.reshape(-1) * (matched.scale * matched.scales)
+    columns = columns_last(layer.weights).shape[1]
+    if stored is not None and wanted is not None and stored.size == wanted.size == columns:
+        wanted = wanted.reshape(-1) * attributes(other.node).get("beta", 1.0)
+        matched.biases = stored.reshape(-1).astype(np.float32), wanted.astype(np.float32)
+
+
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
     a, b = (x.reshape(-1)[::max(1, x.size // _MOST)] for x in (a, b))
     lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
@@ -322,8 +344,9 @@ def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
         found[i].float_node = nodes[k]
         if found[i].smooth is None:
             found[i].bounds = before.real_range(nodes[k].input)[:2]
+        _find_biases(found[i], scope, before)
         by = ["weights"] * (alike >= ALIKE) + ["name"] * (not other_name)
-        found[i].how = f"{' and '.join(by)} (correlation {alike:.4f})"
+        found[i].how = f"{' and '.join(by)}, correlation {alike:.4f}"
     for matched in found:
         if matched.float_node is None and not matched.how:
             matched.how = "no float node has weights like these, or its name"
