@@ -135,13 +135,28 @@ class ComparedLayer:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Power of the layer's own errors, in each category."""
-        by = {key: self.by.get(key, 0.0) for key in ("weights", "input", "dynamic_input", "output", "dynamic_output", "clamps")}
-        if not self.by or self.own is None:
-            return dict.fromkeys(KINDS, 0.0)
-        sensitive = max(0.0, by["input"] - by["dynamic_input"]) + max(0.0, by["output"] - by["dynamic_output"])
-        engine = max(by["clamps"], self.here.noise if self.differs_here else 0.0, self.unexplained)
-        return dict(zip(KINDS, (self.explained - sensitive, sensitive, engine)))
+        """Power of the layer's own errors that its quantization makes, in each category; none where another operator makes them."""
+        parts = dict.fromkeys(KINDS[:2], 0.0)
+        if self.own is None or self.unexplained:
+            return parts
+        if self.by:
+            by = self.by
+            parts["data-sensitive"] = (max(0.0, by["input"] - by["dynamic_input"]) + max(0.0, by["output"] - by["dynamic_output"]))
+            parts["data-insensitive"] = self.explained - parts["data-sensitive"]
+        elif not self.matched.is_static:  # a run chooses the ranges
+            parts["data-insensitive"] = self.own.noise
+        return parts
+
+    @property
+    def engine_noise(self) -> float:
+        """Power of the errors of the engine's implementation: sums that clamp on CPUs without VNNI, what the stock engine computes
+        otherwise than the exact variant, and what no quantization explains."""
+        return max(self.by.get("clamps", 0.0), self.here.noise if self.differs_here else 0.0, self.unexplained)
+
+    @property
+    def engine_excess(self) -> float:
+        """Decibels of the implementation's errors over all errors of the quantization."""
+        return decibels(self.engine_noise, sum(self.parts.values())) if self.engine_noise else -math.inf
 
     @property
     def differs_here(self) -> bool:
@@ -157,7 +172,7 @@ class ComparedLayer:
 
     @property
     def category(self) -> str:
-        """Where most of the layer's own error comes from; "" if it has none, or it is not known."""
+        """Where most of the error of the layer's quantization comes from; "" if it has none, or it is not known."""
         parts = self.parts
         kind = max(parts, key=lambda key: parts[key])
         return kind if parts[kind] > 0 else ""
@@ -167,6 +182,13 @@ class ComparedLayer:
         """The category's share of the error."""
         parts = self.parts
         return parts[self.category] / sum(parts.values()) if self.category else 0.0
+
+    def noise_of(self, category: str) -> float:
+        """Power of the errors of a category that this layer belongs to, else 0. Implementation errors count where they exceed those
+        of the quantization; a layer may belong to two categories."""
+        if category == "implementation":
+            return self.engine_noise if self.engine_excess > 0 else 0.0
+        return self.parts[category] if self.category == category else 0.0
 
 
 @dataclass
@@ -204,9 +226,9 @@ class Comparison:
     is_emulated: bool = False
 
     def of(self, category: str) -> list[ComparedLayer]:
-        """The layers whose own error is mostly of a category, the worst first."""
-        found = [layer for layer in self.layers if layer.category == category]
-        return sorted(found, key=lambda layer: decibels(layer.own.signal, layer.parts[category]))
+        """The layers of a category, the worst first."""
+        found = [layer for layer in self.layers if layer.noise_of(category) > 0]
+        return sorted(found, key=lambda layer: decibels(layer.own.signal, layer.noise_of(category)))
 
 
 # ----- weights ------------------------------------------------------------------------------------------------------------

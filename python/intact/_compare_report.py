@@ -18,7 +18,7 @@ _WORST = 3  # layers that the summary names in each category
 
 _MEANING = {"data-insensitive": "of weights, biases and rounding: any input has it",
             "data-sensitive": "of ranges that do not fit each sample",
-            "implementation": "of the engine: its sums are not exact"}
+            "implementation": "of the engine, where it exceeds all of these"}
 
 
 def _dB(value: float) -> str:
@@ -53,9 +53,10 @@ def _has_steps(layer: ComparedLayer) -> bool:
 
 
 def _category(layer: ComparedLayer) -> str:
-    if not layer.category:
-        return ""
-    return f"{layer.category}, {_percent(layer.share)}"
+    words = [f"{layer.category} {_percent(layer.share)}"] if layer.category else []
+    if layer.engine_excess > 0:
+        words.append("implementation" + (f" +{layer.engine_excess:.0f} dB" if layer.category else ""))
+    return ", ".join(words)
 
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
@@ -65,7 +66,7 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
                 "8 bits"]]
     inputs = [["layer", "SQNR", "cosine", "L2", "largest", "clipped", "range used", "samples", "dynamic"]]
     outputs = [["", "layer", "own", "cosine", "L2", "largest", "samples", "in the network", "cosine", "L2", "largest", "samples",
-                "sums clamp", "most of the own error"]]
+                "sums clamp", "own error"]]
     for layer in comparison.layers:
         m = layer.matched
         if layer.weights is not None:
@@ -90,6 +91,8 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
 
 def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
     own, by, used = _dB(layer.own.sqnr), layer.by, layer.used
+    if not by:
+        return f"{layer.name}: own {own}; its weights {_dB(layer.weights.sqnr)}"
     rounded, fitted = (decibels(layer.own.signal, by[key]) for key in ("output", "dynamic_output"))
     if kind == "data-insensitive":
         bias = f", its bias {_dB(_alone(layer, 'bias'))}" if by["bias"] > 0.1 * layer.explained else ""
@@ -172,7 +175,7 @@ def to_text(comparison: Comparison) -> str:
     lines = [headline(comparison)]
     for title, rows in tables(comparison):
         if len(rows) > 1:
-            lines += [f"{title}:", *table_lines(rows)]
+            lines += [f"{title}:", *table_lines(rows, 60)]
     return "\n".join(lines + summary(comparison)) + "\n"
 
 
@@ -222,6 +225,8 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             "control_against_exact": _json(layer.control, _has_steps(layer)),
             "category": layer.category or None,
             "category_share": layer.share,
+            "implementation_excess_db": finite(layer.engine_excess),
+            "implementation_error": layer.engine_excess > 0,
         } for layer in comparison.layers],
     }
 
