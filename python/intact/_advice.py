@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._compare import Advice, ComparedLayer, Comparison, Distance
+from ._onnx import MOVED_THROUGH
 from ._run import decibels, session_of
 
 LEFT_IN_FLOAT = 3  # layers that are tried in float, one by one
@@ -73,12 +74,20 @@ class _Network:
         self.add(place, "DynamicQuantizeLinear", [x], parts)
         return self.add(place, "DequantizeLinear", parts)
 
-    def float_of(self, name: str) -> str:
-        """The float tensor that a quantized one was made of; "" if there is none."""
+    def float_of(self, place: int, name: str, depth: int = 0) -> str:
+        """The float tensor that a quantized one was made of, through operators that move numbers; "" if there is none."""
         node = self.producers.get(name)
         if name in self.real:
             return self.real[name]
-        return node.input[0] if node is not None and node.op_type == "QuantizeLinear" else ""
+        if node is None or depth > 16:
+            return ""
+        if node.op_type in MOVED_THROUGH | {"Flatten"}:
+            x = self.float_of(place, node.input[0], depth + 1)
+            if x:
+                self.add(place, node.op_type, [x, *node.input[1:]])
+                self.before[place][-1].attribute.extend(node.attribute)
+                return self.before[place][-1].output[0]
+        return node.input[0] if node.op_type == "QuantizeLinear" else ""
 
     def change(self, change: Change) -> bool:
         """Returns whether it could."""
@@ -92,7 +101,7 @@ class _Network:
         stored = np.moveaxis(weights, -1, 1) if layer.is_convolution else weights
         if layer.is_qdq:
             if change.input != "stored":
-                x = self.float_of(layer.activation)
+                x = self.float_of(place, layer.activation)
                 if not x:
                     return False
                 node.input[0] = self.quantized_anew(place, x, change.input, m.bounds)
@@ -112,7 +121,7 @@ class _Network:
         m = change.layer.matched
         if not m.is_static or not m.outputs[0].scale:
             return False
-        x = self.float_of(node.input[0])
+        x = "" if change.input == "stored" else self.float_of(place, node.input[0])
         if change.input == "stored":
             x = self.add(place, "DequantizeLinear", list(node.input[:3]))
         elif x:

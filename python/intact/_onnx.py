@@ -24,7 +24,7 @@ _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5)
 _KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Split",
             "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
 # Operators that ONNX Runtime 1.32 moves a DequantizeLinear forward through, and a QuantizeLinear back.
-_MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
+MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
 _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Conv", "MatMul", "Gemm")} | {
     ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
 _ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
@@ -115,7 +115,7 @@ class Scope:
             node = self.producer(name)
             if node is None or node.op_type == "DequantizeLinear":
                 return node
-            if node.op_type not in _MOVED_THROUGH or not node.input:
+            if node.op_type not in MOVED_THROUGH or not node.input:
                 return None
             name = node.input[0]
         return None
@@ -360,7 +360,7 @@ class _Reader:
             return
         outputs = scope.consumers.get(node.output[0], [])
         quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
-        between = _MOVED_THROUGH | {"Relu", "Clip"}
+        between = MOVED_THROUGH | {"Relu", "Clip"}
         while node.op_type == "Conv" and not quantizers and len(outputs) == 1 and outputs[0].op_type in between:
             outputs = scope.consumers.get(outputs[0].output[0], [])
             quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
