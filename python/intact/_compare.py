@@ -194,7 +194,7 @@ class ComparedLayer:
 @dataclass
 class Advice:
     """What would help: in which layers, and decibels of an output from the float model's, before and after, measured in the
-    network. `control`: by how many decibels the control moves that distance."""
+    network. `control`: by how many decibels a quantization that is as good moves that distance, by chance."""
 
     what: str
     category: str
@@ -210,7 +210,7 @@ class Advice:
 
     @property
     def helps(self) -> bool:
-        return self.gain >= max(0.5, 3 * self.control)
+        return self.gain >= max(0.5, 2 * self.control)
 
 
 @dataclass

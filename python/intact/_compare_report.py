@@ -125,7 +125,8 @@ def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
 def _advice(advice: Advice) -> str:
     layers = advice.layers
     where = layers[0] if len(layers) == 1 else f"{len(layers)} layers ({', '.join(layers[:_WORST])}{', …' if len(layers) > _WORST else ''})"
-    return f"{advice.what}: {where}: output {excerpt(advice.output)} {advice.before:.1f} to {advice.after:.1f} dB from float"
+    return (f"{advice.what}: {where}: output {excerpt(advice.output)} {advice.before:.1f} to {advice.after:.1f} dB from float "
+            f"(chance: {advice.control:.1f} dB)")
 
 
 def _remedy(comparison: Comparison) -> list[str]:
@@ -159,7 +160,7 @@ def summary(comparison: Comparison) -> list[str]:
         lines.append("one sample: how errors differ between samples is not known; --each, or a folder of .npz files, gives more")
     lines += [f"would help: {_advice(advice)}" for advice in comparison.advice if advice.helps]
     lines += _remedy(comparison)
-    lines += [f"tried, helps by less than 0.5 dB or the control: {_advice(advice)}" for advice in comparison.advice
+    lines += [f"tried, helps by less than chance may: {_advice(advice)}" for advice in comparison.advice
               if not advice.helps and len(advice.layers) > 1]
     lines += [f"not tried: {text}" for text in comparison.not_measured]
     return lines

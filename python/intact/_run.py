@@ -219,13 +219,17 @@ def control_variant(proto: Any) -> Any:
     return changed
 
 
-def session_of(model: Any) -> Any:
+def session_of(model: Any, is_as_written: bool = False) -> Any:
+    """`is_as_written`: without ONNX Runtime's fusions of QuantizeLinear and DequantizeLinear, which also quantize float weights
+    between the two."""
     try:
         import onnxruntime
     except ImportError:
         raise invalid("--data: needs the package onnxruntime: pip install onnxruntime") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    if is_as_written:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
         model = model if isinstance(model, str) else model.SerializeToString()
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

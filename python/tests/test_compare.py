@@ -338,10 +338,10 @@ def test_forms_of_the_quantizer(tmp_path, form):
     for how in ("stored", "float"):
         network, names = changed(exact.exact, found, exact.places, [Change(layer, input=how) for layer in found.layers])
         assert names == [layer.name for layer in found.layers]
-        apart = Distance().add(exact.plain.run(None, {"x": x})[0], session_of(network.finish()).run(None, {"x": x})[0])
+        apart = Distance().add(exact.plain.run(None, {"x": x})[0], session_of(network.finish(), True).run(None, {"x": x})[0])
         assert apart.sqnr > (45 if how == "stored" else 20), (how, apart.sqnr)
     floats = changed(exact.exact, found, exact.places, [Change(layer, layer.matched.weights, "float") for layer in found.layers])[0].finish()
-    apart = Distance().add(session_of(str(path)).run(None, {"x": x})[0], session_of(floats).run(None, {"x": x})[0])
+    apart = Distance().add(session_of(str(path)).run(None, {"x": x})[0], session_of(floats, True).run(None, {"x": x})[0])
     assert apart.sqnr > 35  # what is left is the output's rounding
 
 
