@@ -63,7 +63,8 @@ class _Network:
     def quantized_anew(self, place: int, x: str, how: "str | tuple[float, float]", bounds: tuple[float, float]) -> str:
         """The float tensor x, within bounds, through a quantization."""
         if max(bounds) < np.inf or min(bounds) > -np.inf:
-            x = self.add(place, "Clip", [x, *(self.constant(np.float32(bound)) if np.isfinite(bound) else "" for bound in bounds)])
+            limits = [self.constant(np.float32(bound)) if np.isfinite(bound) else "" for bound in bounds]
+            x = self.add(place, "Clip", [x, *limits])
         if how == "float":
             return x
         if isinstance(how, tuple):
@@ -167,8 +168,9 @@ class _Network:
 
     def finish(self) -> Any:
         graph = self.proto.graph
-        nodes = [node for i, node in enumerate(self.nodes) for node in [*self.before.get(i, ()), *([node] if i not in self.dropped else [])]]
-        kept = [copy.deepcopy(node) for node in nodes]
+        kept = []
+        for i, node in enumerate(self.nodes):
+            kept += map(copy.deepcopy, self.before.get(i, []) + [node] * (i not in self.dropped))
         del graph.node[:]
         graph.node.extend(kept)
         return self.proto
@@ -178,7 +180,7 @@ def changed(exact: Any, found: Comparison, places: dict[str, int], changes: list
     """The exact variant with changed layers, and the names of the layers that could be changed."""
     network = _Network(exact, places)
     names = {change.layer.name for change in changes}
-    if any(change.input != "stored" for change in changes):  # quantized operators hide the float results that layers behind them want
+    if any(change.input != "stored" for change in changes):  # quantized operators hide the floats that layers behind them want
         for layer in found.layers:
             if layer.name not in names and layer.matched.layer.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
                 network.change(Change(layer))
@@ -234,7 +236,8 @@ def measure(found: Comparison, runs: Any) -> None:
 
     for key, what in (("per_channel", "per-channel weights"), ("eighth_bit", "the eighth bit of the weights given back")):
         if any(gains(layer, key, "weights") for layer in usable if key in layer.requantized):
-            attempt(what, "data-insensitive", [Change(layer, layer.requantized[key]) for layer in usable if key in layer.requantized])
+            attempt(what, "data-insensitive", [Change(layer, layer.requantized[key]) for layer in usable
+                                               if key in layer.requantized])
     attempt("the float model's biases", "data-insensitive", [
         Change(layer, bias=bias_of(layer)) for layer in usable
         if bias_of(layer) is not None and layer.by.get("bias", 0.0) > layer.explained / 2])

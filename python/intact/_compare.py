@@ -76,10 +76,10 @@ class Distance:
 class ComparedLayer:
     """A layer beside its float node. `reason`: why it was not compared on data, or "".
 
-    `by`: powers of errors of the product, on the float model's input: by the weights, by the bias, by the input's quantization, by the quantization
-    that `dynamically_quantized` chooses for each sample, by the sums that clamp; and by the output's quantization, as stored and as
-    chosen for each sample. `per_channel` and `eighth_bit`: the weights quantized anew, each output channel by itself, or with all
-    of 8 bits, where that differs from how they are stored."""
+    `by`: powers of the errors of the product, on the float model's input: by the weights, by the bias, by the input's
+    quantization, by the quantization that `dynamically_quantized` chooses for each sample, by sums that clamp; and by the output's
+    quantization, as stored and as chosen for each sample. `per_channel` and `eighth_bit`: the weights quantized anew, each output
+    channel by itself, or with all of 8 bits, where they are not stored so."""
 
     matched: Matched
     weights: Distance | None = None
@@ -135,13 +135,13 @@ class ComparedLayer:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Power of the layer's own errors that its quantization makes, in each category; none where another operator makes them."""
+        """Power of the own errors that the quantization makes, in each category; none where another operator makes them."""
         parts = dict.fromkeys(KINDS[:2], 0.0)
         if self.own is None or self.unexplained:
             return parts
         if self.by:
             by = self.by
-            parts["data-sensitive"] = (max(0.0, by["input"] - by["dynamic_input"]) + max(0.0, by["output"] - by["dynamic_output"]))
+            parts["data-sensitive"] = sum(max(0.0, by[key] - by[f"dynamic_{key}"]) for key in ("input", "output"))
             parts["data-insensitive"] = self.explained - parts["data-sensitive"]
         elif not self.matched.is_static:  # a run chooses the ranges
             parts["data-insensitive"] = self.own.noise
@@ -149,8 +149,8 @@ class ComparedLayer:
 
     @property
     def engine_noise(self) -> float:
-        """Power of the errors of the engine's implementation: sums that clamp on CPUs without VNNI, what the stock engine computes
-        otherwise than the exact variant, and what no quantization explains."""
+        """Power of the implementation's errors: sums that clamp on CPUs without VNNI, what the stock engine computes otherwise
+        than the exact variant, or what no quantization explains."""
         return max(self.by.get("clamps", 0.0), self.here.noise if self.differs_here else 0.0, self.unexplained)
 
     @property
@@ -184,8 +184,8 @@ class ComparedLayer:
         return parts[self.category] / sum(parts.values()) if self.category else 0.0
 
     def noise_of(self, category: str) -> float:
-        """Power of the errors of a category that this layer belongs to, else 0. Implementation errors count where they exceed those
-        of the quantization; a layer may belong to two categories."""
+        """Power of the errors of a category that this layer belongs to, else 0. Implementation errors count where they exceed
+        those of the quantization; a layer may belong to two categories."""
         if category == "implementation":
             return self.engine_noise if self.engine_excess > 0 else 0.0
         return self.parts[category] if self.category == category else 0.0
@@ -400,7 +400,7 @@ def cut_out(proto: Any, layers: list[ComparedLayer], places: dict[str, int]) -> 
 
 
 def _choose(layer: ComparedLayer, mine: list[np.ndarray], floats: list[np.ndarray]) -> "tuple[int, int] | None":
-    """Which of a layer's outputs and which of the float node's are the same tensor: the first pair that is as alike as the best."""
+    """Which of a layer's outputs and which of the float node's are the same tensor: the first pair as alike as the best one."""
     pairs = []
     for i, a in enumerate(mine):
         for k, b in enumerate(floats):
@@ -423,7 +423,8 @@ def _samples(data: Any, inputs: list[str], each: bool) -> list[Run]:
     for run in runs:
         sizes = {run[name].shape[0] if run[name].ndim else 0 for name in inputs if name in run}
         if len(sizes) != 1 or 0 in sizes:
-            raise invalid(f"--each: {excerpt(run.source)}: the inputs' first dimensions are {sorted(sizes)}; expected one size, not 0")
+            raise invalid(f"--each: {excerpt(run.source)}: the inputs' first dimensions are {sorted(sizes)}; "
+                          "expected one size, not 0")
         for i in range(sizes.pop()):
             part = Run({name: run[name][i:i + 1] for name in inputs if name in run})
             part.source = f"{run.source}, item {i}"
@@ -448,9 +449,9 @@ def _named(session: Any, run: dict) -> dict[str, np.ndarray]:
 
 def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *, each: bool = False, emulate: bool = False,
             progress: Any = None) -> Comparison:
-    """Compares the quantized ONNX model in a file with the float model it was made of, on data: a file .npz, a folder of them, or a
-    list of dictionaries of arrays, one sample each. `each`: items of the inputs' first dimension are samples. `emulate`: the
-    stock engine runs in an emulator, on a CPU without VNNI. `progress(done, of)` is called after each sample.
+    """Compares the quantized ONNX model in a file with the float model that it was made of, on data: a file .npz, a folder of
+    them, or a list of dictionaries of arrays, one sample each. `each`: items of the inputs' first dimension are samples.
+    `emulate`: the stock engine runs in an emulator, on a CPU without VNNI. `progress(done, of)` is called after each sample.
 
     Raises `Error` for files that cannot be read or do not fit each other."""
     from ._advice import measure

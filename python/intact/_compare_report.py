@@ -62,8 +62,8 @@ def _category(layer: ComparedLayer) -> str:
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
     """A title and rows, the first one the head, of weights, activations and outputs."""
     worst = sorted((layer for layer in comparison.layers if layer.own), key=lambda layer: layer.own.sqnr)[:_WORST]
-    weights = [["layer", "operator", "float node found by", "scales", "SQNR", "cosine", "L2", "largest", "worst channel", "per channel",
-                "8 bits"]]
+    weights = [["layer", "operator", "float node found by", "scales", "SQNR", "cosine", "L2", "largest", "worst channel",
+                "per channel", "8 bits"]]
     inputs = [["layer", "SQNR", "cosine", "L2", "largest", "clipped", "range used", "samples", "dynamic"]]
     outputs = [["", "layer", "own", "cosine", "L2", "largest", "samples", "in the network", "cosine", "L2", "largest", "samples",
                 "sums clamp", "own error"]]
@@ -113,7 +113,8 @@ def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
                 parts.append(f"{_percent(layer.output_clipped / layer.own.values)} of the output is clipped")
         return "; ".join(parts)
     if layer.unexplained:
-        return f"{layer.name}: own {own}; weights, activations and rounding explain {_dB(decibels(layer.own.signal, layer.explained))} only"
+        explained = _dB(decibels(layer.own.signal, layer.explained))
+        return f"{layer.name}: own {own}; weights, activations and rounding explain {explained} only: the operator differs"
     if layer.differs_here:
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
         text = f"{layer.name}: ONNX Runtime on {where} is {_dB(layer.here.sqnr)} from exact (control {_dB(layer.control.sqnr)})"
@@ -124,7 +125,8 @@ def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
 
 def _advice(advice: Advice) -> str:
     layers = advice.layers
-    where = layers[0] if len(layers) == 1 else f"{len(layers)} layers ({', '.join(layers[:_WORST])}{', …' if len(layers) > _WORST else ''})"
+    names = ", ".join([*layers[:_WORST], *["…"] * (len(layers) > _WORST)])
+    where = names if len(layers) == 1 else f"{len(layers)} layers ({names})"
     return (f"{advice.what}: {where}: output {excerpt(advice.output)} {advice.before:.1f} to {advice.after:.1f} dB from float "
             f"(chance: {advice.control:.1f} dB)")
 
@@ -154,7 +156,7 @@ def summary(comparison: Comparison) -> list[str]:
     same = [layer for layer in comparison.layers if layer.here is not None]
     if same and not any(layer.differs_here for layer in same):
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
-        lines.append(f"ONNX Runtime on {where}: the {len(same)} layers that ran alone differ from exact by no more than the control")
+        lines.append(f"ONNX Runtime on {where}: {len(same)} layers alone differ from exact by no more than the control")
     lines += [f"not compared: {layer.name}: {layer.reason}" for layer in comparison.layers if layer.reason]
     if comparison.samples < 2:
         lines.append("one sample: how errors differ between samples is not known; --each, or a folder of .npz files, gives more")
@@ -196,7 +198,8 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "samples": comparison.samples, "engine": engines()["onnxruntime"]["name"], "emulated": comparison.is_emulated,
         "cpu_without_vnni": result.cpu_clamps, "summary": [headline(comparison), *summary(comparison)],
         "outputs": [{key: finite(value) for key, value in vars(output).items()} for output in result.on_data.outputs],
-        "advice": [{**{key: finite(value) for key, value in vars(advice).items()}, "gain": finite(advice.gain), "helps": advice.helps}
+        "advice": [{**{key: finite(value) for key, value in vars(advice).items()}, "gain": finite(advice.gain),
+                    "helps": advice.helps}
                    for advice in comparison.advice],
         "not_tried": comparison.not_measured,
         "layers": [{
@@ -240,9 +243,11 @@ def to_html(comparison: Comparison) -> str:
         if len(rows) < 2:
             continue
         head = "".join(f"<th>{e(cell)}</th>" for cell in rows[0])
-        body = "".join("<tr>" + "".join(f'<td data-label="{e(label)}">{e(cell)}</td>' for label, cell in zip(rows[0], row)) + "</tr>"
-                       for row in rows[1:])
-        parts.append(f'<h2>{e(title)}</h2><div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
+        body = "".join(
+            "<tr>" + "".join(f'<td data-label="{e(label)}">{e(cell)}</td>' for label, cell in zip(rows[0], row)) + "</tr>"
+            for row in rows[1:])
+        parts.append(f'<h2>{e(title)}</h2><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+                     f'<tbody>{body}</tbody></table></div>')
     items = "".join(f"<li>{e(line)}</li>" for line in summary(comparison))
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

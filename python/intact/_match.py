@@ -309,7 +309,8 @@ def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
     before = Scope(proto.graph, folder)
     nodes = float_nodes(before, proto.graph)
     if not nodes:
-        raise invalid(f"{excerpt(float_path)}: has no product with constant float weights; expected the model before quantization")
+        raise invalid(f"{excerpt(float_path)}: has no product with constant float weights; "
+                      "expected the model before quantization")
     scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
     known = {name for node in proto.graph.node for name in node.output}
     found, scores = [], []
@@ -328,10 +329,11 @@ def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
         real = matched.real
         if matched.smooth is not None:
             real = real * (matched.smooth if layer.is_convolution else matched.smooth[:, None])
+        mine = _SUFFIXES.sub("", layer.graph_node.name or layer.graph_node.output[0])
         for k, node in enumerate(nodes):
             if node.weights.shape != real.shape:
                 continue
-            has_name = _SUFFIXES.sub("", layer.graph_node.name or layer.graph_node.output[0]) == (node.node.name or node.node.output[0])
+            has_name = mine == (node.node.name or node.node.output[0])
             alike = _correlation(real, node.weights)
             if alike >= ALIKE or has_name and _is_part(layer, node):
                 scores.append((-round(alike, 3), not has_name, abs(i - k), i, k, alike))

@@ -132,7 +132,8 @@ def _compare(arguments: list[str]) -> int:
                                      description="Compares a quantized model with its float model, layer by layer.")
     parser.add_argument("model", metavar="MODEL", help="the quantized ONNX model")
     parser.add_argument("float_model", metavar="FLOAT_MODEL", help="the ONNX model before quantization")
-    parser.add_argument("--data", metavar="PATH", required=True, help="inputs, a file .npz or a folder of them; each file is a sample")
+    parser.add_argument("--data", metavar="PATH", required=True,
+                        help="inputs, a file .npz or a folder of them; each file is a sample")
     parser.add_argument("--each", action="store_true", help="each item of the inputs' first dimension is a sample")
     parser.add_argument("--emulate", action="store_true",
                         help="runs the stock engine in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
