@@ -20,7 +20,7 @@ from ._audit import Audit, audit, engines, pairing
 from ._library import excerpt, invalid
 from ._match import Matched, Output, along_columns, columns_last, match
 from ._run import (OnData, Run, Sums, compare_outputs, control_variant, decibels, distances, dynamically_quantized, emulated,
-                   exact_variant, float_session, inputs_of, load_data, power, session_of, take_data_in, windows)
+                   exact_variant, inputs_of, load_data, power, session_of, take_data_in, windows)
 
 NEAR = 3.0  # decibels within which a difference is that of the control
 KINDS = ("data-insensitive", "data-sensitive", "implementation")
@@ -442,9 +442,14 @@ def _with_outputs(proto: Any, names: list[str]) -> Any:
     return proto
 
 
-def _named(session: Any, run: dict) -> dict[str, np.ndarray]:
+def _results(session: Any, inputs: dict, source: str) -> dict[str, np.ndarray]:
+    """A session's outputs by name; `source`: the file that the inputs came from. What is no input is left out."""
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, map(np.asarray, session.run(names, run))))
+    try:
+        values = session.run(names, {value.name: inputs[value.name] for value in session.get_inputs()})
+    except Exception as error:
+        raise invalid(f"{excerpt(source)}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
+    return dict(zip(names, map(np.asarray, values)))
 
 
 def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *, each: bool = False, emulate: bool = False,
@@ -500,8 +505,11 @@ class _Runs:
         own = cut_out(self.exact, found.layers, self.places)
         self.plain, self.stock = session_of(self.exact), session_of(result.model.path)
         self.control = session_of(control_variant(self.exact))
-        before = float_session(found.float_path, self.names)
-        self.float_outputs = [output.name for output in before.get_outputs() if output.name in self.names]
+        outputs = [output.name for output in float_proto.graph.output]
+        self.float_outputs = [name for name in outputs if name in self.names]
+        if not self.float_outputs:
+            raise invalid(f"{excerpt(found.float_path)}: has none of the model's outputs, {excerpt(', '.join(self.names))}; "
+                          f"has: {excerpt(', '.join(outputs))}")
         seen = [layer for layer in found.layers if layer.matched.float_node is not None]
         self.before = session_of(_with_outputs(float_proto, [
             name for layer in seen for name in (layer.matched.float_node.input, *layer.matched.float_node.outputs)]))
@@ -525,19 +533,14 @@ class _Runs:
         gathered: dict[str, list] = {name: [] for name in self.names}
         fed, wanted = [], []
         for done, (run, run_before) in enumerate(zip(self.inputs, before)):
-            try:
-                floats, values = {**run_before, **_named(self.before, run_before)}, _named(self.probe, run)
-                three = [self.plain.run(self.names, run),
-                         elsewhere[done] if elsewhere else self.stock.run(self.names, run), self.control.run(self.names, run)]
-                feeds = {**run, **self._feeds(floats, probes)}
-                own = [_named(session, {value.name: feeds[value.name] for value in session.get_inputs()})
-                       for session in (self.own[:1] + self.own[2:] if found.is_emulated else self.own)]
-            except Exception as error:
-                if isinstance(error, KeyError):
-                    raise
-                raise invalid(f"{excerpt(runs[done].source)}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
-            for k, name in enumerate(self.names):
-                gathered[name].append([np.asarray(one[k]) for one in three] + [floats[name] for _ in range(name in floats)])
+            source = str(runs[done].source)
+            floats, values = {**run_before, **_results(self.before, run_before, source)}, _results(self.probe, run, source)
+            stock = dict(zip(self.names, elsewhere[done])) if elsewhere else _results(self.stock, run, source)
+            three = [_results(self.plain, run, source), stock, _results(self.control, run, source)]
+            feeds = {**run, **self._feeds(floats, probes)}
+            own = [_results(session, feeds, source) for session in (self.own[::2] if found.is_emulated else self.own)]
+            for name in self.names:
+                gathered[name].append([one[name] for one in three] + [floats[name]] * (name in self.float_outputs))
             self.floats.append({name: floats[name] for name in self.float_outputs})
             for i, layer in enumerate(found.layers):
                 self._layer(i, layer, floats, values, own, chosen)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from intact._audit import audit  # noqa: E402
 from intact._compare import Distance, compare, requantized  # noqa: E402
 from intact._compare_report import to_html, to_json, to_text  # noqa: E402
 from intact._match import match  # noqa: E402
+from intact._run import decibels  # noqa: E402
 from test_audit import program  # noqa: E402
 
 DEPTH = 16
@@ -257,6 +259,23 @@ def test_a_layer_that_clamps(tmp_path):
     assert "exact sums in" in to_text(found)
 
 
+@pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")
+def test_an_emulator_shows_the_layer_that_clamps(tmp_path, monkeypatch):
+    monkeypatch.delenv("INTACT_PYTHON", raising=False)
+    w1 = weights(1)
+    w1[:, 5] = 1
+    x = np.random.default_rng(3).uniform(0.2, 1, (2, 5, DEPTH)).astype(np.float32)
+    found, layers = Pair(tmp_path, w1=w1, x=x).compared(emulate=True)
+    one = layers["one"]
+    assert one.differs_here and one.control.sqnr == math.inf and len(one.here.samples) == 2
+    wanted = decibels(one.own.signal, one.by["clamps"])
+    assert one.here.sqnr == pytest.approx(wanted, abs=0.5)  # the prediction, from the engine
+    text = to_text(found)
+    assert "one: ONNX Runtime on the emulated CPU is " in text
+    (output,) = found.audit.on_data.outputs
+    assert output.stock_to_float < output.exact_to_float - 5 and f"{output.stock_to_float:.1f} to {output.exact_to_float:.1f} dB" in text
+
+
 def test_another_bias(tmp_path):
     found, layers = Pair(tmp_path, {"two": {"bias": 3}}).compared()
     assert layers["two"].category == "data-insensitive" and layers["two"].by["bias"] == pytest.approx(9 * DEPTH * 20, rel=1e-3)
@@ -413,6 +432,14 @@ def test_samples(tmp_path):
     np.savez(tmp_path / "one.npz", z=pair.x[0])
     run = program("compare", pair.quantized, pair.float, "--data", tmp_path / "one.npz")
     assert run.returncode == 2 and "has no array 'x', an input of the model" in run.stderr and run.stderr.count("\n") == 1
+
+
+def test_a_float_model_with_other_outputs(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pair = Pair(tmp_path)
+    other = model(tmp_path / "other.onnx", [helper.make_node("MatMul", ["x", "w1"], ["h"])], {"w1": pair.w[0]}, output="h")
+    run = program("compare", pair.quantized, other, "--data", tmp_path / "data")
+    assert run.returncode == 2 and "other.onnx: has none of the model's outputs, y; has: h" in run.stderr
 
 
 def test_what_is_left_out_is_said(tmp_path):
