@@ -154,13 +154,12 @@ class _Network:
         x = self.quantized_anew(place, m.cut, "dynamic" if change.input == "stored" else change.input, m.bounds)
         bias = {"DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6}.get(node.op_type, 99)
         inputs = [x, self.constant(weights)]
-        values = {}
         op = "Conv" if m.layer.is_convolution else "MatMul"
         if len(node.input) > bias and node.input[bias]:
             product = self.add(place, op, inputs)
             self.add(place, "Add", [product, node.input[bias]], [name])
         else:
-            self.add(place, op, inputs, [name], **values)
+            self.add(place, op, inputs, [name])
             if m.layer.is_convolution:
                 self.before[place][-1].attribute.extend(node.attribute)
         self.dropped.add(place)
