@@ -7,10 +7,12 @@
     c = gemm.run(np.full((5, 64), 255, np.uint8))                           # (5, 16), uint8
 
 `Gemm` and `Conv` are plans: they pack constant weights once and run many times. Arrays are NumPy's, or any library's that
-speaks DLPack. What a call refuses is an `Error`. `audit` says which layers of a model can saturate.
+speaks DLPack. What a call refuses is an `Error`. `audit` says which layers of a model can saturate, `repair` makes them safe,
+`compare` compares a quantized model with its float model.
 """
 
 from ._audit import Audit, audit
+from ._compare import Comparison, compare
 from ._conv import Conv, ConvFailingPair
 from ._gemm import FailingPair, Gemm
 from ._library import Error, isas, version
@@ -20,5 +22,5 @@ from . import verify
 from ._repair import repair
 
 __version__ = version()
-__all__ = ["Audit", "Call", "Certificate", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned", "audit", "isas",
-           "repair", "verify", "version"]
+__all__ = ["Audit", "Call", "Certificate", "Comparison", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Info", "Tuned",
+           "audit", "compare", "isas", "repair", "verify", "version"]

@@ -24,7 +24,7 @@ _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5)
 _KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Split",
             "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
 # Operators that ONNX Runtime 1.32 moves a DequantizeLinear forward through, and a QuantizeLinear back.
-_MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
+MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
 _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Conv", "MatMul", "Gemm")} | {
     ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
 _ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
@@ -115,7 +115,7 @@ class Scope:
             node = self.producer(name)
             if node is None or node.op_type == "DequantizeLinear":
                 return node
-            if node.op_type not in _MOVED_THROUGH or not node.input:
+            if node.op_type not in MOVED_THROUGH or not node.input:
                 return None
             name = node.input[0]
         return None
@@ -193,6 +193,11 @@ class Scope:
         if op in _KEEPERS and node.input:
             return self.real_range(node.input[0], depth + 1)
         return -math.inf, math.inf, ""
+
+
+def as_matrix(weights: np.ndarray) -> np.ndarray:
+    """K×N of a product's weights, items of a batch side by side."""
+    return np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)
 
 
 def attributes(node: Any) -> dict:
@@ -355,7 +360,7 @@ class _Reader:
             return
         outputs = scope.consumers.get(node.output[0], [])
         quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
-        between = _MOVED_THROUGH | {"Relu", "Clip"}
+        between = MOVED_THROUGH | {"Relu", "Clip"}
         while node.op_type == "Conv" and not quantizers and len(outputs) == 1 and outputs[0].op_type in between:
             outputs = scope.consumers.get(outputs[0].output[0], [])
             quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
@@ -400,7 +405,7 @@ class _Reader:
         hidden = weights.ndim > 2 or bool(attributes(node).get("transA"))
         if transposed:
             weights = weights.swapaxes(-1, -2)
-        matrix = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)  # items of a batch side by side
+        matrix = as_matrix(weights)
         if steps is not None and steps.size not in (1, matrix.shape[1]):
             steps = None
         self._add(scope, node, operator, a_type, matrix, steps, a, qdq=qdq, hidden=hidden)
@@ -457,13 +462,12 @@ class _Reader:
         return bounded((real_low, real_high), why, float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), (low, high), padded)
 
 
-def read_onnx(path: str | Path) -> QuantizedModel:
-    """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
+def load_onnx(path: str | Path) -> Any:
+    """The ONNX model in a file, without its external data. Raises `Error` if it cannot be read."""
     try:
         import onnx
     except ImportError:
         raise invalid(f"{excerpt(path)}: to read ONNX models, install the package onnx: pip install onnx") from None
-    path = Path(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -474,6 +478,13 @@ def read_onnx(path: str | Path) -> QuantizedModel:
         raise invalid(f"{excerpt(path)}: is no ONNX model; expected .onnx, .tflite, or the .xml of an OpenVINO IR") from None
     if not proto.graph.node:
         raise invalid(f"{excerpt(path)}: is no ONNX model, or one without operators")
+    return proto
+
+
+def read_onnx(path: str | Path) -> QuantizedModel:
+    """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
+    path = Path(path)
+    proto = load_onnx(path)
     model = QuantizedModel(str(path), proto=proto)
     reader = _Reader(model, path.parent)
     try:

@@ -124,6 +124,35 @@ def _repair(arguments: list[str]) -> int:
     return 0 if done.is_proven and (done.check is None or done.check.is_right) else 1
 
 
+def _compare(arguments: list[str]) -> int:
+    from . import _compare_report
+    from ._compare import compare
+
+    parser = argparse.ArgumentParser(prog="intact compare",
+                                     description="Compares a quantized model with its float model, layer by layer.")
+    parser.add_argument("model", metavar="MODEL", help="the quantized ONNX model")
+    parser.add_argument("float_model", metavar="FLOAT_MODEL", help="the ONNX model before quantization")
+    parser.add_argument("--data", metavar="PATH", required=True,
+                        help="inputs, a file .npz or a folder of them; each file is a sample")
+    parser.add_argument("--each", action="store_true", help="each item of the inputs' first dimension is a sample")
+    parser.add_argument("--emulate", action="store_true",
+                        help="runs the stock engine in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
+    parser.add_argument("--json", metavar="FILE", help="writes the comparison as JSON")
+    parser.add_argument("--html", metavar="FILE", help="writes one page with all tables")
+    options = parser.parse_args(arguments)
+    try:
+        found = compare(options.model, options.float_model, options.data, each=options.each, emulate=options.emulate,
+                        progress=_progress("compare", "samples"))
+        for path, make in ((options.json, _compare_report.to_json), (options.html, _compare_report.to_html)):
+            if path:
+                write(path, make(found))
+                print(f"intact: wrote {path}", file=sys.stderr)
+    except (Error, OSError) as error:
+        return _failed(error)
+    _print(_compare_report.to_text(found))
+    return 0
+
+
 def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     """The native program's command line and environment. `--target python:FILE:CLASS` is the plug-in that runs classes."""
     package = Path(__file__).parent
@@ -136,7 +165,7 @@ def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     return [str(package / "intact"), *arguments], environment
 
 
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {"audit": _audit, "repair": _repair}
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {"audit": _audit, "compare": _compare, "repair": _repair}
 
 
 def main() -> None:

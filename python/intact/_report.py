@@ -58,10 +58,10 @@ def _data_verdict(audit: Audit) -> str:
         return text + "outputs move no more than rounding noise does; "
     worst = min(harmed, key=lambda o: o.stock)
     return text + (f"{worst.stock_changed:,} of {worst.values:,} values of output {excerpt(worst.name)!r} change: "
-                   f"{_decibels(worst.stock)}, where rounding noise alone makes {_decibels(worst.control)}; ")
+                   f"{decibels_in_words(worst.stock)}, where rounding noise alone makes {decibels_in_words(worst.control)}; ")
 
 
-def _decibels(distance: float) -> str:
+def decibels_in_words(distance: float) -> str:
     return "identical" if distance == math.inf else f"{distance:.0f} dB"
 
 
@@ -69,7 +69,7 @@ def _on_data(audit: Audit, layer: AuditedLayer) -> str:
     found = audit.on_data.layers.get(layer.layer.name)
     if found is None:
         return "" if layer.engines[audit.on_data.engine].is_proven else "not seen"
-    return f"{found.changed:,} of {found.results:,} sums clamp" + (f" ({_decibels(found.sqnr)})" if found.changed else "")
+    return f"{found.changed:,} of {found.results:,} sums clamp" + (f" ({decibels_in_words(found.sqnr)})" if found.changed else "")
 
 
 def _shape(layer: AuditedLayer) -> str:
@@ -105,11 +105,11 @@ def _all_remedies(audit: Audit) -> list[str]:
     return list(dict.fromkeys(text for layer in audit.layers for text in layer.remedies))
 
 
-def _output(audit: Audit, output: Any) -> str:
+def output_words(audit: Audit, output: Any) -> str:
     """What became of one output of the model, beside the control."""
     where = "ONNX Runtime, emulated," if audit.on_data.stock_clamps and not audit.cpu_clamps else "ONNX Runtime on this CPU"
-    words = (f"output {excerpt(output.name)}: {where} against exact: {_decibels(output.stock)}, {output.stock_changed:,} of "
-             f"{output.values:,} values change, by at most {output.stock_largest:.3g}; control: {_decibels(output.control)}, "
+    words = (f"output {excerpt(output.name)}: {where} against exact: {decibels_in_words(output.stock)}, {output.stock_changed:,} of "
+             f"{output.values:,} values change, by at most {output.stock_largest:.3g}; control: {decibels_in_words(output.control)}, "
              f"{output.control_changed:,}, {output.control_largest:.3g}")
     if output.argmax:
         words += f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
@@ -120,7 +120,7 @@ def _output(audit: Audit, output: Any) -> str:
 
 def _remarks(audit: Audit) -> list[str]:
     """Outputs on data, notes, and bits given up."""
-    lines = [_output(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
+    lines = [output_words(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
     lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
     weights = sum(layer.uses_7_bits for layer in audit.layers)
     if weights:
@@ -132,6 +132,15 @@ def _remarks(audit: Audit) -> list[str]:
     if held:
         lines.append(f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on your data")
     return lines
+
+
+def table_lines(rows: list[list[str]], widest: int = 40) -> list[str]:
+    """Rows below a head as lines; none without rows. Cells wider than `widest` lose their beginning."""
+    if len(rows) < 2:
+        return []
+    widths = [min(max(len(cell) for cell in column), widest) for column in zip(*rows)]
+    return [("  " + "  ".join((cell if len(cell) <= width else "…" + cell[1 - width:]).ljust(width)
+                              for cell, width in zip(row, widths))).rstrip() for row in rows]
 
 
 def to_text(audit: Audit) -> str:
@@ -149,11 +158,7 @@ def to_text(audit: Audit) -> str:
                      *(_result(layer, name) for name in audit.engines), _error(audit, layer)])
         if audit.on_data:
             rows[-1].append(_on_data(audit, layer))
-    if len(rows) > 1:
-        widths = [min(max(len(row[i]) for row in rows), 40) for i in range(len(head))]
-        for row in rows:
-            cells = [cell if len(cell) <= width else "…" + cell[1 - width:] for cell, width in zip(row, widths)]
-            lines.append(("  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths))).rstrip())
+    lines += table_lines(rows)
     worst_layers = sorted((layer for layer in audit.layers if layer.fails(audit.engines)),
                           key=lambda layer: -max(layer.engines[name].error for name in audit.engines))
     for layer in worst_layers[:3]:
@@ -212,7 +217,7 @@ def to_json(audit: Audit) -> dict:
     }
 
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --bad: #c0392b; --good: #2e8b57; --line: #8884; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; }
 h1 { font-size: 1.3rem; overflow-wrap: anywhere; } .verdict { font-size: 1.1rem; border-left: .4rem solid var(--bad); padding-left: .8rem; }
@@ -259,7 +264,7 @@ def to_html(audit: Audit) -> str:
     remedies = _all_remedies(audit)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>intact audit</title><style>{_STYLE}</style></head><body>
+<title>intact audit</title><style>{STYLE}</style></head><body>
 <h1>{e(audit.model.path)}</h1>
 <p class="verdict{' proven' if audit.is_proven else ''}">{e(verdict(audit))}</p>
 <p>A bar is the share of a layer's weight pairs that can saturate: an input exists for which an engine that adds two products in

@@ -155,6 +155,18 @@ def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.nda
     return None if scale is None else np.zeros(scale.shape, np.int8)
 
 
+def take_data_in(proto: Any, folder: Path) -> None:
+    """Takes external data into the model, which need not lie beside their file then."""
+    from onnx import numpy_helper
+
+    for tensor in proto.graph.initializer:
+        if tensor.data_location == 1:
+            array = array_of_tensor(tensor, folder)
+            if array is None:
+                raise invalid(f"tensor {excerpt(tensor.name)!r}: has a type that is not read")
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
 def exact_variant(audit: Audit) -> Any:
     """The model with its s8 weights stored as u8, zero point 128: the same integers, by ONNX Runtime's exact kernels."""
     from onnx import numpy_helper
@@ -170,12 +182,7 @@ def exact_variant(audit: Audit) -> Any:
         return name
 
     folder = Path(audit.model.path).parent
-    for tensor in proto.graph.initializer:
-        if tensor.data_location == 1:  # in a file beside the model, where the variant is not
-            array = array_of_tensor(tensor, folder)
-            if array is None:
-                raise invalid(f"tensor {excerpt(tensor.name)!r}: has a type that is not read")
-            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    take_data_in(proto, folder)
     scope = Scope(audit.model.proto.graph, folder)
     changed = set()
     for audited in audit.layers:
@@ -212,13 +219,17 @@ def control_variant(proto: Any) -> Any:
     return changed
 
 
-def session_of(model: Any) -> Any:
+def session_of(model: Any, is_as_written: bool = False) -> Any:
+    """`is_as_written`: without ONNX Runtime's fusions of QuantizeLinear and DequantizeLinear, which also quantize float weights
+    between the two."""
     try:
         import onnxruntime
     except ImportError:
         raise invalid("--data: needs the package onnxruntime: pip install onnxruntime") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    if is_as_written:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
         model = model if isinstance(model, str) else model.SerializeToString()
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -425,7 +436,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     for name in names if has_stock else []:
         if any(values.dtype.kind not in "biuf" for outputs in gathered[name] for values in outputs):
             continue  # strings, sequences
-        on_data.outputs.append(_compare(name, gathered[name]))
+        on_data.outputs.append(compare_outputs(name, gathered[name]))
     return on_data
 
 
@@ -448,7 +459,7 @@ def distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
     return distances
 
 
-def _compare(name: str, outputs: list) -> OutputOnData:
+def compare_outputs(name: str, outputs: list) -> OutputOnData:
     """Of an output: for each run, the exact values, the stock model's, the control's, and the float model's if there are any."""
     signal = noise = control = largest = largest_control = 0.0
     before = exact_error = stock_error = 0.0

@@ -65,7 +65,7 @@ check_command() {
   expect_told "zsh's completion" "$(<"$prefix/share/zsh/site-functions/_$1")" "${all[@]}"
   expect_told "fish's completion" "$(<"$prefix/share/fish/vendor_completions.d/$1.fish")" "${all[@]#--}"
   for word in "${subcommands[@]}"; do
-    [[ $word == audit || $word == repair ]] || check_command "$@" "$word"  # these are Python's, with their own --help
+    [[ $word == audit || $word == compare || $word == repair ]] || check_command "$@" "$word"  # these are Python's, with their own --help
   done
 }
 

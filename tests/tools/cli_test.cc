@@ -582,9 +582,11 @@ TEST_F(Cli, AuditRunsPython) {
   const std::string python = folder_ + "/python";
   std::ofstream(python) << "#!/bin/sh\nshift 2\necho \"$@\"\nexit 1\n";
   std::filesystem::permissions(python, std::filesystem::perms::owner_all);
-  const Outcome outcome = Run("audit --engine all 'my model.onnx' --help", "INTACT_PYTHON='" + python + "'");
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_EQ(outcome.out, "audit --engine all my model.onnx --help\n");
+  for (const std::string command : {"audit", "compare", "repair"}) {
+    const Outcome outcome = Run(command + " --engine all 'my model.onnx' --help", "INTACT_PYTHON='" + python + "'");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(outcome.out, command + " --engine all my model.onnx --help\n");
+  }
 }
 
 // The first layer of a network, of one channel: taps are what there is to pair. In a depthwise convolution some engines

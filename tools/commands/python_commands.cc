@@ -1,4 +1,5 @@
-// `intact audit` and `intact repair`: commands of the Python package, which reads models. This program finds and runs them.
+// `intact audit`, `intact compare` and `intact repair`: commands of the Python package, which reads models. This program
+// finds and runs them.
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,8 +29,9 @@ sys.argv[0] = "intact"
 main()
 )";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kCommands = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kCommands = {
     {{"audit", "which layers of a quantized model can saturate (Python package)"},
+     {"compare", "a quantized model beside its float model, layer by layer (Python package)"},
      {"repair", "a model that computes the same, and cannot saturate (Python package)"}}};
 
 }  // namespace

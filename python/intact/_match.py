@@ -1,0 +1,359 @@
+"""Layers of a quantized ONNX model beside the nodes of the float model that they were made of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._library import excerpt, invalid
+from ._model import QuantizedLayer
+from ._onnx import Scope, as_matrix, attributes, load_onnx
+
+ALIKE = 0.7  # correlation of weights that are taken for one another
+_MOST = 1 << 16  # weights that a correlation looks at
+_CHAIN = 4  # operators between a product and the tensor that is compared
+_SCALES = {"MatMulIntegerToFloat": 3, "QAttention": 4}  # which input is the weights' scale, where it is not before the zero point
+# What quantizers add to the name of a node.
+_SUFFIXES = re.compile(r"(_MatMul)?(_quantized|_quant|_nchwc)*$")
+_PER_CHANNEL = {"Add", "Sub", "Mul", "Div", "BatchNormalization", "Relu", "Clip", "LeakyRelu", "Identity"}
+
+
+@dataclass
+class FloatNode:
+    """A product with constant weights in the float model. `weights` are laid out as those of a QuantizedLayer; `outputs`: the
+    tensor that it makes, and those that a bias, a normalisation or an activation makes of it."""
+
+    name: str
+    node: Any
+    weights: np.ndarray
+    outputs: list[str]
+    part: str = ""  # of the node's weights
+
+    @property
+    def input(self) -> str:
+        return self.node.input[0]
+
+
+@dataclass
+class Output:
+    """A tensor that holds a layer's result, and its quantization if it has one."""
+
+    name: str
+    scale: float = 0.0
+    point: int = 0
+    dtype: Any = None
+
+    def real(self, values: np.ndarray) -> np.ndarray:
+        return (values.astype(np.float64) - self.point) * self.scale if self.scale else values
+
+
+@dataclass
+class Matched:
+    """A layer, its float node (None with the reason in `how`), and how its numbers are stored. `real`: its dequantized weights;
+    `scales`: of each column, or one. `smooth`: what the quantizer multiplies the float input by, for each depth.
+
+    `bounds`: of the float input, where a Relu or a Clip makes it, which the quantizer may have left to the range of its integers.
+    `cut`: the tensor that takes the layer's input: quantized, if `scale` is known when the model is read, else float."""
+
+    layer: QuantizedLayer
+    float_node: FloatNode | None = None
+    how: str = ""
+    real: np.ndarray | None = None
+    scales: np.ndarray | None = None
+    smooth: np.ndarray | None = None
+    bounds: tuple[float, float] = (-np.inf, np.inf)
+    cut: str = ""
+    cut_type: Any = None
+    scale: float = 0.0
+    point: int = 0
+    outputs: list[Output] = field(default_factory=list)
+    biases: tuple[np.ndarray, np.ndarray] | None = None  # as stored, dequantized, and the float node's; None where there are none
+
+    @property
+    def is_static(self) -> bool:
+        return self.scale > 0
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the product of its input and its weights can be computed by itself."""
+        return bool(self.layer.activation) and self.layer.graph_node is not None
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The float node's weights, as this layer takes them."""
+        weights = self.float_node.weights
+        if self.smooth is None:
+            return weights
+        return weights / (self.smooth if self.layer.is_convolution else self.smooth[:, None])
+
+
+def columns_last(weights: np.ndarray) -> np.ndarray:
+    """K×N of weights of either layout: a column for each output channel."""
+    return weights.reshape(len(weights), -1).T if weights.ndim > 2 else weights
+
+
+def along_columns(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Values of columns, or one value, in a shape that multiplies `weights`."""
+    return values.reshape(-1, *[1] * (weights.ndim - 1)) if weights.ndim > 2 else values
+
+
+def following(scope: Scope, name: str) -> list[str]:
+    """Tensors that operators of each channel by itself make of a tensor that nothing else reads."""
+    found: list[str] = []
+    while len(found) < _CHAIN:
+        readers = scope.consumers.get(name, [])
+        if len(readers) != 1 or readers[0].op_type not in _PER_CHANNEL:
+            break
+        if any(other and other != name and scope.constant(other) is None for other in readers[0].input):
+            break
+        name = readers[0].output[0]
+        found.append(name)
+    return found
+
+
+def _normalised(scope: Scope, node: Any, weights: np.ndarray) -> np.ndarray | None:
+    """Weights of a convolution with the BatchNormalization folded in that alone reads it."""
+    readers = scope.consumers.get(node.output[0], [])
+    if len(readers) != 1 or readers[0].op_type != "BatchNormalization":
+        return None
+    gain, _, _, variance = (scope.constant(name) for name in readers[0].input[1:5])
+    epsilon = attributes(readers[0]).get("epsilon", 1e-5)
+    if gain is None or variance is None or gain.shape != (len(weights),) or variance.shape != gain.shape:
+        return None
+    return weights * along_columns(gain / np.sqrt(variance + epsilon), weights)
+
+
+def float_nodes(scope: Scope, graph: Any) -> list[FloatNode]:
+    """The products with constant float weights in a graph."""
+    found = []
+    for node in graph.node:
+        name = excerpt(node.name or node.output[0], 400)
+        if node.op_type not in ("Conv", "MatMul", "Gemm", "LSTM", "Attention") or len(node.input) < 2:
+            continue
+        weights = scope.constant(node.input[1])
+        if weights is None or weights.dtype.kind != "f" or weights.ndim < 2 or not weights.size:
+            continue
+        weights = weights.astype(np.float32)
+        values = attributes(node)
+        outputs = [node.output[0], *following(scope, node.output[0])]
+        if node.op_type == "Conv":
+            weights = np.moveaxis(weights, 1, -1)
+            folded = _normalised(scope, node, weights)
+            if folded is not None:
+                found.append(FloatNode(name, node, folded, outputs[1:], "with its BatchNormalization"))
+            found.append(FloatNode(name, node, weights, outputs))
+        elif node.op_type == "LSTM":
+            for i, part in ((1, "input"), (2, "recurrent")):
+                matrices = scope.constant(node.input[i])
+                for direction, matrix in enumerate(matrices if matrices is not None and matrices.ndim == 3 else []):
+                    suffix = f"{part} weights" + (f", direction {direction}" if len(matrices) > 1 else "")
+                    found.append(FloatNode(name, node, matrix.astype(np.float32).T, outputs[:1], suffix))
+        else:
+            if values.get("transB"):
+                weights = weights.swapaxes(-1, -2)
+            found.append(FloatNode(name, node, as_matrix(weights) * np.float32(values.get("alpha", 1)), outputs))
+    return found
+
+
+def _constant(scope: Scope, node: Any, i: int) -> np.ndarray | None:
+    return scope.constant(node.input[i]) if len(node.input) > i and node.input[i] else None
+
+
+def _weights_scale(layer: QuantizedLayer, scope: Scope) -> np.ndarray | None:
+    """The scale of a layer's weights; an integer operator leaves it to a Mul behind it."""
+    node = layer.weights_node
+    if layer.is_qdq:
+        return _constant(scope, node, 1)
+    if layer.op_type not in ("MatMulInteger", "ConvInteger"):
+        return _constant(scope, node, _SCALES.get(layer.op_type, layer.point_input - 1))
+    scaled = _scaled(scope, node)
+    for name in scaled.input if scaled is not None else []:
+        scales = scope.producer(name)
+        if scales is not None and scales.op_type == "Mul":
+            constants = [value for value in map(scope.constant, scales.input) if value is not None]
+            return constants[0] if len(constants) == 1 else None
+    return None
+
+
+def _scaled(scope: Scope, node: Any) -> Any:
+    """The Mul that makes floats of an integer operator's sums."""
+    for _ in range(3):
+        readers = scope.consumers.get(node.output[0], [])
+        if len(readers) != 1 or readers[0].op_type not in ("Cast", "Mul"):
+            return None
+        node = readers[0]
+        if node.op_type == "Mul":
+            return node
+    return None
+
+
+def _dequantize(matched: Matched, scope: Scope, direction: int) -> str:
+    """Fills in the dequantized weights. Returns why it cannot, or ""."""
+    layer = matched.layer
+    if layer.weights_node is None:
+        return "it is in an inner graph"
+    scale, node = _weights_scale(layer, scope), layer.weights_node
+    point = _constant(scope, node, layer.point_input)
+    if len(node.input) > layer.point_input and node.input[layer.point_input] and point is None or scale is None:
+        return "its weights' scale or zero point is no constant"
+    values = [scale.astype(np.float64), np.zeros(1) if point is None else point.astype(np.float64)]
+    if layer.op_type == "DynamicQuantizeLSTM":
+        values = [value[direction] if value.ndim and len(value) > direction else value for value in values]
+    count = columns_last(layer.weights).shape[1]
+    values = [value.reshape(-1) for value in values]
+    values = [np.tile(value, count // value.size) if value.size > 1 and count % value.size == 0 else value for value in values]
+    if any(value.size not in (1, count) for value in values):
+        return "its weights' scales are neither of the tensor nor of output channels"
+    scales, points = (along_columns(value, layer.weights) for value in values)
+    matched.scales = values[0]
+    matched.real = ((layer.weights.astype(np.float64) - points) * scales).astype(np.float32)
+    return ""
+
+
+def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
+    """Finds the tensor that takes the layer's input, how it is quantized, and what the quantizer multiplies it by first."""
+    layer, node = matched.layer, matched.layer.graph_node
+    quantizer = scope.producer(layer.activation) if layer.activation else None
+    scale = point = None
+    if layer.is_qdq and layer.activation:
+        dequantizer = scope.producer(node.input[0])
+        scale, point = _constant(scope, dequantizer, 1), _constant(scope, dequantizer, 2)
+        point = np.zeros(1, np.uint8) if point is None and len(dequantizer.input) < 3 else point
+    elif layer.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
+        scale, point = _constant(scope, node, 1), _constant(scope, node, 2)
+    if scale is not None and point is not None and scale.size == point.size == 1 and scale.reshape(-1)[0] > 0:
+        matched.scale, matched.point, matched.cut_type = float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype
+        matched.cut = layer.activation
+        before = quantizer.input[0] if quantizer is not None and quantizer.op_type == "QuantizeLinear" else ""
+    elif layer.op_type in ("DynamicQuantizeMatMul", "DynamicQuantizeLSTM"):
+        matched.cut = before = node.input[0]
+    elif quantizer is not None and quantizer.op_type == "DynamicQuantizeLinear":
+        matched.cut = before = quantizer.input[0]
+    else:
+        return
+    multiplier = scope.producer(before)
+    if multiplier is None or multiplier.op_type != "Mul" or before in known:
+        return
+    constants = [value for value in map(scope.constant, multiplier.input) if value is not None]
+    channels = layer.weights.shape[-1] if layer.is_convolution else len(layer.weights)
+    if len(constants) == 1 and constants[0].size == channels and layer.groups == 1:
+        matched.smooth = constants[0].reshape(-1).astype(np.float32)
+
+
+def _find_outputs(layer: QuantizedLayer, scope: Scope) -> list[Output]:
+    """The tensors that may be compared with the float model's, the first one first."""
+    node = layer.graph_node
+
+    def quantized(name: str, scale: np.ndarray | None, point: np.ndarray | None) -> list[Output]:
+        if scale is None or scale.size != 1 or (point is not None and point.size != 1):
+            return []
+        point = np.zeros((), np.uint8) if point is None else point
+        return [Output(name, float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype)]
+
+    places = {"QLinearConv": 6, "QLinearMatMul": 6, "QGemm": 7}
+    if layer.op_type in places:
+        place = places[layer.op_type]
+        if len(node.input) > place and node.input[place]:
+            return quantized(node.output[0], _constant(scope, node, place), _constant(scope, node, place + 1))
+    if layer.op_type in ("MatMulInteger", "ConvInteger"):
+        node = _scaled(scope, node)
+        if node is None:
+            return []
+    names = [node.output[0], *following(scope, node.output[0])]
+    for name in names if layer.is_qdq else []:
+        for reader in scope.consumers.get(name, []):
+            if reader.op_type == "QuantizeLinear":
+                found = quantized(reader.output[0], _constant(scope, reader, 1), _constant(scope, reader, 2))
+                return found or [Output(name)]  # a scale for each channel: ONNX Runtime runs it in float
+    return [Output(name) for name in names]
+
+
+def _find_biases(matched: Matched, scope: Scope, before: Scope) -> None:
+    layer, node, other = matched.layer, matched.layer.graph_node, matched.float_node
+    if other.node.op_type not in ("Conv", "Gemm") or other.part:
+        return
+    wanted = _constant(before, other.node, 2)
+    stored = None
+    if layer.is_qdq and len(node.input) > 2 and node.input[2]:
+        stored, maker = scope.constant(node.input[2]), scope.producer(node.input[2])
+        if maker is not None and maker.op_type == "DequantizeLinear":
+            integers, scale, point = (_constant(scope, maker, i) for i in range(3))
+            if integers is not None and scale is not None and (point is None or not point.any()):
+                stored = integers * scale.astype(np.float64)
+    elif layer.op_type in ("QLinearConv", "QGemm") and matched.is_static:
+        integers = _constant(scope, node, 8 if layer.op_type == "QLinearConv" else 6)
+        stored = None if integers is None else integers.reshape(-1) * (matched.scale * matched.scales)
+    columns = columns_last(layer.weights).shape[1]
+    if stored is not None and wanted is not None and stored.size == wanted.size == columns:
+        wanted = wanted.reshape(-1) * attributes(other.node).get("beta", 1.0)
+        matched.biases = stored.reshape(-1).astype(np.float32), wanted.astype(np.float32)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = (x.reshape(-1)[::max(1, x.size // _MOST)] for x in (a, b))
+    lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+    return float(a @ b) / lengths if lengths > 0 and np.isfinite(lengths) else 0.0
+
+
+def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
+    """Each layer of an audited model with its node of the float model in a file, and that model.
+
+    A node is found by its weights: the dequantized ones of the layer correlate with the float ones. Names decide between equals,
+    and where no weights correlate."""
+    proto = load_onnx(float_path)
+    folder = Path(float_path).parent
+    before = Scope(proto.graph, folder)
+    nodes = float_nodes(before, proto.graph)
+    if not nodes:
+        raise invalid(f"{excerpt(float_path)}: has no product with constant float weights; "
+                      "expected the model before quantization")
+    scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
+    known = {name for node in proto.graph.node for name in node.output}
+    found, scores = [], []
+    parts: dict[tuple, int] = {}
+    for i, audited in enumerate(audit.layers):
+        layer = audited.layer
+        matched = Matched(layer)
+        found.append(matched)
+        key = (id(layer.graph_node), layer.weights_input)
+        direction = parts[key] = parts.get(key, -1) + 1
+        matched.how = _dequantize(matched, scope, direction)
+        if matched.how:
+            continue
+        _find_input(matched, scope, known)
+        matched.outputs = _find_outputs(layer, scope)
+        real = matched.real
+        if matched.smooth is not None:
+            real = real * (matched.smooth if layer.is_convolution else matched.smooth[:, None])
+        mine = _SUFFIXES.sub("", layer.graph_node.name or layer.graph_node.output[0])
+        for k, node in enumerate(nodes):
+            if node.weights.shape != real.shape:
+                continue
+            has_name = mine == (node.node.name or node.node.output[0])
+            alike = _correlation(real, node.weights)
+            if alike >= ALIKE or has_name and _is_part(layer, node):
+                scores.append((-round(alike, 3), not has_name, abs(i - k), i, k, alike))
+    taken: set[tuple] = set()
+    for _, other_name, _, i, k, alike in sorted(scores):
+        key = (id(nodes[k].node), nodes[k].part if nodes[k].node.op_type == "LSTM" else "")
+        if found[i].float_node is not None or key in taken:
+            continue
+        taken.add(key)
+        found[i].float_node = nodes[k]
+        if found[i].smooth is None:
+            found[i].bounds = before.real_range(nodes[k].input)[:2]
+        _find_biases(found[i], scope, before)
+        by = ["weights"] * (alike >= ALIKE) + ["name"] * (not other_name)
+        found[i].how = f"{' and '.join(by)}, correlation {alike:.4f}"
+    for matched in found:
+        if matched.float_node is None and not matched.how:
+            matched.how = "no float node has weights like these, or its name"
+    return found, proto
+
+
+def _is_part(layer: QuantizedLayer, node: FloatNode) -> bool:
+    return node.node.op_type != "LSTM" or layer.name.endswith(node.part)
