@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # documents_test.sh PREFIX SOURCES PROGRAM...
 # The manual pages and completions that are installed under PREFIX/share: they tell each subcommand and option that
-# --help tells, each variable that the library in SOURCES reads, and their formatter and their shells take them.
+# --help tells, each variable that the library in SOURCES reads, and their formatter and their shells take them. The
+# pages in share/intact/docs link to installed files, and to sections that are there.
 # Status 77: all is right, but a tool that would have said more is not here.
 set -euo pipefail
 
@@ -69,6 +70,22 @@ check_command() {
   done
 }
 
+check_links() {
+  local page link to section
+  for page in "$prefix"/share/intact/docs/*.md; do
+    [[ -e $page ]] || fail "no pages: $page"
+    while read -r link; do
+      to=$(dirname "$page")/${link%%#*}
+      [[ $link != '#'* ]] || to=$page
+      [[ -e $to ]] || fail "$page: the link $link leads to nothing that is installed"
+      [[ $link == *'#'* ]] || continue
+      section=$(sed -n 's/^##* //p' "$to" | tr '[:upper:] ' '[:lower:]-' | tr -cd 'a-z0-9\n-')
+      grep -qxF -e "${link#*#}" <<<"$section" || fail "$page: the link $link leads to no section"
+    done < <(grep -oE '\]\([^) ]+\)' "$page" | sed 's/^](\(.*\))$/\1/' | grep -v '://')
+  done
+}
+
+check_links
 for program in "$@"; do
   # shellcheck source=/dev/null
   source "$prefix/share/bash-completion/completions/$program"
