@@ -1,7 +1,7 @@
 // What an implementation of a GEMM or a convolution computes, as one value: how it sums products and how it
 // makes outputs of the sums; and what it outputs.
-#ifndef INTACT_REFERENCE_CONTRACT_ARITHMETIC_H_
-#define INTACT_REFERENCE_CONTRACT_ARITHMETIC_H_
+#ifndef INTACT_REFERENCE_MODELS_ARITHMETIC_H_
+#define INTACT_REFERENCE_MODELS_ARITHMETIC_H_
 
 #include <cstdint>
 #include <optional>
@@ -94,4 +94,4 @@ std::vector<uint8_t> Predict(const Gemm& gemm, const Arithmetic& arithmetic);
 std::vector<uint8_t> Predict(const Conv& conv, const Arithmetic& arithmetic);
 
 }  // namespace intact::reference
-#endif  // INTACT_REFERENCE_CONTRACT_ARITHMETIC_H_
+#endif  // INTACT_REFERENCE_MODELS_ARITHMETIC_H_

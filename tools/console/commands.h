@@ -3,8 +3,8 @@
 //
 //   0  parity, or nothing to compare      1  a difference      2  bad usage or input, told in one line on
 //   stderr, of several inputs the others are done all the same; or a sweep that compared nothing
-#ifndef INTACT_TOOLS_COMMANDS_COMMANDS_H_
-#define INTACT_TOOLS_COMMANDS_COMMANDS_H_
+#ifndef INTACT_TOOLS_CONSOLE_COMMANDS_H_
+#define INTACT_TOOLS_CONSOLE_COMMANDS_H_
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -117,4 +117,4 @@ void AddJsonOption(CLI::App* app, std::string* path, const std::string& help);
 int WriteJson(const std::string& path, const nlohmann::ordered_json& json, int status);
 
 }  // namespace intact::tools
-#endif  // INTACT_TOOLS_COMMANDS_COMMANDS_H_
+#endif  // INTACT_TOOLS_CONSOLE_COMMANDS_H_
