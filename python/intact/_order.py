@@ -51,7 +51,7 @@ def _library() -> tuple[Any, Any]:
     return ffi, ffi.dlopen(str(path))
 
 
-def _limits(high: int) -> tuple[int, int]:
+def limits(high: int) -> tuple[int, int]:
     """The largest safe sums of two positive weights, and of the magnitudes of two negative ones."""
     return (32767 // high, 32768 // high) if high else (254, 256)
 
@@ -59,7 +59,7 @@ def _limits(high: int) -> tuple[int, int]:
 def clamping(pairs: np.ndarray, matrix: np.ndarray, high: int) -> np.ndarray:
     """Which of the pairs, an array (pairs, 2) of channels, can clamp in some column of a matrix."""
     found = np.zeros(len(pairs), bool)
-    most, least = _limits(high)
+    most, least = limits(high)
     step = max(1, _PIECE // max(1, matrix.shape[1]))
     for begin in range(0, len(pairs), step):
         part = pairs[begin:begin + step]

@@ -10,7 +10,7 @@ import copy
 import math
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterable
 
@@ -22,7 +22,8 @@ from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
 from ._onnx import Scope, array_of_tensor
 from ._order import clamping, order_channels
-from ._run import as_u8, weights_zero_point
+from ._run import as_u8, exact_variant, weights_zero_point
+from ._shorten import shortened, squares
 
 _MOST_PROTOBUF = (1 << 31) - 1
 _U8_COSTS = 0.16  # of a product's time: u8 weights in ONNX Runtime on AVX2 without VNNI (with AMX: 1 to 2)
@@ -41,6 +42,8 @@ class RepairedLayer:
     how: str = ""
     reason: str = ""  # why no order makes it safe
     zero_channels: int = 0  # that its input got
+    noise: float = 0.0  # of shortened weights, used or not: the mean squared change of the layer's weights, in stored steps
+    shortened: int = 0  # how many weights are shorter than the stored ones
 
 
 @dataclass
@@ -54,6 +57,8 @@ class Repair:
     sums: list[str] = field(default_factory=list)
     zero_channels: int = 0  # that were added, in all tensors
     gathers: list[str] = field(default_factory=list)  # the graph's outputs that a Gather puts back in the stored order
+    max_noise: float = 0.0
+    ordered: Any = None  # if weights were shortened: the exact variant of the model before
     after: Any = None
     check: Any = None
 
@@ -351,6 +356,7 @@ class _Editor:
 
     def __init__(self, proto: Any, folder: Path):
         self.proto, self.folder = copy.deepcopy(proto), folder
+        self.made: dict[tuple[str, bytes], str] = {}  # shortened weights by the stored ones
         graph = self.proto.graph
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.names = {name for node in graph.node for name in [*node.input, *node.output]} | set(self.initializers)
@@ -471,6 +477,16 @@ class _Editor:
         self.drop_unused(name, point_name)
         return ""
 
+    def set_weights(self, layer: QuantizedLayer, place: int, weights: np.ndarray) -> None:
+        """Gives the operator that reads a layer's weights this constant for them."""
+        node = self.proto.graph.node[place]
+        name = node.input[layer.weights_input]
+        key = (name, weights.tobytes())
+        if key not in self.made:
+            self.made[key] = self.add(f"{name}_shortened", weights)
+        node.input[layer.weights_input] = self.made[key]
+        self.drop_unused(name)
+
     def drop_unused(self, *names: str) -> None:
         """Initializers that nothing reads any more."""
         graph = self.proto.graph
@@ -544,13 +560,15 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
 
 
 def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False,
-           keep_channels: bool = False) -> "tuple[Any, Repair]":
+           keep_channels: bool = False, max_noise: float = 0.0) -> "tuple[Any, Repair]":
     """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
     - `keep_channels`: adds no zero channels.
+    - `max_noise`: weights may be shortened where no order helps, by at most this mean squared change of a layer's weights, in
+      steps of the stored weights; rounding to 8 bits makes 0.083.
 
     Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
     import onnx
@@ -564,17 +582,17 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
         else:
             path = Path(model)
         done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
-                           keep_channels=keep_channels)
+                           keep_channels=keep_channels, max_noise=max_noise)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
-                bit_exact: bool = False, keep_channels: bool = False, progress: Any = None) -> Repair:
-    """Repairs the ONNX model in a file and writes `out`, whole or not at all.
-
-    `engines_asked`: engines in which no pair shall saturate, by default ONNX Runtime. `bit_exact`: no sum of floats is added in
-    a new order. `keep_channels`: no zero channels are added. Raises `Error`."""
+                bit_exact: bool = False, keep_channels: bool = False, max_noise: float = 0.0,
+                progress: Any = None) -> Repair:
+    """Repairs the ONNX model in a file and writes `out`, whole or not at all. Options are those of `repair()`. Raises `Error`."""
     path, out = Path(path), Path(out)
+    if not 0 <= max_noise < math.inf:
+        raise invalid(f"--max-noise: is {max_noise!r}; expected a number of 0 or more, in squared steps of the weights")
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:
         raise invalid(f"{excerpt(path)}: is no ONNX model; only these are repaired")
@@ -600,7 +618,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                     if root.sums:
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
         plan = _Planner(result, axes, names, keep_channels)
-        done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()))
+        done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()),
+                      max_noise=max_noise)
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.zeros)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
@@ -617,10 +636,15 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         after = audit(folder / out.name, engines_asked=names)
         if len(after.layers) != len(result.layers):
             raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
-        has_u8, refused = _store_rest_as_u8(editor, after, names)
-        if has_u8:
-            _write(editor.proto, folder, out.name, path.parent, is_external)
-            after = audit(folder / out.name, engines_asked=names)
+        refused: dict[int, str] = {}
+        for change in ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
+            is_changed, why = change(editor, after, done)
+            refused.update(why)
+            if is_changed:
+                if change is _shorten_rest:
+                    done.ordered = exact_variant(after)
+                _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
+                after = audit(folder / out.name, engines_asked=names)
         _describe(done, result, after, plan, refused)
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
@@ -631,9 +655,53 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     return done
 
 
-def _store_rest_as_u8(editor: _Editor, after: Audit, names: list[str]) -> tuple[bool, dict[int, str]]:
+def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
+    """Shortened weights for layers that can still saturate, where the noise is small enough. Returns whether some layer got them,
+    and why others did not."""
+    places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
+    scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
+    readers: dict[tuple[int, int], list[int]] = {}  # layers by the operator's input that holds their weights
+    for i, audited in enumerate(after.layers):
+        if audited.layer.weights_node is not None:
+            readers.setdefault((places[id(audited.layer.weights_node)], audited.layer.weights_input), []).append(i)
+    refused: dict[int, str] = {}
+    changes: dict[tuple[int, int], tuple[np.ndarray, dict[int, np.ndarray]]] = {}
+    noisy = set()  # operators with a layer whose noise is too large
+    for key, members in readers.items():
+        if not any(after.layers[i].fails(done.engines) for i in members):
+            continue
+        name = editor.proto.graph.node[key[0]].input[key[1]]
+        if name in scope.overridable:
+            refused.update({i: "weights that a caller may override" for i in members})
+            continue
+        stored = scope.constant(name)
+        numbers = np.arange(stored.size).reshape(stored.shape)
+        weights = stored.copy()
+        for i in members:  # an operator may read what another has shortened: weights only become shorter
+            layer = after.layers[i].layer
+            pairings = {after.layers[i].engines[engine].pairing for engine in done.engines}
+            weights.reshape(-1)[layer.view(numbers)] = shortened(replace(layer, weights=layer.view(weights)), pairings)
+        changed = {i: squares(after.layers[i].layer, after.layers[i].layer.view(weights)) for i in members}
+        changes[key] = weights, changed
+        for i in members:
+            done.layers[i].noise = float(changed[i].sum()) / done.before.layers[i].layer.weights.size
+            if done.layers[i].noise > done.max_noise:
+                noisy.add(key[0])
+    is_changed = False
+    for key, (weights, changed) in changes.items():
+        # One operator's weights have one type: with u8 weights, none of them need be shortened.
+        if any(done.layers[i].noise > done.max_noise for i in changed) or (key[0] in noisy and done.engines == ["onnxruntime"]):
+            continue
+        is_changed = True
+        editor.set_weights(after.layers[next(iter(changed))].layer, key[0], weights)
+        for i in changed:
+            done.layers[i].shortened = int(np.count_nonzero(after.layers[i].layer.view(weights) != after.layers[i].layer.weights))
+    return is_changed, refused
+
+
+def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
     """u8 weights for all layers that can still saturate. Returns whether some layer got them, and why others did not."""
-    if "onnxruntime" not in names:
+    if "onnxruntime" not in done.engines:
         return False, {}
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
@@ -668,8 +736,12 @@ def _describe(done: Repair, before: Audit, after: Audit, plan: _Planner, refused
         reason = plan.reasons.get(i, "")
         is_u8 = new.layer.b_type == "u8" and old.layer.b_type == "s8"
         row.reason = refused.get(i) or reason
+        if done.max_noise and not row.shortened and row.noise and not row.reason:
+            row.reason = f"shortened weights would have a noise of {row.noise:.3g}"
         if row.left:
             row.how = "left"
+        elif row.shortened:
+            row.how = "shortened weights"
         elif is_u8:
             row.how = "u8 weights"
         elif not row.unsafe:

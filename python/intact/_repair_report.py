@@ -21,7 +21,8 @@ def _count(repair: Repair, how: str) -> int:
 def summary(repair: Repair) -> str:
     """One line: how many layers could saturate, and what was done to them."""
     unsafe = sum(layer.unsafe > 0 for layer in repair.layers)
-    kinds = {"folded order": "made safe by an order of channels", "u8 weights": "got u8 weights", "left": "can still saturate"}
+    kinds = {"folded order": "made safe by an order of channels", "shortened weights": "got shortened weights",
+             "u8 weights": "got u8 weights", "left": "can still saturate"}
     parts = [f"{_count(repair, how)} {what}" for how, what in kinds.items() if _count(repair, how)]
     return f"{unsafe} of {len(repair.layers)} layers could saturate" + ("; " + ", ".join(parts) if parts else "")
 
@@ -34,6 +35,8 @@ def to_text(repair: Repair) -> str:
     rows = [head]
     for layer in repair.layers:
         how = layer.how + (f", {layer.zero_channels} zero channels" if layer.zero_channels else "")
+        if layer.shortened:
+            how += f", {layer.shortened:,} of them, noise {layer.noise:.2g}"
         if layer.reason:
             how += f": {layer.reason}" if layer.how == "left" else f" ({layer.reason})"
         rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}", how])
@@ -73,6 +76,7 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "check": repair.check.to_json() if repair.check else None,
         "layers": [{"name": layer.name, "operator": layer.operator, "pairs": layer.pairs, "unsafe_pairs": layer.unsafe,
                     "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "zero_channels": layer.zero_channels,
+                    "shortened_weights": layer.shortened, "noise": layer.noise if layer.shortened else 0.0,
                     "reason": layer.reason}
                    for layer in repair.layers],
     }

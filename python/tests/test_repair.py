@@ -1,5 +1,6 @@
 """`intact repair` on small models made here."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _repair  # noqa: E402
+from intact import _repair, _shorten  # noqa: E402
+from intact._audit import audit, certify  # noqa: E402
 from intact._library import Error  # noqa: E402
+from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
@@ -586,3 +589,133 @@ def test_the_check_sees_a_wrong_repair(tmp_path):
     onnx.save(model, str(out))
     found = check(done)
     assert not found.is_right and found.lines()[0].endswith("THE REPAIR IS WRONG")
+
+
+# ----- shortened weights -------------------------------------------------------------------------------------------------
+
+ALL = ["onnxruntime", "fbgemm", "onednn", "openvino"]
+
+
+def changes_of(model, repaired):
+    """By layer: how much its weights differ from the stored ones, where channels keep their order."""
+    with_files = []
+    for one in (model, repaired):
+        done = intact.repair(one, keep_channels=True)[1]
+        with_files.append([audited.layer.weights.astype(np.int32) - 128 * (audited.layer.b_type == "u8")
+                           for audited in done.before.layers])
+    return [b - a for a, b in zip(*with_files)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_shortened_weights_are_proven_and_nearest(seed):
+    rng = np.random.default_rng(seed)
+    o, i, groups = int(rng.integers(1, 6)), int(rng.integers(1, 7)), int(rng.integers(1, 4))
+    is_convolution = seed % 2 == 0
+    w = np.clip(rng.laplace(size=(o * groups, 3, 3, i) if is_convolution else (9 * i, o)) * 60, -128, 127).astype(np.int8)
+    b_type = "s8"
+    if rng.random() < 0.3:
+        w, b_type = (w.astype(np.int16) + 128).astype(np.uint8), "u8"
+    a_type = ("u8", "s8")[int(rng.integers(2))]
+    low = 0 if a_type == "u8" else -128
+    layer = QuantizedLayer("n", "Conv", "Conv", False, a_type, b_type, w, (low, low + int(rng.choice([160, 200, 254, 255]))), "",
+                           groups=groups if is_convolution else 1)
+    kinds = [["within_tap"], ["flattened"], ["flattened", "within_tap"]][seed // 2 % 3] if is_convolution else ["depths"]
+    short = _shorten.replace(layer, weights=_shorten.shortened(layer, kinds))
+    assert short.weights.dtype == w.dtype and all(certify(short, kind).is_proven for kind in kinds)
+    change = short.weights.astype(np.int32) - w
+    assert (np.abs(short.weights - 128.0 * (b_type == "u8")) <= np.abs(w - 128.0 * (b_type == "u8"))).all()
+    assert _shorten.squares(layer, short.weights).sum() == (change ** 2).sum()
+    # No weight can be longer by 1 alone, and no two neighbours can share their excess better.
+    for place in np.flatnonzero(change)[:20]:
+        longer = short.weights.reshape(-1).copy()
+        longer[place] -= np.sign(change.reshape(-1)[place])
+        longer = _shorten.replace(short, weights=longer.reshape(w.shape))
+        assert not all(certify(longer, kind).is_proven for kind in kinds)
+
+
+def test_a_chain_of_pairs_is_shortened_by_the_least_squares():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        over = rng.integers(1, 8, rng.integers(1, 5)).tolist()
+        found = _shorten._chain(over)
+        assert all(found[i] + found[i + 1] >= over[i] for i in range(len(over)))
+        least = min(sum(d * d for d in ds) for ds in itertools.product(range(8), repeat=len(over) + 1)
+                    if all(ds[i] + ds[i + 1] >= over[i] for i in range(len(over))))
+        assert sum(d * d for d in found) == least, over
+
+
+def test_one_pair_is_shortened_by_the_least_squares():
+    for one, other in itertools.product([-128, -127, -66, -65, -64, -1, 0, 1, 63, 64, 65, 127], repeat=2):
+        layer = QuantizedLayer("n", "MatMul", "MatMul", False, "u8", "s8", np.array([[one], [other]], np.int8), (0, 255), "")
+        found = _shorten.squares(layer, _shorten.shortened(layer, ["depths"])).sum()
+        least = min(i * i + j * j for i, j in itertools.product(range(66), repeat=2)
+                    if abs((one - np.sign(one) * i) + (other - np.sign(other) * j)) <= 128 or one * other <= 0)
+        assert found == least == _shorten.change_of(np.int8(one), np.int8(other), 255)
+
+
+def test_max_noise_is_respected():
+    b = Builder()
+    model = b.model([b.linear("x", 16, 12)])
+    (weights,) = (layer.layer.weights for layer in intact.repair(model)[1].before.layers)
+    excess = 2 * 95 - 128
+    noise = 2 * (excess // 2) ** 2 / weights.size
+    repaired, done = intact.repair(model, max_noise=noise)
+    (layer,) = done.layers
+    assert (layer.how, layer.shortened, layer.left) == ("shortened weights", 2, 0) and layer.noise == noise and done.is_proven
+    (change,) = changes_of(model, repaired)
+    assert np.square(change).sum() / change.size == noise
+    # Equal to NumPy's product of the shortened weights.
+    b.constants["c0"] = (weights + change).astype(np.int8)
+    assert same(evaluate(repaired, data_of(1, 5, 16)), evaluate(b.model([b.nodes[-1].output[0]]), data_of(1, 5, 16)))
+    (layer,) = intact.repair(model, max_noise=noise * 0.999)[1].layers
+    assert (layer.how, layer.shortened) == ("u8 weights", 0)
+    assert intact.repair(model)[1].layers[0].how == "u8 weights"
+
+
+def test_shortened_weights_of_two_layers_are_two_constants():
+    b = Builder()
+    w = b.constant(weights_of(b.rng, 16, 16), "shared")
+    y = b.node("Relu", [b.linear("x", 16, 16, w)])
+    frozen = b.node("CumSum", [y, b.constant(np.int64(2))])
+    other = b.node("MatMulInteger", [b.node("DynamicQuantizeLinear", [frozen], 3)[0], w, b.constant(np.uint8(0))])
+    used = b.node("Gather", [b.node("DequantizeLinear", [w, b.constant(np.float32(1)), b.constant(np.int8(0))]),
+                             b.constant(np.array([0]))])
+    model = b.model([other, used], kinds={other: TensorProto.INT32})
+    repaired, done = intact.repair(model, max_noise=10)
+    assert hows(done) == ["shortened weights"] * 2 and done.is_proven
+    assert np.array_equal(constants_of(repaired)["shared"], constants_of(model)["shared"])  # the Gather reads it
+    short = [constants_of(repaired)[node.input[1]] for node in repaired.graph.node if node.op_type == "MatMulInteger"]
+    assert np.array_equal(*short) and len([name for name in constants_of(repaired) if "shortened" in name]) == 1
+
+
+def shortened_everywhere(model, data, engines, max_noise=1000.0):
+    """Nothing is left in any engine, and the noise is what the weights say, layer by layer."""
+    repaired, done = intact.repair(model, engines=engines, keep_channels=True, max_noise=max_noise)
+    assert done.is_proven, to_text(done)
+    if not done.orders:
+        for change, layer, old in zip(changes_of(model, repaired), done.layers, done.before.layers):
+            assert np.square(change).sum() / old.layer.weights.size == pytest.approx(layer.noise if layer.shortened else 0)
+            assert np.count_nonzero(change) == layer.shortened and layer.noise * bool(layer.shortened) <= max_noise
+    return repaired, done
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_depthwise_convolutions_are_shortened_for_fbgemm(groups):
+    model, data = convolutions(17, groups)
+    for node in model.graph.node:
+        node.attribute.append(helper.make_attribute("pads", [0] * 4))
+    for tensor in model.graph.initializer:  # several taps
+        if len(tensor.dims) == 4:
+            values = np.random.default_rng(0).integers(-127, 128, (*tensor.dims[:2], 2, 2)).astype(np.int8)
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    repaired, done = shortened_everywhere(model, data, ALL)
+    assert done.layers[1].shortened and evaluate(repaired, data)[0].shape == evaluate(model, data)[0].shape
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_recurrent_layers_are_shortened(directions):
+    model = recurrent(directions)
+    repaired, done = intact.repair(model, max_noise=10)
+    assert done.is_proven and "shortened weights" in hows(done) and "u8 weights" not in hows(done)
+    before, after = (in_onnxruntime(m, data_of(7, 2, 12)) for m in (model, repaired))
+    assert before[0].shape == after[0].shape
