@@ -102,6 +102,8 @@ def _repair(arguments: list[str]) -> int:
                              "(default: onnxruntime)")
     parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
     parser.add_argument("--keep-channels", action="store_true", help="adds no zero channels beside heavy ones")
+    parser.add_argument("--max-depth", type=_amount, metavar="P",
+                        help="zero channels add at most P percent of the model's multiply-adds (default: 12)")
     parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
                         help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared steps "
                              "of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
@@ -119,7 +121,7 @@ def _repair(arguments: list[str]) -> int:
     try:
         asked = [name for names in options.engines or [] for name in names.split(",")]
         done = repair_file(options.model, options.output, engines_asked=asked, bit_exact=options.bit_exact,
-                           keep_channels=options.keep_channels, max_noise=options.max_noise,
+                           keep_channels=options.keep_channels, max_depth=options.max_depth, max_noise=options.max_noise,
                            progress=_progress("repair", "layers"))
         if options.check:
             from ._repair_check import check

@@ -16,18 +16,17 @@ from typing import Any, Iterable
 
 import numpy as np
 
-from ._audit import Audit, AuditedLayer, audit
-from ._axes import Axes, Axis, Dim, Reader, factors, names_that_inner_graphs_read, resolved, segment_size
+from ._audit import Audit, audit
+from ._axes import Axes, Axis, Dim, factors, names_that_inner_graphs_read, resolved, segment_size
 from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
 from ._onnx import Scope, array_of_tensor
-from ._order import clamping, order_channels
+from . import _repair_plan
+from ._repair_plan import Means, Planner, channels_of, worst
 from ._run import as_u8, exact_variant, weights_zero_point
 from ._shorten import shortened, squares
 
 _MOST_PROTOBUF = (1 << 31) - 1
-_U8_COSTS = 0.16  # of a product's time: u8 weights in ONNX Runtime on AVX2 without VNNI (with AMX: 1 to 2)
-_MOST_GROWTH = 0.25  # more channels than that are not worth it where u8 weights do not help
 
 
 @dataclass
@@ -44,6 +43,7 @@ class RepairedLayer:
     zero_channels: int = 0  # that its input got
     noise: float = 0.0  # of shortened weights, used or not: the mean squared change of the layer's weights, in stored steps
     shortened: int = 0  # how many weights are shorter than the stored ones
+    means: Means = field(default_factory=Means)
 
 
 @dataclass
@@ -57,7 +57,10 @@ class Repair:
     sums: list[str] = field(default_factory=list)
     zero_channels: int = 0  # that were added, in all tensors
     gathers: list[str] = field(default_factory=list)  # the graph's outputs that a Gather puts back in the stored order
+    max_depth: float = 0.0
     max_noise: float = 0.0
+    depth: float = 0.0  # percent of the model's multiply-adds (`work_unit`) that zero channels add
+    work_unit: str = "multiply-adds"
     ordered: Any = None  # if weights were shortened: the exact variant of the model before
     after: Any = None
     check: Any = None
@@ -65,193 +68,6 @@ class Repair:
     @property
     def is_proven(self) -> bool:
         return self.after.is_proven
-
-
-# ----- orders -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Consumer:
-    """Rows of a layer's weights whose channels an axis orders."""
-
-    layer: int
-    matrix: np.ndarray  # channels×columns
-    high: int
-    needs_even: bool = False  # whether an odd number of channels makes pairs across taps
-
-
-def _channels(layer: QuantizedLayer) -> np.ndarray:
-    """A layer's weights with a row for each input channel; those of groups one after the other."""
-    weights = layer.weights
-    if not layer.is_convolution:
-        return weights
-    parts = np.split(weights, layer.groups)
-    return np.concatenate([part.reshape(-1, part.shape[-1]).T for part in parts])
-
-
-def _stored_pairs(count: int) -> np.ndarray:
-    return np.arange(count // 2 * 2, dtype=np.int64).reshape(-1, 2)
-
-
-def _worst(audited: AuditedLayer, names: Iterable[str]) -> tuple[int, int]:
-    """The most pairs that can saturate in an engine, and its pairs."""
-    worst = max((audited.engines[name] for name in names), key=lambda c: c.failing_pairs)
-    return worst.failing_pairs, worst.pairs
-
-
-def _readers(axes: Axes, layers: list[AuditedLayer]) -> "dict[int, Reader]":
-    """By a layer's number: how the analysis sees it."""
-    found: dict[tuple[int, int], Reader] = {(reader.node, reader.part): reader for reader in axes.readers}
-    numbers: dict[int, Reader] = {}
-    for i, audited in enumerate(layers):
-        layer = audited.layer
-        if layer.graph_node is None or id(layer.graph_node) not in axes.places:
-            continue
-        part = int(layer.weights_input == 2) if layer.op_type == "DynamicQuantizeLSTM" else 0
-        reader = found.get((axes.places[id(layer.graph_node)], part))
-        if reader is not None:
-            numbers[i] = reader
-    return numbers
-
-
-class _Planner:
-    """Chooses an order for each axis that layers with unsafe pairs read."""
-
-    def __init__(self, result: Audit, axes: Axes, names: list[str], keep_channels: bool):
-        self.result, self.axes, self.names, self.keep_channels = result, axes, names, keep_channels
-        self.has_u8 = names == ["onnxruntime"]  # whether every layer without a safe order gets u8 weights
-        self.readers = _readers(axes, result.layers)
-        self.reasons: dict[int, str] = {}
-        self.consumers: dict[Axis, list[_Consumer]] = {}
-        self.orders: dict[Axis, np.ndarray] = {}  # where the channel of each place comes from
-        self.zeros: dict[Axis, np.ndarray] = {}  # places of zero channels: copies of others, with zeros as weights
-        self.costs = self._costs()
-        done: dict[tuple, int] = {}
-        for i, audited in enumerate(result.layers):
-            if all(audited.engines[name].pairing == "none" for name in names):
-                continue
-            self._join(i, audited, done)
-        for root, consumers in self.consumers.items():
-            self._order(root, consumers)
-
-    def _join(self, i: int, audited: AuditedLayer, done: dict) -> None:
-        layer = audited.layer
-        odd = ""
-        pairings = {audited.engines[name].pairing for name in self.names} - {"none"}
-        if layer.is_convolution and layer.weights.shape[-1] % 2 and (layer.groups > 1 or pairings != {"within_tap"}):
-            where = " in each group" if layer.groups > 1 else ""
-            odd = f"pairs across taps: {layer.weights.shape[-1]} channels{where}"
-            if layer.groups > 1 or self.keep_channels:
-                self.reasons[i] = odd
-                return
-        reader = self.readers.get(i)
-        if reader is None:
-            self.reasons[i] = "an inner graph" if layer.graph_node is None else "weights or activations whose axes are not known"
-            return
-        rows = _channels(layer)
-        offset, number, direction = 0, 0, 0
-        if layer.op_type == "DynamicQuantizeLSTM":
-            number = done[(reader.node, reader.part)] = done.get((reader.node, reader.part), -1) + 1
-            direction = len(rows) * number if reader.part else 0
-        segments = resolved(reader.dim)
-        parts: list[tuple[Axis, _Consumer]] = []
-        high = layer.a_range[1] if layer.a_type == "u8" else 255
-        for k, segment in enumerate(segments):
-            size = segment_size(segment) or 0
-            size = len(rows) if direction or reader.part else size
-            part = rows[offset:offset + size]
-            reason = self._obstacle(segment, offset, size, k + 1 == len(segments))
-            if odd and (reason or len(segments) > 1 or segment[0].axis.root().has_fixed_size):
-                self.reasons[i] = odd
-                return
-            if reason:
-                if (offset % 2 or layer.b_type != "s8" or len(segments) == 1
-                        or clamping(_stored_pairs(len(part)), part, high).any()):
-                    self.reasons[i] = reason
-                    if self.has_u8:  # the layer gets u8 weights: it is no constraint on other axes
-                        return
-            else:
-                root = segment[0].axis.root()
-                if reader.part:  # an LSTM's recurrent weights: the channels of this direction
-                    whole = np.zeros((root.size, part.shape[1]), np.int8)
-                    whole[direction:direction + size] = part
-                    part = whole
-                parts.append((root, _Consumer(i, part, high, bool(odd))))
-            offset += size
-        for root, consumer in parts:
-            self.consumers.setdefault(root, []).append(consumer)
-
-    @staticmethod
-    def _obstacle(segment: list, offset: int, size: int, is_last: bool) -> str:
-        """Why an axis cannot order this part of a layer's depths."""
-        if len(segment) != 1 or not segment[0].is_whole:
-            free = [factor for factor in segment if factor.stride == 1 and not factor.axis.is_frozen]
-            held = next((factor.axis.root().reason for factor in segment if factor.axis.is_frozen), "")
-            return "pairs within a channel that was flattened" if free else held or "its depths are not one axis"
-        root = segment[0].axis.root()
-        if root.reason:
-            return root.reason
-        if offset % 2 or (size % 2 and not is_last):
-            return "a concatenation of odd numbers of channels"
-        block = root.block or root.size
-        if block % 2 and block != root.size:
-            return f"blocks of {block} channels"
-        return ""
-
-    def _order(self, root: Axis, consumers: list[_Consumer]) -> None:
-        stored = _stored_pairs(root.size)
-        unsafe = {c.layer for c in consumers if clamping(stored, c.matrix, c.high).any()}
-        unsafe |= {c.layer for c in consumers if c.needs_even and self.result.layers[c.layer].fails(self.names)}
-        if not unsafe:
-            return
-        block = root.block or root.size
-        largest = max(c.matrix.size for c in consumers)
-        found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], blocks=root.size // block,
-                               weights=[c.matrix.size / largest for c in consumers])
-        left = {consumers[k].layer for _, _, where in found.unsafe for k in where}
-        left |= {c.layer for c in consumers if c.needs_even and c.layer in unsafe}
-        if left and self._add_zeros(root, consumers, left):
-            return
-        for layer in left:
-            is_odd = any(c.needs_even for c in consumers if c.layer == layer)
-            self.reasons.setdefault(layer, "pairs across taps: an odd number of channels" if is_odd else
-                                    "no order of its channels makes every pair safe")
-        if unsafe - left and not np.array_equal(found.order, np.arange(root.size)):
-            self.orders[root] = found.order
-
-
-    def _costs(self) -> "dict[Axis, int]":
-        """For each axis, how many weights there are along it: what it costs to make it longer."""
-        found: dict[Axis, int] = {}
-        for use in self.axes.uses:
-            if self.axes.nodes[use.node].op_type == "Gather":
-                continue  # an embedding
-            count = math.prod(self.axes.leaves[use.name])
-            for root in {factor.axis.root() for dim in use.dims for factor in factors(dim)}:
-                found[root] = found.get(root, 0) + count
-        return found
-
-    def _add_zeros(self, root: Axis, consumers: list[_Consumer], left: "set[int]") -> bool:
-        """Adds zero channels beside those that no safe pair is left for, where that costs less than u8 weights."""
-        if self.keep_channels or root.has_fixed_size:
-            return False
-        found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], allow_zero_channels=True)
-        if found.unsafe:
-            return False
-        alone = set(found.single)
-        places: list[int] = []
-        for channel in found.order.tolist():
-            places += [channel, -1] if channel in alone else [channel]
-        places += [-1] * (-len(places) % (math.gcd(root.size, 8) if root.size % 2 == 0 else 2))
-        growth = (len(places) - root.size) / root.size
-        rest = sum(self.result.layers[layer].layer.weights.size for layer in left)
-        if growth * self.costs.get(root, 0) > (_U8_COSTS * rest if self.has_u8 else _MOST_GROWTH * self.costs.get(root, 0)):
-            return False
-        source = np.array(places, np.int64)
-        self.zeros[root] = source < 0
-        source[source < 0] = source[0]  # a copy of a channel leaves ranges of activations as they are
-        self.orders[root] = source
-        return True
 
 
 # ----- constants --------------------------------------------------------------------------------------------------------
@@ -560,13 +376,14 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
 
 
 def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False,
-           keep_channels: bool = False, max_noise: float = 0.0) -> "tuple[Any, Repair]":
+           keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0) -> "tuple[Any, Repair]":
     """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
     - `keep_channels`: adds no zero channels.
+    - `max_depth`: zero channels add at most so many percent of the model's multiply-adds; 12 by default.
     - `max_noise`: weights may be shortened where no order helps, by at most this mean squared change of a layer's weights, in
       steps of the stored weights; rounding to 8 bits makes 0.083.
 
@@ -582,17 +399,20 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
         else:
             path = Path(model)
         done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
-                           keep_channels=keep_channels, max_noise=max_noise)
+                           keep_channels=keep_channels, max_depth=max_depth, max_noise=max_noise)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
-                bit_exact: bool = False, keep_channels: bool = False, max_noise: float = 0.0,
+                bit_exact: bool = False, keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0,
                 progress: Any = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all. Options are those of `repair()`. Raises `Error`."""
     path, out = Path(path), Path(out)
     if not 0 <= max_noise < math.inf:
         raise invalid(f"--max-noise: is {max_noise!r}; expected a number of 0 or more, in squared steps of the weights")
+    max_depth = 0.0 if keep_channels else _repair_plan.MOST_DEPTH if max_depth is None else max_depth
+    if not 0 <= max_depth < math.inf:
+        raise invalid(f"--max-depth: is {max_depth!r}; expected a number of 0 or more, in percent of the model's multiply-adds")
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:
         raise invalid(f"{excerpt(path)}: is no ONNX model; only these are repaired")
@@ -617,9 +437,9 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                     root = factor.axis.root()
                     if root.sums:
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
-        plan = _Planner(result, axes, names, keep_channels)
+        plan = Planner(result, axes, max_depth, max_noise)
         done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()),
-                      max_noise=max_noise)
+                      max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work_unit=plan.work.unit)
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.zeros)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
@@ -627,9 +447,9 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         raise invalid(f"{excerpt(path)}: a node or a tensor is malformed, or nested too deep: {excerpt(repr(error))}") from None
     done.sums = sorted({root.sums for root in plan.orders if root.sums})
     is_external = any(tensor.data_location == 1 for tensor in _tensors(proto.graph))
-    for audited in result.layers:
-        unsafe, pairs = _worst(audited, names)
-        done.layers.append(RepairedLayer(audited.layer.name, audited.layer.node, pairs, unsafe, unsafe))
+    for audited, means in zip(result.layers, plan.means):
+        unsafe, pairs = worst(audited, names)
+        done.layers.append(RepairedLayer(audited.layer.name, audited.layer.node, pairs, unsafe, unsafe, means=means))
     with tempfile.TemporaryDirectory(prefix=".intact-", dir=out.parent if out.parent.is_dir() else None) as temporary:
         folder = Path(temporary)
         _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
@@ -729,10 +549,10 @@ def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair) -> tuple[bool
     return bool(changed), refused
 
 
-def _describe(done: Repair, before: Audit, after: Audit, plan: _Planner, refused: "dict[int, str]") -> None:
+def _describe(done: Repair, before: Audit, after: Audit, plan: Planner, refused: "dict[int, str]") -> None:
     for i, (row, old, new) in enumerate(zip(done.layers, before.layers, after.layers)):
-        row.left = _worst(new, done.engines)[0]
-        row.zero_channels = len(_channels(new.layer)) - len(_channels(old.layer))
+        row.left = worst(new, done.engines)[0]
+        row.zero_channels = len(channels_of(new.layer)) - len(channels_of(old.layer))
         reason = plan.reasons.get(i, "")
         is_u8 = new.layer.b_type == "u8" and old.layer.b_type == "s8"
         row.reason = refused.get(i) or reason

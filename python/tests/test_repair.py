@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _repair, _shorten  # noqa: E402
+from intact import _repair_plan, _shorten  # noqa: E402
 from intact._audit import audit, certify  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
@@ -42,7 +42,8 @@ def same(a, b):
 @pytest.fixture
 def zero_channels(monkeypatch):
     """Zero channels wherever they are possible, and many heavy channels."""
-    monkeypatch.setattr(_repair, "_U8_COSTS", 1000)
+    monkeypatch.setattr(_repair_plan, "U8_WEIGHTS", 1000)
+    monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     monkeypatch.setattr(random_graphs, "HEAVY", 2 / 3)
 
 
@@ -541,7 +542,8 @@ def test_the_stored_model_is_not_overwritten(tmp_path):
 @pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
 @pytest.mark.parametrize("kind", ["slice", "split", "shape"])
 def test_zero_channels_do_not_move_cuts(kind, monkeypatch):
-    monkeypatch.setattr(_repair, "_U8_COSTS", 1000)
+    monkeypatch.setattr(_repair_plan, "U8_WEIGHTS", 1000)
+    monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     b = Builder()
     heavy = b.rng.integers(-3, 4, (64, 512)).astype(np.int8)
     heavy[:33, 0] = 95  # two of these find no light channel
