@@ -24,7 +24,7 @@ from ._onnx import Scope, array_of_tensor
 from . import _repair_plan
 from ._repair_plan import Means, Planner, channels_of, worst
 from ._run import as_u8, exact_variant, weights_zero_point
-from ._shorten import shortened, squares
+from ._shorten import Halving, halved, halving, shortened, squares
 
 _MOST_PROTOBUF = (1 << 31) - 1
 
@@ -41,8 +41,9 @@ class RepairedLayer:
     how: str = ""
     reason: str = ""  # why no order makes it safe
     zero_channels: int = 0  # that its input got
-    noise: float = 0.0  # of shortened weights, used or not: the mean squared change of the layer's weights, in stored steps
-    shortened: int = 0  # how many weights are shorter than the stored ones
+    noise: float = 0.0  # of shortened weights: the mean squared change of the layer's weights, in stored steps
+    shortened: int = 0  # how many weights are not the stored ones
+    halved: int = 0  # how many outputs have weights of 7 bits
     means: Means = field(default_factory=Means)
 
 
@@ -303,6 +304,17 @@ class _Editor:
         node.input[layer.weights_input] = self.made[key]
         self.drop_unused(name)
 
+    def scale(self, half: Halving, outputs: np.ndarray, places: "dict[int, int]") -> None:
+        """What changes with the weights of outputs that are halved: twice the scale, half the bias."""
+        for node, i, array, elements, factor in half.constants:
+            values = array.reshape(-1).copy()
+            scaled = values[elements[outputs]] * np.float64(factor)
+            values[elements[outputs]] = np.rint(scaled) if array.dtype.kind == "i" else scaled
+            node = self.proto.graph.node[places[id(node)]]
+            name = node.input[i]
+            node.input[i] = self.add(f"{name}_7bit", values.reshape(array.shape))
+            self.drop_unused(name)
+
     def drop_unused(self, *names: str) -> None:
         """Initializers that nothing reads any more."""
         graph = self.proto.graph
@@ -475,6 +487,39 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     return done
 
 
+@dataclass
+class _Change:
+    """Weights for an operator instead of the stored ones. By layer: the sum of squared changes, how many weights change, and which
+    outputs have weights of half the size."""
+
+    weights: np.ndarray
+    squares: dict[int, float]
+    changed: dict[int, int]
+    halved: "dict[int, tuple[Halving, np.ndarray]]"
+
+
+def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, names: list[str]) -> _Change:
+    """The least change of the weights that the layers `members` read, so that none of them can saturate."""
+    numbers = np.arange(stored.size).reshape(stored.shape)
+    found = _Change(stored.copy(), {}, {}, {})
+    for i in members:  # a layer may read what another has shortened: weights only become shorter
+        layer = after.layers[i].layer
+        pairings = {after.layers[i].engines[name].pairing for name in names}
+        found.weights.reshape(-1)[layer.view(numbers)] = shortened(replace(layer, weights=layer.view(found.weights)), pairings)
+    for i in members:
+        layer = after.layers[i].layer
+        change = squares(layer, layer.view(found.weights)).astype(float)
+        half = halving(layer, scope) if len(members) == 1 and change.any() else None
+        if half is not None and (half.cost < change).any():
+            outputs = half.cost < change
+            found.halved[i] = half, outputs
+            found.weights.reshape(-1)[layer.view(numbers)] = halved(layer, outputs, layer.view(found.weights))
+            change = np.where(outputs, half.cost, change)
+        found.squares[i] = float(change.sum())
+        found.changed[i] = int(np.count_nonzero(layer.view(found.weights) != layer.weights))
+    return found
+
+
 def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
     """Shortened weights for layers that can still saturate, where the noise is small enough. Returns whether some layer got them,
     and why others did not."""
@@ -485,8 +530,8 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, di
         if audited.layer.weights_node is not None:
             readers.setdefault((places[id(audited.layer.weights_node)], audited.layer.weights_input), []).append(i)
     refused: dict[int, str] = {}
-    changes: dict[tuple[int, int], tuple[np.ndarray, dict[int, np.ndarray]]] = {}
-    noisy = set()  # operators with a layer whose noise is too large
+    changes: dict[tuple[int, int], _Change] = {}
+    noises: dict[int, float] = {}
     for key, members in readers.items():
         if not any(after.layers[i].fails(done.engines) for i in members):
             continue
@@ -494,28 +539,25 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, di
         if name in scope.overridable:
             refused.update({i: "weights that a caller may override" for i in members})
             continue
-        stored = scope.constant(name)
-        numbers = np.arange(stored.size).reshape(stored.shape)
-        weights = stored.copy()
-        for i in members:  # an operator may read what another has shortened: weights only become shorter
-            layer = after.layers[i].layer
-            pairings = {after.layers[i].engines[engine].pairing for engine in done.engines}
-            weights.reshape(-1)[layer.view(numbers)] = shortened(replace(layer, weights=layer.view(weights)), pairings)
-        changed = {i: squares(after.layers[i].layer, after.layers[i].layer.view(weights)) for i in members}
-        changes[key] = weights, changed
+        changes[key] = _change(after, members, scope.constant(name), scope, done.engines)
         for i in members:
-            done.layers[i].noise = float(changed[i].sum()) / done.before.layers[i].layer.weights.size
-            if done.layers[i].noise > done.max_noise:
-                noisy.add(key[0])
+            noises[i] = changes[key].squares[i] / done.before.layers[i].layer.weights.size
+            if noises[i] > done.max_noise:
+                refused[i] = f"shortened weights would have a noise of {noises[i]:.3g}"
+    noisy = {key[0] for key, change in changes.items() if any(noises[i] > done.max_noise for i in change.squares)}
     is_changed = False
-    for key, (weights, changed) in changes.items():
+    for key, change in changes.items():
         # One operator's weights have one type: with u8 weights, none of them need be shortened.
-        if any(done.layers[i].noise > done.max_noise for i in changed) or (key[0] in noisy and done.engines == ["onnxruntime"]):
+        if any(noises[i] > done.max_noise for i in change.squares) or (key[0] in noisy and done.engines == ["onnxruntime"]):
             continue
         is_changed = True
-        editor.set_weights(after.layers[next(iter(changed))].layer, key[0], weights)
-        for i in changed:
-            done.layers[i].shortened = int(np.count_nonzero(after.layers[i].layer.view(weights) != after.layers[i].layer.weights))
+        editor.set_weights(after.layers[next(iter(change.squares))].layer, key[0], change.weights)
+        for i in change.squares:
+            row = done.layers[i]
+            row.noise, row.shortened = noises[i], change.changed[i]
+            if i in change.halved:
+                row.halved = int(change.halved[i][1].sum())
+                editor.scale(*change.halved[i], places)
     return is_changed, refused
 
 
@@ -555,9 +597,7 @@ def _describe(done: Repair, before: Audit, after: Audit, plan: Planner, refused:
         row.zero_channels = len(channels_of(new.layer)) - len(channels_of(old.layer))
         reason = plan.reasons.get(i, "")
         is_u8 = new.layer.b_type == "u8" and old.layer.b_type == "s8"
-        row.reason = refused.get(i) or reason
-        if done.max_noise and not row.shortened and row.noise and not row.reason:
-            row.reason = f"shortened weights would have a noise of {row.noise:.3g}"
+        row.reason = "; ".join(dict.fromkeys(filter(None, [reason, refused.get(i)])))
         if row.left:
             row.how = "left"
         elif row.shortened:

@@ -17,7 +17,7 @@ from ._audit import Audit, AuditedLayer
 from ._axes import Axes, Axis, Reader, factors, resolved, segment_size, size_of
 from ._model import QuantizedLayer
 from ._order import order_channels
-from ._shorten import centered, change_of, largest_activation, shortened, squares
+from ._shorten import Halving, centered, change_of, halving, largest_activation, shortened, squares
 
 # Costs are in multiply-adds of s8 weights: the time of a product is taken to grow with them.
 U8_WEIGHTS = 0.16  # of a product's time: ONNX Runtime on AVX2 without VNNI (T5 encoder, Zen 3, docs/peers.md; with AMX: 1 to 2)
@@ -48,6 +48,21 @@ class _Consumer:
     high: int
     share: float = 1.0
     needs_even: bool = False  # whether an odd number of channels makes pairs across taps
+    halving: "np.ndarray | None" = None  # for each output, the squared change that halving its weights makes
+
+    def by_output(self, changes: np.ndarray) -> np.ndarray:
+        """Sums of columns of the matrix over the taps of each output, or halving if that is less."""
+        if self.halving is None:
+            return changes
+        return np.minimum(changes.reshape(len(self.halving), -1).sum(axis=1), self.halving)
+
+    def without_halved(self, changes: np.ndarray) -> "_Consumer":
+        """The consumer without the outputs that are halved."""
+        if self.halving is None:
+            return self
+        taps = len(changes) // len(self.halving)
+        kept = np.repeat(changes.reshape(len(self.halving), -1).sum(axis=1) <= self.halving, taps)
+        return replace(self, matrix=self.matrix[:, kept], halving=self.halving[kept[::taps]])
 
 
 @dataclass
@@ -76,17 +91,18 @@ def channels_of(layer: QuantizedLayer) -> np.ndarray:
     return np.concatenate([part.reshape(-1, part.shape[-1]).T for part in parts])
 
 
-def _changes(matrix: np.ndarray, high: int, pairs: np.ndarray) -> tuple[np.ndarray, int]:
-    """For each pair of channels, the squared change that makes it safe in all columns; and how many pairs of weights change."""
-    found = np.zeros(len(pairs), np.int64)
+def _changes(matrix: np.ndarray, high: int, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """The squared changes that make pairs of channels safe: for each pair, for each column; and how many pairs of weights change."""
+    by_pair, by_column = np.zeros(len(pairs), np.int64), np.zeros(matrix.shape[1], np.int64)
     count = 0
     step = max(1, _PIECE // max(1, matrix.shape[1]))
     for begin in range(0, len(pairs), step):
         part = pairs[begin:begin + step]
         change = change_of(matrix[part[:, 0]], matrix[part[:, 1]], high)
-        found[begin:begin + step] = change.sum(axis=1)
+        by_pair[begin:begin + step] = change.sum(axis=1)
+        by_column += change.sum(axis=0)
         count += int(np.count_nonzero(change))
-    return found, count
+    return by_pair, by_column, count
 
 
 def _pairs(source: np.ndarray, zeros: np.ndarray) -> np.ndarray:
@@ -157,6 +173,11 @@ class Planner:
         self.budget = max_depth / 100 * self.work.total
         self.readers = _readers(axes, result.layers)
         self.reasons: dict[int, str] = {}
+        self.halvings: dict[int, Halving] = {}
+        for i, audited in enumerate(result.layers):
+            half = halving(audited.layer, axes.scope) if max_noise and self._reads_alone(i) else None
+            if half is not None:
+                self.halvings[i] = half
         self.means = [self._means_as_stored(i) for i in range(len(result.layers))]
         self.fixed: dict[int, float] = {}  # squared changes that no order of an axis can avoid
         self.orders: dict[Axis, np.ndarray] = {}  # where the channel of each place comes from
@@ -171,12 +192,21 @@ class Planner:
 
     # ----- what an axis's order makes safe ----------------------------------------------------------------------------
 
+    def _reads_alone(self, i: int) -> bool:
+        """Whether no other layer reads the same input of an operator."""
+        layer = self.result.layers[i].layer
+        return sum(other.layer.weights_node is layer.weights_node and other.layer.weights_input == layer.weights_input
+                   for other in self.result.layers) == 1
+
     def _means_as_stored(self, i: int) -> Means:
         audited = self.result.layers[i]
         if not audited.fails(self.names):
             return Means()
         pairings = self._pairings(i)
-        noise = float(squares(audited.layer, shortened(audited.layer, pairings)).sum()) / audited.layer.weights.size
+        change = squares(audited.layer, shortened(audited.layer, pairings))
+        if i in self.halvings:
+            change = np.minimum(change, self.halvings[i].cost)
+        noise = float(change.sum()) / audited.layer.weights.size
         u8 = U8_WEIGHTS * self.work.layers[i] if "onnxruntime" in self.names and audited.fails(["onnxruntime"]) else None
         return Means(max(audited.engines[name].failing_pairs for name in self.names), noise=noise,
                      u8_weights=None if u8 is None else self.work.percent(u8))
@@ -228,7 +258,8 @@ class Planner:
                     whole = np.zeros((root.size, part.shape[1]), np.int8)
                     whole[direction:direction + size] = part
                     part = whole
-                parts.append((root, _Consumer(i, part, high, share, bool(odd))))
+                half = self.halvings[i].cost if i in self.halvings and layer.groups == len(segments) == 1 else None
+                parts.append((root, _Consumer(i, part, high, share, bool(odd), half)))
             offset += size
         return parts
 
@@ -263,11 +294,11 @@ class Planner:
             i = consumer.layer
             if consumer.needs_even and len(source) % 2:
                 layer = replace(self.result.layers[i].layer, weights=self.result.layers[i].layer.weights[..., source])
-                by_output = squares(layer, shortened(layer, self._pairings(i)))
-                change, count = float(by_output.sum()), int(np.count_nonzero(by_output))
+                by_column = squares(layer, shortened(layer, self._pairings(i)))
+                count = int(np.count_nonzero(by_column))
             else:
-                each, count = _changes(consumer.matrix, consumer.high, pairs)
-                change = float(each.sum())
+                _, by_column, count = _changes(consumer.matrix, consumer.high, pairs)
+            change = float(consumer.by_output(by_column).sum())
             found.changes[i] = found.changes.get(i, 0) + change
             found.pairs[i] = found.pairs.get(i, 0) + count
             is_noisy[i] = is_noisy.get(i, False) or change > self._allowed(consumer)
@@ -300,17 +331,20 @@ class Planner:
         return candidates
 
     def _least_changes(self, root: Axis, consumers: list[_Consumer], blocks: int) -> list[_Candidate]:
-        """Orders of the least change: of all layers, then without the layers that are too noisy."""
+        """Orders of the least change: of all layers, then without layers that are too noisy and outputs that are halved."""
         found = []
         among = consumers
         for _ in range(_ROUNDS):
             sizes = [self.result.layers[c.layer].layer.weights.size for c in among]
             order = order_channels([c.matrix for c in among], [c.high for c in among], blocks=blocks, least_change=True,
                                    weights=[1 / size for size in sizes]).order
-            candidate = self._judged(root, consumers, order, np.zeros(root.size, bool))
+            none = np.zeros(root.size, bool)
+            candidate = self._judged(root, consumers, order, none)
             found.append(candidate)
-            rest = [c for c in among if c.layer not in candidate.left]
-            if not rest or len(rest) == len(among):
+            rest = [c.without_halved(_changes(c.matrix, c.high, _pairs(order, none))[1]) for c in among
+                    if c.layer not in candidate.left]
+            rest = [c for c in rest if c.matrix.size]
+            if not rest or sum(c.matrix.size for c in rest) == sum(c.matrix.size for c in among):
                 break
             among = rest
         return found

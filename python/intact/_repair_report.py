@@ -36,7 +36,8 @@ def to_text(repair: Repair) -> str:
     for layer in repair.layers:
         how = layer.how + (f", {layer.zero_channels} zero channels" if layer.zero_channels else "")
         if layer.shortened:
-            how += f", {layer.shortened:,} of them, noise {layer.noise:.2g}"
+            how += f", {layer.shortened:,} of them, noise {layer.noise:.2g}" + (
+                f", {layer.halved} outputs of 7 bits" if layer.halved else "")
         if layer.reason:
             how += f": {layer.reason}" if layer.how == "left" else f" ({layer.reason})"
         rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}", how])
@@ -76,7 +77,7 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "check": repair.check.to_json() if repair.check else None,
         "layers": [{"name": layer.name, "operator": layer.operator, "pairs": layer.pairs, "unsafe_pairs": layer.unsafe,
                     "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "zero_channels": layer.zero_channels,
-                    "shortened_weights": layer.shortened, "noise": layer.noise if layer.shortened else 0.0,
+                    "changed_weights": layer.shortened, "outputs_of_7_bits": layer.halved, "noise": layer.noise,
                     "reason": layer.reason}
                    for layer in repair.layers],
     }

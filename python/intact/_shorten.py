@@ -6,13 +6,14 @@ that remove the excess, this one has the least sum of squares. A change is count
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Iterable
 
 import numpy as np
 
 from ._audit import slices
 from ._model import QuantizedLayer
+from ._onnx import Scope, attributes
 from ._order import limits
 
 
@@ -93,7 +94,99 @@ def shortened(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarray:
     return (layer.weights.reshape(-1) - np.sign(stored) * change).astype(layer.weights.dtype).reshape(layer.weights.shape)
 
 
-def squares(layer: QuantizedLayer, weights: np.ndarray) -> np.ndarray:
-    """For each output, the sum of squares of what other weights differ by from the layer's, in stored steps."""
-    values = np.square(weights.astype(np.int32) - layer.weights)
+def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | None" = None) -> np.ndarray:
+    """For each output, the sum of squares of what other weights differ by from the layer's, in stored steps. `halved`: outputs
+    whose weights have steps of twice the size."""
+    values = centered(weights).astype(np.int32)
+    if halved is not None:
+        values *= _along_outputs(layer, 1 + halved)
+    values = np.square(values - centered(layer.weights))
     return values.sum(axis=tuple(range(1, values.ndim)) if layer.is_convolution else 0, dtype=np.int64)
+
+
+# ----- outputs with 7 bits --------------------------------------------------------------------------------------------------
+
+# Which input is a scale of the weights, and which an int32 bias. A bias of floats does not change.
+_SCALES = {"QLinearConv": (4, 8), "QLinearMatMul": (4, None), "QGemm": (4, 6), "MatMulIntegerToFloat": (3, None),
+           "DynamicQuantizeMatMul": (2, None), "QAttention": (4, None), "DynamicQuantizeLSTM": (8, None)}
+
+
+def _along_outputs(layer: QuantizedLayer, values: np.ndarray) -> np.ndarray:
+    return values.reshape([-1] + [1] * (layer.weights.ndim - 1)) if layer.is_convolution else values
+
+
+@dataclass
+class Halving:
+    """Outputs of a layer whose weights can be halved, because each has a scale of its own: what this costs each output, in squared
+    steps; infinite where it is not possible. Rounding an odd bias moves a sum by one: it counts like a step of a weight.
+
+    `constants`: (operator, input, array, the output's element in it, factor) of what changes with the weights."""
+
+    cost: np.ndarray
+    constants: list[tuple[Any, int, np.ndarray, np.ndarray, float]]
+
+
+def halving(layer: QuantizedLayer, scope: Scope) -> "Halving | None":
+    """None if the outputs have one scale, or if something is no constant."""
+    node, weights_node = layer.graph_node, layer.weights_node
+    if node is None or weights_node is None or layer.view is None or not (layer.is_qdq or layer.op_type in _SCALES):
+        return None
+    outputs = layer.weights.shape[0 if layer.is_convolution else -1]
+    stored = scope.constant(weights_node.input[layer.weights_input])
+    numbers = layer.view(np.arange(stored.size).reshape(stored.shape))
+    numbers = numbers.reshape(outputs, -1) if layer.is_convolution else numbers.T
+    at, bias_at = (1, 2) if layer.is_qdq else _SCALES[layer.op_type]
+    at += 2 * (layer.op_type == "DynamicQuantizeLSTM" and layer.weights_input == 2)
+    names = [weights_node.input[i] if i < len(weights_node.input) else "" for i in (at, layer.point_input)]
+    scale = scope.constant(names[0]) if names[0] else None
+    point = scope.constant(names[1]) if names[1] else np.zeros((), layer.weights.dtype)
+    if scale is None or point is None or scale.dtype != np.float32 or {*names} & scope.overridable:
+        return None
+    if layer.is_qdq:
+        values = attributes(weights_node)
+        axis = values.get("axis", 1)
+        if values.get("block_size") or scale.ndim != 1 or not -stored.ndim <= axis < stored.ndim:
+            return None
+        place = np.unravel_index(numbers, stored.shape)[axis]
+        if scale.size != stored.shape[axis] or (place != place[:, :1]).any():
+            return None
+        place = place[:, 0]
+    else:
+        place = np.arange(outputs)
+        if layer.op_type == "DynamicQuantizeLSTM":
+            place = place + numbers[0, 0] // stored[0].size * outputs
+    if scale.size <= place.max() or scale.size % outputs or len(set(place.tolist())) < outputs:
+        return None
+    if point.size not in (1, scale.size):
+        return None
+    zero = np.broadcast_to(point.reshape(-1), scale.size)[place]
+    can = (zero == (128 if layer.weights.dtype == np.uint8 else 0)) & np.isfinite(2 * scale.reshape(-1)[place])
+    flat = np.moveaxis(centered(layer.weights), 0 if layer.is_convolution else -1, 0).reshape(outputs, -1)
+    cost = np.count_nonzero(flat % 2, axis=1).astype(float)
+    constants = [(weights_node, at, scale, place, 2.0)]
+    bias = node.input[bias_at] if bias_at is not None and len(node.input) > bias_at else ""
+    if bias:
+        maker = scope.producer(bias) if layer.is_qdq else None
+        reader, where = (maker, 0) if maker is not None and maker.op_type == "DequantizeLinear" else (node, bias_at)
+        array = scope.constant(reader.input[where])
+        if array is None or array.size != outputs or reader.input[where] in scope.overridable:
+            return None
+        if array.dtype == np.int32:
+            constants.append((reader, where, array, np.arange(outputs), 0.5))
+            cost += array.reshape(-1) % 2
+        elif reader is not node or array.dtype != np.float32:
+            return None
+        if reader is not node:  # a bias of its own for this operator, with a scale for each output
+            steps = scope.constant(reader.input[1])
+            if steps is None or steps.size != outputs or reader.input[1] in scope.overridable or (
+                    len(scope.consumers.get(bias, ())) != 1):
+                return None
+            constants.append((reader, 1, steps, np.arange(outputs), 2.0))
+    return Halving(np.where(can, cost, np.inf), constants)
+
+
+def halved(layer: QuantizedLayer, outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """`weights` with these outputs of the layer at half their size, rounded: no pair of them can saturate."""
+    half = np.rint(centered(layer.weights) / 2)
+    half = (half + (128 if layer.weights.dtype == np.uint8 else 0)).astype(weights.dtype)
+    return np.where(_along_outputs(layer, outputs), half, weights)
