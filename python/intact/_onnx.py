@@ -464,6 +464,10 @@ class _Reader:
         """The quantized activations' bounds; those of a convolution include the padding, which is the zero point."""
         low, high = TYPE_RANGES[a_type]
         node = scope.producer(a) if a else None
+        for _ in range(16):
+            if node is None or node.op_type not in _KEEPERS or not node.input:
+                break
+            node = scope.producer(node.input[0])
         if node is None or node.op_type != "QuantizeLinear":
             return low, high, ""
         scale = scope.constant(node.input[1])

@@ -20,11 +20,11 @@ from ._audit import Audit, audit
 from ._axes import Axes, Axis, Dim, factors, names_that_inner_graphs_read, resolved, segment_size
 from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
-from ._onnx import Scope, array_of_tensor
+from ._onnx import Scope, array_of_tensor, attributes
 from . import _repair_plan
-from ._repair_plan import Means, Planner, channels_of, worst
+from ._repair_plan import Means, Planner, channels_of, moved, own_order, worst
 from ._run import as_u8, exact_variant, weights_zero_point
-from ._shorten import Halving, halved, halving, shortened, squares
+from ._shorten import Halving, halved, halving, has_zero_in_the_middle, shortened, squares
 
 _MOST_PROTOBUF = (1 << 31) - 1
 
@@ -42,6 +42,7 @@ class RepairedLayer:
     reason: str = ""  # why no order makes it safe
     zero_channels: int = 0  # that its input got
     noise: float = 0.0  # of shortened weights: the mean squared change of the layer's weights, in stored steps
+    is_gathered: bool = False  # whether a Gather in front orders its channels
     shortened: int = 0  # how many weights are not the stored ones
     halved: int = 0  # how many outputs have weights of 7 bits
     means: Means = field(default_factory=Means)
@@ -60,8 +61,8 @@ class Repair:
     gathers: list[str] = field(default_factory=list)  # the graph's outputs that a Gather puts back in the stored order
     max_depth: float = 0.0
     max_noise: float = 0.0
-    depth: float = 0.0  # percent of the model's multiply-adds (`work_unit`) that zero channels add
-    work_unit: str = "multiply-adds"
+    depth: float = 0.0  # percent of the model's multiply-adds that zero channels add
+    work: Any = None
     ordered: Any = None  # if weights were shortened: the exact variant of the model before
     after: Any = None
     check: Any = None
@@ -173,7 +174,9 @@ class _Editor:
 
     def __init__(self, proto: Any, folder: Path):
         self.proto, self.folder = copy.deepcopy(proto), folder
-        self.made: dict[tuple[str, bytes], str] = {}  # shortened weights by the stored ones
+        self.made: dict[tuple[str, str, bytes], str] = {}  # other weights instead of the stored ones
+        self.gathered: dict[tuple[str, bytes], str] = {}  # by tensor and order
+        self.before: dict[int, list] = {}  # operators to insert in front of others
         graph = self.proto.graph
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.names = {name for node in graph.node for name in [*node.input, *node.output]} | set(self.initializers)
@@ -276,6 +279,52 @@ class _Editor:
                 source = target
         return restored
 
+    def gather(self, layer: QuantizedLayer, place: int, weights_place: int, scope: Scope, source: np.ndarray,
+               zeros: np.ndarray) -> str:
+        """Puts a Gather in front of a convolution, which brings its input channels into an order. Gives why not, if not."""
+        from onnx import helper
+
+        node, weights_node = layer.graph_node, layer.weights_node
+        name = weights_node.input[layer.weights_input]
+        tensor, maker = node.input[0], None
+        if name in scope.overridable:
+            return "weights that a caller may override"
+        if not has_zero_in_the_middle(layer, scope):
+            return "its weights' zero point is not in the middle"
+        if layer.is_qdq:
+            maker = scope.producer(tensor)
+            scales = [scope.constant(one.input[1]) for one in (maker, weights_node) if one is not None]
+            axis = attributes(weights_node).get("axis", 1)
+            if (maker is None or maker.op_type != "DequantizeLinear" or scope.producer(node.input[1]) is not weights_node
+                    or len(scope.consumers[node.input[1]]) > 1):
+                return "an operator between DequantizeLinear and it"
+            if any(scale is None for scale in scales) or scales[0].size > 1 or (scales[1].size > 1 and axis):
+                return "scales for each input channel"
+            tensor = maker.input[0]
+        key = (tensor, source.tobytes())
+        if key not in self.gathered:
+            index = self.add(f"{tensor}_channels", source.astype(np.int64))
+            self.gathered[key] = self.unique(f"{tensor}_gathered")
+            self.before.setdefault(place, []).append(helper.make_node(
+                "Gather", [tensor, index], [self.gathered[key]], name=self.unique(f"{tensor}_gather"), axis=1))
+        found = self.gathered[key]
+        if maker is not None:
+            copied = copy.deepcopy(maker)
+            copied.name, copied.input[0], copied.output[0] = self.unique(f"{maker.name}_gathered"), found, self.unique(f"{found}_real")
+            self.before.setdefault(place, []).append(copied)
+            found = copied.output[0]
+        self.proto.graph.node[place].input[0] = found
+        self.set_weights(layer, weights_place, np.moveaxis(moved(layer, source, zeros), -1, 1), "gathered")
+        return ""
+
+    def insert(self) -> None:
+        """Inserts the operators that gather() made."""
+        nodes = [node for place, node in enumerate(self.proto.graph.node) for node in [*self.before.get(place, ()), node]]
+        nodes = [copy.deepcopy(node) for node in nodes]
+        del self.proto.graph.node[:]
+        self.proto.graph.node.extend(nodes)
+        self.before.clear()
+
     def store_as_u8(self, layer: QuantizedLayer, place: int, scope: Scope) -> str:
         """Weights become u8, with zero points 128 higher: the same integers. Gives why not, if not."""
         node = self.proto.graph.node[place]
@@ -294,13 +343,13 @@ class _Editor:
         self.drop_unused(name, point_name)
         return ""
 
-    def set_weights(self, layer: QuantizedLayer, place: int, weights: np.ndarray) -> None:
+    def set_weights(self, layer: QuantizedLayer, place: int, weights: np.ndarray, suffix: str) -> None:
         """Gives the operator that reads a layer's weights this constant for them."""
         node = self.proto.graph.node[place]
         name = node.input[layer.weights_input]
-        key = (name, weights.tobytes())
+        key = (name, suffix, weights.tobytes())
         if key not in self.made:
-            self.made[key] = self.add(f"{name}_shortened", weights)
+            self.made[key] = self.add(f"{name}_{suffix}", weights)
         node.input[layer.weights_input] = self.made[key]
         self.drop_unused(name)
 
@@ -451,7 +500,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
         plan = Planner(result, axes, max_depth, max_noise)
         done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()),
-                      max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work_unit=plan.work.unit)
+                      max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work)
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.zeros)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
@@ -469,7 +518,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         if len(after.layers) != len(result.layers):
             raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
         refused: dict[int, str] = {}
-        for change in ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
+        for change in [_gather_rest] + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
             is_changed, why = change(editor, after, done)
             refused.update(why)
             if is_changed:
@@ -520,15 +569,59 @@ def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, 
     return found
 
 
+def _weights_readers(after: Audit, places: dict[int, int]) -> dict[tuple[int, int], list[int]]:
+    """Layers by the operator's input that holds their weights."""
+    readers: dict[tuple[int, int], list[int]] = {}
+    for i, audited in enumerate(after.layers):
+        if audited.layer.weights_node is not None:
+            readers.setdefault((places[id(audited.layer.weights_node)], audited.layer.weights_input), []).append(i)
+    return readers
+
+
+def _gather_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
+    """A Gather in front of convolutions that can still saturate, where this costs less than u8 weights, or where these do not help.
+    Whole planes of pixels move. Returns whether some layer got one, and why others did not."""
+    places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
+    scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
+    work = done.work
+    budget = (done.max_depth - done.depth) / 100 * work.total
+    is_changed = False
+    refused: dict[int, str] = {}
+    for (weights_place, _), members in _weights_readers(after, places).items():
+        i, layer = members[0], after.layers[members[0]].layer
+        if len(members) > 1 or not layer.is_convolution or layer.groups > 1 or not after.layers[i].fails(done.engines):
+            continue
+        if done.max_noise:
+            change = _change(after, members, scope.constant(layer.weights_node.input[layer.weights_input]), scope, done.engines)
+            if change.squares[i] <= done.max_noise * layer.weights.size:
+                continue
+        pairings = {after.layers[i].engines[name].pairing for name in done.engines}
+        source, zeros = own_order(layer, pairings, done.max_noise)
+        count = layer.weights.shape[-1]
+        added = (len(source) - count) * work.layers[i] // count
+        cost = 0 if count % 4 else added + _repair_plan.GATHER * work.layers[i]
+        done.layers[i].means.gather = work.percent(cost)
+        u8_helps = not after.layers[i].fails([name for name in done.engines if name != "onnxruntime"])
+        if added > budget or (u8_helps and cost > _repair_plan.U8_WEIGHTS * work.layers[i]):
+            continue
+        reason = editor.gather(layer, places[id(layer.graph_node)], weights_place, scope, source, zeros)
+        if reason:
+            refused[i] = f"no Gather in front: {reason}"
+            continue
+        is_changed = done.layers[i].is_gathered = True
+        budget -= added
+        done.depth += work.percent(added)
+        done.zero_channels += len(source) - count
+    editor.insert()
+    return is_changed, refused
+
+
 def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
     """Shortened weights for layers that can still saturate, where the noise is small enough. Returns whether some layer got them,
     and why others did not."""
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
-    readers: dict[tuple[int, int], list[int]] = {}  # layers by the operator's input that holds their weights
-    for i, audited in enumerate(after.layers):
-        if audited.layer.weights_node is not None:
-            readers.setdefault((places[id(audited.layer.weights_node)], audited.layer.weights_input), []).append(i)
+    readers = _weights_readers(after, places)
     refused: dict[int, str] = {}
     changes: dict[tuple[int, int], _Change] = {}
     noises: dict[int, float] = {}
@@ -542,8 +635,6 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, di
         changes[key] = _change(after, members, scope.constant(name), scope, done.engines)
         for i in members:
             noises[i] = changes[key].squares[i] / done.before.layers[i].layer.weights.size
-            if noises[i] > done.max_noise:
-                refused[i] = f"shortened weights would have a noise of {noises[i]:.3g}"
     noisy = {key[0] for key, change in changes.items() if any(noises[i] > done.max_noise for i in change.squares)}
     is_changed = False
     for key, change in changes.items():
@@ -551,7 +642,7 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, di
         if any(noises[i] > done.max_noise for i in change.squares) or (key[0] in noisy and done.engines == ["onnxruntime"]):
             continue
         is_changed = True
-        editor.set_weights(after.layers[next(iter(change.squares))].layer, key[0], change.weights)
+        editor.set_weights(after.layers[next(iter(change.squares))].layer, key[0], change.weights, "shortened")
         for i in change.squares:
             row = done.layers[i]
             row.noise, row.shortened = noises[i], change.changed[i]
@@ -598,12 +689,16 @@ def _describe(done: Repair, before: Audit, after: Audit, plan: Planner, refused:
         reason = plan.reasons.get(i, "")
         is_u8 = new.layer.b_type == "u8" and old.layer.b_type == "s8"
         row.reason = "; ".join(dict.fromkeys(filter(None, [reason, refused.get(i)])))
+        if row.left and done.max_noise and row.means.noise is not None and row.means.noise > done.max_noise:
+            row.reason += f"; shortened weights would have a noise of {row.means.noise:.3g}"
         if row.left:
             row.how = "left"
         elif row.shortened:
             row.how = "shortened weights"
         elif is_u8:
             row.how = "u8 weights"
+        elif row.is_gathered:
+            row.how = "gathered order"
         elif not row.unsafe:
             row.how, row.reason = "stored order", ""
         else:

@@ -21,6 +21,9 @@ from ._shorten import Halving, centered, change_of, halving, largest_activation,
 
 # Costs are in multiply-adds of s8 weights: the time of a product is taken to grow with them.
 U8_WEIGHTS = 0.16  # of a product's time: ONNX Runtime on AVX2 without VNNI (T5 encoder, Zen 3, docs/peers.md; with AMX: 1 to 2)
+# A Gather in front of a convolution: 0.93 to 1.12 times the product's time. Where it makes the number of channels a multiple of 4,
+# 0.23 to 1.05 times, zero channels included (ONNX Runtime 1.32 on a Xeon with AMX, 3 to 64 channels; AVX2 was not measured).
+GATHER = 0.1
 MOST_DEPTH = 12.0  # percent of the model's multiply-adds that zero channels may add
 _ROUNDS = 4  # in which layers that are too noisy are left out of the matching of the least change
 _PIECE = 1 << 22  # weights that are looked at together
@@ -28,15 +31,17 @@ _PIECE = 1 << 22  # weights that are looked at together
 
 @dataclass
 class Means:
-    """What each means would cost a layer; None: it does not apply. `order_leaves`: unsafe pairs in the order with the fewest
-    unsafe layers. `zero_channels`: that its input needs, and `depth`: how many percent of the model's multiply-adds they add.
-    `noise`: of shortened weights. `u8_weights`: the time that they take, in percent of the model's multiply-adds."""
+    """What each means would cost a layer; None: it does not apply or was not looked at. `order_leaves`: unsafe pairs in the order
+    with the fewest unsafe layers. `zero_channels`: that its input needs, and `depth`: how many percent of the model's multiply-adds they add.
+    `noise`: of shortened weights. `u8_weights`, `gather`: the time that u8 weights take, and that a Gather in front takes, in
+    percent of the model's multiply-adds."""
 
     order_leaves: int | None = None
     zero_channels: int | None = None
     depth: float | None = None
     noise: float | None = None
     u8_weights: float | None = None
+    gather: float | None = None
 
 
 @dataclass
@@ -111,6 +116,65 @@ def _pairs(source: np.ndarray, zeros: np.ndarray) -> np.ndarray:
     return pairs[(pairs >= 0).all(axis=1)]
 
 
+def _sources_with_zeros(consumers: list[_Consumer], allowed: list[float], sizes: list[int]) -> list[np.ndarray]:
+    """Orders with zero channels, -1, beside all channels that no safe pair is left for; and beside as few as the squared changes
+    allow that the consumers may have."""
+    matrices, highs = [c.matrix for c in consumers], [c.high for c in consumers]
+    found = order_channels(matrices, highs, allow_zero_channels=True)
+    single = np.array(found.single, np.int64)
+    pairs = found.order[~np.isin(found.order, single)]
+
+    def apart(channels: np.ndarray) -> np.ndarray:
+        return np.stack([channels, np.full(len(channels), -1)], axis=1).reshape(-1)
+
+    sources = [np.concatenate([pairs, apart(single)])]
+    if any(allowed) and len(single):
+        rows = order_channels([matrix[single] for matrix in matrices], highs, least_change=True,
+                              weights=[1 / size for size in sizes]).order
+        even = len(rows) // 2 * 2
+        together = single[rows[:even]].reshape(-1, 2)
+        changes = np.stack([_changes(c.matrix, c.high, together)[0] for c in consumers]).astype(float)
+        limits = np.array(allowed)[:, None]
+        order = (changes / np.maximum(limits, 1e-9)).max(axis=0).argsort(kind="stable")
+        count = int(np.count_nonzero((changes[:, order].cumsum(axis=1) <= limits).all(axis=0)))
+        alone = np.concatenate([together[order[count:]].reshape(-1), single[rows[even:]]])
+        sources.append(np.concatenate([pairs, together[order[:count]].reshape(-1), apart(alone)]))
+    return sources
+
+
+def _padded(source: np.ndarray, multiple: int) -> tuple[np.ndarray, np.ndarray]:
+    """The order with zero channels up to a multiple, and the places of all zero channels. They copy another channel, which leaves
+    ranges of activations as they are."""
+    source = np.concatenate([source, np.full(-len(source) % multiple, -1)])
+    return np.where(source < 0, source[0], source), source < 0
+
+
+def own_order(layer: QuantizedLayer, pairings: set[str], max_noise: float) -> "tuple[np.ndarray, np.ndarray]":
+    """The shortest order of a convolution's input channels, with zero channels where it needs some, that leaves the layer with no
+    more noise than this: the source of each place, and whether its channel is zero."""
+    consumer = _Consumer(0, channels_of(layer), max(largest_activation(layer), 1))
+    count, allowed = layer.weights.shape[-1], max_noise * layer.weights.size
+    orders = [order_channels([consumer.matrix], consumer.high)]
+    if max_noise:
+        orders.append(order_channels([consumer.matrix], consumer.high, least_change=True))
+    found = [_padded(order.order, 1 if count % 4 == 0 else 4) for order in orders]
+    found += [_padded(source, 4) for source in _sources_with_zeros([consumer], [allowed], [layer.weights.size])]
+    found = [(source, zeros) for source, zeros in found
+             if _change_of(replace(layer, weights=moved(layer, source, zeros)), pairings) <= allowed]
+    return min(found, key=lambda pair: len(pair[0]))
+
+
+def _change_of(layer: QuantizedLayer, pairings: set[str]) -> int:
+    return int(squares(layer, shortened(layer, pairings)).sum())
+
+
+def moved(layer: QuantizedLayer, source: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """A convolution's weights in an order of its input channels."""
+    weights = layer.weights[..., source]
+    weights[..., zeros] = 128 if weights.dtype == np.uint8 else 0
+    return weights
+
+
 class Work:
     """The multiply-adds of products with constant weights. Sizes that the file does not state count as 1; where the sizes of a
     convolution's output are not known at all, weights are counted instead."""
@@ -179,6 +243,7 @@ class Planner:
             if half is not None:
                 self.halvings[i] = half
         self.means = [self._means_as_stored(i) for i in range(len(result.layers))]
+        self.noted: set[int] = set()
         self.fixed: dict[int, float] = {}  # squared changes that no order of an axis can avoid
         self.orders: dict[Axis, np.ndarray] = {}  # where the channel of each place comes from
         self.zeros: dict[Axis, np.ndarray] = {}
@@ -222,6 +287,8 @@ class Planner:
                 layer.groups > 1 or (is_tapped and self._pairings(i) - {"none"} != {"within_tap"})):
             where = " in each group" if layer.groups > 1 else ""
             odd = f"pairs across taps: {layer.weights.shape[-1]} channels{where}"
+            if layer.operator == "DepthwiseConv":
+                odd = "pairs of taps, which no order moves; --max-noise X shortens weights"
             if layer.groups > 1 or not (self.budget or self.max_noise):
                 self.reasons[i] = odd
                 return []
@@ -315,6 +382,8 @@ class Planner:
         none = np.zeros(root.size, bool)
         stored = self._judged(root, consumers, np.arange(root.size), none)
         if not any(stored.changes.values()):
+            for i in sorted({c.layer for c in consumers}):
+                self._note(i, root, [stored, stored])
             return [stored]
         blocks = root.size // (root.block or root.size)
         largest = max(c.matrix.size for c in consumers)
@@ -326,7 +395,7 @@ class Planner:
             candidates += self._least_changes(root, consumers, blocks)
         if any(best.changes.values()):
             candidates += self._with_zeros(root, consumers)
-        for i in {c.layer for c in consumers if c.share == 1}:
+        for i in sorted({c.layer for c in consumers}):
             self._note(i, root, candidates)
         return candidates
 
@@ -353,36 +422,12 @@ class Planner:
         """Zero channels beside all channels that no safe pair is left for, and beside as few as the noise allows."""
         if not self.budget or root.has_fixed_size:
             return []
-        found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], allow_zero_channels=True)
-        single = np.array(found.single, np.int64)
-        pairs = found.order[~np.isin(found.order, single)]
-
-        def apart(channels: np.ndarray) -> np.ndarray:
-            return np.stack([channels, np.full(len(channels), -1)], axis=1).reshape(-1)
-
-        choices = [apart(single)]
-        if self.max_noise and len(single):
-            rows = order_channels([c.matrix[single] for c in consumers], [c.high for c in consumers], least_change=True,
-                                  weights=[1 / self.result.layers[c.layer].layer.weights.size for c in consumers]).order
-            even = len(rows) // 2 * 2
-            together = single[rows[:even]].reshape(-1, 2)
-            changes = np.stack([_changes(c.matrix, c.high, together)[0] for c in consumers]).astype(float)
-            allowed = np.array([self._allowed(c) for c in consumers])
-            worst = (changes / np.maximum(allowed, 1e-9)[:, None]).max(axis=0)
-            order = worst.argsort(kind="stable")
-            count = int(np.count_nonzero((changes[:, order].cumsum(axis=1) <= allowed[:, None]).all(axis=0)))
-            alone = np.concatenate([together[order[count:]].reshape(-1), single[rows[even:]]])
-            choices.append(np.concatenate([together[order[:count]].reshape(-1), apart(alone)]))
+        sizes = [self.result.layers[c.layer].layer.weights.size for c in consumers]
         candidates = []
-        for choice in choices:
-            source = np.concatenate([pairs, choice])
-            more = -len(source) % (math.gcd(root.size, 8) if root.size % 2 == 0 else 2)
-            source = np.concatenate([source, np.full(more, -1)])
-            if len(source) == root.size:
-                continue
-            zeros = source < 0
-            # A copy of a channel leaves ranges of activations as they are.
-            candidates.append(self._judged(root, consumers, np.where(zeros, source[0], source), zeros))
+        for source in _sources_with_zeros(consumers, [self._allowed(c) for c in consumers], sizes):
+            source, zeros = _padded(source, math.gcd(root.size, 8) if root.size % 2 == 0 else 2)
+            if len(source) > root.size:
+                candidates.append(self._judged(root, consumers, source, zeros))
         return candidates
 
     def _note(self, i: int, root: Axis, candidates: list[_Candidate]) -> None:
@@ -390,9 +435,11 @@ class Planner:
         if not self.result.layers[i].fails(self.names):
             return
         means, size = self.means[i], self.result.layers[i].layer.weights.size
-        means.order_leaves = candidates[1].pairs[i]
-        plain = [c for c in candidates if not c.zeros.any()]
-        means.noise = min(means.noise, *(c.changes[i] / size for c in plain))
+        if i not in self.noted:  # axes of a concatenation add up
+            self.noted.add(i)
+            means.order_leaves, means.noise = 0, 0.0
+        means.order_leaves += candidates[1].pairs[i]
+        means.noise += min(c.changes[i] for c in candidates if not c.zeros.any()) / size
         long = [c for c in candidates if c.zeros.any() and not c.changes[i]]
         if long:
             means.zero_channels = int(long[0].zeros.sum())

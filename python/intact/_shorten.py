@@ -111,6 +111,15 @@ _SCALES = {"QLinearConv": (4, 8), "QLinearMatMul": (4, None), "QGemm": (4, 6), "
            "DynamicQuantizeMatMul": (2, None), "QAttention": (4, None), "DynamicQuantizeLSTM": (8, None)}
 
 
+def has_zero_in_the_middle(layer: QuantizedLayer, scope: Scope) -> bool:
+    """Whether the weights' zero point is what the instruction sees as 0."""
+    inputs = layer.weights_node.input
+    name = inputs[layer.point_input] if layer.point_input < len(inputs) else ""
+    point = scope.constant(name) if name else np.zeros((), layer.weights.dtype)
+    return point is not None and name not in scope.overridable and bool(
+        (point == (128 if layer.weights.dtype == np.uint8 else 0)).all())
+
+
 def _along_outputs(layer: QuantizedLayer, values: np.ndarray) -> np.ndarray:
     return values.reshape([-1] + [1] * (layer.weights.ndim - 1)) if layer.is_convolution else values
 

@@ -870,3 +870,72 @@ def test_zero_channels_keep_to_the_budget():
         assert done.depth == pytest.approx(count * each) and done.depth <= max_depth + 1e-9
     for layer in done.layers[2:]:
         assert (layer.means.zero_channels, layer.means.depth) == (8, pytest.approx(each)) and layer.means.order_leaves == 2 * 8
+
+
+# ----- a Gather in front -------------------------------------------------------------------------------------------------
+
+
+def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
+    """A convolution of the graph's input whose channels are heavy."""
+    b = Builder()
+    w = b.rng.choice([-120, 120], (8, channels, kernel, kernel)).astype(np.int8)
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.zeros(8, np.int8))
+    steps = b.constant((2.0 ** -b.rng.integers(6, 9, 8)).astype(np.float32))
+    x = "x" if bound is None else b.node("Clip", ["x", b.constant(np.float32(0)), b.constant(np.float32(bound))])
+    q = b.node("QuantizeLinear", [x, scale, point])
+    options = {"pads": [kernel // 2] * 4, "kernel_shape": [kernel] * 2}
+    if is_qdq:
+        real = b.node("DequantizeLinear", [b.constant(w), steps, zero], axis=0)
+        bias = b.node("DequantizeLinear", [b.constant(np.zeros(8, np.int32)), steps], axis=0)
+        y = b.node("Conv", [b.node("DequantizeLinear", [q, scale, point]), real, bias], **options)
+        y = b.node("QuantizeLinear", [y, scale, point])
+    else:
+        y = b.node("QLinearConv", [q, scale, point, b.constant(w), steps, zero, scale, point], **options)
+    return b.model([y], [("x", (1, channels, 6, 6))], kinds={y: TensorProto.UINT8})
+
+
+@pytest.mark.parametrize("is_qdq", [False, True])
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels):
+    model, data = first_convolution(is_qdq, channels), data_of(1, channels, 6, 6)
+    for engines in (["onnxruntime"], ALL):
+        repaired, done = intact.repair(model, engines=engines, max_depth=700)
+        (layer,) = done.layers
+        assert (layer.how, layer.left, layer.is_gathered) == ("gathered order", 0, True) and done.is_proven
+        assert layer.zero_channels == done.zero_channels == (-channels % 4 if channels == 1 else -2 * channels % 4 + channels)
+        assert done.depth == pytest.approx(100 * layer.zero_channels / channels)
+        assert "1 by a Gather in front" in to_text(done)
+        (gather,) = [node for node in repaired.graph.node if node.op_type == "Gather"]
+        order = constants_of(repaired)[gather.input[1]]
+        assert set(order.tolist()) == set(range(channels)) and len(order) == channels + layer.zero_channels
+        assert same(evaluate(model, data), evaluate(repaired, data))
+        assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
+    # Where zero channels do not fit into the budget, ONNX Runtime gets u8 weights, and others nothing.
+    kept = [intact.repair(model, engines=engines, max_depth=10)[1].layers[0] for engines in (["onnxruntime"], ["fbgemm"])]
+    assert [layer.how for layer in kept] == ["u8 weights", "left"] and kept[0].means.gather == 0
+
+
+def test_a_gather_keeps_the_range_of_activations():
+    model = first_convolution(True, 3, bound=9.0)
+    _, done = intact.repair(model, engines=["onnxruntime"], max_depth=700)
+    before, after = (done.before.layers[0].layer, done.after.layers[0].layer)
+    assert before.a_range == after.a_range != (0, 255) and done.layers[0].is_gathered and done.is_proven
+
+
+def test_no_gather_where_the_channels_are_not_planes():
+    b = Builder()
+    _, done = intact.repair(b.model([b.linear("x", 16, 12)]), engines=["fbgemm"], max_depth=700)
+    assert hows(done) == ["left"] and done.layers[0].means.gather is None
+
+
+def test_pointwise_convolutions_of_an_odd_number_of_channels():
+    """One tap has no pairs across taps: the last channel is alone."""
+    model = first_convolution(False, 5, kernel=1)
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) == 4:
+            w = np.full((8, 5, 1, 1), 20, np.int8)
+            w[:, :2] = 120
+            tensor.CopyFrom(numpy_helper.from_array(w, tensor.name))
+    _, done = intact.repair(model, max_depth=100)
+    (layer,) = done.layers
+    assert layer.reason == "the graph's input 'x'" and layer.unsafe == 8 and layer.is_gathered
