@@ -647,6 +647,24 @@ def test_a_chain_of_pairs_is_shortened_by_the_least_squares():
         assert sum(d * d for d in found) == least, over
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_of_two_engines_are_shortened_by_the_least_squares(seed):
+    rng = np.random.default_rng(seed)
+    channels = (3, 5)[seed % 2]
+    w = (rng.integers(50, 128, (1, 3, channels)) * rng.choice([-1, 1, 1, 1], (1, 3, channels))).astype(np.int8)
+    layer = QuantizedLayer("n", "Conv", "Conv", False, "u8", "s8", w, (0, 255), "")
+    depth = 3 * channels
+    pairs = {(k, k + 1) for k in range(0, depth - 1, 2)}
+    pairs |= {(tap * channels + k, tap * channels + k + 1) for tap in range(3) for k in range(0, channels - 1, 2)}
+    flat = w.reshape(-1).tolist()
+    least = {d: d * d for d in range(128)}  # by the change of the last weight
+    for k in range(1, depth):
+        over = abs(flat[k - 1] + flat[k]) - 128 if (k - 1, k) in pairs and flat[k - 1] * flat[k] > 0 else 0
+        best = [min(least[d] for d in range(max(over - e, 0), 128)) for e in range(128)]
+        least = {e: e * e + best[e] for e in range(128)}
+    assert _shorten.squares(layer, _shorten.shortened(layer, ["flattened", "within_tap"])).sum() == min(least.values())
+
+
 def test_one_pair_is_shortened_by_the_least_squares():
     for one, other in itertools.product([-128, -127, -66, -65, -64, -1, 0, 1, 63, 64, 65, 127], repeat=2):
         layer = QuantizedLayer("n", "MatMul", "MatMul", False, "u8", "s8", np.array([[one], [other]], np.int8), (0, 255), "")
@@ -673,6 +691,33 @@ def test_max_noise_is_respected():
     (layer,) = intact.repair(model, max_noise=noise * 0.999)[1].layers
     assert (layer.how, layer.shortened) == ("u8 weights", 0)
     assert intact.repair(model)[1].layers[0].how == "u8 weights"
+
+
+def test_the_order_of_the_least_change_is_chosen():
+    b = Builder()
+    w = np.full((32, 8), 20, np.int8)
+    w[:17] = np.arange(71, 88)[:, None]
+    w[20:, :4] = 127  # these are lighter elsewhere
+    w[17:20] = 0
+    model = b.model([b.linear(b.linear("x", 16, 32), 32, 8, b.constant(w))])
+    first, layer = intact.repair(model, max_noise=2000)[1].layers
+    assert (layer.how, layer.zero_channels, layer.left) == ("shortened weights", 0, 0) and layer.noise == layer.means.noise
+    change = _shorten.change_of(w[:, None], w[None], 255).sum(-1)
+
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.Graph()
+    graph.add_weighted_edges_from((i, j, -int(change[i, j])) for i in range(32) for j in range(i))
+    found = networkx.max_weight_matching(graph, maxcardinality=True)
+    assert layer.noise * w.size == sum(change[i, j] for i, j in found) < change[::2, 1::2].diagonal().sum()
+    assert intact.repair(model, max_noise=layer.noise * 0.999)[1].layers[1].how != "shortened weights"
+
+
+def test_no_caller_s_weights_are_shortened():
+    b = Builder()
+    model = b.model([b.linear("x", 16, 12)])
+    model.graph.input.append(helper.make_tensor_value_info("c0", TensorProto.INT8, (16, 12)))
+    (layer,) = intact.repair(model, max_noise=1000)[1].layers
+    assert layer.how == "left" and "weights that a caller may override" in layer.reason and not layer.shortened
 
 
 def test_shortened_weights_of_two_layers_are_two_constants():
