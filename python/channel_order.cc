@@ -566,7 +566,8 @@ void Changes::VisitRows(int node, int other, Visit visit) const {
   const int copies = pairs_.nodes() == pairs_.size() ? channels_ / length : 1;
   for (int i = 0; i < count_; ++i) {
     if (matrices_[i].high <= 0) continue;
-    for (int copy = 0; copy < copies; ++copy) visit(matrices_[i], copy * length + node, copy * length + other);
+    for (int copy = 0; copy < copies; ++copy)
+      visit(matrices_[i], copy * length + node, copy * length + other);
   }
 }
 
@@ -576,7 +577,8 @@ double Changes::Heaviness(int node) const {
     const int8_t* row = matrix.weights + channel * matrix.channel_stride;
     int64_t sum = 0;
     for (int64_t j = 0; j < matrix.columns; ++j) {
-      const int64_t excess = Excess(2 * row[j * matrix.column_stride], 32767 / matrix.high, 32768 / matrix.high);
+      const int64_t excess =
+          Excess(2 * row[j * matrix.column_stride], 32767 / matrix.high, 32768 / matrix.high);
       sum += excess * excess;
     }
     total += matrix.cost * static_cast<double>(sum);
@@ -610,7 +612,8 @@ void LowerChange(const ChannelMatrix* matrices, int count, int channels, const P
   const int nodes = unsafe.nodes(), size = unsafe.size();
   const Changes changes(matrices, count, channels, unsafe);
   const double affordable = kWeights / (changes.columns() * nodes);
-  const int pairs_each = std::max(16, std::min(PairsEach(nodes), static_cast<int>(std::min(affordable, 1e9))));
+  const int pairs_each =
+      std::max(16, std::min(PairsEach(nodes), static_cast<int>(std::min(affordable, 1e9))));
   std::vector<double> heaviness(At(nodes));
   for (int node = 0; node < nodes; ++node) heaviness[At(node)] = changes.Heaviness(node);
   std::vector<int> light(At(nodes));  // the nodes of each block, the lightest first
@@ -690,7 +693,8 @@ extern "C" __attribute__((visibility("default"))) int intact_order_channels(
     const ChannelMatrix* matrices, int32_t count, int32_t channels, int32_t blocks, int32_t same_in_blocks,
     int32_t allow_zero_channels, int32_t least_change, int32_t* mates) {
   try {
-    Order(matrices, count, channels, blocks, same_in_blocks != 0, allow_zero_channels != 0, least_change != 0, mates);
+    Order(matrices, count, channels, blocks, same_in_blocks != 0, allow_zero_channels != 0, least_change != 0,
+          mates);
     return 0;
   } catch (const std::bad_alloc&) {
     return 1;

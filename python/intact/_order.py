@@ -80,7 +80,8 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
     - `blocks`: channels stay within `blocks` equal blocks. `same_in_blocks`: all blocks get one order.
     - `allow_zero_channels`: channels that no safe pair is left for go to `single`. By default they make unsafe pairs.
     - `least_change`: where some pairs must be unsafe, the squared change of weights that makes them safe is kept small.
-    - `weights`: what it costs that a matrix has unsafe pairs, or a squared step of its change; 1 each by default. Their sum is kept small.
+    - `weights`: what it costs that a matrix has unsafe pairs, or a squared step of its change; 1 each by default. Their sum is
+      kept small.
 
     As many pairs as possible are safe. Where some pairs must be unsafe, as few matrices as possible have unsafe pairs, even
     if more pairs are unsafe then. Pairs that are safe in the stored order stay where that costs nothing. An odd last channel is
@@ -144,8 +145,8 @@ def _mates(matrices: list[np.ndarray], highs: np.ndarray, costs: np.ndarray, cha
         described[i].channel_stride, described[i].column_stride = matrix.strides
         described[i].high, described[i].cost = int(highs[i]), float(costs[i])
     mates = np.full((1 if same_in_blocks else blocks, length + length % 2), -1, np.int32)
-    if library.intact_order_channels(described, len(matrices), channels, blocks, same_in_blocks, allow_zero_channels, least_change,
-                                     ffi.cast("int32_t *", address(mates))):
+    if library.intact_order_channels(described, len(matrices), channels, blocks, same_in_blocks, allow_zero_channels,
+                                     least_change, ffi.cast("int32_t *", address(mates))):
         raise Error("OUT_OF_MEMORY", f"no memory for the pairs of {channels} channels in {len(matrices)} matrices")
     # From nodes to places in the block.
     mates -= np.where(mates >= 0, np.arange(len(mates), dtype=np.int32)[:, None] * mates.shape[1], 0)

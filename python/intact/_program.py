@@ -105,8 +105,8 @@ def _repair(arguments: list[str]) -> int:
     parser.add_argument("--max-depth", type=_amount, metavar="P",
                         help="zero channels add at most P percent of the model's multiply-adds (default: 12)")
     parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
-                        help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared steps "
-                             "of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
+                        help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
+                             "steps of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
     parser.add_argument("--data", metavar="PATH",

@@ -215,10 +215,10 @@ class _Editor:
         for node in graph.node:
             for name in node.input:
                 reads[name] = reads.get(name, 0) + 1
-        for name, moved in uses.items():
+        for name, found_uses in uses.items():
             stored = axes.scope.constant(name)
             layouts: list[tuple[np.ndarray, list]] = []
-            for use in moved:
+            for use in found_uses:
                 array = arranged(stored, use.dims, orders, zeros)
                 same = next((found for other, found in layouts
                              if other.shape == array.shape and other.tobytes() == array.tobytes()), None)
@@ -226,7 +226,7 @@ class _Editor:
                     layouts.append((array, [use]))
                 else:
                     same.append(use)
-            count = len({(use.node, use.input) for use in moved})
+            count = len({(use.node, use.input) for use in found_uses})
             if len(layouts) == 1 and count == reads[name] and name in self.initializers and name not in kept:
                 self.replace(name, layouts[0][0])
                 continue
@@ -310,7 +310,8 @@ class _Editor:
         found = self.gathered[key]
         if maker is not None:
             copied = copy.deepcopy(maker)
-            copied.name, copied.input[0], copied.output[0] = self.unique(f"{maker.name}_gathered"), found, self.unique(f"{found}_real")
+            copied.name, copied.input[0] = self.unique(f"{maker.name}_gathered"), found
+            copied.output[0] = self.unique(f"{found}_real")
             self.before.setdefault(place, []).append(copied)
             found = copied.output[0]
         self.proto.graph.node[place].input[0] = found
@@ -538,8 +539,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
 
 @dataclass
 class _Change:
-    """Weights for an operator instead of the stored ones. By layer: the sum of squared changes, how many weights change, and which
-    outputs have weights of half the size."""
+    """Weights for an operator instead of the stored ones. By layer: the sum of squared changes, how many weights change, and
+    which outputs have weights of half the size."""
 
     weights: np.ndarray
     squares: dict[int, float]
@@ -579,8 +580,8 @@ def _weights_readers(after: Audit, places: dict[int, int]) -> dict[tuple[int, in
 
 
 def _gather_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
-    """A Gather in front of convolutions that can still saturate, where this costs less than u8 weights, or where these do not help.
-    Whole planes of pixels move. Returns whether some layer got one, and why others did not."""
+    """A Gather in front of convolutions that can still saturate, where this costs less than u8 weights, or where these do not
+    help. Whole planes of pixels move. Returns whether some layer got one, and why others did not."""
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
     work = done.work

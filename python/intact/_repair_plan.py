@@ -21,8 +21,9 @@ from ._shorten import Halving, centered, change_of, halving, largest_activation,
 
 # Costs are in multiply-adds of s8 weights: the time of a product is taken to grow with them.
 U8_WEIGHTS = 0.16  # of a product's time: ONNX Runtime on AVX2 without VNNI (T5 encoder, Zen 3, docs/peers.md; with AMX: 1 to 2)
-# A Gather in front of a convolution: 0.93 to 1.12 times the product's time. Where it makes the number of channels a multiple of 4,
-# 0.23 to 1.05 times, zero channels included (ONNX Runtime 1.32 on a Xeon with AMX, 3 to 64 channels; AVX2 was not measured).
+# Of a convolution's time: a Gather in front (ONNX Runtime 1.32 on a Xeon with AMX, one thread, 2026-11-26: 0.93 to 1.12 times
+# the product's time for 16 to 64 channels). Where it makes the number of channels a multiple of 4 that was none before, the
+# convolution takes no more time, zero channels included (0.4 to 1.05 times, 1 to 33 channels). AVX2 was not measured.
 GATHER = 0.1
 MOST_DEPTH = 12.0  # percent of the model's multiply-adds that zero channels may add
 _ROUNDS = 4  # in which layers that are too noisy are left out of the matching of the least change
@@ -32,7 +33,8 @@ _PIECE = 1 << 22  # weights that are looked at together
 @dataclass
 class Means:
     """What each means would cost a layer; None: it does not apply or was not looked at. `order_leaves`: unsafe pairs in the order
-    with the fewest unsafe layers. `zero_channels`: that its input needs, and `depth`: how many percent of the model's multiply-adds they add.
+    with the fewest unsafe layers. `zero_channels`: that its input needs, and `depth`: how many percent of the model's
+    multiply-adds they add.
     `noise`: of shortened weights. `u8_weights`, `gather`: the time that u8 weights take, and that a Gather in front takes, in
     percent of the model's multiply-adds."""
 
@@ -97,7 +99,8 @@ def channels_of(layer: QuantizedLayer) -> np.ndarray:
 
 
 def _changes(matrix: np.ndarray, high: int, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """The squared changes that make pairs of channels safe: for each pair, for each column; and how many pairs of weights change."""
+    """The squared changes that make pairs of channels safe: for each pair, for each column; and how many pairs of weights
+    change."""
     by_pair, by_column = np.zeros(len(pairs), np.int64), np.zeros(matrix.shape[1], np.int64)
     count = 0
     step = max(1, _PIECE // max(1, matrix.shape[1]))
@@ -374,7 +377,8 @@ class Planner:
         time = self.work.added({root: len(source)}) if zeros.any() else 0
         if "onnxruntime" in self.names:
             time += U8_WEIGHTS * work
-        noise = sum(change / self.result.layers[i].layer.weights.size for i, change in found.changes.items() if i not in found.left)
+        noise = sum(change / self.result.layers[i].layer.weights.size for i, change in found.changes.items()
+                    if i not in found.left)
         found.key = (0 if self.has_u8 else work, time, noise, not found.is_stored)
         return found
 

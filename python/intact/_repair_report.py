@@ -21,8 +21,8 @@ def _count(repair: Repair, how: str) -> int:
 def summary(repair: Repair) -> str:
     """One line: how many layers could saturate, and what was done to them."""
     unsafe = sum(layer.unsafe > 0 for layer in repair.layers)
-    kinds = {"folded order": "made safe by an order of channels", "gathered order": "by a Gather in front", "shortened weights": "got shortened weights",
-             "u8 weights": "got u8 weights", "left": "can still saturate"}
+    kinds = {"folded order": "made safe by an order of channels", "gathered order": "by a Gather in front",
+             "shortened weights": "got shortened weights", "u8 weights": "got u8 weights", "left": "can still saturate"}
     parts = [f"{_count(repair, how)} {what}" for how, what in kinds.items() if _count(repair, how)]
     return f"{unsafe} of {len(repair.layers)} layers could saturate" + ("; " + ", ".join(parts) if parts else "")
 
@@ -64,13 +64,13 @@ def to_text(repair: Repair) -> str:
     if repair.orders:
         lines.append(f"orders: {repair.orders}, folded into the constants")
     if repair.zero_channels:
-        lines.append(f"zero channels: {repair.zero_channels} in all; they add {repair.depth:.2g} % to the model's {repair.work.unit} "
-                     f"(--max-depth {repair.max_depth:g})")
+        lines.append(f"zero channels: {repair.zero_channels} in all; they add {repair.depth:.2g} % to the model's "
+                     f"{repair.work.unit} (--max-depth {repair.max_depth:g})")
     shortened = [layer for layer in repair.layers if layer.shortened]
     if shortened:
-        lines.append(f"weights changed: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers, with a noise of at "
-                     f"most {max(layer.noise for layer in shortened):.2g} squared steps (--max-noise {repair.max_noise:g}; rounding "
-                     "to 8 bits makes 0.083)")
+        lines.append(f"weights changed: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers, with a noise "
+                     f"of at most {max(layer.noise for layer in shortened):.2g} squared steps (--max-noise {repair.max_noise:g}; "
+                     "rounding to 8 bits makes 0.083)")
     for name in repair.gathers:
         lines.append(f"output {excerpt(name)}: a Gather puts its channels back in the stored order")
     if repair.sums:

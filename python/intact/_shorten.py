@@ -126,8 +126,8 @@ def _along_outputs(layer: QuantizedLayer, values: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Halving:
-    """Outputs of a layer whose weights can be halved, because each has a scale of its own: what this costs each output, in squared
-    steps; infinite where it is not possible. Rounding an odd bias moves a sum by one: it counts like a step of a weight.
+    """Outputs of a layer whose weights can be halved, because each has a scale of its own: what this costs each output, in
+    squared steps; infinite where it is not possible. Rounding an odd bias moves a sum by one: it counts like a step of a weight.
 
     `constants`: (operator, input, array, the output's element in it, factor) of what changes with the weights."""
 
