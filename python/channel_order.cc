@@ -5,6 +5,9 @@
 // Where no order is safe, some matrices must have unsafe pairs. Without these matrices more pairs are safe, so the graph is
 // larger. The search looks for the cheapest set of matrices without which the graph has a perfect matching. It is a local
 // search: the time of an exhaustive search is exponential in the number of matrices.
+//
+// Where weights may be shortened, the matching of the least change is looked for instead: a pair costs the squared change
+// that makes it safe.
 #include <stdint.h>
 
 #define LEMON_ONLY_TEMPLATES  // headers only; nothing is linked
@@ -19,7 +22,7 @@
 #include <vector>
 
 // The weights of one consumer: int8, channels × columns. `high`: the largest u8 activation. `cost`: the price of unsafe
-// pairs in this matrix. Strides are in bytes.
+// pairs in this matrix, or of a squared step of change. Strides are in bytes.
 struct ChannelMatrix {
   const int8_t* weights;
   int64_t columns, channel_stride, column_stride;
@@ -342,6 +345,35 @@ int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
   }
 }
 
+// A perfect matching of the least cost, of the pairs that are added.
+class CheapestMatching {
+ public:
+  explicit CheapestMatching(int nodes) : gains_(graph_) {
+    for (int node = 0; node < nodes; ++node) graph_.addNode();
+  }
+  void Add(int one, int other, int64_t cost) {
+    gains_[graph_.addEdge(Graph::nodeFromId(one), Graph::nodeFromId(other))] = -cost;
+  }
+  // Leaves `mates` if there is none.
+  void Run(Mates* mates) {
+    lemon::MaxWeightedPerfectMatching<Graph, Graph::EdgeMap<int64_t>> matching(graph_, gains_);
+    if (!matching.run()) return;
+    for (size_t node = 0; node < mates->size(); ++node) {
+      (*mates)[node] = Graph::id(matching.mate(Graph::nodeFromId(static_cast<int>(node))));
+    }
+  }
+
+ private:
+  using Graph = lemon::SmartGraph;
+  Graph graph_;
+  Graph::EdgeMap<int64_t> gains_;
+};
+
+// With how many others of each kind a node is looked at; the time of a cheapest matching grows with the square.
+int PairsEach(int nodes) {
+  return static_cast<int>(std::max<int64_t>(16, (int64_t{1} << 28) / (int64_t{nodes} * nodes)));
+}
+
 constexpr double kBudget = 8e8;  // words that may be read to look for better sets
 
 using Set = std::vector<bool>;  // for each matrix: whether it may have unsafe pairs
@@ -471,25 +503,20 @@ Mates Search::Run() {
   return mates;
 }
 
-// Makes as few pairs unsafe as the set allows, and these in few matrices: a perfect matching of the least cost. Of many pairs
-// it looks at some, the present ones among them.
+// Makes as few pairs unsafe as the set allows, and these in few matrices. Of many pairs it looks at some, the present ones
+// among them.
 void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
-  using Graph = lemon::SmartGraph;
   const int nodes = unsafe_[0].nodes();
-  const int pairs_each =
-      static_cast<int>(std::max<int64_t>(16, (int64_t{1} << 28) / (int64_t{nodes} * nodes)));
+  const int pairs_each = PairsEach(nodes);
   Pairs refused(nodes, unsafe_[0].size()), unsafe = refused;
   for (size_t i = 0; i < matrices(); ++i) (set[i] ? unsafe : refused).Add(unsafe_[i]);
-  Graph graph;
-  for (int node = 0; node < nodes; ++node) graph.addNode();
-  Graph::EdgeMap<int64_t> gains(graph);
+  CheapestMatching matching(nodes);
   const auto add = [&](int one, int other) {
     int64_t count = 0;
     if (unsafe.Has(one, other)) {
       for (size_t i = 0; i < matrices(); ++i) count += unsafe_[i].Has(one, other);
     }
-    const Graph::Edge edge = graph.addEdge(Graph::nodeFromId(one), Graph::nodeFromId(other));
-    gains[edge] = count == 0 ? 0 : -count - nodes * static_cast<int64_t>(matrices());
+    matching.Add(one, other, count == 0 ? 0 : count + nodes * static_cast<int64_t>(matrices()));
   };
   for (int node = 0; node < nodes; ++node) {
     if ((*mates)[At(node)] > node) add(node, (*mates)[At(node)]);
@@ -500,15 +527,134 @@ void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
       return count[0] < pairs_each || count[1] < pairs_each;
     });
   }
-  lemon::MaxWeightedPerfectMatching<Graph, Graph::EdgeMap<int64_t>> matching(graph, gains);
-  if (!matching.run()) return;
-  for (int node = 0; node < nodes; ++node) {
-    (*mates)[At(node)] = Graph::id(matching.mate(Graph::nodeFromId(node)));
+  matching.Run(mates);
+}
+
+// The least squared change of weights that makes a pair safe, summed over columns and matrices, each times its cost.
+class Changes {
+ public:
+  Changes(const ChannelMatrix* matrices, int count, int channels, const Pairs& pairs)
+      : matrices_(matrices), count_(count), channels_(channels), pairs_(pairs) {}
+
+  // How much weights of a channel are beyond half of the limit: such a channel makes costly pairs.
+  double Heaviness(int node) const;
+  double Of(int one, int other) const;
+  double columns() const;
+
+ private:
+  // Calls visit(matrix, channel of `node`, channel of `other`) for each matrix; several times if a node stands for a channel
+  // of each block.
+  template <typename Visit>
+  void VisitRows(int node, int other, Visit visit) const;
+  static int64_t Excess(int sum, int most, int least) { return std::max({0, sum - most, -least - sum}); }
+
+  const ChannelMatrix* matrices_;
+  int count_, channels_;
+  const Pairs& pairs_;
+};
+
+double Changes::columns() const {
+  double columns = 0;
+  for (int i = 0; i < count_; ++i) columns += static_cast<double>(matrices_[i].columns);
+  return columns;
+}
+
+template <typename Visit>
+void Changes::VisitRows(int node, int other, Visit visit) const {
+  const int length = std::min(channels_, pairs_.size());
+  if (std::max(node, other) >= channels_) return;  // the node beyond an odd number of channels is zero
+  const int copies = pairs_.nodes() == pairs_.size() ? channels_ / length : 1;
+  for (int i = 0; i < count_; ++i) {
+    if (matrices_[i].high <= 0) continue;
+    for (int copy = 0; copy < copies; ++copy)
+      visit(matrices_[i], copy * length + node, copy * length + other);
   }
 }
 
+double Changes::Heaviness(int node) const {
+  double total = 0;
+  VisitRows(node, node, [&](const ChannelMatrix& matrix, int channel, int) {
+    const int8_t* row = matrix.weights + channel * matrix.channel_stride;
+    int64_t sum = 0;
+    for (int64_t j = 0; j < matrix.columns; ++j) {
+      const int64_t excess =
+          Excess(2 * row[j * matrix.column_stride], 32767 / matrix.high, 32768 / matrix.high);
+      sum += excess * excess;
+    }
+    total += matrix.cost * static_cast<double>(sum);
+  });
+  return total;
+}
+
+double Changes::Of(int one, int other) const {
+  double total = 0;
+  VisitRows(one, other, [&](const ChannelMatrix& matrix, int channel, int neighbour) {
+    const int8_t* const row = matrix.weights + channel * matrix.channel_stride;
+    const int8_t* const next = matrix.weights + neighbour * matrix.channel_stride;
+    const int most = 32767 / matrix.high, least = 32768 / matrix.high;
+    int64_t sum = 0;
+    for (int64_t j = 0; j < matrix.columns; ++j) {
+      // Both weights lose a half; each limit is 128 or more, so weights of two signs have no excess.
+      const int64_t excess =
+          Excess(row[j * matrix.column_stride] + next[j * matrix.column_stride], most, least);
+      sum += (excess * excess + excess % 2) / 2;
+    }
+    total += matrix.cost * static_cast<double>(sum);
+  });
+  return total;
+}
+
+constexpr double kWeights = 4e9;  // that may be read to find the matching of the least change
+
+// The perfect matching of the least change. Of many pairs it looks at some: the present ones, and unsafe pairs with light
+// channels.
+void LowerChange(const ChannelMatrix* matrices, int count, int channels, const Pairs& unsafe, Mates* mates) {
+  const int nodes = unsafe.nodes(), size = unsafe.size();
+  const Changes changes(matrices, count, channels, unsafe);
+  const double affordable = kWeights / (changes.columns() * nodes);
+  const int pairs_each =
+      std::max(16, std::min(PairsEach(nodes), static_cast<int>(std::min(affordable, 1e9))));
+  std::vector<double> heaviness(At(nodes));
+  for (int node = 0; node < nodes; ++node) heaviness[At(node)] = changes.Heaviness(node);
+  std::vector<int> light(At(nodes));  // the nodes of each block, the lightest first
+  std::iota(light.begin(), light.end(), 0);
+  for (int block = 0; block < nodes; block += size) {
+    std::stable_sort(light.begin() + block, light.begin() + block + size,
+                     [&](int one, int other) { return heaviness[At(one)] < heaviness[At(other)]; });
+  }
+  struct Pair {
+    int one, other;
+    double change;
+  };
+  std::vector<Pair> pairs;
+  const std::vector<uint64_t> all(At(unsafe.words()), ~uint64_t{0});
+  for (int node = 0; node < nodes; ++node) {
+    const int mate = (*mates)[At(node)], block = unsafe.FirstOfBlock(node);
+    if (mate > node) pairs.push_back({node, mate, unsafe.Has(node, mate) ? changes.Of(node, mate) : 0});
+    int safe = 0, heavy = 0;
+    VisitSafe(unsafe, node, all.data(), [&](int other) {
+      if (other > node || pairs_each < size) pairs.push_back({node, other, 0});
+      return ++safe < pairs_each;
+    });
+    for (int i = block; i < block + size && heavy < pairs_each; ++i) {
+      const int other = light[At(i)];
+      if (other == node || !unsafe.Has(node, other)) continue;
+      ++heavy;
+      if (other > node || pairs_each < size) pairs.push_back({node, other, changes.Of(node, other)});
+    }
+  }
+  double largest = 0;
+  for (const Pair& pair : pairs) largest = std::max(largest, pair.change);
+  CheapestMatching matching(nodes);
+  for (const Pair& pair : pairs) {
+    const double scaled = largest > 0 ? pair.change / largest * (int64_t{1} << 36) : 0;
+    matching.Add(pair.one, pair.other, static_cast<int64_t>(scaled) + unsafe.Has(pair.one, pair.other));
+  }
+  matching.Run(mates);
+}
+
 void Order(const ChannelMatrix* matrices, int count, int channels, int blocks, bool same_in_blocks,
-           bool allow_zero, int32_t* mates) {
+           bool allow_zero, bool least_change, int32_t* mates) {
   const int length = channels / blocks;
   const int size = length + length % 2;  // an odd last channel is alone: its mate is a channel of zeros
   const int nodes = same_in_blocks ? size : size * blocks;
@@ -520,14 +666,20 @@ void Order(const ChannelMatrix* matrices, int count, int channels, int blocks, b
     AddUnsafePairs(matrices[i], channels, &pairs);
     if (pairs.IsEmpty()) continue;
     any.Add(pairs);
-    if (allow_zero) continue;
+    if (allow_zero || least_change) continue;
     unsafe.push_back(std::move(pairs));
     costs.push_back(matrices[i].cost);
   }
   Mates found(At(nodes), -1);
   for (int node = 0; node < nodes; ++node) found[At(node)] = node ^ 1;
   Matcher matcher(nodes, size);
-  if (matcher.Enlarge(any, &found) > 0 && !allow_zero) found = Search(unsafe, costs, found).Run();
+  if (matcher.Enlarge(any, &found) > 0 && !allow_zero) {
+    if (least_change) {
+      LowerChange(matrices, count, channels, any, &found);
+    } else {
+      found = Search(unsafe, costs, found).Run();
+    }
+  }
   std::copy(found.begin(), found.end(), mates);
 }
 
@@ -535,12 +687,14 @@ void Order(const ChannelMatrix* matrices, int count, int channels, int blocks, b
 
 // Writes the mate of each node: -1 if it is left over. There is a node for each channel; a last one, of zeros, if their
 // number is odd; with same_in_blocks only those of the first block. Blocks, if there are several, have an even number of
-// channels. Returns 0, or 1 if memory ran out.
+// channels. `least_change`: unsafe pairs are chosen by the squared change that makes them safe. Returns 0, or 1 if memory ran
+// out.
 extern "C" __attribute__((visibility("default"))) int intact_order_channels(
     const ChannelMatrix* matrices, int32_t count, int32_t channels, int32_t blocks, int32_t same_in_blocks,
-    int32_t allow_zero_channels, int32_t* mates) {
+    int32_t allow_zero_channels, int32_t least_change, int32_t* mates) {
   try {
-    Order(matrices, count, channels, blocks, same_in_blocks != 0, allow_zero_channels != 0, mates);
+    Order(matrices, count, channels, blocks, same_in_blocks != 0, allow_zero_channels != 0, least_change != 0,
+          mates);
     return 0;
   } catch (const std::bad_alloc&) {
     return 1;

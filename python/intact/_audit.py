@@ -116,7 +116,8 @@ def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
         return [weights]
     taps = weights.reshape(len(weights), -1, weights.shape[-1])
     if pairs == "within_tap" and taps.shape[-1] % 2:  # an odd last channel is alone
-        taps = np.concatenate([taps, np.zeros_like(taps[..., :1])], axis=2)
+        nothing = 128 if taps.dtype == np.uint8 else 0
+        taps = np.concatenate([taps, np.full_like(taps[..., :1], nothing)], axis=2)
     return [group.reshape(len(group), -1).T for group in np.split(taps, layer.groups)]
 
 

@@ -307,6 +307,7 @@ class Axes:
         self.uses: list[Use] = []
         self.uses_of: dict[int, list[Use]] = {}  # by operator
         self.readers: list[Reader] = []
+        self.products: list[tuple[int, list]] = []  # operators that multiply by constant weights, and the weights' axes
         self.outputs: dict[str, list] = {}
         self.depthwise: dict[int, Dim] = {}  # convolutions with a group for each channel: their channels
         self.leaves: dict[str, tuple] = {tensor.name: tuple(tensor.dims) for tensor in self.graph.initializer}
@@ -357,6 +358,11 @@ class Axes:
         dims = [whole(Axis(size)) for size in shape]
         self.demand(node, i, dims)
         return dims
+
+    def weights(self, node: Any, i: int, dims: list) -> None:
+        """What `demand` does, for the weights of a product."""
+        self.products.append((self.place(node), dims))
+        self.demand(node, i, dims)
 
     def demand(self, node: Any, i: int, dims: list) -> None:
         """A constant is to have these axes where the node reads it."""
@@ -630,7 +636,7 @@ class Axes:
         n = whole(Axis(shape[-2] if values.get("transB") else shape[-1]))
         batch = [frozen(size, "weights for each item of a batch") for size in shape[:-2]]
         rows_of_weights = self._depths(node, at, a[-1])
-        self.demand(node, at, batch + ([n, rows_of_weights] if values.get("transB") else [rows_of_weights, n]))
+        self.weights(node, at, batch + ([n, rows_of_weights] if values.get("transB") else [rows_of_weights, n]))
         self._contracted(node, a[-1], self.place(node) in self.exact_nodes or op not in ("MatMul", "Gemm"))
         self.readers.append(Reader(self.place(node), a[-1]))
         for i in {"MatMulInteger": (3,), "QLinearMatMul": (4, 5, 6, 7), "MatMulIntegerToFloat": (3, 5, 6),
@@ -713,7 +719,7 @@ class Axes:
         self._contracted(node, channels, self.place(node) in self.exact_nodes or node.op_type != "Conv" or i == 1)
         if groups == 1:
             n = whole(Axis(o))
-            self.demand(node, at, [n, self._depths(node, at, channels), *kernel])
+            self.weights(node, at, [n, self._depths(node, at, channels), *kernel])
         elif i == 1:
             if o == groups:
                 n = channels
@@ -723,7 +729,7 @@ class Axes:
                 if len(segments) > 1:
                     return None
                 n = [joined([*segments[0], *frozen(o // groups, "outputs of one channel")[0]])]
-            self.demand(node, at, [n, [[]], *kernel])
+            self.weights(node, at, [n, [[]], *kernel])
         else:
             segments = resolved(channels)
             parts = regrouped(segments[0], [groups, i]) if len(segments) == 1 else None
@@ -732,11 +738,11 @@ class Axes:
             n = whole(axis)
             if parts is None or len(parts[1]) != 1 or parts[1][0].stride != 1 or len(parts[0]) != 1:
                 freeze([channels], "groups of a convolution that cut its channels unevenly")
-                self.demand(node, at, [n, frozen(i, "groups of a convolution"), *kernel])
+                self.weights(node, at, [n, frozen(i, "groups of a convolution"), *kernel])
             else:
                 number = Factor(axis, o // groups, groups, parts[1][0].axis)
                 outputs = [number] + ([Factor(axis, 1, o // groups)] if o > groups else [])
-                self.demand(node, at, [[outputs], [parts[1]], *kernel])
+                self.weights(node, at, [[outputs], [parts[1]], *kernel])
         if i > 1 or groups == 1:
             self.readers.append(Reader(self.place(node), channels))
         for k in {"QLinearConv": (4, 5, 6, 7, 8), "ConvInteger": (3,), "Conv": (2,)}[node.op_type]:
@@ -1227,8 +1233,8 @@ class Axes:
         def gates(count):
             return [joined([*frozen(count, "gates")[0], *unit])]
 
-        self.demand(node, 1, [[number], x[2], gates(4)])
-        self.demand(node, 2, [[number], [unit], gates(4)])
+        self.weights(node, 1, [[number], x[2], gates(4)])
+        self.weights(node, 2, [[number], [unit], gates(4)])
         for i, dims in ((3, [[number], gates(8)]), (8, [[number], gates(4)]), (9, [[number], gates(4)]),
                         (10, [[number], gates(4)]), (11, [[number], gates(4)])):
             if i < len(node.input) and node.input[i]:

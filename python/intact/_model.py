@@ -36,6 +36,7 @@ class QuantizedLayer:
     weights_node: Any = None  # the node that reads the weights: the operator, or their DequantizeLinear
     weights_input: int = 1  # which of its inputs they are
     point_input: int = 2  # and which their zero point is
+    view: Any = None  # makes `weights` of the constant, and of any array with its shape
 
     @property
     def node(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +100,15 @@ class Scope:
             return value.reshape([value.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
         return None
 
-    def integers(self, name: str, depth: int = 0) -> np.ndarray | None:
-        """The constant that a DequantizeLinear reads, in the shape of the float tensor `name` that is made of it."""
+    def integers(self, name: str, depth: int = 0, stored: np.ndarray | None = None) -> np.ndarray | None:
+        """The constant that a DequantizeLinear reads, in the shape of the float tensor `name` that is made of it. `stored`: takes
+        the constant's place."""
         node = self.producer(name)
         if node is None or depth > 16:
             return None
         if node.op_type == "DequantizeLinear":
-            return self.constant(node.input[0])
-        value = self.integers(node.input[0], depth + 1)
+            return self.constant(node.input[0]) if stored is None else stored
+        value = self.integers(node.input[0], depth + 1, stored)
         return None if value is None else self._moved(node, value, depth)
 
     def dequantizer(self, name: str) -> Any:
@@ -257,6 +259,14 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
         raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {error.strerror}") from None
 
 
+def _channels_last(weights: np.ndarray) -> np.ndarray:
+    return np.moveaxis(weights, 1, -1)
+
+
+def _transposed_matrix(weights: np.ndarray) -> np.ndarray:
+    return as_matrix(weights.swapaxes(-1, -2))
+
+
 class _Reader:
     """Finds the quantized layers of one graph after the other."""
 
@@ -327,9 +337,10 @@ class _Reader:
             if weights is None or weights.ndim != 3:
                 self.model.pass_over(f"{node.op_type}: weights are no constant")
                 continue
-            for direction, matrix in enumerate(weights):
+            for direction in range(len(weights)):
                 suffix = f" {part} weights" + (f", direction {direction}" if len(weights) > 1 else "")
-                self._add(scope, node, node.op_type, "u8", matrix, None, "", suffix=suffix, inputs=(i, 7 + 2 * i))
+                self._add(scope, node, node.op_type, "u8", weights, itemgetter(direction), None, "", suffix=suffix,
+                          inputs=(i, 7 + 2 * i))
 
     def _Conv(self, scope, node):
         self._qdq(scope, node, self._convolution)
@@ -390,7 +401,7 @@ class _Reader:
             raise invalid(f"{node.op_type} {excerpt(node.name)!r}: group is {groups}, with {weights.shape[0]} output channels")
         if weights.shape[1] == 1 and groups > 1 and weights.shape[0] == groups:
             operator = "DepthwiseConv"
-        self._add(scope, node, operator, None, np.moveaxis(weights, 1, -1), steps, a, groups=groups, qdq=qdq)
+        self._add(scope, node, operator, None, weights, _channels_last, steps, a, groups=groups, qdq=qdq)
 
     def _product(self, scope, node, operator, a, b, steps, transposed=False, a_type=None, qdq=False):
         weights = b if isinstance(b, np.ndarray) else scope.constant(b)
@@ -403,14 +414,14 @@ class _Reader:
             self.model.pass_over(f"{node.op_type}: weights of {weights.ndim} dimensions")
             return
         hidden = weights.ndim > 2 or bool(attributes(node).get("transA"))
-        if transposed:
-            weights = weights.swapaxes(-1, -2)
-        matrix = as_matrix(weights)
-        if steps is not None and steps.size not in (1, matrix.shape[1]):
+        arrange = _transposed_matrix if transposed else as_matrix
+        if steps is not None and steps.size not in (1, arrange(weights).shape[1]):
             steps = None
-        self._add(scope, node, operator, a_type, matrix, steps, a, qdq=qdq, hidden=hidden)
+        self._add(scope, node, operator, a_type, weights, arrange, steps, a, qdq=qdq, hidden=hidden)
 
-    def _add(self, scope, node, operator, a_type, weights, steps, a, groups=1, qdq=False, suffix="", inputs=None, hidden=False):
+    def _add(self, scope, node, operator, a_type, stored, arrange, steps, a, groups=1, qdq=False, suffix="", inputs=None,
+             hidden=False):
+        weights = arrange(stored)
         if not weights.size:
             self.model.pass_over(f"{node.op_type}: weights of shape {weights.shape}", is_harmless=True)
             return
@@ -445,13 +456,18 @@ class _Reader:
             name, operator, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, note,
             activation="" if hidden else a, graph_node=node if scope.parent is None else None,
             weights_node=weights_node if scope.parent is None else None,
-            weights_input=weights_input, point_input=point_input))
+            weights_input=weights_input, point_input=point_input,
+            view=(lambda constant: arrange(scope.integers(node.input[1], stored=constant))) if qdq else arrange))
 
     @staticmethod
     def _range(scope: Scope, a: str, a_type: str, padded: bool) -> tuple[int, int, str]:
         """The quantized activations' bounds; those of a convolution include the padding, which is the zero point."""
         low, high = TYPE_RANGES[a_type]
         node = scope.producer(a) if a else None
+        for _ in range(16):
+            if node is None or node.op_type not in _KEEPERS or not node.input:
+                break
+            node = scope.producer(node.input[0])
         if node is None or node.op_type != "QuantizeLinear":
             return low, high, ""
         scale = scope.constant(node.input[1])

@@ -22,7 +22,7 @@ struct ChannelMatrix {
   double cost;
 };
 int intact_order_channels(const struct ChannelMatrix* matrices, int32_t count, int32_t channels, int32_t blocks,
-                          int32_t same_in_blocks, int32_t allow_zero_channels, int32_t* mates);
+                          int32_t same_in_blocks, int32_t allow_zero_channels, int32_t least_change, int32_t* mates);
 """
 
 
@@ -51,7 +51,7 @@ def _library() -> tuple[Any, Any]:
     return ffi, ffi.dlopen(str(path))
 
 
-def _limits(high: int) -> tuple[int, int]:
+def limits(high: int) -> tuple[int, int]:
     """The largest safe sums of two positive weights, and of the magnitudes of two negative ones."""
     return (32767 // high, 32768 // high) if high else (254, 256)
 
@@ -59,7 +59,7 @@ def _limits(high: int) -> tuple[int, int]:
 def clamping(pairs: np.ndarray, matrix: np.ndarray, high: int) -> np.ndarray:
     """Which of the pairs, an array (pairs, 2) of channels, can clamp in some column of a matrix."""
     found = np.zeros(len(pairs), bool)
-    most, least = _limits(high)
+    most, least = limits(high)
     step = max(1, _PIECE // max(1, matrix.shape[1]))
     for begin in range(0, len(pairs), step):
         part = pairs[begin:begin + step]
@@ -71,7 +71,7 @@ def clamping(pairs: np.ndarray, matrix: np.ndarray, high: int) -> np.ndarray:
 
 
 def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 255, *, blocks: int = 1,
-                   same_in_blocks: bool = False, allow_zero_channels: bool = False,
+                   same_in_blocks: bool = False, allow_zero_channels: bool = False, least_change: bool = False,
                    weights: Sequence[float] | None = None) -> Order:
     """Orders the channels of a tensor so that no pair of adjacent channels can clamp in any of the matrices that read it.
 
@@ -79,7 +79,9 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
     - `highs`: the largest u8 activation that each matrix reads, or one number for all. Activations range from 0 to it.
     - `blocks`: channels stay within `blocks` equal blocks. `same_in_blocks`: all blocks get one order.
     - `allow_zero_channels`: channels that no safe pair is left for go to `single`. By default they make unsafe pairs.
-    - `weights`: what it costs that a matrix has unsafe pairs; 1 each by default. Their sum is kept small.
+    - `least_change`: where some pairs must be unsafe, the squared change of weights that makes them safe is kept small.
+    - `weights`: what it costs that a matrix has unsafe pairs, or a squared step of its change; 1 each by default. Their sum is
+      kept small.
 
     As many pairs as possible are safe. Where some pairs must be unsafe, as few matrices as possible have unsafe pairs, even
     if more pairs are unsafe then. Pairs that are safe in the stored order stay where that costs nothing. An odd last channel is
@@ -112,7 +114,7 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
     if not channels:
         return Order(np.zeros(0, np.int64), [], [])
 
-    mates = _mates(given, high, cost, channels, blocks, bool(same_in_blocks), bool(allow_zero_channels))
+    mates = _mates(given, high, cost, channels, blocks, bool(same_in_blocks), bool(allow_zero_channels), bool(least_change))
     order = np.empty(channels, np.int64)
     single: list[int] = []
     for block in range(blocks):
@@ -132,7 +134,7 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
 
 
 def _mates(matrices: list[np.ndarray], highs: np.ndarray, costs: np.ndarray, channels: int, blocks: int, same_in_blocks: bool,
-           allow_zero_channels: bool) -> np.ndarray:
+           allow_zero_channels: bool, least_change: bool) -> np.ndarray:
     """The mate of each channel as a place in its block, -1 if it has none. The mate of a channel of its own is itself."""
     ffi, library = _library()
     length = channels // blocks
@@ -144,7 +146,7 @@ def _mates(matrices: list[np.ndarray], highs: np.ndarray, costs: np.ndarray, cha
         described[i].high, described[i].cost = int(highs[i]), float(costs[i])
     mates = np.full((1 if same_in_blocks else blocks, length + length % 2), -1, np.int32)
     if library.intact_order_channels(described, len(matrices), channels, blocks, same_in_blocks, allow_zero_channels,
-                                     ffi.cast("int32_t *", address(mates))):
+                                     least_change, ffi.cast("int32_t *", address(mates))):
         raise Error("OUT_OF_MEMORY", f"no memory for the pairs of {channels} channels in {len(matrices)} matrices")
     # From nodes to places in the block.
     mates -= np.where(mates >= 0, np.arange(len(mates), dtype=np.int32)[:, None] * mates.shape[1], 0)

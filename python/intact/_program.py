@@ -81,6 +81,14 @@ def _audit(arguments: list[str]) -> int:
     return 0 if result.is_proven else 1
 
 
+def _amount(text: str) -> float:
+    """A number of an option; what it may be, repair_file() checks."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"is {text!r}; expected a number") from None
+
+
 def _repair(arguments: list[str]) -> int:
     from . import _repair_report
     from ._repair import repair_file
@@ -90,9 +98,15 @@ def _repair(arguments: list[str]) -> int:
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the repaired model")
     parser.add_argument("--for", action="append", metavar="ENGINE", dest="engines",
-                        help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
+                        help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
+                             "(default: onnxruntime)")
     parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
     parser.add_argument("--keep-channels", action="store_true", help="adds no zero channels beside heavy ones")
+    parser.add_argument("--max-depth", type=_amount, metavar="P",
+                        help="zero channels add at most P percent of the model's multiply-adds (default: 12)")
+    parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
+                        help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
+                             "steps of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
     parser.add_argument("--data", metavar="PATH",
@@ -105,8 +119,10 @@ def _repair(arguments: list[str]) -> int:
         print(f"intact: {'--data' if options.data else '--emulate'}: needs --check", file=sys.stderr)
         return 2
     try:
-        done = repair_file(options.model, options.output, engines_asked=options.engines, bit_exact=options.bit_exact,
-                           keep_channels=options.keep_channels, progress=_progress("repair", "layers"))
+        asked = [name for names in options.engines or [] for name in names.split(",")]
+        done = repair_file(options.model, options.output, engines_asked=asked, bit_exact=options.bit_exact,
+                           keep_channels=options.keep_channels, max_depth=options.max_depth, max_noise=options.max_noise,
+                           progress=_progress("repair", "layers"))
         if options.check:
             from ._repair_check import check
 

@@ -10,23 +10,23 @@ import copy
 import math
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterable
 
 import numpy as np
 
-from ._audit import Audit, AuditedLayer, audit
-from ._axes import Axes, Axis, Dim, Reader, factors, names_that_inner_graphs_read, resolved, segment_size
+from ._audit import Audit, audit
+from ._axes import Axes, Axis, Dim, factors, names_that_inner_graphs_read, resolved, segment_size
 from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
-from ._onnx import Scope, array_of_tensor
-from ._order import clamping, order_channels
-from ._run import as_u8, weights_zero_point
+from ._onnx import Scope, array_of_tensor, attributes
+from . import _repair_plan
+from ._repair_plan import Means, Planner, channels_of, moved, own_order, worst
+from ._run import as_u8, exact_variant, weights_zero_point
+from ._shorten import Halving, halved, halving, has_zero_in_the_middle, shortened, squares
 
 _MOST_PROTOBUF = (1 << 31) - 1
-_U8_COSTS = 0.16  # of a product's time: u8 weights in ONNX Runtime on AVX2 without VNNI (with AMX: 1 to 2)
-_MOST_GROWTH = 0.25  # more channels than that are not worth it where u8 weights do not help
 
 
 @dataclass
@@ -41,6 +41,11 @@ class RepairedLayer:
     how: str = ""
     reason: str = ""  # why no order makes it safe
     zero_channels: int = 0  # that its input got
+    noise: float = 0.0  # of shortened weights: the mean squared change of the layer's weights, in stored steps
+    is_gathered: bool = False  # whether a Gather in front orders its channels
+    shortened: int = 0  # how many weights are not the stored ones
+    halved: int = 0  # how many outputs have weights of 7 bits
+    means: Means = field(default_factory=Means)
 
 
 @dataclass
@@ -54,199 +59,17 @@ class Repair:
     sums: list[str] = field(default_factory=list)
     zero_channels: int = 0  # that were added, in all tensors
     gathers: list[str] = field(default_factory=list)  # the graph's outputs that a Gather puts back in the stored order
+    max_depth: float = 0.0
+    max_noise: float = 0.0
+    depth: float = 0.0  # percent of the model's multiply-adds that zero channels add
+    work: Any = None
+    ordered: Any = None  # if weights were shortened: the exact variant of the model before
     after: Any = None
     check: Any = None
 
     @property
     def is_proven(self) -> bool:
         return self.after.is_proven
-
-
-# ----- orders -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Consumer:
-    """Rows of a layer's weights whose channels an axis orders."""
-
-    layer: int
-    matrix: np.ndarray  # channels×columns
-    high: int
-    needs_even: bool = False  # whether an odd number of channels makes pairs across taps
-
-
-def _channels(layer: QuantizedLayer) -> np.ndarray:
-    """A layer's weights with a row for each input channel; those of groups one after the other."""
-    weights = layer.weights
-    if not layer.is_convolution:
-        return weights
-    parts = np.split(weights, layer.groups)
-    return np.concatenate([part.reshape(-1, part.shape[-1]).T for part in parts])
-
-
-def _stored_pairs(count: int) -> np.ndarray:
-    return np.arange(count // 2 * 2, dtype=np.int64).reshape(-1, 2)
-
-
-def _worst(audited: AuditedLayer, names: Iterable[str]) -> tuple[int, int]:
-    """The most pairs that can saturate in an engine, and its pairs."""
-    worst = max((audited.engines[name] for name in names), key=lambda c: c.failing_pairs)
-    return worst.failing_pairs, worst.pairs
-
-
-def _readers(axes: Axes, layers: list[AuditedLayer]) -> "dict[int, Reader]":
-    """By a layer's number: how the analysis sees it."""
-    found: dict[tuple[int, int], Reader] = {(reader.node, reader.part): reader for reader in axes.readers}
-    numbers: dict[int, Reader] = {}
-    for i, audited in enumerate(layers):
-        layer = audited.layer
-        if layer.graph_node is None or id(layer.graph_node) not in axes.places:
-            continue
-        part = int(layer.weights_input == 2) if layer.op_type == "DynamicQuantizeLSTM" else 0
-        reader = found.get((axes.places[id(layer.graph_node)], part))
-        if reader is not None:
-            numbers[i] = reader
-    return numbers
-
-
-class _Planner:
-    """Chooses an order for each axis that layers with unsafe pairs read."""
-
-    def __init__(self, result: Audit, axes: Axes, names: list[str], keep_channels: bool):
-        self.result, self.axes, self.names, self.keep_channels = result, axes, names, keep_channels
-        self.has_u8 = names == ["onnxruntime"]  # whether every layer without a safe order gets u8 weights
-        self.readers = _readers(axes, result.layers)
-        self.reasons: dict[int, str] = {}
-        self.consumers: dict[Axis, list[_Consumer]] = {}
-        self.orders: dict[Axis, np.ndarray] = {}  # where the channel of each place comes from
-        self.zeros: dict[Axis, np.ndarray] = {}  # places of zero channels: copies of others, with zeros as weights
-        self.costs = self._costs()
-        done: dict[tuple, int] = {}
-        for i, audited in enumerate(result.layers):
-            if all(audited.engines[name].pairing == "none" for name in names):
-                continue
-            self._join(i, audited, done)
-        for root, consumers in self.consumers.items():
-            self._order(root, consumers)
-
-    def _join(self, i: int, audited: AuditedLayer, done: dict) -> None:
-        layer = audited.layer
-        odd = ""
-        pairings = {audited.engines[name].pairing for name in self.names} - {"none"}
-        if layer.is_convolution and layer.weights.shape[-1] % 2 and (layer.groups > 1 or pairings != {"within_tap"}):
-            where = " in each group" if layer.groups > 1 else ""
-            odd = f"pairs across taps: {layer.weights.shape[-1]} channels{where}"
-            if layer.groups > 1 or self.keep_channels:
-                self.reasons[i] = odd
-                return
-        reader = self.readers.get(i)
-        if reader is None:
-            self.reasons[i] = "an inner graph" if layer.graph_node is None else "weights or activations whose axes are not known"
-            return
-        rows = _channels(layer)
-        offset, number, direction = 0, 0, 0
-        if layer.op_type == "DynamicQuantizeLSTM":
-            number = done[(reader.node, reader.part)] = done.get((reader.node, reader.part), -1) + 1
-            direction = len(rows) * number if reader.part else 0
-        segments = resolved(reader.dim)
-        parts: list[tuple[Axis, _Consumer]] = []
-        high = layer.a_range[1] if layer.a_type == "u8" else 255
-        for k, segment in enumerate(segments):
-            size = segment_size(segment) or 0
-            size = len(rows) if direction or reader.part else size
-            part = rows[offset:offset + size]
-            reason = self._obstacle(segment, offset, size, k + 1 == len(segments))
-            if odd and (reason or len(segments) > 1 or segment[0].axis.root().has_fixed_size):
-                self.reasons[i] = odd
-                return
-            if reason:
-                if (offset % 2 or layer.b_type != "s8" or len(segments) == 1
-                        or clamping(_stored_pairs(len(part)), part, high).any()):
-                    self.reasons[i] = reason
-                    if self.has_u8:  # the layer gets u8 weights: it is no constraint on other axes
-                        return
-            else:
-                root = segment[0].axis.root()
-                if reader.part:  # an LSTM's recurrent weights: the channels of this direction
-                    whole = np.zeros((root.size, part.shape[1]), np.int8)
-                    whole[direction:direction + size] = part
-                    part = whole
-                parts.append((root, _Consumer(i, part, high, bool(odd))))
-            offset += size
-        for root, consumer in parts:
-            self.consumers.setdefault(root, []).append(consumer)
-
-    @staticmethod
-    def _obstacle(segment: list, offset: int, size: int, is_last: bool) -> str:
-        """Why an axis cannot order this part of a layer's depths."""
-        if len(segment) != 1 or not segment[0].is_whole:
-            free = [factor for factor in segment if factor.stride == 1 and not factor.axis.is_frozen]
-            held = next((factor.axis.root().reason for factor in segment if factor.axis.is_frozen), "")
-            return "pairs within a channel that was flattened" if free else held or "its depths are not one axis"
-        root = segment[0].axis.root()
-        if root.reason:
-            return root.reason
-        if offset % 2 or (size % 2 and not is_last):
-            return "a concatenation of odd numbers of channels"
-        block = root.block or root.size
-        if block % 2 and block != root.size:
-            return f"blocks of {block} channels"
-        return ""
-
-    def _order(self, root: Axis, consumers: list[_Consumer]) -> None:
-        stored = _stored_pairs(root.size)
-        unsafe = {c.layer for c in consumers if clamping(stored, c.matrix, c.high).any()}
-        unsafe |= {c.layer for c in consumers if c.needs_even and self.result.layers[c.layer].fails(self.names)}
-        if not unsafe:
-            return
-        block = root.block or root.size
-        largest = max(c.matrix.size for c in consumers)
-        found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], blocks=root.size // block,
-                               weights=[c.matrix.size / largest for c in consumers])
-        left = {consumers[k].layer for _, _, where in found.unsafe for k in where}
-        left |= {c.layer for c in consumers if c.needs_even and c.layer in unsafe}
-        if left and self._add_zeros(root, consumers, left):
-            return
-        for layer in left:
-            is_odd = any(c.needs_even for c in consumers if c.layer == layer)
-            self.reasons.setdefault(layer, "pairs across taps: an odd number of channels" if is_odd else
-                                    "no order of its channels makes every pair safe")
-        if unsafe - left and not np.array_equal(found.order, np.arange(root.size)):
-            self.orders[root] = found.order
-
-
-    def _costs(self) -> "dict[Axis, int]":
-        """For each axis, how many weights there are along it: what it costs to make it longer."""
-        found: dict[Axis, int] = {}
-        for use in self.axes.uses:
-            if self.axes.nodes[use.node].op_type == "Gather":
-                continue  # an embedding
-            count = math.prod(self.axes.leaves[use.name])
-            for root in {factor.axis.root() for dim in use.dims for factor in factors(dim)}:
-                found[root] = found.get(root, 0) + count
-        return found
-
-    def _add_zeros(self, root: Axis, consumers: list[_Consumer], left: "set[int]") -> bool:
-        """Adds zero channels beside those that no safe pair is left for, where that costs less than u8 weights."""
-        if self.keep_channels or root.has_fixed_size:
-            return False
-        found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], allow_zero_channels=True)
-        if found.unsafe:
-            return False
-        alone = set(found.single)
-        places: list[int] = []
-        for channel in found.order.tolist():
-            places += [channel, -1] if channel in alone else [channel]
-        places += [-1] * (-len(places) % (math.gcd(root.size, 8) if root.size % 2 == 0 else 2))
-        growth = (len(places) - root.size) / root.size
-        rest = sum(self.result.layers[layer].layer.weights.size for layer in left)
-        if growth * self.costs.get(root, 0) > (_U8_COSTS * rest if self.has_u8 else _MOST_GROWTH * self.costs.get(root, 0)):
-            return False
-        source = np.array(places, np.int64)
-        self.zeros[root] = source < 0
-        source[source < 0] = source[0]  # a copy of a channel leaves ranges of activations as they are
-        self.orders[root] = source
-        return True
 
 
 # ----- constants --------------------------------------------------------------------------------------------------------
@@ -351,6 +174,9 @@ class _Editor:
 
     def __init__(self, proto: Any, folder: Path):
         self.proto, self.folder = copy.deepcopy(proto), folder
+        self.made: dict[tuple[str, str, bytes], str] = {}  # other weights instead of the stored ones
+        self.gathered: dict[tuple[str, bytes], str] = {}  # by tensor and order
+        self.before: dict[int, list] = {}  # operators to insert in front of others
         graph = self.proto.graph
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.names = {name for node in graph.node for name in [*node.input, *node.output]} | set(self.initializers)
@@ -389,10 +215,10 @@ class _Editor:
         for node in graph.node:
             for name in node.input:
                 reads[name] = reads.get(name, 0) + 1
-        for name, moved in uses.items():
+        for name, found_uses in uses.items():
             stored = axes.scope.constant(name)
             layouts: list[tuple[np.ndarray, list]] = []
-            for use in moved:
+            for use in found_uses:
                 array = arranged(stored, use.dims, orders, zeros)
                 same = next((found for other, found in layouts
                              if other.shape == array.shape and other.tobytes() == array.tobytes()), None)
@@ -400,7 +226,7 @@ class _Editor:
                     layouts.append((array, [use]))
                 else:
                     same.append(use)
-            count = len({(use.node, use.input) for use in moved})
+            count = len({(use.node, use.input) for use in found_uses})
             if len(layouts) == 1 and count == reads[name] and name in self.initializers and name not in kept:
                 self.replace(name, layouts[0][0])
                 continue
@@ -453,6 +279,53 @@ class _Editor:
                 source = target
         return restored
 
+    def gather(self, layer: QuantizedLayer, place: int, weights_place: int, scope: Scope, source: np.ndarray,
+               zeros: np.ndarray) -> str:
+        """Puts a Gather in front of a convolution, which brings its input channels into an order. Gives why not, if not."""
+        from onnx import helper
+
+        node, weights_node = layer.graph_node, layer.weights_node
+        name = weights_node.input[layer.weights_input]
+        tensor, maker = node.input[0], None
+        if name in scope.overridable:
+            return "weights that a caller may override"
+        if not has_zero_in_the_middle(layer, scope):
+            return "its weights' zero point is not in the middle"
+        if layer.is_qdq:
+            maker = scope.producer(tensor)
+            scales = [scope.constant(one.input[1]) for one in (maker, weights_node) if one is not None]
+            axis = attributes(weights_node).get("axis", 1)
+            if (maker is None or maker.op_type != "DequantizeLinear" or scope.producer(node.input[1]) is not weights_node
+                    or len(scope.consumers[node.input[1]]) > 1):
+                return "an operator between DequantizeLinear and it"
+            if any(scale is None for scale in scales) or scales[0].size > 1 or (scales[1].size > 1 and axis):
+                return "scales for each input channel"
+            tensor = maker.input[0]
+        key = (tensor, source.tobytes())
+        if key not in self.gathered:
+            index = self.add(f"{tensor}_channels", source.astype(np.int64))
+            self.gathered[key] = self.unique(f"{tensor}_gathered")
+            self.before.setdefault(place, []).append(helper.make_node(
+                "Gather", [tensor, index], [self.gathered[key]], name=self.unique(f"{tensor}_gather"), axis=1))
+        found = self.gathered[key]
+        if maker is not None:
+            copied = copy.deepcopy(maker)
+            copied.name, copied.input[0] = self.unique(f"{maker.name}_gathered"), found
+            copied.output[0] = self.unique(f"{found}_real")
+            self.before.setdefault(place, []).append(copied)
+            found = copied.output[0]
+        self.proto.graph.node[place].input[0] = found
+        self.set_weights(layer, weights_place, np.moveaxis(moved(layer, source, zeros), -1, 1), "gathered")
+        return ""
+
+    def insert(self) -> None:
+        """Inserts the operators that gather() made."""
+        nodes = [node for place, node in enumerate(self.proto.graph.node) for node in [*self.before.get(place, ()), node]]
+        nodes = [copy.deepcopy(node) for node in nodes]
+        del self.proto.graph.node[:]
+        self.proto.graph.node.extend(nodes)
+        self.before.clear()
+
     def store_as_u8(self, layer: QuantizedLayer, place: int, scope: Scope) -> str:
         """Weights become u8, with zero points 128 higher: the same integers. Gives why not, if not."""
         node = self.proto.graph.node[place]
@@ -470,6 +343,27 @@ class _Editor:
             node.input[i] = self.add(f"{stem}_u8", as_u8(values))
         self.drop_unused(name, point_name)
         return ""
+
+    def set_weights(self, layer: QuantizedLayer, place: int, weights: np.ndarray, suffix: str) -> None:
+        """Gives the operator that reads a layer's weights this constant for them."""
+        node = self.proto.graph.node[place]
+        name = node.input[layer.weights_input]
+        key = (name, suffix, weights.tobytes())
+        if key not in self.made:
+            self.made[key] = self.add(f"{name}_{suffix}", weights)
+        node.input[layer.weights_input] = self.made[key]
+        self.drop_unused(name)
+
+    def scale(self, half: Halving, outputs: np.ndarray, places: "dict[int, int]") -> None:
+        """What changes with the weights of outputs that are halved: twice the scale, half the bias."""
+        for node, i, array, elements, factor in half.constants:
+            values = array.reshape(-1).copy()
+            scaled = values[elements[outputs]] * np.float64(factor)
+            values[elements[outputs]] = np.rint(scaled) if array.dtype.kind == "i" else scaled
+            node = self.proto.graph.node[places[id(node)]]
+            name = node.input[i]
+            node.input[i] = self.add(f"{name}_7bit", values.reshape(array.shape))
+            self.drop_unused(name)
 
     def drop_unused(self, *names: str) -> None:
         """Initializers that nothing reads any more."""
@@ -544,13 +438,16 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
 
 
 def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False,
-           keep_channels: bool = False) -> "tuple[Any, Repair]":
+           keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0) -> "tuple[Any, Repair]":
     """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
     - `keep_channels`: adds no zero channels.
+    - `max_depth`: zero channels add at most so many percent of the model's multiply-adds; 12 by default.
+    - `max_noise`: weights may be shortened where no order helps, by at most this mean squared change of a layer's weights, in
+      steps of the stored weights; rounding to 8 bits makes 0.083.
 
     Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
     import onnx
@@ -564,17 +461,20 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
         else:
             path = Path(model)
         done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
-                           keep_channels=keep_channels)
+                           keep_channels=keep_channels, max_depth=max_depth, max_noise=max_noise)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
-                bit_exact: bool = False, keep_channels: bool = False, progress: Any = None) -> Repair:
-    """Repairs the ONNX model in a file and writes `out`, whole or not at all.
-
-    `engines_asked`: engines in which no pair shall saturate, by default ONNX Runtime. `bit_exact`: no sum of floats is added in
-    a new order. `keep_channels`: no zero channels are added. Raises `Error`."""
+                bit_exact: bool = False, keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0,
+                progress: Any = None) -> Repair:
+    """Repairs the ONNX model in a file and writes `out`, whole or not at all. Options are those of `repair()`. Raises `Error`."""
     path, out = Path(path), Path(out)
+    if not 0 <= max_noise < math.inf:
+        raise invalid(f"--max-noise: is {max_noise!r}; expected a number of 0 or more, in squared steps of the weights")
+    max_depth = 0.0 if keep_channels else _repair_plan.MOST_DEPTH if max_depth is None else max_depth
+    if not 0 <= max_depth < math.inf:
+        raise invalid(f"--max-depth: is {max_depth!r}; expected a number of 0 or more, in percent of the model's multiply-adds")
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:
         raise invalid(f"{excerpt(path)}: is no ONNX model; only these are repaired")
@@ -599,8 +499,9 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                     root = factor.axis.root()
                     if root.sums:
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
-        plan = _Planner(result, axes, names, keep_channels)
-        done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()))
+        plan = Planner(result, axes, max_depth, max_noise)
+        done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()),
+                      max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work)
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.zeros)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
@@ -608,19 +509,24 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         raise invalid(f"{excerpt(path)}: a node or a tensor is malformed, or nested too deep: {excerpt(repr(error))}") from None
     done.sums = sorted({root.sums for root in plan.orders if root.sums})
     is_external = any(tensor.data_location == 1 for tensor in _tensors(proto.graph))
-    for audited in result.layers:
-        unsafe, pairs = _worst(audited, names)
-        done.layers.append(RepairedLayer(audited.layer.name, audited.layer.node, pairs, unsafe, unsafe))
+    for audited, means in zip(result.layers, plan.means):
+        unsafe, pairs = worst(audited, names)
+        done.layers.append(RepairedLayer(audited.layer.name, audited.layer.node, pairs, unsafe, unsafe, means=means))
     with tempfile.TemporaryDirectory(prefix=".intact-", dir=out.parent if out.parent.is_dir() else None) as temporary:
         folder = Path(temporary)
         _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
         after = audit(folder / out.name, engines_asked=names)
         if len(after.layers) != len(result.layers):
             raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
-        has_u8, refused = _store_rest_as_u8(editor, after, names)
-        if has_u8:
-            _write(editor.proto, folder, out.name, path.parent, is_external)
-            after = audit(folder / out.name, engines_asked=names)
+        refused: dict[int, str] = {}
+        for change in [_gather_rest] + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
+            is_changed, why = change(editor, after, done)
+            refused.update(why)
+            if is_changed:
+                if change is _shorten_rest:
+                    done.ordered = exact_variant(after)
+                _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
+                after = audit(folder / out.name, engines_asked=names)
         _describe(done, result, after, plan, refused)
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
@@ -631,9 +537,125 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     return done
 
 
-def _store_rest_as_u8(editor: _Editor, after: Audit, names: list[str]) -> tuple[bool, dict[int, str]]:
+@dataclass
+class _Change:
+    """Weights for an operator instead of the stored ones. By layer: the sum of squared changes, how many weights change, and
+    which outputs have weights of half the size."""
+
+    weights: np.ndarray
+    squares: dict[int, float]
+    changed: dict[int, int]
+    halved: "dict[int, tuple[Halving, np.ndarray]]"
+
+
+def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, names: list[str]) -> _Change:
+    """The least change of the weights that the layers `members` read, so that none of them can saturate."""
+    numbers = np.arange(stored.size).reshape(stored.shape)
+    found = _Change(stored.copy(), {}, {}, {})
+    for i in members:  # a layer may read what another has shortened: weights only become shorter
+        layer = after.layers[i].layer
+        pairings = {after.layers[i].engines[name].pairing for name in names}
+        found.weights.reshape(-1)[layer.view(numbers)] = shortened(replace(layer, weights=layer.view(found.weights)), pairings)
+    for i in members:
+        layer = after.layers[i].layer
+        change = squares(layer, layer.view(found.weights)).astype(float)
+        half = halving(layer, scope) if len(members) == 1 and change.any() else None
+        if half is not None and (half.cost < change).any():
+            outputs = half.cost < change
+            found.halved[i] = half, outputs
+            found.weights.reshape(-1)[layer.view(numbers)] = halved(layer, outputs, layer.view(found.weights))
+            change = np.where(outputs, half.cost, change)
+        found.squares[i] = float(change.sum())
+        found.changed[i] = int(np.count_nonzero(layer.view(found.weights) != layer.weights))
+    return found
+
+
+def _weights_readers(after: Audit, places: dict[int, int]) -> dict[tuple[int, int], list[int]]:
+    """Layers by the operator's input that holds their weights."""
+    readers: dict[tuple[int, int], list[int]] = {}
+    for i, audited in enumerate(after.layers):
+        if audited.layer.weights_node is not None:
+            readers.setdefault((places[id(audited.layer.weights_node)], audited.layer.weights_input), []).append(i)
+    return readers
+
+
+def _gather_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
+    """A Gather in front of convolutions that can still saturate, where this costs less than u8 weights, or where these do not
+    help. Whole planes of pixels move. Returns whether some layer got one, and why others did not."""
+    places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
+    scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
+    work = done.work
+    budget = (done.max_depth - done.depth) / 100 * work.total
+    is_changed = False
+    refused: dict[int, str] = {}
+    for (weights_place, _), members in _weights_readers(after, places).items():
+        i, layer = members[0], after.layers[members[0]].layer
+        if len(members) > 1 or not layer.is_convolution or layer.groups > 1 or not after.layers[i].fails(done.engines):
+            continue
+        if done.max_noise:
+            change = _change(after, members, scope.constant(layer.weights_node.input[layer.weights_input]), scope, done.engines)
+            if change.squares[i] <= done.max_noise * layer.weights.size:
+                continue
+        pairings = {after.layers[i].engines[name].pairing for name in done.engines}
+        source, zeros = own_order(layer, pairings, done.max_noise)
+        count = layer.weights.shape[-1]
+        added = (len(source) - count) * work.layers[i] // count
+        cost = 0 if count % 4 else added + _repair_plan.GATHER * work.layers[i]
+        done.layers[i].means.gather = work.percent(cost)
+        u8_helps = not after.layers[i].fails([name for name in done.engines if name != "onnxruntime"])
+        if added > budget or (u8_helps and cost > _repair_plan.U8_WEIGHTS * work.layers[i]):
+            continue
+        reason = editor.gather(layer, places[id(layer.graph_node)], weights_place, scope, source, zeros)
+        if reason:
+            refused[i] = f"no Gather in front: {reason}"
+            continue
+        is_changed = done.layers[i].is_gathered = True
+        budget -= added
+        done.depth += work.percent(added)
+        done.zero_channels += len(source) - count
+    editor.insert()
+    return is_changed, refused
+
+
+def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
+    """Shortened weights for layers that can still saturate, where the noise is small enough. Returns whether some layer got them,
+    and why others did not."""
+    places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
+    scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
+    readers = _weights_readers(after, places)
+    refused: dict[int, str] = {}
+    changes: dict[tuple[int, int], _Change] = {}
+    noises: dict[int, float] = {}
+    for key, members in readers.items():
+        if not any(after.layers[i].fails(done.engines) for i in members):
+            continue
+        name = editor.proto.graph.node[key[0]].input[key[1]]
+        if name in scope.overridable:
+            refused.update({i: "weights that a caller may override" for i in members})
+            continue
+        changes[key] = _change(after, members, scope.constant(name), scope, done.engines)
+        for i in members:
+            noises[i] = changes[key].squares[i] / done.before.layers[i].layer.weights.size
+    noisy = {key[0] for key, change in changes.items() if any(noises[i] > done.max_noise for i in change.squares)}
+    is_changed = False
+    for key, change in changes.items():
+        # One operator's weights have one type: with u8 weights, none of them need be shortened.
+        if any(noises[i] > done.max_noise for i in change.squares) or (key[0] in noisy and done.engines == ["onnxruntime"]):
+            continue
+        is_changed = True
+        editor.set_weights(after.layers[next(iter(change.squares))].layer, key[0], change.weights, "shortened")
+        for i in change.squares:
+            row = done.layers[i]
+            row.noise, row.shortened = noises[i], change.changed[i]
+            if i in change.halved:
+                row.halved = int(change.halved[i][1].sum())
+                editor.scale(*change.halved[i], places)
+    return is_changed, refused
+
+
+def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
     """u8 weights for all layers that can still saturate. Returns whether some layer got them, and why others did not."""
-    if "onnxruntime" not in names:
+    if "onnxruntime" not in done.engines:
         return False, {}
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
@@ -661,17 +683,23 @@ def _store_rest_as_u8(editor: _Editor, after: Audit, names: list[str]) -> tuple[
     return bool(changed), refused
 
 
-def _describe(done: Repair, before: Audit, after: Audit, plan: _Planner, refused: "dict[int, str]") -> None:
+def _describe(done: Repair, before: Audit, after: Audit, plan: Planner, refused: "dict[int, str]") -> None:
     for i, (row, old, new) in enumerate(zip(done.layers, before.layers, after.layers)):
-        row.left = _worst(new, done.engines)[0]
-        row.zero_channels = len(_channels(new.layer)) - len(_channels(old.layer))
+        row.left = worst(new, done.engines)[0]
+        row.zero_channels = len(channels_of(new.layer)) - len(channels_of(old.layer))
         reason = plan.reasons.get(i, "")
         is_u8 = new.layer.b_type == "u8" and old.layer.b_type == "s8"
-        row.reason = refused.get(i) or reason
+        row.reason = "; ".join(dict.fromkeys(filter(None, [reason, refused.get(i)])))
+        if row.left and done.max_noise and row.means.noise is not None and row.means.noise > done.max_noise:
+            row.reason += f"; shortened weights would have a noise of {row.means.noise:.3g}"
         if row.left:
             row.how = "left"
+        elif row.shortened:
+            row.how = "shortened weights"
         elif is_u8:
             row.how = "u8 weights"
+        elif row.is_gathered:
+            row.how = "gathered order"
         elif not row.unsafe:
             row.how, row.reason = "stored order", ""
         else:

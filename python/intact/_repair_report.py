@@ -6,7 +6,7 @@ from typing import Any
 
 from ._audit import engines
 from ._library import excerpt
-from ._repair import Repair
+from ._repair import Repair, RepairedLayer
 from ._report import verdict
 
 JSON_SCHEMA = "intact-repair"
@@ -21,29 +21,56 @@ def _count(repair: Repair, how: str) -> int:
 def summary(repair: Repair) -> str:
     """One line: how many layers could saturate, and what was done to them."""
     unsafe = sum(layer.unsafe > 0 for layer in repair.layers)
-    kinds = {"folded order": "made safe by an order of channels", "u8 weights": "got u8 weights", "left": "can still saturate"}
+    kinds = {"folded order": "made safe by an order of channels", "gathered order": "by a Gather in front",
+             "shortened weights": "got shortened weights", "u8 weights": "got u8 weights", "left": "can still saturate"}
     parts = [f"{_count(repair, how)} {what}" for how, what in kinds.items() if _count(repair, how)]
     return f"{unsafe} of {len(repair.layers)} layers could saturate" + ("; " + ", ".join(parts) if parts else "")
+
+
+_ALTERNATIVES = ["order leaves", "zero channels", "Gather", "u8 weights", "noise"]
+
+
+def _alternatives(layer: RepairedLayer) -> list[str]:
+    """What each means would cost, for the table."""
+    means = layer.means
+
+    def percent(value: "float | None") -> str:
+        return "-" if value is None else f"+{value:.2g} %"
+
+    zeros = "-" if means.zero_channels is None else f"{means.zero_channels}, {percent(means.depth)}"
+    return ["-" if means.order_leaves is None else f"{means.order_leaves:,}", zeros, percent(means.gather),
+            percent(means.u8_weights), "-" if means.noise is None else f"{means.noise:.2g}"]
 
 
 def to_text(repair: Repair) -> str:
     """The table, and the verdict of the audit of the repaired model on the last line."""
     names = ", ".join(engines()[name]["name"] for name in repair.engines)
     lines = [f"{excerpt(repair.before.model.path, 400)}: {summary(repair)} (engines: {names})"]
-    head = ["layer", "operator", "unsafe pairs", "after", "made safe by"]
+    head = ["layer", "operator", "unsafe pairs", "after", *_ALTERNATIVES, "made safe by"]
     rows = [head]
     for layer in repair.layers:
         how = layer.how + (f", {layer.zero_channels} zero channels" if layer.zero_channels else "")
+        if layer.shortened:
+            how += f", {layer.shortened:,} of them, noise {layer.noise:.2g}" + (
+                f", {layer.halved} outputs of 7 bits" if layer.halved else "")
         if layer.reason:
             how += f": {layer.reason}" if layer.how == "left" else f" ({layer.reason})"
-        rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}", how])
+        rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}",
+                     *_alternatives(layer), how])
     widths = [min(max(len(row[i]) for row in rows), _WIDEST) for i in range(len(head))]
     for row in rows if repair.layers else []:
         cells = [cell if len(cell) <= width else "…" + cell[1 - width:] for cell, width in zip(row[:-1], widths)]
         lines.append(("  " + "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths)), row[-1]])).rstrip())
     if repair.orders:
-        added = f"; {repair.zero_channels} zero channels added in all" if repair.zero_channels else ""
-        lines.append(f"orders: {repair.orders}, folded into the constants{added}")
+        lines.append(f"orders: {repair.orders}, folded into the constants")
+    if repair.zero_channels:
+        lines.append(f"zero channels: {repair.zero_channels} in all; they add {repair.depth:.2g} % to the model's "
+                     f"{repair.work.unit} (--max-depth {repair.max_depth:g})")
+    shortened = [layer for layer in repair.layers if layer.shortened]
+    if shortened:
+        lines.append(f"weights changed: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers, with a noise "
+                     f"of at most {max(layer.noise for layer in shortened):.2g} squared steps (--max-noise {repair.max_noise:g}; "
+                     "rounding to 8 bits makes 0.083)")
     for name in repair.gathers:
         lines.append(f"output {excerpt(name)}: a Gather puts its channels back in the stored order")
     if repair.sums:
@@ -68,11 +95,16 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "proven": repair.is_proven,
         "orders": repair.orders,
         "zero_channels": repair.zero_channels,
+        "work_added_percent": repair.depth,
+        "work_unit": repair.work.unit,
+        "max_depth": repair.max_depth,
+        "max_noise": repair.max_noise,
         "floats_added_in_a_new_order": repair.sums,
         "outputs_gathered": repair.gathers,
         "check": repair.check.to_json() if repair.check else None,
         "layers": [{"name": layer.name, "operator": layer.operator, "pairs": layer.pairs, "unsafe_pairs": layer.unsafe,
                     "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "zero_channels": layer.zero_channels,
-                    "reason": layer.reason}
+                    "changed_weights": layer.shortened, "outputs_of_7_bits": layer.halved, "noise": layer.noise,
+                    "reason": layer.reason, "alternatives": vars(layer.means)}
                    for layer in repair.layers],
     }

@@ -12,7 +12,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from intact._audit import audit, engines  # noqa: E402
+from intact._audit import audit, certify, engines  # noqa: E402
+from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import read_onnx  # noqa: E402
 from intact._report import to_html, to_json, to_text, verdict  # noqa: E402
 
@@ -449,3 +450,14 @@ def test_on_data(tmp_path):
     layer = found.layers["n"]
     assert (layer.results, layer.changed) == (6, 1)
     assert found.outputs[0].control == np.inf and (found.outputs[0].stock == np.inf) != result.cpu_clamps
+
+
+def test_an_odd_last_channel_of_u8_weights_is_alone():
+    """Weights of 128 are zeros to the instruction: so is the partner of the last channel of a tap."""
+    weights = np.full((1, 2, 2, 3), 128, np.uint8)
+    weights[..., 2] = 0
+    layer = QuantizedLayer("n", "Conv", "Conv", False, "u8", "u8", weights, (0, 255), "")
+    assert certify(layer, "within_tap").is_proven and certify(layer, "flattened").is_proven
+    weights[..., 1] = 255
+    weights[..., 0] = 255
+    assert certify(layer, "within_tap").failing_pairs == 4

@@ -324,6 +324,49 @@ def test_many_matrices_share_few_unsafe_ones():
     assert {i for pair in found.unsafe for i in pair[2]} == {7}
 
 
+def change_of(matrices, highs, costs, one, other):
+    """The least squared change that makes a pair safe, by trying the changes of each column."""
+    total = 0
+    for matrix, high, cost in zip(matrices, highs, costs):
+        most, least = 32767 // high, 32768 // high
+        for a, b in zip(matrix[one].tolist(), matrix[other].tolist()):
+            over = max(a + b - most, -a - b - least, 0)
+            total += cost * min(d * d + (over - d) ** 2 for d in range(over + 1))
+    return total
+
+
+@needs_library
+@pytest.mark.parametrize("seed", range(60))
+def test_unsafe_pairs_need_the_least_change(seed):
+    rng = np.random.default_rng(seed)
+    blocks = int(rng.choice([1, 1, 2]))
+    channels = int(rng.integers(1, 5)) * 2 * blocks if blocks > 1 else int(rng.integers(2, 10))
+    matrices = [laplace(channels, int(rng.integers(1, 30)), seed * 9 + i, 0.5) for i in range(int(rng.integers(1, 4)))]
+    highs, costs = rng.choice([255, 200, 160], len(matrices)).tolist(), rng.choice([1.0, 2.5, 0.1], len(matrices)).tolist()
+    same = bool(blocks > 1 and rng.random() < 0.5)
+    found = order_channels(matrices, highs, blocks=blocks, same_in_blocks=same, least_change=True, weights=costs)
+    check(matrices, found, [int(high) for high in highs], blocks)
+    length = channels // blocks
+
+    @functools.lru_cache(maxsize=None)
+    def cost(one, other):
+        starts = range(0, channels, length) if same else [0]
+        return sum(change_of(matrices, highs, costs, one + start, other + start) for start in starts)
+
+    def least(nodes):
+        if len(nodes) < 2:
+            return 0
+        first, rest = nodes[0], nodes[1:]
+        found = [cost(first, other) + least(rest[:i] + rest[i + 1:]) for i, other in enumerate(rest)]
+        return min(found + ([least(rest)] if len(nodes) % 2 else []))
+
+    best = sum(least(tuple(range(begin, begin + length))) for begin in ([0] if same else range(0, channels, length)))
+    pairs = found.order[:channels // 2 * 2].reshape(-1, 2).tolist()
+    if same:
+        pairs = pairs[:length // 2]
+    assert sum(cost(*pair) for pair in pairs) == pytest.approx(best, rel=1e-6)
+
+
 @needs_library
 def test_equal_arguments_give_equal_orders_whatever_the_strides():
     matrix = laplace(80, 30, 8)

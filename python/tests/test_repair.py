@@ -1,5 +1,6 @@
 """`intact repair` on small models made here."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -12,11 +13,14 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _repair  # noqa: E402
+from intact import _order, _repair_plan, _shorten  # noqa: E402
+from intact._audit import audit, certify  # noqa: E402
 from intact._library import Error  # noqa: E402
+from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
+from intact._run import exact_variant, run_on_data  # noqa: E402
 import random_graphs  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
 
@@ -39,7 +43,8 @@ def same(a, b):
 @pytest.fixture
 def zero_channels(monkeypatch):
     """Zero channels wherever they are possible, and many heavy channels."""
-    monkeypatch.setattr(_repair, "_U8_COSTS", 1000)
+    monkeypatch.setattr(_repair_plan, "U8_WEIGHTS", 1000)
+    monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     monkeypatch.setattr(random_graphs, "HEAVY", 2 / 3)
 
 
@@ -191,7 +196,7 @@ def test_a_constant_that_a_caller_may_override_keeps_its_order():
     _, done = intact.repair(model)
     assert not done.orders and done.layers[1].reason == "the constant 'gain' that a caller may override"
     model.graph.input.append(helper.make_tensor_value_info("c0", TensorProto.INT8, (16, 32)))  # the first layer's weights
-    assert intact.repair(model)[1].layers[0].reason == "weights that a caller may override"
+    assert intact.repair(model)[1].layers[0].reason.endswith("; weights that a caller may override")
 
 
 def test_what_an_inner_graph_reads_keeps_its_order():
@@ -538,7 +543,8 @@ def test_the_stored_model_is_not_overwritten(tmp_path):
 @pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
 @pytest.mark.parametrize("kind", ["slice", "split", "shape"])
 def test_zero_channels_do_not_move_cuts(kind, monkeypatch):
-    monkeypatch.setattr(_repair, "_U8_COSTS", 1000)
+    monkeypatch.setattr(_repair_plan, "U8_WEIGHTS", 1000)
+    monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     b = Builder()
     heavy = b.rng.integers(-3, 4, (64, 512)).astype(np.int8)
     heavy[:33, 0] = 95  # two of these find no light channel
@@ -586,3 +592,395 @@ def test_the_check_sees_a_wrong_repair(tmp_path):
     onnx.save(model, str(out))
     found = check(done)
     assert not found.is_right and found.lines()[0].endswith("THE REPAIR IS WRONG")
+
+
+# ----- shortened weights -------------------------------------------------------------------------------------------------
+
+ALL = ["onnxruntime", "fbgemm", "onednn", "openvino"]
+
+
+def changes_of(model, repaired):
+    """By layer: how much its weights differ from the stored ones, where channels keep their order."""
+    with_files = []
+    for one in (model, repaired):
+        done = intact.repair(one, keep_channels=True)[1]
+        with_files.append([audited.layer.weights.astype(np.int32) - 128 * (audited.layer.b_type == "u8")
+                           for audited in done.before.layers])
+    return [b - a for a, b in zip(*with_files)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_shortened_weights_are_proven_and_nearest(seed):
+    rng = np.random.default_rng(seed)
+    o, i, groups = int(rng.integers(1, 6)), int(rng.integers(1, 7)), int(rng.integers(1, 4))
+    is_convolution = seed % 2 == 0
+    w = np.clip(rng.laplace(size=(o * groups, 3, 3, i) if is_convolution else (9 * i, o)) * 60, -128, 127).astype(np.int8)
+    b_type = "s8"
+    if rng.random() < 0.3:
+        w, b_type = (w.astype(np.int16) + 128).astype(np.uint8), "u8"
+    a_type = ("u8", "s8")[int(rng.integers(2))]
+    low = 0 if a_type == "u8" else -128
+    layer = QuantizedLayer("n", "Conv", "Conv", False, a_type, b_type, w, (low, low + int(rng.choice([160, 200, 254, 255]))), "",
+                           groups=groups if is_convolution else 1)
+    kinds = [["within_tap"], ["flattened"], ["flattened", "within_tap"]][seed // 2 % 3] if is_convolution else ["depths"]
+    short = _shorten.replace(layer, weights=_shorten.shortened(layer, kinds))
+    assert short.weights.dtype == w.dtype and all(certify(short, kind).is_proven for kind in kinds)
+    change = short.weights.astype(np.int32) - w
+    assert (np.abs(short.weights - 128.0 * (b_type == "u8")) <= np.abs(w - 128.0 * (b_type == "u8"))).all()
+    assert _shorten.squares(layer, short.weights).sum() == (change ** 2).sum()
+    # No weight can be longer by 1 alone, and no two neighbours can share their excess better.
+    for place in np.flatnonzero(change)[:20]:
+        longer = short.weights.reshape(-1).copy()
+        longer[place] -= np.sign(change.reshape(-1)[place])
+        longer = _shorten.replace(short, weights=longer.reshape(w.shape))
+        assert not all(certify(longer, kind).is_proven for kind in kinds)
+
+
+def test_a_chain_of_pairs_is_shortened_by_the_least_squares():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        over = rng.integers(1, 7, rng.integers(1, 5)).tolist()
+        found = _shorten._chain(over)
+        assert all(found[i] + found[i + 1] >= over[i] for i in range(len(over)))
+        least = min(sum(d * d for d in ds) for ds in itertools.product(range(7), repeat=len(over) + 1)
+                    if all(ds[i] + ds[i + 1] >= over[i] for i in range(len(over))))
+        assert sum(d * d for d in found) == least, over
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_of_two_engines_are_shortened_by_the_least_squares(seed):
+    rng = np.random.default_rng(seed)
+    channels = (3, 5)[seed % 2]
+    w = (rng.integers(50, 128, (1, 3, channels)) * rng.choice([-1, 1, 1, 1], (1, 3, channels))).astype(np.int8)
+    layer = QuantizedLayer("n", "Conv", "Conv", False, "u8", "s8", w, (0, 255), "")
+    depth = 3 * channels
+    pairs = {(k, k + 1) for k in range(0, depth - 1, 2)}
+    pairs |= {(tap * channels + k, tap * channels + k + 1) for tap in range(3) for k in range(0, channels - 1, 2)}
+    flat = w.reshape(-1).tolist()
+    least = {d: d * d for d in range(128)}  # by the change of the last weight
+    for k in range(1, depth):
+        over = abs(flat[k - 1] + flat[k]) - 128 if (k - 1, k) in pairs and flat[k - 1] * flat[k] > 0 else 0
+        best = [min(least[d] for d in range(max(over - e, 0), 128)) for e in range(128)]
+        least = {e: e * e + best[e] for e in range(128)}
+    assert _shorten.squares(layer, _shorten.shortened(layer, ["flattened", "within_tap"])).sum() == min(least.values())
+
+
+def test_one_pair_is_shortened_by_the_least_squares():
+    for one, other in itertools.product([-128, -127, -66, -65, -64, -1, 0, 1, 63, 64, 65, 127], repeat=2):
+        layer = QuantizedLayer("n", "MatMul", "MatMul", False, "u8", "s8", np.array([[one], [other]], np.int8), (0, 255), "")
+        found = _shorten.squares(layer, _shorten.shortened(layer, ["depths"])).sum()
+        least = min(i * i + j * j for i, j in itertools.product(range(66), repeat=2)
+                    if abs((one - np.sign(one) * i) + (other - np.sign(other) * j)) <= 128 or one * other <= 0)
+        assert found == least == _shorten.change_of(np.int8(one), np.int8(other), 255)
+
+
+def test_max_noise_is_respected():
+    b = Builder()
+    model = b.model([b.linear("x", 16, 12)])
+    (weights,) = (layer.layer.weights for layer in intact.repair(model)[1].before.layers)
+    excess = 2 * 95 - 128
+    noise = 2 * (excess // 2) ** 2 / weights.size
+    repaired, done = intact.repair(model, max_noise=noise)
+    (layer,) = done.layers
+    assert (layer.how, layer.shortened, layer.left) == ("shortened weights", 2, 0) and layer.noise == noise and done.is_proven
+    (change,) = changes_of(model, repaired)
+    assert np.square(change).sum() / change.size == noise
+    # Equal to NumPy's product of the shortened weights.
+    b.constants["c0"] = (weights + change).astype(np.int8)
+    assert same(evaluate(repaired, data_of(1, 5, 16)), evaluate(b.model([b.nodes[-1].output[0]]), data_of(1, 5, 16)))
+    (layer,) = intact.repair(model, max_noise=noise * 0.999)[1].layers
+    assert (layer.how, layer.shortened) == ("u8 weights", 0)
+    assert intact.repair(model)[1].layers[0].how == "u8 weights"
+
+
+def test_the_order_of_the_least_change_is_chosen():
+    b = Builder()
+    w = np.full((32, 8), 20, np.int8)
+    w[:17] = np.arange(71, 88)[:, None]
+    w[20:, :4] = 127  # these are lighter elsewhere
+    w[17:20] = 0
+    model = b.model([b.linear(b.linear("x", 16, 32), 32, 8, b.constant(w))])
+    first, layer = intact.repair(model, max_noise=2000)[1].layers
+    assert (layer.how, layer.zero_channels, layer.left) == ("shortened weights", 0, 0) and layer.noise == layer.means.noise
+    change = _shorten.change_of(w[:, None], w[None], 255).sum(-1)
+
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.Graph()
+    graph.add_weighted_edges_from((i, j, -int(change[i, j])) for i in range(32) for j in range(i))
+    found = networkx.max_weight_matching(graph, maxcardinality=True)
+    assert layer.noise * w.size == sum(change[i, j] for i, j in found) < change[::2, 1::2].diagonal().sum()
+    assert intact.repair(model, max_noise=layer.noise * 0.999)[1].layers[1].how != "shortened weights"
+
+
+def test_no_caller_s_weights_are_shortened():
+    b = Builder()
+    model = b.model([b.linear("x", 16, 12)])
+    model.graph.input.append(helper.make_tensor_value_info("c0", TensorProto.INT8, (16, 12)))
+    (layer,) = intact.repair(model, max_noise=1000)[1].layers
+    assert layer.how == "left" and "weights that a caller may override" in layer.reason and not layer.shortened
+
+
+def test_shortened_weights_of_two_layers_are_two_constants():
+    b = Builder()
+    w = b.constant(weights_of(b.rng, 16, 16), "shared")
+    y = b.node("Relu", [b.linear("x", 16, 16, w)])
+    frozen = b.node("CumSum", [y, b.constant(np.int64(2))])
+    other = b.node("MatMulInteger", [b.node("DynamicQuantizeLinear", [frozen], 3)[0], w, b.constant(np.uint8(0))])
+    used = b.node("Gather", [b.node("DequantizeLinear", [w, b.constant(np.float32(1)), b.constant(np.int8(0))]),
+                             b.constant(np.array([0]))])
+    model = b.model([other, used], kinds={other: TensorProto.INT32})
+    repaired, done = intact.repair(model, max_noise=10)
+    assert hows(done) == ["shortened weights"] * 2 and done.is_proven
+    assert np.array_equal(constants_of(repaired)["shared"], constants_of(model)["shared"])  # the Gather reads it
+    short = [constants_of(repaired)[node.input[1]] for node in repaired.graph.node if node.op_type == "MatMulInteger"]
+    assert np.array_equal(*short) and len([name for name in constants_of(repaired) if "shortened" in name]) == 1
+
+
+def shortened_everywhere(model, data, engines, max_noise=1000.0):
+    """Nothing is left in any engine, and the noise is what the weights say, layer by layer."""
+    repaired, done = intact.repair(model, engines=engines, keep_channels=True, max_noise=max_noise)
+    assert done.is_proven, to_text(done)
+    if not done.orders:
+        for change, layer, old in zip(changes_of(model, repaired), done.layers, done.before.layers):
+            assert np.square(change).sum() / old.layer.weights.size == pytest.approx(layer.noise if layer.shortened else 0)
+            assert np.count_nonzero(change) == layer.shortened and layer.noise * bool(layer.shortened) <= max_noise
+    return repaired, done
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_depthwise_convolutions_are_shortened_for_fbgemm(groups):
+    model, data = convolutions(17, groups)
+    for node in model.graph.node:
+        node.attribute.append(helper.make_attribute("pads", [0] * 4))
+    for tensor in model.graph.initializer:  # several taps
+        if len(tensor.dims) == 4:
+            values = np.random.default_rng(0).integers(-127, 128, (*tensor.dims[:2], 2, 2)).astype(np.int8)
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    repaired, done = shortened_everywhere(model, data, ALL)
+    assert done.layers[1].shortened and evaluate(repaired, data)[0].shape == evaluate(model, data)[0].shape
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_recurrent_layers_are_shortened(directions):
+    model = recurrent(directions)
+    repaired, done = intact.repair(model, max_noise=10)
+    assert done.is_proven and "shortened weights" in hows(done) and "u8 weights" not in hows(done)
+    before, after = (in_onnxruntime(m, data_of(7, 2, 12)) for m in (model, repaired))
+    assert before[0].shape == after[0].shape
+
+
+@pytest.fixture
+def stored_order(monkeypatch):
+    """No channel moves, so weights can be compared place by place."""
+    def order_channels(matrices, highs, *, allow_zero_channels=False, **_):
+        count = len(matrices[0])
+        return _order.Order(np.arange(count), [], list(range(count)) if allow_zero_channels else [])
+
+    monkeypatch.setattr(_repair_plan, "order_channels", order_channels)
+
+
+def with_stored_scales(model, repaired):
+    """The repaired model with the stored scales and int16 weights that mean the same; and by product the squared change."""
+    constants = [constants_of(m) for m in (model, repaired)]
+    reference, noises, halved = onnx.ModelProto(), [], 0
+    reference.CopyFrom(repaired)
+
+    def put(node, i, array):
+        name = f"put{len(reference.graph.initializer)}"
+        reference.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        node.input[i] = name
+
+    makers = [{name: k for k, node in enumerate(m.graph.node) for name in node.output} for m in (model, repaired)]
+    assert len(model.graph.node) == len(repaired.graph.node)
+    for k, node in enumerate(model.graph.node):
+        if node.op_type == "QLinearConv":
+            readers = [(k, 3, 4, 5), (k, 8, None, None)]
+        elif node.op_type == "Conv" and node.input[1] in makers[0]:
+            readers = [(makers[0][node.input[1]], 0, 1, 2), (makers[0][node.input[2]], 0, 1, None)]
+        else:
+            continue
+        (at, w, scale, point), (bias_at, bias, bias_scale, _) = readers
+        both = [[constants[m][x.graph.node[at].input[i]] for i in (w, scale, point)] for m, x in enumerate((model, repaired))]
+        factor = np.broadcast_to(both[1][1] / both[0][1], len(both[0][0]))
+        assert set(factor.tolist()) <= {1.0, 2.0}
+        wide = [w.astype(np.int16) - 128 * (w.dtype == np.uint8) for w, _, _ in both]
+        wide[1] = wide[1] * factor.astype(np.int16).reshape(-1, *[1] * (wide[1].ndim - 1))
+        put(reference.graph.node[at], w, wide[1])
+        put(reference.graph.node[at], scale, both[0][1])
+        put(reference.graph.node[at], point, np.zeros_like(both[0][2], np.int8))
+        change = float(np.square(wide[1] - wide[0]).sum())
+        if bias_at != at or len(node.input) > bias:
+            before, after = (constants[m][x.graph.node[bias_at].input[bias]] for m, x in enumerate((model, repaired)))
+            put(reference.graph.node[bias_at], bias, (after * factor).astype(np.int32))
+            change += float(np.square(after * factor - before).sum())
+            if bias_scale is not None:
+                put(reference.graph.node[bias_at], bias_scale, constants[0][model.graph.node[bias_at].input[bias_scale]])
+        noises.append(change / both[0][0].size)
+        halved += int((factor == 2).sum())
+    return reference, noises, halved
+
+
+def test_outputs_of_7_bits_mean_the_same(stored_order):
+    """Static graphs: NumPy computes one output from the repaired model, and from its weights in stored steps."""
+    halved = shortened = 0
+    for seed in range(5000, 5040, 2):
+        model, data = random_graph(seed)
+        max_noise = (0.1, 0.6, 50.0)[seed % 3]
+        repaired, done = intact.repair(model, engines=ALL, max_noise=max_noise, keep_channels=True)
+        assert not done.orders
+        reference, noises, count = with_stored_scales(model, repaired)
+        assert same(evaluate(reference, data), evaluate(repaired, data)), seed
+        layers = [layer for layer in done.layers if layer.operator in ("QLinearConv", "Conv (QDQ)")]
+        assert [layer.noise for layer in layers] == pytest.approx(noises) and max(noises, default=0) <= max_noise
+        assert sum(layer.halved for layer in layers) == count
+        halved, shortened = halved + count, shortened + sum(layer.shortened for layer in layers)
+    assert halved and shortened
+
+
+@pytest.mark.parametrize("engines", [["onnxruntime"], ALL])
+def test_random_graphs_with_shortened_weights(engines):
+    """With much noise allowed nothing is left, in any engine; the stock run of such a model is its exact variant's."""
+    is_used = set()
+    for seed in range(6000, 6024):
+        model, data = random_graph(seed)
+        repaired, done = intact.repair(model, engines=engines, max_noise=(0.05, 1e5)[seed // 2 % 2])
+        is_used |= set(hows(done))
+        if seed // 2 % 2 or engines == ["onnxruntime"]:
+            assert done.is_proven, (seed, to_text(done))
+        assert all(layer.noise <= done.max_noise for layer in done.layers)
+        if seed % 10 < 2 and seed // 2 % 2:
+            shortened = exact_variant(done.after)
+            assert same(in_onnxruntime(repaired, data), in_onnxruntime(shortened, data)), seed
+    assert {"shortened weights", "folded order"} <= is_used
+    assert "u8 weights" in is_used or engines == ALL
+
+
+def test_a_shortened_model_clamps_nowhere_on_data(tmp_path):
+    pytest.importorskip("onnxruntime")
+    for seed in (7000, 7001):
+        model, data = random_graph(seed)
+        path, out = tmp_path / f"{seed}.onnx", tmp_path / f"{seed}_out.onnx"
+        onnx.save(model, str(path))
+        clamped = []
+        done = repair_file(path, out, engines_asked=ALL, max_noise=1e5)
+        for one in (path, out):
+            for engine in ("onnxruntime", "fbgemm"):
+                on_data = run_on_data(audit(one, engines_asked=[engine]), [data])
+                clamped.append(sum(layer.changed for layer in on_data.layers.values() if layer is not None))
+        assert done.is_proven and sum(clamped[:2]) and not sum(clamped[2:])
+
+
+def test_the_check_of_shortened_weights(tmp_path):
+    pytest.importorskip("onnxruntime")
+    from intact._repair_check import check
+
+    b = Builder()
+    path, out = tmp_path / "m.onnx", tmp_path / "r.onnx"
+    onnx.save(b.model([b.linear(b.linear("x", 16, 32), 32, 8)]), str(path))
+    done = repair_file(path, out, max_noise=10)
+    assert hows(done) == ["shortened weights", "folded order"]
+    found = check(done)
+    (output,) = found.outputs
+    assert found.is_right and output.repaired_differ and not output.ordered_differ and not output.clamped
+    assert "with shortened weights" in found.lines()[0] and "no values clamp" in found.lines()[0]
+    # A wrong order shows.
+    for tensor in done.ordered.graph.initializer:
+        if tensor.data_type == TensorProto.UINT8 and tensor.dims[:] == [32, 8]:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor)[::-1].copy(), tensor.name))
+    assert not check(done).is_right
+
+
+@pytest.mark.parametrize("arguments,words", [
+    ({"max_noise": -1}, "--max-noise: is -1"), ({"max_noise": float("nan")}, "--max-noise: is nan"),
+    ({"max_depth": -0.5}, "--max-depth: is -0.5"), ({"max_depth": float("inf")}, "--max-depth: is inf")])
+def test_what_is_no_amount(arguments, words):
+    b = Builder()
+    with pytest.raises(Error, match=words):
+        intact.repair(b.model([b.linear("x", 16, 8)]), **arguments)
+
+
+def test_zero_channels_keep_to_the_budget():
+    b = Builder()
+    w = np.full((32, 8), 20, np.int8)
+    w[:18] = 100
+    hidden = b.node("Relu", [b.linear("x", 16, 32)])
+    other = b.node("Relu", [b.linear("x", 16, 32)])
+    y = [b.linear(hidden, 32, 8, b.constant(w)), b.linear(other, 32, 8, b.constant(w))]
+    model = b.model(y)
+    whole = 2 * (16 * 32 + 32 * 8)
+    each = 100 * 8 * (16 + 8) / whole  # percent that eight channels add
+    for max_depth, count in ((each * 0.99, 0), (each, 1), (2 * each * 0.99, 1), (2 * each, 2)):
+        _, done = intact.repair(model, engines=["fbgemm"], max_depth=max_depth)
+        assert done.zero_channels == 8 * count and hows(done).count("folded order") == count
+        assert done.depth == pytest.approx(count * each) and done.depth <= max_depth + 1e-9
+    for layer in done.layers[2:]:
+        assert (layer.means.zero_channels, layer.means.depth) == (8, pytest.approx(each)) and layer.means.order_leaves == 2 * 8
+
+
+# ----- a Gather in front -------------------------------------------------------------------------------------------------
+
+
+def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
+    """A convolution of the graph's input whose channels are heavy."""
+    b = Builder()
+    w = b.rng.choice([-120, 120], (8, channels, kernel, kernel)).astype(np.int8)
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.zeros(8, np.int8))
+    steps = b.constant((2.0 ** -b.rng.integers(6, 9, 8)).astype(np.float32))
+    x = "x" if bound is None else b.node("Clip", ["x", b.constant(np.float32(0)), b.constant(np.float32(bound))])
+    q = b.node("QuantizeLinear", [x, scale, point])
+    options = {"pads": [kernel // 2] * 4, "kernel_shape": [kernel] * 2}
+    if is_qdq:
+        real = b.node("DequantizeLinear", [b.constant(w), steps, zero], axis=0)
+        bias = b.node("DequantizeLinear", [b.constant(np.zeros(8, np.int32)), steps], axis=0)
+        y = b.node("Conv", [b.node("DequantizeLinear", [q, scale, point]), real, bias], **options)
+        y = b.node("QuantizeLinear", [y, scale, point])
+    else:
+        y = b.node("QLinearConv", [q, scale, point, b.constant(w), steps, zero, scale, point], **options)
+    return b.model([y], [("x", (1, channels, 6, 6))], kinds={y: TensorProto.UINT8})
+
+
+@pytest.mark.parametrize("is_qdq", [False, True])
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels):
+    model, data = first_convolution(is_qdq, channels), data_of(1, channels, 6, 6)
+    for engines in (["onnxruntime"], ALL):
+        repaired, done = intact.repair(model, engines=engines, max_depth=700)
+        (layer,) = done.layers
+        assert (layer.how, layer.left, layer.is_gathered) == ("gathered order", 0, True) and done.is_proven
+        assert layer.zero_channels == done.zero_channels == (-channels % 4 if channels == 1 else -2 * channels % 4 + channels)
+        assert done.depth == pytest.approx(100 * layer.zero_channels / channels)
+        assert "1 by a Gather in front" in to_text(done)
+        (gather,) = [node for node in repaired.graph.node if node.op_type == "Gather"]
+        order = constants_of(repaired)[gather.input[1]]
+        assert set(order.tolist()) == set(range(channels)) and len(order) == channels + layer.zero_channels
+        assert same(evaluate(model, data), evaluate(repaired, data))
+        assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
+    # Where zero channels do not fit into the budget, ONNX Runtime gets u8 weights, and others nothing.
+    kept = [intact.repair(model, engines=engines, max_depth=10)[1].layers[0] for engines in (["onnxruntime"], ["fbgemm"])]
+    assert [layer.how for layer in kept] == ["u8 weights", "left"] and kept[0].means.gather == 0
+
+
+def test_a_gather_keeps_the_range_of_activations():
+    model = first_convolution(True, 3, bound=9.0)
+    _, done = intact.repair(model, engines=["onnxruntime"], max_depth=700)
+    before, after = (done.before.layers[0].layer, done.after.layers[0].layer)
+    assert before.a_range == after.a_range != (0, 255) and done.layers[0].is_gathered and done.is_proven
+
+
+def test_no_gather_where_the_channels_are_not_planes():
+    b = Builder()
+    _, done = intact.repair(b.model([b.linear("x", 16, 12)]), engines=["fbgemm"], max_depth=700)
+    assert hows(done) == ["left"] and done.layers[0].means.gather is None
+
+
+def test_pointwise_convolutions_of_an_odd_number_of_channels():
+    """One tap has no pairs across taps: the last channel is alone."""
+    model = first_convolution(False, 5, kernel=1)
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) == 4:
+            w = np.full((8, 5, 1, 1), 20, np.int8)
+            w[:, :2] = 120
+            tensor.CopyFrom(numpy_helper.from_array(w, tensor.name))
+    _, done = intact.repair(model, max_depth=100)
+    (layer,) = done.layers
+    assert layer.reason == "the graph's input 'x'" and layer.unsafe == 8 and layer.is_gathered
