@@ -457,8 +457,9 @@ class _Reader:
         return bounded((real_low, real_high), why, float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), (low, high), padded)
 
 
-def read_onnx(path: str | Path) -> QuantizedModel:
-    """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
+def read_onnx(path: str | Path, proto: Any = None) -> QuantizedModel:
+    """The quantized layers of the model in a file. Raises `Error` if it cannot be read. `proto`: the file's model, with other
+    constants; external data are read beside the file."""
     try:
         import onnx
     except ImportError:
@@ -467,7 +468,7 @@ def read_onnx(path: str | Path) -> QuantizedModel:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            proto = onnx.load(str(path), load_external_data=False)
+            proto = proto or onnx.load(str(path), load_external_data=False)
     except OSError as error:
         raise invalid(f"{excerpt(path)}: {error.strerror or excerpt(error)}") from None
     except Exception:  # protobuf's DecodeError, by whatever name

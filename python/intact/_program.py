@@ -93,25 +93,31 @@ def _repair(arguments: list[str]) -> int:
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once (default: onnxruntime)")
     parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
     parser.add_argument("--keep-channels", action="store_true", help="adds no zero channels beside heavy ones")
+    parser.add_argument("--undo-reduce-range", metavar="FLOAT_MODEL", dest="float_model",
+                        help="first gives 7-bit weights the full range of 8 bits, rounded from this model's, the one before "
+                             "quantization; with --data also activations that have 7 bits on it")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
     parser.add_argument("--data", metavar="PATH",
-                        help="with --check: inputs, a file .npz or a folder of them (default: random inputs)")
+                        help="with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
+                             "random inputs)")
     parser.add_argument("--emulate", action="store_true",
                         help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
     parser.add_argument("--json", metavar="FILE", help="writes what was done as JSON")
     options = parser.parse_args(arguments)
-    if (options.data or options.emulate) and not options.check:
-        print(f"intact: {'--data' if options.data else '--emulate'}: needs --check", file=sys.stderr)
+    if (options.emulate and not options.check) or (options.data and not (options.check or options.float_model)):
+        print(f"intact: {'--emulate: needs --check' if options.emulate else '--data: needs --check or --undo-reduce-range'}",
+              file=sys.stderr)
         return 2
     try:
+        runs = load_data(options.data) if options.data else None
         done = repair_file(options.model, options.output, engines_asked=options.engines, bit_exact=options.bit_exact,
-                           keep_channels=options.keep_channels, progress=_progress("repair", "layers"))
+                           keep_channels=options.keep_channels, float_model=options.float_model, data=runs,
+                           progress=_progress("repair", "layers"))
         if options.check:
             from ._repair_check import check
 
-            done.check = check(done, load_data(options.data) if options.data else None, emulate=options.emulate,
-                               progress=_progress("check", "runs"))
+            done.check = check(done, runs, emulate=options.emulate, progress=_progress("check", "runs"))
         if options.json:
             write(options.json, _repair_report.to_json(done))
     except (Error, OSError) as error:

@@ -56,6 +56,7 @@ class Repair:
     gathers: list[str] = field(default_factory=list)  # the graph's outputs that a Gather puts back in the stored order
     after: Any = None
     check: Any = None
+    widened: Any = None  # what _range.undo_reduce_range() did before the repair; `before` is the audit of its model
 
     @property
     def is_proven(self) -> bool:
@@ -543,14 +544,17 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
     return found
 
 
-def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False,
-           keep_channels: bool = False) -> "tuple[Any, Repair]":
+def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False, keep_channels: bool = False,
+           undo_reduce_range: str | os.PathLike | None = None,
+           data: "list[dict[str, np.ndarray]] | None" = None) -> "tuple[Any, Repair]":
     """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
     - `keep_channels`: adds no zero channels.
+    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. `data`: the inputs of each run; with them, 7-bit
+      activations get 8 bits too.
 
     Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
     import onnx
@@ -564,16 +568,18 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
         else:
             path = Path(model)
         done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
-                           keep_channels=keep_channels)
+                           keep_channels=keep_channels, float_model=undo_reduce_range, data=data)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
-                bit_exact: bool = False, keep_channels: bool = False, progress: Any = None) -> Repair:
+                bit_exact: bool = False, keep_channels: bool = False, float_model: str | os.PathLike | None = None,
+                data: "list[dict[str, np.ndarray]] | None" = None, progress: Any = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all.
 
     `engines_asked`: engines in which no pair shall saturate, by default ONNX Runtime. `bit_exact`: no sum of floats is added in
-    a new order. `keep_channels`: no zero channels are added. Raises `Error`."""
+    a new order. `keep_channels`: no zero channels are added. `float_model`: 7-bit weights get 8 bits, rounded from this model's; with
+    `data`, inputs of runs, so do 7-bit activations. Raises `Error`."""
     path, out = Path(path), Path(out)
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:
@@ -592,6 +598,12 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         proto.graph.input.extend(inputs)
         proto.ir_version = 4
     try:
+        widened = None
+        if float_model is not None:
+            from ._range import undo_reduce_range
+
+            proto, widened = undo_reduce_range(result, float_model, data)
+            result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
         if bit_exact:
             for reader in axes.readers:
@@ -600,7 +612,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                     if root.sums:
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
         plan = _Planner(result, axes, names, keep_channels)
-        done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()))
+        done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()),
+                      widened=widened)
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.zeros)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
