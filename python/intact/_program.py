@@ -96,6 +96,8 @@ def _repair(arguments: list[str]) -> int:
     parser.add_argument("--undo-reduce-range", metavar="FLOAT_MODEL", dest="float_model",
                         help="first gives 7-bit weights the full range of 8 bits, rounded from this model's, the one before "
                              "quantization; with --data also activations that have 7 bits on it")
+    parser.add_argument("--allow-u8-weights", action="store_true",
+                        help="with --undo-reduce-range: also layers that only u8 weights make safe, which are slower")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
     parser.add_argument("--data", metavar="PATH",
@@ -109,10 +111,14 @@ def _repair(arguments: list[str]) -> int:
         print(f"intact: {'--emulate: needs --check' if options.emulate else '--data: needs --check or --undo-reduce-range'}",
               file=sys.stderr)
         return 2
+    if options.allow_u8_weights and not options.float_model:
+        print("intact: --allow-u8-weights: needs --undo-reduce-range", file=sys.stderr)
+        return 2
     try:
         runs = load_data(options.data) if options.data else None
         done = repair_file(options.model, options.output, engines_asked=options.engines, bit_exact=options.bit_exact,
-                           keep_channels=options.keep_channels, float_model=options.float_model, data=runs,
+                           keep_channels=options.keep_channels, float_model=options.float_model,
+                           allow_u8_weights=options.allow_u8_weights, data=runs,
                            progress=_progress("repair", "layers"))
         if options.check:
             from ._repair_check import check

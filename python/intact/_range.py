@@ -29,8 +29,9 @@ from ._run import exact_variant, inputs_of, session_of, weights_zero_point
 _SCALES = {"QLinearConv": 4, "QLinearMatMul": 4, "QGemm": 4, "DynamicQuantizeMatMul": 2, "MatMulIntegerToFloat": 3, "QAttention": 4}
 _BIASES = {"QLinearConv": 8, "QGemm": 6}  # of int32
 _LEAST_GAIN = 3.0  # decibels; one bit is worth 6
+_MOST_FILLED = 128  # of activations of 7 bits: 127, and one step where their zero point was rounded up
 _LEAST_FILLED = 64  # activations that do not exceed this on the data may have 8 bits, and small values
-_MOST_BEYOND = 0.25  # with more tensors beyond 127 than this share, activations have 8 bits
+_MOST_BEYOND = 0.25  # where more tensors than this share exceed 7 bits, activations have 8 bits
 
 
 @dataclass
@@ -61,6 +62,7 @@ class Widened:
 
     float_model: str
     layers: list[WidenedLayer] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # the audited layers that got 8 bits
     activations: list[WidenedActivations] = field(default_factory=list)
 
 
@@ -78,10 +80,23 @@ class _Weights:
     scale_at: tuple[int, int]
     scale: np.ndarray
     shape: tuple[int, ...]
+    stored: np.ndarray
     match: Match
     new_scale: np.ndarray  # as `scale`
     new_values: np.ndarray
     reason: str = ""
+
+    @property
+    def agreement(self) -> float:
+        return agreement(self.match.values, self.new_values * self.new_scale.astype(np.float32).reshape(self.shape))
+
+    def keep(self, columns: np.ndarray) -> bool:
+        """Leaves columns as stored; says whether they have a scale of their own."""
+        if self.scale.size != columns.size or self.point.any():
+            return False
+        self.new_scale = np.where(columns.reshape(self.scale.shape), self.scale, self.new_scale)
+        self.new_values = np.where(columns.reshape(self.shape), self.stored, self.new_values)
+        return True
 
     @property
     def ratio(self) -> np.ndarray:
@@ -90,7 +105,8 @@ class _Weights:
 
 @dataclass
 class _Tensor:
-    """Quantized activations. `readers`: places of the QuantizeLinear and DequantizeLinear; `clips`: of Clip to 127."""
+    """Quantized activations. `readers`: places of the QuantizeLinear and DequantizeLinear; `clips`: of Clip to 127. Steps are
+    halved: all values of 7 bits stay."""
 
     name: str
     scale: np.ndarray
@@ -99,9 +115,6 @@ class _Tensor:
     clips: list[int]
     reason: str = ""
 
-    @property
-    def new_scale(self) -> np.ndarray:
-        return (self.scale.astype(np.float64) * 127 / 255).astype(self.scale.dtype)
 
 
 @dataclass
@@ -125,8 +138,8 @@ def rounded(values: np.ndarray, axes: tuple[int, ...], stored: np.ndarray) -> tu
 
 
 class _Widener:
-    def __init__(self, audit: Audit, float_model: str | os.PathLike):
-        self.audit, self.constants = audit, FloatConstants(float_model)
+    def __init__(self, audit: Audit, float_model: str | os.PathLike, left: "dict[int, str]"):
+        self.audit, self.constants, self.left = audit, FloatConstants(float_model), left
         self.folder = Path(audit.model.path).parent
         self.graph = audit.model.proto.graph
         self.scope = Scope(self.graph, self.folder)
@@ -189,22 +202,23 @@ class _Widener:
             axes = tuple(d for d in range(stored.ndim) if shape[d] == 1)
             values, new_scale = rounded(match.values, axes, scale.reshape(shape))
             best = _Weights(numbers, self.places[id(node)], layer.weights_input, layer.point_input, name, point, (place, k), scale,
-                            shape, match, new_scale.reshape(scale.shape), values)
+                            shape, stored, match, new_scale.reshape(scale.shape), values)
         if best is None:
             return reason or ("no constant of the float model is near its weights" if places else "its scale is not found")
-        scale_node = self.graph.node[best.scale_at[0]]
-        read += [scale_node.input[best.scale_at[1]]] + (list(scale_node.output) if scale_node.op_type == "Mul" else [])
+        read.append(self.graph.node[best.scale_at[0]].input[best.scale_at[1]])
         held = next((one for one in read if one in self.kept), None)
         if held is not None:
             return f"{excerpt(held)} is an output, or an inner graph or a caller reads it"
-        after = agreement(best.match.values, best.new_values * best.new_scale.astype(np.float32).reshape(best.shape))
+        after = best.agreement
         for i in numbers:
             row = self.rows[i]
             row.before, row.after, row.constant = best.match.agreement, after, best.match.name
         if after < best.match.agreement + _LEAST_GAIN:
             return "its weights are small, not halved: 8 bits are no nearer to the float weights"
-        self.weights.append(best)
-        return ""
+        reason = next((self.left[i] for i in numbers if i in self.left), "")
+        if not reason:
+            self.weights.append(best)
+        return reason
 
     def _scales(self, layer: QuantizedLayer) -> tuple[list[tuple[int, int]], str]:
         """Which inputs of which nodes may be the weights' scale, and why none is."""
@@ -235,7 +249,7 @@ class _Widener:
                     found.append((self.places[id(reader)], k))
                 elif maker is not None and maker.op_type == "Mul" and id(maker) in self.places:
                     constants = [i for i in (0, 1) if self.scope.constant(maker.input[i]) is not None]
-                    if constants and len(self.scope.consumers[other]) > 1:
+                    if constants and (len(self.scope.consumers[other]) > 1 or other in self.kept):
                         return found, f"its scale {excerpt(other)!r} has other readers"
                     found += [(self.places[id(maker)], i) for i in constants]
             elif reader.op_type not in ("Cast", "Identity"):
@@ -275,13 +289,13 @@ class _Widener:
         """Tensors of 7 bits between QuantizeLinear and DequantizeLinear."""
         every = [tensor for tensor in map(self._tensor, self.graph.node) if tensor is not None]
         largest = self._largest(every, runs) if runs else {}
-        has_8_bits = sum(most > 127 for most in largest.values()) > _MOST_BEYOND * len(largest)
+        has_8_bits = sum(most > _MOST_FILLED for most in largest.values()) > _MOST_BEYOND * len(largest)
         for tensor in every:
             most = None if tensor.clips else largest.get(tensor.name)
             if not tensor.clips and (most is None or has_8_bits):
                 continue
-            if most is not None and most > 127:
-                tensor.reason = tensor.reason or f"exceeds 127 on the data: {most}"
+            if most is not None and most > _MOST_FILLED:
+                tensor.reason = tensor.reason or f"exceeds 7 bits on the data: {most}"
             elif most is not None and most <= _LEAST_FILLED:
                 tensor.reason = tensor.reason or f"may have 8 bits, and small values: the largest on the data is {most}"
             self.tensors.append(tensor)
@@ -416,13 +430,14 @@ class _Widener:
             return "its bias has another size than its scale"
         if unit is not None and not np.allclose(unit.reshape(-1), product, rtol=1e-3, atol=0):
             return "its bias has another scale than its products"
-        new = product * (weights.ratio if weights is not None else 1) * (
-            tensor.new_scale.item() / tensor.scale.item() if tensor is not None else 1)
+        new = product * (weights.ratio if weights is not None else 1) * (0.5 if tensor is not None else 1)
         real = self._float_bias(name, node, weights, values, product)
         whole = np.rint(real / new)
         depth = layer.weights.size // layer.weights.shape[0 if layer.is_convolution else -1]
-        if np.abs(whole).max(initial=0) > 2**31 - 1 - 255 * 128 * depth:
-            return "its bias would leave int32"
+        most = np.maximum(2**31 - 1 - 255 * 128 * depth, np.abs(values.reshape(-1).astype(np.float64)) + 1)
+        if (np.abs(whole) > most).any():  # ONNX Runtime's tool makes the scales of such columns larger
+            is_kept = weights is not None and (weights.ratio != 1).any() and weights.keep(np.abs(whole) > most)
+            return self._bias(layer, weights, tensor) if is_kept else "its bias would leave int32"
         bias = _Bias(self.places[id(reader)], places[0], 1 if layer.is_qdq else None, values, unit)
         return bias, whole.astype(np.int32).reshape(values.shape), new
 
@@ -467,8 +482,8 @@ class _Widener:
             for place in tensor.readers:
                 while len(nodes[place].input) < 3:
                     nodes[place].input.append("")
-                put(place, 1, tensor.new_scale)
-                put(place, 2, np.array(round(tensor.point * 255 / 127), np.uint8))
+                put(place, 1, tensor.scale / tensor.scale.dtype.type(2))
+                put(place, 2, np.array(2 * tensor.point, np.uint8))
             for place in tensor.clips:
                 put(place, 2, np.array(255, np.uint8))
         for bias, values, unit in biases:
@@ -491,16 +506,18 @@ class _Widener:
 
 
 def undo_reduce_range(audit: Audit, float_model: str | os.PathLike,
-                      runs: "list[dict[str, np.ndarray]] | None" = None) -> "tuple[Any, Widened]":
+                      runs: "list[dict[str, np.ndarray]] | None" = None,
+                      left: "dict[int, str] | None" = None) -> "tuple[Any, Widened]":
     """A copy of an audited ONNX model with the full range of 8 bits, and what was done. `runs`: inputs that show which activations
-    have 7 bits."""
-    widener = _Widener(audit, float_model)
+    have 7 bits. `left`: numbers of layers whose weights keep 7 bits, and why."""
+    widener = _Widener(audit, float_model, left or {})
     widener.find_weights()
     widener.find_activations(runs)
     proto = widener.edited(widener.biases())
     for one in widener.weights:
         for i in one.of:
-            widener.rows[i].reason = one.reason
+            widener.rows[i].reason, widener.rows[i].after = one.reason, one.agreement
+    widener.found.numbers = [i for i, row in widener.rows.items() if not row.reason]
     for row, tensor in zip(widener.found.activations, widener.tensors):
         row.reason = tensor.reason
     return proto, widener.found

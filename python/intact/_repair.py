@@ -545,7 +545,7 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
 
 
 def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False, keep_channels: bool = False,
-           undo_reduce_range: str | os.PathLike | None = None,
+           undo_reduce_range: str | os.PathLike | None = None, allow_u8_weights: bool = False,
            data: "list[dict[str, np.ndarray]] | None" = None) -> "tuple[Any, Repair]":
     """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
 
@@ -553,8 +553,8 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
     - `keep_channels`: adds no zero channels.
-    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. `data`: the inputs of each run; with them, 7-bit
-      activations get 8 bits too.
+    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits, except where only u8 weights, which are slower,
+      make these safe (`allow_u8_weights`: there too). `data`: the inputs of each run; with them, 7-bit activations get 8 bits.
 
     Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
     import onnx
@@ -568,18 +568,20 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
         else:
             path = Path(model)
         done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
-                           keep_channels=keep_channels, float_model=undo_reduce_range, data=data)
+                           keep_channels=keep_channels, float_model=undo_reduce_range, allow_u8_weights=allow_u8_weights, data=data)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
                 bit_exact: bool = False, keep_channels: bool = False, float_model: str | os.PathLike | None = None,
-                data: "list[dict[str, np.ndarray]] | None" = None, progress: Any = None) -> Repair:
+                allow_u8_weights: bool = False, data: "list[dict[str, np.ndarray]] | None" = None, progress: Any = None,
+                left: "dict[int, str] | None" = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all.
 
     `engines_asked`: engines in which no pair shall saturate, by default ONNX Runtime. `bit_exact`: no sum of floats is added in
-    a new order. `keep_channels`: no zero channels are added. `float_model`: 7-bit weights get 8 bits, rounded from this model's; with
-    `data`, inputs of runs, so do 7-bit activations. Raises `Error`."""
+    a new order. `keep_channels`: no zero channels are added. `float_model`: 7-bit weights get 8 bits, rounded from this model's, if an
+    order makes them safe, or `allow_u8_weights`; with `data`, inputs of runs, so do 7-bit activations. `left`: layers that keep 7
+    bits, and why. Raises `Error`."""
     path, out = Path(path), Path(out)
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:
@@ -602,7 +604,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         if float_model is not None:
             from ._range import undo_reduce_range
 
-            proto, widened = undo_reduce_range(result, float_model, data)
+            proto, widened = undo_reduce_range(result, float_model, data, left)
             result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
         if bit_exact:
@@ -635,6 +637,12 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             _write(editor.proto, folder, out.name, path.parent, is_external)
             after = audit(folder / out.name, engines_asked=names)
         _describe(done, result, after, plan, refused)
+        costly = [] if widened is None or allow_u8_weights else [
+            i for i in widened.numbers if done.layers[i].how in ("u8 weights", "left") and i not in (left or {})]
+        if costly:
+            more = {i: f"8 bits would need u8 weights ({done.layers[i].reason})" for i in costly}
+            return repair_file(path, out, engines_asked=names, bit_exact=bit_exact, keep_channels=keep_channels,
+                               float_model=float_model, data=data, progress=progress, left={**(left or {}), **more})
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
         for suffix in ([".data"] if is_external else []) + [""]:
