@@ -16,10 +16,10 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from ._audit import Audit
+from ._audit import Audit, engines, pairing, slices
 from ._axes import names_that_inner_graphs_read
+from ._constants import FloatConstants, Match, agreement
 from ._library import excerpt, invalid
-from ._match import FloatConstants, Match, agreement
 from ._model import QuantizedLayer
 from ._onnx import _MOVED_THROUGH, Scope, attributes
 from ._repair import _Editor
@@ -29,6 +29,7 @@ from ._run import exact_variant, inputs_of, session_of, weights_zero_point
 _SCALES = {"QLinearConv": 4, "QLinearMatMul": 4, "QGemm": 4, "DynamicQuantizeMatMul": 2, "MatMulIntegerToFloat": 3, "QAttention": 4}
 _BIASES = {"QLinearConv": 8, "QGemm": 6}  # of int32
 _LEAST_GAIN = 3.0  # decibels; one bit is worth 6
+_LEAST_BOUNDED_GAIN = 0.5
 _MOST_FILLED = 128  # of activations of 7 bits: 127, and one step where their zero point was rounded up
 _LEAST_FILLED = 64  # activations that do not exceed this on the data may have 8 bits, and small values
 _MOST_BEYOND = 0.25  # where more tensors than this share exceed 7 bits, activations have 8 bits
@@ -37,13 +38,15 @@ _MOST_BEYOND = 0.25  # where more tensors than this share exceed 7 bits, activat
 @dataclass
 class WidenedLayer:
     """A layer whose weights have 7 bits. `before`, `after`: decibels of the float weights over the error of the quantized ones;
-    `constant`: the float weights. `reason`: why the layer keeps 7 bits; "" where it got 8."""
+    `constant`: the float weights. `bounded`: why it got only as many steps as are safe in the stored order. `reason`: why the layer
+    keeps 7 bits; "" where it got more."""
 
     name: str
     operator: str
     before: float | None = None
     after: float | None = None
     constant: str = ""
+    bounded: str = ""
     reason: str = ""
 
 
@@ -64,6 +67,18 @@ class Widened:
     layers: list[WidenedLayer] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)  # the audited layers that got 8 bits
     activations: list[WidenedActivations] = field(default_factory=list)
+
+
+@dataclass
+class Limits:
+    """Layers, by number, that 8 bits make unsafe in every order, and why. `bounded` get the steps that are safe in the stored order,
+    `left` none."""
+
+    bounded: dict[int, str] = field(default_factory=dict)
+    left: dict[int, str] = field(default_factory=dict)
+
+    def tighten(self, number: int, reason: str) -> None:
+        (self.left if number in self.bounded else self.bounded)[number] = reason
 
 
 @dataclass
@@ -128,18 +143,26 @@ class _Bias:
     unit: np.ndarray
 
 
-def rounded(values: np.ndarray, axes: tuple[int, ...], stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def rounded(values: np.ndarray, axes: tuple[int, ...], stored: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weights as s8, −127 to 127, and their scales, as ONNX Runtime's tool makes symmetric ones. `axes`: those with one scale.
-    Channels of zeros keep the scale `stored`."""
+    `least`: the least scale, if that is no larger than the one that is stored. Channels of zeros keep theirs."""
     largest = np.abs(values).max(axis=axes, keepdims=True, initial=0)
     scale = (largest.astype(np.float64) / 127).astype(np.float32)
-    scale = np.where(scale < np.finfo(np.float32).tiny, np.broadcast_to(stored, scale.shape), scale).astype(stored.dtype)
+    scale = np.where(scale < np.finfo(np.float32).tiny, stored, np.maximum(scale, np.minimum(least, stored))).astype(stored.dtype)
     return np.clip(np.rint(values / scale.astype(np.float32)), -127, 127).astype(np.int8), scale
 
 
+def _largest_pair_sums(matrix: np.ndarray, is_unsigned: bool) -> np.ndarray:
+    """Of each column: the largest sum of two adjacent weights of one sign, or of two magnitudes for signed activations."""
+    whole = np.zeros((len(matrix) + len(matrix) % 2, matrix.shape[1]), np.int32)
+    whole[:len(matrix)] = matrix
+    a, b = whole[0::2], whole[1::2]
+    return (np.abs(a) + np.abs(b) if not is_unsigned else np.where(a * b > 0, np.abs(a + b), 0)).max(axis=0, initial=0)
+
+
 class _Widener:
-    def __init__(self, audit: Audit, float_model: str | os.PathLike, left: "dict[int, str]"):
-        self.audit, self.constants, self.left = audit, FloatConstants(float_model), left
+    def __init__(self, audit: Audit, float_model: str | os.PathLike, limits: Limits):
+        self.audit, self.constants, self.limits = audit, FloatConstants(float_model), limits
         self.folder = Path(audit.model.path).parent
         self.graph = audit.model.proto.graph
         self.scope = Scope(self.graph, self.folder)
@@ -200,7 +223,8 @@ class _Widener:
             if match is None or (best is not None and best.match.agreement >= match.agreement):
                 continue
             axes = tuple(d for d in range(stored.ndim) if shape[d] == 1)
-            values, new_scale = rounded(match.values, axes, scale.reshape(shape))
+            least = self._least(numbers, scale).reshape(shape)
+            values, new_scale = rounded(match.values, axes, scale.reshape(shape), least)
             best = _Weights(numbers, self.places[id(node)], layer.weights_input, layer.point_input, name, point, (place, k), scale,
                             shape, stored, match, new_scale.reshape(scale.shape), values)
         if best is None:
@@ -213,12 +237,35 @@ class _Widener:
         for i in numbers:
             row = self.rows[i]
             row.before, row.after, row.constant = best.match.agreement, after, best.match.name
-        if after < best.match.agreement + _LEAST_GAIN:
+            row.bounded = next((self.limits.bounded[i] for i in numbers if i in self.limits.bounded), "")
+        left = next((self.limits.left[i] for i in numbers if i in self.limits.left), "")
+        if left or (row.bounded and after < best.match.agreement + _LEAST_BOUNDED_GAIN):
+            return f"8 bits would need u8 weights ({left or row.bounded})"
+        if not row.bounded and after < best.match.agreement + _LEAST_GAIN:
             return "its weights are small, not halved: 8 bits are no nearer to the float weights"
-        reason = next((self.left[i] for i in numbers if i in self.left), "")
-        if not reason:
-            self.weights.append(best)
-        return reason
+        self.weights.append(best)
+        return ""
+
+    def _least(self, numbers: list[int], scale: np.ndarray) -> np.ndarray:
+        """The least scales with which no pair of bounded layers can saturate in the stored order; a 7-bit weight is half a step
+        from the float one, and the new one too."""
+        found = []
+        for i in numbers:
+            layer = self.audit.layers[i].layer
+            sums = np.zeros(layer.weights.shape[0 if layer.is_convolution else -1])
+            pairings = {pairing(engines()[name], layer) for name in self.audit.engines} - {"none"}
+            for pairs in pairings if i in self.limits.bounded else ():
+                parts = [_largest_pair_sums(matrix, layer.a_type == "u8") for matrix in slices(layer, pairs)]
+                sums = np.maximum(sums, np.concatenate(parts))
+            most = 32767 // max(-layer.a_range[0], layer.a_range[1], 1) - 1
+            found.append(np.where(sums > 0, (sums + 1) / most, 0))
+        columns = np.concatenate(found)
+        if columns.size % scale.size:
+            columns = np.full(scale.size, columns.max())
+        # Several columns have one scale: those of a direction, or of all items of a batch.
+        by_scale = columns.reshape(scale.size, -1).max(1) if len(numbers) > 1 or scale.size == 1 else (
+            columns.reshape(-1, scale.size).max(0))
+        return by_scale * scale.reshape(-1)
 
     def _scales(self, layer: QuantizedLayer) -> tuple[list[tuple[int, int]], str]:
         """Which inputs of which nodes may be the weights' scale, and why none is."""
@@ -507,10 +554,10 @@ class _Widener:
 
 def undo_reduce_range(audit: Audit, float_model: str | os.PathLike,
                       runs: "list[dict[str, np.ndarray]] | None" = None,
-                      left: "dict[int, str] | None" = None) -> "tuple[Any, Widened]":
+                      limits: "Limits | None" = None) -> "tuple[Any, Widened]":
     """A copy of an audited ONNX model with the full range of 8 bits, and what was done. `runs`: inputs that show which activations
-    have 7 bits. `left`: numbers of layers whose weights keep 7 bits, and why."""
-    widener = _Widener(audit, float_model, left or {})
+    have 7 bits."""
+    widener = _Widener(audit, float_model, limits or Limits())
     widener.find_weights()
     widener.find_activations(runs)
     proto = widener.edited(widener.biases())

@@ -575,13 +575,13 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
                 bit_exact: bool = False, keep_channels: bool = False, float_model: str | os.PathLike | None = None,
                 allow_u8_weights: bool = False, data: "list[dict[str, np.ndarray]] | None" = None, progress: Any = None,
-                left: "dict[int, str] | None" = None) -> Repair:
+                limits: Any = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all.
 
     `engines_asked`: engines in which no pair shall saturate, by default ONNX Runtime. `bit_exact`: no sum of floats is added in
     a new order. `keep_channels`: no zero channels are added. `float_model`: 7-bit weights get 8 bits, rounded from this model's, if an
-    order makes them safe, or `allow_u8_weights`; with `data`, inputs of runs, so do 7-bit activations. `left`: layers that keep 7
-    bits, and why. Raises `Error`."""
+    order makes them safe, or `allow_u8_weights`; with `data`, inputs of runs, so do 7-bit activations. `limits`: of the layers
+    that 8 bits would make unsafe in every order. Raises `Error`."""
     path, out = Path(path), Path(out)
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:
@@ -602,9 +602,10 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     try:
         widened = None
         if float_model is not None:
-            from ._range import undo_reduce_range
+            from ._range import Limits, undo_reduce_range
 
-            proto, widened = undo_reduce_range(result, float_model, data, left)
+            limits = limits or Limits()
+            proto, widened = undo_reduce_range(result, float_model, data, limits)
             result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
         if bit_exact:
@@ -638,11 +639,12 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             after = audit(folder / out.name, engines_asked=names)
         _describe(done, result, after, plan, refused)
         costly = [] if widened is None or allow_u8_weights else [
-            i for i in widened.numbers if done.layers[i].how in ("u8 weights", "left") and i not in (left or {})]
+            i for i in widened.numbers if done.layers[i].how in ("u8 weights", "left")]
+        for i in costly:
+            limits.tighten(i, done.layers[i].reason)
         if costly:
-            more = {i: f"8 bits would need u8 weights ({done.layers[i].reason})" for i in costly}
             return repair_file(path, out, engines_asked=names, bit_exact=bit_exact, keep_channels=keep_channels,
-                               float_model=float_model, data=data, progress=progress, left={**(left or {}), **more})
+                               float_model=float_model, data=data, progress=progress, limits=limits)
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
         for suffix in ([".data"] if is_external else []) + [""]:

@@ -45,13 +45,17 @@ def _widened(repair: Repair) -> list[str]:
     widened = repair.widened
     if widened is None:
         return []
-    done = sum(not layer.reason for layer in widened.layers)
+    full = sum(not layer.reason and not layer.bounded for layer in widened.layers)
+    bounded = sum(not layer.reason and bool(layer.bounded) for layer in widened.layers)
     lines = [f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {len(repair.layers)} layers have 7-bit weights; "
-             f"{done} got the full range of 8 bits from {excerpt(widened.float_model, 400)}"]
+             f"{full} got the full range of 8 bits from {excerpt(widened.float_model, 400)}"
+             + (f", {bounded} the steps that are safe in the stored order" if bounded else "")]
     if widened.layers:
-        rows = [["layer", "operator", "weights, 7 bits", "8 bits", "float weights"]]
+        rows = [["layer", "operator", "weights, 7 bits", "now", "float weights"]]
         rows += [[layer.name, layer.operator, _decibels(layer.before), _decibels(layer.after) if not layer.reason else "",
-                  f"left: {layer.reason}" if layer.reason else excerpt(layer.constant)] for layer in widened.layers]
+                  f"left: {layer.reason}" if layer.reason else
+                  excerpt(layer.constant) + (f"; not all steps: {layer.bounded}" if layer.bounded else "")]
+                 for layer in widened.layers]
         lines += _table(rows)
     if widened.activations:
         done = sum(not tensor.reason for tensor in widened.activations)

@@ -12,10 +12,10 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact._audit import audit  # noqa: E402
+from intact._audit import audit, slices  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
-from intact._range import undo_reduce_range  # noqa: E402
+from intact._range import Limits, undo_reduce_range  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
 
@@ -275,10 +275,10 @@ KINDS = [qdq_conv, qdq_conv_per_tensor, qdq_gemm, qdq_matmul_behind_a_transpose,
 def undone(tmp_path):
     """Undoes a builder's reduced range: the new model, and what was done."""
 
-    def undo(b, model, runs=None):
+    def undo(b, model, runs=None, limits=None, engines=("onnxruntime",)):
         (tmp_path / "q.onnx").write_bytes(model.SerializeToString())
         (tmp_path / "f.onnx").write_bytes(b.float_model().SerializeToString())
-        return undo_reduce_range(audit(tmp_path / "q.onnx"), tmp_path / "f.onnx", runs)
+        return undo_reduce_range(audit(tmp_path / "q.onnx", engines_asked=engines), tmp_path / "f.onnx", runs, limits)
 
     return undo
 
@@ -386,6 +386,77 @@ def test_a_column_whose_bias_would_leave_int32_keeps_7_bits(undone):
     assert np.array_equal(new["w_quantized_8_bits"][2], b.constants["w_quantized"][2]) and np.abs(new["w_quantized_8_bits"]).max() == 127
     ratio = new["w_scale_8_bits"] / b.constants["w_scale"]
     assert ratio[2] == 1 and np.allclose(np.delete(ratio, 2), 64 / 127)
+
+
+# ----- layers that no order makes safe -----------------------------------------------------------------------------------
+
+
+def pair_sums(layer):
+    """The largest sum of two adjacent depths of one sign, for each column of a layer's one matrix."""
+    found = []
+    for matrix in slices(layer, "depths"):
+        a, b = (part.astype(int) for part in (matrix[0:len(matrix) // 2 * 2:2], matrix[1::2]))
+        found.append(np.where(a * b > 0, np.abs(a + b), 0).max(axis=0))
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("kind", [qdq_conv, qdq_conv_per_tensor, qdq_gemm, qdq_matmul_behind_a_transpose, qlinear_conv, qgemm,
+                                  matmul_integer, matmul_integer_per_tensor, shared_weights, lstm, lstm_per_direction])
+def test_bounded_layers_are_safe_as_stored(kind, undone, tmp_path):
+    b = Builder()
+    stored = b.model(**kind(b))
+    whole, _ = undone(b, stored)
+    assert audit(tmp_path / "q.onnx", proto=whole).is_unsafe
+    count = len(audit(tmp_path / "q.onnx").layers)
+    model, done = undone(b, stored, limits=Limits({i: "why" for i in range(count)}))
+    after = audit(tmp_path / "q.onnx", proto=model)
+    assert after.is_proven and not any(layer.reason for layer in done.layers)
+    assert all(layer.bounded == "why" and layer.before + 0.5 <= layer.after < layer.before + 7 for layer in done.layers)
+    for audited in after.layers:  # no larger steps than needed, except for rounding
+        sums = pair_sums(audited.layer)
+        largest = np.abs(audited.layer.weights.astype(int)).reshape(len(audited.layer.weights), -1).max(
+            axis=1 if audited.layer.is_convolution else 0)
+        if audited.layer.weights.shape[-1] < 40 and "per_" not in kind.__name__:
+            assert (largest <= 127).all() and ((largest == 127) | (sums >= 120)).all()
+
+
+def test_pairs_of_all_engines_bound_a_layer(undone, tmp_path):
+    b = Builder()
+    b.floats["w"] = w = b.rng.laplace(size=(8, 3, 3, 3)).astype(np.float32)
+    w[0, :2, 0, 1] = 20  # depths 3 and 4: a pair within the tap, and none of ONNX Runtime
+    b.float_weights = lambda name, *shape: w
+    options = {**qlinear_conv(b), "shape": (1, 3, 6, 6)}
+    limits = Limits({0: "why"})
+    model, _ = undone(b, b.model(**options), None, limits)
+    assert audit(tmp_path / "q.onnx", proto=model).is_proven
+    assert audit(tmp_path / "q.onnx", engines_asked=["all"], proto=model).is_unsafe
+    model, _ = undone(b, b.model(**options), None, limits, ["all"])
+    assert audit(tmp_path / "q.onnx", engines_asked=["all"], proto=model).is_proven
+
+
+def test_a_bound_that_leaves_7_bits(undone):
+    b = Builder()
+    options = matmul_integer(b)
+    for column in range(8):
+        for constants, value in ((b.constants["w_quantized"], 64), (b.floats["w"], b.constants["w_scale"][column] * 64)):
+            constants[2:4, column] = value
+    stored = b.model(**options)
+    model, done = undone(b, stored, limits=Limits({0: "no order"}))
+    assert done.layers[0].reason == "8 bits would need u8 weights (no order)" and model.SerializeToString() == stored.SerializeToString()
+
+
+def test_limits_tighten():
+    limits = Limits()
+    limits.tighten(3, "first")
+    limits.tighten(3, "again")
+    assert limits.bounded == {3: "first"} and limits.left == {3: "again"}
+
+
+def test_a_layer_that_a_limit_leaves(undone):
+    b = Builder()
+    stored = b.model(**matmul_integer(b))
+    model, done = undone(b, stored, limits=Limits({0: "first"}, {0: "again"}))
+    assert done.layers[0].reason == "8 bits would need u8 weights (again)" and model.SerializeToString() == stored.SerializeToString()
 
 
 # ----- layers that keep 7 bits -------------------------------------------------------------------------------------------
@@ -640,14 +711,15 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
     done = repair_file(path, out, float_model=source, allow_u8_weights=True)
     assert audit(path).is_proven and done.is_proven
     assert not any(layer.reason for layer in done.widened.layers) and [row.how for row in done.layers] == ["u8 weights", "folded order"]
-    left = repair_file(path, out, float_model=source)  # the first layer reads the model's input: no order makes it safe
-    assert [row.how for row in left.layers] == ["stored order", "folded order"] and left.is_proven
-    assert left.widened.layers[0].reason.startswith("8 bits would need u8 weights (") and not left.widened.layers[1].reason
-    text = to_text(left)
+    bounded = repair_file(path, out, float_model=source)  # the first layer reads the model's input: no order makes it safe
+    assert [row.how for row in bounded.layers] == ["stored order", "folded order"] and bounded.is_proven
+    first, second = bounded.widened.layers
+    assert first.bounded == "the graph's input 'x'" and not second.bounded and not first.reason + second.reason
+    text = to_text(bounded)
     assert "q.onnx: 2 of 2 layers have 7-bit weights; 1 got the full range of 8 bits from " in text
-    assert f"left: {left.widened.layers[0].reason}" in text
-    found = json.loads(json.dumps(to_json(left)))["undo_reduce_range"]
-    assert [layer["reason"] == "" for layer in found["layers"]] == [False, True]
+    assert "f.onnx, 1 the steps that are safe in the stored order\n" in text and "w0; not all steps: the graph's input 'x'\n" in text
+    found = json.loads(json.dumps(to_json(bounded)))["undo_reduce_range"]
+    assert [layer["bounded"] == "" for layer in found["layers"]] == [False, True]
     assert found["layers"][1]["constant"] == "w1" and found["layers"][1]["after"] > found["layers"][1]["before"] + 4
 
 
@@ -682,8 +754,6 @@ def test_the_command(tmp_path):
     ran = command(path, "-o", out, "--undo-reduce-range", source, "--json", tmp_path / "r.json")
     assert ran.returncode == 0 and "1 got the full range of 8 bits" in ran.stdout, ran.stderr
     assert json.loads((tmp_path / "r.json").read_text())["undo_reduce_range"]["float_model"] == str(source)
-    stored = {tensor.name for tensor in onnx.load(str(out)).graph.initializer}
-    assert "w0_quantized" in stored or "w0_quantized_ordered" in stored
 
 
 @pytest.mark.parametrize("arguments, words", [

@@ -7,7 +7,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from intact._library import Error  # noqa: E402
-from intact._match import FloatConstants, agreement  # noqa: E402
+from intact._constants import FloatConstants, agreement  # noqa: E402
 
 
 def float_model(path, constants, nodes=()):
