@@ -1,7 +1,7 @@
 """Which constant of the float model quantized weights were made from, whatever operator reads it.
 
-The search tries names first. Tools rename constants, so the values decide: dequantized weights are close to the float constant that
-they were made from, and to no other. They also say which constant of a quantized model is the scale.
+The search tries names first. Tools rename constants, so the values decide: dequantized weights are close to the float constant
+that they were made from, and to no other. They also say which constant of a quantized model is the scale.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from ._repair import _Editor
 from ._run import exact_variant, inputs_of, session_of, weights_zero_point
 
 # Which input is the scale of the weights. MatMulInteger and ConvInteger have none: a Mul behind them reads it.
-_SCALES = {"QLinearConv": 4, "QLinearMatMul": 4, "QGemm": 4, "DynamicQuantizeMatMul": 2, "MatMulIntegerToFloat": 3, "QAttention": 4}
+_SCALES = {"QLinearConv": 4, "QLinearMatMul": 4, "QGemm": 4, "DynamicQuantizeMatMul": 2, "MatMulIntegerToFloat": 3,
+           "QAttention": 4}
 _BIASES = {"QLinearConv": 8, "QGemm": 6}  # of int32
 _LEAST_GAIN = 3.0  # decibels; one bit is worth 6
 _LEAST_BOUNDED_GAIN = 0.5
@@ -38,8 +39,8 @@ _MOST_BEYOND = 0.25  # where more tensors than this share exceed 7 bits, activat
 @dataclass
 class WidenedLayer:
     """A layer whose weights have 7 bits. `before`, `after`: decibels of the float weights over the error of the quantized ones;
-    `constant`: the float weights. `bounded`: why it got only as many steps as are safe in the stored order. `reason`: why the layer
-    keeps 7 bits; "" where it got more."""
+    `constant`: the float weights. `bounded`: why it got only the steps that are safe in the stored order. `reason`: why the
+    layer keeps 7 bits; "" where it got more."""
 
     name: str
     operator: str
@@ -71,8 +72,8 @@ class Widened:
 
 @dataclass
 class Limits:
-    """Layers, by number, that 8 bits make unsafe in every order, and why. `bounded` get the steps that are safe in the stored order,
-    `left` none."""
+    """Layers, by number, that 8 bits make unsafe in every order, and why. `bounded` get the steps that are safe in the stored
+    order, `left` none."""
 
     bounded: dict[int, str] = field(default_factory=dict)
     left: dict[int, str] = field(default_factory=dict)
@@ -90,7 +91,6 @@ class _Weights:
     place: int
     input: int
     point_input: int
-    name: str
     point: np.ndarray
     scale_at: tuple[int, int]
     scale: np.ndarray
@@ -134,13 +134,13 @@ class _Tensor:
 
 @dataclass
 class _Bias:
-    """An int32 bias that is to be rounded in other units. `place`: the node that reads it; `unit_input`: the scale, if it has one."""
+    """An int32 bias in new units. `place`: the node that reads it, as its input `input`; `unit`: for that node's second input,
+    None where it is not stored."""
 
     place: int
     input: int
-    unit_input: int | None
     values: np.ndarray
-    unit: np.ndarray
+    unit: np.ndarray | None
 
 
 def rounded(values: np.ndarray, axes: tuple[int, ...], stored: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -167,7 +167,8 @@ class _Widener:
         self.graph = audit.model.proto.graph
         self.scope = Scope(self.graph, self.folder)
         self.places = {id(node): i for i, node in enumerate(self.graph.node)}
-        self.kept = {value.name for value in self.graph.output} | names_that_inner_graphs_read(self.graph) | self.scope.overridable
+        self.kept = {value.name for value in self.graph.output} | self.scope.overridable
+        self.kept |= names_that_inner_graphs_read(self.graph)
         self.found = Widened(str(float_model))
         self.rows: dict[int, WidenedLayer] = {}
         self.weights: list[_Weights] = []
@@ -181,7 +182,7 @@ class _Widener:
             layer = audited.layer
             key = (self.places[id(layer.weights_node)], layer.weights_input) if layer.weights_node is not None else ("inner", i)
             groups.setdefault(key, []).append(i)
-        for (_, _), numbers in groups.items():
+        for numbers in groups.values():
             layers = [self.audit.layers[i] for i in numbers]
             if not any(audited.uses_7_bits for audited in layers):
                 continue
@@ -225,7 +226,7 @@ class _Widener:
             axes = tuple(d for d in range(stored.ndim) if shape[d] == 1)
             least = self._least(numbers, scale).reshape(shape)
             values, new_scale = rounded(match.values, axes, scale.reshape(shape), least)
-            best = _Weights(numbers, self.places[id(node)], layer.weights_input, layer.point_input, name, point, (place, k), scale,
+            best = _Weights(numbers, self.places[id(node)], layer.weights_input, layer.point_input, point, (place, k), scale,
                             shape, stored, match, new_scale.reshape(scale.shape), values)
         if best is None:
             return reason or ("no constant of the float model is near its weights" if places else "its scale is not found")
@@ -412,7 +413,8 @@ class _Widener:
             try:
                 values = session.run(names, inputs_of(session, run))
             except Exception as error:
-                raise invalid(f"{excerpt(getattr(run, 'source', '--data'))}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
+                source = excerpt(getattr(run, "source", "--data"))
+                raise invalid(f"{source}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
             for name, value in zip(names, values):
                 largest[name] = max(largest[name], int(value.max(initial=0)))
         return largest
@@ -432,8 +434,8 @@ class _Widener:
             if i in weights or tensor is not None:
                 yield layer, weights.get(i), tensor
 
-    def biases(self) -> "list[tuple[_Bias, np.ndarray, np.ndarray]]":
-        """Biases with their new values and units. What makes a bias impossible is left as stored."""
+    def biases(self) -> list[_Bias]:
+        """The biases. Weights and activations that make a bias impossible are left as stored."""
         while True:
             found = []
             for layer, weights, tensor in self._products():
@@ -485,8 +487,9 @@ class _Widener:
         if (np.abs(whole) > most).any():  # ONNX Runtime's tool makes the scales of such columns larger
             is_kept = weights is not None and (weights.ratio != 1).any() and weights.keep(np.abs(whole) > most)
             return self._bias(layer, weights, tensor) if is_kept else "its bias would leave int32"
-        bias = _Bias(self.places[id(reader)], places[0], 1 if layer.is_qdq else None, values, unit)
-        return bias, whole.astype(np.int32).reshape(values.shape), new
+        if unit is not None:
+            unit = np.broadcast_to(new, unit.size).reshape(unit.shape).astype(unit.dtype)
+        return _Bias(self.places[id(reader)], places[0], whole.astype(np.int32).reshape(values.shape), unit)
 
     def _float_bias(self, name: str, node: Any, weights: "_Weights | None", values: np.ndarray, unit: np.ndarray) -> np.ndarray:
         """The bias in real numbers: the float model's where the stored one was rounded from it, else the stored one."""
@@ -501,7 +504,7 @@ class _Widener:
 
     # ----- the model ----------------------------------------------------------------------------------------------------
 
-    def edited(self, biases: "list[tuple[_Bias, np.ndarray, np.ndarray]]") -> Any:
+    def edited(self, biases: list[_Bias]) -> Any:
         """A copy of the model with the new constants."""
         editor = _Editor(self.audit.model.proto, self.folder)
         nodes = editor.proto.graph.node
@@ -533,10 +536,10 @@ class _Widener:
                 put(place, 2, np.array(2 * tensor.point, np.uint8))
             for place in tensor.clips:
                 put(place, 2, np.array(255, np.uint8))
-        for bias, values, unit in biases:
-            put(bias.place, bias.input, values)
-            if bias.unit_input is not None:
-                put(bias.place, bias.unit_input, np.broadcast_to(unit, bias.unit.size).reshape(bias.unit.shape).astype(bias.unit.dtype))
+        for bias in biases:
+            put(bias.place, bias.input, bias.values)
+            if bias.unit is not None:
+                put(bias.place, 1, bias.unit)
         self._drop(editor, replaced)
         return editor.proto
 
@@ -555,8 +558,8 @@ class _Widener:
 def undo_reduce_range(audit: Audit, float_model: str | os.PathLike,
                       runs: "list[dict[str, np.ndarray]] | None" = None,
                       limits: "Limits | None" = None) -> "tuple[Any, Widened]":
-    """A copy of an audited ONNX model with the full range of 8 bits, and what was done. `runs`: inputs that show which activations
-    have 7 bits."""
+    """A copy of an audited ONNX model with the full range of 8 bits, and what was done. `runs`: inputs that show which
+    activations have 7 bits."""
     widener = _Widener(audit, float_model, limits or Limits())
     widener.find_weights()
     widener.find_activations(runs)

@@ -553,8 +553,9 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
     - `keep_channels`: adds no zero channels.
-    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits, except where only u8 weights, which are slower,
-      make these safe (`allow_u8_weights`: there too). `data`: the inputs of each run; with them, 7-bit activations get 8 bits.
+    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. Where only u8 weights, which are slower, make
+      these safe, they get the steps that are safe as stored (`allow_u8_weights`: 8 bits too). `data`: the inputs of each run;
+      with them, 7-bit activations get 8 bits.
 
     Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
     import onnx
@@ -568,7 +569,8 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
         else:
             path = Path(model)
         done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
-                           keep_channels=keep_channels, float_model=undo_reduce_range, allow_u8_weights=allow_u8_weights, data=data)
+                           keep_channels=keep_channels, float_model=undo_reduce_range, allow_u8_weights=allow_u8_weights,
+                           data=data)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
@@ -579,9 +581,11 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     """Repairs the ONNX model in a file and writes `out`, whole or not at all.
 
     `engines_asked`: engines in which no pair shall saturate, by default ONNX Runtime. `bit_exact`: no sum of floats is added in
-    a new order. `keep_channels`: no zero channels are added. `float_model`: 7-bit weights get 8 bits, rounded from this model's, if an
-    order makes them safe, or `allow_u8_weights`; with `data`, inputs of runs, so do 7-bit activations. `limits`: of the layers
-    that 8 bits would make unsafe in every order. Raises `Error`."""
+    a new order. `keep_channels`: no zero channels are added. Raises `Error`.
+
+    `float_model`: 7-bit weights get more steps, rounded from this model's: 8 bits where an order makes them safe (or
+    `allow_u8_weights`), elsewhere the steps that are safe as stored. With `data`, inputs of runs, 7-bit activations get 8 bits.
+    `limits`: what earlier attempts found."""
     path, out = Path(path), Path(out)
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:

@@ -47,8 +47,8 @@ def _widened(repair: Repair) -> list[str]:
         return []
     full = sum(not layer.reason and not layer.bounded for layer in widened.layers)
     bounded = sum(not layer.reason and bool(layer.bounded) for layer in widened.layers)
-    lines = [f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {len(repair.layers)} layers have 7-bit weights; "
-             f"{full} got the full range of 8 bits from {excerpt(widened.float_model, 400)}"
+    head = f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {len(repair.layers)} layers have 7-bit weights"
+    lines = [head + (f"; {full} got the full range of 8 bits from {excerpt(widened.float_model, 400)}" if widened.layers else "")
              + (f", {bounded} the steps that are safe in the stored order" if bounded else "")]
     if widened.layers:
         rows = [["layer", "operator", "weights, 7 bits", "now", "float weights"]]
