@@ -97,7 +97,8 @@ def _repair(arguments: list[str]) -> int:
                         help="first gives 7-bit weights the full range of 8 bits, rounded from this model's, the one before "
                              "quantization; with --data also activations that have 7 bits on it")
     parser.add_argument("--allow-u8-weights", action="store_true",
-                        help="with --undo-reduce-range: also layers that only u8 weights make safe, which are slower")
+                        help="with --undo-reduce-range: 8 bits also where only zero channels or u8 weights make them safe, "
+                             "which is slower")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
     parser.add_argument("--data", metavar="PATH",

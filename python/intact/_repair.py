@@ -609,6 +609,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             from ._range import Limits, undo_reduce_range
 
             limits = limits or Limits()
+            keep_channels = keep_channels or not allow_u8_weights  # fewer steps cost no time
             proto, widened = undo_reduce_range(result, float_model, data, limits)
             result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))

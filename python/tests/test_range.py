@@ -12,6 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
+from intact import _repair  # noqa: E402
 from intact._audit import audit, slices  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
@@ -684,9 +685,9 @@ def test_activations_whose_bias_cannot_follow_are_left(undone):
 # ----- the command -------------------------------------------------------------------------------------------------------
 
 
-def unsafe_float_weights(b, name, *shape):
+def unsafe_float_weights(b, name, *shape, heavy):
     b.floats[name] = (b.rng.uniform(-0.23, 0.23, shape)).astype(np.float32)
-    b.floats[name][:2, 0] = 0.75  # 95 and 95 in 8 bits: only the first two depths saturate together
+    b.floats[name][:heavy, 0] = 0.75  # 95 and 95 in 8 bits: the first depths saturate together
     b.floats[name][:, 3] = -np.abs(b.floats[name][:, 3])
     b.floats[name][5, 3] = 1
     return b.floats[name]
@@ -698,13 +699,13 @@ def files_of(tmp_path, b, model):
     return tmp_path / "q.onnx", tmp_path / "r.onnx", tmp_path / "f.onnx"
 
 
-def chain(b):
+def chain(b, heavy=2):
     """A first layer without heavy weights, and a second one whose pair an order separates."""
     w0 = b.float_weights("w0", 16, 16)
     w0[:] = np.sign(w0) * 0.5 + w0 * 0.01
     w0[np.arange(16), np.arange(16)] *= 1.8
     hidden = integer_product(b, "x", b.weights("w0", w0, -1))
-    integer_product(b, hidden, b.weights("w1", unsafe_float_weights(b, "w1", 16, 8), None))
+    integer_product(b, hidden, b.weights("w1", unsafe_float_weights(b, "w1", 16, 8, heavy=heavy), None))
     b.end("y")
     b.float_nodes = [helper.make_node("MatMul", ["x", "w0"], ["h"]), helper.make_node("MatMul", ["h", "w1"], ["y"])]
     return {}
@@ -729,6 +730,18 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
     found = json.loads(json.dumps(to_json(bounded)))["undo_reduce_range"]
     assert [layer["bounded"] == "" for layer in found["layers"]] == [False, True]
     assert found["layers"][1]["constant"] == "w1" and found["layers"][1]["after"] > found["layers"][1]["before"] + 4
+
+
+@needs_orders
+def test_zero_channels_need_leave_to_cost_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(_repair, "_U8_COSTS", 1000)
+    b = Builder()
+    options = chain(b, heavy=9)
+    path, out, source = files_of(tmp_path, b, b.model(**options))
+    done = repair_file(path, out, float_model=source, allow_u8_weights=True)
+    assert done.zero_channels and not done.widened.layers[1].bounded
+    done = repair_file(path, out, float_model=source)
+    assert not done.zero_channels and done.widened.layers[1].bounded and not done.widened.layers[1].reason and done.is_proven
 
 
 @needs_orders
