@@ -180,8 +180,13 @@ def cpu_clamps() -> bool:
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
-def read_model(path: str | os.PathLike) -> QuantizedModel:
-    """The quantized layers of a model file: ONNX, TFLite or OpenVINO IR, by its first bytes or its name."""
+def read_model(path: str | os.PathLike, proto: Any = None) -> QuantizedModel:
+    """The quantized layers of a model file: ONNX, TFLite or OpenVINO IR, by its first bytes or its name. `proto`: the ONNX model
+    of the file, with other constants."""
+    if proto is not None:
+        from ._onnx import read_onnx
+
+        return read_onnx(path, proto)
     head = b""
     try:
         if os.path.isfile(path):  # bytes of a pipe can be read once only
@@ -199,9 +204,9 @@ def read_model(path: str | os.PathLike) -> QuantizedModel:
     return read(Path(path))
 
 
-def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None) -> Audit:
+def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None, proto: Any = None) -> Audit:
     """Audits the model in a file for engines, names of `engines()`. Default: the engine that runs files of this format.
-    `progress(done, of)` is called after each layer.
+    `progress(done, of)` is called after each layer. `proto`: the ONNX model of the file, with other constants.
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()
@@ -211,7 +216,7 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
     for name in names:
         if name not in table:
             raise invalid(f"--engine: is {name!r}; expected {', '.join(table)}, or all; several by several --engine")
-    model = read_model(path)
+    model = read_model(path, proto)
     names = names or [model.engine]
     layers = []
     for i, layer in enumerate(model.layers):

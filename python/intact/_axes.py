@@ -418,6 +418,9 @@ class Axes:
             return
         name = node.input[i]
         reason = f"{node.op_type} {excerpt(name)!r}"
+        if name in self.uniform:  # PyTorch's zero points of biases
+            fix_size(dim)
+            return
         if not self.is_constant(name):
             dims = self.dims.get(name)
             if dims is None:

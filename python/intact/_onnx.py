@@ -497,10 +497,11 @@ def load_onnx(path: str | Path) -> Any:
     return proto
 
 
-def read_onnx(path: str | Path) -> QuantizedModel:
-    """The quantized layers of the model in a file. Raises `Error` if it cannot be read."""
+def read_onnx(path: str | Path, proto: Any = None) -> QuantizedModel:
+    """The quantized layers of the model in a file. Raises `Error` if it cannot be read. `proto`: the file's model, with other
+    constants; external data are read beside the file."""
     path = Path(path)
-    proto = load_onnx(path)
+    proto = proto or load_onnx(path)
     model = QuantizedModel(str(path), proto=proto)
     reader = _Reader(model, path.parent)
     try:

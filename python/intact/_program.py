@@ -107,27 +107,39 @@ def _repair(arguments: list[str]) -> int:
     parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
                         help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
                              "steps of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
+    parser.add_argument("--undo-reduce-range", metavar="FLOAT_MODEL", dest="float_model",
+                        help="first gives 7-bit weights the full range of 8 bits, rounded from this model's, the one before "
+                             "quantization; with --data also activations that have 7 bits on it")
+    parser.add_argument("--allow-u8-weights", action="store_true",
+                        help="with --undo-reduce-range: 8 bits also where only zero channels or u8 weights make them safe, "
+                             "which is slower")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
     parser.add_argument("--data", metavar="PATH",
-                        help="with --check: inputs, a file .npz or a folder of them (default: random inputs)")
+                        help="with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
+                             "random inputs)")
     parser.add_argument("--emulate", action="store_true",
                         help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
     parser.add_argument("--json", metavar="FILE", help="writes what was done as JSON")
     options = parser.parse_args(arguments)
-    if (options.data or options.emulate) and not options.check:
-        print(f"intact: {'--data' if options.data else '--emulate'}: needs --check", file=sys.stderr)
+    if (options.emulate and not options.check) or (options.data and not (options.check or options.float_model)):
+        print(f"intact: {'--emulate: needs --check' if options.emulate else '--data: needs --check or --undo-reduce-range'}",
+              file=sys.stderr)
+        return 2
+    if options.allow_u8_weights and not options.float_model:
+        print("intact: --allow-u8-weights: needs --undo-reduce-range", file=sys.stderr)
         return 2
     try:
+        runs = load_data(options.data) if options.data else None
         asked = [name for names in options.engines or [] for name in names.split(",")]
         done = repair_file(options.model, options.output, engines_asked=asked, bit_exact=options.bit_exact,
                            keep_channels=options.keep_channels, max_depth=options.max_depth, max_noise=options.max_noise,
+                           float_model=options.float_model, allow_u8_weights=options.allow_u8_weights, data=runs,
                            progress=_progress("repair", "layers"))
         if options.check:
             from ._repair_check import check
 
-            done.check = check(done, load_data(options.data) if options.data else None, emulate=options.emulate,
-                               progress=_progress("check", "runs"))
+            done.check = check(done, runs, emulate=options.emulate, progress=_progress("check", "runs"))
         if options.json:
             write(options.json, _repair_report.to_json(done))
     except (Error, OSError) as error:

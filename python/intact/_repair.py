@@ -66,6 +66,7 @@ class Repair:
     ordered: Any = None  # if weights were shortened: the exact variant of the model before
     after: Any = None
     check: Any = None
+    widened: Any = None  # what _range.undo_reduce_range() did before the repair; `before` is the audit of its model
 
     @property
     def is_proven(self) -> bool:
@@ -437,8 +438,9 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
     return found
 
 
-def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False,
-           keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0) -> "tuple[Any, Repair]":
+def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False, keep_channels: bool = False,
+           max_depth: float | None = None, max_noise: float = 0.0, undo_reduce_range: str | os.PathLike | None = None,
+           allow_u8_weights: bool = False, data: "list[dict[str, np.ndarray]] | None" = None) -> "tuple[Any, Repair]":
     """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
@@ -448,6 +450,9 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
     - `max_depth`: zero channels add at most so many percent of the model's multiply-adds; 12 by default.
     - `max_noise`: weights may be shortened where no order helps, by at most this mean squared change of a layer's weights, in
       steps of the stored weights; rounding to 8 bits makes 0.083.
+    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. Where only u8 weights, which are slower, make
+      these safe, they get the steps that are safe as stored (`allow_u8_weights`: 8 bits too). `data`: the inputs of each run;
+      with them, 7-bit activations get 8 bits.
 
     Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
     import onnx
@@ -461,14 +466,17 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
         else:
             path = Path(model)
         done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
-                           keep_channels=keep_channels, max_depth=max_depth, max_noise=max_noise)
+                           keep_channels=keep_channels, max_depth=max_depth, max_noise=max_noise, float_model=undo_reduce_range,
+                           allow_u8_weights=allow_u8_weights, data=data)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
                 bit_exact: bool = False, keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0,
-                progress: Any = None) -> Repair:
-    """Repairs the ONNX model in a file and writes `out`, whole or not at all. Options are those of `repair()`. Raises `Error`."""
+                float_model: str | os.PathLike | None = None, allow_u8_weights: bool = False,
+                data: "list[dict[str, np.ndarray]] | None" = None, progress: Any = None, limits: Any = None) -> Repair:
+    """Repairs the ONNX model in a file and writes `out`, whole or not at all. Options are those of `repair()`; `float_model` is
+    its `undo_reduce_range`. `limits`: what earlier attempts found. Raises `Error`."""
     path, out = Path(path), Path(out)
     if not 0 <= max_noise < math.inf:
         raise invalid(f"--max-noise: is {max_noise!r}; expected a number of 0 or more, in squared steps of the weights")
@@ -492,6 +500,14 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         proto.graph.input.extend(inputs)
         proto.ir_version = 4
     try:
+        widened = None
+        if float_model is not None:
+            from ._range import Limits, undo_reduce_range
+
+            limits = limits or Limits()
+            max_depth = max_depth if allow_u8_weights else 0.0  # fewer steps cost no time
+            proto, widened = undo_reduce_range(result, float_model, data, limits)
+            result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
         if bit_exact:
             for reader in axes.readers:
@@ -501,7 +517,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
         plan = Planner(result, axes, max_depth, max_noise)
         done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()),
-                      max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work)
+                      max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work, widened=widened)
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.zeros)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
@@ -528,6 +544,13 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
                 after = audit(folder / out.name, engines_asked=names)
         _describe(done, result, after, plan, refused)
+        costly = [] if widened is None or allow_u8_weights else [
+            i for i in widened.numbers if done.layers[i].how in ("u8 weights", "gathered order", "left")]
+        for i in costly:
+            limits.tighten(i, done.layers[i].reason)
+        if costly:
+            return repair_file(path, out, engines_asked=names, bit_exact=bit_exact, keep_channels=keep_channels, max_depth=max_depth,
+                               max_noise=max_noise, float_model=float_model, data=data, progress=progress, limits=limits)
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
         for suffix in ([".data"] if is_external else []) + [""]:

@@ -17,7 +17,7 @@ from ._audit import cpu_clamps
 from ._library import excerpt, invalid
 from ._repair import Repair
 from ._report import NEAR, finite
-from ._run import distances, power, control_variant, decibels, emulated, exact_variant, session_of
+from ._run import distances, power, control_variant, decibels, emulated, exact_variant, float_session, inputs_of, session_of
 
 _RUNS = 3
 _SIZE = 16  # of dimensions that the model leaves open
@@ -28,7 +28,8 @@ class CheckedOutput:
     """An output's values: how many are not the exact variant's, and decibels from it, of the stored and the repaired model; and
     decibels of the control, the exact variant with its float constants changed by 1e-7. `clamped`: values of a repaired model
     with shortened weights that are not those of its own exact variant. Then `ordered` is of the model before weights were
-    shortened, else of the repaired one."""
+    shortened, else of the repaired one. `stored_to_float`, `repaired_to_float`: decibels from the float model's outputs, if
+    there is one."""
 
     name: str
     values: int = 0
@@ -40,16 +41,20 @@ class CheckedOutput:
     ordered_differ: int = 0
     ordered: float = 0.0
     clamped: int = 0
+    stored_to_float: float | None = None
+    repaired_to_float: float | None = None
 
 
 @dataclass
 class Check:
-    """`must_be_equal`: no float was added in a new order, so the repaired model's outputs must be the exact variant's."""
+    """`must_be_equal`: no float was added in a new order, so the repaired model's outputs must be the exact variant's.
+    `has_other_weights`: the exact variant has the full range of 8 bits, and the stored model 7."""
 
     runs: int
     where: str
     must_be_equal: bool
     is_shortened: bool = False
+    has_other_weights: bool = False
     outputs: list[CheckedOutput] = field(default_factory=list)
 
     def is_output_right(self, output: CheckedOutput) -> bool:
@@ -66,17 +71,24 @@ class Check:
             def distance(differ: int, by: float) -> str:
                 return f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)" if differ else "equal bit for bit"
 
-            text = (f"output {excerpt(output.name)} {self.where}, against the exact variant: "
-                    f"stored {distance(output.stored_differ, output.stored)}; "
-                    f"repaired{', with shortened weights,' * self.is_shortened} "
-                    f"{distance(output.repaired_differ, output.repaired)}; control {output.control:.1f} dB")
+            repaired = (f"repaired{', with shortened weights,' * self.is_shortened} "
+                        f"{distance(output.repaired_differ, output.repaired)}; control {output.control:.1f} dB")
+            if self.has_other_weights:  # the stored model computes something else
+                text = f"output {excerpt(output.name)} {self.where}, against the exact variant with 8 bits: {repaired}"
+            else:
+                text = (f"output {excerpt(output.name)} {self.where}, against the exact variant: "
+                        f"stored {distance(output.stored_differ, output.stored)}; {repaired}")
             if self.is_shortened:
                 text += f"; {output.clamped or 'no'} values clamp in the repaired model"
+            if output.repaired_to_float is not None:
+                text += (f"; against the float model: stored {output.stored_to_float:.1f} dB, "
+                         f"repaired {output.repaired_to_float:.1f} dB")
             lines.append(text if self.is_output_right(output) else text + ": THE REPAIR IS WRONG")
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        return {"runs": self.runs, "where": self.where, "must_be_equal": self.must_be_equal, "right": self.is_right,
+        return {"runs": self.runs, "where": self.where, "must_be_equal": self.must_be_equal,
+                "has_other_weights": self.has_other_weights, "right": self.is_right,
                 "outputs": [{key: finite(value) for key, value in vars(output).items()} for output in self.outputs]}
 
 
@@ -106,11 +118,12 @@ def random_runs(session: Any) -> list[dict[str, np.ndarray]]:
 
 def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, emulate: bool = False,
           progress: Any = None) -> Check:
-    """Runs the stored and the repaired model, the exact variant and the control; compares their outputs."""
+    """Runs the stored and the repaired model, the exact variant and the control, and the float model if the repair had one;
+    compares their outputs."""
     exact = exact_variant(done.before)
     names = [output.name for output in exact.graph.output]
     where = "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI")
-    found = Check(len(runs or []), where, not done.sums, done.ordered is not None)
+    found = Check(len(runs or []), where, not done.sums, done.ordered is not None, done.widened is not None)
     models: list[Any] = [exact, done.before.model.path, done.after.model.path, control_variant(exact)]
     if done.ordered is not None:
         models += [done.ordered, exact_variant(done.after)]
@@ -118,6 +131,9 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
     if runs is None:
         runs = random_runs(sessions[1])
         found.runs = len(runs)
+    before = float_session(done.widened.float_model, names, "--undo-reduce-range") if done.widened else None
+    floats = [dict(zip([output.name for output in before.get_outputs()], before.run(None, inputs_of(before, run, "the float model"))))
+              for run in runs] if before else []
     wanted = {value.name for value in sessions[1].get_inputs()}
     runs = [{name: value for name, value in run.items() if name in wanted} for run in runs]
     results: list[list] = []
@@ -158,5 +174,16 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
         decibels_of = [decibels(signal, total) for total in noise]
         output.stored, output.repaired, output.control = decibels_of[:3]
         output.ordered = decibels_of[3 if found.is_shortened else 1]
+        if floats and name in floats[0]:
+            output.stored_to_float, output.repaired_to_float = (
+                _apart([one[name] for one in floats], [result[i] for result in results[k]]) for k in (1, 2))
         found.outputs.append(output)
     return found
+
+
+def _apart(right: list, other: list) -> float:
+    """Decibels between two lists of arrays of numbers."""
+    pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(right, other)]
+    if any(a.shape != b.shape for a, b in pairs):
+        raise invalid("the float model's outputs have other shapes than the model's")
+    return decibels(sum(power(a) for a, _ in pairs), sum(float(np.square(distances(a, b)).sum()) for a, b in pairs))

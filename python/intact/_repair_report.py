@@ -7,7 +7,7 @@ from typing import Any
 from ._audit import engines
 from ._library import excerpt
 from ._repair import Repair, RepairedLayer
-from ._report import verdict
+from ._report import finite, table_lines, verdict
 
 JSON_SCHEMA = "intact-repair"
 JSON_VERSION = 1
@@ -42,10 +42,39 @@ def _alternatives(layer: RepairedLayer) -> list[str]:
             percent(means.u8_weights), "-" if means.noise is None else f"{means.noise:.2g}"]
 
 
+def _decibels(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} dB"
+
+
+def _widened(repair: Repair) -> list[str]:
+    """What was given the full range before the repair."""
+    widened = repair.widened
+    if widened is None:
+        return []
+    full = sum(not layer.reason and not layer.bounded for layer in widened.layers)
+    bounded = sum(not layer.reason and bool(layer.bounded) for layer in widened.layers)
+    head = f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {len(repair.layers)} layers have 7-bit weights"
+    lines = [head + (f"; {full} got the full range of 8 bits from {excerpt(widened.float_model, 400)}" if widened.layers else "")
+             + (f", {bounded} the steps that are safe in the stored order" if bounded else "")]
+    if widened.layers:
+        rows = [["layer", "operator", "weights, 7 bits", "now", "float weights"]]
+        rows += [[layer.name, layer.operator, _decibels(layer.before), _decibels(layer.after) if not layer.reason else "",
+                  f"left: {layer.reason}" if layer.reason else
+                  excerpt(layer.constant) + (f"; not all steps: {layer.bounded}" if layer.bounded else "")]
+                 for layer in widened.layers]
+        lines += table_lines(rows, _WIDEST)
+    if widened.activations:
+        done = sum(not tensor.reason for tensor in widened.activations)
+        lines.append(f"activations: {done} of {len(widened.activations)} tensors of 7 bits got the full range")
+        lines += [f"  {excerpt(tensor.name)}: left: {tensor.reason}" for tensor in widened.activations if tensor.reason]
+    return lines
+
+
 def to_text(repair: Repair) -> str:
     """The table, and the verdict of the audit of the repaired model on the last line."""
     names = ", ".join(engines()[name]["name"] for name in repair.engines)
-    lines = [f"{excerpt(repair.before.model.path, 400)}: {summary(repair)} (engines: {names})"]
+    lines = _widened(repair)
+    lines.append(f"{excerpt(repair.before.model.path, 400)}: {summary(repair)} (engines: {names})")
     head = ["layer", "operator", "unsafe pairs", "after", *_ALTERNATIVES, "made safe by"]
     rows = [head]
     for layer in repair.layers:
@@ -57,10 +86,7 @@ def to_text(repair: Repair) -> str:
             how += f": {layer.reason}" if layer.how == "left" else f" ({layer.reason})"
         rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}",
                      *_alternatives(layer), how])
-    widths = [min(max(len(row[i]) for row in rows), _WIDEST) for i in range(len(head))]
-    for row in rows if repair.layers else []:
-        cells = [cell if len(cell) <= width else "…" + cell[1 - width:] for cell, width in zip(row[:-1], widths)]
-        lines.append(("  " + "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths)), row[-1]])).rstrip())
+    lines += table_lines(rows, _WIDEST)
     if repair.orders:
         lines.append(f"orders: {repair.orders}, folded into the constants")
     if repair.zero_channels:
@@ -82,6 +108,14 @@ def to_text(repair: Repair) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _widened_json(widened: Any) -> Any:
+    if widened is None:
+        return None
+    return {"float_model": widened.float_model,
+            "layers": [{key: finite(value) for key, value in vars(layer).items()} for layer in widened.layers],
+            "activations": [vars(tensor) for tensor in widened.activations]}
+
+
 def to_json(repair: Repair) -> dict[str, Any]:
     """The repair as JSON: schema "intact-repair"."""
     return {
@@ -101,6 +135,7 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "max_noise": repair.max_noise,
         "floats_added_in_a_new_order": repair.sums,
         "outputs_gathered": repair.gathers,
+        "undo_reduce_range": _widened_json(repair.widened),
         "check": repair.check.to_json() if repair.check else None,
         "layers": [{"name": layer.name, "operator": layer.operator, "pairs": layer.pairs, "unsafe_pairs": layer.unsafe,
                     "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "zero_channels": layer.zero_channels,

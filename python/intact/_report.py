@@ -135,12 +135,16 @@ def _remarks(audit: Audit) -> list[str]:
 
 
 def table_lines(rows: list[list[str]], widest: int = 40) -> list[str]:
-    """Rows below a head as lines; none without rows. Cells wider than `widest` lose their beginning."""
+    """Rows below a head as lines; none without rows. Cells wider than `widest` lose their beginning, except in the last column."""
     if len(rows) < 2:
         return []
     widths = [min(max(len(cell) for cell in column), widest) for column in zip(*rows)]
-    return [("  " + "  ".join((cell if len(cell) <= width else "…" + cell[1 - width:]).ljust(width)
-                              for cell, width in zip(row, widths))).rstrip() for row in rows]
+
+    def line(row: list[str]) -> str:
+        cells = [(cell if len(cell) <= width else "…" + cell[1 - width:]).ljust(width) for cell, width in zip(row[:-1], widths)]
+        return ("  " + "  ".join([*cells, row[-1]])).rstrip()
+
+    return [line(row) for row in rows]
 
 
 def to_text(audit: Audit) -> str:

@@ -396,7 +396,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
             captured.graph.output.append(helper.make_empty_tensor_value_info(name))
     probe, stock, control = session_of(captured), session_of(audit.model.path), session_of(control_variant(exact))
     plain = session_of(exact)
-    before = _float_session(float_model, names) if float_model else None
+    before = float_session(float_model, names) if float_model else None
     before_names = [output.name for output in before.get_outputs()] if before else []
     inputs = [inputs_of(plain, run) for run in runs]
     inputs_before = [inputs_of(before, run, str(float_model)) for run in runs] if before else []
@@ -440,13 +440,14 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     return on_data
 
 
-def _float_session(path: str, names: list[str]) -> Any:
+def float_session(path: str, names: list[str], option: str = "--float") -> Any:
+    """A session of the model before quantization, which has some of the outputs `names`."""
     if not Path(path).is_file():
-        raise invalid(f"--float: {excerpt(path)}: no such file")
+        raise invalid(f"{option}: {excerpt(path)}: no such file")
     session = session_of(str(path))
     found = [output.name for output in session.get_outputs()]
     if not set(found) & set(names):
-        raise invalid(f"--float: {excerpt(path)}: has none of the model's outputs, {excerpt(', '.join(names))}; has: {excerpt(', '.join(found))}")
+        raise invalid(f"{option}: {excerpt(path)}: has none of the model's outputs, {excerpt(', '.join(names))}; has: {excerpt(', '.join(found))}")
     return session
 
 

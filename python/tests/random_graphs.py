@@ -466,6 +466,7 @@ def evaluate(model, data):
             "Cast": lambda: x[0].astype(np.float32),
             "Mul": lambda: x[0] * x[1], "Add": lambda: x[0] + x[1], "Div": lambda: x[0] / x[1],
             "Sqrt": lambda: np.sqrt(x[0]), "Relu": lambda: np.maximum(x[0], 0), "Abs": lambda: np.abs(x[0]), "Neg": lambda: -x[0],
+            "ConstantOfShape": lambda: np.zeros(x[0], np.float32),
             "Identity": lambda: x[0], "HardSigmoid": lambda: np.clip(np.float32(0.2) * x[0] + np.float32(0.5), 0, 1),
             "Concat": lambda: np.concatenate(x, axis=o["axis"]), "Transpose": lambda: x[0].transpose(o["perm"]),
             "CumSum": lambda: np.cumsum(x[0], axis=int(x[1])), "Flatten": lambda: x[0].reshape(len(x[0]), -1),

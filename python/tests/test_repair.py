@@ -166,6 +166,30 @@ def test_what_a_caller_gives_gets_u8_weights():
     assert hows(left) == ["left"] and not left.is_proven
 
 
+@pytest.mark.parametrize("heavy", [2, 9])
+def test_the_zero_point_of_pytorchs_biases_lets_channels_move(heavy, zero_channels):
+    b = Builder()
+    point = b.node("Cast", [b.node("ConstantOfShape", [b.constant(np.array([16]))])], to=6)
+
+    def layer(x, k, n, zero):
+        scale, zero_point = b.constant(np.float32(0.25)), b.constant(np.uint8(128))
+        a = b.node("DequantizeLinear", [b.node("QuantizeLinear", [x, scale, zero_point]), scale, zero_point])
+        w = weights_of(b.rng, k, n)
+        w[:heavy, 0] = 95
+        w = b.node("DequantizeLinear", [b.constant(w.T), b.constant(np.full(n, 0.125, np.float32))], axis=0)
+        inputs = [b.constant(b.rng.integers(-99, 99, n).astype(np.int32)), b.constant(np.full(n, 0.25 * 0.125, np.float32))]
+        y = b.node("Gemm", [a, w, b.node("DequantizeLinear", inputs + [zero] * bool(zero), axis=0)], transB=1)
+        return b.node("QuantizeLinear", [y, scale, zero_point])
+
+    first = b.node("DequantizeLinear", [layer("x", 16, 16, point), b.constant(np.float32(0.25)), b.constant(np.uint8(128))])
+    y = b.node("DequantizeLinear", [layer(first, 16, 8, ""), b.constant(np.float32(0.25)), b.constant(np.uint8(128))])
+    model = b.model([y], [("x", (5, 16))])
+    repaired, done = intact.repair(model)
+    assert hows(done) == ["u8 weights", "folded order" if heavy == 2 else "u8 weights"]
+    assert not done.zero_channels  # the zero point states how many channels there are
+    assert same(evaluate(model, data_of(5, 16)), evaluate(repaired, data_of(5, 16)))
+
+
 def test_weights_in_two_layouts_are_copied():
     b = Builder()
     w = b.constant(weights_of(b.rng, 16, 16), "shared")

@@ -1,0 +1,91 @@
+"""Which constant of the float model quantized weights were made from, whatever operator reads it.
+
+The search tries names first. Tools rename constants, so the values decide: dequantized weights are close to the float constant
+that they were made from, and to no other. They also say which constant of a quantized model is the scale.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator
+
+import numpy as np
+
+from ._onnx import Scope, read_onnx
+from ._run import decibels, power
+
+LEAST_AGREEMENT = 10.0  # decibels; weights of another layer agree by 0 or less
+_SAMPLE = 1 << 14  # elements that decide between constants
+_SUFFIXES = ("_quantized", "_Transposed", "_DequantizeLinear_Output", "_QuantizeLinear_Output")  # of ONNX Runtime's tool
+_FLOATS = {1, 10, 11}  # FLOAT, FLOAT16, DOUBLE of onnx.TensorProto
+
+
+@dataclass
+class Match:
+    """A float constant, and its values in the layout of the quantized weights. `agreement`: decibels of the values over their
+    distance from the dequantized weights."""
+
+    name: str
+    values: np.ndarray
+    agreement: float
+
+
+def agreement(values: np.ndarray, dequantized: np.ndarray) -> float:
+    """Decibels of float values over their distance from dequantized ones."""
+    return decibels(power(values), float(np.square(np.subtract(values, dequantized, dtype=np.float64)).sum()))
+
+
+class FloatConstants:
+    """The float constants of an ONNX file. `scope` names the operators that read them. Raises `Error` for a file that cannot be
+    read."""
+
+    def __init__(self, path: str | os.PathLike):
+        graph = read_onnx(path).proto.graph
+        self.scope = Scope(graph, Path(path).parent)
+        self.shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer if tensor.data_type in _FLOATS}
+        for node in graph.node:
+            value = self.scope.constant(node.output[0]) if node.op_type == "Constant" else None
+            if value is not None and value.dtype.kind == "f":
+                self.shapes[node.output[0]] = value.shape
+
+    def name_of(self, name: str) -> str:
+        """The constant of this name, or of this name without what ONNX Runtime's tool appends; "" if there is none."""
+        while name and name not in self.shapes:
+            name = next((name[:-len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)), "")
+        return name
+
+    def values(self, name: str) -> np.ndarray | None:
+        value = self.scope.constant(name) if name in self.shapes else None
+        return None if value is None else value.astype(np.float32)
+
+    def find(self, name: str, dequantized: np.ndarray) -> Match | None:
+        """The constant that weights were made from. `name`: that of the quantized tensor, which may say nothing."""
+        named = self.name_of(name)
+        best = self._closest([named], dequantized) if named else None
+        if best is None or best.agreement < LEAST_AGREEMENT:
+            best = self._closest(self.shapes, dequantized)
+        return best if best is not None and best.agreement >= LEAST_AGREEMENT else None
+
+    def _layouts(self, name: str, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+        """A constant's values in a shape: as stored, and with the last two dimensions swapped."""
+        stored = self.shapes[name]
+        if stored != shape and (len(shape) < 2 or stored != (*shape[:-2], *shape[:-3:-1])):
+            return
+        values = self.values(name)
+        if values is not None and stored == shape:
+            yield values
+        if values is not None and len(shape) > 1 and stored == (*shape[:-2], *shape[:-3:-1]):
+            yield values.swapaxes(-1, -2)
+
+    def _closest(self, names: "list[str] | dict", dequantized: np.ndarray) -> Match | None:
+        shape = dequantized.shape
+        step = max(dequantized.size // _SAMPLE, 1)
+        sample = dequantized.reshape(-1)[::step]
+        found = [(agreement(values.reshape(-1)[::step], sample), name, values)
+                 for name in names for values in self._layouts(name, shape)]
+        if not found:
+            return None
+        _, name, values = max(found, key=lambda one: one[0])
+        return Match(name, values, agreement(values, dequantized))
