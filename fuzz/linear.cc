@@ -5,6 +5,7 @@
 #include <bit>
 #include <limits>
 
+#include "core/fields.h"
 #include "core/types.h"
 #include "support/random.h"
 
@@ -165,21 +166,11 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
 }
 
 void Describe(const intact_linear_desc& desc, int64_t columns, reference::Operation* operation) {
-  operation->a_type = static_cast<intact_type>(desc.a_type);
-  operation->b_type = static_cast<intact_type>(desc.b_type);
-  operation->c_type = static_cast<intact_type>(desc.c_type);
-  operation->a_zero_point = desc.a_zero_point;
-  operation->c_zero_point = desc.c_zero_point;
+  core::ForEachArithmeticNumber(core::kCopyField, *operation, desc);
   operation->b_zero_points = Copy(desc.b_zero_points, desc.b_zero_point_count);
   operation->bias_s32 = Copy(desc.bias_s32, columns);
   operation->bias_f32 = Copy(desc.bias_f32, columns);
   operation->scales = Copy(desc.scales, desc.scale_count);
-  operation->activation = static_cast<intact_activation>(desc.activation);
-  operation->clamp_min = desc.clamp_min;
-  operation->clamp_max = desc.clamp_max;
-  operation->residual_type = static_cast<intact_type>(desc.residual_type);
-  operation->residual_scale = desc.residual_scale;
-  operation->residual_zero_point = desc.residual_zero_point;
 }
 
 std::vector<uint8_t> ReadTensor(Input* input, int64_t count) {

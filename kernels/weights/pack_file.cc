@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/fields.h"
 #include "core/result.h"
 #include "kernels/runtime/blocking.h"
 
@@ -201,39 +202,12 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   header.header_bytes = sizeof(PackHeader);
   header.n = weights.n;
   header.k = weights.k;
-  header.a_type = linear.a_type;
-  header.b_type = linear.b_type;
-  header.c_type = linear.c_type;
+  core::ForEachArithmeticNumber(core::kCopyField, header, linear);
+  core::ForEachActivationNumber(core::kCopyField, header, linear);
   header.mode = linear.mode;
-  header.a_zero_point = linear.a_zero_point;
-  header.c_zero_point = linear.c_zero_point;
-  header.activation = linear.activation;
-  header.range_check = linear.range_check;
-  header.clamp_min = linear.clamp_min;
-  header.clamp_max = linear.clamp_max;
-  header.a_min = linear.a_min;
-  header.a_max = linear.a_max;
-  header.residual_type = linear.residual_type;
-  header.residual_zero_point = linear.residual_zero_point;
-  header.residual_scale = linear.residual_scale;
-  header.a_quantization = linear.a_quantization;
-  header.a_source_type = linear.a_source_type;
   header.has_bias_f32 = linear.bias_f32 != nullptr ? 1 : 0;
   header.has_bias_s32 = linear.bias_s32 != nullptr ? 1 : 0;
-  if (conv) {
-    header.spatial_dims = conv->spatial_dims;
-    header.transposed = conv->transposed;
-    header.input_channels = conv->input_channels;
-    header.output_channels = conv->output_channels;
-    header.groups = conv->groups;
-    header.input = std::to_array(conv->input);
-    header.kernel = std::to_array(conv->kernel);
-    header.stride = std::to_array(conv->stride);
-    header.dilation = std::to_array(conv->dilation);
-    header.pad_begin = std::to_array(conv->pad_begin);
-    header.pad_end = std::to_array(conv->pad_end);
-    header.output_pad = std::to_array(conv->output_pad);
-  }
+  if (conv) core::ForEachGeometryField(core::kCopyField, header, *conv);
   header.pairs = certificate.pairs;
   header.failing_pairs = certificate.failing_pairs;
   header.worst_column = certificate.worst_column;
@@ -264,23 +238,9 @@ namespace {
 
 intact_linear_desc LinearOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
-  linear.a_type = header.a_type;
-  linear.b_type = header.b_type;
-  linear.c_type = header.c_type;
+  core::ForEachArithmeticNumber(core::kCopyField, linear, header);
+  core::ForEachActivationNumber(core::kCopyField, linear, header);
   linear.mode = header.mode;
-  linear.a_zero_point = header.a_zero_point;
-  linear.c_zero_point = header.c_zero_point;
-  linear.activation = header.activation;
-  linear.range_check = header.range_check;
-  linear.clamp_min = header.clamp_min;
-  linear.clamp_max = header.clamp_max;
-  linear.a_min = header.a_min;
-  linear.a_max = header.a_max;
-  linear.residual_type = header.residual_type;
-  linear.residual_zero_point = header.residual_zero_point;
-  linear.residual_scale = header.residual_scale;
-  linear.a_quantization = header.a_quantization;
-  linear.a_source_type = header.a_source_type;
   const auto columns = [&](int64_t offset) { return static_cast<const void*>(image + offset); };
   linear.b_zero_points = static_cast<const int32_t*>(columns(layout.b_zero_points));
   linear.b_zero_point_count = header.n;
@@ -295,21 +255,7 @@ intact_linear_desc LinearOf(const PackHeader& header, const Layout& layout, cons
 std::optional<intact_conv_desc> ConvOf(const PackHeader& header) {
   if (header.spatial_dims == 0) return std::nullopt;
   intact_conv_desc conv = INTACT_CONV_DESC_INIT;
-  conv.spatial_dims = header.spatial_dims;
-  conv.transposed = header.transposed;
-  conv.input_channels = header.input_channels;
-  conv.output_channels = header.output_channels;
-  conv.groups = header.groups;
-  const auto copy = [](const std::array<int64_t, INTACT_MAX_SPATIAL>& from, int64_t* to) {
-    std::copy(from.begin(), from.end(), to);
-  };
-  copy(header.input, conv.input);
-  copy(header.kernel, conv.kernel);
-  copy(header.stride, conv.stride);
-  copy(header.dilation, conv.dilation);
-  copy(header.pad_begin, conv.pad_begin);
-  copy(header.pad_end, conv.pad_end);
-  copy(header.output_pad, conv.output_pad);
+  core::ForEachGeometryField(core::kCopyField, conv, header);
   return conv;
 }
 

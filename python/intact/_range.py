@@ -21,7 +21,7 @@ from ._axes import names_that_inner_graphs_read
 from ._constants import FloatConstants, Match, agreement
 from ._library import excerpt, invalid
 from ._model import QuantizedLayer
-from ._onnx import _MOVED_THROUGH, Scope, attributes
+from ._onnx import MOVED_THROUGH, Scope, attributes
 from ._repair import _Editor
 from ._run import exact_variant, inputs_of, session_of, weights_zero_point
 
@@ -382,7 +382,7 @@ class _Widener:
                 elif reader.op_type == "Clip" and self._is_clip_to_7_bits(reader):
                     tensor.clips.append(self.places[id(reader)])
                     pending.append(reader.output[0])
-                elif reader.input[0] == name and (reader.op_type in _MOVED_THROUGH | {"Flatten"} or (
+                elif reader.input[0] == name and (reader.op_type in MOVED_THROUGH | {"Flatten"} or (
                         reader.op_type == "Cast" and attributes(reader).get("to") == 2)):
                     pending += reader.output[:1]
                 else:

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/fields.h"
 #include "core/types.h"
 #include "reference/models/arithmetic.h"
 #include "support/c_text.h"
@@ -130,18 +131,21 @@ std::string Array(std::string_view type, std::string_view name, std::span<const 
 class Fields {
  public:
   explicit Fields(std::string_view object) : object_(object) {}
-  void Set(std::string_view field, int64_t value, int64_t usual) {
-    if (value != usual) Add(field, support::c::Literal(value));
-  }
-  void Set(std::string_view field, float value) {
-    if (std::bit_cast<uint32_t>(value) != 0) Add(field, support::c::Literal(value));  // −0 is not as it was
+  /// A visitor of core/fields.h: the descriptor, and the initializer.
+  void operator()(std::string_view field, const auto& value, const auto& usual) {
+    if constexpr (requires { std::begin(value); }) {
+      for (size_t i = 0; i < std::size(value); ++i)
+        (*this)(fmt::format("{}[{}]", field, i), value[i], usual[i]);
+    } else if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(value)>>) {
+      if (std::bit_cast<uint32_t>(value) != std::bit_cast<uint32_t>(usual))
+        Add(field, support::c::Literal(value));
+    } else {
+      if (value != usual) Add(field, support::c::Literal(int64_t{value}));
+    }
   }
   // `array`: a constant of the file.
   void SetVector(std::string_view field, const void* value, std::string_view array) {
     if (value != nullptr) Add(field, fmt::format("Input(1, sizeof {0}, sizeof {0}, {0})", array));
-  }
-  void Set(std::string_view field, std::span<const int64_t> values) {
-    for (size_t i = 0; i < values.size(); ++i) Set(fmt::format("{}[{}]", field, i), values[i], 0);
   }
   const std::string& text() const { return text_; }
 
@@ -155,54 +159,26 @@ class Fields {
 std::string LinearFields(const intact_linear_desc& linear) {
   const intact_linear_desc usual = INTACT_LINEAR_DESC_INIT;
   Fields fields("linear");
-  fields.Set("a_type", linear.a_type, usual.a_type);
-  fields.Set("b_type", linear.b_type, usual.b_type);
-  fields.Set("c_type", linear.c_type, usual.c_type);
-  fields.Set("a_zero_point", linear.a_zero_point, 0);
-  fields.Set("c_zero_point", linear.c_zero_point, 0);
-  fields.Set("activation", linear.activation, 0);
-  fields.SetVector("b_zero_points", linear.b_zero_points, "b_zero_points");
-  fields.Set("b_zero_point_count", linear.b_zero_point_count, 0);
-  fields.SetVector("bias_s32", linear.bias_s32, "bias_s32");
-  fields.SetVector("bias_f32", linear.bias_f32, "bias_f32");
-  fields.SetVector("scales", linear.scales, "scales");
-  fields.Set("scale_count", linear.scale_count, 0);
-  fields.Set("clamp_min", linear.clamp_min);
-  fields.Set("clamp_max", linear.clamp_max);
-  fields.Set("a_min", linear.a_min, 0);
-  fields.Set("a_max", linear.a_max, 0);
-  fields.Set("residual_type", linear.residual_type, 0);
-  fields.Set("residual_scale", linear.residual_scale);
-  fields.Set("residual_zero_point", linear.residual_zero_point, 0);
-  fields.Set("a_quantization", linear.a_quantization, 0);
-  fields.Set("a_source_type", linear.a_source_type, 0);
+  core::ForEachArithmeticNumber(fields, linear, usual);
+  core::ForEachColumnVector(
+      [&fields](std::string_view name, const auto* values) { fields.SetVector(name, values, name); }, linear);
+  fields("b_zero_point_count", linear.b_zero_point_count, usual.b_zero_point_count);
+  fields("scale_count", linear.scale_count, usual.scale_count);
+  core::ForEachActivationNumber(fields, linear, usual);
   return fields.text();
 }
 
 std::string DescFields(const intact_gemm_desc& desc) {
+  const intact_gemm_desc usual = INTACT_GEMM_DESC_INIT;
   Fields fields("desc");
-  fields.Set("n", desc.n, 0);
-  fields.Set("k", desc.k, 0);
-  fields.Set("b_stride_k", desc.b_stride_k, 0);
-  fields.Set("b_stride_n", desc.b_stride_n, 0);
-  fields.Set("b_from_run", desc.b_from_run, 0);
+  core::ForEachGemmNumber(fields, desc, usual);
   return fields.text();
 }
 
 std::string DescFields(const intact_conv_desc& desc) {
+  const intact_conv_desc usual = INTACT_CONV_DESC_INIT;
   Fields fields("desc");
-  fields.Set("spatial_dims", desc.spatial_dims, 2);
-  fields.Set("transposed", desc.transposed, 0);
-  fields.Set("input_channels", desc.input_channels, 0);
-  fields.Set("output_channels", desc.output_channels, 0);
-  fields.Set("groups", desc.groups, 0);
-  fields.Set("input", desc.input);
-  fields.Set("kernel", desc.kernel);
-  fields.Set("stride", desc.stride);
-  fields.Set("dilation", desc.dilation);
-  fields.Set("pad_begin", desc.pad_begin);
-  fields.Set("pad_end", desc.pad_end);
-  fields.Set("output_pad", desc.output_pad);
+  core::ForEachGeometryField(fields, desc, usual);
   return fields.text();
 }
 

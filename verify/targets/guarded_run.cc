@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "core/fields.h"
 #include "core/result.h"
 #include "core/types.h"
 #include "verify/targets/guarded_matrix.h"
@@ -23,31 +24,18 @@ const T* DataOrNull(const std::vector<T>& values) {
 
 intact_linear_desc LinearDescOf(const reference::Operation& operation, const RunOptions& options) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  desc.a_type = operation.a_type;
-  desc.b_type = operation.b_type;
-  desc.c_type = operation.c_type;
+  core::ForEachArithmeticNumber(core::kCopyField, desc, operation);
   desc.mode = options.mode;
   desc.max_isa = options.isa;
-  desc.a_zero_point = operation.a_zero_point;
-  desc.c_zero_point = operation.c_zero_point;
-  desc.b_zero_points = DataOrNull(operation.b_zero_points);
+  core::ForEachColumnVector([](auto, auto& to, const auto& from) { to = DataOrNull(from); }, desc, operation);
   desc.b_zero_point_count = static_cast<int64_t>(operation.b_zero_points.size());
-  desc.bias_s32 = DataOrNull(operation.bias_s32);
-  desc.bias_f32 = DataOrNull(operation.bias_f32);
-  desc.scales = DataOrNull(operation.scales);
   desc.scale_count = static_cast<int64_t>(operation.scales.size());
-  desc.activation = operation.activation;
-  desc.clamp_min = operation.clamp_min;
-  desc.clamp_max = operation.clamp_max;
   if (options.declared_min > 0 || options.declared < 255) {
     const int32_t lowest = operation.a_type == INTACT_S8 ? -128 : 0;
     desc.a_min = lowest + options.declared_min;
     desc.a_max = lowest + options.declared;
   }
   desc.range_check = options.range_check;
-  desc.residual_type = operation.residual_type;
-  desc.residual_scale = operation.residual_scale;
-  desc.residual_zero_point = operation.residual_zero_point;
   return desc;
 }
 

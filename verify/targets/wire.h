@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/fields.h"
 #include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
 #include "verify/problem/target.h"
@@ -83,21 +84,13 @@ class WireReader {
 };
 
 /// Passes all fields to `archive`, a writer or a reader.
-template <class Archive, class Fields>
-void ArchiveOperation(Archive& archive, Fields& o) {
-  archive(o.a_type), archive(o.b_type), archive(o.c_type);
-  archive(o.a_zero_point), archive(o.a_zero_points), archive(o.a_scales);
-  archive(o.c_zero_point), archive(o.b_zero_points);
-  archive(o.a), archive(o.b);
-  archive(o.bias_s32), archive(o.bias_f32), archive(o.scales);
-  archive(o.activation), archive(o.clamp_min), archive(o.clamp_max);
-  archive(o.residual_type), archive(o.residual), archive(o.residual_scale), archive(o.residual_zero_point);
-}
-
-/// The same; an argument of either const or not.
 template <class Archive>
 void ArchiveFields(Archive& archive, auto& operation) {
-  ArchiveOperation(archive, operation);
+  const auto pass = [&archive](auto, auto& field) { archive(field); };
+  core::ForEachArithmeticNumber(pass, operation);
+  core::ForEachColumnVector(pass, operation);
+  archive(operation.a), archive(operation.a_zero_points), archive(operation.a_scales);
+  archive(operation.b), archive(operation.residual);
   if constexpr (requires { operation.geometry; }) {
     archive(operation.geometry);
   } else {
