@@ -89,8 +89,8 @@ Error CheckListing(int64_t first, int64_t count, const Pair* pairs, int64_t* wri
                                        std::to_string(count) + "; expected 0 or more"};
 }
 
-/// Sizes of structs in the first version of the header. They never change: a struct of that size is accepted
-/// for ever, and what it lacks takes its default.
+/// The least sizes of structs that are accepted: those of the first version of the header. What a shorter
+/// struct lacks takes its default. From 1.0 on they do not change.
 template <class Struct>
 inline constexpr size_t kFirstSize = 0;
 template <>
