@@ -6,6 +6,7 @@
 
 #include "core/result.h"
 #include "kernels/engines/cost_constants.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 namespace {
@@ -17,11 +18,8 @@ constexpr int64_t kSlotBytes = kSlotInts * 4;
 // The number of rows that the fewest tiles need.
 int64_t EvenTile(int64_t rows) { return CeilDivide(rows, CeilDivide(rows, kTileRows)); }
 
-// L1's share for A's block: B streams past it, and the sums take little.
-int64_t ABlockBytes(const CacheSizes& caches) { return caches.l1d_bytes * 3 / 4; }
-
 int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
-  return std::max<int64_t>(ABlockBytes(caches) / block_rows / kTileDepth * kTileDepth, kTileDepth);
+  return std::max<int64_t>(caches.AmxRows() / block_rows / kTileDepth * kTileDepth, kTileDepth);
 }
 
 // Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep.
@@ -30,9 +28,9 @@ double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps) {
   return static_cast<double>(CeilDivide(panels, 2) * steps) * block / static_cast<double>(2 * tile_rows);
 }
 
-// Panels that half of L2 holds, in whole blocks.
+// Panels of a chunk, in whole blocks.
 int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
-  const int64_t panels = caches.l2_bytes / 2 / (RoundUp(k, kTileDepth) * kPanelColumns);
+  const int64_t panels = caches.AmxPanels() / (RoundUp(k, kTileDepth) * kPanelColumns);
   return std::max<int64_t>(panels / kMaxBlockTiles, 1) * kMaxBlockTiles;
 }
 
@@ -72,7 +70,7 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   AmxBlocking blocking;
   const auto is_too_far_apart = [&] {
     const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
-    return taps.count() == 1 && panels > costs::kFewPanels && block_rows * rows.stride > ABlockBytes(caches);
+    return taps.count() == 1 && panels > costs::kFewPanels && block_rows * rows.stride > caches.AmxRows();
   };
   blocking.stages_a = (taps.count() > 1 && taps.depth % kTileDepth != 0) || is_too_far_apart() ||
                       (has_lines && !ReadsLinesInPlace(rows.line, panels, taps.count(), taps.depth));
@@ -83,7 +81,7 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
       blocking.stages_a ? CeilDivide(k, MaxDepth(blocking.row_tiles * blocking.tile_rows, caches)) : 1;
   blocking.depth = RoundUp(CeilDivide(k, depth_blocks), kTileDepth);
   blocking.chunk_panels = MaxChunkPanels(k, caches);
-  blocking.a_stays = rows.count * k <= caches.l2_bytes / 2;
+  blocking.a_stays = rows.count * k <= caches.AmxStayingRows();
   if (blocking.a_stays && panels > blocking.chunk_panels) {
     // The next chunk comes while this one is used, so both must fit; 16 panels are enough for A's way into
     // L1.

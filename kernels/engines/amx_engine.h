@@ -32,6 +32,7 @@
 #include "core/result.h"
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/engines/engine.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 

@@ -5,6 +5,7 @@
 #include "jit/isa.h"
 #include "kernels/engines/cost_constants.h"
 #include "kernels/runtime/blocking.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 namespace {
@@ -52,7 +53,7 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
     groups_ = static_cast<double>(statistics.groups) / static_cast<double>(statistics.quads);
   }
   streams_weights_ = block.dot == jit::DotKind::kVnni &&
-                     quads * block.vectors * jit::VectorBytes(block.isa) > Caches().l1d_bytes / 2;
+                     quads * block.vectors * jit::VectorBytes(block.isa) > Caches().StayingWeights();
   if (data.taps().shared) {
     run_rows_ = data.taps().line_rows;
     shares_pixels_ = true;

@@ -4,6 +4,7 @@
 
 #include "core/isas.h"
 #include "core/types.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 namespace {
@@ -57,7 +58,7 @@ Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial) {
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes) {
   constexpr int64_t kLine = 64;
   // A residual in C's place has its lines read anyway.
-  return output.residual != output.c && row_bytes > Caches().l2_bytes / rows &&
+  return output.residual != output.c && row_bytes > Caches().CachedOutputs() / rows &&
          output.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
 }
 

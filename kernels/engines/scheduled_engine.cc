@@ -10,6 +10,7 @@
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 namespace {
@@ -106,20 +107,18 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::CreateFor(const GemmDa
   return engine;
 }
 
-// As many blocks of rows of packed A as take a third of L1.
 int ScheduledEngine::BlocksOf(const StripForm& form) const {
   if (data_.IsPlanar()) return form.blocks;
   const int64_t rows = int64_t{form.vectors} * lanes_;
-  const int64_t in_l1 = Caches().l1d_bytes / 3 / (rows * data_.k);
+  const int64_t in_l1 = Caches().ScheduledBlocks() / (rows * data_.k);
   return static_cast<int>(std::clamp<int64_t>(in_l1, 1, kMaxTileRows / rows));
 }
 
 Error ScheduledEngine::Choose() {
   const auto spec_for = [&](const StripForm& form) {
     const int rows = form.vectors * lanes_ * BlocksOf(form);
-    // A's window takes three quarters of L1: the schedule streams through the rest.
     const int64_t window_quads =
-        std::clamp<int64_t>(Caches().l1d_bytes * 3 / 4 / (rows * kQuad), 16, (kMostWindowOffset - 1) / rows);
+        std::clamp<int64_t>(Caches().ScheduledWindow() / (rows * kQuad), 16, (kMostWindowOffset - 1) / rows);
     ScheduleSpec spec{form.columns, rows, window_quads, amax_};
     spec.saturates = UsesSchedule(isa_, INTACT_EXACT);
     const bool is_shallow = std::min(data_.weights.quads(), window_quads) <= costs::kShallowQuads;
@@ -248,12 +247,13 @@ double ScheduledEngine::Cost(int64_t m) const {
 // Packed rows are read again by each chunk; where there is but one, they are still in L1.
 int64_t ScheduledEngine::RowsPerBlock() const {
   if (data_.weights.panels() <= PanelsPerChunk()) return tile_rows_;
-  return std::max<int64_t>(Caches().l2_bytes / std::max<int64_t>(data_.k, 1) / tile_rows_, 1) * tile_rows_;
+  return std::max<int64_t>(Caches().ScheduledRows() / std::max<int64_t>(data_.k, 1) / tile_rows_, 1) *
+         tile_rows_;
 }
 
 int64_t ScheduledEngine::PanelsPerChunk() const {
   const int64_t panel_bytes = std::max<int64_t>(schedule_->bytes() / data_.weights.panels(), 1);
-  return std::clamp<int64_t>(Caches().l2_bytes / 2 / panel_bytes, 1, 32);
+  return std::clamp<int64_t>(Caches().ScheduledPanels() / panel_bytes, 1, 32);
 }
 
 int64_t ScheduledEngine::ScratchBytes(int64_t rows) const {

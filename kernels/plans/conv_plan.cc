@@ -8,6 +8,7 @@
 #include "core/types.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
+#include "kernels/runtime/caches.h"
 #include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
@@ -213,7 +214,7 @@ int64_t ConvPlan::SpreadRowBytes() const {
 // As many as stay in half of L1, from where they are copied; whole lines, as bands hold them, unless those
 // are longer.
 int64_t ConvPlan::MostSpreadRows() const {
-  const int64_t rows = std::max<int64_t>(Caches().l1d_bytes / 2 / SpreadRowBytes(), 1);
+  const int64_t rows = std::max<int64_t>(Caches().SpreadRows() / SpreadRowBytes(), 1);
   const int64_t line = geometry_.output[kWidth];
   return rows < line && depthwise_ == nullptr ? rows : std::max<int64_t>(rows / line, 1) * line;
 }

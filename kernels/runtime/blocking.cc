@@ -4,38 +4,16 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/runtime/caches.h"
+
 namespace intact::kernels {
-namespace {
-
-CacheSizes& MutableCaches() {
-  static CacheSizes sizes = CachesOf(jit::HostFacts());
-  return sizes;
-}
-
-}  // namespace
-
-CacheSizes CachesOf(const jit::MachineFacts& facts) noexcept {
-  CacheSizes sizes = kAssumedCaches;
-  if (const int64_t bytes = jit::DetectCacheBytes(facts, jit::CacheLevel::kL1d); bytes != 0) {
-    sizes.l1d_bytes = bytes;
-  }
-  if (const int64_t bytes = jit::DetectCacheBytes(facts, jit::CacheLevel::kL2); bytes != 0) {
-    sizes.l2_bytes = bytes;
-  }
-  return sizes;
-}
-
-const CacheSizes& Caches() { return MutableCaches(); }
-
-void SetCachesForTesting(const CacheSizes& sizes) { MutableCaches() = sizes; }
-
 int64_t RowsPerBlock(int64_t row_bytes, int mr) {
-  const int64_t rows = Caches().l2_bytes / 4 / std::max<int64_t>(row_bytes, 1);
+  const int64_t rows = Caches().RowBlock() / std::max<int64_t>(row_bytes, 1);
   return std::max<int64_t>(rows / mr, 1) * mr;
 }
 
 int64_t ColumnsPerChunk(int64_t column_bytes, int nr) {
-  const int64_t columns = Caches().l2_bytes / 8 / std::max<int64_t>(column_bytes, 1);
+  const int64_t columns = Caches().ColumnChunk() / std::max<int64_t>(column_bytes, 1);
   return std::max<int64_t>(columns / nr, 1) * nr;
 }
 

@@ -1,34 +1,14 @@
-// How a GEMM is cut: among threads, and into blocks that fit the caches.
+// How a GEMM is cut: among threads, and into blocks that fit the caches (caches.h).
 #ifndef INTACT_KERNELS_RUNTIME_BLOCKING_H_
 #define INTACT_KERNELS_RUNTIME_BLOCKING_H_
 
 #include <array>
 #include <cstdint>
 
-#include "jit/topology.h"
-
 namespace intact::kernels {
 
 inline constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline constexpr int64_t RoundUp(int64_t value, int64_t unit) { return CeilDivide(value, unit) * unit; }
-
-struct CacheSizes {
-  int64_t l1d_bytes = 0;
-  int64_t l2_bytes = 0;
-};
-
-/// The sizes assumed where a machine does not report its own.
-inline constexpr CacheSizes kAssumedCaches = {32 << 10, 512 << 10};
-
-/// The caches that a core of a machine uses; kAssumedCaches for each size that is unknown.
-CacheSizes CachesOf(const jit::MachineFacts& facts) noexcept;
-
-/// CachesOf() this machine, detected once.
-const CacheSizes& Caches();
-
-/// From now on Caches() are these. Plans are cut by the caches as they were when they were made: only while
-/// there is none.
-void SetCachesForTesting(const CacheSizes& sizes);
 
 /// Rows of A, of `row_bytes` each, that a block holds: they stay in a quarter of L2. A multiple of mr, at
 /// least mr.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/runtime/blocking.h"
+#include "kernels/runtime/caches.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
@@ -21,7 +21,7 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 
 Band::Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t padding, uint8_t flip)
     : geometry_(geometry), channels_(channels), padding_(padding), flip_(flip) {
-  const int64_t budget = Caches().l2_bytes / 4;
+  const int64_t budget = Caches().BandLines();
   pixel_step_ = TapStep(kWidth, width());
   line_bytes_ = Positions(kWidth, width()) * channels.pitch;
   lines_ = LinesWithin(budget);

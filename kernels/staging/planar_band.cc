@@ -9,6 +9,7 @@
 
 #include "core/result.h"
 #include "kernels/runtime/blocking.h"
+#include "kernels/runtime/caches.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
@@ -66,7 +67,7 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t fl
   const int64_t others = length(kHeight, 1) - 1;
   groups_ = ChooseGroups(geometry);
   const int64_t line_bytes = groups_ * group_quads * kQuad * slices * phases * line_positions_;
-  lines_ = std::clamp<int64_t>(Caches().l1d_bytes * 3 / 2 / line_bytes - others, 1, geometry.output[kHeight]);
+  lines_ = std::clamp<int64_t>(Caches().PlanarLines() / line_bytes - others, 1, geometry.output[kHeight]);
   phase_positions_ = length(kHeight, lines_) * line_positions_ + line_length_ - line_positions_;
   slice_positions_ = phases * phase_positions_;
   // An odd number of cache lines, so that quads do not meet in the same sets of L1.
@@ -141,7 +142,7 @@ int64_t PlanarBand::LinePositions() const {
 
 bool PlanarBand::IsSmall() const {
   const int64_t all = geometry_.groups / groups_ + 1;
-  return bytes() <= Caches().l2_bytes && all < std::numeric_limits<uint32_t>::max() / bytes();
+  return bytes() <= Caches().WholePlanarBand() && all < std::numeric_limits<uint32_t>::max() / bytes();
 }
 
 int64_t PlanarBand::EndFrom(int64_t row, int64_t row_end) const {

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/runtime/blocking.h"
+#include "kernels/runtime/caches.h"
 #include "verify/report/report.h"
 #include "verify/report/report_terminal.h"
 

@@ -13,6 +13,7 @@
 
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/engines/amx_engine.h"
+#include "kernels/runtime/caches.h"
 #include "kernels/weights/pack.h"
 #include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"

@@ -19,7 +19,7 @@
 #include "kernels/api/create.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/gemm_plan.h"
-#include "kernels/runtime/blocking.h"
+#include "kernels/runtime/caches.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"
