@@ -188,7 +188,8 @@ class _Translator:
         self.initializers: dict[str, np.ndarray] = {}
         self.infos: dict[str, Any] = {}
         self.outputs: list[str] = []
-        self.names: set[str] = set()
+        self.names: set[str] = set()  # of tensors
+        self.node_names: set[str] = set()
         self.values: dict[Any, Any] = {}
         self.constants: dict[Any, str] = {}
         self.done = Translation(None)
@@ -198,16 +199,17 @@ class _Translator:
 
     # ----- the ONNX model -----------------------------------------------------------------------------------------------
 
-    def unique(self, name: str) -> str:
+    def unique(self, name: str, names: "set[str] | None" = None) -> str:
+        names = self.names if names is None else names
         found, count = name, 1
-        while found in self.names:
+        while found in names:
             count += 1
             found = f"{name}_{count}"
-        self.names.add(found)
+        names.add(found)
         return found
 
     def emit(self, op: str, inputs: list[str], outputs: int = 1, domain: str = "", name: str = "", **attributes: Any) -> Any:
-        name = self.unique(name or self.node.name)
+        name = self.unique(name or f"{self.node.name} {op}", self.node_names)
         made = [self.unique(f"{name}.{k}" if outputs > 1 else f"{name}.out") for k in range(outputs)]
         attributes = {key: value for key, value in attributes.items() if value is not None}
         self.nodes.append(self.helper.make_node(op, inputs, made, name=name, domain=domain, **attributes))
@@ -560,15 +562,13 @@ class _Translator:
         if not isinstance(x, _Value):
             raise _Unknown
         packed = self._weights(node)
-        name = str(node.target) if node.op == "call_module" else node.name
-        self.layer = self.unique(name)
-        self.names.discard(self.layer)
+        self.layer = str(node.target) if node.op == "call_module" else node.name
         self.done.operators[self.layer] = (type(self.owner).__name__ if self.owner is not None
                                            else f"{self.source}{getattr(node.target, '__name__', key).split('.')[0]}")
         if packed is None:
             return self._unpacked(key, x)
         weight, parts = self.packed(packed, str(node.target if node.op == "call_module" else node.args[1].target))
-        if not x.is_quantized:
+        if ".dynamic." in self.source or key.endswith("dynamic"):
             return self._dynamic(node, key, x, weight, parts)
         scale, point = self._output_scale()
         a = [x.name, self.scalar(x.scale), self.scalar(x.point, np.uint8)]
@@ -679,8 +679,6 @@ class _Translator:
         return self._quantized(x, self.owner.scale, self.owner.zero_point, self.owner.dtype)
 
     def _on_quantizepertensor(self, x: Any) -> Any:
-        if isinstance(x, _Constant):
-            raise _Unknown
         scale, point = self.option(1, "scale"), self.option(2, "zero_point")
         if self.source != "quantized_decomposed.":
             return self._quantized(x, scale, point, self.option(3, "dtype"))
@@ -694,17 +692,17 @@ class _Translator:
         made.is_quantized = True
         return made
 
-    def _quantized(self, x: _Value, scale: Any, point: Any, dtype: Any, low: int | None = None, high: int | None = None) -> _Value:
+    def _quantized(self, x: Any, scale: Any, point: Any, dtype: Any, low: int | None = None, high: int | None = None) -> _Value:
         """Quantizes to 8 bits. Engines shift s8 activations to u8; here they are u8 from the start."""
         shift = {torch.quint8: 0, torch.uint8: 0, torch.qint8: 128, torch.int8: 128}.get(dtype)
         scale, point = self._number(scale), self._number(point)
         if shift is None:
             raise _Unknown
         low, high = (limit if n is None else n + shift for n, limit in ((low, 0), (high, 255)))
-        name = x.name
+        name, rank = self.name_of(x), x.tensor.dim() if isinstance(x, _Constant) else x.rank
         if scale is None or point is None:  # each run decides
             if (low, high) == (0, 255):
-                return _Value(self.emit("DynamicQuantizeLinear", [name], 3)[0], x.rank, 0.0, 0, True)
+                return _Value(self.emit("DynamicQuantizeLinear", [name], 3)[0], rank, 0.0, 0, True)
             scale, point, unknown = 1.0, 0, True
         else:
             point, unknown = int(point) + shift, False
@@ -712,7 +710,7 @@ class _Translator:
             bounds = [self.scalar((n - point) * scale) for n in (low, high)]
             name = self.emit("Clip", [name, *bounds])
         made = self.emit("QuantizeLinear", [name, self.scalar(scale), self.scalar(point, np.uint8)])
-        return _Value(made, x.rank, 0.0 if unknown else scale, point, True, dtype in (torch.quint8, torch.qint8))
+        return _Value(made, rank, 0.0 if unknown else scale, point, True, dtype in (torch.quint8, torch.qint8))
 
     def _on_dequantize(self, x: Any) -> _Value:
         if not isinstance(x, _Value):

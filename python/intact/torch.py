@@ -19,7 +19,7 @@ from ._audit import Audit
 from ._audit import audit as _audit_file
 from ._library import Error, excerpt, invalid
 from ._repair import Repair
-from ._torch_graph import Translation, translate, write_back
+from ._torch_graph import ExportedProgram, Translation, translate, write_back
 
 _ENGINES = ("fbgemm", "onednn")  # that PyTorch has; its engine x86 is one of them, by the layer and the CPU
 
@@ -76,7 +76,7 @@ def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | 
     - `options`: `bit_exact`, `keep_channels`, as for `intact.repair()`. Programs keep their numbers of channels.
 
     Gives a repaired copy, and what was done; layers that no order makes safe are left as they are. Raises `Error`."""
-    repaired = copy.deepcopy(module)
+    repaired = _copied(module)
     translation = _translated(repaired, example_inputs)
     names = _names(translation, engines)
     for name in names:
@@ -94,6 +94,15 @@ def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | 
     for row, layer in zip(done.layers, done.before.layers):
         row.operator = layer.layer.node
     return repaired, done
+
+
+def _copied(module: Any) -> Any:
+    """A copy with constants of its own."""
+    if not isinstance(module, ExportedProgram):
+        return copy.deepcopy(module)
+    program = copy.copy(module)  # a deep copy renames inputs whose names are those of built-in functions
+    program._state_dict, program._constants = copy.deepcopy((module.state_dict, module.constants))
+    return program
 
 
 def _constants(proto: Any) -> list[bytes]:
