@@ -330,7 +330,7 @@ class _Translator:
                 self.values[node] = self._attribute(node)
             elif node.op == "output":
                 self._outputs(node.args)
-            elif node.users or node.op != "call_module":  # else what checks the sizes of inputs
+            elif node.target != "_guards_fn":  # which checks the sizes of inputs
                 self._call(node)
         graph = self.helper.make_graph(
             self.nodes, "module", inputs, [self.helper.make_empty_tensor_value_info(name) for name in self.outputs],
@@ -352,27 +352,29 @@ class _Translator:
                     self.values[node] = _Constant(self.module.constants[name] if tensor is None else tensor)
                     return []
         shape = self.shape_of(node)
-        channels, rank = (None, len(shape)) if shape is not None else self._first_reader(node)
-        self.values[node] = _Value(self.unique(node.name), rank)
+        value = self.values[node] = _Value(self.unique(node.name))
         if shape is None:
-            shape = [None] * ((rank or 2) - 1) + [channels] if rank is None else [None, channels] + [None] * (rank - 2)
-        return [self.helper.make_tensor_value_info(self.values[node].name, self.types.FLOAT, shape)]
+            channels, value.rank = self._first_reader(node)
+            shape = [None, channels] + [None] * ((value.rank or 2) - 2)  # where the rank is not known, only the last one counts
+        else:
+            value.rank = len(shape)
+        return [self.helper.make_tensor_value_info(value.name, self.types.FLOAT, shape)]
 
     def _first_reader(self, node: Any, depth: int = 0) -> tuple[int | None, int | None]:
-        """How many channels and dimensions the input of a convolution has, where `node` gets to one unchanged in shape."""
+        """How many channels and dimensions an input has, by the first product that reads it; each None if not known."""
         for user in node.users if depth < 16 else []:
             key = self._name(user)[1]
-            if key in _CONV and user.args and user.args[0] is node:
-                packed = self._weights(user)
-                if packed is not None:
-                    weight = packed.weight_bias()[0]
-                    return weight.shape[1] * packed.option("groups"), weight.dim()
-                module = self.modules.get(user.target) if user.op == "call_module" else None
-                if module is not None and isinstance(getattr(module, "weight", None), torch.Tensor):
-                    return module.weight.shape[1] * module.groups, module.weight.dim()
+            if key in _LINEAR | _CONV and user.args and user.args[0] is node:
+                packed, module = self._weights(user), self.modules.get(user.target) if user.op == "call_module" else None
+                weight = packed.weight_bias()[0] if packed is not None else getattr(module, "weight", None)
+                if not isinstance(weight, torch.Tensor) or weight.dim() < 2:
+                    continue
+                if key in _LINEAR:
+                    return weight.shape[1], None
+                return weight.shape[1] * (packed.option("groups") if packed is not None else module.groups), weight.dim()
             if key in _ELEMENTWISE or key in _KEEPING or key in ("quantize", "quantizepertensor"):
                 found = self._first_reader(user, depth + 1)
-                if found[1]:
+                if found[0] is not None:
                     return found
         return None, None
 
