@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from ._library import excerpt, invalid
+from ._library import Error, excerpt, invalid
 
 try:
     from torch.export import ExportedProgram
@@ -210,7 +210,7 @@ class _Translator:
 
     def emit(self, op: str, inputs: list[str], outputs: int = 1, domain: str = "", name: str = "", **attributes: Any) -> Any:
         name = self.unique(name or f"{self.node.name} {op}", self.node_names)
-        made = [self.unique(f"{name}.{k}" if outputs > 1 else f"{name}.out") for k in range(outputs)]
+        made = [self.unique(f"{name}.{k}") for k in range(outputs)] if outputs > 1 else [self.unique(f"{name}.out")]
         attributes = {key: value for key, value in attributes.items() if value is not None}
         self.nodes.append(self.helper.make_node(op, inputs, made, name=name, domain=domain, **attributes))
         return made if outputs > 1 else made[0]
@@ -243,18 +243,20 @@ class _Translator:
             self.done.places.append(place)
         return self.constants[key]
 
-    def constant(self, tensor: Any, shape: tuple | None = None) -> str:
-        """A tensor of the module, if need be in another shape."""
+    def constant(self, tensor: Any, shape: tuple | None = None, dtype: Any = None) -> str:
+        """A tensor of the module, a vector if need be in another shape."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_quantized or tensor.is_sparse:
             raise _Unknown
         array = tensor.detach().to(torch.float32) if tensor.dtype is torch.bfloat16 else tensor.detach()
-        name = self._placed(id(tensor), f"constant {len(self.done.places)}", array.numpy(), Place("", tensor=tensor))
-        if shape is None or tuple(tensor.shape) == shape:
+        array = array.numpy() if dtype is None else array.numpy().astype(dtype)
+        name = self._placed(id(tensor), f"constant {len(self.done.places)}", array, Place("", tensor=tensor))
+        if shape is None or len(shape) == tensor.dim():
             return name
+        shape = (tensor.numel(), *shape[1:])
         key = (id(tensor), shape)
         if key not in self.constants:
             self.constants[key] = self.emit("Reshape", [name, self.vector(list(shape))], name=f"{name} shaped")
-            self.state(self.constants[key], self.numpy_helper.from_array(array.numpy()).data_type, shape)
+            self.state(self.constants[key], self.numpy_helper.from_array(array).data_type, shape)
         return self.constants[key]
 
     def packed(self, packed: _Packed, path: str) -> tuple[Any, dict[str, str]]:
@@ -299,13 +301,13 @@ class _Translator:
             return self.constant(value.tensor)
         key = (id(value.tensor), "dequantized")
         if key not in self.constants:
-            self.constants[key] = self.emit("DequantizeLinear", [self.constant(value.tensor), self._operand(value.scale, np.float32),
+            self.constants[key] = self.emit("DequantizeLinear", [self.constant(value.tensor), self._operand(value.scale, np.float64),
                                                                  self._operand(value.point, np.int8)], axis=0)
         return self.constants[key]
 
     def _operand(self, value: Any, dtype: Any) -> str:
         """A scale or a zero point: of the whole tensor, or of each channel."""
-        return self.constant(value.tensor) if isinstance(value, _Constant) else self.scalar(value, dtype)
+        return self.constant(value.tensor, dtype=dtype) if isinstance(value, _Constant) else self.scalar(value, dtype)
 
     def shape_of(self, node: Any) -> list | None:
         """A tensor's sizes as the graph states them. A module's batches may have any size, those of a program may not."""
@@ -573,17 +575,19 @@ class _Translator:
         if ".dynamic." in self.source or key.endswith("dynamic"):
             return self._dynamic(node, key, x, weight, parts)
         scale, point = self._output_scale()
-        a = [x.name, self.scalar(x.scale), self.scalar(x.point, np.uint8)]
         b = [parts["weight"], parts["scale"], parts["zero_point"]]
-        c = [self.scalar(scale), self.scalar(point, np.uint8)]
-        bias = [parts["bias"]] if "bias" in parts else [""]
-        if key in _LINEAR:
-            made = self.emit("QGemm", [*a, *b, *bias, *c], domain="com.microsoft", name=self.layer, transB=1)
-            return _Value(made, x.rank, scale, point, True, True)
         option = packed.option
-        made = self.emit("QLinearConv", [*a, *b, *c, *bias], name=self.layer, **self._geometry(
-            weight.dim() - 2, option("stride"), option("padding"), option("dilation"), option("groups")))
-        return _Value(made, weight.dim(), scale, point, True, True)
+        geometry = None if key in _LINEAR else self._geometry(
+            weight.dim() - 2, option("stride"), option("padding"), option("dilation"), option("groups"))
+        made = self._integers([x.name, self.scalar(x.scale), self.scalar(x.point, np.uint8)], b, parts.get("bias", ""),
+                              [self.scalar(scale), self.scalar(point, np.uint8)], geometry)
+        return _Value(made, x.rank if geometry is None else weight.dim(), scale, point, True, True)
+
+    def _integers(self, a: list[str], b: list[str], bias: str, c: list[str], geometry: dict | None) -> str:
+        """A product of integers: tensor, scale and zero point of each operand. c: of a quantized output. The bias is in float."""
+        if geometry is None:
+            return self.emit("QGemm", [*a, *b, bias, *c], domain="com.microsoft", name=self.layer, transB=1)
+        return self.emit("QLinearConv", [*a, *b, *(c or ["", ""]), bias], name=self.layer, **geometry)
 
     @staticmethod
     def _geometry(dims: int, stride: Any, padding: Any, dilation: Any, groups: int) -> dict:
@@ -614,22 +618,8 @@ class _Translator:
             a = self.emit("QuantizeLinear", [clipped, scale, point])
         else:
             a, scale, point = self.emit("DynamicQuantizeLinear", [x.name], 3)
-        return self._integer_product(_Value(a, x.rank), scale, point, parts["weight"], parts["scale"], parts["zero_point"],
-                                     parts.get("bias", ""), 2)
-
-    def _integer_product(self, a: _Value, a_scale: str, a_point: str, b: str, b_scale: str, b_point: str, bias: str, rank: int,
-                         geometry: dict | None = None) -> _Value:
-        """A product in integers, scaled and with a bias in float."""
-        if geometry is None:
-            b = self.emit("Transpose", [b], perm=[1, 0])
-            made = self.emit("MatMulInteger", [a.name, b, a_point, b_point], name=self.layer)
-        else:
-            made = self.emit("ConvInteger", [a.name, b, a_point, b_point], name=self.layer, **geometry)
-        made = self.emit("Cast", [made], to=self.types.FLOAT)
-        made = self.emit("Mul", [self.emit("Mul", [made, a_scale]), b_scale])
-        if bias:
-            made = self.emit("Add", [made, bias])
-        return _Value(made, a.rank if geometry is None else rank)
+        made = self._integers([a, scale, point], [parts["weight"], parts["scale"], parts["zero_point"]], parts.get("bias", ""), [], None)
+        return _Value(made, x.rank)
 
     def _unpacked(self, key: str, x: _Value) -> _Value:
         """A product whose weights are a tensor: in float, or between dequantization and quantization."""
@@ -647,16 +637,14 @@ class _Translator:
             stride, padding, dilation = (self.option(i, name, default) for i, name, default in (
                 (3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)))
             geometry = self._geometry(rank - 2, stride, padding, dilation, self.option(6, "groups", 1))
-        wide = (-1, *[1] * (rank - 2)) if geometry else (-1,)
-        columns = weight.tensor.shape[0]
-        wide = tuple(columns if n == -1 else n for n in wide)
-        bias_name = self.constant(bias.tensor, wide) if bias is not None else ""
         if weight.scale is not None and weight.tensor.dtype is torch.int8 and x.integers is not None:
             a = x.integers
-            b_scale = self.constant(weight.scale.tensor, wide) if isinstance(weight.scale, _Constant) else self.scalar(weight.scale)
-            points = self._zero_points(weight.point)
-            return self._integer_product(a, self.scalar(a.scale), self.scalar(a.point, np.uint8), self.constant(weight.tensor),
-                                         b_scale, points, bias_name, rank, geometry)
+            made = self._integers(
+                [a.name, self.scalar(a.scale), self.scalar(a.point, np.uint8)],
+                [self.constant(weight.tensor), self._operand(weight.scale, np.float64), self._zero_points(weight.point)],
+                self.constant(bias.tensor) if bias is not None else "", [], geometry)
+            return _Value(made, x.rank if geometry is None else rank)
+        bias_name = self.constant(bias.tensor, (-1, *[1] * (rank - 2))) if bias is not None else ""
         b = self.name_of(weight)
         if geometry is None:
             made = self.emit("MatMul", [x.name, self.emit("Transpose", [b], perm=[1, 0])], name=self.layer)
@@ -1014,21 +1002,43 @@ def translate(module: Any, example_inputs: tuple | None = None) -> Translation:
     return _Translator(module, _graph_of(module, example_inputs)).run()
 
 
-def write_back(translation: Translation, repaired: Any) -> None:
-    """Writes the constants of the repaired translation into the module that was translated."""
+def constants_of(translation: Translation, proto: Any) -> list[np.ndarray]:
+    """What the operators of a translation read for each place, in the translation or in a repaired copy."""
     from onnx import numpy_helper
 
-    stored = {tensor.name: tensor for tensor in translation.proto.graph.initializer}
-    new = {tensor.name: tensor for tensor in repaired.graph.initializer}
-    read = {node.name: node.input[0] for node in repaired.graph.node if node.op_type == "Identity"}
-    was = {node.name: node.input[0] for node in translation.proto.graph.node if node.op_type == "Identity"}
+    initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
+    makers = {node.output[0]: node for node in proto.graph.node if node.op_type == "Identity"}
+    nodes = {node.name: node for node in proto.graph.node}
+    found = []
+    readers: dict[str, list] = {}
+    for node in translation.proto.graph.node:
+        for i, name in enumerate(node.input):
+            readers.setdefault(name, []).append((node.name, i))
+    for place in translation.places:
+        arrays = []
+        for reader, i in readers.get(f"{place.identity}.out", []):
+            name = nodes[reader].input[i] if reader in nodes else ""
+            name = makers[name].input[0] if name in makers else name
+            if name not in initializers:
+                raise Error("INTERNAL", f"{excerpt(reader)}: its constant {excerpt(place.identity)!r} is lost")
+            arrays.append(numpy_helper.to_array(initializers[name]))
+        arrays = arrays or [numpy_helper.to_array(initializers[makers[f"{place.identity}.out"].input[0]])]
+        if any(array.shape != arrays[0].shape or array.tobytes() != arrays[0].tobytes() for array in arrays):
+            raise Error("INTERNAL", f"operators read the constant {excerpt(place.identity)!r} in two orders")
+        found.append(arrays[0])
+    return found
+
+
+def write_back(translation: Translation, repaired: Any) -> None:
+    """Writes the constants of the repaired translation into the module that was translated."""
+    if [node.op_type for node in translation.proto.graph.node] != [node.op_type for node in repaired.graph.node]:
+        raise Error("INTERNAL", "the repaired model has other operators, which a module cannot get")
+    stored = constants_of(translation, translation.proto)
     packed: dict[tuple, dict[str, np.ndarray]] = {}
     owners: dict[tuple, _Packed] = {}
     changed = set()
-    for place in translation.places:
-        tensor, old = new[read[place.identity]], stored[was[place.identity]]
-        array = numpy_helper.to_array(tensor)
-        is_changed = array.shape != tuple(old.dims) or array.tobytes() != numpy_helper.to_array(old).tobytes()
+    for place, array, old in zip(translation.places, constants_of(translation, repaired), stored):
+        is_changed = array.shape != old.shape or array.tobytes() != old.tobytes()
         if place.tensor is not None:
             if is_changed:
                 place.tensor.data = torch.tensor(array).to(place.tensor.dtype)

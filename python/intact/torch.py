@@ -14,12 +14,16 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterable
 
+import numpy as np
+
 from . import _repair
 from ._audit import Audit
 from ._audit import audit as _audit_file
 from ._library import Error, excerpt, invalid
 from ._repair import Repair
-from ._torch_graph import ExportedProgram, Translation, translate, write_back
+from ._repair_report import to_text as _repair_text
+from ._report import to_text as _audit_text
+from ._torch_graph import ExportedProgram, Translation, constants_of, translate, write_back
 
 _ENGINES = ("fbgemm", "onednn")  # that PyTorch has; its engine x86 is one of them, by the layer and the CPU
 
@@ -87,13 +91,19 @@ def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | 
     proto, done = _repair.repair(translation.proto, engines=names, **options)
     write_back(translation, proto)
     after = translate(repaired, None if example_inputs is None else tuple(example_inputs))
-    if _constants(after.proto) != _constants(proto):
+    held, wanted = constants_of(after, after.proto), constants_of(translation, proto)
+    if len(held) != len(wanted) or not all(map(np.array_equal, held, wanted)):
         raise Error("INTERNAL", f"{excerpt(type(module).__name__)}: the repaired module does not hold the repaired constants")
     _named(done.before, translation, module)
     done.after = _audited(after, module, names)
     for row, layer in zip(done.layers, done.before.layers):
         row.operator = layer.layer.node
     return repaired, done
+
+
+def to_text(result: "Audit | Repair") -> str:
+    """What `intact audit` or `intact repair` would print."""
+    return _audit_text(result) if isinstance(result, Audit) else _repair_text(result)
 
 
 def _copied(module: Any) -> Any:
@@ -103,13 +113,3 @@ def _copied(module: Any) -> Any:
     program = copy.copy(module)  # a deep copy renames inputs whose names are those of built-in functions
     program._state_dict, program._constants = copy.deepcopy((module.state_dict, module.constants))
     return program
-
-
-def _constants(proto: Any) -> list[bytes]:
-    """What the operators of a translation read, in the order of the operators."""
-    from onnx import numpy_helper
-
-    stored = {tensor.name: tensor for tensor in proto.graph.initializer}
-    arrays = [numpy_helper.to_array(stored[node.input[0]]) for node in proto.graph.node if node.op_type == "Identity"
-              and node.input[0] in stored]
-    return [repr(array.shape).encode() + array.tobytes() for array in arrays]

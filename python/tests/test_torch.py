@@ -52,26 +52,33 @@ def weights_of(rng, shape, is_safe=False):
     w[:, -2] = -abs(w[:, -2])
     w[(slice(None), -1) + (0,) * (len(shape) - 2)] = 127
     if not is_safe:
-        w[(slice(0, 3), slice(0, 2)) + (0,) * (len(shape) - 2)] = 95
+        w[(slice(2, 5), slice(0, 2)) + (0,) * (len(shape) - 2)] = 95
     return w
 
 
+def bias_of(rng, count):
+    """Channels 0 and 1 are large, so that the pair of them clamps."""
+    bias = rng.uniform(0, 2, count)
+    bias[:2] += 10
+    return torch.tensor(bias.astype(np.float32))
+
+
 def qtensor(w, rng):
-    scales = torch.tensor(rng.uniform(0.002, 0.01, len(w)))
+    scales = torch.tensor(rng.uniform(0.001, 0.004, len(w)))
     return torch._make_per_channel_quantized_tensor(torch.tensor(w.astype(np.int8)), scales, torch.zeros(len(w), dtype=torch.int64), 0)
 
 
 def conv(rng, i, o, kernel=3, groups=1, is_safe=False, padding=None):
     layer = nnq.Conv2d(i, o, kernel, padding=kernel // 2 if padding is None else padding, groups=groups)
     w = weights_of(rng, (o, i // groups, kernel, kernel), is_safe)
-    layer.set_weight_bias(qtensor(w, rng), torch.tensor(rng.uniform(0, 4, o).astype(np.float32)))
+    layer.set_weight_bias(qtensor(w, rng), bias_of(rng, o))
     layer.scale, layer.zero_point = 0.05, 3
     return layer
 
 
 def linear(rng, i, o, is_safe=False):
     layer = nnq.Linear(i, o)
-    layer.set_weight_bias(qtensor(weights_of(rng, (o, i), is_safe), rng), torch.tensor(rng.uniform(0, 4, o).astype(np.float32)))
+    layer.set_weight_bias(qtensor(weights_of(rng, (o, i), is_safe), rng), bias_of(rng, o))
     layer.scale, layer.zero_point = 0.05, 3
     return layer
 
@@ -119,7 +126,7 @@ class Dynamic(nn.Module):
         self.first, self.second = nnqd.Linear(16, 32), nnqd.Linear(32, 10)
         for layer in (self.first, self.second):
             w = qtensor(weights_of(rng, (layer.out_features, layer.in_features), layer is self.first), rng)
-            layer.set_weight_bias(w, torch.tensor(rng.uniform(0, 4, len(w)).astype(np.float32)))
+            layer.set_weight_bias(w, bias_of(rng, len(w)))
             layer.version = version
 
     def forward(self, x):
@@ -137,7 +144,7 @@ class Float(nn.Module):
         for name, layer in self.named_children():
             w = weights_of(rng, tuple(layer.weight.shape), name == "first")
             layer.weight.data = torch.tensor(w * 0.004, dtype=torch.float32)
-            layer.bias.data = torch.tensor(rng.uniform(0, 2, len(w)), dtype=torch.float32)
+            layer.bias.data = bias_of(rng, len(w))
 
     def forward(self, x):
         x = torch.relu(self.first(x))
