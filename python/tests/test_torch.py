@@ -15,8 +15,9 @@ import intact  # noqa: E402
 
 if not os.path.exists(os.path.join(os.path.dirname(intact.__file__), "channel_order.so")):
     pytest.skip("this build has no channel_order.so", allow_module_level=True)
-if "fbgemm" not in torch.backends.quantized.supported_engines:
-    pytest.skip("this build of torch has no FBGEMM", allow_module_level=True)
+ENGINES = [name for name in ("fbgemm", "onednn") if name in torch.backends.quantized.supported_engines]
+if not ENGINES:
+    pytest.skip("this build of torch has neither FBGEMM nor oneDNN", allow_module_level=True)
 import intact.torch  # noqa: E402
 from intact import _torch_graph  # noqa: E402
 from intact._library import Error  # noqa: E402
@@ -27,7 +28,6 @@ from torch.ao.nn import quantized as nnq  # noqa: E402
 from torch.ao.nn.quantized import dynamic as nnqd  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore")]
-ENGINES = [name for name in ("fbgemm", "onednn") if name in torch.backends.quantized.supported_engines]
 has_vnni = pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored module would clamp here")
 
 
@@ -35,6 +35,7 @@ has_vnni = pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas(
 def one_thread():
     threads, engine = torch.get_num_threads(), torch.backends.quantized.engine
     torch.set_num_threads(1)
+    torch.backends.quantized.engine = ENGINES[0]
     yield
     torch.set_num_threads(threads)
     torch.backends.quantized.engine = engine
@@ -223,7 +224,7 @@ def test_a_repaired_module_is_proven_and_computes_the_same(name, engine):
 
 @has_vnni
 def test_an_order_on_one_side_alone_shows():
-    module = made(Mlp, "fbgemm")
+    module = made(Mlp, ENGINES[0])
     repaired, _ = intact.torch.repair(module)
     moved = [k for k in (1, 3, 4) if not torch.equal(module.body[k].weight().int_repr(), repaired.body[k].weight().int_repr())]
     assert moved
@@ -286,7 +287,7 @@ def test_without_vnni(tmp_path):
     expected = {}
     for k, name in enumerate(MODULES):
         make, x = MODULES[name]
-        module = made(make, "fbgemm")
+        module = made(make, ENGINES[0])
         for kind, one in (("stored", module), ("repaired", intact.torch.repair(module)[0])):
             torch.jit.trace(one, (x,)).save(str(tmp_path / f"{k}{kind}"))
             np.save(tmp_path / f"{k}{kind}.in.npy", x.numpy())
@@ -295,10 +296,11 @@ def test_without_vnni(tmp_path):
                               ",".join(expected)], capture_output=True, text=True)
     assert process.returncode == 0, process.stderr[-2000:]
     for name, exact in expected.items():
-        got = np.load(tmp_path / f"{name}.fbgemm.npy")
+        got = np.load(tmp_path / f"{name}.{ENGINES[0]}.npy")
         assert np.array_equal(got, exact) == name.endswith("repaired"), name
-    assert any(not np.array_equal(np.load(tmp_path / f"{k}stored.onednn.npy"), np.load(tmp_path / f"{k}repaired.onednn.npy"))
-               for k in range(len(MODULES)))
+    for k in range(len(MODULES)):
+        assert all(not np.array_equal(np.load(tmp_path / f"{k}stored.{engine}.npy"), np.load(tmp_path / f"{k}repaired.{engine}.npy"))
+                   for engine in ENGINES), k
 
 
 class Steps(nn.Module):
@@ -408,7 +410,7 @@ class Random(nn.Module):
 def test_random_modules_compute_the_same(first):
     orders = 0
     for seed in range(first, first + 20):
-        module = made(lambda: Random(seed), "fbgemm")
+        module = made(lambda: Random(seed), ENGINES[0])
         repaired, done = intact.torch.repair(module)
         orders += done.orders
         assert same(run(module, images()), run(repaired, images())), seed
