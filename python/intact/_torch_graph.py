@@ -1,7 +1,7 @@
 """A PyTorch module's graph in the words of ONNX, for the audit and the planner of orders. The ONNX model is never run.
 
-Each constant is an initializer that one operator reads (Identity), so that it has one layout however often the module reads it, and
-can be written back. What has no translation becomes an operator that nothing knows, which keeps the order of all that it touches.
+Each constant is an initializer that one operator reads (Identity), so that it has one layout however often the module reads it,
+and can be written back. What has no translation becomes an operator that nothing knows. It keeps the order of what it touches.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _BINARY = {"add": "Add", "iadd": "Add", "sub": "Sub", "isub": "Sub", "mul": "Mul
 _POOLS = {f"{kind}{dims}d": op for dims in (1, 2, 3) for kind, op in (
     ("maxpool", "MaxPool"), ("avgpool", "AveragePool"), ("adaptiveavgpool", "AveragePool"), ("adaptivemaxpool", "MaxPool"))}
 _REDUCTIONS = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
-_KEEPS_SCALE = _KEEPING | _BOUNDED | set(_POOLS) | {
-    "relu", "mean", "view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "getitem", "slice", "chunk", "split"}
+_KEEPS_SCALE = _KEEPING | _BOUNDED | set(_POOLS) | {"relu", "mean", "view", "reshape", "flatten", "transpose", "permute",
+                                                    "squeeze", "unsqueeze", "getitem", "slice", "chunk", "split"}
 # What PyTorch's products of activations and constant weights are called.
 _LINEAR = {"linear", "linearrelu", "linearleakyrelu", "lineartanh", "lineardynamic", "linearreludynamic"}
 _CONV = {f"conv{dims}d{relu}" for dims in (1, 2, 3) for relu in ("", "relu")} | {f"convrelu{dims}d" for dims in (1, 2, 3)}
@@ -150,8 +150,8 @@ def _graph_of(module: Any, example_inputs: tuple | None) -> Any:
     if isinstance(module, ExportedProgram):
         return module.graph
     if not isinstance(module, torch.nn.Module) or isinstance(module, torch.jit.ScriptModule):
-        raise invalid(f"module: is a {excerpt(type(module).__name__)}; expected a torch.nn.Module that torch.fx traces, a GraphModule, "
-                      "or an ExportedProgram")
+        raise invalid(f"module: is a {excerpt(type(module).__name__)}; expected a torch.nn.Module that torch.fx traces, "
+                      "a GraphModule, or an ExportedProgram")
     name = excerpt(type(module).__name__)
     if isinstance(module, fx.GraphModule):
         graph = module.graph
@@ -159,8 +159,8 @@ def _graph_of(module: Any, example_inputs: tuple | None) -> Any:
         try:
             graph = _Tracer().trace(module)
         except Exception as error:  # whatever the module's own code raises
-            raise invalid(f"{name}: torch.fx does not trace it: {excerpt(error, 200)}; expected a module without control flow that "
-                          "depends on data, a GraphModule, or an ExportedProgram") from None
+            raise invalid(f"{name}: torch.fx does not trace it: {excerpt(error, 200)}; expected a module without control flow "
+                          "that depends on data, a GraphModule, or an ExportedProgram") from None
     if example_inputs is not None:
         from torch.fx.passes.shape_prop import ShapeProp
 
@@ -266,7 +266,8 @@ class _Translator:
             raise _Unknown
         parts = {"weight": weight.int_repr()}
         if weight.qscheme() == torch.per_tensor_affine:
-            parts["scale"], parts["zero_point"] = torch.tensor(weight.q_scale(), dtype=torch.float64), torch.tensor(weight.q_zero_point())
+            parts["scale"] = torch.tensor(weight.q_scale(), dtype=torch.float64)
+            parts["zero_point"] = torch.tensor(weight.q_zero_point())
         elif weight.q_per_channel_axis() == 0:
             parts["scale"], parts["zero_point"] = weight.q_per_channel_scales(), weight.q_per_channel_zero_points()
         else:
@@ -301,8 +302,8 @@ class _Translator:
             return self.constant(value.tensor)
         key = (id(value.tensor), "dequantized")
         if key not in self.constants:
-            self.constants[key] = self.emit("DequantizeLinear", [self.constant(value.tensor), self._operand(value.scale, np.float64),
-                                                                 self._operand(value.point, np.int8)], axis=0)
+            self.constants[key] = self.emit("DequantizeLinear", [
+                self.constant(value.tensor), self._operand(value.scale, np.float64), self._operand(value.point, np.int8)], axis=0)
         return self.constants[key]
 
     def _operand(self, value: Any, dtype: Any) -> str:
@@ -347,7 +348,8 @@ class _Translator:
     def _placeholder(self, node: Any) -> list:
         if isinstance(self.module, ExportedProgram):
             signature = self.module.graph_signature
-            for targets in (signature.inputs_to_parameters, signature.inputs_to_buffers, signature.inputs_to_lifted_tensor_constants):
+            for targets in (signature.inputs_to_parameters, signature.inputs_to_buffers,
+                            signature.inputs_to_lifted_tensor_constants):
                 if node.name in targets:
                     name = targets[node.name]
                     tensor = self.module.state_dict.get(name)
@@ -458,13 +460,15 @@ class _Translator:
         name = type(self.owner).__name__ if self.owner is not None else _key(getattr(node.target, "__name__", str(node.target)))
         weights = [self.values.get(one) for one in node.all_input_nodes]
         is_product = any(word in self.key for word in _PRODUCTS) and source.startswith(_PACKED) or self.key in _LINEAR | _CONV
-        is_product |= any(isinstance(value, _Packed) or isinstance(value, _Constant) and value.scale is not None for value in weights)
+        is_product |= any(isinstance(value, _Packed) or (isinstance(value, _Constant) and value.scale is not None)
+                          for value in weights)
         # The audit counts operators of other domains as not audited.
         return _Value(self.emit(name if is_product else f"torch.{name}", inputs, domain="torch" if is_product else ""))
 
     @staticmethod
     def _is_plain(value: Any) -> bool:
-        return isinstance(value, _Value) or type(value.tensor) in (torch.Tensor, torch.nn.Parameter) and not value.tensor.is_quantized
+        return isinstance(value, _Value) or (type(value.tensor) in (torch.Tensor, torch.nn.Parameter)
+                                             and not value.tensor.is_quantized)
 
     def option(self, i: int, name: str, default: Any = None) -> Any:
         """An argument of a call, by its place or its name; an attribute of a module."""
@@ -618,7 +622,8 @@ class _Translator:
             a = self.emit("QuantizeLinear", [clipped, scale, point])
         else:
             a, scale, point = self.emit("DynamicQuantizeLinear", [x.name], 3)
-        made = self._integers([a, scale, point], [parts["weight"], parts["scale"], parts["zero_point"]], parts.get("bias", ""), [], None)
+        b = [parts["weight"], parts["scale"], parts["zero_point"]]
+        made = self._integers([a, scale, point], b, parts.get("bias", ""), [], None)
         return _Value(made, x.rank)
 
     def _unpacked(self, key: str, x: _Value) -> _Value:
@@ -756,7 +761,7 @@ class _Translator:
             low, high = None, self.option(1, "max")
         else:
             low, high = self.option(1, "min"), self.option(2, "max")
-        if isinstance(x, _Value) and x.is_quantized or any(value is not None and not isinstance(value, (int, float)) for value in (low, high)):
+        if (isinstance(x, _Value) and x.is_quantized) or not all(isinstance(n, (int, float, type(None))) for n in (low, high)):
             return self.like(x, self.emit("Elu", [self.name_of(x)]))  # elementwise, without a range
         bounds = ["" if value is None else self.scalar(float(value)) for value in (low, high)]
         return self.like(x, self.emit("Clip", [self.name_of(x), *bounds]))
@@ -807,8 +812,8 @@ class _Translator:
             raise _Unknown
         if self.owner is None and (self.source == "quantized." or self.option(5, "training", False)):
             raise _Unknown
-        order = ([(1, "weight"), (2, "bias"), (3, "running_mean"), (4, "running_var")] if self.source == "aten." or self.owner is not None
-                 else [(3, "weight"), (4, "bias"), (1, "running_mean"), (2, "running_var")])
+        first = 1 if self.source == "aten." else 3  # torch.nn.functional has running means first
+        order = [(first, "weight"), (first + 1, "bias"), (4 - first, "running_mean"), (5 - first, "running_var")]
         self.known(x)
         return self.like(x, self.emit("BatchNormalization", [self.name_of(x), *self._norm_constants(order)]))
 
@@ -869,7 +874,8 @@ class _Translator:
             own = self.shape_of(self.node.args[0])
             if shape is None or own is None:
                 raise _Unknown
-            sizes = [0 if i == 0 and n is None and own[:1] == [None] and self._keeps_first(sizes) else n for i, n in enumerate(shape)]
+            keeps = own[:1] == shape[:1] == [None] and self._keeps_first(sizes)
+            sizes = [0 if i == 0 and keeps else n for i, n in enumerate(shape)]
             if None in sizes:
                 if sizes.count(None) > 1:
                     raise _Unknown
@@ -903,7 +909,8 @@ class _Translator:
 
     def _on_unsqueeze(self, x: Any) -> _Value:
         rank = self.known(x)
-        return self.like(x, self.emit("Unsqueeze", [self.name_of(x), self.vector([self.dim(x, self.option(1, "dim"), 1)])]), rank + 1)
+        axes = self.vector([self.dim(x, self.option(1, "dim"), 1)])
+        return self.like(x, self.emit("Unsqueeze", [self.name_of(x), axes]), rank + 1)
 
     def _on_squeeze(self, x: Any) -> _Value:
         dims = self.option(1, "dim")
@@ -980,7 +987,9 @@ class _Translator:
     def _on_pad(self, x: Any) -> _Value:
         pads = self.option(1, "pad")
         rank = self.known(x)
-        if not isinstance(pads, (list, tuple)) or len(pads) % 2 or len(pads) > 2 * rank or not all(isinstance(n, int) for n in pads):
+        if not isinstance(pads, (list, tuple)) or not all(isinstance(n, int) for n in pads):
+            raise _Unknown
+        if len(pads) % 2 or len(pads) > 2 * rank:
             raise _Unknown
         begins, ends = [0] * rank, [0] * rank
         for i in range(len(pads) // 2):

@@ -4,7 +4,8 @@
 
     repaired, report = intact.torch.repair(module)
 
-Reads modules quantized in eager mode, by FX graph mode, or by PT2E (torchao), whose weights are s8. Needs the packages torch and onnx.
+Reads modules quantized in eager mode, by FX graph mode, or by PT2E (torchao), whose weights are s8. Needs the packages torch and
+onnx.
 """
 
 from __future__ import annotations
