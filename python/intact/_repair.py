@@ -440,7 +440,8 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
 
 def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False, keep_channels: bool = False,
            max_depth: float | None = None, max_noise: float = 0.0, undo_reduce_range: str | os.PathLike | None = None,
-           allow_u8_weights: bool = False, data: "list[dict[str, np.ndarray]] | None" = None) -> "tuple[Any, Repair]":
+           allow_u8_weights: bool = False, data: "list[dict[str, np.ndarray]] | None" = None,
+           add_gathers: bool = True) -> "tuple[Any, Repair]":
     """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
@@ -453,6 +454,7 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
     - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. Where only u8 weights, which are slower, make
       these safe, they get the steps that are safe as stored (`allow_u8_weights`: 8 bits too). `data`: the inputs of each run;
       with them, 7-bit activations get 8 bits.
+    - `add_gathers`: convolutions whose channels cannot be folded may get a Gather in front.
 
     Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
     import onnx
@@ -467,14 +469,15 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
             path = Path(model)
         done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
                            keep_channels=keep_channels, max_depth=max_depth, max_noise=max_noise, float_model=undo_reduce_range,
-                           allow_u8_weights=allow_u8_weights, data=data)
+                           allow_u8_weights=allow_u8_weights, data=data, add_gathers=add_gathers)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
                 bit_exact: bool = False, keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0,
                 float_model: str | os.PathLike | None = None, allow_u8_weights: bool = False,
-                data: "list[dict[str, np.ndarray]] | None" = None, progress: Any = None, limits: Any = None) -> Repair:
+                data: "list[dict[str, np.ndarray]] | None" = None, add_gathers: bool = True, progress: Any = None,
+                limits: Any = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, whole or not at all. Options are those of `repair()`; `float_model` is
     its `undo_reduce_range`. `limits`: what earlier attempts found. Raises `Error`."""
     path, out = Path(path), Path(out)
@@ -535,7 +538,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         if len(after.layers) != len(result.layers):
             raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
         refused: dict[int, str] = {}
-        for change in [_gather_rest] + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
+        for change in ([_gather_rest] if add_gathers else []) + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
             is_changed, why = change(editor, after, done)
             refused.update(why)
             if is_changed:
@@ -550,7 +553,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             limits.tighten(i, done.layers[i].reason)
         if costly:
             return repair_file(path, out, engines_asked=names, bit_exact=bit_exact, keep_channels=keep_channels, max_depth=max_depth,
-                               max_noise=max_noise, float_model=float_model, data=data, progress=progress, limits=limits)
+                               max_noise=max_noise, float_model=float_model, data=data, add_gathers=add_gathers,
+                               progress=progress, limits=limits)
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
         for suffix in ([".data"] if is_external else []) + [""]:

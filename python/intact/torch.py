@@ -1,0 +1,117 @@
+"""PyTorch modules and exported programs: which layers can saturate on CPUs without VNNI, and modules in which none can.
+
+    import intact.torch
+
+    repaired, report = intact.torch.repair(module)
+
+Reads modules quantized in eager mode, by FX graph mode, or by PT2E (torchao), whose weights are s8. Needs the packages torch and
+onnx.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from pathlib import Path
+from typing import Any, Iterable
+
+import numpy as np
+
+from . import _repair
+from ._audit import Audit
+from ._audit import audit as _audit_file
+from ._library import Error, excerpt, invalid
+from ._repair import Repair
+from ._repair_report import to_text as _repair_text
+from ._report import to_text as _audit_text
+from ._torch_graph import ExportedProgram, Translation, constants_of, translate, write_back
+
+_ENGINES = ("fbgemm", "onednn")  # that PyTorch has; its engine x86 is one of them, by the layer and the CPU
+
+
+def _translated(module: Any, example_inputs: Any) -> Translation:
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise invalid("intact.torch: needs the package onnx: pip install onnx") from None
+    return translate(module, None if example_inputs is None else tuple(example_inputs))
+
+
+def _names(translation: Translation, engines: Iterable[str] | None) -> list[str]:
+    """Inductor runs exported programs by oneDNN; modules run by whichever engine is chosen."""
+    return list(engines) if engines is not None else ["onednn"] if translation.is_exported else list(_ENGINES)
+
+
+def _named(audited: Audit, translation: Translation, module: Any) -> Audit:
+    """The audit in PyTorch's words."""
+    audited.model.path, audited.model.engine = type(module).__name__, "pytorch"
+    for layer in audited.layers:
+        layer.layer.op_type = translation.operators.get(layer.layer.name, layer.layer.op_type)
+        layer.layer.is_qdq = False
+        layer.remedies = ["a new order of the channels: intact.torch.repair" if text.startswith("a new order") else text
+                          for text in layer.remedies if "ONNX Runtime: session" not in text]
+    return audited
+
+
+def _audited(translation: Translation, module: Any, names: list[str]) -> Audit:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "module.onnx")
+        path.write_bytes(translation.proto.SerializeToString())
+        return _named(_audit_file(path, engines_asked=names), translation, module)
+
+
+def audit(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | None = None) -> Audit:
+    """Audits a module's quantized layers, as `intact.audit()` does a file's.
+
+    - `module`: a quantized `torch.nn.Module` that torch.fx traces, a `GraphModule`, or an `ExportedProgram`.
+    - `example_inputs`: a tuple, the arguments of a run. It gives the sizes of tensors, which reshaped tensors need.
+    - `engines`: names of engines.json; by default fbgemm and onednn, and onednn for exported programs, as Inductor runs these.
+
+    Raises `Error`."""
+    translation = _translated(module, example_inputs)
+    return _audited(translation, module, _names(translation, engines))
+
+
+def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | None = None,
+           **options: Any) -> "tuple[Any, Repair]":
+    """Reorders the channels of a module so that no pair of adjacent depths can saturate. The module computes the same.
+
+    - `module`, `example_inputs`: as for `audit()`. The module is not changed.
+    - `engines`: in which no pair shall saturate, fbgemm or onednn; the default is that of `audit()`.
+    - `options`: `bit_exact`, `keep_channels`, `max_depth`, `max_noise`, as for `intact.repair()`. Programs keep their numbers of
+      channels.
+
+    Gives a repaired copy, and what was done; layers that no order makes safe are left as they are. Raises `Error`."""
+    repaired = _copied(module)
+    translation = _translated(repaired, example_inputs)
+    names = _names(translation, engines)
+    for name in names:
+        if name not in _ENGINES:
+            raise invalid(f"engines: is {excerpt(name)!r}; expected {' or '.join(_ENGINES)}")
+    if translation.is_exported:
+        options["keep_channels"] = True
+    proto, done = _repair.repair(translation.proto, engines=names, add_gathers=False, **options)
+    write_back(translation, proto)
+    after = translate(repaired, None if example_inputs is None else tuple(example_inputs))
+    held, wanted = constants_of(after, after.proto), constants_of(translation, proto)
+    if len(held) != len(wanted) or not all(map(np.array_equal, held, wanted)):
+        raise Error("INTERNAL", f"{excerpt(type(module).__name__)}: the repaired module does not hold the repaired constants")
+    _named(done.before, translation, module)
+    done.after = _audited(after, module, names)
+    for row, layer in zip(done.layers, done.before.layers):
+        row.operator = layer.layer.node
+    return repaired, done
+
+
+def to_text(result: "Audit | Repair") -> str:
+    """What `intact audit` or `intact repair` would print."""
+    return _audit_text(result) if isinstance(result, Audit) else _repair_text(result)
+
+
+def _copied(module: Any) -> Any:
+    """A copy with constants of its own."""
+    if not isinstance(module, ExportedProgram):
+        return copy.deepcopy(module)
+    program = copy.copy(module)  # a deep copy renames inputs whose names are those of built-in functions
+    program._state_dict, program._constants = copy.deepcopy((module.state_dict, module.constants))
+    return program
