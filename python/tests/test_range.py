@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _repair  # noqa: E402
+from intact import _repair_plan  # noqa: E402
 from intact._audit import audit, slices  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
@@ -734,13 +734,13 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
 
 @needs_orders
 def test_zero_channels_need_leave_to_cost_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(_repair, "_U8_COSTS", 1000)
+    monkeypatch.setattr(_repair_plan, "U8_WEIGHTS", 1000)
     b = Builder()
     options = chain(b, heavy=9)
     path, out, source = files_of(tmp_path, b, b.model(**options))
-    done = repair_file(path, out, float_model=source, allow_u8_weights=True)
+    done = repair_file(path, out, float_model=source, allow_u8_weights=True, max_depth=100)
     assert done.zero_channels and not done.widened.layers[1].bounded
-    done = repair_file(path, out, float_model=source)
+    done = repair_file(path, out, float_model=source, max_depth=100)
     assert not done.zero_channels and done.widened.layers[1].bounded and not done.widened.layers[1].reason and done.is_proven
 
 
