@@ -379,7 +379,7 @@ int64_t AmxEngine::SegmentBytes() const {
 }
 
 int64_t AmxEngine::ScratchBytes(int64_t /*rows*/) const {
-  const int64_t staged = std::max(ABlockBytes(Caches()), int64_t{kMaxBlockTiles} * kTileRows * kTileDepth);
+  const int64_t staged = std::max(Caches().AmxRows(), int64_t{kMaxBlockTiles} * kTileRows * kTileDepth);
   return MaxBlocks() * kSlotBytes + EdgeBytes() + SegmentBytes() + RoundUp(staged, 64);
 }
 
