@@ -194,7 +194,8 @@ constexpr uint64_t kOfAllStages = Supports(INTACT_TARGET_C_S8, INTACT_TARGET_CHA
 const intact_target* Open(const char* options) {
   if (!IsRunnable()) throw std::runtime_error(std::string("this CPU lacks what it needs to run ") + kName);
   Options(options).End();
-  static const intact_target kTarget = {.name = kName,
+  static const intact_target kTarget = {.struct_size = sizeof(intact_target),
+                                        .name = kName,
                                         .supports = kSupported | (kHasAllStages ? kOfAllStages : 0),
                                         .arithmetic = "any",
                                         .gemm = Gemm,

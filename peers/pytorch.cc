@@ -285,7 +285,8 @@ const intact_target* Open(const char* options) {
       INTACT_TARGET_CONV_DILATION, INTACT_TARGET_CONV_TRANSPOSED, INTACT_TARGET_GEMM);
   constexpr uint64_t kOfQnnpack = Supports(INTACT_TARGET_A_S8, INTACT_TARGET_C_S8, INTACT_TARGET_B_ZERO_POINT,
                                            INTACT_TARGET_B_ZERO_POINTS);
-  static const intact_target kTarget = {.name = kConfiguration.name.c_str(),
+  static const intact_target kTarget = {.struct_size = sizeof(intact_target),
+                                        .name = kConfiguration.name.c_str(),
                                         .supports = kOfBoth | (kConfiguration.is_onednn ? 0 : kOfQnnpack),
                                         .arithmetic = "any",
                                         .gemm = Gemm,

@@ -352,6 +352,7 @@ std::string NameAsConfigured(const char* text) {
 const intact_target* Open(const char* options) {
   static const std::string kName = NameAsConfigured(options);
   static const intact_target kTarget = {
+      .struct_size = sizeof(intact_target),
       .name = kName.c_str(),
       .supports = Supports(
           INTACT_TARGET_A_U8, INTACT_TARGET_A_S8, INTACT_TARGET_B_S8, INTACT_TARGET_B_U8, INTACT_TARGET_C_U8,

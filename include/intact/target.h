@@ -25,9 +25,8 @@
 extern "C" {
 #endif
 
-/** The version of this ABI. Structs of a version never change; structs of intact.h grow at their end and
- * carry their size. */
-#define INTACT_TARGET_ABI 1
+/** The version of this ABI. Structs carry their size and grow at their end, as those of intact.h do. */
+#define INTACT_TARGET_ABI 2
 
 /** Bytes of a message, its terminating zero included. */
 #define INTACT_TARGET_MESSAGE_BYTES 256
@@ -85,6 +84,8 @@ typedef enum intact_target_feature {
 
 /** A target. All that it points to must live as long as the process. */
 typedef struct intact_target {
+  /** sizeof(intact_target). What a shorter struct lacks is NULL; a longer one must end with zeros. */
+  size_t struct_size;
   const char* name;  /**< for reports, with a version: "mylib 1.2, avx2" */
   uint64_t supports; /**< INTACT_TARGET_BIT() of each intact_target_feature, or'ed */
   /** The arithmetic that the target claims, in the words of `intact verify models`. The target fails where it

@@ -379,11 +379,14 @@ constexpr uint64_t Bits(std::initializer_list<intact_target_feature> features) {
 }
 
 intact_target target = {
+    sizeof(intact_target),
     "faulty",
     Bits({INTACT_TARGET_GEMM, INTACT_TARGET_A_U8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S32, INTACT_TARGET_C_U8,
           INTACT_TARGET_C_F32, INTACT_TARGET_A_ZERO_POINT, INTACT_TARGET_C_ZERO_POINT,
           INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_STRIDES, INTACT_TARGET_THREADS}),
-    nullptr, RunGemm, nullptr};
+    nullptr,
+    RunGemm,
+    nullptr};
 
 }  // namespace
 
@@ -413,6 +416,16 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
     target.supports &= ~Bits({INTACT_TARGET_C_S32, INTACT_TARGET_C_U8, INTACT_TARGET_C_F32});
   if (Is("no_operation")) target.supports &= ~Bits({INTACT_TARGET_GEMM});
   if (Is("no_conv")) target.supports |= Bits({INTACT_TARGET_CONV_2D});
+  if (Is("no_size")) target.struct_size = 0;
+  if (Is("shorter"))
+    target.struct_size = offsetof(intact_target, conv);  // conv is beyond, and must not be read
+  if (Is("longer") || Is("longer_unknown")) {
+    static std::array<uint64_t, sizeof(intact_target) / 8 + 2> longer = {};
+    target.struct_size = sizeof longer;
+    longer.back() = Is("longer_unknown") ? 1 : 0;
+    std::memcpy(longer.data(), &target, sizeof target);
+    return reinterpret_cast<const intact_target*>(longer.data());
+  }
   if (Is("no_feature")) target.supports |= uint64_t{1} << 50;
   return &target;
 }

@@ -123,6 +123,10 @@ TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_outputs"), HasSubstr("`supports` has no type of outputs"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_operation"), HasSubstr("neither INTACT_TARGET_GEMM nor"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_conv"), HasSubstr("has convolutions, and conv is NULL"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_size"),
+              HasSubstr("its struct_size is 0; expected sizeof(intact_target), 48"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "longer_unknown"),
+              HasSubstr("it has byte 56 set, beyond the 48 that this version knows"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_feature"),
               HasSubstr("`supports` has bit 50, which is no feature"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "load_crash"),

@@ -9,6 +9,7 @@
 #include <array>
 #include <bit>
 #include <cfenv>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -93,7 +94,23 @@ Result<std::vector<uint8_t>> RunPlugin(const intact_target& target, const Operat
   return output;
 }
 
-// What is wrong with what a plug-in tells of itself, or "".
+// Reads the struct of a plug-in of this version or another. Returns what is wrong with it, or "".
+std::string ReadTarget(const intact_target* given, intact_target* read) {
+  constexpr size_t kLeast = offsetof(intact_target, conv), kMost = 4096;
+  const size_t size = given->struct_size;
+  if (size < kLeast || size > kMost) {
+    return fmt::format("its struct_size is {}; expected sizeof(intact_target), {}", size, sizeof *read);
+  }
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(given);
+  for (size_t i = sizeof *read; i < size; ++i) {
+    if (bytes[i] != 0)
+      return fmt::format("it has byte {} set, beyond the {} that this version knows", i, sizeof *read);
+  }
+  std::memcpy(read, given, std::min(size, sizeof *read));
+  return {};
+}
+
+// What is wrong with what a plug-in says of itself, or "".
 std::string WhyNoTarget(const intact_target& target) {
   if (target.name == nullptr) return "its name is NULL";
   const auto has = [&target](auto... features) {
@@ -137,8 +154,10 @@ Result<std::unique_ptr<Target>> PluginTarget::Open(const std::string& file, cons
   Message message = {};
   const intact_target* target = open(INTACT_TARGET_ABI, options.c_str(), message.data());
   if (target == nullptr) return invalid(TextOf(message, "intact_target_open() returned NULL"));
-  if (const std::string why = WhyNoTarget(*target); !why.empty()) return invalid(why);
-  return std::unique_ptr<Target>(new PluginTarget(*target));
+  intact_target read = {};
+  if (const std::string why = ReadTarget(target, &read); !why.empty()) return invalid(why);
+  if (const std::string why = WhyNoTarget(read); !why.empty()) return invalid(why);
+  return std::unique_ptr<Target>(new PluginTarget(read));
 }
 
 std::string PluginTarget::Name() const { return support::Excerpt(target_.name); }
