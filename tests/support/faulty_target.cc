@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -417,8 +418,11 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
   if (Is("no_operation")) target.supports &= ~Bits({INTACT_TARGET_GEMM});
   if (Is("no_conv")) target.supports |= Bits({INTACT_TARGET_CONV_2D});
   if (Is("no_size")) target.struct_size = 0;
-  if (Is("shorter"))
-    target.struct_size = offsetof(intact_target, conv);  // conv is beyond, and must not be read
+  if (Is("shorter")) {  // `conv` lies beyond
+    target.struct_size = offsetof(intact_target, conv);
+    target.supports |= Bits({INTACT_TARGET_CONV_2D});
+    target.conv = RunConv;
+  }
   if (Is("longer") || Is("longer_unknown")) {
     static std::array<uint64_t, sizeof(intact_target) / 8 + 2> longer = {};
     target.struct_size = sizeof longer;

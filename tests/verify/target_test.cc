@@ -125,6 +125,8 @@ TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_conv"), HasSubstr("has convolutions, and conv is NULL"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_size"),
               HasSubstr("its struct_size is 0; expected sizeof(intact_target), 48"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "shorter"), HasSubstr("has convolutions, and conv is NULL"));
+  EXPECT_TRUE(Faulty("longer"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "longer_unknown"),
               HasSubstr("it has byte 56 set, beyond the 48 that this version knows"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_feature"),
