@@ -2,21 +2,23 @@
 
 NETS is the output of networks.py; NAME is a network, all by default. For each static (QDQ) and each dynamic model a table:
 
-    stored          full range, as quantized; repaired    `intact repair`; noise 0.05  `intact repair --max-noise 0.05`
-    7-bit weights, 7-bit activations (0 to 127; ONNX Runtime's dynamic quantization always takes 0 to 255)
-    first layer     weights of the first layer have 7 bits: overflow_fix=first_layer_only of NNCF
-    u8 weights      zero point 128, which ONNX Runtime multiplies exactly
+    stored             as quantized, full range
+    repaired           by `intact repair`
+    noise 0.05         by `intact repair --max-noise 0.05`
+    7-bit weights      by the quantizer's reduce_range
+    7-bit activations  0 to 127; ONNX Runtime's dynamic quantization always takes 0 to 255
+    first layer        weights of the first layer have 7 bits: NNCF's overflow_fix, FIRST_LAYER
+    u8 weights         zero point 128, which ONNX Runtime multiplies exactly
 
-Columns: held-out digits that are recognised, on this CPU and on a Haswell that Debian's qemu-user emulates; decibels from the float
-model's outputs, on both; time of a run on this CPU over that of the stored model, one thread, the first decile of interleaved runs. OpenVINO
-gets the static models, repaired for OpenVINO; `changed` counts digits whose outputs differ from those of the stored model on this CPU
-by more than 1e-4 of their largest.
+Columns: layers that can saturate in the engine; held-out digits that are recognised, on this CPU and on a Haswell that Debian's
+qemu-user emulates; decibels from the float model's outputs, on both; time of a run on this CPU over that of the stored model, one
+thread, the first decile of interleaved runs. OpenVINO gets the static models, repaired for OpenVINO; `changed` counts digits whose
+outputs differ from the stored model's on this CPU by more than 1e-4 of the largest.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -135,6 +137,8 @@ def decibels(y: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def table(nets: Path, name: str, way: str, engine: str) -> None:
+    from intact._audit import audit
+
     with np.load(nets / "held_out.npz") as held_out:
         x, labels = held_out["x"], held_out["labels"]
     wanted = outputs("onnxruntime", str(nets / f"{name}_float.onnx"), x)
@@ -144,6 +148,7 @@ def table(nets: Path, name: str, way: str, engine: str) -> None:
         there = emulated(engine, nets / "held_out.npz", list(paths.values()), folder)
         there = {what: there[Path(path).stem] for what, path in paths.items()}
         times = ratios(engine, paths, x)
+        audits = {what: audit(path, engines_asked=[engine]) for what, path in paths.items()}
 
     def right(y: np.ndarray) -> int:
         return np.count_nonzero(y.argmax(-1) == labels)
@@ -153,11 +158,12 @@ def table(nets: Path, name: str, way: str, engine: str) -> None:
         return np.count_nonzero(np.abs(y - here["stored"]).max(-1) > 1e-4 * largest)
 
     print(f"\n{name}, {'static' if way == 'qdq' else 'dynamic'}, {engine}; float: {right(wanted)} of {len(labels)}\n")
-    head = ["", "right here", "without VNNI", "dB here", "without VNNI", "time", *["changed here", "without VNNI"] * (engine == "openvino")]
+    head = ["", "unsafe", "right here", "without VNNI", "dB here", "without VNNI", "time"]
+    head += ["changed here", "without VNNI"] if engine == "openvino" else []
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for what in paths:
-        cells = [what, right(here[what]), right(there[what]), f"{decibels(here[what], wanted):.1f}",
-                 f"{decibels(there[what], wanted):.1f}", f"{times[what]:.2f}"]
+        cells = [what, f"{audits[what].failing(engine)} of {len(audits[what].layers)}", right(here[what]), right(there[what]),
+                 f"{decibels(here[what], wanted):.1f}", f"{decibels(there[what], wanted):.1f}", f"{times[what]:.2f}"]
         cells += [changed(here[what]), changed(there[what])] if engine == "openvino" else []
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
