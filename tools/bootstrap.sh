@@ -34,6 +34,8 @@ Each command installs the Debian packages that are missing, then configures and 
            python3-torch and others);                  arguments go to the comparison (--help)
   wheel    build the Python package's wheel in build/wheels, check it with auditwheel, install it into an empty virtual
            environment and run its tests there (takes build tools from PyPI)
+  story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
+           to report/story (takes the model and ONNX Runtime from PyPI)
   lint     check format and clang-tidy (wants clang-format and clang-tidy)
   packages install the Debian packages of all commands except lint
 
@@ -217,6 +219,17 @@ make_wheel() {
   ls -l build/wheels/*.whl
 }
 
+# A virtual environment has the model, which is checked by its hash, and ONNX Runtime. The package comes from the build.
+tell_story() {
+  local environment=build/story/environment pip=(--quiet --disable-pip-version-check)
+  python3 -m venv "$environment"
+  echo 'traceforge-title-model==0.2.0 --hash=sha256:41e051205c01f724a0d12ad65a52ca4e90661de3fd959e6ce2efab4919024d31' \
+    >build/story/model.txt
+  "$environment/bin/pip" install "${pip[@]}" --no-deps --require-hashes --requirement build/story/model.txt
+  "$environment/bin/pip" install "${pip[@]}" cffi numpy onnx onnxruntime==1.32.0 tokenizers
+  PYTHONPATH=build/release/python "$environment/bin/python" tools/story.py "$@"
+}
+
 lint() {
   local tool sources
   for tool in git clang-format run-clang-tidy; do
@@ -270,6 +283,11 @@ case $command in
   wheel)
     install_packages python3-venv liblemon-dev
     make_wheel
+    ;;
+  story)
+    install_packages "${testing[@]}" python3-venv qemu-user
+    build release --target intact_python_stage
+    tell_story "$@"
     ;;
   lint)
     install_packages

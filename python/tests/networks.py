@@ -161,8 +161,24 @@ def export(network, path: Path) -> None:
 # ----- the engines' tools -------------------------------------------------------------------------------------------
 
 
+def coarser(path: Path) -> dict:
+    """For ONNX Runtime's tool: each activation of a QDQ model quantized to 0 to 127."""
+    import onnx
+
+    graph = onnx.load(str(path)).graph
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    found = {}
+    for node in graph.node:
+        if node.op_type == "QuantizeLinear":
+            scale, point = (constants[name] for name in node.input[1:])
+            found[node.input[0]] = [{"scale": np.array(scale * 255 / 127, np.float32),
+                                     "zero_point": np.array(np.rint(point * (127 / 255)), np.uint8)}]
+    return found
+
+
 def quantize_onnxruntime(source: Path, out: Path, name: str, x: np.ndarray) -> None:
-    """ONNX Runtime's tool: static and dynamic, as QDQ and as quantized operators, and what its optimizer makes of dynamic models."""
+    """ONNX Runtime's tool: static and dynamic, as QDQ and as quantized operators, with 7 bits for the weights or the activations, and
+    what its optimizer makes of dynamic models."""
     import onnxruntime
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -181,12 +197,15 @@ def quantize_onnxruntime(source: Path, out: Path, name: str, x: np.ndarray) -> N
     unsigned, signed = QuantType.QUInt8, QuantType.QInt8
     ways = {"qdq": (QuantFormat.QDQ, unsigned, signed), "qdq_s8s8": (QuantFormat.QDQ, signed, signed),
             "qoperator": (QuantFormat.QOperator, unsigned, signed), "qoperator_s8s8": (QuantFormat.QOperator, signed, signed),
-            "qoperator_u8u8": (QuantFormat.QOperator, unsigned, unsigned)}
+            "qoperator_u8u8": (QuantFormat.QOperator, unsigned, unsigned), "qdq_weights7": (QuantFormat.QDQ, unsigned, signed),
+            "qdq_activations7": (QuantFormat.QDQ, unsigned, signed)}
     for way, (form, a_type, w_type) in ways.items():
+        coarse = {"TensorQuantOverrides": coarser(out / f"{name}_qdq.onnx")} if way == "qdq_activations7" else {}
         quantize_static(str(prepared), str(out / f"{name}_{way}.onnx"), Reader(), quant_format=form, per_channel=True,
-                        activation_type=a_type, weight_type=w_type)
+                        activation_type=a_type, weight_type=w_type, reduce_range=way == "qdq_weights7", extra_options=coarse)
     dynamic = out / f"{name}_dynamic.onnx"
     quantize_dynamic(str(prepared), str(dynamic), per_channel=True, weight_type=signed)
+    quantize_dynamic(str(prepared), str(out / f"{name}_dynamic_weights7.onnx"), per_channel=True, weight_type=signed, reduce_range=True)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(out / f"{name}_fused.onnx")  # DynamicQuantizeMatMul, MatMulIntegerToFloat
