@@ -75,6 +75,8 @@ constexpr int32_t LowestOf(intact_type type) noexcept {
 constexpr int32_t HighestOf(intact_type type) noexcept {
   return IsInt8(type) ? static_cast<int32_t>(TraitsOf(type).highest) : 0;
 }
+static_assert(!IsInt8(static_cast<intact_type>(7)) && HighestOf(static_cast<intact_type>(7)) == 0,
+              "no type: callers of the C interface may pass any value");
 /// u8 for s8, s8 for u8.
 constexpr intact_type OtherSign(intact_type type) noexcept {
   return type == INTACT_U8 ? INTACT_S8 : INTACT_U8;
