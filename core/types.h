@@ -59,7 +59,7 @@ static_assert(
       }
       return true;
     }(),
-    "rows stand in the order of their values");
+    "the table's rows are in the order of their values");
 
 /// Bytes of an element.
 constexpr int BytesOf(intact_type type) noexcept { return TraitsOf(type).bytes; }
@@ -67,7 +67,7 @@ constexpr int BytesOf(intact_type type) noexcept { return TraitsOf(type).bytes; 
 constexpr std::string_view NameOf(intact_type type) noexcept { return TraitsOf(type).name; }
 constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).kind == ElementKind::kFloat; }
 /// Whether it is a quantized type: u8 or s8.
-constexpr bool IsInt8(intact_type type) noexcept { return type != INTACT_TYPE_NONE && BytesOf(type) == 1; }
+constexpr bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || type == INTACT_S8; }
 /// The least and the greatest element of a quantized type, and so its zero points; 0 of other types.
 constexpr int32_t LowestOf(intact_type type) noexcept {
   return IsInt8(type) ? static_cast<int32_t>(TraitsOf(type).lowest) : 0;
@@ -75,6 +75,8 @@ constexpr int32_t LowestOf(intact_type type) noexcept {
 constexpr int32_t HighestOf(intact_type type) noexcept {
   return IsInt8(type) ? static_cast<int32_t>(TraitsOf(type).highest) : 0;
 }
+static_assert(!IsInt8(static_cast<intact_type>(7)) && HighestOf(static_cast<intact_type>(7)) == 0,
+              "no type: callers of the C interface may pass any value");
 /// u8 for s8, s8 for u8.
 constexpr intact_type OtherSign(intact_type type) noexcept {
   return type == INTACT_U8 ? INTACT_S8 : INTACT_U8;
@@ -93,19 +95,19 @@ constexpr int32_t DecodeInt8(intact_type type, uint8_t byte) noexcept {
   return type == INTACT_S8 ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte};
 }
 
-/// The number that an element stands for, exactly; 0 for INTACT_TYPE_NONE.
+/// The number that an element stands for, exactly; 0 for INTACT_TYPE_NONE and for a value that is no type.
 inline double Decode(intact_type type, const uint8_t* element) noexcept {
-  if (type == INTACT_TYPE_NONE) return 0;
   if (IsInt8(type)) return DecodeInt8(type, *element);
+  if (TraitsOf(type).type == INTACT_TYPE_NONE) return 0;
   uint32_t bits = 0;
   std::memcpy(&bits, element, static_cast<size_t>(BytesOf(type)));
   if (type == INTACT_S32) return static_cast<int32_t>(bits);
   return std::bit_cast<float>(type == INTACT_BF16 ? bits << 16 : bits);
 }
 
-/// Stores a number that the type has: how others are rounded is no matter of a type.
+/// Stores a number that the type can hold. Nothing for INTACT_TYPE_NONE and for a value that is no type.
 inline void Encode(intact_type type, double number, uint8_t* element) noexcept {
-  if (type == INTACT_TYPE_NONE) return;
+  if (TraitsOf(type).type == INTACT_TYPE_NONE) return;
   uint32_t bits = 0;
   if (IsFloat(type)) {
     bits = std::bit_cast<uint32_t>(static_cast<float>(number));

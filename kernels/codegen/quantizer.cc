@@ -185,8 +185,12 @@ Quantizer::Reciprocal Quantizer::ReciprocalOf(float scale) noexcept {
 
 float Quantizer::At(const uint8_t* x) const noexcept {
   uint32_t bits = 0;
-  std::memcpy(&bits, x, static_cast<size_t>(source_bytes()));
-  return std::bit_cast<float>(source_ == INTACT_F32 ? bits : bits << 16);
+  if (source_ == INTACT_F32) {
+    std::memcpy(&bits, x, 4);
+    return std::bit_cast<float>(bits);
+  }
+  std::memcpy(&bits, x, 2);
+  return std::bit_cast<float>(bits << 16);
 }
 
 NumberRange Quantizer::RangeOf(const ScanArgs& args) const noexcept {
@@ -257,9 +261,12 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
     std::copy_n(rest_a.begin(), count - done, a + done);
     return;
   }
+  // Read once: the compiler must assume that writing a[i] changes members.
+  const int32_t low = core::LowestOf(a_type_), high = core::HighestOf(a_type_);
+  const int64_t step = source_bytes();
   for (int64_t i = 0; i < count; ++i) {
-    const int32_t value = Round(At(x + i * source_bytes()) / how.scale) + how.zero_point;
-    a[i] = static_cast<uint8_t>(std::clamp(value, core::LowestOf(a_type_), core::HighestOf(a_type_)));
+    const int32_t value = Round(At(x + i * step) / how.scale) + how.zero_point;
+    a[i] = static_cast<uint8_t>(std::clamp(value, low, high));
   }
 }
 

@@ -155,6 +155,7 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const 
   const Requantization& requantization = data.problem.output;
   const OutputBounds& bounds = requantization.bounds;
   const OwnValues row(args.row_values);
+  const bool is_float = core::IsFloat(requantization.c_type);
   for (size_t i = 0; i < sums.size(); ++i) {
     const auto y = static_cast<int32_t>(sums[i] - row.ZeroPointTerms(data.epilogue, args, i));
     if (requantization.c_type == INTACT_S32) {
@@ -168,7 +169,7 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const 
       f += ResidualAt(requantization, args.residual, i) * requantization.residual.scale;
     }
     f = Min(Max(f, bounds.lo), bounds.hi);
-    if (core::IsFloat(requantization.c_type)) {
+    if (is_float) {
       StoreFloat(requantization.c_type, f, i, c);
     } else {
       c[i] = static_cast<uint8_t>(_mm_cvtss_si32(_mm_set_ss(f)) + bounds.zero_point);
