@@ -19,6 +19,7 @@ from intact._onnx import Scope  # noqa: E402
 from intact._range import Limits, undo_reduce_range  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
+from graph_builder import GraphBuilder  # noqa: E402
 
 pytest.importorskip("cffi")
 MICROSOFT = "com.microsoft"
@@ -26,23 +27,13 @@ needs_orders = pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirnam
                                   reason="this build has no channel_order.so")
 
 
-class Builder:
+class Builder(GraphBuilder):
     """A quantized model and its float model. `most`: 64 for weights of 7 bits, 127 for 8; `steps`: of activations, which are
     divided by `parts`."""
 
     def __init__(self, most=64, steps=255, parts=1, seed=0):
-        self.rng, self.most, self.steps, self.parts = np.random.default_rng(seed), most, steps, parts
-        self.nodes, self.constants, self.floats, self.float_nodes = [], {}, {}, []
-
-    def constant(self, value, name=None):
-        name = name or f"c{len(self.constants)}"
-        self.constants[name] = np.asarray(value)
-        return name
-
-    def node(self, op, inputs, outputs=1, domain="", **attributes):
-        names = [f"{op}{len(self.nodes)}_{k}" for k in range(outputs)]
-        self.nodes.append(helper.make_node(op, inputs, names, name=f"n{len(self.nodes)}", domain=domain, **attributes))
-        return names[0] if outputs == 1 else names
+        super().__init__(seed)
+        self.most, self.steps, self.parts, self.floats, self.float_nodes = most, steps, parts, {}, []
 
     def float_weights(self, name, *shape):
         self.floats[name] = self.rng.laplace(size=shape).astype(np.float32)

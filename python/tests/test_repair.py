@@ -21,6 +21,7 @@ from intact._onnx import Scope  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
 from intact._run import exact_variant, run_on_data  # noqa: E402
+from graph_builder import GraphBuilder  # noqa: E402
 import random_graphs  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
 
@@ -95,21 +96,7 @@ def weights_of(rng, k, *columns):
     return w
 
 
-class Builder:
-    def __init__(self, seed=0):
-        self.rng = np.random.default_rng(seed)
-        self.nodes, self.constants = [], {}
-
-    def constant(self, value, name=None):
-        name = name or f"c{len(self.constants)}"
-        self.constants[name] = np.asarray(value)
-        return name
-
-    def node(self, op, inputs, outputs=1, domain="", **attributes):
-        names = [f"{op}{len(self.nodes)}_{k}" for k in range(outputs)]
-        self.nodes.append(helper.make_node(op, inputs, names, name=f"n{len(self.nodes)}", domain=domain, **attributes))
-        return names[0] if outputs == 1 else names
-
+class Builder(GraphBuilder):
     def linear(self, x, k, n, w=None):
         q, scale, point = self.node("DynamicQuantizeLinear", [x], 3)
         w = w or self.constant(weights_of(self.rng, k, n))
