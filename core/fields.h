@@ -1,14 +1,15 @@
-// The fields of an operation, by name: what copies, saves, prints or sends operations goes through these
+// The fields of an operation, by name. Code that copies, saves, prints or sends operations goes through these
 // lists, so a new field is added here once. Each function calls visit(name, field of the first object, field
-// of the second, …) for every field that the objects have in common.
+// of the second object, …) for each field of its list. All objects must have these fields.
 #ifndef INTACT_CORE_FIELDS_H_
 #define INTACT_CORE_FIELDS_H_
 
 #include <intact/intact.h>
 
+#include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 namespace intact::core {
 
@@ -38,7 +39,7 @@ constexpr void ForEachColumnVector(Visit&& visit, Objects&... o) {
   visit("scales", o.scales...);
 }
 
-/// How activations are quantized, and what is known of them: of intact_linear_desc and a pack file's header.
+/// How activations are quantized, and their declared range: of intact_linear_desc and a pack file's header.
 template <class Visit, class... Objects>
 constexpr void ForEachActivationNumber(Visit&& visit, Objects&... o) {
   visit("a_min", o.a_min...);
@@ -58,8 +59,8 @@ constexpr void ForEachGemmNumber(Visit&& visit, Objects&... o) {
   visit("b_from_run", o.b_from_run...);
 }
 
-/// A convolution's geometry: of intact_conv_desc and a pack file's header. The last seven are arrays, an entry
-/// for each spatial dimension.
+/// A convolution's geometry: of intact_conv_desc and a pack file's header. The last seven fields are arrays
+/// with an entry for each spatial dimension.
 template <class Visit, class... Objects>
 constexpr void ForEachGeometryField(Visit&& visit, Objects&... o) {
   visit("spatial_dims", o.spatial_dims...);
@@ -76,7 +77,7 @@ constexpr void ForEachGeometryField(Visit&& visit, Objects&... o) {
   visit("output_pad", o.output_pad...);
 }
 
-/// A visitor that makes the field of the first object that of the second; arrays too, entry by entry.
+/// A visitor that copies the second object's field to the first object. Arrays are copied entry by entry.
 inline constexpr auto kCopyField = [](std::string_view /*name*/, auto& to, const auto& from) {
   if constexpr (requires { std::begin(to); }) {
     for (size_t i = 0; i < std::size(to); ++i) to[i] = from[i];

@@ -118,7 +118,7 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
   const int64_t k = geometry.taps() * geometry.group_inputs();
   std::vector<int8_t> weights(static_cast<size_t>(k * geometry.output_channels));
   ASSIGN_OR_RETURN(const Convolution::CopyColumn columns, plan.ColumnsAt(geometry.group_inputs()));
-  for (int64_t n = 0; n < geometry.output_channels; ++n) (columns)(n, &weights[static_cast<size_t>(n * k)]);
+  for (int64_t n = 0; n < geometry.output_channels; ++n) columns(n, &weights[static_cast<size_t>(n * k)]);
   PackedWeights packed;
   if (!PackWeights(ViewOf(weights.data(), geometry, 0), &packed)) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};

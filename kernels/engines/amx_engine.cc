@@ -333,11 +333,9 @@ Error AmxEngine::GenerateKernels() {
     spec.epilogue.form.streams = streams;
     for (spec.panels = 1; spec.panels <= most_panels; ++spec.panels) {
       const auto panels = static_cast<size_t>(spec.panels);
-      ASSIGN_OR_RETURN(const AmxStoreFunction store, GetAmxStore({spec.panels, spec.epilogue}));
-      stores_[streams][panels] = store;
+      ASSIGN_OR_RETURN(stores_[streams][panels], GetAmxStore({spec.panels, spec.epilogue}));
       for (spec.row_tiles = 1; spec.row_tiles * spec.panels <= kMaxBlockTiles; spec.row_tiles *= 2) {
-        ASSIGN_OR_RETURN(const AmxKernelFunction kernel, GetAmxKernel(spec));
-        kernels_[static_cast<size_t>(spec.row_tiles)][streams][panels] = kernel;
+        ASSIGN_OR_RETURN(kernels_[static_cast<size_t>(spec.row_tiles)][streams][panels], GetAmxKernel(spec));
       }
     }
   }

@@ -141,8 +141,7 @@ Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   } else {
     cover->starts.back() = std::max<int64_t>(data_.n - v_, 0);
   }
-  ASSIGN_OR_RETURN(const DepthwiseKernelFunction kernel, GetDepthwiseKernel(spec));
-  cover->kernel = kernel;
+  ASSIGN_OR_RETURN(cover->kernel, GetDepthwiseKernel(spec));
   kernel_name_ = spec.Name();
   return Fill(spec.loops ? WeightsInOrder() : spec.Interleaving().weights(), cover);
 }

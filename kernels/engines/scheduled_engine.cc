@@ -193,13 +193,11 @@ Error ScheduledEngine::GenerateKernels() {
   if (CanPair()) {
     ScheduledKernelSpec spec{isa_, 1, tile_rows_ / lanes_, spec_.strip_columns, schedule_->largest_group()};
     spec.is_paired = true;
-    ASSIGN_OR_RETURN(const ScheduledKernelFunction kernel, GetScheduledKernel(spec));
-    paired_kernel_ = kernel;
+    ASSIGN_OR_RETURN(paired_kernel_, GetScheduledKernel(spec));
   }
   tile_columns_ = TileColumns(isa_, data_.epilogue);
   const auto make = [&](const EpilogueSpec& spec, int columns, TileEpilogueFunction* function) -> Error {
-    ASSIGN_OR_RETURN(const TileEpilogueFunction made, GetTileEpilogue(isa_, spec, tile_rows_, columns));
-    *function = made;
+    ASSIGN_OR_RETURN(*function, GetTileEpilogue(isa_, spec, tile_rows_, columns));
     return {};
   };
   Error error = make(data_.epilogue, tile_columns_, &epilogue_);

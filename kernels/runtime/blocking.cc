@@ -7,6 +7,7 @@
 #include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
+
 int64_t RowsPerBlock(int64_t row_bytes, int mr) {
   const int64_t rows = Caches().RowBlock() / std::max<int64_t>(row_bytes, 1);
   return std::max<int64_t>(rows / mr, 1) * mr;

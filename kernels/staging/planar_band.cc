@@ -124,8 +124,7 @@ Error PlanarBand::GenerateKernel() {
     }
     return false;
   });
-  ASSIGN_OR_RETURN(const PixelTransposeFunction transpose, GetPixelTranspose(flip_ != 0, shuffles));
-  transpose_ = transpose;
+  ASSIGN_OR_RETURN(transpose_, GetPixelTranspose(flip_ != 0, shuffles));
   return {};
 }
 

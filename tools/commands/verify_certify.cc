@@ -224,8 +224,7 @@ template <class Create>
 Error AddCertificates(const Weights& weights, const std::vector<intact_pairing>& pairings,
                       const Create& create, Findings* findings) {
   ASSIGN_OR_RETURN(const auto plan, create(INTACT_ISA_ANY));
-  ASSIGN_OR_RETURN(const intact_certificate any, CertificateOf(plan, INTACT_PAIRING_WITHIN_TAP));
-  findings->certificate = any;
+  ASSIGN_OR_RETURN(findings->certificate, CertificateOf(plan, INTACT_PAIRING_WITHIN_TAP));
   for (const intact_pairing pairing : pairings) {
     ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, pairing));
     ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, weights, pairing));

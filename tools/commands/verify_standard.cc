@@ -51,18 +51,15 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   report.pairs = verify::MapAllPairs(support::UsableThreads());
   print(verify::ToText(report.pairs));
   ReportStep("saturation map");
-  ASSIGN_OR_RETURN(verify::SaturationMap map, verify::MapSaturation());
-  report.map = std::move(map);
+  ASSIGN_OR_RETURN(report.map, verify::MapSaturation());
   print(verify::ToText(report.map));
   ReportStep("ramps and reduce_range of the built-in layers");
-  ASSIGN_OR_RETURN(std::vector<verify::Ramp> ramps, verify::RunBuiltinRamps());
-  report.ramps = std::move(ramps);
+  ASSIGN_OR_RETURN(report.ramps, verify::RunBuiltinRamps());
   print(verify::ToText(std::span<const verify::Ramp>(report.ramps)));
   report.audits = verify::AuditBuiltinLayers();
   print(verify::ToText(std::span<const verify::LayerAudit>(report.audits)));
   ReportStep("cost of exactness");
-  ASSIGN_OR_RETURN(std::vector<verify::Cost> costs, verify::MeasureBuiltinCosts());
-  report.costs = std::move(costs);
+  ASSIGN_OR_RETURN(report.costs, verify::MeasureBuiltinCosts());
   print(verify::ToText(std::span<const verify::Cost>(report.costs)));
   if (options.emulate) {  // after what is measured
     const core::IsaSet emulated = emulator::AddMissingIsas();
@@ -72,9 +69,8 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
       if (is_swept) status.reason += "; emulated in the sweep";
     }
   }
-  ASSIGN_OR_RETURN(verify::SweepResult sweep,
-                   SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate));
-  report.sweep = std::move(sweep);
+  ASSIGN_OR_RETURN(report.sweep, SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick),
+                                                  options.emulate));
   print(verify::ToText(report.sweep));
   return report;
 }

@@ -110,7 +110,7 @@ Result<std::unique_ptr<verify::Target>> TargetOption::Open(const RunChoice& choi
     return refused("--mode chooses among our own kernels; a target says what it computes");
   }
   ASSIGN_OR_RETURN(const Plugin plugin, Find());
-  const auto open = [plugin = plugin] { return verify::PluginTarget::Open(plugin.file, plugin.options); };
+  const auto open = [plugin] { return verify::PluginTarget::Open(plugin.file, plugin.options); };
   Result<std::unique_ptr<verify::Target>> target = verify::IsolatedTarget::Start(
       open, std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(deadline)));
   if (!target) return refused(target.error().message);

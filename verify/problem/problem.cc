@@ -142,8 +142,7 @@ template <class E, class Names>
 Field Choice(std::string_view key, E Problem::*member, const Names& names) {
   return {key, [member, &names](const Problem& p) { return std::string(NameOf(names, p.*member)); },
           [key, member, &names](std::string_view text, Problem* p) -> std::optional<Error> {
-            ASSIGN_OR_RETURN(const E value, ValueOf(names, key, text));
-            p->*member = value;
+            ASSIGN_OR_RETURN(p->*member, ValueOf(names, key, text));
             return std::nullopt;
           }};
 }
@@ -241,8 +240,7 @@ Field Transposed() {
 Field Count(std::string_view key, int64_t ConvGeometry::*member) {
   return {key, [member](const Problem& p) { return fmt::format("{}", (*p.conv).*member); },
           [key, member](std::string_view text, Problem* p) -> std::optional<Error> {
-            ASSIGN_OR_RETURN(const int64_t value, NumberOf(key, text));
-            (*p->conv).*member = value;
+            ASSIGN_OR_RETURN((*p->conv).*member, NumberOf(key, text));
             return std::nullopt;
           }};
 }

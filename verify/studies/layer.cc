@@ -428,7 +428,7 @@ std::optional<Error> ReadDynamic(const std::string& folder, Fields* fields, refe
   gemm->a_source_type = INTACT_F32;
   reference::QuantizeActivations(gemm);
   const LayerScales scales = {1.0, fields->Scales("weight.scales", gemm->n), 1.0};
-  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadEpilogue(folder, scales, gemm->n, fields, gemm));
+  RETURN_IF_ERROR(ReadEpilogue(folder, scales, gemm->n, fields, gemm).error());
   return std::nullopt;
 }
 

@@ -153,7 +153,7 @@ std::string IsolatedTarget::WhyGivenUp() const {
 template <class Operation>
 Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptions& options) const {
   if (worker_ == nullptr) {
-    ASSIGN_OR_RETURN(const Introduction introduction, StartWorker());
+    RETURN_IF_ERROR(StartWorker().error());
   }
   WireWriter request;
   request(KindOf(operation));
