@@ -49,8 +49,8 @@ class Quantizer {
   RowQuantization Choose(const NumberRange& range) const noexcept;
   /// Writes `count` bytes; zero points where there is no scale. The kernel multiplies where the definition
   /// divides: x·high + x·low, the second product rounded and the sum once. It rounds to the integer that the
-  /// quotient rounds to, for all mantissas of scale and all x about a tie: tests/kernels/quantizer_test.cc tries
-  /// them.
+  /// quotient rounds to, for all mantissas of scale and all x about a tie: tests/kernels/quantizer_test.cc
+  /// tries them.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
 
  private:

@@ -1,5 +1,5 @@
-// The caches of a core, and the share of them that each kind of data may take. All of the library's budgets are
-// here; their sum is no limit, since the engines that use them run one at a time.
+// The caches of a core, and the share of them that each kind of data may take. All budgets of the library are
+// here. They may add up to more than a cache, because a core runs one engine at a time.
 #ifndef INTACT_KERNELS_RUNTIME_CACHES_H_
 #define INTACT_KERNELS_RUNTIME_CACHES_H_
 

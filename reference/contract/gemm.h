@@ -1,4 +1,5 @@
-// Scalar GEMM one can read at a glance: the oracle of every differential test.
+// Scalar GEMM one can read at a glance: what the contract says. tests/reference/reference_test.cc holds the
+// exact model against it; that model (reference/models/operands.h) is the oracle of the differential tests.
 #ifndef INTACT_REFERENCE_CONTRACT_GEMM_H_
 #define INTACT_REFERENCE_CONTRACT_GEMM_H_
 
@@ -13,7 +14,7 @@
 
 namespace intact::reference {
 
-/// How the depths of a convolution's lowered GEMM come about (reference/contract/conv.h).
+/// How the depths of a convolution's lowered GEMM come about (reference/models/lowering.h).
 struct Taps {
   int64_t count = 1, channels = 1;
   std::vector<bool> outside;  // m×count: of each row, the taps that read no pixel of the input; empty: none

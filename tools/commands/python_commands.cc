@@ -1,5 +1,5 @@
-// `intact audit`, `intact compare` and `intact repair`: commands of the Python package, which reads models. This program
-// finds and runs them.
+// `intact audit`, `intact compare` and `intact repair`: commands of the Python package, which reads models.
+// This program finds and runs them.
 #include <unistd.h>
 
 #include <algorithm>

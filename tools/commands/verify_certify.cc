@@ -61,7 +61,7 @@ struct Schedule {
   double PerQuad(int64_t count) const { return static_cast<double>(count) / static_cast<double>(quads); }
 };
 
-// A pair that can saturate: depths k and k1 of a column, as reference/contract/conv.h counts them.
+// A pair that can saturate: depths k and k1 of a column, as reference/models/lowering.h counts them.
 struct FailingPair {
   int64_t n, k, k1;
   int32_t w0, w1, a0, a1, sum;

@@ -2,8 +2,8 @@
 //
 //   schema, schema_version   "intact-pairing", 1
 //   target                   its own name
-//   rows[]                   operation, types ("u8s8s32"), pairing (verify/studies/pair_probe.h), clamping_pairs[] of depths [i, j],
-//                            other_sums: how many columns have another sum than the exact one and a clamped
+//   rows[]                   operation, types ("u8s8s32"), pairing (verify/studies/pair_probe.h),
+//                            clamping_pairs[] of depths [i, j], other_sums: how many columns have another sum than the exact one and a clamped
 //                            pair's. A failed row has `error` instead
 #include <algorithm>
 #include <memory>

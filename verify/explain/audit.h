@@ -53,8 +53,8 @@ struct ActivationBound {
 
 /// An input of K = 2 that makes a pair of the layer's weights clamp.
 struct Witness {
-  int64_t n = 0, k = 0,
-          k1 = 0;  // the weights' column and two depths; of a convolution: see reference/contract/conv.h
+  // The weights' column and two depths; of a convolution: see reference/models/lowering.h.
+  int64_t n = 0, k = 0, k1 = 0;
   uint8_t a0 = 0, a1 = 0;
   int8_t w0 = 0, w1 = 0;
   int32_t sum = 0;

@@ -52,9 +52,9 @@ inline constexpr int kCauseCount = 6;
 std::string_view ToString(Cause cause);
 
 /// A pair of depths whose sum VPMADDUBSW clamps. In a convolution m, n and depths are rows, output channels
-/// and depths of the lowered GEMM (reference/contract/conv.h). Activations and weights as the instruction sees them
-/// (s8 activations + 128, u8 weights − 128; a0 and a1 are its unsigned operand, which other kernels may have
-/// the weights be).
+/// and depths of the lowered GEMM (reference/models/lowering.h). Activations and weights are as the
+/// instruction sees them: s8 activations + 128, u8 weights − 128. a0 and a1 are its unsigned operand, which
+/// in other kernels may be the weights.
 struct SaturatedPair {
   int64_t m = 0, n = 0, k = 0, k1 = 0;  // depths k and k1
   uint8_t a0 = 0, a1 = 0;

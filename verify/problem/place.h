@@ -1,5 +1,5 @@
 // Where an output and its depths are, in the words of the operation: rows and columns of a GEMM, pixels, taps
-// and channels of a convolution, whose m, n and k are those of its lowered GEMMs (reference/contract/conv.h).
+// and channels of a convolution, whose m, n and k are those of its lowered GEMMs (reference/models/lowering.h).
 #ifndef INTACT_VERIFY_PROBLEM_PLACE_H_
 #define INTACT_VERIFY_PROBLEM_PLACE_H_
 

@@ -25,8 +25,8 @@
 //                    digests {repro line: FNV-1a of the output's bytes}: the same on every machine;
 //                    not_run {problems, reason}: those left of a target that was given up, if there are some
 //   reduce_range[]   layer and the audit of verify/explain/audit.h: verdict, max_activation, …; a remedy each
-//   cost[]           what exactness costs or gains here, a built-in layer each (verify/studies/cost.h): layer, m,
-//                    n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why
+//   cost[]           what exactness costs or gains here, a built-in layer each (verify/studies/cost.h): layer,
+//                    m, n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why
 //                    not), certificate (full range: pairing, a_min, a_max, pairs, failing_pairs, failing_share,
 //                    worst_channel, worst_channel_failing_pairs, accumulator_min, accumulator_max),
 //                    timings[]: isa, mode, seven_bits (declared), kernel, right (equal to its model; else not
@@ -43,18 +43,18 @@
 // differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes, digest,
 // reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
 // saturated_pairs, pairs[]. With --expect, expected says of that file: computes (in words), arithmetic (the
-// one that reproduces it, or most of it; see reference/models/arithmetic.h), saturation_shows (whether pairs clamped
-// to int16 would make another output), unexplained_by_it, first_unexplained (a place or null),
+// one that reproduces it, or most of it; see reference/models/arithmetic.h), saturation_shows (whether pairs
+// clamped to int16 would make another output), unexplained_by_it, first_unexplained (a place or null),
 // not_told_from[] (other models that reproduce it), differing_from_exact, max_abs_difference, causes,
 // differences[].
 //
 // What `verify sweep --json` writes is told in verify/report/sweep_file.h.
 //
 // A pair is m, n, its depths k and k1, a0, a1, w0, w1, true_sum, clamped_sum. In a convolution m, n and
-// k are those of reference/contract/conv.h (n is the output channel), and pairs have besides batch and output (the
-// image and the pixel's coordinates, outermost first), tap (its coordinates in the filter; tap1 those of k1,
-// if that is another) and channels (the two of the input); differences have batch and output, witnesses tap
-// and channels.
+// k are those of reference/models/lowering.h (n is the output channel), and pairs have besides batch and
+// output (the image and the pixel's coordinates, outermost first), tap (its coordinates in the filter; tap1
+// those of k1, if that is another) and channels (the two of the input); differences have batch and output,
+// witnesses tap and channels.
 #ifndef INTACT_VERIFY_REPORT_REPORT_H_
 #define INTACT_VERIFY_REPORT_REPORT_H_
 

@@ -5,8 +5,8 @@
 //   schema           "intact-sweep"; schema_version 2; version of intact; build, the digest of the program
 //   machine          cpu, family, model (as CPUID tells them)
 //   target           whose kernels: name, options, build (the digest of a plug-in's file, else ""), text (as
-//                    --target named it) and deadline, and takes, what problems were fitted to (verify/targets/fit.h):
-//                    features, gemm[] and conv[], each with types and multiples; null for our own
+//                    --target named it) and deadline, and takes, what problems were fitted to
+//                    (verify/targets/fit.h): features, gemm[] and conv[], each with types and multiples; null for our own
 //   isas[], mode, effort, emulated   what was asked for: the ISAs, the mode, "quick", "standard" or
 //                    "thorough", whether in the emulator too
 //   problems, problems_digest   of the whole sweep: how many, and FNV-1a of their lines, each with a newline

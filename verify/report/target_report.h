@@ -9,8 +9,8 @@
 //                    has), passed, fitted: how many problems of the standard sweep (of) were run as they are
 //                    (unchanged) and with sizes rounded up (rounded), could not be fitted to what it takes
 //                    (left_out), and have a feature that it lacks (lacking {}), computes[] (as in
-//                    verify/report/sweep_file.h), sweep, failures[], saturation_map and ramp as in verify/report/report.h;
-//                    a string that says why, where it does not run those
+//                    verify/report/sweep_file.h), sweep, failures[], saturation_map and ramp as in
+//                    verify/report/report.h; a string that says why, where it does not run those
 #ifndef INTACT_VERIFY_REPORT_TARGET_REPORT_H_
 #define INTACT_VERIFY_REPORT_TARGET_REPORT_H_
 

@@ -28,8 +28,8 @@
 //
 // The requantization is the frameworks': the output type is the activations' type, scale[n] = si·sw[n]/so
 // rounded to float32 once, bias_f32[n] = bias[n]/so, and ReLU where the layer has one. PyTorch's own outputs
-// confirm it byte for byte (tests/verify/layer_test.cc). A dynamic layer's output is that of the contract, with the
-// weights' scales and the bias as they are.
+// confirm it byte for byte (tests/verify/layer_test.cc). A dynamic layer's output is that of the contract,
+// with the weights' scales and the bias as they are.
 #ifndef INTACT_VERIFY_STUDIES_LAYER_H_
 #define INTACT_VERIFY_STUDIES_LAYER_H_
 

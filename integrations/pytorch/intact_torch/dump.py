@@ -14,8 +14,8 @@ from .record import Call, batches, record
 
 
 def dump(model: torch.nn.Module, inputs, folder) -> Dict[str, str]:
-    """Writes each layer of `model` that intact can compute, as verify/studies/layer.h tells: activations as they occur with `inputs`,
-    weights, bias, and outputs: of intact in output_intact.npy, and of PyTorch's engine at hand in output_<engine>.npy.
+    """Writes each layer of `model` that intact can compute, as verify/studies/layer.h tells: activations as they occur with
+    `inputs`, weights, bias, and outputs: of intact in output_intact.npy, and of PyTorch's engine at hand in output_<engine>.npy.
 
     model    quantized by PyTorch, or converted
     inputs   a tensor, a tuple of arguments, or a list of either: a call of the model each

@@ -116,7 +116,8 @@ Arithmetic::Arithmetic(bool per_row, bool relu, const WeightQuantization& weight
   SetScales(1, weights, 1, bias);
 }
 
-// scale[n] = si·sw[n]/so and bias[n]/so in double precision, rounded to float32 once: as verify/studies/layer.h.
+// scale[n] = si·sw[n]/so and bias[n]/so in double precision, rounded to float32 once, as in
+// verify/studies/layer.h.
 void Arithmetic::SetScales(double input_scale, const WeightQuantization& weights, double output_scale,
                            const c10::optional<at::Tensor>& bias) {
   for (const double scale : weights.scales) {

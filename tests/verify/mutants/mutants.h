@@ -1,5 +1,5 @@
-// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/verify/mutants_test.cc shows that
-// each of these is caught, and classified for what it is.
+// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/verify/mutants_test.cc shows
+// that each of these is caught, and classified for what it is.
 #ifndef INTACT_TESTS_VERIFY_MUTANTS_MUTANTS_H_
 #define INTACT_TESTS_VERIFY_MUTANTS_MUTANTS_H_
 
