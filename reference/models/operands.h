@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "reference/contract/gemm.h"
-#include "reference/models/lowering.h"
 #include "reference/models/models.h"
 
 namespace intact::reference {

@@ -1,5 +1,4 @@
 // The oracle against the contract as include/intact/intact.h states it, one product at a time.
-#include "core/types.h"
 #include "reference/contract/gemm.h"
 #include "reference/models/lowering.h"
 #include "reference/models/models.h"

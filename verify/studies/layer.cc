@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "core/types.h"
 #include "reference/contract/quantize.h"
 #include "support/json_file.h"
 #include "support/npy.h"
