@@ -1,4 +1,4 @@
-// Errors inside the project: those of the public interface, and what passes them on.
+// Error and Result of the public interface, and macros that pass errors on.
 #ifndef INTACT_CORE_RESULT_H_
 #define INTACT_CORE_RESULT_H_
 
@@ -8,7 +8,7 @@
 #define INTACT_JOIN_AGAIN(a, b) a##b
 #define INTACT_JOIN(a, b) INTACT_JOIN_AGAIN(a, b)
 
-/// Evaluates an expression that gives an Error; if it is one, returns it from the function.
+/// Evaluates an expression of type Error. Returns this Error from the function unless it is ok().
 #define RETURN_IF_ERROR(...)                                                      \
   do {                                                                            \
     if (::intact::Error error_to_return = (__VA_ARGS__); !error_to_return.ok()) { \
@@ -16,8 +16,9 @@
     }                                                                             \
   } while (false)
 
-/// ASSIGN_OR_RETURN(const Plan plan, MakePlan(shape)): `variable` becomes the value of a Result. If there is
-/// none, returns the Result's error from the function. A type with a comma is written as `auto`.
+/// ASSIGN_OR_RETURN(const Plan plan, MakePlan(shape)): `variable` gets the value of a Result. If there is no
+/// value, returns the Result's error from the function. A type with a comma is written as `auto`. These are
+/// several statements: after an `if` they need braces.
 #define ASSIGN_OR_RETURN(variable, ...) \
   INTACT_ASSIGN_OR_RETURN(INTACT_JOIN(result_, __LINE__), variable, __VA_ARGS__)
 #define INTACT_ASSIGN_OR_RETURN(result, variable, ...) \

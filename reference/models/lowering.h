@@ -30,7 +30,7 @@ namespace intact::reference {
 /// The GEMM of each group.
 std::vector<Gemm> Lower(const Conv& conv);
 
-/// The same of some rows of the output, in this order.
+/// The GEMM of each group for these rows of the output alone, in this order.
 std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows);
 
 /// y of every output pixel and channel, as `model` accumulates the lowered GEMMs. kExact is the contract.
