@@ -1,5 +1,5 @@
-// The table of ISAs, one row each. Whatever depends on an ISA alone is in its row. jit/isa.h detects which ISAs
-// this machine has.
+// The table of ISAs, one row each. Whatever depends on an ISA alone is in its row. jit/isa.h detects which
+// ISAs this machine has.
 //
 // The ISAs form a ladder with one side step. A cap names a machine, and keeps what that machine has:
 //
@@ -128,8 +128,8 @@ inline constexpr std::array kIsaLadder = [] {
   return isas;
 }();
 
-/// The row of `isa`. Values from outside must pass IsaOf() first. A value without a row is a bug, and gets the
-/// row of the weakest ISA.
+/// The row of `isa`. Values from outside must pass IsaOf() first. A value without a row is a bug, and gets
+/// the row of the weakest ISA.
 constexpr const IsaTraits& TraitsOf(Isa isa) {
   for (const IsaTraits& traits : kIsaTraits) {
     if (traits.isa == isa) return traits;

@@ -68,7 +68,8 @@ constexpr std::string_view NameOf(intact_type type) noexcept { return TraitsOf(t
 constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).kind == ElementKind::kFloat; }
 /// Whether it is a quantized type: u8 or s8.
 constexpr bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || type == INTACT_S8; }
-/// The least and the greatest element of a quantized type, which also bound its zero points; 0 for other types.
+/// The least and the greatest element of a quantized type, which also bound its zero points; 0 for other
+/// types.
 constexpr int32_t LowestOf(intact_type type) noexcept {
   return IsInt8(type) ? static_cast<int32_t>(TraitsOf(type).lowest) : 0;
 }
