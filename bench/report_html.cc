@@ -20,17 +20,15 @@ std::vector<html::Row> RowsOf(const Table& table) {
   for (const std::vector<std::string>& line : table.rows) {
     html::Row& row = rows.emplace_back();
     for (const std::string& text : line) {
-      row.emplace_back(text,
-                       text.ends_with(kMark) ? html::Tone::kDoubtful : html::Tone::kPlain);
+      row.emplace_back(text, text.ends_with(kMark) ? html::Tone::kDoubtful : html::Tone::kPlain);
     }
   }
   return rows;
 }
 
 std::string ToHtml(const Table& table) {
-  std::string text =
-      fmt::format("<h2>{}</h2>\n{}", html::Escape(table.title),
-                  html::Table({table.head.begin(), table.head.end()}, RowsOf(table), 1));
+  std::string text = fmt::format("<h2>{}</h2>\n{}", html::Escape(table.title),
+                                 html::Table({table.head.begin(), table.head.end()}, RowsOf(table), 1));
   for (const std::string& note : table.notes)
     text += fmt::format("<p class=\"note\">{}</p>\n", html::Escape(note));
   return text;
@@ -127,13 +125,12 @@ std::string ToHtml(const Results& results) {
   std::string body =
       fmt::format("<p>{}</p>\n<p>{}</p>\n{}", html::Escape(Title(results)),
                   html::Judged(results.AllRight(), "All that intact computed was right.",
-                                        "Something of intact was wrong and is not timed; see the notes."),
+                               "Something of intact was wrong and is not timed; see the notes."),
                   html::Table({}, RowsOf(MachineTable(results)), 2));
-  body += html::Figure(
-      "roofline", Roofline(results).Commands(),
-      "Each shape with s32 output, or from and to float32: filled intact, hollow the peer. "
-      "Level lines: the ISA's "
-      "instruction peak. Slopes: read bandwidth of one core.");
+  body += html::Figure("roofline", Roofline(results).Commands(),
+                       "Each shape with s32 output, or from and to float32: filled intact, hollow the peer. "
+                       "Level lines: the ISA's "
+                       "instruction peak. Slopes: read bandwidth of one core.");
   for (const Table& table : Tables(results)) body += ToHtml(table);
   return html::Page("intact bench", results.origin, body);
 }

@@ -334,15 +334,15 @@ support::Json ToJson(const PairingFindings& of, const Weights& weights) {
 support::Json ToJson(const std::string& file, const Weights& weights, const Findings& findings) {
   const intact_certificate& c = findings.certificate;
   support::Json json = {{"file", file},
-                       {"columns", weights.n},
-                       {"depth", weights.k},
-                       {"activation_min", c.a_min},
-                       {"activation_max", c.a_max},
-                       {"proven", findings.IsProven()},
-                       {"pairings", support::Json::array()},
-                       {"accumulator_min", c.accumulator_min},
-                       {"accumulator_max", c.accumulator_max},
-                       {"schedules", support::Json::array()}};
+                        {"columns", weights.n},
+                        {"depth", weights.k},
+                        {"activation_min", c.a_min},
+                        {"activation_max", c.a_max},
+                        {"proven", findings.IsProven()},
+                        {"pairings", support::Json::array()},
+                        {"accumulator_min", c.accumulator_min},
+                        {"accumulator_max", c.accumulator_max},
+                        {"schedules", support::Json::array()}};
   for (const PairingFindings& of : findings.pairings) json["pairings"].push_back(ToJson(of, weights));
   if (weights.conv) {
     json["kernel"] = weights.Kernel();

@@ -42,9 +42,9 @@ int RunPairing(PairingOptions options) {
                      : std::ranges::none_of(probed, has_result) ? kBadInput
                                                                 : kParity;
   const support::Json json = {{"schema", verify::kPairingSchema.name},
-                             {"schema_version", verify::kPairingSchema.version},
-                             {"target", support::Printable((*target)->Name())},
-                             {"rows", verify::ToJson(probed)}};
+                              {"schema_version", verify::kPairingSchema.version},
+                              {"target", support::Printable((*target)->Name())},
+                              {"rows", verify::ToJson(probed)}};
   return WriteJson(options.json, json, status);
 }
 
