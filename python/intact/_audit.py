@@ -215,7 +215,7 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
         names = list(table)
     for name in names:
         if name not in table:
-            raise invalid(f"--engine: is {name!r}; expected {', '.join(table)}, or all; several by several --engine")
+            raise invalid(f"engine {name!r}: is not known; expected {', '.join(table)}, or all")
     model = read_model(path, proto)
     names = names or [model.engine]
     layers = []

@@ -422,6 +422,9 @@ def _samples(data: Any, inputs: list[str], each: bool) -> list[Run]:
     parts = []
     for run in runs:
         sizes = {run[name].shape[0] if run[name].ndim else 0 for name in inputs if name in run}
+        if not sizes:  # inputs_of() says which input is missing
+            parts.append(run)
+            continue
         if len(sizes) != 1 or 0 in sizes:
             raise invalid(f"--each: {excerpt(run.source)}: the inputs' first dimensions are {sorted(sizes)}; "
                           "expected one size, not 0")
@@ -470,6 +473,9 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
     if not Path(float_path).is_file():
         raise invalid(f"{excerpt(float_path)}: no such file")
     matches, float_proto = match(result, float_path)
+    if all(m.float_node is None for m in matches):
+        raise invalid(f"{excerpt(float_path)}: has the weights of no layer of {excerpt(path)}; expected the model before "
+                      f"quantization ({matches[0].layer.name}: {matches[0].how})")
     found = Comparison(result, str(float_path), 0, is_emulated=emulate)
     for audited, m in zip(result.layers, matches):
         layer = ComparedLayer(m, uses_7_bits=audited.uses_7_bits)
@@ -537,7 +543,7 @@ class _Runs:
             floats, values = {**run_before, **_results(self.before, run_before, source)}, _results(self.probe, run, source)
             stock = dict(zip(self.names, elsewhere[done])) if elsewhere else _results(self.stock, run, source)
             three = [_results(self.plain, run, source), stock, _results(self.control, run, source)]
-            feeds = {**run, **self._feeds(floats, probes)}
+            feeds = {**run, **self._feeds(floats, probes, source)}
             own = [_results(session, feeds, source) for session in (self.own[::2] if found.is_emulated else self.own)]
             for name in self.names:
                 gathered[name].append([one[name] for one in three] + [floats[name]] * (name in self.float_outputs))
@@ -555,7 +561,7 @@ class _Runs:
         if fed:
             self._emulated(fed, wanted, chosen)
 
-    def _feeds(self, floats: dict, probes: dict[int, _Probe]) -> dict[str, np.ndarray]:
+    def _feeds(self, floats: dict, probes: dict[int, _Probe], source: str) -> dict[str, np.ndarray]:
         """Inputs of the layers cut out: the float model's, quantized as each layer does."""
         feeds = {}
         for i, layer in enumerate(self.found.layers):
@@ -563,6 +569,9 @@ class _Runs:
             if layer.reason:
                 continue
             x = np.asarray(floats[m.float_node.input], np.float32)
+            if not np.isfinite(x).all():
+                raise invalid(f"{excerpt(source)}: the float model's tensor {excerpt(m.float_node.input)!r}, which {layer.name} "
+                              "quantizes, has NaN or infinities; expected inputs that give finite values")
             if m.smooth is not None:
                 shape = [-1] + [1] * (x.ndim - 2) if m.layer.is_convolution else [-1]
                 x = x * m.smooth.reshape(shape)

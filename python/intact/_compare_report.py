@@ -171,7 +171,7 @@ def summary(comparison: Comparison) -> list[str]:
 def headline(comparison: Comparison) -> str:
     matched = sum(layer.matched.float_node is not None for layer in comparison.layers)
     return (f"{excerpt(comparison.audit.model.path, 400)} against {excerpt(comparison.float_path, 400)}: {matched} of "
-            f"{len(comparison.layers)} layers have a float node; {comparison.samples} samples")
+            f"{len(comparison.layers)} layers have a float node; {comparison.samples} sample{'s' * (comparison.samples != 1)}")
 
 
 def to_text(comparison: Comparison) -> str:

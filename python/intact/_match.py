@@ -135,7 +135,7 @@ def float_nodes(scope: Scope, graph: Any) -> list[FloatNode]:
         if node.op_type not in ("Conv", "MatMul", "Gemm", "LSTM", "Attention") or len(node.input) < 2:
             continue
         weights = scope.constant(node.input[1])
-        if weights is None or weights.dtype.kind != "f" or weights.ndim < 2 or not weights.size:
+        if weights is None or weights.dtype.kind != "f" or weights.ndim < 2 or not weights.size or not np.isfinite(weights).all():
             continue
         weights = weights.astype(np.float32)
         values = attributes(node)
@@ -210,8 +210,9 @@ def _dequantize(matched: Matched, scope: Scope, direction: int) -> str:
         return "its weights' scales are neither of the tensor nor of output channels"
     scales, points = (along_columns(value, layer.weights) for value in values)
     matched.scales = values[0]
-    matched.real = ((layer.weights.astype(np.float64) - points) * scales).astype(np.float32)
-    return ""
+    with np.errstate(invalid="ignore", over="ignore"):
+        matched.real = ((layer.weights.astype(np.float64) - points) * scales).astype(np.float32)
+    return "" if np.isfinite(matched.real).all() else "its dequantized weights are not finite"
 
 
 def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
@@ -225,7 +226,7 @@ def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
         point = np.zeros(1, np.uint8) if point is None and len(dequantizer.input) < 3 else point
     elif layer.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
         scale, point = _constant(scope, node, 1), _constant(scope, node, 2)
-    if scale is not None and point is not None and scale.size == point.size == 1 and scale.reshape(-1)[0] > 0:
+    if scale is not None and point is not None and scale.size == point.size == 1 and 0 < scale.reshape(-1)[0] < np.inf:
         matched.scale, matched.point, matched.cut_type = float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype
         matched.cut = layer.activation
         before = quantizer.input[0] if quantizer is not None and quantizer.op_type == "QuantizeLinear" else ""
@@ -249,7 +250,7 @@ def _find_outputs(layer: QuantizedLayer, scope: Scope) -> list[Output]:
     node = layer.graph_node
 
     def quantized(name: str, scale: np.ndarray | None, point: np.ndarray | None) -> list[Output]:
-        if scale is None or scale.size != 1 or (point is not None and point.size != 1):
+        if scale is None or scale.size != 1 or not 0 < scale.reshape(-1)[0] < np.inf or (point is not None and point.size != 1):
             return []
         point = np.zeros((), np.uint8) if point is None else point
         return [Output(name, float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype)]

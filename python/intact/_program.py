@@ -9,6 +9,8 @@ import traceback
 from pathlib import Path
 from typing import Callable
 
+import numpy as np
+
 from ._audit import audit, engines
 from ._library import Error, excerpt, invalid
 from ._run import load_data, run_on_data
@@ -201,6 +203,7 @@ def main() -> None:
     if name not in _COMMANDS:
         command, environment = native(sys.argv[1:])
         os.execve(command[0], ["intact", *command[1:]], environment)
+    np.seterr(all="ignore")  # what is not finite is in the results; a warning would say nothing more
     try:
         status = _COMMANDS[name](sys.argv[2:])
     except Exception:  # status 1 is a verdict, and this is none

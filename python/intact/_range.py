@@ -410,8 +410,9 @@ class _Widener:
         session = session_of(proto)
         largest = dict.fromkeys(names, 0)
         for run in runs:
+            inputs = inputs_of(session, run)
             try:
-                values = session.run(names, inputs_of(session, run))
+                values = session.run(names, inputs)
             except Exception as error:
                 source = excerpt(getattr(run, "source", "--data"))
                 raise invalid(f"{source}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None

@@ -20,7 +20,7 @@ from ._audit import Audit, audit
 from ._axes import Axes, Axis, Dim, factors, names_that_inner_graphs_read, resolved, segment_size
 from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
-from ._onnx import Scope, array_of_tensor, attributes
+from ._onnx import Scope, array_of_tensor, attributes, load_onnx
 from . import _repair_plan
 from ._repair_plan import Means, Planner, channels_of, moved, own_order, worst
 from ._run import as_u8, exact_variant, weights_zero_point
@@ -392,6 +392,12 @@ def _tensors(graph: Any, depth: int = 0) -> Iterable[Any]:
                     yield from _tensors(inner, depth + 1)
 
 
+def _files(path: Path, graph: Any) -> set[Path]:
+    """The files that hold a model."""
+    return {path, *(path.parent / entry.value for tensor in _tensors(graph) if tensor.data_location == 1
+                    for entry in tensor.external_data if entry.key == "location")}
+
+
 def _write(proto: Any, folder: Path, name: str, source: Path, is_external: bool) -> None:
     """Writes folder/name; the weights of a model with external data go to folder/name.data."""
     if is_external:
@@ -481,6 +487,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     """Repairs the ONNX model in a file and writes `out`, whole or not at all. Options are those of `repair()`; `float_model` is
     its `undo_reduce_range`. `limits`: what earlier attempts found. Raises `Error`."""
     path, out = Path(path), Path(out)
+    if not out.name or out.is_dir():
+        raise invalid(f"{excerpt(out)}: is a folder; expected a file's name for the repaired model")
     if not 0 <= max_noise < math.inf:
         raise invalid(f"--max-noise: is {max_noise!r}; expected a number of 0 or more, in squared steps of the weights")
     max_depth = 0.0 if keep_channels else _repair_plan.MOST_DEPTH if max_depth is None else max_depth
@@ -491,11 +499,12 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         raise invalid(f"{excerpt(path)}: is no ONNX model; only these are repaired")
     names = result.engines
     proto = result.model.proto
-    read = {path, *(path.parent / entry.value for tensor in _tensors(proto.graph) if tensor.data_location == 1
-                    for entry in tensor.external_data if entry.key == "location")}
+    read = _files(path, proto.graph)
+    if float_model is not None:
+        read |= _files(Path(float_model), load_onnx(float_model).graph)
     for written in (out, out.with_name(out.name + ".data")):
         if written.exists() and any(one.exists() and written.samefile(one) for one in read):
-            raise invalid(f"{excerpt(written)}: is a file of the model; expected another name for the repaired one")
+            raise invalid(f"{excerpt(written)}: is a file of a model that is read; expected another name for the repaired one")
     if proto.ir_version < 4:  # these state every constant as an input too
         stored = {tensor.name for tensor in proto.graph.initializer}
         inputs = [value for value in proto.graph.input if value.name not in stored]

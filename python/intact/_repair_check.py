@@ -132,10 +132,12 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
         runs = random_runs(sessions[1])
         found.runs = len(runs)
     before = float_session(done.widened.float_model, names, "--undo-reduce-range") if done.widened else None
-    floats = [dict(zip([output.name for output in before.get_outputs()], before.run(None, inputs_of(before, run, "the float model"))))
-              for run in runs] if before else []
-    wanted = {value.name for value in sessions[1].get_inputs()}
-    runs = [{name: value for name, value in run.items() if name in wanted} for run in runs]
+    inputs_before = [inputs_of(before, run, "the float model") for run in runs] if before else []
+    runs = [inputs_of(sessions[1], run) for run in runs]
+    try:
+        floats = [dict(zip([output.name for output in before.get_outputs()], before.run(None, run))) for run in inputs_before]
+    except Exception as error:
+        raise invalid(f"--check: the float model does not run: {excerpt(error, 300)}") from None
     results: list[list] = []
     with tempfile.TemporaryDirectory() as folder:
         for k, model in enumerate(models):

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from intact._audit import audit  # noqa: E402
 from intact._compare import Distance, compare, requantized  # noqa: E402
 from intact._compare_report import to_html, to_json, to_text  # noqa: E402
+from intact._library import Error  # noqa: E402
 from intact._match import match  # noqa: E402
 from intact._run import decibels  # noqa: E402
 from test_audit import program  # noqa: E402
@@ -451,3 +452,48 @@ def test_what_is_left_out_is_said(tmp_path):
     assert "1 of 2 layers have a float node" in text
     assert "not compared: two: no float node has weights like these, or its name" in text
     assert to_json(found)["layers"][1]["weights"] is None and "not compared" in to_html(found)
+
+
+def test_a_float_model_of_another_network(tmp_path):
+    pair = Pair(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    other = Pair(other, w1=weights(8), w2=weights(9)).float
+    proto = onnx.load(str(other))
+    for node in proto.graph.node:
+        node.name = f"other_{node.name}"
+    onnx.save(proto, str(other))
+    with pytest.raises(Error, match="has the weights of no layer of .*; expected the model before quantization"):
+        compare(pair.quantized, other, tmp_path / "data")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_float_weights_that_are_not_finite(tmp_path, value):
+    w = weights(1)
+    pair = Pair(tmp_path)
+    w[3, 4] = value
+    nodes = onnx.load(str(pair.float)).graph.node
+    model(pair.float, nodes, {"w1": w, "w2": pair.w[1], "b1": pair.b[0], "b2": pair.b[1]})
+    with pytest.raises(Error, match="the float model's tensor 'h', which two quantizes, has NaN or infinities"):
+        compare(pair.quantized, pair.float, tmp_path / "data")
+    matches, _ = match(audit(pair.quantized), pair.float)
+    assert matches[0].float_node is None and matches[1].float_node is not None
+
+
+@pytest.mark.parametrize("name, of, words", [
+    ("ws0", np.nan, "its dequantized weights are not finite"), ("ws0", np.inf, "its dequantized weights are not finite"),
+    ("s0", np.inf, "its activations cannot be seen"), ("s0", 0, "its activations cannot be seen")])
+def test_scales_that_are_not_finite(tmp_path, name, of, words):
+    pair = Pair(tmp_path)
+    pair.constants[name] = np.full_like(pair.constants[name], of)
+    model(pair.quantized, pair.nodes, pair.constants)
+    found = compare(pair.quantized, pair.float, tmp_path / "data")
+    assert words in found.layers[0].reason and not found.layers[1].reason
+    assert found.layers[0] not in found.of("implementation") and "nan" not in to_text(found)
+
+
+def test_each_names_an_input_that_is_missing(tmp_path):
+    pair = Pair(tmp_path)
+    np.savez(tmp_path / "other.npz", z=np.zeros(3))
+    with pytest.raises(Error, match="has no array 'x', an input of the model; has: z"):
+        compare(pair.quantized, pair.float, tmp_path / "other.npz", each=True)

@@ -754,6 +754,23 @@ def test_the_check_compares_with_the_float_model(tmp_path):
     assert f"against the float model: stored {output.stored_to_float:.1f} dB, repaired {output.repaired_to_float:.1f} dB" in line
 
 
+@needs_orders
+def test_the_check_of_a_float_model_that_does_not_run(tmp_path):
+    pytest.importorskip("onnxruntime")
+    from intact._repair_check import check
+
+    b = Builder()
+    path, out, source = files_of(tmp_path, b, b.model(**chain(b)))
+    done = repair_file(path, out, float_model=source)
+    proto = onnx.load(str(source))
+    proto.graph.node.add(op_type="Reshape", input=["x", "no_shape"], output=["other"])
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([3, 5]), "no_shape"))
+    proto.graph.output.add(name="other").type.tensor_type.elem_type = 1
+    onnx.save(proto, str(source))
+    with pytest.raises(Error, match="--check: the float model does not run: "):
+        check(done, [{"x": np.ones((2, 16), np.float32)}])
+
+
 def command(*arguments):
     return subprocess.run([sys.executable, "-c", "from intact._program import main; main()", "repair", *map(str, arguments)],
                           capture_output=True, text=True)

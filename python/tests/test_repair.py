@@ -543,12 +543,51 @@ def test_the_stored_model_is_not_overwritten(tmp_path):
     link.symlink_to(path)
     stored = path.read_bytes()
     for written in (path, link):
-        with pytest.raises(Error, match="is a file of the model"):
+        with pytest.raises(Error, match="is a file of a model that is read"):
             repair_file(path, written)
     assert path.read_bytes() == stored
     repair_file(path, out)
     again = repair_file(out, tmp_path / "again.onnx")
     assert set(hows(again)) == {"stored order"} and to_json(again)["orders"] == 0
+
+
+def test_the_float_model_is_not_overwritten(tmp_path):
+    b = Builder()
+    path, before = tmp_path / "m.onnx", tmp_path / "float.onnx"
+    onnx.save(b.model([b.linear("x", 16, 8)]), str(path))
+    weights = numpy_helper.from_array(np.ones((16, 8), np.float32), "w")
+    onnx.save(b.model([]), str(before))
+    proto = onnx.load(str(before))
+    proto.graph.initializer.append(weights)
+    proto.graph.node.append(helper.make_node("MatMul", ["x", "w"], ["y"]))
+    onnx.save(proto, str(before), save_as_external_data=True, location="r.onnx.data", size_threshold=0)
+    stored, data = before.read_bytes(), (tmp_path / "r.onnx.data").read_bytes()
+    for written in (before, tmp_path / "r.onnx"):
+        with pytest.raises(Error, match="is a file of a model that is read"):
+            repair_file(path, written, float_model=before)
+    assert before.read_bytes() == stored and (tmp_path / "r.onnx.data").read_bytes() == data
+
+
+@pytest.mark.parametrize("out", ["", ".", "..", "/"])
+def test_a_folder_is_no_output(tmp_path, out):
+    b = Builder()
+    onnx.save(b.model([b.linear("x", 16, 8)]), str(tmp_path / "m.onnx"))
+    done = run(tmp_path / "m.onnx", "-o", out)
+    assert done.returncode == 2 and "is a folder; expected a file's name" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arrays, words", [
+    ({"z": np.zeros((1, 5, 16), np.float32)}, "has no array 'x', an input of the model; has: z"),
+    ({"x": np.zeros((0, 5, 16), np.float32)}, "array 'x': has no elements"),
+    ({"x": np.full((1, 5, 16), np.nan, np.float32)}, "array 'x': holds NaN"),
+    ({"x": np.zeros((1, 5, 16))}, "array 'x': is float64; expected float32")])
+def test_the_check_names_what_is_wrong_with_the_data(tmp_path, arrays, words):
+    pytest.importorskip("onnxruntime")
+    b = Builder()
+    onnx.save(b.model([b.linear("x", 16, 8)], inputs=[("x", ("n", 5, 16))]), str(tmp_path / "m.onnx"))
+    np.savez(tmp_path / "data.npz", **arrays)
+    done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx", "--check", "--data", tmp_path / "data.npz")
+    assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
