@@ -24,7 +24,7 @@ from ._onnx import Scope, array_of_tensor, attributes, load_onnx
 from . import _repair_plan
 from ._repair_plan import Means, Planner, channels_of, moved, own_order, worst
 from ._run import as_u8, exact_variant, weights_zero_point
-from ._shorten import Halving, halved, halving, has_zero_in_the_middle, shortened, squares
+from ._shorten import Halving, halved, halving, has_zero_in_the_middle, shortened, squares, weights_key
 
 _MOST_PROTOBUF = (1 << 31) - 1
 
@@ -606,13 +606,13 @@ def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, 
     return found
 
 
-def _weights_readers(after: Audit, places: dict[int, int]) -> dict[tuple[int, int], list[int]]:
-    """Layers by the operator's input that holds their weights."""
-    readers: dict[tuple[int, int], list[int]] = {}
+def _weights_readers(after: Audit, scope: Scope) -> list[list[int]]:
+    """Layers whose weights can only change together."""
+    readers: dict[Any, list[int]] = {}
     for i, audited in enumerate(after.layers):
         if audited.layer.weights_node is not None:
-            readers.setdefault((places[id(audited.layer.weights_node)], audited.layer.weights_input), []).append(i)
-    return readers
+            readers.setdefault(weights_key(audited.layer, scope), []).append(i)
+    return list(readers.values())
 
 
 def _gather_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
@@ -624,7 +624,7 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dic
     budget = (done.max_depth - done.depth) / 100 * work.total
     is_changed = False
     refused: dict[int, str] = {}
-    for (weights_place, _), members in _weights_readers(after, places).items():
+    for members in _weights_readers(after, scope):
         i, layer = members[0], after.layers[members[0]].layer
         if len(members) > 1 or not layer.is_convolution or layer.groups > 1 or not after.layers[i].fails(done.engines):
             continue
@@ -641,7 +641,7 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dic
         u8_helps = not after.layers[i].fails([name for name in done.engines if name != "onnxruntime"])
         if added > budget or (u8_helps and cost > _repair_plan.U8_WEIGHTS * work.layers[i]):
             continue
-        reason = editor.gather(layer, places[id(layer.graph_node)], weights_place, scope, source, zeros)
+        reason = editor.gather(layer, places[id(layer.graph_node)], places[id(layer.weights_node)], scope, source, zeros)
         if reason:
             refused[i] = f"no Gather in front: {reason}"
             continue
@@ -658,28 +658,37 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, di
     and why others did not."""
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
-    readers = _weights_readers(after, places)
     refused: dict[int, str] = {}
-    changes: dict[tuple[int, int], _Change] = {}
+    changes: list[_Change] = []
     noises: dict[int, float] = {}
-    for key, members in readers.items():
+    for members in _weights_readers(after, scope):
         if not any(after.layers[i].fails(done.engines) for i in members):
             continue
-        name = editor.proto.graph.node[key[0]].input[key[1]]
+        one = after.layers[members[0]].layer
+        name = one.weights_node.input[one.weights_input]
         if name in scope.overridable:
             refused.update({i: "weights that a caller may override" for i in members})
             continue
-        changes[key] = _change(after, members, scope.constant(name), scope, done.engines)
+        if isinstance(weights_key(one, scope), str) and len(scope.consumers[name]) > len(members):
+            refused.update({i: "weights that another operator reads" for i in members})
+            continue
+        changes.append(_change(after, members, scope.constant(name), scope, done.engines))
         for i in members:
-            noises[i] = changes[key].squares[i] / done.before.layers[i].layer.weights.size
-    noisy = {key[0] for key, change in changes.items() if any(noises[i] > done.max_noise for i in change.squares)}
+            noises[i] = changes[-1].squares[i] / done.before.layers[i].layer.weights.size
+
+    def place(i: int) -> int:
+        return places[id(after.layers[i].layer.weights_node)]
+
+    noisy = {place(i) for change in changes for i in change.squares if any(noises[k] > done.max_noise for k in change.squares)}
     is_changed = False
-    for key, change in changes.items():
+    for change in changes:
         # One operator's weights have one type: with u8 weights, none of them need be shortened.
-        if any(noises[i] > done.max_noise for i in change.squares) or (key[0] in noisy and done.engines == ["onnxruntime"]):
+        if any(noises[i] > done.max_noise for i in change.squares) or (
+                done.engines == ["onnxruntime"] and any(place(i) in noisy for i in change.squares)):
             continue
         is_changed = True
-        editor.set_weights(after.layers[next(iter(change.squares))].layer, key[0], change.weights, "shortened")
+        for i in {place(i): i for i in change.squares}.values():
+            editor.set_weights(after.layers[i].layer, place(i), change.weights, "shortened")
         for i in change.squares:
             row = done.layers[i]
             row.noise, row.shortened = noises[i], change.changed[i]

@@ -17,7 +17,7 @@ from ._audit import Audit, AuditedLayer
 from ._axes import Axes, Axis, Reader, factors, resolved, segment_size, size_of
 from ._model import QuantizedLayer
 from ._order import order_channels
-from ._shorten import Halving, centered, change_of, halving, largest_activation, shortened, squares
+from ._shorten import Halving, centered, change_of, halving, largest_activation, shortened, squares, unsafe_by_output, weights_key
 
 # Costs are in multiply-adds of s8 weights: the time of a product is taken to grow with them.
 U8_WEIGHTS = 0.16  # of a product's time: ONNX Runtime on AVX2 without VNNI (T5 encoder, Zen 3, docs/peers.md; with AMX: 1 to 2)
@@ -147,7 +147,7 @@ def _sources_with_zeros(consumers: list[_Consumer], allowed: list[float], sizes:
 
 def _padded(source: np.ndarray, multiple: int) -> tuple[np.ndarray, np.ndarray]:
     """The order with zero channels up to a multiple, and the places of all zero channels. They copy another channel, which leaves
-    ranges of activations as they are."""
+    ranges of activations as they are: the first one, until an order is chosen."""
     source = np.concatenate([source, np.full(-len(source) % multiple, -1)])
     return np.where(source < 0, source[0], source), source < 0
 
@@ -261,10 +261,9 @@ class Planner:
     # ----- what an axis's order makes safe ----------------------------------------------------------------------------
 
     def _reads_alone(self, i: int) -> bool:
-        """Whether no other layer reads the same input of an operator."""
-        layer = self.result.layers[i].layer
-        return sum(other.layer.weights_node is layer.weights_node and other.layer.weights_input == layer.weights_input
-                   for other in self.result.layers) == 1
+        """Whether the layer's weights can change without those of another."""
+        keys = [None if one.layer.weights_node is None else weights_key(one.layer, self.axes.scope) for one in self.result.layers]
+        return keys.count(keys[i]) == 1
 
     def _means_as_stored(self, i: int) -> Means:
         audited = self.result.layers[i]
@@ -475,6 +474,43 @@ class Planner:
             if candidate.zeros.any():
                 self.zeros[root] = candidate.zeros
         self.added = added()
+        self._choose_copied()
+
+    def _choose_copied(self) -> None:
+        """Zero channels copy the channel for which the layers that make it have the fewest unsafe pairs."""
+        unsafe = {root: np.zeros(root.size, np.int64) for root in self.zeros}
+        for i, audited in enumerate(self.result.layers if unsafe else ()):
+            layer = audited.layer
+            if layer.graph_node is None or layer.op_type == "DynamicQuantizeLSTM":
+                continue
+            dims = self.axes.dims.get(layer.graph_node.output[0])
+            segments = resolved(dims[1 if layer.is_convolution else -1]) if dims else []
+            counts, offset = None, 0
+            for segment in segments:
+                root = segment[0].axis.root() if len(segment) == 1 and segment[0].is_whole else None
+                if root in unsafe:
+                    counts = unsafe_by_output(self._ordered(i), self._pairings(i)) if counts is None else counts
+                    found = counts[offset:offset + root.size]
+                    unsafe[root][:len(found)] += found
+                offset += segment_size(segment) or 0
+        for root, zeros in self.zeros.items():
+            source = self.orders[root]
+            placed = source[~zeros]
+            source[zeros] = placed[unsafe[root][placed].argmin()]
+
+    def _ordered(self, i: int) -> QuantizedLayer:
+        """A layer with its weights in the order that its one axis has been given."""
+        layer = self.result.layers[i].layer
+        segments = resolved(self.readers[i].dim) if i in self.readers else []
+        root = segments[0][0].axis.root() if len(segments) == 1 and len(segments[0]) == 1 and segments[0][0].is_whole else None
+        if root not in self.orders or layer.groups > 1:
+            return layer
+        source, zeros = self.orders[root], self.zeros.get(root, np.zeros(len(self.orders[root]), bool))
+        if layer.is_convolution:
+            return replace(layer, weights=moved(layer, source, zeros))
+        weights = layer.weights[source]
+        weights[zeros] = 128 if weights.dtype == np.uint8 else 0
+        return replace(layer, weights=weights)
 
     def _loss(self, root: Axis, candidate: _Candidate, other: _Candidate) -> tuple:
         saved = max(self.work.added({root: len(candidate.source)})

@@ -94,6 +94,18 @@ def shortened(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarray:
     return (layer.weights.reshape(-1) - np.sign(stored) * change).astype(layer.weights.dtype).reshape(layer.weights.shape)
 
 
+def unsafe_by_output(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarray:
+    """For each output, how many of its pairs can saturate in these engines."""
+    stored = centered(layer.weights).reshape(-1)
+    outputs = layer.weights.shape[0 if layer.is_convolution else -1]
+    counts = np.zeros(outputs, np.int64)
+    for kind in sorted(set(pairings) - {"none"}):
+        pairs = _places(layer, kind)
+        places = pairs[_excess(stored[pairs[:, 0]], stored[pairs[:, 1]], max(largest_activation(layer), 1)) > 0, 0]
+        counts += np.bincount(places // (stored.size // outputs) if layer.is_convolution else places % outputs, minlength=outputs)
+    return counts
+
+
 def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | None" = None) -> np.ndarray:
     """For each output, the sum of squares of what other weights differ by from the layer's, in stored steps. `halved`: outputs
     whose weights have steps of twice the size."""
@@ -118,6 +130,18 @@ def has_zero_in_the_middle(layer: QuantizedLayer, scope: Scope) -> bool:
     point = scope.constant(name) if name else np.zeros((), layer.weights.dtype)
     return point is not None and name not in scope.overridable and bool(
         (point == (128 if layer.weights.dtype == np.uint8 else 0)).all())
+
+
+def weights_key(layer: QuantizedLayer, scope: Scope) -> Any:
+    """Equal for layers whose weights can only change together: those of one operator's input, and those that come from one
+    Identity, by which a translated module says that its operators share a constant."""
+    name = layer.weights_node.input[layer.weights_input]
+    return name if _is_shared_by_identity(name, scope) else (id(layer.weights_node), layer.weights_input)
+
+
+def _is_shared_by_identity(name: str, scope: Scope) -> bool:
+    maker = scope.producer(name)
+    return maker is not None and maker.op_type == "Identity" and len(scope.consumers[name]) > 1
 
 
 def _along_outputs(layer: QuantizedLayer, values: np.ndarray) -> np.ndarray:
@@ -149,7 +173,8 @@ def halving(layer: QuantizedLayer, scope: Scope) -> "Halving | None":
     names = [weights_node.input[i] if i < len(weights_node.input) else "" for i in (at, layer.point_input)]
     scale = scope.constant(names[0]) if names[0] else None
     point = scope.constant(names[1]) if names[1] else np.zeros((), layer.weights.dtype)
-    if scale is None or point is None or scale.dtype != np.float32 or {*names} & scope.overridable:
+    if scale is None or point is None or scale.dtype not in (np.float32, np.float64) or {*names} & scope.overridable or (
+            _is_shared_by_identity(names[0], scope)):
         return None
     if layer.is_qdq:
         values = attributes(weights_node)

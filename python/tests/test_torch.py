@@ -1,5 +1,6 @@
 """`intact.torch` on small modules made here. Their activations are large, so that stored modules clamp on CPUs without VNNI."""
 
+import copy
 import os
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ ENGINES = [name for name in ("fbgemm", "onednn") if name in torch.backends.quant
 if not ENGINES:
     pytest.skip("this build of torch has neither FBGEMM nor oneDNN", allow_module_level=True)
 import intact.torch  # noqa: E402
-from intact import _torch_graph  # noqa: E402
+from intact import _repair, _torch_graph  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
 from torch import nn  # noqa: E402
@@ -360,6 +361,174 @@ def test_an_odd_number_of_channels_gets_a_zero_channel():
     assert same(run(module, images()), run(repaired, images()))
     repaired, done = intact.torch.repair(module, keep_channels=True)
     assert not done.zero_channels and done.layers[1].how == "left"
+
+
+# ----- shortened weights ---------------------------------------------------------------------------------------------------
+
+
+def heavy(layer, rng, outputs=(1, 2, 5)):
+    """Gives a layer pairs with a small excess, and in these outputs with one so large that halved weights differ less."""
+    w, bias = layer._weight_bias()
+    values = w.int_repr().numpy().copy()
+    by_tap = np.moveaxis(values, 1, -1).reshape(len(values), -1)
+    by_tap[::2, :2] = (67, 65)
+    by_tap[list(outputs), :2] = (100, 120)
+    values[:] = np.moveaxis(by_tap.reshape(np.moveaxis(values, 1, -1).shape), -1, 1)
+    layer.set_weight_bias(qtensor(values, rng), bias)
+    return layer
+
+
+def by_hand(weights, scales, can_halve=True):
+    """Weights (O, I, *taps) in which no pair can saturate, and their scales: pair by pair, or halved where that changes less."""
+    stored = np.moveaxis(weights, 1, -1).astype(int)
+    rows = stored.reshape(len(stored), -1)
+    found, scales = rows.copy(), scales.copy()
+    for o, row in enumerate(rows):
+        for k in range(0, len(row) - 1, 2):
+            excess = max(abs(row[k] + row[k + 1]) - 128, 0) if row[k] * row[k + 1] > 0 else 0
+            first = abs(row[k]) >= abs(row[k + 1])
+            found[o, k] -= np.sign(row[k]) * (excess // 2 + excess % 2 * first)
+            found[o, k + 1] -= np.sign(row[k + 1]) * (excess // 2 + excess % 2 * (not first))
+        if can_halve and np.count_nonzero(row % 2) < np.square(found[o] - row).sum():
+            found[o] = np.rint(row / 2)
+            scales[o] *= 2
+    return np.moveaxis(found.reshape(stored.shape), -1, 1).astype(np.int8), scales
+
+
+def values_of(layer):
+    w = layer.weight()
+    return w.int_repr().numpy(), w.q_per_channel_scales().numpy()
+
+
+def with_weights(layer, weights, scales):
+    layer.set_weight_bias(torch._make_per_channel_quantized_tensor(
+        torch.tensor(weights), torch.tensor(scales), torch.zeros(len(scales), dtype=torch.int64), 0), layer.bias())
+
+
+def dense(module):
+    """Convolutions of groups as those of one: FBGEMM's depthwise ones clamp on every CPU."""
+    module = copy.deepcopy(module)
+    for layer in module.modules():
+        if isinstance(layer, nnq.Conv2d) and layer.groups > 1:
+            weights, scales = values_of(layer)
+            inputs, outputs = weights.shape[1], len(weights) // layer.groups
+            full = np.zeros((len(weights), inputs * layer.groups, *weights.shape[2:]), np.int8)
+            for o, row in enumerate(weights):
+                full[o, o // outputs * inputs:][:inputs] = row
+            layer.groups = 1
+            with_weights(layer, full, scales)
+    return module
+
+
+LAYERS = {"linear": lambda rng: linear(rng, 16, 12), "conv": lambda rng: conv(rng, 4, 12),
+          "groups": lambda rng: conv(rng, 4, 8, groups=2), "depthwise": lambda rng: conv(rng, 4, 8, groups=4),
+          "deep": lambda rng: conv(rng, 8, 8, groups=8)}
+
+
+@has_vnni
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_shortened_weights_are_those_made_by_hand(kind, engine):
+    rng = np.random.default_rng(5)
+    module = made(lambda: Steps([quantize(), heavy(LAYERS[kind](rng), rng), nnq.DeQuantize()]), engine)
+    x = rows(*{"linear": (32, 16), "deep": (2, 8, 8, 8)}.get(kind, (2, 4, 8, 8)))
+    stored = run(module, x)
+    hand = copy.deepcopy(module)
+    weights, scales = by_hand(*values_of(hand.layers[1]))
+    with_weights(hand.layers[1], weights, scales)
+    repaired, done = intact.torch.repair(module, engines=[engine], max_noise=0.5)
+    (layer,) = done.layers
+    if not layer.unsafe:  # oneDNN multiplies few channels of a group exactly
+        assert engine == "onednn" and kind not in ("linear", "conv") and same(stored, run(repaired, x))
+        return
+    assert layer.how == "shortened weights" and layer.shortened and 0 < layer.noise <= 0.5, to_text(done)
+    assert layer.halved == np.count_nonzero(scales != values_of(module.layers[1])[1]) > 0
+    assert done.is_proven and intact.torch.audit(repaired, engines=[engine]).is_proven
+    assert all(map(np.array_equal, values_of(repaired.layers[1]), (weights, scales)))
+    assert same(run(repaired, x), run(dense(hand), x)) and not same(stored, run(repaired, x))
+    assert same(stored, run(module, x))
+    (left,) = intact.torch.repair(module, engines=[engine], max_noise=layer.noise * 0.999)[1].layers
+    assert left.how == "left" and "shortened weights would have a noise" in left.reason
+
+
+@has_vnni
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_order_and_shortened_weights(engine):
+    """The order of the hidden channels shows in the first layer, whose own channels keep theirs."""
+    rng = np.random.default_rng(6)
+
+    def make():
+        second = linear(rng, 32, 24)
+        weights, scales = values_of(second)
+        weights[:4, :20] = 70  # which of these are beside each other does not matter: ten pairs with an excess of 12
+        with_weights(second, weights, scales)
+        return Steps([quantize(), linear(rng, 16, 32, True), second, nnq.DeQuantize()])
+
+    module = made(make, engine)
+    repaired, done = intact.torch.repair(module, engines=[engine], max_noise=5, keep_channels=True)
+    assert [layer.how for layer in done.layers] == ["stored order", "shortened weights"] and done.orders == 1
+    assert done.is_proven and intact.torch.audit(repaired).is_proven
+    first, moved = (values_of(one.layers[1])[0] for one in (module, repaired))
+    source = [int(np.flatnonzero((first == row).all(axis=1))[0]) for row in moved]
+    assert sorted(source) == list(range(32)) != source
+    weights, scales = values_of(module.layers[2])
+    found, found_scales = by_hand(weights[:, source], scales)
+    hand = copy.deepcopy(module)
+    with_weights(hand.layers[2], found[:, np.argsort(source)], found_scales)
+    assert same(run(hand, rows(64, 16)), run(repaired, rows(64, 16)))
+    assert not same(run(module, rows(64, 16)), run(repaired, rows(64, 16)))
+
+
+@has_vnni
+def test_random_modules_with_shortened_weights():
+    shortened = halved = 0
+    for seed in range(12):
+        module = made(lambda: Random(seed), ENGINES[0])
+        repaired, done = intact.torch.repair(module, engines=ENGINES, max_noise=0.6)
+        assert same(run(repaired, images()), run(dense(repaired) if done.is_proven else repaired, images())), seed
+        for layer in done.layers:
+            assert layer.noise <= 0.6 and (layer.how == "left") == bool(layer.left)
+        shortened += sum(layer.shortened for layer in done.layers)
+        halved += sum(layer.halved for layer in done.layers)
+    assert shortened and halved
+
+
+class Shared(nn.Module):
+    """One constant that two operators read: of all 8 bits of activations, and of 7."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(7)
+        self.packed = torch.ops.quantized.linear_prepack(qtensor(weights_of(rng, (16, 16)), rng), bias_of(rng, 16))
+
+    def forward(self, x):
+        return torch.ops.quantized.linear_dynamic(torch.ops.quantized.linear_dynamic(x, self.packed, True), self.packed, False)
+
+
+@has_vnni
+def test_operators_share_shortened_weights():
+    module = Shared()
+    repaired, done = intact.torch.repair(module, max_noise=1e4)
+    assert done.is_proven and [layer.unsafe > 0 for layer in done.layers] == [False, True]
+    assert [layer.how for layer in done.layers] == ["shortened weights"] * 2 and not any(layer.halved for layer in done.layers)
+    before, after = (torch.ops.quantized.linear_unpack(one.packed)[0].int_repr().numpy() for one in (module, repaired))
+    assert np.array_equal(by_hand(before, np.ones(16), can_halve=False)[0], after)
+    assert not same(run(module, rows(8, 16)), run(repaired, rows(8, 16)))
+
+
+@has_vnni
+def test_no_module_gets_a_gather():
+    rng = np.random.default_rng(0)
+    module = Steps([quantize(), conv(rng, 4, 16, is_safe=True)], lambda self, x: self.last(torch.flip(x, [1])).dequantize())
+    module.last = conv(rng, 16, 12)
+    translation = _torch_graph.translate(module, (images(),))
+    _, done = _repair.repair(translation.proto, engines=ENGINES)
+    assert [layer.how for layer in done.layers] == ["stored order", "gathered order"]
+    repaired, done = intact.torch.repair(module, (images(),))
+    assert [layer.how for layer in done.layers] == ["stored order", "left"]
+    assert same(run(module, images()), run(repaired, images()))
+    repaired, done = intact.torch.repair(module, (images(),), max_noise=0.6)
+    assert [layer.how for layer in done.layers] == ["stored order", "shortened weights"] and done.is_proven
 
 
 class Random(nn.Module):
