@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <string_view>
 
 namespace intact::core {
@@ -81,14 +80,6 @@ static_assert(!IsInt8(static_cast<intact_type>(7)) && HighestOf(static_cast<inta
 /// u8 for s8, s8 for u8.
 constexpr intact_type OtherSign(intact_type type) noexcept {
   return type == INTACT_U8 ? INTACT_S8 : INTACT_U8;
-}
-
-/// The type of a name, other than "none".
-constexpr std::optional<intact_type> TypeNamed(std::string_view name) noexcept {
-  for (const ElementType& row : kElementTypes) {
-    if (row.name == name && row.type != INTACT_TYPE_NONE) return row.type;
-  }
-  return std::nullopt;
 }
 
 /// What a byte of a quantized type stands for.

@@ -22,7 +22,10 @@ constexpr int32_t kHighestInt = std::numeric_limits<int32_t>::max();
 struct Limits {
   int32_t low, high;
 };
-Limits LimitsOf(int32_t type) { return type == INTACT_S8 ? Limits{-128, 127} : Limits{0, 255}; }
+Limits LimitsOf(int32_t type) {
+  const auto known = static_cast<intact_type>(type);
+  return {core::LowestOf(known), core::HighestOf(known)};
+}
 
 float FiniteFloat(uint64_t bits) {
   const auto value = std::bit_cast<float>(static_cast<uint32_t>(bits));

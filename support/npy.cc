@@ -27,20 +27,13 @@ static_assert(std::endian::native == std::endian::little, "elements are copied a
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxDimensions = 64;  // NumPy's; the work for an element grows with them
 
-struct ElementType {
-  std::string_view name;  // NumPy's, without the byte order
-  intact_type type;
-  size_t size;
-};
-constexpr std::array<ElementType, 4> kElementTypes = {
-    {{"u1", INTACT_U8, 1}, {"i1", INTACT_S8, 1}, {"i4", INTACT_S32, 4}, {"f4", INTACT_F32, 4}}};
-
-std::optional<ElementType> FindElementType(std::string_view descr) {
-  for (const ElementType& known : kElementTypes) {
-    const bool order_is_ours = descr.starts_with('<') || (known.size == 1 && descr.starts_with('|'));
-    if (order_is_ours && descr.substr(1) == known.name) return known;
+// The row of an element type of NumPy in this machine's byte order: "<f4", "|u1".
+const core::ElementType* FindElementType(std::string_view descr) {
+  for (const core::ElementType& known : core::kElementTypes) {
+    const bool order_is_ours = descr.starts_with('<') || (known.bytes == 1 && descr.starts_with('|'));
+    if (order_is_ours && !known.npy.empty() && descr.substr(1) == known.npy) return &known;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 /// What the header's dict says; absent = not (rightly) there.
@@ -256,8 +249,8 @@ Result<NpyArray> ReadNpy(const std::string& path) {
     return BadFile(path,
                    "has a malformed .npy header; expected a dict of 'descr', 'fortran_order' and 'shape'");
   }
-  const std::optional<ElementType> element = FindElementType(*header->descr);
-  if (!element) {
+  const core::ElementType* const element = FindElementType(*header->descr);
+  if (element == nullptr) {
     return BadFile(path, fmt::format("holds elements of type '{}'; expected '|u1', '|i1', '<i4' or '<f4'",
                                      *header->descr));
   }
@@ -265,13 +258,14 @@ Result<NpyArray> ReadNpy(const std::string& path) {
     return BadFile(path, fmt::format("has {} dimensions; expected at most {}, as NumPy",
                                      header->shape->size(), kMaxDimensions));
   }
-  const std::optional<size_t> count = ElementCount(*header->shape, element->size);
+  const auto element_bytes = static_cast<size_t>(element->bytes);
+  const std::optional<size_t> count = ElementCount(*header->shape, element_bytes);
   if (!count) {
     return BadFile(path,
                    fmt::format("has the absurd shape {}; expected dimensions of at least 1 that fit memory",
                                ShapeString(*header->shape)));
   }
-  const size_t expected = *count * element->size;
+  const size_t expected = *count * element_bytes;
   const size_t present = file.size() - preamble.size;
   if (present != expected) {
     return BadFile(path, fmt::format("{}: shape {} of '{}' takes {} bytes, {} are there",
@@ -279,7 +273,7 @@ Result<NpyArray> ReadNpy(const std::string& path) {
                                      ShapeString(*header->shape), *header->descr, expected, present));
   }
   file.erase(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(preamble.size));
-  if (*header->fortran_order) file = ToRowMajor(file, *header->shape, element->size);
+  if (*header->fortran_order) file = ToRowMajor(file, *header->shape, element_bytes);
   return NpyArray{element->type, *header->shape, std::move(file)};
 }
 

@@ -47,7 +47,7 @@ int32_t RoundToNearestEven(float value) {
 KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest) {
   constexpr double kSafe = 2147000000.0;  // leaves room for roundings
   if (core::BytesOf(type) != 1 || largest > kSafe) return KnownOutput::kNothing;
-  const float least = type == INTACT_S8 ? -128.0f : 0.0f;
+  const auto least = static_cast<float>(core::LowestOf(type));
   const bool changes = bounds.zero_point != 0 || bounds.lo != least || bounds.hi != least + 255.0f;
   return changes ? KnownOutput::kFitsInt32 : KnownOutput::kSaturates;
 }

@@ -75,7 +75,7 @@ Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
 
 // The scales and zero points of the Bs that a run gives.
 Error CheckGivenValues(const intact_gemm_args& args, const LinearProblem& problem, int64_t items) {
-  const int32_t least = problem.b_type == INTACT_S8 ? -128 : 0;
+  const int32_t least = core::LowestOf(problem.b_type);
   for (int64_t i = 0; i < items; ++i) {
     const auto named = [i](const char* name) { return std::string(name) + '[' + std::to_string(i) + ']'; };
     if (args.b_scales != nullptr && !IsFiniteAndPositive(args.b_scales[i])) {

@@ -31,7 +31,11 @@ struct Limits {
   int32_t min, max;
 };
 
-Limits TypeLimits(int32_t type) { return type == INTACT_S8 ? Limits{-128, 127} : Limits{0, 255}; }
+// Of u8 and s8; 0 of other types.
+Limits TypeLimits(int32_t type) {
+  const auto known = static_cast<intact_type>(type);
+  return {core::LowestOf(known), core::HighestOf(known)};
+}
 
 Error CheckTypes(const intact_linear_desc& desc) {
   const int32_t a_type = desc.a_type;
@@ -148,8 +152,7 @@ Error CheckZeroPoints(const intact_linear_desc& desc) {
   if (is_static && (desc.a_zero_point < a.min || desc.a_zero_point > a.max)) {
     return InvalidArgument(Got("a_zero_point", desc.a_zero_point) + "; expected " + RangeText(a));
   }
-  const bool is_8bit = IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8});
-  const Limits c = is_8bit ? TypeLimits(desc.c_type) : Limits{0, 0};
+  const Limits c = TypeLimits(desc.c_type);
   if (desc.c_zero_point < c.min || desc.c_zero_point > c.max) {
     return InvalidArgument(Got("c_zero_point", desc.c_zero_point) + "; expected " + RangeText(c) +
                            " for this c_type");
@@ -239,7 +242,7 @@ Error CheckResidualFields(const intact_linear_desc& desc) {
         "residual_scale", scale,
         has_residual ? "a finite value above 0" : "0, for residual_type is INTACT_TYPE_NONE");
   }
-  const Limits limits = IsOneOf(type, {INTACT_U8, INTACT_S8}) ? TypeLimits(desc.residual_type) : Limits{0, 0};
+  const Limits limits = TypeLimits(desc.residual_type);
   if (desc.residual_zero_point < limits.min || desc.residual_zero_point > limits.max) {
     return InvalidArgument(Got("residual_zero_point", desc.residual_zero_point) + "; expected " +
                            RangeText(limits) + " for this residual_type");

@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/types.h"
 #include "reference/contract/quantize.h"
 #include "reference/models/operands.h"
 #include "support/random.h"
@@ -392,7 +393,7 @@ void FillResidual(const Problem& p, reference::Operation* operation) {
 // --------------------------------------------------------------------------------
 
 void FillRows(const Problem& p, reference::Gemm* gemm) {
-  const int32_t lowest = p.a_type == INTACT_S8 ? -128 : 0;
+  const int32_t lowest = core::LowestOf(p.a_type);
   for (int64_t row = 0; row < gemm->rows(); ++row) {
     support::Random random(p.seed, kRowStream, static_cast<uint64_t>(row));
     const int64_t distances[] = {0, 255, random.Integer(0, 255), random.Integer(0, 255)};
@@ -561,7 +562,7 @@ std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
   if (problem.zb_kind == ZeroPointKind::kTensor) {
     return problem.zb == 0 ? std::vector<int32_t>() : std::vector<int32_t>{problem.zb};
   }
-  const int32_t lowest = problem.b_type == INTACT_S8 ? -128 : 0;
+  const int32_t lowest = core::LowestOf(problem.b_type);
   const bool by_items = problem.zb_kind == ZeroPointKind::kItem;
   const int64_t count = by_items ? problem.batch : ShapeOf(problem).output_channels;
   std::vector<int32_t> zero_points = {problem.zb};

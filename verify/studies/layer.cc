@@ -186,7 +186,7 @@ class Fields {
   }
 
   int32_t CheckedZeroPoint(std::string_view name, const json& value, intact_type type) {
-    const int64_t low = type == INTACT_S8 ? -128 : 0;
+    const int64_t low = core::LowestOf(type);
     const double zero_point = value.get<double>();  // any JSON integer, also one beyond int64
     if (zero_point < static_cast<double>(low) || zero_point > static_cast<double>(low + 255)) {
       Fail(name, fmt::format("is {}; expected {} to {}", ExcerptOf(value), low, low + 255));

@@ -84,7 +84,7 @@ Result<Layer> AsRamp(Layer layer) {
   layer.is_ramp = true;
   gemm.m = 256;
   gemm.a.clear();
-  const int low = gemm.a_type == INTACT_S8 ? -128 : 0;
+  const int low = core::LowestOf(gemm.a_type);
   for (int a = low; a < low + 256; ++a) gemm.a.insert(gemm.a.end(), depth, static_cast<uint8_t>(a));
   return layer;
 }

@@ -59,7 +59,7 @@ std::string ReasonAlone(const Target& target, const Operation& operation, const 
 
 // The activation in the declared range that is nearest to zero.
 uint8_t SmallestActivation(intact_type a_type, const RunOptions& options) {
-  const int32_t lowest = a_type == INTACT_S8 ? -128 : 0;
+  const int32_t lowest = core::LowestOf(a_type);
   return static_cast<uint8_t>(std::clamp(0, lowest + options.declared_min, lowest + options.declared));
 }
 

@@ -65,7 +65,7 @@ void TypeCycle::SetResidual(intact_type type, int64_t pad, bool in_place, Proble
 void Declare(int32_t declared, intact_range_check check, Problem* problem) {
   problem->declared = declared;
   problem->range_check = check;
-  const int32_t lowest = problem->a_type == INTACT_S8 ? -128 : 0;
+  const int32_t lowest = core::LowestOf(problem->a_type);
   problem->za = std::clamp(problem->za, lowest + problem->declared_min, lowest + declared);
 }
 

@@ -31,7 +31,7 @@ intact_linear_desc LinearDescOf(const reference::Operation& operation, const Run
   desc.b_zero_point_count = static_cast<int64_t>(operation.b_zero_points.size());
   desc.scale_count = static_cast<int64_t>(operation.scales.size());
   if (options.declared_min > 0 || options.declared < 255) {
-    const int32_t lowest = operation.a_type == INTACT_S8 ? -128 : 0;
+    const int32_t lowest = core::LowestOf(operation.a_type);
     desc.a_min = lowest + options.declared_min;
     desc.a_max = lowest + options.declared;
   }
