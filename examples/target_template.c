@@ -30,12 +30,14 @@ static intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_d
 }
 
 static const intact_target kTarget = {
-    sizeof(intact_target), "mine 0.1",
+    sizeof(intact_target),
+    "mine 0.1",
     INTACT_TARGET_BIT(INTACT_TARGET_GEMM) | INTACT_TARGET_BIT(INTACT_TARGET_A_U8) |
         INTACT_TARGET_BIT(INTACT_TARGET_B_S8) | INTACT_TARGET_BIT(INTACT_TARGET_C_S32) |
         INTACT_TARGET_BIT(INTACT_TARGET_A_ZERO_POINT) | INTACT_TARGET_BIT(INTACT_TARGET_STRIDES),
     "exact", /* or "any": then the verifier finds out */
-    RunGemm, NULL};
+    RunGemm,
+    NULL};
 
 const intact_target* intact_target_open(uint32_t abi, const char* options,
                                         char message[INTACT_TARGET_MESSAGE_BYTES]) {

@@ -191,7 +191,8 @@ static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_d
 
 INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* options,
                                                    char message[INTACT_TARGET_MESSAGE_BYTES]) {
-  static intact_target target = {sizeof(intact_target), introduction.name, 0, introduction.arithmetic, RunGemm, RunConv};
+  static intact_target target = {sizeof(intact_target),   introduction.name, 0,
+                                 introduction.arithmetic, RunGemm,           RunConv};
   if (abi != INTACT_TARGET_ABI) {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "was made for ABI %d; intact has %u", INTACT_TARGET_ABI,
              abi);

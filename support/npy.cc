@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "core/types.h"
 
 namespace intact::support {
 namespace {

@@ -70,8 +70,8 @@ Vector TwinNatively(const Twin& twin, const Vector& to, const Vector& first, con
 constexpr size_t kTo = 21, kFirst = 9, kSecond = 30;
 
 /// Interprets `body`; nothing but what `expect` changes of `before` may have changed.
-void ExpectChanges(const Machine& before, const Emit& body,
-                   const std::function<void(Machine*)>& expect, const std::string& what) {
+void ExpectChanges(const Machine& before, const Emit& body, const std::function<void(Machine*)>& expect,
+                   const std::string& what) {
   Machine expected = before;
   Point(&expected);
   expect(&expected);
@@ -206,9 +206,7 @@ TEST(EvexOperations, Permute) {
         });
     ExpectLanes<uint64_t>(
         "vpermq", bytes, 8, [&](x86::Assembler& as) { as.emit(x86::Inst::kIdVpermq, to, second, 0x4e); },
-        [&](const Machine& machine, size_t i) {
-          return Of<uint64_t>(machine.vectors[kSecond])[i ^ 2];
-        });
+        [&](const Machine& machine, size_t i) { return Of<uint64_t>(machine.vectors[kSecond])[i ^ 2]; });
     // The lower half of the quarters from the first source, the upper from the second.
     for (const unsigned immediate : {0x88U, 0xddU, 0x4eU, 0x01U, 0xe4U}) {
       const auto quarter = [&](size_t number) -> std::pair<size_t, size_t> {
@@ -301,9 +299,7 @@ TEST(EvexOperations, NarrowExtractAndInsert) {
   for (const size_t part : {0, 1, 2, 3}) {
     ExpectLanes<uint8_t>(
         "vextracti32x4", 16, 4, [&](x86::Assembler& as) { as.vextracti32x4(to, from, part); },
-        [&](const Machine& machine, size_t i) {
-          return machine.vectors[kSecond].bytes[16 * part + i];
-        });
+        [&](const Machine& machine, size_t i) { return machine.vectors[kSecond].bytes[16 * part + i]; });
     ExpectLanes<uint8_t>(
         "vinserti32x4", 64, 4,
         [&](x86::Assembler& as) {

@@ -315,8 +315,7 @@ class Scattered {
 
  private:
   static constexpr int64_t kGap = 5;  // elements
-  static std::vector<uint8_t> Spread(const uint8_t* dense, int64_t items, int64_t bytes,
-                                              int64_t gap_bytes) {
+  static std::vector<uint8_t> Spread(const uint8_t* dense, int64_t items, int64_t bytes, int64_t gap_bytes) {
     std::vector<uint8_t> spread(static_cast<size_t>(items * (bytes + gap_bytes)));
     for (int64_t i = 0; i < items; ++i) {
       std::copy_n(dense + i * bytes, bytes, spread.begin() + i * (bytes + gap_bytes));

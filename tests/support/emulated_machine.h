@@ -177,8 +177,8 @@ inline Machine Interpreted(Machine machine, const Emit& body) {
 }
 
 /// "" or where they differ. Pointers differ in any case.
-inline std::string Difference(const Machine& a, const Machine& b, size_t vector_bytes,
-                              size_t vectors, uint64_t flags) {
+inline std::string Difference(const Machine& a, const Machine& b, size_t vector_bytes, size_t vectors,
+                              uint64_t flags) {
   for (size_t i = 0; i < a.general.size(); ++i) {
     const bool is_own = i == emulator::State::kStackPointer || i == Machine::kPointer;
     if (!is_own && a.general[i] != b.general[i]) {

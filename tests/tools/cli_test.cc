@@ -583,7 +583,8 @@ TEST_F(Cli, AuditRunsPython) {
   std::ofstream(python) << "#!/bin/sh\nshift 2\necho \"$@\"\nexit 1\n";
   std::filesystem::permissions(python, std::filesystem::perms::owner_all);
   for (const std::string command : {"audit", "compare", "repair"}) {
-    const Outcome outcome = Run(command + " --engine all 'my model.onnx' --help", "INTACT_PYTHON='" + python + "'");
+    const Outcome outcome =
+        Run(command + " --engine all 'my model.onnx' --help", "INTACT_PYTHON='" + python + "'");
     EXPECT_EQ(outcome.status, 1);
     EXPECT_EQ(outcome.out, command + " --engine all my model.onnx --help\n");
   }

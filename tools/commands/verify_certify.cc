@@ -318,7 +318,7 @@ support::Json ToJson(const PairingFindings& of, const Weights& weights) {
   }
   for (const FailingPair& w : of.witnesses) {
     support::Json witness = {{"n", w.n},   {"k", w.k},   {"k1", w.k1}, {"w0", w.w0},
-                            {"w1", w.w1}, {"a0", w.a0}, {"a1", w.a1}, {"sum", w.sum}};
+                             {"w1", w.w1}, {"a0", w.a0}, {"a1", w.a1}, {"sum", w.sum}};
     if (weights.conv) {
       for (const auto& [number, k] : {std::pair("", w.k), std::pair("1", w.k1)}) {
         const auto at = reference::TapChannelOf(*weights.conv, k);

@@ -69,8 +69,8 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
       if (is_swept) status.reason += "; emulated in the sweep";
     }
   }
-  ASSIGN_OR_RETURN(report.sweep, SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick),
-                                                  options.emulate));
+  ASSIGN_OR_RETURN(report.sweep,
+                   SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate));
   print(verify::ToText(report.sweep));
   return report;
 }
