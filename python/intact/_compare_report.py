@@ -162,7 +162,7 @@ def summary(comparison: Comparison) -> list[str]:
         lines.append("one sample: how errors differ between samples is not known; --each, or a folder of .npz files, gives more")
     lines += [f"would help: {_advice(advice)}" for advice in comparison.advice if advice.helps]
     lines += _remedy(comparison)
-    lines += [f"tried, helps by less than chance may: {_advice(advice)}" for advice in comparison.advice
+    lines += [f"tried, gains no more than chance can: {_advice(advice)}" for advice in comparison.advice
               if not advice.helps and len(advice.layers) > 1]
     lines += [f"not tried: {text}" for text in comparison.not_measured]
     return lines

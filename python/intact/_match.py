@@ -16,7 +16,6 @@ from ._onnx import Scope, as_matrix, attributes, load_onnx
 ALIKE = 0.7  # correlation of weights that are taken for one another
 _MOST = 1 << 16  # weights that a correlation looks at
 _CHAIN = 4  # operators between a product and the tensor that is compared
-_SCALES = {"MatMulIntegerToFloat": 3, "QAttention": 4}  # which input is the weights' scale, where it is not before the zero point
 # What quantizers add to the name of a node.
 _SUFFIXES = re.compile(r"(_MatMul)?(_quantized|_quant|_nchwc)*$")
 _PER_CHANNEL = {"Add", "Sub", "Mul", "Div", "BatchNormalization", "Relu", "Clip", "LeakyRelu", "Identity"}
@@ -166,10 +165,8 @@ def _constant(scope: Scope, node: Any, i: int) -> np.ndarray | None:
 def _weights_scale(layer: QuantizedLayer, scope: Scope) -> np.ndarray | None:
     """The scale of a layer's weights; an integer operator leaves it to a Mul behind it."""
     node = layer.weights_node
-    if layer.is_qdq:
-        return _constant(scope, node, 1)
-    if layer.op_type not in ("MatMulInteger", "ConvInteger"):
-        return _constant(scope, node, _SCALES.get(layer.op_type, layer.point_input - 1))
+    if layer.scale_input is not None:
+        return _constant(scope, node, layer.scale_input)
     scaled = _scaled(scope, node)
     for name in scaled.input if scaled is not None else []:
         scales = scope.producer(name)

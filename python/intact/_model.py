@@ -44,6 +44,13 @@ class QuantizedLayer:
         return self.op_type + (" (QDQ)" if self.is_qdq else "")
 
     @property
+    def scale_input(self) -> int | None:
+        """Which input of `weights_node` is the weights' scale; None: a Mul behind the operator reads it."""
+        if self.op_type in ("MatMulInteger", "ConvInteger"):
+            return None
+        return {"MatMulIntegerToFloat": 3, "QAttention": 4}.get(self.op_type, self.point_input - 1)
+
+    @property
     def is_convolution(self) -> bool:
         return self.weights.ndim > 2
 

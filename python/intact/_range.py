@@ -25,9 +25,6 @@ from ._onnx import MOVED_THROUGH, Scope, attributes
 from ._repair import _Editor
 from ._run import exact_variant, inputs_of, session_of, weights_zero_point
 
-# Which input is the scale of the weights. MatMulInteger and ConvInteger have none: a Mul behind them reads it.
-_SCALES = {"QLinearConv": 4, "QLinearMatMul": 4, "QGemm": 4, "DynamicQuantizeMatMul": 2, "MatMulIntegerToFloat": 3,
-           "QAttention": 4}
 _BIASES = {"QLinearConv": 8, "QGemm": 6}  # of int32
 _LEAST_GAIN = 3.0  # decibels; one bit is worth 6
 _LEAST_BOUNDED_GAIN = 0.5
@@ -271,14 +268,9 @@ class _Widener:
     def _scales(self, layer: QuantizedLayer) -> tuple[list[tuple[int, int]], str]:
         """Which inputs of which nodes may be the weights' scale, and why none is."""
         node = layer.weights_node
-        place = self.places[id(node)]
-        if layer.is_qdq:
-            return [(place, 1)], ""
-        if node.op_type == "DynamicQuantizeLSTM":
-            return [(place, 6 + 2 * layer.weights_input)], ""
-        if node.op_type in _SCALES:
-            return [(place, _SCALES[node.op_type])], ""
-        return self._multipliers(node)
+        if layer.scale_input is None:
+            return self._multipliers(node)
+        return [(self.places[id(node)], layer.scale_input)], ""
 
     def _multipliers(self, node: Any) -> tuple[list[tuple[int, int]], str]:
         """Constants that an integer product is multiplied by, alone or with the activations' scale."""

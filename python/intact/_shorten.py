@@ -118,9 +118,7 @@ def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | No
 
 # ----- outputs with 7 bits --------------------------------------------------------------------------------------------------
 
-# Which input is a scale of the weights, and which an int32 bias. A bias of floats does not change.
-_SCALES = {"QLinearConv": (4, 8), "QLinearMatMul": (4, None), "QGemm": (4, 6), "MatMulIntegerToFloat": (3, None),
-           "DynamicQuantizeMatMul": (2, None), "QAttention": (4, None), "DynamicQuantizeLSTM": (8, None)}
+_BIASES = {"QLinearConv": 8, "QGemm": 6}  # which input is an int32 bias; one of floats does not change
 
 
 def has_zero_in_the_middle(layer: QuantizedLayer, scope: Scope) -> bool:
@@ -162,14 +160,13 @@ class Halving:
 def halving(layer: QuantizedLayer, scope: Scope) -> "Halving | None":
     """None if the outputs have one scale, or if something is no constant."""
     node, weights_node = layer.graph_node, layer.weights_node
-    if node is None or weights_node is None or layer.view is None or not (layer.is_qdq or layer.op_type in _SCALES):
+    if node is None or weights_node is None or layer.view is None or layer.scale_input is None:
         return None
     outputs = layer.weights.shape[0 if layer.is_convolution else -1]
     stored = scope.constant(weights_node.input[layer.weights_input])
     numbers = layer.view(np.arange(stored.size).reshape(stored.shape))
     numbers = numbers.reshape(outputs, -1) if layer.is_convolution else numbers.T
-    at, bias_at = (1, 2) if layer.is_qdq else _SCALES[layer.op_type]
-    at += 2 * (layer.op_type == "DynamicQuantizeLSTM" and layer.weights_input == 2)
+    at, bias_at = layer.scale_input, 2 if layer.is_qdq else _BIASES.get(layer.op_type)
     names = [weights_node.input[i] if i < len(weights_node.input) else "" for i in (at, layer.point_input)]
     scale = scope.constant(names[0]) if names[0] else None
     point = scope.constant(names[1]) if names[1] else np.zeros((), layer.weights.dtype)
