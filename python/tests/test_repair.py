@@ -402,6 +402,17 @@ def test_zero_channels_beside_heavy_ones(zero_channels):
     assert not intact.repair(shown)[1].zero_channels
 
 
+def test_zero_channels_copy_a_channel_without_unsafe_pairs(zero_channels):
+    b = Builder()
+    first, second = np.full((16, 32), 100, np.int8), np.full((32, 8), 20, np.int8)
+    first[:, [21, 23]], second[:18] = 20, 100
+    hidden = b.linear("x", 16, 32, b.constant(first))
+    model = b.model([hidden, b.linear(hidden, 32, 8, b.constant(second))])
+    repaired, done = intact.repair(model, engines=["fbgemm"])
+    assert done.layers[0].unsafe == done.layers[0].left == 30 * 8 and done.layers[1].zero_channels == 8 and not done.layers[1].left
+    assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
+
+
 @pytest.mark.parametrize("op", ["LayerNormalization", "ReduceMean", "DynamicQuantizeLSTM", "Split"])
 def test_no_zero_channels_where_they_would_count(op, zero_channels, monkeypatch):
     def many_heavy(rng, k, *columns):

@@ -270,44 +270,6 @@ def test_7_bit_activations_are_proven():
     assert intact.torch.audit(by_pt2e(reduce_range=True)).is_proven
 
 
-IN_EMULATOR = """
-import sys, numpy, torch
-torch.set_num_threads(1)
-for engine in sys.argv[2].split(","):
-    torch.backends.quantized.engine = engine
-    for name in sys.argv[3].split(","):
-        module = torch.jit.load(f"{sys.argv[1]}/{name}")
-        with torch.no_grad():
-            outputs = module(torch.tensor(numpy.load(f"{sys.argv[1]}/{name}.in.npy")))
-        numpy.save(f"{sys.argv[1]}/{name}.{engine}.npy", outputs.numpy())
-"""
-
-
-@has_vnni
-def test_without_vnni(tmp_path):
-    """On an emulated Haswell stored modules clamp, and repaired ones compute what a CPU with VNNI does."""
-    if not shutil.which("qemu-x86_64"):
-        pytest.skip("no qemu-x86_64")
-    expected = {}
-    for k, name in enumerate(MODULES):
-        make, x = MODULES[name]
-        module = made(make, ENGINES[0])
-        for kind, one in (("stored", module), ("repaired", intact.torch.repair(module)[0])):
-            torch.jit.trace(one, (x,)).save(str(tmp_path / f"{k}{kind}"))
-            np.save(tmp_path / f"{k}{kind}.in.npy", x.numpy())
-            expected[f"{k}{kind}"] = run(module, x)[0]
-    emulator = ["qemu-x86_64", "-cpu", "Haswell", sys.executable, "-c", IN_EMULATOR]
-    process = subprocess.run([*emulator, str(tmp_path), ",".join(ENGINES), ",".join(expected)], capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr[-2000:]
-    for name, exact in expected.items():
-        got = np.load(tmp_path / f"{name}.{ENGINES[0]}.npy")
-        assert np.array_equal(got, exact) == name.endswith("repaired"), name
-    for k in range(len(MODULES)):
-        for engine in ENGINES:
-            stored, repaired = (np.load(tmp_path / f"{k}{kind}.{engine}.npy") for kind in ("stored", "repaired"))
-            assert not np.array_equal(stored, repaired), (k, engine)
-
-
 class Steps(nn.Module):
     """Layers in a row, then what `then` does with the result."""
 
@@ -529,6 +491,44 @@ def test_no_module_gets_a_gather():
     assert same(run(module, images()), run(repaired, images()))
     repaired, done = intact.torch.repair(module, (images(),), max_noise=0.6)
     assert [layer.how for layer in done.layers] == ["stored order", "shortened weights"] and done.is_proven
+
+
+IN_EMULATOR = """
+import sys, numpy, torch
+torch.set_num_threads(1)
+for engine in sys.argv[2].split(","):
+    torch.backends.quantized.engine = engine
+    for name in sys.argv[3].split(","):
+        module = torch.jit.load(f"{sys.argv[1]}/{name}")
+        with torch.no_grad():
+            outputs = module(torch.tensor(numpy.load(f"{sys.argv[1]}/{name}.in.npy")))
+        numpy.save(f"{sys.argv[1]}/{name}.{engine}.npy", outputs.numpy())
+"""
+
+
+@has_vnni
+@pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")
+def test_without_vnni(tmp_path):
+    """On an emulated Haswell stored modules clamp, and repaired ones compute what a CPU with VNNI does."""
+    rng = np.random.default_rng(5)
+    modules = [(made(MODULES[name][0], ENGINES[0]), MODULES[name][1], 0) for name in ("residual", "dynamic")]
+    modules += [(Steps([quantize(), heavy(LAYERS["deep"](rng), rng), nnq.DeQuantize()]), rows(2, 8, 8, 8), 0.5)]
+    expected = {}
+    for k, (module, x, max_noise) in enumerate(modules):
+        for kind, one in (("stored", module), ("repaired", intact.torch.repair(module, max_noise=max_noise)[0])):
+            torch.jit.trace(one, (x,)).save(str(tmp_path / f"{k}{kind}"))
+            np.save(tmp_path / f"{k}{kind}.in.npy", x.numpy())
+            expected[f"{k}{kind}"] = run(dense(one if max_noise else module), x)[0]
+    emulator = ["qemu-x86_64", "-cpu", "Haswell", sys.executable, "-c", IN_EMULATOR]
+    process = subprocess.run([*emulator, str(tmp_path), ",".join(ENGINES), ",".join(expected)], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr[-2000:]
+    for name, exact in expected.items():
+        got = np.load(tmp_path / f"{name}.{ENGINES[0]}.npy")
+        assert np.array_equal(got, exact) == name.endswith("repaired"), name
+    for k in range(len(modules)):
+        for engine in ENGINES:
+            stored, repaired = (np.load(tmp_path / f"{k}{kind}.{engine}.npy") for kind in ("stored", "repaired"))
+            assert not np.array_equal(stored, repaired), (k, engine)
 
 
 class Random(nn.Module):
