@@ -105,7 +105,9 @@ class _Packed:
 
     @property
     def is_linear(self) -> bool:
-        return "Linear" in (str(self.held._type()) if self.attribute else type(self.owner).__name__)
+        if self.attribute:
+            return not self.held._has_method("stride")  # which weights of convolutions hold
+        return "Linear" in type(self.owner).__name__
 
     def weight_bias(self) -> tuple[Any, Any]:
         if not self.attribute:

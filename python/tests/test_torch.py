@@ -512,7 +512,8 @@ def test_without_vnni(tmp_path):
     """On an emulated Haswell stored modules clamp, and repaired ones compute what a CPU with VNNI does."""
     rng = np.random.default_rng(5)
     modules = [(made(MODULES[name][0], ENGINES[0]), MODULES[name][1], 0) for name in ("residual", "dynamic")]
-    modules += [(Steps([quantize(), heavy(LAYERS["deep"](rng), rng), nnq.DeQuantize()]), rows(2, 8, 8, 8), 0.5)]
+    if ENGINES[0] == "fbgemm":  # oneDNN multiplies few channels of a group exactly
+        modules += [(Steps([quantize(), heavy(LAYERS["deep"](rng), rng), nnq.DeQuantize()]), rows(2, 8, 8, 8), 0.5)]
     expected = {}
     for k, (module, x, max_noise) in enumerate(modules):
         for kind, one in (("stored", module), ("repaired", intact.torch.repair(module, max_noise=max_noise)[0])):
