@@ -28,7 +28,7 @@ class PluginTarget : public Target {
  private:
   explicit PluginTarget(const intact_target& target) : target_(target) {}
 
-  const intact_target& target_;
+  intact_target target_;
 };
 
 }  // namespace intact::verify
