@@ -469,6 +469,7 @@ def test_a_float_model_of_another_network(tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_float_weights_that_are_not_finite(tmp_path, value):
+    pytest.importorskip("onnxruntime")
     w = weights(1)
     pair = Pair(tmp_path)
     w[3, 4] = value
@@ -484,6 +485,7 @@ def test_float_weights_that_are_not_finite(tmp_path, value):
     ("ws0", np.nan, "its dequantized weights are not finite"), ("ws0", np.inf, "its dequantized weights are not finite"),
     ("s0", np.inf, "its activations cannot be seen"), ("s0", 0, "its activations cannot be seen")])
 def test_scales_that_are_not_finite(tmp_path, name, of, words):
+    pytest.importorskip("onnxruntime")
     pair = Pair(tmp_path)
     pair.constants[name] = np.full_like(pair.constants[name], of)
     model(pair.quantized, pair.nodes, pair.constants)
@@ -493,6 +495,7 @@ def test_scales_that_are_not_finite(tmp_path, name, of, words):
 
 
 def test_each_names_an_input_that_is_missing(tmp_path):
+    pytest.importorskip("onnxruntime")
     pair = Pair(tmp_path)
     np.savez(tmp_path / "other.npz", z=np.zeros(3))
     with pytest.raises(Error, match="has no array 'x', an input of the model; has: z"):
