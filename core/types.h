@@ -6,17 +6,12 @@
 
 #include <array>
 #include <bit>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <string_view>
 
 namespace intact::core {
-
-/// What the elements of a type are.
-enum class ElementKind : uint8_t { kInteger, kFloat };
 
 /// A row of the table of types.
 struct ElementType {
@@ -25,23 +20,20 @@ struct ElementType {
   std::string_view c_name;  // "uint8_t": an element in C
   std::string_view npy;     // "u1": in files of NumPy
   int bytes;                // of an element
-  ElementKind kind;
-  double lowest, highest;  // finite values; of floats, rounded to double
+  bool is_float;
+  int32_t lowest, highest;  // elements of quantized types; 0 for other types
 };
 
 inline constexpr std::array kElementTypes = [] {
-  using enum ElementKind;
-  constexpr double kHighestFloat = std::numeric_limits<float>::max();
-  constexpr double kHighestBfloat16 = 0x1.FEp127;
   // clang-format off
   return std::to_array<ElementType>({
-      // type            name    in C        NumPy  bytes kind      lowest             highest
-      {INTACT_TYPE_NONE, "none", "void",     "",    1,    kInteger, 0,                 0},
-      {INTACT_U8,        "u8",   "uint8_t",  "u1",  1,    kInteger, 0,                 255},
-      {INTACT_S8,        "s8",   "int8_t",   "i1",  1,    kInteger, -128,              127},
-      {INTACT_S32,       "s32",  "int32_t",  "i4",  4,    kInteger, -2147483648.0,     2147483647.0},
-      {INTACT_F32,       "f32",  "float",    "f4",  4,    kFloat,   -kHighestFloat,    kHighestFloat},
-      {INTACT_BF16,      "bf16", "uint16_t", "",    2,    kFloat,   -kHighestBfloat16, kHighestBfloat16},
+      // type            name    in C        NumPy  bytes float  lowest highest
+      {INTACT_TYPE_NONE, "none", "void",     "",    1,    false, 0,     0},
+      {INTACT_U8,        "u8",   "uint8_t",  "u1",  1,    false, 0,     255},
+      {INTACT_S8,        "s8",   "int8_t",   "i1",  1,    false, -128,  127},
+      {INTACT_S32,       "s32",  "int32_t",  "i4",  4,    false, 0,     0},
+      {INTACT_F32,       "f32",  "float",    "f4",  4,    true,  0,     0},
+      {INTACT_BF16,      "bf16", "uint16_t", "",    2,    true,  0,     0},
   });
   // clang-format on
 }();
@@ -64,17 +56,13 @@ static_assert(
 constexpr int BytesOf(intact_type type) noexcept { return TraitsOf(type).bytes; }
 /// "u8", "bf16"; "none" for INTACT_TYPE_NONE.
 constexpr std::string_view NameOf(intact_type type) noexcept { return TraitsOf(type).name; }
-constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).kind == ElementKind::kFloat; }
+constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).is_float; }
 /// Whether it is a quantized type: u8 or s8.
 constexpr bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || type == INTACT_S8; }
 /// The least and the greatest element of a quantized type, which also bound its zero points; 0 for other
 /// types.
-constexpr int32_t LowestOf(intact_type type) noexcept {
-  return IsInt8(type) ? static_cast<int32_t>(TraitsOf(type).lowest) : 0;
-}
-constexpr int32_t HighestOf(intact_type type) noexcept {
-  return IsInt8(type) ? static_cast<int32_t>(TraitsOf(type).highest) : 0;
-}
+constexpr int32_t LowestOf(intact_type type) noexcept { return TraitsOf(type).lowest; }
+constexpr int32_t HighestOf(intact_type type) noexcept { return TraitsOf(type).highest; }
 static_assert(!IsInt8(static_cast<intact_type>(7)) && HighestOf(static_cast<intact_type>(7)) == 0,
               "no type: callers of the C interface may pass any value");
 /// u8 for s8, s8 for u8.

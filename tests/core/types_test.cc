@@ -1,0 +1,62 @@
+#include "core/types.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace intact::core {
+namespace {
+
+constexpr auto kNoType = static_cast<intact_type>(7);
+
+TEST(Types, HaveTheirSizesAndLimits) {
+  EXPECT_EQ(BytesOf(INTACT_U8), 1);
+  EXPECT_EQ(BytesOf(INTACT_BF16), 2);
+  EXPECT_EQ(BytesOf(INTACT_S32), 4);
+  EXPECT_EQ(NameOf(INTACT_BF16), "bf16");
+  EXPECT_TRUE(IsFloat(INTACT_F32) && IsFloat(INTACT_BF16) && !IsFloat(INTACT_S32));
+  EXPECT_EQ(LowestOf(INTACT_S8), -128);
+  EXPECT_EQ(HighestOf(INTACT_S8), 127);
+  EXPECT_EQ(HighestOf(INTACT_U8), 255);
+  for (const intact_type type : {INTACT_TYPE_NONE, INTACT_S32, INTACT_F32, kNoType}) {
+    EXPECT_EQ(LowestOf(type), 0);
+    EXPECT_EQ(HighestOf(type), 0);
+  }
+}
+
+// Every element is stored as it was read; a bfloat16 is the upper half of a float.
+TEST(Types, ElementsSurviveDecodingAndEncoding) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    std::array<uint8_t, 2> element, again = {};
+    std::memcpy(element.data(), &bits, element.size());
+    EXPECT_EQ(Decode(INTACT_U8, element.data()), element[0]);
+    EXPECT_EQ(Decode(INTACT_S8, element.data()), static_cast<int8_t>(element[0]));
+    const double number = Decode(INTACT_BF16, element.data());
+    const auto upper = std::bit_cast<float>(bits << 16);
+    if (std::isnan(upper)) continue;
+    EXPECT_EQ(number, upper);
+    Encode(INTACT_BF16, number, again.data());
+    EXPECT_EQ(again, element);
+  }
+  for (const double number : {0.0, 1.0, -1.0, 2147483647.0, -2147483648.0}) {
+    std::array<uint8_t, 4> element = {};
+    Encode(INTACT_S32, number, element.data());
+    EXPECT_EQ(Decode(INTACT_S32, element.data()), number);
+  }
+}
+
+TEST(Types, WhatIsNoTypeIsNeitherReadNorWritten) {
+  uint8_t byte = 9;
+  for (const intact_type type : {INTACT_TYPE_NONE, kNoType}) {
+    EXPECT_EQ(Decode(type, nullptr), 0);
+    Encode(type, 1.0, &byte);
+    EXPECT_EQ(byte, 9);
+  }
+}
+
+}  // namespace
+}  // namespace intact::core
