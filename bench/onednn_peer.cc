@@ -29,7 +29,7 @@ using onednn::Type;
 
 dnnl::cpu_isa CapOf(core::Isa isa) {
   switch (isa) {
-    case core::Isa::kPortable:  // the least that it tells apart
+    case core::Isa::kPortable:  // oneDNN has no lower ISA to choose
       return dnnl::cpu_isa::sse41;
     case core::Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
