@@ -50,11 +50,12 @@ TEST(Types, ElementsSurviveDecodingAndEncoding) {
 }
 
 TEST(Types, WhatIsNoTypeIsNeitherReadNorWritten) {
-  uint8_t byte = 9;
+  constexpr std::array<uint8_t, 4> kNines = {9, 9, 9, 9};
+  std::array<uint8_t, 4> element = kNines;
   for (const intact_type type : {INTACT_TYPE_NONE, kNoType}) {
-    EXPECT_EQ(Decode(type, nullptr), 0);
-    Encode(type, 1.0, &byte);
-    EXPECT_EQ(byte, 9);
+    EXPECT_EQ(Decode(type, element.data()), 0);
+    Encode(type, 1.0, element.data());
+    EXPECT_EQ(element, kNines);
   }
 }
 
