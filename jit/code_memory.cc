@@ -13,6 +13,7 @@
 #include <string>
 
 #include "core/result.h"
+#include "jit/file_descriptor.h"
 #include "jit/fork_generation.h"
 
 namespace intact::jit {
@@ -45,20 +46,6 @@ bool IsForPerf() {
   static const bool kIsForPerf = std::getenv("INTACT_PERF_MAP") != nullptr;
   return kIsForPerf;
 }
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 int MakeMemoryFile() {
   const int fd = memfd_create("intact code", MFD_CLOEXEC | kExecutableFile);

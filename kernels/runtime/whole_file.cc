@@ -11,28 +11,14 @@
 #include <filesystem>
 #include <utility>
 
+#include "jit/file_descriptor.h"
+
 namespace intact::kernels {
 namespace {
 
 constexpr mode_t kReadWriteByAll = 0666;  // less the umask
 constexpr mode_t kReadWriteByOwner = 0600;
 constexpr int kMostNames = 100;  // that other writers may hold at the same time
-
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  ~FileDescriptor() { Reset(-1); }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  void Reset(int descriptor) {
-    if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = descriptor;
-  }
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_ = -1;
-};
 
 // An open file without a name, or with a temporary one, which goes with it.
 class PartialFile {
@@ -42,7 +28,7 @@ class PartialFile {
     file_.Reset(open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, rights));
     // Not every file system has files without names, and not every /proc is there to name them from.
     if (IsOpen() && access(ProcName().c_str(), F_OK) == 0) return;
-    file_.Reset(-1);
+    file_.Reset();
     MakeName([&](const std::string& name) {
       file_.Reset(open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, rights));
       return IsOpen();
@@ -54,7 +40,7 @@ class PartialFile {
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
 
-  bool IsOpen() const { return file_.get() >= 0; }
+  bool IsOpen() const { return file_.IsOpen(); }
 
   bool Write(const std::vector<uint8_t>& contents) const {
     for (size_t written = 0; written < contents.size();) {
@@ -111,7 +97,7 @@ class PartialFile {
   }
 
   std::string path_, name_;
-  FileDescriptor file_;
+  jit::FileDescriptor file_;
 };
 
 // What `path` names in the end; links to nothing are followed, too.

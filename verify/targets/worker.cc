@@ -23,6 +23,7 @@
 #include <optional>
 #include <utility>
 
+#include "jit/file_descriptor.h"
 #include "support/printable.h"
 #include "verify/targets/guarded_buffer.h"
 
@@ -147,39 +148,16 @@ bool SendOne(int socket, const T& message) {
   return send(socket, &message, sizeof message, MSG_NOSIGNAL) == sizeof message;
 }
 
-// An open file, closed at the end.
-class File {
- public:
-  explicit File(int file = -1) : file_(file) {}
-  ~File() { Close(); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  explicit operator bool() const noexcept { return file_ >= 0; }
-  int get() const noexcept { return file_; }
-  int Release() noexcept { return std::exchange(file_, -1); }
-  void Close() noexcept {
-    if (file_ >= 0) (void)close(Release());
-  }
-  void Open(int file) noexcept {
-    Close();
-    file_ = file;
-  }
-
- private:
-  int file_;
-};
-
-bool MakePair(std::array<File, 2>* sockets) {
+bool MakePair(std::array<jit::FileDescriptor, 2>* sockets) {
   std::array<int, 2> files = {};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, files.data()) != 0) return false;
-  for (size_t i = 0; i < files.size(); ++i) (*sockets)[i].Open(files[i]);
+  for (size_t i = 0; i < files.size(); ++i) (*sockets)[i].Reset(files[i]);
   return true;
 }
 
 // Kills the children of this process, which has one thread. False if there are none, or no list of them.
 bool KillChildren() {
-  const File list(open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC));
+  const jit::FileDescriptor list(open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC));
   std::array<char, 65536> text = {};
   if (read(list.get(), text.data(), text.size() - 1) <= 0) return false;
   for (char* at = text.data(); const auto process = static_cast<pid_t>(std::strtol(at, &at, 10));) {
@@ -298,20 +276,20 @@ Worker::~Worker() {
 Result<std::unique_ptr<Worker>> Worker::Start(const Serve& serve) {
   std::unique_ptr<SharedMemory> memory = SharedMemory::Create();
   if (memory == nullptr) return OutOfMemory("no shared memory");
-  File printed(memfd_create("intact worker's output", MFD_CLOEXEC));
-  if (!printed) return OutOfMemory("no memory for what it prints");
-  std::array<File, 2> sockets, keepers;
+  jit::FileDescriptor printed(memfd_create("intact worker's output", MFD_CLOEXEC));
+  if (!printed.IsOpen()) return OutOfMemory("no memory for what it prints");
+  std::array<jit::FileDescriptor, 2> sockets, keepers;
   if (!MakePair(&sockets) || !MakePair(&keepers)) return OutOfMemory("no socket");
   (void)std::fflush(nullptr);  // what is not yet written is ours to write
   const pid_t keeper = fork();
   if (keeper < 0) return OutOfMemory("no process");
   if (keeper == 0) {
-    sockets[0].Close();
-    keepers[0].Close();
+    sockets[0].Reset();
+    keepers[0].Reset();
     Keep(serve, memory.get(), sockets[1].get(), printed.get(), keepers[1].get());
   }
-  sockets[1].Close();
-  keepers[1].Close();
+  sockets[1].Reset();
+  keepers[1].Reset();
   std::unique_ptr<Worker> worker(
       new Worker(std::move(memory), sockets[0].Release(), printed.Release(), keepers[0].Release(), keeper));
   const std::optional<Note> started = ReceiveOne<Note>(worker->keeper_socket_, 0);
