@@ -105,7 +105,8 @@ static void Live(int socket) {
   dup2(socket, STDIN_FILENO);
   dup2(socket, STDOUT_FILENO);
   const char* const python = getenv("INTACT_PYTHON") ? getenv("INTACT_PYTHON") : "python3";
-  execlp(python, python, "-m", "intact._target", file, colon + 1, (char*)NULL);
+  // Not by -m: this warns of a package that imports the module itself.
+  execlp(python, python, "-c", "from intact._target import main; main()", file, colon + 1, (char*)NULL);
   fprintf(stderr, "%s: %s\n", python, strerror(errno));
   _exit(1);
 }

@@ -1,4 +1,4 @@
-"""`python -m intact._target FILE CLASS`: runs the problems that python_target.so passes on, in a class of the user's."""
+"""Runs the problems that python_target.so passes on, in a class of the user's."""
 
 from __future__ import annotations
 
@@ -188,6 +188,7 @@ def answer(target: Any, pipe: _Pipe) -> bytes:
 
 
 def main() -> None:
+    """Arguments: the file and the name of the class."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the class prints is no reply
     try:
@@ -205,7 +206,3 @@ def main() -> None:
             return
         replies.write(reply)
         replies.flush()
-
-
-if __name__ == "__main__":
-    main()
