@@ -14,7 +14,7 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "kernels/api/create.h"
-#include "reference/contract/operation.h"
+#include "reference/contract/linear.h"
 
 namespace intact::bench {
 namespace {

@@ -86,8 +86,7 @@ class ConvContender final : public PlanContender {
 };
 
 /// What a GEMM and a convolution are asked for alike.
-intact_linear_desc LinearDescOf(const Workload& workload, const reference::Operation& operation,
-                                const Case& c) {
+intact_linear_desc LinearDescOf(const Workload& workload, const reference::Linear& operation, const Case& c) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   desc.c_type = c.format.c_type;
   desc.mode = c.mode;
@@ -102,7 +101,7 @@ intact_linear_desc LinearDescOf(const Workload& workload, const reference::Opera
   if (c.format.c_type == INTACT_S32) return desc;
   desc.scales = operation.scales.data();
   desc.scale_count = std::ssize(operation.scales);
-  desc.activation = workload.ActivationOf(c.format);
+  core::SetPostOps(workload.PostOpsOf(c.format), &desc);
   return desc;
 }
 

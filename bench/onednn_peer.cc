@@ -162,7 +162,7 @@ class OneDnnContender final : public Contender {
     if (c.format.c_type != INTACT_S32 && c.format.quantization != Quantization::kNone) {
       onednn::SetScales(engine_, workload.operation().scales, columns, &result);
     }
-    if (workload.ActivationOf(c.format) == INTACT_ACTIVATION_RELU) {
+    if (workload.PostOpsOf(c.format).Has<core::Relu>()) {
       dnnl::post_ops relu;
       onednn::AppendEltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f, &relu);
       result.attributes.set_post_ops(relu);

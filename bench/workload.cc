@@ -92,7 +92,7 @@ reference::Conv MakeConv(const Case& c) {
   reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
   SetTrainedWeights(c, &weights);
   reference::Conv conv;
-  static_cast<reference::Operation&>(conv) = static_cast<const reference::Operation&>(weights);
+  static_cast<reference::Linear&>(conv) = static_cast<const reference::Linear&>(weights);
   conv.geometry.axes[1] = AxisOf(g, &Extents::height);
   conv.geometry.axes[2] = AxisOf(g, &Extents::width);
   conv.geometry.batch = g.batch;
@@ -269,16 +269,16 @@ void Workload::AddInput(const Case& c, Quantization quantization, Probes* probes
   add(sources.maximum.x, maximum_probes_);
 }
 
-intact_activation Workload::ActivationOf(const Format& format) const {
+core::PostOps Workload::PostOpsOf(const Format& format) const {
   const bool is_float_conv = format.quantization == Quantization::kNone && shape_.conv;
-  return format.c_type == INTACT_U8 || is_float_conv ? operation().activation : INTACT_ACTIVATION_NONE;
+  return format.c_type == INTACT_U8 || is_float_conv ? operation().post_ops : core::PostOps();
 }
 
 /// Of the probes of the format's input.
-reference::Operation Workload::EpilogueOf(const Format& format) const {
-  reference::Operation epilogue;
+reference::Linear Workload::EpilogueOf(const Format& format) const {
+  reference::Linear epilogue;
   epilogue.c_type = format.c_type;
-  epilogue.activation = ActivationOf(format);
+  epilogue.post_ops = PostOpsOf(format);
   epilogue.scales = operation().scales;
   if (format.quantization == Quantization::kNone) epilogue.scales = {1.0f};
   epilogue.a_scales = InputFor(format).a_scales;

@@ -46,11 +46,11 @@ class Workload {
   const reference::Gemm& gemm() const { return std::get<reference::Gemm>(operation_); }
   const reference::Conv& conv() const { return std::get<reference::Conv>(operation_); }
   /// What both have.
-  const reference::Operation& operation() const {
-    return std::visit([](const auto& one) -> const reference::Operation& { return one; }, operation_);
+  const reference::Linear& operation() const {
+    return std::visit([](const auto& one) -> const reference::Linear& { return one; }, operation_);
   }
   /// Of outputs: see Format.
-  intact_activation ActivationOf(const Format& format) const;
+  core::PostOps PostOpsOf(const Format& format) const;
   /// The ordinary input as a contender of `format` takes it, u8 or floats; aligned to a cache line.
   const uint8_t* a(const Format& format) const { return InputFor(format).ordinary.data(); }
   /// B as the shape lays it out.
@@ -74,7 +74,7 @@ class Workload {
   }
   void FindProbes();
   void AddInput(const Case& c, Quantization quantization, Probes* probes);
-  reference::Operation EpilogueOf(const Format& format) const;
+  reference::Linear EpilogueOf(const Format& format) const;
   bool Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Format& format,
               reference::Model model) const;
 

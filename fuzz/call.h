@@ -201,7 +201,7 @@ class Call {
         return;
       case 5:
         DropItems(args);
-        args->residual = operation_.residual_type == INTACT_TYPE_NONE ? args : nullptr;
+        args->residual = operation_.HasResidual() ? nullptr : args;
         return;
       case 6:
         args->threads = input_.Pick({-1, std::numeric_limits<int32_t>::min()});
@@ -327,9 +327,9 @@ verify::RunOptions ReadOptions(Input* input, int64_t outputs, Operation* operati
   options.a_pad = input->Pick<int64_t>({0, 0, 1, 3, 16, 64});
   options.c_pad = input->Pick<int64_t>({0, 0, 1, 3, 16, 64});
   options.threads = input->Pick({1, 1, 2, 0, 3, 100});
-  if (operation->residual_type == INTACT_TYPE_NONE) return options;
+  if (!operation->HasResidual()) return options;
   options.res_pad = input->Pick<int64_t>({0, 1, 16});
-  const int64_t element = core::BytesOf(operation->residual_type);
+  const int64_t element = core::BytesOf(operation->residual_type());
   operation->residual = ReadTensor(input, outputs * element);
   options.in_place = element == core::BytesOf(operation->c_type) && input->OneIn(2);
   return options;

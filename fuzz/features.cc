@@ -78,7 +78,7 @@ void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc
 }
 
 std::string FeatureRun::Read(const Features& features) {
-  gemm_.quantization = static_cast<intact_quantization>(linear_.a_quantization);
+  gemm_.a_quantization = static_cast<intact_quantization>(linear_.a_quantization);
   gemm_.a_source_type = static_cast<intact_type>(linear_.a_source_type);
   gemm_.has_own_b = features.has_own_b;
   if (features.has_batch) gemm_.batch = input_.Integer(1, 5);
@@ -86,15 +86,15 @@ std::string FeatureRun::Read(const Features& features) {
   if (features.has_batch && input_.OneIn(3)) gemm_.m = 1;
   std::string wrong = ReadA(features.has_batch);
   if (wrong.empty() && features.has_own_b) wrong = ReadB();
-  if (gemm_.quantization == INTACT_QUANTIZATION_ROWS) ReadRowValues();
-  if (gemm_.is_dynamic()) reference::QuantizeActivations(&gemm_);
+  if (gemm_.a_quantization == INTACT_QUANTIZATION_ROWS) ReadRowValues();
+  if (gemm_.IsDynamic()) reference::QuantizeActivations(&gemm_);
   if (features.has_own_b) ReadItemValues();
   return wrong;
 }
 
 std::string FeatureRun::ReadA(bool has_batch) {
-  const int64_t element = gemm_.is_dynamic() ? core::BytesOf(gemm_.a_source_type) : 1;
-  std::vector<uint8_t>& dense = gemm_.is_dynamic() ? gemm_.a_source : gemm_.a;
+  const int64_t element = gemm_.IsDynamic() ? core::BytesOf(gemm_.a_source_type) : 1;
+  std::vector<uint8_t>& dense = gemm_.IsDynamic() ? gemm_.a_source : gemm_.a;
   if (!has_batch || !input_.OneIn(3)) {
     dense = ReadActivations(gemm_.rows() * gemm_.k);
     return "";
@@ -126,7 +126,7 @@ std::string FeatureRun::ReadB() {
 
 // `count` elements, as runs are given them.
 std::vector<uint8_t> FeatureRun::ReadActivations(int64_t count) {
-  if (gemm_.is_dynamic()) return ReadNumbers(count);
+  if (gemm_.IsDynamic()) return ReadNumbers(count);
   std::vector<uint8_t> a = ReadTensor(&input_, count);
   if (linear_.range_check == INTACT_RANGE_UNCHECKED) ClampToDeclared(linear_, &a);
   return a;
@@ -138,7 +138,7 @@ std::vector<uint8_t> FeatureRun::ReadNumbers(int64_t count) {
   problem.a_type = gemm_.a_type;
   problem.c_type = INTACT_F32;
   problem.scale = verify::ScaleKind::kTensor;
-  problem.quantization = gemm_.quantization;
+  problem.quantization = gemm_.a_quantization;
   problem.source = gemm_.a_source_type;
   problem.m = (count + gemm_.k - 1) / gemm_.k;
   problem.k = gemm_.k;
@@ -285,7 +285,7 @@ bool FeatureRun::SpoilResidual(intact_gemm_args* args) {
 
 bool FeatureRun::SpoilRows(intact_gemm_args* args) {
   const auto rows = static_cast<size_t>(gemm_.rows());
-  const bool takes_rows = gemm_.quantization == INTACT_QUANTIZATION_ROWS;
+  const bool takes_rows = gemm_.a_quantization == INTACT_QUANTIZATION_ROWS;
   if (input_.OneIn(2)) {
     zero_points_.assign(rows, 0);
     if (takes_rows) AnyOf(&input_, &zero_points_) = WrongZeroPoint(&input_, gemm_.a_type);

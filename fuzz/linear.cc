@@ -5,7 +5,7 @@
 #include <bit>
 #include <limits>
 
-#include "core/fields.h"
+#include "core/operation.h"
 #include "core/types.h"
 #include "support/random.h"
 
@@ -168,8 +168,8 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
   input->Spoil(&desc.max_isa, {8, -1, kHighestInt, kLowestInt});
 }
 
-void Describe(const intact_linear_desc& desc, int64_t columns, reference::Operation* operation) {
-  core::ForEachArithmeticNumber(core::kCopyField, *operation, desc);
+void Describe(const intact_linear_desc& desc, int64_t columns, reference::Linear* operation) {
+  static_cast<core::Linear&>(*operation) = core::NumbersOf(desc);
   operation->b_zero_points = Copy(desc.b_zero_points, desc.b_zero_point_count);
   operation->bias_s32 = Copy(desc.bias_s32, columns);
   operation->bias_f32 = Copy(desc.bias_f32, columns);

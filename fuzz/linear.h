@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fuzz/input.h"
-#include "reference/contract/operation.h"
+#include "reference/contract/linear.h"
 
 namespace intact::fuzz {
 
@@ -32,7 +32,7 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
 float ReadScale(Input* input);
 
 /// What `desc`, which the library accepted, means. Without tensors.
-void Describe(const intact_linear_desc& desc, int64_t columns, reference::Operation* operation);
+void Describe(const intact_linear_desc& desc, int64_t columns, reference::Linear* operation);
 
 /// `count` bytes in a style that the input chooses: drawn from a seed, few values, or extremes.
 std::vector<uint8_t> ReadTensor(Input* input, int64_t count);

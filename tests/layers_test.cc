@@ -135,7 +135,7 @@ TEST(Layers, FaultsAreFound) {
   EXPECT_NE(WhatItMustNotSee("reference/contract/gemm.cc", {"support/random.h"}), "");
   EXPECT_EQ(WhatItMustNotSee("verify/targets/intact_target.cc", {"kernels/api/create.h"}), "");
   EXPECT_TRUE(
-      Closure("verify/explain/compare.cc").contains("reference/contract/operation.h"));  // through gemm.h
+      Closure("verify/explain/compare.cc").contains("reference/contract/linear.h"));  // through gemm.h
   EXPECT_EQ(WhyOutOfOrder("verify/targets/intact_target.cc", "kernels/api/create.h"), "");
   EXPECT_EQ(WhyOutOfOrder("kernels/plans/gemm_plan.h", "kernels/engines/engine.h"), "");
   std::istringstream source("#include <vector>\n#include \"jit/isa.h\"\n// #include \"none.h\"\n");

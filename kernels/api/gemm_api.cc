@@ -273,7 +273,7 @@ intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info)
     made.packed_bytes = plan.packed_bytes();
     made.accumulator_min = plan.weights().certificate().accumulator_min;
     made.accumulator_max = plan.weights().certificate().accumulator_max;
-    made.a_quantization = plan.data().problem.quantization;
+    made.a_quantization = plan.data().problem.a_quantization;
     made.a_source_type = plan.data().problem.a_source_type;
     WriteStruct(made, info);
     return {};

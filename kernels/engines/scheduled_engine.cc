@@ -87,7 +87,7 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData&
                                                                  const ScheduledEngine* like) {
   std::unique_ptr<ScheduledEngine> fallback;
   const LinearProblem& problem = data.problem;
-  if (UsesSchedule(isa, problem.mode) && problem.range.high < 255 && problem.is_range_checked) {
+  if (UsesSchedule(isa, problem.mode) && problem.range.high < 255 && problem.IsRangeChecked()) {
     ASSIGN_OR_RETURN(fallback,
                      CreateFor(data, isa, 255, nullptr, like == nullptr ? nullptr : like->fallback_.get()));
   }

@@ -55,7 +55,7 @@ void FillWithNan(intact_type c_type, int64_t columns, uint8_t* c) {
 
 // Activations beyond a declared range that is checked run on these vectors too.
 ScheduleSpec VectorSpec(const GemmData& data, core::Isa isa) {
-  const int amax = data.problem.is_range_checked ? 255 : data.problem.range.high;
+  const int amax = data.problem.IsRangeChecked() ? 255 : data.problem.range.high;
   return ScheduledVectors::SpecFor(data.weights, jit::VectorBytes(isa) / kQuad, amax);
 }
 
@@ -421,7 +421,7 @@ void GemmPlan::RunWithRowValues(const Engine& engine, RunBuffers buffers, const 
     piece.row_end = std::min(range.row_end, row + rows);
     if (data_.problem.IsDynamic()) {
       buffers.a = QuantizeRows(source, buffers.tensor, piece, quantized, values);
-    } else if (data_.problem.quantization == INTACT_QUANTIZATION_ROWS) {
+    } else if (data_.problem.a_quantization == INTACT_QUANTIZATION_ROWS) {
       CopyGiven(buffers, piece, values);
     }
     if (data_.epilogue.has_b_zero_points) {
@@ -442,7 +442,7 @@ RowMap GemmPlan::QuantizeRows(const RowMap& source, const RowQuantization& tenso
   RowCursor cursor(source, piece.row_begin);
   for (size_t i = 0; i < static_cast<size_t>(piece.row_end - piece.row_begin); ++i, quantized += stride) {
     const uint8_t* const x = cursor.Next();
-    const bool is_by_rows = data_.problem.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+    const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
     const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
     quantizer_.Quantize(x, data_.k, how, quantized);
     values->zero_points[i] = how.zero_point;
@@ -474,7 +474,7 @@ void GemmPlan::FillWithoutScale(const RowValues& values, const OutputMap& output
 
 // Shares of many threads: each finds the range of some rows.
 RowQuantization GemmPlan::FindTensor(const Batch& batch, int threads) const {
-  if (data_.problem.quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
+  if (data_.problem.a_quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
   const ScopedFloatEnvironment float_environment;
   constexpr int kMostShares = 64;
   std::array<NumberRange, kMostShares> ranges;

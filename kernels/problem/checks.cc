@@ -251,24 +251,32 @@ Error CheckResidualFields(const intact_linear_desc& desc) {
 }
 
 // The activation's bounds, within what the output type can hold.
-OutputBounds BoundsOf(const intact_linear_desc& desc) {
+core::Clamp BoundsOf(const core::Linear& linear) {
   const float infinity = std::numeric_limits<float>::infinity();
-  OutputBounds bounds{-infinity, infinity, desc.c_zero_point};
-  if (desc.activation == INTACT_ACTIVATION_RELU) bounds.lo = 0.0f;
-  if (desc.activation == INTACT_ACTIVATION_CLAMP) {
-    bounds.lo = desc.clamp_min;
-    bounds.hi = desc.clamp_max;
-  }
-  if (!IsOneOf(desc.c_type, {INTACT_U8, INTACT_S8})) return bounds;
-  const Limits limits = TypeLimits(desc.c_type);
-  const auto type_lo = static_cast<float>(limits.min - desc.c_zero_point);
-  const auto type_hi = static_cast<float>(limits.max - desc.c_zero_point);
+  core::Clamp bounds{-infinity, infinity};
+  if (linear.post_ops.Has<core::Relu>()) bounds.low = 0.0f;
+  if (const auto* given = linear.post_ops.Find<core::Clamp>()) bounds = *given;
+  if (!core::IsInt8(linear.c_type)) return bounds;
+  const Limits limits = TypeLimits(linear.c_type);
+  const auto type_low = static_cast<float>(limits.min - linear.c_zero_point);
+  const auto type_high = static_cast<float>(limits.max - linear.c_zero_point);
   const auto clamp = [&](float bound) {
-    return bound < type_lo ? type_lo : bound > type_hi ? type_hi : bound;
+    return bound < type_low ? type_low : bound > type_high ? type_high : bound;
   };
-  bounds.lo = clamp(bounds.lo);
-  bounds.hi = clamp(bounds.hi);
-  return bounds;
+  return {clamp(bounds.low), clamp(bounds.high)};
+}
+
+// Of checked numbers. Brings the post-operations into their one form.
+Requantization TakeOutput(core::Linear* linear) {
+  const core::Clamp bounds = BoundsOf(*linear);
+  linear->post_ops = linear->post_ops.WithoutActivation();
+  if (linear->c_type != INTACT_S32) linear->post_ops.Add(bounds);
+  Requantization output{linear->c_type, {bounds.low, bounds.high, linear->c_zero_point}, {}, {}};
+  if (const auto* residual = linear->post_ops.Find<core::AddResidual>()) {
+    output.residual_type = residual->type;
+    output.residual = {residual->scale, residual->zero_point};
+  }
+  return output;
 }
 
 // `count` values at `from`, 1 for all or one each, for `n` columns.
@@ -359,20 +367,12 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   RETURN_IF_ERROR(CheckWeightZeroPoints(desc, n));
   RETURN_IF_ERROR(CheckResidualFields(desc));
   LinearProblem problem;
+  static_cast<core::Linear&>(problem) = core::NumbersOf(desc);
   problem.n = n;
-  problem.a_type = static_cast<intact_type>(desc.a_type);
-  problem.b_type = static_cast<intact_type>(desc.b_type);
-  problem.mode = static_cast<intact_mode>(desc.mode);
-  problem.a_zero_point = desc.a_zero_point;
-  problem.quantization = static_cast<intact_quantization>(desc.a_quantization);
-  problem.a_source_type = static_cast<intact_type>(desc.a_source_type);
   const Limits range = DeclaredLimits(desc);
   problem.range = {range.min + problem.a_flip(), range.max + problem.a_flip()};
-  problem.is_range_checked = desc.range_check == INTACT_RANGE_CHECKED;
-  problem.output = {static_cast<intact_type>(desc.c_type),
-                    BoundsOf(desc),
-                    static_cast<intact_type>(desc.residual_type),
-                    {desc.residual_scale, desc.residual_zero_point}};
+  if (problem.range.IsFull()) problem.a_min = problem.a_max = 0;
+  problem.output = TakeOutput(&problem);
   problem.b_zero_points = ReadWeightZeroPoints(desc, n);
   problem.bias_s32 = ReadColumns(desc.bias_s32, n, n);
   problem.bias_f32 = ReadColumns(desc.bias_f32, n, n);
@@ -471,7 +471,7 @@ Error CheckOutput(const Requantization& output, int64_t columns, const OutputArg
 
 Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
                         const float* scales) {
-  const bool takes_rows = problem.quantization == INTACT_QUANTIZATION_ROWS;
+  const bool takes_rows = problem.a_quantization == INTACT_QUANTIZATION_ROWS;
   const bool takes_scales = takes_rows && problem.HasRowScales();
   if (zero_points != nullptr && !takes_rows) {
     return InvalidArgument(

@@ -12,30 +12,22 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/operation.h"
 #include "core/types.h"
 #include "kernels/problem/operands.h"
 #include "kernels/problem/requantization.h"
 
 namespace intact::kernels {
 
-struct LinearProblem {
-  int64_t n = 0;  // columns
-  intact_type a_type = INTACT_U8;
-  intact_type b_type = INTACT_S8;
-  intact_mode mode = INTACT_EXACT;
-  int32_t a_zero_point = 0;  // in a_type; 0 where rows have their own
-  intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
-  intact_type a_source_type = INTACT_TYPE_NONE;  // of A, where runs quantize it
-  ActivationRange range;                         // declared
-  bool is_range_checked = true;
+/// Vectors have a value for each column, padded as told above, or are empty. Zero points of weights are as
+/// kernels see them. The declared range and the post-operations have one form: a_min and a_max are 0 for the
+/// whole range, and an output that is not s32 ends with a Clamp to what the activation and the type leave.
+struct LinearProblem : core::Linear {
+  int64_t n = 0;                        // columns
+  ActivationRange range;                // declared, as kernels see it
   bool has_given_b = false;             // each run gives the weights
   bool may_have_b_zero_points = false;  // and their zero points
-  Requantization output;
-  // A value for each column, padded as told above; empty: the problem has none.
-  std::vector<int32_t> b_zero_points;  // as kernels see weights; empty if all are 0
-  std::vector<int32_t> bias_s32;
-  std::vector<float> bias_f32;
-  std::vector<float> scales;  // empty with s32 output only
+  Requantization output;  // c_type, c_zero_point and post_ops, as kernels are generated for them
   // What accumulators get beside, on ISAs where pairs saturate: the clamping of padding that is not computed
   // (conv_transposed.h).
   std::vector<int64_t> clamp_excess;
@@ -53,13 +45,11 @@ struct LinearProblem {
     return b_zero_points.empty() ? 0 : b_zero_points[static_cast<size_t>(column)];
   }
   bool HasWeightZeroPoints() const { return !b_zero_points.empty() || may_have_b_zero_points; }
-  bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
+  bool IsRangeChecked() const { return range_check == INTACT_RANGE_CHECKED; }
   /// Whether each row of A has a scale, or a zero point, of its own.
-  bool HasRowScales() const {
-    return quantization != INTACT_QUANTIZATION_STATIC && output.c_type != INTACT_S32;
-  }
+  bool HasRowScales() const { return a_quantization != INTACT_QUANTIZATION_STATIC && c_type != INTACT_S32; }
   bool HasRowZeroPoints() const {
-    return quantization == INTACT_QUANTIZATION_ROWS || (IsDynamic() && a_type == INTACT_U8);
+    return a_quantization == INTACT_QUANTIZATION_ROWS || (IsDynamic() && a_type == INTACT_U8);
   }
   bool HasRowValues() const { return HasWeightZeroPoints() || HasRowScales() || HasRowZeroPoints(); }
   /// Bytes of an element of A as runs give it.

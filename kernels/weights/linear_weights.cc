@@ -123,7 +123,7 @@ int64_t LinearWeights::bytes() const {
 
 Error LinearWeights::BoundAccumulators(bool pairs_saturate) {
   // A checked range is a hint: any activation must come out right.
-  const ActivationRange admissible = problem_.is_range_checked ? ActivationRange{} : problem_.range;
+  const ActivationRange admissible = problem_.IsRangeChecked() ? ActivationRange{} : problem_.range;
   const auto padded = static_cast<size_t>(packed_.panels() * kPanelColumns);
   if (!initial_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
   if (problem_.HasRowZeroPoints()) {

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/fields.h"
+#include "core/operation.h"
 #include "core/result.h"
 #include "kernels/runtime/blocking.h"
 
@@ -202,9 +202,8 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   header.header_bytes = sizeof(PackHeader);
   header.n = weights.n;
   header.k = weights.k;
-  core::ForEachArithmeticNumber(core::kCopyField, header, linear);
-  core::ForEachActivationNumber(core::kCopyField, header, linear);
-  header.mode = linear.mode;
+  core::ForEachNumber(core::kCopyField, header, linear);
+  core::ForEachPostOpField(core::kCopyField, header, linear);
   header.has_bias_f32 = linear.bias_f32 != nullptr ? 1 : 0;
   header.has_bias_s32 = linear.bias_s32 != nullptr ? 1 : 0;
   if (conv) core::ForEachGeometryField(core::kCopyField, header, *conv);
@@ -238,9 +237,8 @@ namespace {
 
 intact_linear_desc LinearOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
-  core::ForEachArithmeticNumber(core::kCopyField, linear, header);
-  core::ForEachActivationNumber(core::kCopyField, linear, header);
-  linear.mode = header.mode;
+  core::ForEachNumber(core::kCopyField, linear, header);
+  core::ForEachPostOpField(core::kCopyField, linear, header);
   const auto columns = [&](int64_t offset) { return static_cast<const void*>(image + offset); };
   linear.b_zero_points = static_cast<const int32_t*>(columns(layout.b_zero_points));
   linear.b_zero_point_count = header.n;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reference/contract/gemm.h"
-#include "reference/contract/operation.h"
+#include "reference/contract/linear.h"
 
 namespace intact::reference {
 
@@ -82,7 +82,7 @@ int64_t InputRow(const ConvGeometry& geometry, const Pixel& output, const Spatia
 ///
 ///   a  [batch][D][H][W][input_channels]
 ///   b  [output_channels][KD][KH][KW][input_channels/groups]
-struct Conv : Operation {
+struct Conv : Linear {
   ConvGeometry geometry;
 };
 

@@ -51,7 +51,7 @@ Gemm Item(const Gemm& gemm, int64_t i) {
   item.a_source = Slice(gemm.a_source, i, gemm.m * gemm.k * core::BytesOf(gemm.a_source_type));
   item.a_zero_points = Slice(gemm.a_zero_points, i, gemm.m);
   item.a_scales = Slice(gemm.a_scales, i, gemm.m);
-  item.residual = Slice(gemm.residual, i, gemm.m * gemm.n * core::BytesOf(gemm.residual_type));
+  item.residual = Slice(gemm.residual, i, gemm.m * gemm.n * core::BytesOf(gemm.residual_type()));
   if (!gemm.has_own_b) return item;
   item.b = Slice(gemm.b, i, gemm.k * gemm.n);
   if (!gemm.item_zero_points.empty()) item.b_zero_points = Slice(gemm.item_zero_points, i, 1);
@@ -75,7 +75,7 @@ std::vector<int32_t> Multiply(const Gemm& gemm) {
 }
 
 std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators) {
-  if (!gemm.has_own_b) return Outputs(static_cast<const Operation&>(gemm), gemm.n, accumulators);
+  if (!gemm.has_own_b) return Outputs(static_cast<const Linear&>(gemm), gemm.n, accumulators);
   std::vector<uint8_t> bytes;
   for (int64_t i = 0; i < gemm.batch; ++i) {
     const Gemm item = Item(gemm, i);

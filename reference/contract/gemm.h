@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/contract/operation.h"
+#include "reference/contract/linear.h"
 
 namespace intact::reference {
 
@@ -23,20 +23,18 @@ struct Taps {
 /// A GEMM with its tensors, dense and row-major: A is m×k, B is k×n, per-column vectors have n elements. A
 /// batch is `batch` such items one after the other: of A, of the residual and of outputs always; of B where
 /// each has its own.
-struct Gemm : Operation {
+struct Gemm : Linear {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
   bool has_own_b = false;
   std::vector<float> item_scales;         // of own Bs, in place of scales: one for each item; or empty
   std::vector<int32_t> item_zero_points;  // likewise in place of b_zero_points
-  intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
-  // What a dynamic quantization makes a, a_zero_points and a_scales of: see quantize.h.
-  intact_type a_source_type = INTACT_TYPE_NONE;
-  std::vector<uint8_t> a_source;  // elements of a_source_type, shaped as A
-  std::optional<Taps> taps;       // it is a lowered convolution
+  // What a dynamic quantization makes a, a_zero_points and a_scales of: elements of a_source_type, shaped as
+  // A. See quantize.h.
+  std::vector<uint8_t> a_source;
+  std::optional<Taps> taps;  // it is a lowered convolution
 
   int64_t rows() const { return batch * m; }
-  bool is_dynamic() const { return a_source_type != INTACT_TYPE_NONE; }
 };
 
 /// Item `i` of a batch, quantized as it is there.

@@ -55,7 +55,7 @@ void QuantizeActivations(Gemm* gemm, const Quantizer& quantizer) {
   const std::vector<float> x = SourceNumbers(*gemm);
   const auto k = static_cast<size_t>(gemm->k);
   const size_t rows = x.size() / k;
-  const size_t together = gemm->quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR ? rows : 1;
+  const size_t together = gemm->a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR ? rows : 1;
   gemm->a.clear();
   gemm->a_zero_points.clear();
   gemm->a_scales.clear();

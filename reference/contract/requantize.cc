@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <variant>
 
 namespace intact::reference {
 namespace {
@@ -11,27 +12,25 @@ namespace {
 float Max(float f, float bound) noexcept { return f > bound ? f : bound; }
 float Min(float f, float bound) noexcept { return f < bound ? f : bound; }
 
-float Activate(float f, const Requantization& q) noexcept {
-  switch (q.activation) {
-    case INTACT_ACTIVATION_RELU:
-      return Max(f, 0.0f);
-    case INTACT_ACTIVATION_CLAMP:
-      return Min(Max(f, q.clamp_min), q.clamp_max);
-    case INTACT_ACTIVATION_NONE:
-      break;
+// A post-operation on f.
+struct Applied {
+  float f, residual;
+  float operator()(const core::AddResidual& op) const noexcept {
+    const float scaled = residual * op.scale;
+    return f + scaled;
   }
-  return f;
-}
+  float operator()(const core::Relu& /*op*/) const noexcept { return Max(f, 0.0f); }
+  float operator()(const core::Clamp& op) const noexcept { return Min(Max(f, op.low), op.high); }
+};
+
+float WithoutNan(float f) noexcept { return std::isnan(f) ? -std::numeric_limits<float>::infinity() : f; }
 
 }  // namespace
 
 float AfterBias(float f, const Requantization& q) noexcept {
-  if (q.has_residual) {
-    const float residual = q.residual * q.residual_scale;
-    f = f + residual;
-  }
-  if (std::isnan(f)) f = -std::numeric_limits<float>::infinity();
-  return Activate(f, q);
+  f = WithoutNan(f);
+  for (const core::PostOp& op : q.post_ops) f = WithoutNan(std::visit(Applied{f, q.residual}, op));
+  return f;
 }
 
 float Dequantize(int64_t y, const Requantization& q) noexcept {

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/post_ops.h"
+
 namespace intact::reference {
 
 /// Of a framework's layer, what FBGEMM works with, each step in float32: (y + bias)·scale.
@@ -25,20 +27,16 @@ struct Requantization {
   float scale = 1.0f;
   bool has_bias_f32 = false;
   float bias_f32 = 0.0f;
-  std::optional<FloatSteps> float_steps;  // see Operation
-  bool has_residual = false;
-  float residual = 0.0f;  // less its zero point
-  float residual_scale = 1.0f;
-  intact_activation activation = INTACT_ACTIVATION_NONE;
-  float clamp_min = 0.0f;
-  float clamp_max = 0.0f;
+  std::optional<FloatSteps> float_steps;  // see Linear
+  core::PostOps post_ops;
+  float residual = 0.0f;  // the output's element, less its zero point, if one is added
   int32_t zero_point = 0;
 };
 
-/// What follows the bias: f (+ residual·residual_scale), then the activation.
+/// What follows the bias: the post-operations. A NaN counts as −∞.
 float AfterBias(float f, const Requantization& q) noexcept;
 
-/// float(y)·scale (+ bias) (+ residual·residual_scale), then the activation: the f32 output.
+/// float(y)·scale (+ bias), then the post-operations: the f32 output.
 float Dequantize(int64_t y, const Requantization& q) noexcept;
 
 /// The u8 or s8 output as an integer: clamp(rne(f) + zero_point) to the type's range.

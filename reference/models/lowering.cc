@@ -20,7 +20,7 @@ std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, i
 // The residual under a group's columns, in some rows.
 std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   if (conv.residual.empty()) return {};
-  const int64_t row_bytes = conv.geometry.output_channels * core::BytesOf(conv.residual_type);
+  const int64_t row_bytes = conv.geometry.output_channels * core::BytesOf(conv.residual_type());
   const int64_t group_bytes = row_bytes / conv.geometry.groups;
   std::vector<uint8_t> residual;
   for (const int64_t m : rows) {
@@ -44,12 +44,9 @@ std::vector<bool> TapsOutside(const ConvGeometry& g, std::span<const int64_t> ro
 Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   const ConvGeometry& g = conv.geometry;
   Gemm gemm;
-  static_cast<Operation&>(gemm) = static_cast<const Operation&>(conv);
-  gemm.b_zero_points = GroupShare(conv.b_zero_points, g, group);
-  gemm.bias_s32 = GroupShare(conv.bias_s32, g, group);
-  gemm.bias_f32 = GroupShare(conv.bias_f32, g, group);
+  static_cast<Linear&>(gemm) = static_cast<const Linear&>(conv);
+  core::ForEachColumnVector([&](auto, auto& values) { values = GroupShare(values, g, group); }, gemm);
   gemm.float_steps = GroupShare(conv.float_steps, g, group);
-  gemm.scales = GroupShare(conv.scales, g, group);
   gemm.residual = GroupResidual(conv, group, rows);
   gemm.m = std::ssize(rows);
   gemm.n = g.GroupOutputs();

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <variant>
 
 #include "core/types.h"
-#include "reference/contract/operation.h"
+#include "reference/contract/linear.h"
 #include "reference/contract/quantize.h"
 #include "reference/models/fixed_point.h"
 
@@ -21,34 +22,44 @@ void Store(T value, uint8_t* destination) noexcept {
 
 // ----- f, before it is rounded to the output's type -------------------------------------------------------
 
-double Activate(double f, const Requantization& q) noexcept {
-  if (std::isnan(f)) f = -std::numeric_limits<double>::infinity();
-  switch (q.activation) {
-    case INTACT_ACTIVATION_RELU:
-      return f > 0.0 ? f : 0.0;
-    case INTACT_ACTIVATION_CLAMP:
-      return std::clamp<double>(f, q.clamp_min, q.clamp_max);
-    case INTACT_ACTIVATION_NONE:
-      break;
-  }
+// A post-operation on f. add(f, r, s) is how an engine adds r·s.
+template <class Add>
+struct Applied {
+  double f;
+  float residual;
+  const Add& add;
+  double operator()(const core::AddResidual& op) const noexcept { return add(f, residual, op.scale); }
+  double operator()(const core::Relu& /*op*/) const noexcept { return f > 0.0 ? f : 0.0; }
+  double operator()(const core::Clamp& op) const noexcept { return std::clamp<double>(f, op.low, op.high); }
+};
+
+double WithoutNan(double f) noexcept { return std::isnan(f) ? -std::numeric_limits<double>::infinity() : f; }
+
+// The post-operations in an engine's arithmetic.
+template <class Add>
+double AfterBiasBy(const Add& add, double f, const Requantization& q) noexcept {
+  f = WithoutNan(f);
+  for (const core::PostOp& op : q.post_ops) f = WithoutNan(std::visit(Applied<Add>{f, q.residual, add}, op));
   return f;
 }
 
+double AddFused(double f, float residual, float scale) noexcept {
+  return std::fma(residual, scale, static_cast<float>(f));
+}
+
 double Fused(int32_t y, const Requantization& q) noexcept {
-  const float f = std::fma(static_cast<float>(y), q.scale, q.bias_f32);
-  return Activate(q.has_residual ? std::fma(q.residual, q.residual_scale, f) : f, q);
+  return AfterBiasBy(AddFused, std::fma(static_cast<float>(y), q.scale, q.bias_f32), q);
 }
 
 double WithResidualFused(int32_t y, const Requantization& q) noexcept {
-  if (!q.has_residual) return Dequantize(y, q);
+  if (!q.post_ops.Has<core::AddResidual>()) return Dequantize(y, q);
   const float scaled = static_cast<float>(y) * q.scale;
-  const float f = q.has_bias_f32 ? scaled + q.bias_f32 : scaled;
-  return Activate(std::fma(q.residual, q.residual_scale, f), q);
+  return AfterBiasBy(AddFused, q.has_bias_f32 ? scaled + q.bias_f32 : scaled, q);
 }
 
 double InDouble(int32_t y, const Requantization& q) noexcept {
-  const double residual = static_cast<double>(q.residual) * q.residual_scale;
-  return Activate(static_cast<double>(y) * q.scale + q.bias_f32 + (q.has_residual ? residual : 0.0), q);
+  const auto add = [](double f, double residual, double scale) { return f + residual * scale; };
+  return AfterBiasBy(add, static_cast<double>(y) * q.scale + q.bias_f32, q);
 }
 
 float Flush(float f) noexcept { return std::fpclassify(f) == FP_SUBNORMAL ? std::copysign(0.0f, f) : f; }
@@ -58,8 +69,10 @@ double WithDenormalsFlushed(int32_t y, const Requantization& q, const Scales& sc
   const float scale = is_product ? Flush(q.scale) : Flush(scales.row) * Flush(scales.column);
   float f = Flush(static_cast<float>(y) * scale);
   if (q.has_bias_f32) f = Flush(f + Flush(q.bias_f32));
-  if (q.has_residual) f = Flush(f + Flush(Flush(q.residual) * Flush(q.residual_scale)));
-  return Flush(static_cast<float>(Activate(f, q)));
+  const auto add = [](double sum, float residual, float factor) {
+    return Flush(static_cast<float>(sum) + Flush(Flush(residual) * Flush(factor)));
+  };
+  return Flush(static_cast<float>(AfterBiasBy(add, f, q)));
 }
 
 // The bias in units of the accumulator.
@@ -87,18 +100,18 @@ int32_t WithRoundedBias(int32_t y, const Requantization& q) noexcept {
 }
 
 double WithReluByFactor(int32_t y, const Requantization& q) noexcept {
-  if (q.activation != INTACT_ACTIVATION_RELU) return Dequantize(y, q);
+  if (!q.post_ops.Has<core::Relu>()) return Dequantize(y, q);
   Requantization before = q;
-  before.activation = INTACT_ACTIVATION_NONE;
+  before.post_ops = q.post_ops.Without<core::Relu>();
   const float f = Dequantize(y, before);
   return f > 0.0f ? f : std::copysign(0.0f, f);
 }
 
 double WithResidualLast(int32_t y, const Requantization& q) noexcept {
-  if (!q.has_residual || q.activation != INTACT_ACTIVATION_NONE || !core::IsInt8(q.c_type))
-    return Dequantize(y, q);
+  const bool has_residual = q.post_ops.Has<core::AddResidual>();
+  if (!has_residual || q.post_ops.HasActivation() || !core::IsInt8(q.c_type)) return Dequantize(y, q);
   Requantization first = q;
-  first.has_residual = false;
+  first.post_ops = q.post_ops.Without<core::AddResidual>();
   const int32_t rounded = RoundToType(Dequantize(y, first), q.c_type, 0);
   return AfterBias(static_cast<float>(rounded), q);
 }
@@ -157,7 +170,7 @@ double RoundedWithZeroPoint(int32_t y, const Requantization& q, const Scales& sc
     return std::nearbyint(Dequantize(y, q) + static_cast<float>(q.zero_point));
   }
   const bool is_fixed = rounding == Rounding::kGemmlowp || rounding == Rounding::kFixedPoint;
-  if (!is_fixed || q.has_residual || !std::isfinite(q.scale)) {
+  if (!is_fixed || q.post_ops.Has<core::AddResidual>() || !std::isfinite(q.scale)) {
     return RoundToInteger(Value(y, q, scales, rounding), rounding) + q.zero_point;
   }
   const int32_t biased = WithRoundedBias(y, q);

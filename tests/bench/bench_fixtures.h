@@ -46,10 +46,10 @@ class FakeContender final : public Contender {
     } else {
       gemm_ = workload.gemm();
     }
-    for (reference::Operation* operation :
-         {static_cast<reference::Operation*>(&gemm_), static_cast<reference::Operation*>(&conv_)}) {
+    for (reference::Linear* operation :
+         {static_cast<reference::Linear*>(&gemm_), static_cast<reference::Linear*>(&conv_)}) {
       operation->c_type = format_.c_type;
-      operation->activation = workload.ActivationOf(format_);
+      operation->post_ops = workload.PostOpsOf(format_);
       if (format_ == kFloat) operation->scales = {1.0f};
     }
   }
@@ -86,7 +86,7 @@ class FakeContender final : public Contender {
   }
 
   void Quantize(reference::Gemm* gemm, const uint8_t* a) const {
-    gemm->quantization =
+    gemm->a_quantization =
         format_ == kByRow ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
     gemm->a_source_type = INTACT_F32;
     gemm->a_source.assign(a, a + gemm->m * gemm->k * static_cast<int64_t>(sizeof(float)));

@@ -166,11 +166,9 @@ class Problem {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     float lo = -kInfinity, hi = kInfinity;
     if (case_.output == Output::kClamped) lo = -30.5f, hi = 60.5f;
+    const core::Clamp clamp = {lo, hi};
     output_.c_type = case_.c_type;
     output_.has_bias_f32 = case_.has_bias;
-    output_.activation = case_.output == Output::kClamped ? INTACT_ACTIVATION_CLAMP : INTACT_ACTIVATION_NONE;
-    output_.clamp_min = lo;
-    output_.clamp_max = hi;
     if (element_bytes() == 1) {
       const int32_t least = case_.c_type == INTACT_S8 ? -128 : 0;
       output_.zero_point = case_.output == Output::kPlain ? 0 : least + 100;
@@ -180,6 +178,10 @@ class Problem {
     }
     linear_.output.c_type = case_.c_type;
     linear_.output.bounds = {lo, hi, output_.zero_point};
+    if (case_.residual != INTACT_TYPE_NONE) {
+      output_.post_ops.Add(core::AddResidual{case_.residual, kResidualScale, ResidualZeroPoint()});
+    }
+    if (case_.output == Output::kClamped) output_.post_ops.Add(clamp);
   }
 
   int32_t Accumulator(int64_t pixel, int64_t channel) const {
@@ -196,6 +198,9 @@ class Problem {
   static constexpr std::array kBeyondInt32 = {3e9f, -3e9f, std::numeric_limits<float>::infinity(),
                                               std::numeric_limits<float>::quiet_NaN()};
 
+  static constexpr float kResidualScale = 0.75f;
+  int32_t ResidualZeroPoint() const { return case_.residual == INTACT_F32 ? 0 : 17; }
+
   void MakeResidual() {
     const int64_t count = case_.residual == INTACT_TYPE_NONE ? 0 : case_.pixels * case_.channels;
     for (int64_t i = 0; i < count; ++i) {
@@ -208,7 +213,7 @@ class Problem {
     }
     if (count == 0) return;
     linear_.output.residual_type = case_.residual;
-    linear_.output.residual = {0.75f, case_.residual == INTACT_F32 ? 0 : 17};
+    linear_.output.residual = {kResidualScale, ResidualZeroPoint()};
   }
 
   // Less its zero point.
@@ -231,8 +236,6 @@ class Problem {
     if (case_.c_type != INTACT_S32) q.scale = linear_.scales[n];
     if (case_.has_bias) q.bias_f32 = linear_.bias_f32[n];
     if (case_.residual != INTACT_TYPE_NONE) {
-      q.has_residual = true;
-      q.residual_scale = linear_.output.residual.scale;
       q.residual = ResidualAt(pixel * case_.channels + channel);
     }
     const size_t size = c->size();

@@ -331,9 +331,7 @@ TEST(Epilogue, ExtremeClampsAndScales) {
         for (int64_t n = 0; n < gemm.n; n += 5) {  // accumulators of zero
           for (int64_t k = 0; k < gemm.k; ++k) gemm.b[static_cast<size_t>(k * gemm.n + n)] = 0;
         }
-        gemm.activation = INTACT_ACTIVATION_CLAMP;
-        gemm.clamp_min = low;
-        gemm.clamp_max = high;
+        gemm.post_ops.Add(core::Clamp{low, high});
         gemm.scales = {scale};
         ExpectExactOnEveryIsa(gemm);
       }
@@ -358,14 +356,13 @@ TEST(Epilogue, ExtremeResiduals) {
           SCOPED_TRACE(testing::Message() << line << " activation " << activation << " scale " << scale
                                           << " residual_scale " << residual_scale);
           reference::Gemm gemm = Materialize(tests::Parsed(line));
-          for (size_t i = 0; gemm.residual_type == INTACT_F32 && i < gemm.residual.size() / 4; ++i) {
+          for (size_t i = 0; gemm.residual_type() == INTACT_F32 && i < gemm.residual.size() / 4; ++i) {
             std::memcpy(&gemm.residual[4 * i], &kValues[i % std::size(kValues)], 4);
           }
-          gemm.activation = activation;
-          gemm.clamp_min = -3.5f;
-          gemm.clamp_max = 9.5f;
+          if (activation == INTACT_ACTIVATION_RELU) gemm.post_ops.Add(core::Relu{});
+          if (activation == INTACT_ACTIVATION_CLAMP) gemm.post_ops.Add(core::Clamp{-3.5f, 9.5f});
           gemm.scales = {scale};
-          gemm.residual_scale = residual_scale;
+          gemm.post_ops.Find<core::AddResidual>()->scale = residual_scale;
           ExpectExactOnEveryIsa(gemm);
         }
       }

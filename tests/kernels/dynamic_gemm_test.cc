@@ -94,8 +94,7 @@ class Problem {
       linear.b_zero_points = gemm_.b_zero_points.data();
       linear.b_zero_point_count = gemm_.n;
     }
-    linear.residual_type = gemm_.residual_type;
-    linear.residual_scale = gemm_.residual_scale;
+    core::SetPostOps(gemm_.post_ops, &linear);
     return linear;
   }
   intact_gemm_args Args(std::vector<uint8_t>* c) const {
@@ -141,7 +140,7 @@ class Problem {
       std::memcpy(&source_[i * bytes], bytes == 2 ? static_cast<const void*>(&half) : &x[i], bytes);
       x[i] = static_cast<float>(core::Decode(test_.source, &source_[i * bytes]));
     }
-    gemm_.quantization = test_.quantization;
+    gemm_.a_quantization = test_.quantization;
     gemm_.a_source_type = test_.source;
     gemm_.a_source = source_;
     reference::QuantizeActivations(&gemm_);
@@ -155,8 +154,7 @@ class Problem {
     }
   }
   void MakeResidual() {
-    gemm_.residual_type = INTACT_S8;
-    gemm_.residual_scale = 0.5f;
+    gemm_.post_ops.Add(core::AddResidual{INTACT_S8, 0.5f});
     gemm_.residual.resize(static_cast<size_t>(gemm_.m * gemm_.n));
     for (uint8_t& r : gemm_.residual) r = static_cast<uint8_t>(random_());
   }

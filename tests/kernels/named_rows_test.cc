@@ -60,7 +60,7 @@ class NamedRows : public testing::TestWithParam<intact_isa> {
       args.m = m;
       args.a = gemm_.a.data();
       args.c = c.data();
-      if (gemm_.residual_type != INTACT_TYPE_NONE) args.residual = gemm_.residual.data();
+      if (gemm_.HasResidual()) args.residual = gemm_.residual.data();
       args.threads = 2;
       ASSERT_EQ(plan.Run(args).status, INTACT_OK);
       const std::vector<uint8_t> rows(expected_.begin(), expected_.begin() + m * row_bytes);

@@ -57,8 +57,8 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
     args.m = m;
     args.a = gemm_.a.data() + begin * gemm_.k;
     args.c = c->data() + begin * RowBytes();
-    if (gemm_.residual_type != INTACT_TYPE_NONE) {
-      args.residual = gemm_.residual.data() + begin * gemm_.n * core::BytesOf(gemm_.residual_type);
+    if (gemm_.HasResidual()) {
+      args.residual = gemm_.residual.data() + begin * gemm_.n * core::BytesOf(gemm_.residual_type());
     }
     args.threads = 1;
     return args;

@@ -70,7 +70,7 @@ class Tune : public testing::TestWithParam<intact_isa> {
     args.m = m;
     args.a = gemm_.a.data();
     args.c = c.data();
-    if (gemm_.residual_type != INTACT_TYPE_NONE) args.residual = gemm_.residual.data();
+    if (gemm_.HasResidual()) args.residual = gemm_.residual.data();
     args.threads = threads;
     EXPECT_EQ(plan.Run(args).status, INTACT_OK);
     return c;

@@ -202,7 +202,7 @@ TEST(Rounding, OfZeroPointsBiasesAndScales) {
 TEST(Rounding, ReluByAFactorKeepsTheSignOfZero) {
   Requantization q = Scaled(INTACT_F32, 0.5f);
   EXPECT_EQ(Float(-3, q, {}, Rounding::kReluByFactor), -1.5f) << "without ReLU it is the contract";
-  q.activation = INTACT_ACTIVATION_RELU;
+  q.post_ops.Add(core::Relu{});
   EXPECT_EQ(Float(3, q, {}, Rounding::kReluByFactor), 1.5f);
   EXPECT_FALSE(std::signbit(Float(0, q, {}, Rounding::kReluByFactor)));
   EXPECT_TRUE(std::signbit(Float(-3, q, {}, Rounding::kReluByFactor)));

@@ -68,7 +68,7 @@ TEST(Requantize, ReluMakesNegativeZeroPositive) {
   Requantization q;
   q.c_type = INTACT_F32;
   q.scale = 1e-45f;
-  q.activation = INTACT_ACTIVATION_RELU;
+  q.post_ops.Add(core::Relu{});
   q.has_bias_f32 = true;
   q.bias_f32 = -0.0f;
   EXPECT_FALSE(std::signbit(Dequantize(-1, q)));
@@ -79,24 +79,23 @@ TEST(Requantize, ReluMakesNegativeZeroPositive) {
 TEST(Requantize, RoundsTheResidualsProductAndThenTheSum) {
   Requantization q;
   q.c_type = INTACT_F32;
-  q.has_residual = true;
+  constexpr float kScale = 1.0f + 0x1p-23f;
+  q.post_ops.Add(core::AddResidual{INTACT_F32, kScale});
   q.residual = 4097.0f;
-  q.residual_scale = 1.0f + 0x1p-23f;
   q.has_bias_f32 = true;
-  q.bias_f32 = -(4097.0f * q.residual_scale);
-  ASSERT_NE(std::fma(q.residual, q.residual_scale, q.bias_f32), 0.0f);
+  q.bias_f32 = -(4097.0f * kScale);
+  ASSERT_NE(std::fma(q.residual, kScale, q.bias_f32), 0.0f);
   EXPECT_EQ(Dequantize(0, q), 0.0f);
   // (2²⁴ + 1) + 1 in that order: the first sum is a tie, to the even 2²⁴, and so is the second.
-  q.residual = q.residual_scale = q.bias_f32 = 1.0f;
+  q.residual = q.post_ops.Find<core::AddResidual>()->scale = q.bias_f32 = 1.0f;
   EXPECT_EQ(Dequantize(1 << 24, q), 16777216.0f);
 }
 
 TEST(Requantize, AddsTheResidualBeforeTheActivation) {
   Requantization q = S8(1.0f, 2);
-  q.activation = INTACT_ACTIVATION_RELU;
-  q.has_residual = true;
+  q.post_ops.Add(core::AddResidual{INTACT_F32, 2.0f});
+  q.post_ops.Add(core::Relu{});
   q.residual = -5.0f;
-  q.residual_scale = 2.0f;
   EXPECT_EQ(Requantize(7, q), 2);   // max(7 − 10, 0) + 2
   EXPECT_EQ(Requantize(13, q), 5);  // 13 − 10 + 2
   EXPECT_EQ(Requantize(-9, q), 2);
@@ -108,12 +107,12 @@ TEST(Requantize, NanOfAResidualCountsAsMinusInfinity) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   Requantization q;
   q.c_type = INTACT_F32;
-  q.has_residual = true;
+  q.post_ops.Add(core::AddResidual{INTACT_F32, 1.0f});
   q.residual = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(Dequantize(5, q), -kInfinity);
-  q.activation = INTACT_ACTIVATION_RELU;
+  q.post_ops.Add(core::Relu{});
   EXPECT_EQ(Dequantize(5, q), 0.0f);
-  q.activation = INTACT_ACTIVATION_NONE;
+  q.post_ops = q.post_ops.WithoutActivation();
   q.c_type = INTACT_U8;
   EXPECT_EQ(Requantize(5, q), 0);
   q.c_type = INTACT_F32;
@@ -124,11 +123,21 @@ TEST(Requantize, NanOfAResidualCountsAsMinusInfinity) {
   EXPECT_EQ(Dequantize(5, q), kInfinity);
 }
 
+TEST(Requantize, PostOperationsComeInTheirOrder) {
+  Requantization q;
+  q.c_type = INTACT_F32;
+  q.residual = -3.0f;
+  q.post_ops.Add(core::Relu{});
+  q.post_ops.Add(core::AddResidual{INTACT_F32, 1.0f});
+  EXPECT_EQ(Dequantize(-5, q), -3.0f);
+  q.post_ops.Add(core::Clamp{-1.0f, 1.0f});
+  EXPECT_EQ(Dequantize(-5, q), -1.0f);
+  EXPECT_EQ(Dequantize(9, q), 1.0f);
+}
+
 TEST(Requantize, ClampBoundsTheFloat) {
   Requantization q = S8(0.25f, 2);
-  q.activation = INTACT_ACTIVATION_CLAMP;
-  q.clamp_min = -1.5f;
-  q.clamp_max = 6.0f;
+  q.post_ops.Add(core::Clamp{-1.5f, 6.0f});
   EXPECT_EQ(Requantize(-100, q), 0);  // rne(−1.5) + 2
   EXPECT_EQ(Requantize(100, q), 8);
   EXPECT_EQ(Requantize(8, q), 4);

@@ -48,7 +48,7 @@ inline Result<std::vector<uint8_t>> RunPlan(const Plan& plan, const reference::G
   args.m = gemm.m;
   args.a = gemm.a.data();
   args.c = c.data();
-  if (gemm.residual_type != INTACT_TYPE_NONE) args.residual = gemm.residual.data();
+  if (gemm.HasResidual()) args.residual = gemm.residual.data();
   args.threads = threads;
   const intact_status status = intact_gemm_run(plan.get(), &args);
   if (status != INTACT_OK) return LastError(status);

@@ -34,14 +34,14 @@ using Shape = OperationKind::Shape;
 
 // ----- problems that tell all models apart ----------------------------------------------------------------
 
-void FillWithAnything(int64_t activations, int64_t weights, reference::Operation* operation) {
+void FillWithAnything(int64_t activations, int64_t weights, reference::Linear* operation) {
   support::Random random(3, 0, 0);
   for (int64_t i = 0; i < activations; ++i) operation->a.push_back(static_cast<uint8_t>(random.Next()));
   for (int64_t i = 0; i < weights; ++i) operation->b.push_back(static_cast<int8_t>(random.Next()));
 }
 
 // Products of one sign and nearly the largest, so that sums leave int32, whichever operand is shifted.
-void FillWithLarge(int64_t activations, int64_t weights, reference::Operation* operation) {
+void FillWithLarge(int64_t activations, int64_t weights, reference::Linear* operation) {
   operation->a.assign(static_cast<size_t>(activations), operation->a_type == INTACT_U8 ? 255 : 127);
   operation->b.assign(static_cast<size_t>(weights), operation->b_type == INTACT_U8 ? -2 : 126);
 }
@@ -226,8 +226,7 @@ reference::Gemm Cancelling(intact_type c_type, bool has_rows, bool has_residual)
   gemm.c_zero_point = c_type == INTACT_U8 ? 127 : is_int8 ? 1 : 0;
   gemm.a = {255};
   if (has_rows) gemm.a_scales = {1.7f};
-  if (has_residual) gemm.residual_type = INTACT_F32;
-  gemm.residual_scale = 0.3f;
+  if (has_residual) gemm.post_ops.Add(core::AddResidual{INTACT_F32, 0.3f});
   for (int64_t n = 0; n < kColumns; ++n) {
     gemm.b.push_back(static_cast<int8_t>(random.Integer(-128, 127)));
     gemm.scales.push_back(between(0.05f, 0.1f));
@@ -257,8 +256,7 @@ reference::Gemm Scaled(intact_type c_type, float scale) {
 // rounded.
 reference::Gemm CancelledByResidual(intact_type c_type) {
   reference::Gemm gemm = Scaled(c_type, 0.5f);
-  gemm.residual_type = INTACT_F32;
-  gemm.residual_scale = 0.3f;
+  gemm.post_ops.Add(core::AddResidual{INTACT_F32, 0.3f});
   for (const int32_t y : reference::Accumulators(gemm, Model::kExact)) {
     const float residual = -std::floor(static_cast<float>(y) * 0.5f) / 0.3f;
     const auto bytes = std::bit_cast<std::array<uint8_t, sizeof residual>>(residual);
@@ -282,7 +280,7 @@ std::vector<reference::Gemm> RoundingGemms(intact_type c_type) {
   gemms.back().bias_f32.assign(static_cast<size_t>(gemms.back().n), 1.1f);
   gemms.back().float_steps.assign(static_cast<size_t>(gemms.back().n), {150.0f, 0.0114f});
   gemms.push_back(Scaled(c_type, 0.5f));
-  gemms.back().activation = INTACT_ACTIVATION_RELU;
+  gemms.back().post_ops.Add(core::Relu{});
   for (const bool has_rows : {false, true}) {
     for (const bool has_residual : {false, true}) {
       gemms.push_back(Cancelling(c_type, has_rows, has_residual));

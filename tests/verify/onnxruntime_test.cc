@@ -64,7 +64,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
   }
 
   static void SetTypes(const support::NpyArray& a, const support::NpyArray& b, const support::NpyArray& c,
-                       reference::Operation* operation) {
+                       reference::Linear* operation) {
     operation->a_type = a.type;
     operation->b_type = b.type;
     operation->c_type = c.type;
@@ -72,7 +72,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
   }
 
   // The scales of QLinearMatMul and QLinearConv: s[n] = float(float(sa·sw[n])/so).
-  static void SetScales(reference::Operation* operation) {
+  static void SetScales(reference::Linear* operation) {
     const float input = Tensor("sa").Values<float>().front();
     const float output = Tensor("so").Values<float>().front();
     for (const float weight : Tensor("sb").Values<float>()) {
@@ -81,7 +81,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
     operation->c_zero_point = ZeroPoint("zo");
   }
 
-  static Model ModelOf(const reference::Operation& operation) {
+  static Model ModelOf(const reference::Linear& operation) {
     const bool saturates = operation.a_type == INTACT_U8 && operation.b_type == INTACT_S8;
     return saturates ? Model::kTriple : Model::kExact;
   }
@@ -133,7 +133,7 @@ TEST_P(DynamicQuantize, EqualsTheKernelsQuantizer) {
   const support::NpyArray x = Tensor("x");
   reference::Gemm gemm;
   gemm.c_type = INTACT_F32;
-  gemm.quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  gemm.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   gemm.a_source_type = INTACT_F32;
   gemm.a_source = x.bytes;
   gemm.k = gemm.n = x.shape.back();
@@ -167,7 +167,7 @@ TEST_P(DynamicLinear, IsPredictedAndEqual) {
   gemm.m = x.shape[0];
   gemm.k = x.shape[1];
   gemm.n = b.shape[1];
-  gemm.quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  gemm.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   gemm.a_source_type = INTACT_F32;
   gemm.a_source = x.bytes;
   gemm.b.assign(b.bytes.begin(), b.bytes.end());

@@ -262,7 +262,7 @@ TEST(MaterializeConv, OfOneTapIsTheGemm) {
     EXPECT_EQ(x.a, y.a) << ToString(fill);
     EXPECT_EQ(reference::FromColumns(x.b, 5, 7), y.b) << ToString(fill);
     EXPECT_EQ(x.bias_f32, y.bias_f32);
-    EXPECT_EQ(x.clamp_max, y.clamp_max);
+    EXPECT_EQ(x.post_ops, y.post_ops);
     // The padding of the odd channel counts among the activations that scales are made for.
     EXPECT_EQ(x.scales.size(), y.scales.size());
   }
@@ -319,9 +319,11 @@ TEST(Materialize, SeedsDiffer) {
 TEST(Materialize, ResidualsAreOfTheirTypeAndShape) {
   EXPECT_TRUE(Materialize(Parsed("gemm u8s8u8 m=3 n=5 k=2")).residual.empty());
   const reference::Gemm u8 = Materialize(Parsed("gemm u8s8u8 m=40 n=50 k=2 res=u8 zres=9"));
-  EXPECT_EQ(u8.residual_type, INTACT_U8);
-  EXPECT_EQ(u8.residual_zero_point, 9);
-  EXPECT_GT(u8.residual_scale, 0.0f);
+  const auto* const added = u8.post_ops.Find<core::AddResidual>();
+  ASSERT_NE(added, nullptr);
+  EXPECT_EQ(added->type, INTACT_U8);
+  EXPECT_EQ(added->zero_point, 9);
+  EXPECT_GT(added->scale, 0.0f);
   EXPECT_EQ(std::set<uint8_t>(u8.residual.begin(), u8.residual.end()).size(), 256u);
   EXPECT_EQ(u8.residual.size(), 40u * 50u);
   const reference::Gemm f32 = Materialize(Parsed("gemm u8s8u8 m=3 n=5 k=2 res=f32"));

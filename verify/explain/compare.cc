@@ -487,16 +487,13 @@ Operation AccumulatorProblem(Operation operation) {
   operation.a_scales.clear();
   operation.bias_f32.clear();
   operation.float_steps.clear();
-  operation.activation = INTACT_ACTIVATION_NONE;
-  operation.residual_type = INTACT_TYPE_NONE;
+  operation.post_ops = {};
   operation.residual.clear();
-  operation.residual_scale = 0.0f;
-  operation.residual_zero_point = 0;
   return operation;
 }
 
 // A dynamic quantization has none to tell of: with its activations given, its faults would not show.
-bool TellsAccumulators(const reference::Gemm& gemm) { return !gemm.is_dynamic(); }
+bool TellsAccumulators(const reference::Gemm& gemm) { return !gemm.IsDynamic(); }
 bool TellsAccumulators(const reference::Conv& /*conv*/) { return true; }
 
 template <class Operation>

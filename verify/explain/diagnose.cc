@@ -174,19 +174,20 @@ std::optional<std::string> OtherScale(const Observation& seen) {
 // What may go wrong with a residual.
 std::optional<std::string> OtherResidual(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
-  if (!q.has_residual) return std::nullopt;
+  const auto* const added = q.post_ops.Find<core::AddResidual>();
+  if (added == nullptr) return std::nullopt;
   Requantization other = q;
-  other.has_residual = false;
+  other.post_ops = q.post_ops.Without<core::AddResidual>();
   if (SameElement(seen, seen.exact, other)) return "the residual left out";
   other = q;
-  other.residual = q.residual + static_cast<float>(seen.gemm.residual_zero_point);
+  other.residual = q.residual + static_cast<float>(added->zero_point);
   if (SameElement(seen, seen.exact, other)) return "the residual's zero point not subtracted";
-  other.has_residual = false;
+  other.post_ops = q.post_ops.Without<core::AddResidual>();
   const float before = reference::Dequantize(seen.exact, other);
   other.scale = 1.0f;
   other.has_bias_f32 = true;
-  other.bias_f32 = before + q.residual * q.residual_scale;
-  other.activation = INTACT_ACTIVATION_NONE;
+  other.bias_f32 = before + q.residual * added->scale;
+  other.post_ops = {};
   if (SameElement(seen, 0, other)) return "the residual added after the activation";
   return std::nullopt;
 }
@@ -194,8 +195,9 @@ std::optional<std::string> OtherResidual(const Observation& seen) {
 // What may go wrong with an activation.
 std::optional<std::string> OtherActivation(const Observation& seen) {
   Requantization q = seen.OwnRequantization();
-  const bool is_relu = q.activation == INTACT_ACTIVATION_RELU;
-  if (std::exchange(q.activation, INTACT_ACTIVATION_NONE) == INTACT_ACTIVATION_NONE) return std::nullopt;
+  const bool is_relu = q.post_ops.Has<core::Relu>();
+  if (!q.post_ops.HasActivation()) return std::nullopt;
+  q.post_ops = q.post_ops.WithoutActivation();
   if (SameElement(seen, seen.exact, q)) return "the activation left out";
   if (!is_relu || core::BytesOf(q.c_type) != 1) return std::nullopt;
   const int32_t at_zero = std::max(reference::Requantize(seen.exact, q), 0);

@@ -38,7 +38,7 @@ float ColumnScale(const Observation& seen) { return reference::RequantizationOf(
 
 std::vector<Suspicion> GemmSuspects::Of(const Observation& seen, int64_t item) {
   std::vector<Suspicion> suspicions;
-  if (gemm_.is_dynamic()) SuspectQuantizer(seen, item, &suspicions);
+  if (gemm_.IsDynamic()) SuspectQuantizer(seen, item, &suspicions);
   SuspectRow(seen, &suspicions);
   if (gemm_.has_own_b) SuspectItem(seen, item, &suspicions);
   return suspicions;

@@ -300,7 +300,7 @@ int64_t BiasHeadroom(const reference::Operands& operands, int64_t n, int64_t zer
 }
 
 void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
-                 reference::Operation* operation) {
+                 reference::Linear* operation) {
   // About the size of the sum itself for short depths, and of the size of its deviation for long ones.
   const int64_t reach = p.fill == Fill::kTies ? 20 : 4000;
   for (const reference::Operands& operands : groups) {
@@ -313,7 +313,7 @@ void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
   }
 }
 
-void FillBiasF32(const Problem& p, reference::Operation* operation) {
+void FillBiasF32(const Problem& p, reference::Linear* operation) {
   for (int64_t n = 0; n < ShapeOf(p).output_channels; ++n) {
     support::Random random(p.seed, kBiasStream, static_cast<uint64_t>(n));
     const double halves = static_cast<double>(random.Integer(-60, 60)) / 2.0;
@@ -323,7 +323,7 @@ void FillBiasF32(const Problem& p, reference::Operation* operation) {
 }
 
 // The scale of a row in the middle, of those that have one; 1 where rows have none.
-double TypicalRowScale(const reference::Operation& operation) {
+double TypicalRowScale(const reference::Linear& operation) {
   std::vector<float> scales;
   std::ranges::copy_if(operation.a_scales, std::back_inserter(scales), [](float s) { return s > 0.0f; });
   if (scales.empty()) return 1.0;
@@ -344,8 +344,7 @@ float TinyScaleFor(double row_scale, support::Random& random) {
   return static_cast<float>(std::ldexp(1.0 + random.Unit(), exponent) / row_scale);
 }
 
-void FillScales(const Problem& p, std::span<const reference::Operands> groups,
-                reference::Operation* operation) {
+void FillScales(const Problem& p, std::span<const reference::Operands> groups, reference::Linear* operation) {
   std::vector<double> magnitudes;
   for (const reference::Operands& operands : groups)
     AddTypicalMagnitudes(operands, operation->bias_s32, &magnitudes);
@@ -366,12 +365,10 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups,
 }
 
 // Full range, uniform; with their scale they reach 20 to 60 from the zero point, in halves for kTies.
-void FillResidual(const Problem& p, reference::Operation* operation) {
-  operation->residual_type = p.residual;
-  operation->residual_zero_point = p.zres;
+void FillResidual(const Problem& p, reference::Linear* operation) {
   support::Random scale_random(p.seed, kResidualStream, 0);
   const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);
-  operation->residual_scale = p.fill == Fill::kTies ? 0.5f : scale;
+  operation->post_ops.Add(core::AddResidual{p.residual, p.fill == Fill::kTies ? 0.5f : scale, p.zres});
   const ConvGeometry shape = ShapeOf(p);
   for (int64_t m = 0; m < shape.OutputPixels(); ++m) {
     support::Random random(p.seed, kResidualStream, static_cast<uint64_t>(m) + 1);
@@ -596,16 +593,17 @@ void FillItemScales(const Problem& problem, reference::Gemm* gemm) {
 }
 
 void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
-                  reference::Operation* operation) {
+                  reference::Linear* operation) {
   const std::vector<reference::Operands> operands(groups.begin(), groups.end());
   if (problem.bias == BiasKind::kS32) FillBiasS32(problem, operands, operation);
   if (problem.bias == BiasKind::kF32) FillBiasF32(problem, operation);
   if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, operation);
   if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, operation);
+  if (problem.activation == INTACT_ACTIVATION_RELU) operation->post_ops.Add(core::Relu{});
   if (problem.activation == INTACT_ACTIVATION_CLAMP) {
     support::Random random(problem.seed, kClampStream, 0);
-    operation->clamp_min = static_cast<float>(-60.0 * random.Unit());
-    operation->clamp_max = static_cast<float>(60.0 * random.Unit());
+    const auto low = static_cast<float>(-60.0 * random.Unit());
+    operation->post_ops.Add(core::Clamp{low, static_cast<float>(60.0 * random.Unit())});
   }
 }
 

@@ -40,7 +40,7 @@ void FillQuantization(const Problem& problem, reference::Gemm* gemm);
 /// GEMMs (a GEMM is its own only one): chosen so that 8-bit outputs spread over the type's range, and so that
 /// no accumulator leaves int32 which would not do so without the bias.
 void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
-                  reference::Operation* operation);
+                  reference::Linear* operation);
 
 /// Scales of items with a B of their own, chosen likewise.
 void FillItemScales(const Problem& problem, reference::Gemm* gemm);

@@ -603,13 +603,12 @@ std::optional<Error> Problem::Check() const {
 namespace {
 
 // Types, zero points and tensors; `a` and `b` as the fills make them.
-void FillOperation(const Problem& problem, reference::Operation* operation) {
+void FillOperation(const Problem& problem, reference::Linear* operation) {
   operation->a_type = problem.a_type;
   operation->b_type = problem.b_type;
   operation->c_type = problem.c_type;
   operation->a_zero_point = problem.za;
   operation->c_zero_point = problem.zc;
-  operation->activation = problem.activation;
   operation->a = FillActivations(problem);
   if (problem.a_type == INTACT_S8) {
     for (uint8_t& a : operation->a) a = static_cast<uint8_t>(a ^ 0x80);  // the distance d becomes d − 128
@@ -631,7 +630,7 @@ reference::Gemm Materialize(const Problem& problem) {
   gemm.k = problem.k;
   gemm.batch = problem.batch;
   gemm.has_own_b = problem.own_b;
-  gemm.quantization = problem.quantization;
+  gemm.a_quantization = problem.quantization;
   FillOperation(problem, &gemm);
   if (problem.zb_kind == ZeroPointKind::kItem) {
     gemm.item_zero_points = std::exchange(gemm.b_zero_points, {problem.zb});

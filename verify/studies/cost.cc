@@ -26,7 +26,7 @@ using Microseconds = std::chrono::duration<double, std::micro>;
 constexpr int32_t kSevenBits = 127;
 constexpr Microseconds kBudget(5e3);
 
-std::string WhyNotSevenBits(const reference::Operation& operation) {
+std::string WhyNotSevenBits(const reference::Linear& operation) {
   if (!operation.a_scales.empty()) return "activations are quantized as they are read";
   if (operation.a_type == INTACT_S8) return "s8 activations, shifted by 128, leave [0, 127]";
   const int32_t largest = *std::ranges::max_element(operation.a);
@@ -65,7 +65,7 @@ double TimedRun(const Contender& contender, std::vector<uint8_t>* output) {
 }
 
 const uint8_t* InputOf(const reference::Gemm& gemm) {
-  return gemm.is_dynamic() ? gemm.a_source.data() : gemm.a.data();
+  return gemm.IsDynamic() ? gemm.a_source.data() : gemm.a.data();
 }
 const uint8_t* InputOf(const reference::Conv& conv) { return conv.a.data(); }
 
@@ -220,7 +220,7 @@ Result<Cost> MeasureCost(const Layer& layer) {
   Cost cost;
   cost.layer = layer.name;
   cost.why_not_seven_bits =
-      VisitOperation(layer, [](const reference::Operation& operation) { return WhyNotSevenBits(operation); });
+      VisitOperation(layer, [](const reference::Linear& operation) { return WhyNotSevenBits(operation); });
   const bool seven_bits = cost.why_not_seven_bits.empty();
   ASSIGN_OR_RETURN(cost.timings, layer.conv ? TimePlans<Conv>(*layer.conv, seven_bits)
                                             : TimePlans<Gemm>(layer.gemm, seven_bits));

@@ -254,7 +254,7 @@ Result<Tensors> ReadTensors(const std::string& folder, size_t rank, int64_t grou
   return Tensors{std::move(activations), std::move(weights)};
 }
 
-void SetTensors(const Tensors& tensors, reference::Operation* operation) {
+void SetTensors(const Tensors& tensors, reference::Linear* operation) {
   if (tensors.activations.type != INTACT_F32) {
     operation->a_type = operation->c_type = tensors.activations.type;
     operation->a = tensors.activations.bytes;
@@ -356,7 +356,7 @@ Result<std::vector<float>> ReadBias(const std::string& folder, int64_t columns) 
 
 /// bias_f32[n] = bias[n]/so, rounded to float32 once.
 std::optional<Error> SetBias(const std::string& folder, const std::vector<float>& bias, double output_scale,
-                             reference::Operation* operation) {
+                             reference::Linear* operation) {
   for (const float value : bias) {
     const auto scaled = static_cast<float>(value / output_scale);
     if (!std::isfinite(scaled)) {
@@ -371,7 +371,7 @@ std::optional<Error> SetBias(const std::string& folder, const std::vector<float>
 
 /// Bias and scale as FBGEMM computes them.
 void SetFloatSteps(const LayerScales& scales, const std::vector<float>& bias, int64_t columns,
-                   reference::Operation* operation) {
+                   reference::Linear* operation) {
   for (size_t n = 0; n < static_cast<size_t>(columns); ++n) {
     const double weight_scale = scales.weights[scales.weights.size() == 1 ? 0 : n];
     const float of_sums = static_cast<float>(scales.input) * static_cast<float>(weight_scale);
@@ -381,7 +381,7 @@ void SetFloatSteps(const LayerScales& scales, const std::vector<float>& bias, in
 }
 
 /// scale[n] = si·sw[n]/so in double precision, rounded to float32 once.
-void SetScales(const LayerScales& scales, Fields* fields, reference::Operation* operation) {
+void SetScales(const LayerScales& scales, Fields* fields, reference::Linear* operation) {
   for (const double weight_scale : scales.weights) {
     const auto scale = static_cast<float>(scales.input * weight_scale / scales.output);
     if (!std::isfinite(scale) || scale <= 0) {
@@ -396,10 +396,10 @@ void SetScales(const LayerScales& scales, Fields* fields, reference::Operation* 
 
 /// Zero points of the weights and epilogue. Returns the bias as the layer has it.
 Result<std::vector<float>> ReadEpilogue(const std::string& folder, const LayerScales& scales, int64_t columns,
-                                        Fields* fields, reference::Operation* operation) {
+                                        Fields* fields, reference::Linear* operation) {
   SetScales(scales, fields, operation);
   operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
-  operation->activation = fields->Boolean("relu") ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
+  if (fields->Boolean("relu")) operation->post_ops.Add(core::Relu{});
   if (fields->error()) return *fields->error();
   Result<std::vector<float>> bias = ReadBias(folder, columns);
   if (!bias) return bias;
@@ -409,7 +409,7 @@ Result<std::vector<float>> ReadEpilogue(const std::string& folder, const LayerSc
 
 /// Zero points and epilogue of an operation whose tensors have been read.
 std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns, Fields* fields,
-                                      reference::Operation* operation) {
+                                      reference::Linear* operation) {
   operation->a_zero_point = fields->ZeroPoint("input.zero_point", operation->a_type);
   operation->c_zero_point = fields->ZeroPoint("output.zero_point", operation->c_type);
   const LayerScales scales = {fields->Scale("input.scale"), fields->Scales("weight.scales", columns),
@@ -425,7 +425,7 @@ std::optional<Error> ReadDynamic(const std::string& folder, Fields* fields, refe
   const bool by_rows = fields->OneOf("input.per", {"tensor", "row"}) == "row";
   gemm->a_type = is_s8 ? INTACT_S8 : INTACT_U8;
   gemm->c_type = INTACT_F32;
-  gemm->quantization = by_rows ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  gemm->a_quantization = by_rows ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   gemm->a_source_type = INTACT_F32;
   reference::QuantizeActivations(gemm);
   const LayerScales scales = {1.0, fields->Scales("weight.scales", gemm->n), 1.0};
@@ -528,7 +528,7 @@ Result<Layer> ReadLayer(const std::string& folder) {
   if (fields.error()) return *fields.error();
   if (std::optional<Error> error = ReadOperation(folder, &fields, &layer)) return *error;
   layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
-  if (!layer.gemm.is_dynamic()) {
+  if (!layer.gemm.IsDynamic()) {
     layer.is_ramp = fields.Has("ramp");
     for (const char* for_people : {"ramp.from", "ramp.to", "ramp.step"}) (void)fields.Has(for_people);
   }

@@ -123,7 +123,7 @@ std::vector<std::optional<DepthPair>> PairsOfColumns(const Operator& op, std::sp
 
 // Sets the tensors. `weight` is +127 or −127.
 void SetOperands(const std::vector<std::optional<DepthPair>>& columns, int64_t depths, int32_t weight,
-                 bool has_zero_points, bool is_conv, reference::Operation* operation) {
+                 bool has_zero_points, bool is_conv, reference::Linear* operation) {
   std::ranges::fill(operation->a, operation->a_type == INTACT_S8 ? uint8_t{127} : uint8_t{255});
   const int32_t shift =
       operation->b_type == INTACT_U8 ? 128 : 0;  // a u8 weight of 128 is 0 to the instruction
@@ -165,7 +165,7 @@ float ScaleOf(const Expected& expected) {
   return static_cast<float>(kLargestOutput / static_cast<double>(largest));
 }
 
-void Sort(const reference::Operation& operation, const std::vector<std::optional<DepthPair>>& columns,
+void Sort(const reference::Linear& operation, const std::vector<std::optional<DepthPair>>& columns,
           const Expected& expected, const std::vector<uint8_t>& output, ProbedPairs* probed) {
   const auto count = std::ssize(columns);
   const std::vector<uint8_t> exact = reference::Outputs(operation, count, expected.exact);

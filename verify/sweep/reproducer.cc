@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/fields.h"
+#include "core/operation.h"
 #include "core/types.h"
 #include "reference/models/arithmetic.h"
 #include "support/c_text.h"
@@ -131,7 +131,7 @@ std::string Array(std::string_view type, std::string_view name, std::span<const 
 class Fields {
  public:
   explicit Fields(std::string_view object) : object_(object) {}
-  /// A visitor of core/fields.h: the descriptor, and the initializer.
+  /// A visitor of core/operation.h: the descriptor, and the initializer.
   void operator()(std::string_view field, const auto& value, const auto& usual) {
     if constexpr (requires { std::begin(value); }) {
       for (size_t i = 0; i < std::size(value); ++i)
@@ -159,12 +159,12 @@ class Fields {
 std::string LinearFields(const intact_linear_desc& linear) {
   const intact_linear_desc usual = INTACT_LINEAR_DESC_INIT;
   Fields fields("linear");
-  core::ForEachArithmeticNumber(fields, linear, usual);
+  core::ForEachNumber(fields, linear, usual);
+  core::ForEachPostOpField(fields, linear, usual);
   core::ForEachColumnVector(
       [&fields](std::string_view name, const auto* values) { fields.SetVector(name, values, name); }, linear);
   fields("b_zero_point_count", linear.b_zero_point_count, usual.b_zero_point_count);
   fields("scale_count", linear.scale_count, usual.scale_count);
-  core::ForEachActivationNumber(fields, linear, usual);
   return fields.text();
 }
 
@@ -467,7 +467,7 @@ Images ImagesOf(const Operation& operation, const RunOptions& options) {
                    WeightsImage(operation, options),
                    OutputImage(operation, args.c_stride),
                    {}};
-  if (operation.residual_type != INTACT_TYPE_NONE) {
+  if (operation.HasResidual()) {
     images.residual = OutputImage(operation, args.residual_stride);
   }
   return images;
@@ -481,15 +481,15 @@ std::string WriteArrays(const Target& target, const Operation& operation, RunOpt
   std::string text = TypedArray(operation.a_type, "a", operation.a.data(), images.a.elements());
   text += TypedArray(operation.b_type, "b", StoredWeights(operation, options).data(), images.b.elements());
   text += VectorsOf(linear, images.c.columns);
-  text +=
-      TypedArray(operation.residual_type, "residual", operation.residual.data(), images.residual.elements());
+  text += TypedArray(operation.residual_type(), "residual", operation.residual.data(),
+                     images.residual.elements());
   return text + TypedArray(operation.c_type, "expected", expected.data(), images.c.elements());
 }
 
 // What `args` is, with the tensors `b_data` and `c`.
 template <class Operation>
 std::string WriteArgs(const Operation& operation, const RunOptions& options, const Images& images) {
-  const bool has_residual = operation.residual_type != INTACT_TYPE_NONE;
+  const bool has_residual = operation.HasResidual();
   std::string text = ArgsFields(operation);
   text +=
       fmt::format("  args.a = {};\n  args.a_stride = {};\n", InC("Input", images.a, 1, "a"), images.a.stride);
@@ -502,7 +502,7 @@ std::string WriteArgs(const Operation& operation, const RunOptions& options, con
   if (!has_residual) return text;
   const std::string residual =
       options.in_place ? "c->data"
-                       : InC("Input", images.residual, core::BytesOf(operation.residual_type), "residual");
+                       : InC("Input", images.residual, core::BytesOf(operation.residual_type()), "residual");
   return text + fmt::format("  args.residual = {};\n  args.residual_stride = {};\n", residual,
                             images.residual.stride);
 }

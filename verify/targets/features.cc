@@ -92,7 +92,7 @@ bool HasNonZero(std::span<const int32_t> values) {
   return std::ranges::any_of(values, [](int32_t value) { return value != 0; });
 }
 
-Features OfBoth(const reference::Operation& operation, const RunOptions& options) {
+Features OfBoth(const reference::Linear& operation, const RunOptions& options) {
   Features features;
   features.AddIf(true, operation.a_type == INTACT_S8 ? INTACT_TARGET_A_S8 : INTACT_TARGET_A_U8);
   features.AddIf(true, operation.b_type == INTACT_U8 ? INTACT_TARGET_B_U8 : INTACT_TARGET_B_S8);
@@ -106,9 +106,9 @@ Features OfBoth(const reference::Operation& operation, const RunOptions& options
   features.AddIf(!operation.bias_s32.empty(), INTACT_TARGET_BIAS_S32);
   features.AddIf(!operation.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
   features.AddIf(operation.scales.size() > 1, INTACT_TARGET_CHANNEL_SCALES);
-  features.AddIf(operation.activation == INTACT_ACTIVATION_RELU, INTACT_TARGET_RELU);
-  features.AddIf(operation.activation == INTACT_ACTIVATION_CLAMP, INTACT_TARGET_CLAMP);
-  const bool has_residual = operation.residual_type != INTACT_TYPE_NONE;
+  features.AddIf(operation.post_ops.Has<core::Relu>(), INTACT_TARGET_RELU);
+  features.AddIf(operation.post_ops.Has<core::Clamp>(), INTACT_TARGET_CLAMP);
+  const bool has_residual = operation.HasResidual();
   features.AddIf(has_residual, INTACT_TARGET_RESIDUAL);
   features.AddIf(has_residual && options.in_place, INTACT_TARGET_RESIDUAL_IN_PLACE);
   features.AddIf(options.a_pad != 0 || options.c_pad != 0 || (has_residual && options.res_pad != 0),
@@ -128,9 +128,9 @@ uint64_t FeaturesOf(const reference::Gemm& gemm, const RunOptions& options) {
   features.AddIf(!gemm.item_scales.empty(), INTACT_TARGET_CHANNEL_SCALES);
   features.AddIf(options.item_pointers, INTACT_TARGET_BATCH_POINTERS);  // of one item too
   features.AddIf(gemm.batch > 1 && !options.item_pointers, INTACT_TARGET_BATCH);
-  features.AddIf(gemm.quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
-  features.AddIf(gemm.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
-  features.AddIf(gemm.quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
+  features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
+  features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
+  features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
   return features.bits();
 }
 

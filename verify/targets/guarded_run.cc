@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "core/fields.h"
+#include "core/operation.h"
 #include "core/result.h"
 #include "core/types.h"
 #include "verify/targets/guarded_matrix.h"
@@ -22,14 +22,10 @@ const T* DataOrNull(const std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
-intact_linear_desc LinearDescOf(const reference::Operation& operation, const RunOptions& options) {
-  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  core::ForEachArithmeticNumber(core::kCopyField, desc, operation);
+intact_linear_desc LinearDescOf(const reference::Linear& operation, const RunOptions& options) {
+  intact_linear_desc desc = core::DescOf(operation);
   desc.mode = options.mode;
   desc.max_isa = options.isa;
-  core::ForEachColumnVector([](auto, auto& to, const auto& from) { to = DataOrNull(from); }, desc, operation);
-  desc.b_zero_point_count = static_cast<int64_t>(operation.b_zero_points.size());
-  desc.scale_count = static_cast<int64_t>(operation.scales.size());
   if (options.declared_min > 0 || options.declared < 255) {
     const int32_t lowest = core::LowestOf(operation.a_type);
     desc.a_min = lowest + options.declared_min;
@@ -159,7 +155,7 @@ struct Activations {
   int64_t element_size;
 };
 Activations ActivationsOf(const reference::Gemm& gemm) {
-  if (!gemm.is_dynamic()) return {gemm.a.data(), 1};
+  if (!gemm.IsDynamic()) return {gemm.a.data(), 1};
   return {gemm.a_source.data(), core::BytesOf(gemm.a_source_type)};
 }
 Activations ActivationsOf(const reference::Conv& conv) { return {conv.a.data(), 1}; }
@@ -194,8 +190,8 @@ struct GuardedRun {
   GuardedVectors vectors;
 
   // Where the residual is; nullptr if there is none.
-  const GuardedTensor* Residual(const reference::Operation& operation, const RunOptions& options) const {
-    if (operation.residual_type == INTACT_TYPE_NONE) return nullptr;
+  const GuardedTensor* Residual(const reference::Linear& operation, const RunOptions& options) const {
+    if (!operation.HasResidual()) return nullptr;
     return options.in_place ? &c : &*residual;
   }
 };
@@ -236,12 +232,12 @@ Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const 
                                            core::BytesOf(operation.c_type), options.surroundings));
   a.Load(input.data);
   GuardedRun guarded{std::move(a), std::move(c), {}, {}, GuardedVectors(options.surroundings)};
-  if (operation.residual_type != INTACT_TYPE_NONE && options.in_place) {
+  if (operation.HasResidual() && options.in_place) {
     guarded.c.Write(operation.residual.data());
-  } else if (operation.residual_type != INTACT_TYPE_NONE) {
+  } else if (operation.HasResidual()) {
     ASSIGN_OR_RETURN(GuardedTensor residual,
                      GuardedTensor::Allocate("the residual", OutputOf(operation, options.res_pad, options),
-                                             core::BytesOf(operation.residual_type), options.surroundings));
+                                             core::BytesOf(operation.residual_type()), options.surroundings));
     residual.Load(operation.residual.data());
     guarded.residual = std::move(residual);
   }
@@ -283,8 +279,6 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   desc.k = gemm.k;
   desc.usual_m = options.usual_m;
   desc.b_from_run = gemm.has_own_b ? 1 : 0;
-  desc.linear.a_quantization = gemm.quantization;
-  desc.linear.a_source_type = gemm.a_source_type;
   const int64_t stride = WeightsOf(gemm, options).stride;
   if (options.b_by_columns) {
     desc.b_stride_k = 1;
@@ -333,7 +327,7 @@ intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, 
     args.c_batch_stride = OutputOf(gemm, options.c_pad, options).ItemStride();
     args.residual_batch_stride = OutputOf(gemm, ResidualPad(options), options).ItemStride();
   }
-  if (gemm.quantization == INTACT_QUANTIZATION_ROWS) {
+  if (gemm.a_quantization == INTACT_QUANTIZATION_ROWS) {
     args.a_zero_points = DataOrNull(gemm.a_zero_points);
     args.a_scales = DataOrNull(gemm.a_scales);
   }

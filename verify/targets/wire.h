@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/fields.h"
+#include "core/operation.h"
 #include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
 #include "verify/problem/target.h"
@@ -87,17 +87,15 @@ class WireReader {
 template <class Archive>
 void ArchiveFields(Archive& archive, auto& operation) {
   const auto pass = [&archive](auto, auto& field) { archive(field); };
-  core::ForEachArithmeticNumber(pass, operation);
-  core::ForEachColumnVector(pass, operation);
-  archive(operation.a), archive(operation.a_zero_points), archive(operation.a_scales);
-  archive(operation.b), archive(operation.residual);
+  core::ForEachField(pass, operation);
+  reference::ForEachTensor(pass, operation);
   if constexpr (requires { operation.geometry; }) {
     archive(operation.geometry);
   } else {
     archive(operation.m), archive(operation.n), archive(operation.k);
     archive(operation.batch), archive(operation.has_own_b);
     archive(operation.item_scales), archive(operation.item_zero_points);
-    archive(operation.quantization), archive(operation.a_source_type), archive(operation.a_source);
+    archive(operation.a_source);
   }
 }
 

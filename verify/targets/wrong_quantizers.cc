@@ -60,11 +60,11 @@ void QuantizeBy(reference::Gemm* gemm) {
 }
 
 void QuantizeOthersTogether(reference::Gemm* gemm) {
-  const intact_quantization right = gemm->quantization;
-  gemm->quantization = right == INTACT_QUANTIZATION_DYNAMIC_ROWS ? INTACT_QUANTIZATION_DYNAMIC_TENSOR
-                                                                 : INTACT_QUANTIZATION_DYNAMIC_ROWS;
+  const intact_quantization right = gemm->a_quantization;
+  gemm->a_quantization = right == INTACT_QUANTIZATION_DYNAMIC_ROWS ? INTACT_QUANTIZATION_DYNAMIC_TENSOR
+                                                                   : INTACT_QUANTIZATION_DYNAMIC_ROWS;
   reference::QuantizeActivations(gemm);
-  gemm->quantization = right;
+  gemm->a_quantization = right;
 }
 
 constexpr WrongQuantizer kWrongQuantizers[] = {

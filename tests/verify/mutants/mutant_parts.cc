@@ -69,6 +69,14 @@ std::vector<uint8_t> PadWith(const reference::Conv& conv, uint8_t value, Model m
   return Compute(padded, model);
 }
 
+std::optional<float> TakeResidual(reference::Requantization* q) {
+  const auto* const added = q->post_ops.Find<core::AddResidual>();
+  if (added == nullptr) return std::nullopt;
+  const float addend = q->residual * added->scale;
+  q->post_ops = q->post_ops.Without<core::AddResidual>();
+  return addend;
+}
+
 Mutant MakeMutant(const char* name, Computation gemm, ConvComputation conv, std::string fault,
                   std::string_view problem, Cause cause, std::string detail) {
   const Result<Problem> parsed = Problem::Parse(problem);

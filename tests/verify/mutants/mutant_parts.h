@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,7 @@ std::vector<uint8_t> PadWith(const reference::Conv& conv, uint8_t value, referen
 
 /// Calls visit(accumulator, requantization, scale of the row, scale of the column) for each output in turn.
 template <class Visit>
-void ForEachOutput(const reference::Operation& operation, int64_t columns,
+void ForEachOutput(const reference::Linear& operation, int64_t columns,
                    const std::vector<int32_t>& accumulators, const Visit& visit) {
   for (size_t output = 0; output < accumulators.size(); ++output) {
     const auto at = static_cast<int64_t>(output);
@@ -50,6 +51,9 @@ template <class Visit>
 void ForEachOutput(const reference::Conv& conv, reference::Model model, const Visit& visit) {
   ForEachOutput(conv, conv.geometry.output_channels, reference::Accumulators(conv, model), visit);
 }
+
+/// Takes the residual's addition out of `q`. Returns what it would add.
+std::optional<float> TakeResidual(reference::Requantization* q);
 
 /// A mutant of GEMMs, of convolutions, or of both; `problem` is a line.
 Mutant MakeMutant(const char* name, Computation gemm, ConvComputation conv, std::string fault,

@@ -127,8 +127,8 @@ std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
 
 std::vector<uint8_t> AddResidualLast(const reference::Gemm& gemm, Model model) {
   return ComputeValues(gemm, model, [](int32_t y, Requantization q, float, float) {
-    if (!std::exchange(q.has_residual, false)) return reference::Dequantize(y, q);
-    return reference::Dequantize(y, q) + q.residual * q.residual_scale;
+    const std::optional<float> residual = TakeResidual(&q);
+    return residual ? reference::Dequantize(y, q) + *residual : reference::Dequantize(y, q);
   });
 }
 
@@ -161,7 +161,7 @@ std::vector<uint8_t> TruncateBfloat16(const reference::Gemm& honest, Model model
 Computation QuantizeWrongly(const WrongQuantizer& wrong) {
   return [&wrong](const reference::Gemm& honest, Model model) {
     reference::Gemm gemm = honest;
-    if (gemm.is_dynamic()) wrong.quantize(&gemm);
+    if (gemm.IsDynamic()) wrong.quantize(&gemm);
     return Compute(gemm, model);
   };
 }
@@ -193,7 +193,7 @@ std::vector<uint8_t> TakeNextItemScale(const reference::Gemm& honest, Model mode
 
 std::vector<uint8_t> ForgetResidualZeroPoint(const reference::Gemm& honest, Model model) {
   reference::Gemm gemm = honest;
-  gemm.residual_zero_point = 0;
+  if (auto* added = gemm.post_ops.Find<core::AddResidual>()) added->zero_point = 0;
   return Compute(gemm, model);
 }
 
@@ -293,7 +293,7 @@ class Overeager : public IntactTarget {
   }
 
  private:
-  static RunOptions Narrowed(const reference::Operation& operation, const RunOptions& options) {
+  static RunOptions Narrowed(const reference::Linear& operation, const RunOptions& options) {
     RunOptions narrow = options;
     const int32_t zero = operation.a_zero_point + reference::ActivationShift(operation);
     narrow.declared = std::max({options.declared - 1, zero, 1});  // a range must hold the zero point

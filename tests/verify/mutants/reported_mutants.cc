@@ -168,21 +168,22 @@ int32_t AddZeroPointLast(int32_t y, const Requantization& q) {
 }
 
 int32_t ClampAtZero(int32_t y, Requantization q) {
-  const bool is_relu = q.activation == INTACT_ACTIVATION_RELU;
-  if (is_relu) q.activation = INTACT_ACTIVATION_NONE;
+  const bool is_relu = q.post_ops.Has<core::Relu>();
+  q.post_ops = q.post_ops.Without<core::Relu>();
   const int32_t output = reference::Requantize(y, q);
   return is_relu ? std::max(output, 0) : output;
 }
 
 int32_t ForgetActivation(int32_t y, Requantization q) {
-  q.activation = INTACT_ACTIVATION_NONE;
+  q.post_ops = q.post_ops.WithoutActivation();
   return reference::Requantize(y, q);
 }
 
 int32_t AddResidualToOutput(int32_t y, Requantization q) {
-  if (!std::exchange(q.has_residual, false)) return reference::Requantize(y, q);
+  const std::optional<float> residual = TakeResidual(&q);
+  if (!residual) return reference::Requantize(y, q);
   const auto rounded = static_cast<float>(Saturate(reference::Dequantize(y, q), q));
-  return reference::RoundToType(rounded + q.residual * q.residual_scale, q.c_type, q.zero_point);
+  return reference::RoundToType(rounded + *residual, q.c_type, q.zero_point);
 }
 
 int32_t RoundTwice(int32_t y, const Requantization& q) {

@@ -1,0 +1,141 @@
+// One described operation: what a GEMM and a convolution share, and lists of the fields by name. Code that
+// copies, saves, prints or sends operations goes through these lists, so a new field is added here once.
+// Nothing here computes: the kernels and the reference share data alone.
+//
+// Each function calls visit(name, field of the first object, field of the second object, …) for each field of
+// its list. All objects must have these fields.
+#ifndef INTACT_CORE_OPERATION_H_
+#define INTACT_CORE_OPERATION_H_
+
+#include <intact/intact.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "core/post_ops.h"
+
+namespace intact::core {
+
+/// What a GEMM and a convolution share, except for their tensors: an intact_linear_desc that owns its
+/// vectors. A column is one of B, or an output channel; N is their number.
+struct Linear {
+  intact_type a_type = INTACT_U8;  // u8 or s8
+  intact_type b_type = INTACT_S8;
+  intact_type c_type = INTACT_S32;
+  intact_mode mode = INTACT_EXACT;
+  int32_t a_zero_point = 0;  // 0 where rows have their own
+  int32_t c_zero_point = 0;
+  int32_t a_min = 0, a_max = 0;  // declared range of activations; both 0: all of the type
+  intact_range_check range_check = INTACT_RANGE_CHECKED;
+  intact_quantization a_quantization = INTACT_QUANTIZATION_STATIC;
+  intact_type a_source_type = INTACT_TYPE_NONE;  // of A, where runs quantize it
+  PostOps post_ops;
+  std::vector<int32_t> b_zero_points;  // N, 1, or empty (all 0)
+  std::vector<int32_t> bias_s32;       // N or empty
+  std::vector<float> bias_f32;         // N or empty
+  std::vector<float> scales;           // N, 1, or empty (s32 output)
+
+  bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
+  bool HasResidual() const { return post_ops.Has<AddResidual>(); }
+  /// INTACT_TYPE_NONE if no residual is added.
+  intact_type residual_type() const {
+    return HasResidual() ? post_ops.Find<AddResidual>()->type : INTACT_TYPE_NONE;
+  }
+};
+
+/// The numbers of intact_linear_desc, Linear and a pack file's header, except for post-operations.
+template <class Visit, class... Objects>
+constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
+  visit("a_type", o.a_type...);
+  visit("b_type", o.b_type...);
+  visit("c_type", o.c_type...);
+  visit("mode", o.mode...);
+  visit("a_zero_point", o.a_zero_point...);
+  visit("c_zero_point", o.c_zero_point...);
+  visit("a_min", o.a_min...);
+  visit("a_max", o.a_max...);
+  visit("range_check", o.range_check...);
+  visit("a_quantization", o.a_quantization...);
+  visit("a_source_type", o.a_source_type...);
+}
+
+/// The vectors with a value for each column: of intact_linear_desc and Linear.
+template <class Visit, class... Objects>
+constexpr void ForEachColumnVector(Visit&& visit, Objects&... o) {
+  visit("b_zero_points", o.b_zero_points...);
+  visit("bias_s32", o.bias_s32...);
+  visit("bias_f32", o.bias_f32...);
+  visit("scales", o.scales...);
+}
+
+/// All fields of Linear.
+template <class Visit, class... Linears>
+constexpr void ForEachField(Visit&& visit, Linears&... o) {
+  ForEachNumber(visit, o...);
+  visit("post_ops", o.post_ops...);
+  ForEachColumnVector(visit, o...);
+}
+
+/// A GEMM's shape and weights: of intact_gemm_desc.
+template <class Visit, class... Objects>
+constexpr void ForEachGemmNumber(Visit&& visit, Objects&... o) {
+  visit("n", o.n...);
+  visit("k", o.k...);
+  visit("b_stride_k", o.b_stride_k...);
+  visit("b_stride_n", o.b_stride_n...);
+  visit("b_from_run", o.b_from_run...);
+}
+
+/// A convolution's geometry: of intact_conv_desc and a pack file's header. The last seven fields are arrays
+/// with an entry for each spatial dimension.
+template <class Visit, class... Objects>
+constexpr void ForEachGeometryField(Visit&& visit, Objects&... o) {
+  visit("spatial_dims", o.spatial_dims...);
+  visit("transposed", o.transposed...);
+  visit("input_channels", o.input_channels...);
+  visit("output_channels", o.output_channels...);
+  visit("groups", o.groups...);
+  visit("input", o.input...);
+  visit("kernel", o.kernel...);
+  visit("stride", o.stride...);
+  visit("dilation", o.dilation...);
+  visit("pad_begin", o.pad_begin...);
+  visit("pad_end", o.pad_end...);
+  visit("output_pad", o.output_pad...);
+}
+
+/// A visitor that copies the second object's field to the first object. Arrays are copied entry by entry.
+inline constexpr auto kCopyField = [](std::string_view /*name*/, auto& to, const auto& from) {
+  if constexpr (requires { std::begin(to); }) {
+    for (size_t i = 0; i < std::size(to); ++i) to[i] = from[i];
+  } else {
+    to = static_cast<std::remove_reference_t<decltype(to)>>(from);
+  }
+};
+
+/// The numbers and post-operations of an intact_linear_desc, without its vectors.
+inline Linear NumbersOf(const intact_linear_desc& desc) {
+  Linear linear;
+  ForEachNumber(kCopyField, linear, desc);
+  linear.post_ops = PostOpsOf(desc);
+  return linear;
+}
+
+/// The descriptor of `linear`, whose vectors it points to. A vector of one element is one for all columns.
+inline intact_linear_desc DescOf(const Linear& linear) {
+  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
+  ForEachNumber(kCopyField, desc, linear);
+  SetPostOps(linear.post_ops, &desc);
+  const auto point = [](auto, auto& to, const auto& from) { to = from.empty() ? nullptr : from.data(); };
+  ForEachColumnVector(point, desc, linear);
+  desc.b_zero_point_count = static_cast<int64_t>(linear.b_zero_points.size());
+  desc.scale_count = static_cast<int64_t>(linear.scales.size());
+  return desc;
+}
+
+}  // namespace intact::core
+#endif  // INTACT_CORE_OPERATION_H_

@@ -1,0 +1,88 @@
+#include "reference/contract/linear.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/types.h"
+#include "reference/contract/quantize.h"
+
+namespace intact::reference {
+namespace {
+
+// Where there is no scale the output is none either.
+float FloatOutput(int64_t y, const Requantization& q) noexcept {
+  return std::isnan(q.scale) ? std::numeric_limits<float>::quiet_NaN() : Dequantize(y, q);
+}
+
+template <class T>
+void Store(T value, uint8_t* destination) noexcept {
+  std::memcpy(destination, &value, sizeof value);
+}
+
+}  // namespace
+
+int32_t WeightZeroPoint(const Linear& linear, int64_t n) noexcept {
+  if (linear.b_zero_points.empty()) return 0;
+  return linear.b_zero_points[linear.b_zero_points.size() == 1 ? 0 : static_cast<size_t>(n)];
+}
+
+Requantization RequantizationOf(const Linear& linear, int64_t n) {
+  const auto column = static_cast<size_t>(n);
+  Requantization q;
+  q.c_type = linear.c_type;
+  if (!linear.scales.empty()) q.scale = linear.scales[linear.scales.size() == 1 ? 0 : column];
+  q.has_bias_f32 = !linear.bias_f32.empty();
+  if (q.has_bias_f32) q.bias_f32 = linear.bias_f32[column];
+  if (!linear.float_steps.empty()) q.float_steps = linear.float_steps[column];
+  q.post_ops = linear.post_ops;
+  q.zero_point = linear.c_zero_point;
+  return q;
+}
+
+Requantization AtOutput(Requantization q, const Linear& linear, int64_t columns, int64_t output) {
+  if (!linear.a_scales.empty()) q.scale *= linear.a_scales[static_cast<size_t>(output / columns)];
+  const auto* const added = linear.post_ops.Find<core::AddResidual>();
+  if (added == nullptr) return q;
+  const auto size = static_cast<size_t>(core::BytesOf(added->type));
+  const uint8_t* const element = &linear.residual[static_cast<size_t>(output) * size];
+  if (added->type == INTACT_F32) {
+    std::memcpy(&q.residual, element, size);
+  } else {
+    q.residual = static_cast<float>(core::DecodeInt8(added->type, *element) - added->zero_point);
+  }
+  return q;
+}
+
+void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept {
+  switch (q.c_type) {
+    case INTACT_TYPE_NONE:
+      return;
+    case INTACT_S32:
+      return Store(static_cast<int32_t>(static_cast<uint32_t>(y)), destination);
+    case INTACT_F32:
+      return Store(FloatOutput(y, q), destination);
+    case INTACT_BF16:
+      return Store(ToBfloat16(FloatOutput(y, q)), destination);
+    case INTACT_U8:
+    case INTACT_S8:
+      return Store(static_cast<uint8_t>(Requantize(y, q)), destination);
+  }
+}
+
+std::vector<uint8_t> Outputs(const Linear& linear, int64_t columns,
+                             const std::vector<int32_t>& accumulators) {
+  std::vector<Requantization> requantizations;
+  for (int64_t n = 0; n < columns; ++n) requantizations.push_back(RequantizationOf(linear, n));
+  const auto size = static_cast<size_t>(core::BytesOf(linear.c_type));
+  std::vector<uint8_t> bytes(accumulators.size() * size);
+  for (size_t i = 0; i < accumulators.size(); ++i) {
+    const Requantization& column = requantizations[i % requantizations.size()];
+    const Requantization q = AtOutput(column, linear, columns, static_cast<int64_t>(i));
+    StoreOutput(accumulators[i], q, &bytes[i * size]);
+  }
+  return bytes;
+}
+
+}  // namespace intact::reference
