@@ -74,6 +74,7 @@ TEST(Compare, AttributesSaturationToItsPair) {
   EXPECT_EQ(comparison.off_triple, 0);
   EXPECT_EQ(comparison.Explained(), 1);
   const Difference& difference = comparison.listed[0];
+  EXPECT_EQ(difference.hypothesis, "the arithmetic of all outputs");
   EXPECT_EQ(difference.pair_count, 1);
   ASSERT_EQ(difference.pairs.size(), 1u);
   EXPECT_EQ(difference.pairs[0].k, 0);
@@ -149,6 +150,40 @@ TEST(Compare, TellsClampedSumsFromTheirRounding) {
   EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kRequantization)], 11);
 }
 
+// Where no arithmetic makes all outputs, each is asked for its own cause.
+TEST(Compare, TriesTheCausesOfOneOutputInOrder) {
+  reference::Gemm gemm = OnePair(INTACT_U8);
+  gemm.m = 6;
+  gemm.scales = {0x1p-8f};
+  gemm.a = {255, 255, 255, 255, 64, 64, 1, 1, 1, 1, 1, 1};
+  // 253, or 128 where the pair clamps; 63.5, to even or not; 0.99 each.
+  const Comparison comparison = Compare(gemm, {128, 253, 63, 1, 77, 1}, std::nullopt);
+  EXPECT_EQ(comparison.differing, 3);
+  ASSERT_EQ(comparison.listed.size(), 3u);
+  EXPECT_EQ(comparison.listed[0].hypothesis, "adjacent pairs");
+  EXPECT_EQ(comparison.listed[1].hypothesis, "another rounding");
+  EXPECT_EQ(comparison.listed[2].hypothesis, "");
+  EXPECT_EQ(comparison.listed[2].cause, Cause::kImplementationError);
+}
+
+TEST(Compare, KnowsTheSaturatingSumOfOneOutput) {
+  reference::Gemm gemm;
+  gemm.m = 2;
+  gemm.n = 1;
+  gemm.k = 66572;
+  gemm.a.assign(static_cast<size_t>(gemm.k), 255);
+  gemm.a.resize(static_cast<size_t>(2 * gemm.k), 1);
+  gemm.b.assign(static_cast<size_t>(gemm.k), 127);
+  gemm.bias_s32 = {-66572 * 127 * 20};  // brings the sum 66572·255·127 back into int32
+  gemm.c_type = INTACT_U8;
+  gemm.scales = {0x1p-23f};
+  // 236.85 and less than 0; 235.84 where the sum of products is clamped.
+  const Comparison comparison = Compare(gemm, {236, 5}, std::nullopt);
+  ASSERT_EQ(comparison.listed.size(), 2u);
+  EXPECT_EQ(comparison.listed[0].cause, Cause::kInt32Overflow);
+  EXPECT_EQ(comparison.listed[0].hypothesis, "VPDPBUSDS");
+}
+
 TEST(Compare, NamesReducedWeights) {
   reference::Gemm gemm = OnePair(INTACT_S32);
   gemm.a_type = INTACT_S8;
@@ -181,6 +216,7 @@ TEST(Compare, NamesTheOtherRounding) {
   const Comparison truncated = Compare(gemm, {127}, {{510}});
   EXPECT_EQ(OnlyCause(truncated), Cause::kRequantization);
   EXPECT_EQ(truncated.listed[0].detail, "truncation");
+  EXPECT_EQ(truncated.listed[0].hypothesis, "the arithmetic of all outputs");
   EXPECT_EQ(OnlyCause(Compare(gemm, {127}, {{509}})), Cause::kImplementationError);
   gemm.b = {1, 0};
   gemm.scales = {0.5f};  // 127.5 again, to 128
@@ -289,10 +325,10 @@ class ShortTarget : public Target {
   }
 };
 
-TEST(Verify, RefusesAnOutputOfAnotherSize) {
-  const Result<Comparison> comparison = Verify(ShortTarget(), OnePair(INTACT_S32), {});
-  ASSERT_FALSE(comparison);
-  EXPECT_EQ(comparison.error().message, "target short gave 3 bytes of output; expected 4");
+TEST(RunChecked, RefusesAnOutputOfAnotherSize) {
+  const Result<std::vector<uint8_t>> output = RunChecked(ShortTarget(), OnePair(INTACT_S32), {});
+  ASSERT_FALSE(output);
+  EXPECT_EQ(output.error().message, "target short gave 3 bytes of output; expected 4");
 }
 
 }  // namespace

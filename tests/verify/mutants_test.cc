@@ -12,9 +12,9 @@ namespace intact::verify {
 namespace {
 
 Comparison VerifyOn(const Target& target, const Problem& problem) {
-  const Result<Comparison> comparison = VerifyProblem(target, problem);
-  EXPECT_TRUE(comparison) << comparison.error().message;
-  return comparison ? *comparison : Comparison();
+  const Result<Judgement> judgement = Judge(target, Oracle(problem), RunOptionsOf(problem));
+  EXPECT_TRUE(judgement) << judgement.error().message;
+  return judgement ? judgement->comparison : Comparison();
 }
 
 Problem Parsed(std::string_view line) {

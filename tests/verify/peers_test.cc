@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "core/result.h"
 #include "verify/problem/problem.h"
 #include "verify/sweep/sweep.h"
 #include "verify/targets/isolated_target.h"
@@ -33,7 +34,8 @@ Result<Comparison> VerifyLine(const std::string& peer, const std::string& option
   if (!target) return target.error();
   const Result<Problem> problem = Problem::Parse(line);
   if (!problem) return problem.error();
-  return VerifyProblem(**target, *problem);
+  ASSIGN_OR_RETURN(const Judgement judgement, Judge(**target, Oracle(*problem), RunOptionsOf(*problem)));
+  return judgement.comparison;
 }
 
 /// A CPU may have less than a test holds a peer to.

@@ -10,20 +10,18 @@
 #include <map>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
-#include "reference/contract/quantize.h"
 #include "reference/models/arithmetic.h"
-#include "reference/models/lowering.h"
 #include "reference/models/operands.h"
 #include "support/fnv1a.h"
-#include "verify/explain/audit.h"
 #include "verify/explain/claim.h"
-#include "verify/explain/diagnose.h"
 #include "verify/explain/diagnose_conv.h"
 #include "verify/explain/diagnose_gemm.h"
+#include "verify/explain/hypotheses.h"
 #include "verify/explain/identify.h"
 #include "verify/problem/element.h"
 #include "verify/problem/place.h"
@@ -33,7 +31,6 @@ namespace {
 
 using reference::Arithmetic;
 using reference::Model;
-using reference::Predictor;
 using reference::Rounding;
 using reference::Signs;
 using reference::Summation;
@@ -44,63 +41,46 @@ double AbsDifference(double x, double y) {
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
 }
 
-// What an explanation of outputs in common has to explain at least, lest it be chance: hundreds of
-// arithmetics are tried, and an 8-bit output has few values.
-constexpr int64_t kLeastExplained = 8;
-
 // A problem and a target's answer.
 class Comparer {
  public:
-  using Accumulators = std::optional<std::vector<int32_t>>;
-
-  Comparer(const reference::Gemm& gemm, const std::vector<uint8_t>& actual, int64_t max_listed)
-      : Comparer(Predictor(gemm), actual, max_listed) {
-    result_.item_rows = gemm.batch == 1 && !gemm.has_own_b ? 0 : gemm.m;
-    adjacent_ = AdjacentPairs(KindOf(gemm));
-    identify_ = [&gemm, &actual](const Accumulators& accumulators) {
-      return Identify(gemm, actual, accumulators);
-    };
-    suspect_ = [suspects = GemmSuspects(gemm)](const Observation& seen, int64_t item) mutable {
-      return suspects.Of(seen, item);
-    };
-  }
-
-  Comparer(const reference::Conv& conv, const std::vector<uint8_t>& actual, int64_t max_listed)
-      : Comparer(Predictor(conv), actual, max_listed) {
-    result_.conv = conv.geometry;
-    adjacent_ = AdjacentPairs(KindOf(conv));
-    identify_ = [&conv, &actual](const Accumulators& accumulators) {
-      return Identify(conv, actual, accumulators);
-    };
-    suspect_ = [&conv](const Observation& seen, int64_t /*item*/) {
-      return SuspectGeometry(conv, seen.m, seen.first_column + seen.n);
-    };
+  Comparer(const Oracle& oracle, const std::vector<uint8_t>& actual, int64_t max_listed)
+      : oracle_(oracle),
+        answer_(oracle, actual),
+        size_(static_cast<size_t>(core::BytesOf(oracle.type()))),
+        max_listed_(max_listed) {
+    if (const auto* gemm = std::get_if<reference::Gemm>(&oracle.operation())) {
+      result_.item_rows = gemm->batch == 1 && !gemm->has_own_b ? 0 : gemm->m;
+      gemm_suspects_.emplace(*gemm);
+    } else {
+      result_.conv = *oracle.geometry();
+    }
+    const ByteComparison bytes = CompareBytes(oracle.type(), oracle.expected(), actual);
+    result_.outputs = bytes.outputs;
+    result_.differing = answer_.differing();
+    result_.max_abs_difference = bytes.max_abs_difference;
+    for (int64_t i = 0; i < result_.outputs && result_.first_differing < 0; ++i) {
+      if (answer_.Differs(i)) result_.first_differing = i;
+    }
+    result_.digest = support::Fnv1a(actual);
+    result_.off_triple = CompareBytes(oracle.type(), oracle.Wrapped({Model::kTriple}), actual).differing;
   }
 
   /// Run() is to say what may have computed all outputs.
   void AskForNames() { names_ = true; }
 
-  /// Clamped sums that make all outputs are believed, however few differ.
-  void BelieveSums() { believes_sums_ = true; }
-
-  /// Where several arithmetics make all outputs, the first of `arithmetics` among them is believed.
-  void Prefer(std::span<const Arithmetic> arithmetics) { preferred_ = arithmetics; }
-
   bool Parity() const { return result_.Parity(); }
 
   // With the target's own accumulators, if they are known.
-  Comparison Run(const Accumulators& told) {
+  Comparison Run(Answer::Accumulators accumulators, const Prejudice& prejudice) {
     CountSaturation();
-    const Accumulators accumulators = AreOfTheseOutputs(told) ? told : std::nullopt;
-    if (names_) Name(accumulators);
+    answer_.Learn(std::move(accumulators));
+    if (names_ && !Parity()) answer_.DropForeignAccumulators();
+    if (names_) Name(prejudice);
     if (Parity()) return std::move(result_);
-    ExplainEach(accumulators);
+    explanations_ = ExplainOutputs(answer_, prejudice);
     for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
-      if (SameElement(i)) continue;
-      const Predictor::Output at = predictor_.At(i);
-      const auto found = explanations_.find(i);
-      List(Observe(at, i, accumulators), at.item,
-           found == explanations_.end() ? std::nullopt : std::optional(found->second));
+      if (answer_.Differs(i)) List(i);
     }
     CountExplanations();
     if (result_.Unexplained() == 0 && !IsOfOneArithmetic()) TellParts();
@@ -108,82 +88,13 @@ class Comparer {
   }
 
  private:
-  // An arithmetic that makes an output, and the accumulator that it makes it of.
-  struct Explanation {
-    Arithmetic arithmetic;
-    int32_t accumulator;
-  };
-
-  Comparer(Predictor predictor, const std::vector<uint8_t>& actual, int64_t max_listed)
-      : predictor_(std::move(predictor)),
-        actual_(actual),
-        exact_(predictor_.Accumulators(Model::kExact)),
-        triple_(predictor_.Accumulators(Model::kTriple)),
-        overflows_(OverflowsOf(predictor_)),
-        expected_(ExpectedOutputs()),
-        size_(static_cast<size_t>(core::BytesOf(predictor_.type()))),
-        max_listed_(max_listed) {
-    const ByteComparison bytes = CompareBytes(predictor_.type(), expected_, actual_);
-    result_.outputs = bytes.outputs;
-    result_.differing = bytes.differing;
-    result_.max_abs_difference = bytes.max_abs_difference;
-    result_.first_differing = bytes.first_differing;
-    for (const auto& [i, y] : overflows_) {  // an s32 output has no right value then, whatever it is
-      if (predictor_.type() != INTACT_S32 || !HasExpectedBytes(i)) continue;
-      ++result_.differing;
-      if (result_.first_differing < 0 || i < result_.first_differing) result_.first_differing = i;
-    }
-    result_.digest = support::Fnv1a(actual_);
-    result_.off_triple =
-        CompareBytes(predictor_.type(), predictor_.Outputs(triple_, Rounding::kContract), actual_).differing;
-  }
-
-  static std::map<int64_t, int64_t> OverflowsOf(const Predictor& predictor) {
-    std::map<int64_t, int64_t> overflows;
-    for (const reference::Overflow& overflow : predictor.Overflows())
-      overflows.emplace(overflow.output, overflow.sum);
-    return overflows;
-  }
-
-  // Of the exact sums, where they leave int32 too.
-  std::vector<uint8_t> ExpectedOutputs() const {
-    std::vector<uint8_t> outputs = predictor_.Outputs(exact_, Rounding::kContract);
-    const auto size = static_cast<size_t>(core::BytesOf(predictor_.type()));
-    for (const auto& [i, y] : overflows_)
-      predictor_.StoreExact(i, y, &outputs[static_cast<size_t>(i) * size]);
-    return outputs;
-  }
-
-  const Identity& IdentityOf(const Accumulators& accumulators) {
-    if (!identity_) identity_ = identify_(accumulators);
-    return *identity_;
-  }
-
-  // A target may compute the s32 outputs of a problem otherwise than the others, by another kernel: so it
-  // does where its accumulators fit no arithmetic and its outputs, too many for chance, do.
-  bool AreOfTheseOutputs(const Accumulators& accumulators) {
-    if (!accumulators || Parity() || !names_) return true;
-    if (result_.differing < LeastExplained() || IdentityOf(accumulators).Found()) return true;
-    Identity identity = identify_(std::nullopt);
-    if (!identity.Found()) return true;
-    identity_ = std::move(identity);
-    return false;
-  }
-
-  // Few floats are what they are by chance.
-  int64_t LeastExplained() const { return predictor_.type() == INTACT_F32 ? 1 : kLeastExplained; }
-
-  void Name(const Accumulators& accumulators) {
+  void Name(const Prejudice& prejudice) {
     Naming& naming = result_.naming.emplace();
-    const std::vector<int32_t> clamped =
-        adjacent_ == Model::kTriple ? triple_ : predictor_.Accumulators(adjacent_);
-    naming.telling = predictor_.Outputs(clamped, Rounding::kContract) != expected_;
-    if (Parity()) return;
-    const Identity& identity = IdentityOf(accumulators);
-    if (!identity.Found()) return;
-    naming.reproduced_by = identity.also;
-    naming.reproduced_by.insert(naming.reproduced_by.begin(), identity.arithmetic);
-    for (const Arithmetic& preferred : preferred_) {
+    naming.telling = oracle_.Wrapped({AdjacentPairs(KindOf(oracle_))}) != oracle_.expected();
+    if (Parity() || !answer_.identity().Found()) return;
+    naming.reproduced_by = answer_.identity().also;
+    naming.reproduced_by.insert(naming.reproduced_by.begin(), answer_.identity().arithmetic);
+    for (const Arithmetic& preferred : prejudice.preferred) {
       const auto found = std::ranges::find(naming.reproduced_by, preferred);
       if (found == naming.reproduced_by.end()) continue;
       std::rotate(naming.reproduced_by.begin(), found, found + 1);
@@ -197,18 +108,8 @@ class Comparer {
     if (naming.reproduced_by.size() > kMaxReproducedBy) naming.reproduced_by.resize(kMaxReproducedBy);
   }
 
-  bool HasExpectedBytes(int64_t i) const {
-    const size_t at = static_cast<size_t>(i) * size_;
-    return IsSameElement(size_, &expected_[at], &actual_[at]);
-  }
-
-  bool SameElement(int64_t i) const {
-    if (predictor_.type() == INTACT_S32 && overflows_.contains(i)) return false;
-    return HasExpectedBytes(i);
-  }
-
   void CountSaturation() {
-    for (const reference::Operands& operands : predictor_.operands()) {
+    for (const reference::Operands& operands : oracle_.predictor().operands()) {
       for (int64_t m = 0; m < operands.m; ++m) {
         for (int64_t n = 0; n < operands.n; ++n) {
           const int64_t pairs = reference::CountClampedPairs(operands.Row(m), operands.Column(n));
@@ -219,99 +120,19 @@ class Comparer {
     }
   }
 
-  bool MakesAll(const Arithmetic& arithmetic, const Accumulators& accumulators) const {
-    const std::vector<int32_t> y = predictor_.Accumulators(arithmetic.model);
-    if (accumulators && *accumulators != y) return false;
-    return CompareBytes(predictor_.type(), predictor_.Outputs(y, arithmetic.rounding), actual_).differing ==
-           0;
-  }
-
-  // What makes all outputs, or enough of those that differ. Sums that wrap are off by 65536 whatever wraps:
-  // they are believed where they explain everything only.
-  std::optional<Arithmetic> CommonExplanation(const Accumulators& accumulators) {
-    for (const Arithmetic& arithmetic : preferred_) {
-      if (MakesAll(arithmetic, accumulators)) return arithmetic;
-    }
-    if (result_.off_triple == 0) return Arithmetic{Model::kTriple};
-    const Identity& identity = IdentityOf(accumulators);
-    if (believes_sums_ && identity.Found() && identity.arithmetic.model != Model::kExact) {
-      return identity.arithmetic;
-    }
-    const bool are_accumulators_known = predictor_.type() == INTACT_S32 || accumulators;
-    const bool is_certain = are_accumulators_known && !identity.arithmetic.model.wraps;
-    const int64_t explained = result_.differing - identity.unexplained;
-    if (explained < (is_certain ? 1 : LeastExplained())) return std::nullopt;
-    if (identity.arithmetic.model.wraps && !identity.Found()) return std::nullopt;
-    return identity.arithmetic;
-  }
-
-  // Finds what explains each output that differs, for those that something does.
-  void ExplainEach(const Accumulators& accumulators) {
-    const std::optional<Arithmetic> common = CommonExplanation(accumulators);
-    const std::vector<int64_t> in_pairs =
-        common ? reference::InPairs(common->model, predictor_.depths()) : std::vector<int64_t>();
-    std::map<int64_t, std::vector<Rounding>> roundings;  // of outputs that only those explain
-    for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
-      if (SameElement(i) || overflows_.contains(i)) continue;
-      const Observation seen = Observe(predictor_.At(i), i, accumulators);
-      if (common) {
-        const int32_t y = predictor_.Accumulator(common->model, in_pairs, i);
-        if (seen.GivenBy(y, common->rounding)) {
-          explanations_.emplace(i, Explanation{*common, y});
-          continue;
-        }
-      }
-      if (const std::optional<Explanation> own = OwnSums(seen, triple_[static_cast<size_t>(i)])) {
-        explanations_.emplace(i, *own);
-        continue;
-      }
-      std::vector<Rounding> others = OtherRoundings(seen);
-      if (!others.empty()) roundings.emplace(i, std::move(others));
-    }
-    // Of several roundings that explain an output the one that explains most others.
-    while (!roundings.empty()) {
-      const Rounding likeliest = MostFrequent(roundings);
-      std::erase_if(roundings, [&](const auto& output) {
-        const auto& [i, others] = output;
-        if (std::ranges::find(others, likeliest) == others.end()) return false;
-        explanations_.emplace(i, Explanation{{Model::kExact, likeliest}, exact_[static_cast<size_t>(i)]});
-        return true;
-      });
-    }
-  }
-
-  // Of several the first.
-  static Rounding MostFrequent(const std::map<int64_t, std::vector<Rounding>>& roundings) {
-    std::map<Rounding, int64_t> counts;
-    for (const auto& [output, others] : roundings) {
-      for (const Rounding rounding : others) ++counts[rounding];
-    }
-    return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
-  }
-
-  // What sums make this output, of those that the contract and its modes come to on some ISA or other.
-  static std::optional<Explanation> OwnSums(const Observation& seen, int32_t triple) {
-    const bool clamps =
-        reference::CountClampedPairs(seen.operands.Row(seen.m), seen.operands.Column(seen.n)) > 0;
-    if (clamps && seen.GivenBy(triple)) return Explanation{{Model::kTriple}, triple};
-    const int32_t saturated = seen.WithCompensation(
-        reference::Accumulate(Model::kDpbusds, 0, seen.operands.Row(seen.m), seen.operands.Column(seen.n)));
-    if (saturated != seen.exact && seen.GivenBy(saturated)) return Explanation{{Model::kDpbusds}, saturated};
-    return std::nullopt;
-  }
-
   bool IsOfOneArithmetic() const {
     if (result_.naming) return !result_.naming->reproduced_by.empty();
-    return result_.off_triple == 0 || (identity_ && identity_->Found());
+    return result_.off_triple == 0 || answer_.IsIdentified();
   }
 
   // Which outputs that differ are whose.
   void CountExplanations() {
-    for (const auto& output : explanations_) {
-      const Arithmetic& arithmetic = output.second.arithmetic;
-      const auto found = std::ranges::find(its_outputs_, arithmetic, &Comparison::Part::arithmetic);
+    for (const auto& [output, explanation] : explanations_) {
+      const auto found =
+          std::ranges::find(its_outputs_, explanation.arithmetic, &Comparison::Part::arithmetic);
       const bool is_new = found == its_outputs_.end();
-      ++(is_new ? its_outputs_.emplace_back(Comparison::Part{arithmetic, 0, {}}) : *found).outputs;
+      ++(is_new ? its_outputs_.emplace_back(Comparison::Part{explanation.arithmetic, 0, {}}) : *found)
+            .outputs;
     }
     std::ranges::stable_sort(its_outputs_, std::greater(), &Comparison::Part::outputs);
     for (const Comparison::Part& part : its_outputs_) result_.explained_by.push_back(part.arithmetic);
@@ -327,26 +148,19 @@ class Comparer {
   // no such.
   std::string WhereIs(const Arithmetic& arithmetic) const {
     constexpr size_t kFewest = 2, kFewestOthers = 4;  // few are apart by chance
-    const std::vector<uint8_t> predicted =
-        predictor_.Outputs(predictor_.Accumulators(arithmetic.model), arithmetic.rounding);
+    const std::vector<uint8_t>& predicted = oracle_.Wrapped(arithmetic);
     std::vector<int64_t> its, others;
     for (int64_t i = 0; i < result_.outputs; ++i) {
       const size_t at = static_cast<size_t>(i) * size_;
-      if (!IsSameElement(size_, &predicted[at], &actual_[at])) {
+      if (!IsSameElement(size_, &predicted[at], &answer_.actual()[at])) {
         others.push_back(i);
-      } else if (!SameElement(i)) {
+      } else if (answer_.Differs(i)) {
         its.push_back(i);
       }
     }
     if (its.size() < kFewest || others.size() < kFewestOthers) return {};
-    const auto column = [this](int64_t i) {
-      const Predictor::Output at = predictor_.At(i);
-      return at.first_column + at.n;
-    };
-    const auto row = [this](int64_t i) {
-      const Predictor::Output at = predictor_.At(i);
-      return at.item * at.gemm.m + at.m;
-    };
+    const auto column = [this](int64_t i) { return i % oracle_.columns(); };
+    const auto row = [this](int64_t i) { return i / oracle_.columns(); };
     const std::string columns = Apart(result_.conv ? "channels" : "columns", its, others, column);
     return columns.empty() ? Apart(result_.conv ? "pixels" : "rows", its, others, row) : columns;
   }
@@ -361,48 +175,41 @@ class Comparer {
     return {};
   }
 
-  Observation Observe(const Predictor::Output& at, int64_t i, const Accumulators& accumulators) const {
-    Observation seen{at.gemm,
-                     at.operands,
-                     at.m,
-                     at.n,
-                     at.first_column,
-                     exact_[static_cast<size_t>(i)],
-                     &actual_[static_cast<size_t>(i) * size_],
-                     {}};
-    if (predictor_.type() == INTACT_S32) {
-      int32_t accumulator = 0;
-      std::memcpy(&accumulator, seen.element, sizeof accumulator);
-      seen.actual_accumulator = accumulator;
-    } else if (accumulators) {
-      seen.actual_accumulator = (*accumulators)[static_cast<size_t>(i)];
-    }
-    return seen;
+  // What may be wrong with an output that nothing explains, beside what may be in any GEMM.
+  std::vector<Suspicion> Suspect(const Observation& seen, int64_t output) {
+    if (gemm_suspects_) return gemm_suspects_->Of(seen, oracle_.predictor().At(output).item);
+    return SuspectGeometry(std::get<reference::Conv>(oracle_.operation()), seen.m,
+                           seen.first_column + seen.n);
   }
 
-  void List(const Observation& seen, int64_t item, const std::optional<Explanation>& explanation) {
-    const auto i = static_cast<size_t>(seen.element - actual_.data());
+  void List(int64_t output) {
+    const Observation seen = answer_.Observe(output);
+    const auto found = explanations_.find(output);
+    const Explanation* explanation = found == explanations_.end() ? nullptr : &found->second;
+    const auto overflow = oracle_.overflows().find(output);
+    const bool overflows = overflow != oracle_.overflows().end();
     Difference difference;
-    difference.m = item * seen.gemm.m + seen.m;
-    difference.n = seen.first_column + seen.n;
-    difference.expected = core::Decode(predictor_.type(), &expected_[i]);
-    difference.actual = core::Decode(predictor_.type(), seen.element);
+    difference.m = output / oracle_.columns();
+    difference.n = output % oracle_.columns();
+    difference.expected =
+        core::Decode(oracle_.type(), &oracle_.expected()[static_cast<size_t>(output) * size_]);
+    difference.actual = core::Decode(oracle_.type(), seen.element);
     difference.accumulator = seen.exact;
-    const auto overflow = overflows_.find(static_cast<int64_t>(i / size_));
-    if (overflow != overflows_.end()) {
+    if (overflows) {
       difference.cause = Cause::kInt32Overflow;
-      if (predictor_.type() == INTACT_S32) difference.expected = static_cast<double>(overflow->second);
-    } else {
-      difference.cause = explanation ? CauseOf(seen, *explanation) : Cause::kImplementationError;
+      if (oracle_.type() == INTACT_S32) difference.expected = static_cast<double>(overflow->second);
+    } else if (explanation != nullptr) {
+      difference.cause = CauseOf(seen, *explanation);
+      difference.hypothesis = explanation->hypothesis;
     }
     ++result_.by_cause[static_cast<size_t>(difference.cause)];
     if (std::ssize(result_.listed) >= max_listed_) return;
-    if (overflow != overflows_.end()) {
+    if (overflows) {
       difference.detail = fmt::format("the exact sum {} leaves int32", overflow->second);
-    } else if (explanation) {
+    } else if (explanation != nullptr) {
       Detail(seen, *explanation, &difference);
     } else {
-      difference.detail = Diagnose(seen, suspect_(seen, item));
+      difference.detail = Diagnose(seen, Suspect(seen, output));
     }
     result_.listed.push_back(std::move(difference));
   }
@@ -451,31 +258,16 @@ class Comparer {
     }
   }
 
-  const Predictor predictor_;
-  const std::vector<uint8_t>& actual_;
-  const std::vector<int32_t> exact_;
-  const std::vector<int32_t> triple_;
-  const std::map<int64_t, int64_t> overflows_;  // outputs whose exact sum leaves int32, and that sum
-  const std::vector<uint8_t> expected_;
-  const size_t size_;
+  const Oracle& oracle_;
+  Answer answer_;
+  const size_t size_;  // of an element
   const int64_t max_listed_;
   bool names_ = false;
-  bool believes_sums_ = false;
-  Model adjacent_;  // pairs as they would usually be clamped
-  std::function<Identity(const Accumulators& accumulators)> identify_;
-  std::optional<Identity> identity_;  // what that found with the accumulators that are known
-  std::span<const Arithmetic> preferred_;
   std::map<int64_t, Explanation> explanations_;  // of outputs that differ
   std::vector<Comparison::Part> its_outputs_;    // how many of them each arithmetic has, most first
-  // What may be wrong with an output that nothing explains, beside what may be in any GEMM.
-  std::function<std::vector<Suspicion>(const Observation& seen, int64_t item)> suspect_;
+  std::optional<GemmSuspects> gemm_suspects_;
   Comparison result_;
 };
-
-int64_t OutputCount(const reference::Gemm& gemm) { return gemm.rows() * gemm.n; }
-int64_t OutputCount(const reference::Conv& conv) {
-  return conv.geometry.OutputPixels() * conv.geometry.output_channels;
-}
 
 // The same operation with its accumulators as output.
 template <class Operation>
@@ -496,51 +288,17 @@ Operation AccumulatorProblem(Operation operation) {
 bool TellsAccumulators(const reference::Gemm& gemm) { return !gemm.IsDynamic(); }
 bool TellsAccumulators(const reference::Conv& /*conv*/) { return true; }
 
-template <class Operation>
-std::optional<std::vector<int32_t>> RunForAccumulators(const Target& target, const Operation& operation,
-                                                       const RunOptions& options) {
-  if (!TellsAccumulators(operation)) return std::nullopt;
-  const Result<std::vector<uint8_t>> bytes = RunOn(target, AccumulatorProblem(operation), options);
-  if (!bytes || bytes->size() != static_cast<size_t>(OutputCount(operation)) * sizeof(int32_t)) {
-    return std::nullopt;
-  }
-  std::vector<int32_t> accumulators(bytes->size() / sizeof(int32_t));
-  std::memcpy(accumulators.data(), bytes->data(), bytes->size());
-  return accumulators;
-}
-
-template <class Operation>
-Result<std::vector<uint8_t>> RunOperationChecked(const Target& target, const Operation& operation,
-                                                 const RunOptions& options) {
-  Result<std::vector<uint8_t>> output = RunOn(target, operation, options);
-  const int64_t size = OutputCount(operation) * core::BytesOf(operation.c_type);
-  if (output && std::ssize(*output) != size) {
-    return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
-                                                      target.Name(), output->size(), size)};
-  }
-  return output;
-}
-
-template <class Operation>
-Comparison ExplainOperation(const Target& target, const Operation& operation, const RunOptions& options,
-                            const std::vector<uint8_t>& output, int64_t max_listed,
-                            std::span<const Arithmetic> preferred) {
-  Comparer comparer(operation, output, max_listed);
-  comparer.Prefer(preferred);
-  // Our own kernels are swept by ISA: what they compute is known.
-  if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
-  // One that claims nothing is to have any arithmetic; of others a mistake in few outputs is no chance to be
-  // taken for one.
-  if (ClaimOf(target.Arithmetic(), KindOf(operation)) == "any") comparer.BelieveSums();
-  if (comparer.Parity() || operation.c_type == INTACT_S32) return comparer.Run(std::nullopt);
-  return comparer.Run(RunForAccumulators(target, operation, options));
-}
-
-template <class Operation>
-Result<Comparison> VerifyOperation(const Target& target, const Operation& operation,
-                                   const RunOptions& options, int64_t max_listed) {
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunOperationChecked(target, operation, options));
-  return ExplainOperation(target, operation, options, output, max_listed, {});
+Answer::Accumulators RunForAccumulators(const Target& target, const Oracle& oracle,
+                                        const RunOptions& options) {
+  const auto run = [&](const auto& operation) -> Answer::Accumulators {
+    if (!TellsAccumulators(operation)) return std::nullopt;
+    const Result<std::vector<uint8_t>> bytes = RunOn(target, AccumulatorProblem(operation), options);
+    if (!bytes || std::ssize(*bytes) != oracle.outputs() * int64_t{sizeof(int32_t)}) return std::nullopt;
+    std::vector<int32_t> accumulators(bytes->size() / sizeof(int32_t));
+    std::memcpy(accumulators.data(), bytes->data(), bytes->size());
+    return accumulators;
+  };
+  return std::visit(run, oracle.operation());
 }
 
 }  // namespace
@@ -613,46 +371,35 @@ std::string PlaceOf(const Comparison& comparison, const Difference& difference) 
   return OutputPlace(comparison.conv, comparison.item_rows, difference.m, difference.n);
 }
 
-Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
-                   const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
-  return Comparer(gemm, actual, max_listed).Run(actual_accumulators);
+Comparison Compare(const Oracle& oracle, const std::vector<uint8_t>& actual,
+                   const Answer::Accumulators& actual_accumulators, int64_t max_listed) {
+  return Comparer(oracle, actual, max_listed).Run(actual_accumulators, {});
 }
 
-Comparison Compare(const reference::Conv& conv, const std::vector<uint8_t>& actual,
-                   const std::optional<std::vector<int32_t>>& actual_accumulators, int64_t max_listed) {
-  return Comparer(conv, actual, max_listed).Run(actual_accumulators);
-}
-
-Result<std::vector<uint8_t>> RunChecked(const Target& target, const reference::Gemm& gemm,
+Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& oracle,
                                         const RunOptions& options) {
-  return RunOperationChecked(target, gemm, options);
+  Result<std::vector<uint8_t>> output = std::visit(
+      [&](const auto& operation) { return RunOn(target, operation, options); }, oracle.operation());
+  const int64_t size = oracle.outputs() * core::BytesOf(oracle.type());
+  if (output && std::ssize(*output) != size) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",
+                                                      target.Name(), output->size(), size)};
+  }
+  return output;
 }
 
-Result<std::vector<uint8_t>> RunChecked(const Target& target, const reference::Conv& conv,
-                                        const RunOptions& options) {
-  return RunOperationChecked(target, conv, options);
-}
-
-Comparison Explain(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions& options,
                    const std::vector<uint8_t>& output, int64_t max_listed,
                    std::span<const Arithmetic> preferred) {
-  return ExplainOperation(target, gemm, options, output, max_listed, preferred);
-}
-
-Comparison Explain(const Target& target, const reference::Conv& conv, const RunOptions& options,
-                   const std::vector<uint8_t>& output, int64_t max_listed,
-                   std::span<const Arithmetic> preferred) {
-  return ExplainOperation(target, conv, options, output, max_listed, preferred);
-}
-
-Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
-                          int64_t max_listed) {
-  return VerifyOperation(target, gemm, options, max_listed);
-}
-
-Result<Comparison> Verify(const Target& target, const reference::Conv& conv, const RunOptions& options,
-                          int64_t max_listed) {
-  return VerifyOperation(target, conv, options, max_listed);
+  Comparer comparer(oracle, output, max_listed);
+  // Our own kernels are swept by ISA: what they compute is known.
+  if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
+  // One that claims nothing is to have any arithmetic; of others a mistake in few outputs is no chance to be
+  // taken for one.
+  const Prejudice prejudice = {preferred, ClaimOf(target.Arithmetic(), KindOf(oracle)) == "any"};
+  const bool needs_accumulators = !comparer.Parity() && oracle.type() != INTACT_S32;
+  return comparer.Run(needs_accumulators ? RunForAccumulators(target, oracle, options) : std::nullopt,
+                      prejudice);
 }
 
 Model ExpectedModel(intact_mode mode, intact_isa isa) {

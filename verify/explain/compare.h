@@ -11,11 +11,8 @@
 //   requantization        the accumulator is right and rounded otherwise (half up, FMA, fixed point, …)
 //   implementation error  nothing explains it; the detail says what it looks like
 //
-// First the arithmetic is tried that makes all outputs, or most (identify.h), if it explains so many that it
-// is no chance, or if it clamps sums, makes all, and the target claims nothing; then, for this output alone,
-// adjacent pairs (one of them must clamp), VPDPBUSDS and other roundings of the right accumulator, of which
-// the one that explains most outputs. So each output may have a cause where no arithmetic makes all of them,
-// as where a loop's tail rounds otherwise: then the outputs are told in parts.
+// What may have made an output is tried in the order of hypotheses.h. Where no arithmetic makes all outputs,
+// but each has a cause, the outputs are told in parts.
 //
 // Where the target's accumulator is known, an explanation must also give that accumulator. A clamped sum may
 // coincide with the exact one, by another pair clamping the other way or by rounding: such outputs do not
@@ -31,11 +28,10 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
 #include "reference/models/arithmetic.h"
 #include "reference/models/models.h"
 #include "reference/models/operands.h"
+#include "verify/explain/oracle.h"
 #include "verify/problem/target.h"
 
 namespace intact::verify {
@@ -70,6 +66,7 @@ struct Difference {
   double actual = 0;
   int32_t accumulator = 0;  // the exact one
   Cause cause = Cause::kImplementationError;
+  std::string_view hypothesis;       // the name of the one that explains it, see hypotheses.h; or ""
   std::string detail;                // e.g. "half up", "accumulator 17 instead of 12"
   std::vector<SaturatedPair> pairs;  // kInt16Saturation: what clamps, at most kMaxPairsListed of them
   int64_t pair_count = 0;            // how many clamp in all
@@ -133,35 +130,20 @@ ByteComparison CompareBytes(intact_type type, const std::vector<uint8_t>& expect
 
 /// Compares `actual` with the exact reference. `actual_accumulators` (the target's own s32 output
 /// of the same problem, if it has one) sharpens the verdict between requantization and implementation error.
-Comparison Compare(const reference::Gemm& gemm, const std::vector<uint8_t>& actual,
-                   const std::optional<std::vector<int32_t>>& actual_accumulators,
-                   int64_t max_listed = kMaxDifferencesListed);
-
-Comparison Compare(const reference::Conv& conv, const std::vector<uint8_t>& actual,
+Comparison Compare(const Oracle& oracle, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators,
                    int64_t max_listed = kMaxDifferencesListed);
 
 /// What `target` outputs, of the size that it must have.
-Result<std::vector<uint8_t>> RunChecked(const Target& target, const reference::Gemm& gemm,
-                                        const RunOptions& options);
-Result<std::vector<uint8_t>> RunChecked(const Target& target, const reference::Conv& conv,
+Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& oracle,
                                         const RunOptions& options);
 
 /// Compares what RunChecked() gave. Where it differs from the reference, `target` is run for s32 output too;
 /// and where `options` name no ISA, the comparison names the arithmetics that it may have. Of several that
 /// make all outputs the first of `preferred` is believed.
-Comparison Explain(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
+Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions& options,
                    const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
                    std::span<const reference::Arithmetic> preferred = {});
-Comparison Explain(const Target& target, const reference::Conv& conv, const RunOptions& options,
-                   const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
-                   std::span<const reference::Arithmetic> preferred = {});
-
-/// Both.
-Result<Comparison> Verify(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
-                          int64_t max_listed = kMaxDifferencesListed);
-Result<Comparison> Verify(const Target& target, const reference::Conv& conv, const RunOptions& options,
-                          int64_t max_listed = kMaxDifferencesListed);
 
 /// The model that a target must equal on `isa` in `mode`: kTriple for a saturating one without VNNI and AMX,
 /// and where no ISA is named.

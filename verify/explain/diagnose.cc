@@ -267,14 +267,6 @@ bool Observation::GivenBy(int32_t y, reference::Rounding rounding) const {
   return std::memcmp(bytes, element, static_cast<size_t>(core::BytesOf(q.c_type))) == 0;
 }
 
-std::vector<reference::Rounding> OtherRoundings(const Observation& seen) {
-  std::vector<reference::Rounding> others;
-  for (const reference::Rounding rounding : reference::kAllRoundings) {
-    if (seen.GivenBy(seen.exact, rounding)) others.push_back(rounding);
-  }
-  return others;
-}
-
 std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
   std::string text = "accumulator not known";
   if (seen.actual_accumulator) {

@@ -1,4 +1,4 @@
-// Explanations of one wrong output: other roundings of a right accumulator, and what a wrong one looks like.
+// One wrong output: what is known of it, and what it looks like where nothing explains it.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_
 
@@ -34,10 +34,6 @@ struct Observation {
   /// The accumulator y that a sum of products makes.
   int32_t WithCompensation(int32_t sum) const;
 };
-
-/// Roundings other than the contract's that make this output from the exact accumulator, if the target's
-/// accumulator is not known to be wrong.
-std::vector<reference::Rounding> OtherRoundings(const Observation& seen);
 
 /// A mistake, the accumulator that it would make, and the scale that it would take for this output's.
 struct Suspicion {

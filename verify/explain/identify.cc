@@ -8,9 +8,9 @@
 #include <limits>
 #include <numeric>
 #include <utility>
+#include <variant>
 
 #include "core/types.h"
-#include "reference/models/lowering.h"
 #include "reference/models/operands.h"
 #include "verify/problem/element.h"
 #include "verify/problem/problem.h"
@@ -149,15 +149,18 @@ static_assert(kMaxRoundings < std::numeric_limits<Mask>::digits);
 // A problem, what a target made of it, and what the contract does.
 class Evidence {
  public:
-  Evidence(const Predictor& predictor, std::span<const Rounding> roundings, const Bytes& actual,
+  Evidence(const Oracle& oracle, std::span<const Rounding> roundings, const Bytes& actual,
            const Accumulators& accumulators)
-      : predictor_(predictor),
+      : oracle_(oracle),
+        predictor_(oracle.predictor()),
         roundings_(roundings),
         actual_(actual),
         accumulators_(accumulators),
-        exact_(predictor.Accumulators(Model::kExact)),
-        expected_(predictor.Outputs(exact_, Rounding::kContract)),
-        size_(static_cast<size_t>(core::BytesOf(predictor.type()))) {}
+        exact_(oracle.Accumulators(Model::kExact)),
+        expected_(oracle.Wrapped({})),
+        size_(static_cast<size_t>(core::BytesOf(oracle.type()))) {}
+
+  const Oracle& oracle() const { return oracle_; }
 
   const Predictor& predictor() const { return predictor_; }
   int32_t Exact(int64_t i) const { return exact_[static_cast<size_t>(i)]; }
@@ -192,12 +195,13 @@ class Evidence {
  private:
   size_t At(int64_t i) const { return static_cast<size_t>(i) * size_; }
 
+  const Oracle& oracle_;
   const Predictor& predictor_;
   const std::span<const Rounding> roundings_;
   const Bytes& actual_;
   const Accumulators& accumulators_;
-  const std::vector<int32_t> exact_;
-  const Bytes expected_;
+  const std::vector<int32_t>& exact_;
+  const Bytes& expected_;
   const size_t size_;
 };
 
@@ -233,17 +237,23 @@ class SharedPairs {
   bool is_exact_ = false;  // no sum, however it is made, can leave int16
 };
 
+std::string PlaceOf(const Oracle& oracle, int64_t output) {
+  const int64_t row = output / oracle.columns(), column = output % oracle.columns();
+  const auto* gemm = std::get_if<reference::Gemm>(&oracle.operation());
+  if (gemm != nullptr) return OutputPlace({}, gemm->batch == 1 ? 0 : gemm->m, row, column);
+  return OutputPlace(*oracle.geometry(), row, column);
+}
+
 // ----- the search -----------------------------------------------------------------------------------------
 
 class Search {
  public:
-  Search(const OperationKind& kind, const Predictor& predictor, const Bytes& actual,
-         const Accumulators& accumulators)
-      : models_(CandidateModels(kind)),
-        roundings_(CandidateRoundings(kind.c_type)),
-        evidence_(predictor, roundings_, actual, accumulators) {
-    identity_.kind = kind;
-    identity_.outputs = predictor.outputs();
+  Search(const Oracle& oracle, const Bytes& actual, const Accumulators& accumulators)
+      : models_(CandidateModels(KindOf(oracle))),
+        roundings_(CandidateRoundings(oracle.type())),
+        evidence_(oracle, roundings_, actual, accumulators) {
+    identity_.kind = KindOf(oracle);
+    identity_.outputs = oracle.outputs();
     alive_.assign(models_.size(), (Mask{1} << roundings_.size()) - 1);
     for (size_t model = 0; model < models_.size(); ++model) {
       const auto shares = [&](const Group& group) { return SharePairs(models_[group[0]], models_[model]); };
@@ -252,9 +262,7 @@ class Search {
     }
   }
 
-  // `place` tells where an output is.
-  template <class Place>
-  Identity Run(const Place& place) {
+  Identity Run() {
     for (int64_t i = 0; i < identity_.outputs; ++i) {
       identity_.differing += evidence_.DiffersFromContract(i) ? 1 : 0;
     }
@@ -262,7 +270,7 @@ class Search {
     Eliminate();
     std::vector<Arithmetic> found = Alive();
     if (found.empty()) {
-      NameClosest(place);
+      NameClosest();
       return std::move(identity_);
     }
     identity_.arithmetic = found.front();
@@ -389,8 +397,7 @@ class Search {
   }
 
   // Where no candidate reproduces all, the one that reproduces most: of those that do so on a sample.
-  template <class Place>
-  void NameClosest(const Place& place) {
+  void NameClosest() {
     std::vector<std::array<int64_t, kMaxRoundings>> misses(models_.size());
     Walk(
         Sample(), [](size_t /*model*/) { return true; },
@@ -419,13 +426,13 @@ class Search {
       if (&finalist != ranked.data() && std::ssize(missed) >= identity_.unexplained) continue;
       identity_.arithmetic = arithmetic;
       identity_.unexplained = std::ssize(missed);
-      identity_.first_place = place(missed.front());
+      identity_.first_place = PlaceOf(evidence_.oracle(), missed.front());
     }
   }
 
   // The outputs that an arithmetic does not reproduce.
   std::vector<int64_t> Missed(const Model& model, size_t rounding) const {
-    const std::vector<int32_t> y = evidence_.predictor().Accumulators(model);
+    const std::vector<int32_t>& y = evidence_.oracle().Accumulators(model);
     std::vector<int64_t> missed;
     for (int64_t i = 0; i < identity_.outputs; ++i) {
       const Mask mask = evidence_.Matching(i, y[static_cast<size_t>(i)]);
@@ -444,19 +451,8 @@ class Search {
 
 }  // namespace
 
-Identity Identify(const reference::Gemm& gemm, const Bytes& output, const Accumulators& accumulators) {
-  const auto place = [&gemm](int64_t i) {
-    return OutputPlace({}, gemm.batch == 1 ? 0 : gemm.m, i / gemm.n, i % gemm.n);
-  };
-  const Predictor predictor(gemm);
-  return Search(KindOf(gemm), predictor, output, accumulators).Run(place);
-}
-
-Identity Identify(const reference::Conv& conv, const Bytes& output, const Accumulators& accumulators) {
-  const int64_t columns = conv.geometry.output_channels;
-  const auto place = [&](int64_t i) { return OutputPlace(conv.geometry, 0, i / columns, i % columns); };
-  const Predictor predictor(conv);
-  return Search(KindOf(conv), predictor, output, accumulators).Run(place);
+Identity Identify(const Oracle& oracle, const Bytes& output, const Accumulators& accumulators) {
+  return Search(oracle, output, accumulators).Run();
 }
 
 bool IsOddInterval(int32_t spill) {
@@ -469,8 +465,10 @@ int Strangeness(const Arithmetic& arithmetic) {
 
 // ----- candidates and words -------------------------------------------------------------------------------
 
-OperationKind KindOf(const reference::Gemm& gemm) { return KindOf(gemm, nullptr); }
-OperationKind KindOf(const reference::Conv& conv) { return KindOf(conv, &conv.geometry); }
+OperationKind KindOf(const Oracle& oracle) {
+  return std::visit([&](const auto& operation) { return KindOf(operation, oracle.geometry()); },
+                    oracle.operation());
+}
 OperationKind KindOf(const Problem& problem) {
   return KindOf(problem, problem.conv ? &*problem.conv : nullptr);
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "reference/models/arithmetic.h"
+#include "verify/explain/oracle.h"
 #include "verify/problem/place.h"
 #include "verify/problem/problem.h"
 
@@ -29,8 +30,7 @@ struct OperationKind {
   bool transposed = false;  // convolutions; their sums are as those of others
   bool operator==(const OperationKind&) const = default;
 };
-OperationKind KindOf(const reference::Gemm& gemm);
-OperationKind KindOf(const reference::Conv& conv);
+OperationKind KindOf(const Oracle& oracle);
 OperationKind KindOf(const Problem& problem);
 /// "gemm", "conv", "depthwise"; "deconvolution" of transposed ones, depthwise or not.
 std::string_view NameOf(const OperationKind& kind);
@@ -70,9 +70,7 @@ struct Identity {
 /// Of what a target made of a problem, dense; with its own accumulators, if they are known. Of large problems
 /// the strangest candidates are tried on some outputs only; the one that is to be named, and those that
 /// libraries usually have, on all.
-Identity Identify(const reference::Gemm& gemm, const std::vector<uint8_t>& output,
-                  const std::optional<std::vector<int32_t>>& accumulators = {});
-Identity Identify(const reference::Conv& conv, const std::vector<uint8_t>& output,
+Identity Identify(const Oracle& oracle, const std::vector<uint8_t>& output,
                   const std::optional<std::vector<int32_t>>& accumulators = {});
 
 /// "exact", "pairs of adjacent depths clamped to int16 (triple)", …, and how it rounds if not as the

@@ -51,12 +51,10 @@ Result<std::vector<Arithmetic>> Promised(const std::string& claim, const RunOpti
 }
 
 // Whether the target kept its promise; without one, whether it is exact.
-template <class Operation>
-bool IsAsPromised(const Operation& operation, std::vector<Arithmetic> promised, const Bytes& output) {
+bool IsAsPromised(const Oracle& oracle, std::vector<Arithmetic> promised, const Bytes& output) {
   if (promised.empty()) promised.emplace_back();
-  return std::ranges::any_of(promised, [&](const Arithmetic& arithmetic) {
-    return reference::Predict(operation, arithmetic) == output;
-  });
+  return std::ranges::any_of(
+      promised, [&](const Arithmetic& arithmetic) { return oracle.Predict(arithmetic) == output; });
 }
 
 // Why outputs cannot be those of a target that claims nothing: no cause but a mistake; empty if each has one.
@@ -68,9 +66,6 @@ std::string FailureOfAny(const Comparison& comparison) {
   return fmt::format("{} of {} outputs are unexplained", comparison.Unexplained(), comparison.outputs);
 }
 
-int64_t ColumnsOf(const reference::Gemm& gemm) { return gemm.n; }
-int64_t ColumnsOf(const reference::Conv& conv) { return conv.geometry.output_channels; }
-
 // What makes all outputs in place of what was claimed; "" if nothing that is known does.
 std::string Instead(const Comparison& comparison) {
   if (comparison.Parity()) return "; all are exact";
@@ -79,99 +74,74 @@ std::string Instead(const Comparison& comparison) {
 }
 
 // Why outputs are not those of an arithmetic that the target claims to have. `comparison`: with the contract.
-template <class Operation>
-std::string FailureOfClaim(const Operation& operation, const Arithmetic& claim, const Bytes& output,
+std::string FailureOfClaim(const Oracle& oracle, const Arithmetic& claim, const Bytes& output,
                            const Comparison& comparison) {
-  const ByteComparison compared =
-      CompareBytes(operation.c_type, reference::Predict(operation, claim), output);
+  const ByteComparison compared = CompareBytes(oracle.type(), oracle.Predict(claim), output);
   Difference first;
-  first.m = compared.first_differing / ColumnsOf(operation);
-  first.n = compared.first_differing % ColumnsOf(operation);
+  first.m = compared.first_differing / oracle.columns();
+  first.n = compared.first_differing % oracle.columns();
   return fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}{}",
                      PlaceOf(comparison, first), compared.first_actual, compared.first_expected,
                      compared.differing, compared.outputs, InWords(claim), Instead(comparison));
 }
 
-template <class Operation>
-Result<Judgement> JudgeOperation(const Target& target, const Operation& operation, const RunOptions& options,
-                                 Arithmetics preferred) {
-  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(operation));
+}  // namespace
+
+RunOptions InAllPlaces(const Problem& problem) {
+  RunOptions options = RunOptionsOf(problem);
+  options.in_all_places = true;
+  return options;
+}
+
+std::string MessageOf(const Error& error) {
+  return error.message.empty() ? "the target does not say why" : error.message;
+}
+
+Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
+                        Arithmetics preferred) {
+  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
   ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, options));
-  ASSIGN_OR_RETURN(Bytes output, RunChecked(target, operation, options));
-  Judgement judgement = {Explain(target, operation, options, output, kMaxDifferencesListed, preferred), {}};
+  ASSIGN_OR_RETURN(const Bytes output, RunChecked(target, oracle, options));
+  Judgement judgement = {Explain(target, oracle, options, output, kMaxDifferencesListed, preferred), {}};
   // Whoever is to be exact has no right s32 output where the sum leaves int32: the comparison knows.
   const bool is_to_be_exact = promised == std::vector<Arithmetic>{Arithmetic()};
-  if (is_to_be_exact ? judgement.comparison.Parity() : IsAsPromised(operation, promised, output))
+  if (is_to_be_exact ? judgement.comparison.Parity() : IsAsPromised(oracle, promised, output))
     return judgement;
   if (promised.empty()) {
     judgement.failure = FailureOfAny(judgement.comparison);
   } else if (claim == "exact") {
     judgement.failure = FailureOf(options, judgement.comparison);
   } else {
-    judgement.failure = FailureOfClaim(operation, promised.front(), output, judgement.comparison);
+    judgement.failure = FailureOfClaim(oracle, promised.front(), output, judgement.comparison);
   }
   return judgement;
 }
 
-template <class Operation>
-bool OperationFails(const Target& target, const Operation& operation, const RunOptions& options) {
-  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(operation));
+Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred) {
+  return Judge(target, Oracle(problem), InAllPlaces(problem), preferred);
+}
+
+bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& options, const Bytes& output,
+              const Comparison* comparison) {
+  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
   const Result<std::vector<Arithmetic>> promised = Promised(claim, options);
   if (!promised) return true;
-  const Result<Bytes> output = RunChecked(target, operation, options);
+  if (IsAsPromised(oracle, *promised, output)) return false;
+  if (!promised->empty()) return true;
+  if (comparison != nullptr) return comparison->Unexplained() > 0;
+  return Explain(target, oracle, options, output).Unexplained() > 0;
+}
+
+bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options) {
+  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
+  if (!Promised(claim, options)) return true;
+  const Result<Bytes> output = RunChecked(target, oracle, options);
   if (!output) return output.error().status != INTACT_UNSUPPORTED;
-  if (IsAsPromised(operation, *promised, *output)) return false;
-  return !promised->empty() || Explain(target, operation, options, *output).Unexplained() > 0;
-}
-
-}  // namespace
-
-std::string MessageOf(const Error& error) {
-  return error.message.empty() ? "the target does not say why" : error.message;
-}
-
-Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
-                        Arithmetics preferred) {
-  return JudgeOperation(target, gemm, options, preferred);
-}
-
-Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options,
-                        Arithmetics preferred) {
-  return JudgeOperation(target, conv, options, preferred);
-}
-
-Result<Comparison> VerifyProblem(const Target& target, const Problem& problem) {
-  const RunOptions options = RunOptionsOf(problem);
-  return problem.conv ? Verify(target, MaterializeConv(problem), options)
-                      : Verify(target, Materialize(problem), options);
-}
-
-Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred) {
-  RunOptions options = RunOptionsOf(problem);
-  options.in_all_places = true;
-  if (problem.conv) return Judge(target, MaterializeConv(problem), options, preferred);
-  return Judge(target, Materialize(problem), options, preferred);
-}
-
-Result<Judgement> JudgeQuickly(const Target& target, const Problem& problem) {
-  const RunOptions options = RunOptionsOf(problem);
-  if (problem.conv) return Judge(target, MaterializeConv(problem), options);
-  return Judge(target, Materialize(problem), options);
-}
-
-bool Fails(const Target& target, const reference::Gemm& gemm, const RunOptions& options) {
-  return OperationFails(target, gemm, options);
-}
-
-bool Fails(const Target& target, const reference::Conv& conv, const RunOptions& options) {
-  return OperationFails(target, conv, options);
+  return IsBroken(target, oracle, options, *output, nullptr);
 }
 
 bool Fails(const Target& target, const Problem& problem) {
-  RunOptions options = RunOptionsOf(problem);
-  options.in_all_places = true;
-  return problem.conv ? OperationFails(target, MaterializeConv(problem), options)
-                      : OperationFails(target, Materialize(problem), options);
+  return Fails(target, Oracle(problem), InAllPlaces(problem));
 }
 
 }  // namespace intact::verify

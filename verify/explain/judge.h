@@ -20,11 +20,11 @@ struct Judgement {
   bool Passed() const { return failure.empty(); }
 };
 
+/// How `problem` asks to be run, with its tensors in all places that are tried.
+RunOptions InAllPlaces(const Problem& problem);
+
 /// The words of an error of a target, which may have none.
 std::string MessageOf(const Error& error);
-
-/// Runs `problem` on `target` and compares with the exact reference. Errors are the target's.
-Result<Comparison> VerifyProblem(const Target& target, const Problem& problem);
 
 /// Runs `problem` on `target`. One that claims to be exact, as our own does: in exact mode and on VNNI every
 /// output must equal the exact reference; where pairs saturate, every output must equal the triple model, and
@@ -35,18 +35,19 @@ Result<Comparison> VerifyProblem(const Target& target, const Problem& problem);
 /// outputs the first of `preferred` is believed.
 using Arithmetics = std::span<const reference::Arithmetic>;
 Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred = {});
-/// The same, in one place beside the usual.
-Result<Judgement> JudgeQuickly(const Target& target, const Problem& problem);
-Result<Judgement> Judge(const Target& target, const reference::Gemm& gemm, const RunOptions& options,
-                        Arithmetics preferred = {});
-Result<Judgement> Judge(const Target& target, const reference::Conv& conv, const RunOptions& options,
+/// The same of an operation, in the places that `options` tell.
+Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         Arithmetics preferred = {});
 
 /// Whether Judge() finds a failure, or an error other than UNSUPPORTED. It looks for no causes, which takes
 /// Judge() most of its time; but where a target claims nothing, causes are what passes.
 bool Fails(const Target& target, const Problem& problem);
-bool Fails(const Target& target, const reference::Gemm& gemm, const RunOptions& options);
-bool Fails(const Target& target, const reference::Conv& conv, const RunOptions& options);
+bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options);
+
+/// Whether what RunChecked() gave is not what `target` claims to compute. `comparison`: what Explain() says of
+/// it, if that is known.
+bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& options,
+              const std::vector<uint8_t>& output, const Comparison* comparison);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_EXPLAIN_JUDGE_H_

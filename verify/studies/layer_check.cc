@@ -27,8 +27,7 @@ std::string InWords(const Identity& identity, const Comparison& exact) {
 namespace {
 
 /// Runs `operation` and compares; the check knows already what is asked for.
-template <class Operation>
-std::optional<Error> Examine(const Operation& operation, const std::optional<Expectation>& expectation,
+std::optional<Error> Examine(const Oracle& oracle, const std::optional<Expectation>& expectation,
                              const Target* named, LayerCheck* check) {
   RunOptions options;
   const IntactTarget own;
@@ -37,23 +36,21 @@ std::optional<Error> Examine(const Operation& operation, const std::optional<Exp
     options.mode = check->mode;
     options.isa = check->isa;
   }
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunChecked(target, operation, options));
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunChecked(target, oracle, options));
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
-  check->against_exact = Explain(target, operation, options, output, kAll);
+  check->against_exact = Explain(target, oracle, options, output, kAll);
   if (named != nullptr) {
-    check->identity = Identify(operation, output);
-    check->is_broken = Fails(target, operation, options);
+    check->identity = Identify(oracle, output);
+    check->is_broken = IsBroken(target, oracle, options, output, &check->against_exact);
   } else {
     check->model = ExpectedModel(check->mode, check->isa);
-    const std::vector<uint8_t> predicted =
-        reference::Outputs(operation, reference::Accumulators(operation, check->model));
-    check->against_model = CompareBytes(operation.c_type, predicted, output);
+    check->against_model = CompareBytes(oracle.type(), oracle.Wrapped({check->model}), output);
   }
   if (expectation) {
     check->expect_file = expectation->file;
-    check->against_expected = CompareBytes(operation.c_type, expectation->output, output);
-    check->expected_identity = Identify(operation, expectation->output);
-    check->expected_against_exact = Compare(operation, expectation->output, std::nullopt, kAll);
+    check->against_expected = CompareBytes(oracle.type(), expectation->output, output);
+    check->expected_identity = Identify(oracle, expectation->output);
+    check->expected_against_exact = Compare(oracle, expectation->output, std::nullopt, kAll);
   }
   return std::nullopt;
 }
@@ -73,11 +70,10 @@ std::string EnginesInWords(const reference::Arithmetic& arithmetic, const Paired
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs) {
   std::vector<Recorded> recorded;
   const PairedShape shape = layer.conv ? ShapeOf(layer.conv->geometry) : PairedShape();
+  const Oracle oracle = VisitOperation(layer, [](const auto& operation) { return Oracle(operation); });
   for (const Expectation& output : outputs) {
-    VisitOperation(layer, [&](const auto& operation) {
-      recorded.push_back({output.file, layer.name, shape, Identify(operation, output.output),
-                          Compare(operation, output.output, std::nullopt, kMaxDifferencesListed)});
-    });
+    recorded.push_back({output.file, layer.name, shape, Identify(oracle, output.output),
+                        Compare(oracle, output.output, std::nullopt, kMaxDifferencesListed)});
   }
   return recorded;
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "core/result.h"
-#include "reference/models/lowering.h"
-#include "reference/models/operands.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::verify {
@@ -24,8 +22,8 @@ Problem CellProblem(intact_isa isa, int32_t amax, int32_t wmax) {
 }
 
 /// Compares `output` with the exact reference and keeps the worst error and the first witness.
-Comparison Examine(const reference::Gemm& gemm, const std::vector<uint8_t>& output, SaturationCell* cell) {
-  Comparison comparison = Compare(gemm, output, std::nullopt, /*max_listed=*/1);
+Comparison Examine(const Oracle& oracle, const std::vector<uint8_t>& output, SaturationCell* cell) {
+  Comparison comparison = Compare(oracle, output, std::nullopt, /*max_listed=*/1);
   cell->max_abs_error = comparison.max_abs_difference;
   if (!comparison.listed.empty() && !comparison.listed[0].pairs.empty()) {
     cell->witness = comparison.listed[0].pairs[0];
@@ -35,16 +33,15 @@ Comparison Examine(const reference::Gemm& gemm, const std::vector<uint8_t>& outp
 
 // `target`: nullptr where there is nothing to measure.
 Result<SaturationCell> MakeCell(const Problem& problem, const Target* target) {
-  const reference::Gemm gemm = Materialize(problem);
+  const Oracle oracle(problem);
   SaturationCell cell;
   cell.problem = problem;
-  const Comparison predicted = Examine(
-      gemm, reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kTriple)), &cell);
+  const Comparison predicted = Examine(oracle, oracle.Predict({reference::Model::kTriple}), &cell);
   cell.outputs = predicted.outputs;
   cell.predicted = predicted.differing;
   if (target == nullptr) return cell;
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target->Run(gemm, RunOptionsOf(problem)));
-  const Comparison measured = Examine(gemm, output, &cell);
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunChecked(*target, oracle, RunOptionsOf(problem)));
+  const Comparison measured = Examine(oracle, output, &cell);
   cell.measured = measured.differing;
   cell.mispredicted = measured.off_triple;
   return cell;

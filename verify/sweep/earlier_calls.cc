@@ -22,7 +22,7 @@ std::unique_ptr<Target> Alone(const Fresh& fresh, const Problem& /*candidate*/) 
 // A fresh process that ran `first`.
 std::unique_ptr<Target> After(const Fresh& fresh, const Problem& first) {
   std::unique_ptr<Target> target = fresh();
-  if (target != nullptr) (void)Fails(*target, first);
+  if (target != nullptr) (void)RunChecked(*target, Oracle(first), InAllPlaces(first));
   return target;
 }
 
@@ -41,43 +41,42 @@ std::vector<FailureAlone> Suspects(std::span<const Problem> before, bool hangs) 
   return suspects;
 }
 
-// How often of `most` times the problem fails, up to the first time that it does otherwise than before.
-int TimesInARow(const FailureAlone& failure, const Target& target, const Problem& problem, bool fails,
-                int most) {
-  int times = 0;
-  while (times < most && failure.Fails(target, problem) == fails) ++times;
-  return times;
-}
-
 }  // namespace
 
-bool FailureAlone::Fails(const Target& target, const Problem& candidate) const {
+bool FailureAlone::Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const {
   const std::unique_ptr<Target> own =
       prepare([&] { return hangs ? target.FreshForHangs() : target.Fresh(); }, candidate);
-  return verify::Fails(own ? *own : target, candidate);
+  return verify::Fails(own ? *own : target, oracle, InAllPlaces(candidate));
 }
 
-std::string FailureAlone::Reason(const Target& target, const Problem& candidate,
+std::string FailureAlone::Reason(const Target& target, const Problem& candidate, const Oracle& oracle,
                                  Arithmetics preferred) const {
   const std::unique_ptr<Target> own = prepare([&] { return target.Fresh(); }, candidate);
-  const Result<Judgement> judgement = Judge(own ? *own : target, candidate, preferred);
+  const Result<Judgement> judgement = Judge(own ? *own : target, oracle, InAllPlaces(candidate), preferred);
   return judgement ? judgement->failure : MessageOf(judgement.error());
 }
 
-FailureAlone ReproduceAlone(const Target& target, const Problem& problem, std::string_view reason,
-                            std::span<const Problem> before, std::chrono::steady_clock::time_point end) {
+FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
+                            std::string_view reason, std::span<const Problem> before,
+                            std::chrono::steady_clock::time_point end) {
   const bool hangs = target.Hung();
   FailureAlone alone = {"", Alone, hangs};
   const bool is_known_to_change = reason.find(kFromRunToRun) != std::string_view::npos;
   if (is_known_to_change || target.Fresh() == nullptr) return alone;
-  const int right = TimesInARow(alone, target, problem, false, kFreshProcesses);
+  // How often of `most` times the problem fails, or does not, up to the first time that it does otherwise.
+  const auto times_in_a_row = [&](const FailureAlone& failure, bool fails, int most) {
+    int times = 0;
+    while (times < most && failure.Fails(target, problem, oracle) == fails) ++times;
+    return times;
+  };
+  const int right = times_in_a_row(alone, false, kFreshProcesses);
   if (right == 0) return alone;
   const FailureAlone changing = {"right in a fresh process now and then: it changes from run to run", Alone,
                                  hangs};
   if (right < kFreshProcesses) return changing;
   for (FailureAlone& suspect : Suspects(before, hangs)) {
     if (std::chrono::steady_clock::now() >= end) break;
-    const int wrong = TimesInARow(suspect, target, problem, true, kTimesBlamed);
+    const int wrong = times_in_a_row(suspect, true, kTimesBlamed);
     if (wrong == kTimesBlamed) return std::move(suspect);
     if (wrong > 0) return changing;
   }

@@ -25,10 +25,12 @@ struct FailureAlone {
   std::function<std::unique_ptr<Target>(const Fresh& fresh, const Problem&)> prepare;
   bool hangs = false;  // then Fails() does not wait the whole deadline
 
-  /// Whether `candidate`, in the problem's place, fails likewise on `target`, which is the same.
-  bool Fails(const Target& target, const Problem& candidate) const;
+  /// Whether `candidate`, in the problem's place, fails likewise on `target`, which is the same. `oracle`: of
+  /// the candidate, whatever its threads.
+  bool Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const;
   /// With what; "" if it does not. `preferred`: as Judge() has it.
-  std::string Reason(const Target& target, const Problem& candidate, Arithmetics preferred) const;
+  std::string Reason(const Target& target, const Problem& candidate, const Oracle& oracle,
+                     Arithmetics preferred) const;
 };
 
 /// So many problems before the failing one are tried.
@@ -38,10 +40,11 @@ inline constexpr int kFreshProcesses = 5;
 /// So often it must be wrong after the call that is blamed.
 inline constexpr int kTimesBlamed = 3;
 
-/// `problem` failed on `target`, just now, with `reason`, after `before`, in this order. Of these none is
-/// tried after `end`.
-FailureAlone ReproduceAlone(const Target& target, const Problem& problem, std::string_view reason,
-                            std::span<const Problem> before, std::chrono::steady_clock::time_point end);
+/// `problem`, of `oracle`, failed on `target`, just now, with `reason`, after `before`, in this order. Of
+/// these none is tried after `end`.
+FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
+                            std::string_view reason, std::span<const Problem> before,
+                            std::chrono::steady_clock::time_point end);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SWEEP_EARLIER_CALLS_H_

@@ -35,24 +35,20 @@ constexpr int kAttempts = 5;  // at a failure that comes now and then
 Error NoFile(std::string why) { return {INTACT_UNSUPPORTED, std::move(why)}; }
 
 // What the target should have made; the exact outputs where it claims nothing.
-template <class Operation>
-Bytes Expected(const Target& target, const Operation& operation) {
-  return reference::Predict(
-      operation, reference::ParseArithmetic(target.Arithmetic()).value_or(reference::Arithmetic()));
+const Bytes& Expected(const Target& target, const Oracle& oracle) {
+  return oracle.Predict(reference::ParseArithmetic(target.Arithmetic()).value_or(reference::Arithmetic()));
 }
 
 // Whether the operation fails in a process of its own.
-template <class Operation>
-bool FailsAlone(const Target& target, const Operation& operation, const RunOptions& options) {
+bool FailsAlone(const Target& target, const Oracle& oracle, const RunOptions& options) {
   const std::unique_ptr<Target> fresh = target.Fresh();
-  return Fails(fresh ? *fresh : target, operation, options);
+  return Fails(fresh ? *fresh : target, oracle, options);
 }
 
 // Why it fails there, in words.
-template <class Operation>
-std::string ReasonAlone(const Target& target, const Operation& operation, const RunOptions& options) {
+std::string ReasonAlone(const Target& target, const Oracle& oracle, const RunOptions& options) {
   const std::unique_ptr<Target> fresh = target.Fresh();
-  const Result<Judgement> judgement = Judge(fresh ? *fresh : target, operation, options);
+  const Result<Judgement> judgement = Judge(fresh ? *fresh : target, oracle, options);
   if (!judgement) return judgement.error().message;
   return judgement->Passed() ? "it fails now and then" : judgement->failure;
 }
@@ -474,10 +470,9 @@ Images ImagesOf(const Operation& operation, const RunOptions& options) {
 }
 
 template <class Operation>
-std::string WriteArrays(const Target& target, const Operation& operation, RunOptions options,
+std::string WriteArrays(const Operation& operation, const Bytes& expected, RunOptions options,
                         const Images& images, const intact_linear_desc& linear) {
   options.b_pad = 0;
-  const Bytes expected = Expected(target, operation);
   std::string text = TypedArray(operation.a_type, "a", operation.a.data(), images.a.elements());
   text += TypedArray(operation.b_type, "b", StoredWeights(operation, options).data(), images.b.elements());
   text += VectorsOf(linear, images.c.columns);
@@ -508,11 +503,11 @@ std::string WriteArgs(const Operation& operation, const RunOptions& options, con
 }
 
 template <class Operation>
-std::string WriteC(const Target& target, const Operation& operation, const RunOptions& options,
+std::string WriteC(const Operation& operation, const Bytes& expected, const RunOptions& options,
                    const Images& images, const std::string& plugin_options) {
   const auto desc = DescOf(operation, options);
   const std::string_view type = core::TraitsOf(operation.c_type).c_name;
-  std::string text = WriteArrays(target, operation, options, images, desc.linear);
+  std::string text = WriteArrays(operation, expected, options, images, desc.linear);
   text += kMemory;
   text += operation.c_type == INTACT_BF16 ? std::string(kValueOfBf16) : fmt::format(kValue, type);
   text += fmt::format(kRun, Word(operation), Macro(operation), LinearFields(desc.linear), DescFields(desc),
@@ -532,14 +527,17 @@ Result<std::string> Write(const Target& target, Operation operation, const Probl
         fmt::format("it has a tensor of {} elements, more than {}", images.Largest(), kMostElements));
   }
   bool fails = false;
-  for (int i = 0; i < kAttempts && !fails; ++i) fails = FailsAlone(target, operation, options);
+  const Oracle as_it_was(operation);
+  for (int i = 0; i < kAttempts && !fails; ++i) fails = FailsAlone(target, as_it_was, options);
   if (!fails) return NoFile("it does not fail in a process that has run nothing else");
   SimplifyValues(target, options, &operation);
-  const std::string reason = ReasonAlone(target, operation, options);
+  const Oracle oracle(operation);
+  const std::string reason = ReasonAlone(target, oracle, options);
   if (reason.find("ended its process with status 0") != std::string::npos) {
     return NoFile("it ends the process with status 0, as a program does that finds nothing wrong");
   }
-  return Head(target, problem, names, reason) + WriteC(target, operation, options, images, names.options);
+  return Head(target, problem, names, reason) +
+         WriteC(operation, Expected(target, oracle), options, images, names.options);
 }
 
 }  // namespace

@@ -20,36 +20,38 @@ namespace {
 constexpr std::chrono::seconds kMinimiseTime{30};  // for targets that hang
 
 // Whether what fails by several threads does not by one.
-bool IsRightWithOneThread(const Target& target, Problem problem, const FailureAlone& alone) {
+bool IsRightWithOneThread(const Target& target, Problem problem, const Oracle& oracle,
+                          const FailureAlone& alone) {
   constexpr int kTimes = 3;  // lest it be chance
   if (problem.threads == 1) return false;
   problem.threads = 1;
   for (int i = 0; i < kTimes; ++i) {
-    if (alone.Fails(target, problem)) return false;
+    if (alone.Fails(target, problem, oracle)) return false;
   }
   return true;
 }
 
 // Finds a smaller problem that fails likewise; `before` is what ran on the target before, `explanations` what
 // made the problem's outputs. Of few outputs many arithmetics would.
-void AddMinimised(const Target& target, const Problem& problem, std::span<const Problem> before,
-                  Arithmetics explanations, SweepOutcome* outcome) {
+void AddMinimised(const Target& target, const Problem& problem, const Oracle& oracle,
+                  std::span<const Problem> before, Arithmetics explanations, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
-  const FailureAlone alone = ReproduceAlone(target, problem, outcome->failure, before, end);
+  const FailureAlone alone = ReproduceAlone(target, problem, oracle, outcome->failure, before, end);
   const std::string claims = target.Arithmetic();
   const std::string claim = ClaimOf(claims, KindOf(problem));
   const auto fails = [&](const Problem& candidate) {
     return std::chrono::steady_clock::now() < end && ClaimOf(claims, KindOf(candidate)) == claim &&
-           alone.Fails(target, candidate);
+           alone.Fails(target, candidate, Oracle(candidate));
   };
   const Problem minimised = Minimise(problem, fails);
+  const Oracle of_minimised(minimised);
   outcome->minimised = minimised.ToString();
-  outcome->minimised_reason = alone.Reason(target, minimised, explanations);
+  outcome->minimised_reason = alone.Reason(target, minimised, of_minimised, explanations);
   if (outcome->minimised_reason
           .empty()) {  // it did not fail again, but may have been slow where it is to hang
     if (alone.hangs) outcome->minimised = outcome->problem;
     outcome->minimised_reason = outcome->failure;
-  } else if (IsRightWithOneThread(target, minimised, alone)) {
+  } else if (IsRightWithOneThread(target, minimised, of_minimised, alone)) {
     outcome->minimised_reason += "; right with one thread";
   }
   if (!alone.note.empty()) outcome->minimised_reason += "; " + alone.note;
@@ -128,12 +130,13 @@ bool MinimisedChoice::Take(std::string_view reason) {
 }
 
 SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
-  const Result<Judgement> judgement = JudgeQuickly(target_, problem);
+  const Oracle oracle(problem);
+  const Result<Judgement> judgement = Judge(target_, oracle, RunOptionsOf(problem));
   SweepOutcome outcome = OutcomeOf(problem, line, judgement);
   if (!outcome.failure.empty() && choice_.Take(outcome.failure)) {
     const std::vector<reference::Arithmetic> explanations =
         judgement ? judgement->comparison.Explanations() : std::vector<reference::Arithmetic>();
-    AddMinimised(target_, problem, before_, explanations, &outcome);
+    AddMinimised(target_, problem, oracle, before_, explanations, &outcome);
   }
   if (!outcome.skipped.empty()) return outcome;
   if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());

@@ -1,0 +1,262 @@
+#include "verify/explain/hypotheses.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/types.h"
+#include "verify/problem/element.h"
+
+namespace intact::verify {
+namespace {
+
+using reference::Arithmetic;
+using reference::Model;
+using reference::Rounding;
+
+// ----- of all outputs -------------------------------------------------------------------------------------
+
+// An arithmetic that may have made all outputs.
+struct CommonHypothesis {
+  std::string_view name;
+  std::vector<Arithmetic> (*predict)(const Answer&, const Prejudice&);
+  bool (*test)(const Answer&, const Prejudice&, const Arithmetic&);
+};
+
+bool MakesAll(const Answer& answer, const Arithmetic& arithmetic) {
+  const bool has_its_sums =
+      !answer.accumulators() || *answer.accumulators() == answer.oracle().Accumulators(arithmetic.model);
+  return has_its_sums && answer.oracle().Wrapped(arithmetic) == answer.actual();
+}
+
+// Whether the arithmetic that was identified explains so many outputs that it is no chance. Sums that wrap are
+// off by 65536 whatever wraps: they are believed where they explain everything only.
+bool IsNoChance(const Answer& answer, const Prejudice& prejudice, const Arithmetic& arithmetic) {
+  const Identity& identity = answer.identity();
+  if (prejudice.sums && identity.Found() && arithmetic.model != Model::kExact) return true;
+  const bool are_accumulators_known = answer.oracle().type() == INTACT_S32 || answer.accumulators();
+  const bool is_certain = are_accumulators_known && !arithmetic.model.wraps;
+  const int64_t explained = answer.differing() - identity.unexplained;
+  if (explained < (is_certain ? 1 : answer.LeastExplained())) return false;
+  return !arithmetic.model.wraps || identity.Found();
+}
+
+constexpr CommonHypothesis kOfAllOutputs[] = {
+    {"what made a larger problem",
+     [](const Answer&, const Prejudice& prejudice) {
+       return std::vector<Arithmetic>(prejudice.preferred.begin(), prejudice.preferred.end());
+     },
+     [](const Answer& answer, const Prejudice&, const Arithmetic& arithmetic) {
+       return MakesAll(answer, arithmetic);
+     }},
+    {"VPMADDUBSW", [](const Answer&, const Prejudice&) { return std::vector<Arithmetic>{{Model::kTriple}}; },
+     [](const Answer& answer, const Prejudice&, const Arithmetic& arithmetic) {
+       return answer.oracle().Wrapped(arithmetic) == answer.actual();
+     }},
+    {"the arithmetic that was identified",
+     [](const Answer& answer, const Prejudice&) {
+       return std::vector<Arithmetic>{answer.identity().arithmetic};
+     },
+     IsNoChance},
+};
+
+std::optional<Arithmetic> CommonArithmetic(const Answer& answer, const Prejudice& prejudice) {
+  for (const CommonHypothesis& hypothesis : kOfAllOutputs) {
+    for (const Arithmetic& arithmetic : hypothesis.predict(answer, prejudice)) {
+      if (hypothesis.test(answer, prejudice, arithmetic)) return arithmetic;
+    }
+  }
+  return std::nullopt;
+}
+
+// ----- of one output --------------------------------------------------------------------------------------
+
+struct Context {
+  const Answer& answer;
+  std::optional<Arithmetic> common;
+};
+
+// The sums that may have made an output, and the accumulator that they come to.
+struct Prediction {
+  Model model;
+  int32_t accumulator;
+};
+
+// A cause of one output. The test returns the roundings under which the accumulator makes the output; of
+// several the one that makes most outputs is believed.
+struct OutputHypothesis {
+  std::string_view name;
+  std::optional<Prediction> (*predict)(const Context&, const Observation&, int64_t output);
+  std::vector<Rounding> (*test)(const Context&, const Observation&, int32_t accumulator);
+};
+
+std::vector<Rounding> ThatMake(const Observation& seen, int32_t y, std::span<const Rounding> roundings) {
+  std::vector<Rounding> found;
+  for (const Rounding rounding : roundings) {
+    if (seen.GivenBy(y, rounding)) found.push_back(rounding);
+  }
+  return found;
+}
+
+std::vector<Rounding> AsTheContract(const Context& /*context*/, const Observation& seen, int32_t y) {
+  if (seen.GivenBy(y)) return {Rounding::kContract};
+  return {};
+}
+
+constexpr OutputHypothesis kOfOneOutput[] = {
+    {"the arithmetic of all outputs",
+     [](const Context& context, const Observation&, int64_t output) -> std::optional<Prediction> {
+       if (!context.common) return std::nullopt;
+       const Model& model = context.common->model;
+       const std::vector<int32_t>& y = context.answer.oracle().Accumulators(model);
+       return Prediction{model, y[static_cast<size_t>(output)]};
+     },
+     [](const Context& context, const Observation& seen, int32_t y) {
+       return ThatMake(seen, y, std::span(&context.common->rounding, 1));
+     }},
+    {"adjacent pairs",
+     [](const Context& context, const Observation& seen, int64_t output) -> std::optional<Prediction> {
+       const auto row = seen.operands.Row(seen.m);
+       if (reference::CountClampedPairs(row, seen.operands.Column(seen.n)) == 0) return std::nullopt;
+       const std::vector<int32_t>& y = context.answer.oracle().Accumulators(Model::kTriple);
+       return Prediction{Model::kTriple, y[static_cast<size_t>(output)]};
+     },
+     AsTheContract},
+    {"VPDPBUSDS",
+     [](const Context&, const Observation& seen, int64_t /*output*/) -> std::optional<Prediction> {
+       const int32_t y = seen.WithCompensation(reference::Accumulate(
+           Model::kDpbusds, 0, seen.operands.Row(seen.m), seen.operands.Column(seen.n)));
+       if (y == seen.exact) return std::nullopt;
+       return Prediction{Model::kDpbusds, y};
+     },
+     AsTheContract},
+    {"another rounding",
+     [](const Context&, const Observation& seen, int64_t /*output*/) -> std::optional<Prediction> {
+       return Prediction{Model::kExact, seen.exact};
+     },
+     [](const Context&, const Observation& seen, int32_t y) {
+       return ThatMake(seen, y, reference::kAllRoundings);
+     }},
+};
+
+// What a hypothesis says of an output: an accumulator, and the roundings that make the output of it.
+struct Finding {
+  Prediction prediction;
+  std::vector<Rounding> roundings;
+};
+
+// Of several the first.
+Rounding MostFrequent(const std::map<int64_t, Finding>& findings) {
+  std::map<Rounding, int64_t> counts;
+  for (const auto& [output, finding] : findings) {
+    for (const Rounding rounding : finding.roundings) ++counts[rounding];
+  }
+  return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
+}
+
+// Believes of each output the rounding that makes most others.
+void Believe(std::string_view hypothesis, std::map<int64_t, Finding> findings,
+             std::map<int64_t, Explanation>* explanations) {
+  while (!findings.empty()) {
+    const Rounding likeliest = MostFrequent(findings);
+    std::erase_if(findings, [&](const auto& entry) {
+      const auto& [output, finding] = entry;
+      if (std::ranges::find(finding.roundings, likeliest) == finding.roundings.end()) return false;
+      const auto& [model, y] = finding.prediction;
+      explanations->emplace(output, Explanation{{model, likeliest}, y, hypothesis});
+      return true;
+    });
+  }
+}
+
+std::vector<int64_t> OutputsToExplain(const Answer& answer) {
+  std::vector<int64_t> outputs;
+  for (int64_t i = 0; i < answer.oracle().outputs(); ++i) {
+    if (answer.Differs(i) && !answer.oracle().overflows().contains(i)) outputs.push_back(i);
+  }
+  return outputs;
+}
+
+}  // namespace
+
+std::map<int64_t, Explanation> ExplainOutputs(const Answer& answer, const Prejudice& prejudice) {
+  const Context context = {answer, CommonArithmetic(answer, prejudice)};
+  std::vector<int64_t> outputs = OutputsToExplain(answer);
+  std::map<int64_t, Explanation> explanations;
+  for (const OutputHypothesis& hypothesis : kOfOneOutput) {
+    std::map<int64_t, Finding> findings;
+    for (const int64_t output : outputs) {
+      const Observation seen = answer.Observe(output);
+      const std::optional<Prediction> prediction = hypothesis.predict(context, seen, output);
+      if (!prediction) continue;
+      std::vector<Rounding> roundings = hypothesis.test(context, seen, prediction->accumulator);
+      if (!roundings.empty()) findings.emplace(output, Finding{*prediction, std::move(roundings)});
+    }
+    std::erase_if(outputs, [&](int64_t output) { return findings.contains(output); });
+    Believe(hypothesis.name, std::move(findings), &explanations);
+  }
+  return explanations;
+}
+
+// ----- the answer -----------------------------------------------------------------------------------------
+
+Answer::Answer(const Oracle& oracle, const std::vector<uint8_t>& actual)
+    : oracle_(oracle),
+      actual_(actual),
+      expected_(oracle.expected()),
+      size_(static_cast<size_t>(core::BytesOf(oracle.type()))) {
+  for (int64_t i = 0; i < oracle.outputs(); ++i) differing_ += Differs(i) ? 1 : 0;
+}
+
+void Answer::Learn(Accumulators accumulators) {
+  accumulators_ = std::move(accumulators);
+  identity_.reset();
+}
+
+void Answer::DropForeignAccumulators() {
+  if (!accumulators_ || differing_ < LeastExplained() || identity().Found()) return;
+  Identity without = Identify(oracle_, actual_);
+  if (!without.Found()) return;
+  accumulators_.reset();
+  identity_ = std::move(without);
+}
+
+const Identity& Answer::identity() const {
+  if (!identity_) identity_ = Identify(oracle_, actual_, accumulators_);
+  return *identity_;
+}
+
+bool Answer::Differs(int64_t output) const {
+  if (oracle_.type() == INTACT_S32 && oracle_.overflows().contains(output)) return true;
+  const size_t at = static_cast<size_t>(output) * size_;
+  return !IsSameElement(size_, &expected_[at], &actual_[at]);
+}
+
+// Hundreds of arithmetics are tried, and an 8-bit output has few values. Few floats are what they are by chance.
+int64_t Answer::LeastExplained() const {
+  constexpr int64_t kLeastExplained = 8;
+  return oracle_.type() == INTACT_F32 ? 1 : kLeastExplained;
+}
+
+Observation Answer::Observe(int64_t output) const {
+  const auto i = static_cast<size_t>(output);
+  const reference::Predictor::Output at = oracle_.predictor().At(output);
+  Observation seen{at.gemm,
+                   at.operands,
+                   at.m,
+                   at.n,
+                   at.first_column,
+                   oracle_.Accumulators(Model::kExact)[i],
+                   &actual_[i * size_],
+                   {}};
+  if (oracle_.type() == INTACT_S32) {
+    int32_t accumulator = 0;
+    std::memcpy(&accumulator, seen.element, sizeof accumulator);
+    seen.actual_accumulator = accumulator;
+  } else if (accumulators_) {
+    seen.actual_accumulator = (*accumulators_)[i];
+  }
+  return seen;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,62 @@
+// What is right for one operation, computed once: the exact reference and, where somebody asks, what other
+// arithmetics make of it.
+#ifndef INTACT_VERIFY_EXPLAIN_ORACLE_H_
+#define INTACT_VERIFY_EXPLAIN_ORACLE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
+#include "reference/models/arithmetic.h"
+#include "verify/problem/problem.h"
+
+namespace intact::verify {
+
+/// Computes each result when it is first asked for, and keeps it: not for several threads at once.
+class Oracle {
+ public:
+  using Operation = std::variant<reference::Gemm, reference::Conv>;
+  using Bytes = std::vector<uint8_t>;
+
+  // Whatever asks for an oracle takes an operation in its place.
+  Oracle(reference::Gemm gemm) : operation_(std::move(gemm)) {}  // NOLINT(google-explicit-constructor)
+  Oracle(reference::Conv conv) : operation_(std::move(conv)) {}  // NOLINT(google-explicit-constructor)
+  explicit Oracle(const Problem& problem);
+
+  const Operation& operation() const { return operation_; }
+  intact_type type() const;
+  /// The number of output elements, and those of one row of C.
+  int64_t outputs() const;
+  int64_t columns() const;
+  /// Of a convolution; nullptr for a GEMM.
+  const reference::ConvGeometry* geometry() const;
+
+  const reference::Predictor& predictor() const;
+  /// The accumulators of all outputs under a model.
+  const std::vector<int32_t>& Accumulators(const reference::Model& model) const;
+  /// The outputs under an arithmetic whose sums wrap in int32.
+  const Bytes& Wrapped(const reference::Arithmetic& arithmetic) const;
+  /// Outputs whose exact sum leaves int32, and that sum.
+  const std::map<int64_t, int64_t>& overflows() const;
+  /// The outputs of the contract. Where sums leave int32 they are those of reference::Predictor::StoreExact().
+  const Bytes& expected() const;
+  /// The outputs under an arithmetic: as expected() for the contract, as Wrapped() for all others.
+  const Bytes& Predict(const reference::Arithmetic& arithmetic) const;
+
+ private:
+  const Operation operation_;
+  mutable std::optional<reference::Predictor> predictor_;
+  mutable std::deque<std::pair<reference::Model, std::vector<int32_t>>> accumulators_;
+  mutable std::deque<std::pair<reference::Arithmetic, Bytes>> wrapped_;
+  mutable std::optional<std::map<int64_t, int64_t>> overflows_;
+  mutable std::optional<Bytes> expected_;  // where sums overflow
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_EXPLAIN_ORACLE_H_
